@@ -4,6 +4,7 @@ The first one stands still in the middle of its first epoch, where the second on
 second one in the middle of its own.
 """
 
+import json
 import signal
 import sys
 
@@ -130,3 +131,36 @@ def test_started_together(start, alone):
     assert result.code == 128 + signal.SIGKILL, result.stderr
     assert lines(one, "b") == alone("b"), result.stderr
     assert "rankpool: training 0, trainer" in result.stderr
+
+
+def test_a_newcomer_begins_where_the_others_are(start, tree, tmp_path):
+    """Job b begins with the chunk that job a uses next, and draws what it draws alone from that
+    chunk on; its checkpoint has the chunk."""
+
+    def trainer(job, seed, pause, first):
+        return (
+            f"RANKPOOL_JOB={job} {sys.executable} {run.HERE / 'paused.py'} {pause} {TRAINER} "
+            f"--sampler chunks --epochs {EPOCHS} --batch-size {GLOBAL_BATCH} --seed {seed} "
+            f"--ahead 1 --first-chunk {first} --digest-log digest-{job} --save state-{job}"
+        )
+
+    half = BATCHES // 2
+    begun = f"until [ -f digest-a ] && [ $(wc -l < digest-a) -ge {half} ]; do sleep 0.01; done"
+    both = f"{trainer('a', 1, half, 0)} & {begun}; {trainer('b', 2, 1, 'others')}; wait $!"
+    one = start(memory="20%", command=["sh", "-c", both])
+    one.wait_for(lambda: lines(one, "b"), "job b trained a batch")
+    one.go(half)
+    one.go(1)
+    result = one.finish()
+    assert result.code == 0, result.stderr
+    first = json.loads(one.text("state-b"))["first_chunk"]
+    # the rank knows of a batch when the next ones are asked for
+    assert first in {(half - 2) * 10 // BATCHES + 1, half * 10 // BATCHES + 1}
+    args = [
+        "--sampler", "chunks", "--epochs", EPOCHS, "--batch-size", GLOBAL_BATCH, "--seed", 2,
+        "--first-chunk", first,
+    ]  # fmt: skip
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    other = run.start(alone, tree, memory="0", args=args).finish().check(EPOCHS, SAMPLES)
+    assert lines(one, "b") == other.batches, result.stderr

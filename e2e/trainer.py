@@ -36,6 +36,9 @@ def arguments():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--drop-last", action="store_true")
     parser.add_argument("--sampler-drop-last", action="store_true")
+    parser.add_argument(
+        "--first-chunk", default="0", help='of sampler chunks; "others": that the others use next'
+    )
     parser.add_argument("--losses", metavar="L.npy", help="report these instead (needs numpy)")
     parser.add_argument(
         "--embeddings", metavar="E.npy", help="report these with the losses (needs numpy)"
@@ -132,6 +135,8 @@ class Trainer:
         self.embeddings = recorded(args.embeddings) if args.embeddings else None
         if self.embeddings is not None:
             drops["embeddings"] = self.embeddings.shape[2]
+        first = args.first_chunk
+        drops["first_chunk"] = self.data.next_chunk() if first == "others" else int(first)
         self.sampler = rankpool.BatchSampler(
             self.data, args.batch_size, args.seed, args.sampler, **drops
         )

@@ -412,6 +412,9 @@ type DataStatus struct {
 	Batches int    `json:"batches"`
 	Hits    int64  `json:"hits"`
 	Draws   int64  `json:"draws"`
+	// NextChunk is the chunk that it draws after the one under way; nil: its sampler has none, or it
+	// is between two epochs.
+	NextChunk *int `json:"next_chunk,omitempty"`
 }
 
 // Status describes the node at this moment.
@@ -435,6 +438,9 @@ func (s *stream) status() DataStatus {
 			st.Epoch, st.Draws, st.Hits = e, sum.Draws(), sum.HitsLocal+sum.HitsRemote
 			if plan != nil {
 				st.Batch, st.Batches = s.slowest(plan, c), plan.Batches()
+				if cfg := s.setup.Sampler; cfg.Name == "chunks" {
+					st.NextChunk = new(scheduler.NextChunk(cfg, e, st.Batch, st.Batches))
+				}
 			}
 		}
 	}

@@ -201,6 +201,14 @@ func TestJobsAreRefused(t *testing.T) {
 	}
 	spec.Job = "one"
 	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "one more is too many")
+	spec.Job, spec.Identity = "job3", "another"
+	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "is not the one that trainer 0 trains")
+	spec.Job, spec.Identity = "new", "another"
+	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "is not the one that trainer 0 trains")
+	if set := cl.nodes[0].streams[0].samples; set.of("new") != nil {
+		t.Error("a training on another version of the data set is kept")
+	}
+	spec.Identity = ""
 	spec.Job, spec.Seed = "job3", 2
 	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "is being trained on with seed 1")
 }
@@ -214,7 +222,7 @@ func TestJobsComeAndGo(t *testing.T) {
 	if err := c.train(place{}, place{0, 3}); err != nil {
 		t.Fatal(err)
 	}
-	given := 0.0
+	given, descriptors := 0.0, 0
 	for i := range 100 {
 		d := c.newJob("again", int64(10+i), 2, 12)
 		d.connect()
@@ -242,6 +250,14 @@ func TestJobsComeAndGo(t *testing.T) {
 		} else {
 			given = sums.Draws()
 		}
+		if i == 10 { // what grows with the first ones, such as the buffers of the garbage collector
+			descriptors = openFiles(t)
+		}
+	}
+	const slack = 8 // connections that are being closed
+	if now := openFiles(t); now > descriptors+slack {
+		t.Errorf("%d descriptors are open after 100 trainings, and %d after the first", now,
+			descriptors)
 	}
 	for rank, s := range sets {
 		s.locked(func() {
@@ -269,6 +285,16 @@ func TestJobsComeAndGo(t *testing.T) {
 			t.Errorf("%d bytes of memory are used, by samples %d", n.arena.UsedBytes(), used)
 		}
 	})
+}
+
+// openFiles is the number of this process's descriptors.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(open)
 }
 
 // TestStatesOfJobs checks that the files of a job are not taken for those of another.

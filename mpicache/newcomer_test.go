@@ -86,10 +86,13 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 			func(s *Spec) { s.World = 3 },
 			"is being trained on with world_size 2, and trainer 0 asks for 3",
 		},
-		"identity": {func(s *Spec) { s.Identity = "another" }, "is not the one that trainer 0 trains on"},
-		"data":     {func(s *Spec) { s.Data = "val" }, "there is no data set \"val\""},
-		"nothing":  {func(*Spec) {}, "trainer 0 is process"},
-		"trainer":  {func(s *Spec) { s.Trainer = 1 }, "trainer 1 "},
+		"identity": {
+			func(s *Spec) { s.Identity = "another" }, "is not the one that trainer 0 trains on",
+		},
+		"first_chunk": {func(s *Spec) { s.FirstChunk = 2 }, "only the sampler chunks has some"},
+		"data":        {func(s *Spec) { s.Data = "val" }, "there is no data set \"val\""},
+		"nothing":     {func(*Spec) {}, "trainer 0 is process"},
+		"trainer":     {func(s *Spec) { s.Trainer = 1 }, "trainer 1 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cl := newCluster(t, 2, samples, 3000)

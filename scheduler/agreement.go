@@ -29,6 +29,8 @@ type Spec struct {
 	Evaluates bool `json:"evaluates,omitempty"`
 	// numbers in the embedding that is reported with each loss; 0: none, or of no use to the system
 	Embeddings int `json:"embeddings,omitempty"`
+	// of the sampler chunks: the chunk that epoch 0 begins with
+	FirstChunk int `json:"first_chunk,omitempty"`
 
 	Training *Training `json:"training"` // nil: a worker of a DataLoader asks
 }
@@ -39,6 +41,7 @@ func (spec *Spec) SamplerConfig(samples int) SamplerConfig {
 		Name: spec.Sampler, Samples: samples, Seed: spec.Seed,
 		BatchSize: spec.BatchSize, World: spec.World,
 		DropLast: spec.DropLast, SamplerDropLast: spec.SamplerDropLast,
+		FirstChunk: spec.FirstChunk,
 	}
 }
 
@@ -88,6 +91,8 @@ func difference(a, b Spec) (field string, x, y any) {
 		return "epochs", a.Epochs, b.Epochs
 	case a.Embeddings != b.Embeddings:
 		return "embeddings", a.Embeddings, b.Embeddings
+	case a.FirstChunk != b.FirstChunk:
+		return "first_chunk", a.FirstChunk, b.FirstChunk
 	}
 	return "", nil, nil
 }

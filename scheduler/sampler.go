@@ -33,6 +33,8 @@ type SamplerConfig struct {
 	// drop the last global batch when it is not full (DataLoader's drop_last)
 	DropLast        bool
 	SamplerDropLast bool // torch only: DistributedSampler's drop_last
+	// chunks only: the chunk that epoch 0 begins with, at least 0 and below the number of chunks
+	FirstChunk int
 	// subset and selective: expected share of the samples in an epoch, in (0, 1]; 0 means 0.7
 	Fraction float64
 	// selective only: power of a score's percentile, at least 0; 0 means 0.33, below 2^-24 all
@@ -99,6 +101,11 @@ func (c SamplerConfig) check() error {
 		return fmt.Errorf("beta is %v, it must be in [0, %d]", c.Beta, maxBeta)
 	case c.Name != "torch" && c.SamplerDropLast:
 		return fmt.Errorf("DistributedSampler's drop_last belongs to the sampler torch")
+	case c.FirstChunk != 0 && c.Name != "chunks":
+		return fmt.Errorf("the first chunk is %d, and only the sampler chunks has some", c.FirstChunk)
+	case c.FirstChunk < 0 || c.FirstChunk >= min(Chunks, c.Samples):
+		return fmt.Errorf("the first chunk is %d, it must be in [0, %d)", c.FirstChunk,
+			min(Chunks, c.Samples))
 	case c.Name == "torch" && c.Samples >= torchSamplesMax:
 		return fmt.Errorf(
 			"the number of samples is %d, torch.randperm uses another algorithm from %d on",

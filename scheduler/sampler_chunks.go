@@ -29,17 +29,17 @@ func Stripe(samples, chunks int) []int32 {
 	return of
 }
 
-// chunksSampler draws every sample once, chunk by chunk: the chunks in turn, beginning with the one
-// that the epoch before ended with, and inside a chunk in the order of race clocks. Trainings with
-// different seeds go through the same chunks in the same order, and so can use what is in memory
-// together. Nothing is substituted.
+// chunksSampler draws every sample once, chunk by chunk: the chunks in turn, from a first one in
+// epoch 0, and then beginning with the one that the epoch before ended with; inside a chunk in the
+// order of race clocks. Trainings with different seeds go through the same chunks in the same
+// order, and so can use what is in memory together. Nothing is substituted.
 //
 // Source: Kumar and Sivathanu, "Quiver", FAST 2020, §4.7 and §5.1, whose substitutable hits come to
 // this order. Differs: as uniform, an epoch is a whole number of global batches, filled from its
 // beginning.
 type chunksSampler struct {
 	samples, draws int
-	chunks         int
+	chunks, first  int
 	of             []int32 // by sample: its chunk
 	clocks         source
 }
@@ -48,8 +48,8 @@ func newChunksSampler(cfg SamplerConfig) Sampler {
 	chunks := min(Chunks, cfg.Samples)
 	return &chunksSampler{
 		samples: cfg.Samples, draws: wholeBatches(cfg.Samples, cfg.globalBatch(), cfg.DropLast),
-		chunks: chunks,
-		of:     Stripe(cfg.Samples, chunks), clocks: cfg.clocks(),
+		chunks: chunks, first: cfg.FirstChunk,
+		of: Stripe(cfg.Samples, chunks), clocks: cfg.clocks(),
 	}
 }
 
@@ -57,7 +57,16 @@ func (s *chunksSampler) Weighted() bool { return false }
 
 // turn is the place of a sample's chunk among those of an epoch.
 func (s *chunksSampler) turn(epoch int, id SampleID) int {
-	return (int(s.of[id]) + epoch%s.chunks) % s.chunks
+	return (int(s.of[id]) + epoch%s.chunks + s.chunks - s.first) % s.chunks
+}
+
+// NextChunk returns the chunk that a training with the sampler chunks draws after the one that it
+// is in, after so many of the batches of an epoch. An epoch begins with the last one of the epoch
+// before, which then is the next one too.
+func NextChunk(cfg SamplerConfig, epoch, batch, batches int) int {
+	chunks := min(Chunks, cfg.Samples)
+	turn := min(batch*chunks/max(batches, 1)+1, chunks-1)
+	return (turn + (chunks-1)*(epoch%chunks) + cfg.FirstChunk) % chunks
 }
 
 // turnBits are those of a time key that have the chunk; the others are enough to order a chunk's

@@ -48,3 +48,48 @@ func TestChunks(t *testing.T) {
 		t.Error("inside a chunk the seed changes nothing")
 	}
 }
+
+// TestFirstChunk: training goes through the same circle of chunks from another one on, each sample
+// once an epoch, and NextChunk is right wherever it is.
+func TestFirstChunk(t *testing.T) {
+	const samples = 1000
+	of := Stripe(samples, Chunks)
+	for first := range Chunks {
+		cfg := SamplerConfig{
+			Name: "chunks", Samples: samples, Seed: 1, BatchSize: 20, World: 1, FirstChunk: first,
+		}
+		s := mustSampler(t, cfg)
+		var order []int32 // of chunks, of all epochs
+		for epoch := range Chunks + 2 {
+			ids := s.Draw(epoch, nil).IDs
+			for i := 0; i < samples; i += samples / Chunks {
+				order = append(order, of[ids[i]])
+			}
+			slices.Sort(ids)
+			if len(slices.Compact(ids)) != samples {
+				t.Errorf("first chunk %d, epoch %d: some sample is not drawn", first, epoch)
+			}
+		}
+		if order[0] != int32(first) {
+			t.Errorf("training begins with chunk %d, not with %d", order[0], first)
+		}
+		const batches = samples / 20
+		for place, next := range order[1:] {
+			epoch, batch := place/Chunks, place%Chunks*batches/Chunks
+			for b := batch; b < batch+batches/Chunks; b++ {
+				if got := NextChunk(cfg, epoch, b, batches); got != int(next) {
+					t.Errorf("first chunk %d, epoch %d, batch %d: the next chunk is %d, not %d", first,
+						epoch, b, next, got)
+				}
+			}
+		}
+	}
+	for name, first := range map[string]int{"chunks": Chunks, "torch": 1} {
+		_, err := NewSampler(SamplerConfig{
+			Name: name, Samples: samples, BatchSize: 1, World: 1, FirstChunk: first,
+		})
+		if err == nil {
+			t.Errorf("sampler %s may begin with chunk %d", name, first)
+		}
+	}
+}

@@ -68,6 +68,7 @@ class Spec(NamedTuple):
     evaluates: bool = False  # batches that are evaluated are not trained on
     embeddings: int = 0  # numbers in the embedding that is reported with each loss; 0: none
     job: str = ""  # the training's name, where several share the cache
+    first_chunk: int = 0  # of the sampler chunks: what epoch 0 begins with
 
 
 class Connection:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
 from itertools import islice
 from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Union
 
-from . import kin, session
+from . import kin, session, wire
 from .batch import Batch, Samples, ask, from_storage, take, take_in_hand
 from .connection import Connection, connection
 from .errors import IdentityError, RankpoolError
@@ -205,6 +206,21 @@ class Dataset:
                     link.abandon(ticket)
             sampler._stalled(0, last=True)
 
+    def next_chunk(self) -> int:
+        """Returns the chunk that most trainings that share this data set, and draw with the sampler
+        "chunks", use after the one under way; 0 if there are none.
+
+        A training that joins them can begin with it: BatchSampler(…, "chunks", first_chunk=…). All
+        trainers of a training must give the same, so one asks and tells the others; and one that
+        resumes gives what its checkpoint has.
+        """
+        status = _trainings(self.door)
+        used = [
+            one["next_chunk"] for one in status
+            if one["name"] == self.name and one.get("next_chunk") is not None
+        ]
+        return max(sorted(set(used)), key=used.count, default=0)
+
     def _connection(self, batch: Batch) -> Connection:
         if batch.spec.data != self.name:
             raise ValueError(
@@ -242,6 +258,15 @@ def data_sets(door: Optional[str] = None) -> List[dict]:
     while not link.connect():
         waiting.pause()
     return link.welcome.data
+
+
+def _trainings(door: str) -> List[dict]:
+    """Returns the progress of each training on each data set: STATUS's `data`."""
+    link = connection(door, *session.seat())
+    waiting = Waiting(f"at {door}", CONNECT_SECONDS)
+    while not link.connect():
+        waiting.pause()
+    return json.loads(link.request(wire.STATUS, b""))["data"]
 
 
 def name_of(root: Union[str, os.PathLike]) -> Optional[str]:

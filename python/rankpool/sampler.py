@@ -30,6 +30,7 @@ STATE_VERSION = 2
 SAVE_SECONDS = 10.0
 _SCORELESS = ("chunks", "quiver", "sequential", "torch", "uniform")
 _UNSAVED = ": a training that goes on from this checkpoint cannot go on with the same batches"
+_ABSENT = {"first_chunk": 0}  # what states that lack a field mean
 _TALLY_SECONDS = 1.0  # how often a training process with workers tells how long it waited
 
 
@@ -44,6 +45,8 @@ class BatchSampler:
     `evaluates`: the script makes no step with batches that are `evaluating`, which IMPACT needs.
     `embeddings` is how many numbers the embedding of a sample has that the script reports with its
     loss, which SpiderCache needs.
+    `first_chunk` is the chunk that epoch 0 begins with, of the sampler "chunks": see
+    Dataset.next_chunk. It belongs to the stream, as the seed does.
     `rank` and `world_size` are RANK and WORLD_SIZE unless given.
 
     The epoch's plan is asked for at the first batch: this waits for the cache, also while it is
@@ -73,6 +76,7 @@ class BatchSampler:
         epochs: Optional[int] = None,
         evaluates: bool = False,
         embeddings: Optional[int] = None,
+        first_chunk: int = 0,
     ) -> None:
         self.data = data
         if sampler == "system":
@@ -91,6 +95,7 @@ class BatchSampler:
             evaluates=bool(evaluates),
             embeddings=0 if embeddings is None else _whole("embeddings", embeddings, 1, 1 << 20),
             job=session.job(),
+            first_chunk=_whole("first_chunk", first_chunk, 0, (1 << 31) - 1),
         )
         self.spec = _placed(data.door, self.spec)
         if self.spec.beside:
@@ -442,7 +447,7 @@ class BatchSampler:
                 "and --memory as a share"
             )
         for field, ours in self._identity().items():
-            if state.get(field) != ours:
+            if state.get(field, _ABSENT.get(field)) != ours:
                 raise ValueError(
                     f"rankpool: the saved state has {field} = {state.get(field)!r}, this sampler "
                     f"{ours!r}"
@@ -455,6 +460,7 @@ class BatchSampler:
 
     def _identity(self) -> Dict[str, Any]:
         spec = self.spec
+        first = {"first_chunk": spec.first_chunk} if spec.sampler == "chunks" else {}
         return {
             "version": STATE_VERSION,
             "identity": spec.identity,
@@ -465,6 +471,7 @@ class BatchSampler:
             "global_batch": spec.batch_size * spec.world,
             "drop_last": spec.drop_last,
             "sampler_drop_last": spec.sampler_drop_last,
+            **first,
         }
 
     # --- what a loader tells ---

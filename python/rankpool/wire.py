@@ -66,6 +66,8 @@ def pack_open(spec: Any, training: Optional[dict]) -> bytes:
         del asked["embeddings"]
     if not spec.job:
         del asked["job"]
+    if not spec.first_chunk:
+        del asked["first_chunk"]
     return compact(asked)
 
 
