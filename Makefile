@@ -190,7 +190,8 @@ bench-peers: ## compare with six loaders from PyPI, 7 GB, in 30 minutes (as root
 	$(go_build) -o bin/benchmarks ./benchmarks
 	$(PYTHON) -m venv build/peers
 	build/peers/bin/pip install -q torch webdataset mosaicml-streaming litdata spdl nvidia-dali-cuda130
-	bin/benchmarks -python build/peers/bin/python -only peers,accelerators $(if $(QUICK),-quick)
+	bin/benchmarks -python build/peers/bin/python -only peers,accelerators \
+		-out build/peers/results.md $(if $(QUICK),-quick)
 
 install: build ## install the program, man pages, completions and the Python client to PREFIX
 	rm -rf build/man

@@ -26,7 +26,7 @@ var acceleratorsSection = section{
 	about: "The number of emulated accelerators that can train MLPerf's RetinaNet at 85 % AU in " +
 		"the second epoch. They train in lockstep, each with its own loader of 2 workers (4 for a " +
 		"single accelerator), over slowfs at 400 MB/s and 2 ms an open, with memory for 20 % of the " +
-		"data. The bound is what the bandwidth and that memory allow.",
+		"data. The bound is what the bandwidth and that memory feed.",
 	named:   true,
 	measure: (*bench).accelerators,
 }
@@ -50,7 +50,7 @@ func (f fed) most() int {
 }
 
 // accelerators feeds more and more accelerators with each loader that reads files.
-func (b *bench) accelerators() ([]row, error) {
+func (b *bench) accelerators() (grid, error) {
 	w := fedWorkload
 	numbers := fedNumbers
 	if b.quick {
@@ -59,14 +59,11 @@ func (b *bench) accelerators() ([]row, error) {
 	source := filepath.Join(b.dir, "source")
 	defer remove(source)
 	if err := makeTree(source, w.samples, w.sampleBytes); err != nil {
-		return nil, err
+		return grid{}, err
 	}
 	var all []fed
 	var failed []error
-	for _, p := range peers {
-		if p.format != "files" {
-			continue
-		}
+	for _, p := range fileLoaders {
 		one := fed{p, make(map[int]float64)}
 		for _, number := range numbers {
 			result, err := b.trainPeer(training{w, p, source, fedShare, number, fedBandwidth})
@@ -83,38 +80,47 @@ func (b *bench) accelerators() ([]row, error) {
 		all = append(all, one)
 	}
 	fmt.Fprintln(os.Stderr)
-	return fedRows(w, all), errors.Join(failed...)
+	return grid{besideHeader(), fedLines(w, all)}, errors.Join(failed...)
 }
 
-// fedRows compares the first loader with the best one of the others.
-func fedRows(w workload, all []fed) []row {
+// fedLines compares the first loader with the best one of the others: how many accelerators each
+// feeds, and the AU of as many as that one feeds.
+func fedLines(w workload, all []fed) [][]string {
 	ours, best := all[0], all[1]
 	for _, other := range all[2:] {
 		if n := other.most(); n > best.most() || n == best.most() && other.au[n] > best.au[n] {
 			best = other
 		}
 	}
-	what := fmt.Sprintf("%s, %d %%, accelerators at AU %.0f %%: ", w.name, fedShare, 100*fedAU)
 	demand := float64(w.batch) * float64(w.sampleBytes) / w.step.Seconds()
-	alone := fedBandwidth / demand
-	bound := alone / (1 - fedShare/100.)
-	rows := []row{
-		{
-			what: what + "the bandwidth feeds at AU 100 %, and with the memory",
-			ours: fmt.Sprintf("%.2f", alone), other: fmt.Sprintf("%.2f", bound),
-		},
-		ratioRow(what+ours.name+" / "+best.name, fmt.Sprint(ours.most()), fmt.Sprint(best.most()),
-			float64(ours.most())/float64(max(1, best.most())), atLeast, 1),
-	}
+	bound := fedBandwidth / demand / (1 - fedShare/100.)
 	number := max(1, best.most())
+	reachable := min(1, bound/float64(number))
 	mine, theirs := ours.au[number], best.au[number]
-	what = fmt.Sprintf("%s, %d %%, AU of %d accelerators: %s / %s",
-		w.name, fedShare, number, ours.name, best.name)
-	r := ratioRow(what, auText(mine), auText(theirs), mine/theirs, atLeast, 1)
-	if mine*withinBounds >= min(1, bound/float64(number)) {
-		r.value = max(r.value, 1)
+	higher := ratioRow("", "", "", mine/theirs, atLeast, 1)
+	if mine*withinBounds >= reachable {
+		higher.value = max(higher.value, 1)
 	}
-	return append(rows, r)
+	most := ratioRow("", "", "", float64(ours.most())/float64(number), atLeast, 1)
+	numbers := []string{
+		fmt.Sprintf("%s, %d %%, accelerators at AU %.0f %%", w.name, fedShare, 100*fedAU),
+		fmt.Sprintf("%.2f", bound),
+	}
+	utilised := []string{
+		fmt.Sprintf("%s, %d %%, AU of %d accelerators", w.name, fedShare, number), auText(reachable),
+	}
+	for _, one := range all {
+		numbers = append(numbers, fmt.Sprint(one.most()))
+		utilised = append(utilised, auText(one.au[number]))
+	}
+	return [][]string{
+		padded(append(numbers, most.short())), padded(append(utilised, higher.short())),
+	}
+}
+
+// padded returns a line of the table of all loaders, with empty cells for those that read shards.
+func padded(line []string) []string {
+	return append(line, make([]string, len(besideHeader())-len(line))...)
 }
 
 func auText(au float64) string { return fmt.Sprintf("%.1f %%", 100*au) }

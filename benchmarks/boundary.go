@@ -12,7 +12,7 @@ var boundarySection = section{
 	about: "one trainer trains 20,000 samples of 3 KB, 20 % in memory, pads, batches of 64, with " +
 		"steps of 10 ms that only sleep: the waits from an epoch's last step to the next epoch's " +
 		"first batch, next to a step; the median of eight is judged.",
-	measure: (*bench).boundary,
+	measure: ratios((*bench).boundary),
 }
 
 // boundaryResult is what boundary.py writes, in seconds.

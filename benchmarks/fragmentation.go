@@ -14,7 +14,7 @@ var fragmentationSection = section{
 		"when a sample first finds no place, and what stays free when 1,000 more have been tried. With " +
 		"room for 64 of the largest samples (1 GiB) more is lost; there the bar is the better one of " +
 		"best fit and of first fit in order of addresses, which look at every free block.",
-	measure: (*bench).fragmentation,
+	measure: ratios((*bench).fragmentation),
 }
 
 func (b *bench) fragmentation() ([]row, error) {

@@ -19,7 +19,7 @@ var hitsSection = section{
 		"Node-local: hits in the consumer's own rank, of all hits. " +
 		"Without a read: the draws less the reads of storage by all ranks, next to the hits of MIN " +
 		"with all their memory; what MIN misses is read.",
-	measure: (*bench).hits,
+	measure: ratios((*bench).hits),
 }
 
 const (

@@ -11,7 +11,7 @@ var idleSection = section{
 	about: "a rank of two under MPI whose trainers are connected, were given a batch, and wait: the " +
 		"processor time of its process, as a share of one core. " +
 		"It polls MPI, measures itself once a second, and looks at the memory ten times a second.",
-	measure: (*bench).idle,
+	measure: ratios((*bench).idle),
 }
 
 func (b *bench) idle() ([]row, error) {

@@ -33,7 +33,7 @@ var jobsSection = section{
 		"second, next to four runs with one each and as much memory each, at the same time; the " +
 		"bound is what the simulator reads for both.",
 	named:   true,
-	measure: (*bench).jobs,
+	measure: ratios((*bench).jobs),
 }
 
 // jobsRun is several trainings that begin together.

@@ -24,6 +24,7 @@ type bench struct {
 	tool   string // path of rankpool
 	python string
 	dir    string // in memory, for data sets and results
+	trains string // the workload of peers that is measured, "" for all
 
 	group   atomic.Pointer[memoryGroup]   // what a peer runs in, nil if there is none
 	mounted atomic.Pointer[slowfs.Server] // the emulated storage, nil if there is none
@@ -34,7 +35,15 @@ type section struct {
 	name    string
 	about   string // how it is measured, for people
 	named   bool   // it is measured only if it is named
-	measure func(*bench) ([]row, error)
+	measure func(*bench) (grid, error)
+}
+
+// ratios makes a section's table of the rows that a function measures.
+func ratios(measure func(*bench) ([]row, error)) func(*bench) (grid, error) {
+	return func(b *bench) (grid, error) {
+		rows, err := measure(b)
+		return table(rows), err
+	}
 }
 
 var sections = []section{
@@ -65,6 +74,8 @@ func main() {
 	flag.StringVar(&b.dir, "dir", "/dev/shm", "a folder in memory, for data sets and results (1 "+
 		"GiB, 5 GiB for staging and pfs; 100 MiB, 300 MiB for a quick run)")
 	flag.StringVar(&b.python, "python", "/usr/bin/python3", "a Python with redis and hiredis")
+	flag.StringVar(&b.trains, "workload", "", "the workload of peers to measure (default: all)")
+	out := flag.String("out", "", "a file to which the tables are written too")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: benchmarks [flags], in the root of "+
 			"the repository")
@@ -76,8 +87,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err, strings.Join(flag.Args(), " "))
 		os.Exit(2)
 	}
-	rows, ok := b.run(chosen)
-	b.print(chosen, rows)
+	began := look()
+	tables, ok := b.run(chosen)
+	text := b.report(chosen, began.until(look())+b.versions(chosen), tables)
+	fmt.Print(text)
+	if *out != "" {
+		if err := os.WriteFile(*out, []byte(text), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "benchmarks:", err)
+			ok = false
+		}
+	}
 	if !ok {
 		os.Exit(1)
 	}
@@ -105,7 +124,7 @@ func choose(names string) ([]section, error) {
 
 // run measures the sections one after the other; ok is false if one could not be measured. Missing
 // a bar is not a failure: the machine may be busy.
-func (b *bench) run(chosen []section) (rows []row, ok bool) {
+func (b *bench) run(chosen []section) (tables []grid, ok bool) {
 	dir, err := os.MkdirTemp(b.dir, "rankpool-bench-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err)
@@ -132,20 +151,25 @@ func (b *bench) run(chosen []section) (rows []row, ok bool) {
 			ok = false
 			fmt.Fprintf(os.Stderr, "benchmarks: %s: %v\n", s.name, err)
 		}
-		rows = append(rows, measured...)
+		tables = append(tables, measured)
 	}
-	return rows, ok
+	return joined(tables), ok
 }
 
-func (b *bench) print(chosen []section, rows []row) {
+// report returns the tables and what they are of, as Markdown.
+func (b *bench) report(chosen []section, machine string, tables []grid) string {
+	var text strings.Builder
 	if b.quick {
-		fmt.Println("A quick run: the numbers below are of sizes that say nothing.")
+		text.WriteString("A quick run: the numbers below are of sizes that say nothing.\n\n")
 	}
-	fmt.Print(table(rows))
-	fmt.Println()
+	fmt.Fprintln(&text, machine)
+	for _, g := range tables {
+		fmt.Fprintf(&text, "\n%s", g)
+	}
 	for _, s := range chosen {
-		fmt.Printf("%s: %s\n", s.name, s.about)
+		fmt.Fprintf(&text, "\n%s: %s\n", s.name, s.about)
 	}
+	return text.String()
 }
 
 // runChild runs a child and prints its result as JSON; ranks other than the one with the result

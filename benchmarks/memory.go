@@ -11,7 +11,7 @@ var memorySection = section{
 		"plans three epochs with pads, one trainer: the most of its process's anonymous memory " +
 		"(sampled every 20 ms; Go's garbage included) and the files in its folder, which are memory " +
 		"too; and the index that all processes of the node map. Less the same of a thousand samples.",
-	measure: (*bench).memory,
+	measure: ratios((*bench).memory),
 }
 
 // memoryResult is what memory.py writes, in bytes.

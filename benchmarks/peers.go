@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"rankpool/benchmarks/slowfs"
@@ -42,21 +44,37 @@ func (w workload) shardBytes() int {
 	return min(64<<20, max(leastShard, w.samples*w.sampleBytes/leastShards))
 }
 
-// peer is a loader that trains on a workload, and the format that it reads.
-type peer struct {
-	name, loader, format string
-}
+// peer is a loader that trains on a workload, the format that it reads, and its package on PyPI, ""
+// for ours.
+type peer struct{ name, loader, format, from string }
 
-// Ours come first: the others are compared with them.
-var peers = []peer{
-	{"rankpool from files", "rankpool", "files"},
-	{"rankpool from shards", "rankpool", "tar"},
-	{"DataLoader from files", "torch", "files"},
-	{"SPDL from files", "spdl", "files"},
-	{"DALI from files", "dali", "files"},
-	{"WebDataset", "webdataset", "tar"},
-	{"Streaming", "streaming", "mds"},
-	{"LitData", "litdata", "litdata"},
+// Loaders that read files, and those that read shards, are compared: ours comes first in both.
+var (
+	fileLoaders = []peer{
+		{"rankpool, files", "rankpool", "files", ""},
+		{"DataLoader", "torch", "files", "torch"},
+		{"SPDL", "spdl", "files", "spdl"},
+		{"DALI", "dali", "files", "nvidia-dali-cuda130"},
+	}
+	shardLoaders = []peer{
+		{"rankpool, tar shards", "rankpool", "tar", ""},
+		{"WebDataset", "webdataset", "tar", "webdataset"},
+		{"Streaming", "streaming", "mds", "mosaicml-streaming"},
+		{"LitData", "litdata", "litdata", "litdata"},
+	}
+	peers = slices.Concat(fileLoaders, shardLoaders)
+)
+
+// besideHeader is the header of the table that has all loaders side by side.
+func besideHeader() []string {
+	header := []string{"workload, memory", "bound"}
+	for _, side := range [][]peer{fileLoaders, shardLoaders} {
+		for _, p := range side {
+			header = append(header, p.name)
+		}
+		header = append(header, "ours / best")
+	}
+	return header
 }
 
 const (
@@ -75,8 +93,10 @@ var peersSection = section{
 	about: "two epochs of MLPerf's workloads, steps that sleep, one trainer with 4 workers, over " +
 		"slowfs set to 200 MB/s and 2 ms an open, which keeps pages; a control group of 1 GiB and " +
 		"the given share of the data holds everything, page cache included. The bound is the " +
-		"larger of the steps' time and the bytes that cannot be in memory over the bandwidth. A " +
-		"row counts as reached if rankpool is at least as fast, or within 1 % of the bound.",
+		"larger of the steps' time and the bytes that cannot be in memory over the bandwidth. Cells " +
+		"are the seconds of an epoch and its accelerator's utilisation (AU); \"ours / best\" is " +
+		"rankpool's time beside the fastest other loader of files, or of shards: yes where it is " +
+		"at most 1, or rankpool is within 1 % of the bound.",
 	named:   true,
 	measure: (*bench).peers,
 }
@@ -90,29 +110,34 @@ type trainedEpoch struct {
 }
 
 func (e trainedEpoch) String() string {
-	return fmt.Sprintf("%.2f s, AU %.0f %%", e.Seconds, 100*e.AU)
+	return fmt.Sprintf("%.2f s, %.0f %%", e.Seconds, 100*e.AU)
 }
 
-func (b *bench) peers() ([]row, error) {
-	some := workloads
-	var rows []row
+func (b *bench) peers() (grid, error) {
+	g := grid{header: besideHeader()}
 	var failed []error
-	for _, w := range some {
+	for _, w := range workloads {
+		if b.trains != "" && b.trains != w.name {
+			continue
+		}
 		if b.quick {
 			w = w.small()
 		}
-		measured, err := b.comparePeers(w)
-		rows = append(rows, measured...)
+		lines, err := b.comparePeers(w)
+		g.lines = append(g.lines, lines...)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", w.name, err))
 		}
 	}
-	return rows, errors.Join(failed...)
+	if len(g.lines) == 0 && len(failed) == 0 {
+		return g, fmt.Errorf("unknown workload %q", b.trains)
+	}
+	return g, errors.Join(failed...)
 }
 
 // comparePeers trains all peers on a workload with all of the data in memory, and with 20 %. The
-// error joins those of the peers that could not train; the rows of the others are there.
-func (b *bench) comparePeers(w workload) ([]row, error) {
+// error joins those of the peers that could not train; the cells of the others are there.
+func (b *bench) comparePeers(w workload) ([][]string, error) {
 	source := filepath.Join(b.dir, "source")
 	defer remove(source)
 	if err := makeTree(source, w.samples, w.sampleBytes); err != nil {
@@ -153,7 +178,7 @@ func (b *bench) comparePeers(w workload) ([]row, error) {
 		}
 	}
 	fmt.Fprintln(os.Stderr)
-	return peerRows(w, shares, results), errors.Join(failed...)
+	return peerLines(w, shares, results), errors.Join(failed...)
 }
 
 // convert writes the source in another format, as shards of limited size.
@@ -253,39 +278,55 @@ func (b *bench) endGroup() {
 	}
 }
 
-// peerRows compares ours with each peer that reads the same format, files or shards, by epoch.
-// Peers without results have no rows.
-func peerRows(w workload, shares []int, results map[peer]map[int]trained) []row {
-	var rows []row
+// peerLines has a line for each memory and epoch. A loader that failed has no cells in results.
+func peerLines(w workload, shares []int, results map[peer]map[int]trained) [][]string {
+	var lines [][]string
 	for _, share := range shares {
 		for epoch := range 2 {
-			where := fmt.Sprintf("%s, %d %%, epoch %d: ", w.name, share, epoch+1)
 			bound := w.bound(share, epoch)
-			for _, ours := range peers[:2] {
-				mine, ok := results[ours][share]
-				if !ok {
-					continue
-				}
-				my := mine.Epochs[epoch]
-				rows = append(rows, ratioRow(where+ours.name+" / bound", my.String(),
-					fmt.Sprintf("%.2f s", bound), my.Seconds/bound, none, 0))
-				for _, other := range peers[2:] {
-					theirs, ok := results[other][share]
-					if !ok || (other.format == "files") != (ours.format == "files") {
-						continue
-					}
-					what := where + ours.name + " / " + other.name
-					rows = append(rows, peerRow(what, my, theirs.Epochs[epoch], bound))
-				}
+			line := []string{
+				fmt.Sprintf("%s, %d %%, epoch %d", w.name, share, epoch+1),
+				fmt.Sprintf("%.2f s", bound),
 			}
+			for _, side := range [][]peer{fileLoaders, shardLoaders} {
+				line = append(line, beside(side, bound, func(p peer) (trainedEpoch, bool) {
+					one, ok := results[p][share]
+					if !ok {
+						return trainedEpoch{}, false
+					}
+					return one.Epochs[epoch], true
+				})...)
+			}
+			lines = append(lines, line)
 		}
 	}
-	return rows
+	return lines
 }
 
-func peerRow(what string, ours, theirs trainedEpoch, bound float64) row {
-	r := ratioRow(what, ours.String(), theirs.String(), ours.Seconds/theirs.Seconds, atMost, 1)
-	if ours.Seconds <= withinBounds*bound {
+// beside returns the cells of loaders, and what ours takes beside the fastest of the others.
+func beside(side []peer, bound float64, epoch func(peer) (trainedEpoch, bool)) []string {
+	var cells []string
+	var found []float64
+	for _, p := range side {
+		e, ok := epoch(p)
+		if !ok {
+			cells = append(cells, "failed")
+			continue
+		}
+		cells = append(cells, e.String())
+		found = append(found, e.Seconds)
+	}
+	ours, ok := epoch(side[0])
+	if !ok || len(found) == 1 {
+		return append(cells, "")
+	}
+	return append(cells, epochRow(ours.Seconds, slices.Min(found[1:]), bound).short())
+}
+
+// epochRow compares the seconds of an epoch: at most as many, or within 1 % of the bound.
+func epochRow(ours, best, bound float64) row {
+	r := ratioRow("", "", "", ours/best, atMost, 1)
+	if ours <= withinBounds*bound {
 		r.value = min(r.value, 1)
 	}
 	return r
@@ -299,4 +340,25 @@ func (w workload) bound(share, epoch int) float64 {
 	}
 	steps := float64((w.samples+w.batch-1)/w.batch) * w.step.Seconds()
 	return max(steps, missed/pfsBandwidth)
+}
+
+// versions says which versions of the peers are in the Python that measures them, "" where they are
+// not measured.
+func (b *bench) versions(chosen []section) string {
+	if !slices.ContainsFunc(chosen, func(s section) bool { return s.name == peersSection.name }) {
+		return ""
+	}
+	var packages []string
+	for _, p := range peers {
+		if p.from != "" {
+			packages = append(packages, p.from)
+		}
+	}
+	const list = "import platform, sys, importlib.metadata as m; " +
+		"print('Python', platform.python_version(), *(f', {p} {m.version(p)}' for p in sys.argv[1:]))"
+	said, err := exec.Command(b.python, append([]string{"-c", list}, packages...)...).Output()
+	if err != nil {
+		return fmt.Sprintf(" The versions of the loaders are unknown: %v.", err)
+	}
+	return " " + strings.ReplaceAll(strings.TrimSpace(string(said)), " ,", ",") + "."
 }

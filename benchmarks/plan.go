@@ -13,7 +13,7 @@ var planSection = section{
 		"batch size 32 in a process that runs on one core: the median of five, and the most memory " +
 		"that the process took for it beyond what it is made from, garbage not yet collected " +
 		"included (VmHWM).",
-	measure: (*bench).plan,
+	measure: ratios((*bench).plan),
 }
 
 func (b *bench) plan() ([]row, error) {

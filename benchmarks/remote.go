@@ -19,7 +19,7 @@ var remoteSection = section{
 		"slab into its own, four batches asked for ahead: " +
 		"through the transport of the ranks, and by bare MPI_Isend and MPI_Irecv of the same bytes, " +
 		"called from Go. In turns, medians of eleven rounds; the middle one of seven such runs.",
-	measure: (*bench).remote,
+	measure: ratios((*bench).remote),
 }
 
 func (b *bench) remote() ([]row, error) {

@@ -27,7 +27,7 @@ var saveSection = section{
 		"scores and the epoch's losses to a file in the system's folder for temporary files, " +
 		"and for as " +
 		"long without; in turns, nine rounds, the median of each round's longest GET.",
-	measure: (*bench).save,
+	measure: ratios((*bench).save),
 }
 
 // saveResult is what saveChild measures, in seconds, one a round.

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 import rankpool  # noqa: E402
-from rankpool import folder, seeding  # noqa: E402
+from rankpool import seeding, served  # noqa: E402
 
 SAMPLES, BATCH, SIDES = 64, 32, (500, 375)
 
@@ -63,9 +63,9 @@ class Clock:
 def seconds(root):
     """Returns the CPU seconds of a sample in an epoch, and those of seeding and restoring."""
     seeds, reads = Clock(), Clock()
-    folder.seed_all = seeds.around(seeding.seed_all)
-    folder.number_of = seeds.around(seeding.number_of)
-    folder.keep = seeds.around(lambda: seeds.around(seeding.keep()))
+    served.seed_all = seeds.around(seeding.seed_all)
+    served.number_of = seeds.around(seeding.number_of)
+    served.keep = seeds.around(lambda: seeds.around(seeding.keep()))
     data = rankpool.ImageFolder(root, crop)
     loader = DataLoader(data, BATCH, sampler=rankpool.DistributedSampler(data, 1, 0))
     reads.around(list)(loader)
@@ -87,7 +87,7 @@ def main():
         print(f"torch {torch.__version__}, numpy {numpy.__version__}, JPEGs of {size:.0f} KB")
         if int(torch.__version__.split(".")[0]) >= 2:
             measure("by batches", root, epochs)
-        del rankpool.DatasetFolder.__getitems__
+        del served.Served.__getitems__
         measure("one by one", root, epochs)
 
 

@@ -16,7 +16,7 @@ var servedSection = section{
 		"shown) and from one packed file, mapped. " +
 		"In turns, seven rounds, medians of MB/s. Served are lists of 64 buffers; \"copied\" means " +
 		"lists of bytes, each copied once out of the memory or the file.",
-	measure: (*bench).served,
+	measure: ratios((*bench).served),
 }
 
 // servedResult is what serve.py writes: the rates of each contender, in bytes per second, one per

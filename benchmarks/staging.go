@@ -38,7 +38,7 @@ var stagingSection = section{
 		"every file was opened once and every byte read once by rankpool. The first row is what slowfs " +
 		"can do without limits, with 64 threads.",
 	named:   true,
-	measure: (*bench).staging,
+	measure: ratios((*bench).staging),
 }
 
 var pfsSection = section{
@@ -47,7 +47,7 @@ var pfsSection = section{
 		"sleep, next to the larger of the steps' time and the files' bytes over the bandwidth; " +
 		"with steps that take as long as the bytes, and 1.5 times as long.",
 	named:   true,
-	measure: (*bench).pfs,
+	measure: ratios((*bench).pfs),
 }
 
 // pfsSize returns the number and size of the files on the emulated storage.

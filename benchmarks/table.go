@@ -75,13 +75,42 @@ func (r row) verdict() string {
 	return "no"
 }
 
-// table formats rows as a Markdown table whose columns are aligned in plain text too.
-func table(rows []row) string {
-	cells := [][]string{{"what", "ours", "other", "ratio", "bar", "ok?"}}
+// short returns the ratio and whether it is reached.
+func (r row) short() string { return r.ratio + " " + r.verdict() }
+
+// grid is a table of texts: a header, and lines of as many cells.
+type grid struct {
+	header []string
+	lines  [][]string
+}
+
+// table returns the grid of rows.
+func table(rows []row) grid {
+	g := grid{header: []string{"what", "ours", "other", "ratio", "bar", "ok?"}}
 	for _, r := range rows {
-		cells = append(cells, []string{r.what, r.ours, r.other, r.ratio, r.bar.String(), r.verdict()})
+		line := []string{r.what, r.ours, r.other, r.ratio, r.bar.String(), r.verdict()}
+		g.lines = append(g.lines, line)
 	}
-	widths := make([]int, len(cells[0]))
+	return g
+}
+
+// joined returns the grids with those together that follow each other and have one header.
+func joined(grids []grid) []grid {
+	var all []grid
+	for _, g := range grids {
+		if n := len(all); n > 0 && slices.Equal(all[n-1].header, g.header) {
+			all[n-1].lines = append(all[n-1].lines, g.lines...)
+		} else if len(g.lines) > 0 {
+			all = append(all, grid{g.header, slices.Clone(g.lines)})
+		}
+	}
+	return all
+}
+
+// String formats a grid as a Markdown table whose columns are aligned in plain text too.
+func (g grid) String() string {
+	cells := slices.Insert(slices.Clone(g.lines), 0, g.header)
+	widths := make([]int, len(g.header))
 	for _, line := range cells {
 		for i, cell := range line {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -11,7 +12,7 @@ func TestTable(t *testing.T) {
 		ratioRow("hits", "1 %", "2 %", 0.49949, atLeast, 0.5),
 		plainRow("bytes a sample – all", "26 B", "", 26, 25, "25 B"),
 		{what: "plain", ours: "1"},
-	})
+	}).String()
 	want := `| what                 | ours   | other  | ratio  | bar    | ok? |
 | -------------------- | ------ | ------ | ------ | ------ | --- |
 | reads                | 2 GB/s | 1 GB/s | 2.00   | ≥ 2    | yes |
@@ -21,6 +22,22 @@ func TestTable(t *testing.T) {
 `
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestTablesWithOneHeaderAreJoined(t *testing.T) {
+	a, b := []string{"a"}, []string{"b"}
+	of := func(header []string, lines ...string) grid {
+		g := grid{header: header}
+		for _, line := range lines {
+			g.lines = append(g.lines, []string{line})
+		}
+		return g
+	}
+	got := joined([]grid{of(a, "1", "2"), of(a, "3"), of(b), of(b, "4"), of(a, "5")})
+	want := []grid{of(a, "1", "2", "3"), of(b, "4"), of(a, "5")}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -178,7 +178,7 @@ class Rankpool:
 
 
 def read(file):
-    return tensor(file.getbuffer())
+    return tensor(file.read())
 
 
 LOADERS = {
