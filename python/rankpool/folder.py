@@ -145,7 +145,11 @@ class DatasetFolder(Served):
         self._targets = targets
 
     def __len__(self) -> int:
-        return len(self._data) if self._data is not None else len(self._samples)
+        if self._samples is None:
+            return len(self._data)
+        if self._data is not None and len(self._samples) != len(self._data):
+            self.samples = self._samples
+        return len(self._samples)
 
     # --- items ---
 
@@ -164,7 +168,8 @@ class DatasetFolder(Served):
         """Returns what the loader makes of a sample, and its class."""
         if self._samples is not None:  # the script has seen the list, and may have changed it
             path, target = self._samples[index]
-            if self._data is None or self._by_path or path != self._path(index):
+            whole = self._data is not None and len(self._samples) == len(self._data)
+            if not whole or self._by_path or path != self._path(index):
                 return self.loader(path), target
         elif self._by_path:
             return self.loader(self._path(index)), self._data.labels[index]

@@ -127,6 +127,10 @@ class DistributedSampler(TorchDistributedSampler):
         self._first = 0
         self._state: Optional[Dict[str, Any]] = None  # that the next iteration begins at
 
+    def __getstate__(self) -> dict:
+        """Leaves out what is the process's own: a copy opens its streams, and knows no loader."""
+        return {**self.__dict__, "_streams": {}, "_asker": _Asker()}
+
     def set_epoch(self, epoch: int) -> None:
         """Says which epoch the next iteration trains."""
         if epoch != self.epoch:
@@ -172,8 +176,8 @@ class DistributedSampler(TorchDistributedSampler):
     def _stream(self, size: int, drop_last: bool, first: int) -> Optional[BatchSampler]:
         """Returns the cache's stream, with this epoch planned from batch `first` if the cache is
         there; None when it serves nothing."""
-        if self.dataset._data is None:
-            return None
+        if self.dataset._data is None or drop_last and self.num_samples < size:
+            return None  # it serves nothing, or the loader leaves out the only batch
         stream = self._streams.get((size, drop_last))
         if stream is None:
             stream = self._streams[size, drop_last] = BatchSampler(
@@ -347,6 +351,11 @@ class ImportanceSampler(Sampler):
         # of this iteration that no update has come for, the oldest first
         self._batches: List[Batch] = []
         self._drawn = self._done = self._first = 0
+
+    def __getstate__(self) -> dict:
+        """Leaves out what is the process's own: a copy opens its stream, and knows no loader."""
+        none = {"_stream": None, "_handed": None, "_batches": []}
+        return {**self.__dict__, **none, "_drawn": 0, "_done": 0, "_first": 0}
 
     def set_epoch(self, epoch: int) -> None:
         """Says which epoch the next iteration trains."""

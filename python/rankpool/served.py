@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Callable, List, Optional
+import threading
+from typing import Any, Callable, Dict, List, Optional
 
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import get_worker_info
 
 from . import session
-from .batch import Batch, Index, ask, take
+from .batch import Batch, Index, Samples, ask, take
 from .connection import connection
 from .dataset import Dataset, name_of
 from .seeding import keep, number_of, seed_all
@@ -43,6 +44,7 @@ class Served(TorchDataset):
         self._reader: Optional[_Reader] = None
         # puts the script's generators back: not yet
         self._restore: Optional[Callable[[], None]] = None
+        self._whole = False  # a batch is asked for in one go, at whose end that is done
 
     def _find_served(self, difference: Callable[[Dataset], str]) -> Optional[Dataset]:
         """Returns the cache's data set of this root, unless difference returns why its samples are
@@ -67,10 +69,10 @@ class Served(TorchDataset):
         raise NotImplementedError
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_reader": None, "_restore": None}
+        return {**self.__dict__, "_reader": None, "_restore": None, "_whole": False}
 
     def __getitem__(self, index: int) -> Any:
-        if not self._restores(index):
+        if self._whole or not self._restores(index):
             return self._item(index)
         self._restore = self._restore or keep()
         last = not index.batch.together or index.place == len(index.batch) - 1
@@ -84,12 +86,15 @@ class Served(TorchDataset):
                 self._end()
 
     def __getitems__(self, indices: List[int]) -> List[Any]:
-        """Returns the items of a batch, as torch 2 asks for them."""
+        """Returns the items of a batch, as torch 2 asks for them; a class that derives from this
+        one may make them in its own __getitem__."""
         if any(map(self._restores, indices)):
             self._restore = self._restore or keep()
+        self._whole = True
         try:
-            return [self._item(index) for index in indices]
+            return [self[index] for index in indices]
         finally:
+            self._whole = False
             self._end()
 
     def _restores(self, index: int) -> bool:
@@ -129,34 +134,57 @@ class Served(TorchDataset):
         return self._data.index.read(int(index) % len(self))
 
 
+class _Open:
+    """A batch that is being read; `left` of its samples have not been given."""
+
+    __slots__ = ("batch", "samples", "left")
+
+    def __init__(self, batch: Batch, samples: Samples) -> None:
+        self.batch, self.samples, self.left = batch, samples, len(batch)
+
+
 class _Reader:
-    """The batch that this process reads: asked for at once, its samples given one by one."""
+    """The batches that this process reads, one for each thread: asked for at once, their samples
+    given one by one."""
 
     def __init__(self, data: Dataset) -> None:
-        self._data, self._batch, self._samples, self._left = data, None, None, 0
+        self._data = data
+        self._lock = threading.Lock()
+        self._open: Dict[int, _Open] = {}  # by thread; two may have the same
         self.pid = os.getpid()  # a forked worker begins with its own
 
     def read(self, batch: Batch, place: int) -> bytes:
         """Returns the bytes of the sample at a place of a batch; raises SampleError when it cannot
         be read."""
-        if batch is not self._batch:
-            self._close()
-            link = self._data._connection(batch)
-            self._samples = take(link, self._data.index, batch, ask(link, [batch])[0])
-            self._batch, self._left = batch, len(batch)
-        content = bytes(self._samples.views[place])
-        if self._samples.lost():  # the cache went away meanwhile: they may be other bytes
-            content = self._data.index.read(batch[place])
-        self._left -= 1
-        if not self._left:
-            self._close()
+        with self._lock:
+            mine = self._open.get(threading.get_ident())
+            if mine is None or mine.batch is not batch:
+                mine = self._begin(batch)
+            content = bytes(mine.samples.views[place])
+            if mine.samples.lost():  # the cache went away meanwhile: they may be other bytes
+                content = self._data.index.read(batch[place])
+            mine.left -= 1
+            if not mine.left:
+                self._open = {t: one for t, one in self._open.items() if one is not mine}
+                self._close(mine)
         return content
 
-    def _close(self) -> None:
+    def _begin(self, batch: Batch) -> _Open:
+        """Has this thread read a batch, in place of the one that it read."""
+        thread = threading.get_ident()
+        old = self._open.pop(thread, None)
+        if old is not None and old not in self._open.values():
+            self._close(old)
+        found = next((one for one in self._open.values() if one.batch is batch), None)
+        if found is None:
+            link = self._data._connection(batch)
+            found = _Open(batch, take(link, self._data.index, batch, ask(link, [batch])[0]))
+        self._open[thread] = found
+        return found
+
+    def _close(self, one: _Open) -> None:
         """Gives the lease back, and sends what was counted."""
-        if self._batch is not None:
-            batch, self._batch = self._batch, None
-            self._samples.close()
-            self._samples = None
-            link = connection(self._data.door, batch.spec.trainer, batch.spec.world)
-            link.send_tally(link.tally(batch.stream, batch.epoch))
+        one.samples.close()
+        spec = one.batch.spec
+        link = connection(self._data.door, spec.trainer, spec.world)
+        link.send_tally(link.tally(one.batch.stream, one.batch.epoch))

@@ -4,6 +4,8 @@ import copy
 import os
 import pickle
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 import pytest
@@ -245,6 +247,44 @@ def test_subsets_and_other_samplers(tree):
     assert ids == list(TorchSampler(part, 2, 0)) and {type(id) for id in ids} == {int}
 
 
+class WithIndex(rankpool.DatasetFolder):
+    """Gives the index too, as many scripts do."""
+
+    def __getitem__(self, index):
+        return (*super().__getitem__(index), index)
+
+
+@pytest.mark.parametrize("by_batches", [True, False])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_class_that_derives_makes_its_own_items(tree, monkeypatch, workers, by_batches):
+    if not by_batches:
+        monkeypatch.delattr(Served, "__getitems__")
+    data = WithIndex(tree, read_file, is_valid_file=is_sample, transform=augment)
+    sampler = rankpool.DistributedSampler(data, 1, 0, seed=3)
+    random.random(), numpy.random.random(), torch.rand(1)
+    before = states()
+    items = list(DataLoader(data, 4, sampler=sampler, num_workers=workers, generator=generator()))
+    assert states() == before
+    assert [int(i) for _, _, ids in items for i in ids] == list(sampler)
+    found = [tuple(row.tolist()) for rows, _, _ in items for row in rows]
+    assert found == [row[3] for row in epochs_of(data_of(tree), epochs=1)]
+
+
+def generator():
+    """A DataLoader that has one draws no number of the script's."""
+    return torch.Generator().manual_seed(1)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_copies_of_a_sampler_that_was_iterated(request, tree, cached):
+    door = request.getfixturevalue("door") if cached else None
+    data = data_of(door.data[0].root if cached else tree)
+    sampler = rankpool.DistributedSampler(data, 1, 0, seed=3)
+    rows = [x.tolist() for x, _ in DataLoader(data, 4, sampler=sampler)]
+    for other in (copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
+        assert [x.tolist() for x, _ in DataLoader(other.dataset, 4, sampler=other)] == rows
+
+
 # --- beside a cache ---
 
 
@@ -344,6 +384,52 @@ def test_a_loader_that_takes_paths_reads_past_the_cache(door, served, tree, capf
     data = data_of(served, loader=read_path)
     assert epochs_of(data, num_workers=workers) == epochs_of(data_of(tree))
     assert "takes paths only: it reads storage, past the cache" in capfd.readouterr().err
+
+
+def test_the_list_of_samples_is_changed_in_place(door, served, capfd):
+    data = data_of(served)
+    data.samples.append(data.samples[2])
+    assert data[20][0][0] == 2
+    sampler = rankpool.DistributedSampler(data, 1, 0)
+    loader = DataLoader(data, batch_size=4, sampler=sampler)
+    ids = [int(row[0]) for rows, _ in loader for row in rows]
+    assert sorted(ids) == sorted([*range(20), 2]) and not door.seen(GET)
+    assert capfd.readouterr().err.count("the script gave it other samples") == 1
+
+
+def test_threads_read_batches_side_by_side(door, served, tree):
+    """Each its own, or parts of one."""
+    data = data_of(served, rng=None, transform=None)
+    sampler = rankpool.DistributedSampler(data, 1, 0)
+    batches = list(BatchSampler(sampler, 4, False))
+    meeting = threading.Barrier(len(batches))
+
+    def items(batch):
+        found = []
+        for index in batch:
+            meeting.wait(60)
+            found.append(data[index][0][0])
+        return found
+
+    with ThreadPoolExecutor(len(batches)) as pool:
+        assert list(pool.map(items, batches)) == batches
+    assert sorted(get[2] for get in door.seen(GET)) == [0, 1, 2, 3, 4]
+    door.requests.clear()
+    batches = list(BatchSampler(sampler, 20, False))
+    with ThreadPoolExecutor(4) as pool:
+        assert [x[0] for x, _ in pool.map(data.__getitem__, batches[0])] == batches[0]
+    assert len(door.seen(GET)) == 1
+    door.wait(lambda: not door.leases)
+
+
+def test_an_epoch_without_a_whole_batch(door, served, tree):
+    """As torch has it: nothing is trained."""
+    for data in (data_of(served), data_of(tree)):
+        sampler = rankpool.DistributedSampler(data, 1, 0)
+        loader = DataLoader(data, batch_size=21, sampler=sampler, drop_last=True)
+        assert list(loader) == [] and len(loader) == 0
+        assert sampler.state_dict()["epoch"] == 1
+    assert not door.seen(OPEN)  # a rank refuses such an epoch
 
 
 def test_ids_that_no_sampler_of_ours_drew_are_said_once(door, served, capfd):
