@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rankpool/mpicache"
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/transport"
 	"rankpool/scheduler"
 )
@@ -70,7 +71,7 @@ func (instant) Fetch(_ scheduler.SampleID, _ []byte, _ uint64, done func(error))
 
 // saver is a trainer that saves, and a worker of it that takes batches.
 type saver struct {
-	trainer, worker *mpicache.Client
+	trainer, worker *door.Client
 	batch           int      // that the worker takes next
 	leases          []uint32 // that it holds
 }
@@ -124,7 +125,7 @@ func saveNode(dir, state string, samples int) mpicache.Config {
 	}
 }
 
-func newSaver(door string) (*saver, error) {
+func newSaver(path string) (*saver, error) {
 	s := &saver{}
 	spec := mpicache.Spec{
 		Data: "train", Sampler: "pads", BatchSize: saveBatch, World: 1,
@@ -134,15 +135,15 @@ func newSaver(door string) (*saver, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, client := range []**mpicache.Client{&s.trainer, &s.worker} {
-		if *client, err = mpicache.Dial(door, 0, 1, uint64(i), 0); err == nil {
-			_, err = (*client).Call(mpicache.KindOpen, text)
+	for i, client := range []**door.Client{&s.trainer, &s.worker} {
+		if *client, err = door.Dial(path, door.NewHello(0, 1, uint64(i)), 0); err == nil {
+			_, err = (*client).Call(door.KindOpen, text)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	_, err = s.trainer.Call(mpicache.KindPlan, words(0, 0, 0))
+	_, err = s.trainer.Call(door.KindPlan, words(0, 0, 0))
 	return s, err
 }
 
@@ -153,7 +154,7 @@ func (s *saver) round(r *saveResult, at int) (seconds, longest float64, err erro
 	for i := range saveBatch {
 		report = binary.LittleEndian.AppendUint32(report, math.Float32bits(1+float32(i)))
 	}
-	if err := s.trainer.Send(mpicache.KindReport, report); err != nil {
+	if err := s.trainer.Send(door.KindReport, report); err != nil {
 		return 0, 0, err
 	}
 	if _, err := s.take(100 * time.Millisecond); err != nil { // what went before has settled
@@ -162,7 +163,7 @@ func (s *saver) round(r *saveResult, at int) (seconds, longest float64, err erro
 	saved := make(chan error, 1)
 	begin := time.Now()
 	go func() {
-		_, err := s.trainer.Call(mpicache.KindSave, words(0, 0, uint32(at)))
+		_, err := s.trainer.Call(door.KindSave, words(0, 0, uint32(at)))
 		saved <- err
 	}()
 	for done := false; !done && err == nil; {
@@ -200,9 +201,9 @@ func (s *saver) take(d time.Duration) (longest float64, err error) {
 func (s *saver) get() (seconds float64, err error) {
 	time.Sleep(time.Millisecond)
 	payload := words(append([]uint32{0, 0, uint32(s.batch), uint32(len(s.leases))}, s.leases...)...)
-	payload = append(payload, make([]byte, 64)...) // a tally of nothing
+	payload = door.Tally{}.Append(payload)
 	begin := time.Now()
-	reply, err := s.worker.Call(mpicache.KindGet, payload)
+	reply, err := s.worker.Call(door.KindGet, payload)
 	seconds = time.Since(begin).Seconds()
 	if err != nil {
 		return 0, fmt.Errorf("batch %d: %w", s.batch, err)

@@ -72,12 +72,20 @@ var arrows = map[string]map[string]string{
 	"mpicache": {
 		"scheduler":          "a rank drives its state machines",
 		"scheduler/systems":  "the options of a system",
+		"mpicache/door":      "the socket of the clients, and its frames",
+		"mpicache/fields":    "what other ranks send",
 		"mpicache/liveness":  "who has been silent for too long",
 		"mpicache/record":    "--record",
 		"mpicache/slab":      "the memory for samples",
 		"mpicache/stats":     "what a rank counts",
 		"mpicache/transport": "the exchange with other ranks",
 	},
+	"mpicache/door": {
+		"mpicache/fields": "the fields of frames",
+		"mpicache/stats":  "what workers count, and a rank tells",
+		"scheduler":       "the plans that it writes, SampleID",
+	},
+	"mpicache/door/doortest": {"mpicache/door": "the kinds of frames"},
 	"mpicache/record": {
 		"scheduler":         "a replay drives the same state machines",
 		"scheduler/systems": "of the system that was recorded",
@@ -106,9 +114,8 @@ var arrows = map[string]map[string]string{
 	},
 	"cmd/rankpool/internal/control": {
 		"cmd/rankpool/internal/session": "where the doors are",
-		"mpicache":                      "the client of a door",
+		"mpicache/door":                 "the client of a door",
 	},
-	"cmd/rankpool/internal/control/doortest": {"mpicache": "the kinds of frames"},
 	"cmd/rankpool/internal/doctor": {
 		"mpicache/transport":       "joins its tasks",
 		"mpicache/transport/ranks": "signs of life and requests between them",
@@ -167,7 +174,7 @@ var arrows = map[string]map[string]string{
 		"cmd/rankpool/internal/exit":    "ended by a signal, or used wrongly",
 		"cmd/rankpool/internal/session": "finds the cache's folder",
 		"slurm":                         "the job to look at",
-		"mpicache":                      "the frames of a door",
+		"mpicache/door":                 "the frames of a door",
 		"mpicache/stats":                "a rank's statistics",
 	},
 	"cmd/rankpool/internal/world": {
@@ -199,12 +206,12 @@ var arrows = map[string]map[string]string{
 
 // inTests has what only the tests of a package import besides.
 var inTests = map[string]map[string]string{
-	"cmd/rankpool": {"nvml/nvmltest": "a false driver"},
-	"cmd/rankpool/internal/control": {
-		"cmd/rankpool/internal/control/doortest": "a door",
-	},
-	"cmd/rankpool/internal/report": {"cmd/rankpool/internal/runlog/runlogtest": "logs to report"},
-	"cmd/rankpool/internal/runlog": {"cmd/rankpool/internal/runlog/runlogtest": "a log to read"},
+	"cmd/rankpool":                  {"nvml/nvmltest": "a false driver"},
+	"cmd/rankpool/internal/control": {"mpicache/door/doortest": "a door"},
+	"mpicache":                      {"mpicache/door/doortest": "the golden frames"},
+	"mpicache/door":                 {"mpicache/door/doortest": "the golden frames"},
+	"cmd/rankpool/internal/report":  {"cmd/rankpool/internal/runlog/runlogtest": "logs to report"},
+	"cmd/rankpool/internal/runlog":  {"cmd/rankpool/internal/runlog/runlogtest": "a log to read"},
 	"mpicache/transport": {
 		"mpicache/transport/internal/mpi/mpitest": "a false MPI",
 		"mpicache/transport/transporttest":        "the contract",

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"rankpool/mpicache/door"
 	"rankpool/scheduler"
 )
 
@@ -29,7 +30,7 @@ func TestAssignOfASpec(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := tr.Call(KindOpen, text); err != nil {
+			if _, err := tr.Call(door.KindOpen, text); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -59,7 +60,7 @@ func TestUnknownAssign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = tr.Call(KindOpen, []byte(`{"data":"train","sampler":"torch","batch_size":4,"assign":"near","trainer":0,"world":1}`))
+	_, err = tr.Call(door.KindOpen, []byte(`{"data":"train","sampler":"torch","batch_size":4,"assign":"near","trainer":0,"world":1}`))
 	if want := `trainer 0 has assign "near"; it is local or sampler`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}

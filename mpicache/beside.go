@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"rankpool/mpicache/door"
 	"rankpool/scheduler"
 )
 
@@ -24,19 +25,19 @@ type beside struct {
 }
 
 // openBeside answers OPEN of a stream beside the training on s.
-func (c *conn) openBeside(f frame, s *samples, spec Spec) error {
+func (c *conn) openBeside(f door.Frame, s *samples, spec Spec) error {
 	sampler, err := scheduler.NewSampler(spec.SamplerConfig(s.data.Samples))
 	if err != nil {
-		return refuse("%s", err)
+		return door.Refuse("%s", err)
 	}
 	if sampler.Weighted() {
-		return refuse("this process has opened data set %s with another sampler first; %s draws "+
+		return door.Refuse("this process has opened data set %s with another sampler first; %s draws "+
 			"by scores, and only the first one has them: "+
 			"make it first, or use sequential, torch or uniform beside it", spec.Data, spec.Sampler)
 	}
 	number := numberOf(spec)
 	if _, known := c.besides[number]; !known && len(c.besides) >= maxBesides {
-		return refuse(
+		return door.Refuse(
 			"%d streams beside the training are open on this connection: one more is too many",
 			len(c.besides))
 	}
@@ -48,8 +49,8 @@ func (c *conn) openBeside(f frame, s *samples, spec Spec) error {
 		Assignment: scheduler.AssignSampler,
 	}}
 	spec.Embeddings = 0
-	c.reportBytes = max(c.reportBytes, reportBytes(&spec, s.data.Samples))
-	c.answer(f, openReply{Stream: int64(number), Batches: spec.Batches(s.data.Samples)})
+	c.limits.ReportBytes = max(c.limits.ReportBytes, reportBytes(&spec, s.data.Samples))
+	c.Reply(f, door.Opened{Stream: int64(number), Batches: spec.Batches(s.data.Samples)})
 	return nil
 }
 
@@ -66,42 +67,42 @@ func numberOf(spec Spec) uint32 {
 }
 
 // besideOf returns the stream beside a training that a frame names, or nil.
-func (c *conn) besideOf(f frame) *beside {
-	if !slices.Contains([]Kind{KindGet, KindPlan, KindReport, KindSave}, f.kind) ||
-		len(f.payload) < 4 {
+func (c *conn) besideOf(f door.Frame) *beside {
+	kinds := []door.Kind{door.KindGet, door.KindPlan, door.KindReport, door.KindSave}
+	if !slices.Contains(kinds, f.Kind) || len(f.Payload) < 4 {
 		return nil
 	}
-	return c.besides[le.Uint32(f.payload)]
+	return c.besides[le.Uint32(f.Payload)]
 }
 
-func (b *beside) obey(c *conn, f frame) error {
-	switch f.kind {
-	case KindGet:
-		g, err := parseGet(f.payload, c.numbers)
-		c.numbers = g.leases
+func (b *beside) obey(c *conn, f door.Frame) error {
+	switch f.Kind {
+	case door.KindGet:
+		g, err := door.ParseGet(f.Payload, c.numbers)
+		c.numbers = g.Leases
 		if err == nil {
 			err = c.release(g)
 		}
 		if err != nil {
 			return err
 		}
-		return refusal{codeNotReady, "what is beside a training is read from storage"}
-	case KindReport:
-		_, err := parseReport(f.payload)
+		return door.NotReady("what is beside a training is read from storage")
+	case door.KindReport:
+		_, err := door.ParseReport(f.Payload)
 		return err
 	}
-	p, err := parsePlace(f.payload)
+	p, err := door.ParsePlace(f.Payload)
 	if err == nil {
-		err = checkEpoch(p.epoch)
+		err = checkEpoch(p.Epoch)
 	}
 	if err != nil {
 		return err
 	}
-	if f.kind == KindSave {
-		c.answer(f, saveAnswer{})
+	if f.Kind == door.KindSave {
+		c.Reply(f, door.Saved{})
 		return nil
 	}
-	return c.node.planBeside(c, f.ticket, b.plan, int(p.epoch), b.spec.Trainer)
+	return c.node.planBeside(c, f.Ticket, b.plan, int(p.Epoch), b.spec.Trainer)
 }
 
 // planBeside makes a plan for a single client, one at a time on this rank, and replies with it.
@@ -109,14 +110,14 @@ func (n *Node) planBeside(
 	c *conn, ticket uint32, cfg scheduler.PlanConfig, epoch, trainer int,
 ) error {
 	if waiting := c.plansBeside.Add(1); waiting > maxWaiting {
-		return broken("PLAN, where %d of this connection wait", waiting-1)
+		return door.Broken("PLAN, where %d of this connection wait", waiting-1)
 	}
 	n.beside(nil, "make a plan beside training", func() {
 		n.besideMu.Lock()
-		reply := planFrame(ticket, scheduler.NewPlan(cfg, epoch, nil), trainer, "", "")
+		reply := door.PlanFrame(ticket, scheduler.NewPlan(cfg, epoch, nil), trainer, "", "")
 		n.besideMu.Unlock()
 		c.plansBeside.Add(-1)
-		c.replies.stream(reply)
+		c.Stream(reply)
 	})
 	return nil
 }

@@ -3,22 +3,22 @@ package mpicache
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
+	"rankpool/mpicache/door"
+	"rankpool/mpicache/fields"
 	"rankpool/mpicache/stats"
 )
 
 // openBeside opens a stream beside the training and returns its number.
-func openBeside(c *Client, spec Spec) (uint32, error) {
+func openBeside(c *door.Client, spec Spec) (uint32, error) {
 	spec.Beside = true
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return 0, err
 	}
-	reply, err := c.Call(KindOpen, text)
+	reply, err := c.Call(door.KindOpen, text)
 	if err != nil {
 		return 0, err
 	}
@@ -60,7 +60,7 @@ func TestBeside(t *testing.T) {
 
 // evaluate does all that a sampler beside a training does, and returns its ids.
 func evaluate(t *testing.T, dir string, rank, world, epoch int) []uint32 {
-	c, err := Dial(filepath.Join(dir, doorName), uint32(rank), uint32(world), 9, 20*time.Second)
+	c, err := dial(dir, door.NewHello(uint32(rank), uint32(world), 9))
 	if err != nil {
 		t.Error(err)
 		return nil
@@ -72,36 +72,36 @@ func evaluate(t *testing.T, dir string, rank, world, epoch int) []uint32 {
 		t.Error(err)
 		return nil
 	}
-	reply, err := c.Call(KindPlan, u32s(number, uint32(epoch), 0))
+	reply, err := c.Call(door.KindPlan, u32s(number, uint32(epoch), 0))
 	if err != nil {
 		t.Error(err)
 		return nil
 	}
-	p := cursor{b: reply}
-	p.u32()
-	batches := p.u32()
-	p.u32()
-	p.u32()
+	p := fields.Reader{Rest: reply}
+	p.U32()
+	batches := p.U32()
+	p.U32()
+	p.U32()
 	n := uint32(0)
-	for _, count := range p.u32s(nil, batches) {
+	for _, count := range fields.U32s[uint32](&p, nil, batches) {
 		n += count
 	}
-	ids := p.u32s(nil, n)
+	ids := fields.U32s[uint32](&p, nil, n)
 	for i, id := range ids {
 		if lot := 7 * world; int(id)/lot != i/7 {
 			t.Errorf("sample %d is at %d", id, i)
 		}
 	}
-	told := tally{stream: number, epoch: 1, counts: counts{stats.HitsLocal: 7}}
-	_, err = c.Call(KindGet, told.append(u32s(number, uint32(epoch), 0, 0)))
+	told := tally{Stream: number, Epoch: 1, Counts: counts{stats.HitsLocal: 7}}
+	_, err = c.Call(door.KindGet, told.Append(u32s(number, uint32(epoch), 0, 0)))
 	refused(t, err, "read from storage")
-	if err := c.Send(KindReport, u32s(number, uint32(epoch), 0, 1, 0)); err != nil {
+	if err := c.Send(door.KindReport, u32s(number, uint32(epoch), 0, 1, 0)); err != nil {
 		t.Error(err)
 	}
-	if err := c.Send(KindMetric, fmt.Appendf(nil, `{"stream":%d,"epoch":%d,"name":"accuracy","value":1}`, number, epoch)); err != nil {
+	if err := c.Send(door.KindMetric, fmt.Appendf(nil, `{"stream":%d,"epoch":%d,"name":"accuracy","value":1}`, number, epoch)); err != nil {
 		t.Error(err)
 	}
-	if reply, err := c.Call(KindSave, u32s(number, uint32(epoch), 1)); err != nil || string(reply) != `{"saved":"","state":""}` {
+	if reply, err := c.Call(door.KindSave, u32s(number, uint32(epoch), 1)); err != nil || string(reply) != `{"saved":"","state":""}` {
 		t.Errorf("SAVE: %s, %v", reply, err)
 	}
 	return ids

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"rankpool/mpicache/door"
+	"rankpool/mpicache/fields"
 	"rankpool/mpicache/record"
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
@@ -24,28 +26,10 @@ type Training = scheduler.Training
 // Checkpoint is the checkpoint from which a training resumes.
 type Checkpoint = scheduler.Checkpoint
 
-// openReply is the reply to OPEN.
-type openReply struct {
-	Stream  int64  `json:"stream"`
-	Batches int    `json:"batches"`
-	Scorer  string `json:"scorer"`
-	// what the served samples depend on besides spec and options
-	Choice string `json:"choice,omitempty"`
-	// numbers in the embedding that is to be reported with each loss; 0: none
-	Embeddings int `json:"embeddings,omitempty"`
-}
-
-// saveAnswer is the reply to SAVE.
-type saveAnswer struct {
-	Saved string `json:"saved"` // the state file; "": there is none
-	// "": nothing depends on importance, or not all reports came
-	State scheduler.Digest `json:"state"`
-}
-
 // request is an OPEN, PLAN or SAVE without reply. The coordinator knows it by a number.
 type request struct {
 	conn   *conn
-	kind   Kind
+	kind   door.Kind
 	ticket uint32
 	err    error // why it is refused, if that is known before the frame is handled
 }
@@ -99,7 +83,7 @@ func (s *stream) coordinate(e scheduler.CoordinatorEvent) {
 func (s *stream) now() time.Duration { return s.node.now().Sub(s.node.started) }
 
 // register numbers a request.
-func (s *stream) register(c *conn, kind Kind, ticket uint32) (number uint64, r *request) {
+func (s *stream) register(c *conn, kind door.Kind, ticket uint32) (number uint64, r *request) {
 	s.lastRequest++
 	r = &request{conn: c, kind: kind, ticket: ticket}
 	s.requests[s.lastRequest] = r
@@ -107,7 +91,7 @@ func (s *stream) register(c *conn, kind Kind, ticket uint32) (number uint64, r *
 }
 
 // requested returns how many requests of a kind from a client are pending.
-func (s *stream) requested(c *conn, kind Kind) int {
+func (s *stream) requested(c *conn, kind door.Kind) int {
 	n := 0
 	for _, r := range s.requests {
 		if r.conn == c && r.kind == kind {
@@ -157,7 +141,7 @@ func (s *stream) onOpen(c *conn, spec Spec) error {
 		e.Taken = err.Error()
 	}
 	var r *request
-	e.Ticket, r = s.register(c, KindOpen, 0)
+	e.Ticket, r = s.register(c, door.KindOpen, 0)
 	s.coordinate(e)
 	if r.err == nil {
 		s.clients[c] = true
@@ -166,7 +150,7 @@ func (s *stream) onOpen(c *conn, spec Spec) error {
 }
 
 // onPlan replies to PLAN when the plan exists.
-func (s *stream) onPlan(c *conn, ticket uint32, f placeFrame) (err error) {
+func (s *stream) onPlan(c *conn, ticket uint32, f door.Place) (err error) {
 	s.locked(func() {
 		if err = s.checkPlan(c, f); err == nil {
 			err = s.sit(c, true)
@@ -174,9 +158,9 @@ func (s *stream) onPlan(c *conn, ticket uint32, f placeFrame) (err error) {
 		if err != nil {
 			return
 		}
-		number, r := s.register(c, KindPlan, ticket)
+		number, r := s.register(c, door.KindPlan, ticket)
 		s.coordinate(scheduler.PlanWanted{
-			Trainer: int(c.trainer), Epoch: int(f.epoch), Batch: int(f.batch), Ticket: number,
+			Trainer: int(c.Trainer), Epoch: int(f.Epoch), Batch: int(f.Batch), Ticket: number,
 			Now: s.now(),
 		})
 		err = r.err
@@ -186,7 +170,7 @@ func (s *stream) onPlan(c *conn, ticket uint32, f placeFrame) (err error) {
 
 // onSave answers SAVE when the reports of all trainers before the batch are in the state, and the
 // state is on disk.
-func (s *stream) onSave(c *conn, ticket uint32, f placeFrame) (err error) {
+func (s *stream) onSave(c *conn, ticket uint32, f door.Place) (err error) {
 	s.locked(func() {
 		if err = s.checkSave(c, f); err == nil {
 			err = s.sit(c, true)
@@ -194,9 +178,9 @@ func (s *stream) onSave(c *conn, ticket uint32, f placeFrame) (err error) {
 		if err != nil {
 			return
 		}
-		number, _ := s.register(c, KindSave, ticket)
+		number, _ := s.register(c, door.KindSave, ticket)
 		s.coordinate(scheduler.SaveWanted{
-			Trainer: int(c.trainer), Epoch: int(f.epoch), Batch: int(f.batch), Ticket: number,
+			Trainer: int(c.Trainer), Epoch: int(f.Epoch), Batch: int(f.Batch), Ticket: number,
 			Now: s.now(),
 		})
 	})
@@ -204,7 +188,7 @@ func (s *stream) onSave(c *conn, ticket uint32, f placeFrame) (err error) {
 }
 
 // onReport handles a report of a trainer here.
-func (s *stream) onReport(c *conn, f reportFrame) (err error) {
+func (s *stream) onReport(c *conn, f door.Report) (err error) {
 	s.locked(func() {
 		if s.began && !s.coordinator.Weighted() {
 			return
@@ -216,8 +200,8 @@ func (s *stream) onReport(c *conn, f reportFrame) (err error) {
 			return
 		}
 		s.coordinate(scheduler.Trained{
-			Rank: s.node.cfg.Transport.Rank(), Trainer: int(c.trainer), Epoch: int(f.epoch),
-			Batch: int(f.batch), Losses: f.losses, Embeddings: f.embeddings,
+			Rank: s.node.cfg.Transport.Rank(), Trainer: int(c.Trainer), Epoch: int(f.Epoch),
+			Batch: int(f.Batch), Losses: f.Losses, Embeddings: f.Embeddings,
 		})
 	})
 	return err
@@ -251,14 +235,14 @@ func (s *stream) obey(c scheduler.CoordinatorCommand) {
 			path = s.statePath(c.Plan.Epoch)
 		}
 		s.respond(c.Ticket, func(c *conn, ticket uint32) {
-			c.replies.stream(planFrame(ticket, answer.Plan, answer.Trainer, answer.Scores, path))
+			c.Stream(door.PlanFrame(ticket, answer.Plan, answer.Trainer, answer.Scores, path))
 		})
 	case scheduler.PlanBeside:
 		s.planBeside(c)
 	case scheduler.AnswerSave:
-		saved := saveAnswer{c.Path, c.State}
+		saved := door.Saved{Saved: c.Path, State: c.State}
 		s.respond(c.Ticket, func(c *conn, ticket uint32) {
-			c.write(appendJSON(nil, KindSave+replyTo, ticket, saved))
+			c.Write(door.AppendJSON(nil, door.KindSave.Reply(), ticket, saved))
 		})
 	case scheduler.ReadStates:
 		s.readStates(c.Stream)
@@ -274,17 +258,17 @@ func (s *stream) obey(c scheduler.CoordinatorCommand) {
 }
 
 func (s *stream) refuse(c scheduler.Refuse) {
-	no := refusal{codeRequest, c.Why}
+	no := door.Error{Code: door.CodeRequest, Sentence: c.Why}
 	if c.Retry {
-		no.code = codeNotReady
+		no.Code = door.CodeNotReady
 	}
-	if r := s.requests[c.Ticket]; r != nil && r.kind == KindOpen {
+	if r := s.requests[c.Ticket]; r != nil && r.kind == door.KindOpen {
 		delete(s.requests, c.Ticket)
 		r.err = no
 		return
 	}
 	s.respond(c.Ticket, func(c *conn, ticket uint32) {
-		c.write(appendError(nil, ticket, no.code, no.sentence))
+		c.Write(door.AppendError(nil, ticket, no))
 	})
 }
 
@@ -486,9 +470,9 @@ func (s *stream) hearOpened(e scheduler.Opened) {
 }
 
 func (s *stream) onSource(from int, body []byte) {
-	c := cursor{b: body}
-	e := scheduler.Sourced{Rank: from, Generation: c.u32(), Epoch: int(c.u32())}
-	e.Scores = scheduler.Digest(c.take(len(c.b)))
+	c := fields.Reader{Rest: body}
+	e := scheduler.Sourced{Rank: from, Generation: c.U32(), Epoch: int(c.U32())}
+	e.Scores = scheduler.Digest(c.Rest)
 	s.locked(func() { s.coordinate(e) })
 }
 

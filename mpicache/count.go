@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/stats"
 	"rankpool/scheduler"
 )
@@ -19,8 +20,8 @@ import (
 // epochCount holds the counts of the trainers here in an epoch. They count themselves, so that a
 // rank that dies loses nothing.
 type epochCount struct {
-	tallies map[teller]tally // running sums, the last one counts
-	before  map[teller]tally // of that, what it was given before this rank began
+	tallies map[teller]door.Tally // running sums, the last one counts
+	before  map[teller]door.Tally // of that, what it was given before this rank began
 	metrics map[string]float64
 }
 
@@ -35,7 +36,7 @@ func (s *stream) count(epoch int) *epochCount {
 	e := s.epochs[epoch]
 	if e == nil {
 		e = &epochCount{
-			tallies: map[teller]tally{}, before: map[teller]tally{},
+			tallies: map[teller]door.Tally{}, before: map[teller]door.Tally{},
 			metrics: map[string]float64{},
 		}
 		s.epochs[epoch] = e
@@ -46,31 +47,31 @@ func (s *stream) count(epoch int) *epochCount {
 // onTally records a worker's running totals. Totals from a worker that has not yet asked this rank
 // for anything were accumulated under its predecessor. Impossible totals are ignored: a wrong count
 // harms no training.
-func (s *stream) onTally(from teller, t tally, asked bool) {
-	if t.counts == (stats.Counts{}) {
+func (s *stream) onTally(from teller, t door.Tally, asked bool) {
+	if t.Counts == (stats.Counts{}) {
 		return
 	}
 	s.locked(func() {
-		if s.closedEpochs[int(t.epoch)] {
+		if s.closedEpochs[int(t.Epoch)] {
 			return
 		}
-		var last tally
+		var last door.Tally
 		known := false
-		if e := s.epochs[int(t.epoch)]; e != nil {
+		if e := s.epochs[int(t.Epoch)]; e != nil {
 			last, known = e.tallies[from]
 		}
 		if !s.possible(t, last) {
 			s.node.cfg.Log.Warn("impossible tally ignored", "data", s.data.Name,
-				"trainer", from.trainer, "epoch", t.epoch)
+				"trainer", from.trainer, "epoch", t.Epoch)
 			return
 		}
-		e := s.count(int(t.epoch))
+		e := s.count(int(t.Epoch))
 		if !known && !asked {
 			before := t
 			// most of them were made since that rank died
-			before.counts[stats.FallbackReads], before.counts[stats.FallbackBytes] = 0, 0
+			before.Counts[stats.FallbackReads], before.Counts[stats.FallbackBytes] = 0, 0
 			e.before[from] = before
-		} else if t.fell(last) {
+		} else if t.Fell(last) {
 			delete(e.before, from) // it counts from the beginning again
 		}
 		e.tallies[from] = t
@@ -79,7 +80,7 @@ func (s *stream) onTally(from teller, t tally, asked bool) {
 }
 
 // onMetric records a value of an epoch, unless nobody trains that epoch.
-func (s *stream) onMetric(m metricFrame) (err error) {
+func (s *stream) onMetric(m door.Metric) (err error) {
 	s.locked(func() {
 		if err = s.checkMetric(m); err == nil && s.countable(int(m.Epoch)) {
 			s.count(int(m.Epoch)).metrics[m.Name] = m.Value
@@ -93,8 +94,8 @@ func (s *stream) sum(epoch int) *stats.Count {
 	var counts stats.Counts
 	longest := int64(0)
 	for _, t := range e.tallies {
-		counts.Add(t.counts)
-		longest = max(longest, t.counts[stats.TrainSeconds])
+		counts.Add(t.Counts)
+		longest = max(longest, t.Counts[stats.TrainSeconds])
 	}
 	counts[stats.StorageBytes] += counts[stats.FallbackBytes]
 	counts[stats.TrainSeconds] = longest
@@ -394,32 +395,9 @@ func (r *reporter) finish(timeout time.Duration) {
 	})
 }
 
-// Status is the reply to STATUS, about the trainers of this rank.
-type Status struct {
-	Rank  int          `json:"rank"`
-	Ranks int          `json:"ranks"`
-	Data  []DataStatus `json:"data"`
-	// by rank: on rank 0 of every rank that has been heard of lately, elsewhere of this one
-	Nodes []stats.Reading `json:"nodes"`
-}
-
-// DataStatus is the progress of training in a data set.
-type DataStatus struct {
-	Name    string `json:"name"`
-	Job     string `json:"job,omitempty"` // the training's name
-	Epoch   int    `json:"epoch"`
-	Batch   int    `json:"batch"` // how many the slowest trainer has been given
-	Batches int    `json:"batches"`
-	Hits    int64  `json:"hits"`
-	Draws   int64  `json:"draws"`
-	// NextChunk is the chunk that it draws after the one under way; nil: its sampler has none, or it
-	// is between two epochs.
-	NextChunk *int `json:"next_chunk,omitempty"`
-}
-
-// Status describes the node at this moment.
-func (n *Node) Status() Status {
-	st := Status{Rank: n.cfg.Transport.Rank(), Ranks: n.cfg.Transport.Size()}
+// status describes the node at this moment.
+func (n *Node) status() door.Status {
+	st := door.Status{Rank: n.cfg.Transport.Rank(), Ranks: n.cfg.Transport.Size()}
 	for _, s := range n.all() {
 		st.Data = append(st.Data, s.status())
 	}
@@ -427,10 +405,10 @@ func (n *Node) Status() Status {
 	return st
 }
 
-func (s *stream) status() DataStatus {
+func (s *stream) status() door.DataStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := DataStatus{Name: s.data.Name, Job: s.job, Epoch: -1}
+	st := door.DataStatus{Name: s.data.Name, Job: s.job, Epoch: -1}
 	for _, e := range s.coordinator.Open() {
 		if c := s.epochs[e]; c != nil {
 			sum := s.sum(e)
@@ -452,7 +430,7 @@ func (s *stream) status() DataStatus {
 func (s *stream) slowest(plan *scheduler.Plan, c *epochCount) int {
 	draws := map[int]int{}
 	for from, t := range c.tallies {
-		draws[int(from.trainer)] += int(t.counts.Draws())
+		draws[int(from.trainer)] += int(t.Counts.Draws())
 	}
 	locals := s.coordinator.Locals()
 	if len(locals) == 0 {

@@ -7,20 +7,22 @@ import (
 	"strings"
 	"testing"
 
+	"rankpool/mpicache/door"
+	"rankpool/mpicache/fields"
 	"rankpool/scheduler"
 )
 
 // openEmbedded opens the data set for training that reports embeddings of d numbers.
-func (tr *trainer) openEmbedded(d int) (openReply, error) {
+func (tr *trainer) openEmbedded(d int) (door.Opened, error) {
 	text, err := json.Marshal(Spec{
 		Data: "train", Sampler: "spidercache", Seed: 1, BatchSize: 4, Trainer: tr.rank,
 		World: tr.world, Training: &tr.training, Epochs: 3, Embeddings: d,
 	})
 	if err != nil {
-		return openReply{}, err
+		return door.Opened{}, err
 	}
-	var reply openReply
-	text, err = tr.Call(KindOpen, text)
+	var reply door.Opened
+	text, err = tr.Call(door.KindOpen, text)
 	if err == nil {
 		err = json.Unmarshal(text, &reply)
 	}
@@ -103,19 +105,19 @@ func TestReportsOfOtherEmbeddings(t *testing.T) {
 		if _, err := tr.plan(0); err != nil {
 			t.Fatal(err)
 		}
-		r, err := parseReport(c.payload)
+		r, err := door.ParseReport(c.payload)
 		if err != nil {
 			t.Fatal(err)
 		}
 		stream := cl.nodes[0].streams[0]
-		stream.locked(func() { err = stream.checkReport(&conn{world: 1}, r) })
+		stream.locked(func() { err = stream.checkReport(&conn{Hello: hello(0, 1, 0, 0, 0)}, r) })
 		if c.want == "" && err == nil {
-			if err = tr.Send(KindReport, c.payload); err == nil {
-				_, err = tr.Call(KindStatus, nil)
+			if err = tr.Send(door.KindReport, c.payload); err == nil {
+				_, err = tr.Call(door.KindStatus, nil)
 			}
 		}
 		if c.want == "" && err != nil || c.want != "" &&
-			(!errors.Is(err, errFrame) || !strings.Contains(err.Error(), c.want)) {
+			(!errors.Is(err, door.ErrFrame) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("a report of %d bytes: %v, want %q", len(c.payload), err, c.want)
 		}
 		_ = tr.close()
@@ -141,7 +143,7 @@ func TestReportsAreAsLargeAsAnnounced(t *testing.T) {
 	}
 	whole := embedded(0, 0, 4, 3)
 	for _, n := range []int{33, 79, 83} {
-		if _, err := parseReport(whole[:n]); !errors.Is(err, errFrame) {
+		if _, err := door.ParseReport(whole[:n]); !errors.Is(err, door.ErrFrame) {
 			t.Errorf("%d bytes of %d are a report: %v", n, len(whole), err)
 		}
 	}
@@ -151,12 +153,12 @@ func TestReportsAreAsLargeAsAnnounced(t *testing.T) {
 func TestRecordsOfEmbeddings(t *testing.T) {
 	s := &stream{}
 	s.outRecord(recordReport, 2, 3, 4, []float32{1, 2}, []float32{5, 6, 7, 8})
-	c := cursor{b: s.outbox}
-	what, trainer, epoch, batch := c.u32(), int(c.u32()), int(c.u32()), int(c.u32())
-	n, m := c.u32(), c.u32()
-	e := recordEvent(what, 1, trainer, epoch, batch, c.f32s(n), c.f32s(m)).(scheduler.Trained)
-	if c.end() != nil || e.Rank != 1 || e.Trainer != 2 || e.Epoch != 3 || e.Batch != 4 ||
+	c := fields.Reader{Rest: s.outbox}
+	what, trainer, epoch, batch := c.U32(), int(c.U32()), int(c.U32()), int(c.U32())
+	n, m := c.U32(), c.U32()
+	e := recordEvent(what, 1, trainer, epoch, batch, c.F32s(n), c.F32s(m)).(scheduler.Trained)
+	if !c.Whole() || e.Rank != 1 || e.Trainer != 2 || e.Epoch != 3 || e.Batch != 4 ||
 		len(e.Losses) != 2 || e.Losses[1] != 2 || len(e.Embeddings) != 4 || e.Embeddings[3] != 8 {
-		t.Errorf("%+v is read, %v", e, c.end())
+		t.Errorf("%+v is read, %v", e, c.Rest)
 	}
 }

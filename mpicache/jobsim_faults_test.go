@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/slab"
 	"rankpool/mpicache/stats"
 	"rankpool/scheduler"
@@ -230,9 +231,9 @@ func (j *simJob) shutDown() {
 	if r == nil {
 		return
 	}
-	c := j.stranger(r, ControlTrainer, 0)
+	c := j.stranger(r, door.ControlTrainer, 0)
 	if c != nil {
-		c.say(AppendBare(nil, KindShutdown, 1))
+		c.say(door.AppendFrame(nil, door.KindShutdown, 1, nil))
 	}
 }
 
@@ -242,11 +243,9 @@ func (j *simJob) stranger(r *simRank, trainer uint32, family uint64) *simConn {
 	if c == nil {
 		return nil
 	}
-	c.reply = func(f frame) { j.clock.trace.note("stranger", "reply", int(f.kind)) }
+	c.reply = func(f door.Frame) { j.clock.trace.note("stranger", "reply", int(f.Kind)) }
 	c.lost = func() { c.over = false; c.hangUp() }
-	c.say(appendHello(nil, 0, helloFrame{
-		ProtocolVersion, trainer, uint32(j.cfg.world()), 99, family, family,
-	}))
+	c.say(door.AppendHello(nil, 0, hello(trainer, uint32(j.cfg.world()), 99, family, family)))
 	j.clock.after(5*time.Second, c.client, "", c.hangUp)
 	return c
 }
@@ -285,17 +284,17 @@ func (j *simJob) newcomer() {
 		spec.Sampler = "uniform"
 	}
 	text, _ := json.Marshal(spec)
-	c.say(endFrame(append(appendFrame(nil, KindOpen, 1), text...), 0))
+	c.say(door.AppendFrame(nil, door.KindOpen, 1, text))
 	j.clock.after(j.clock.upTo(20*time.Millisecond), c.client, "", func() {
 		epoch := uint32(t.epoch + j.clock.rng.IntN(3))
 		p := u32s(0, epoch, 0)
 		if j.clock.chance(2) {
 			more := counts{stats.FallbackReads: 3, stats.FallbackBytes: 40}
-			p = counted(epoch, more).append(append(p, u32s(0)...))
-			c.say(endFrame(append(appendFrame(nil, KindGet, 2), p...), 0))
+			p = counted(epoch, more).Append(append(p, u32s(0)...))
+			c.say(door.AppendFrame(nil, door.KindGet, 2, p))
 			return
 		}
-		c.say(endFrame(append(appendFrame(nil, KindPlan, 2), p...), 0))
+		c.say(door.AppendFrame(nil, door.KindPlan, 2, p))
 	})
 }
 
@@ -323,9 +322,9 @@ func (j *simJob) hostile() {
 			return
 		}
 		text, _ := json.Marshal(t.spec())
-		own.say(endFrame(append(appendFrame(nil, KindOpen, 1), text...), 0))
+		own.say(door.AppendFrame(nil, door.KindOpen, 1, text))
 		p := u32s(0, uint32(t.epoch), math.MaxUint32, 0)
-		own.say(endFrame(append(appendFrame(nil, KindReport, 2), p...), 0))
+		own.say(door.AppendFrame(nil, door.KindReport, 2, p))
 	}
 }
 
@@ -396,29 +395,29 @@ func (r *simRank) flaw() {
 }
 
 // unchecked handles a frame as a door without its checks does, and reports whether it has.
-func (j *simJob) unchecked(c *simConn, f frame) bool {
+func (j *simJob) unchecked(c *simConn, f door.Frame) bool {
 	stranger := strings.HasPrefix(c.client.name, "stranger")
 	switch {
-	case j.plant == "F8 a report is not checked" && stranger && f.kind == KindReport:
-		r, err := parseReport(f.payload)
-		if err != nil || r.batch != math.MaxUint32 {
+	case j.plant == "F8 a report is not checked" && stranger && f.Kind == door.KindReport:
+		r, err := door.ParseReport(f.Payload)
+		if err != nil || r.Batch != math.MaxUint32 {
 			return false
 		}
 		for _, other := range c.rank.transport.ranks.all { // read as FINISH
 			if other != c.rank && !other.dead {
 				j.clock.after(0, other.simProcess, "", func() {
 					other.node.streams[0].coordinate(scheduler.Moved{
-						Rank: c.rank.number, Trainer: int(c.conn.trainer), Epoch: int(r.epoch) + 1,
+						Rank: c.rank.number, Trainer: int(c.conn.Trainer), Epoch: int(r.Epoch) + 1,
 					})
 				})
 			}
 		}
 		return true
-	case j.plant == "F16 any client's tally counts" && f.kind == KindGet && stranger:
-		g, err := parseGet(f.payload, nil)
+	case j.plant == "F16 any client's tally counts" && f.Kind == door.KindGet && stranger:
+		g, err := door.ParseGet(f.Payload, nil)
 		if err == nil {
 			s := c.rank.node.streams[0]
-			s.count(int(g.epoch)).tallies[teller{c.conn.trainer, 99}] = g.tally
+			s.count(int(g.Epoch)).tallies[teller{c.conn.Trainer, 99}] = g.Tally
 			return true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/liveness"
 	"rankpool/scheduler"
 )
@@ -415,7 +416,7 @@ func (j *simJob) saveCheckpoint(at place) {
 	}
 	state := scheduler.Digest("")
 	for _, t := range j.trainers {
-		t.save(func(a saveAnswer) {
+		t.save(func(a door.Saved) {
 			if a.State != "" && state != "" && a.State != state {
 				j.violate("one checkpoint has the states %.8s and %.8s", state, a.State)
 			}

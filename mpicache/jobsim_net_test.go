@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/mpicache/door"
 )
 
 // simTransport is the transport of a rank, as MPI promises it: what one rank tells another comes in
@@ -150,20 +152,18 @@ func (r *simRanks) send(from, to int, key any, do func()) {
 
 // simConn is a connection between a client and a door, both ends.
 type simConn struct {
-	job     *simJob
-	rank    *simRank
-	client  *simProcess
-	conn    *conn // the rank's end
-	in      []byte
-	closed  bool // the rank will not hear of it any more
-	left    bool // the rank does not read any more
-	greeted bool
-	buf     []byte
+	job    *simJob
+	rank   *simRank
+	client *simProcess
+	conn   *conn // the rank's end
+	in     []byte
+	closed bool // the rank will not hear of it any more
+	left   bool // the rank does not read any more
 
-	reply func(frame) // a whole frame came; the payload is valid during the call
-	lost  func()      // it ended
-	over  bool        // the client knows that it ended
-	out   []byte      // a frame that has not come as a whole
+	reply func(door.Frame) // a whole frame came; the payload is valid during the call
+	lost  func()           // it ended
+	over  bool             // the client knows that it ended
+	out   []byte           // a frame that has not come as a whole
 }
 
 // dial connects a client to a rank's door. It returns nil where there is no door.
@@ -173,8 +173,9 @@ func (r *simRank) dial(client *simProcess) *simConn {
 	}
 	c := &simConn{job: r.job, rank: r, client: client}
 	c.conn = r.node.newConn(c)
-	c.conn.pid = simPID
-	if r.node.enter(c.conn) != nil {
+	c.conn.Conn = door.NewConn(c, r.node.cfg.Log, r.node.beside, simHandler{c.conn, c})
+	c.conn.PID = simPID
+	if c.conn.Enter() != nil {
 		return nil
 	}
 	r.conns = append(r.conns, c)
@@ -195,34 +196,37 @@ func (c *simConn) say(b []byte) {
 	})
 }
 
-// serve handles the frames that have come, as conn.serve does.
+// serve handles the frames that have come, as door.Conn.Serve does.
 func (c *simConn) serve() {
 	for len(c.in) > 0 && !c.closed && !c.left {
 		r := bytes.NewReader(c.in)
-		var err error
-		if !c.greeted {
-			err = c.conn.greet(r, &c.buf)
-			c.greeted = err == nil
-		} else {
-			var f frame
-			if f, err = readFrame(r, &c.buf, c.conn.payloadLimit); err == nil {
-				c.job.clock.trace.note(c.rank.name, "frame", int(c.conn.trainer), int(f.kind))
-				if !c.job.unchecked(c, f) {
-					err = c.conn.handle(f)
-				}
-			}
-		}
+		err := c.conn.Next(r)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return // more will come
 		}
 		c.in = c.in[len(c.in)-r.Len():]
 		if err != nil {
 			c.left = true
-			c.conn.sayWhy(err)
+			c.conn.Explain(err)
 			c.end()
 		}
 	}
 	c.rank.lookAtDoor()
+}
+
+// simHandler is the rank behind a connection, which may have been given a flaw.
+type simHandler struct {
+	*conn
+	sim *simConn
+}
+
+func (h simHandler) Handle(f door.Frame) error {
+	job := h.sim.job
+	job.clock.trace.note(h.sim.rank.name, "frame", int(h.Trainer), int(f.Kind))
+	if job.unchecked(h.sim, f) {
+		return nil
+	}
+	return h.conn.Handle(f)
 }
 
 // hangUp is the client's end of the connection.
@@ -238,7 +242,7 @@ func (c *simConn) hangUp() {
 func (c *simConn) close() {
 	if !c.closed {
 		c.closed = true
-		c.conn.close()
+		c.conn.Close()
 	}
 }
 
@@ -254,7 +258,7 @@ func (c *simConn) end() {
 
 // What follows is the rank's socket.
 
-func (c *simConn) writeNow(b []byte) (int, error) {
+func (c *simConn) WriteNow(b []byte) (int, error) {
 	if c.closed {
 		return 0, net.ErrClosed
 	}
@@ -267,7 +271,7 @@ func (c *simConn) writeNow(b []byte) (int, error) {
 		for !c.over {
 			r := bytes.NewReader(c.out)
 			var buf []byte
-			f, err := readFrame(r, &buf, func(Kind) (int, bool) { return maxReplyBytes, true })
+			f, err := door.ReadReply(r, &buf)
 			if err != nil {
 				return // more will come
 			}
@@ -279,7 +283,7 @@ func (c *simConn) writeNow(b []byte) (int, error) {
 }
 
 func (c *simConn) WriteMsgUnix(b, _ []byte, _ *net.UnixAddr) (int, int, error) {
-	n, err := c.writeNow(b)
+	n, err := c.WriteNow(b)
 	return n, 0, err
 }
 
@@ -293,7 +297,7 @@ func (c *simConn) Close() error {
 
 func (c *simConn) CloseWrite() error                { c.end(); return nil }
 func (c *simConn) Read([]byte) (int, error)         { return 0, io.EOF }
-func (c *simConn) Write(b []byte) (int, error)      { return c.writeNow(b) }
+func (c *simConn) Write(b []byte) (int, error)      { return c.WriteNow(b) }
 func (c *simConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *simConn) SetWriteDeadline(time.Time) error { return nil }
-func (c *simConn) peer() (*unix.Ucred, error)       { return &unix.Ucred{Pid: simPID}, nil }
+func (c *simConn) Peer() (*unix.Ucred, error)       { return &unix.Ucred{Pid: simPID}, nil }

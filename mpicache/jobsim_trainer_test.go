@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"rankpool/mpicache/door"
+	"rankpool/mpicache/fields"
 	"rankpool/mpicache/stats"
 	"rankpool/scheduler"
 )
@@ -51,8 +53,8 @@ type simTrainer struct {
 }
 
 type simReply struct {
-	kind Kind
-	f    func(f frame, ok bool) // ok: it came
+	kind door.Kind
+	f    func(f door.Frame, ok bool) // ok: it came
 }
 
 type simHeld struct {
@@ -92,15 +94,13 @@ func (t *simTrainer) connect() bool {
 	t.conn, t.replies = c, map[uint32]simReply{}
 	c.reply = t.onReply
 	c.lost = func() { t.onLost(c) }
-	t.replies[0] = simReply{KindHello, func(f frame, ok bool) {
+	t.replies[0] = simReply{door.KindHello, func(f door.Frame, ok bool) {
 		if ok {
 			t.onHello(f)
 		}
 	}}
-	c.say(appendHello(nil, 0, helloFrame{
-		ProtocolVersion, uint32(t.number), uint32(t.job.cfg.world()), uint64(t.number),
-		t.process, t.process,
-	}))
+	c.say(door.AppendHello(nil, 0, hello(
+		uint32(t.number), uint32(t.job.cfg.world()), uint64(t.number), t.process, t.process)))
 	t.job.clock.after(simHelloTimeout, t.simProcess, "", func() {
 		if t.conn == c && !t.ready {
 			t.drop()
@@ -141,49 +141,49 @@ func (t *simTrainer) onLost(c *simConn) {
 	replies := t.replies
 	t.conn, t.ready, t.replies, t.due = nil, false, nil, nil
 	for _, ticket := range slices.Sorted(maps.Keys(replies)) {
-		replies[ticket].f(frame{}, false)
+		replies[ticket].f(door.Frame{}, false)
 	}
 	t.advance()
 }
 
-func (t *simTrainer) call(kind Kind, payload []byte, f func(f frame, ok bool)) {
+func (t *simTrainer) call(kind door.Kind, payload []byte, f func(f door.Frame, ok bool)) {
 	t.ticket++
 	t.replies[t.ticket] = simReply{kind, f}
 	t.send(kind, payload)
 }
 
-func (t *simTrainer) send(kind Kind, payload []byte) {
-	t.conn.say(endFrame(append(appendFrame(nil, kind, t.ticket), payload...), 0))
+func (t *simTrainer) send(kind door.Kind, payload []byte) {
+	t.conn.say(door.AppendFrame(nil, kind, t.ticket, payload))
 }
 
-func (t *simTrainer) onReply(f frame) {
-	t.job.clock.trace.note(t.name, "reply", int(f.kind), int(f.ticket), len(f.payload))
-	r, ok := t.replies[f.ticket]
-	if f.kind == KindError && (!ok || f.ticket == 0) {
-		t.job.violate("%s is refused: %s", t.name, f.payload[4:])
+func (t *simTrainer) onReply(f door.Frame) {
+	t.job.clock.trace.note(t.name, "reply", int(f.Kind), int(f.Ticket), len(f.Payload))
+	r, ok := t.replies[f.Ticket]
+	if f.Kind == door.KindError && (!ok || f.Ticket == 0) {
+		t.job.violate("%s is refused: %s", t.name, f.Payload[4:])
 		return
 	}
-	if !ok || f.kind != KindError && f.kind != r.kind+replyTo {
-		t.job.violate("%s got a reply of kind %d that it did not ask for", t.name, f.kind)
+	if !ok || f.Kind != door.KindError && f.Kind != r.kind.Reply() {
+		t.job.violate("%s got a reply of kind %d that it did not ask for", t.name, f.Kind)
 		return
 	}
-	delete(t.replies, f.ticket)
+	delete(t.replies, f.Ticket)
 	r.f(f, true)
 	t.advance()
 }
 
 // refusal is the code and the sentence of an error reply; code 0: it is none.
-func simRefusal(f frame) (code int, sentence string) {
-	if f.kind != KindError {
+func simRefusal(f door.Frame) (code int, sentence string) {
+	if f.Kind != door.KindError {
 		return 0, ""
 	}
-	return int(le.Uint16(f.payload)), string(f.payload[4:])
+	return int(le.Uint16(f.Payload)), string(f.Payload[4:])
 }
 
 // onHello tells the rank what it may have forgotten, after it has compared the data set.
-func (t *simTrainer) onHello(f frame) {
+func (t *simTrainer) onHello(f door.Frame) {
 	var welcome struct{ Data []struct{ Identity string } }
-	if err := json.Unmarshal(f.payload[20:], &welcome); err != nil {
+	if err := json.Unmarshal(f.Payload[20:], &welcome); err != nil {
 		t.job.violate("%s: HELLO's reply: %v", t.name, err)
 		return
 	}
@@ -192,11 +192,11 @@ func (t *simTrainer) onHello(f frame) {
 		return
 	}
 	text, _ := json.Marshal(t.spec())
-	t.call(KindOpen, text, func(f frame, ok bool) {
+	t.call(door.KindOpen, text, func(f door.Frame, ok bool) {
 		code, sentence := simRefusal(f)
 		switch {
 		case !ok:
-		case code == codeNotReady || code == codeStopping:
+		case code == door.CodeNotReady || code == door.CodeStopping:
 			t.drop()
 		case code != 0:
 			t.fail(sentence)
@@ -235,10 +235,10 @@ func (t *simTrainer) resume() {
 			func(r toldReport) bool { return r.epoch < t.epoch })
 	}
 	for _, r := range told {
-		t.send(KindReport, r.payload)
+		t.send(door.KindReport, r.payload)
 	}
 	for _, tally := range append(slices.Clone(t.ended), t.tally) {
-		t.send(KindRelease, tally.append(u32s(0)))
+		t.send(door.KindRelease, tally.Append(u32s(0)))
 	}
 	t.ready = true
 	if !t.late {
@@ -260,7 +260,7 @@ func (t *simTrainer) begin(epoch, from int) {
 	t.epoch, t.from, t.batch = epoch, from, from
 	t.parts, t.got, t.steps, t.asks = nil, map[int]*simBatch{}, false, false
 	t.told = slices.DeleteFunc(t.told, func(r toldReport) bool { return r.epoch < epoch-2 })
-	t.tally = tally{epoch: uint32(epoch)}
+	t.tally = tally{Epoch: uint32(epoch)}
 	t.advance()
 }
 
@@ -289,45 +289,45 @@ func (t *simTrainer) plan() {
 	}
 	t.asks = true
 	epoch := t.epoch
-	t.call(KindPlan, u32s(0, uint32(epoch), uint32(t.from)), func(f frame, ok bool) {
+	t.call(door.KindPlan, u32s(0, uint32(epoch), uint32(t.from)), func(f door.Frame, ok bool) {
 		t.asks = false
 		code, sentence := simRefusal(f)
 		switch {
 		case !ok || t.over:
-		case code == codeNotReady || code == codeStopping:
+		case code == door.CodeNotReady || code == door.CodeStopping:
 			t.asks = true // in a moment
 			t.job.clock.after(simRetry, t.simProcess, "", func() { t.asks = false; t.advance() })
 		case code != 0:
 			t.fail(sentence)
 		default:
-			t.onPlan(f.payload)
+			t.onPlan(f.Payload)
 		}
 	})
 }
 
 func (t *simTrainer) onPlan(p []byte) {
-	c := cursor{b: p}
-	epoch, batches := int(c.u32()), c.u32()
-	c.u32()
-	flags := c.u32()
+	c := fields.Reader{Rest: p}
+	epoch, batches := int(c.U32()), c.U32()
+	c.U32()
+	flags := c.U32()
 	draws := uint32(0)
-	counts := c.u32s(nil, batches)
+	counts := fields.U32s[uint32](&c, nil, batches)
 	for _, n := range counts {
-		t.parts = append(t.parts, c.u32s(nil, n))
+		t.parts = append(t.parts, fields.U32s[uint32](&c, nil, n))
 		draws += n
 	}
-	for _, column := range []uint32{planWeights, planRepeats} {
+	for _, column := range []uint32{door.PlanWeights, door.PlanRepeats} {
 		if flags&column != 0 {
-			c.list(draws)
+			c.List(draws)
 		}
 	}
-	if c.err != nil || epoch != t.epoch || batches == 0 {
-		t.job.violate("%s: a plan of epoch %d with %d batches: %v", t.name, epoch, batches, c.err)
+	if c.Short || epoch != t.epoch || batches == 0 {
+		t.job.violate("%s: a plan of epoch %d with %d batches", t.name, epoch, batches)
 		return
 	}
-	if flags&planSource != 0 {
-		source := scheduler.Digest(hex.EncodeToString(c.take(16)))
-		t.note(epoch, source, string(c.b))
+	if flags&door.PlanSource != 0 {
+		source := scheduler.Digest(hex.EncodeToString(c.Bytes(16)))
+		t.note(epoch, source, string(c.Rest))
 	}
 	t.waitsSince = t.job.clock.now
 }
@@ -353,48 +353,48 @@ func (t *simTrainer) ask(b int) {
 		return
 	}
 	p := u32s(0, uint32(t.epoch), uint32(b), uint32(len(t.due)))
-	p = t.tally.append(append(p, u32s(t.due...)...))
+	p = t.tally.Append(append(p, u32s(t.due...)...))
 	t.due = nil
 	epoch, conn := t.epoch, t.conn
-	t.call(KindGet, p, func(f frame, ok bool) {
+	t.call(door.KindGet, p, func(f door.Frame, ok bool) {
 		if t.epoch != epoch || t.got[b] != batch {
 			if code, _ := simRefusal(f); ok && code == 0 { // it came too late
-				c := cursor{b: f.payload}
-				t.due = append(t.due, c.u32())
+				c := fields.Reader{Rest: f.Payload}
+				t.due = append(t.due, c.U32())
 			}
 			return
 		}
 		code, sentence := simRefusal(f)
 		switch {
-		case !ok || code == codeNotReady || code == codeStopping:
+		case !ok || code == door.CodeNotReady || code == door.CodeStopping:
 			t.readStorage(b, batch)
 		case code != 0:
 			t.fail(sentence)
 		default:
-			t.onBatch(b, batch, conn, f.payload)
+			t.onBatch(b, batch, conn, f.Payload)
 		}
 	})
 }
 
 func (t *simTrainer) onBatch(b int, batch *simBatch, conn *simConn, p []byte) {
 	t.late, t.retry = false, simRetry
-	c := cursor{b: p}
-	batch.conn, batch.lease = conn, c.u32()
-	n := c.u32()
-	ids := c.u32s(nil, n)
-	c.list(2*n + n%2)
+	c := fields.Reader{Rest: p}
+	batch.conn, batch.lease = conn, c.U32()
+	n := c.U32()
+	ids := fields.U32s[uint32](&c, nil, n)
+	c.List(2*n + n%2)
 	for range n {
-		batch.offsets = append(batch.offsets, c.u64())
+		batch.offsets = append(batch.offsets, c.U64())
 	}
-	batch.sources = append([]byte(nil), c.take(int(n))...)
-	failed := c.u32()
+	batch.sources = append([]byte(nil), c.Bytes(int(n))...)
+	failed := c.U32()
 	if !slices.Equal(ids, t.parts[b]) {
 		t.job.violate("%s: epoch %d, batch %d: got %v, the plan has %v", t.name, t.epoch, b, ids,
 			t.parts[b])
 		return
 	}
 	if failed > 0 {
-		at := c.u32()
+		at := c.U32()
 		t.fail(sampleError(ids[at]))
 		return
 	}
@@ -520,7 +520,7 @@ func (t *simTrainer) trained() {
 		}
 		t.told = append(t.told, toldReport{t.epoch, p})
 		if t.ready {
-			t.send(KindReport, p)
+			t.send(door.KindReport, p)
 		}
 	}
 	if batch.conn != nil && batch.conn == t.conn {
@@ -543,15 +543,15 @@ func (t *simTrainer) count(batch *simBatch, part []uint32) {
 		}
 		switch source {
 		case scheduler.FromLocal:
-			t.tally.counts[stats.HitsLocal]++
+			t.tally.Counts[stats.HitsLocal]++
 		case scheduler.FromPeer:
-			t.tally.counts[stats.HitsRemote]++
+			t.tally.Counts[stats.HitsRemote]++
 		case scheduler.FromStorage:
-			t.tally.counts[stats.StorageReads]++
-			t.tally.counts[stats.StorageBytes] += size
+			t.tally.Counts[stats.StorageReads]++
+			t.tally.Counts[stats.StorageBytes] += size
 		default:
-			t.tally.counts[stats.FallbackReads]++
-			t.tally.counts[stats.FallbackBytes] += size
+			t.tally.Counts[stats.FallbackReads]++
+			t.tally.Counts[stats.FallbackBytes] += size
 		}
 	}
 }
@@ -560,7 +560,7 @@ func (t *simTrainer) endEpoch() {
 	t.ended = append(t.ended, t.tally)
 	t.ended = t.ended[max(0, len(t.ended)-8):]
 	if t.ready {
-		t.send(KindRelease, t.tally.append(u32s(append([]uint32{uint32(len(t.due))}, t.due...)...)))
+		t.send(door.KindRelease, t.tally.Append(u32s(append([]uint32{uint32(len(t.due))}, t.due...)...)))
 		t.due = nil
 	}
 	epoch := t.epoch + 1
@@ -573,7 +573,7 @@ func (t *simTrainer) endEpoch() {
 // leave ends the connection, once the cache knows what was counted; a cache that is away is waited
 // for.
 func (t *simTrainer) leave() {
-	t.tally = tally{epoch: uint32(t.epoch - 1)}
+	t.tally = tally{Epoch: uint32(t.epoch - 1)}
 	if len(t.ended) > 0 {
 		t.tally = t.ended[len(t.ended)-1]
 	}
@@ -585,14 +585,14 @@ func (t *simTrainer) leave() {
 }
 
 // save asks for the state of a place that a checkpoint is made of.
-func (t *simTrainer) save(done func(saveAnswer)) {
+func (t *simTrainer) save(done func(door.Saved)) {
 	if !t.ready {
-		done(saveAnswer{})
+		done(door.Saved{})
 		return
 	}
 	t.saves = true
 	once := false
-	answer := func(a saveAnswer) {
+	answer := func(a door.Saved) {
 		if !once {
 			once, t.saves = true, false
 			t.waitsSince = t.job.clock.now
@@ -603,14 +603,14 @@ func (t *simTrainer) save(done func(saveAnswer)) {
 			t.advance()
 		}
 	}
-	t.job.clock.after(2*saveWait, t.simProcess, "", func() { answer(saveAnswer{}) })
-	t.call(KindSave, u32s(0, uint32(t.epoch), uint32(t.batch)), func(f frame, ok bool) {
-		var a saveAnswer
+	t.job.clock.after(2*saveWait, t.simProcess, "", func() { answer(door.Saved{}) })
+	t.call(door.KindSave, u32s(0, uint32(t.epoch), uint32(t.batch)), func(f door.Frame, ok bool) {
+		var a door.Saved
 		if code, sentence := simRefusal(f); ok && code == 0 {
-			if err := json.Unmarshal(f.payload, &a); err != nil {
+			if err := json.Unmarshal(f.Payload, &a); err != nil {
 				t.job.violate("%s: SAVE: %v", t.name, err)
 			}
-		} else if ok && code == codeRequest {
+		} else if ok && code == door.CodeRequest {
 			t.job.violate("%s: SAVE: %s", t.name, sentence)
 		}
 		answer(a)

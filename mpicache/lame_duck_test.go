@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/transport"
 )
 
@@ -37,7 +38,7 @@ func TestLameDucksServe(t *testing.T) {
 		return left
 	}
 	first := end(cl.nodes[1])
-	if _, err := there.Call(KindStatus, nil); err != nil {
+	if _, err := there.Call(door.KindStatus, nil); err != nil {
 		t.Error(err)
 	}
 	if err := there.close(); err != nil {
@@ -50,7 +51,7 @@ func TestLameDucksServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := end(cl.nodes[0])
-	if _, err := here.Call(KindStatus, nil); err != nil {
+	if _, err := here.Call(door.KindStatus, nil); err != nil {
 		t.Error(err)
 	}
 	if err := here.close(); err != nil {
@@ -104,10 +105,10 @@ func TestLameDuckSavesImportance(t *testing.T) {
 	for range ids {
 		report = append(report, u32s(0x3f000000)...)
 	}
-	if err := tr.Send(KindReport, report); err != nil {
+	if err := tr.Send(door.KindReport, report); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tr.Call(KindStatus, nil); err != nil { // the report was taken
+	if _, err := tr.Call(door.KindStatus, nil); err != nil { // the report was taken
 		t.Fatal(err)
 	}
 	over, cancel := context.WithCancel(t.Context())

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"rankpool/mpicache/door"
 	"rankpool/scheduler"
 )
 
@@ -61,10 +62,10 @@ func (s *samples) of(job string) *stream {
 func (s *samples) admit(c *conn, job string) (*stream, error) {
 	switch other := c.streams[streamNumber(s.index, job)]; {
 	case other != nil && other.job != job:
-		return nil, refuse("job %s has the number of job %s, which this connection has opened: "+
+		return nil, door.Refuse("job %s has the number of job %s, which this connection has opened: "+
 			"give it another name", job, other.job)
 	case s.of(job) == nil && len(s.streams) > maxJobs:
-		return nil, refuse("%d trainings use data set %s: one more is too many", maxJobs,
+		return nil, door.Refuse("%d trainings use data set %s: one more is too many", maxJobs,
 			s.data.Name)
 	}
 	return s.join(job)
@@ -77,9 +78,9 @@ func (s *samples) join(job string) (*stream, error) {
 	}
 	switch system := s.node.cfg.system(); {
 	case !jobNames.MatchString(job):
-		return nil, refuse("a job name must be %s, not %q", JobNames, job)
+		return nil, door.Refuse("a job name must be %s, not %q", JobNames, job)
 	case system.Draws():
-		return nil, refuse("--system %s serves one training at a time: leave the job name out",
+		return nil, door.Refuse("--system %s serves one training at a time: leave the job name out",
 			system.Name)
 	}
 	l := newStream(s, job)
@@ -224,7 +225,7 @@ func (s *stream) end() {
 		s.step(scheduler.LaneClosed{Lane: s.lane})
 	}
 	for c := range s.clients {
-		_ = c.sock.Close() // it may be closed; the client opens the data set anew
+		c.HangUp() // the client opens the data set anew
 	}
 	s.node.seatsChanged.Store(true)
 	close(s.over)

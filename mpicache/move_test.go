@@ -3,6 +3,8 @@ package mpicache
 import (
 	"testing"
 	"time"
+
+	"rankpool/mpicache/door"
 )
 
 // TestResumeWhereATrainerOpensLate has a training go on in mid-epoch. One trainer asks for the plan
@@ -23,7 +25,7 @@ func TestResumeWhereATrainerOpensLate(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() {
-			_, err := tr.Call(KindPlan, u32s(0, epoch, batch))
+			_, err := tr.Call(door.KindPlan, u32s(0, epoch, batch))
 			answers <- err
 		}()
 		last := cl.nodes[len(cl.nodes)-1].streams[0]
@@ -69,7 +71,7 @@ func TestResumeWhereARankHasNoTrainer(t *testing.T) {
 		if err := tr.open(sampler, 8); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tr.Call(KindPlan, u32s(0, epoch, batch)); err != nil {
+		if _, err := tr.Call(door.KindPlan, u32s(0, epoch, batch)); err != nil {
 			t.Fatal(err)
 		}
 		last := cl.nodes[1].streams[0]

@@ -5,20 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"rankpool/mpicache/door"
 	"rankpool/scheduler"
 )
 
 // stranger connects to a door as a process of its own.
-func stranger(t *testing.T, dir string, trainer, world uint32) *Client {
+func stranger(t *testing.T, dir string, trainer, world uint32) *door.Client {
 	t.Helper()
-	c, err := dial(filepath.Join(dir, doorName),
-		helloFrame{ProtocolVersion, trainer, world, 5, 5, 5}, 20*time.Second)
+	c, err := dial(dir, hello(trainer, world, 5, 5, 5))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,10 +25,10 @@ func stranger(t *testing.T, dir string, trainer, world uint32) *Client {
 	return c
 }
 
-func openSpec(c *Client, spec Spec) error {
+func openSpec(c *door.Client, spec Spec) error {
 	text, err := json.Marshal(spec)
 	if err == nil {
-		_, err = c.Call(KindOpen, text)
+		_, err = c.Call(door.KindOpen, text)
 	}
 	return err
 }
@@ -37,8 +36,8 @@ func openSpec(c *Client, spec Spec) error {
 // refused checks that err is a refusal with want in it.
 func refused(t *testing.T, err error, want string) {
 	t.Helper()
-	var door *DoorError
-	if !errors.As(err, &door) || !strings.Contains(door.Sentence, want) {
+	var no door.Error
+	if !errors.As(err, &no) || !strings.Contains(no.Sentence, want) {
 		t.Errorf("the door says %v, want %q", err, want)
 	}
 }
@@ -109,7 +108,7 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 						want = "trainer 0 opened data set train on rank 0 and on rank 1"
 					}
 					refused(t, openSpec(c, spec), want)
-					_, err := c.Call(KindGet, tally{}.append(u32s(0, 1, 4, 0)))
+					_, err := c.Call(door.KindGet, tally{}.Append(u32s(0, 1, 4, 0)))
 					refused(t, err, "has not opened")
 				}
 			}
@@ -194,10 +193,10 @@ func TestTrainerStartedAgain(t *testing.T) {
 	if err := openSpec(next, spec); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := next.Call(KindPlan, u32s(0, 0, 0)); err != nil {
+	if _, err := next.Call(door.KindPlan, u32s(0, 0, 0)); err != nil {
 		t.Error(err)
 	}
-	if _, err := old.Call(KindStatus, nil); err == nil {
+	if _, err := old.Call(door.KindStatus, nil); err == nil {
 		t.Error("what is left of the process before is still connected")
 	}
 	refused(t, openSpec(cl.connect(0, 1, 0), spec), "trainer 0 is process")
@@ -209,8 +208,7 @@ func TestOneProcessOfAFamilyActs(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
 	defer cl.close()
 	defer cl.plan(t, 1).close()
-	child, err := dial(filepath.Join(cl.dirs[0], doorName),
-		helloFrame{ProtocolVersion, 0, 1, 1, 1, thisProcess}, 20*time.Second)
+	child, err := dial(cl.dirs[0], hello(0, 1, 1, 1, thisFamily))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,17 +218,19 @@ func TestOneProcessOfAFamilyActs(t *testing.T) {
 	if err := openSpec(child, spec); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := child.Call(KindGet, tally{}.append(u32s(0, 1, 0, 0))); err != nil {
+	if _, err := child.Call(door.KindGet, tally{}.Append(u32s(0, 1, 0, 0))); err != nil {
 		t.Errorf("a child gets no batch: %v", err)
 	}
-	for kind, payload := range map[Kind][]byte{KindPlan: u32s(0, 2, 0), KindSave: u32s(0, 1, 1)} {
+	for kind, payload := range map[door.Kind][]byte{
+		door.KindPlan: u32s(0, 2, 0), door.KindSave: u32s(0, 1, 1),
+	} {
 		_, err := child.Call(kind, payload)
 		refused(t, err, "it may read batches, and no more")
 	}
-	if err := child.Send(KindReport, append(u32s(0, 1, 0, 6), make([]byte, 24)...)); err != nil {
+	if err := child.Send(door.KindReport, append(u32s(0, 1, 0, 6), make([]byte, 24)...)); err != nil {
 		t.Fatal(err)
 	}
-	_, err = child.read(KindReport, child.ticket)
+	_, err = child.Receive()
 	refused(t, err, "it may read batches, and no more")
 	s := cl.nodes[0].streams[0]
 	s.locked(func() {
@@ -334,23 +334,23 @@ func TestSameBatchTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer second.close()
-	get := tally{}.append(u32s(0, 0, 0, 0))
-	if err := first.Send(KindGet, get); err != nil {
+	get := tally{}.Append(u32s(0, 0, 0, 0))
+	if err := first.Send(door.KindGet, get); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Send(KindStatus, nil); err != nil {
+	if err := first.Send(door.KindStatus, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.read(KindStatus, first.ticket); err != nil { // the GET before it was taken
+	if _, err := first.Receive(); err != nil { // the GET before it was taken
 		t.Fatal(err)
 	}
-	_, err = second.Call(KindGet, get)
+	_, err = second.Call(door.KindGet, get)
 	refused(t, err, "the same batch is being asked for already")
 	close(open)
-	if _, err := first.read(KindGet, first.ticket); err != nil {
+	if _, err := first.Receive(); err != nil {
 		t.Error(err)
 	}
-	if _, err := second.Call(KindGet, get); err != nil {
+	if _, err := second.Call(door.KindGet, get); err != nil {
 		t.Error(err)
 	}
 }
@@ -368,9 +368,9 @@ func missed(t *testing.T, cl *cluster, tr *trainer, want string) {
 		s.locked(func() { waits = s.coordinator.Waiting() > 0 })
 	}
 	s.tick(time.Now().Add(time.Minute))
-	var door *DoorError
-	if err := <-answer; !errors.As(err, &door) || door.Code != codeNotReady ||
-		door.Sentence != want {
+	var no door.Error
+	if err := <-answer; !errors.As(err, &no) || no.Code != door.CodeNotReady ||
+		no.Sentence != want {
 		t.Errorf("the door says %v, want %q", err, want)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -13,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/record"
 	"rankpool/mpicache/slab"
 	"rankpool/mpicache/stats"
@@ -131,7 +130,7 @@ type Node struct {
 	cfg      Config
 	slab     *slab.Slab
 	slabFD   int
-	door     *net.UnixListener
+	door     *door.Door
 	streams  []*stream    // of each data set, that of the training without a job name
 	peers    []peerHealth // protected by connMu
 	life     lifeSigns
@@ -215,7 +214,7 @@ func newNode(cfg Config) (*Node, error) {
 func (n *Node) start() {
 	cfg := &n.cfg
 	cfg.Transport.Start(n.onMessage)
-	go n.accept()
+	go n.door.Accept(cfg.Log, func(sock door.Socket) { n.newConn(sock).Serve() })
 	n.ticking.Go(n.tick)
 	if n.beats() {
 		n.ticking.Go(n.keepBeating)
@@ -233,16 +232,9 @@ func (n *Node) listen() error {
 		}
 		n.slabFD = fd
 	}
-	path := filepath.Join(n.cfg.Dir, doorName)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("mpicache: the door: %w", err)
-	}
-	door, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		return fmt.Errorf("mpicache: the door: %w", err)
-	}
-	n.door = door
-	return os.Chmod(path, 0o600)
+	opened, err := door.Open(filepath.Join(n.cfg.Dir, doorName))
+	n.door = opened
+	return err
 }
 
 // Stopped is closed when SHUTDOWN arrives at the door.
@@ -391,7 +383,7 @@ func (n *Node) trainers() int {
 	}
 	open := map[process]bool{}
 	for c := range n.conns {
-		if t, family := c.whose(); t != ControlTrainer {
+		if t, family := c.whose(); t != door.ControlTrainer {
 			open[process{t, family}] = true
 		}
 	}
@@ -402,7 +394,7 @@ func (n *Node) closeConns() error {
 	n.connMu.Lock()
 	defer n.connMu.Unlock()
 	for c := range n.conns {
-		_ = c.sock.Close() // the client may have closed it
+		c.HangUp()
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package mpicache
 
 import (
 	"testing"
+
+	"rankpool/mpicache/door"
 )
 
 // BenchmarkGet serves warm batches of 64 to one Go client, a round trip each.
@@ -28,7 +30,7 @@ func BenchmarkGet(b *testing.B) {
 			epoch++
 		}
 		p := u32s(append([]uint32{0, uint32(epoch - 1), uint32(batch), uint32(len(lease))}, lease...)...)
-		reply, err := tr.Call(KindGet, tr.tally.append(p))
+		reply, err := tr.Call(door.KindGet, tr.tally.Append(p))
 		if err != nil {
 			b.Fatal(err)
 		}

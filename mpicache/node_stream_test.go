@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/transport"
 )
 
@@ -156,14 +157,14 @@ func TestTrainersThatDisagree(t *testing.T) {
 	if err := a.open("uniform", 8); err != nil {
 		t.Fatal(err)
 	}
-	var refused *DoorError
+	var refused door.Error
 	errB := b.open("uniform", 4)
 	_, errA := a.plan(0) // the disagreement reaches rank 0 sooner or later, and this waits for it
 	for _, err := range []error{errA, errB} {
 		if err == nil {
 			continue // the other rank may not know yet
 		}
-		if !errors.As(err, &refused) || refused.Code != codeRequest {
+		if !errors.As(err, &refused) || refused.Code != door.CodeRequest {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -171,7 +172,7 @@ func TestTrainersThatDisagree(t *testing.T) {
 		"the trainers disagree on data set train: trainer 0 has batch_size 8, trainer 1 has 4",
 		"the trainers disagree on data set train: trainer 1 has batch_size 4, trainer 0 has 8",
 	}
-	if errA == nil || refused == nil || !slices.Contains(sentences, refused.Sentence) {
+	if errA == nil || refused.Code == 0 || !slices.Contains(sentences, refused.Sentence) {
 		t.Errorf("got %v and %v", errA, errB)
 	}
 }

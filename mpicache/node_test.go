@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/mpicache/door"
+	"rankpool/mpicache/fields"
 	"rankpool/mpicache/stats"
 	"rankpool/mpicache/transport"
 	"rankpool/scheduler"
@@ -134,7 +136,7 @@ func (c *cluster) close() {
 
 // trainer is a training process that checks every byte it gets.
 type trainer struct {
-	*Client
+	*door.Client
 	rank, world int
 	slab        []byte
 	tally       tally
@@ -148,13 +150,16 @@ type trainer struct {
 }
 
 func (c *cluster) trainer(rank, world int) (*trainer, error) {
-	client, err := Dial(filepath.Join(c.dirs[rank%len(c.dirs)], doorName), uint32(rank),
-		uint32(world), uint64(rank), 20*time.Second)
+	client, err := dial(c.dirs[rank%len(c.dirs)],
+		door.NewHello(uint32(rank), uint32(world), uint64(rank)))
 	if err != nil {
 		return nil, err
 	}
-	size := le.Uint64(client.Hello[12:])
-	slab, err := unix.Mmap(client.SlabFD, 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	welcome, err := client.Welcome()
+	if err != nil {
+		return nil, err
+	}
+	slab, err := unix.Mmap(client.SlabFD, 0, int(welcome.SlabBytes), unix.PROT_READ, unix.MAP_SHARED)
 	return &trainer{Client: client, rank: rank, world: world, slab: slab}, err
 }
 
@@ -167,9 +172,9 @@ func (tr *trainer) open(sampler string, batchSize int) error {
 	}
 	text, err := json.Marshal(spec)
 	if err == nil {
-		text, err = tr.Call(KindOpen, text)
+		text, err = tr.Call(door.KindOpen, text)
 	}
-	var opened openReply
+	var opened door.Opened
 	if err == nil {
 		err = json.Unmarshal(text, &opened)
 	}
@@ -187,34 +192,37 @@ func u32s(v ...uint32) []byte {
 
 // plan returns the trainer's ids by batch.
 func (tr *trainer) plan(epoch int) ([][]uint32, error) {
-	p, err := tr.Call(KindPlan, u32s(tr.stream, uint32(epoch), uint32(tr.from)))
+	p, err := tr.Call(door.KindPlan, u32s(tr.stream, uint32(epoch), uint32(tr.from)))
 	if err != nil {
 		return nil, err
 	}
 	tr.from = 0
-	c := cursor{b: p}
-	c.u32()
-	batches := c.u32()
-	c.u32()
-	flags := c.u32()
-	counts := c.u32s(nil, batches)
+	c := fields.Reader{Rest: p}
+	c.U32()
+	batches := c.U32()
+	c.U32()
+	flags := c.U32()
+	counts := fields.U32s[uint32](&c, nil, batches)
 	var parts [][]uint32
 	draws := uint32(0)
 	for _, n := range counts {
-		parts = append(parts, c.u32s(nil, n))
+		parts = append(parts, fields.U32s[uint32](&c, nil, n))
 		draws += n
 	}
-	for _, column := range []uint32{planWeights, planRepeats} {
+	for _, column := range []uint32{door.PlanWeights, door.PlanRepeats} {
 		if flags&column != 0 {
-			c.list(draws)
+			c.List(draws)
 		}
 	}
-	if flags&planSource != 0 {
-		source := scheduler.Digest(hex.EncodeToString(c.take(16)))
+	if flags&door.PlanSource != 0 {
+		source := scheduler.Digest(hex.EncodeToString(c.Bytes(16)))
 		planned := append(tr.training.Planned, scheduler.PlanSource{Epoch: epoch, Scores: source})
-		tr.training.Planned, tr.state = planned[max(0, len(planned)-2):], string(c.b)
+		tr.training.Planned, tr.state = planned[max(0, len(planned)-2):], string(c.Rest)
 	}
-	return parts, c.err
+	if c.Short {
+		return nil, errors.New("a plan that is too short")
+	}
+	return parts, nil
 }
 
 // get takes one batch, checks it, and returns its ids.
@@ -223,34 +231,34 @@ func (tr *trainer) get(
 ) (ids []uint32, lease uint32, sources []byte, err error) {
 	head := []uint32{tr.stream, uint32(epoch), uint32(batch), uint32(len(leases))}
 	p := u32s(append(head, leases...)...)
-	p, err = tr.Call(KindGet, tr.tally.append(p))
+	p, err = tr.Call(door.KindGet, tr.tally.Append(p))
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	c := cursor{b: p}
-	lease = c.u32()
-	n := c.u32()
-	ids = c.u32s(nil, n)
-	labels, lengths := c.u32s(nil, n), c.u32s(nil, n)
+	c := fields.Reader{Rest: p}
+	lease = c.U32()
+	n := c.U32()
+	ids = fields.U32s[uint32](&c, nil, n)
+	labels, lengths := fields.U32s[uint32](&c, nil, n), fields.U32s[uint32](&c, nil, n)
 	if n%2 == 1 {
-		c.u32()
+		c.U32()
 	}
 	offsets := make([]uint64, n)
 	for i := range offsets {
-		offsets[i] = c.u64()
+		offsets[i] = c.U64()
 	}
-	sources = append(sources, c.take(int(n))...)
+	sources = append(sources, c.Bytes(int(n))...)
 	for i, id := range ids {
 		sid := scheduler.SampleID(id)
 		switch scheduler.Source(sources[i]) {
 		case scheduler.FromLocal:
-			tr.tally.counts[stats.HitsLocal]++
+			tr.tally.Counts[stats.HitsLocal]++
 		case scheduler.FromPeer:
-			tr.tally.counts[stats.HitsRemote]++
+			tr.tally.Counts[stats.HitsRemote]++
 		case scheduler.FromStorage:
-			tr.tally.counts[stats.StorageReads]++
+			tr.tally.Counts[stats.StorageReads]++
 		default:
-			tr.tally.counts[stats.FallbackReads]++
+			tr.tally.Counts[stats.FallbackReads]++
 			if sources[i] != byte(scheduler.FromFallback) {
 				continue
 			}
@@ -260,23 +268,33 @@ func (tr *trainer) get(
 			return nil, 0, nil, fmt.Errorf("sample %d: other bytes or label", id)
 		}
 	}
-	return ids, lease, sources, c.err
+	if c.Short {
+		return nil, 0, nil, errors.New("a batch that is too short")
+	}
+	return ids, lease, sources, nil
 }
 
-type counts = stats.Counts
+type (
+	counts = stats.Counts
+	tally  = door.Tally
+)
 
-func counted(epoch uint32, c counts) tally { return tally{epoch: epoch, counts: c} }
+// thisFamily is the family of the trainers of this process.
+var thisFamily = door.NewHello(0, 0, 0).Family
 
-func (t tally) append(b []byte) []byte {
-	b = append(b, u32s(t.stream, t.epoch)...)
-	for c := stats.HitsLocal; c <= stats.SubstituteReads; c++ {
-		b = le.AppendUint32(b, uint32(t.counts[c]))
-	}
-	for c := stats.StorageBytes; c <= stats.TrainSeconds; c++ {
-		b = le.AppendUint64(b, uint64(t.counts[c]))
-	}
-	return b
+// dial connects to the door of the rank with this folder.
+func dial(dir string, h door.Hello) (*door.Client, error) {
+	return door.Dial(filepath.Join(dir, doorName), h, 20*time.Second)
 }
+
+func hello(trainer, world uint32, worker, process, family uint64) door.Hello {
+	return door.Hello{
+		Version: door.Version, Trainer: trainer, World: world, Worker: worker, Process: process,
+		Family: family,
+	}
+}
+
+func counted(epoch uint32, c counts) tally { return tally{Epoch: epoch, Counts: c} }
 
 // epoch trains one epoch, as step by step as an all-reduce makes it, and returns what each global
 // batch held.
@@ -285,7 +303,7 @@ func (tr *trainer) epoch(epoch int, step *barrier) ([][]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	tr.tally = tally{stream: tr.stream, epoch: uint32(epoch)}
+	tr.tally = tally{Stream: tr.stream, Epoch: uint32(epoch)}
 	var leases []uint32
 	for b, want := range parts {
 		if tr.between != nil {
@@ -303,13 +321,13 @@ func (tr *trainer) epoch(epoch int, step *barrier) ([][]uint32, error) {
 		for _, id := range ids {
 			report = append(report, u32s(0x3f000000+id<<8)...) // a loss that grows with the id
 		}
-		if err := tr.Send(KindReport, report); err != nil {
+		if err := tr.Send(door.KindReport, report); err != nil {
 			return nil, err
 		}
 		step.wait()
 	}
 	p := u32s(append([]uint32{uint32(len(leases))}, leases...)...)
-	return parts, tr.Send(KindRelease, tr.tally.append(p))
+	return parts, tr.Send(door.KindRelease, tr.tally.Append(p))
 }
 
 // barrier lets n goroutines go on together.

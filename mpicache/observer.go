@@ -217,7 +217,7 @@ func (s *stream) addEpoch(sum *stats.Counts, epoch int) {
 	e := s.epochs[epoch]
 	longest := int64(0)
 	for from, t := range e.tallies {
-		counts := t.counts.Minus(e.before[from].counts)
+		counts := t.Counts.Minus(e.before[from].Counts)
 		longest = max(longest, counts[stats.TrainSeconds])
 		counts[stats.TrainSeconds] = 0
 		sum.Add(counts)
@@ -226,16 +226,6 @@ func (s *stream) addEpoch(sum *stats.Counts, epoch int) {
 	if s.began {
 		sum[stats.TierHits] += int64(s.stager.TierHits(s.lane, epoch))
 	}
-}
-
-// fell reports whether a sum is less than it was.
-func (t tally) fell(last tally) bool {
-	for c := range t.counts {
-		if t.counts[c] < last.counts[c] {
-			return true
-		}
-	}
-	return false
 }
 
 // importanceBins is the number of bars of an importance histogram in the run log.

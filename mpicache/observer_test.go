@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/stats"
 	"rankpool/mpicache/transport"
 	"rankpool/scheduler"
@@ -138,9 +139,9 @@ func (c *cluster) agree(spec Spec) {
 }
 
 // connect makes a connection to rank 0's door; the test closes it.
-func (c *cluster) connect(trainer, world uint32, worker uint64) *Client {
+func (c *cluster) connect(trainer, world uint32, worker uint64) *door.Client {
 	c.t.Helper()
-	client, err := Dial(filepath.Join(c.dirs[0], doorName), trainer, world, worker, 20*time.Second)
+	client, err := dial(c.dirs[0], door.NewHello(trainer, world, worker))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -149,12 +150,12 @@ func (c *cluster) connect(trainer, world uint32, worker uint64) *Client {
 
 // tell sends the tally of a process that was given nothing by this connection, and returns when it
 // was taken.
-func (c *cluster) tell(client *Client, t tally) {
+func (c *cluster) tell(client *door.Client, t tally) {
 	c.t.Helper()
-	if err := client.Send(KindRelease, t.append(u32s(0))); err != nil {
+	if err := client.Send(door.KindRelease, t.Append(u32s(0))); err != nil {
 		c.t.Fatal(err)
 	}
-	if _, err := client.Call(KindStatus, nil); err != nil {
+	if _, err := client.Call(door.KindStatus, nil); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -168,7 +169,7 @@ func TestTrainersAreCountedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients := []*Client{cl.connect(ControlTrainer, 0, 0)} // taken after the silent one
+	clients := []*door.Client{cl.connect(door.ControlTrainer, 0, 0)} // taken after the silent one
 	if n.Training() {
 		t.Error("a launcher, or who has not said HELLO, counts as a trainer")
 	}
@@ -227,7 +228,7 @@ func TestFirstTallyCounts(t *testing.T) {
 	if err := worker.open("sequential", 2); err != nil {
 		t.Fatal(err)
 	}
-	worker.tally.epoch = 1
+	worker.tally.Epoch = 1
 	if _, _, _, err := worker.get(1, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +320,7 @@ func TestSlowestTrainer(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			st := cl.nodes[0].Status().Data[0]
+			st := cl.nodes[0].status().Data[0]
 			batches := (tt.samples + tt.world*tt.size - 1) / (tt.world * tt.size)
 			if st.Batch != tt.batch || st.Batches != batches {
 				t.Errorf("batch %d of %d, want %d of %d", st.Batch, st.Batches, tt.batch, batches)
@@ -367,7 +368,7 @@ func TestStatusFromTheFirst(t *testing.T) {
 	})
 	defer cl.close()
 	for r, n := range cl.nodes {
-		if st := n.Status(); !slices.ContainsFunc(st.Nodes,
+		if st := n.status(); !slices.ContainsFunc(st.Nodes,
 			func(s stats.Reading) bool { return s.Rank == r && s.Machine.StorageReads > 0 }) {
 			t.Errorf("rank %d tells %+v", r, st)
 		}

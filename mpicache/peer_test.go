@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/mpicache/door"
 )
 
 // asNobody runs f on a thread that is another user's, which ends with it. Only root can.
@@ -81,18 +83,18 @@ func TestDoorOfAnotherUser(t *testing.T) {
 		}
 	}
 	path := filepath.Join(dir, doorName)
-	var door net.Listener
+	var listener net.Listener
 	asNobody(t, func() {
 		var err error
-		if door, err = net.Listen("unix", path); err != nil {
+		if listener, err = net.Listen("unix", path); err != nil {
 			t.Error(err)
 		}
 	})
 	if t.Failed() {
 		return
 	}
-	defer door.Close()
-	_, err := Dial(path, ControlTrainer, 0, 0, time.Minute)
+	defer listener.Close()
+	_, err := door.Dial(path, door.NewHello(door.ControlTrainer, 0, 0), time.Minute)
 	if err == nil || !strings.Contains(err.Error(), "the other end of the socket is user 65534") {
 		t.Errorf("the client takes it: %v", err)
 	}

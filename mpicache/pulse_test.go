@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/liveness"
 	"rankpool/mpicache/transport"
 )
@@ -143,8 +144,8 @@ func TestLostRank(t *testing.T) {
 	}
 	c.nodes[2].cfg.Transport.(*transport.Local).Silence()
 	<-told
-	var says *DoorError
-	if err := <-refused; !errors.As(err, &says) || says.Code != codeNotReady ||
+	var says door.Error
+	if err := <-refused; !errors.As(err, &says) || says.Code != door.CodeNotReady ||
 		!strings.Contains(says.Sentence, "rank 2 has not answered for 200ms") {
 		t.Errorf("the trainer is told: %v", err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 )
@@ -69,15 +70,15 @@ func (c *cluster) again(
 // before. It returns an error when no rank looks for it.
 func handBack(dir string, slabFD int) error {
 	addr := &net.UnixAddr{Name: filepath.Join(dir, backDoorName), Net: "unix"}
-	door, err := net.DialUnix("unix", nil, addr)
+	there, err := net.DialUnix("unix", nil, addr)
 	if err != nil {
 		return fmt.Errorf("mpicache: %w", err)
 	}
-	defer func() { _ = door.Close() }() // what was sent is on its way
-	if _, err := peerOf(door); err != nil {
+	defer func() { _ = there.Close() }() // what was sent is on its way
+	if _, err := door.PeerOf(there); err != nil {
 		return err
 	}
-	_, _, err = door.WriteMsgUnix([]byte(backDoorMagic), unix.UnixRights(slabFD), nil)
+	_, _, err = there.WriteMsgUnix([]byte(backDoorMagic), unix.UnixRights(slabFD), nil)
 	return err
 }
 

@@ -3,6 +3,7 @@ package mpicache
 import (
 	"math"
 
+	"rankpool/mpicache/fields"
 	"rankpool/scheduler"
 )
 
@@ -64,12 +65,12 @@ func (s *stream) flushReports() {
 // onReports handles the records of another rank, whose door has checked them.
 func (s *stream) onReports(from int, body []byte) {
 	s.locked(func() {
-		for c := (cursor{b: body}); len(c.b) > 0; {
-			what, trainer, epoch, batch := c.u32(), int(c.u32()), int(c.u32()), int(c.u32())
-			n, m := c.u32(), c.u32()
-			losses, embeddings := c.f32s(n), c.f32s(m)
+		for c := (fields.Reader{Rest: body}); len(c.Rest) > 0; {
+			what, trainer, epoch, batch := c.U32(), int(c.U32()), int(c.U32()), int(c.U32())
+			n, m := c.U32(), c.U32()
+			losses, embeddings := c.F32s(n), c.F32s(m)
 			e := recordEvent(what, from, trainer, epoch, batch, losses, embeddings)
-			if c.err != nil || e == nil {
+			if c.Short || e == nil {
 				s.later(func() { s.node.cfg.Log.Error("malformed reports", "from", from) })
 				return
 			}

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strconv"
 
+	"rankpool/mpicache/door"
 	"rankpool/scheduler"
 )
 
@@ -32,43 +33,43 @@ type seat struct {
 
 // checkSeat returns an error if the client's trainer is another live process.
 func (s *stream) checkSeat(c *conn) error {
-	st := s.seats[int(c.trainer)]
-	if st == nil || st.Family == c.family || !c.node.lives(int(c.trainer), st) {
+	st := s.seats[int(c.Trainer)]
+	if st == nil || st.Family == c.Family || !c.node.lives(int(c.Trainer), st) {
 		return nil
 	}
-	return refuse("trainer %d is process %d on this node already, and process %d does not belong "+
-		"to it; give every training process a RANK of its own",
-		c.trainer, st.PID, c.pid)
+	return door.Refuse("trainer %d is process %d on this node already, and process %d does not "+
+		"belong to it; give every training process a RANK of its own",
+		c.Trainer, st.PID, c.PID)
 }
 
 // sit gives the client the seat of its trainer, unless another process has it. If it acts, to plan,
 // report or save, it must be the one process of the family that does.
 func (s *stream) sit(c *conn, acts bool) error {
 	if s.ended {
-		return refusal{codeNotReady, "the training has ended here"}
+		return door.NotReady("the training has ended here")
 	}
-	t := int(c.trainer)
+	t := int(c.Trainer)
 	st := s.seats[t]
-	if st != nil && st.Family == c.family && (!acts || st.Process == c.process) {
+	if st != nil && st.Family == c.Family && (!acts || st.Process == c.Process) {
 		return nil
 	}
 	if err := s.checkSeat(c); err != nil {
 		return err
 	}
-	if st == nil || st.Family != c.family {
+	if st == nil || st.Family != c.Family {
 		if st != nil {
 			c.node.hangUp(t, st.Family)
 		}
-		st = &seat{Family: c.family}
+		st = &seat{Family: c.Family}
 		s.seats[t] = st
 		s.coordinate(scheduler.Replaced{Trainer: t})
 	}
 	if acts {
 		if st.Process != 0 && c.node.lives(t, st) {
-			return refuse("process %d trains as trainer %d, and process %d has come from it: it "+
-				"may read batches, and no more", st.PID, t, c.pid)
+			return door.Refuse("process %d trains as trainer %d, and process %d has come from it: it "+
+				"may read batches, and no more", st.PID, t, c.PID)
 		}
-		st.Process, st.PID, st.Started = c.process, c.pid, startOf(c.pid)
+		st.Process, st.PID, st.Started = c.Process, c.PID, startOf(c.PID)
 		c.node.seatsChanged.Store(true)
 	}
 	return nil
@@ -100,7 +101,7 @@ func (n *Node) hangUp(trainer int, family uint64) {
 	defer n.connMu.Unlock()
 	for c := range n.conns {
 		if t, f := c.whose(); int(t) == trainer && f == family {
-			_ = c.sock.Close() // it may be closed
+			c.HangUp()
 		}
 	}
 }

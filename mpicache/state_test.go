@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"rankpool/mpicache/door"
 )
 
 // TestStateFileStaysUntilRead checks that the epoch that a state file was saved in does not
@@ -26,14 +28,14 @@ func TestStateFileStaysUntilRead(t *testing.T) {
 		for _, id := range ids {
 			report = append(report, u32s(0x3f000000+id<<8)...)
 		}
-		if err := tr.Send(KindReport, report); err != nil {
+		if err := tr.Send(door.KindReport, report); err != nil {
 			t.Fatal(err)
 		}
-		if err := tr.Send(KindRelease, tr.tally.append(u32s(1, lease))); err != nil {
+		if err := tr.Send(door.KindRelease, tr.tally.Append(u32s(1, lease))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := tr.Call(KindSave, u32s(0, 0, trained)); err != nil {
+	if _, err := tr.Call(door.KindSave, u32s(0, 0, trained)); err != nil {
 		t.Fatal(err)
 	}
 	tr.close()

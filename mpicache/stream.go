@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/record"
 	"rankpool/mpicache/slab"
 	"rankpool/mpicache/stats"
@@ -40,9 +41,9 @@ type samples struct {
 
 	largest int64 // bytes of a sample
 	queue   []scheduler.Event
-	batch   []batchEntry // a buffer for the delivery under way
-	hungry  bool         // something found no room
-	freed   bool         // memory was freed since
+	batch   []door.BatchEntry // a buffer for the delivery under way
+	hungry  bool              // something found no room
+	freed   bool              // memory was freed since
 
 	capacityBytes int64 // of the partition since memory was given back; -1: it never was
 
@@ -97,9 +98,9 @@ type stream struct {
 	plansHad int          // that the stager had let go of when it was looked at last
 
 	epochs       map[int]*epochCount
-	closedEpochs map[int]bool // whose counts have left
-	past         stats.Counts // what they counted
-	shown        DataStatus   // the newest progress that was told
+	closedEpochs map[int]bool    // whose counts have left
+	past         stats.Counts    // what they counted
+	shown        door.DataStatus // the newest progress that was told
 }
 
 // pendingGet is a GET that waits for its batch.
@@ -156,7 +157,7 @@ func (s *samples) locked(f func()) {
 	s.replies, s.deferred = nil, nil
 	s.mu.Unlock()
 	for _, r := range replies {
-		r.conn.write(r.frame)
+		r.conn.Write(r.frame)
 	}
 	for _, do := range deferred {
 		do()
@@ -336,22 +337,22 @@ func (s *samples) deliver(c scheduler.Deliver) {
 		places = plan.Places(g.due.batch, g.due.trainer)
 	}
 	for i, id := range c.IDs {
-		entries[i] = batchEntry{
-			id: uint32(id), label: uint32(s.data.Label(id)), length: uint32(s.data.Size(id)),
-			source:     c.Source[i],
-			substitute: i < len(places) && plan.Substituted(int(places[i])),
+		entries[i] = door.BatchEntry{
+			ID: uint32(id), Label: uint32(s.data.Label(id)), Length: uint32(s.data.Size(id)),
+			Source:     c.Source[i],
+			Substitute: i < len(places) && plan.Substituted(int(places[i])),
 		}
 		if c.Source[i] != scheduler.NotHere && c.Source[i] != scheduler.Unreadable {
-			entries[i].offset = uint64(s.place(id))
+			entries[i].Offset = uint64(s.place(id))
 		}
 	}
-	s.reply(
-		g.conn, appendBatch(make([]byte, 0, 64+24*len(entries)), g.ticket, lease, entries, c.Errs))
+	s.reply(g.conn, door.AppendBatch(make([]byte, 0, 64+24*len(entries)), g.ticket, lease, entries,
+		c.Errs))
 }
 
 // onGet answers GET. A rank that has no plan for the epoch says so at once, so that the client
 // reads storage, and makes the plan meanwhile, if it is the one that comes next.
-func (s *stream) onGet(c *conn, ticket uint32, g getFrame) (err error) {
+func (s *stream) onGet(c *conn, ticket uint32, g door.Get) (err error) {
 	s.locked(func() {
 		if err = s.checkGet(c, g); err == nil {
 			err = s.sit(c, false)
@@ -359,14 +360,14 @@ func (s *stream) onGet(c *conn, ticket uint32, g getFrame) (err error) {
 		if err != nil {
 			return
 		}
-		epoch, batch := int(g.epoch), int(g.batch)
+		epoch, batch := int(g.Epoch), int(g.Batch)
 		if s.coordinator.Knows(epoch) &&
-			s.coordinator.Has(int(c.trainer), s.node.cfg.Transport.Rank()) {
-			s.request(c, ticket, int(c.trainer), epoch, batch)
+			s.coordinator.Has(int(c.Trainer), s.node.cfg.Transport.Rank()) {
+			s.request(c, ticket, int(c.Trainer), epoch, batch)
 			return
 		}
 		s.coordinate(scheduler.BatchWanted{Epoch: epoch, Batch: batch})
-		err = refusal{codeNotReady, "this rank has no plan for that epoch yet"}
+		err = door.NotReady("this rank has no plan for that epoch yet")
 	})
 	return err
 }

@@ -1,10 +1,12 @@
 package mpicache
 
 import (
+	"encoding/binary"
 	"maps"
 	"slices"
 	"time"
 
+	"rankpool/mpicache/fields"
 	"rankpool/scheduler"
 )
 
@@ -29,6 +31,8 @@ const (
 	messageLeaves = 10 // the sender leaves of its own accord
 	messageBeat   = 11 // the sender lives
 )
+
+var le = binary.LittleEndian
 
 // peerHealth is what this rank has seen of another.
 type peerHealth struct {
@@ -200,10 +204,10 @@ func (s *samples) giveUpAsks(now time.Time) {
 
 // onAsk passes a peer's question to the stager.
 func (s *samples) onAsk(from int, job string, body []byte) {
-	c := cursor{b: body}
-	ticket, bulk, epoch, batch := c.u32(), c.u32(), c.u32(), c.u32()
-	ids := c.ids(uint32(len(c.b) / 4))
-	if c.end() != nil || s.outOfRange(ids) {
+	c := fields.Reader{Rest: body}
+	ticket, bulk, epoch, batch := c.U32(), c.U32(), c.U32(), c.U32()
+	ids := fields.U32s[scheduler.SampleID](&c, nil, uint32(len(c.Rest)/4))
+	if !c.Whole() || s.outOfRange(ids) {
 		s.node.cfg.Log.Error("malformed request", "from", from)
 		return
 	}
@@ -268,9 +272,8 @@ func (s *samples) answer(to int, ticket uint32, status []scheduler.Status) {
 // onAnswer takes the bytes of an answer into their places, also of a question that was given up:
 // they come anyway.
 func (s *samples) onAnswer(from int, body []byte) {
-	c := cursor{b: body}
-	ticket := c.u32()
-	status := c.take(len(c.b))
+	c := fields.Reader{Rest: body}
+	ticket, status := c.U32(), c.Rest
 	s.node.noteAnswer(from, true)
 	s.locked(func() {
 		a := s.asks[ticket]

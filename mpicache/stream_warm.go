@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 )
@@ -25,25 +26,9 @@ type warming struct {
 // storage reads in that time.
 const warmPatience = 30 * time.Second
 
-// Warmed is the reply to WARM: what became of the samples that it named.
-type Warmed struct {
-	Staged    int           `json:"staged"` // read into this rank's memory
-	Bytes     int64         `json:"bytes"`  // of them
-	Here      int           `json:"here"`   // they were in memory already
-	Elsewhere int           `json:"elsewhere"`
-	NoRoom    int           `json:"no_room"`
-	Failures  []WarmFailure `json:"failures"`
-}
-
-// WarmFailure is why a sample could not be read.
-type WarmFailure struct {
-	Sample scheduler.SampleID `json:"sample"`
-	Reason string             `json:"reason"`
-}
-
 // warmRequest is a WARM under way.
 type warmRequest struct {
-	Warmed
+	door.Warmed
 	conn   *conn
 	ticket uint32
 	coming int
@@ -51,15 +36,15 @@ type warmRequest struct {
 
 // onWarm reads the samples that this rank owns into memory, as far as its partition goes, and
 // answers when they are here.
-func (s *samples) onWarm(c *conn, ticket uint32, w warmFrame) (err error) {
+func (s *samples) onWarm(c *conn, ticket uint32, w door.Warm) (err error) {
 	s.locked(func() {
 		if err = s.checkWarm(c, w); err != nil {
 			return
 		}
 		r := &warmRequest{conn: c, ticket: ticket}
-		r.Failures = []WarmFailure{}
+		r.Failures = []door.WarmFailure{}
 		s.warm.requests = append(s.warm.requests, r)
-		for _, id := range w.ids {
+		for _, id := range w.IDs {
 			s.warmOne(r, id)
 		}
 		s.answerWarm(r)
@@ -126,7 +111,7 @@ func (s *samples) warmRead(
 }
 
 func (r *warmRequest) fail(id scheduler.SampleID, reason string) {
-	r.Failures = append(r.Failures, WarmFailure{id, reason})
+	r.Failures = append(r.Failures, door.WarmFailure{Sample: id, Reason: reason})
 }
 
 // answerWarm answers when nothing is coming any more.
@@ -134,7 +119,7 @@ func (s *samples) answerWarm(r *warmRequest) {
 	if r.coming == 0 {
 		s.warm.requests = slices.DeleteFunc(s.warm.requests,
 			func(other *warmRequest) bool { return other == r })
-		s.reply(r.conn, appendJSON(nil, KindWarm+replyTo, r.ticket, r.Warmed))
+		s.reply(r.conn, door.AppendJSON(nil, door.KindWarm.Reply(), r.ticket, r.Warmed))
 	}
 }
 

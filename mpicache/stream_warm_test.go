@@ -2,21 +2,21 @@ package mpicache
 
 import (
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 )
 
 // control connects to a rank as one that trains nothing.
-func (c *cluster) control(rank int) *Client {
+func (c *cluster) control(rank int) *door.Client {
 	c.t.Helper()
-	client, err := Dial(filepath.Join(c.dirs[rank], doorName), ControlTrainer, 0, 0, 20*time.Second)
+	client, err := dial(c.dirs[rank], door.NewHello(door.ControlTrainer, 0, 0))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func (c *cluster) control(rank int) *Client {
 }
 
 // warm stages samples into the memory of a rank.
-func (c *cluster) warm(rank int, ids []scheduler.SampleID) Warmed {
+func (c *cluster) warm(rank int, ids []scheduler.SampleID) door.Warmed {
 	c.t.Helper()
 	w, err := c.control(rank).Warm(c.t.Context(), 0, ids)
 	if err != nil {
@@ -40,9 +40,9 @@ func (c *cluster) warm(rank int, ids []scheduler.SampleID) Warmed {
 // refused checks that a rank takes no more.
 func (c *cluster) refused(rank int) {
 	c.t.Helper()
-	var refusal *DoorError
+	var refusal door.Error
 	if _, err := c.control(rank).Warm(c.t.Context(), 0, allIDs(1)); !errors.As(err, &refusal) ||
-		refusal.Code != codeBegun {
+		refusal.Code != door.CodeBegun {
 		c.t.Errorf("rank %d: WARM after training has begun: %v", rank, err)
 	}
 }
@@ -152,7 +152,9 @@ func (g *gated) Fetch(id scheduler.SampleID, into []byte, need uint64, done func
 
 // newGated returns a cluster of one rank whose storage holds the first reads, and a WARM that waits
 // for them.
-func newGated(t *testing.T, first int, spoilt bool) (cl *cluster, g *gated, warmed chan Warmed) {
+func newGated(
+	t *testing.T, first int, spoilt bool,
+) (cl *cluster, g *gated, warmed chan door.Warmed) {
 	cl = newCluster(t, 1, 60, 1<<16)
 	g = &gated{
 		Storage: cl.storage, first: first, spoilt: spoilt, begun: make(chan struct{}),
@@ -160,7 +162,7 @@ func newGated(t *testing.T, first int, spoilt bool) (cl *cluster, g *gated, warm
 	}
 	s := cl.nodes[0].streams[0]
 	s.locked(func() { s.data.Storage = g })
-	client, warmed := cl.control(0), make(chan Warmed, 1)
+	client, warmed := cl.control(0), make(chan door.Warmed, 1)
 	go func() {
 		w, err := client.Warm(t.Context(), 0, allIDs(20))
 		if err != nil {
@@ -245,7 +247,7 @@ func TestWarmFailures(t *testing.T) {
 	cl.storage.bad[7] = true
 	w := cl.warm(0, allIDs(10))
 	if w.Staged != 9 || len(w.Failures) != 1 ||
-		w.Failures[0] != (WarmFailure{7, "sample 7 is gone"}) {
+		w.Failures[0] != (door.WarmFailure{Sample: 7, Reason: "sample 7 is gone"}) {
 		t.Errorf("%+v", w)
 	}
 	cl.storage.mu.Lock()
@@ -258,19 +260,15 @@ func TestWarmFailures(t *testing.T) {
 		stream uint32
 		id     scheduler.SampleID
 	}{{1, 0}, {0, 60}} {
-		var refusal *DoorError
+		var refusal door.Error
 		if _, err := cl.control(0).Warm(t.Context(), c.stream,
 			[]scheduler.SampleID{c.id}); !errors.As(err, &refusal) ||
-			refusal.Code != codeRequest {
+			refusal.Code != door.CodeRequest {
 			t.Errorf("sample %d of data set %d: %v", c.id, c.stream, err)
 		}
 	}
-	gone := cl.control(0)
-	ids := u32s(0, 5, 20, 21, 22, 23, 24)
-	if err := errors.Join(gone.Send(KindWarm, ids), gone.sock.CloseWrite()); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = gone.read(KindWarm, gone.ticket) // the reply may come before the end is seen
+	gone := door.AppendHello(nil, 0, door.NewHello(door.ControlTrainer, 0, 0))
+	talk(t, cl, door.AppendFrame(gone, door.KindWarm, 1, u32s(0, 5, 20, 21, 22, 23, 24)))
 	if w := cl.warm(0, []scheduler.SampleID{20, 21, 22, 23, 24}); w.Here != 5 {
 		t.Errorf("%+v", w)
 	}

@@ -1,7 +1,6 @@
 package mpicache
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,8 +47,8 @@ func TestOptionsOfTheSystem(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		if want := fmt.Sprintf(`"options":%q`, options.String()); !strings.Contains(string(tr.Hello), want) {
-			t.Errorf("HELLO is answered by %q, without %s", tr.Hello, want)
+		if w, err := tr.Welcome(); err != nil || w.Options != options.String() {
+			t.Errorf("the client is told of the options %q, want %q: %v", w.Options, options, err)
 		}
 		if err := tr.open("selective", 4); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/slab"
 )
 
@@ -154,7 +155,7 @@ func renewInPlace(dir string) error {
 // takeFrom takes the memory that a client brings.
 func takeFrom(client *net.UnixConn, want slab.Identity, sets []slab.Set) (*slab.Slab, error) {
 	defer func() { _ = client.Close() }() // it was read
-	if _, err := peerOf(client); err != nil {
+	if _, err := door.PeerOf(client); err != nil {
 		return nil, err
 	}
 	if err := client.SetReadDeadline(time.Now().Add(backDoorPatience)); err != nil {

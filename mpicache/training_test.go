@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/mpicache/door"
 	"rankpool/scheduler"
 )
 
@@ -95,7 +96,7 @@ func (c *crew) connect() {
 			return err
 		}
 		for _, r := range c.told[tr.rank] {
-			err = errors.Join(err, tr.Send(KindReport, r.payload))
+			err = errors.Join(err, tr.Send(door.KindReport, r.payload))
 		}
 		return err
 	})
@@ -186,7 +187,7 @@ func (c *crew) epoch(epoch, first int, to place) error {
 	c.due(place{epoch, -1})
 	parts := make([][][]uint32, len(c.trainers))
 	if err := c.all(func(tr *trainer) (err error) {
-		tr.from, tr.tally = first, tally{stream: tr.stream, epoch: uint32(epoch)}
+		tr.from, tr.tally = first, tally{Stream: tr.stream, Epoch: uint32(epoch)}
 		parts[tr.rank], err = tr.plan(epoch)
 		if err == nil && tr.state != "" {
 			var f *os.File
@@ -222,15 +223,15 @@ func (c *crew) epoch(epoch, first int, to place) error {
 // step takes a batch, from storage if the rank has no plan, and reports it.
 func (c *crew) step(tr *trainer, epoch, b int, want []uint32) error {
 	ids, lease, _, err := tr.get(epoch, b)
-	var no *DoorError
+	var no door.Error
 	switch {
-	case errors.As(err, &no) && no.Code == codeNotReady:
+	case errors.As(err, &no) && no.Code == door.CodeNotReady:
 	case err != nil:
 		return err
 	case !slices.Equal(ids, want):
 		return fmt.Errorf("got %v, want %v", ids, want)
 	default:
-		if err := tr.Send(KindRelease, tr.tally.append(u32s(1, lease))); err != nil {
+		if err := tr.Send(door.KindRelease, tr.tally.Append(u32s(1, lease))); err != nil {
 			return err
 		}
 	}
@@ -242,7 +243,7 @@ func (c *crew) step(tr *trainer, epoch, b int, want []uint32) error {
 	c.told[r] = append(
 		slices.DeleteFunc(c.told[r], func(t toldReport) bool { return t.epoch < epoch-2 }),
 		toldReport{epoch, report})
-	return tr.Send(KindReport, report)
+	return tr.Send(door.KindReport, report)
 }
 
 func (c *crew) due(at place) {
@@ -252,10 +253,10 @@ func (c *crew) due(at place) {
 }
 
 // save has every trainer save, and returns what they were told, which must be the same.
-func (c *crew) save(at place) (saveAnswer, error) {
-	answers := make([]saveAnswer, len(c.trainers))
+func (c *crew) save(at place) (door.Saved, error) {
+	answers := make([]door.Saved, len(c.trainers))
 	err := c.all(func(tr *trainer) error {
-		reply, err := tr.Call(KindSave, u32s(tr.stream, uint32(at.epoch), uint32(at.batch)))
+		reply, err := tr.Call(door.KindSave, u32s(tr.stream, uint32(at.epoch), uint32(at.batch)))
 		if err == nil {
 			err = json.Unmarshal(reply, &answers[tr.rank])
 		}

@@ -18,7 +18,7 @@ import (
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
-	"rankpool/mpicache"
+	"rankpool/mpicache/door"
 	"rankpool/slurm"
 	"rankpool/staging/dataset"
 	"rankpool/staging/stage"
@@ -56,9 +56,9 @@ type poolRank struct {
 	Failed  int64 `json:"failed"`
 	Bytes   int64 `json:"bytes"`
 
-	client   *mpicache.Client
+	client   *door.Client
 	ranks    int
-	data     mpicache.WelcomeData
+	data     door.WelcomeData
 	stream   uint32
 	failures []stage.Failure
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/door"
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
 	"rankpool/staging/stage"
@@ -73,8 +73,8 @@ func (r *poolRank) fill(
 	for len(ids) > 0 {
 		n := poolChunk(m, ids)
 		w, err := r.client.Warm(ctx, r.stream, ids[:n])
-		var refusal *mpicache.DoorError
-		if errors.As(err, &refusal) && refusal.Code == mpicache.TrainingBegun {
+		var refusal door.Error
+		if errors.As(err, &refusal) && refusal.Code == door.CodeBegun {
 			return fmt.Errorf("rank %d: training has begun, and its plan decides what is in "+
 				"memory; stage before training starts", r.Rank)
 		}
@@ -104,7 +104,7 @@ func poolChunk(m *dataset.Manifest, ids []scheduler.SampleID) int {
 }
 
 // add counts a reply.
-func (r *poolRank) add(w mpicache.Warmed, m *dataset.Manifest) {
+func (r *poolRank) add(w door.Warmed, m *dataset.Manifest) {
 	r.Copied += int64(w.Staged)
 	r.Skipped += int64(w.Here)
 	r.NoRoom += int64(w.NoRoom)

@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"syscall"
 
-	"rankpool/cmd/rankpool/internal/control/doortest"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
-	"rankpool/mpicache"
+	"rankpool/mpicache/door"
+	"rankpool/mpicache/door/doortest"
 )
 
 // fakeServe stands for "rankpool serve" in the launcher's tests: a door that says hello, tells a
@@ -41,7 +41,7 @@ func serveFakeDoor(args []string) error {
 		return err
 	}
 	_ = os.Remove(filepath.Join(folder, session.DoorName))
-	door, err := net.Listen("unix", filepath.Join(folder, session.DoorName))
+	listener, err := net.Listen("unix", filepath.Join(folder, session.DoorName))
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func serveFakeDoor(args []string) error {
 		signal.Ignore(syscall.SIGTERM)
 	}
 	for {
-		conn, err := door.Accept()
+		conn, err := listener.Accept()
 		if err != nil {
 			return err
 		}
@@ -66,16 +66,16 @@ func serveFakeDoor(args []string) error {
 // answer answers as the rank of a training would.
 func answer(conn net.Conn, rank int, log string) {
 	deaf := os.Getenv("FAKESERVE") == "deaf"
-	doortest.Answer(conn, func(kind mpicache.Kind) ([]byte, bool) {
+	doortest.Answer(conn, func(kind door.Kind) ([]byte, bool) {
 		switch kind {
-		case mpicache.KindStatus:
+		case door.KindStatus:
 			return []byte(doortest.Status), true
-		case mpicache.KindShutdown:
+		case door.KindShutdown:
 			return nil, !deaf
 		}
 		return nil, true
-	}, func(kind mpicache.Kind) {
-		if kind == mpicache.KindShutdown {
+	}, func(kind door.Kind) {
+		if kind == door.KindShutdown {
 			endFake(rank, log)
 		}
 	})

@@ -10,19 +10,19 @@ import (
 	"time"
 
 	"rankpool/cmd/rankpool/internal/session"
-	"rankpool/mpicache"
+	"rankpool/mpicache/door"
 )
 
 // controlDeadline bounds each call of the launcher at a door.
 const controlDeadline = 2 * time.Second
 
 // Dial connects to the door at path as one that trains nothing.
-func Dial(path string) (*mpicache.Client, error) {
-	return mpicache.Dial(path, mpicache.ControlTrainer, 0, 0, controlDeadline)
+func Dial(path string) (*door.Client, error) {
+	return door.Dial(path, door.NewHello(door.ControlTrainer, 0, 0), controlDeadline)
 }
 
 // A DataStatus is the progress of training with one data set.
-type DataStatus mpicache.DataStatus
+type DataStatus door.DataStatus
 
 func (s DataStatus) String() string {
 	return fmt.Sprintf("%s epoch %d: batch %d of %d, hits %.1f %%", s.Name, s.Epoch, s.Batch,
@@ -38,8 +38,8 @@ func (s DataStatus) HitPercent() float64 {
 }
 
 // Status returns the state of every data set in training.
-func Status(c *mpicache.Client) ([]DataStatus, error) {
-	reply, err := c.Call(mpicache.KindStatus, nil)
+func Status(c *door.Client) ([]DataStatus, error) {
+	reply, err := c.Call(door.KindStatus, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func Shutdown(path string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.Call(mpicache.KindShutdown, nil)
+	_, err = c.Call(door.KindShutdown, nil)
 	return errors.Join(err, c.Close())
 }
 
@@ -69,7 +69,7 @@ func Watch(path string, done <-chan struct{}) <-chan DataStatus {
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		var c *mpicache.Client
+		var c *door.Client
 		last := map[string]DataStatus{}
 		for {
 			select {

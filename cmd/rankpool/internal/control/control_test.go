@@ -4,14 +4,14 @@ import (
 	"net"
 	"testing"
 
-	"rankpool/cmd/rankpool/internal/control/doortest"
-	"rankpool/mpicache"
+	"rankpool/mpicache/door"
+	"rankpool/mpicache/door/doortest"
 )
 
 func TestStatus(t *testing.T) {
 	path := doortest.Listen(t, func(conn net.Conn) {
 		doortest.Answer(
-			conn, func(mpicache.Kind) ([]byte, bool) { return []byte(doortest.Status), true }, nil)
+			conn, func(door.Kind) ([]byte, bool) { return []byte(doortest.Status), true }, nil)
 	})
 	c, err := Dial(path)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"rankpool/cmd/rankpool/internal/control/doortest"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
-	"rankpool/mpicache"
+	"rankpool/mpicache/door"
+	"rankpool/mpicache/door/doortest"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
@@ -439,14 +439,14 @@ func TestAwaitRank(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	door, err := net.Listen("unix", filepath.Join(session.RankFolder(dir, 3), session.DoorName))
+	listener, err := net.Listen("unix", filepath.Join(session.RankFolder(dir, 3), session.DoorName))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer door.Close()
+	defer listener.Close()
 	go func() {
-		for conn, err := door.Accept(); err == nil; conn, err = door.Accept() {
-			go doortest.Answer(conn, func(mpicache.Kind) ([]byte, bool) { return nil, true }, nil)
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			go doortest.Answer(conn, func(door.Kind) ([]byte, bool) { return nil, true }, nil)
 		}
 	}()
 	for _, c := range []struct {

@@ -64,7 +64,7 @@ func (o *Options) Run(parent context.Context) error {
 		return err
 	}
 	t := &run{
-		Options: *o, dir: dir, door: door{path: path}, out: os.Stdout,
+		Options: *o, dir: dir, door: poller{path: path}, out: os.Stdout,
 		colors: o.Color == "always" || o.Color == "auto" && live && os.Getenv("NO_COLOR") == "",
 		view: view{title: sessionTitle(dir), bars: live && o.Color != "never" ||
 			o.Color == "always", glyphs: glyphsFor(os.Getenv)},
@@ -91,7 +91,7 @@ func sessionTitle(dir string) string {
 type run struct {
 	Options
 	dir     string // of the session
-	door    door
+	door    poller
 	out     io.Writer
 	colors  bool
 	history nodeHistory

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"rankpool/cmd/rankpool/internal/session"
-	"rankpool/mpicache"
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/stats"
 	"rankpool/slurm"
 )
@@ -39,15 +39,15 @@ func openNodesDoor(
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	door, err := net.Listen("unix", filepath.Join(folder, session.DoorName))
+	listener, err := net.Listen("unix", filepath.Join(folder, session.DoorName))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.door = door
-	t.Cleanup(func() { door.Close() })
+	d.door = listener
+	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
-			conn, err := door.Accept()
+			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
@@ -68,9 +68,9 @@ func (d *nodesDoor) answer(conn net.Conn) {
 			int64(binary.LittleEndian.Uint32(head))); err != nil {
 			return
 		}
-		kind := mpicache.Kind(binary.LittleEndian.Uint16(head[4:]))
+		kind := door.Kind(binary.LittleEndian.Uint16(head[4:]))
 		var reply []byte
-		if kind == mpicache.KindStatus {
+		if kind == door.KindStatus {
 			status := d.nodes(int(d.asked.Add(1)))
 			reply, _ = json.Marshal(
 				map[string]any{
@@ -107,7 +107,7 @@ func running(n int) func(int) nodesStatus {
 func topOf(d *nodesDoor, rank int, out io.Writer) *run {
 	return &run{
 		Options: Options{Interval: time.Millisecond}, dir: d.dir, out: out,
-		door: door{path: filepath.Join(session.RankFolder(d.dir, rank), session.DoorName)},
+		door: poller{path: filepath.Join(session.RankFolder(d.dir, rank), session.DoorName)},
 		view: view{title: sessionTitle(d.dir)},
 	}
 }

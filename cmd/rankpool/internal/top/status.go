@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"rankpool/cmd/rankpool/internal/control"
-	"rankpool/mpicache"
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/stats"
 )
 
@@ -23,9 +23,9 @@ type nodesStatus struct {
 }
 
 // doorNodes asks a door for the nodes.
-func doorNodes(c *mpicache.Client) (nodesStatus, error) {
+func doorNodes(c *door.Client) (nodesStatus, error) {
 	var s nodesStatus
-	reply, err := c.Call(mpicache.KindStatus, nil)
+	reply, err := c.Call(door.KindStatus, nil)
 	if err != nil {
 		return s, err
 	}
@@ -93,13 +93,13 @@ type reading struct {
 	err    error
 }
 
-// A Door polls a door, and connects again if the connection was closed.
-type door struct {
+// A poller polls a door, and connects again if the connection was closed.
+type poller struct {
 	path   string
-	client *mpicache.Client // nil while not connected
+	client *door.Client // nil while not connected
 }
 
-func (d *door) read() reading {
+func (d *poller) read() reading {
 	r := reading{at: time.Now()}
 	if d.client == nil {
 		if d.client, r.err = control.Dial(d.path); r.err != nil {
@@ -113,7 +113,7 @@ func (d *door) read() reading {
 	return r
 }
 
-func (d *door) close() {
+func (d *poller) close() {
 	if d.client != nil {
 		_ = d.client.Close() // nothing was written that could be lost
 		d.client = nil

@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/stats"
 )
 
 // said is a frame of a client that breaks the rules, and what it hears.
 type said struct {
-	kind    Kind
+	kind    door.Kind
 	payload []byte
 	want    string // in the sentence; "": there is none
 	stays   bool   // the connection goes on
@@ -31,192 +32,192 @@ var hostile = map[string]struct {
 }{
 	"REPORT without OPEN": {
 		no, false,
-		said{KindReport, u32s(0, 1, 3, 0), "has not opened", false},
+		said{door.KindReport, u32s(0, 1, 3, 0), "has not opened", false},
 	},
 	"REPORT read as FINISH": {
 		no, false,
-		said{KindReport, u32s(0, 1, no, 0), "has not opened", false},
+		said{door.KindReport, u32s(0, 1, no, 0), "has not opened", false},
 	},
 	"GET without OPEN": {
 		0, false,
-		said{KindGet, tally{}.append(u32s(0, 1, 3, 0)), "has not opened", false},
+		said{door.KindGet, tally{}.Append(u32s(0, 1, 3, 0)), "has not opened", false},
 	},
 	"GET of no data set": {
 		0, false,
-		said{KindGet, tally{}.append(u32s(7, 1, 3, 0)), "data set number 7", false},
+		said{door.KindGet, tally{}.Append(u32s(7, 1, 3, 0)), "data set number 7", false},
 	},
 	"PLAN without OPEN": {
 		1, false,
-		said{KindPlan, u32s(0, 2, 0), "has not opened", false},
+		said{door.KindPlan, u32s(0, 2, 0), "has not opened", false},
 	},
 	"SAVE without OPEN": {
 		no, false,
-		said{KindSave, u32s(0, 2, 0), "has not opened", false},
+		said{door.KindSave, u32s(0, 2, 0), "has not opened", false},
 	},
-	"OPEN from a launcher": {no, false, said{KindOpen, []byte(`{"data":"train"}`), "trains nothing", false}},
-	"OPEN for another":     {1, false, said{KindOpen, []byte(`{"data":"train","sampler":"pads","batch_size":6,"trainer":0,"world":2}`), "trainer 1 of 2 opens for trainer 0 of 2", true}},
-	"OPEN of no sampler":   {1, false, said{KindOpen, []byte(`{"data":"train","sampler":"magic","batch_size":6,"trainer":1,"world":2}`), "unknown sampler", true}},
-	"OPEN with no batch":   {1, false, said{KindOpen, []byte(`{"data":"train","sampler":"pads","batch_size":-6,"trainer":1,"world":2}`), "the batch size is -6", true}},
-	"OPEN of a wide world": {1, false, said{KindOpen, []byte(`{"data":"train","sampler":"pads","batch_size":2000000000,"trainer":1,"world":2}`), "2^31 draws", true}},
-	"OPEN of no JSON":      {1, false, said{KindOpen, []byte(`{"data":`), "OPEN", false}},
+	"OPEN from a launcher": {no, false, said{door.KindOpen, []byte(`{"data":"train"}`), "trains nothing", false}},
+	"OPEN for another":     {1, false, said{door.KindOpen, []byte(`{"data":"train","sampler":"pads","batch_size":6,"trainer":0,"world":2}`), "trainer 1 of 2 opens for trainer 0 of 2", true}},
+	"OPEN of no sampler":   {1, false, said{door.KindOpen, []byte(`{"data":"train","sampler":"magic","batch_size":6,"trainer":1,"world":2}`), "unknown sampler", true}},
+	"OPEN with no batch":   {1, false, said{door.KindOpen, []byte(`{"data":"train","sampler":"pads","batch_size":-6,"trainer":1,"world":2}`), "the batch size is -6", true}},
+	"OPEN of a wide world": {1, false, said{door.KindOpen, []byte(`{"data":"train","sampler":"pads","batch_size":2000000000,"trainer":1,"world":2}`), "2^31 draws", true}},
+	"OPEN of no JSON":      {1, false, said{door.KindOpen, []byte(`{"data":`), "OPEN", false}},
 	"OPEN that is too long": {
 		1, false,
-		said{KindOpen, make([]byte, 1<<20), "where 65536 are the most", false},
+		said{door.KindOpen, make([]byte, 1<<20), "where 65536 are the most", false},
 	},
 	"REPORT of batch 2^32-1": {
 		0, true,
-		said{KindReport, u32s(0, 1, no, 0), "batch 4294967295, of 10", false},
+		said{door.KindReport, u32s(0, 1, no, 0), "batch 4294967295, of 10", false},
 	},
 	"REPORT of the batch after": {
 		1, true,
-		said{KindReport, u32s(0, 1, 10, 0), "batch 10, of 10", false},
+		said{door.KindReport, u32s(0, 1, 10, 0), "batch 10, of 10", false},
 	},
 	"REPORT of epoch 2^32-1": {
 		0, true,
-		said{KindReport, u32s(0, no, 0, 0), "epoch 4294967295", false},
+		said{door.KindReport, u32s(0, no, 0, 0), "epoch 4294967295", false},
 	},
 	"REPORT of an epoch to come": {
 		1, true,
 		said{
-			KindReport, u32s(0, 5, 0, 0), "losses of epoch 5 from trainer 1, which is in epoch 1",
+			door.KindReport, u32s(0, 5, 0, 0), "losses of epoch 5 from trainer 1, which is in epoch 1",
 			false,
 		},
 	},
 	"REPORT of too few losses": {
 		1, true,
 		said{
-			KindReport, u32s(0, 1, 0, 0),
+			door.KindReport, u32s(0, 1, 0, 0),
 			"0 losses of batch 0 of epoch 1, of which trainer 1 has 6", false,
 		},
 	},
 	"REPORT of lying length": {
 		1, true,
-		said{KindReport, u32s(0, 1, 0, no), "not a frame", false},
+		said{door.KindReport, u32s(0, 1, 0, no), "not a frame", false},
 	},
 	"REPORT that is too long": {
 		1, true,
-		said{KindReport, make([]byte, 16+4*7), "where 40 are the most", false},
+		said{door.KindReport, make([]byte, 16+4*7), "where 40 are the most", false},
 	},
 	"GET of a batch beyond": {
 		0, true,
-		said{KindGet, tally{}.append(u32s(0, 1, 10, 0)), "batch 10, of 10", false},
+		said{door.KindGet, tally{}.Append(u32s(0, 1, 10, 0)), "batch 10, of 10", false},
 	},
 	"GET of batch 2^32-1": {
 		1, true,
-		said{KindGet, tally{}.append(u32s(0, 1, no, 0)), "batch 4294967295", false},
+		said{door.KindGet, tally{}.Append(u32s(0, 1, no, 0)), "batch 4294967295", false},
 	},
 	"GET of epoch 2^32-1": {
 		1, true,
-		said{KindGet, tally{}.append(u32s(0, no, 0, 0)), "epoch 4294967295", false},
+		said{door.KindGet, tally{}.Append(u32s(0, no, 0, 0)), "epoch 4294967295", false},
 	},
 	"GET of an epoch to come": {
 		1, true,
-		said{KindGet, tally{}.append(u32s(0, 1000, 0, 0)), "no plan for that epoch", true},
+		said{door.KindGet, tally{}.Append(u32s(0, 1000, 0, 0)), "no plan for that epoch", true},
 	},
 	"GET with a lease of others": {
 		0, true,
-		said{KindGet, tally{}.append(u32s(0, 1, 3, 1, 1)), "lease 1", false},
+		said{door.KindGet, tally{}.Append(u32s(0, 1, 3, 1, 1)), "lease 1", false},
 	},
 	"GET with leases that lie": {
 		0, true,
-		said{KindGet, u32s(0, 1, 3, no), "not a frame", false},
+		said{door.KindGet, u32s(0, 1, 3, no), "not a frame", false},
 	},
 	"GET that is too long": {
 		0, true,
-		said{KindGet, make([]byte, 1<<20), "are the most", false},
+		said{door.KindGet, make([]byte, 1<<20), "are the most", false},
 	},
 	"RELEASE of others' lease": {
 		0, true,
-		said{KindRelease, tally{}.append(u32s(2, 1, 2)), "lease 1", false},
+		said{door.KindRelease, tally{}.Append(u32s(2, 1, 2)), "lease 1", false},
 	},
 	"PLAN from beyond": {
 		0, true,
-		said{KindPlan, u32s(0, 1, 11), "batch must be in [0, 10], not 11", true},
+		said{door.KindPlan, u32s(0, 1, 11), "batch must be in [0, 10], not 11", true},
 	},
 	"PLAN from batch -1": {
 		1, true,
-		said{KindPlan, u32s(0, 1, no), "batch must be in [0, 10], not 4294967295", true},
+		said{door.KindPlan, u32s(0, 1, no), "batch must be in [0, 10], not 4294967295", true},
 	},
 	"PLAN of epoch 2^32-1": {
 		1, true,
-		said{KindPlan, u32s(0, no, 0), "epoch 4294967295", false},
+		said{door.KindPlan, u32s(0, no, 0), "epoch 4294967295", false},
 	},
-	"PLAN of an epoch to come":     {1, true, said{KindPlan, u32s(0, 1000, 0), "", true}},
-	"PLAN of the epoch after next": {0, true, said{KindPlan, u32s(0, 3, 0), "", true}},
+	"PLAN of an epoch to come":     {1, true, said{door.KindPlan, u32s(0, 1000, 0), "", true}},
+	"PLAN of the epoch after next": {0, true, said{door.KindPlan, u32s(0, 3, 0), "", true}},
 	"SAVE of a batch beyond": {
 		1, true,
-		said{KindSave, u32s(0, 1, no), "SAVE of batch", false},
+		said{door.KindSave, u32s(0, 1, no), "SAVE of batch", false},
 	},
-	"METRIC of an epoch to come":    {1, true, said{KindMetric, []byte(`{"stream":0,"epoch":99,"name":"a","value":1}`), "", true}},
-	"METRIC of a stream below 0":    {1, true, said{KindMetric, []byte(`{"stream":-1,"epoch":1,"name":"a","value":1}`), "METRIC", false}},
-	"METRIC with a name of a novel": {1, true, said{KindMetric, []byte(`{"name":"` + strings.Repeat("n", 300) + `"}`), "a name of 300 bytes", false}},
+	"METRIC of an epoch to come":    {1, true, said{door.KindMetric, []byte(`{"stream":0,"epoch":99,"name":"a","value":1}`), "", true}},
+	"METRIC of a stream below 0":    {1, true, said{door.KindMetric, []byte(`{"stream":-1,"epoch":1,"name":"a","value":1}`), "METRIC", false}},
+	"METRIC with a name of a novel": {1, true, said{door.KindMetric, []byte(`{"name":"` + strings.Repeat("n", 300) + `"}`), "a name of 300 bytes", false}},
 	"METRIC that is too long": {
 		1, true,
-		said{KindMetric, make([]byte, 1<<20), "are the most", false},
+		said{door.KindMetric, make([]byte, 1<<20), "are the most", false},
 	},
 	"WARM of ids beyond": {
 		no, false,
-		said{KindWarm, u32s(0, 1, no), "has 120 samples", true},
+		said{door.KindWarm, u32s(0, 1, no), "has 120 samples", true},
 	},
 	"WARM of a data set beyond": {
 		no, false,
-		said{KindWarm, u32s(9, 0), "no data set number 9", true},
+		said{door.KindWarm, u32s(9, 0), "no data set number 9", true},
 	},
-	"WARM of lying length": {no, false, said{KindWarm, u32s(0, no), "not a frame", false}},
+	"WARM of lying length": {no, false, said{door.KindWarm, u32s(0, no), "not a frame", false}},
 	"STATUS with a payload": {
 		no, false,
-		said{KindStatus, make([]byte, 1), "where 0 are the most", false},
+		said{door.KindStatus, make([]byte, 1), "where 0 are the most", false},
 	},
 	"HELLO again": {
 		0, true,
-		said{KindHello, make([]byte, 28), "a frame of kind 1", false},
+		said{door.KindHello, make([]byte, 28), "a frame of kind 1", false},
 	},
 	"a reply": {
 		0, true,
-		said{KindGet + replyTo, nil, "a frame of kind 104", false},
+		said{door.KindGet.Reply(), nil, "a frame of kind 104", false},
 	},
 	"no kind": {0, true, said{0, nil, "a frame of kind 0", false}},
 	"a tally of 2^32-1 hits": {
 		1, true,
 		said{
-			KindRelease, counted(1, counts{stats.HitsLocal: no, stats.TrainSeconds: 1}).append(u32s(0)),
+			door.KindRelease, counted(1, counts{stats.HitsLocal: no, stats.TrainSeconds: 1}).Append(u32s(0)),
 			"", true,
 		},
 	},
 	"a tally of epoch 2^32-1": {
 		1, true,
-		said{KindRelease, counted(no, counts{stats.HitsLocal: 1}).append(u32s(0)), "", true},
+		said{door.KindRelease, counted(no, counts{stats.HitsLocal: 1}).Append(u32s(0)), "", true},
 	},
 	"a tally of an epoch to come": {
 		1, true,
-		said{KindRelease, counted(9, counts{stats.HitsLocal: 1}).append(u32s(0)), "", true},
+		said{door.KindRelease, counted(9, counts{stats.HitsLocal: 1}).Append(u32s(0)), "", true},
 	},
 	"a tally of large samples": {
 		1, true,
 		said{
-			KindRelease,
-			counted(1, counts{stats.StorageReads: 1, stats.StorageBytes: 1 << 40}).append(u32s(0)),
+			door.KindRelease,
+			counted(1, counts{stats.StorageReads: 1, stats.StorageBytes: 1 << 40}).Append(u32s(0)),
 			"", true,
 		},
 	},
 	"a tally of more reads for substitutes than reads": {
 		1, true,
 		said{
-			KindRelease,
-			counted(1, counts{stats.StorageReads: 1, stats.SubstituteReads: 2}).append(u32s(0)),
+			door.KindRelease,
+			counted(1, counts{stats.StorageReads: 1, stats.SubstituteReads: 2}).Append(u32s(0)),
 			"", true,
 		},
 	},
 	"a tally of no data set": {
 		1, true,
 		said{
-			KindRelease, tally{stream: no, counts: counts{stats.HitsLocal: 1}}.append(u32s(0)),
+			door.KindRelease, tally{Stream: no, Counts: counts{stats.HitsLocal: 1}}.Append(u32s(0)),
 			"", true,
 		},
 	},
 	"a tally of a launcher": {
 		no, false,
-		said{KindRelease, counted(1, counts{stats.HitsLocal: 6}).append(u32s(0)), "", true},
+		said{door.KindRelease, counted(1, counts{stats.HitsLocal: 6}).Append(u32s(0)), "", true},
 	},
 }
 
@@ -251,12 +252,12 @@ func TestHostileFrames(t *testing.T) {
 }
 
 // check says it, and hears.
-func (s said) check(t *testing.T, door string, trainer uint32, open bool) {
+func (s said) check(t *testing.T, path string, trainer uint32, open bool) {
 	world := uint32(2)
 	if trainer == no {
 		world = 0
 	}
-	c, err := Dial(door, trainer, world, 77, 20*time.Second)
+	c, err := door.Dial(path, door.NewHello(trainer, world, 77), 20*time.Second)
 	if err != nil {
 		t.Error(err)
 		return
@@ -269,7 +270,7 @@ func (s said) check(t *testing.T, door string, trainer uint32, open bool) {
 				World: 2,
 			})
 		if err == nil {
-			_, err = c.Call(KindOpen, spec)
+			_, err = c.Call(door.KindOpen, spec)
 		}
 		if err != nil {
 			t.Error(err)
@@ -281,13 +282,13 @@ func (s said) check(t *testing.T, door string, trainer uint32, open bool) {
 		return
 	}
 	if s.want != "" {
-		_, err := c.read(s.kind, c.ticket)
-		var door *DoorError
-		if !errors.As(err, &door) || !strings.Contains(door.Sentence, s.want) {
+		_, err := c.Receive()
+		var no door.Error
+		if !errors.As(err, &no) || !strings.Contains(no.Sentence, s.want) {
 			t.Errorf("the door says %v, want %q", err, s.want)
 		}
 	}
-	if _, err := c.Call(KindStatus, nil); (err == nil) != s.stays {
+	if _, err := c.Call(door.KindStatus, nil); (err == nil) != s.stays {
 		t.Errorf("afterwards: %v", err)
 	}
 }
@@ -304,7 +305,7 @@ func TestHelloIsChecked(t *testing.T) {
 		{0, 0, "WORLD_SIZE must be in [1, 65535], not 0"},
 		{no - 1, no, "WORLD_SIZE must be in [1, 65535], not 4294967295"},
 	} {
-		c, err := Dial(filepath.Join(cl.dirs[0], doorName), h.trainer, h.world, 0, 20*time.Second)
+		c, err := dial(cl.dirs[0], door.NewHello(h.trainer, h.world, 0))
 		if err == nil || !strings.Contains(err.Error(), h.want) {
 			t.Errorf("trainer %d of %d: %v, want %q", h.trainer, h.world, err, h.want)
 		}
@@ -313,12 +314,11 @@ func TestHelloIsChecked(t *testing.T) {
 		}
 	}
 	for name, raw := range map[string][]byte{
-		"another frame": AppendBare(nil, KindStatus, 1),
-		"a long one": endFrame(append(appendFrame(nil, KindHello, 1), make([]byte, 1<<20)...),
-			0),
-		"a short one": endFrame(append(appendFrame(nil, KindHello, 1), "rankpool"...), 0),
+		"another frame": door.AppendFrame(nil, door.KindStatus, 1, nil),
+		"a long one":    door.AppendFrame(nil, door.KindHello, 1, make([]byte, 1<<20)),
+		"a short one":   door.AppendFrame(nil, door.KindHello, 1, []byte("rankpool")),
 	} {
-		if got := string(talk(t, cl, raw)); !strings.Contains(got, errFrame.Error()) {
+		if got := string(talk(t, cl, raw)); !strings.Contains(got, door.ErrFrame.Error()) {
 			t.Errorf("%s: the door said %q", name, got)
 		}
 	}
@@ -340,7 +340,7 @@ func TestPlanFromTheEnd(t *testing.T) {
 				if err := tr.open(sampler, 12); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := tr.Call(KindPlan, u32s(0, 3, from)); err != nil {
+				if _, err := tr.Call(door.KindPlan, u32s(0, 3, from)); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := tr.epoch(4, newBarrier(1)); err != nil {
@@ -368,12 +368,12 @@ func TestReportsBeforeAPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		for b := range maxHeldEpochs * batches {
-			if err := tr.Send(KindReport,
+			if err := tr.Send(door.KindReport,
 				u32s(0, uint32(5+b/batches), uint32(b%batches), 4, 0, 0, 0, 0)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := tr.Call(KindStatus, nil); err != nil {
+		if _, err := tr.Call(door.KindStatus, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -385,10 +385,10 @@ func TestReportsBeforeAPlan(t *testing.T) {
 	if err := tr.open("pads", 4); err != nil {
 		t.Fatal(err)
 	}
-	if err := tr.Send(KindReport, u32s(0, 5+maxHeldEpochs, 0, 0)); err != nil {
+	if err := tr.Send(door.KindReport, u32s(0, 5+maxHeldEpochs, 0, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tr.read(KindReport, tr.ticket); err == nil ||
+	if _, err := tr.Receive(); err == nil ||
 		!strings.Contains(err.Error(), "losses of 18 batches, before there is a plan") {
 		t.Errorf("the door says %v", err)
 	}

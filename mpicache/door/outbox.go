@@ -1,44 +1,17 @@
-package mpicache
+package door
 
 import (
-	"fmt"
-	"io"
 	"iter"
-	"net"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
-
-// socket is a connection to a client as the kernel has it, or a simulation.
-type socket interface {
-	io.ReadWriteCloser
-	CloseWrite() error
-	SetReadDeadline(at time.Time) error
-	SetWriteDeadline(at time.Time) error
-	// WriteMsgUnix is net.UnixConn's.
-	WriteMsgUnix(b, oob []byte, to *net.UnixAddr) (n, oobn int, err error)
-	// writeNow sends what is accepted at once.
-	writeNow(b []byte) (n int, err error)
-	// peer returns the process at the other end.
-	peer() (*unix.Ucred, error)
-}
-
-type unixSocket struct {
-	*net.UnixConn
-	raw syscall.RawConn // its
-}
-
-func (s *unixSocket) peer() (*unix.Ucred, error) { return peerOf(s.UnixConn) }
 
 // outbox sends a client its replies without ever blocking on it: a goroutine sends what its socket
 // does not accept at once, as long as the client keeps reading, and not too much is queued.
 type outbox struct {
-	sock   socket
-	beside func(key any, what string, f func()) // of outside
+	sock   Socket
+	beside Beside
 
 	mu     sync.Mutex // protects the rest
 	corked bool       // more requests have been read: their replies leave together
@@ -109,7 +82,7 @@ func (o *outbox) sendBeside() {
 // send sends what the socket takes at once, and has the goroutine send a copy of the rest. There is
 // nothing before it.
 func (o *outbox) send(b []byte) {
-	n, err := o.sock.writeNow(b)
+	n, err := o.sock.WriteNow(b)
 	if err != nil {
 		o.end()
 		return
@@ -118,25 +91,6 @@ func (o *outbox) send(b []byte) {
 		o.rest = append(o.rest[:0], b[n:]...)
 		o.sendBeside()
 	}
-}
-
-// writeNow sends what the socket accepts at once.
-func (s *unixSocket) writeNow(b []byte) (n int, err error) {
-	failed := s.raw.Write(func(fd uintptr) bool {
-		for {
-			n, err = unix.Write(int(fd), b)
-			if err != unix.EINTR {
-				return true
-			}
-		}
-	})
-	switch {
-	case failed != nil:
-		return 0, failed
-	case err == unix.EAGAIN:
-		return 0, nil
-	}
-	return max(n, 0), err
 }
 
 // sendRest sends what is queued.
@@ -183,25 +137,4 @@ func (o *outbox) hangUp() {
 func (o *outbox) end() {
 	o.over, o.rest, o.long = true, nil, nil
 	_ = o.sock.CloseWrite() // it may be closed
-}
-
-// enter admits a client, unless there are too many connections of this rank or of its process.
-func (n *Node) enter(c *conn) error {
-	n.connMu.Lock()
-	defer n.connMu.Unlock()
-	same := 0
-	for other := range n.conns {
-		if other.pid == c.pid && c.pid != 0 {
-			same++
-		}
-	}
-	switch {
-	case len(n.conns) >= maxConns:
-		return fmt.Errorf("this rank has %d connections, and takes no more", len(n.conns))
-	case same >= maxConnsOfOne:
-		return fmt.Errorf("process %d has %d connections to this rank, and gets no more", c.pid,
-			same)
-	}
-	n.conns[c] = struct{}{}
-	return nil
 }

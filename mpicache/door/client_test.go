@@ -1,4 +1,4 @@
-package mpicache
+package door
 
 import (
 	"net"
@@ -34,26 +34,10 @@ func TestClientRefusesNonsense(t *testing.T) {
 				_ = conn.Close()
 			}
 		}()
-		if _, err := Dial(path, ControlTrainer, 0, 0, 10*time.Second); err == nil ||
+		if _, err := Dial(path, NewHello(ControlTrainer, 0, 0), 10*time.Second); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 		_ = door.Close()
-	}
-}
-
-// TestLargeHello checks that a reply to HELLO that is larger than a socket's buffer comes whole,
-// with the slab.
-func TestLargeHello(t *testing.T) {
-	name := strings.Repeat("n", 4<<20)
-	cl := newCluster(t, 1, 24, 1<<16, func(cfg *Config) { cfg.Session = name })
-	defer cl.close()
-	tr, err := cl.trainer(0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tr.close()
-	if w, err := tr.Welcome(); err != nil || w.Session != name {
-		t.Errorf("a session of %d bytes came, want %d (%v)", len(w.Session), len(name), err)
 	}
 }

@@ -1,15 +1,18 @@
-// Package doortest provides a fake door of a rank for tests of clients.
+// Package doortest provides a fake door of a rank for tests of clients, and the golden frames.
 package doortest
 
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
-	"rankpool/mpicache"
+	"rankpool/mpicache/door"
 )
 
 // Status is the status of a rank in the second of its epochs.
@@ -38,7 +41,7 @@ func Listen(t *testing.T, serve func(net.Conn)) string {
 
 // Answer answers the frames of a connection until it ends: reply returns a frame's payload, and
 // whether there is an answer. answered, if not nil, is called after each answer.
-func Answer(conn net.Conn, reply func(mpicache.Kind) ([]byte, bool), answered func(mpicache.Kind)) {
+func Answer(conn net.Conn, reply func(door.Kind) ([]byte, bool), answered func(door.Kind)) {
 	head := make([]byte, 12)
 	for {
 		if _, err := io.ReadFull(conn, head); err != nil {
@@ -48,8 +51,8 @@ func Answer(conn net.Conn, reply func(mpicache.Kind) ([]byte, bool), answered fu
 		if _, err := io.ReadFull(conn, payload); err != nil {
 			return
 		}
-		kind := mpicache.Kind(binary.LittleEndian.Uint16(head[4:]))
-		if kind == mpicache.KindHello && !bytes.HasPrefix(payload, []byte("rankpool")) {
+		kind := door.Kind(binary.LittleEndian.Uint16(head[4:]))
+		if kind == door.KindHello && !bytes.HasPrefix(payload, []byte("rankpool")) {
 			conn.Close()
 			return
 		}
@@ -66,4 +69,24 @@ func Answer(conn net.Conn, reply func(mpicache.Kind) ([]byte, bool), answered fu
 			answered(kind)
 		}
 	}
+}
+
+// GoldenFrames reads the frames in docs/wire/frames.txt, which the Python client's tests read too.
+func GoldenFrames(t testing.TB, path string) map[string][]byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames := map[string][]byte{}
+	for line := range strings.Lines(string(text)) {
+		name, digits, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok || name == "#" {
+			continue
+		}
+		if frames[name], err = hex.DecodeString(digits); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	return frames
 }

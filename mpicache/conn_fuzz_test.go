@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"rankpool/mpicache/door"
 )
 
 // script reads what a hostile client does from the fuzzer's bytes; behind their end it reads zeros.
@@ -52,34 +54,35 @@ func (s *script) numbers(n int) []byte {
 
 // frame is a frame of any kind, most often with the fields that its kind has, of which some lie.
 func (s *script) frame(trainer uint32) (frame []byte, whole bool) {
-	kinds := []Kind{
-		KindOpen, KindOpen, KindOpen, KindGet, KindReport, KindReport, KindPlan,
-		KindPlan, KindRelease, KindMetric, KindSave, KindWarm, KindStatus, KindHello,
+	kinds := []door.Kind{
+		door.KindOpen, door.KindOpen, door.KindOpen, door.KindGet, door.KindReport,
+		door.KindReport, door.KindPlan, door.KindPlan, door.KindRelease, door.KindMetric,
+		door.KindSave, door.KindWarm, door.KindStatus, door.KindHello,
 	}
 	kind := kinds[int(s.byte())%len(kinds)]
 	var p []byte
 	switch kind {
-	case KindGet:
+	case door.KindGet:
 		p = s.leases(s.numbers(3))
-	case KindRelease:
+	case door.KindRelease:
 		p = s.leases(nil)
-	case KindReport:
+	case door.KindReport:
 		p = s.counted(s.numbers(3), []int{4, 4, 4, 0, 1, 9}[s.byte()%6])
 		if s.byte()%4 == 0 { // with embeddings
 			p = s.counted(p, int(s.byte())%9)
 		}
-	case KindPlan, KindSave:
+	case door.KindPlan, door.KindSave:
 		p = s.numbers(3)
-	case KindWarm:
+	case door.KindWarm:
 		p = s.counted(s.numbers(1), int(s.byte())%9)
-	case KindHello:
-		p = append([]byte(hello), s.numbers(9)...)
-	case KindOpen:
+	case door.KindHello:
+		p = append([]byte("rankpool"), s.numbers(9)...)
+	case door.KindOpen:
 		p = s.spec(trainer)
-	case KindMetric:
+	case door.KindMetric:
 		p = fmt.Appendf(nil, `{"stream":%d,"epoch":%d,"name":"n%d","value":%d}`, s.number(), s.number(), s.byte(), int8(s.byte()))
 	}
-	b := endFrame(append(appendFrame(nil, kind, s.number()), p...), 0)
+	b := door.AppendFrame(nil, kind, s.number(), p)
 	switch s.byte() {
 	case 1: // a length that lies
 		le.PutUint32(b, s.number())
@@ -139,15 +142,15 @@ func (s *script) spec(trainer uint32) []byte {
 
 // hello is who a hostile client says it is, of a training of two: a process of its own, a child of
 // a trainer, or a launcher. Most often it comes to the rank of its trainer.
-func (s *script) hello() (rank int, h helloFrame) {
+func (s *script) hello() (rank int, h door.Hello) {
 	who := s.byte()
-	h = helloFrame{ProtocolVersion, uint32(who & 1), 2, uint64(who & 15), 5, 5}
+	h = hello(uint32(who&1), 2, uint64(who&15), 5, 5)
 	rank = int(who & 1)
 	switch who >> 1 & 7 {
 	case 0:
-		h.trainer, h.world = ControlTrainer, 0
+		h.Trainer, h.World = door.ControlTrainer, 0
 	case 1, 2:
-		h.family = thisProcess
+		h.Family = thisFamily
 	case 3:
 		rank = 1 - rank
 	}
@@ -159,14 +162,14 @@ type hostiles struct {
 	t     *testing.T
 	dirs  []string
 	opens bool // the data set, first thing
-	conns map[helloFrame]*net.UnixConn
+	conns map[door.Hello]*net.UnixConn
 }
 
 // say sends frames by the connection of who says them, on one rank, and returns when they were
 // taken, or the client was left. A frame that is not whole is the connection's last.
-func (h *hostiles) say(rank int, who helloFrame, frames []byte, whole bool) {
+func (h *hostiles) say(rank int, who door.Hello, frames []byte, whole bool) {
 	key := who
-	key.worker |= uint64(rank) << 32
+	key.Worker |= uint64(rank) << 32
 	c := h.conns[key]
 	if c == nil {
 		dialled, err := net.Dial("unix", filepath.Join(h.dirs[rank], doorName))
@@ -175,19 +178,19 @@ func (h *hostiles) say(rank int, who helloFrame, frames []byte, whole bool) {
 		}
 		c = dialled.(*net.UnixConn)
 		h.conns[key] = c
-		begin := appendHello(nil, 0, who)
-		if who.trainer != ControlTrainer && h.opens {
+		begin := door.AppendHello(nil, 0, who)
+		if who.Trainer != door.ControlTrainer && h.opens {
 			text, _ := json.Marshal(
 				Spec{
 					Data: "train", Sampler: "pads", Seed: 1, BatchSize: 4, World: 2,
-					Trainer: int(who.trainer),
+					Trainer: int(who.Trainer),
 				})
-			begin = endFrame(append(appendFrame(begin, KindOpen, 1), text...), len(begin))
+			begin = door.AppendFrame(begin, door.KindOpen, 1, text)
 		}
 		frames = append(begin, frames...)
 	}
 	if whole {
-		frames = append(frames, AppendBare(nil, KindStatus, math.MaxUint32)...)
+		frames = append(frames, door.AppendFrame(nil, door.KindStatus, math.MaxUint32, nil)...)
 	}
 	_, err := c.Write(frames)
 	if err == nil && !whole {
@@ -195,9 +198,9 @@ func (h *hostiles) say(rank int, who helloFrame, frames []byte, whole bool) {
 	}
 	var buf []byte
 	for err == nil {
-		var f frame
-		f, err = readFrame(c, &buf, func(Kind) (int, bool) { return maxReplyBytes, true })
-		if f.kind == KindStatus+replyTo && f.ticket == math.MaxUint32 {
+		var f door.Frame
+		f, err = door.ReadReply(c, &buf)
+		if f.Kind == door.KindStatus.Reply() && f.Ticket == math.MaxUint32 {
 			return
 		}
 	}
@@ -239,12 +242,12 @@ func FuzzDoor(f *testing.F) {
 		once.Do(func() { stream = want(t) })
 		s := &script{raw}
 		cl := newCluster(t, 2, samples, 1500)
-		h := &hostiles{t: t, dirs: cl.dirs, conns: map[helloFrame]*net.UnixConn{}}
+		h := &hostiles{t: t, dirs: cl.dirs, conns: map[door.Hello]*net.UnixConn{}}
 		cl.between = func(int, int) {
 			for range s.byte() % 8 {
 				rank, who := s.hello()
 				h.opens = s.byte() > 50
-				frame, whole := s.frame(who.trainer)
+				frame, whole := s.frame(who.Trainer)
 				h.say(rank, who, frame, whole)
 			}
 		}
@@ -263,18 +266,18 @@ func FuzzTrainers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		s := &script{raw}
 		cl := newCluster(t, 2, 48, 1500)
-		h := &hostiles{t: t, dirs: cl.dirs, conns: map[helloFrame]*net.UnixConn{}}
+		h := &hostiles{t: t, dirs: cl.dirs, conns: map[door.Hello]*net.UnixConn{}}
 		samplers := []string{"pads", "torch", "subset", "sequential"}
 		sampler := samplers[int(s.byte())%len(samplers)]
 		for frames := 0; len(s.b) > 0 && frames < 100; frames++ {
 			rank := int(s.byte()) % 2
-			who := helloFrame{ProtocolVersion, uint32(rank), 2, 1, thisProcess, thisProcess}
+			who := hello(uint32(rank), 2, 1, thisFamily, thisFamily)
 			if s.byte()%8 == 0 {
 				text, _ := json.Marshal(
 					Spec{Data: "train", Sampler: sampler, Seed: 1, BatchSize: 4, World: 2, Trainer: rank})
-				h.say(rank, who, endFrame(append(appendFrame(nil, KindOpen, 1), text...), 0), true)
+				h.say(rank, who, door.AppendFrame(nil, door.KindOpen, 1, text), true)
 			}
-			frame, whole := s.frame(who.trainer)
+			frame, whole := s.frame(who.Trainer)
 			h.say(rank, who, frame, whole)
 		}
 		h.end()

@@ -1,0 +1,336 @@
+package mpicache
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"rankpool/mpicache/door"
+	"rankpool/scheduler"
+)
+
+// conn is one client: a training process, one of its workers, or a launcher. It handles what the
+// client asks for at the door.
+type conn struct {
+	*door.Conn
+	node *Node
+
+	// Only the goroutine that serves the connection uses these.
+	streams map[uint32]*stream // that this connection has opened, by number
+	limits  door.Limits
+	asked   bool     // for a plan or a batch: it counts for this rank from then on
+	numbers []uint32 // a buffer for lists of leases
+	besides map[uint32]*beside
+
+	plansBeside atomic.Int32 // without a reply
+
+	mu         sync.Mutex // protects the rest
+	door.Hello            // who it is; ControlTrainer before it has said so
+	closed     bool
+	lastLease  uint32
+	leases     map[uint32]leaseRef
+	waiting    map[uint64]*samples // tickets of GETs under way
+}
+
+// leaseRef is a lease as its stager knows it.
+type leaseRef struct {
+	stream *samples
+	lease  uint32
+}
+
+func (n *Node) newConn(sock door.Socket) *conn {
+	c := &conn{
+		node: n, Hello: door.Hello{Trainer: door.ControlTrainer}, leases: map[uint32]leaseRef{},
+		waiting: map[uint64]*samples{}, streams: map[uint32]*stream{},
+	}
+	c.Conn = door.NewConn(sock, n.cfg.Log, n.beside, c)
+	return c
+}
+
+// Enter admits a client, unless there are too many connections of this rank or of its process.
+func (c *conn) Enter() error {
+	n := c.node
+	n.connMu.Lock()
+	defer n.connMu.Unlock()
+	same := 0
+	for other := range n.conns {
+		if other.PID == c.PID && c.PID != 0 {
+			same++
+		}
+	}
+	switch {
+	case len(n.conns) >= maxConns:
+		return fmt.Errorf("this rank has %d connections, and takes no more", len(n.conns))
+	case same >= maxConnsOfOne:
+		return fmt.Errorf("process %d has %d connections to this rank, and gets no more", c.PID,
+			same)
+	}
+	n.conns[c] = struct{}{}
+	return nil
+}
+
+// Greet takes who the client is, and describes the rank.
+func (c *conn) Greet(h door.Hello) (w door.Welcome, slabFD int) {
+	c.mu.Lock()
+	c.Hello = h
+	c.mu.Unlock()
+	cfg := &c.node.cfg
+	w = door.Welcome{
+		Rank: cfg.Transport.Rank(), Ranks: cfg.Transport.Size(), SlabBytes: cfg.SlabBytes,
+		Session: cfg.Session, PlanVersion: scheduler.PlanVersion, Options: cfg.Options.String(),
+		Sampler: c.node.systemSampler(),
+	}
+	for _, d := range cfg.Data {
+		w.Data = append(w.Data, door.WelcomeData{
+			Name: d.Name, Samples: d.Samples, Index: d.IndexPath, Root: d.Root,
+			Identity: d.Identity, Times: d.Times,
+		})
+	}
+	return w, c.node.slabFD
+}
+
+// Limits are those of the data sets that are open.
+func (c *conn) Limits() door.Limits { return c.limits }
+
+// Handle does what a frame asks for.
+func (c *conn) Handle(f door.Frame) error {
+	if b := c.besideOf(f); b != nil {
+		return b.obey(c, f)
+	}
+	switch f.Kind {
+	case door.KindGet:
+		return c.get(f)
+	case door.KindRelease:
+		return c.onRelease(f)
+	case door.KindReport:
+		return c.report(f)
+	case door.KindOpen:
+		return c.open(f)
+	case door.KindPlan:
+		return c.plan(f)
+	case door.KindSave:
+		return c.save(f)
+	case door.KindMetric:
+		return c.metric(f)
+	case door.KindWarm:
+		return c.warm(f)
+	case door.KindStatus:
+		c.Reply(f, c.node.status())
+	case door.KindShutdown:
+		c.Write(door.AppendFrame(nil, f.Kind.Reply(), f.Ticket, nil))
+		c.node.stopOnce.Do(func() { close(c.node.stopped) })
+	default:
+		return door.Broken("a frame of kind %d", f.Kind)
+	}
+	return nil
+}
+
+func (c *conn) get(f door.Frame) error {
+	g, err := door.ParseGet(f.Payload, c.numbers)
+	c.numbers = g.Leases
+	if err != nil {
+		return err
+	}
+	s, err := c.opened(g.Stream)
+	if err != nil {
+		return err
+	}
+	if err := c.release(g); err != nil {
+		return err
+	}
+	c.asked = true
+	return s.onGet(c, f.Ticket, g)
+}
+
+func (c *conn) onRelease(f door.Frame) error {
+	g, err := door.ParseRelease(f.Payload, c.numbers)
+	c.numbers = g.Leases
+	if err != nil {
+		return err
+	}
+	return c.release(g)
+}
+
+func (c *conn) report(f door.Frame) error {
+	r, err := door.ParseReport(f.Payload)
+	if err != nil {
+		return err
+	}
+	s, err := c.opened(r.Stream)
+	if err != nil {
+		return err
+	}
+	return s.onReport(c, r)
+}
+
+func (c *conn) open(f door.Frame) error {
+	var spec Spec
+	if err := json.Unmarshal(f.Payload, &spec); err != nil {
+		return door.Broken("OPEN: %s", err)
+	}
+	i := slices.IndexFunc(c.node.streams, func(s *stream) bool { return s.data.Name == spec.Data })
+	if i < 0 {
+		return door.Refuse("there is no data set %q here", spec.Data)
+	}
+	set := c.node.streams[i].samples
+	if err := c.checkSpec(&spec, set.data); err != nil {
+		return err
+	}
+	if spec.Beside {
+		return c.openBeside(f, set, spec)
+	}
+	if system := c.node.cfg.system(); !system.NeedsEpochs {
+		spec.Epochs = 0
+	} else if spec.Sampler == system.LiveSampler() && spec.Epochs < 1 {
+		return door.Refuse(
+			"%s chooses by how many epochs will be trained: say BatchSampler(…, epochs=E)",
+			system.Name)
+	}
+	if system := c.node.cfg.system(); !system.Evaluates || spec.Sampler != system.LiveSampler() {
+		spec.Evaluates = false
+	} else if !spec.Evaluates {
+		return door.Refuse("%s has batches that are evaluated and not trained on: say "+
+			"BatchSampler(…, evaluates=True), and make no step with a batch of which "+
+			"sampler.evaluating(ids) is true, but report its losses", system.Name)
+	}
+	if system := c.node.cfg.system(); !system.NeedsEmbeddings ||
+		spec.Sampler != system.LiveSampler() {
+		spec.Embeddings = 0
+	} else if err := checkEmbeddings(&spec, system.Name); err != nil {
+		return err
+	}
+	s, err := set.onOpen(c, spec)
+	if err != nil {
+		return err
+	}
+	c.streams[s.number()] = s
+	c.limits.ReportBytes = max(c.limits.ReportBytes, reportBytes(&spec, s.data.Samples))
+	c.Reply(f, door.Opened{
+		Stream: int64(s.number()), Batches: spec.Batches(s.data.Samples),
+		Scorer: s.scorerFor(spec), Choice: s.choice(&spec), Embeddings: spec.Embeddings,
+	})
+	return nil
+}
+
+func (c *conn) plan(f door.Frame) error {
+	p, err := door.ParsePlace(f.Payload)
+	if err != nil {
+		return err
+	}
+	s, err := c.opened(p.Stream)
+	if err != nil {
+		return err
+	}
+	c.asked = true
+	return s.onPlan(c, f.Ticket, p)
+}
+
+func (c *conn) save(f door.Frame) error {
+	p, err := door.ParsePlace(f.Payload)
+	if err != nil {
+		return err
+	}
+	s, err := c.opened(p.Stream)
+	if err != nil {
+		return err
+	}
+	return s.onSave(c, f.Ticket, p)
+}
+
+func (c *conn) metric(f door.Frame) error {
+	var m door.Metric
+	if err := json.Unmarshal(f.Payload, &m); err != nil {
+		return door.Broken("METRIC: %s", err)
+	}
+	if c.besides[m.Stream] != nil {
+		return nil
+	}
+	s, err := c.opened(m.Stream)
+	if err != nil {
+		return err
+	}
+	return s.onMetric(m)
+}
+
+func (c *conn) warm(f door.Frame) error {
+	w, err := door.ParseWarm(f.Payload)
+	if err != nil {
+		return err
+	}
+	if int64(w.Stream) >= int64(len(c.node.streams)) {
+		return door.Refuse("there is no data set number %d", w.Stream)
+	}
+	return c.node.streams[w.Stream].onWarm(c, f.Ticket, w)
+}
+
+// release ends leases and records the tally that comes with them, if it is of a data set that is
+// open here: a door.Tally may be of one that was opened before a reconnect.
+func (c *conn) release(g door.Get) error {
+	for _, id := range g.Leases {
+		c.mu.Lock()
+		ref, ok := c.leases[id]
+		delete(c.leases, id)
+		c.mu.Unlock()
+		if !ok {
+			return door.Broken("the release of lease %d, which this connection has not", id)
+		}
+		ref.stream.release(ref.lease)
+	}
+	if s, err := c.opened(g.Tally.Stream); err == nil {
+		s.onTally(teller{c.Trainer, c.Worker}, g.Tally, c.asked)
+	}
+	return nil
+}
+
+// held returns how many GETs of the client wait, and how many leases it has.
+func (c *conn) held() (gets, leases int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiting), len(c.leases)
+}
+
+// lease gives the client a lease; it returns false if the client is gone.
+func (c *conn) lease(s *samples, lease uint32, ticket uint64) (id uint32, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, ticket)
+	if c.closed {
+		return 0, false
+	}
+	c.lastLease++
+	c.leases[c.lastLease] = leaseRef{s, lease}
+	return c.lastLease, true
+}
+
+// Close ends the client's leases and requests.
+func (c *conn) Close() {
+	c.HangUp()
+	c.mu.Lock()
+	c.closed = true
+	leases, waiting := c.leases, c.waiting
+	c.leases, c.waiting = nil, nil
+	c.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(leases)) {
+		leases[id].stream.release(leases[id].lease)
+	}
+	for _, ticket := range slices.Sorted(maps.Keys(waiting)) {
+		waiting[ticket].withdraw(ticket)
+	}
+	for _, number := range slices.Sorted(maps.Keys(c.streams)) {
+		c.streams[number].forget(c)
+	}
+	c.node.connMu.Lock()
+	delete(c.node.conns, c)
+	c.node.connMu.Unlock()
+}
+
+// whose returns the number of the trainer that the client is or belongs to, and its family;
+// ControlTrainer when it trains nothing or has not said so yet.
+func (c *conn) whose() (trainer uint32, family uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Trainer, c.Family
+}

@@ -1,0 +1,242 @@
+package mpicache
+
+import (
+	"math/bits"
+	"slices"
+
+	"rankpool/mpicache/door"
+	"rankpool/mpicache/stats"
+	"rankpool/scheduler"
+)
+
+// Nothing that arrives at the door is trusted. Package door reads no more bytes than the kind of a
+// frame needs, and checks that its fields are there; this file checks each number in them against
+// the sender's identity and what it was given: once, before anything is done with it. The rest of
+// the package relies on that.
+//
+// A frame that breaks the rules ends its connection, with a sentence that wraps door.ErrFrame. A
+// valid request that cannot be met is answered with a door.Error, and the connection stays.
+// Either harms only the sender.
+
+// checkSpec returns an error unless the spec is one that this client may ask for.
+func (c *conn) checkSpec(spec *Spec, d *DataSet) error {
+	if c.Trainer == door.ControlTrainer {
+		return door.Broken("OPEN from a client that trains nothing")
+	}
+	if uint64(spec.Trainer) != uint64(c.Trainer) || uint64(spec.World) != uint64(c.World) {
+		return door.Refuse("trainer %d of %d opens for trainer %d of %d", c.Trainer, c.World,
+			spec.Trainer, spec.World)
+	}
+	if spec.Identity != d.Identity {
+		return door.Refuse("data set %s is not the one that trainer %d trains on: its identity is %s "+
+			"here, %s there; start the training anew", spec.Data, spec.Trainer, d.Identity,
+			spec.Identity)
+	}
+	if _, err := c.node.cfg.system().NewSampler(spec.SamplerConfig(d.Samples)); err != nil {
+		return door.Refuse("%s", err)
+	}
+	if want := c.node.cfg.Sampler; want != "" && spec.Sampler != want &&
+		spec.Sampler != "sequential" {
+		return door.Refuse("this cache goes with the sampler %s (--system, --sampler), and trainer %d "+
+			"draws with %s: give BatchSampler sampler=%q, "+
+			"or run with --policy, which goes with any sampler", want, spec.Trainer, spec.Sampler,
+			want)
+	}
+	if _, err := spec.Assignment(scheduler.AssignLocal); err != nil {
+		return door.Refuse("%s", err)
+	}
+	return nil
+}
+
+// checkEmbeddings returns an error unless a system that scores samples by their embeddings gets
+// some that are neither too many nor too large.
+func checkEmbeddings(spec *Spec, system string) error {
+	switch d := spec.Embeddings; {
+	case d == 0:
+		return door.Refuse("%s scores samples by their embeddings: say how many numbers one has, "+
+			"BatchSampler(…, embeddings=D), and report them, "+
+			"sampler.report(ids, losses, embeddings=z)", system)
+	case d < 0 || d > maxEmbedding:
+		return door.Refuse("an embedding must have 1 to %d numbers, not %d", maxEmbedding, d)
+	case spec.BatchSize > maxEmbedded/4/d:
+		return door.Refuse("embeddings of %d numbers go with batches of at most %d samples, not %d: "+
+			"make either smaller", d, maxEmbedded/4/d, spec.BatchSize)
+	}
+	return nil
+}
+
+// opened returns the stream that a frame names, if this connection has opened it.
+func (c *conn) opened(index uint32) (*stream, error) {
+	s := c.streams[index]
+	if s == nil {
+		return nil, door.Broken("data set number %d, which this connection has not opened", index)
+	}
+	return s, nil
+}
+
+// checkPlace returns an error unless the stream may have such an epoch and batch.
+func (s *stream) checkPlace(epoch, batch uint32) error {
+	if n := s.coordinator.Spec().Batches(s.data.Samples); int64(batch) >= int64(n) {
+		return door.Broken("batch %d, of %d in an epoch", batch, n)
+	}
+	return checkEpoch(epoch)
+}
+
+func checkEpoch(epoch uint32) error {
+	if epoch > maxEpoch {
+		return door.Broken("epoch %d, where %d is the last", epoch, maxEpoch)
+	}
+	return nil
+}
+
+func (s *stream) checkGet(c *conn, g door.Get) error {
+	if err := s.checkPlace(g.Epoch, g.Batch); err != nil {
+		return err
+	}
+	gets, leases := c.held()
+	plan := s.coordinator.Plan(int(g.Epoch))
+	switch {
+	case gets >= maxGets:
+		return door.Broken("GET, where %d of this connection wait", gets)
+	case s.coordinator.Conflict() != nil:
+		return door.Refuse("%s", s.coordinator.Conflict())
+	case plan != nil && int(g.Batch) >= plan.Batches():
+		return door.Refuse("epoch %d has %d batches: there is no batch %d", g.Epoch, plan.Batches(),
+			g.Batch)
+	case s.due[due{int(c.Trainer), int(g.Epoch), int(g.Batch)}]:
+		return door.NotReady("the same batch is being asked for already")
+	case leases >= door.MaxLeases:
+		return door.NotReady("this connection has %d leases: let go of some batches", leases)
+	}
+	return nil
+}
+
+// checkPlan also allows the number of batches: training ended there.
+func (s *stream) checkPlan(c *conn, p door.Place) error {
+	n := s.requested(c, door.KindPlan)
+	batches := s.coordinator.Spec().Batches(s.data.Samples)
+	switch {
+	case n >= maxWaiting:
+		return door.Broken("PLAN, where %d of this connection wait", n)
+	case s.coordinator.Conflict() != nil:
+		return door.Refuse("%s", s.coordinator.Conflict())
+	case int64(p.Batch) > int64(batches):
+		return door.Refuse("batch must be in [0, %d], not %d: an epoch has no more batches", batches,
+			p.Batch)
+	}
+	return checkEpoch(p.Epoch)
+}
+
+func (s *stream) checkSave(c *conn, p door.Place) error {
+	if n := s.requested(c, door.KindSave); n >= maxWaiting {
+		return door.Broken("SAVE, where %d of this connection wait", n)
+	}
+	if n := s.coordinator.Spec().Batches(s.data.Samples); int64(p.Batch) > int64(n) {
+		return door.Broken("SAVE of batch %d, of %d in an epoch", p.Batch, n)
+	}
+	return checkEpoch(p.Epoch)
+}
+
+// checkReport returns an error unless the losses, and their embeddings where the system needs them,
+// are of the trainer's part of a batch of an epoch
+// whose plan it has. A rank that was restarted does not know that plan yet: it accepts anything
+// possible.
+func (s *stream) checkReport(c *conn, r door.Report) error {
+	if err := s.checkPlace(r.Epoch, r.Batch); err != nil {
+		return err
+	}
+	if epoch, ok := s.coordinator.In(int(c.Trainer)); ok && int(r.Epoch) > epoch {
+		return door.Broken("losses of epoch %d from trainer %d, which is in epoch %d", r.Epoch,
+			c.Trainer, epoch)
+	}
+	if want := s.coordinator.Spec().Embeddings; int(r.Dimensions) != want && len(r.Losses) > 0 {
+		return door.Broken("embeddings of %d numbers, where they have %d", r.Dimensions, want)
+	}
+	plan := s.coordinator.Plan(int(r.Epoch))
+	if plan == nil {
+		spec := s.coordinator.Spec()
+		if len(r.Losses) > spec.BatchSize {
+			return door.Broken("%d losses of a batch, of which a trainer has %d samples", len(r.Losses),
+				spec.BatchSize)
+		}
+		n, held := s.coordinator.Held(int(c.Trainer), int(r.Epoch), int(r.Batch))
+		if n >= maxHeldEpochs*spec.Batches(s.data.Samples) && !held {
+			return door.Broken("losses of %d batches, before there is a plan", n)
+		}
+		return nil
+	}
+	if int(r.Batch) >= plan.Batches() {
+		return door.Broken("losses of batch %d, of %d in epoch %d", r.Batch, plan.Batches(), r.Epoch)
+	}
+	if n := plan.PartLen(int(r.Batch), int(c.Trainer)); n != len(r.Losses) {
+		return door.Broken("%d losses of batch %d of epoch %d, of which trainer %d has %d samples",
+			len(r.Losses), r.Batch, r.Epoch, c.Trainer, n)
+	}
+	return nil
+}
+
+// possible reports whether a teller whose previous tally was last can have counted t since: in an
+// existing epoch, existing samples, and seconds that have passed.
+func (s *stream) possible(t, last door.Tally) bool {
+	if checkEpoch(t.Epoch) != nil || !s.countable(int(t.Epoch)) ||
+		max(t.Counts[stats.StallSeconds], t.Counts[stats.TrainSeconds]) > maxTalliedMicroseconds {
+		return false
+	}
+	more := t.Counts
+	if !t.Fell(last) {
+		more = more.Minus(last.Counts)
+	}
+	spec := s.coordinator.Spec()
+	return more.Draws() <= int64(spec.Batches(s.data.Samples)*spec.BatchSize) &&
+		more[stats.SubstituteReads] <= more[stats.StorageReads]+more[stats.FallbackReads] &&
+		s.fits(more[stats.StorageReads], more[stats.StorageBytes]) &&
+		s.fits(more[stats.FallbackReads], more[stats.FallbackBytes])
+}
+
+// countable reports whether an epoch can have been trained: it was planned here, or before this
+// rank was restarted.
+func (s *stream) countable(epoch int) bool {
+	if opened := s.coordinator.Open(); len(opened) > 0 {
+		return epoch <= slices.Max(opened)
+	}
+	return s.epochs[epoch] != nil || len(s.epochs) < maxToldEpochs
+}
+
+// fits reports whether n samples can have size bytes.
+func (s *stream) fits(n, size int64) bool {
+	high, low := bits.Mul64(uint64(n), uint64(s.largest))
+	return high > 0 || uint64(size) <= low
+}
+
+func (s *stream) checkMetric(m door.Metric) error {
+	switch {
+	case len(m.Name) > maxName:
+		return door.Broken("METRIC with a name of %d bytes, where %d are the most", len(m.Name), maxName)
+	case s.epochs[int(m.Epoch)] != nil && len(s.epochs[int(m.Epoch)].metrics) >= maxMetrics:
+		return door.Broken("METRIC, where epoch %d has %d", m.Epoch, maxMetrics)
+	}
+	return checkEpoch(m.Epoch)
+}
+
+func (s *samples) checkWarm(c *conn, w door.Warm) error {
+	n := 0
+	for _, r := range s.warm.requests {
+		if r.conn == c {
+			n++
+		}
+	}
+	switch {
+	case n >= maxWaiting:
+		return door.Broken("WARM, where %d of this connection wait", n)
+	case s.outOfRange(w.IDs):
+		return door.Refuse("data set %s has %d samples", s.data.Name, s.data.Samples)
+	case s.closed:
+		return door.Error{Code: door.CodeStopping, Sentence: "the rank is stopping"}
+	case s.stager != nil || s.warm.begun:
+		return door.Error{
+			Code:     door.CodeBegun,
+			Sentence: "training has begun, and its plan decides what is in memory",
+		}
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package mpicache
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"rankpool/mpicache/door"
+	"rankpool/mpicache/door/doortest"
+)
+
+// talk sends raw bytes to a door and returns all that comes back.
+func talk(t *testing.T, c *cluster, raw []byte) []byte {
+	t.Helper()
+	conn, err := net.Dial("unix", filepath.Join(c.dirs[0], doorName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write(raw); err != nil {
+		return nil // refused already
+	}
+	if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
+		return nil
+	}
+	var out bytes.Buffer
+	_, _ = out.ReadFrom(conn) // a reset is an answer too
+	return out.Bytes()
+}
+
+// TestGarbageAtTheDoor checks that a node survives whatever is said to it.
+func TestGarbageAtTheDoor(t *testing.T) {
+	cl := newCluster(t, 1, 24, 1<<16)
+	defer cl.close()
+	golden := doortest.GoldenFrames(t, "../docs/wire/frames.txt")
+	rng := rand.New(rand.NewPCG(1, 2))
+	var frames [][]byte
+	for name, raw := range golden {
+		if name != "open" { // a well-formed wish of a trainer is no garbage
+			frames = append(frames, raw)
+		}
+	}
+	for range 300 {
+		raw := bytes.Clone(golden["hello"])
+		for range rng.IntN(4) {
+			raw = append(raw, frames[rng.IntN(len(frames))]...)
+		}
+		for range rng.IntN(5) {
+			raw[rng.IntN(len(raw))] = byte(rng.Uint32())
+		}
+		talk(t, cl, raw[:rng.IntN(len(raw)+1)])
+	}
+	if got := cl.train(1, 8, 1,
+		"sequential"); got[0] != "[0 1 2 3 4 5 6 7]\n[8 9 10 11 12 13 14 15]\n"+
+		"[16 17 18 19 20 21 22 23]\n" {
+		t.Errorf("after garbage, training gets %q", got)
+	}
+}
+
+func TestOtherVersion(t *testing.T) {
+	cl := newCluster(t, 1, 24, 1<<16)
+	defer cl.close()
+	raw := bytes.Clone(doortest.GoldenFrames(t, "../docs/wire/frames.txt")["hello"])
+	raw[12+len("rankpool")] = 9 // behind its head
+	got := string(talk(t, cl, raw))
+	if !strings.Contains(got, "the client speaks version 9 of the protocol, this rank version 2") {
+		t.Errorf("the door said %q", got)
+	}
+}
+
+// TestLargeHello checks that a reply to HELLO that is larger than a socket's buffer comes whole,
+// with the slab.
+func TestLargeHello(t *testing.T) {
+	name := strings.Repeat("n", 4<<20)
+	cl := newCluster(t, 1, 24, 1<<16, func(cfg *Config) { cfg.Session = name })
+	defer cl.close()
+	tr, err := cl.trainer(0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.close()
+	if w, err := tr.Welcome(); err != nil || w.Session != name {
+		t.Errorf("a session of %d bytes came, want %d (%v)", len(w.Session), len(name), err)
+	}
+}
+
+// TestClientThatDoesNotRead has a trainer wait for its plan and ask for so much beside it that its
+// socket is full: the other one has its plan nevertheless, and that one all its replies as soon as
+// it reads.
+func TestClientThatDoesNotRead(t *testing.T) {
+	cl := newCluster(t, 1, 24, 1<<16)
+	defer cl.close()
+	var both [2]*trainer
+	for r := range both {
+		tr, err := cl.trainer(r, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.close()
+		both[r] = tr
+	}
+	full, other := both[0], both[1]
+	if err := full.open("uniform", 4); err != nil {
+		t.Fatal(err)
+	}
+	if err := full.Send(door.KindPlan, u32s(0, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	const statuses = 3000 // of some 700 bytes each
+	for range statuses {
+		if err := full.Send(door.KindStatus, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := other.open("uniform", 4); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.plan(0); err != nil {
+		t.Fatal(err)
+	}
+	replies := map[door.Kind]int{}
+	for range statuses + 1 {
+		f, err := full.Receive()
+		if err != nil {
+			t.Fatalf("after %v: %v", replies, err)
+		}
+		replies[f.Kind]++
+	}
+	if replies[door.KindPlan.Reply()] != 1 || replies[door.KindStatus.Reply()] != statuses {
+		t.Errorf("%v", replies)
+	}
+}
+
+// TestConnectionsAreBounded fills a rank with connections: who comes then hears why not, and comes
+// in when one has left.
+func TestConnectionsAreBounded(t *testing.T) {
+	cl := newCluster(t, 1, 24, 1<<16)
+	defer cl.close()
+	n := cl.nodes[0]
+	others := make([]*conn, maxConns)
+	n.connMu.Lock()
+	for i := range others {
+		others[i] = n.newConn(nil)
+		others[i].PID = int32(i + 1e6)
+		n.conns[others[i]] = struct{}{}
+	}
+	n.connMu.Unlock()
+	refusedAt := func(want string) {
+		t.Helper()
+		_, err := dial(cl.dirs[0], door.NewHello(door.ControlTrainer, 0, 0))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the door says %v, want %q", err, want)
+		}
+	}
+	refusedAt(fmt.Sprintf("this rank has %d connections", maxConns))
+	first := cl.nodes[0].conns
+	n.connMu.Lock()
+	for _, c := range others {
+		delete(first, c)
+	}
+	n.connMu.Unlock()
+	c := cl.connect(door.ControlTrainer, 0, 0)
+	n.connMu.Lock()
+	var pid int32
+	for c := range n.conns {
+		pid = c.PID
+	}
+	for i := range maxConnsOfOne - 1 {
+		others[i].PID = pid
+		n.conns[others[i]] = struct{}{}
+	}
+	n.connMu.Unlock()
+	refusedAt(fmt.Sprintf("process %d has %d connections", pid, maxConnsOfOne))
+	n.connMu.Lock()
+	for _, c := range others {
+		delete(n.conns, c)
+	}
+	n.connMu.Unlock()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTwoHundredClients has two hundred trainers, each with a worker that reads what it reads, get
+// the stream that one gets, while others say what they may not.
+func TestTwoHundredClients(t *testing.T) {
+	const world, epochs, samples = 200, 2, 1000
+	alone := newCluster(t, 1, samples, 1<<16)
+	want := alone.train(1, world, epochs, "pads")
+	alone.close()
+	cl := newCluster(t, 2, samples, 1<<15)
+	cl.between = func(epoch, b int) {
+		for r := range world {
+			dir := cl.dirs[r%2]
+			c, err := dial(dir, door.NewHello(uint32(r), world, 7))
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			spec := Spec{
+				Data: "train", Sampler: "pads", Seed: 1, BatchSize: 1, Trainer: r,
+				World: world,
+			}
+			text, err := json.Marshal(spec)
+			if err == nil {
+				_, err = c.Call(door.KindOpen, text)
+			}
+			if err == nil && r%2 == 0 {
+				_, err = c.Call(door.KindGet, tally{}.Append(u32s(0, uint32(epoch), uint32(b), 0)))
+			} else if err == nil {
+				err = c.Send(door.KindReport, u32s(0, uint32(epoch), no, 0))
+			}
+			if err != nil {
+				t.Errorf("trainer %d: %v", r, err)
+			}
+			_ = c.Close() // the door may have closed it
+		}
+	}
+	got := cl.train(world, 1, epochs, "pads")
+	cl.close()
+	if !slices.Equal(got, want) {
+		t.Error("the stream differs")
+	}
+}

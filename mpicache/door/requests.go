@@ -1,0 +1,184 @@
+package door
+
+import (
+	"math"
+
+	"rankpool/mpicache/fields"
+	"rankpool/mpicache/stats"
+	"rankpool/scheduler"
+)
+
+// Hello is HELLO's payload: who the client is.
+type Hello struct {
+	Version         uint16
+	Trainer, World  uint32
+	Worker          uint64
+	Process, Family uint64
+}
+
+// ParseHello parses HELLO. Of another version it returns no more than that.
+func ParseHello(b []byte) (Hello, error) {
+	p := read(b)
+	if string(p.Bytes(len(magic))) != magic {
+		return Hello{}, ErrFrame
+	}
+	h := Hello{Version: p.U16()}
+	if h.Version != Version && !p.Short {
+		return h, nil // what follows may differ
+	}
+	p.U16()
+	h.Trainer, h.World, h.Worker = p.U32(), p.U32(), p.U64()
+	h.Process, h.Family = p.U64(), p.U64()
+	return h, p.end()
+}
+
+// AppendHello appends the HELLO frame that opens a connection.
+func AppendHello(b []byte, ticket uint32, h Hello) []byte {
+	start := len(b)
+	b = append(appendHead(b, KindHello, ticket), magic...)
+	b = le.AppendUint16(b, h.Version)
+	b = le.AppendUint16(b, 0)
+	b = le.AppendUint32(b, h.Trainer)
+	b = le.AppendUint32(b, h.World)
+	for _, v := range []uint64{h.Worker, h.Process, h.Family} {
+		b = le.AppendUint64(b, v)
+	}
+	return endFrame(b, start)
+}
+
+// check returns an error unless h is a trainer's, or that of a client that trains nothing.
+func (h Hello) check() error {
+	switch {
+	case h.Version != Version:
+		return Broken("the client speaks version %d of the protocol, this rank version %d; use "+
+			"the client that this rankpool brings along", h.Version, Version)
+	case h.Trainer == ControlTrainer:
+		return nil
+	case h.World < 1 || h.World > maxWorld:
+		return Refuse("WORLD_SIZE must be in [1, %d], not %d", maxWorld, h.World)
+	case h.Trainer >= h.World:
+		return Refuse("RANK must be in [0, %d), below WORLD_SIZE, not %d", h.World, h.Trainer)
+	}
+	return nil
+}
+
+// Get is GET's payload, and RELEASE's with only leases and tally.
+type Get struct {
+	Stream, Epoch, Batch uint32
+	Leases               []uint32
+	Tally                Tally
+}
+
+// ParseGet parses GET, with its leases in leases, which grows as needed.
+func ParseGet(b []byte, leases []uint32) (Get, error) {
+	p := read(b)
+	g := Get{Stream: p.U32(), Epoch: p.U32(), Batch: p.U32()}
+	return g.released(&p, leases)
+}
+
+// ParseRelease parses RELEASE, with its leases in leases, which grows as needed.
+func ParseRelease(b []byte, leases []uint32) (Get, error) {
+	p := read(b)
+	return Get{}.released(&p, leases)
+}
+
+func (g Get) released(p *payload, leases []uint32) (Get, error) {
+	g.Leases = fields.U32s(&p.Reader, leases[:0], p.U32())
+	g.Tally = p.tally()
+	return g, p.end()
+}
+
+// Tally is what a worker has counted in an epoch so far; of its counts, those on the wire.
+type Tally struct {
+	Stream, Epoch uint32
+	Counts        stats.Counts
+}
+
+// Append appends the tally as it is in a frame.
+func (t Tally) Append(b []byte) []byte {
+	b = le.AppendUint32(le.AppendUint32(b, t.Stream), t.Epoch)
+	for i := stats.HitsLocal; i <= stats.SubstituteReads; i++ {
+		b = le.AppendUint32(b, uint32(t.Counts[i]))
+	}
+	for i := stats.StorageBytes; i <= stats.TrainSeconds; i++ {
+		b = le.AppendUint64(b, uint64(t.Counts[i]))
+	}
+	return b
+}
+
+// Fell reports whether a count is less than it was in last: the worker counts from the beginning
+// again.
+func (t Tally) Fell(last Tally) bool {
+	for c := range t.Counts {
+		if t.Counts[c] < last.Counts[c] {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *payload) tally() Tally {
+	t := Tally{Stream: p.U32(), Epoch: p.U32()}
+	for i := stats.HitsLocal; i <= stats.SubstituteReads; i++ {
+		t.Counts[i] = int64(p.U32())
+	}
+	for i := stats.StorageBytes; i <= stats.TrainSeconds; i++ {
+		t.Counts[i] = int64(min(p.U64(), math.MaxInt64))
+	}
+	return t
+}
+
+// Report is REPORT's payload.
+type Report struct {
+	Stream, Epoch, Batch uint32
+	Losses               []float32
+	Embeddings           []float32 // of Dimensions numbers each, one after the other
+	Dimensions           uint32    // 0: there are none
+}
+
+// ParseReport parses REPORT.
+func ParseReport(b []byte) (Report, error) {
+	p := read(b)
+	r := Report{Stream: p.U32(), Epoch: p.U32(), Batch: p.U32()}
+	n := p.U32()
+	r.Losses = p.F32s(n)
+	if len(p.Rest) == 0 {
+		return r, p.end()
+	}
+	r.Dimensions = p.U32()
+	if uint64(n)*uint64(r.Dimensions) > uint64(len(p.Rest)) {
+		return r, ErrFrame
+	}
+	r.Embeddings = p.F32s(n * r.Dimensions)
+	return r, p.end()
+}
+
+// Place is the payload of PLAN and SAVE: a batch of an epoch.
+type Place struct{ Stream, Epoch, Batch uint32 }
+
+// ParsePlace parses PLAN and SAVE.
+func ParsePlace(b []byte) (Place, error) {
+	p := read(b)
+	return Place{Stream: p.U32(), Epoch: p.U32(), Batch: p.U32()}, p.end()
+}
+
+// Metric is METRIC's payload, JSON.
+type Metric struct {
+	Stream, Epoch uint32
+	Name          string
+	Value         float64
+}
+
+// Warm is WARM's payload.
+type Warm struct {
+	Stream uint32
+	IDs    []scheduler.SampleID
+}
+
+// ParseWarm parses WARM.
+func ParseWarm(b []byte) (Warm, error) {
+	p := read(b)
+	w := Warm{Stream: p.U32()}
+	w.IDs = fields.U32s(&p.Reader, w.IDs, p.U32())
+	return w, p.end()
+}
