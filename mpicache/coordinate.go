@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"rankpool/mpicache/door"
@@ -47,7 +48,23 @@ func newCoordinator(s *stream) *scheduler.Coordinator {
 
 // newLearner returns what follows a training that begins, nil where the system learns nothing but
 // scores.
-func (s *stream) newLearner() scheduler.Learner { return s.setup.NewLearner() }
+func (s *stream) newLearner() scheduler.Learner {
+	if l := s.setup.NewLearner(); l != nil {
+		return onceLearner{l}
+	}
+	return nil
+}
+
+// onceLearner makes the bytes of what was learned once, for whoever asks first: who makes a plan,
+// or writes a state, beside the stream.
+type onceLearner struct{ scheduler.Learner }
+
+func (l onceLearner) Cut() scheduler.Learned {
+	if learned := l.Learner.Cut(); learned != nil {
+		return sync.OnceValue(learned)
+	}
+	return nil
+}
 
 // newPlacement returns the placement of samples for a training that begins.
 func (s *stream) newPlacement() *scheduler.Placement {
@@ -364,8 +381,9 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 		s.tape.Cuts(c.Cuts)
 	}
 	s.chosen = len(c.Cuts)
-	s.tape.Learned(c.Learned)
+	tape := s.tape
 	s.node.beside(nil, "make a plan", func() {
+		tape.Learned(c.Learned)
 		if shared, ok := cfg.Sampler.(*sharedSampler); ok {
 			if err := shared.prepare(c); err != nil {
 				panic("mpicache: " + err.Error()) // the coordinator's learner has taken it, or made it

@@ -66,10 +66,11 @@ type life struct {
 	// of the epochs before that were planned, where a system chooses by them; in order
 	cuts      []Cut
 	placement *Placement
-	outlook   *Outlook       // of placement, when cut was taken
-	learner   Learner        // nil: nothing is learned but scores
-	learned   []byte         // by learner, when cut was taken
-	learnedBy map[int][]byte // what the plans of the newest epochs were made from besides scores
+	outlook   *Outlook // of placement, when cut was taken
+	learner   Learner  // nil: nothing is learned but scores
+	learned   Learned  // by learner, when cut was taken
+	// what the plans of the newest epochs were made from besides scores
+	learnedBy map[int]Learned
 
 	opened []int         // epochs that training is or was in, the newest last, at most two
 	plans  map[int]*Plan // of them, as far as the stager has them
@@ -182,7 +183,7 @@ func noLife() life {
 	return life{
 		plans: map[int]*Plan{}, want: noEpoch, keeping: map[int]Digest{},
 		finish: map[int]place{}, wishes: map[int]place{}, joined: map[int]joined{}, anew: map[int]place{},
-		heldBy: map[int]map[place]bool{}, savesAt: map[int]place{}, learnedBy: map[int][]byte{},
+		heldBy: map[int]map[place]bool{}, savesAt: map[int]place{}, learnedBy: map[int]Learned{},
 	}
 }
 
@@ -883,7 +884,7 @@ func (c *Coordinator) install(plan *Plan, base []float32) {
 		}
 		c.ledger.Open(plan)
 		if c.learner != nil {
-			c.learner.Open(plan)
+			c.learner.Open(plan, c.learnedBy[plan.Epoch])
 		}
 		if c.placement != nil {
 			c.placement.Open(plan)
@@ -981,7 +982,7 @@ func (c *Coordinator) sourceOf(epoch int, base []float32) *Snapshot {
 func (c *Coordinator) noteLearned(epoch int) {
 	if c.learner != nil {
 		c.learnedBy[epoch] = c.learned
-		maps.DeleteFunc(c.learnedBy, func(e int, _ []byte) bool { return e < epoch-1 })
+		maps.DeleteFunc(c.learnedBy, func(e int, _ Learned) bool { return e < epoch-1 })
 	}
 }
 
@@ -1038,7 +1039,7 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 	if from.warning != "" {
 		c.do(Log{LogWarning, from.warning, -1, nil})
 	}
-	ledger, learned := (*Ledger)(nil), []byte(nil)
+	ledger, learned := (*Ledger)(nil), Learned(nil)
 	switch {
 	case from.snap == nil:
 		ledger = NewLedger(scorer, equal())
@@ -1049,7 +1050,7 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 			from.snap.Learned
 	}
 	if c.learner != nil {
-		if err := c.learner.Begin(ledger.Scores(), learned); err != nil {
+		if err := c.learner.Begin(ledger.Scores(), learned.bytes()); err != nil {
 			c.refusePlans(err)
 			return 0, false
 		}

@@ -151,7 +151,7 @@ type (
 		Stream StreamID
 		Cuts   []Cut // of the epochs before, where a system chooses by them
 		// Learned is what the Learner's Cut returned with Scores, nil where there is none.
-		Learned []byte
+		Learned Learned
 	}
 	// Drive gives the stager an event, Planned or Scored. Of a Planned, Base are the scores that
 	// the plan was made from.

@@ -228,7 +228,12 @@ func (l *counter) Begin(_ []float32, learned []byte) (err error) {
 	return err
 }
 
-func (l *counter) Open(p *Plan) { l.opened = append(l.opened, p.Epoch) }
+func (l *counter) Open(p *Plan, learned Learned) {
+	if learned == nil {
+		panic("a plan that was made from nothing")
+	}
+	l.opened = append(l.opened, p.Epoch)
+}
 
 func (l *counter) Learn(f Folded, _ []float32) {
 	if !slices.Contains(l.opened, f.Epoch) && !slices.Contains(l.opened, f.Epoch+1) {
@@ -237,7 +242,7 @@ func (l *counter) Learn(f Folded, _ []float32) {
 	l.batches++
 }
 
-func (l *counter) Cut() []byte { return strconv.AppendInt(nil, int64(l.batches), 10) }
+func (l *counter) Cut() Learned { return Known(strconv.AppendInt(nil, int64(l.batches), 10)) }
 
 func (s *scenario) step(e CoordinatorEvent) {
 	s.c.Step(e, func(c CoordinatorCommand) {
@@ -425,11 +430,11 @@ func (s *scenario) read() {
 }
 
 // sayLearned is what a counter has learned; "" where nothing is.
-func sayLearned(learned []byte) string {
+func sayLearned(learned Learned) string {
 	if learned == nil {
 		return ""
 	}
-	return fmt.Sprintf(", by what %s batches have taught", learned)
+	return fmt.Sprintf(", by what %s batches have taught", learned())
 }
 
 // say is a command as scenarios write it; "" for one that they leave out.

@@ -11,12 +11,33 @@ type Learner interface {
 	// before, nil for nothing. It keeps neither. It returns an error when learned is damaged, or of
 	// other samples or another memory.
 	Begin(scores []float32, learned []byte) error
-	// Open takes the plan of an epoch that is trained from now on: the Learner may keep what it has.
-	// Batches of the epoch before may follow.
-	Open(p *Plan)
-	// Learn takes a batch that was folded into scores.
+	// Open takes the plan of an epoch that is trained from now on, and what Cut returned for it: the
+	// Learner may keep what both have. Batches of the epoch before may follow.
+	Open(p *Plan, learned Learned)
+	// Learn takes a batch that was folded into scores. It may keep the batch.
 	Learn(f Folded, scores []float32)
 	// Cut returns what the next epoch is drawn from besides scores. It is called once an epoch, when
-	// all batches before its cut are folded.
-	Cut() []byte
+	// all batches before its cut are folded. It takes no time: what is a matter of all samples is
+	// made when it is asked for.
+	Cut() Learned
+}
+
+// Learned is what a Learner had at a cut, as bytes: it returns the same at any time, to any
+// goroutine, and makes them anew where nobody keeps them. nil: nothing.
+type Learned func() []byte
+
+// Known returns what was learned, as these bytes.
+func Known(learned []byte) Learned {
+	if learned == nil {
+		return nil
+	}
+	return func() []byte { return learned }
+}
+
+// bytes returns what was learned, nil for nothing.
+func (l Learned) bytes() []byte {
+	if l == nil {
+		return nil
+	}
+	return l()
 }

@@ -103,7 +103,7 @@ func (l *Ledger) Open(p *Plan) {
 
 // keepTail drops what is folded up to the cut, if the scores there have been taken.
 func (p *pass) keepTail(dimensions int) {
-	lo := p.cut*p.batch - p.start
+	lo := p.behindCut()
 	if !p.taken || p.folded < p.cut || lo <= 0 {
 		return
 	}
@@ -112,6 +112,10 @@ func (p *pass) keepTail(dimensions int) {
 	p.embeddings = slices.Clone(p.embeddings[lo*dimensions:])
 	p.start += lo
 }
+
+// behindCut is where the draws from the cut on begin in ids. The last batch of an epoch that has
+// nothing behind its cut may be short.
+func (p *pass) behindCut() int { return min(p.cut*p.batch-p.start, len(p.ids)) }
 
 func unreported(n int) []float32 {
 	losses := make([]float32, n)
@@ -234,7 +238,7 @@ func (l *Ledger) Finish(trainer, epoch int) {
 	}
 }
 
-// Folded is a global batch whose losses have become scores.
+// Folded is a global batch whose losses have become scores. It does not change any more.
 type Folded struct {
 	Epoch, Batch int
 	IDs          []SampleID

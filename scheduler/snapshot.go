@@ -41,7 +41,7 @@ type Snapshot struct {
 	// follow from all of them; in order.
 	Cuts []Cut
 	// Learned is what Epoch's plan was made from besides Scores, see Learner; nil: nothing.
-	Learned []byte
+	Learned Learned
 
 	draws int // entries that Losses is to have; the missing ones are NaN
 }
@@ -131,7 +131,7 @@ func (s *Snapshot) head() snapshotHead {
 		TailEpoch: s.TailEpoch, TailBatch: s.TailBatch, TailDraws: s.TailDraws,
 		NumScores: len(s.Scores), NumLosses: max(s.draws, len(s.Losses)), NumTail: len(s.TailIDs),
 		NumEmbeddings: len(s.Embeddings), NumTailEmbeddings: len(s.TailEmbeddings),
-		NumLearned: len(s.Learned),
+		NumLearned: len(s.Learned.bytes()),
 	}
 	for _, cut := range s.Cuts {
 		h.CutEpochs = append(h.CutEpochs, cut.Epoch)
@@ -174,7 +174,7 @@ func (s *Snapshot) Encoded() iter.Seq[[]byte] {
 		for _, cut := range s.Cuts {
 			e.floats(cut.Scores)
 		}
-		e.bytes(s.Learned)
+		e.bytes(s.Learned.bytes())
 		e.flush()
 		sum := e.sum
 		e.words(1, func(int) uint32 { return sum })
@@ -286,7 +286,7 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 		s.Cuts = append(s.Cuts, cut)
 	}
 	if h.NumLearned > 0 {
-		s.Learned = slices.Clone(body[len(body)-h.NumLearned:])
+		s.Learned = Known(slices.Clone(body[len(body)-h.NumLearned:]))
 	}
 	return s, nil
 }
@@ -338,7 +338,7 @@ func (s *Snapshot) Digest() Digest {
 		}
 		_, _ = h.Write(buffer)
 	}
-	_, _ = h.Write(s.Learned)
+	_, _ = h.Write(s.Learned.bytes())
 	sum := h.Sum128().Bytes()
 	return Digest(hex.EncodeToString(sum[:]))
 }
@@ -403,7 +403,7 @@ func (l *Ledger) SnapshotNext(planScores []float32) *Snapshot {
 }
 
 func (s *Snapshot) setTail(t *pass, dimensions int) {
-	lo := t.cut*t.batch - t.start
+	lo := t.behindCut()
 	if lo == len(t.ids) {
 		return // of a short epoch nothing is left: a ledger that is restored does not know it
 	}

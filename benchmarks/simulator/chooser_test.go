@@ -163,7 +163,7 @@ func TestIDsDoNotDependOnTheSize(t *testing.T) {
 		}
 		t.Run(system.Name, func(t *testing.T) {
 			t.Parallel()
-			for _, capacity := range []float64{0.11, 0.3} {
+			for _, capacity := range []float64{0.1113, 0.3009} { // a part of a sample is left over
 				digest := func(size int64) string {
 					sized := *trace
 					sized.SizesBytes = slices.Repeat([]int64{size}, trace.Samples())

@@ -107,13 +107,13 @@ func (f *follower) run() []*scheduler.Draws {
 	f.t.Helper()
 	trainers := f.cfg.trainers()
 	var all []*scheduler.Draws
-	scores, learned := f.ledger.Take(), f.follows.Cut()
+	scores, learned := f.ledger.Take(), f.follows.Cut()()
 	for epoch := range f.cfg.Epochs {
 		base, by := scores, learned
 		p := f.plan(epoch, trainers, base, by)
 		all = append(all, p.Draws)
 		f.ledger.Open(p)
-		f.follows.Open(p)
+		f.follows.Open(p, scheduler.Known(by))
 		for trainer := range p.World {
 			f.ledger.Finish(trainer, epoch)
 		}
@@ -126,7 +126,7 @@ func (f *follower) run() []*scheduler.Draws {
 				p = f.restart(p, b, trainers, base, by)
 			}
 			if f.train(p, b); b+1 == p.Cut() {
-				scores, learned = f.ledger.Take(), f.follows.Cut()
+				scores, learned = f.ledger.Take(), f.follows.Cut()()
 			}
 		}
 	}
@@ -139,7 +139,7 @@ func (f *follower) restart(
 ) *scheduler.Plan {
 	f.t.Helper()
 	snap := f.ledger.Snapshot(base, batch)
-	snap.Learned = learned
+	snap.Learned = scheduler.Known(learned)
 	snap.Stream = scheduler.StreamID{
 		Batch: f.cfg.BatchSize * f.cfg.trainers(), Embeddings: len(f.cfg.Trace.Embeddings[0][0]),
 	}
@@ -149,15 +149,15 @@ func (f *follower) restart(
 	}
 	f.ledger = scheduler.RestoreLedger(f.scorer, read, trainers, false)
 	f.learner(trainers)
-	if err := f.follows.Begin(f.ledger.Scores(), read.Learned); err != nil {
+	if err := f.follows.Begin(f.ledger.Scores(), read.Learned()); err != nil {
 		f.t.Fatal(err)
 	}
-	again := f.plan(p.Epoch, trainers, read.Scores, read.Learned)
+	again := f.plan(p.Epoch, trainers, read.Scores, read.Learned())
 	if !slices.Equal(again.IDs, p.IDs) {
 		f.t.Fatalf("epoch %d: %d trainers plan other samples", p.Epoch, trainers)
 	}
 	f.ledger.Open(again)
-	f.follows.Open(again)
+	f.follows.Open(again, read.Learned)
 	f.ledger.Resume(read, batch)
 	f.fold()
 	return again

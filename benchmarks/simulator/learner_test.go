@@ -50,7 +50,7 @@ func learned(t *testing.T, cfg *Config) [][]scheduler.SampleID {
 		})
 	}
 	var all [][]scheduler.SampleID
-	scores, at := ledger.Take(), follows.Cut()
+	scores, at := ledger.Take(), follows.Cut()()
 	for epoch := range cfg.Epochs {
 		if epoch%2 == 1 {
 			follows = newLearner()
@@ -78,7 +78,7 @@ func learned(t *testing.T, cfg *Config) [][]scheduler.SampleID {
 				t.Fatal(err)
 			}
 			if fold(); b+1 == plan.Cut() {
-				scores, at, tail = ledger.Take(), follows.Cut(), nil
+				scores, at, tail = ledger.Take(), follows.Cut()(), nil
 			}
 		}
 		fold()

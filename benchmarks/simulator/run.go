@@ -202,15 +202,10 @@ func first(names ...string) string {
 // holds a whole number of them.
 func (s *setup) measure() {
 	n := s.Trace.Samples()
-	if s.Trace.SizesBytes == nil {
-		s.totalBytes = int64(n) * s.size(0)
-		s.capacityBytes = int64(s.Capacity*float64(n)) * s.size(0)
-		return
+	for id := range scheduler.SampleID(n) {
+		s.totalBytes += s.size(id)
 	}
-	for _, size := range s.Trace.SizesBytes {
-		s.totalBytes += size
-	}
-	s.capacityBytes = int64(s.Capacity * float64(s.totalBytes))
+	s.capacityBytes = systems.BookBytes(s.Capacity, n, s.size)
 }
 
 // size is the bytes of a sample.

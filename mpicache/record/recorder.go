@@ -246,9 +246,9 @@ func (t *Tape) Cuts(cuts []scheduler.Cut) {
 }
 
 // Learned records what the next Planned's plan is made from besides scores, nil for nothing.
-func (t *Tape) Learned(learned []byte) {
+func (t *Tape) Learned(learned scheduler.Learned) {
 	if t != nil && learned != nil {
-		t.r.add(&entry{Stream: t.stream, Learned: learned})
+		t.r.add(&entry{Stream: t.stream, Learned: learned()})
 	}
 }
 

@@ -105,7 +105,7 @@ func (cfg *ChooserConfig) takeHead(learned []byte) (processes int, rest []byte, 
 const maxProcesses = 1<<16 - 1
 
 // Open implements scheduler.Learner: of a plan nothing is learned.
-func (l *Learner) Open(*scheduler.Plan) {}
+func (l *Learner) Open(*scheduler.Plan, scheduler.Learned) {}
 
 // Learn implements scheduler.Learner.
 func (l *Learner) Learn(f scheduler.Folded, scores []float32) {
@@ -123,7 +123,7 @@ func (l *Learner) Learn(f scheduler.Folded, scores []float32) {
 }
 
 // Cut implements scheduler.Learner.
-func (l *Learner) Cut() []byte {
+func (l *Learner) Cut() scheduler.Learned {
 	l.pool.Cut(0)
-	return l.pool.appendState(l.cfg.appendHead(nil, l.processes))
+	return scheduler.Known(l.pool.appendState(l.cfg.appendHead(nil, l.processes)))
 }

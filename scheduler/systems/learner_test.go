@@ -36,7 +36,7 @@ func teach(l *Learner, from, to int) (scores []float32, learned []byte) {
 			}
 			l.Learn(scheduler.Folded{Epoch: epoch, Batch: b, IDs: part, Losses: losses}, scores)
 		}
-		learned = l.Cut()
+		learned = l.Cut()()
 	}
 	return scores, learned
 }

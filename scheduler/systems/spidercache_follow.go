@@ -1,7 +1,6 @@
 package systems
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -27,16 +26,16 @@ type followed interface {
 
 // spiderFollower keeps what training reports, for the Chooser of SpiderCache: the newest embedding
 // of each sample, and how many of its losses were those of right predictions. What it has at the
-// cut is for the most part the embeddings, 4 bytes a number. With them goes the memory as the plan
-// of the epoch under way leaves it: the caches are no matter of what was reported, but of earlier
-// cuts.
+// cut is for the most part the embeddings, 4 bytes a number. They are copied when the cut's bytes
+// are made: until then it keeps the bytes of the cut before, and the batches since. With them goes
+// the memory as the plan of the epoch under way leaves it: the caches are no matter of what was
+// reported, but of earlier cuts.
 type spiderFollower struct {
 	cfg       ChooserConfig
 	processes int
-	latest    *spiderLatest
-	counts    rightness
-	trained   bool   // a batch, since the last cut
-	memory    []byte // when the epoch under way has ended
+	learned   scheduler.Learned  // at the last cut; nil: nothing
+	batches   []scheduler.Folded // since then
+	memory    []byte             // when the epoch under way has ended
 }
 
 // NewFollower returns what follows training for the Chooser or Learner of cfg's system, nil where
@@ -49,67 +48,74 @@ func NewFollower(cfg ChooserConfig) (scheduler.Learner, error) {
 		if err := cfg.checkFollowed(); err != nil {
 			return nil, err
 		}
-		f := &spiderFollower{cfg: cfg}
-		f.begin(len(cfg.World))
-		return f, nil
+		return &spiderFollower{cfg: cfg, processes: len(cfg.World)}, nil
 	}
 	return nil, nil
 }
 
-func (f *spiderFollower) begin(processes int) {
-	f.processes, f.counts, f.trained, f.memory = processes, rightness{}, false, nil
-	f.latest = newSpiderLatest(&PoolConfig{
-		Samples: f.cfg.Sampler.Samples, Dimensions: f.cfg.Dimensions,
-	}, 0)
-}
-
 // Begin implements scheduler.Learner.
 func (f *spiderFollower) Begin(_ []float32, learned []byte) error {
-	if learned == nil {
-		f.begin(len(f.cfg.World))
-		return nil
+	now := spiderFollower{cfg: f.cfg, processes: len(f.cfg.World)}
+	if learned != nil {
+		chooser, err := NewChooser(f.cfg) // whether it could be chosen by
+		if err == nil {
+			err = chooser.Begin(learned)
+		}
+		if err == nil {
+			now.processes, _, now.memory, err = f.cfg.parts(learned)
+		}
+		if err != nil {
+			return err
+		}
+		now.learned = scheduler.Known(learned)
 	}
-	chooser, err := NewChooser(f.cfg) // whether it could be chosen by
-	if err == nil {
-		err = chooser.Begin(learned)
-	}
-	if err != nil {
-		return err
-	}
-	processes, reported, memory, err := f.cfg.parts(learned)
-	if err != nil {
-		return err
-	}
-	f.begin(processes)
-	f.memory = slices.Clone(memory)
-	// what was counted before the cut is the next epoch's, and counts no more after it
-	if _, _, err = f.latest.restore(reported); err != nil {
-		return fmt.Errorf("systems: what %s has learned: %w", f.cfg.System.Name, err)
-	}
+	*f = now
 	return nil
 }
 
 // Open implements scheduler.Learner.
-func (f *spiderFollower) Open(p *scheduler.Plan) { f.memory = p.After() }
-
-// Learn implements scheduler.Learner.
-func (f *spiderFollower) Learn(b scheduler.Folded, _ []float32) {
-	d := f.cfg.Dimensions
-	for i, id := range b.IDs {
-		f.latest.take(id, b.Embeddings[i*d:][:d])
-	}
-	f.counts.observe(b.Losses)
-	f.trained = true
+func (f *spiderFollower) Open(p *scheduler.Plan, learned scheduler.Learned) {
+	f.memory, f.learned = p.After(), learned
 }
 
-// Cut implements scheduler.Learner: u32 processes, u64 capacity, u32 samples, u64 n, the n bytes of
-// what was reported, and the memory.
-func (f *spiderFollower) Cut() []byte {
-	b := make([]byte, 0, 64+f.latest.bytes()+len(f.memory))
+// Learn implements scheduler.Learner.
+func (f *spiderFollower) Learn(b scheduler.Folded, _ []float32) { f.batches = append(f.batches, b) }
+
+// Cut implements scheduler.Learner.
+func (f *spiderFollower) Cut() scheduler.Learned {
+	at := *f
+	f.batches = nil
+	f.learned = at.bytes
+	return f.learned
+}
+
+// bytes returns what was learned until a cut: u32 processes, u64 capacity, u32 samples, u64 n, the
+// n bytes of what was reported, and the memory.
+func (f *spiderFollower) bytes() []byte {
+	latest := newSpiderLatest(&PoolConfig{
+		Samples: f.cfg.Sampler.Samples, Dimensions: f.cfg.Dimensions,
+	}, 0)
+	if f.learned != nil {
+		_, reported, _, err := f.cfg.parts(f.learned())
+		if err == nil {
+			// what was counted before that cut was the next epoch's, and counts no more after it
+			_, _, err = latest.restore(reported)
+		}
+		if err != nil {
+			panic("systems: " + err.Error()) // it is what this made, or Begin has taken
+		}
+	}
+	counts, d := rightness{}, f.cfg.Dimensions
+	for _, b := range f.batches {
+		for i, id := range b.IDs {
+			latest.take(id, b.Embeddings[i*d:][:d])
+		}
+		counts.observe(b.Losses)
+	}
+	b := make([]byte, 0, 64+latest.bytes()+len(f.memory))
 	b = f.cfg.appendHead(b, f.processes)
-	b = le.AppendUint64(b, uint64(f.latest.bytes()))
-	b = f.latest.append(b, f.counts, f.trained)
-	f.counts, f.trained = rightness{}, false
+	b = le.AppendUint64(b, uint64(latest.bytes()))
+	b = latest.append(b, counts, len(f.batches) > 0)
 	return append(b, f.memory...)
 }
 

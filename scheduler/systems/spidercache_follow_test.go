@@ -1,6 +1,7 @@
 package systems
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -38,12 +39,12 @@ func follow(t *testing.T, cfg ChooserConfig, learned []byte, from, to int) ([]by
 		t.Fatal(err)
 	}
 	if learned == nil {
-		learned = l.Cut()
+		learned = l.Cut()()
 	}
 	var served []string
 	for epoch := from; epoch < to; epoch++ {
 		d := chooseEpoch(t, cfg, learned, epoch)
-		l.Open(&scheduler.Plan{Draws: d})
+		l.Open(&scheduler.Plan{Draws: d}, scheduler.Known(learned))
 		var text strings.Builder
 		for i, id := range d.IDs {
 			text.WriteString(" " + string(rune('a'+id)))
@@ -60,7 +61,7 @@ func follow(t *testing.T, cfg ChooserConfig, learned []byte, from, to int) ([]by
 			}
 			l.Learn(f, nil)
 		}
-		learned = l.Cut()
+		learned = l.Cut()()
 	}
 	return learned, served
 }
@@ -166,7 +167,7 @@ func TestEmbeddingsThatDoNotCount(t *testing.T) {
 		}}, more...) {
 			l.Learn(f, nil)
 		}
-		return l.Cut()
+		return l.Cut()()
 	}
 	// the loss of neither counts
 	missing := scheduler.Folded{
@@ -179,6 +180,44 @@ func TestEmbeddingsThatDoNotCount(t *testing.T) {
 	missing.Embeddings = []float32{5, 7, 8, nan}
 	if slices.Equal(learn(missing), learn()) {
 		t.Error("an embedding whose loss does not count does not count either")
+	}
+}
+
+// TestCutCopiesNothing: what was learned is copied when its bytes are asked for, and then is as it
+// was at the cut. Of 20,000 samples with 64 numbers these are 5 MB.
+func TestCutCopiesNothing(t *testing.T) {
+	cfg := followedConfig(1, 24)
+	const samples = 20000
+	cfg.Sampler.Samples, cfg.Labels, cfg.Dimensions = samples, make([]int32, samples), 64
+	l, err := NewFollower(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := scheduler.Folded{
+		Losses: make([]float32, samples), Embeddings: make([]float32, samples*cfg.Dimensions),
+	}
+	for id := range scheduler.SampleID(samples) {
+		all.IDs = append(all.IDs, id)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	l.Learn(all, nil)
+	first := l.Cut()
+	l.Open(&scheduler.Plan{Draws: &scheduler.Draws{}}, first)
+	l.Learn(scheduler.Folded{
+		IDs: all.IDs[:1], Losses: []float32{3}, Embeddings: slices.Repeat([]float32{1}, 64),
+	}, nil)
+	second := l.Cut()
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+		t.Errorf("two cuts took %d bytes", n)
+	}
+	a, b := first(), second()
+	if len(a) != len(b) || len(a) < 4*samples*cfg.Dimensions || slices.Equal(a, b) {
+		t.Errorf("cuts of %d and %d bytes", len(a), len(b))
+	}
+	if !slices.Equal(first(), a) || !slices.Equal(second(), b) {
+		t.Error("what was learned at a cut changes")
 	}
 }
 
