@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"rankpool/mpicache/door"
+	"rankpool/scheduler"
 )
 
 // script reads what a hostile client does from the fuzzer's bytes; behind their end it reads zeros.
@@ -112,6 +113,7 @@ func (s *script) leases(b []byte) []byte {
 // spec is that of the training, unless a field of it is another.
 func (s *script) spec(trainer uint32) []byte {
 	samplers := []string{"sequential", "torch", "subset", "", "none"}
+	jobs := []string{"a", "b", sameNumber[0], sameNumber[1], "../a"}
 	spec := Spec{
 		Data: "train", Sampler: "pads", Seed: 1, BatchSize: 4, World: 2,
 		Trainer: int(trainer),
@@ -132,12 +134,27 @@ func (s *script) spec(trainer uint32) []byte {
 			spec.Identity = "x"
 		case 6:
 			spec.Trainer = int(int32(s.number()))
+		case 7: // a training of its own, with this world
+			spec.Job = jobs[int(s.byte())%len(jobs)]
+			spec.Training = s.training()
 		default:
 			spec.Beside = true
 		}
 	}
 	text, _ := json.Marshal(spec) // it is text and numbers
 	return text
+}
+
+// training is what a hostile client says of its training.
+func (s *script) training() *Training {
+	t := &Training{Life: uint64(s.byte()), Turn: uint32(s.byte())}
+	if s.byte()%2 == 0 {
+		t.Checkpoint = &Checkpoint{Epoch: int(int32(s.number())), Batch: int(int32(s.number()))}
+	}
+	for range s.byte() % 3 {
+		t.Planned = append(t.Planned, scheduler.PlanSource{Epoch: int(int32(s.number())), Scores: "x"})
+	}
+	return t
 }
 
 // hello is who a hostile client says it is, of a training of two: a process of its own, a child of

@@ -321,6 +321,9 @@ func TestStatesOfJobs(t *testing.T) {
 			t.Errorf("job %q saves to %s", s.job, name)
 		}
 	}
+	if name := previousState("a"); IsJobName(name) {
+		t.Errorf("the state of the checkpoint before is that of job %s", name)
+	}
 }
 
 // sameNumber are names whose trainings have the same number at the door.
