@@ -197,7 +197,7 @@ func (s *saver) take(d time.Duration) (longest float64, err error) {
 	return longest, nil
 }
 
-// get takes the next batch, lets go of the one before, and returns how long that took.
+// get takes the next batch, releases the one before, and returns how long that took.
 func (s *saver) get() (seconds float64, err error) {
 	time.Sleep(time.Millisecond)
 	payload := words(append([]uint32{0, 0, uint32(s.batch), uint32(len(s.leases))}, s.leases...)...)

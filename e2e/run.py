@@ -111,7 +111,7 @@ class Watched:
         self.wait_for(lambda: len(self.batches()) >= n, f"{n} batches were trained")
 
     def go(self, batch):
-        """Lets a training go on that stands still after a batch."""
+        """Lets a training continue that stands still after a batch."""
         (self.folder / f"go-{batch}").touch()
 
     def kill(self, pids, number=signal.SIGKILL):

@@ -1,4 +1,4 @@
-"""Ranks die; training goes on, on the same stream, and every draw is counted once."""
+"""Ranks die; training continues, on the same stream, and every draw is counted once."""
 
 import signal
 import sys
@@ -30,8 +30,8 @@ def disturbed(start, reference):
 
 def kill_ranks(run, batch, count=None, back=True):
     """Kills ranks when global batch `batch` is trained, where training pauses. Its processes stand
-    still until the ranks are dead, and go on when the cache is back. Or, where it pauses again
-    after ALONE batches, they go on without it, the launcher standing still: the cache is started
+    still until the ranks are dead, and continue when the cache is back. Or, where it pauses again
+    after ALONE batches, they continue without it, the launcher standing still: the cache is started
     again after these (`back` False), or nobody waits for that (None)."""
     run.wait_for_batches(batch)
     launcher, stopped = [] if back else [run.process.pid], run.trainers()
@@ -136,7 +136,7 @@ def test_mpirun_killed(disturbed):
         run.wait_for_batches(5)
         old = set(run.ranks())
         run.kill(run.mpiruns())
-        run.wait_for(lambda: set(run.ranks()) - old, "ranks were started again")
+        run.wait_for(lambda: set(run.ranks()) - old, "ranks were restarted")
         run.go(5)
 
     assert "cache restarts 1" in disturbed(hurt, [5], ranks=2).stdout

@@ -1,5 +1,5 @@
-"""Training goes on with what it began with, its data and its importance scores, whatever becomes of
-files and ranks, or ends."""
+"""Training continues with what it began with, its data and its importance scores, whatever becomes
+of files and ranks, or ends."""
 
 import os
 import shutil
@@ -217,13 +217,13 @@ def test_a_state_that_does_not_fit(train, stopped, tree, tmp_path, harm, says, r
     options = ["--state", state] if harm else []
     result = resumed(train, folder, *options, ranks=ranks)
     assert result.code != 0 and result.batches == []
-    assert "would not go on with the same batches" in result.stderr and says in result.stderr
+    assert "would not continue with the same batches" in result.stderr and says in result.stderr
     result = resumed(train, folder, *options, "--state-optional", ranks=ranks)
     assert result.code == 0 and len(result.batches) == (EPOCHS - 1) * BATCHES - 4
 
 
 def test_a_data_set_that_was_copied_is_the_same(train, stopped, reference, tree, tmp_path):
-    """Under another name, with other modification times, the checkpoint goes on; a file more, and
+    """Under another name, with other modification times, the checkpoint continues; a file more, and
     it does not."""
     copy = tmp_path / "elsewhere"
     shutil.copytree(tree, copy, copy_function=shutil.copyfile)

@@ -77,7 +77,7 @@ def test_verify(data, tmp_path, mpi):
 
 @pytest.mark.parametrize("mpi", LAUNCH)
 def test_killed(tmp_path, mpi):
-    """Signal 9 to all processes in the middle; the next try goes on, with another number of
+    """Signal 9 to all processes in the middle; the next try continues, with another number of
     ranks."""
     root = tmp_path / "data"
     root.mkdir()
@@ -105,7 +105,7 @@ def test_killed(tmp_path, mpi):
     assert journal.exists() and not manifest.exists()
     done = index(mpi, 4, *options[1:])
     assert done.returncode == 0, done.stderr
-    assert "going on from" in done.stderr and "files:    20,000" in done.stdout
+    assert "resuming from" in done.stderr and "files:    20,000" in done.stdout
     assert manifest.exists() and not journal.exists()
     assert index(mpi, 1, root, "-o", tmp_path / "whole.parquet").returncode == 0
     assert manifest.read_bytes() == (tmp_path / "whole.parquet").read_bytes()

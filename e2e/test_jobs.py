@@ -113,7 +113,7 @@ def test_a_training_that_dies(start, alone):
 
 def test_started_together(start, alone):
     """run --trainings: the first training fails in the middle of its first epoch, the second one
-    goes on, and the exit code is the first one's."""
+    continues, and the exit code is the first one's."""
     words = [
         f"RANKPOOL_JOB={job} {sys.executable} {run.HERE / 'paused.py'} {of['pause']} {TRAINER} "
         f"--epochs {EPOCHS} --batch-size {of['batch'] // 2} --seed {of['seed']} "
@@ -125,7 +125,7 @@ def test_started_together(start, alone):
     wait_for_pause(one, "a")
     wait_for_pause(one, "b")
     one.kill([pid for pid, (env, _) in one.processes().items() if "RANKPOOL_JOB=a" in env])
-    one.wait_for(lambda: "the other trainings go on" in one.text("stderr"), "one was missed")
+    one.wait_for(lambda: "the other trainings continue" in one.text("stderr"), "one was missed")
     go(one, "b")
     result = one.finish()
     assert result.code == 128 + signal.SIGKILL, result.stderr

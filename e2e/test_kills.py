@@ -1,4 +1,4 @@
-"""Ranks are killed anywhere, again and again; RANKPOOL_KILLS is in how many trainings.
+"""Ranks are killed anywhere, repeatedly; RANKPOOL_KILLS is in how many trainings.
 
 But not while they start: a rank that dies within MPI_Init leaves files of MPICH's in /dev/shm,
 which nobody knows.

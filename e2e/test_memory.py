@@ -135,7 +135,7 @@ def test_auto_keeps_its_size_when_the_cache_starts_again(start, reference):
     run.go(BATCHES)
     result = run.finish()
     assert result.code == 0 and result.digest == reference("pads").digest, result.stderr
-    assert result.stderr.count("as before this rank was started again") == 2, result.stderr
+    assert result.stderr.count("as before this rank was restarted") == 2, result.stderr
 
 
 def resize_shared_memory(size):
@@ -159,7 +159,7 @@ def small_shared_memory():
     ],
 )
 def test_shared_memory_full_of_others_files(small_shared_memory, start, reference, ranks, mpi):
-    """The cache dies, and cannot be started again before there is room; training goes on without it
+    """The cache dies, and cannot be restarted before there is room; training continues without it
     meanwhile."""
     at = BATCHES + 3
     one = start(ranks=ranks, mpi=mpi, args=["--epochs", EPOCHS], pause=[at, at + 2])

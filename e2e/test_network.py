@@ -1,4 +1,4 @@
-"""The network between two nodes is cut for good: training goes on where it is planned, and ends
+"""The network between two nodes is cut for good: training continues where it is planned, and ends
 with a sentence where it is not."""
 
 import os

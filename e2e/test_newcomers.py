@@ -43,15 +43,15 @@ def trainer_of(one, rank):
     "args, sentence",
     [
         ("0, 'pads'", "trainer {rank} is process {pid} on this node already"),
-        ("5, 'pads'", "is being trained on with seed 0, and trainer {rank} asks for 5"),
+        ("5, 'pads'", "is being trained on with seed 0, but trainer {rank} requests 5"),
         (
             "0, 'sequential'",
-            'is being trained on with sampler "pads", and trainer {rank} asks for "sequential"',
+            'is being trained on with sampler "pads", but trainer {rank} requests "sequential"',
         ),
     ],
 )
 def test_a_second_process_of_the_same_rank(start, reference, rank, args, sentence):
-    """It comes in mid-epoch, hears why it cannot train, and the training goes on as if it had not
+    """It comes in mid-epoch, hears why it cannot train, and the training continues as if it had not
     come."""
     one = start(ranks=2, args=["--epochs", EPOCHS], pause=[BATCHES + 5])
     one.wait_for_batches(BATCHES + 5)

@@ -68,7 +68,7 @@ def test_recording_of_a_rank_is_gone(start):
     assert (
         said["identical"]
         and len(said["rows"]) == 1
-        and "run.rec.1 is left out: not found" in warnings
+        and "run.rec.1 is ignored: not found" in warnings
     )
 
 

@@ -201,7 +201,7 @@ def test_picture(start, tmp_path):
     one.finish().check(epochs, samples)
     page = report(tmp_path, one.folder / "run.jsonl")
     assert re.search(
-        r"started again at 0:\d\d:\d\d, in epoch \d+\.", page.read_text(encoding="utf-8")
+        r"restarted at 0:\d\d:\d\d, in epoch \d+\.", page.read_text(encoding="utf-8")
     )
     whole, picture = tmp_path / "whole.png", Path(folder or tmp_path).resolve() / "report.png"
     screenshot(page, whole, 900, 1640)

@@ -42,7 +42,7 @@ def test_stopped_and_resumed(train, reference, tmp_path, sampler, stop, first, s
 
 
 def test_resumed_from_the_checkpoint_of_an_epoch(train, reference, tmp_path):
-    """The first run goes on after its last checkpoint, as one does that is killed between two."""
+    """The first run continues after its last checkpoint, as one does that is killed between two."""
     state, checkpoint = ["--state", tmp_path / "state"], tmp_path / "checkpoint"
     args = ["--sampler", "pads", "--save", checkpoint]
     train(ranks=2, args=[*args, "--epochs", 1], options=state)

@@ -81,7 +81,7 @@ def test_a_killed_rank_comes_back_smaller(hungry, calm):
         old, before = one.ranks(), noted(one)
         one.kill(old)
         one.wait_for(lambda: "the cache went away" in one.text("stderr"), "training noticed")
-        one.wait_for_batches(len(one.batches()) + 2)  # it has let go of the old memory
+        one.wait_for_batches(len(one.batches()) + 2)  # it has released the old memory
         trainers = one.trainers()
         one.kill(trainers, signal.SIGSTOP)
         wait_for_the_cache(one, old)

@@ -45,7 +45,7 @@ def slurm(tmp_path, monkeypatch):
 
 @pytest.fixture
 def life(start, tmp_path):
-    """life(**way) starts one life of a job that trains with pads and goes on from its
+    """life(**way) starts one life of a job that trains with pads and resumes from its
     checkpoint."""
 
     def life(args=(), options=(), **way):
@@ -60,7 +60,7 @@ def life(start, tmp_path):
 
 
 # Open MPI's mpirun unblocks the signals that run has blocked: a rank may be shot while it is
-# loaded, and is started again. A storm that never ends would shoot every one.
+# loaded, and is restarted. A storm that never ends would shoot every one.
 SHOT_AT_ANY_MOMENT = 4
 
 
@@ -100,7 +100,7 @@ def test_told_and_requeued(life, slurm, reference, monkeypatch, batches, first, 
     assert batches <= len(told.batches) < EPOCHS * BATCHES
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     rest = life(**second).finish()
-    assert rest.code == 0 and "restart 1 of job 4711: importance scores go on from" in rest.stderr
+    assert rest.code == 0 and "restart 1 of job 4711: importance scores continue from" in rest.stderr
     assert told.batches + rest.batches == reference("pads").batches
     assert slurm.calls() == ["show", "requeue", "show"]  # training came to its end
 

@@ -135,7 +135,7 @@ def test_a_script_without_embeddings_is_refused(train, tree, trace):
     at = args.index("--embeddings")
     result = train(data=tree, options=being("spidercache"), args=args[:at] + args[at + 2 :])
     assert result.code != 0
-    assert "spidercache scores samples by their embeddings: say how many numbers" in result.stderr
+    assert "spidercache scores samples by their embeddings: give their length" in result.stderr
 
 
 # Of 320 samples a memory of 64 has 16 in S: a global batch of each epoch after the warm-up of two.
@@ -148,7 +148,7 @@ def test_what_is_evaluated_is_trained_on_by_nobody(train, tree, trace):
     assert draws[:2] == [SAMPLES, SAMPLES] and all(n < SAMPLES for n in draws[2:])
     refused = train(data=tree, options=being("impact"), args=[*args, "--trains-on-all"])
     assert refused.code != 0
-    assert "impact has batches that are evaluated and not trained on: say " in refused.stderr
+    assert "impact has batches that are evaluated and not trained on: use " in refused.stderr
 
 
 CHOOSERS = ["quiver", "nopfs", "icache", "shade", "impact", "spidercache"]

@@ -164,7 +164,7 @@ def test_folder_that_cannot_have_copies(train, reference, tmp_path, folder, sent
         EPOCHS, SAMPLES
     )
     assert result.digest == reference("pads").digest
-    assert result.stderr.count("this node has no tier; training goes on without it") == 1
+    assert result.stderr.count("this node has no tier; training continues without it") == 1
     assert sentence in result.stderr and result.summary["tier_hits"] == 0
 
 

@@ -30,7 +30,7 @@ MPI = ["openmpi", pytest.param("mpich", marks=pytest.mark.full)]
 
 
 def kill_one(run, batch, alone):
-    """Kills a rank while training stands still after a batch. It goes on when the cache is back; or
+    """Kills a rank while training stands still after a batch. It continues when the cache is back; or
     for `alone` batches before, in which the launcher stands still, and then stands still again."""
     run.wait_for_batches(batch)
     old, launcher = run.ranks(), [run.process.pid] if alone else []

@@ -20,7 +20,7 @@ type said struct {
 	kind    door.Kind
 	payload []byte
 	want    string // in the sentence; "": there is none
-	stays   bool   // the connection goes on
+	stays   bool   // the connection continues
 }
 
 const no = math.MaxUint32
@@ -222,7 +222,7 @@ var hostile = map[string]struct {
 }
 
 // TestHostileFrames has a client say each of these to one rank of two in mid-epoch. It hears why it
-// is left; the training that goes on beside it gets the stream that it gets without, and no count
+// is left; the training that continues beside it gets the stream that it gets without, and no count
 // changes.
 func TestHostileFrames(t *testing.T) {
 	const world, batch, epochs, samples = 2, 6, 3, 120
@@ -351,7 +351,7 @@ func TestPlanFromTheEnd(t *testing.T) {
 	}
 }
 
-// TestReportsBeforeAPlan has a trainer tell a rank that was started again all that it knows, three
+// TestReportsBeforeAPlan has a trainer tell a rank that was restarted all that it knows, three
 // times, as it does when its connection is cut; each batch counts once. More epochs than it can
 // know are refused.
 func TestReportsBeforeAPlan(t *testing.T) {

@@ -56,7 +56,7 @@ func TestEmbeddingsAtTheDoor(t *testing.T) {
 		want string // what OPEN is refused with
 	}{
 		{3, ""},
-		{0, "spidercache scores samples by their embeddings: say how many numbers one has, " +
+		{0, "spidercache scores samples by their embeddings: give their length, " +
 			"BatchSampler(…, embeddings=D)"},
 		{-1, "an embedding must have 1 to 4096 numbers, not -1"},
 		{4097, "an embedding must have 1 to 4096 numbers, not 4097"},

@@ -48,7 +48,7 @@ func (l slowLink) Post(to int, msg []byte) {
 }
 
 // TestSlowLinks trains over links that take up to so long a message, undisturbed and with ranks
-// that are started again.
+// that are restarted.
 func TestSlowLinks(t *testing.T) {
 	const epochs = 3
 	want := reference(t, epochs)
@@ -76,7 +76,7 @@ func TestSlowLinks(t *testing.T) {
 	}
 }
 
-// TestTwoHundredTrainersComeAgain has two hundred trainers on one rank, which is started again in
+// TestTwoHundredTrainersComeAgain has two hundred trainers on one rank, which is restarted in
 // mid-epoch: all come at once, and tell what they have told.
 func TestTwoHundredTrainersComeAgain(t *testing.T) {
 	const clients, epochs = 200, 3

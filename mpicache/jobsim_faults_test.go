@@ -32,7 +32,7 @@ var simFaultKinds = []simFault{
 	{name: "a rank dies", delay: 20 * time.Millisecond, do: (*simJob).die},
 	{name: "a rank dies", delay: 20 * time.Millisecond, do: (*simJob).die},
 	{name: "a rank dies later", delay: 2 * time.Second, do: (*simJob).die},
-	{name: "ranks die again and again", delay: 20 * time.Millisecond, do: (*simJob).dieOften},
+	{name: "ranks die repeatedly", delay: 20 * time.Millisecond, do: (*simJob).dieOften},
 	{name: "a rank is stopped for a while", delay: 50 * time.Millisecond, do: (*simJob).stop},
 	{name: "a rank hangs", delay: 50 * time.Millisecond, do: func(j *simJob) {
 		if r := j.some(); r != nil {
@@ -170,7 +170,7 @@ func (j *simJob) clearFolder() {
 	_ = os.MkdirAll(j.machines[r.number].folder, 0o700)
 }
 
-// rescan has the folder of the data set change. Ranks that are started again serve the index that
+// rescan has the folder of the data set change. Ranks that are restarted serve the index that
 // the run keeps, so that nothing comes of it but reads that fail, if at all.
 func (j *simJob) rescan() {
 	r := j.some()

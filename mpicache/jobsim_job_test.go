@@ -352,7 +352,7 @@ func (j *simJob) startCache() {
 
 // Training
 
-// arrived goes on with the global batch, when all trainers have their part of it.
+// arrived continues with the global batch, when all trainers have their part of it.
 func (j *simJob) arrived() {
 	for _, t := range j.trainers {
 		if !t.steps || t.saves {

@@ -112,7 +112,7 @@ func (j *simJob) newRanks() *simRanks {
 	return ranks
 }
 
-// every has something happen again and again while a process lives.
+// every has something happen repeatedly while a process lives.
 func (j *simJob) every(d time.Duration, p *simProcess, do func()) {
 	j.clock.after(d, p, "", func() {
 		do()

@@ -464,7 +464,7 @@ func (t *simTrainer) readStorage(b int, batch *simBatch) {
 	})
 }
 
-// look goes on with the batch that is due, if it is here.
+// look continues with the batch that is due, if it is here.
 func (t *simTrainer) look() {
 	if t.steps || t.trains || t.saves {
 		return
@@ -506,7 +506,7 @@ func (t *simTrainer) tick() {
 	t.advance()
 }
 
-// trained reports the batch, and goes on.
+// trained reports the batch, and continues.
 func (t *simTrainer) trained() {
 	batch, part := t.got[t.batch], t.parts[t.batch]
 	if !t.check(t.batch, batch) {

@@ -206,7 +206,7 @@ func (s *stream) hearIdle(from int, what byte) {
 	}
 }
 
-// end lets go of the training.
+// end releases the training.
 func (s *stream) end() {
 	s.node.cfg.Log.Info("a training has ended", "data", s.data.Name, "job", s.job)
 	s.coordinate(scheduler.Finished{})

@@ -6,7 +6,7 @@ import (
 	"rankpool/mpicache/door"
 )
 
-// What a client may ask of a rank at the most, besides what package door bounds: far more than two
+// What a client may ask of a rank at most, besides what package door bounds: far more than two
 // hundred trainers with all their workers need.
 const (
 	maxConns      = 8192 // of a rank

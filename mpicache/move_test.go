@@ -7,9 +7,9 @@ import (
 	"rankpool/mpicache/door"
 )
 
-// TestResumeWhereATrainerOpensLate has a training go on in mid-epoch. One trainer asks for the plan
-// before the other rank's has opened the data set: that rank does not take itself for one without
-// trainers, which follows the others from an epoch's first batch.
+// TestResumeWhereATrainerOpensLate has a training continue in mid-epoch. One trainer asks for the
+// plan before the other rank's has opened the data set: that rank does not take itself for one
+// without trainers, which follows the others from an epoch's first batch.
 func TestResumeWhereATrainerOpensLate(t *testing.T) {
 	const epoch, batch = 1, 7
 	cl := newCluster(t, 2, 240, 5000)
@@ -41,13 +41,13 @@ func TestResumeWhereATrainerOpensLate(t *testing.T) {
 	for rank, n := range cl.nodes {
 		n.streams[0].locked(func() {
 			if from := n.streams[0].coordinator.First(); from != batch {
-				t.Errorf("rank %d goes on from batch %d, not %d", rank, from, batch)
+				t.Errorf("rank %d resumes from batch %d, not %d", rank, from, batch)
 			}
 		})
 	}
 }
 
-// heard reports whether a rank knows that a trainer went on to an epoch.
+// heard reports whether a rank knows that a trainer moved to an epoch.
 func (s *stream) heard(trainer, epoch int) (yes bool) {
 	s.locked(func() {
 		at, ok := s.coordinator.In(trainer)
@@ -56,7 +56,7 @@ func (s *stream) heard(trainer, epoch int) (yes bool) {
 	return yes
 }
 
-// TestResumeWhereARankHasNoTrainer has a training go on in mid-epoch. A rank without trainers
+// TestResumeWhereARankHasNoTrainer has a training continue in mid-epoch. A rank without trainers
 // stages what is still to come.
 func TestResumeWhereARankHasNoTrainer(t *testing.T) {
 	const epoch, batch = 1, 7
@@ -80,7 +80,7 @@ func TestResumeWhereARankHasNoTrainer(t *testing.T) {
 		}
 		last.locked(func() {
 			if from := last.coordinator.First(); from != batch {
-				t.Errorf("%s: the rank without trainers goes on from batch %d, not %d", sampler,
+				t.Errorf("%s: the rank without trainers resumes from batch %d, not %d", sampler,
 					from, batch)
 			}
 		})

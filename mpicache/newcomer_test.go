@@ -59,19 +59,19 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 	}{
 		"sampler": {
 			func(s *Spec) { s.Sampler = "torch" },
-			"is being trained on with sampler \"pads\", and trainer 0 asks for \"torch\"",
+			"is being trained on with sampler \"pads\", but trainer 0 requests \"torch\"",
 		},
 		"seed": {
 			func(s *Spec) { s.Seed = 2 },
-			"is being trained on with seed 1, and trainer 0 asks for 2",
+			"is being trained on with seed 1, but trainer 0 requests 2",
 		},
 		"batch_size": {
 			func(s *Spec) { s.BatchSize = 3 },
-			"is being trained on with batch_size 6, and trainer 0 asks for 3",
+			"is being trained on with batch_size 6, but trainer 0 requests 3",
 		},
 		"drop_last": {
 			func(s *Spec) { s.DropLast = true },
-			"is being trained on with drop_last false, and trainer 0 asks for true",
+			"is being trained on with drop_last false, but trainer 0 requests true",
 		},
 		"sampler_drop_last": {
 			func(s *Spec) { s.Sampler, s.SamplerDropLast = "torch", true },
@@ -79,11 +79,11 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 		},
 		"assign": {
 			func(s *Spec) { s.Assign = "sampler" },
-			"is being trained on with assign \"\", and trainer 0 asks for \"sampler\"",
+			"is being trained on with assign \"\", but trainer 0 requests \"sampler\"",
 		},
 		"world_size": {
 			func(s *Spec) { s.World = 3 },
-			"is being trained on with world_size 2, and trainer 0 asks for 3",
+			"is being trained on with world_size 2, but trainer 0 requests 3",
 		},
 		"identity": {
 			func(s *Spec) { s.Identity = "another" }, "is not the one that trainer 0 trains on",
@@ -122,7 +122,7 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 	}
 }
 
-// TestNewcomerAfterARestart has a newcomer be the first to come to a rank that was started again
+// TestNewcomerAfterARestart has a newcomer be the first to come to a rank that was restarted
 // under a training.
 func TestNewcomerAfterARestart(t *testing.T) {
 	first := newCluster(t, 1, 120, 3000)
@@ -136,7 +136,7 @@ func TestNewcomerAfterARestart(t *testing.T) {
 	refused(t, openSpec(stranger(t, again.dirs[0], 0, 1), spec), "trainer 0 is process")
 	spec.Seed = 2
 	refused(t, openSpec(stranger(t, again.dirs[0], 0, 1), spec),
-		"is being trained on with seed 1, and trainer 0 asks for 2")
+		"is being trained on with seed 1, but trainer 0 requests 2")
 	_ = tr.close() // the door has closed it
 	if again.plan(t, 1).Close() != nil {
 		t.Error("the trainer has lost its seat")
@@ -376,7 +376,7 @@ func missed(t *testing.T, cl *cluster, tr *trainer, want string) {
 }
 
 // TestTrainersOfWhichOnlyWorkersComeAreNamed has a trainer wait for a plan, where the other one's
-// workers have opened the data set and it has not itself: nobody knows what it goes on from.
+// workers have opened the data set and it has not itself: nobody knows what it resumes from.
 func TestTrainersOfWhichOnlyWorkersComeAreNamed(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
 	defer cl.close()
@@ -431,7 +431,7 @@ func TestMissingTrainersAreNamed(t *testing.T) {
 	}
 }
 
-// before is what ranks that are started again in the folders of others would tell each other.
+// before is what ranks that are restarted in the folders of others would tell each other.
 func before(dirs []string) [][]Before {
 	known := make([][]Before, len(dirs))
 	for rank, dir := range dirs {

@@ -93,9 +93,9 @@ type Config struct {
 	// not the one that it needs.
 	StateOptional bool
 	Session       string // told to clients
-	// by rank, of each data set: what ranks that were started again know; nil: nothing
+	// by rank, of each data set: what ranks that were restarted know; nil: nothing
 	Before [][]Before
-	// names the start of the training in the run log: ranks started again in it have the same; "":
+	// names the start of the training in the run log: ranks restarted in it have the same; "":
 	// none
 	Launch string
 	// JobIdle is how long a training with a job name may have no process on any rank before it
@@ -292,8 +292,8 @@ func (n *Node) halt() {
 	}
 }
 
-// Abandon ends the node in the midst of training, as when another rank has died: trainers go on by
-// storage and will tell the next node what they have counted, so that nothing is recorded here.
+// Abandon ends the node in the middle of training, as when another rank has died: trainers continue
+// by storage and will tell the next node what they have counted, so that nothing is recorded here.
 // Peers and storage may still write to the memory, which therefore goes with the process.
 func (n *Node) Abandon() error {
 	n.halt()
@@ -328,7 +328,7 @@ func (n *Node) end() error {
 	return errors.Join(err, n.slab.Close())
 }
 
-// closeTimeout bounds how long the end of a node waits for whom it cannot make go on.
+// closeTimeout bounds how long the end of a node waits for whom it cannot make continue.
 const closeTimeout = 5 * time.Second
 
 // quiet ends all streams and reports whether nothing is being read into the slab any more.

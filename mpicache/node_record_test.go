@@ -94,7 +94,7 @@ func TestReplayIsIdentical(t *testing.T) {
 	}
 }
 
-// TestReplayOfARankThatStartedAgain checks that the second life of a rank goes on in the file of
+// TestReplayOfARankThatStartedAgain checks that the second life of a rank continues in the file of
 // the first, and that another session does not.
 func TestReplayOfARankThatStartedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "recording")

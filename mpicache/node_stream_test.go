@@ -81,7 +81,7 @@ func TestResidentsAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// TestSilentPeer checks that trainers go on, by storage, when a rank does not answer, and that a
+// TestSilentPeer checks that trainers continue, by storage, when a rank does not answer, and that a
 // replay decides the same.
 func TestSilentPeer(t *testing.T) {
 	t.Parallel() // it waits
@@ -228,7 +228,7 @@ func TestRankStartsAgain(t *testing.T) {
 		text += fmt.Sprintln(sorted(p))
 	}
 	if fmt.Sprint(got) != fmt.Sprint(parts) || text != want[2] {
-		t.Errorf("the third epoch's plan differs after the rank started again (%d epochs open)",
+		t.Errorf("the third epoch's plan differs after the rank restarted (%d epochs open)",
 			len(s.coordinator.Open()))
 	}
 }

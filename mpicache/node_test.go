@@ -330,7 +330,7 @@ func (tr *trainer) epoch(epoch int, step *barrier) ([][]uint32, error) {
 	return parts, tr.Send(door.KindRelease, tr.tally.Append(p))
 }
 
-// barrier lets n goroutines go on together.
+// barrier lets n goroutines continue together.
 type barrier struct {
 	mu   sync.Mutex
 	cond *sync.Cond

@@ -146,7 +146,7 @@ func TestTierChangesNoStream(t *testing.T) {
 							cl.allReads(), without.allReads())
 					}
 					if warned := strings.Contains(log.String(),
-						"the tier fails again and again"); warned != tier.broken {
+						"the tier fails repeatedly"); warned != tier.broken {
 						t.Errorf("the log says %q", log)
 					}
 					for rank, f := range tiers {

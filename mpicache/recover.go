@@ -40,7 +40,7 @@ type found struct {
 func (cfg *Config) takeMemory() (memory *slab.Slab, f found, err error) {
 	memory = cfg.Memory
 	if memory == nil {
-		forgetSlab(cfg.Dir) // clients let go of it
+		forgetSlab(cfg.Dir) // clients release it
 		if err := renewInPlace(cfg.Dir); err != nil {
 			return nil, f, err
 		}

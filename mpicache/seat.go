@@ -129,13 +129,13 @@ func statOf(pid int32) (ticks uint64, stopped bool) {
 	return ticks, fields[0][0] == 'T' || fields[0][0] == 't'
 }
 
-// kept is what a rank that is started again knows of the training that it serves.
+// kept is what a rank that is restarted knows of the training that it serves.
 type kept struct {
 	Set   int     `json:"set"`           // the data set's number
 	Job   string  `json:"job,omitempty"` // the training's name
 	Spec  *Spec   `json:"spec"`          // nil: the data set was not trained on
 	Ranks []int32 `json:"ranks"`         // of all trainers; nil: some had not come
-	// ranks: when the cache goes on with fewer, they have other numbers
+	// ranks: when the cache continues with fewer, they have other numbers
 	Of    int           `json:"of"`
 	Seats map[int]*seat `json:"seats"`
 }
@@ -180,7 +180,7 @@ func (s *stream) kept() []byte {
 	return text
 }
 
-// Before is what a rank that was started again knows of the training that it served. Ranks tell
+// Before is what a rank that was restarted knows of the training that it served. Ranks tell
 // each other before their doors open: one has no trainers, and another one's folder was cleared.
 type Before struct {
 	Set  int    // the data set's number
@@ -312,7 +312,7 @@ func (s *stream) livesHere() bool {
 	return false
 }
 
-// forgetBefore forgets the training that ranks served before they were started again, when none of
+// forgetBefore forgets the training that ranks served before they were restarted, when none of
 // its trainers lives, and tells the others when the last one here has ended.
 func (s *stream) forgetBefore() {
 	if !s.coordinator.Remembers() || s.coordinator.Complete() || s.livesHere() {

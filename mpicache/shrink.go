@@ -102,7 +102,7 @@ func (h *shrinker) sweep() {
 	}
 	for _, r := range h.gone() {
 		if err := h.node.slab.Release(r[0], r[1]); err != nil {
-			h.node.cfg.Log.Error("memory cannot be given back", "error", err)
+			h.node.cfg.Log.Error("memory cannot be returned to the system", "error", err)
 		}
 	}
 }

@@ -108,7 +108,7 @@ func TestJobsReplay(t *testing.T) {
 				first.lines[at] == again.lines[at] {
 				at++
 			}
-			t.Fatalf("seed %d: after\n%s\none run goes on with\n%s\nand another with\n%s", seed,
+			t.Fatalf("seed %d: after\n%s\none run continues with\n%s\nand another with\n%s", seed,
 				strings.Join(first.lines[max(0, at-5):at], "\n"), first.lines[at], again.lines[at])
 		}
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // Importance is kept in three places: in the rank's folder, which lives in memory and outlives the
-// rank, so that a rank that is started again plans the same epochs; by the trainers, which hold the
+// rank, so that a rank that is restarted plans the same epochs; by the trainers, which hold the
 // files of that folder open and put them back when it was cleared; and in the state file of the
 // user, written by rank 0.
 
@@ -50,7 +50,7 @@ func (s *stream) userStatePath() string {
 }
 
 // ownStatePath is the file in the rank's folder for the state that belongs to a checkpoint, where
-// there is no state file: of the trainings on this cache, one that is started again goes on from
+// there is no state file: of the trainings on this cache, one that is restarted resumes from
 // it.
 func (s *stream) ownStatePath() string {
 	return filepath.Join(s.node.cfg.Dir, "saved-"+s.fileName())
@@ -256,7 +256,7 @@ func writeFile(path string, data iter.Seq[[]byte]) error {
 	return nil
 }
 
-// readStates reads all states that a training of this stream may go on from, beside the stream.
+// readStates reads all states that a training of this stream may resume from, beside the stream.
 func (s *stream) readStates(stream scheduler.StreamID) {
 	s.inFolder(func() {
 		var e scheduler.StatesRead

@@ -85,7 +85,7 @@ type stream struct {
 
 	seats map[int]*seat // by trainer, of this node
 	// livesAt are the other ranks where a trainer lives of the training that ranks served before
-	// they were started again; livedHere says that one has lived here.
+	// they were restarted; livedHere says that one has lived here.
 	livesAt   map[int]bool
 	livedHere bool
 
@@ -95,7 +95,7 @@ type stream struct {
 	idleAt    map[int]bool   // rank 0: the ranks that have told so
 
 	due      map[due]bool // what GETs wait for
-	plansHad int          // that the stager had let go of when it was looked at last
+	plansHad int          // that the stager had released when it was looked at last
 
 	epochs       map[int]*epochCount
 	closedEpochs map[int]bool    // whose counts have left
@@ -171,7 +171,7 @@ func (s *samples) reply(c *conn, frame []byte) {
 	s.replies = append(s.replies, reply{c, frame})
 }
 
-// step gives the stager an event, does what it commands, and goes on with the events that follow
+// step gives the stager an event, does what it commands, and continues with the events that follow
 // from that.
 func (s *samples) step(e scheduler.Event) {
 	if s.closed {
@@ -202,7 +202,7 @@ func (s *samples) drain() {
 	}
 }
 
-// leavePlans tells the coordinator which plans the stager has let go of.
+// leavePlans tells the coordinator which plans the stager has released.
 func (s *stream) leavePlans() {
 	n := 0
 	if s.began {

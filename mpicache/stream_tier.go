@@ -17,7 +17,7 @@ type Tier interface {
 	// Recall reads the sample into into, which has its size. Smaller needs are read first. After
 	// done, into is not written to.
 	Recall(id scheduler.SampleID, into []byte, need uint64, done func(error))
-	// Erase gives up the sample's room; what is under way goes on.
+	// Erase gives up the sample's room; what is under way continues.
 	Erase(id scheduler.SampleID)
 	// End gives up the disk: what is under way ends with an error.
 	End()
@@ -84,7 +84,7 @@ func (s *samples) noteTier(what string, id scheduler.SampleID, err error) {
 // endTier gives the tier up.
 func (s *samples) endTier() {
 	s.tierOver = true
-	s.node.cfg.Log.Warn("the tier fails again and again; training goes on without it", "data",
+	s.node.cfg.Log.Warn("the tier fails repeatedly; training continues without it", "data",
 		s.data.Name, "error", s.tierErr)
 	s.data.Tier.End()
 }

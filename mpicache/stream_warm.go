@@ -124,7 +124,7 @@ func (s *samples) answerWarm(r *warmRequest) {
 }
 
 // cooled ends the warming of a data set that all trainers have opened. It reports false while reads
-// are under way: the last of them goes on, or tick.
+// are under way: the last of them continues, or tick.
 func (s *samples) cooled(now time.Time) bool {
 	if w := &s.warm; !w.begun {
 		w.begun, w.until = true, now.Add(warmPatience)

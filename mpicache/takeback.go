@@ -16,7 +16,7 @@ import (
 	"rankpool/mpicache/slab"
 )
 
-// The back door is a socket in a rank's folder that is there while a rank that was started again
+// The back door is a socket in a rank's folder that is there while a rank that was restarted
 // looks for the memory of the one before. A client that has it sends its descriptor, and hears
 // nothing: what it is, the rank sees.
 
@@ -29,7 +29,7 @@ const backDoorName = "slab.sock"
 // opens: who has locked another one comes too late.
 const inPlaceName = "in-place"
 
-// handsPatience is how long a rank waits for scripts to let go of its memory. A script that makes a
+// handsPatience is how long a rank waits for scripts to release its memory. A script that makes a
 // checkpoint may have a batch in its hands, and waits ten seconds for the rank to save the scores.
 const handsPatience = 3 * time.Second
 
@@ -44,7 +44,7 @@ const backDoorPatience = 5 * time.Second
 
 // TakeBack returns the memory of the rank that was served from this folder before, if a training
 // process has it and brings it within patience, or until ctx ends; else nil, and then the folder
-// names no memory any more, so that clients let go of it. It is the memory that the folder names,
+// names no memory any more, so that clients release it. It is the memory that the folder names,
 // and holds samples of these data sets. ranks is how many there are.
 func TakeBack(
 	ctx context.Context, dir string, data []DataSet, ranks int, patience time.Duration,
@@ -72,7 +72,7 @@ func takeBack(
 		err = os.Chmod(path, 0o600)
 	}
 	if err != nil {
-		log.Warn("the memory of the rank before cannot be taken back", "error", err)
+		log.Warn("the previous rank's memory cannot be taken over", "error", err)
 		return nil
 	}
 	defer func() { _ = door.Close() }() // removes it
@@ -109,14 +109,14 @@ func takeBack(
 			return nil
 		}
 		if err := takeFromHands(ctx, dir); err != nil {
-			log.Warn("scripts may use samples in place: the memory of the rank before is not taken back",
+			log.Warn("scripts may use samples in place: the previous rank's memory is not taken over",
 				"error", err)
 			_ = memory.Close() // it is the clients'
 			return nil
 		}
 		return memory
 	case <-ctx.Done():
-		log.Warn("no training process brought the memory of the rank before: the cache begins empty")
+		log.Warn("no training process sent the previous rank's memory: the cache starts empty")
 		return nil
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 // A crew is the trainers of a training, step by step together, each as the Python client is: it
 // keeps its reports of three epochs and what its plans were made from, and tells a cache that was
-// started again.
+// restarted.
 type crew struct {
 	t        *testing.T
 	cluster  *cluster
@@ -32,7 +32,7 @@ type crew struct {
 	forgets  bool         // it puts nothing back
 	stream   []string     // global batches
 	at       map[place]func()
-	first    func() // before trainers connect to ranks that were started again; nil: nothing
+	first    func() // before trainers connect to ranks that were restarted; nil: nothing
 }
 
 type toldReport struct {
@@ -376,7 +376,7 @@ func TestLostScoresEndTraining(t *testing.T) {
 			c.at[at] = func() { c.restart(clearAll) }
 			err := c.train(place{}, place{5, 0})
 			if err == nil || !strings.Contains(err.Error(),
-				"are lost: no rank has kept them, nor has a trainer; go on from a checkpoint") {
+				"are lost: no rank has kept them, nor has a trainer; resume from a checkpoint") {
 				t.Errorf("after %v: %v", at, err)
 			}
 			compareStreams(t, c.stream, want[:min(len(want), len(c.stream))])
@@ -464,9 +464,9 @@ func TestRanksComparePlans(t *testing.T) {
 	compareStreams(t, c.stream, reference(t, 2))
 }
 
-// TestCheckpointsResume saves at a place, goes on a while as a training does that is killed later,
-// and resumes on other ranks and trainers, from the state file, or from the one that was saved
-// before it.
+// TestCheckpointsResume saves at a place, continues a while as a training does that is killed
+// later, and resumes on other ranks and trainers, from the state file, or from the one that was
+// saved before it.
 func TestCheckpointsResume(t *testing.T) {
 	const epochs = 4
 	want := reference(t, epochs)
@@ -615,7 +615,7 @@ func TestForeignStatesEndTraining(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const refused = "training on data set train would not go on with the same batches: "
+	const refused = "training on data set train would not continue with the same batches: "
 	for i := range 40 {
 		flipped := slices.Clone(whole)
 		flipped[(len(flipped)-1)*i/39] ^= 0x20
@@ -655,7 +655,7 @@ func TestForeignStatesEndTraining(t *testing.T) {
 	resume("another training's, but optional", "", true)
 }
 
-// TestTrainersResumeFromTheSame has one trainer go on from another checkpoint than the others, or
+// TestTrainersResumeFromTheSame has one trainer resume from another checkpoint than the others, or
 // from none.
 func TestTrainersResumeFromTheSame(t *testing.T) {
 	for _, other := range []*Checkpoint{
@@ -675,7 +675,7 @@ func TestTrainersResumeFromTheSame(t *testing.T) {
 			}
 		}
 		err := c.train(place{1, 7}, place{2, 0})
-		if err == nil || !strings.Contains(err.Error(), "goes on from") {
+		if err == nil || !strings.Contains(err.Error(), "resumes from") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -820,7 +820,7 @@ func TestLateOpenIsIgnored(t *testing.T) {
 	compareStreams(t, second.stream, reference(t, 3)[at.epoch*batchesOf+at.batch:])
 }
 
-// TestAnotherTrainerHasThePlan has the ranks be started again where one trainer has the plan of the
+// TestAnotherTrainerHasThePlan has the ranks be restarted where one trainer has the plan of the
 // next epoch, and waits in a step for the other, which has yet to get it.
 func TestAnotherTrainerHasThePlan(t *testing.T) {
 	for name, hurt := range map[string]func([]string){

@@ -109,8 +109,8 @@ func (a *agreement) newcomer(spec Spec, rank int) error {
 	}
 	if field, x, y := difference(*begun, spec); field != "" {
 		return fmt.Errorf(
-			"data set %s is being trained on with %s %#v, and trainer %d asks for %#v; "+
-				"give it a cache of its own, by a run of its own", spec.Data, field, x,
+			"data set %s is being trained on with %s %#v, but trainer %d requests %#v; "+
+				"give it its own cache, in a separate run", spec.Data, field, x,
 			spec.Trainer, y)
 	}
 	return nil
@@ -124,7 +124,7 @@ func (a *agreement) stranger(spec Spec, rank int) error {
 	}
 	return fmt.Errorf(
 		"trainer %d of the training on data set %s is on rank %d, and this is rank %d; "+
-			"give every training process a RANK of its own", spec.Trainer, spec.Data,
+			"give every training process its own RANK", spec.Trainer, spec.Data,
 		a.ranks[spec.Trainer], rank)
 }
 
@@ -163,7 +163,7 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 		return true, nil
 	default:
 		err := fmt.Errorf("trainer %d opened data set %s on rank %d and on rank %d; give every "+
-			"training process a RANK of its own",
+			"training process its own RANK",
 			spec.Trainer, spec.Data, at, rank)
 		if a.missing > 0 {
 			a.conflict = err

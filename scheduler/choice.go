@@ -9,7 +9,7 @@ type Choice struct {
 	Found  []bool     // of each draw: what is served is in memory since it was served before
 	Home   []uint16   // of each draw: the rank that has it, or may keep it
 	Held   []bool     // by sample: it is in memory when the epoch has ended
-	// what the system goes on from when the epoch has ended, where a Learner keeps it; as bytes
+	// what the system resumes from when the epoch has ended, where a Learner keeps it; as bytes
 	After []byte
 
 	// Evaluated are the global batches that are not trained on: a forward pass measures their
@@ -58,7 +58,7 @@ func (d *Draws) Evaluated() Batches {
 	return d.choice.Evaluated
 }
 
-// After is what the system that made the draws goes on from when the epoch has ended, as bytes; nil
+// After is what the system that made the draws resumes from when the epoch has ended, as bytes; nil
 // where the next epoch does not depend on it, or not by a Learner.
 func (d *Draws) After() []byte {
 	if d.choice == nil {

@@ -13,7 +13,7 @@ import (
 
 // Coordinator is one rank's part in the training on a data set, above its Stager, as a state
 // machine: which training it is, what was reported of it, when a plan is made and from which
-// scores, who may have it, and what is kept for a rank that is started again and for a checkpoint.
+// scores, who may have it, and what is kept for a rank that is restarted and for a checkpoint.
 // Events go in, commands come out; it does nothing itself, and the same events give the same
 // commands. It is not safe for concurrent use.
 //
@@ -80,7 +80,7 @@ type life struct {
 	// by epoch: the digest of what its plan was made from, until the state is on disk
 	keeping map[int]Digest
 
-	finish map[int]place  // by trainer: where it went on to
+	finish map[int]place  // by trainer: where it continued to
 	wishes map[int]place  // by trainer: where it wants to go, if it may not yet
 	joined map[int]joined // by trainer: those that have asked for a plan
 	anew   map[int]place  // by trainer: where it begins another life
@@ -225,7 +225,7 @@ func (c *Coordinator) Step(e CoordinatorEvent, do func(CoordinatorCommand)) {
 	case Sourced:
 		c.onSourced(e)
 	case Declined:
-		c.failPlans(fmt.Sprintf("rank %d says: %s", e.Rank, e.Why), false)
+		c.failPlans(fmt.Sprintf("rank %d reports: %s", e.Rank, e.Why), false)
 	case Hung:
 		c.failPlans(e.Why, true)
 	case PlanMade:
@@ -404,7 +404,7 @@ func (c *Coordinator) failPlans(why string, retry bool) {
 // something else.
 func (c *Coordinator) refusePlans(err error) {
 	if c.refused == nil || c.refused.Error() != err.Error() {
-		c.do(Log{LogError, "there is no plan", -1, err})
+		c.do(Log{LogError, "no plan can be made", -1, err})
 		c.tell(Declined{c.cfg.Rank, err.Error()})
 	}
 	c.refused, c.want = err, noEpoch
@@ -458,7 +458,7 @@ func (c *Coordinator) Knows(epoch int) bool { return c.plans[epoch] != nil }
 // Plan returns the plan of an epoch that it knows, or nil.
 func (c *Coordinator) Plan(epoch int) *Plan { return c.plans[epoch] }
 
-// isNext reports whether training may go on to epoch.
+// isNext reports whether training may move to epoch.
 func (c *Coordinator) isNext(epoch int) bool {
 	n := len(c.opened)
 	if n == 0 {
@@ -561,7 +561,7 @@ func (c *Coordinator) first(epoch int) int {
 	return first
 }
 
-// finishEpochs notes that a trainer went on to another epoch.
+// finishEpochs notes that a trainer moved to another epoch.
 func (c *Coordinator) finishEpochs(trainer int, to place) {
 	c.finish[trainer] = to
 	if c.folds() {
@@ -745,7 +745,7 @@ func (c *Coordinator) report(r Trained) {
 	}
 }
 
-// fold folds what is final, refreshes predictions, and goes on to plan when the cut is reached.
+// fold folds what is final, refreshes predictions, and continues to plan when the cut is reached.
 func (c *Coordinator) fold() {
 	ready := c.ledger.Fold(func(f Folded) {
 		scored := c.ledger.Scored(f)
@@ -1008,11 +1008,11 @@ func (c *Coordinator) onStateKept(e StateKept) {
 }
 
 // Restoring. What a rank has kept is read when the first epoch is wanted: until then all trainers
-// may not have said what they go on from.
+// may not have said what they resume from.
 
 // restore makes the ledger. It returns the epoch to plan first, from which the ledger gets to the
-// wanted one; false while states are being read, and when training would not go on with the scores
-// that it had.
+// wanted one; false while states are being read, and when training would not continue with the
+// scores that it had.
 func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 	if c.refused != nil {
 		c.refusePlans(c.refused) // until trainers say something else
@@ -1098,7 +1098,7 @@ func (c *Coordinator) origin(at place, equal func() []float32) (origin, error) {
 		c.checkpointed = true
 	}
 	if file := n.file.Snap; n.begun() && file != nil && file.Checkpoint {
-		c.checkpointed = true // it is that of a checkpoint made before the ranks were started again
+		c.checkpointed = true // it is that of a checkpoint made before the ranks were restarted
 	}
 	return n.decide()
 }
@@ -1139,7 +1139,7 @@ func (c *Coordinator) onSaveWanted(e SaveWanted) {
 	c.tell(Saving{c.cfg.Rank, e.Trainer, e.Epoch, e.Batch})
 	c.savesThere(e.Trainer, at)
 	if c.ledger == nil && c.isNext(at.epoch) {
-		c.wantPlan(at.epoch, at.batch) // this rank was started again
+		c.wantPlan(at.epoch, at.batch) // this rank was restarted
 	}
 }
 
@@ -1299,7 +1299,7 @@ func (c *Coordinator) Open() []int { return c.opened }
 // First is the batch that the epoch wanted last begins at.
 func (c *Coordinator) First() int { return c.from }
 
-// In returns the epoch that a trainer went on to last.
+// In returns the epoch that a trainer moved to last.
 func (c *Coordinator) In(trainer int) (epoch int, ok bool) {
 	at, ok := c.finish[trainer]
 	return at.epoch, ok

@@ -7,7 +7,7 @@ import "time"
 type CoordinatorEvent interface{ coordinatorEvent() }
 
 type (
-	// Remembered comes first on a rank that is started again: its life before served a training
+	// Remembered comes first on a rank that is restarted: its life before served a training
 	// with Spec, whose trainers were on Ranks (nil: not all had come).
 	Remembered struct {
 		Spec  Spec
@@ -62,7 +62,7 @@ type (
 	// Canceled reports that nobody waits for the answer to Ticket any more.
 	Canceled struct{ Ticket uint64 }
 
-	// Moved reports that a trainer on another rank went on to Batch of Epoch.
+	// Moved reports that a trainer on another rank continued to Batch of Epoch.
 	Moved struct{ Rank, Trainer, Epoch, Batch int }
 	// Wished reports that a trainer on another rank wants to go to Batch of Epoch, and may not yet.
 	Wished struct{ Rank, Trainer, Epoch, Batch int }

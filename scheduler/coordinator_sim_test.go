@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// simTrainer is what a trainer keeps for a cache that is started again: the plans that it has had
+// simTrainer is what a trainer keeps for a cache that is restarted: the plans that it has had
 // and their states, of two epochs, and what it has reported of three.
 type simTrainer struct {
 	planned []PlanSource
@@ -40,7 +40,7 @@ func (w *world) byItself(trainer, epoch, batch int) Deliver {
 // on disk where a trainer puts it back. Trainers open the data set again, and report again.
 func (w *world) restart() {
 	w.pending = nil
-	// placement is soft state: a rank that goes on from an earlier epoch has another one
+	// placement is soft state: a rank that resumes from an earlier epoch has another one
 	w.homes = nil
 	for rank, r := range w.ranks {
 		next := w.newRank(rank)
@@ -67,7 +67,7 @@ func (w *world) restart() {
 	}
 }
 
-// timeOut ends the questions that wait for a peer which was started again, and has no answer. It
+// timeOut ends the questions that wait for a peer which was restarted, and has no answer. It
 // reports whether there were any.
 func (w *world) timeOut() (any bool) {
 	for _, r := range w.ranks {
@@ -104,7 +104,7 @@ func TestCoordinatorsUnderRestarts(t *testing.T) {
 		for epoch, plan := range want.plans {
 			other := got.plans[epoch]
 			if !slices.Equal(plan.IDs, other.IDs) || !slices.Equal(plan.Consumer, other.Consumer) {
-				t.Fatalf("seed %d: epoch %d is another one when ranks are started again", seed,
+				t.Fatalf("seed %d: epoch %d is another one when ranks are restarted", seed,
 					epoch)
 			}
 		}

@@ -534,7 +534,7 @@ func sayEvent(e CoordinatorEvent) string {
 	case Opened:
 		return fmt.Sprintf("trainer %d has opened the data set", e.Spec.Trainer)
 	case Moved:
-		return fmt.Sprintf("trainer %d went on to epoch %d, batch %d", e.Trainer, e.Epoch, e.Batch)
+		return fmt.Sprintf("trainer %d moved to epoch %d, batch %d", e.Trainer, e.Epoch, e.Batch)
 	case Wished:
 		return fmt.Sprintf("trainer %d wants to go to epoch %d, batch %d", e.Trainer, e.Epoch,
 			e.Batch)

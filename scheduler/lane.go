@@ -60,7 +60,7 @@ func (s *Stager) onLaneOpened(e LaneOpened) {
 	s.store.join(&l.own)
 }
 
-// onLaneClosed has a lane let go of everything. The samples that only it would have used are the
+// onLaneClosed has a lane release everything. The samples that only it would have used are the
 // first to leave memory.
 func (s *Stager) onLaneClosed(e LaneClosed) {
 	l := s.lane(e.Lane)

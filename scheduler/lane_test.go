@@ -188,7 +188,7 @@ func (w *laneWorld) scored(l *simLane, epoch, batch int) {
 	}
 }
 
-// close ends a training, in the midst of whatever it does: its requests are not answered any more.
+// close ends a training, in the middle of whatever it does: its requests are not answered any more.
 func (w *laneWorld) close(number int) {
 	w.lanes[number] = nil
 	for _, r := range w.ranks {
@@ -316,7 +316,7 @@ func (w *laneWorld) settled() {
 }
 
 // TestLanes has trainings come, stand still and go at random, with faults. Each gets what it draws,
-// those that go on are not held up by the others, and nothing is left of what has ended.
+// those that continue are not held up by the others, and nothing is left of what has ended.
 func TestLanes(t *testing.T) {
 	for seed := range *seeds {
 		w := newLaneWorld(t, seed, 1+int(seed%3), 150, []float64{0, 0.2, 1}[seed/3%3])

@@ -5,8 +5,8 @@ import (
 )
 
 // Where the scores of a rank's first plan come from. A rank begins without any, and three kinds of
-// training come to it: one that begins, one that goes on from a checkpoint, and one that is under
-// way and whose ranks were started again. The first begins with equal scores. The other two go on
+// training come to it: one that begins, one that resumes from a checkpoint, and one that is under
+// way and whose ranks were restarted. The first begins with equal scores. The other two continue
 // with the scores that they had, or not at all: a plan from other scores would be another stream.
 //
 // This file decides and reads nothing.
@@ -18,7 +18,7 @@ type Training struct {
 	// its connections may tell of an earlier one late.
 	Life uint64 `json:"life"`
 	Turn uint32 `json:"turn"`
-	// Checkpoint is what it goes on from; nil: it begins.
+	// Checkpoint is what it resumes from; nil: it begins.
 	Checkpoint *Checkpoint `json:"checkpoint"`
 	// Planned are the plans that it has had, of the last two epochs.
 	Planned []PlanSource `json:"planned"`
@@ -69,7 +69,7 @@ func (f StateFile) missing() bool { return f.Snap == nil && f.Err == nil }
 
 // An origin is the basis of the first plan.
 type origin struct {
-	// snap is the state to go on from: its own epoch is planned first. With alone, only its scores
+	// snap is the state to resume from: its own epoch is planned first. With alone, only its scores
 	// are taken, for the epoch that is wanted. nil: equal scores.
 	snap  *Snapshot
 	alone bool
@@ -108,7 +108,7 @@ func (n *need) checkpoint() (*Checkpoint, error) {
 
 func differentCheckpoints(a int, x *Checkpoint, b int, y *Checkpoint) error {
 	return fmt.Errorf(
-		"trainer %d goes on from %s, and trainer %d from %s: give all trainers the same checkpoint",
+		"trainer %d resumes from %s, and trainer %d from %s: give all trainers the same checkpoint",
 		a, x, b, y)
 }
 
@@ -187,7 +187,7 @@ func (n *need) goOn() (origin, error) {
 	}
 	return origin{},
 		fmt.Errorf("the importance scores of epoch %d of data set %s are lost: no rank has kept "+
-			"them, nor has a trainer; go on from a checkpoint",
+			"them, nor has a trainer; resume from a checkpoint",
 			n.epoch, n.stream.Data)
 }
 
@@ -242,7 +242,7 @@ func (n *need) resume(c *Checkpoint) (origin, error) {
 }
 
 // begin decides for a training that brings no checkpoint. It may have one of its own making, and
-// then goes on at a later epoch with the state file.
+// then continues at a later epoch with the state file.
 func (n *need) begin() (origin, error) {
 	f := n.file
 	switch {
@@ -250,7 +250,7 @@ func (n *need) begin() (origin, error) {
 		return origin{}, nil
 	case n.path == "":
 		return origin{warning: fmt.Sprintf(
-			"there is no importance state; training begins with equal scores at epoch %d",
+			"no importance state exists; training begins with equal scores at epoch %d",
 			n.epoch)}, nil
 	case f.missing():
 		return n.misfit(
@@ -276,7 +276,7 @@ func (n *need) misfit(why string) (origin, error) {
 	if !n.optional {
 		return origin{},
 			fmt.Errorf(
-				"training on data set %s would not go on with the same batches: %s; or begin "+
+				"training on data set %s would not continue with the same batches: %s; or begin "+
 					"with the scores that there are by --state-optional",
 				n.stream.Data, why)
 	}

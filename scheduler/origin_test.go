@@ -185,66 +185,66 @@ func TestOrigin(t *testing.T) {
 		{
 			what: "resumes from two checkpoints", epoch: 3, batch: 1,
 			trainings: []*Training{from(3, 1, saved), from(3, 0, s3)}, path: true,
-			file: file(saved), refused: "trainer 0 goes on from epoch 3, batch 1, state ",
+			file: file(saved), refused: "trainer 0 resumes from epoch 3, batch 1, state ",
 		},
 
 		{
-			what: "goes on, in mid-epoch", epoch: 3,
+			what: "continues, in mid-epoch", epoch: 3,
 			trainings: []*Training{had(s2, s3), had(s2, s3)},
 			kept:      []*Snapshot{s2, s3, s4}, want: s3,
 		},
 		{
-			what: "goes on, at a boundary", epoch: 4, trainings: []*Training{had(s2, s3)},
+			what: "continues, at a boundary", epoch: 4, trainings: []*Training{had(s2, s3)},
 			kept: []*Snapshot{s3, s2}, want: s3,
 		},
 		{
-			what: "goes on, at a boundary, planned ahead", epoch: 4,
+			what: "continues, at a boundary, planned ahead", epoch: 4,
 			trainings: []*Training{had(s2, s3)}, kept: []*Snapshot{s4, s3}, want: s4,
 		},
 		{
-			what: "goes on, one trainer is ahead", epoch: 3,
+			what: "continues, one trainer is ahead", epoch: 3,
 			trainings: []*Training{had(s3, s4), had(s2, s3)}, kept: []*Snapshot{s4}, want: s4,
 		},
 		{
-			what: "goes on, one trainer had no plan yet", epoch: 3,
+			what: "continues, one trainer had no plan yet", epoch: 3,
 			trainings: []*Training{had(s3), begins}, kept: []*Snapshot{s3}, want: s3,
 		},
 		{
-			what: "goes on, all is lost", epoch: 3, trainings: []*Training{had(s2, s3)},
+			what: "continues, all is lost", epoch: 3, trainings: []*Training{had(s2, s3)},
 			refused: "the importance scores of epoch 3 of data set train are lost",
 		},
 		{
-			what: "goes on, only older ones are there", epoch: 4,
+			what: "continues, only older ones are there", epoch: 4,
 			trainings: []*Training{had(s2, s3)},
 			kept:      []*Snapshot{s2}, refused: "are lost",
 		},
 		{
-			what: "goes on, what is there is another's", epoch: 3,
+			what: "continues, what is there is another's", epoch: 3,
 			trainings: []*Training{had(s2, s3)},
 			kept:      []*Snapshot{other3}, refused: "are lost",
 		},
 		{
-			what: "goes on by the state file", epoch: 3, trainings: []*Training{had(s2, s3)},
+			what: "continues by the state file", epoch: 3, trainings: []*Training{had(s2, s3)},
 			path: true, file: file(s3), want: s3,
 		},
 		{
-			what: "goes on by the state file of before", epoch: 3,
+			what: "continues by the state file of before", epoch: 3,
 			trainings: []*Training{had(s2, s3)},
 			path:      true, file: damaged, previous: file(s3), want: s3,
 		},
 		{
-			what: "goes on, a damaged file does not matter", epoch: 3,
+			what: "continues, a damaged file does not matter", epoch: 3,
 			trainings: []*Training{had(s3)},
 			kept:      []*Snapshot{s3}, path: true, file: damaged, want: s3,
 		},
-		{what: "goes on in epoch 0", trainings: []*Training{had(s0)}, want: s0},
-		{what: "goes on from epoch 0 to 1", epoch: 1, trainings: []*Training{had(s0)}, want: s0},
+		{what: "continues in epoch 0", trainings: []*Training{had(s0)}, want: s0},
+		{what: "resumes from epoch 0 to 1", epoch: 1, trainings: []*Training{had(s0)}, want: s0},
 		{
-			what:      "goes on in epoch 0, which began with other scores",
+			what:      "continues in epoch 0, which began with other scores",
 			trainings: []*Training{had(stateOf(0, 0, 7))}, refused: "are lost",
 		},
 		{
-			what: "goes on, trainers had different plans", epoch: 3,
+			what: "continues, trainers had different plans", epoch: 3,
 			trainings: []*Training{had(s3), had(other3)}, kept: []*Snapshot{s3},
 			refused: "trainers 0 and 1 have plans of epoch 3 from different importance scores",
 		},
@@ -302,7 +302,7 @@ func TestSources(t *testing.T) {
 	tell(0, 0, 0, "aa", "")
 	tell(1, 0, 0, "aa", "")
 	agreed(0, false)
-	tell(2, 0, 1, "bb", "") // it was started again, ahead of the others
+	tell(2, 0, 1, "bb", "") // it was restarted, ahead of the others
 	agreed(0, true)
 	agreed(1, false)
 	tell(

@@ -10,10 +10,10 @@ import "slices"
 //
 // It follows every rank's partition through the draws and scores of the epoch under way, as they
 // are folded, so all ranks have the same Placement at the same batch, without a message. When the
-// next epoch is planned, it goes on from there as one pool, to the end of that epoch. If ranks
+// next epoch is planned, it resumes from there as one pool, to the end of that epoch. If ranks
 // disagree after all, samples are not found where they are looked for, and are read from storage: a
 // placement is soft state. So it says nothing about who consumes a draw, which must not change when
-// a cache is started again.
+// a cache is restarted.
 //
 // It is not safe for concurrent use; an Outlook taken from it is independent.
 //

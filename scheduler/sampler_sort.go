@@ -70,7 +70,7 @@ func (s *timeSorter) block() []uint64 {
 }
 
 // ids returns the ids of the first length words. When there are fewer, the epoch is filled from its
-// beginning, again and again.
+// beginning, repeatedly.
 func (s *timeSorter) ids(length int) []SampleID {
 	ids := make([]SampleID, 0, length)
 	var words, scratch []uint64

@@ -15,9 +15,9 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Snapshot is what a ledger needs to go on: the scores that an epoch's plan was made from, and the
-// reports that are not in them yet. It does not depend on the number of ranks or trainers, but for
-// the consumers of the tail.
+// Snapshot is what a ledger needs to continue: the scores that an epoch's plan was made from, and
+// the reports that are not in them yet. It does not depend on the number of ranks or trainers, but
+// for the consumers of the tail.
 type Snapshot struct {
 	Stream     StreamID
 	Checkpoint bool // it was saved for a checkpoint, and not by the way
@@ -99,7 +99,7 @@ func (id StreamID) Differs(other StreamID) string {
 var ErrSnapshot = errors.New("scheduler: not a whole importance state")
 
 // PlanVersion grows when the same sampler, seed and scores come to give other draws, or the same in
-// another order: a training that goes on with another version would not see the stream that it
+// another order: a training that continues with another version would not see the stream that it
 // began with. TestPlansOfThisVersion has what they are.
 const PlanVersion = 1
 
@@ -225,7 +225,7 @@ func (e *encoder) flush() {
 func DecodeSnapshot(data []byte) (*Snapshot, error) {
 	if bytes.HasPrefix(data, []byte(oldSnapshotMagic)) {
 		return nil, fmt.Errorf(
-			"%w of this version: an older rankpool wrote it, with which its training must go on",
+			"%w of this version: an older rankpool wrote it, with which its training must continue",
 			ErrSnapshot)
 	}
 	if len(data) < len(snapshotMagic)+8 || string(data[:len(snapshotMagic)]) != snapshotMagic {
@@ -393,8 +393,8 @@ func (s *Snapshot) complete() *Snapshot {
 	return &whole
 }
 
-// SnapshotNext describes where training is at the begin of the epoch after the newest, which is not
-// opened yet; planScores are the scores that Take has given for it. The caller fills in Stream.
+// SnapshotNext describes where training is at the beginning of the epoch after the newest, which is
+// not opened yet; planScores are the scores that Take has given for it. The caller fills in Stream.
 func (l *Ledger) SnapshotNext(planScores []float32) *Snapshot {
 	p := l.passes[len(l.passes)-1]
 	s := &Snapshot{Epoch: p.epoch + 1, Scores: planScores}

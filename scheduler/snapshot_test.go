@@ -26,7 +26,7 @@ var plansOfThisVersion = map[string]string{
 }
 
 // TestPlansOfThisVersion checks that the same sampler, seed and scores give the draws that they
-// always gave in this PlanVersion. When it fails, trainings that are under way cannot go on with
+// always gave in this PlanVersion. When it fails, trainings that are under way cannot continue with
 // what was changed: count PlanVersion up, and note the new digests.
 func TestPlansOfThisVersion(t *testing.T) {
 	if PlanVersion != 1 {
@@ -105,7 +105,7 @@ func TestSnapshotIsWhole(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfShortEpochs checks that a ledger that was restored at the begin of an epoch comes
+// TestSnapshotOfShortEpochs checks that a ledger that was restored at the beginning of an epoch comes
 // to the digest of one that was not, where the epoch before has no batches behind its cut, and its
 // last one may be short.
 func TestSnapshotOfShortEpochs(t *testing.T) {
@@ -212,8 +212,9 @@ func TestStreamIDDiffers(t *testing.T) {
 	}
 }
 
-// TestSnapshotPlaces checks that the state at the end of an epoch is the one at the begin of the
-// next, whether that is open or not, and that a state in mid-epoch has no losses of later batches.
+// TestSnapshotPlaces checks that the state at the end of an epoch is the one at the beginning of
+// the next, whether that is open or not, and that a state in mid-epoch has no losses of later
+// batches.
 func TestSnapshotPlaces(t *testing.T) {
 	const samples, batch = 64, 8
 	sampler, err := NewSampler(

@@ -70,7 +70,7 @@ func (s *sources) tell(rank, epoch int, digest Digest) error {
 	for r, told := range s.told {
 		if other, ok := told[epoch]; ok && other != digest {
 			return fmt.Errorf("ranks %d and %d have planned epoch %d from different importance "+
-				"scores (%.8s, %.8s): go on from a checkpoint",
+				"scores (%.8s, %.8s): resume from a checkpoint",
 				min(r, rank), max(r, rank), epoch, s.told[min(r, rank)][epoch],
 				s.told[max(r, rank)][epoch])
 		}

@@ -110,7 +110,7 @@ func NewStager(cfg StagerConfig) *Stager {
 	return s
 }
 
-// held is how many samples of mean size this rank keeps at the most, and has in memory.
+// held is how many samples of mean size this rank keeps at most, and has in memory.
 func (cfg *StagerConfig) held() (kept, held int) {
 	total := int64(0)
 	for id := range cfg.Samples {
@@ -203,7 +203,7 @@ const (
 	absent copyState = iota
 	coming
 	here
-	unchecked // here since before the rank was started again
+	unchecked // here since before the rank was restarted
 )
 
 // copyTable says what this rank has of each sample.
@@ -313,7 +313,7 @@ func (l *lane) startEpoch(p *planned) {
 	}
 }
 
-// forget lets go of the plans that every local trainer has left.
+// forget releases the plans that every local trainer has left.
 func (l *lane) forget() {
 	if l.cur == nil || l.plans[0] == l.cur {
 		return
@@ -709,7 +709,7 @@ func (s *Stager) onFetched(e Fetched) {
 	s.arrive(e.ID)
 }
 
-// arrive makes a coming sample be here and lets go on who waits for it.
+// arrive makes a coming sample be here and lets continue who waits for it.
 func (s *Stager) arrive(id SampleID) {
 	s.copies.setState(id, here)
 	for _, w := range s.takeWaiting(id) {
@@ -746,7 +746,7 @@ func (s *Stager) got(w waiter) {
 	s.trySend(w.answer)
 }
 
-// giveUp lets w go on without the sample; with a nil err the client reads storage itself.
+// giveUp lets w continue without the sample; with a nil err the client reads storage itself.
 func (s *Stager) giveUp(w waiter, id SampleID, err error) {
 	s.copies.unpin(id)
 	if w.part != nil {
@@ -767,7 +767,7 @@ func (s *Stager) giveUp(w waiter, id SampleID, err error) {
 	s.got(w)
 }
 
-// onStarved: parts that are due go on without the sample, the others wait for room.
+// onStarved: parts that are due continue without the sample, the others wait for room.
 func (s *Stager) onStarved(e Starved) {
 	s.starved = append(s.starved, e.ID)
 	s.makeRoom(0)
@@ -1127,7 +1127,7 @@ func (s *Stager) Plan(lane, epoch int) *Plan {
 	return nil
 }
 
-// PlansLeft is how many plans of a lane it has let go of since the lane was opened.
+// PlansLeft is how many plans of a lane it has released since the lane was opened.
 func (s *Stager) PlansLeft(lane int) int {
 	if l := s.lane(lane); l != nil {
 		return l.plansLeft

@@ -34,7 +34,7 @@ func (r *simRank) check(id SampleID) {
 	r.step(Checked{ID: id, Whole: whole})
 }
 
-// TestStagerRecovers has all ranks started again between two epochs. With what they had in memory
+// TestStagerRecovers has all ranks restarted between two epochs. With what they had in memory
 // they read as much as if nothing had happened; what is spoilt they read again. Partitions are so
 // large that a hash places samples: a Placement begins anew.
 func TestStagerRecovers(t *testing.T) {

@@ -31,7 +31,7 @@ type world struct {
 	sources [6]int
 	losses  func(epoch int, id SampleID) float32
 	plans   map[int]*Plan
-	homes   map[int][]uint16 // by epoch: the owners of its draws; nil once ranks were started again
+	homes   map[int][]uint16 // by epoch: the owners of its draws; nil once ranks were restarted
 	tickets uint64
 
 	recalled, ended int // samples from tiers; tiers that were given up
@@ -53,7 +53,7 @@ type faults struct {
 	busyTier    int // one in so many writes is refused
 	shrink      int // memory is taken away at one in so many reads
 	idle        int // ranks without trainers, the last ones
-	restart     int // all ranks are killed after one in so many batches, and started again
+	restart     int // all ranks are killed after one in so many batches, and restarted
 	warm        int // one in so many of these take over what the rank before had in memory
 	spoilt      int // of which one in so many samples has other bytes than were written
 }
@@ -65,7 +65,7 @@ type simRank struct {
 	events      []CoordinatorEvent
 	stepping    bool
 	told        [][]CoordinatorEvent // by rank: what it has still to hear from this one
-	left        int                  // plans that the stager has let go of
+	left        int                  // plans that the stager has released
 	answered    map[uint64]AnswerPlan
 	disk        map[int][]byte // by epoch: the states that plans were made from
 	folder      []func()       // what is to be done there, in order
@@ -476,7 +476,7 @@ func (w *world) request(t, epoch, batch int, into map[int]Deliver) {
 	w.tickets++
 	ticket, r := w.tickets, w.ranks[w.cfg.World[t]]
 	w.later(func() {
-		if !r.coordinator.Knows(epoch) { // it was started again: the trainer reads storage
+		if !r.coordinator.Knows(epoch) { // it was restarted: the trainer reads storage
 			if r.coordinator.Complete() {
 				r.coordinate(BatchWanted{epoch, batch})
 			}

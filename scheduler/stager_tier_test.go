@@ -99,11 +99,11 @@ func (r *simRank) tierSettled() {
 		return
 	}
 	if t.storingBytes != 0 {
-		r.w.t.Fatalf("rank %d: %d bytes are being stored for ever", r.rank, t.storingBytes)
+		r.w.t.Fatalf("rank %d: %d bytes are being stored forever", r.rank, t.storingBytes)
 	}
 	for id := range t.leaving {
 		if r.stager.copies.get(id).pins == 0 {
-			r.w.t.Fatalf("rank %d: sample %d leaves memory for ever", r.rank, id)
+			r.w.t.Fatalf("rank %d: sample %d leaves memory forever", r.rank, id)
 		}
 	}
 	for id := range r.tier {

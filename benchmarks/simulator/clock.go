@@ -33,7 +33,7 @@ type Clock struct {
 	storageNs  int64   // when the storage has moved the bytes of all batches so far
 	metadataNs int64   // when the metadata server has opened their files
 	endNs      int64   // of the last step
-	epochNs    int64   // begin of the epoch
+	epochNs    int64   // beginning of the epoch
 }
 
 // A rankClock holds the times at which a rank's resources have finished all batches so far.
@@ -43,9 +43,9 @@ type rankClock struct{ readersNs, linkNs, memoryNs int64 }
 // trainer with its own data loader and accelerator; trainers of a rank share its link and storage.
 type Nodes struct{ Ranks, Trainers, BatchSize int }
 
-// NewClock returns a clock at the begin of the first epoch. The loads of at most `ahead` batches
-// are under way before they are trained on, 0 for as many as the cluster's data loader keeps. It
-// panics when a number is out of range.
+// NewClock returns a clock at the beginning of the first epoch. The loads of at most `ahead`
+// batches are under way before they are trained on, 0 for as many as the cluster's data loader
+// keeps. It panics when a number is out of range.
 func NewClock(c *Cluster, n Nodes, ahead int) *Clock {
 	if n.Ranks < 1 || n.Trainers < 1 || n.BatchSize < 1 || ahead < 0 {
 		panic(

@@ -121,15 +121,15 @@ func TestClockByHand(t *testing.T) {
 	}
 }
 
-// Three batches, each of a read of 40 ms, and steps of 10 ms: batch b is loaded from the begin of
-// step b-ahead on.
+// Three batches, each of a read of 40 ms, and steps of 10 ms: batch b is loaded from the beginning
+// of step b-ahead on.
 func TestAhead(t *testing.T) {
 	for _, c := range []struct {
 		ahead, workers int
 		want           time.Duration
 	}{
 		{1, 4, 3*40*ms + 10*ms}, // one load after another, and the last step
-		{2, 4, 2*40*ms + 10*ms}, // batches 0 and 1, then batch 2 from the begin of step 0 on
+		{2, 4, 2*40*ms + 10*ms}, // batches 0 and 1, then batch 2 from the beginning of step 0 on
 		{3, 4, 40*ms + 3*10*ms}, // all at once, and three steps
 		// as many as a data loader has workers, times a prefetch factor of 1
 		{0, 2, 2*40*ms + 10*ms},

@@ -101,7 +101,7 @@ func (f *follower) fold() {
 	f.ledger.Fold(func(b scheduler.Folded) { f.follows.Learn(b, f.ledger.Scores()) })
 }
 
-// run returns the draws of all epochs. In the middle of every odd one the ranks are started again,
+// run returns the draws of all epochs. In the middle of every odd one the ranks are restarted,
 // on half as many if they can be halved, from what a checkpoint has.
 func (f *follower) run() []*scheduler.Draws {
 	f.t.Helper()

@@ -148,7 +148,7 @@ func (o *doctorOptions) examine(cmd *cobra.Command, at world.Place) error {
 			return err
 		case !slices.ContainsFunc(o.checks,
 			func(c doctor.Check) bool { return c.Scope != doctor.Between }):
-			return exit.Usagef("--only: these checks are between ranks, and this is one rank: " +
+			return exit.Usagef("--only: these checks need several ranks: " +
 				"start one a node with srun or mpirun")
 		}
 		return o.conclude(cmd, doctor.Combine([]doctor.Report{{Findings: found}}))
@@ -198,7 +198,7 @@ func (o *doctorOptions) preside(
 	}
 	if o.makes("ping") || o.makes("bandwidth") {
 		world.Ways = group.Measure(ctx, func(round, rounds int) {
-			show.show(fmt.Sprintf("measuring ways between ranks, %d of %d", round+1, rounds))
+			show.show(fmt.Sprintf("measuring links between ranks, %d of %d", round+1, rounds))
 		})
 	}
 	if ctx.Err() != nil {
@@ -344,7 +344,7 @@ func findDoctorGPUs() (doctor.GPUs, error) {
 	var gpus doctor.GPUs
 	found, lost := rank.FindGPUs(library, slurm.DetectGPUs(os.LookupEnv))
 	for _, g := range found {
-		gpus.Names = append(gpus.Names, cmp.Or(g.State.Name, "GPU without a name"))
+		gpus.Names = append(gpus.Names, cmp.Or(g.State.Name, "unnamed GPU"))
 	}
 	if each, ok := lost.(interface{ Unwrap() []error }); ok { // the result of errors.Join
 		gpus.Lost = each.Unwrap()

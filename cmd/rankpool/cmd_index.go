@@ -160,7 +160,7 @@ func (x *indexing) write(ctx context.Context) error {
 	if folders, sums := x.journal.Found(); folders > 0 && !x.quiet {
 		fmt.Fprintf(
 			os.Stderr,
-			"rankpool: going on from %s.partial: %s folders are listed, %s samples read\n",
+			"rankpool: resuming from %s.partial: %s folders are listed, %s samples read\n",
 			x.output, humanize.Comma(int64(folders)), humanize.Comma(int64(sums)))
 	}
 	begin := time.Now()

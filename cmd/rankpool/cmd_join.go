@@ -12,7 +12,7 @@ func newJoinCommand() *cobra.Command {
 	var session, job string
 	cmd := &cobra.Command{
 		Use:   "join [--session DIR] [--job NAME] -- COMMAND…",
-		Short: "Run a training command beside the cache that \"serve\" started",
+		Short: "Run a training command with the cache that \"serve\" started",
 		Long: `join waits until this node's rank of the cache is ready, and then replaces itself
 with the training command. It sets the variables that "rankpool run" sets: RANK, WORLD_SIZE,
 LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT according to Slurm's numbering of the

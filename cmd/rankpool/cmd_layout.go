@@ -49,9 +49,9 @@ systems that do not report a layout it says so and succeeds.`,
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	flags.BoolVarP(&quiet, "quiet", "q", false, "show no progress")
 	flags.StringVar(&opt.Root, "root", "",
-		"where the data is now, when a manifest names another folder")
+		"where the data are now, if the manifest names another folder")
 	flags.BoolVar(&opt.NoCache, "no-cache", false,
-		"neither use nor write a cached manifest of the folder")
+		"neither read nor write a cached manifest of the folder")
 	return cmd
 }
 

@@ -88,14 +88,14 @@ func newPackCommand() *cobra.Command {
 	flags.StringVar(&o.dest, "dest", "",
 		"destination: a new folder, or one with an unfinished pack")
 	flags.StringVar(&o.root, "root", "",
-		"where the data is now, when a manifest names another folder")
+		"where the data are now, if the manifest names another folder")
 	flags.StringVar(&o.order, "order", "", "the order of the samples: importance, random or "+
 		"manifest (default importance with --importance, else manifest)")
 	flags.StringVar(&o.importance, "importance", "",
 		"the samples' importance: a .npy file, or one number a line, in the order of the manifest")
-	flags.Uint64Var(&o.seed, "seed", 0, "what --order random begins from")
+	flags.Uint64Var(&o.seed, "seed", 0, "seed of --order random")
 	flags.StringVar(&o.shardSize, "shard-size", humanize.IBytes(pack.DefaultShardBytes),
-		"how large a shard may be")
+		"maximum size of a shard")
 	flags.IntVar(&o.ranks, "ranks", 0,
 		"ranks in this process (default 1); under srun or mpirun every task is one")
 	flags.StringVar(&o.sync, "fsync", string(stage.SyncEnd), "what to sync to disk: never, end "+

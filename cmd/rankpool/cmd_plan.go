@@ -60,9 +60,9 @@ needed in addition to the scores.`,
 	flags := cmd.Flags()
 	flags.IntVar(&cfg.Samples, "samples", 0, "samples of the data set")
 	flags.IntVar(&cfg.Ranks, "ranks", 1, "ranks, each with one trainer")
-	flags.IntVar(&cfg.BatchSize, "batch-size", 64, "a trainer's")
+	flags.IntVar(&cfg.BatchSize, "batch-size", 64, "batch size of a trainer")
 	flags.StringVar(&cfg.Sampler, "sampler", "pads", "one of "+simulate.KnownSamplers())
-	flags.Int64Var(&cfg.Seed, "seed", 0, "of the draws")
+	flags.Int64Var(&cfg.Seed, "seed", 0, "seed of the draws")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

@@ -85,7 +85,7 @@ func replayRanks(path string, w io.Writer) (*replayReport, error) {
 		case err != nil:
 			return nil, err
 		case result.Lives[0].Session != begin.Session:
-			r.miss(other, "it is of another run", w)
+			r.miss(other, "it belongs to another run", w)
 		default:
 			r.add(other, result, w)
 		}
@@ -109,7 +109,7 @@ func replayFile(path string) (*record.Result, error) {
 
 func (r *replayReport) miss(path, why string, w io.Writer) {
 	r.Missing = append(r.Missing, path)
-	fmt.Fprintf(w, "rankpool: %s is left out: %s\n", path, why)
+	fmt.Fprintf(w, "rankpool: %s is ignored: %s\n", path, why)
 }
 
 // add adds the result of a rank, and prints where its recording has gaps.
@@ -122,7 +122,7 @@ func (r *replayReport) add(path string, result *record.Result, w io.Writer) {
 	for i, life := range result.Lives {
 		switch {
 		case !life.Ended:
-			fmt.Fprintf(w, "rankpool: %s: start %d has no end: the rank was killed, and what it "+
+			fmt.Fprintf(w, "rankpool: %s: start %d is incomplete: the rank was killed, and what it "+
 				"decided in its last second is not recorded\n", path, i+1)
 		case life.Why != "":
 			fmt.Fprintf(w, "rankpool: %s: start %d was not recorded to its end: %s\n", path, i+1,

@@ -31,7 +31,7 @@ func newReportCommand() *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
 		Use:   "report RUN.jsonl [MORE.jsonl…] -o REPORT.html",
-		Short: "Make a page with plots of a run log",
+		Short: "Turn a run log into a page with plots",
 		Long: `Report turns run logs, which "rankpool run --log FILE" writes, into one HTML page:
 what happened in plain words, where samples came from, how long training waited and for what, and
 what GPUs and nodes did. The page is self-contained and needs no network, in a browser or on paper.

@@ -24,7 +24,7 @@ srun's, which is the highest of all: when one task fails, the others are ended a
 With --trainings N, N trainings share the cache, each started by the same command, with
 RANKPOOL_TRAINING = 0 … N-1; on several nodes each is a job step with the tasks that the batch
 script asks for. The lines that they print begin with that number in brackets. When one fails the
-others go on, and run exits with the code of the first that failed.
+others continue, and run exits with the code of the first that failed.
 
 With --requeue, Slurm restarts the job after the training command has ended, if the job received the
 signal of "sbatch --signal" or was preempted; see docs/requeue.md.`
@@ -33,7 +33,7 @@ func newRunCommand() *cobra.Command {
 	var o launch.Options
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND…",
-		Short: "Run a training command with the cache beside it",
+		Short: "Run a training command with a cache",
 		Long:  aboutRun + "\n\n" + exit.Table,
 		Example: "  rankpool run --data /lustre/imagenet --memory 64GiB -- torchrun " +
 			"--nproc-per-node 4 train.py\n" +

@@ -58,7 +58,7 @@ func newSbatchCommand() *cobra.Command {
 	var o sbatchOptions
 	cmd := &cobra.Command{
 		Use:   "sbatch {--data DIR [flags] -- COMMAND… | --check SCRIPT}",
-		Short: "Write a batch script of Slurm, or check one",
+		Short: "Write or check a Slurm batch script",
 		Long:  aboutSbatch,
 		Example: "  rankpool sbatch --nodes 4 --gpus-per-node 4 --data /lustre/imagenet " +
 			"--requeue -- python train.py | sbatch\n" +
@@ -89,11 +89,11 @@ func newSbatchCommand() *cobra.Command {
 	flags.StringVarP(&o.Time, "time", "t", "04:00:00",
 		"time limit of the job: minutes, HH:MM:SS or D-HH:MM:SS")
 	flags.BoolVar(&o.Requeue, "requeue", false,
-		"go on in a new job after the time limit or a preemption")
+		"continue in a new job after the time limit or a preemption")
 	flags.IntVar(&o.SignalSeconds, "signal-seconds", 120,
-		"with --requeue: how long before the end training gets SIGUSR1")
+		"with --requeue: seconds before the end at which training gets SIGUSR1")
 	flags.StringVarP(&o.Partition, "partition", "p", "", "partition of the cluster")
-	flags.StringVarP(&o.Account, "account", "A", "", "account that pays")
+	flags.StringVarP(&o.Account, "account", "A", "", "account to charge")
 	flags.StringVarP(&o.JobName, "job-name", "J", "", "name of the job")
 	flags.StringVarP(&o.Array, "array", "a", "",
 		"tasks of a job array: 0-9, or 0-9%2 for two at a time")

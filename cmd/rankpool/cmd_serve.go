@@ -10,7 +10,7 @@ func newServeCommand() *cobra.Command {
 	var o rank.Options
 	cmd := &cobra.Command{
 		Use:   "serve --data DIR [flags]",
-		Short: "Be one rank of the cache (run starts it)",
+		Short: "Run one rank of the cache (started by run)",
 		Long: `serve runs one rank of the cache: it pools this node's memory with that of the other
 ranks, stages samples, and serves the node's training processes at its door, a socket in the session
 folder.

@@ -16,7 +16,7 @@ sample if it is drawn in that epoch. Times come from a model of the machine, --c
 docs/simulate.md explains what is counted and what the model leaves out.
 
 With --nopfs it is the performance simulator of the NoPFS paper instead: its policies on its machine
-and data sets, in times of its own model. It needs no losses.`
+and data sets, with times of its own model. It needs no losses.`
 
 func newSimulateCommand() *cobra.Command {
 	o := &simulate.Options{}

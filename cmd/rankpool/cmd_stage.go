@@ -66,7 +66,7 @@ func newStageCommand() *cobra.Command {
 	var o stageOptions
 	cmd := &cobra.Command{
 		Use:   "stage --data SRC {--dest DEST | --mode pool} [flags]",
-		Short: "Bring a data set to the memory or NVMe of the nodes",
+		Short: "Copy a data set to the memory or NVMe of the nodes",
 		Long:  aboutStage + "\n\n" + exit.Table,
 		Example: "  srun --ntasks-per-node=1 --mpi=pmix rankpool stage --data /lustre/imagenet " +
 			"--dest /dev/shm/imagenet --mode replicate\n" +

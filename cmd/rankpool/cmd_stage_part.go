@@ -47,7 +47,7 @@ func (p *stagePart) register(flags *pflag.FlagSet) {
 	flags.StringVar(&p.importance, "importance", "",
 		"the samples' importance, for --top: a .npy file, or one number a line")
 	flags.StringVar(&p.root, "root", "",
-		"where the data is now, when a manifest names another folder")
+		"where the data are now, if the manifest names another folder")
 }
 
 func (p *stagePart) check() error {

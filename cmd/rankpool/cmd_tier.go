@@ -28,7 +28,7 @@ func newTierCleanCommand() *cobra.Command {
 		Use:   "clean DIR",
 		Short: "Remove your copies in DIR, the folder of --tier DIR:SIZE,keep or share",
 		Long: `clean removes the copies of samples that your jobs kept in DIR on this node, and nothing
-else. A job that uses them meanwhile goes on, and reads storage. On all nodes of an allocation:
+else. A job that is using them continues, and reads storage. On all nodes of an allocation:
 
   srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool tier clean DIR`,
 		Args: exactly(1, "one folder"),
@@ -46,6 +46,6 @@ else. A job that uses them meanwhile goes on, and reads storage. On all nodes of
 		},
 	}
 	cmd.Flags().DurationVar(&unused, "unused-for", 0,
-		"only those that no job has used for so long (168h: a week)")
+		"only those that no job has used for this long (168h: a week)")
 	return cmd
 }

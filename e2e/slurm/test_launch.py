@@ -244,7 +244,7 @@ def test_cache_is_killed(submit, words, same_stream, mpi, node):
 )
 def test_a_rank_hangs(submit, words, same_stream, mpi, node):
     """A rank of two is stopped for good, on the launcher's node or on the other one: the cache is
-    started again without that process."""
+    restarted without that process."""
     cache, train = words(2, pause=[BATCHES + 5], **{"--rank-timeout": "2s"})
     job = submit(
         f"rankpool run {cache} -- {train}", mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1"]

@@ -48,7 +48,7 @@ def test_the_cache_goes_on_without_a_lost_node(
     )
     job.wait_for_batches(BATCHES + 5)
     lose(own_bed, job, "node2")
-    sentence = f"node2 of this job is lost: the cache goes on without its memory, on {left}"
+    sentence = f"node2 of this job is lost: the cache continues without its memory, on {left}"
     job.wait_for(lambda: sentence in job.text("stderr"), "the cache was started around the node")
     job.wait_for(lambda: len(job.ranks()) == nodes - 1, "the other ranks were back")
     job.go(BATCHES + 5)

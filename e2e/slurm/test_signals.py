@@ -1,5 +1,5 @@
-"""Jobs that Slurm ends before their training has: they go on where they were, on as many nodes or
-on others."""
+"""Jobs that Slurm ends before their training has: they continue where they were, on as many nodes
+or on others."""
 
 import shlex
 import signal
@@ -14,7 +14,7 @@ SBATCH = ["--ntasks-per-node=1", "--requeue", "--open-mode=append"]
 
 @pytest.fixture
 def job(bed, submit, tree, losses):
-    """job(pause=…, options=[…]) submits a job that requeues itself and goes on from its checkpoint,
+    """job(pause=…, options=[…]) submits a job that requeues itself and resumes from its checkpoint,
     with the global batch of all tests.
 
     Training stands still after batch `pause` until a signal comes; `torchrun` are words to start it
@@ -81,7 +81,7 @@ def goes_on(bed, reference):
             )
         result = job.finish()
         assert result.code == 0 and job.state()["Restarts"] == restarts, result.stderr
-        assert f"restart 1 of job {job.id}: importance scores go on from" in result.stderr
+        assert f"restart 1 of job {job.id}: importance scores continue from" in result.stderr
         assert "did not save its scores" not in result.stderr
         assert result.batches == reference("pads").batches
         assert "digest " in result.stdout  # of the second life: training came to its end

@@ -68,7 +68,7 @@ def test_two_ranks_on_a_node(wrong, mpi, launch, sentence):
 @pytest.mark.parametrize("tasks, command, sentence", [
     (1, "srun {train}", r"leave srun out, as in \"rankpool run … -- python train.py\""),
     pytest.param(
-        2, "torchrun --nproc-per-node 2 {train}", "say #SBATCH --ntasks-per-node=1", marks=FULL,
+        2, "torchrun --nproc-per-node 2 {train}", "use #SBATCH --ntasks-per-node=1", marks=FULL,
     ),
 ])  # fmt: skip
 def test_training_command_that_starts_tasks_itself(wrong, tasks, command, sentence):

@@ -14,7 +14,7 @@ func TestClientRefusesNonsense(t *testing.T) {
 		return string([]byte{byte(len(payload)), 0, 0, 0, kind, 0, 0, 0, 0, 0, 0, 0}) + payload
 	}
 	for name, c := range map[string]struct{ reply, want string }{
-		"an error": {frame(99, "\x02\x00\x00\x00no such thing"), "the door says: no such thing"},
+		"an error": {frame(99, "\x02\x00\x00\x00no such thing"), "the rank refused: no such thing"},
 		"a kind":   {frame(102, ""), "a reply of kind 102"},
 		"a length": {
 			"\xff\xff\xff\xff\x65\x00\x00\x00\x00\x00\x00\x00",

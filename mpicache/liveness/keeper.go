@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// The pause before a dead cache is started again doubles from firstPause to lastPause, and is
+	// The pause before a dead cache is restarted doubles from firstPause to lastPause, and is
 	// short again after the cache has lived for lifeProves.
 	firstPause = 200 * time.Millisecond
 	lastPause  = 5 * time.Second
@@ -35,7 +35,7 @@ type Options struct {
 	StartWithin  time.Duration // from the start until the ranks have met
 	AnswerWithin time.Duration // between two signs of life of a rank
 	EndWithin    time.Duration // from End until the cache is taken for one that cannot be ended
-	Again        bool          // a dead cache can be started again
+	Again        bool          // a dead cache can be restarted
 	Restarts     int           // how often; -1: as often as it takes
 }
 
@@ -110,7 +110,7 @@ const (
 
 const hangsAlone = "what starts its ranks hangs, and has none"
 
-// A Keeper decides when a cache is ended and started again, from its first start on.
+// A Keeper decides when a cache is ended and restarted, from its first start on.
 type Keeper struct {
 	opt      Options
 	clock    clock
@@ -294,7 +294,7 @@ func (k *Keeper) ended(e Ended) []Command {
 		if told && k.why == hangsAlone && k.tries < aloneTries && !k.over {
 			k.enter(starting)
 			return []Command{
-				Say{"the cache did not start: " + how + "; it is started again"},
+				Say{"the cache did not start: " + how + "; it is restarted"},
 				Start{},
 			}
 		}
@@ -310,7 +310,7 @@ func (k *Keeper) ended(e Ended) []Command {
 		return []Command{Say{fmt.Sprintf(
 			"the cache ended (%s); training reads storage from here on", how)}}
 	case k.opt.Restarts >= 0 && k.restarts >= k.opt.Restarts:
-		return []Command{Say{fmt.Sprintf("the cache ended (%s) and was started again %d times; "+
+		return []Command{Say{fmt.Sprintf("the cache ended (%s) and was restarted %d times; "+
 			"training reads storage from here on", how, k.restarts)}}
 	}
 	if lived >= lifeProves {

@@ -136,7 +136,7 @@ func TestKeeper(t *testing.T) {
 			s.now += time.Hour
 			s.pass(time.Minute)
 		}, nil},
-		"it dies again and again": {-1, func(s *scene) {
+		"it dies repeatedly": {-1, func(s *scene) {
 			s.start()
 			for range 7 {
 				s.die("exit code 1")
@@ -155,7 +155,7 @@ func TestKeeper(t *testing.T) {
 			"36s say: the cache ended (exit code 1)" + again + "8 in 5s", "41s start",
 			"1m12s say: the cache ended (exit code 1)" + again + "9 in 200ms", "1m12.2s start",
 		}},
-		"it may be started again once": {1, func(s *scene) {
+		"it may be restarted once": {1, func(s *scene) {
 			s.start()
 			s.die("exit code 1")
 			s.pass(time.Minute)
@@ -163,7 +163,7 @@ func TestKeeper(t *testing.T) {
 			s.pass(time.Minute)
 		}, []string{
 			"0s say: the cache ended (exit code 1)" + again + "2 in 200ms", "200ms start",
-			"1m0s say: the cache ended (exit code 2) and was started again 1 times; training " +
+			"1m0s say: the cache ended (exit code 2) and was restarted 1 times; training " +
 				"reads storage from here on",
 		}},
 		"training is over": {-1, func(s *scene) {
@@ -226,10 +226,10 @@ func TestKeeper(t *testing.T) {
 		}, []string{
 			"6s end",
 			"6s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
-				"started again", "6s start",
+				"restarted", "6s start",
 			"26s end",
 			"26s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
-				"started again", "26s start",
+				"restarted", "26s start",
 			"1m26s end", "1m26s fail: what starts its ranks hangs, and has none",
 		}},
 		"mpirun takes six seconds to start ranks": {-1, func(s *scene) {
@@ -245,9 +245,9 @@ func TestKeeper(t *testing.T) {
 		}, []string{
 			"5s end",
 			"5s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
-				"started again", "5s start",
+				"restarted", "5s start",
 		}},
-		"ranks end, and mpirun does not, when the cache is started again": {-1, func(s *scene) {
+		"ranks end, and mpirun does not, when the cache is restarted": {-1, func(s *scene) {
 			s.hangs = true
 			s.start()
 			s.step(Ranks{false})
@@ -259,10 +259,10 @@ func TestKeeper(t *testing.T) {
 		}, []string{
 			"5s end",
 			"5s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
-				"started again", "5s start",
+				"restarted", "5s start",
 			"11s end",
 			"11s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
-				"started again", "11s start",
+				"restarted", "11s start",
 		}},
 		"mpirun takes its time to start ranks": {-1, func(s *scene) {
 			s.hangs = true

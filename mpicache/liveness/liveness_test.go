@@ -59,7 +59,7 @@ func TestWatch(t *testing.T) {
 			w.stop(time.Hour)
 			w.pass(time.Minute, 0, 1, 2)
 		}, ""},
-		"suspended again and again, and one hangs": {func(w *world) {
+		"suspended repeatedly, and one hangs": {func(w *world) {
 			w.pass(time.Minute, 0, 1, 2)
 			for range 5 {
 				w.stop(time.Hour)

@@ -371,7 +371,7 @@ func (s *slow) Write(p []byte) (int, error) {
 	return s.buffer.Write(p)
 }
 
-// TestSlowStorage checks that the rank goes on when storage does not take the recording, and that
+// TestSlowStorage checks that the rank continues when storage does not take the recording, and that
 // the recording says so.
 func TestSlowStorage(t *testing.T) {
 	s := &slow{may: make(chan struct{})}
@@ -379,7 +379,7 @@ func TestSlowStorage(t *testing.T) {
 	var log bytes.Buffer
 	r := newRecorder(s, begin(), slog.New(slog.NewTextHandler(&log, nil)), 3000)
 	drive(t, testSetup("clairvoyant", "pads"), r.Tape(0, testSetup("clairvoyant", "pads")), nil)
-	if n := strings.Count(log.String(), "the recording ends here, training goes on"); n != 1 {
+	if n := strings.Count(log.String(), "the recording ends here, training continues"); n != 1 {
 		t.Errorf("logged %d times: %s", n, &log)
 	}
 	close(s.may)

@@ -95,7 +95,7 @@ func (r *Recorder) stopLocked(why string) {
 	}
 	r.over, r.why = true, why
 	if why != "" {
-		r.log.Warn("the recording ends here, training goes on", "reason", why)
+		r.log.Warn("the recording ends here, training continues", "reason", why)
 	}
 	r.kick()
 }

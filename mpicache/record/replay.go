@@ -16,7 +16,7 @@ import (
 // A Row is what one life of a rank decided about one data set.
 type Row struct {
 	Rank     int    `json:"rank"`
-	Start    int    `json:"start"` // 1: the rank's first life, 2: after it was started again, …
+	Start    int    `json:"start"` // 1: the rank's first life, 2: after it was restarted, …
 	Data     string `json:"data"`
 	Epochs   int    `json:"epochs"` // that were planned
 	Events   int64  `json:"events"`

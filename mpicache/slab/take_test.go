@@ -34,7 +34,7 @@ func newScribbler(t testing.TB, s *Slab, seed uint64) *scribbler {
 }
 
 // step brings in a sample, byte by byte as far as anybody can tell, or gives one up. written is
-// called in the midst of each change of the samples' bytes.
+// called in the middle of each change of the samples' bytes.
 func (w *scribbler) step(written func()) {
 	set := w.rng.IntN(2)
 	id := w.rng.IntN(twoSets[set].Samples)
@@ -125,11 +125,11 @@ func TestDeathAtEveryStore(t *testing.T) {
 		w.step(die)
 	}
 	if deaths < 2500 || most < 15 {
-		t.Errorf("only %d deaths, with %d samples at the most", deaths, most)
+		t.Errorf("only %d deaths, with %d samples at most", deaths, most)
 	}
 }
 
-// memoryVariable tells the test binary, started again, that it is a rank, and the slab's size.
+// memoryVariable tells the test binary, restarted, that it is a rank, and the slab's size.
 const memoryVariable = "RANKPOOL_TEST_SLAB_BYTES"
 
 // TestMain is also a rank that is killed.
@@ -215,7 +215,7 @@ func takeOver(t testing.TB, s *Slab, sets []Set) *Slab {
 	return again
 }
 
-// TestResume takes a slab over, twice, the second time a smaller one, and goes on with it.
+// TestResume takes a slab over, twice, the second time a smaller one, and continues with it.
 func TestResume(t *testing.T) {
 	s := newSlabOf(t, 1<<16, twoSets)
 	w := newScribbler(t, s, 2)

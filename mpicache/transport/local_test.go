@@ -16,7 +16,7 @@ func TestLocalContract(t *testing.T) {
 	}
 }
 
-// TestLocalSilence has a silent rank: nothing arrives from it or at it, and the others go on.
+// TestLocalSilence has a silent rank: nothing arrives from it or at it, and the others continue.
 func TestLocalSilence(t *testing.T) {
 	group := transport.NewLocal(3)
 	defer func() {

@@ -7,7 +7,7 @@ BATCH HEX", HEX the SHA-256 of that batch's bytes: the logs of a run that stoppe
 that resumed it are together the log of a run that did not stop.
 
 The bytes of a global batch of the digest of ids are its ids alone, in that form. `rankpool simulate
---ids-digest` prints the same. It goes on over a resume: `ids`, all that was added, belongs in the
+--ids-digest` prints the same. It continues over a resume: `ids`, all that was added, belongs in the
 checkpoint.
 """
 

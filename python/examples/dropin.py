@@ -5,8 +5,8 @@ rankpool run --data DIR -- python dropin.py DIR        # from the cache python d
 # from files: the same ids, in the same order, the same tensors
 
 Two lines differ from a script of torchvision and torch: the data set and the sampler. With
---importance a third does. A checkpoint that has the sampler's state goes on in mid-epoch, also with
-another number of trainers.
+--importance a third does. A checkpoint that has the sampler's state continues in mid-epoch, also
+with another number of trainers.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main():
     parser.add_argument("--importance", action="store_true", help="draw by the losses, with pads")
     parser.add_argument("--start-method", help="of the workers: fork, spawn or forkserver")
     parser.add_argument(
-        "--checkpoint", metavar="FILE", help="go on from it if it is there; written at the end"
+        "--checkpoint", metavar="FILE", help="resume from it if it is there; written at the end"
     )
     parser.add_argument(
         "--stop-after", type=int, metavar="BATCHES", help="end after so many batches"

@@ -66,7 +66,7 @@ def main():
     parser.add_argument("--batch-size", type=int, default=24, help="of one trainer")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument(
-        "--checkpoints", metavar="DIR", help="go on from the last one; written after each step"
+        "--checkpoints", metavar="DIR", help="resume from the last one; written after each step"
     )
     parser.add_argument(
         "--max-steps", type=int, metavar="STEPS", help="end after so many steps in all"

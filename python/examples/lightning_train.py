@@ -19,7 +19,7 @@ import rankpool
 
 
 class Data(lightning.LightningDataModule):
-    """The images. The sampler's state is in every checkpoint: training goes on in mid-epoch."""
+    """The images. The sampler's state is in every checkpoint: training continues in mid-epoch."""
 
     def __init__(self, args):
         super().__init__()
@@ -64,7 +64,7 @@ def main():
     parser.add_argument("--batch-size", type=int, default=24, help="of one trainer")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument(
-        "--checkpoint", metavar="FILE", help="go on from it if it is there; written after each step"
+        "--checkpoint", metavar="FILE", help="resume from it if it is there; written after each step"
     )
     parser.add_argument(
         "--max-steps",

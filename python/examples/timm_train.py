@@ -29,7 +29,7 @@ def main():
     parser.add_argument("--batch-size", type=int, default=24, help="of one trainer")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument(
-        "--checkpoint", metavar="FILE", help="go on from it if it is there; written at the end"
+        "--checkpoint", metavar="FILE", help="resume from it if it is there; written at the end"
     )
     parser.add_argument(
         "--stop-after", type=int, metavar="BATCHES", help="end after so many batches"

@@ -309,7 +309,7 @@ def main():
     if RANK == 0 and trainer.ids:
         print("ids-digest", trainer.ids.hex(), flush=True)
     if WORLD > 1:
-        # A thread of the group that lets go of a tensor while Python ends would abort the process.
+        # A thread of the group that releases a tensor while Python ends would abort the process.
         # The group ends its threads when nothing holds it any more, and the model does.
         del trainer
         gc.collect()

@@ -1,7 +1,7 @@
 """Runs a training script and writes what its loaders fetch: watch.py LOG SCRIPT ARGUMENT…
 
 A line `FOLDER ID` for each sample, FOLDER the last part of its data set's root, goes to LOG.RANK.
-Scripts run with one worker at the most, so that the lines are in the order of the draws.
+Scripts run with one worker at most, so that the lines are in the order of the draws.
 """
 
 import os

@@ -163,7 +163,7 @@ class Connection:
             return self._ready
 
     def _bring_back(self) -> None:
-        """Brings the memory of a rank that is gone to the one in its place, or lets go of it."""
+        """Brings the memory of a rank that is gone to the one in its place, or releases it."""
         folder = os.path.dirname(self.path)
         if self._memory is not None and not self._memory.named(folder):
             self._forget_memory()
@@ -331,7 +331,7 @@ class Connection:
         with self._lock:
             for listener in list(self.listeners):
                 listener._closing()
-            hangs = self._patience != self._bound  # one that does will hardly be started again now
+            hangs = self._patience != self._bound  # one that does will hardly be restarted now
             waiting = Waiting(
                 "to take the last counts", HANG_UP_SECONDS if hangs else CLOSE_SECONDS
             )
@@ -590,7 +590,7 @@ class Connection:
         return tally
 
     def get(self, stream: int, epoch: int, batches: Sequence[int]) -> List[int]:
-        """Asks for batches, all in one write, lets go of the leases that ended, and returns the
+        """Asks for batches, all in one write, releases the leases that ended, and returns the
         tickets."""
         with self._lock:
             tally, due = self.tally(stream, epoch).pack(), self._take_due()

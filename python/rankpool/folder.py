@@ -27,7 +27,7 @@ class DatasetFolder(Served):
 
     Under `rankpool run --data ROOT` samples come from the cache, a batch at a time, when a sampler
     of rankpool draws them; others are read from storage. A root that the cache does not serve as
-    these samples is read from storage, which is said once. `loader` gets a file-like object (with
+    these samples is read from storage, with one warning. `loader` gets a file-like object (with
     `.name`, the path); one that cannot use it gets the path, and then reads past the cache, which
     is said once.
 

@@ -74,7 +74,7 @@ class Memory:
         """
         try:
             memory, found = self._mapped or self._map()
-        except (OSError, ValueError):  # another thread has let go of it
+        except (OSError, ValueError):  # another thread has released it
             return None
         if not 0 <= stream < len(found) or id >= len(found[stream].words):
             return None

@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .wire import Plan
 
-# A cache that is started again makes a plan from the state of the epoch before, which lacks the
+# A cache that is restarted makes a plan from the state of the epoch before, which lacks the
 # last reports of the epoch before that. The trainer that asks for it may be an epoch behind this
 # one.
 KEPT_EPOCHS = 2

@@ -29,7 +29,7 @@ STATE_VERSION = 2
 # how long state_dict waits for a cache that is away: a restart takes a few seconds
 SAVE_SECONDS = 10.0
 _SCORELESS = ("chunks", "quiver", "sequential", "torch", "uniform")
-_UNSAVED = ": a training that goes on from this checkpoint cannot go on with the same batches"
+_UNSAVED = ": a training that resumes from this checkpoint cannot continue with the same batches"
 _ABSENT = {"first_chunk": 0}  # what states that lack a field mean
 _TALLY_SECONDS = 1.0  # how often a training process with workers tells how long it waited
 
@@ -51,7 +51,7 @@ class BatchSampler:
 
     The epoch's plan is asked for at the first batch: this waits for the cache, also while it is
     away, up to RANKPOOL_PLAN_TIMEOUT seconds (default 600), then raises CacheAwayError. All else
-    goes on without the cache: a batch that it does not give within RANKPOOL_BATCH_TIMEOUT seconds
+    continues without the cache: a batch that it does not give within RANKPOOL_BATCH_TIMEOUT seconds
     (default 30) is read from storage.
 
     The first sampler over a data set in a process trains on it. Another one over the same data set,
@@ -257,7 +257,7 @@ class BatchSampler:
         )
 
     def _embedded(self, embeddings, count: int) -> Optional[array]:
-        """Returns the embeddings of so many samples as the cache wants them; None: it wants none."""
+        """Returns the embeddings as the cache needs them, None if it does not need any."""
         numbers = self._connection.embeddings.get(self.spec, 0)
         if not numbers or not count:
             return None
@@ -396,8 +396,8 @@ class BatchSampler:
             self._unsaved = True
             warnings.warn(
                 "rankpool: this run saves no importance scores (--state FILE): another run that "
-                "goes on from this "
-                "checkpoint cannot go on with the same batches", stacklevel=3,
+                "resumes from this "
+                "checkpoint cannot continue with the same batches", stacklevel=3,
             )
         return saved["state"] or None
 
@@ -421,14 +421,14 @@ class BatchSampler:
             raise ValueError(
                 f"rankpool: the saved state has version = {state.get('version')!r}, and this "
                 "rankpool reads version "
-                f"{STATE_VERSION}; go on with the rankpool that it was saved with"
+                f"{STATE_VERSION}; continue with the rankpool that it was saved with"
             )
         theirs, ours = state.get("plan_version", 1), self._plan_version
         if theirs != ours:
             raise ValueError(
                 f"rankpool: the saved state is of plan version {theirs}, and this cache makes "
                 f"plans of version {ours}: "
-                "it would not go on with the same batches; use the rankpool that the state was "
+                "it would not continue with the same batches; use the rankpool that the state was "
                 "saved with"
             )
         theirs, ours = state.get("options", ""), self._options
@@ -436,14 +436,14 @@ class BatchSampler:
             raise ValueError(
                 f"rankpool: the saved state is of a cache with the options {theirs!r}, and this "
                 f"one has {ours!r}: "
-                "it would not go on with the same batches; start it with the same --set"
+                "it would not continue with the same batches; start it with the same --set"
             )
         theirs, ours = state.get("choice", ""), self._choice
         if theirs != ours:
             raise ValueError(
                 f"rankpool: the saved state is of {theirs or 'a cache that chooses nothing'!r}, "
                 f"and this one is of {ours!r}: "
-                "it would not go on with the same batches; start the cache with the same --system, "
+                "it would not continue with the same batches; start the cache with the same --system, "
                 "and --memory as a share"
             )
         for field, ours in self._identity().items():

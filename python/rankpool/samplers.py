@@ -318,7 +318,7 @@ class ImportanceSampler(Sampler):
     Accelerate and for prefetchers to the GPU. `epochs` and `embeddings` are as of BatchSampler.
 
     Where the cache does not serve the data set, and outside `rankpool run`, samples are drawn as by
-    DistributedSampler, which is said once, and `update` returns the mean.
+    DistributedSampler, with one warning, and `update` returns the mean.
     """
 
     def __init__(

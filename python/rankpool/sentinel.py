@@ -1,4 +1,4 @@
-"""The sentinel: notices that the cache was started again while the training process waits for
+"""The sentinel: notices that the cache was restarted while the training process waits for
 something else."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Sentinel(Connection):
     process.
 
     A trainer that waits in an all-reduce does not look at its connection. Trainers that meanwhile
-    wait for a plan of a cache that was started again would wait for ever, because the plan needs
+    wait for a plan of a cache that was restarted would wait forever, because the plan needs
     what every trainer has opened and reported. The sentinel reports that; it asks for no samples,
     and leaves `main` alone.
     """

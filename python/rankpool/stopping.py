@@ -34,7 +34,7 @@ class Stop:
 
     It returns True from the same step on for all trainers of the process group (torch.distributed's
     default), also when only one of them got a signal: a step or two later. What that takes, an
-    all-reduce of one byte, goes on beside the step. Without a process group it is this process's
+    all-reduce of one byte, continues beside the step. Without a process group it is this process's
     affair.
 
     Training then ends like any other program: the script returns, or calls sys.exit. rankpool
@@ -112,7 +112,7 @@ def _process_group() -> Any:
 def _end_group() -> None:
     """Ends the threads of gloo's default process group, unless training has.
 
-    Such a thread lets go of a collective's tensors a moment after the collective has ended. When
+    Such a thread releases a collective's tensors a moment after the collective has ended. When
     that is the last hold on a tensor that Python has seen, it waits for the interpreter's lock; and
     a thread that waits for it while Python ends aborts the process: "terminate called without an
     active exception". Here Python lets the threads have it.
@@ -136,7 +136,7 @@ def _gloo_backends(dist: Any) -> Optional[List[Any]]:
     """Returns what has the threads of all process groups, None unless all are gloo's.
 
     Up to PyTorch 2.6 at least, a group that goes waits for its threads with the interpreter's lock,
-    and for ever if one of them waits for the lock. A backend that Python lets go of last waits
+    and forever if one of them waits for the lock. A backend that Python releases last waits
     without it.
     """
     import torch

@@ -64,7 +64,7 @@ class Throttle:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Has the lock, or after LOCK_SECONDS goes on without it."""
+        """Has the lock, or after LOCK_SECONDS continues without it."""
         end = time.monotonic() + LOCK_SECONDS
         with _threads:
             while True:

@@ -1,4 +1,4 @@
-"""What this process trains on: what training goes on from, and what its plans were made from, which
+"""What this process trains on: what training resumes from, and what its plans were made from, which
 outlives the cache."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .wire import Plan
 
-KEPT_PLANS = 2  # a cache that is started again goes on from the newest, or from the one before it
+KEPT_PLANS = 2  # a cache that is restarted resumes from the newest, or from the one before it
 _COPIED_BYTES = 1 << 30  # at a time, of a state
 
 
@@ -28,7 +28,7 @@ class Training:
 
     The ranks keep what a plan was made from in a folder. This process holds those files open, so
     that they are still there when somebody clears the folder, and puts them back for ranks that are
-    started again.
+    restarted.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Training:
         self._lock = threading.Lock()  # the sentinel's thread sends it too
 
     def resume(self, epoch: int, batch: int, state: Optional[str]) -> None:
-        """Begins another turn, which goes on from a checkpoint; `state` is the digest of its
+        """Begins another turn, which resumes from a checkpoint; `state` is the digest of its
         importance.
 
         Turns are counted, because the sentinel may still be telling of the one before.

@@ -1,4 +1,4 @@
-"""Waiting for a cache that is away: not silently, and not for ever."""
+"""Waiting for a cache that is away: not silently, and not forever."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class Tally:
             setattr(self, field, getattr(self, field) + count)
 
     def touch(self, now_ns: int) -> None:
-        """Notes that the epoch goes on; now_ns is perf_counter_ns's."""
+        """Notes that the epoch continues; now_ns is perf_counter_ns's."""
         self.elapsed_ns = now_ns - self.began_ns
 
     def pack(self) -> bytes:

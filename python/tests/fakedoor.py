@@ -220,7 +220,7 @@ class Door:
     def _answer_4(self, values, streams, who):
         stream, epoch, batch, _, _ = values
         if stream & BESIDE:
-            return 99, struct.pack("<HH", 3, 0) + b"what is beside a training is read from storage"
+            return 99, struct.pack("<HH", 3, 0) + b"a stream beside a training is read from storage"
         if (epoch, batch) in self.hang_up_at:
             self.hang_up_at.remove((epoch, batch))
             raise OSError("hang up")

@@ -455,7 +455,7 @@ def test_trainers_may_have_what_is_in_their_memory(door, served):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_resumes_in_mid_epoch(request, tree, workers, cached):
     """The state is that of the loop, however far the workers are ahead; another number of trainers
-    goes on."""
+    continues."""
     door = request.getfixturevalue("door") if cached else None
     data = data_of(door.data[0].root if cached else tree)
     whole = epochs_of(data, batch_size=4, num_workers=workers)

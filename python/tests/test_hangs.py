@@ -1,4 +1,4 @@
-"""A cache that hangs holds up training for a bounded time, and comes back when it goes on."""
+"""A cache that hangs holds up training for a bounded time, and comes back when it continues."""
 
 import os
 import threading

@@ -251,7 +251,7 @@ KINDS = ["float16", "bfloat16", "float64", "column", "alternate", "requires_grad
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("until", [1, 4])
 def test_losses_that_are_not_finite_are_sent_again_too(door, kind, until):
-    """A cache that is started again hears of every batch, also of the newest one."""
+    """A cache that is restarted hears of every batch, also of the newest one."""
     _, sampler = make()
     for batch in sampler:
         sampler.report(torch.tensor(batch), losses_that_are_not_finite(kind))
@@ -559,7 +559,7 @@ def test_a_state_of_another_plan_version_is_refused(door, monkeypatch):
     state = sampler.state_dict()
     with pytest.raises(
         ValueError,
-        match="of plan version 2, and this cache makes plans of version 1: it would not go on",
+        match="of plan version 2, and this cache makes plans of version 1: it would not continue",
     ):
         sampler.load_state_dict({**state, "plan_version": 2})
     del state["plan_version"]

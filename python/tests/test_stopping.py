@@ -112,7 +112,7 @@ def test_training_may_end_without_destroying_its_group(tmp_path, what):
 
 
 def test_stop_keeps_what_it_gives_to_torch(monkeypatch):
-    """A thread of gloo may let go of it after the last step, when Python ends."""
+    """A thread of gloo may release it after the last step, when Python ends."""
     import torch.distributed as dist
 
     given = []

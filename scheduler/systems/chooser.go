@@ -131,8 +131,8 @@ func NewChooser(cfg ChooserConfig) (*Chooser, error) {
 // choose.
 func (cfg *ChooserConfig) checkFollowed() error {
 	if cfg.Dimensions < 1 {
-		return fmt.Errorf("systems: %s scores samples by their embeddings: say how many numbers "+
-			"one has, BatchSampler(…, embeddings=D)", cfg.System.Name)
+		return fmt.Errorf("systems: %s scores samples by their embeddings: give their length, "+
+			"BatchSampler(…, embeddings=D)", cfg.System.Name)
 	}
 	if len(cfg.Labels) != cfg.Sampler.Samples {
 		return fmt.Errorf("systems: %s needs the labels of %d samples, and has %d",

@@ -61,7 +61,7 @@ func (l *Learner) Draw(epoch int, scores []float32) *scheduler.Draws {
 }
 
 // Begin implements scheduler.Learner. What was learned says how many processes draws are for: a
-// training that goes on with fewer has the same epochs.
+// training that continues with fewer has the same epochs.
 func (l *Learner) Begin(scores []float32, learned []byte) error {
 	if learned == nil {
 		l.begin(scores, len(l.cfg.World))

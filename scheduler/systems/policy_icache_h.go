@@ -11,8 +11,8 @@ import (
 // replaces the top of the H-heap, the least important resident, if it is more important.
 //
 // Importance is that of the last H-list pulled. With a new list the H-heap becomes read-only and
-// goes on naming victims, while a shadow heap takes in every newcomer and, a few residents a draw,
-// all residents with their new importance; when it has all, it is the H-heap.
+// continues naming victims, while a shadow heap takes in every newcomer and, a few residents a
+// draw, all residents with their new importance; when it has all, it is the H-heap.
 //
 // Source: Chen et al., "iCACHE", HPCA 2023, §III-B and Algorithm 1, lines 4 to 18. Differs: the
 // paper's thread that builds the shadow heap is a number of residents a draw here. The paper does

@@ -57,7 +57,7 @@ type Drawer interface {
 type learning interface {
 	Pool
 	Drawer
-	// appendState appends what Draw depends on, and the pool goes on from, to b.
+	// appendState appends what Draw depends on, and the pool resumes from, to b.
 	appendState(b []byte) []byte
 	// restoreState brings an empty pool to where it was when appendState returned state. It returns an
 	// error when it is of another pool.

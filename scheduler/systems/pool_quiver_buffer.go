@@ -101,7 +101,7 @@ func (q *quiverBuffer) keep(id scheduler.SampleID, rank int32) {
 	}
 }
 
-// move says that a job is done with its chunk, which may go then, and lets it go on to the next.
+// move says that a job is done with its chunk, which may go then, and lets it continue to the next.
 //
 // Source: Algorithm 1, lines 25 and 31.
 func (q *quiverBuffer) move(j *quiverJob) {

@@ -53,7 +53,7 @@ var shadeOptions = []Option{
 	{
 		Name: "max_share", Default: 0.9, Least: 1e-06, Most: 1,
 		About:  "most of an epoch's draws that repetition gives to samples in memory, in (0, 1]",
-		Source: "the paper gives no number; chosen so that every sample goes on to be drawn",
+		Source: "the paper gives no number; chosen so that every sample continues to be drawn",
 	},
 	{
 		Name: "steep", Default: 0.2, Least: 0, Most: 1e+09,

@@ -22,7 +22,7 @@ import (
 //
 // Differs: it chooses by epoch, see spiderEpochs, unless the option by_batch has scores, neighbours
 // and the sampler's weights change with every batch, as Algorithm 1 has them. The queue of the
-// homophily cache goes on batch by batch in both.
+// homophily cache continues batch by batch in both.
 type spiderPool struct {
 	memory     *Memory
 	importance *scheduler.Cache
@@ -225,7 +225,7 @@ var spiderGraphOptions = []Option{
 		Name: "ef", Default: 64, Least: 1, Most: 1e+06, Whole: true,
 		About: "samples that a query keeps in view whether or not they are neighbours, at least 1",
 		Source: "recorded traces: 0.9999 of the neighbours are found, with 16 as well; a query " +
-			"goes on past ef while it finds neighbours, so ef bounds no score",
+			"continues past ef while it finds neighbours, so ef bounds no score",
 	},
 	{
 		Name: "same_class", Default: 1, Least: 0, Most: 1, Whole: true,

@@ -125,7 +125,7 @@ func TestQuiverAlgorithm1(t *testing.T) {
 			"second epoch: of six look-ups 2 and 5 hit, chunk 2 has 8, too", "0>5 1>8 2",
 			[]scheduler.SampleID{0, 2, 3, 5, 6, 8, 9, 11},
 		},
-		{"look-ups go on behind 5, 11 hits; chunk 2 goes, chunk 0 has 0 and 3; 1, 4 and 7 are " +
+		{"look-ups continue behind 5, 11 hits; chunk 2 goes, chunk 0 has 0 and 3; 1, 4 and 7 are " +
 			"brought in", "3 4>11 5>0", []scheduler.SampleID{0, 1, 3, 4, 6, 7, 9}},
 		{
 			"6 and 9 hit, chunk 1 has 1; 10 completes it, chunk 0 goes, 2 and 5 are brought in",
@@ -225,7 +225,7 @@ func TestQuiverSection51Eviction(t *testing.T) {
 	}{
 		{"job 1 reads 0 of chunk 0", 1, 1, "0+", 0, false},
 		{"job 0 hits 0 and reads 3 and 6; 1 and 4 are brought in", 0, 3, "0 3+ 6+", 0, false},
-		{"it reads 9 and goes on to chunk 1; 7 is brought in", 0, 3, "9+ 1 4", 0, false},
+		{"it reads 9 and continues to chunk 1; 7 is brought in", 0, 3, "9+ 1 4", 0, false},
 		{
 			"7 hits, it reads 10, which completes chunk 1, and 2 of a chunk that is not cached yet",
 			0,
@@ -233,7 +233,7 @@ func TestQuiverSection51Eviction(t *testing.T) {
 		},
 		{"a new job hits in the latest chunk only", 2, 2, "0>1 3>4", 0, true},
 		{
-			"job 1 hits in the marked chunk, then goes on, and chunk 0 goes", 1, 7,
+			"job 1 hits in the marked chunk, then continues, and chunk 0 goes", 1, 7,
 			"3 6 9 1 4 7 10",
 			1, false,
 		},

@@ -78,8 +78,8 @@ func chooseEpoch(t *testing.T, cfg ChooserConfig, learned []byte, epoch int) *sc
 	return c.Draw(epoch, scheduler.EqualScores(followedSamples, 1))
 }
 
-// TestFollowerGoesOn: a follower that begins with what another one has learned goes on as that one,
-// also when there are fewer processes now.
+// TestFollowerGoesOn: a follower that begins with what another one has learned continues as that
+// one, also when there are fewer processes now.
 func TestFollowerGoesOn(t *testing.T) {
 	half, _ := follow(t, followedConfig(4, 24), nil, 0, 6)
 	want, served := follow(t, followedConfig(4, 24), half, 6, 10)
@@ -89,7 +89,7 @@ func TestFollowerGoesOn(t *testing.T) {
 	for _, trainers := range []int{2, 1} {
 		got, other := follow(t, followedConfig(trainers, 24), half, 6, 10)
 		if !slices.Equal(other, served) || !slices.Equal(got, want) {
-			t.Errorf("%d trainers go on otherwise than four", trainers)
+			t.Errorf("%d trainers continue otherwise than four", trainers)
 		}
 	}
 	if _, anew := follow(t, followedConfig(4, 24), nil, 6, 7); anew[0] == served[0] {

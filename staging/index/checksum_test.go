@@ -211,7 +211,7 @@ func TestChecksumRetries(t *testing.T) {
 	}
 }
 
-// TestChecksumJournal goes on after an end in the middle: no sample is read twice, but those that
+// TestChecksumJournal continues after an end in the middle: no sample is read twice, but those that
 // changed meanwhile.
 func TestChecksumJournal(t *testing.T) {
 	root := t.TempDir()

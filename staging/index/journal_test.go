@@ -26,7 +26,7 @@ func openJournal(t testing.TB, path, root string) *Journal {
 	return j
 }
 
-// TestJournalKilled kills an index with signal 9 in the middle, twice, and goes on: nothing is
+// TestJournalKilled kills an index with signal 9 in the middle, twice, and continues: nothing is
 // listed twice, and the manifest is that of a scan without interruption.
 func TestJournalKilled(t *testing.T) {
 	const variable = "RANKPOOL_TEST_JOURNAL"
@@ -93,7 +93,7 @@ func beKilled(t *testing.T, job string) {
 		return nil
 	}
 	_, err := Scan(context.Background(), root, ScanOptions{Journal: j, Concurrency: 1, lister: f})
-	t.Fatalf("the scan went on: %v", err)
+	t.Fatalf("the scan continued: %v", err)
 }
 
 // TestJournalOutOfDate changes folders between two tries: those are listed again, and only those.

@@ -126,7 +126,7 @@ func TestPieces(t *testing.T) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 			for range test.l.Pieces(test.offset, test.length) {
-				break // must not go on
+				break // must not continue
 			}
 		})
 	}

@@ -87,7 +87,7 @@ func TestKilledPackGoesOn(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "whole")
 	pack(t, m, Options{Dest: whole, ShardBytes: 10 << 10})
 	if !maps.Equal(shardsOf(t, dest), shardsOf(t, whole)) {
-		t.Error("a pack that went on differs from one that was not killed")
+		t.Error("a pack that continued differs from one that was not killed")
 	}
 	for name := range files(t, dest) {
 		if isTemp(name) {

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A clock goes on when somebody waits for it.
+// A clock continues when somebody waits for it.
 type clock struct {
 	mu sync.Mutex
 	at time.Time

@@ -123,7 +123,7 @@ func TestPruneKeeps(t *testing.T) {
 	}
 }
 
-// TestPruneOfSharedDestination stages a partition of several ranks to one folder, again and again:
+// TestPruneOfSharedDestination stages a partition of several ranks to one folder, repeatedly:
 // nothing in it is stale.
 func TestPruneOfSharedDestination(t *testing.T) {
 	for _, dry := range []bool{false, true} {

@@ -369,7 +369,8 @@ func TestStallReport(t *testing.T) {
 	})
 }
 
-// TestTargets has one target slow: the others' reads go on, and it never gets more than its share.
+// TestTargets has one target slow: the others' reads continue, and it never gets more than its
+// share.
 func TestTargets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := rough(1, 4, 50, 2000)

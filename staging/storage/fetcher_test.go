@@ -147,7 +147,7 @@ func TestFetchFaults(t *testing.T) {
 		{"small pieces", []fault{{piece: 3}}, 0, "", nil},
 		{"EIO four times", again(4, fault{read: sys("read", unix.EIO)}), 4, "", nil},
 		{
-			"EIO for ever", again(99, fault{read: sys("read", unix.EIO)}), 4,
+			"EIO forever", again(99, fault{read: sys("read", unix.EIO)}), 4,
 			"cannot be read: read: input/output error (tried 5 times)", unix.EIO,
 		},
 		{"ESTALE then well", []fault{{open: sys("open", unix.ESTALE)}}, 1, "", nil},
@@ -158,7 +158,7 @@ func TestFetchFaults(t *testing.T) {
 		},
 		{"short reads that pass", again(2, fault{cut: 3}), 2, "", nil},
 		{
-			"short reads for ever", again(99, fault{cut: 3}), 4, "ends after 19 of 22 bytes (tried 5 times)",
+			"short reads forever", again(99, fault{cut: 3}), 4, "ends after 19 of 22 bytes (tried 5 times)",
 			io.ErrUnexpectedEOF,
 		},
 		{
@@ -290,7 +290,7 @@ func (a *asking) ask(id scheduler.SampleID, need uint64) {
 	})
 }
 
-// order lets everything go on, and returns the files in the order in which they were opened.
+// order lets everything continue, and returns the files in the order in which they were opened.
 func (a *asking) order(t *testing.T) (names []string) {
 	close(a.s.gate)
 	for a.Stats().InFlight > 0 {

@@ -31,7 +31,7 @@ func TestWriteReadersLimit(t *testing.T) {
 	after, err := os.Stat(path)
 	stagingtest.Must(t, err)
 	if !os.SameFile(before, after) {
-		t.Error("a rank that is started again took the file away from the trainers")
+		t.Error("a rank that is restarted took the file away from the trainers")
 	}
 	stagingtest.Must(t, WriteReadersLimit(folder, 2<<20, 250.5))
 	if now, err := os.ReadFile(path); err != nil || bytes.Equal(now[:24], golden[:24]) {

@@ -29,7 +29,7 @@ const (
 )
 
 var (
-	errEnded   = errors.New("tier: it was given up")
+	errEnded   = errors.New("tier: abandoned after too many failures")
 	errAbsent  = errors.New("tier: the sample is not in it")
 	errChanged = errors.New("tier: the bytes read differ from those written")
 	errSlow    = errors.New("tier: the disk does not answer in time")

@@ -4,7 +4,7 @@
 //
 // Source: Malkov and Yashunin, "Efficient and robust approximate nearest neighbor search using
 // hierarchical navigable small world graphs", TPAMI 2020, Algorithms 1 to 5. Differs: links go both
-// ways always, so that a vector that moves takes all its links with it and none goes on to lead
+// ways always, so that a vector that moves takes all its links with it and none continues to lead
 // where it was; a search may also collect all vectors within a radius.
 package hnsw
 

@@ -2,7 +2,7 @@ package hnsw
 
 import "slices"
 
-// search is SEARCH-LAYER (Algorithm 2), which goes on until it has the ef nearest nodes, and then
+// search is SEARCH-LAYER (Algorithm 2), which continues until it has the ef nearest nodes, and then
 // as long as there are more within the radius, up to `most`.
 type search struct {
 	met   []uint32 // by node: the last round that met it

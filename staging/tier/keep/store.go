@@ -28,7 +28,7 @@ const (
 
 var (
 	errChanged = errors.New("keep: the bytes read are not the sample's")
-	errAbsent  = errors.New("keep: there is no copy")
+	errAbsent  = errors.New("keep: no copy")
 )
 
 // Set describes a data set, of which a Store keeps a rank's samples.
@@ -174,14 +174,14 @@ func (s *Store) Close(patience time.Duration) Counts {
 	close(s.stop)
 	s.flusher.Wait()
 	if err := errors.Join(s.tags.flush(), s.tags.file.Close()); err != nil {
-		s.log.Warn("what the kept copies are is not known to the next job", "error", err)
+		s.log.Warn("the next job will not know these kept copies", "error", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts
 }
 
-// flushNowAndThen writes the tags until the end, for a twentieth of the time at the most.
+// flushNowAndThen writes the tags until the end, for a twentieth of the time at most.
 func (s *Store) flushNowAndThen() {
 	wait := flushEvery
 	for {
@@ -419,7 +419,7 @@ func (s *Store) judge(err error) {
 	default:
 		if s.failures++; s.failures == failuresMax && !s.over {
 			s.work.refuse()
-			s.log.Warn("the kept copies fail again and again; training goes on without them",
+			s.log.Warn("the kept copies fail repeatedly; training continues without them",
 				"error", err)
 		}
 	}

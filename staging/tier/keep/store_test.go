@@ -339,7 +339,7 @@ func TestBrokenDiskIsGivenUp(t *testing.T) {
 			t.Fatal("a sample was read from a folder that is closed")
 		}
 	}
-	if tried > failuresMax || strings.Count(w.log.String(), "again and again") != 1 {
+	if tried > failuresMax || strings.Count(w.log.String(), "repeatedly") != 1 {
 		t.Errorf("%d tries, log: %s", tried, &w.log)
 	}
 }

@@ -16,7 +16,7 @@ const (
 )
 
 var (
-	errEnded = errors.New("keep: it was given up")
+	errEnded = errors.New("keep: the copies were abandoned")
 	errSlow  = errors.New("keep: the disk does not answer in time")
 )
 

@@ -148,7 +148,7 @@ func (j *job) checkErrexit() {
 		case setsErrexit(c):
 			return
 		}
-		j.warn(c.Line, fmt.Sprintf("when %q fails, the script goes on without it",
+		j.warn(c.Line, fmt.Sprintf("when %q fails, the script continues without it",
 			shorten(strings.Join(c.Words, " "))),
 			"write \"set -e\" above it (set -euo pipefail catches more)")
 		return

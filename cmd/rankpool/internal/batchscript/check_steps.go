@@ -258,7 +258,7 @@ func (j *job) checkKillOnBadExit() {
 		o, found := s.option("kill-on-bad-exit")
 		if found && o.Value != "0" && s.launcher == "srun" && s.is("run") {
 			j.warn(s.Line, "--kill-on-bad-exit ends training on all nodes when one rank of the cache dies",
-				"leave it out, or call rankpool run without srun: then the cache is a step of its own")
+				"leave it out, or call rankpool run without srun: then the cache gets its own step")
 		}
 	}
 }

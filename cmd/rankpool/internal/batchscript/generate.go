@@ -191,7 +191,7 @@ var scriptTemplate = template.Must(template.New("script").Funcs(template.FuncMap
 #SBATCH --array={{.Array}}
 {{- end}}
 {{- if .Requeue}}
-# The job may start again, and its output then goes on in the same file.
+# The job may restart, and its output then continues in the same file.
 #SBATCH --requeue --open-mode=append
 # {{.SignalSeconds}} s before the end, or up to a minute earlier, the batch shell (B:) gets SIGUSR1.
 #SBATCH --signal=B:USR1@{{.SignalSeconds}}

@@ -65,7 +65,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 		"the accuracy that the time to is shown, in (0, 1] (default: the highest that all trainings "+
 			"reach)")
 	flags.StringVarP(&o.output, "output", "o", "comparison",
-		"folder for the page and the run logs; a comparison that was interrupted goes on there")
+		"folder for the page and the run logs; an interrupted comparison is resumed there")
 	of := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	new(launch.Options).Register(of)
 	for _, name := range passedOn {
@@ -128,7 +128,7 @@ func (o *Options) check() error {
 	case o.seeds < 1:
 		return exit.Usagef("--seeds must be at least 1, not %d", o.seeds)
 	case o.seeds > 1 && !strings.Contains(strings.Join(o.command, " "), seedWord):
-		return exit.Usagef("--seeds %d: say in the command where the seed goes, as in: -- python "+
+		return exit.Usagef("--seeds %d: mark the seed's place in the command, as in: -- python "+
 			"train.py --seed %s", o.seeds, seedWord)
 	case o.target < 0 || o.target > 1 || math.IsNaN(o.target):
 		return exit.Usagef("--target must be above 0 and at most 1, not %v", o.target)

@@ -126,7 +126,7 @@ func (o *Options) notes(sides []report.Side) []string {
 	}
 	if o.slowfsPath == "" {
 		notes = append(notes, "The data were read where they are, and the operating system may have "+
-			"kept files of an earlier training in its memory: times say nothing about slow storage. "+
+			"kept files of an earlier training in its memory: times do not reflect slow storage. "+
 			"--slowfs emulates one.")
 	}
 	return notes

@@ -61,7 +61,7 @@ func checkCMA(env *Env) []Finding {
 func checkCPUs(env *Env) []Finding {
 	allowed, online := allowedCPUs(env), listed(firstLine(env, "/sys/devices/system/cpu/online"))
 	if allowed == 0 || online == 0 {
-		return []Finding{good("/proc does not tell which CPUs may be used")}
+		return []Finding{good("/proc does not show which CPUs may be used")}
 	}
 	threads := env.Machine.Threads()
 	const advice = "give the ranks CPUs: mpirun --bind-to none, or srun --cpus-per-task=N " +

@@ -115,9 +115,9 @@ func checkKillWait(env *Env) []Finding {
 	text, err := env.Machine.Output(commandWithin, nil, "scontrol", "show", "config")
 	m := killWait.FindStringSubmatch(text)
 	if m == nil {
-		detail := "scontrol does not tell KillWait"
+		detail := "scontrol does not report KillWait"
 		if err != nil {
-			detail = fmt.Sprintf("slurmctld does not tell KillWait: %v", err)
+			detail = fmt.Sprintf("slurmctld does not report KillWait: %v", err)
 		}
 		return []Finding{good(detail)}
 	}

@@ -21,7 +21,7 @@ type hurtful struct {
 var hurtfuls = []hurtful{
 	{
 		"SLURM_EXCLUSIVE", isSet,
-		"makes every srun wait for CPUs of its own, so the training step waits for the cache's",
+		"makes every srun wait for its own CPUs, so the training step waits for the cache's",
 		"unset it, or give srun --overlap",
 	},
 	{
@@ -138,7 +138,7 @@ var toCatch = []struct {
 func checkSignals(env *Env) []Finding {
 	mask, err := strconv.ParseUint(statusField(env, "SigIgn:"), 16, 64)
 	if err != nil {
-		return []Finding{good("/proc does not tell which signals are ignored")}
+		return []Finding{good("/proc does not show which signals are ignored")}
 	}
 	var ignored []string
 	for _, s := range toCatch {
@@ -151,7 +151,7 @@ func checkSignals(env *Env) []Finding {
 	}
 	return []Finding{warning(strings.Join(ignored, ", ")+" was ignored when this process began, so "+
 		"training will not see it",
-		"look at how it was started: \"command &\" in a script, unlike in an interactive shell, "+
+		"check how it was started: \"command &\" in a script, unlike in an interactive shell, "+
 			"ignores SIGINT, trap '' SIGNAL any")}
 }
 

@@ -182,7 +182,7 @@ func TestChecks(t *testing.T) {
 		{"kill-wait", func(_ *Env, m *fakeMachine) {
 			m.failing["scontrol show config"] = boom
 			m.programs["scontrol show config"] = ""
-		}, Good, "does not tell", ""},
+		}, Good, "does not report", ""},
 
 		{"variables", none, Good, "none that hurts", ""},
 		{"variables", variable("SLURM_EXCLUSIVE", "1"), Warning, "SLURM_EXCLUSIVE=1", "--overlap"},

@@ -145,7 +145,7 @@ func await(ctx context.Context, env *Env, check Check, index int, opt Options) (
 		}
 	}
 	return []Finding{bad(fmt.Sprintf("the check has not answered in %v", patience),
-		"something it looks at hangs: a file system or a program; see "+hangs(check))}, nil
+		"something it checks hangs: a file system or a program; see "+hangs(check))}, nil
 }
 
 // hangs returns advice for a check that hangs.

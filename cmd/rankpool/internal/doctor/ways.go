@@ -130,7 +130,7 @@ func (g *Group) measure(way *Way) error {
 		}
 	}
 	if len(rates) == 0 {
-		return errors.New("the clock stands still")
+		return errors.New("the clock does not advance")
 	}
 	slices.Sort(rates)
 	way.Bandwidth = rates[len(rates)/2]

@@ -76,9 +76,9 @@ func checkRanks(w World) []Finding {
 		}
 		detail += " has not reported, and gives no sign of life"
 		if l.Check != "" {
-			detail += "; the last that it looked at is \"" + l.Check + "\""
+			detail += "; its last check was \"" + l.Check + "\""
 		}
-		found = append(found, bad(detail, "look at that node: \"rankpool doctor\" alone on it"))
+		found = append(found, bad(detail, "run \"rankpool doctor\" on that node alone"))
 	}
 	on := map[string]int{}
 	var hosts, crowded []string

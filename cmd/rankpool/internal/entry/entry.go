@@ -19,6 +19,6 @@ var (
 
 	//nolint:unused // by the instructions
 	sentence = "rankpool: this shell limits a process to less than 2 GiB of address space " +
-		"(ulimit -v), and it needs that much: say \"ulimit -v unlimited\", or limit what is in " +
+		"(ulimit -v), and it needs that much: use \"ulimit -v unlimited\", or limit what is in " +
 		"memory by other means\n"
 )

@@ -95,7 +95,7 @@ func (l *launcher) ranksHere() []int {
 	return ranks
 }
 
-// askForLife greets at the door at path again and again until done is closed, and sends at when it
+// askForLife greets at the door at path repeatedly until done is closed, and sends at when it
 // is greeted back. A rank greets whatever its storage, its plans and its disks are doing: nothing
 // but its process is needed for that.
 func askForLife(
@@ -169,9 +169,9 @@ func (l *launcher) allHave(name string) bool {
 
 func (l *launcher) startCache() (err error) {
 	if err := l.indexes.PutBack(); err != nil {
-		return fmt.Errorf("the run's index of its data cannot be put back: %w", err)
+		return fmt.Errorf("the run's index of its data cannot be restored: %w", err)
 	}
-	if l.keeper.Restarts() > 0 { // training processes may be started again too, and import it
+	if l.keeper.Restarts() > 0 { // training processes may be restarted too, and import it
 		if _, err := ExtractClient(l.session, os.Getenv); err != nil {
 			l.print("%v", err)
 		}
@@ -232,7 +232,7 @@ func (l *launcher) cacheEnded() {
 	l.running = nil
 	p.signal(syscall.SIGKILL) // whatever is left of its process group
 	if why := session.Refusal(l.session); why != "" && l.goesOn() && !l.asked {
-		l.print("the cache cannot come back, so training ends: %s", why)
+		l.print("the cache cannot be restarted, so training ends: %s", why)
 		l.fail(exit.Failure)
 	}
 	l.drive(liveness.Ended{How: p.how(), Shot: p.shot()})
@@ -273,7 +273,7 @@ func shortages() string {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < leastDescriptors {
 		said = append(said, fmt.Sprintf("this shell lets a process open %d files, and MPI and "+
-			"the ranks need more: say \"ulimit -n 4096\"", limit.Cur))
+			"the ranks need more: use \"ulimit -n 4096\"", limit.Cur))
 	}
 	return strings.Join(said, "; ")
 }

@@ -54,7 +54,7 @@ func WrongCommand(command []string, tasksPerNode int) error {
 			"lines", name)
 	case tasksPerNode > 1 && launcher != "":
 		return exit.Usagef("the batch script asks for %d tasks a node, and %s starts the node's "+
-			"trainers itself: say #SBATCH --ntasks-per-node=1", tasksPerNode, launcher)
+			"trainers itself: use #SBATCH --ntasks-per-node=1", tasksPerNode, launcher)
 	}
 	return nil
 }
@@ -75,14 +75,14 @@ func withoutGPUs(getenv func(string) string, denied int, byHand bool) string {
 		return ""
 	case has(noDevice, "SLURM_JOB_GPUS"),
 		has(noNumber, "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK"):
-		remedy := "say #SBATCH --gpus-per-node=N"
+		remedy := "use #SBATCH --gpus-per-node=N"
 		if byHand {
 			remedy = "start their step with \"srun --gpus-per-node=N\" (and without --gres=none)"
 		}
 		return "the job has GPUs, but the training tasks have none: " + remedy
 	case denied > 0:
 		return fmt.Sprintf(
-			"the node has %d GPUs, and the job did not ask for any: say #SBATCH --gpus-per-node=%d",
+			"the node has %d GPUs, and the job did not ask for any: use #SBATCH --gpus-per-node=%d",
 			denied, denied)
 	}
 	return ""

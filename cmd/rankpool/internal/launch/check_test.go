@@ -22,7 +22,7 @@ func TestWrongCommand(t *testing.T) {
 		{"/opt/bin/torchrun train.py", 4, "#SBATCH --ntasks-per-node=1"},
 		{
 			"python -m torch.distributed.run train.py", 2,
-			"torchrun starts the node's trainers itself: say #SBATCH --ntasks-per-node=1",
+			"torchrun starts the node's trainers itself: use #SBATCH --ntasks-per-node=1",
 		},
 		{"apptainer exec --nv x.sif deepspeed train.py", 2, "deepspeed starts"},
 		{"accelerate config", 2, ""},
@@ -62,7 +62,7 @@ func TestWithoutGPUs(t *testing.T) {
 		t.Errorf("outside a step: %q", got)
 	}
 	got := withoutGPUs(env(append(step, "SLURM_JOB_GPUS=0")...), 0, false)
-	want := "the job has GPUs, but the training tasks have none: say #SBATCH --gpus-per-node=N"
+	want := "the job has GPUs, but the training tasks have none: use #SBATCH --gpus-per-node=N"
 	if got != want {
 		t.Errorf("in the step that run starts: %q", got)
 	}

@@ -209,7 +209,7 @@ func (l *launcher) trainerEnded(p *process) {
 	l.doom(p.code(), p.training)
 	others := ""
 	if l.goesOn() {
-		others = "; the other trainings go on"
+		others = "; the other trainings continue"
 	}
 	l.print("%s ended (%s)%s", p.name, p.how(), others)
 	l.endDoomed()
@@ -234,7 +234,7 @@ func (l *launcher) doom(code, training int) {
 	l.doomed[training] = true
 }
 
-// goesOn reports whether a training goes on.
+// goesOn reports whether a training continues.
 func (l *launcher) goesOn() bool {
 	return slices.ContainsFunc(l.children, func(p *process) bool {
 		return !p.over && !l.doomed[p.training]
@@ -316,7 +316,7 @@ func (l *launcher) endCache() {
 	if l.patient && l.failure == 0 && !l.asked {
 		patience += rank.OthersPatience
 	} else if l.patient {
-		l.running.signal(syscall.SIGTERM) // the others' training may go on forever
+		l.running.signal(syscall.SIGTERM) // the others' training may continue forever
 	}
 	if l.awaitEnd(l.running, patience) {
 		return

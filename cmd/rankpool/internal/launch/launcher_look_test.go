@@ -15,6 +15,6 @@ func TestNextLookIsNeverPutOff(t *testing.T) {
 		}
 	}
 	if due = nextLook(due, begun, time.Millisecond); !due.Equal(begun.Add(time.Millisecond)) {
-		t.Error("a dead cache is not started again before the next look")
+		t.Error("a dead cache is not restarted before the next look")
 	}
 }

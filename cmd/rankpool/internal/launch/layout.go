@@ -45,7 +45,7 @@ type layout struct {
 	trainers []command
 	// folders of this machine's ranks, whose doors must accept before training begins
 	folders []string
-	restart bool // a dead cache can be started again while training runs
+	restart bool // a dead cache can be restarted while training runs
 	// a command that ends the cache on all nodes; nil: through the doors of folders
 	end      []string
 	endRanks []string // the same, but keeps the session; nil with end

@@ -126,7 +126,7 @@ func (q *requeue) conclude(err error) error {
 	drain(q.signals)
 	if text, failed := slurmCommand("scontrol", "requeue", jobName(q.job)); failed != nil {
 		fmt.Fprintf(outlet.Stderr, "rankpool: Slurm does not requeue job %s (%s); submit it "+
-			"again, and it goes on where it was\n", jobName(q.job), text)
+			"again, and it continues where it was\n", jobName(q.job), text)
 		return err
 	}
 	fmt.Fprintf(outlet.Stderr, "rankpool: job %s is requeued%s\n", jobName(q.job),
@@ -156,7 +156,7 @@ func diedOfUserSignal(code int) bool {
 // outlook describes where the next life of the job begins.
 func outlook(code int) string {
 	if code == 0 {
-		return ", and will go on where training left off"
+		return ", and will continue where training left off"
 	}
 	return fmt.Sprintf(
 		", but training ended with code %d after the signal: its checkpoint may be missing", code)
@@ -272,7 +272,7 @@ func aboutState(path string) string {
 	if err != nil {
 		return fmt.Sprintf("%s cannot be used: %v", path, err)
 	}
-	return fmt.Sprintf("importance scores go on from %s, epoch %d after %d batches", path, s.Epoch,
+	return fmt.Sprintf("importance scores continue from %s, epoch %d after %d batches", path, s.Epoch,
 		s.Final)
 }
 

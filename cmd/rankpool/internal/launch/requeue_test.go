@@ -81,7 +81,7 @@ func fakeScontrol(t *testing.T, signals chan os.Signal) (requeued func() bool) {
 
 // TestConclude checks what becomes of a job whose time is over, by how its training ended.
 func TestConclude(t *testing.T) {
-	onward, missing := "is requeued, and will go on where training left off\n",
+	onward, missing := "is requeued, and will continue where training left off\n",
 		": its checkpoint may be missing\n"
 	training := func(code int) error { return &exit.StatusError{Code: code} }
 	for _, c := range []struct {

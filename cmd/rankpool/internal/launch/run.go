@@ -64,7 +64,7 @@ type Options struct {
 // Register adds the flags of run.
 func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.ranks, "ranks", 0,
-		"ranks of the cache (default: 1; in a Slurm allocation one a node)")
+		"ranks of the cache (default: 1; in a Slurm allocation one per node)")
 	flags.IntVar(&o.trainersPerRank, "trainers-per-rank", 1,
 		"training processes per rank; in a Slurm batch script, srun's own flags decide")
 	flags.IntVar(&o.trainings, "trainings", 1, "how many trainings to start that share the cache, "+
@@ -77,18 +77,18 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.restarts, "restarts", -1,
 		"how many times to restart a dead cache; -1: no limit")
 	flags.DurationVar(&o.startTimeout, "start-timeout", 2*time.Minute, "how long the ranks may "+
-		"take to meet in MPI_Init; to take memory and disks ten times as long")
+		"take to leave MPI_Init; they have ten times as long to allocate memory and disks")
 	flags.DurationVar(&o.batchTimeout, "batch-timeout", defaultBatchTimeout, "how long a trainer "+
 		"waits for a batch from the cache before it reads storage (trainers: "+
 		"RANKPOOL_BATCH_TIMEOUT, in seconds)")
 	flags.DurationVar(&o.planTimeout, "plan-timeout", defaultPlanTimeout, "how long a trainer "+
-		"waits at the begin of an epoch for a cache that is away before it fails (trainers: "+
+		"waits at the beginning of an epoch for a cache that is down before it fails (trainers: "+
 		"RANKPOOL_PLAN_TIMEOUT, in seconds)")
 	o.MPI.Register(flags)
 	flags.StringVar(&o.MPI.Wish.Mpirun, "mpirun", "",
 		"the mpirun to start several ranks with (default: one in $PATH that fits the MPI library)")
-	flags.StringVar(&o.requeue, "requeue", "", "have Slurm start the job again when its time is "+
-		"over before training ends: at this signal, USR1 or USR2, or at SIGTERM")
+	flags.StringVar(&o.requeue, "requeue", "", "requeue the job if its time ends before training "+
+		"does: at this signal, USR1 or USR2, or at SIGTERM")
 	flags.Lookup("requeue").NoOptDefVal = requeueSignal
 	flags.StringVar(&o.serveCommand, "serve-command", "",
 		"the program to call as \"serve\" (for tests)")
@@ -125,7 +125,7 @@ func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 			job.Nodes)
 	case f == FormSlurm && o.trainersPerRank != 1:
 		return exit.Usagef("--trainers-per-rank: in a batch script of Slurm, srun starts the "+
-			"training command: say #SBATCH --ntasks-per-node=%d", o.trainersPerRank)
+			"training command: use #SBATCH --ntasks-per-node=%d", o.trainersPerRank)
 	case f == formTask && o.ranks != 0 && o.ranks != at.Tasks:
 		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out",
 			at.By, at.Tasks)
@@ -193,7 +193,7 @@ func (o *Options) checkMachine(f form, at world.Place) error {
 
 // Run starts the cache and the training command, and returns when training has ended.
 func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
-	// Training goes on if nobody reads run's messages any more. Catch SIGPIPE instead of ignoring
+	// Training continues if nobody reads run's messages any more. Catch SIGPIPE instead of ignoring
 	// it: commands would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	job, at := slurm.Detect(os.Getenv), world.Find(os.Getenv)
@@ -323,7 +323,7 @@ func (o *Options) launch(
 	}
 	if f == formTask && at.Task == 0 {
 		fmt.Fprintf(outlet.Stderr, "rankpool: started as a task of %s: a rank that dies may end "+
-			"the whole step, and is not started again; called in the batch script without srun, "+
+			"the whole step, and is not restarted; called in the batch script without srun, "+
 			"run survives that\n", at.By)
 	}
 	l := &launcher{

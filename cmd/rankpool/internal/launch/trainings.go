@@ -14,7 +14,7 @@ import (
 )
 
 // Several trainings of one command (--trainings N) share the cache: each is a job of its own, with
-// its own ranks 0, 1, … and its share of the GPUs, and goes on when another one fails. On several
+// its own ranks 0, 1, … and its share of the GPUs, and continues when another one fails. On several
 // nodes of Slurm each is a step.
 
 // checkTrainings returns an error if several trainings cannot be started in this form.
@@ -29,7 +29,7 @@ func (o *Options) checkTrainings(f form) error {
 			"batch script, without srun (docs/jobs.md)")
 	case o.requeue != "":
 		return exit.Usagef("--trainings: several trainings cannot be requeued together; start the " +
-			"cache and each training as a step of its own (docs/jobs.md)")
+			"cache and each training as separate steps (docs/jobs.md)")
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ type AutoPlan struct {
 	estimated    bool  // eachBytes is
 	reserveBytes int64
 	RanksHere    int
-	Before       int64 // the slab of this rank before it was started again; 0: it was not
+	Before       int64 // the slab of this rank before it was restarted; 0: it was not
 }
 
 // NewAutoPlan measures the node's memory.

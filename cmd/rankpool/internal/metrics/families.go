@@ -206,11 +206,11 @@ func (d *describer) gpus() {
 		each(func(g stats.GPU) *float64 { return g.PowerWatts }), labels...)
 	d.gauge("gpu_temperature_celsius", "Temperature of the GPU.",
 		each(func(g stats.GPU) *float64 { return g.Celsius }), labels...)
-	d.gauge("gpu_pcie_receive_bytes_per_second", "What the GPU receives over PCIe.",
+	d.gauge("gpu_pcie_receive_bytes_per_second", "Bytes per second that the GPU receives over PCIe.",
 		each(func(g stats.GPU) *float64 { return g.ReceiveBytes }), labels...)
-	d.gauge("gpu_pcie_send_bytes_per_second", "What the GPU sends over PCIe.",
+	d.gauge("gpu_pcie_send_bytes_per_second", "Bytes per second that the GPU sends over PCIe.",
 		each(func(g stats.GPU) *float64 { return g.SendBytes }), labels...)
-	d.counter("gpu_sampled_seconds_total", "How long the GPU's utilisation was looked at.",
+	d.counter("gpu_sampled_seconds_total", "How long the GPU's utilisation was sampled.",
 		sampled(func(g stats.GPU) float64 { return g.SampledSeconds }), labels...)
 	d.counter("gpu_idle_seconds_total", "Of gpu_sampled_seconds_total, those in which the "+
 		"GPU was idle.",

@@ -39,7 +39,7 @@ func NewRegistry(labels Labels, version string,
 	build := labels.constant()
 	build["version"], build["goversion"] = version, runtime.Version()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "rankpool_build_info", Help: "1; its labels say which rankpool serves.", ConstLabels: build,
+		Name: "rankpool_build_info", Help: "1; labels give the version of rankpool.", ConstLabels: build,
 	})
 	info.Set(1)
 	registry.MustRegister(info, &collector{families: describe(labels), stats: stats})

@@ -30,7 +30,7 @@ func addressSpaceError(limit, needBytes uint64) error {
 	}
 	return fmt.Errorf(
 		"this shell limits a process to %s of address space (ulimit -v), and it needs %s: "+
-			"say \"ulimit -v unlimited\", or limit what is in memory by other means",
+			"use \"ulimit -v unlimited\", or limit what is in memory by other means",
 		memory.Text(int64(limit)), memory.Text(int64(needBytes)))
 }
 

@@ -10,7 +10,7 @@ import (
 func TestAddressSpace(t *testing.T) {
 	const limited = "this shell limits a process to 1.0 GiB of address space (ulimit -v), and it " +
 		"needs 2.0 GiB: " +
-		"say \"ulimit -v unlimited\", or limit what is in memory by other means"
+		"use \"ulimit -v unlimited\", or limit what is in memory by other means"
 	for _, c := range []struct {
 		limit, need uint64
 		want        string

@@ -22,7 +22,7 @@ type intro struct {
 	SlabBytes int64
 	Options   []option
 	Data      []dataIntro
-	Before    []mpicache.Before // by data set, of a rank that was started again
+	Before    []mpicache.Before // by data set, of a rank that was restarted
 	States    []string          // the names of the importance states in its folder
 }
 

@@ -14,7 +14,7 @@ import (
 // refuse leaves word for the launcher that starting the ranks again would not help.
 func (r *process) refuse(why error) {
 	if r.transport.Rank() == 0 {
-		// without it they are started again
+		// without it they are restarted
 		_ = os.WriteFile(filepath.Join(r.opt.Session, session.RefusedName), []byte(why.Error()),
 			0o600)
 	}

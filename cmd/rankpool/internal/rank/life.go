@@ -17,7 +17,7 @@ import (
 // lifeName is the file in a rank's folder that identifies the life in which the folder was made.
 const lifeName = "life"
 
-// A life is one launch of the ranks, with all times that they are started again in it.
+// A life is one launch of the ranks, with all times that they are restarted in it.
 type life struct {
 	// the current life, the same on all ranks: the value of --launch, else how often the job was
 	// requeued

@@ -73,7 +73,7 @@ func TestBeginLife(t *testing.T) {
 			lifeFolder(t, folder, 4, next)
 			if again := begin(c.now, c.restarts, "r1", "r3", "r4"); again != next ||
 				next.launch == old.launch || next.launch == "" {
-				t.Errorf("the life was %+v, is %+v, and of a rank that is started again %+v", old,
+				t.Errorf("the life was %+v, is %+v, and of a rank that is restarted %+v", old,
 					next, again)
 			}
 		})

@@ -76,7 +76,7 @@ func TestLockOfARankThatCannotBeEnded(t *testing.T) {
 		}
 	})
 	if !strings.Contains(
-		said, "cannot be ended: the cache goes on without the memory that it has") {
+		said, "cannot be ended: the cache continues without the memory that it has") {
 		t.Errorf("it says %q", said)
 	}
 	if !session.Locked(filepath.Join(r.dir, session.LockName)) {

@@ -103,7 +103,7 @@ func (r *process) slabAgain(ctx context.Context, beforeBytes int64) (int64, erro
 	}
 	slab := int64(float64(max(0, room)) / float64(all) * float64(beforeBytes))
 	slab = max(slab, min(beforeBytes, leastAgain))
-	r.logger.Warn("the node has less memory than before: the cache comes back smaller",
+	r.logger.Warn("the node has less memory than before: the cache restarts with less memory",
 		"slab before", memory.Text(beforeBytes), "slab now", memory.Text(slab))
 	return slab, nil
 }

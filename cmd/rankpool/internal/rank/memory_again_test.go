@@ -46,7 +46,7 @@ func startedAgain(t *testing.T, r *process, memory string) *process {
 	return again
 }
 
-// TestMemoryStaysAfterADeath checks that a rank that is started again keeps its size when there is
+// TestMemoryStaysAfterADeath checks that a rank that is restarted keeps its size when there is
 // room, whatever the first check would say.
 func TestMemoryStaysAfterADeath(t *testing.T) {
 	for _, memory := range []string{"64MiB", "50%"} {
@@ -60,7 +60,7 @@ func TestMemoryStaysAfterADeath(t *testing.T) {
 		again.readFile = machine(2 << 30)
 		if second, err := again.planMemory(t.Context(),
 			&mpicache.Config{Data: twoSets()}); err != nil || second != first {
-			t.Errorf("--memory %s, started again: %+v, %v, want %+v", memory, second, err, first)
+			t.Errorf("--memory %s, restarted: %+v, %v, want %+v", memory, second, err, first)
 		}
 		t.Setenv("SLURM_MEM_PER_NODE", "1")
 		other := startedAgain(t, r, "65MiB")
@@ -96,7 +96,7 @@ func TestMemoryIsLessAfterADeath(t *testing.T) {
 	}
 }
 
-// testMemoryAfterADeath starts two ranks, of which the first is started again.
+// testMemoryAfterADeath starts two ranks, of which the first is restarted.
 func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, want int64) {
 	const n = 2
 	partitions, failed := make([][]int64, n), make(chan error, n)
@@ -137,7 +137,7 @@ func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, 
 	}
 }
 
-// TestRoomIsAwaited checks that a rank waits until training has let go of its memory, and shares
+// TestRoomIsAwaited checks that a rank waits until training has released its memory, and shares
 // what there is with the other ranks here.
 func TestRoomIsAwaited(t *testing.T) {
 	const slab = 100 << 20
@@ -161,7 +161,7 @@ func TestRoomIsAwaited(t *testing.T) {
 	r.roomPatience = 0
 	r.readFile = machine(enough - slab/2)
 	if got, err := r.slabAgain(t.Context(), slab); err != nil || got != slab*2/3 ||
-		!strings.Contains(said.String(), "comes back smaller") {
+		!strings.Contains(said.String(), "restarts with less memory") {
 		t.Errorf("with two thirds of the room: %d, %v; it says %s", got, err, &said)
 	}
 	gone := errors.New("interrupted")

@@ -155,7 +155,7 @@ func (r *process) logAuto(auto *memory.AutoPlan, slabBytes int64) {
 	switch {
 	case auto == nil:
 	case auto.Before > 0:
-		r.logger.Info("memory auto: as before this rank was started again", "slab",
+		r.logger.Info("memory auto: as before this rank was restarted", "slab",
 			memory.Text(slabBytes))
 	default:
 		text := auto.String()

@@ -60,50 +60,50 @@ func (o *CacheOptions) Register(flags *pflag.FlagSet) {
 		"data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
 	flags.StringVar(&o.Memory, "memory", "20%", "memory for samples: a share of the data over "+
 		"all nodes (20%), a size of each node (64GiB; a bare number is bytes, at least 1 MiB), "+
-		"0, or auto: what the node can spare")
+		"0, or auto: all that the node can spare")
 	o.Trainers.Register(flags)
 	flags.StringVar(&o.Window, "window", memory.AutoWindow,
-		"memory of each node for samples read ahead of their use: a size")
-	flags.StringVar(&o.tier, "tier", "", "keep what leaves memory on a disk of the node: "+
+		"memory of each node for samples that are read ahead of their use: a size")
+	flags.StringVar(&o.tier, "tier", "", "keep samples that leave memory on a disk of the node: "+
 		"DIR:SIZE, with a size of each node (800GiB) or a share of the data (30%); DIR may be "+
-		"auto, the node's scratch folder. DIR:SIZE,keep: keep copies of what is read there, for "+
-		"the next job on the data; DIR:SIZE,share: and for other users")
+		"auto, the node's scratch folder. DIR:SIZE,keep instead keeps copies of samples for your "+
+		"next job on the data; DIR:SIZE,share also for other users' jobs")
 	flags.StringVar(&o.System, "system", "rankpool",
-		"published system to be: its policy, scorer and sampler, see \"rankpool simulate --list\"")
+		"caching system: its policy, scorer and sampler, see \"rankpool simulate --list\"")
 	flags.StringArrayVar(&o.set, "set", nil, "OPTION=VALUE: an option of the system, see "+
 		"\"rankpool simulate --list\"; may be given several times")
 	flags.StringVar(&o.Policy, "policy", "",
-		"what stays in memory, instead of the system's: "+strings.Join(systems.PolicyNames(), ", "))
+		"decides what stays in memory, instead of the system's policy: "+strings.Join(
+			systems.PolicyNames(), ", "))
 	flags.StringVar(&o.scorer, "scorer", "",
-		"what makes importance of losses, instead of the system's: "+strings.Join(
+		"turns losses into importance, instead of the system's scorer: "+strings.Join(
 			scheduler.ScorerNames(), ", "))
 	flags.StringVar(&o.sampler, "sampler", "", "refuse training that draws with another sampler "+
 		"(default: the system's, with --system alone): "+strings.Join(scheduler.SamplerNames(),
 		", "))
 	flags.StringVar(&o.Assign, "assign", "", "who consumes a draw: local (the trainers of the "+
-		"node that has it) or sampler (as the sampler assigns it) (default: local, with --system the "+
-		"system's own)")
+		"node that has it) or sampler (as the sampler assigns it) (default: local, or with --system "+
+		"the system's own)")
 	flags.StringVar(&o.Log, "log", "", "write the run log, JSON lines, to this file")
 	flags.DurationVar(&o.logEvery, "log-every", 10*time.Second, "time between two lines of the "+
 		"run log about each rank, stretched so that all ranks write at most ten lines a second; "+
-		"0: only "+
-		"the epochs")
+		"0: only the epochs")
 	flags.StringVar(&o.LogFormat, "log-format", LogFormats[0],
 		"format of the ranks' messages on stderr: "+strings.Join(LogFormats, ", "))
 	flags.StringVar(&o.metrics, "metrics", "",
-		"show each rank's metrics to Prometheus at this address, e.g. :10477")
+		"serve each rank's metrics to Prometheus at this address, e.g. :10477")
 	flags.StringVar(&o.metricsFile, "metrics-file", "", "write each rank's metrics to this .prom "+
 		"file, or into this folder, for node_exporter's textfile collector")
 	flags.StringVar(&o.State, "state", "",
 		"keep the importance scores in this file; a later run continues from it")
-	flags.BoolVar(&o.stateAny, "state-optional", false, "begin with the scores that exist "+
-		"if --state does not match the checkpoint; without this flag, training fails then")
-	flags.StringVar(&o.Record, "record", "", "record what the ranks decide, for \"rankpool "+
+	flags.BoolVar(&o.stateAny, "state-optional", false, "if --state does not match the checkpoint, "+
+		"begin with the scores that it has; without this flag training fails")
+	flags.StringVar(&o.Record, "record", "", "record the ranks' decisions, for \"rankpool "+
 		"replay\": rank 0 writes this file, rank r this name and .r")
 	flags.DurationVar(&o.peerTimeout, "peer-timeout", 2*time.Second,
 		"how long to wait for another rank before reading storage")
 	flags.DurationVar(&o.RankTimeout, "rank-timeout", 2*time.Minute,
-		"how long a rank may show no sign of life before it is ended and the cache started again")
+		"how long a rank may show no sign of life before it is killed and the cache restarted")
 	o.storage.register(flags)
 	flags.BoolVarP(&o.Verbose, "verbose", "v", false, "log more to stderr")
 }

@@ -106,10 +106,10 @@ type process struct {
 	kept      kept
 
 	readFile func(name string) ([]byte, error) // of the kernel's, about memory
-	// started again, this rank waits so long for its memory
+	// restarted, this rank waits so long for its memory
 	roomPatience time.Duration
 	sets         []openedSet
-	// by rank: the training that was served before they were started again
+	// by rank: the training that was served before they were restarted
 	before     [][]mpicache.Before
 	memory     *slab.Slab   // of the rank before this one; nil: the node allocates its own
 	slabBytes  atomic.Int64 // of all ranks of this machine, now
@@ -201,7 +201,7 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 		return err
 	}
 	if kept, of := r.node.Recovered(); r.memory != nil {
-		notice(logger, "the cache goes on with the memory that it had",
+		notice(logger, "the cache continues with the memory that it had",
 			"samples", fmt.Sprintf("kept %d of %d", kept, of))
 	}
 	r.stats.Store(r.node)

@@ -32,7 +32,7 @@ func openRunLog(path string, log *slog.Logger) (*outlet.Outlet, error) {
 	}
 	return outlet.New(f, logBytes, func(lost int64, err error) {
 		if err != nil {
-			log.Error("the run log cannot be written; training goes on, and its lines are lost",
+			log.Error("the run log cannot be written; training continues, and its lines are lost",
 				"path", path, "error", Pathless(err))
 		} else {
 			log.Warn("the run log is written again; lines are missing before this one", "path",
@@ -90,7 +90,7 @@ func KindOf(path string) string {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("nothing that can be looked at (%v)", Pathless(err))
+		return fmt.Sprintf("nothing that can be examined (%v)", Pathless(err))
 	case info.IsDir():
 		return "a folder"
 	case info.Mode()&fs.ModeNamedPipe != 0:

@@ -51,7 +51,7 @@ func (r *process) serveUntilTold() error {
 			}
 			missed = true
 			r.logger.Error("another rank does not answer; training reads storage, and waits for "+
-				"its next plan until that rank goes on", "peer", rank)
+				"its next plan until that rank continues", "peer", rank)
 		case s := <-signals:
 			if exit.EndsRun(s) {
 				return r.drainAndEnd(node)
@@ -74,7 +74,7 @@ func (r *process) lose(rank int) {
 }
 
 // silence is the error of a rank that ends because another one does not answer: so all ranks end,
-// and can be started again.
+// and can be restarted.
 func (r *process) silence(rank int) error {
 	return fmt.Errorf("rank %d: rank %d has not answered for %v: its process is stopped or "+
 		"hangs, its node is lost, or the network to it is cut",
@@ -108,7 +108,7 @@ func (r *process) drainAndEnd(node *mpicache.Node) error {
 	}
 	r.told = training // and has ended
 	// Training may have ended before this rank was asked to, when the job ends. Without a sign of
-	// life from all peers the cache may be started again.
+	// life from all peers the cache may be restarted.
 	if slurm.Detect(os.Getenv).InJob() && (training || node.Trained() && node.PeersLive(ctx)) {
 		defer r.leaveNothing()
 	}

@@ -28,13 +28,13 @@ type keptStore struct {
 }
 
 // openKept has this rank's samples kept on the node's disk, beyond its end. A folder that cannot be
-// used is a warning: training goes on without.
+// used is a warning: training continues without.
 func (r *process) openKept(place tierPlace, data []mpicache.DataSet, log *slog.Logger) {
 	for i := range data {
 		data[i].KeepsCopies = true // on all ranks alike, also on one without a folder
 	}
 	if err := r.tryKept(place, data, log); err != nil {
-		log.Warn("this node has no tier; training goes on without it", "error", err)
+		log.Warn("this node has no tier; training continues without it", "error", err)
 	}
 }
 

@@ -289,6 +289,6 @@ func (c *Comparison) remarkRuns(s *Side, epochs int, add func(bool, string, ...a
 	}
 	restarts := s.over(func(r *SideRun) float64 { return float64(len(r.Log.Restarts())) }).mean
 	if restarts > 0 {
-		add(true, "%s: the cache was started again while it trained.", s.Name)
+		add(true, "%s: the cache was restarted while it trained.", s.Name)
 	}
 }

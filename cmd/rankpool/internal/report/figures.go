@@ -12,16 +12,16 @@ import (
 const (
 	noNodeLines = "The log has no lines about nodes: it is of an older rankpool, or was written " +
 		"with --log-every 0."
-	noMeasuring = "The log does not say what storage did: the ranks of this run did not measure it."
-	noMemory    = "The log does not say how much memory the nodes used."
+	noMeasuring = "The log has no storage statistics: the ranks of this run did not measure them."
+	noMemory    = "The log does not contain the nodes' memory use."
 	noGPUs      = "No GPU was seen: the nodes have none, the driver's library was not found, or it " +
 		"may not be asked."
-	silentGPUs = "The nodes' GPUs do not tell their utilisation: they are divided (MIG), or may " +
+	silentGPUs = "The nodes' GPUs do not report their utilisation: they are divided (MIG), or may " +
 		"not be asked."
 	noImportance = "The log has no distribution of importance: it is of an older rankpool, was " +
 		"written with --log-every 0, or the sampler has no scores."
 	noEpochs   = "No epoch was finished, and the log has no lines about nodes."
-	noTraining = "No trainer has asked for a sample."
+	noTraining = "No trainer has requested a sample."
 )
 
 // figures makes the page's plots.

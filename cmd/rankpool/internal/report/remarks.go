@@ -86,7 +86,7 @@ func logRemarks(run *runlog.Run) []Remark {
 func restartRemarks(run *runlog.Run) []Remark {
 	var all []Remark
 	for _, m := range run.Restarts() {
-		all = append(all, bad("%s started again at %s, in epoch %d. %s",
+		all = append(all, bad("%s restarted at %s, in epoch %d. %s",
 			upper(restarted(&m, run)), moment(m.At), m.Epoch, keptIn(&m)))
 	}
 	return all
@@ -132,7 +132,7 @@ func fallbackRemarks(run *runlog.Run) []Remark {
 func whyFallback(run *runlog.Run, epoch int) string {
 	for _, m := range run.Restarts() {
 		if m.Epoch == epoch {
-			return "a rank died in it; " + restarted(&m, run) + " started again"
+			return "a rank died in it; " + restarted(&m, run) + " restarted"
 		}
 	}
 	if len(run.Nodes) == 0 {
@@ -162,11 +162,11 @@ func slowNodeRemarks(run *runlog.Run) []Remark {
 			in(times, reads))
 		switch {
 		case wait > slowFactor*waits && wait > stallWorth:
-			why := "its storage reads are as fast as theirs, so look at its CPU and its network"
+			why := "its storage reads are as fast as theirs, so check its CPU and its network"
 			if slow {
 				why = reading
 			} else if math.IsNaN(read) {
-				why = "the log does not say how fast its storage was"
+				why = "the log does not contain its storage speed"
 			}
 			all = append(all, bad("%s waited for samples %s of its time, the median node %s: %s.",
 				upper(nodeName(n)), percent(wait), percent(waits), why))
@@ -260,7 +260,7 @@ func silentRemarks(run *runlog.Run) []Remark {
 	}
 	for i := range run.Nodes {
 		if n := &run.Nodes[i]; n.Silent > silentSeconds {
-			all = append(all, bad("%s was not heard of in the last %s.", upper(nodeName(n)), span(n.Silent)))
+			all = append(all, bad("%s sent nothing in the last %s.", upper(nodeName(n)), span(n.Silent)))
 		}
 	}
 	return all

@@ -104,9 +104,9 @@ func TestPageOfACluster(t *testing.T) {
 		"8 nodes trained on train: 6 epochs finished in 1 h 6 min.",
 		"Of 71,066,216 samples, 48.6 % came from",
 		"<strong>I/O-bound.</strong> idle 338 of 3959, 258 waiting.<",
-		"Node 2 was started again at 0:30:55, in epoch 2. What was in memory there was lost.",
+		"Node 2 was restarted at 0:30:55, in epoch 2. What was in memory there was lost.",
 		"Fallback reads in epoch 2: trainers read 304,460 of 10,966,217 samples from storage " +
-			"themselves (a rank died in it; node 2 was started again).",
+			"themselves (a rank died in it; node 2 was restarted).",
 		"Node 3 (nid001003) waited for samples 15.7 % of its time, the median node 5.2 %: a read of " +
 			"storage took it 13.7 ms, the median node 4.58 ms.",
 		"The slab of node 5 (nid001005) shrank from 64 GiB to 48 GiB, the first time at 0:41:10: " +

@@ -113,7 +113,7 @@ func flags(run *runlog.Run) []flag {
 			last = m.At
 			all = append(all, flag{epochFlag, fmt.Sprintf("epoch %d", m.Epoch), m.At})
 		case runlog.Restarted:
-			all = append(all, flag{"restart", restarted(&m, run) + " started again", m.At})
+			all = append(all, flag{"restart", restarted(&m, run) + " restarted", m.At})
 		case runlog.Paused:
 			all = append(all, flag{"pause", "stopped for " + span(m.Seconds), m.At})
 		}

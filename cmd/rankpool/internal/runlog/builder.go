@@ -15,9 +15,9 @@ const maxMarks = 512
 // safe for concurrent use.
 //
 // Logs are appended to, so one may contain several jobs and trainings. A job ends with its summary,
-// a new file, or the begin of another launch. The next one is another training if its first epoch
-// is 0 or earlier than the newest one; otherwise it continues the training. Within a job lines may
-// be late and in any order of epochs. Only the last training is kept.
+// a new file, or the beginning of another launch. The next one is another training if its first
+// epoch is 0 or earlier than the newest one; otherwise it continues the training. Within a job
+// lines may be late and in any order of epochs. Only the last training is kept.
 type Builder struct {
 	run    Run
 	clock  clock

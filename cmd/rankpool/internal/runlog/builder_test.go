@@ -120,7 +120,7 @@ func TestShortEpochs(t *testing.T) {
 	}
 }
 
-// TestRequeuedPasses goes on in epoch 4 of a job that was killed or ended, with passes that have
+// TestRequeuedPasses continues in epoch 4 of a job that was killed or ended, with passes that have
 // begun at 0 again, one of them before training.
 func TestRequeuedPasses(t *testing.T) {
 	for _, killed := range []bool{true, false} {
@@ -193,7 +193,7 @@ func TestLaunches(t *testing.T) {
 	}
 }
 
-// TestFirstEpochOfAJob says which jobs go on.
+// TestFirstEpochOfAJob says which jobs continue.
 func TestFirstEpochOfAJob(t *testing.T) {
 	for first, want := range map[int]struct{ epochs, earlier int }{
 		0: {1, 1}, 2: {1, 1}, 4: {2, 0}, 5: {2, 0}, 9: {2, 0},
@@ -232,7 +232,7 @@ func TestWhatIsTrained(t *testing.T) {
 	}
 }
 
-// TestSameLaunch is a cache that was started again under running training: trainers tell again what
+// TestSameLaunch is a cache that was restarted under running training: trainers tell again what
 // they counted.
 func TestSameLaunch(t *testing.T) {
 	var log script

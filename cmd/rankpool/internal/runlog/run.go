@@ -72,7 +72,7 @@ type MarkKind int
 // The events marked on the time axis.
 const (
 	EpochBegun MarkKind = iota
-	Restarted           // ranks started again, counting from 0
+	Restarted           // ranks restarted, counting from 0
 	Paused              // nothing ran; the time is left out
 	markKinds
 )

@@ -159,7 +159,7 @@ func TestBrokenLines(t *testing.T) {
 	}
 }
 
-// TestTrainingsInOneLog appends: another training hides the one before, a requeued job goes on.
+// TestTrainingsInOneLog appends: another training hides the one before, a requeued job continues.
 func TestTrainingsInOneLog(t *testing.T) {
 	first := small()
 	second := first
@@ -184,7 +184,7 @@ func TestTrainingsInOneLog(t *testing.T) {
 	}
 }
 
-// TestRequeue ends a job in an epoch; the next goes on in it, hours later.
+// TestRequeue ends a job in an epoch; the next continues in it, hours later.
 func TestRequeue(t *testing.T) {
 	epoch := func(n, draws int) string {
 		return fmt.Sprintf(
@@ -254,7 +254,7 @@ func TestJobsOfOneEpoch(t *testing.T) {
 	}
 }
 
-// TestEpochTwice is a cache that was started again: trainers tell the epoch again, with draws that
+// TestEpochTwice is a cache that was restarted: trainers tell the epoch again, with draws that
 // were missing.
 func TestEpochTwice(t *testing.T) {
 	run := read(t, `{"event":"epoch","data":"d","epoch":0,"draws":10,"hits_local":10}
@@ -268,7 +268,7 @@ func TestEpochTwice(t *testing.T) {
 	}
 }
 
-// TestRestartOfAll is what a dead rank mostly comes to: all ranks are started again. Rank 2 begins
+// TestRestartOfAll is what a dead rank mostly comes to: all ranks are restarted. Rank 2 begins
 // empty, the others keep most of what they had.
 func TestRestartOfAll(t *testing.T) {
 	var log strings.Builder

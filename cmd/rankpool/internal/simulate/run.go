@@ -52,7 +52,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	o.flags = flags
 	o.registerNoPFS(flags)
 	flags.StringVar(&o.files.Losses, "losses", "",
-		"float32 [epochs, samples]: not negative; NaN and infinite count as not reported")
+		"float32 [epochs, samples], at least 0; NaN and infinite count as not reported")
 	flags.StringVar(&o.files.Labels, "labels", "", "integers [samples]: the samples' classes")
 	flags.StringVar(&o.files.Embeddings, "embeddings", "",
 		"floating point [epochs, samples, dimensions]")
@@ -62,27 +62,28 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.systems, "systems", []string{"all"},
 		"names separated by commas, see --list")
 	flags.StringSliceVar(&o.capacity, "capacity", []string{"0.1", "0.2", "0.4"},
-		"of all ranks' memory together, as a share of the data's bytes")
+		"total memory of all ranks, as shares of the data's bytes")
 	flags.IntVar(&o.ranks, "ranks", 4, "nodes")
 	flags.IntVar(&o.trainers, "trainers-per-rank", 1,
 		"trainers of each node, each with its own part of a global batch and its own data loader")
-	flags.IntVar(&o.batchSize, "batch-size", 64, "a trainer's")
+	flags.IntVar(&o.batchSize, "batch-size", 64, "batch size of a trainer")
 	flags.IntVar(&o.epochs, "epochs", 0, "number of epochs (default: as many as there are losses)")
 	flags.IntVar(&o.skipEpochs, "skip-epochs", defaultSkip, "first epochs that are not counted")
-	flags.Int64Var(&o.seed, "seed", 0, "of the draws")
+	flags.Int64Var(&o.seed, "seed", 0, "seed of the draws")
 	flags.StringVar(&o.sampler, "sampler", "",
-		"draws for every system, the same for all: one of "+KnownSamplers())
-	flags.StringVar(&o.scorer, "scorer", "", "importance for every system: one of "+knownScorers())
+		"replace the sampler of every system, so that all have the same draws: one of "+KnownSamplers())
+	flags.StringVar(&o.scorer, "scorer", "",
+		"replace the scorer of every system: one of "+knownScorers())
 	flags.StringVar(&o.policy, "policy", "",
-		"what stays in memory, for every system but the bounds: one of "+knownPolicies())
-	flags.IntVar(&o.jobs, "jobs", 1, "that train at the same time and share the memory")
+		"replace the policy of every system but the bounds: one of "+knownPolicies())
+	flags.IntVar(&o.jobs, "jobs", 1, "trainings that run at the same time and share the memory")
 	flags.DurationSliceVar(&o.jobSteps, "job-steps", nil,
 		"duration of a step of each job, e.g. 20ms,80ms (default: the cluster's)")
 	flags.StringSliceVar(&o.jobLosses, "job-losses", nil, "a file of losses for each job, as "+
 		"--losses, e.g. A.npy,B.npy (default: all have those of --losses)")
-	flags.StringArrayVar(&o.job, "job", nil, "NAME=LOSSES.npy,step=20ms,seed=1,start=5s: a "+
-		"training of its own on the same memory, by the code that ranks run; may be given several "+
-		"times, all after NAME may be left out (losses: --losses; seeds: --seed + 0, 1, …)")
+	flags.StringArrayVar(&o.job, "job", nil, "NAME=LOSSES.npy,step=20ms,seed=1,start=5s: one "+
+		"of several trainings on the same memory, run by the code of real ranks; may be given "+
+		"several times; all after NAME is optional (losses: --losses; seeds: --seed + 0, 1, …)")
 	flags.StringVar(&o.cluster, "cluster", defaultCluster,
 		"the machine of the time model: a TOML file, or the name of a built-in one")
 	flags.StringArrayVar(&o.set, "set", nil,
@@ -90,16 +91,16 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.plotDir, "plot", "", "folder for plots, SVG and PNG")
 	flags.BoolVar(&o.idsDigest, "ids-digest", false, "with --json or --csv: a digest of the ids "+
 		"that training was served in all epochs, as train.py --ids-digest prints it")
-	flags.BoolVar(&o.asJSON, "json", false, "print a JSON array, an object a system and capacity")
+	flags.BoolVar(&o.asJSON, "json", false, "print a JSON array, one object per system and capacity")
 	flags.BoolVar(&o.asCSV, "csv", false, "print comma-separated values")
 	flags.BoolVar(&o.list, "list", false,
-		"print the systems and their options, and simulate nothing")
+		"print the systems and their options, and exit")
 }
 
 // Run simulates, and prints and plots the results.
 func (o *Options) Run(parent context.Context, out io.Writer) error {
 	if o.asJSON && o.asCSV {
-		return exit.Usagef("--json and --csv: which one?")
+		return exit.Usagef("--json and --csv exclude each other: give one of them")
 	}
 	if o.idsDigest && !o.asJSON && !o.asCSV {
 		return exit.Usagef("--ids-digest needs --json or --csv: the table has no room for it")

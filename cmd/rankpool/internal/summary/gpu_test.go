@@ -94,7 +94,7 @@ func TestGPUSentence(t *testing.T) {
 				"(CPU, communication)",
 		},
 		{
-			"a rank that was started again", // 100 and 20 s, 60 and 0 s, 30 and 0 s
+			"a rank that was restarted", // 100 and 20 s, 60 and 0 s, 30 and 0 s
 			[]stats.Reading{
 				event(0, gpuSeconds{100, 60, 30}), event(0, gpuSeconds{10, 0, 0}),
 				event(0, gpuSeconds{20, 0, 0}),

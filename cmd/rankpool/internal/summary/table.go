@@ -44,7 +44,7 @@ func Read(patience time.Duration, path string, offset int64) (ranLog, error) {
 	case err := <-read:
 		return log, err
 	case <-time.After(patience):
-		return ranLog{}, fmt.Errorf("storage does not give back %s within %v", path, patience)
+		return ranLog{}, fmt.Errorf("storage does not return %s within %v", path, patience)
 	}
 }
 

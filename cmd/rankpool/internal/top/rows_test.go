@@ -195,7 +195,7 @@ func TestHistory(t *testing.T) {
 		t.Error("not complete with two readings of each")
 	}
 	add(rank(0, 12, 150), rank(1, 2, 60))
-	want("rank 1 was started again", map[int]float64{0: 0, 1: 30})
+	want("rank 1 was restarted", map[int]float64{0: 0, 1: 30})
 	add(rank(0, 13, 160))
 	want("rank 1 is silent", map[int]float64{0: 10})
 	add(rank(0, 14, 160), rank(1, 20, 600))

@@ -188,7 +188,7 @@ func TestTopOfARankWithoutStatistics(t *testing.T) {
 	}
 }
 
-// stream goes on through a rank that is started again, and ends with the run.
+// stream continues through a rank that is restarted, and ends with the run.
 func TestTopStream(t *testing.T) {
 	base := shortDir(t)
 	var d *nodesDoor

@@ -257,7 +257,7 @@ func TestTopEndsWithTheRun(t *testing.T) {
 	p := openPseudoTerminal(t, 200, 24)
 	before := p.mode(t)
 	cmd, ended := onTerminal(t, p, nil, "--session", d.dir, "--interval", "100ms")
-	p.wait(t, ended, has("the rank does not answer, and is asked again"))
+	p.wait(t, ended, has("the rank does not answer; retrying"))
 	d.door.Close()
 	if err := os.RemoveAll(d.dir); err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ type MPIOptions struct {
 // Register adds the flags.
 func (o *MPIOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Wish.Library, "mpi-library", "",
-		"the MPI library, a path or a name that the loader looks for (default: $"+mpilib.Variable+
+		"the MPI library, a path, or a name for the dynamic loader (default: $"+mpilib.Variable+
 			", else that of the launcher, of mpirun in $PATH, or the loader's)")
 }
 

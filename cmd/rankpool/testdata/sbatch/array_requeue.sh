@@ -5,7 +5,7 @@
 #SBATCH --mem=32G
 #SBATCH --time=30
 #SBATCH --array=1,3
-# The job may start again, and its output then goes on in the same file.
+# The job may restart, and its output then continues in the same file.
 #SBATCH --requeue --open-mode=append
 # 90 s before the end, or up to a minute earlier, the batch shell (B:) gets SIGUSR1.
 #SBATCH --signal=B:USR1@90

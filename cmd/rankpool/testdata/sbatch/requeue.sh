@@ -9,7 +9,7 @@
 # Memory of each node, for training and the cache.
 #SBATCH --mem=480G
 #SBATCH --time=1-00:00:00
-# The job may start again, and its output then goes on in the same file.
+# The job may restart, and its output then continues in the same file.
 #SBATCH --requeue --open-mode=append
 # 120 s before the end, or up to a minute earlier, the batch shell (B:) gets SIGUSR1.
 #SBATCH --signal=B:USR1@120

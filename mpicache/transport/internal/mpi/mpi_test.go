@@ -13,7 +13,7 @@ import (
 	"rankpool/mpicache/transport/internal/mpi/mpitest"
 )
 
-// start loads a fake library and starts it. The process may do so again and again: nothing of a
+// start loads a fake library and starts it. The process may do so repeatedly: nothing of a
 // fake lives on.
 func start(t *testing.T, abi string) Library {
 	t.Helper()

@@ -27,7 +27,7 @@ type Training struct {
 
 	SlowNode   int // its storage takes three times as long; -1: none
 	ShrinkNode int // gives back a quarter of its slab in the middle; -1: none
-	DeadNode   int // dies in the middle of epoch 2 and is started again; -1: none
+	DeadNode   int // dies in the middle of epoch 2 and is restarted; -1: none
 }
 
 // Cluster is a training of a size as it is seen: 8 nodes with 4 GPUs each, 6 epochs, 65 minutes,
