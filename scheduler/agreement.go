@@ -12,7 +12,7 @@ import (
 // except for Trainer, Beside and Training.
 type Spec struct {
 	Data            string `json:"data"`
-	Job             string `json:"job,omitempty"` // the training's name; "": it has none
+	Job             string `json:"job,omitempty"` // the training's name, or ""
 	Identity        string `json:"identity"`      // of the data set, as the trainer knows it
 	Sampler         string `json:"sampler"`
 	Seed            int64  `json:"seed"`
@@ -22,20 +22,20 @@ type Spec struct {
 	Assign          string `json:"assign"` // "local", "sampler", or "": as the rank was started
 	Trainer         int    `json:"trainer"`
 	World           int    `json:"world"`
-	Beside          bool   `json:"beside"` // read beside the training, and not trained on
-	// that will be trained; 0: not said, or of no use to the system
+	Beside          bool   `json:"beside"` // read besides the training, not trained on
+	// number of epochs to train; 0: unknown, or not used by the system
 	Epochs int `json:"epochs,omitempty"`
 	// batches that are to be evaluated are told apart from those to be trained on
 	Evaluates bool `json:"evaluates,omitempty"`
-	// numbers in the embedding that is reported with each loss; 0: none, or of no use to the system
+	// length of the embedding reported with each loss; 0: none, or not used by the system
 	Embeddings int `json:"embeddings,omitempty"`
 	// of the sampler chunks: the chunk that epoch 0 begins with
 	FirstChunk int `json:"first_chunk,omitempty"`
 
-	Training *Training `json:"training"` // nil: a worker of a DataLoader asks
+	Training *Training `json:"training"` // nil for a DataLoader's worker
 }
 
-// SamplerConfig describes the sampler that the spec asks for, without a system's options.
+// SamplerConfig describes the sampler that the spec requests, without a system's options.
 func (spec *Spec) SamplerConfig(samples int) SamplerConfig {
 	return SamplerConfig{
 		Name: spec.Sampler, Samples: samples, Seed: spec.Seed,
@@ -45,8 +45,8 @@ func (spec *Spec) SamplerConfig(samples int) SamplerConfig {
 	}
 }
 
-// Batches is the largest number of global batches in an epoch: some samplers draw fewer. Of those
-// that are evaluated there are at most as many again.
+// Batches returns the largest number of global batches in an epoch; some samplers draw fewer. There
+// are at most as many evaluated batches in addition.
 func (spec *Spec) Batches(samples int) int {
 	b := spec.BatchSize * spec.World
 	n := (samples + b - 1) / b
@@ -56,18 +56,18 @@ func (spec *Spec) Batches(samples int) int {
 	return n
 }
 
-// agreement collects what the trainers of all ranks have opened. A trainer whose spec differs
-// before all have come stops all of them: nobody knows which is right. Later, or in the place of a
-// trainer that has come, it is a newcomer and is refused alone.
+// agreement collects the specs of the trainers of all ranks. If a spec differs before all trainers
+// have opened the data set, all are refused, since it is unknown which one is right. Later, or in
+// place of a trainer that has opened it, the trainer is a newcomer and is refused alone.
 type agreement struct {
 	spec    *Spec
-	world   []int32 // rank of each trainer, -1: it has not opened the data set
+	world   []int32 // rank of each trainer, -1 before it opens the data set
 	missing int     // trainers that have not
 	// trainings are the trainers' descriptions of themselves; nil if only workers have come.
 	trainings []*Training
 	conflict  error
-	before    *Spec   // of the training that this rank served in its life before, and that lives
-	ranks     []int32 // of its trainers then; nil: not all had come
+	before    *Spec   // of the training that this rank served before its restart, while that is alive
+	ranks     []int32 // of its trainers then; nil if some were missing
 }
 
 // difference returns the field in which b departs from a, with both values; "" for none.
@@ -97,7 +97,7 @@ func difference(a, b Spec) (field string, x, y any) {
 	return "", nil, nil
 }
 
-// newcomer returns an error when training with another spec has begun, or another trainer has this
+// newcomer returns an error if a training with another spec has begun, or another trainer has this
 // one's place in it.
 func (a *agreement) newcomer(spec Spec, rank int) error {
 	begun := a.before
@@ -116,8 +116,8 @@ func (a *agreement) newcomer(spec Spec, rank int) error {
 	return nil
 }
 
-// stranger returns an error when a training lives that this rank served before it was started
-// again, and the trainer was another rank's.
+// stranger returns an error if the training that this rank served before its restart is alive, and
+// the trainer belonged to another rank.
 func (a *agreement) stranger(spec Spec, rank int) error {
 	if spec.Trainer >= len(a.ranks) || a.ranks[spec.Trainer] == int32(rank) {
 		return nil
@@ -128,8 +128,8 @@ func (a *agreement) stranger(spec Spec, rank int) error {
 		a.ranks[spec.Trainer], rank)
 }
 
-// open handles the spec of a trainer on rank and reports whether it is new. An error is a conflict
-// of all trainers, or the newcomer's alone.
+// open handles the spec of a trainer on rank and reports whether it is new. The error is a conflict
+// of all trainers, or concerns the newcomer alone.
 func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 	if a.conflict != nil {
 		return false, a.conflict
@@ -172,7 +172,7 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 	}
 }
 
-// note records a trainer's description of its training, and reports whether that is new.
+// note records a trainer's description of its training, and reports whether it is new.
 func (a *agreement) note(spec Spec) bool {
 	before := a.trainings[spec.Trainer]
 	if spec.Training == nil || reflect.DeepEqual(before, spec.Training) {
@@ -185,8 +185,8 @@ func (a *agreement) note(spec Spec) bool {
 	return true
 }
 
-// whoIsMissing names trainers that have not opened the data set or, where all have, those of which
-// only a loader's workers have.
+// whoIsMissing names the trainers that have not opened the data set or, if all have, those of which
+// only loader workers have.
 func (a *agreement) whoIsMissing() string {
 	const most = 8
 	missing, what := 0, "have not come"
@@ -209,11 +209,11 @@ func (a *agreement) whoIsMissing() string {
 		len(a.world), missing, what, strings.Join(names, ", "))
 }
 
-// known reports whether all trainers have said what their training is.
+// known reports whether all trainers have described their training.
 func (a *agreement) known() bool { return a.missing == 0 && !slices.Contains(a.trainings, nil) }
 
-// Assignment returns the assignment that the spec requests, or otherwise if it requests none. It
-// returns an error for an unknown name.
+// Assignment returns the assignment that the spec requests, or otherwise by default. It returns an
+// error for an unknown name.
 func (spec *Spec) Assignment(otherwise Assignment) (Assignment, error) {
 	switch spec.Assign {
 	case "":

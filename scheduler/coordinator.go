@@ -11,58 +11,58 @@ import (
 	"time"
 )
 
-// Coordinator is one rank's part in the training on a data set, above its Stager, as a state
-// machine: which training it is, what was reported of it, when a plan is made and from which
-// scores, who may have it, and what is kept for a rank that is restarted and for a checkpoint.
-// Events go in, commands come out; it does nothing itself, and the same events give the same
-// commands. It is not safe for concurrent use.
+// Coordinator is the state machine of one rank for one training on a data set, above the Stager. It
+// decides which trainers take part, when a plan is made and from which scores, who may have the
+// plan, and what is saved for a restarted rank and for a checkpoint. Events go in, commands come
+// out; it performs no I/O, and the same events give the same commands. It is not safe for
+// concurrent use.
 //
-//   - Opening: the trainers of all ranks open the data set, and must ask for the same.
-//   - Planning: the plan of an epoch is made when a trainer asks for it, and ahead of time once the
-//     scores up to the cut of the epoch before are there. Every rank makes it for itself. A trainer
-//     gets it when every rank has made it from the same scores, and can make it again: it has kept
-//     the state.
-//   - Moving: two epochs are open at a time. A trainer goes to an open one or to the next; to any
-//     other, and to another life, trainers go together.
+//   - Opening: the trainers of all ranks open the data set; their specs must agree.
+//   - Planning: an epoch is planned when a trainer requests its plan, or ahead of time once the
+//     scores up to the cut of the epoch before have arrived. Every rank makes the plan itself. A
+//     trainer gets it after every rank has made it from the same scores and has saved the state
+//     from which it can make the plan again.
+//   - Moving: two epochs are open at a time. A trainer moves to an open epoch or to the next one on
+//     its own; to any other epoch, and to another life, all trainers move together.
 //   - Reporting: losses go to every rank's Ledger, which folds them in order of global batch.
-//   - Saving: a checkpoint names the digest of the state that belongs to it.
+//   - Saving: a checkpoint contains the digest of the state that belongs to it.
 //
-// What ranks tell each other are events too: Tell has one happen at all other ranks.
+// Messages between ranks are events, too: Tell sends one to all other ranks.
 type Coordinator struct {
 	cfg CoordinatorConfig
-	do  func(CoordinatorCommand) // of the Step under way
-	now time.Duration            // the newest time that an event had
+	do  func(CoordinatorCommand) // of the Step in progress
+	now time.Duration            // the latest time of any event
 
 	agreed    agreement
-	beginning bool // the stager has been commanded
-	begun     bool // it is there
+	beginning bool // Begin was issued
+	begun     bool // the stager exists
 	weighted  bool // the sampler draws by importance
-	chooses   bool // and a system chooses what is served by the scores of all epochs
+	chooses   bool // a system chooses what is served from the scores of all epochs
 
-	waiting  []waitingPlan // PlanWanted without an answer
+	waiting  []waitingPlan // PlanWanted without an answer yet
 	saves    []waitingSave // SaveWanted that waits for reports
 	saving   map[int]*savedState
 	lastSave int
-	making   *making // the plan that is being made; nil: none
+	making   *making // the plan in progress, or nil
 	reading  bool    // states are being read
-	readFor  uint32  // the generation that they are read for
+	readFor  uint32  // the generation that of that read
 	sources  sources // the scores that ranks have made plans from
 
 	life
 }
 
-// life is a Coordinator's knowledge of one life of the training. Trainers that load a checkpoint
-// during training, or are restarted, begin another.
+// life is a Coordinator's state of one life of the training. A new life begins when trainers load a
+// checkpoint during training, or are restarted.
 type life struct {
 	// nil until the first epoch is wanted, and if the sampler has no use for scores
 	ledger   *Ledger
 	restored *Snapshot
 	states   *StatesRead // for the first plan
-	refused  error       // why there is no ledger; nil: nobody has asked, or there is one
+	refused  error       // why there is no ledger; nil if there is one, or none was needed yet
 	cut      []float32   // scores for the plan after the newest epoch; they do not change
 	haveCut  bool
 	base     []float32 // scores that the newest epoch's plan was made from
-	scored   bool      // the stager has been told scores
+	scored   bool      // the stager has received scores
 	// of the epochs before that were planned, where a system chooses by them; in order
 	cuts      []Cut
 	placement *Placement
@@ -73,17 +73,17 @@ type life struct {
 	learnedBy map[int]Learned
 
 	opened []int         // epochs that training is or was in, the newest last, at most two
-	plans  map[int]*Plan // of them, as far as the stager has them
+	plans  map[int]*Plan // their plans that the stager still has
 	ahead  *aheadPlan    // made before it was wanted
-	want   int           // an epoch that is wanted and not opened, or noEpoch
+	want   int           // a requested epoch that is not open yet, or noEpoch
 	from   int           // its first batch
 	// by epoch: the digest of what its plan was made from, until the state is on disk
 	keeping map[int]Digest
 
-	finish map[int]place  // by trainer: where it continued to
-	wishes map[int]place  // by trainer: where it wants to go, if it may not yet
-	joined map[int]joined // by trainer: those that have asked for a plan
-	anew   map[int]place  // by trainer: where it begins another life
+	finish map[int]place  // by trainer: where it moved to last
+	wishes map[int]place  // by trainer: where it waits to move to
+	joined map[int]joined // by trainer: those that have requested a plan
+	anew   map[int]place  // by trainer: where it waits to begin another life
 
 	held   []Trained              // reports of epochs that are not open yet
 	heldBy map[int]map[place]bool // of which batches, by trainer
@@ -98,11 +98,11 @@ type place struct{ epoch, batch int }
 
 const noEpoch = math.MinInt
 
-// joined is how a trainer takes part in the life that is trained.
+// joined describes how a trainer joined the current life.
 type joined struct {
 	life       uint64
 	turn       uint32
-	begins     bool // it had no plan of it when it came
+	begins     bool // it had no plan of this life when it joined
 	first      bool // it had no life before
 	checkpoint *Checkpoint
 }
@@ -125,10 +125,10 @@ type waitingPlan struct {
 	since   time.Duration
 }
 
-// waitingSave is a SaveWanted that waits for the reports that its state is to hold.
+// waitingSave is a SaveWanted that waits for reports that its state must include.
 type waitingSave struct {
 	ticket   uint64
-	at       place // as training says it
+	at       place // as the trainer sent it
 	deadline time.Duration
 }
 
@@ -142,36 +142,36 @@ type savedState struct {
 }
 
 const (
-	// missedAfter is for how long a plan's request waits for trainers that have not come before it
-	// is told which. The client asks again.
+	// missedAfter is how long a plan's request waits for missing trainers before it is answered with
+	// their names. The client then asks again.
 	missedAfter = 10 * time.Second
-	// saveTimeout bounds how long a save waits for reports of other trainers, which are within a
-	// step of each other.
+	// saveTimeout bounds how long a save waits for reports of other trainers, which are at most a step
+	// apart.
 	saveTimeout = 30 * time.Second
 )
 
-// CoordinatorConfig is the rank and the data set of a coordinator.
+// CoordinatorConfig describes the rank and the data set of a coordinator.
 type CoordinatorConfig struct {
 	Rank, Ranks int
 	Data        string // the data set's name
 	Identity    string // its digest
 	Samples     int
-	Options     string // of the system that policy and sampler are of, as text
-	Scorer      string // of what training reports; "": the one that goes with the sampler
-	StatePath   string // of the state file, which rank 0 writes; "": there is none
-	// StateOptional has a training begin with the scores that there are, where the state file is
-	// not the one that it needs.
+	Options     string // of the system, as text
+	Scorer      string // "": the sampler's own
+	StatePath   string // the state file, which rank 0 writes; "": none
+	// StateOptional lets a training begin with whatever scores exist if the state file is not the one
+	// that it needs.
 	StateOptional bool
-	Epochs        int // of the training: later ones are not planned ahead; 0: not known
-	// Placement returns the placement for a training that begins. Every rank's must be the same.
-	// nil: owners by hash.
+	Epochs        int // of the training: later ones are not planned ahead; 0: unknown
+	// Placement returns the placement for a new training, the same on every rank. If nil, owners are
+	// given by the hash.
 	Placement func() *Placement
-	// Learner returns one that has learned nothing, for a training that begins; nil, or one that
-	// returns nil: the system learns nothing but scores.
+	// Learner returns a new learner for a new training. If it is nil or returns nil, the system learns
+	// only scores.
 	Learner func() Learner
 }
 
-// NewCoordinator returns a coordinator of a data set that nobody has opened.
+// NewCoordinator returns the coordinator of a data set that no trainer has opened yet.
 func NewCoordinator(cfg CoordinatorConfig) *Coordinator {
 	return &Coordinator{
 		cfg: cfg, sources: newSources(cfg.Rank, cfg.Ranks), saving: map[int]*savedState{},
@@ -187,9 +187,9 @@ func noLife() life {
 	}
 }
 
-// Step takes an event and hands the commands that follow from it to do, one by one: the scores in a
-// Drive are those of that moment, and the next batch changes them. do must not call Step; what
-// follows from a command is another event, later.
+// Step handles an event, and passes the resulting commands to do one by one: the scores in a Drive
+// are valid during the call only, since the next batch changes them. do must not call Step; the
+// completion of a command is a later event.
 func (c *Coordinator) Step(e CoordinatorEvent, do func(CoordinatorCommand)) {
 	c.do = do
 	switch e := e.(type) {
@@ -288,10 +288,10 @@ func (c *Coordinator) mayOpen(e Opened) error {
 	return c.agreed.stranger(e.Spec, e.Rank)
 }
 
-// agree acts on new descriptions from trainers: it makes the stager once all are there, then plans,
-// or tells those who wait what is wrong.
+// agree acts on new specs of trainers: it begins the stager once all trainers have opened the data
+// set, then plans, or answers waiting requests with the conflict.
 func (c *Coordinator) agree() {
-	c.refused = nil // they may have loaded another checkpoint, or put back what was lost
+	c.refused = nil // they may have loaded another checkpoint, or restored lost files
 	if c.agreed.conflict == nil && c.agreed.missing == 0 && !c.beginning {
 		c.beginning = true
 		c.do(Begin{})
@@ -327,7 +327,7 @@ func (c *Coordinator) place() {
 	}
 }
 
-// endTraining refuses all trainers from now on, if ranks or trainers differ and nobody knows which
+// endTraining refuses all trainers from now on: ranks or trainers differ, and it is unknown which
 // is right.
 func (c *Coordinator) endTraining(err error) {
 	if c.agreed.conflict == nil {
@@ -337,7 +337,7 @@ func (c *Coordinator) endTraining(err error) {
 	}
 }
 
-// Asking for a plan
+// Requests for plans
 
 func (c *Coordinator) onPlanWanted(e PlanWanted) {
 	if c.agreed.conflict != nil {
@@ -367,7 +367,7 @@ func (c *Coordinator) onPlanWanted(e PlanWanted) {
 	c.answerPlans()
 }
 
-// answerPlans answers every PlanWanted whose plan is there.
+// answerPlans answers every PlanWanted whose plan is ready.
 func (c *Coordinator) answerPlans() {
 	rest := c.waiting[:0]
 	for _, w := range c.waiting {
@@ -385,13 +385,13 @@ func (c *Coordinator) answerPlans() {
 	c.waiting = rest
 }
 
-// mayHave reports whether trainers may have the plan of an epoch: all ranks have the same, and can
-// make it again.
+// mayHave reports whether trainers may have the plan of an epoch: all ranks have the same plan, and
+// can make it again.
 func (c *Coordinator) mayHave(epoch int) bool {
 	return !c.weighted || c.sources.keeps(epoch) && c.sources.agreed(epoch)
 }
 
-// failPlans answers all who wait for a plan with why they get none.
+// failPlans answers all waiting plan requests with an error.
 func (c *Coordinator) failPlans(why string, retry bool) {
 	waiting := c.waiting
 	c.waiting = nil
@@ -400,8 +400,8 @@ func (c *Coordinator) failPlans(why string, retry bool) {
 	}
 }
 
-// refusePlans tells those who wait why there is no plan. They may ask again when trainers report
-// something else.
+// refusePlans answers waiting plan requests with the reason why no plan can be made. A retry may
+// succeed when trainers report something else.
 func (c *Coordinator) refusePlans(err error) {
 	if c.refused == nil || c.refused.Error() != err.Error() {
 		c.do(Log{LogError, "no plan can be made", -1, err})
@@ -427,8 +427,7 @@ func (c *Coordinator) tell(e CoordinatorEvent) {
 }
 
 func (c *Coordinator) onTicked() {
-	// Without all trainers there is no stager, and without what each says of its training no
-	// ledger.
+	// The stager needs all trainers; the ledger needs what each reports of its training.
 	if c.agreed.missing > 0 || c.begun && c.weighted && c.ledger == nil && !c.agreed.known() {
 		rest := c.waiting[:0]
 		for _, w := range c.waiting {
@@ -445,24 +444,24 @@ func (c *Coordinator) onTicked() {
 	}
 }
 
-// Moving from epoch to epoch. Two are open at a time, and a third takes the place of the older one.
-// No trainer can do that to the others: it goes to an epoch that is open, or to the one after, once
-// no trainer here is left behind (those of other ranks hold it up by the scores that are missing,
-// if it is made of scores). To any other epoch only all can go, when each has asked for it: without
-// scores all of this rank, since a rank that is silent is not waited for.
+// Moving from epoch to epoch. Two epochs are open at a time; a third replaces the older one. A
+// single trainer cannot close an epoch that others need: it may move to an open epoch, or to the
+// next one once no trainer here is left behind. (Trainers of other ranks delay it through their
+// missing scores, if its plan needs scores.) To any other epoch trainers move together, when each
+// has asked for it: if the sampler uses no scores, all trainers of this rank, so that a silent rank
+// holds up nobody.
 
-// Knows reports whether epoch is one that training is or was in a moment ago, and its plan is still
-// there.
+// Knows reports whether epoch is open and its plan still exists.
 func (c *Coordinator) Knows(epoch int) bool { return c.plans[epoch] != nil }
 
-// Plan returns the plan of an epoch that it knows, or nil.
+// Plan returns the plan of an open epoch, or nil.
 func (c *Coordinator) Plan(epoch int) *Plan { return c.plans[epoch] }
 
 // isNext reports whether training may move to epoch.
 func (c *Coordinator) isNext(epoch int) bool {
 	n := len(c.opened)
 	if n == 0 {
-		return true // a rank that has just begun follows who comes first
+		return true // a new rank follows the first trainer
 	}
 	if epoch != c.opened[n-1]+1 {
 		return false
@@ -475,8 +474,8 @@ func (c *Coordinator) isNext(epoch int) bool {
 	return true
 }
 
-// move moves a trainer here to a place, and tells the other ranks. If it may not go there yet, it
-// waits.
+// move moves a trainer of this rank to a place, and tells the other ranks. If the trainer may not
+// move there yet, it waits.
 func (c *Coordinator) move(trainer int, to place) {
 	if !c.Knows(to.epoch) && !c.isNext(to.epoch) {
 		c.tell(Wished{c.cfg.Rank, trainer, to.epoch, to.batch})
@@ -490,7 +489,8 @@ func (c *Coordinator) move(trainer int, to place) {
 	c.grant()
 }
 
-// wish notes where a trainer wants to go, and takes all there when they all want to.
+// wish records where a trainer waits to move to, and moves all trainers once they all wait for
+// that.
 func (c *Coordinator) wish(trainer int, to place) {
 	c.wishes[trainer] = to
 	for t, rank := range c.agreed.world {
@@ -513,8 +513,8 @@ func (c *Coordinator) wish(trainer int, to place) {
 	c.wantPlan(to.epoch, to.batch)
 }
 
-// grant has the trainers here go where they want to, if they may now. A rank whose trainers have
-// nothing to ask for follows the others.
+// grant moves the waiting trainers of this rank that may move now. A rank without waiting trainers
+// follows the others.
 func (c *Coordinator) grant() {
 	locals := c.agreed.locals(c.cfg.Rank)
 	for _, t := range locals {
@@ -537,8 +537,8 @@ func (c *Coordinator) grant() {
 	}
 }
 
-// startedAgain reports whether this rank has no plan although its trainers have had one: they may
-// be waiting for the trainers of other ranks, which get no plan before this rank has made it too.
+// startedAgain reports whether this rank has no plan although its trainers had one: they may be
+// waiting for trainers of other ranks, which get no plan before this rank has made it, too.
 func (c *Coordinator) startedAgain(locals []int) bool {
 	return len(c.opened) == 0 && c.want == noEpoch &&
 		!slices.ContainsFunc(locals, func(t int) bool {
@@ -547,7 +547,7 @@ func (c *Coordinator) startedAgain(locals []int) bool {
 		})
 }
 
-// first is the batch that training begins an epoch at.
+// first returns the batch at which training begins an epoch.
 func (c *Coordinator) first(epoch int) int {
 	first := math.MaxInt
 	for _, at := range c.finish {
@@ -555,13 +555,13 @@ func (c *Coordinator) first(epoch int) int {
 			first = min(first, at.batch)
 		}
 	}
-	if first == math.MaxInt { // those who are ahead have been through it
+	if first == math.MaxInt { // trainers ahead have finished it
 		return 0
 	}
 	return first
 }
 
-// finishEpochs notes that a trainer moved to another epoch.
+// finishEpochs records that a trainer moved to another epoch.
 func (c *Coordinator) finishEpochs(trainer int, to place) {
 	c.finish[trainer] = to
 	if c.folds() {
@@ -571,7 +571,7 @@ func (c *Coordinator) finishEpochs(trainer int, to place) {
 	c.do(Went{trainer, to.epoch})
 }
 
-// onTold handles the news from another rank about one of its trainers.
+// onTold handles a message from another rank about one of its trainers.
 func (c *Coordinator) onTold(e CoordinatorEvent) {
 	var rank, trainer int
 	var at place
@@ -591,7 +591,7 @@ func (c *Coordinator) onTold(e CoordinatorEvent) {
 	switch e.(type) {
 	case Moved:
 		delete(c.wishes, trainer)
-		if err := c.join(trainer); err != nil { // its rank did not know yet of those here
+		if err := c.join(trainer); err != nil { // its rank did not know this rank's trainers yet
 			c.endTraining(err)
 		}
 		c.finishEpochs(trainer, at)
@@ -607,7 +607,7 @@ func (c *Coordinator) onTold(e CoordinatorEvent) {
 	}
 }
 
-// theirs reports whether a trainer is on the rank that sent news of it.
+// theirs reports whether a trainer is on the rank that sent a message about it.
 func (c *Coordinator) theirs(trainer, rank int) bool {
 	if c.agreed.has(trainer, rank) {
 		return true
@@ -616,20 +616,19 @@ func (c *Coordinator) theirs(trainer, rank int) bool {
 	return false
 }
 
-// Lives. A data set may be trained more than once: trainers load a checkpoint in mid-training, or
-// torchrun starts them again, or another training comes to the same ranks. When all trainers have
-// begun a new life, what was known of the one before, most of all its importance, is forgotten on
-// all ranks, and the first plan is decided on as at the start. Until then who begins anew waits.
+// Lives. Ranks may serve several trainings one after another: trainers load a checkpoint during
+// training, torchrun restarts them, or another training connects. Once all trainers have begun a
+// new life, all ranks discard the state of the previous one, above all its importance, and the
+// first plan is made as at the start. Until then trainers that have begun it wait.
 
-// newLife reports whether a trainer asks for its first plan in another life than the one that is
-// trained.
+// newLife reports whether a trainer requests its first plan in a life other than the current one.
 func (c *Coordinator) newLife(trainer int) bool {
 	t := c.agreed.trainings[trainer]
 	j, ok := c.joined[trainer]
 	return t != nil && ok && (j.life != t.Life || j.turn != t.Turn) && c.ledger != nil
 }
 
-// join records that a trainer takes part. Trainers that begin together must resume from the same
+// join records that a trainer has joined. Trainers that begin together must resume from the same
 // checkpoint.
 func (c *Coordinator) join(trainer int) error {
 	t := c.agreed.trainings[trainer]
@@ -652,7 +651,8 @@ func (c *Coordinator) join(trainer int) error {
 	return nil
 }
 
-// beginAnew notes that a trainer begins a new life at a place, and begins it when all do.
+// beginAnew records that a trainer begins a new life at a place; once all trainers do, the life
+// begins.
 func (c *Coordinator) beginAnew(trainer int, at place) {
 	c.anew[trainer] = at
 	if len(c.anew) < len(c.agreed.world) {
@@ -674,8 +674,8 @@ func (c *Coordinator) beginAnew(trainer int, at place) {
 	c.wantPlan(at.epoch, at.batch)
 }
 
-// nextGeneration forgets what plans were made from: the same epochs are planned again from
-// something else.
+// nextGeneration discards the sources of plans: the same epochs will be planned again from other
+// scores.
 func (c *Coordinator) nextGeneration() {
 	clear(c.keeping)
 	c.do(ForgetStates{Before: math.MaxInt})
@@ -697,17 +697,17 @@ func (c *Coordinator) onTrained(r Trained) {
 		return
 	}
 	if at, ok := c.finish[r.Trainer]; ok && r.Epoch < at.epoch {
-		return // the trainer has left the epoch: its reports of that are final
+		return // the trainer has left the epoch: its reports are final
 	}
 	c.tell(r)
 	c.take(r)
 }
 
-// folds reports whether the ledger takes what trainers say. One that was restored does not before
-// the plan that it was restored at is open: what was reported meanwhile is held, and comes first.
+// folds reports whether the ledger accepts reports. A restored ledger does not until the epoch that
+// it was restored at is open; reports that arrive before are held, and folded first.
 func (c *Coordinator) folds() bool { return c.ledger != nil && c.restored == nil }
 
-// take gives a report to the ledger, or keeps it until its epoch is open, if that can be.
+// take passes a report to the ledger, or holds it until its epoch opens.
 func (c *Coordinator) take(r Trained) {
 	if c.folds() && c.ledger.Opened(r.Epoch) {
 		c.report(r)
@@ -719,8 +719,8 @@ func (c *Coordinator) take(r Trained) {
 
 func (c *Coordinator) newest() int { return c.opened[len(c.opened)-1] }
 
-// hold keeps a report for later. A trainer that connects again, before there is a plan, sends all
-// that it knows once more.
+// hold keeps a report for later. A trainer that reconnects before there is a plan resends all its
+// reports.
 func (c *Coordinator) hold(r Trained) {
 	held, at := c.heldBy[r.Trainer], place{r.Epoch, r.Batch}
 	if held == nil {
@@ -765,13 +765,13 @@ func (c *Coordinator) fold() {
 
 // Planning
 
-// wantPlan has epoch planned, beginning at batch from, unless it is.
+// wantPlan requests the plan of epoch, beginning at batch from, unless it exists.
 func (c *Coordinator) wantPlan(epoch, from int) {
 	if c.Knows(epoch) {
 		return
 	}
 	if c.begun && len(c.opened) > 0 && epoch == c.newest()+1 {
-		from = 0 // who comes first may be ahead of the others
+		from = 0 // the first trainer may be ahead of the others
 	}
 	if c.want != epoch {
 		c.want, c.from = epoch, from
@@ -780,8 +780,8 @@ func (c *Coordinator) wantPlan(epoch, from int) {
 	c.plan()
 }
 
-// plan makes the plan that is due, if its scores are there: the one that is wanted, else the one
-// after the newest.
+// plan makes the plan that is due, if its scores have arrived: that of the requested epoch, else
+// that of the one after the newest.
 func (c *Coordinator) plan() {
 	if !c.begun || c.making != nil || c.reading {
 		return
@@ -804,7 +804,7 @@ func (c *Coordinator) plan() {
 			return
 		}
 		if epoch = first; first > c.want {
-			// what is wanted cannot be planned any more: training is ahead of it
+			// the requested epoch can no longer be planned: training is ahead of it
 			c.want, c.from = first, 0
 		}
 	}
@@ -837,13 +837,13 @@ func (c *Coordinator) plan() {
 	c.do(m)
 }
 
-// onPlanMade takes a new plan: into use if it is wanted, else it waits and its first samples are
-// staged.
+// onPlanMade installs a new plan if it was requested; otherwise the plan waits and its first
+// samples are staged.
 func (c *Coordinator) onPlanMade(e PlanMade) {
 	m := c.making
 	c.making = nil
 	if m.generation != c.sources.generation {
-		c.plan() // training is elsewhere by now
+		c.plan() // training has moved on
 		return
 	}
 	epoch, base := m.epoch, m.scores
@@ -858,15 +858,15 @@ func (c *Coordinator) onPlanMade(e PlanMade) {
 		c.ahead = &aheadPlan{e.Plan, base}
 		c.stage(Planned{Plan: e.Plan}, base)
 	default:
-		c.plan() // another epoch is wanted meanwhile
+		c.plan() // another epoch was requested meanwhile
 	}
 }
 
-// install makes plan the newest epoch: reports refer to it from now on, and trainers get it.
+// install makes plan the newest epoch: reports refer to it from now on, and trainers may get it.
 func (c *Coordinator) install(plan *Plan, base []float32) {
 	from, trained := 0, plan.Batches()
 	if plan.Epoch == c.want {
-		from = min(c.from, plan.Batches()) // an epoch may have fewer than the most
+		from = min(c.from, plan.Batches()) // epochs may differ in length
 		trained = from
 		c.want = noEpoch
 	}
@@ -894,7 +894,7 @@ func (c *Coordinator) install(plan *Plan, base []float32) {
 			c.ledger.Resume(c.restored, trained)
 		}
 		c.restored = nil
-		// After Open, which may have folded what was left of an old epoch.
+		// After open, which may have folded the rest of an old epoch.
 		c.do(Drive{Event: c.ledger.Scored(Folded{Epoch: -1})})
 		if !c.checkpointed && !restored && c.savesFiles() {
 			c.do(SaveState{Snap: c.sourceOf(plan.Epoch, base)})
@@ -909,8 +909,8 @@ func (c *Coordinator) install(plan *Plan, base []float32) {
 	c.plan()
 }
 
-// stage gives a plan to the stager, which must have some scores by then: it asks for them as soon
-// as batches enter its window.
+// stage passes a plan to the stager, which must have scores by then: it uses them as soon as
+// batches enter its window.
 func (c *Coordinator) stage(e Planned, base []float32) {
 	if c.weighted && !c.scored {
 		c.scored = true
@@ -919,7 +919,7 @@ func (c *Coordinator) stage(e Planned, base []float32) {
 	c.do(Drive{e, base})
 }
 
-// open adds an epoch to those that are open, of which it keeps two.
+// open opens an epoch, and closes all but the newest two.
 func (c *Coordinator) open(plan *Plan) {
 	c.opened = append(c.opened, plan.Epoch)
 	c.opened = c.opened[max(0, len(c.opened)-2):]
@@ -929,8 +929,8 @@ func (c *Coordinator) open(plan *Plan) {
 	})
 }
 
-// takeHeld handles the reports that waited for an epoch, in the order in which they came, and only
-// then what trainers have finished.
+// takeHeld handles the reports that were held for an epoch in order of arrival, and then the ends
+// of epochs.
 func (c *Coordinator) takeHeld() {
 	held := c.held
 	c.held = nil
@@ -959,7 +959,7 @@ func (c *Coordinator) onSourced(e Sourced) {
 	c.answerPlans()
 }
 
-// sourceOf returns the state that an epoch's plan was made from, or is replayed from.
+// sourceOf returns the state that an epoch's plan was made from, or can be made again from.
 func (c *Coordinator) sourceOf(epoch int, base []float32) *Snapshot {
 	snap := &Snapshot{Epoch: epoch, Scores: base}
 	if c.restored != nil && c.restored.Epoch == epoch {
@@ -978,7 +978,8 @@ func (c *Coordinator) sourceOf(epoch int, base []float32) *Snapshot {
 	return snap
 }
 
-// noteLearned keeps what the plan of an epoch is made from, beside that of the one before it.
+// noteLearned keeps the learner's state from which an epoch is planned, and that of the epoch
+// before.
 func (c *Coordinator) noteLearned(epoch int) {
 	if c.learner != nil {
 		c.learnedBy[epoch] = c.learned
@@ -986,7 +987,7 @@ func (c *Coordinator) noteLearned(epoch int) {
 	}
 }
 
-// cutsBefore returns the cuts of epochs before one. They may be kept.
+// cutsBefore returns the cuts of the epochs before one. The caller may keep the result.
 func (c *Coordinator) cutsBefore(epoch int) []Cut {
 	n := 0
 	for n < len(c.cuts) && c.cuts[n].Epoch < epoch {
@@ -995,8 +996,8 @@ func (c *Coordinator) cutsBefore(epoch int) []Cut {
 	return c.cuts[:n:n]
 }
 
-// onStateKept tells the other ranks what a plan was made from. A rank that told it before its state
-// is on disk could be killed then, and not make the plan again that trainers have got meanwhile.
+// onStateKept tells the other ranks what a plan was made from, after the state is on disk:
+// otherwise a rank could die after trainers have got the plan, and be unable to make it again.
 func (c *Coordinator) onStateKept(e StateKept) {
 	if scores, ok := c.keeping[e.Epoch]; ok && e.Generation == c.sources.generation {
 		delete(c.keeping, e.Epoch)
@@ -1007,15 +1008,15 @@ func (c *Coordinator) onStateKept(e StateKept) {
 	c.do(ForgetStates{Before: slices.Min(append(slices.Clone(c.opened), e.Epoch))})
 }
 
-// Restoring. What a rank has kept is read when the first epoch is wanted: until then all trainers
-// may not have said what they resume from.
+// Restoring. Saved states are read when the first epoch is requested: only then have all trainers
+// reported what they resume from.
 
-// restore makes the ledger. It returns the epoch to plan first, from which the ledger gets to the
-// wanted one; false while states are being read, and when training would not continue with the
-// scores that it had.
+// restore creates the ledger. It returns the epoch to plan first, from which the ledger advances to
+// the requested one; and false while states are being read, or if training would not continue with
+// the same scores.
 func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 	if c.refused != nil {
-		c.refusePlans(c.refused) // until trainers say something else
+		c.refusePlans(c.refused) // until trainers report something else
 		return 0, false
 	}
 	if c.states == nil {
@@ -1094,21 +1095,21 @@ func (c *Coordinator) origin(at place, equal func() []float32) (origin, error) {
 		c.do(ForgetStates{Before: math.MaxInt}) // another training has left them
 	}
 	if checkpoint, err := n.checkpoint(); err == nil && checkpoint != nil {
-		// the state file is that checkpoint's until training makes another one
+		// the state file belongs to that checkpoint until training makes another one
 		c.checkpointed = true
 	}
 	if file := n.file.Snap; n.begun() && file != nil && file.Checkpoint {
-		c.checkpointed = true // it is that of a checkpoint made before the ranks were restarted
+		c.checkpointed = true // it belongs to a checkpoint made before the ranks were restarted
 	}
 	return n.decide()
 }
 
-// scorer is the name of what makes importance of what training reports.
+// scorer returns the name of the scorer.
 func (c *Coordinator) scorer() string {
 	return cmp.Or(c.cfg.Scorer, DefaultScorer(c.agreed.spec.Sampler))
 }
 
-// streamID returns the identity of the stream that importance is kept for.
+// streamID returns the identity of the stream that the importance belongs to.
 func (c *Coordinator) streamID() StreamID {
 	spec := c.agreed.spec
 	return StreamID{
@@ -1120,10 +1121,10 @@ func (c *Coordinator) streamID() StreamID {
 	}
 }
 
-// Saving. A training that makes a checkpoint asks each rank to save, each trainer its own. All
-// ranks come to the digest of the importance as it is at that place, which the checkpoint will
-// name; rank 0 writes it to the state file. The place at the end of an epoch is the beginning of
-// the next: there the state is the same, whether the next epoch is open or not.
+// Saving. For a checkpoint each trainer asks its rank to save. All ranks compute the same digest of
+// the importance at that place, which the checkpoint will contain; rank 0 writes the state file.
+// The end of an epoch is the beginning of the next: the state there is the same whether or not the
+// next epoch is open.
 
 func (c *Coordinator) onSaveWanted(e SaveWanted) {
 	if c.begun && !c.weighted {
@@ -1143,8 +1144,8 @@ func (c *Coordinator) onSaveWanted(e SaveWanted) {
 	}
 }
 
-// savesThere records that a trainer is to save at a place: what it has not reported before that, it
-// never will.
+// savesThere records that a trainer saves at a place: it will send no more reports of batches
+// before that.
 func (c *Coordinator) savesThere(trainer int, at place) {
 	c.checkpointed = true
 	c.savesAt[trainer] = at
@@ -1163,7 +1164,7 @@ func (c *Coordinator) settle(trainer int) {
 	}
 }
 
-// canonical returns the place by the epoch that begins there.
+// canonical returns the end of an epoch as the beginning of the next one.
 func (c *Coordinator) canonical(at place) place {
 	if plan := c.Plan(at.epoch); plan != nil && at.batch >= plan.Batches() {
 		return place{at.epoch + 1, 0}
@@ -1171,7 +1172,7 @@ func (c *Coordinator) canonical(at place) place {
 	return at
 }
 
-// answerSaves answers every SaveWanted whose state is complete, or that has waited too long.
+// answerSaves answers every SaveWanted whose state is complete or that has timed out.
 func (c *Coordinator) answerSaves() {
 	rest := c.saves[:0]
 	for _, w := range c.saves {
@@ -1199,8 +1200,8 @@ func (c *Coordinator) attach(s *savedState, ticket uint64) {
 	s.waiting = append(s.waiting, ticket)
 }
 
-// complete reports whether all reports before a place are in the ledger, and the place is one that
-// it can describe.
+// complete reports whether the ledger has all reports before a place, and can make a snapshot of
+// it.
 func (c *Coordinator) complete(at place) bool {
 	newest, ok := c.ledger.Newest()
 	if !ok {
@@ -1224,13 +1225,13 @@ func (c *Coordinator) complete(at place) bool {
 	return false
 }
 
-// saveAt has the state of a place written, and those who wait for it answered then.
+// saveAt requests that the state of a place is written; its waiting saves are answered after that.
 func (c *Coordinator) saveAt(s *savedState) {
 	var snap *Snapshot
 	if newest, _ := c.ledger.Newest(); s.at.epoch == newest {
 		c.ledger.settle(s.at.batch)
 		snap = c.ledger.shared(c.base, s.at.batch)
-		snap.Final = s.at.batch // also of trainers that report nothing
+		snap.Final = s.at.batch // even if they report nothing
 	} else {
 		snap = c.ledger.SnapshotNext(c.cut)
 		c.learnedBy[snap.Epoch] = c.learned
@@ -1259,7 +1260,7 @@ func (c *Coordinator) onStateSaved(e StateSaved) {
 // savesFiles reports whether this rank writes the state file.
 func (c *Coordinator) savesFiles() bool { return c.cfg.StatePath != "" && c.cfg.Rank == 0 }
 
-// onFinished saves the state as training leaves it, unless the state file belongs to a checkpoint.
+// onFinished saves the final state, unless the state file belongs to a checkpoint.
 func (c *Coordinator) onFinished() {
 	if c.ledger != nil && len(c.opened) > 0 && !c.checkpointed && c.savesFiles() {
 		final := c.ledger.Final(c.newest())
@@ -1269,22 +1270,22 @@ func (c *Coordinator) onFinished() {
 	}
 }
 
-// What a rank asks of its coordinator, between events
+// Queries between events
 
-// Spec returns the spec that the trainers have agreed on, or that of the first; nil if nobody has
+// Spec returns the spec that the trainers agree on, or that of the first one; nil if none has
 // opened the data set.
 func (c *Coordinator) Spec() *Spec { return c.agreed.spec }
 
-// World is the rank of each trainer, -1 for one that has not come. It must not be changed.
+// World returns the rank of each trainer, -1 for a missing one. The caller must not change it.
 func (c *Coordinator) World() []int32 { return c.agreed.world }
 
 // Complete reports whether all trainers have opened the data set.
 func (c *Coordinator) Complete() bool { return c.agreed.spec != nil && c.agreed.missing == 0 }
 
-// Remembers reports whether it counts on a training of this rank's life before.
+// Remembers reports whether it expects the training that this rank served before it was restarted.
 func (c *Coordinator) Remembers() bool { return c.agreed.before != nil }
 
-// Conflict is why nothing is served, or nil.
+// Conflict returns why the data set cannot be served, or nil.
 func (c *Coordinator) Conflict() error { return c.agreed.conflict }
 
 // Has reports whether trainer opened the data set on rank.
@@ -1293,10 +1294,10 @@ func (c *Coordinator) Has(trainer, rank int) bool { return c.agreed.has(trainer,
 // Locals returns the trainers of this rank.
 func (c *Coordinator) Locals() []int { return c.agreed.locals(c.cfg.Rank) }
 
-// Open returns the epochs that training is or was in, the newest last. It must not be changed.
+// Open returns the open epochs, the newest last. The caller must not change the result.
 func (c *Coordinator) Open() []int { return c.opened }
 
-// First is the batch that the epoch wanted last begins at.
+// First returns the batch at which the epoch requested last begins.
 func (c *Coordinator) First() int { return c.from }
 
 // In returns the epoch that a trainer moved to last.
@@ -1305,17 +1306,17 @@ func (c *Coordinator) In(trainer int) (epoch int, ok bool) {
 	return at.epoch, ok
 }
 
-// Held is how many reports of a trainer wait for their epoch, and whether one of this batch does.
+// Held returns how many reports of a trainer are held, and whether one of this batch is.
 func (c *Coordinator) Held(trainer, epoch, batch int) (held int, this bool) {
 	by := c.heldBy[trainer]
 	return len(by), by[place{epoch, batch}]
 }
 
-// Weighted reports whether the stager is there and its sampler draws by importance.
+// Weighted reports whether the stager exists and its sampler draws by importance.
 func (c *Coordinator) Weighted() bool { return c.weighted }
 
-// Waiting is how many plans are asked for and not answered.
+// Waiting returns the number of plan requests without an answer.
 func (c *Coordinator) Waiting() int { return len(c.waiting) }
 
-// Ledger has what was reported, for reading; nil before the first plan.
+// Ledger returns the ledger, for reading only; nil before the first plan.
 func (c *Coordinator) Ledger() *Ledger { return c.ledger }

@@ -2,127 +2,126 @@ package scheduler
 
 import "time"
 
-// A CoordinatorEvent is something that happened to the training on a data set. Coordinator.Step
-// takes it. Times are durations since a moment that is the same for all events of a coordinator.
+// A CoordinatorEvent is an input of Coordinator.Step. Times are durations since a moment that is
+// the same for all events of a coordinator.
 type CoordinatorEvent interface{ coordinatorEvent() }
 
 type (
-	// Remembered comes first on a rank that is restarted: its life before served a training
-	// with Spec, whose trainers were on Ranks (nil: not all had come).
+	// Remembered is the first event on a restarted rank: before, it served a training with Spec, whose
+	// trainers were on Ranks (nil: not all had connected).
 	Remembered struct {
 		Spec  Spec
 		Ranks []int32
 	}
-	// Vanished reports that no process of the remembered training lives. With Here that is so on
-	// this rank only, and another one, which remembers it too, lets its trainers in.
+	// Vanished reports that no process of the remembered training is alive. With Here that holds for
+	// this rank only; another rank, which also remembers the training, admits its trainers.
 	Vanished struct{ Here bool }
 
-	// Opened reports that a trainer on Rank has opened the data set. On its own rank the
-	// coordinator answers Ticket; Taken says why another process has the trainer's place there, ""
-	// if none has.
+	// Opened reports that a trainer on Rank has opened the data set. On its own rank the coordinator
+	// answers Ticket; Taken is the error if another process has the trainer's place there, else "".
 	Opened struct {
 		Rank   int
 		Spec   Spec
 		Ticket uint64
 		Taken  string
 	}
-	// Replaced reports that another process has become trainer Trainer, as its predecessor is gone.
+	// Replaced reports that another process has become trainer Trainer after its predecessor's death.
 	Replaced struct{ Trainer int }
-	// Begun reports that the stager is there, or why it cannot be had. Weighted says that the
-	// sampler draws by importance.
+	// Begun reports that the stager exists, or why it cannot be created. With Weighted the sampler
+	// draws by importance.
 	Begun struct {
 		Weighted bool
-		Chooses  bool // a system chooses what is served, by the scores of all epochs before
+		Chooses  bool // a system chooses what is served from the scores of all earlier epochs
 		Err      error
 	}
 
-	// PlanWanted reports that a trainer here asks for an epoch's plan, to train from Batch on. Its
+	// PlanWanted reports that a trainer here requests an epoch's plan, to train from Batch on. Its
 	// reports of earlier epochs are final.
 	PlanWanted struct {
 		Trainer, Epoch, Batch int
 		Ticket                uint64
 		Now                   time.Duration
 	}
-	// BatchWanted reports that a trainer here asks for a batch of an epoch that has no plan here.
+	// BatchWanted reports that a trainer here requests a batch of an epoch that has no plan here.
 	BatchWanted struct{ Epoch, Batch int }
-	// Trained says what a trainer on Rank reported of its part of a global batch. A Trainer of
-	// AllTrainers reports every draw of the batch, in order, for all of them.
+	// Trained holds what a trainer on Rank reported for its part of a global batch. With AllTrainers
+	// as Trainer it holds every draw of the batch, in order.
 	Trained struct {
 		Rank, Trainer, Epoch, Batch int
 		Losses                      []float32
-		// of the same draws, one after the other; nil where the system has no use for them
+		// of the same draws, concatenated; nil if the system does not use them
 		Embeddings []float32
 	}
-	// SaveWanted reports that a trainer here makes a checkpoint of the place before Batch.
+	// SaveWanted reports that a trainer here makes a checkpoint of the position before Batch.
 	SaveWanted struct {
 		Trainer, Epoch, Batch int
 		Ticket                uint64
 		Now                   time.Duration
 	}
-	// Canceled reports that nobody waits for the answer to Ticket any more.
+	// Canceled reports that the answer to Ticket is no longer needed.
 	Canceled struct{ Ticket uint64 }
 
-	// Moved reports that a trainer on another rank continued to Batch of Epoch.
+	// Moved reports that a trainer on another rank moved to Batch of Epoch.
 	Moved struct{ Rank, Trainer, Epoch, Batch int }
-	// Wished reports that a trainer on another rank wants to go to Batch of Epoch, and may not yet.
+	// Wished reports that a trainer on another rank waits to move to Batch of Epoch.
 	Wished struct{ Rank, Trainer, Epoch, Batch int }
 	// Restarted reports that a trainer on another rank begins another life at Batch of Epoch.
 	Restarted struct{ Rank, Trainer, Epoch, Batch int }
-	// Saving reports that a trainer on another rank makes a checkpoint of the place before Batch.
+	// Saving reports that a trainer on another rank makes a checkpoint of the position before Batch.
 	Saving struct{ Rank, Trainer, Epoch, Batch int }
 	// Sourced reports that another rank has made an epoch's plan, from scores with this digest, and
-	// has kept the state.
+	// has saved the state.
 	Sourced struct {
 		Rank       int
 		Generation uint32
 		Epoch      int
 		Scores     Digest
 	}
-	// Declined reports that another rank makes no plan, and why.
+	// Declined reports that another rank cannot make a plan, and why.
 	Declined struct {
 		Rank int
 		Why  string
 	}
 
-	// PlanMade reports that the plan of MakePlan is there. Scores is the digest of the scores that
-	// it was made from, "" when the sampler is not weighted.
+	// PlanMade reports that MakePlan is done. Scores is the digest of the scores that the plan was
+	// made from, "" if the sampler is not weighted.
 	PlanMade struct {
 		Plan   *Plan
 		Scores Digest
 	}
 	// Left reports that the stager has dropped the plan of an epoch.
 	Left struct{ Epoch int }
-	// StatesRead says what ReadStates found: the states in the rank's folder that plans were made
-	// from, the state file and the one saved before it, and, where there is no state file, those
-	// that were saved in the rank's folder.
+	// StatesRead holds what ReadStates found: the states in the rank's folder that plans were made
+	// from; the state file and the one saved before it; and, without a state file, the states that
+	// were saved in the rank's folder.
 	StatesRead struct {
 		Kept           []StateFile
 		File, Previous StateFile
 		Own            []StateFile
 	}
-	// StateKept reports that KeepState is done: the state is on disk, or cannot be.
+	// StateKept reports that KeepState is done: the state is on disk, or could not be written.
 	StateKept struct {
 		Epoch      int
 		Generation uint32
 	}
-	// StateSaved reports that SaveState is done. Path is the state file, "" when there is none.
+	// StateSaved reports that SaveState is done. Path is the state file, "" if there is none.
 	StateSaved struct {
 		ID     int
 		Path   string
 		Digest Digest
 	}
-	// Hung reports why no plan is to be waited for: another rank shows no sign of life.
+	// Hung reports that no plan can be expected since another rank shows no sign of life.
 	Hung struct{ Why string }
-	// Ticked says what time it is.
+	// Ticked reports the time.
 	Ticked struct{ Now time.Duration }
-	// Finished reports that training is over here, or that this rank may end at any moment.
+	// Finished reports that training has ended here, or that this rank may end at any moment.
 	Finished struct{}
 )
 
-// AllTrainers stands for all trainers in Trained, in simulations.
+// AllTrainers stands for all trainers in a Trained event, in simulations.
 const AllTrainers = -1
 
-// A CoordinatorCommand is an order to a rank, which Coordinator.Step issues.
+// A CoordinatorCommand is an output of Coordinator.Step, for the rank to carry out.
 type CoordinatorCommand interface{ coordinatorCommand() }
 
 type (
@@ -135,15 +134,16 @@ type (
 		Retry  bool
 		Why    string
 	}
-	// Begin makes the stager, for the agreed spec and world; answer with Begun.
+	// Begin creates the stager for the agreed spec and world; reply with Begun.
 	Begin struct{}
-	// Tell sends the event to every other rank, in order with everything else that is told.
+	// Tell sends the event to every other rank, in order with all other Tells.
 	Tell struct{ Event CoordinatorEvent }
 	// Went reports that a trainer is in Epoch from now on.
 	Went struct{ Trainer, Epoch int }
 
-	// MakePlan has the plan of an epoch made from Scores, with the owners that Place gives (nil: by
-	// hash); say PlanMade. One is made at a time. Neither Scores nor what Place reads changes.
+	// MakePlan makes the plan of an epoch from Scores, with the owners that Place returns (nil: by
+	// hash); reply with PlanMade. One plan is made at a time. Neither Scores nor what Place reads
+	// changes meanwhile.
 	MakePlan struct {
 		Epoch  int
 		Scores []float32
@@ -153,14 +153,14 @@ type (
 		// Learned is what the Learner's Cut returned with Scores, nil where there is none.
 		Learned Learned
 	}
-	// Drive gives the stager an event, Planned or Scored. Of a Planned, Base are the scores that
-	// the plan was made from.
+	// Drive passes an event, Planned or Scored, to the stager. Base are the scores that a Planned plan
+	// was made from.
 	Drive struct {
 		Event Event
 		Base  []float32
 	}
-	// Train reports that Epoch is the newest that is trained. Scores are those that its plan was
-	// made from; nil when the sampler is not weighted.
+	// Train reports that Epoch is now the newest in training. Scores are those that its plan was made
+	// from; nil if the sampler is not weighted.
 	Train struct {
 		Epoch  int
 		Scores []float32
@@ -172,47 +172,48 @@ type (
 		Plan    *Plan
 		Scores  Digest
 	}
-	// PlanBeside answers PlanWanted with a plan that nothing is staged by, made for this answer.
+	// PlanBeside answers PlanWanted with a plan that is made for this answer only; nothing is staged
+	// for it.
 	PlanBeside struct {
 		Ticket         uint64
 		Trainer, Epoch int
 	}
-	// AnswerSave answers SaveWanted. State is "" when nothing depends on importance, or when the
-	// reports of some trainers did not come in time.
+	// AnswerSave answers SaveWanted. State is "" if nothing depends on importance, or if reports of
+	// some trainers did not arrive in time.
 	AnswerSave struct {
 		Ticket uint64
 		Path   string
 		State  Digest
 	}
 
-	// ReadStates reads the states of this stream; answer with StatesRead.
+	// ReadStates reads the states of this stream; reply with StatesRead.
 	ReadStates struct{ Stream StreamID }
-	// KeepState has the state that a plan was made from written to the rank's folder; say StateKept
-	// when it is on disk. Those of KeepState and ForgetStates are done in order.
+	// KeepState writes the state that a plan was made from to the rank's folder; reply with StateKept
+	// when it is on disk. KeepState and ForgetStates are carried out in order.
 	KeepState struct {
 		Snap       *Snapshot
 		Generation uint32
 	}
-	// ForgetStates has the states of epochs before Before removed from the rank's folder.
+	// ForgetStates removes the states of epochs before Before from the rank's folder.
 	ForgetStates struct{ Before int }
-	// SaveState has a state written to the state file, in order; say StateSaved, unless ID is 0.
-	// With Previous, the state that was saved before is kept too. The snapshot's arrays are shared
-	// and do not change.
+	// SaveState writes the state file, in order; reply with StateSaved, unless ID is 0. With Previous,
+	// the state that was saved before is kept, too. The snapshot's arrays are shared and do not
+	// change.
 	SaveState struct {
 		ID       int
 		Snap     *Snapshot
 		Previous bool
 	}
-	// Log has a sentence logged.
+	// Log logs a sentence.
 	Log struct {
 		Level LogLevel
 		Text  string
-		Rank  int // whom it is about; -1: no rank
+		Rank  int // the rank it is about; -1: none
 		Err   error
 	}
 )
 
-// LogLevel is how bad news is.
+// LogLevel is the severity of a Log.
 type LogLevel uint8
 
 // The levels.

@@ -4,28 +4,28 @@ import (
 	"fmt"
 )
 
-// Where the scores of a rank's first plan come from. A rank begins without any, and three kinds of
-// training come to it: one that begins, one that resumes from a checkpoint, and one that is under
-// way and whose ranks were restarted. The first begins with equal scores. The other two continue
-// with the scores that they had, or not at all: a plan from other scores would be another stream.
+// Where the scores of a rank's first plan come from. A rank starts without scores, and serves one
+// of three kinds of training: a new one, one that resumes from a checkpoint, or one in progress
+// whose ranks were restarted. The first starts with equal scores. The other two continue with the
+// scores that they had, or not at all: a plan from other scores would give another stream.
 //
-// This file decides and reads nothing.
+// This file only decides; it reads no files.
 
 // Training is a training process's description of itself when it opens a data set (OPEN): what it
 // resumes from, and which plans it has had. A DataLoader's worker sends none.
 type Training struct {
-	// Life is a random number of the process, and Turn counts the checkpoints that it has loaded:
-	// its connections may tell of an earlier one late.
+	// Life is a random number of the process, and Turn counts the checkpoints that it has loaded: a
+	// slow connection may report an earlier one late.
 	Life uint64 `json:"life"`
 	Turn uint32 `json:"turn"`
-	// Checkpoint is what it resumes from; nil: it begins.
+	// Checkpoint is what it resumes from; nil: it is new.
 	Checkpoint *Checkpoint `json:"checkpoint"`
-	// Planned are the plans that it has had, of the last two epochs.
+	// Planned are the plans of the last two epochs that it has received.
 	Planned []PlanSource `json:"planned"`
 }
 
-// Checkpoint is the place from which a training resumes, and the digest of the importance that was
-// saved for it.
+// Checkpoint is the position from which a training resumes, and the digest of the importance that
+// was saved for it.
 type Checkpoint struct {
 	Epoch int    `json:"epoch"`
 	Batch int    `json:"batch"`
@@ -39,8 +39,8 @@ type PlanSource struct {
 	Scores Digest `json:"scores"`
 }
 
-// A need is the first plan of a rank, and all that is known about the scores that it may be made
-// from.
+// A need describes the first plan of a rank, and all that is known about the scores that it may be
+// made from.
 type need struct {
 	stream    StreamID
 	epoch     int // that is wanted
@@ -54,11 +54,11 @@ type need struct {
 	previous StateFile // the one that was saved before it
 	// those that were saved in the rank's folder, where there is no state file
 	own      []StateFile
-	optional bool // a state file that does not fit is no reason not to begin
+	optional bool // begin even if the state file does not match
 }
 
-// StateFile is the content of a file with an importance state, or why it cannot be used. It is the
-// zero StateFile if there is no such file.
+// StateFile is the content of a file with an importance state, or why it cannot be used; the zero
+// StateFile if the file does not exist.
 type StateFile struct {
 	Path string // for messages
 	Snap *Snapshot
@@ -70,15 +70,15 @@ func (f StateFile) missing() bool { return f.Snap == nil && f.Err == nil }
 // An origin is the basis of the first plan.
 type origin struct {
 	// snap is the state to resume from: its own epoch is planned first. With alone, only its scores
-	// are taken, for the epoch that is wanted. nil: equal scores.
+	// are used, for the requested epoch. nil: equal scores.
 	snap  *Snapshot
 	alone bool
-	// sameTrainers says that reports of the snapshot's tail may still come.
+	// sameTrainers is true if reports of the snapshot's tail may still arrive.
 	sameTrainers bool
 	warning      string
 }
 
-// begun reports whether some trainer has had a plan.
+// begun reports whether a trainer has received a plan before.
 func (n *need) begun() bool {
 	for _, t := range n.trainings {
 		if len(t.Planned) > 0 {
@@ -88,8 +88,8 @@ func (n *need) begun() bool {
 	return false
 }
 
-// checkpoint returns the checkpoint from which the training resumes, nil if it begins. Trainers
-// must resume from the same.
+// checkpoint returns the checkpoint from which the training resumes, nil for a new training. All
+// trainers must resume from the same one.
 func (n *need) checkpoint() (*Checkpoint, error) {
 	var found *Checkpoint
 	of := 0
@@ -122,8 +122,8 @@ func (c *Checkpoint) String() string {
 	return fmt.Sprintf("epoch %d, batch %d, state %.8s", c.Epoch, c.Batch, c.State)
 }
 
-// planned returns the digest of the scores that an epoch was planned from, "" where no trainer has
-// its plan.
+// planned returns the digest of the scores that an epoch was planned from, "" if no trainer has its
+// plan.
 func (n *need) planned(epoch int) (Digest, error) {
 	var found Digest
 	of := 0
@@ -143,7 +143,7 @@ func (n *need) planned(epoch int) (Digest, error) {
 	return found, nil
 }
 
-// decide returns the origin of the first plan, or a sentence that explains why there can be none.
+// decide returns the origin of the first plan, or an error that explains why none can be made.
 func (n *need) decide() (origin, error) {
 	if n.begun() {
 		return n.goOn()
@@ -158,8 +158,8 @@ func (n *need) decide() (origin, error) {
 	return n.begin()
 }
 
-// goOn decides for a training that is under way. What its ranks or trainers have kept must be what
-// its plans were made from.
+// goOn decides for a training in progress. The scores that its ranks or trainers have kept must be
+// those that its plans were made from.
 func (n *need) goOn() (origin, error) {
 	newest := 0
 	for _, t := range n.trainings {
@@ -210,8 +210,7 @@ func (n *need) equalState(epoch int) *Snapshot {
 	return &Snapshot{Stream: n.stream, Epoch: epoch, Scores: n.equal()}
 }
 
-// resume decides for a training that resumes from a checkpoint, which names the state that belongs
-// to it.
+// resume decides for a training that resumes from a checkpoint, which identifies its state.
 func (n *need) resume(c *Checkpoint) (origin, error) {
 	for _, k := range append(n.own, n.file, n.previous) {
 		if k.Snap == nil || c.State == "" || k.Snap.Digest() != c.State {
@@ -241,8 +240,8 @@ func (n *need) resume(c *Checkpoint) (origin, error) {
 		c, n.path, n.file.Snap.Epoch, n.file.Snap.Final, n.file.Snap.Digest()))
 }
 
-// begin decides for a training that brings no checkpoint. It may have one of its own making, and
-// then continues at a later epoch with the state file.
+// begin decides for a training without a checkpoint of rankpool's. It may have its own checkpoints,
+// and then continues at a later epoch with the state file.
 func (n *need) begin() (origin, error) {
 	f := n.file
 	switch {
@@ -270,8 +269,8 @@ func (n *need) begin() (origin, error) {
 		n.path, f.Snap.Epoch, f.Snap.Final, n.epoch, n.batch))
 }
 
-// misfit is the decision where the state file is not the one that training needs: it does not
-// begin, unless the user has said that it may. Then it takes the scores that there are.
+// misfit decides if the state file is not the one that training needs: training does not begin,
+// unless the user allows it. Then it begins with the scores that exist.
 func (n *need) misfit(why string) (origin, error) {
 	if !n.optional {
 		return origin{},

@@ -15,14 +15,14 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Snapshot is what a ledger needs to continue: the scores that an epoch's plan was made from, and
-// the reports that are not in them yet. It does not depend on the number of ranks or trainers, but
-// for the consumers of the tail.
+// Snapshot is the state from which a ledger can be restored: the scores that an epoch's plan was
+// made from, and the reports that are not included in them yet. Except for the consumers of the
+// tail, it does not depend on the number of ranks or trainers.
 type Snapshot struct {
 	Stream     StreamID
-	Checkpoint bool // it was saved for a checkpoint, and not by the way
+	Checkpoint bool // it was saved for a checkpoint
 	Epoch      int
-	Scores     []float32 // that Epoch's plan was made from
+	Scores     []float32 // from which Epoch's plan was made
 	Losses     []float32 // reported in Epoch, by place in its draws; NaN: none
 	Final      int       // batches of Epoch below are final for every trainer
 
@@ -37,13 +37,13 @@ type Snapshot struct {
 	// numbers each. Embeddings are those of Final batches.
 	Embeddings, TailEmbeddings []float32
 
-	// Cuts are the scores that the plans of earlier epochs were made from, where a system's choices
-	// follow from all of them; in order.
+	// Cuts are the scores that the plans of earlier epochs were made from, in order, if a system's
+	// choices depend on all of them.
 	Cuts []Cut
 	// Learned is what Epoch's plan was made from besides Scores, see Learner; nil: nothing.
 	Learned Learned
 
-	draws int // entries that Losses is to have; the missing ones are NaN
+	draws int // final length of Losses; missing entries are NaN
 }
 
 // Cut has the scores that an epoch's plan was made from, one a sample.
@@ -52,10 +52,10 @@ type Cut struct {
 	Scores []float32
 }
 
-// StreamID is the identity of a stream of batches that importance is a part of: with the same one,
-// and the same losses, training gets the same batches.
+// StreamID identifies a stream of batches: with the same StreamID and the same losses, training
+// gets the same batches.
 type StreamID struct {
-	Data            string // the data set's name, for messages: it does not count
+	Data            string // the data set's name, for messages only
 	Identity        string // the data set's digest
 	Samples         int
 	Sampler, Scorer string
@@ -68,8 +68,8 @@ type StreamID struct {
 	Plan            int // PlanVersion of the rankpool that it is of
 }
 
-// Differs describes the field in which other is of another stream, with the field's value there and
-// here; "" if it is of the same stream.
+// Differs describes the first field in which other differs, with both values; "" if the streams are
+// the same.
 func (id StreamID) Differs(other StreamID) string {
 	for _, f := range []struct {
 		name        string
@@ -95,15 +95,15 @@ func (id StreamID) Differs(other StreamID) string {
 	return ""
 }
 
-// ErrSnapshot is returned for bytes that are not a whole snapshot.
+// ErrSnapshot is returned for bytes that are not a complete snapshot.
 var ErrSnapshot = errors.New("scheduler: not a whole importance state")
 
-// PlanVersion grows when the same sampler, seed and scores come to give other draws, or the same in
-// another order: a training that continues with another version would not see the stream that it
-// began with. TestPlansOfThisVersion has what they are.
+// PlanVersion is increased when the same sampler, seed and scores give other draws or another
+// order: a training that resumed with another version would not get the stream that it began with.
+// TestPlansOfThisVersion pins the plans.
 const PlanVersion = 1
 
-// maxEmbedding is how many numbers an embedding is believed to have; a door takes fewer.
+// maxEmbedding bounds the length of an embedding in a decoded snapshot; the door's limit is lower.
 const maxEmbedding = 1 << 20
 
 const (
@@ -139,7 +139,7 @@ func (s *Snapshot) head() snapshotHead {
 	return h
 }
 
-// Encode returns the snapshot as bytes, which Encoded describes.
+// Encode returns the snapshot in the format of Encoded.
 func (s *Snapshot) Encode() []byte {
 	var b []byte
 	for piece := range s.Encoded() {
@@ -182,7 +182,7 @@ func (s *Snapshot) Encoded() iter.Seq[[]byte] {
 	}
 }
 
-// encoder yields what it is given as little-endian bytes, a full buffer at a time.
+// encoder yields its input as little-endian bytes, one full buffer at a time.
 type encoder struct {
 	yield  func([]byte) bool
 	buffer []byte
@@ -291,7 +291,7 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 	return s, nil
 }
 
-// Digest is a hash of scores or of a snapshot, as hexadecimal text; "": there are none.
+// Digest is a hash of scores or of a snapshot, in hexadecimal; "" if there are none.
 type Digest string
 
 // ScoresDigest returns the digest of the scores that the plan of an epoch of a stream is made from.
@@ -345,12 +345,12 @@ func (s *Snapshot) Digest() Digest {
 
 const (
 	hashedAtOnce = 1 << 14
-	quietNaN     = 0x7fc00000 // for all NaNs: what a NaN holds does not count
+	quietNaN     = 0x7fc00000 // one pattern for all NaNs
 )
 
-// Snapshot describes where training is before batch upTo of the newest epoch: its reports of later
-// batches are left out. planScores are the scores that the newest epoch's plan was made from. The
-// caller fills in Stream. The arrays of losses are the snapshot's own.
+// Snapshot returns the state of training before batch upTo of the newest epoch, without reports of
+// later batches. planScores are the scores that the newest epoch's plan was made from. The caller
+// fills in Stream. The arrays of losses are the snapshot's own.
 func (l *Ledger) Snapshot(planScores []float32, upTo int) *Snapshot {
 	s := l.shared(planScores, upTo)
 	s.Losses = slices.Clone(s.complete().Losses)
@@ -360,8 +360,8 @@ func (l *Ledger) Snapshot(planScores []float32, upTo int) *Snapshot {
 	return s
 }
 
-// shared is Snapshot, but its losses are the ledger's own as far as they are final, so that it
-// takes no time. Those before upTo must be final.
+// shared is like Snapshot, but shares the ledger's final losses instead of copying them. All losses
+// before upTo must be final.
 func (l *Ledger) shared(planScores []float32, upTo int) *Snapshot {
 	s := &Snapshot{Scores: planScores}
 	if len(l.passes) == 0 {
@@ -393,8 +393,9 @@ func (s *Snapshot) complete() *Snapshot {
 	return &whole
 }
 
-// SnapshotNext describes where training is at the beginning of the epoch after the newest, which is
-// not opened yet; planScores are the scores that Take has given for it. The caller fills in Stream.
+// SnapshotNext returns the state of training at the beginning of the epoch after the newest, which
+// is not open yet; planScores are the scores that Take has returned for it. The caller fills in
+// Stream.
 func (l *Ledger) SnapshotNext(planScores []float32) *Snapshot {
 	p := l.passes[len(l.passes)-1]
 	s := &Snapshot{Epoch: p.epoch + 1, Scores: planScores}
@@ -405,7 +406,7 @@ func (l *Ledger) SnapshotNext(planScores []float32) *Snapshot {
 func (s *Snapshot) setTail(t *pass, dimensions int) {
 	lo := t.behindCut()
 	if lo == len(t.ids) {
-		return // of a short epoch nothing is left: a ledger that is restored does not know it
+		return // drop a short epoch: a restored ledger does not know it
 	}
 	s.TailEpoch, s.TailBatch, s.TailDraws = t.epoch, t.cut, t.draws
 	s.TailIDs, s.TailConsumer, s.TailLosses = t.ids[lo:], t.consumer[lo:], t.losses[lo:]
@@ -416,7 +417,7 @@ func (s *Snapshot) setTail(t *pass, dimensions int) {
 	}
 }
 
-// Newest is the epoch that was opened last, false when none was.
+// Newest returns the epoch that was opened last, and false if none was.
 func (l *Ledger) Newest() (epoch int, ok bool) {
 	if len(l.passes) == 0 {
 		return 0, false
@@ -424,8 +425,8 @@ func (l *Ledger) Newest() (epoch int, ok bool) {
 	return l.passes[len(l.passes)-1].epoch, true
 }
 
-// FinalOf is the number of batches of epoch that are final for trainer; of an epoch that is not
-// open, none.
+// FinalOf returns the number of batches of epoch that are final for trainer; 0 if the epoch is not
+// open.
 func (l *Ledger) FinalOf(trainer, epoch int) int {
 	if p := l.find(epoch); p != nil {
 		return int(p.final[trainer])
@@ -433,7 +434,7 @@ func (l *Ledger) FinalOf(trainer, epoch int) int {
 	return 0
 }
 
-// final0 is the number of batches that are final for every trainer.
+// final0 returns the number of batches that are final for every trainer.
 func (p *pass) final0() int {
 	n := p.batches()
 	for _, f := range p.final {
@@ -442,7 +443,7 @@ func (p *pass) final0() int {
 	return n
 }
 
-// Final is the number of batches of epoch that are final for every trainer.
+// Final returns the number of batches of epoch that are final for every trainer.
 func (l *Ledger) Final(epoch int) int {
 	if p := l.find(epoch); p != nil {
 		return p.final0()
@@ -450,10 +451,10 @@ func (l *Ledger) Final(epoch int) int {
 	return 0
 }
 
-// RestoreLedger returns a ledger that stands where the snapshot's plan was made: its scores are
-// those of the plan, its only open epoch is the tail. When sameTrainers holds, the tail's missing
-// reports may still come; otherwise they count as never made. Epoch itself is opened by Open, and
-// then its losses are given back by Resume.
+// RestoreLedger returns a ledger in the state in which the snapshot's plan was made: it has the
+// plan's scores, and its only open epoch is the tail. If sameTrainers is true, the tail's missing
+// reports may still arrive; otherwise they count as never made. The caller opens Epoch with Open,
+// and then restores its losses with Resume.
 func RestoreLedger(scorer Scorer, s *Snapshot, trainers int, sameTrainers bool) *Ledger {
 	l := NewLedger(scorer, append([]float32(nil), s.Scores...))
 	l.Embed(s.Stream.Embeddings)

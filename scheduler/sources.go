@@ -2,12 +2,12 @@ package scheduler
 
 import "fmt"
 
-// Ranks make the same plans, each for itself, from the same scores. They tell each other the digest
-// of the scores that they made a plan from, once they have kept them, and no trainer gets a plan
-// before all ranks have made it from the same ones.
+// Each rank makes the same plans from the same scores. After it has saved the scores that a plan
+// was made from, it sends their digest to the other ranks; no trainer gets a plan before all ranks
+// have made it from the same scores.
 
-// sources are the digests of the scores from which plans were made. When training moves elsewhere,
-// or starts over, all ranks begin another generation of them.
+// sources are the digests of the scores from which plans were made. When training jumps to another
+// epoch or starts over, all ranks begin a new generation.
 type sources struct {
 	told       []map[int]Digest // by rank, by epoch
 	newest     []int            // by rank: the newest epoch, noEpoch before the first
@@ -28,8 +28,8 @@ func (s *sources) clear() {
 	}
 }
 
-// next begins another generation, with what was already received for it, and returns the errors of
-// that.
+// next begins a new generation with the digests that were already received for it, and returns
+// their errors.
 func (s *sources) next() (errs []error) {
 	s.clear()
 	s.generation++
@@ -55,8 +55,8 @@ func (s *sources) take(e Sourced) error {
 	return s.tell(e.Rank, e.Epoch, e.Scores)
 }
 
-// keptSources is for how many epochs before a rank's newest its digests are kept: others may be so
-// far behind.
+// keptSources is the number of epochs before a rank's newest for which its digests are kept: other
+// ranks may be that far behind.
 const keptSources = 3
 
 // tell records the digest of a rank, and returns an error if it differs from that of another.
@@ -78,7 +78,7 @@ func (s *sources) tell(rank, epoch int, digest Digest) error {
 	return nil
 }
 
-// agreed reports whether all ranks have planned an epoch, or have gone on to a later one.
+// agreed reports whether all ranks have planned an epoch or a later one.
 func (s *sources) agreed(epoch int) bool {
 	for r, told := range s.told {
 		if _, ok := told[epoch]; !ok && s.newest[r] <= epoch {
@@ -88,11 +88,11 @@ func (s *sources) agreed(epoch int) bool {
 	return true
 }
 
-// keeps reports whether this rank has kept what an epoch was planned from.
+// keeps reports whether this rank has saved the scores that an epoch was planned from.
 func (s *sources) keeps(epoch int) bool {
 	_, ok := s.told[s.rank][epoch]
 	return ok
 }
 
-// own is this rank's digest for an epoch.
+// own returns this rank's digest for an epoch.
 func (s *sources) own(epoch int) Digest { return s.told[s.rank][epoch] }

@@ -7,22 +7,23 @@ import (
 	"slices"
 )
 
-// Stager is one rank's share of one data set as a state machine: it decides what is fetched, asked
-// of peers, delivered, kept and freed, and when. Events go in, commands come out; it does nothing
-// itself, and the same events give the same commands. It is not safe for concurrent use.
+// Stager is the state machine that manages one rank's samples of one data set: it decides which
+// samples to fetch, request from peers, deliver, keep and free, and when. Events go in, commands
+// come out; it performs no I/O, and the same events give the same commands. It is not safe for
+// concurrent use.
 //
 // A window of global batches runs ahead of the slowest local trainer, bounded in bytes and in
-// batches. When a batch enters it, what the local trainers consume is brought in: by Fetch if this
-// rank owns it, else by Ask. What stays of this rank's own samples the policy decides when the
-// batch's losses are known, or, if it does not look ahead, when the batch enters. A sample that its
-// owner would not keep is fetched by the rank that consumes it.
+// batches. When a batch enters it, the samples that the local trainers consume are brought in: by
+// Fetch if this rank owns them, else by Ask. The policy decides which of this rank's own samples
+// stay when the batch's losses are known or, if it does not look ahead, when the batch enters. A
+// sample that its owner would not keep is fetched by the rank that consumes it.
 //
-// Whatever goes wrong costs speed only: a trainer gets the samples of its batch, or is told to read
-// them itself.
+// Failures only cost speed: a trainer gets the samples of its batch, or is told to read them from
+// storage itself.
 type Stager struct {
 	cfg     StagerConfig
 	store   store
-	patient bool // the policy looks ahead, so that draws wait for their scores
+	patient bool // the policy looks ahead, so draws wait for their scores
 
 	lanes []*lane // by number; nil: it is closed
 
@@ -50,19 +51,19 @@ type StagerConfig struct {
 	Size          func(SampleID) int64
 	Policy        Policy
 	CapacityBytes int64 // of this rank's partition
-	WindowBytes   int64 // of samples brought in ahead, or still in use, that are not residents
-	// TierBytes is the capacity of this rank's tier, of which a sample takes whole blocks of
-	// TierBlockBytes; 0: there is none.
+	WindowBytes   int64 // for samples read ahead or still in use that are not residents
+	// TierBytes is the capacity of this rank's tier, in which a sample occupies whole blocks of
+	// TierBlockBytes; 0: no tier.
 	TierBytes, TierBlockBytes int64
-	// OwnersRead has a sample's owner bring it in for whoever consumes it, also if it is not kept
-	// in memory: the owner has a copy on its disk, or is to have one.
+	// OwnersRead makes the owner bring in a sample for whichever rank consumes it, even if it is not
+	// kept in memory: the owner has a copy on its disk, or will write one.
 	OwnersRead bool
-	// Sparse has tables grow with what is held from the start: for simulations of many ranks.
+	// Sparse makes tables grow with their contents from the start, for simulations of many ranks.
 	Sparse bool
-	// Drew, if it is not nil, is told what each draw of an own sample found, in the order of the
+	// Drew, if not nil, is called with what each draw of an own sample found, in the order of the
 	// plan.
 	Drew func(lane, epoch, place int, outcome Outcome)
-	// Kept, if it is not nil, is told which samples become residents, and which are none any more.
+	// Kept, if not nil, is called when a sample becomes a resident or ceases to be one.
 	Kept func(id SampleID, kept bool)
 }
 
@@ -70,11 +71,10 @@ type StagerConfig struct {
 // takes seconds.
 const aheadBatches = 64
 
-// ahead is how many batches the window may run ahead of the slowest trainer: of a short epoch a
-// thirty-second, since what is kept is decided as a batch enters the window, by scores that lack
-// the losses of the batches in it. On losses recorded from training (8,000 samples, batch 64,
-// weighted) a quarter costs 0.7 % of the hits, a sixteenth 0.4 %, a thirty-second 0.3 %, two
-// batches 0.25 %.
+// ahead returns how many batches the window may run ahead of the slowest trainer: a thirty-second
+// of a short epoch, since a batch that enters the window is judged by scores that lack the losses
+// of the batches in it. On losses recorded from training (8,000 samples, batch 64, weighted) a
+// quarter costs 0.7 % of the hits, a sixteenth 0.4 %, a thirty-second 0.3 %, two batches 0.25 %.
 func (p *planned) ahead() int64 { return int64(max(1, min(aheadBatches, p.Batches()/32))) }
 
 // planned is a plan in the stager's list.
@@ -86,7 +86,7 @@ type planned struct {
 
 func (p *planned) position(batch int) int64 { return p.base + int64(batch) }
 
-// NewStager returns a stager that has nothing.
+// NewStager returns an empty stager.
 func NewStager(cfg StagerConfig) *Stager {
 	cache := NewCache(cfg.Policy, cfg.CapacityBytes, cfg.Size)
 	cache.kept = cfg.Kept
@@ -110,7 +110,8 @@ func NewStager(cfg StagerConfig) *Stager {
 	return s
 }
 
-// held is how many samples of mean size this rank keeps at most, and has in memory.
+// held returns how many samples of mean size this rank keeps at most, and how many it has in
+// memory.
 func (cfg *StagerConfig) held() (kept, held int) {
 	total := int64(0)
 	for id := range cfg.Samples {
@@ -121,8 +122,7 @@ func (cfg *StagerConfig) held() (kept, held int) {
 		int((min(cfg.CapacityBytes, total) + min(cfg.WindowBytes, total)) / mean)
 }
 
-// Step takes an event and returns the commands that follow from it. The slice is valid until the
-// next Step.
+// Step handles an event and returns the resulting commands. The slice is valid until the next Step.
 func (s *Stager) Step(e Event) []Command {
 	s.out = s.out[:0]
 	switch e := e.(type) {
@@ -187,12 +187,12 @@ func (s *Stager) Step(e Event) []Command {
 
 func (s *Stager) emit(c Command) { s.out = append(s.out, c) }
 
-// What this rank has of each sample
+// Copies of samples
 
-// sampleCopy is what this rank has of a sample.
+// sampleCopy is this rank's copy of a sample.
 type sampleCopy struct {
 	state  copyState
-	source Source // what its first delivery counts as
+	source Source // source of its first delivery
 	window bool   // counted in windowBytes
 	pins   uint16 // parts, promises and answers that need it
 }
@@ -203,10 +203,10 @@ const (
 	absent copyState = iota
 	coming
 	here
-	unchecked // here since before the rank was restarted
+	unchecked // left by the rank before a restart
 )
 
-// copyTable says what this rank has of each sample.
+// copyTable holds this rank's copies.
 type copyTable struct{ table[sampleCopy] }
 
 func (t *copyTable) pin(id SampleID) {
@@ -221,7 +221,7 @@ func (t *copyTable) unpin(id SampleID) {
 	t.put(id, c)
 }
 
-// put drops what is left of a sample that is neither here, coming nor needed.
+// put removes the entry of a sample that is neither here, coming nor needed.
 func (t *copyTable) put(id SampleID, c sampleCopy) {
 	if c.state == absent && c.pins == 0 && !c.window {
 		c = sampleCopy{}
@@ -248,7 +248,8 @@ func (s *Stager) setState(id SampleID, state copyState, source Source) {
 	s.settle(id)
 }
 
-// settle frees a sample that nobody needs, or has it stored, and keeps windowBytes true.
+// settle frees a sample that is no longer needed, or stores it in the tier, and updates
+// windowBytes.
 func (s *Stager) settle(id SampleID) {
 	c := s.copies.get(id)
 	before := c
@@ -302,8 +303,7 @@ func (l *lane) onPlanned(e Planned) {
 	}
 }
 
-// startEpoch moves the window's end to the beginning of p, and gives the residents their exact next
-// uses.
+// startEpoch moves the window's end to the beginning of p, and sets the residents' exact next uses.
 func (l *lane) startEpoch(p *planned) {
 	l.decideUpTo(math.MaxInt64)
 	l.cur, l.batch = p, p.from
@@ -357,7 +357,7 @@ type part struct {
 	source   []Source // NotHere and Unreadable as soon as known, the rest at delivery
 	errs     map[int]error
 	missing  int    // samples that are coming
-	ticket   uint64 // of the request that waits; 0: none
+	ticket   uint64 // of the waiting request; 0: none
 	lease    uint32
 }
 
@@ -367,15 +367,15 @@ func (p *part) compare(q *part) int {
 	return cmp.Or(cmp.Compare(p.position, q.position), cmp.Compare(p.trainer, q.trainer))
 }
 
-// waiter is a place in a part or in an answer that waits for a sample.
+// waiter is an entry of a part or of an answer that waits for a sample.
 type waiter struct {
 	part   *part
 	answer *answer
 	place  int
 }
 
-// advance lets batches into the window while they are demanded or there is room, a batch of each
-// lane in turn.
+// advance admits batches to the window while they are demanded or there is room, one of each lane
+// in turn.
 func (s *Stager) advance() {
 	for more := true; more; {
 		more = false
@@ -388,7 +388,7 @@ func (s *Stager) advance() {
 	}
 }
 
-// advance lets the next batch of a lane into the window, and reports whether it did.
+// advance admits the next batch of a lane to the window, and reports whether it did.
 func (l *lane) advance() bool {
 	for l.cur != nil && l.batch >= l.cur.Batches() {
 		next := l.after(l.cur)
@@ -425,8 +425,8 @@ func (l *lane) mayEnter() bool {
 	return l.windowBytes+need <= l.cfg.WindowBytes && l.heldBytes+need <= l.shareOfWindow()
 }
 
-// slowest is the position of the slowest local trainer; before its first request a trainer counts
-// as being at the beginning of the oldest plan. local is false when no trainer is on this rank.
+// slowest returns the position of the slowest local trainer; before its first request a trainer is
+// at the beginning of the oldest plan. local is false if no trainer is on this rank.
 func (l *lane) slowest() (pos int64, local bool) {
 	pos = math.MaxInt64
 	for _, t := range l.locals {
@@ -435,15 +435,15 @@ func (l *lane) slowest() (pos int64, local bool) {
 	return pos, len(l.locals) > 0
 }
 
-// batchBytes estimates what a batch adds to the window: this rank's share of the draws, at the mean
-// size of the samples that are in.
+// batchBytes estimates how many bytes a batch adds to the window: this rank's share of the draws,
+// at the mean size of the samples in it.
 func (l *lane) batchBytes() int64 {
 	lo, _ := l.cur.Range(l.batch)
 	share := (l.cur.Batch + l.cfg.Ranks - 1) / l.cfg.Ranks
 	return int64(share) * l.cfg.Size(l.cur.IDs[lo])
 }
 
-// enter takes batch b of the current plan into the window.
+// enter admits batch b of the current plan to the window.
 func (l *lane) enter(b int) {
 	pos := l.cur.position(b)
 	lo, hi := l.cur.Range(b)
@@ -498,7 +498,7 @@ func (l *lane) partOf(key partKey, pos int64) *part {
 	return p
 }
 
-// need adds id to p and brings it in if it is neither here nor coming.
+// need adds id to p and brings it in unless it is here or coming.
 func (l *lane) need(p *part, id SampleID, pos int64) {
 	p.ids = append(p.ids, id)
 	p.source = append(p.source, FromLocal)
@@ -507,8 +507,8 @@ func (l *lane) need(p *part, id SampleID, pos int64) {
 	l.await(id, waiter{part: p, place: len(p.ids) - 1})
 }
 
-// bring has id fetched unless it is here or coming, and checked if it was not. A resident that is
-// not here is one that could not be had before.
+// bring fetches id unless it is here or coming, and has it checked if it has not been. A resident
+// that is not here could not be read before.
 func (s *Stager) bring(id SampleID, need uint64) {
 	switch s.copies.get(id).state {
 	case absent:
@@ -520,7 +520,7 @@ func (s *Stager) bring(id SampleID, need uint64) {
 	}
 }
 
-// await pins id for w, and has w wait while id is coming.
+// await pins id for w, and makes w wait while id is coming.
 func (s *Stager) await(id SampleID, w waiter) {
 	s.copies.pin(id)
 	if s.copies.get(id).state == here {
@@ -537,7 +537,7 @@ func (s *Stager) await(id SampleID, w waiter) {
 // Trainers
 
 // onRequested delivers a part, now or when it is complete. A batch that the window has not reached
-// enters it; one that it has passed is brought in by itself.
+// enters it; one that the window has passed is brought in separately.
 func (s *Stager) onRequested(e Requested) {
 	l := s.lane(e.Lane)
 	if l == nil || l.plan(e.Epoch) == nil || e.Batch >= l.plan(e.Epoch).Batches() {
@@ -553,7 +553,7 @@ func (s *Stager) onRequested(e Requested) {
 	s.tryDeliver(p)
 }
 
-// request moves the window to what a trainer asks for, and returns its part.
+// request moves the window to the requested batch, and returns its part.
 func (l *lane) request(plan *planned, e Requested) *part {
 	pos := plan.position(e.Batch)
 	if plan.base > l.cur.base || plan == l.cur && e.Batch > l.batch+aheadBatches {
@@ -576,8 +576,8 @@ func (l *lane) request(plan *planned, e Requested) *part {
 	return p
 }
 
-// jump moves the window's end to a batch far ahead: training left an epoch early, or began in the
-// middle of one.
+// jump moves the window's end to a batch far ahead, since training left an epoch early or began in
+// the middle of one.
 func (l *lane) jump(plan *planned, batch int) {
 	if plan != l.cur {
 		if l.after(l.cur) == plan && l.batch >= l.cur.Batches() {
@@ -600,7 +600,7 @@ func (l *lane) jump(plan *planned, batch int) {
 	}
 }
 
-// expireParts forgets what a trainer left behind in earlier epochs without asking for it.
+// expireParts drops parts of earlier epochs that a trainer never requested.
 func (l *lane) expireParts(trainer int, base int64) {
 	var old []*part
 	for key, p := range l.parts {
@@ -615,7 +615,7 @@ func (l *lane) expireParts(trainer int, base int64) {
 	}
 }
 
-// drop unpins what a part holds and takes it out of all lists.
+// drop unpins a part's samples and removes it from all lists.
 func (s *Stager) drop(p *part) {
 	delete(p.lane.parts, p.partKey)
 	for _, id := range p.ids {
@@ -634,7 +634,7 @@ func (s *Stager) drop(p *part) {
 	s.unpinPart(p)
 }
 
-// unpinPart ends the part's hold on the samples that it has or waits for.
+// unpinPart unpins the samples that a part has or waits for.
 func (s *Stager) unpinPart(p *part) {
 	for i, id := range p.ids {
 		if p.source[i] != NotHere && p.source[i] != Unreadable {
@@ -660,8 +660,8 @@ func (s *Stager) tryDeliver(p *part) {
 	s.emit(Deliver{Ticket: p.ticket, Lease: p.lease, IDs: p.ids, Source: p.source, Errs: p.errs})
 }
 
-// takeSource returns what the next delivery of a sample counts as; those after it are local hits,
-// until it is brought in again.
+// takeSource returns the source of a sample's next delivery; later ones are local hits, until it is
+// brought in again.
 func (s *Stager) takeSource(id SampleID, l *lane, epoch int) Source {
 	source := s.copies.get(id).source
 	s.copies.setSource(id, FromLocal)
@@ -683,8 +683,7 @@ func (s *Stager) onReleased(e Released) {
 
 // Storage and memory
 
-// fetch has a sample read, from the tier if that has it, else from storage, which then is its
-// source.
+// fetch has a sample read from the tier if that has it, else from storage, and sets its source.
 func (s *Stager) fetch(id SampleID, need uint64, source Source) {
 	if s.store.tier.has(id) {
 		s.copies.setSource(id, fromTier)
@@ -709,7 +708,7 @@ func (s *Stager) onFetched(e Fetched) {
 	s.arrive(e.ID)
 }
 
-// arrive makes a coming sample be here and lets continue who waits for it.
+// arrive marks a coming sample as here, and notifies its waiters.
 func (s *Stager) arrive(id SampleID) {
 	s.copies.setState(id, here)
 	for _, w := range s.takeWaiting(id) {
@@ -718,7 +717,7 @@ func (s *Stager) arrive(id SampleID) {
 	s.settle(id)
 }
 
-// lose makes a coming sample absent: it cannot be read.
+// lose marks a coming sample as absent: it could not be read.
 func (s *Stager) lose(id SampleID, err error) {
 	s.copies.setState(id, absent)
 	if s.store.cache.Resident(id) {
@@ -746,7 +745,7 @@ func (s *Stager) got(w waiter) {
 	s.trySend(w.answer)
 }
 
-// giveUp lets w continue without the sample; with a nil err the client reads storage itself.
+// giveUp makes w continue without the sample; with a nil err the client reads storage itself.
 func (s *Stager) giveUp(w waiter, id SampleID, err error) {
 	s.copies.unpin(id)
 	if w.part != nil {
@@ -788,7 +787,7 @@ func (s *Stager) relieve(id SampleID) {
 	}
 }
 
-// onRoom tries again what found no room, and forgets what nobody needs any more.
+// onRoom retries fetches that found no room, and drops those that are no longer needed.
 func (s *Stager) onRoom() {
 	again := s.starved
 	s.starved = nil
@@ -801,9 +800,9 @@ func (s *Stager) onRoom() {
 	}
 }
 
-// onPreloaded makes residents of what was brought in before the first plan, in the order given, as
-// far as the partition takes it; the rest is freed. When each is drawn next is not known yet: the
-// first plan says it.
+// onPreloaded makes residents of the samples that were read before the first plan, in the order
+// given, until the partition is full; it frees the rest. Their next uses are unknown until the
+// first plan.
 func (s *Stager) onPreloaded(e Preloaded) {
 	for _, id := range e.IDs {
 		if s.copies.get(id).state != absent {
@@ -816,8 +815,8 @@ func (s *Stager) onPreloaded(e Preloaded) {
 	}
 }
 
-// onRecovered makes residents of what a rank before this one had in the same memory. Whose samples
-// they are the plans say: those that others are to have go first.
+// onRecovered makes residents of the samples that the previous rank left in the same memory. Plans
+// decide who owns them: those that others own are evicted first.
 func (s *Stager) onRecovered(e Recovered) {
 	for _, id := range e.IDs {
 		if s.copies.get(id).state != absent {
@@ -830,7 +829,7 @@ func (s *Stager) onRecovered(e Recovered) {
 	}
 }
 
-// onChecked has what was not written to its end, or was damaged, fetched into its place.
+// onChecked fetches samples again that were incomplete or damaged.
 func (s *Stager) onChecked(e Checked) {
 	if e.Whole {
 		s.arrive(e.ID)
@@ -839,9 +838,9 @@ func (s *Stager) onChecked(e Checked) {
 	s.fetch(e.ID, s.Demand(), FromStorage)
 }
 
-// onShrunk gives up residents whose memory is taken away, and then as many more as the smaller
-// partition has no room for. What is needed at this moment is freed when that is over. None of it
-// goes to the tier: memory is short now.
+// onShrunk evicts the residents whose memory is removed, and then as many more as do not fit into
+// the smaller partition. Samples in use are freed when they are released. None of them goes to the
+// tier, since memory is short now.
 func (s *Stager) onShrunk(e Shrunk) {
 	for _, id := range e.IDs {
 		if s.store.cache.Resident(id) {
@@ -852,13 +851,12 @@ func (s *Stager) onShrunk(e Shrunk) {
 	s.store.cache.Resize(e.CapacityBytes, s.settle)
 }
 
-// What a policy that looks ahead keeps is decided when a batch's losses have become scores, not
-// when it enters the window: a sample's own loss says most about its next draw. Until then a draw
-// of an own sample holds the bytes that it found or brought in. Other policies are asked when the
-// batch enters the window: they look for a sample with the score of its last training, as their
-// papers have it.
+// A policy that looks ahead decides when a batch's losses have become scores, not when the batch
+// enters the window, because a sample's own loss says most about its next draw. Until then a draw
+// of an own sample pins the bytes that it found or brought in. Other policies decide when the batch
+// enters the window, with the score of a sample's last training, as in their papers.
 
-// undecided is a draw of an own sample in the window, which has not passed the policy.
+// undecided is a draw of an own sample in the window that the policy has not seen yet.
 type undecided struct {
 	position int64 // of its batch
 	place    int32 // of the draw, in the current plan
@@ -866,8 +864,8 @@ type undecided struct {
 	held     bool  // the sample's copy is pinned for it
 }
 
-// hold lets a draw of the current batch wait for its scores. Draws that do not depend on scores
-// pass the policy now, and so do all draws when the policy does not look ahead.
+// hold makes a draw of the current batch wait for its scores. If draws do not depend on scores, or
+// the policy does not look ahead, the policy decides now.
 func (l *lane) hold(u undecided) {
 	id := l.cur.IDs[u.place]
 	if u.held = l.copies.get(id).state != absent; u.held {
@@ -879,7 +877,7 @@ func (l *lane) hold(u undecided) {
 	}
 }
 
-// decideUpTo passes the draws of all batches up to a position through the policy.
+// decideUpTo presents the draws of all batches up to a position to the policy.
 func (l *lane) decideUpTo(position int64) {
 	n := 0
 	for n < len(l.undecided) && l.undecided[n].position <= position {
@@ -889,8 +887,8 @@ func (l *lane) decideUpTo(position int64) {
 	l.undecided = l.undecided[:copy(l.undecided, l.undecided[n:])]
 }
 
-// decideFor does so, oldest first, for batches that the slowest trainer has asked for, until the
-// window holds no more than bytes.
+// decideFor does the same for batches that the slowest trainer has requested, oldest first, until
+// the window holds at most bytes.
 func (l *lane) decideFor(bytes, slowest int64) {
 	for len(l.undecided) > 0 && l.undecided[0].position < slowest && l.windowBytes > bytes {
 		l.decideUpTo(l.undecided[0].position)
@@ -906,7 +904,7 @@ func (l *lane) decide(u undecided) {
 	l.settle(id)
 }
 
-// onScored takes new scores, and decides on the batches that they come from.
+// onScored applies new scores, and decides on the batches that they come from.
 func (l *lane) onScored(e Scored) {
 	l.own.take(e)
 	if plan := l.plan(e.Epoch); plan != nil {
@@ -916,8 +914,8 @@ func (l *lane) onScored(e Scored) {
 
 // Peers
 
-// promises are the samples that peers will ask for: pinned from the moment their batch enters the
-// window, so that they are still here when the question comes.
+// promises are the samples that peers will request: they are pinned when their batch enters the
+// window, so that they are still here when the request arrives.
 type promises struct {
 	byKey map[promiseKey][]SampleID
 	order []promiseAt // by position
@@ -930,7 +928,7 @@ type promiseAt struct {
 	position int64
 }
 
-// answer is a peer's question under way.
+// answer is a peer's request in progress.
 type answer struct {
 	Asked
 	gone    []bool // by place: absent
@@ -961,7 +959,8 @@ func (p *promises) keep(key promiseKey, unpin func(SampleID)) {
 	}
 }
 
-// expire ends the promises before position: whoever has not asked by then reads storage.
+// expire ends the promises before position: peers that have not requested them by then read
+// storage.
 func (p *promises) expire(position int64, unpin func(SampleID)) {
 	n := 0
 	for n < len(p.order) && p.order[n].position < position {
@@ -1010,13 +1009,13 @@ func (s *Stager) onPeerLost(e PeerLost) {
 	}
 }
 
-// fetchInstead reads storage for a sample that a peer or the tier did not give.
+// fetchInstead reads a sample from storage that a peer or the tier did not provide.
 func (s *Stager) fetchInstead(id SampleID, source Source) {
 	s.fetch(id, s.Demand(), source)
 }
 
-// onAsked answers as soon as the window has reached the batch and the samples are here; for a lane
-// that is closed, with what is here.
+// onAsked answers once the window has reached the batch and the samples are here; for a closed
+// lane, at once with the samples that are here.
 func (s *Stager) onAsked(e Asked) {
 	l := s.lane(e.Lane)
 	if l == nil {
@@ -1041,7 +1040,7 @@ func (l *lane) reached(epoch, batch int) bool {
 	return plan.position(batch) < l.cur.position(l.batch)
 }
 
-// answerEarly takes up the questions whose batch has entered the window, or will never.
+// answerEarly handles the early requests whose batch has entered the window or never will.
 func (l *lane) answerEarly() {
 	rest := l.early[:0]
 	for _, e := range l.early {
@@ -1112,9 +1111,9 @@ func (s *Stager) onSent(e Sent) {
 	}
 }
 
-// What a rank asks of its stager, between events
+// Queries between events
 
-// Knows reports whether the plan of a lane's epoch is there.
+// Knows reports whether the stager has the plan of a lane's epoch.
 func (s *Stager) Knows(lane, epoch int) bool { return s.Plan(lane, epoch) != nil }
 
 // Plan returns the plan of a lane's epoch, or nil.
@@ -1127,7 +1126,7 @@ func (s *Stager) Plan(lane, epoch int) *Plan {
 	return nil
 }
 
-// PlansLeft is how many plans of a lane it has released since the lane was opened.
+// PlansLeft returns how many plans of a lane were released since the lane was opened.
 func (s *Stager) PlansLeft(lane int) int {
 	if l := s.lane(lane); l != nil {
 		return l.plansLeft
@@ -1135,8 +1134,8 @@ func (s *Stager) PlansLeft(lane int) int {
 	return 0
 }
 
-// PlannedHits is the number of draws of a lane's epoch that this rank's policy called hits: of
-// those, local are consumed by its own trainers.
+// PlannedHits returns the number of draws of a lane's epoch that were hits for this rank's policy;
+// its own trainers consume local of them.
 func (s *Stager) PlannedHits(lane, epoch int) (hits, local int) {
 	l := s.lane(lane)
 	if l == nil {
@@ -1156,8 +1155,8 @@ func (s *Stager) PlannedHits(lane, epoch int) (hits, local int) {
 	return hits, local
 }
 
-// TierHits is the number of draws of a lane's epoch, local trainers' and peers', that were served
-// from the tier so far.
+// TierHits returns the number of draws of a lane's epoch, by local trainers and peers, that were
+// served from the tier so far.
 func (s *Stager) TierHits(lane, epoch int) int {
 	if l := s.lane(lane); l != nil {
 		return l.tierHits[epoch]
@@ -1168,8 +1167,8 @@ func (s *Stager) TierHits(lane, epoch int) int {
 // Cache returns the partition, for reading.
 func (s *Stager) Cache() *Cache { return s.store.cache }
 
-// Ready is the share of what the local trainers are given next, as far as the window reaches, that
-// is in memory; 1 when the window is empty.
+// Ready returns the share of the local trainers' next samples, within the window, that is in
+// memory; 1 if the window is empty.
 func (s *Stager) Ready() float64 {
 	all, missing := 0, 0
 	for l := range s.open() {
@@ -1184,7 +1183,7 @@ func (s *Stager) Ready() float64 {
 	return float64(all-missing) / float64(all)
 }
 
-// Demand returns the furthest need (Fetch.Need) that a local trainer waits for, or has waited for.
+// Demand returns the largest need (Fetch.Need) that a local trainer waits or has waited for.
 func (s *Stager) Demand() uint64 {
 	furthest := int64(0)
 	for l := range s.open() {
@@ -1193,5 +1192,5 @@ func (s *Stager) Demand() uint64 {
 	return uint64(furthest)
 }
 
-// WindowBytes is the memory held by samples that are not residents.
+// WindowBytes returns the memory held by samples that are not residents.
 func (s *Stager) WindowBytes() int64 { return s.windowBytes }

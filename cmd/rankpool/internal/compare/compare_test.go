@@ -36,7 +36,7 @@ func TestWrongOptions(t *testing.T) {
 		{"--data d", "", "which training command?"},
 		{"", "train", "no data set"},
 		{"--data d --seeds 0", "train", "--seeds must be at least 1, not 0"},
-		{"--data d --seeds 2", "train", "say in the command where the seed goes"},
+		{"--data d --seeds 2", "train", "mark the seed's place in the command"},
 		{"--data d --target 2", "train", "--target must be above 0 and at most 1, not 2"},
 		{"--data d --systems lru,shad", "train", `did you mean "shade"`},
 		{"--data d --systems lru,lru", "train", "lru is there twice"},

@@ -123,13 +123,13 @@ func layoutFindings(data string, looked, known, offline, narrow int,
 	var found []Finding
 	if offline > 0 {
 		found = append(found, bad(
-			fmt.Sprintf("%d of %d checked files are only in the archive: a read "+
+			fmt.Sprintf("%d of %d files that were checked are only in the archive: a read "+
 				"waits for a tape", offline, looked),
 			"bring them back first, with \"lfs hsm_restore\" or \"beegfs remote pull\"; "+see))
 	}
 	if narrow > 0 {
 		found = append(found, warning(fmt.Sprintf(
-			"%d of %d checked files have 1 GiB or more on one storage target", narrow, looked),
+			"%d of %d files that were checked have 1 GiB or more on one storage target", narrow, looked),
 			"spread them: \"lfs migrate -c 8 FILE\"; "+see))
 	}
 	switch {

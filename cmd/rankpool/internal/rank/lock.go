@@ -58,8 +58,8 @@ func takeLock(path string, patience time.Duration) (*os.File, error) {
 	if lock, err := awaitLock(path, patience); !errors.Is(err, unix.EWOULDBLOCK) {
 		return lock, err
 	}
-	fmt.Fprintf(outlet.Stderr, "rankpool: the previous rank, %s, cannot be ended: the cache goes "+
-		"on without the memory that it has\n", holder)
+	fmt.Fprintf(outlet.Stderr, "rankpool: the previous rank, %s, cannot be ended: the cache "+
+		"continues without the memory that it has\n", holder)
 	if err := os.Remove(path); err != nil {
 		return nil, err
 	}
