@@ -30,8 +30,8 @@ MPI = ["openmpi", pytest.param("mpich", marks=pytest.mark.full)]
 
 
 def kill_one(run, batch, alone):
-    """Kills a rank while training stands still after a batch. It continues when the cache is back; or
-    for `alone` batches before, in which the launcher stands still, and then stands still again."""
+    """Kills a rank while training is paused after a batch. Training continues when the cache is
+    back; or for `alone` batches before that, with the launcher stopped, and then pauses again."""
     run.wait_for_batches(batch)
     old, launcher = run.ranks(), [run.process.pid] if alone else []
     run.kill(launcher, signal.SIGSTOP)

@@ -84,7 +84,7 @@ type Config struct {
 	RankTimeout time.Duration
 	Lost        func(rank int)
 	// Spoilt is called when the directory in the memory is none of this node's making: somebody else
-	// has written to it. The node cannot go on, and Spoilt must not return; nil: it panics. Nobody
+	// has written to it. The node cannot continue, and Spoilt must not return; nil: it panics. Nobody
 	// takes the memory over any more.
 	Spoilt    func(why error)
 	Dir       string // of this rank: door.sock, importance states

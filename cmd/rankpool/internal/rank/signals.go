@@ -82,7 +82,7 @@ func (r *process) silence(rank int) error {
 }
 
 // endAtOnce ends the process, where what it has in memory is not what it put there. It can be
-// started again, and begins with empty memory.
+// restarted, and begins with empty memory.
 func (r *process) endAtOnce(why error) {
 	r.logger.Error("this rank ends, and can begin again with empty memory", "error", why)
 	flushLog(r.logger)

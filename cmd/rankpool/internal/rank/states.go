@@ -8,7 +8,7 @@ import (
 	"rankpool/mpicache"
 )
 
-// Ranks that are started again go on from the importance states in their folders. When somebody has
+// Ranks that are restarted resume from the importance states in their folders. When somebody has
 // cleared one of them, the trainers of its node put the states back. Where it has no trainers,
 // another rank sends them.
 

@@ -140,15 +140,15 @@ func TestQuietRun(t *testing.T) {
 	}
 }
 
-// TestKeptInMemory says what nodes that were started again had in memory still.
+// TestKeptInMemory says what nodes that were restarted had in memory still.
 func TestKeptInMemory(t *testing.T) {
 	const node = `{"event":"node","time":"2026-03-14T09:00:%02dZ","rank":%d,"seconds":%d,"epoch":1,` +
 		`"kept":%d,"kept_of":%d}` + "\n"
 	for want, kept := range map[string][2]int{
-		"The cache was started again at 0:00:19, in epoch 1. What was in memory there was lost.": {},
-		"The cache was started again at 0:00:19, in epoch 1. 1 of 2 nodes kept 1,188 of 1,200 " +
+		"The cache was restarted at 0:00:19, in epoch 1. What was in memory there was lost.": {},
+		"The cache was restarted at 0:00:19, in epoch 1. 1 of 2 nodes kept 1,188 of 1,200 " +
 			"samples in memory; what was in memory on the others was lost.": {1200, 0},
-		"The cache was started again at 0:00:19, in epoch 1. Kept 2,376 of 2,400 samples in " +
+		"The cache was restarted at 0:00:19, in epoch 1. Kept 2,376 of 2,400 samples in " +
 			"memory.": {1200, 1200},
 	} {
 		log := fmt.Sprintf(node+node, 10, 0, 10, 0, 0, 10, 1, 10, 0, 0)

@@ -53,7 +53,7 @@ func (v *view) frame() []line {
 	}
 	if total.KeptOf > 0 {
 		foot = append(foot, nil, styled(plainText,
-			"started again: kept %d of %d samples in memory", total.Kept, total.KeptOf))
+			"restarted: kept %d of %d samples in memory", total.Kept, total.KeptOf))
 	}
 	if len(v.notes) > 0 {
 		foot = append(foot, nil)
