@@ -1,4 +1,4 @@
-"""One process's connection to the door: frames over a socket, the slab, and coming back after the
+"""One process's connection to the door: frames over a socket, the slab, and reconnecting after the
 cache died."""
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from .owner import check_folder, check_peer
 from .saying import say
 from .waiting import Waiting, batch_timeout
 
-RETRY_SECONDS = 0.5  # between attempts to reach a cache that is away: an attempt costs some 20 µs
-HELLO_SECONDS = 5.0  # a door that accepts and says nothing for so long counts as away
+RETRY_SECONDS = 0.5  # between attempts to reach a cache that is down: an attempt costs some 20 µs
+HELLO_SECONDS = 5.0  # a door that accepts but does not reply for this long counts as down
 # and one that has hung: it is asked seldom, but training waits for the answer
 LATE_HELLO_SECONDS = 0.25
-# how long a batch is waited for after one that did not come in time, until one does
+# timeout of batches after a late one, until one arrives in time
 LATE_SECONDS = 1.0
 READ_ALONG_SECONDS = 0.05  # another thread may have read the reply
 HANG_UP_SECONDS = 1.0  # how long the end of a process waits at most for the door to hang up
 # and for a cache that is away, to tell it the counts: a restart takes a few seconds
 CLOSE_SECONDS = 10.0
-# Before its first read of storage since the cache went away a process waits at random up to so
-# much, a process of the job: of many one begins every 5 ms, as fast as a metadata server can take
-# that opens more files for each.
+# Before its first read from storage after the cache was lost, a process waits a random time of up
+# to this much per process of the job: so one of them begins every 5 ms, a rate that a metadata
+# server can handle.
 HESITATE_SECONDS = 0.005
 MAX_HESITATE_SECONDS = 2.0  # of that: a step waits for its slowest trainer
-# tallies and metrics of ended epochs that a restarted cache hears again: perhaps it had not
-# recorded them
+# number of ended epochs whose tallies and metrics are resent to a restarted cache, which may not
+# have recorded them
 KEPT = 8
 _random = random.SystemRandom()  # that of the module random is the script's
 _BUFFER_BYTES = 64 << 10  # many times the reply to a batch of 64
 
 
 class Spec(NamedTuple):
-    """A stream of batches as OPEN asks for it; `batch_size` is one trainer's."""
+    """The specification of a stream of batches in OPEN; `batch_size` is one trainer's."""
 
     data: str
     identity: str  # of the data set
@@ -64,9 +64,9 @@ class Spec(NamedTuple):
     trainer: int
     world: int
     beside: bool = False  # read in another order beside the training on it
-    epochs: int = 0  # that will be trained; 0: not said
+    epochs: int = 0  # number of epochs to train; 0: unknown
     evaluates: bool = False  # batches that are evaluated are not trained on
-    embeddings: int = 0  # numbers in the embedding that is reported with each loss; 0: none
+    embeddings: int = 0  # length of the embedding reported with each loss; 0: none
     job: str = ""  # the training's name, where several share the cache
     first_chunk: int = 0  # of the sampler chunks: what epoch 0 begins with
 
@@ -74,9 +74,9 @@ class Spec(NamedTuple):
 class Connection:
     """A connection to the door at `path` for one trainer; get one from `connection()`.
 
-    It is made when first needed, and made again when the cache comes back, by whatever call comes
-    next. Methods raise Away while the cache is not there and NotReady where the cache says so.
-    Threads may share it.
+    It connects when first needed; after a loss the next call reconnects, if the cache is back.
+    Methods raise Away while the cache is down, and NotReady if the cache replies so. Threads may
+    share it.
     """
 
     def __init__(self, path: str, trainer: int, world: int) -> None:
@@ -85,10 +85,10 @@ class Connection:
         self.in_worker = _in_worker()
         self.welcome: Optional[wire.Welcome] = None
         self.slab: object = b""
-        self._memory: Optional[Memory] = None  # that the slab is part of; outlives the connection
+        self._memory: Optional[Memory] = None  # contains the slab; outlives the connection
         self.generation = 0
         self.identities: Identities = identities(path)
-        # told of every new connection; a set is never changed
+        # called for every new connection; a set is never modified
         self.listeners: weakref.WeakSet = weakref.WeakSet()
         self._lock = threading.RLock()
         self._sock: Optional[socket.socket] = None
@@ -105,23 +105,23 @@ class Connection:
         self._metrics: Deque[bytes] = deque(maxlen=KEPT)
         # by stream: the samplers may have ended before their sums are sent
         self._specs: Dict[int, Spec] = {}
-        self._hands: Optional[Hands] = None  # what a script has of the slab
+        self._hands: Optional[Hands] = None  # views of the slab in a script's hands
         self._held: Optional[Lease] = None
         self._kept: List[Lease] = []
         # ended, of earlier connections, with views that are still in use
         self._old: List[Lease] = []
         self.choices: Dict[Spec, str] = {}  # what a system's choices depend on, as text
-        # numbers in the embedding that the cache wants with each loss; 0: none
+        # length of the embedding that the cache needs with each loss; 0: none
         self.embeddings: Dict[Spec, int] = {}
-        # what makes importance of losses, "" where nothing depends on it
+        # the scorer, "" if no draw depends on importance
         self.scorers: Dict[Spec, str] = {}
         self._forget()
 
     def _forget(self) -> None:
-        """Forgets all that one connection knew; the slab is unmapped when its last view is gone."""
+        """Discards the state of the connection; the slab is unmapped when its last view is gone."""
         self.slab = b""
         self._streams: Dict[Spec, Tuple[int, int]] = {}
-        # of the trainings that the cache was told of
+        # of the trainings that were reported to the cache
         self._lives: Dict[Spec, Optional[Tuple[int, int]]] = {}
         self._asked: set = set()
         self._abandoned: set = set()
@@ -134,9 +134,9 @@ class Connection:
     # --- being connected ---
 
     def connect(self) -> bool:
-        """Returns whether the cache is there; tries to reach it at most once in RETRY_SECONDS.
+        """Returns whether the cache is connected; tries to connect at most once in RETRY_SECONDS.
 
-        One that hangs, and accepts all the same, is tried less and less often.
+        A hanging cache that still accepts connections is tried less and less often.
         """
         if self._ready:
             return True
@@ -163,7 +163,7 @@ class Connection:
             return self._ready
 
     def _bring_back(self) -> None:
-        """Brings the memory of a rank that is gone to the one in its place, or releases it."""
+        """Passes a dead rank's memory to its successor, or releases it."""
         folder = os.path.dirname(self.path)
         if self._memory is not None and not self._memory.named(folder):
             self._forget_memory()
@@ -176,25 +176,25 @@ class Connection:
             self._memory = None
 
     def recall(self, stream: int, id: int, size: int) -> Optional[bytes]:
-        """Returns a sample's bytes from the rank's memory, None where they are not there."""
+        """Returns a sample's bytes from the rank's memory, or None if it does not have them."""
         memory = self._memory
         return None if memory is None else memory.read(stream, id, size)
 
     def hesitate(self) -> None:
-        """Waits a moment, once after the cache went away, before storage is read: all processes of
-        the job notice at once."""
+        """Waits a random moment before the first read from storage after the cache was lost: all
+        processes of the job notice the loss at once."""
         if self._sock is None and not self._hesitated:
             self._hesitated = True
             processes = self.world * _workers()
             time.sleep(_random.uniform(0, min(MAX_HESITATE_SECONDS, HESITATE_SECONDS * processes)))
 
     def add_listener(self, listener) -> None:
-        """Has listener._reconnected(link) called for every new connection, also from the sentinel's
-        thread."""
+        """Registers listener._reconnected(link) to be called for every new connection, possibly
+        from the sentinel's thread."""
         self.listeners = weakref.WeakSet([*self.listeners, listener])
 
     def _resume(self, again: bool) -> bool:
-        """Tells a cache that came back what it may have forgotten."""
+        """Resends to a restarted cache what it may have lost."""
         try:
             for listener in list(self.listeners):
                 listener._reconnected(self)
@@ -292,21 +292,20 @@ class Connection:
         return Away(f"rankpool: the cache at {self.path} does not answer")
 
     def _try_later(self) -> None:
-        """Puts off the next attempt to reach a cache that hangs, and what it is told again then,
-        each time for longer."""
+        """Delays the next attempt to reach a hanging cache, and what is resent to it, each time for
+        longer."""
         self._retry_at = time.monotonic() + self._retry
         self._retry = min(2 * self._retry, self._bound)
 
     def _in_time(self) -> None:
-        """Notes that a batch came in time."""
+        """Records that a batch arrived in time."""
         if self._patience != self._bound:
             self._patience, self._retry = self._bound, RETRY_SECONDS
             _bound_calls(self._sock, self._bound)
 
     def _door_answers(self) -> bool:
-        """Returns whether the door that this connection was made to is still there, and greets
-        another client: what has not come then takes its time, as a plan does for which another
-        trainer is missing."""
+        """Returns whether the same door still answers the HELLO of another client: then a missing
+        reply is only slow, like a plan that waits for another trainer."""
         try:
             if os.stat(self.path).st_ino != self._door:
                 return False
@@ -323,9 +322,9 @@ class Connection:
             say(what)
 
     def close(self) -> None:
-        """Sends the last tallies and ends the connection, and with it all its leases.
+        """Sends the last tallies and closes the connection, which ends all its leases.
 
-        A training process waits for a cache that is away, up to CLOSE_SECONDS, or its counts would
+        A training process waits up to CLOSE_SECONDS for a cache that is down, or its counts would
         be lost.
         """
         with self._lock:
@@ -344,7 +343,7 @@ class Connection:
             self._forget_memory()
 
     def _say_bye(self) -> bool:
-        """Sends the last tallies; returns False when the cache is away and does not know them."""
+        """Sends the last tallies; returns False if the cache is down and has not received them."""
         if self._sock is None and (self.in_worker or not self._tallies):
             return True
         for tally in self._tallies.values():
@@ -354,8 +353,8 @@ class Connection:
         return True
 
     def _hang_up(self) -> None:
-        """Lets the door read to the end: one that fails to send a reply may never read what came
-        after."""
+        """Lets the door read to the end: if it fails to send a reply, it may never read the
+        rest."""
         try:
             self._sock.settimeout(HANG_UP_SECONDS)
             self._sock.shutdown(socket.SHUT_WR)
@@ -365,7 +364,7 @@ class Connection:
             pass
 
     def _abandon_to_parent(self) -> None:
-        """In a forked child: closes what it has of its parent's connection."""
+        """In a forked child: closes its copy of the parent's connection."""
         if self._sock is not None:
             self._sock.close()
         if self._hands is not None:
@@ -375,14 +374,15 @@ class Connection:
     # --- messages ---
 
     def send(self, kind: int, payload: bytes) -> int:
-        """Sends one request and returns its ticket, to be given to wait or abandon once."""
+        """Sends one request and returns its ticket, which must be passed to wait or abandon
+        once."""
         with self._lock:
             ticket = self._send(kind, payload)
             self._asked.add(ticket)
             return ticket
 
     def post(self, kind: int, payload: bytes) -> bool:
-        """Sends a one-way message; returns False when the cache is away."""
+        """Sends a one-way message; returns False if the cache is down."""
         try:
             with self._lock:
                 if self.connect():
@@ -393,16 +393,16 @@ class Connection:
         return False
 
     def post_metric(self, metric: dict) -> None:
-        """Sends a METRIC, and keeps it for a cache that comes back."""
+        """Sends a METRIC, and keeps it to resend to a restarted cache."""
         self._metrics.append(wire.compact(metric))
         self.post(wire.METRIC, self._metrics[-1])
 
     def request(self, kind: int, payload: bytes) -> bytes:
-        """Sends one request and returns the payload of its reply, for which it waits as long as the
-        cache lives.
+        """Sends one request and returns the payload of its reply, waiting as long as the cache is
+        alive.
 
-        It may come only when another thread has done its part: what comes meanwhile is for any of
-        them.
+        Other threads may have to act before the reply arrives; replies to them are handled
+        meanwhile.
         """
         ticket, since = self.send(kind, payload), time.monotonic()
         while (sock := self._read_along(ticket)) is not None:
@@ -415,8 +415,8 @@ class Connection:
         return self.wait(ticket, patient=True)
 
     def _read_along(self, ticket: int) -> Optional[socket.socket]:
-        """Takes what has come; returns the socket when nothing more has, None when wait need not
-        wait any more."""
+        """Reads all frames that have arrived; returns the socket to wait on, or None if wait is
+        done."""
         with self._lock:
             while ticket not in self._early and ticket in self._asked:
                 if self._start == self._end and not _readable(self._sock, 0):
@@ -446,8 +446,8 @@ class Connection:
         """Returns the payload of the reply to ticket; `patient` is for replies that may take any
         time.
 
-        Raises Away when the connection was lost since, or when the cache does not answer for
-        RANKPOOL_BATCH_TIMEOUT seconds; NotReady and RequestError when the cache says so.
+        Raises Away if the connection was lost, or the cache does not answer for
+        RANKPOOL_BATCH_TIMEOUT seconds; NotReady or RequestError if the cache replies so.
         """
         with self._lock:
             kind, payload = self._early.pop(ticket, None) or self._await(ticket, patient)
@@ -459,7 +459,7 @@ class Connection:
             return payload
 
     def batch(self, ticket: int) -> Tuple[wire.BatchReply, Lease]:
-        """Returns the reply to a GET, and the lease of what is in the slab of that connection."""
+        """Returns the reply to a GET, and the lease of its samples in the connection's slab."""
         with self._lock:
             reply = wire.BatchReply(self.wait(ticket))
             lease = Lease(reply.lease, self.generation, self.slab, reply.offsets, reply.ends)
@@ -481,7 +481,7 @@ class Connection:
         return self._early.pop(ticket)
 
     def _sort(self) -> None:
-        """Reads a frame, for whoever waits for it."""
+        """Reads a frame and stores it for the thread that waits for it."""
         kind, got, payload = self._frame()
         if kind == wire.ERROR and got == 0:  # the door hangs up: trying again would not help
             raise self._error(payload)
@@ -499,8 +499,7 @@ class Connection:
         return (RequestError if code == wire.E_REQUEST else RankpoolError)(f"rankpool: {text}")
 
     def abandon(self, ticket: int) -> None:
-        """Says that nobody will wait for the reply to this GET; its lease is released when it
-        comes."""
+        """Discards the reply to this GET; its lease is released when it arrives."""
         with self._lock:
             if ticket in self._early:
                 self._let_go(ticket, *self._early.pop(ticket))
@@ -560,11 +559,11 @@ class Connection:
     # --- streams, tallies, leases ---
 
     def open(self, spec: Spec, training: Optional[dict] = None) -> Tuple[int, int]:
-        """Returns the stream's number and its batches in an epoch; asks once a connection, and for
-        each life of a training.
+        """Returns the stream's number and its batches in an epoch; sends OPEN once per connection
+        and life of a training.
 
-        `training` is what the training process says of itself (Training.describe); a worker says
-        nothing.
+        `training` is the training process's description of itself (Training.describe), None in a
+        worker.
         """
         opened = self._streams.get(spec)
         life = training and (training["life"], training["turn"])
@@ -590,7 +589,7 @@ class Connection:
         return tally
 
     def get(self, stream: int, epoch: int, batches: Sequence[int]) -> List[int]:
-        """Asks for batches, all in one write, releases the leases that ended, and returns the
+        """Requests batches in a single write, releases the leases that ended, and returns the
         tickets."""
         with self._lock:
             tally, due = self.tally(stream, epoch).pack(), self._take_due()
@@ -607,8 +606,8 @@ class Connection:
             return tickets
 
     def end(self, lease: Lease) -> None:
-        """Ends the use of a lease; the next GET or RELEASE tells the door, unless a view is still
-        in use."""
+        """Ends the use of a lease; the next GET or RELEASE releases it, unless a view is still in
+        use."""
         with self._lock:
             here = lease.generation == self.generation and self._sock is not None
             if not lease.release():
@@ -618,7 +617,7 @@ class Connection:
 
     def lost(self, lease: Lease) -> bool:
         """Returns whether the connection of a lease has ended, so that its bytes may have been
-        others' since."""
+        overwritten."""
         if lease.generation != self.generation or self._sock is None:
             return True
         try:
@@ -629,8 +628,8 @@ class Connection:
             return True
 
     def lend(self, lease: Lease) -> bool:
-        """Puts the views of a lease into a script's hands, which it then looks at until they are
-        released; returns False where the connection has ended, and with it the lease."""
+        """Hands the views of a lease to a script, which may use them until they are released;
+        returns False if the connection has ended, and with it the lease."""
         with self._lock:
             return (
                 lease.generation == self.generation
@@ -670,8 +669,8 @@ def _receive(sock: socket.socket, free: memoryview, fds: List[int]) -> int:
 
 
 def _bound_calls(sock: socket.socket, seconds: float) -> None:
-    """Has calls of a blocking socket end after so long, with BlockingIOError; that of settimeout
-    polls before each."""
+    """Makes calls on a blocking socket end after this long with BlockingIOError; settimeout would
+    poll before each call."""
     bound = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, bound)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
@@ -684,7 +683,8 @@ def _is_first_worker() -> bool:
 
 
 def _readable(sock: socket.socket, seconds: float) -> bool:
-    """Returns whether there is something to read, or the end, after at most so many seconds."""
+    """Returns whether data or the end of the stream can be read, waiting at most this many
+    seconds."""
     poll = select.poll()
     try:
         poll.register(sock, select.POLLIN)

@@ -1,4 +1,4 @@
-"""Which batch a script's ids belong to, and what was reported of it."""
+"""Finds the batch that a script's ids belong to, and keeps what was reported for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Told = Tuple[int, int, array, Optional[array]]
 
 class _Row:
     """The losses of one batch, and which of them were reported: a loss may itself be NaN. With them
-    go the samples' embeddings, where there are any, each of as many numbers."""
+    are the samples' embeddings, if any, all of the same length."""
 
     __slots__ = ("losses", "reported", "numbers", "embeddings")
 
@@ -48,13 +48,12 @@ class _Row:
 
 
 class Reports:
-    """The losses of this epoch and of KEPT_EPOCHS before, by global batch, kept for sending them
-    again.
+    """The losses of this epoch and of KEPT_EPOCHS before, by global batch, kept to be resent.
 
-    The cache takes one report a batch, the first, and with it closes all batches before. So a batch
-    is told when all of it is known, or when no more of it can come: a later batch was reported, or
-    `close` called. What was told does not change any more. `next` is the first batch of this epoch
-    that may still be reported.
+    The cache accepts one report per batch, the first, which also closes all batches before it. So a
+    batch is sent when it is complete, or when no more of it can follow: a later batch was reported,
+    or `close` called. A sent report no longer changes. `next` is the first batch of this epoch that
+    may still be reported.
     """
 
     def __init__(self) -> None:
@@ -65,7 +64,7 @@ class Reports:
         self.next = 0
 
     def begin(self, epoch: int, first: int) -> None:
-        """Begins an epoch at batch `first`, after close; forgets older epochs, and later ones."""
+        """Begins an epoch at batch `first`, after close; drops older epochs, and later ones."""
         with self._lock:
             self._told = {
                 e: rows for e, rows in self._told.items() if epoch - KEPT_EPOCHS <= e <= epoch
@@ -76,11 +75,11 @@ class Reports:
         self, plan: Plan, current: int, ids: Sequence[int], losses: Sequence[float],
         exact: bool = False, embeddings: Optional[array] = None,
     ) -> List[Told]:
-        """Enters losses and embeddings; returns what the door is to be told now.
+        """Records losses and embeddings; returns the reports to send now.
 
-        `current` is the batch that training was handed last; not `exact`: that a loader was handed,
-        perhaps ahead of training. What was reported before stays as it is. Raises ValueError when
-        no batch from `next` to `current` has these ids, TypeError when a loss is not a number.
+        `current` is the batch that training got last or, without `exact`, that a loader got,
+        perhaps ahead of training. Earlier reports are not changed. Raises ValueError if no batch
+        from `next` to `current` has these ids, TypeError if a loss is not a number.
         """
         if len(ids) != len(losses):
             raise ValueError(f"rankpool: {len(ids)} ids and {len(losses)} losses")
@@ -93,8 +92,8 @@ class Reports:
     def add_batch(
         self, plan: Plan, number: int, losses: Sequence[float], embeddings: Optional[array] = None
     ) -> List[Told]:
-        """Enters the losses and embeddings of a whole batch, in the order of the plan; returns what
-        the door is to be told now."""
+        """Records the losses and embeddings of a whole batch, in the order of the plan; returns the
+        reports to send now."""
         places = range(_size(plan, number))
         return self._enter(plan, number, places, array("f", losses), embeddings)
 
@@ -119,8 +118,8 @@ class Reports:
         return told + self.close() if row.complete() else told
 
     def _over(self, epoch: int, number: int) -> bool:
-        """Returns whether the cache takes no report of this batch any more; raises ValueError if it
-        lacks losses."""
+        """Returns whether the cache no longer accepts a report of this batch; raises ValueError if
+        it lacks losses."""
         told = self._told.get(epoch, {})
         if not told or number > max(told):
             return False
@@ -133,8 +132,8 @@ class Reports:
         return True
 
     def _skip_empty(self, plan: Plan, current: int) -> List[Told]:
-        """Closes the batch that training is at when this trainer has no part of it; else there is
-        nothing to report."""
+        """Closes the current batch if this trainer has no part of it, since it has nothing to
+        report."""
         if (
             not self.next <= current < plan.batches
             or _size(plan, current)
@@ -146,7 +145,7 @@ class Reports:
         return told + self.close()
 
     def close(self) -> List[Told]:
-        """Ends the batch that was reported in part; returns what the door is to be told."""
+        """Closes the batch that was reported in part; returns the reports to send."""
         if self._open is None:
             return []
         epoch, number, row = self._open
@@ -174,8 +173,8 @@ class Reports:
         )
 
     def _candidates(self, plan: Plan, current: int, exact: bool) -> Iterator[int]:
-        """Yields the batches that ids may be of, the likely ones first; the last that was reported
-        is the least."""
+        """Yields the batches that ids may belong to, the most likely first; the one reported last
+        is the least likely."""
         current = min(current, plan.batches - 1)
         if exact and self.next <= current:
             yield current
@@ -205,7 +204,7 @@ class Reports:
         return self._told.get(epoch, {}).get(number)
 
     def __iter__(self) -> Iterator[Told]:
-        """Yields what the door was told, in the order of training, from any thread."""
+        """Yields the reports that were sent, in the order of training; any thread may call it."""
         with self._lock:
             told = [
                 row.told(e, n)

@@ -1,5 +1,5 @@
-"""The batch sampler: an epoch's global batches as the cache planned them, and what training tells
-it in return."""
+"""The batch sampler: yields an epoch's global batches as the cache planned them, and reports losses
+to it."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ class BatchSampler:
     Dataset.next_chunk. It belongs to the stream, as the seed does.
     `rank` and `world_size` are RANK and WORLD_SIZE unless given.
 
-    The epoch's plan is asked for at the first batch: this waits for the cache, also while it is
-    away, up to RANKPOOL_PLAN_TIMEOUT seconds (default 600), then raises CacheAwayError. All else
-    continues without the cache: a batch that it does not give within RANKPOOL_BATCH_TIMEOUT seconds
-    (default 30) is read from storage.
+    The epoch's plan is requested at the first batch. While the cache is down, this waits up to
+    RANKPOOL_PLAN_TIMEOUT seconds (default 600), then raises CacheAwayError. Everything else works
+    without the cache: a batch that does not arrive within RANKPOOL_BATCH_TIMEOUT seconds (default
+    30) is read from storage.
 
-    The first sampler over a data set in a process trains on it. Another one over the same data set,
-    that asks for something else, is served beside it, for example to evaluate: it yields its own
-    batches, read from storage, and changes nothing of the training. It must be one that draws
-    without scores. So is one of these for a trainer alone (`rank=0, world_size=1`) in a training of
-    several.
+    The first sampler over a data set in a process trains on it. A second one over the same data set
+    with another specification, for example to evaluate, is served beside it: it yields its own
+    batches, read from storage, and does not affect the training. It must be a sampler that draws
+    without scores. The same holds for a sampler of a single trainer (`rank=0, world_size=1`) in a
+    training of several.
     """
 
     def __init__(
@@ -139,15 +139,14 @@ class BatchSampler:
             waiting.pause()
 
     def _open_at(self, link: Connection) -> Tuple[int, int]:
-        """Returns the stream's number and batches; tells the cache what this training is, if it
-        does not know."""
+        """Returns the stream's number and batches; describes this training to the cache, if it has
+        not yet."""
         return link.open(self.spec, None if self.spec.beside else self._training.describe())
 
     # --- iteration ---
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next iteration trains; raises ValueError unless it is a number that
-        an epoch can have."""
+        """Sets the epoch of the next iteration; raises ValueError unless it is a valid epoch."""
         epoch = _whole("epoch", epoch, 0, wire.MAX_EPOCH)
         if epoch != self.epoch:
             self._start = 0
@@ -155,7 +154,7 @@ class BatchSampler:
 
     def __len__(self) -> int:
         """Returns the number of global batches in the epoch, also after a resume in mid-epoch;
-        before it is planned, the most."""
+        before it is planned, an upper bound."""
         if self._plan is not None and self._plan.epoch == self.epoch:
             return self._plan.batches
         return self._batches
@@ -200,8 +199,8 @@ class BatchSampler:
         return self._plan
 
     def _try_plan(self) -> None:
-        """Has this epoch planned if the cache is there: who knows the draws without it does not
-        wait for one that is away."""
+        """Has this epoch planned if the cache is up: callers that know the draws without a plan do
+        not wait for a cache that is down."""
         if self._plan is not None and self._plan.epoch == self.epoch:
             return
         try:
@@ -235,18 +234,19 @@ class BatchSampler:
 
     def report(self, ids, losses, embeddings=None) -> None:
         """Reports the losses of a batch, or of part of it: tensors (of any type and device), arrays
-        or lists, one an id.
+        or lists, one loss per id.
 
-        `embeddings`, of shape [ids, D], are the samples' embeddings by the model, such as what its
-        last layer is given, for a cache that scores samples by them (`--system spidercache`). They
-        count as float32; an embedding with a number that is not finite counts as not reported.
-        Another cache gets none. Raises ValueError when the cache wants them and they are None.
+        `embeddings`, of shape [ids, D], are the model's embeddings of the samples, such as the
+        input of its last layer, for a cache that scores samples by them (`--system spidercache`);
+        other caches ignore them. They are rounded to float32; an embedding with a number that is
+        not finite counts as not reported. Raises ValueError if the cache needs them and they are
+        None.
 
-        They count as float32. A loss that is NaN or infinite, as mixed precision gives now and
-        then, counts as not reported: its sample keeps the score that it has. A draw's first report
-        counts. The parts of a batch are put together until a later batch is reported, state_dict is
-        called or the epoch ends: what is left out counts as not reported. Raises ValueError when
-        the ids are no batch of this epoch that may still be reported.
+        Losses are rounded to float32. A NaN or infinite loss, which mixed precision sometimes
+        produces, counts as not reported: its sample keeps its score. A draw's first report counts.
+        The parts of a batch are collected until a later batch is reported, state_dict is called or
+        the epoch ends: draws without a report then count as not reported. Raises ValueError if the
+        ids are not those of a batch of this epoch that may still be reported.
         """
         plan, ids = self._current_plan(), _listed(ids)
         self._tell(
@@ -274,15 +274,15 @@ class BatchSampler:
 
     @property
     def _exact(self) -> bool:
-        """Whether it is known which batch training was handed last."""
+        """Whether the batch that training got last is known exactly."""
         return self._loader_workers is not None
 
     def weights(self, ids):
-        """Returns 1/(N q) of each id, q its share of the epoch's draws: a float32 tensor, a list
-        without torch.
+        """Returns 1/(N q) for each id, where q is its share of the epoch's draws, as a float32
+        tensor, or a list without torch.
 
-        Multiplied with the losses it makes their mean an unbiased estimate of the mean over the
-        data set.
+        The mean of the losses multiplied by these weights is an unbiased estimate of the mean over
+        the data set.
         """
         ids, plan = _listed(ids), self._current_plan()
         weights = [1.0] * len(ids)
@@ -296,12 +296,12 @@ class BatchSampler:
         return torch.tensor(weights, dtype=torch.float32)
 
     def evaluating(self, ids) -> bool:
-        """Returns whether a batch is not to be trained on: its losses, by a forward pass, are
-        wanted by `report`, and the model is not to change.
+        """Returns whether a batch must not be trained on: only `report` its losses, from a forward
+        pass.
 
-        Such batches come only with systems that have samples evaluated (IMPACT). `ids` are those
-        of the batch, or of part of it. Raises ValueError when they are no batch of this epoch that
-        may still be reported.
+        Only systems that evaluate samples (IMPACT) have such batches. `ids` are those of the batch,
+        or of part of it. Raises ValueError if they are not those of a batch of this epoch that may
+        still be reported.
         """
         plan, ids = self._current_plan(), _listed(ids)
         if not plan.evaluated or not ids:
@@ -324,7 +324,7 @@ class BatchSampler:
         return self._plan
 
     def _reconnected(self, link: Connection) -> None:
-        """Tells a cache that came back what it may have forgotten."""
+        """Resends to a restarted cache what it may have lost."""
         # before anything that a rank may plan after
         self._training.put_back(os.path.dirname(link.path))
         stream, _ = self._open_at(link)
@@ -332,26 +332,26 @@ class BatchSampler:
             link._send(wire.REPORT, wire.pack_report(stream, *report))
 
     def _closing(self) -> None:
-        """Tells the cache, before the connection ends, what was not told yet."""
+        """Sends the remaining reports before the connection is closed."""
         self._tell(self._reports.close())
 
     # --- checkpoints ---
 
     @property
     def batch(self) -> int:
-        """The number of global batches of this epoch that the training loop was handed, not those
-        prefetched.
+        """The number of global batches of this epoch that the training loop got, without prefetched
+        ones.
 
-        It is exact when the loop iterates rankpool.loader() or Dataset.batches(); a plain
-        DataLoader hides from the sampler how far its workers are ahead.
+        It is exact if the loop iterates rankpool.loader() or Dataset.batches(); a plain DataLoader
+        hides from the sampler how far its workers are ahead.
         """
         return self._start if self._fresh else self._consumed
 
     def state_dict(self) -> Dict[str, Any]:
-        """Returns where training is, the same on every trainer, and lets the cache save its scores
-        for that place.
+        """Returns the position of training, the same on every trainer, and has the cache save its
+        scores for it.
 
-        `epoch` and `batch` name the first global batch that the loop was not handed: call it
+        `epoch` and `batch` identify the first global batch that the loop has not got yet: call it
         between two steps. The end of an epoch is the beginning of the next.
         """
         epoch, batch = self.epoch, self.batch
@@ -365,8 +365,8 @@ class BatchSampler:
         return {**self._identity(), **made_by, "epoch": epoch, "batch": batch, "state": state}
 
     def _save(self, epoch: int, batch: int) -> Optional[str]:
-        """Has the cache save its importance scores; returns their digest, None when it cannot be
-        had."""
+        """Has the cache save its importance scores; returns their digest, or None if it is not
+        available."""
         waiting = Waiting("to save its importance scores", SAVE_SECONDS)
         while True:
             try:
@@ -410,12 +410,12 @@ class BatchSampler:
         return self._connection.scorers.get(self.spec, "")
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Continues at the place that state names, also with another number of trainers.
+        """Resumes from the position in state, with any number of trainers.
 
-        Raises ValueError naming the field when the state is of another stream of batches; so it is
-        when this version of rankpool draws otherwise than the one that saved it. The cache refuses
-        to plan from other importance scores than those that belong to the state (RequestError, at
-        the first batch), unless it was started with --state-optional.
+        Raises ValueError, naming the field, if the state belongs to another stream of batches, or
+        to a version of rankpool that draws differently. The cache refuses to plan from other
+        importance scores than those that belong to the state (RequestError, at the first batch),
+        unless it was started with --state-optional.
         """
         if state.get("version") != STATE_VERSION:
             raise ValueError(
@@ -477,7 +477,7 @@ class BatchSampler:
     # --- what a loader tells ---
 
     def _handed_out(self, counts: tuple = ()) -> None:
-        """Notes that training got the next batch, with what a worker has counted for it."""
+        """Records that training got the next batch, with a worker's counts for it."""
         self._consumed += 1
         if counts:
             self._connection.tally(self._stream, self._plan.epoch).add(counts)
@@ -488,8 +488,8 @@ class BatchSampler:
             self._stalled(0)
 
     def _stalled(self, nanoseconds: int, last: bool = False) -> None:
-        """Adds to the time that training waited, up to now; tells the cache now and then, and at an
-        epoch's end."""
+        """Adds to the time that training waited, up to now; sends it to the cache from time to
+        time, and at an epoch's end."""
         epoch = self.epoch if self._plan is None else self._plan.epoch
         tally = self._connection.tally(self._stream, epoch)
         tally.stall_ns += nanoseconds
@@ -507,8 +507,8 @@ _first: Dict[Tuple[str, str], Spec] = {}
 
 
 def _placed(door: str, spec: Spec) -> Spec:
-    """Returns the spec as this process asks for it: beside its training, if it is of another stream
-    of batches."""
+    """Returns the spec that this process sends: beside its training, if it is another stream of
+    batches."""
     first = _first.get((door, spec.data), spec)
     alone = spec.world == 1 < session.world() and spec.sampler in _SCORELESS
     return spec._replace(beside=alone or first._replace(trainer=0) != spec._replace(trainer=0))
@@ -520,8 +520,8 @@ _iterated: Dict[Tuple[str, Spec], BatchSampler] = {}
 
 @contextmanager
 def _iterating(sampler: BatchSampler) -> Iterator[None]:
-    """Raises RankpoolError where another sampler trains on the same stream: the scores of one would
-    be the other's."""
+    """Raises RankpoolError if another sampler trains on the same stream: their scores would be
+    mixed up."""
     key = sampler.data.door, sampler.spec
     if sampler.spec.sampler not in _SCORELESS and _iterated.setdefault(key, sampler) is not sampler:
         raise RankpoolError(
@@ -537,7 +537,7 @@ def _iterating(sampler: BatchSampler) -> Iterator[None]:
 
 
 def _whole(name: str, value: Any, least: int, most: int) -> int:
-    """Returns a number that a script gives, NumPy's too, which must be in [least, most]; raises
+    """Returns a script's integer, possibly NumPy's, which must be in [least, most]; raises
     ValueError."""
     try:
         number = index(value)
@@ -580,8 +580,7 @@ def _float32(values, shape: Tuple[int, int]) -> array:
 
 
 def _listed(values) -> List:
-    """Returns the elements of a list, an array or a tensor; those of one with several dimensions
-    one after the other."""
+    """Returns the elements of a list, an array or a tensor, flattened."""
     if isinstance(values, list):
         return values
     if hasattr(values, "tolist"):

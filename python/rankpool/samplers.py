@@ -1,5 +1,4 @@
-"""Drop-in samplers for a plain torch DataLoader: ids one by one, which know the batch that they are
-of."""
+"""Drop-in samplers for a plain torch DataLoader: they yield single ids that carry their batch."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ _PREFETCHERS = ("DataLoaderShard", "DataLoaderDispatcher", "PrefetchLoader")
 
 
 class _Asker(NamedTuple):
-    """Who iterates a sampler: the batches that it makes, and the loader's iterator, which counts
-    those it hands out."""
+    """The iterator of a sampler: its batch size, and the loader's iterator, which counts the
+    batches that it returns."""
 
     batch_size: Optional[int] = None
     drop_last: bool = False
@@ -38,13 +37,13 @@ class _Asker(NamedTuple):
     prefetcher: str = ""  # iterates the loader, and has fetched more than the loop has
 
     def fetches(self, size: Optional[int]) -> bool:
-        """Returns whether it is a loader that asks for a batch of this size in one go."""
+        """Returns whether it is a loader that requests a batch of this size at once."""
         return self.handed is not None and self.batch_size == size
 
 
 def _asker(sampler: Sampler) -> _Asker:
-    """Returns who iterates sampler. torch hands it no batch size: it is what the callers on the
-    stack say."""
+    """Returns what iterates the sampler. torch does not pass a batch size: it is found in the
+    callers on the stack."""
     frame, asker = sys._getframe(2), _Asker()
     for _ in range(_FRAMES):
         if frame is None:
@@ -64,8 +63,8 @@ def _asker(sampler: Sampler) -> _Asker:
 
 
 class _Handed:
-    """How many batches of an iteration a loader has handed to the training loop, also when it has
-    ended."""
+    """The number of batches of an iteration that a loader has returned to the training loop, even
+    after it has ended."""
 
     def __init__(self, iterator: _BaseDataLoaderIter) -> None:
         self.in_order = getattr(iterator, "_in_order", True)
@@ -93,15 +92,15 @@ def _place(num_replicas: Optional[int], rank: Optional[int]) -> Tuple[int, int]:
 
 
 class DistributedSampler(TorchDistributedSampler):
-    """torch's DistributedSampler: the same ids in the same order, and under `rankpool run` from the
+    """torch's DistributedSampler: the same ids in the same order, under `rankpool run` from the
     cache.
 
     The cache learns the batch size from the DataLoader that iterates it, or from `batch_size`.
-    assign="local" lets each trainer of a global batch have the samples that are in its node's
-    memory: the same global batches, other parts.
+    assign="local" gives each trainer the samples of a global batch that are in its node's memory:
+    the same global batches, divided differently.
 
-    state_dict() and load_state_dict() resume in mid-epoch, also with another number of trainers, at
-    the next iteration.
+    state_dict() and load_state_dict() resume in mid-epoch, with any number of trainers, at the next
+    iteration.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class DistributedSampler(TorchDistributedSampler):
         return {**self.__dict__, "_streams": {}, "_asker": _Asker()}
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next iteration trains."""
+        """Sets the epoch of the next iteration."""
         if epoch != self.epoch:
             self._state = None
         super().set_epoch(epoch)
@@ -198,13 +197,13 @@ class DistributedSampler(TorchDistributedSampler):
     # --- checkpoints ---
 
     def state_dict(self, batch: Optional[int] = None) -> Dict[str, Any]:
-        """Returns where training is, the same on every trainer: the epoch and its first batch that
-        the loop was not handed.
+        """Returns the position of training, the same on every trainer: the epoch and its first
+        batch that the loop has not got yet.
 
-        Call it between two steps, or after an epoch, which is the beginning of the next. Where
-        something between the DataLoader and the loop fetches batches ahead or leaves some out, say
-        in `batch` how many of the epoch were trained, those before a resume included. Raises
-        ValueError where it has to be said, and where no DataLoader has iterated the sampler.
+        Call it between two steps, or after an epoch, which is the beginning of the next. If
+        something between the DataLoader and the loop fetches batches ahead or skips some, pass the
+        number of batches of the epoch that were trained as `batch`, including those before a
+        resume. Raises ValueError if that is required, or if no DataLoader has iterated the sampler.
         """
         if self._state is not None:
             return dict(self._state)
@@ -236,8 +235,8 @@ class DistributedSampler(TorchDistributedSampler):
         return {**place, **self._identity(asker.batch_size)}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Continues where the state was taken, at the next iteration, which raises ValueError if it
-        is another stream's."""
+        """Resumes at the state's position at the next iteration, which raises ValueError if the
+        state belongs to another stream."""
         self._state, self.epoch = dict(state), int(state["epoch"])
 
     def _resumed(self, size: Optional[int]) -> int:
@@ -271,8 +270,8 @@ class DistributedSampler(TorchDistributedSampler):
 
 
 def _agreed(given: Optional[int], asker: _Asker) -> Optional[int]:
-    """Returns the size of the batches that a loader asks for; says when it is not the one that was
-    given."""
+    """Returns the size of the batches that a loader requests; warns if it differs from the given
+    one."""
     if given and asker.batch_size and given != asker.batch_size:
         say_once(
             f"the sampler was told batch_size={given}, and the loader asks for batches of "
@@ -286,7 +285,7 @@ def _cut(
     ids: List[int], repeats: Optional[List[int]], size: int, stream: int, epoch: int, spec: Spec,
     first: int = 0,
 ) -> Iterator[Batch]:
-    """Yields the batches of a size that ids are, from the batch of number `first` on."""
+    """Yields ids in batches of a size, from batch number `first` on."""
     for number in range(first, ceil(len(ids) / size)):
         at = number * size
         again = repeats[at : at + size] if repeats else None
@@ -303,7 +302,7 @@ def _indices(batches: Iterator[Batch], together: bool) -> Iterator[Index]:
 
 
 class ImportanceSampler(Sampler):
-    """Draws samples by their importance, as the losses say that training reports.
+    """Draws samples by their importance, which follows from the losses that training reports.
 
         sampler = rankpool.ImportanceSampler(dataset, "pads")
         loader = DataLoader(dataset, batch_size=64, sampler=sampler, num_workers=4)
@@ -313,9 +312,9 @@ class ImportanceSampler(Sampler):
                 loss = sampler.update(cross_entropy(model(images), targets, reduction="none"))
                 loss.backward()
 
-    Each batch that the loader hands out is for one `update`, or one `skip`. `ahead` is how many
-    batches something between the loader and the loop fetches before they are trained: 1 for
-    Accelerate and for prefetchers to the GPU. `epochs` and `embeddings` are as of BatchSampler.
+    Call `update` or `skip` once for each batch that the loader returns. `ahead` is the number of
+    batches that something between the loader and the loop fetches in advance: 1 for Accelerate and
+    for prefetchers to the GPU. `epochs` and `embeddings` are those of BatchSampler.
 
     Where the cache does not serve the data set, and outside `rankpool run`, samples are drawn as by
     DistributedSampler, with one warning, and `update` returns the mean.
@@ -358,7 +357,7 @@ class ImportanceSampler(Sampler):
         return {**self.__dict__, **none, "_drawn": 0, "_done": 0, "_first": 0}
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next iteration trains."""
+        """Sets the epoch of the next iteration."""
         self.epoch = epoch
         if self._stream is not None:
             self._stream.set_epoch(epoch)
@@ -435,12 +434,12 @@ class ImportanceSampler(Sampler):
     # --- what training tells ---
 
     def update(self, losses: torch.Tensor, embeddings=None) -> torch.Tensor:
-        """Reports the losses of the batch in hand, one a sample; returns their unbiased mean, to
-        call backward on. `embeddings` are as of rankpool.BatchSampler.report.
+        """Reports the losses of the current batch, one per sample; returns their unbiased mean, to
+        call backward on. `embeddings` are those of rankpool.BatchSampler.report.
 
         The mean over all trainers' results is an unbiased estimate of the mean loss over the data
-        set. Raises ValueError when it is not certain which batch the losses are of: one was
-        skipped, reported before, or is here in part.
+        set. Raises ValueError if it is uncertain which batch the losses belong to: a batch was
+        skipped or reported before, or these are only part of one.
         """
         batch = self._in_hand()
         if losses.numel() != len(batch):
@@ -468,13 +467,13 @@ class ImportanceSampler(Sampler):
         return flat.sum() * (spec.world / drawn)
 
     def skip(self) -> None:
-        """Says that the batch in hand is not trained: its losses count as not reported."""
+        """Declares that the current batch is not trained: its losses count as not reported."""
         self._waiting()
         self._take()
 
     def _waiting(self) -> int:
-        """Returns how many batches were handed out that neither update nor skip was called for, at
-        least one."""
+        """Returns how many returned batches neither update nor skip was called for, at least
+        one."""
         handed = self._handed() if self._handed is not None else None
         waiting = (self._drawn if handed is None else handed) - self._done
         if waiting < 1:
@@ -509,8 +508,8 @@ class ImportanceSampler(Sampler):
             self._stream.metric(name, value)
 
     def state_dict(self) -> Dict[str, Any]:
-        """Returns where training is; see rankpool.BatchSampler.state_dict. Call it between two
-        steps."""
+        """Returns the position of training; see rankpool.BatchSampler.state_dict. Call it between
+        two steps."""
         if self._state is not None:
             return self._state
         return (
@@ -518,14 +517,14 @@ class ImportanceSampler(Sampler):
         )
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Continues where the state was taken, at the next iteration, which raises ValueError if it
-        is another stream's."""
+        """Resumes at the state's position at the next iteration, which raises ValueError if the
+        state belongs to another stream."""
         self._state, self.epoch = state if "sampler" in state else None, int(state["epoch"])
 
 
 def _whole(plan, spec: Spec) -> int:
-    """Returns the batches that every trainer has a part of: one that is missing would leave the
-    others waiting."""
+    """Returns the batches that every trainer has a part of: in others, some trainers would wait
+    forever."""
     last = plan.draws - (plan.batches - 1) * spec.batch_size * spec.world
     return plan.batches - (last < spec.world)
 
