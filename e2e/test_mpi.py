@@ -1,5 +1,4 @@
-"""The MPI library is loaded by ranks that need it, and by nobody else; which one it is, mpirun or
-the user decides."""
+"""Only ranks that need MPI load the library; mpirun or the user decides which one."""
 
 import os
 import shutil
@@ -21,7 +20,7 @@ def loaded(pid):
 
 @pytest.fixture
 def standing(start):
-    """standing(ranks=…, mpi=…) is a run whose training does nothing; it is ended at last."""
+    """standing(ranks=…, mpi=…) starts a run whose training is idle, and ends it after the test."""
 
     def standing(ranks, **what):
         one = start(ranks=ranks, command=["sleep", "1000"], **what)

@@ -5,5 +5,5 @@
 //	Node       a rank; it drives one stager (package scheduler) a data set
 //	Client     a connection to a door, from Go
 //
-// Package slab has the memory, package transport what ranks send each other.
+// Package slab manages the memory, package transport the messages between ranks.
 package mpicache

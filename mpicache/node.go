@@ -20,7 +20,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// Storage reads samples. It is declared here, by its consumer; staging has one.
+// Storage reads samples. Package staging/storage implements it.
 type Storage interface {
 	// Fetch reads the sample into into, which has its size, and calls done once, from any
 	// goroutine. Samples with smaller needs are read first.
@@ -29,7 +29,7 @@ type Storage interface {
 
 // A Demander is a Storage that distinguishes reads that training waits for from reads ahead of use.
 type Demander interface {
-	// Demand announces that a trainer waits for everything with this need or a smaller one.
+	// Demand announces that a trainer waits for all reads with this need or a smaller one.
 	Demand(need uint64)
 }
 
@@ -37,7 +37,7 @@ type Demander interface {
 type DataSet struct {
 	Name      string
 	Samples   int
-	Identity  string // its digest, the same on all ranks; "": not known
+	Identity  string // its digest, the same on all ranks; "": unknown
 	Times     string // the digest of its modification times, on this node
 	Root      string
 	IndexPath string // of the sample index that clients map
@@ -45,42 +45,40 @@ type DataSet struct {
 	Label     func(scheduler.SampleID) int
 	Storage   Storage
 
-	PartitionBytes []int64 // capacity of every rank's partition; all ranks must be given the same
-	// BookBytes is the memory of all ranks together as a system counts it that ranks are by its
-	// plans, in bytes of Size.
+	PartitionBytes []int64 // capacity of every rank's partition, the same on all ranks
+	// BookBytes is the total memory of all ranks for a system that chooses by epoch, in bytes of Size.
 	BookBytes   int64
-	WindowBytes int64 // staged ahead, or in use, beyond this rank's partition
+	WindowBytes int64 // for samples read ahead or in use, beyond this rank's partition
 
-	// TierBytes is the capacity of every rank's tier, in whole blocks of TierBlockBytes; all ranks
-	// must be given the same. nil: there are none.
+	// TierBytes is the capacity of every rank's tier, in whole blocks of TierBlockBytes, the same on
+	// all ranks. nil: no tiers.
 	TierBytes      []int64
 	TierBlockBytes int64
-	Tier           Tier // this rank's; nil: there is none, or it cannot be used
+	Tier           Tier // this rank's; nil if it has none, or cannot use it
 
-	// KeepsCopies means that each rank keeps copies of its samples on its node's disk; all ranks must
-	// be given the same. So it reads its samples for other ranks, too.
+	// KeepsCopies means that each rank keeps copies of its samples on its node's disk, and therefore
+	// reads its samples for other ranks, too. It is the same on all ranks.
 	KeepsCopies bool
-	Kept        Kept // this rank's copies; nil: there are none, or they cannot be used
+	Kept        Kept // this rank's copies; nil if it has none, or cannot use them
 }
 
-// Config is the configuration of a node. The node closes none of it.
+// Config is the configuration of a node. The node does not close anything in it.
 type Config struct {
 	Transport transport.Transport
 	Data      []DataSet
 	SlabBytes int64
-	// Memory is what TakeBack returned. The node takes as much of it as SlabBytes says; nil: it makes
-	// memory of its own.
+	// Memory is what TakeBack returned. The node uses SlabBytes of it. nil: the node allocates memory.
 	Memory  *slab.Slab
 	System  string // that the ranks are, for systems.Find; "": rankpool
 	Policy  string
 	Options systems.Values // of the system that policy and sampler are of
 	Scorer  string         // of what training reports; "": the one that goes with the sampler
-	// that training must draw with, but for passes in order (sequential); "": any
+	// that training must draw with, except for sequential passes; "": any
 	Sampler     string
 	Assignment  scheduler.Assignment
 	PeerTimeout time.Duration
-	// RankTimeout is how long another rank may show no sign of life until Lost is called, once,
-	// from a goroutine of the node's; 0: forever. While a rank is lost, no plan is waited for.
+	// RankTimeout is how long another rank may show no sign of life before Lost is called, once, from
+	// a goroutine of the node; 0: no limit. While a rank is lost, requests for plans are refused.
 	RankTimeout time.Duration
 	Lost        func(rank int)
 	// Spoilt is called when the directory in the memory is none of this node's making: somebody else
@@ -89,8 +87,8 @@ type Config struct {
 	Spoilt    func(why error)
 	Dir       string // of this rank: door.sock, importance states
 	StatePath string // where rank 0 saves importance; "": nowhere
-	// StateOptional has a training begin with the scores that there are, where the state file is
-	// not the one that it needs.
+	// StateOptional lets a training begin with whatever scores exist if the state file is not the one
+	// that it needs.
 	StateOptional bool
 	Session       string // told to clients
 	// by rank, of each data set: what ranks that were restarted know; nil: nothing
@@ -98,33 +96,33 @@ type Config struct {
 	// names the start of the training in the run log: ranks restarted in it have the same; "":
 	// none
 	Launch string
-	// JobIdle is how long a training with a job name may have no process on any rank before it
-	// counts as ended; 0: ten seconds.
+	// JobIdle is how long a training with a job name may have no process on any rank before it has
+	// ended; 0: ten seconds.
 	JobIdle time.Duration
-	Log     *slog.Logger     // one line a second at most in steady state
+	Log     *slog.Logger     // at most one line a second in steady state
 	Record  func(record any) // called on rank 0 with each line of the run log
-	// Room, if it is not nil, says how many bytes may be taken before a process is killed for it.
-	// It is called while the slab is allocated.
+	// Room, if not nil, returns how many bytes may be allocated before a process is killed for it. It
+	// is called while the slab is allocated.
 	Room func() int64
 	// Tidy, if it is not nil, is called before, while and after a plan is made, which takes most
 	// memory and leaves most garbage; of small ones, now and then.
 	Tidy func()
-	// GiveBack, if it is not nil, says how many bytes of the slab, which has slabBytes now, the
-	// node should give back, because memory is short, 0: none, and after how long to call it again
-	// (it is called within 5 ms to 1 s). One goroutine calls it.
+	// GiveBack, if not nil, returns how many bytes of the slab, which has slabBytes now, the node
+	// should return to the system because memory is short (0: none), and after how long to call it
+	// again (5 ms to 1 s). One goroutine calls it.
 	GiveBack  func(slabBytes int64) (bytes int64, again time.Duration)
 	NodeEvery time.Duration // between two lines of the run log about each rank; 0: none
-	// Observe, if it is not nil, measures the machine, at first before the door opens, then once a
-	// second. It is told for how long the trainers here, of which there are so many, have waited
-	// for samples so far, summed over them.
+	// Observe, if not nil, measures the machine: first before the door opens, then once a second. Its
+	// arguments are the number of trainers here, and how long they have waited for samples so far, in
+	// total.
 	Observe  func(stallSeconds float64, trainers int) stats.Machine
-	Recorder *record.Recorder // of what the stagers decide; nil: nothing is recorded
+	Recorder *record.Recorder // of the stagers' decisions; nil: none
 
 	outside outside // nil: the real world
 }
 
-// Node is a rank at run time: it owns the slab, the door and the exchange, and does what the
-// schedulers decide. All its methods may be called concurrently.
+// Node is a rank at run time: it owns the slab, the door and the exchange, and carries out the
+// schedulers' decisions. Its methods may be called concurrently.
 type Node struct {
 	outside
 	cfg      Config
@@ -137,7 +135,7 @@ type Node struct {
 	pulse    pulse
 	report   *reporter // rank 0
 	observer observer
-	// kept is how many residents of the rank before, of keptOf, were in the memory that it left.
+	// kept of the previous rank's keptOf residents were found in its memory.
 	kept, keptOf int
 	shrinker     shrinker
 	started      time.Time
@@ -164,8 +162,8 @@ type Node struct {
 // doorName is the socket's name in the rank's folder.
 const doorName = "door.sock"
 
-// NewNode takes the memory, opens the door and starts serving. It returns an error, and leaves
-// nothing behind, when the memory or the socket cannot be had.
+// NewNode allocates the memory, opens the door and starts serving. If the memory or the socket
+// cannot be created, it returns an error and leaves nothing behind.
 func NewNode(cfg Config) (*Node, error) {
 	n, err := newNode(cfg)
 	if err != nil {
@@ -178,8 +176,8 @@ func NewNode(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// newNode takes the memory, and what earlier lives of the rank have left. The node does nothing by
-// itself before start.
+// newNode allocates the memory, and reads what earlier lives of the rank have left. The node is
+// passive before start.
 func newNode(cfg Config) (*Node, error) {
 	memory, found, err := cfg.takeMemory()
 	if err != nil {
@@ -259,7 +257,7 @@ func (n *Node) tick() {
 	}
 }
 
-// doDue does what is due.
+// doDue does the periodic work that is due.
 func (n *Node) doDue(now time.Time) {
 	for _, s := range n.streams {
 		s.tick(now)
@@ -267,8 +265,8 @@ func (n *Node) doDue(now time.Time) {
 	n.keep()
 }
 
-// Close ends the node after training: it sends what the epochs counted to rank 0, which records the
-// summary, closes the door, and gives the memory back. It waits for peers, but not for long.
+// Close ends the node after training: it sends the epochs' counts to rank 0, which records the
+// summary, closes the door, and releases the memory. It waits for peers for a short time.
 func (n *Node) Close() error {
 	n.waitForTrainers()
 	n.halt()
@@ -285,7 +283,7 @@ func (n *Node) Close() error {
 	return n.end()
 }
 
-// halt has the goroutines that n.ticking counts end.
+// halt ends the goroutines that n.ticking counts.
 func (n *Node) halt() {
 	if n.stopping.CompareAndSwap(false, true) {
 		close(n.halted)
@@ -293,8 +291,9 @@ func (n *Node) halt() {
 }
 
 // Abandon ends the node in the middle of training, as when another rank has died: trainers continue
-// by storage and will tell the next node what they have counted, so that nothing is recorded here.
-// Peers and storage may still write to the memory, which therefore goes with the process.
+// to read from storage, and will send their counts to the next node, so nothing is recorded here.
+// Peers and storage may still write to the memory, which is therefore released only with the
+// process.
 func (n *Node) Abandon() error {
 	n.halt()
 	for _, s := range n.streams {
@@ -328,10 +327,10 @@ func (n *Node) end() error {
 	return errors.Join(err, n.slab.Close())
 }
 
-// closeTimeout bounds how long the end of a node waits for whom it cannot make continue.
+// closeTimeout bounds how long the end of a node waits for other processes.
 const closeTimeout = 5 * time.Second
 
-// quiet ends all streams and reports whether nothing is being read into the slab any more.
+// quiet ends all streams and reports whether all reads into the slab have ended.
 func (n *Node) quiet() bool {
 	done := make(chan struct{})
 	go func() {
@@ -355,14 +354,13 @@ func (n *Node) quiet() bool {
 	}
 }
 
-// TrainersLeave gives trainers that are ending a moment, and reports whether none is connected any
-// more.
+// TrainersLeave gives ending trainers a moment, and reports whether all have disconnected.
 func (n *Node) TrainersLeave() bool {
 	n.waitForTrainers()
 	return !n.Training()
 }
 
-// waitForTrainers gives the node time to read connections to their end whose client is gone.
+// waitForTrainers gives the node time to read the rest of connections whose client has gone.
 func (n *Node) waitForTrainers() {
 	for range 50 {
 		if !n.Training() {

@@ -14,13 +14,12 @@ import (
 	"rankpool/scheduler"
 )
 
-// A rank that dies leaves its memory with the trainers of its node, which have it mapped. The one
-// that is started in its place takes it back from them (takeback.go), and serves on what is whole
-// in it. The directory in the memory says what that is; its bytes are compared with their sums
-// before each sample's first use.
+// When a rank dies, the trainers of its node still have its memory mapped. Its successor takes the
+// memory back from them (takeback.go), and serves the samples that are complete in it. The
+// directory in the memory lists them; each sample is verified by its sum before its first use.
 
-// slabSets says which data sets the memory is for. What one was read from is part of its key: its
-// identity, and the times of its files.
+// slabSets describes the data sets of the memory. The key of each is its identity and its files'
+// modification times.
 func slabSets(data []DataSet) []slab.Set {
 	sets := make([]slab.Set, len(data))
 	for i, d := range data {
@@ -30,13 +29,13 @@ func slabSets(data []DataSet) []slab.Set {
 	return sets
 }
 
-// found is what a rank finds in memory that it took over.
+// found lists the samples in memory that a rank took over.
 type found struct {
 	whole     []slab.Entry
 	residents int // of the rank before
 }
 
-// takeMemory returns the node's memory, and what is in it already.
+// takeMemory returns the node's memory, and its samples.
 func (cfg *Config) takeMemory() (memory *slab.Slab, f found, err error) {
 	memory = cfg.Memory
 	if memory == nil {
@@ -60,7 +59,7 @@ func (cfg *Config) size(set, sample int) int64 {
 	return cfg.Data[set].Size(scheduler.SampleID(sample))
 }
 
-// recover gives the streams what was found.
+// recover passes the samples found to the streams.
 func (n *Node) recover(f found) {
 	for _, e := range f.whole {
 		s := n.streams[e.Set]
@@ -71,8 +70,8 @@ func (n *Node) recover(f found) {
 	n.kept, n.keptOf = len(f.whole), f.residents
 }
 
-// Recovered returns how many residents of the rank before, of how many, were in the memory that it
-// left.
+// Recovered returns how many of the previous rank's residents were found in its memory, and how
+// many there had been.
 func (n *Node) Recovered() (kept, of int) { return n.kept, n.keptOf }
 
 // sumOf returns what the directory knows bytes by that were read without err.
@@ -83,12 +82,12 @@ func (s *samples) sumOf(bytes []byte, err error) uint32 {
 	return slab.Sum(bytes)
 }
 
-// put notes that a sample's bytes are all in its place.
+// put records that a sample is complete in its place.
 func (s *samples) put(id scheduler.SampleID, sum uint32) {
 	s.entries.Put(int(id), s.place(id), sum)
 }
 
-// check compares a sample's bytes with what was written, beside the stream.
+// check compares a sample's bytes with their sum, without the stream's lock.
 func (s *samples) check(c scheduler.Check) {
 	bytes := s.bytes(c.ID)
 	sum, whole := s.entries.Sum(int(c.ID))
@@ -107,8 +106,8 @@ func (s *samples) check(c scheduler.Check) {
 	})
 }
 
-// SlabName is the file in a rank's folder that says which memory the rank has: the only one that is
-// taken back, or kept by clients while there is no rank.
+// SlabName is the file in a rank's folder that names the rank's memory: only that memory is taken
+// back, or kept by clients while there is no rank.
 const SlabName = "slab"
 
 func noteSlab(dir string, memory *slab.Slab) error {
@@ -128,18 +127,18 @@ func readSlabNote(dir string) (is slab.Identity, err error) {
 	return is, err
 }
 
-// forgetSlab writes over the note: removing it would need no room, but give some to others.
+// forgetSlab overwrites the note. Removing it would free space that other processes could use.
 func forgetSlab(dir string) {
 	file, err := os.OpenFile(filepath.Join(dir, SlabName), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return // it may not be there
 	}
 	_, _ = file.WriteString("0 0 0                                                           \n")
-	_ = file.Close() // a note that is left is checked against what clients bring
+	_ = file.Close() // a remaining note is checked against the memory that clients send
 }
 
-// heldByTrainers reports whether somebody may bring the memory that a rank in this folder had: a
-// training process lives, and is not stopped, or cannot be seen from here.
+// heldByTrainers reports whether a training process may still send the memory of a rank in this
+// folder: one that is alive and not stopped, or invisible from here.
 func heldByTrainers(dir string, ranks int) bool {
 	all, _ := readKept(dir, ranks) // nobody, where it cannot be read
 	return slices.ContainsFunc(all, func(k kept) bool {

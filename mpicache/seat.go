@@ -15,19 +15,20 @@ import (
 )
 
 // A trainer of this node is one process, with its loader's workers. A second process that claims to
-// be the same trainer would take the first one's batches, and finish its epochs: it is refused as
-// long as the first one lives. A trainer that was restarted is not a second one: the first is gone.
+// be the same trainer would receive the first one's batches and finish its epochs, so it is refused
+// while the first one is alive. The successor of a dead trainer is accepted.
 //
-// The decision rests on what can be verified. A process has a number, and one that its children
-// inherit, the family's; they are random, so no two processes share one by accident. The kernel
+// The decision rests on what can be verified. A process has a random number, and a random family
+// number that its children inherit, so no two processes share one by accident. The kernel
 // identifies the process at the other end of the socket.
 
-// A seat records which processes are a trainer. It outlives the rank, in the rank's folder.
+// A seat records which processes are a trainer. It is saved in the rank's folder, so it outlives
+// the rank.
 type seat struct {
 	Family uint64 `json:"family"`
-	// the one of the family that plans, reports and saves; 0: it has not come yet
+	// the one of the family that plans, reports and saves; 0: not connected yet
 	Process uint64 `json:"process"`
-	PID     int32  `json:"pid"`     // its; 0: not known here, as when it has PIDs of its own
+	PID     int32  `json:"pid"`     // 0: unknown here, as in another PID namespace
 	Started uint64 `json:"started"` // when PID began, in the kernel's ticks since boot
 }
 
@@ -42,8 +43,8 @@ func (s *stream) checkSeat(c *conn) error {
 		c.Trainer, st.PID, c.PID)
 }
 
-// sit gives the client the seat of its trainer, unless another process has it. If it acts, to plan,
-// report or save, it must be the one process of the family that does.
+// sit gives the client the seat of its trainer, unless another process has it. A client that plans,
+// reports or saves must be the one process of the family that does so.
 func (s *stream) sit(c *conn, acts bool) error {
 	if s.ended {
 		return door.NotReady("the training has ended here")
@@ -75,8 +76,8 @@ func (s *stream) sit(c *conn, acts bool) error {
 	return nil
 }
 
-// lives reports whether the process that has a seat does: the kernel knows, or, of one that it does
-// not show, a connection of its family is open.
+// lives reports whether the process in a seat is alive: according to the kernel or, if its PID is
+// unknown, because a connection of its family is open.
 func (n *Node) lives(trainer int, st *seat) bool {
 	if st.PID != 0 {
 		return st.runs()
@@ -91,7 +92,7 @@ func (n *Node) lives(trainer int, st *seat) bool {
 	return false
 }
 
-// runs reports whether the process of a seat that has a PID does.
+// runs reports whether the process of a seat with a PID is running.
 func (st *seat) runs() bool { return st.Started != 0 && startOf(st.PID) == st.Started }
 
 // hangUp ends the connections of the rest of a trainer's family, such as workers whose process was
@@ -129,13 +130,13 @@ func statOf(pid int32) (ticks uint64, stopped bool) {
 	return ticks, fields[0][0] == 'T' || fields[0][0] == 't'
 }
 
-// kept is what a rank that is restarted knows of the training that it serves.
+// kept is the saved description of a training for a restarted rank.
 type kept struct {
 	Set   int     `json:"set"`           // the data set's number
 	Job   string  `json:"job,omitempty"` // the training's name
 	Spec  *Spec   `json:"spec"`          // nil: the data set was not trained on
-	Ranks []int32 `json:"ranks"`         // of all trainers; nil: some had not come
-	// ranks: when the cache continues with fewer, they have other numbers
+	Ranks []int32 `json:"ranks"`         // of all trainers; nil if some were missing
+	// number of ranks: with fewer after a restart, ranks have other numbers
 	Of    int           `json:"of"`
 	Seats map[int]*seat `json:"seats"`
 }
@@ -144,7 +145,7 @@ type kept struct {
 // is removed.
 const KeptName = "trainers"
 
-// keep writes who trains what, for a restarted rank.
+// keep writes the list of trainers for a restarted rank.
 func (n *Node) keep() {
 	if !n.seatsChanged.Swap(false) {
 		return
@@ -164,7 +165,7 @@ func (n *Node) keep() {
 	}
 }
 
-// kept is the stream as JSON.
+// kept returns the stream as JSON.
 func (s *stream) kept() []byte {
 	k := kept{
 		Set: s.index, Job: s.job, Spec: s.coordinator.Spec(), Of: s.node.cfg.Transport.Size(),
@@ -180,19 +181,19 @@ func (s *stream) kept() []byte {
 	return text
 }
 
-// Before is what a rank that was restarted knows of the training that it served. Ranks tell
-// each other before their doors open: one has no trainers, and another one's folder was cleared.
+// Before describes the training that a restarted rank served before. Ranks exchange it before their
+// doors open, since a rank may have no trainers or a cleared folder.
 type Before struct {
 	Set  int    // the data set's number
 	Job  string // the training's name
 	Spec *Spec  // nil: nothing
-	// of its trainers, from the first ranks, which know as much of it as the others; nil: some had
-	// not come
+	// of its trainers, from the first ranks, which know as much as the others; nil if some were
+	// missing
 	Ranks []int32
 	Lives bool // one of the rank's own trainers does
 }
 
-const tellRanks = 8 // ranks that tell Before.Ranks: some may have forgotten it
+const tellRanks = 8 // ranks that send Before.Ranks: others may have lost it
 
 // ReadBefore returns, by data set, what an earlier life of a rank has left in its folder; nil for
 // nothing.
@@ -229,8 +230,8 @@ func readKept(dir string, ranks int) (all []kept, err error) {
 	return all, err
 }
 
-// recall takes up what an earlier life of this rank has kept, and what other ranks know. A file of
-// something else counts as none.
+// recall restores what an earlier life of this rank has saved, and what other ranks know. It
+// ignores a file of another data set.
 func (n *Node) recall() {
 	all, err := readKept(n.cfg.Dir, n.cfg.Transport.Size())
 	for _, k := range all {
@@ -289,7 +290,7 @@ func (n *Node) rejoin(before map[*stream]*Before, set int, job string) *stream {
 	return s
 }
 
-// hearBefore takes up what another rank knows of the training before, beside what is known here.
+// hearBefore merges what another rank knows of the previous training.
 func (s *stream) hearBefore(known *Before, rank int, b Before) {
 	if b.Lives {
 		s.livesAt[rank] = true
@@ -302,7 +303,7 @@ func (s *stream) hearBefore(known *Before, rank int, b Before) {
 	}
 }
 
-// livesHere reports whether a trainer that has a seat on this rank lives.
+// livesHere reports whether a trainer with a seat on this rank is alive.
 func (s *stream) livesHere() bool {
 	for t, st := range s.seats {
 		if s.node.lives(t, st) {
@@ -312,8 +313,8 @@ func (s *stream) livesHere() bool {
 	return false
 }
 
-// forgetBefore forgets the training that ranks served before they were restarted, when none of
-// its trainers lives, and tells the others when the last one here has ended.
+// forgetBefore drops the previous training when none of its trainers is alive, and tells the other
+// ranks when the last one here has ended.
 func (s *stream) forgetBefore() {
 	if !s.coordinator.Remembers() || s.coordinator.Complete() || s.livesHere() {
 		return
@@ -327,7 +328,7 @@ func (s *stream) forgetBefore() {
 	}
 }
 
-// onOver handles the news that no trainer of the previous training lives on a rank any more.
+// onOver handles the message that no trainer of the previous training is alive on a rank.
 func (s *stream) onOver(from int) {
 	s.locked(func() {
 		delete(s.livesAt, from)

@@ -12,17 +12,16 @@ import (
 const (
 	// Bounds of the time between two polls of the memory, whatever Config.GiveBack returns.
 	leastLook, mostLook = 5 * time.Millisecond, time.Second
-	// shrinkShare of the slab is given back at a time, at least: samples in it leave the cache, and
-	// that should happen seldom.
+	// shrinkShare of the slab is returned at a time, at least, so that samples are rarely evicted for
+	// this.
 	shrinkShare = 64
-	// sweepEvery is the time between two looks for samples that have come to stay in memory that is
-	// to be given back.
+	// sweepEvery is the time between two searches for samples in memory that is to be returned.
 	sweepEvery = time.Second
 )
 
-// shrinker gives memory of the slab back when the node runs short of it, so that the job is not
-// killed. It gives back the end of the slab, since whole pages are needed and residents are not
-// ordered by value. Memory is never reclaimed: what exhausted it is likely to do so again.
+// shrinker returns memory of the slab to the system when the node runs short of it, so that the job
+// is not killed. It returns the end of the slab, since whole pages are needed and residents are not
+// ordered by value. The slab never grows back: what exhausted the memory is likely to do so again.
 type shrinker struct {
 	node                  *Node
 	fullBytes, leastBytes int64 // of the slab: at the start, and what the windows need
@@ -54,7 +53,7 @@ func (h *shrinker) watch() {
 	}
 }
 
-// look gives back what is missing, and returns when to poll again.
+// look shrinks the slab by the missing memory, and returns when to poll again.
 func (h *shrinker) look(now time.Time) time.Duration {
 	bytes, again := h.node.cfg.GiveBack(h.nowBytes)
 	if bytes > 0 {
@@ -90,8 +89,8 @@ func (h *shrinker) shrink(bytes int64) {
 	h.sweep()
 }
 
-// sweep has the streams give up their samples beyond the slab's new end, and releases the memory
-// that is free there.
+// sweep makes the streams evict their samples beyond the slab's new end, and releases the free
+// memory there.
 func (h *shrinker) sweep() {
 	share := 0.0 // of the partitions
 	if cache := h.fullBytes - h.leastBytes; cache > 0 {

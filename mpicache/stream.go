@@ -12,9 +12,9 @@ import (
 	"rankpool/scheduler"
 )
 
-// samples is what this rank has of a data set, and drives the stager of it. Trainings on the data
-// set share it: each is a stream. Everything in it, and in its streams, is protected by mu; replies
-// to clients are written after mu is let go.
+// samples holds this rank's samples of a data set, and drives its stager. All trainings on the data
+// set share it; each is a stream. mu protects everything in it and in its streams; replies to
+// clients are written after mu is unlocked.
 type samples struct {
 	node  *Node
 	index int
@@ -22,20 +22,20 @@ type samples struct {
 
 	mu       sync.Mutex
 	replies  []reply
-	deferred []func() // what may wait, to be done when mu is let go
+	deferred []func() // deferred work, done after mu is unlocked
 	closed   bool
-	reads    sync.WaitGroup // under way at storage, into the slab
+	reads    sync.WaitGroup // reads from storage into the slab in progress
 
 	streams []*stream    // the first one is that of the training without a job name
 	gone    stats.Counts // what those counted that have ended
 
 	stager *scheduler.Stager
-	tape   *record.Tape // what the stager decides; nil: it is not recorded
+	tape   *record.Tape // records the stager's decisions, or nil
 	warm   warming      // before there is a stager
 
 	entries *slab.Entries // where each sample lies in the slab
-	// recovered are the residents of the rank before, for the stager; placed says that samples of
-	// peers may become residents.
+	// recovered are the previous rank's residents, for the stager; with placed, samples of peers may
+	// become residents.
 	recovered []scheduler.SampleID
 	placed    bool
 
@@ -45,15 +45,15 @@ type samples struct {
 	hungry  bool              // something found no room
 	freed   bool              // memory was freed since
 
-	capacityBytes int64 // of the partition since memory was given back; -1: it never was
+	capacityBytes int64 // of the partition since memory was returned; -1: never
 
 	tierErr  error // why the tier failed last
 	tierOver bool  // it was given up
 
 	gets  map[uint64]pendingGet
 	asks  map[uint32]*asking
-	lost  map[uint32]*asking // given up, but the peer may still write to their places
-	bulks map[asker]uint32   // the peer's ticket for the bytes of its question
+	lost  map[uint32]*asking // abandoned, but the peer may still write to their places
+	bulks map[asker]uint32   // the peer's ticket of its request
 }
 
 // stream is one training on a data set, on this rank.
@@ -62,11 +62,11 @@ type stream struct {
 	job   string        // "": the training without a name
 	lane  int           // its number in the stager
 	began bool          // it has one
-	ended bool          // nothing is done for it any more
+	ended bool          // it is no longer served
 	over  chan struct{} // closed when it has ended
 
-	recording sync.WaitGroup // lines of the run log under way
-	saving    chan struct{}  // closed when the newest state is written; nil: none
+	recording sync.WaitGroup // lines of the run log in progress
+	saving    chan struct{}  // closed when the newest state is written, or nil
 	keeping   chan struct{}  // the same, of the rank's folder
 
 	coordinator  *scheduler.Coordinator
@@ -75,27 +75,27 @@ type stream struct {
 	coordinating bool
 	requests     map[uint64]*request // by number
 	lastRequest  uint64
-	// epochs before the one that was planned last, as a system chooses them; -1: none was planned
+	// choices of the epochs before the one planned last; -1: none was planned
 	chosen int
 	begins bool                 // it is to be given a lane
-	setup  *record.Setup        // what plans and stager are made from, once it has begun
+	setup  *record.Setup        // basis of plans and stager, once it has begun
 	plans  scheduler.PlanConfig // what plans are made from
 	outbox []byte               // records for the other ranks
 	moved  map[int]time.Time    // by epoch: when the last local trainer left it
 
 	seats map[int]*seat // by trainer, of this node
-	// livesAt are the other ranks where a trainer lives of the training that ranks served before
-	// they were restarted; livedHere says that one has lived here.
+	// livesAt are the other ranks with a live trainer of the training that ranks served before they
+	// were restarted; livedHere is true if one was alive here.
 	livesAt   map[int]bool
 	livedHere bool
 
 	clients   map[*conn]bool // that have opened it
-	idleSince time.Time      // when it had no process here; zero: it has
+	idleSince time.Time      // since when it has no process here; zero if it has one
 	idle      bool           // and rank 0 was told so
-	idleAt    map[int]bool   // rank 0: the ranks that have told so
+	idleAt    map[int]bool   // rank 0: the ranks that have reported this
 
 	due      map[due]bool // what GETs wait for
-	plansHad int          // that the stager had released when it was looked at last
+	plansHad int          // that the stager had released at the last look
 
 	epochs       map[int]*epochCount
 	closedEpochs map[int]bool    // whose counts have left
@@ -148,8 +148,8 @@ func newStream(on *samples, job string) *stream {
 	return s
 }
 
-// locked runs f with the stream locked, and then writes the replies that came of it and does what
-// was put off.
+// locked runs f with the stream locked, and then writes the resulting replies and does the deferred
+// work.
 func (s *samples) locked(f func()) {
 	s.mu.Lock()
 	f()
@@ -164,15 +164,15 @@ func (s *samples) locked(f func()) {
 	}
 }
 
-// later calls f after the stream is unlocked: f may wait, or take long.
+// later calls f after the stream is unlocked: f may block or take long.
 func (s *samples) later(f func()) { s.deferred = append(s.deferred, f) }
 
 func (s *samples) reply(c *conn, frame []byte) {
 	s.replies = append(s.replies, reply{c, frame})
 }
 
-// step gives the stager an event, does what it commands, and continues with the events that follow
-// from that.
+// step passes an event to the stager, carries out its commands, and continues with the events that
+// follow.
 func (s *samples) step(e scheduler.Event) {
 	if s.closed {
 		return
@@ -202,7 +202,7 @@ func (s *samples) drain() {
 	}
 }
 
-// leavePlans tells the coordinator which plans the stager has released.
+// leavePlans reports to the coordinator which plans the stager has released.
 func (s *stream) leavePlans() {
 	n := 0
 	if s.began {
@@ -244,7 +244,7 @@ func (s *samples) do(c scheduler.Command) {
 	}
 }
 
-// occupy gives the sample a place, if it has none and there is room.
+// occupy allocates a place for the sample, if it has none and there is room.
 func (s *samples) occupy(id scheduler.SampleID) bool {
 	if s.has(id) {
 		return true
@@ -262,7 +262,7 @@ func (s *samples) has(id scheduler.SampleID) bool {
 	return ok
 }
 
-// place is the offset in the slab of a sample that has a place.
+// place returns the offset in the slab of a sample that has a place.
 func (s *samples) place(id scheduler.SampleID) int64 {
 	off, ok := s.entries.Place(int(id))
 	if !ok || !s.node.slab.Holds(off, s.data.Size(id)) {
@@ -271,7 +271,7 @@ func (s *samples) place(id scheduler.SampleID) int64 {
 	return off
 }
 
-// vacate gives the sample's place back.
+// vacate frees the sample's place.
 func (s *samples) vacate(id scheduler.SampleID) {
 	if off, ok := s.entries.Place(int(id)); ok {
 		s.entries.Drop(int(id))
@@ -298,7 +298,7 @@ func (s *samples) fetch(c scheduler.Fetch) {
 	})
 }
 
-// fetched takes the end of a read. The sum of its bytes is made before the stream is locked.
+// fetched handles the end of a read. It computes the sum of its bytes before it locks the stream.
 func (s *samples) fetched(id scheduler.SampleID, into []byte, kept bool, err error) {
 	sum := s.sumOf(into, err)
 	if err != nil {
@@ -404,7 +404,7 @@ func (s *samples) release(lease uint32) {
 	s.locked(func() { s.step(scheduler.Released{Lease: lease}) })
 }
 
-// tick does what is due.
+// tick does the periodic work that is due.
 func (s *samples) tick(now time.Time) {
 	s.locked(func() {
 		for _, l := range slices.Clone(s.streams) {
@@ -418,7 +418,7 @@ func (s *samples) tick(now time.Time) {
 			return
 		}
 		s.giveUpAsks(now)
-		if s.hungry { // room may have been made by another data set
+		if s.hungry { // another data set may have freed memory
 			s.hungry = false
 			s.step(scheduler.Room{})
 		}

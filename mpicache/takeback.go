@@ -16,21 +16,21 @@ import (
 	"rankpool/mpicache/slab"
 )
 
-// The back door is a socket in a rank's folder that is there while a rank that was restarted
-// looks for the memory of the one before. A client that has it sends its descriptor, and hears
-// nothing: what it is, the rank sees.
+// The back door is a socket in a rank's folder that exists while a restarted rank looks for its
+// predecessor's memory. A client that has the memory sends its descriptor, and gets no reply: the
+// rank verifies the memory itself.
 
 // backDoorName is the socket's name in the rank's folder.
 const backDoorName = "slab.sock"
 
-// inPlaceName is the file in the rank's folder on which a client has a shared lock while a script
-// has views of the memory in its hands. A rank that took it back would write under them; what a
-// client decodes itself it reads again. Each rank puts a file of its own there before its door
-// opens: who has locked another one comes too late.
+// inPlaceName is the file in the rank's folder on which a client holds a shared lock while a script
+// holds views of the memory. A rank that took the memory back would overwrite them; samples that a
+// client is decoding itself it rereads. Each rank creates a new file before its door opens, so a
+// lock on an old file has no effect.
 const inPlaceName = "in-place"
 
 // handsPatience is how long a rank waits for scripts to release its memory. A script that makes a
-// checkpoint may have a batch in its hands, and waits ten seconds for the rank to save the scores.
+// checkpoint may hold a batch, and waits ten seconds for the rank to save the scores.
 const handsPatience = 3 * time.Second
 
 // lockEvery is the time between two attempts to lock that file.
@@ -42,10 +42,10 @@ const backDoorMagic = "rpslab01"
 // backDoorPatience is how long a client may take to send that.
 const backDoorPatience = 5 * time.Second
 
-// TakeBack returns the memory of the rank that was served from this folder before, if a training
-// process has it and brings it within patience, or until ctx ends; else nil, and then the folder
-// names no memory any more, so that clients release it. It is the memory that the folder names,
-// and holds samples of these data sets. ranks is how many there are.
+// TakeBack returns the memory of the previous rank with this folder, if a training process has it
+// and sends it within patience and before ctx ends. Otherwise it returns nil and removes the
+// memory's name from the folder, so that clients release it. The memory returned is the one that
+// the folder names, and holds samples of these data sets. ranks is the number of ranks.
 func TakeBack(
 	ctx context.Context, dir string, data []DataSet, ranks int, patience time.Duration,
 	log *slog.Logger,
@@ -121,12 +121,12 @@ func takeBack(
 	}
 }
 
-// takeFromHands waits until no script uses the memory of the rank before in place, and sees to it
-// that none begins to.
+// takeFromHands waits until no script uses the previous rank's memory in place, and prevents new
+// uses.
 func takeFromHands(ctx context.Context, dir string) error {
 	file, err := os.OpenFile(filepath.Join(dir, inPlaceName), os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("mpicache: %w", err) // who has locked it is not known
+		return fmt.Errorf("mpicache: %w", err) // the lock's holder is unknown
 	}
 	defer func() { _ = file.Close() }() // nobody has written to it
 	ctx, cancel := context.WithTimeout(ctx, handsPatience)
@@ -147,12 +147,12 @@ func takeFromHands(ctx context.Context, dir string) error {
 	}
 }
 
-// renewInPlace puts another file in the place of the one that clients of the rank before may lock.
+// renewInPlace replaces the file that clients of the previous rank may lock.
 func renewInPlace(dir string) error {
 	return writeState(filepath.Join(dir, inPlaceName), inOne(nil))
 }
 
-// takeFrom takes the memory that a client brings.
+// takeFrom receives the memory from a client.
 func takeFrom(client *net.UnixConn, want slab.Identity, sets []slab.Set) (*slab.Slab, error) {
 	defer func() { _ = client.Close() }() // it was read
 	if _, err := door.PeerOf(client); err != nil {

@@ -31,10 +31,10 @@ const (
 
 // Options are the bounds of a Keeper and what it may do.
 type Options struct {
-	Ranks        []int         // those whose signs of life the caller can hear
+	Ranks        []int         // ranks whose signs of life the caller receives
 	StartWithin  time.Duration // from the start until the ranks have met
 	AnswerWithin time.Duration // between two signs of life of a rank
-	EndWithin    time.Duration // from End until the cache is taken for one that cannot be ended
+	EndWithin    time.Duration // from End until the cache counts as impossible to kill
 	Again        bool          // a dead cache can be restarted
 	Restarts     int           // how often; -1: as often as it takes
 }
@@ -57,9 +57,9 @@ type (
 	// Ended reports that the process that starts the ranks has ended.
 	Ended struct {
 		How  string
-		Shot bool // by a signal that it was not to get before it could look after it
+		Shot bool // by a signal, before it could handle signals
 	}
-	// Over reports that training has ended, or is about to: nothing is restarted any more.
+	// Over reports that training has ended, or is about to: no more restarts.
 	Over struct{}
 	// Tick reports that time has passed.
 	Tick struct{}
@@ -79,13 +79,13 @@ type Command interface{ command() }
 
 // The commands.
 type (
-	// Start starts the cache, after what is left of an earlier one has been ended.
+	// Start starts the cache, after the rest of an earlier one has been killed.
 	Start struct{}
-	// End has the cache ended by force; Ended follows, if it can be ended.
+	// End kills the cache; Ended follows, if it can be killed.
 	End struct{}
-	// Forget abandons a cache that cannot be ended: its Ended no longer matters.
+	// Forget abandons a cache that cannot be killed: its Ended no longer matters.
 	Forget struct{}
-	// Say has the text printed, once.
+	// Say prints the text, once.
 	Say struct{ Text string }
 	// Fail reports that the first start failed: there will be no cache.
 	Fail struct{ Why string }
@@ -127,7 +127,7 @@ type Keeper struct {
 	restarts int
 	pause    time.Duration
 	startAt  time.Duration // in phase down; negative: never
-	lived    time.Duration // how long it had served before it was to end
+	lived    time.Duration // how long it had served before End
 }
 
 // NewKeeper returns the keeper of a cache whose first start has been commanded.
@@ -272,8 +272,7 @@ func (k *Keeper) end(why string) []Command {
 	return []Command{End{}}
 }
 
-// ended handles the end of the process, whether by itself or on command, or that it cannot be
-// ended.
+// ended handles the end of the process, on its own or by command, or the failure to end it.
 func (k *Keeper) ended(e Ended) []Command {
 	if k.phase == down || k.phase == failed {
 		return nil

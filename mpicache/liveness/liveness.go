@@ -4,7 +4,7 @@
 //
 // Times are those of a monotonic clock such as CLOCK_MONOTONIC, from any origin. What counts is the
 // time that the caller itself was running: if it receives nothing because all processes of the job
-// were stopped (SIGSTOP, "scontrol suspend", a suspended machine), nobody was silent.
+// were stopped (SIGSTOP, "scontrol suspend", a suspended machine), no peer counts as silent.
 package liveness
 
 import "time"
@@ -38,7 +38,7 @@ func (c *clock) at(now time.Duration) time.Duration {
 type Watch struct {
 	bound time.Duration
 	clock clock
-	heard []time.Duration // by peer: when it was heard of last, by the clock
+	heard []time.Duration // by peer: the time of its last sign of life
 	news  []bool          // since the last Tick
 	lost  []bool
 }
@@ -52,7 +52,7 @@ func NewWatch(peers int, bound time.Duration) *Watch {
 	}
 }
 
-// Heard notes a sign of life of a peer.
+// Heard records a sign of life of a peer.
 func (w *Watch) Heard(peer int) { w.news[peer], w.lost[peer] = true, false }
 
 // Tick sets the time, and returns the peers that have now been silent for the bound. A peer is
@@ -74,7 +74,7 @@ func (w *Watch) Tick(now time.Duration) (lost []int) {
 // Lost reports whether a peer has been silent for too long, and has not been heard from since.
 func (w *Watch) Lost(peer int) bool { return w.lost[peer] }
 
-// restart forgets all silence.
+// restart resets the silence of all peers.
 func (w *Watch) restart() {
 	for peer := range w.heard {
 		w.Heard(peer)

@@ -102,7 +102,7 @@ func TestReclaimSessions(t *testing.T) {
 	}
 	now := time.Now()
 	folder(prefix+fmt.Sprintf("pid%d-1", gone), now) // its launcher is gone
-	folder(prefix+"slurm1", old)                     // old, nobody holds it
+	folder(prefix+"slurm1", old)                     // old, without a lock
 	folder("."+prefix+"123", old)                    // was never finished
 	// may be starting on another node
 	folder(prefix+"slurm2", now)
