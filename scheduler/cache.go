@@ -6,9 +6,9 @@ type Outcome uint8
 const (
 	// Hit reports that the sample is a resident.
 	Hit Outcome = iota
-	// Admitted reports that it was none and is one now.
+	// Admitted reports that the sample was not a resident and is one now.
 	Admitted
-	// Bypassed reports that it was none and stays none.
+	// Bypassed reports that the sample was not a resident and does not become one.
 	Bypassed
 )
 
@@ -46,13 +46,13 @@ func (c *Cache) at(id SampleID) (Place, bool) {
 	return p - 1, p != 0
 }
 
-// fits reports whether id could be admitted beside what is here.
+// fits reports whether id could be admitted without an eviction.
 func (c *Cache) fits(id SampleID) bool { return c.usedBytes+c.size(id) <= c.capacityBytes }
 
-// Len is the number of residents.
+// Len returns the number of residents.
 func (c *Cache) Len() int { return len(c.uses) - len(c.free) }
 
-// UsedBytes is the sum of the residents' sizes.
+// UsedBytes returns the sum of the residents' sizes.
 func (c *Cache) UsedBytes() int64 { return c.usedBytes }
 
 // Resize changes the capacity and calls evicted for each resident that leaves. A policy that names
@@ -90,8 +90,8 @@ func (c *Cache) Draw(u Use, evicted func(SampleID)) Outcome {
 	return Admitted
 }
 
-// Leaving returns what was known of a resident that leaves; only evicted may call it, of the
-// resident that it is called for.
+// Leaving returns the Use of a leaving resident; only evicted may call it, for the resident that it
+// is called with.
 func (c *Cache) Leaving(id SampleID) Use {
 	for _, u := range c.out {
 		if u.ID == id {
@@ -118,7 +118,7 @@ func (c *Cache) Wants(u Use) bool {
 	return ok && c.policy.Yields(v, u)
 }
 
-// makeRoom takes residents out until size bytes fit; if one does not yield, all are put back.
+// makeRoom removes residents until size bytes fit; if one does not yield, all are restored.
 func (c *Cache) makeRoom(size int64, newcomer Use) bool {
 	c.out = c.out[:0]
 	for c.usedBytes+size > c.capacityBytes {
@@ -165,7 +165,7 @@ func (c *Cache) Remove(id SampleID) {
 	c.noteKept(id, false)
 }
 
-// Refresh replaces what is known of u's sample if it is a resident.
+// Refresh replaces the Use of u's sample if it is a resident.
 func (c *Cache) Refresh(u Use) {
 	if p, in := c.at(u.ID); in {
 		c.uses[p] = u
@@ -182,8 +182,7 @@ func (c *Cache) Next(id SampleID) (float64, bool) {
 	return c.uses[p].Next, true
 }
 
-// Residents returns what is known of the residents, in the order of places. The slice is the
-// caller's.
+// Residents returns the Uses of the residents, in order of places. The caller owns the slice.
 func (c *Cache) Residents() []Use {
 	all := make([]Use, 0, c.Len())
 	for p, u := range c.uses {
@@ -194,8 +193,7 @@ func (c *Cache) Residents() []Use {
 	return all
 }
 
-// RefreshAll replaces what is known of every resident by what use returns for it, in the order of
-// places.
+// RefreshAll replaces the Use of every resident by the result of use, in order of places.
 func (c *Cache) RefreshAll(use func(SampleID) Use) {
 	for p, u := range c.uses {
 		if q, in := c.at(u.ID); in && q == Place(p) {

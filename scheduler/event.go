@@ -1,21 +1,21 @@
 package scheduler
 
-// An Event is something that happened to a rank's share of a data set. Stager.Step takes it.
+// An Event is an input of Stager.Step.
 type Event interface{ event() }
 
 type (
-	// LaneOpened reports that another training uses the data set: lane number Lane, which is not
-	// open, of trainers on the ranks World. Lane 0 is open from the beginning.
+	// LaneOpened reports that another training uses the data set: lane Lane, which must not be open,
+	// with trainers on the ranks World. Lane 0 is open from the beginning.
 	LaneOpened struct {
 		Lane  int
 		World []int32
 	}
 
-	// LaneClosed reports that a training has ended. What only that one needs is freed; what was
-	// delivered to its trainers is when they release it.
+	// LaneClosed reports that a training has ended. Samples that only it needs are freed; those
+	// delivered to its trainers are freed when they are released.
 	LaneClosed struct{ Lane int }
 
-	// Planned reports that a plan of a lane is there, of which batches from From on are trained.
+	// Planned passes a plan of a lane, of which batches from From on are trained.
 	Planned struct {
 		Lane int
 		Plan *Plan
@@ -32,25 +32,24 @@ type (
 	// Withdrawn reports that the requester of Ticket is gone.
 	Withdrawn struct{ Ticket uint64 }
 
-	// Released reports that the bytes of a delivered batch are not read any more.
+	// Released reports that the bytes of a delivered batch are no longer in use.
 	Released struct{ Lease uint32 }
 
-	// Fetched reports that a read of storage ended. Err is nil when the sample's bytes are in its
-	// place. Kept says that they came from a copy on the node's disk instead.
+	// Fetched reports that a read from storage ended. Err is nil if the sample's bytes are in its
+	// place. With Kept they came from a copy on the node's disk.
 	Fetched struct {
 		ID   SampleID
 		Kept bool
 		Err  error
 	}
 
-	// Starved reports that there was no room to fetch the sample into. It is tried again after
-	// Room.
+	// Starved reports that there was no memory for a fetch. It is retried after Room.
 	Starved struct{ ID SampleID }
 
 	// Room reports that memory was freed since the last Starved.
 	Room struct{}
 
-	// Received reports that a peer answered Ask. Status has one entry a sample asked for; the bytes
+	// Received reports that a peer answered Ask. Status has one entry per requested sample; the bytes
 	// of those that are not Absent are in their places.
 	Received struct {
 		Ticket uint32
@@ -60,7 +59,7 @@ type (
 	// PeerLost reports that a peer did not answer Ask in time.
 	PeerLost struct{ Ticket uint32 }
 
-	// Asked reports that a peer wants samples for its trainers' part of a global batch of a lane.
+	// Asked reports that a peer requests samples for its trainers' part of a global batch of a lane.
 	// Ticket is the peer's.
 	Asked struct {
 		Lane, Peer   int
@@ -69,14 +68,14 @@ type (
 		IDs          []SampleID
 	}
 
-	// Sent reports that the answer to Asked has left.
+	// Sent reports that the answer to Asked has been sent.
 	Sent struct {
 		Peer   int
 		Ticket uint32
 	}
 
-	// Scored reports that a lane's scores of samples changed: all global batches up to Batch of
-	// Epoch are in them. With an Epoch below 0 it says what the scores are, and no more.
+	// Scored reports that a lane's scores changed: they include all global batches up to Batch of
+	// Epoch. With an Epoch below 0 it only sets the scores.
 	Scored struct {
 		Lane         int
 		Epoch, Batch int
@@ -86,8 +85,8 @@ type (
 		Known        func(SampleID) bool // whether a sample was ever scored
 	}
 
-	// Stored reports that Store ended. Err is nil when the sample is in the tier, unless Busy: then
-	// it is not because the tier is behind, and nothing failed.
+	// Stored reports that Store ended. Err is nil if the sample is in the tier, or if Busy: then it
+	// was not stored because the tier is behind, which is not a failure.
 	Stored struct {
 		ID   SampleID
 		Busy bool
@@ -100,23 +99,23 @@ type (
 		Err error
 	}
 
-	// Preloaded reports that the bytes of samples are in their places before the first Planned,
-	// each once, the most important first. Those that are not kept are freed.
+	// Preloaded reports that samples were read into their places before the first Planned, each once,
+	// the most important first. Those that are not kept are freed.
 	Preloaded struct{ IDs []SampleID }
 
-	// Recovered reports that samples are residents already, in their places, since before the rank
-	// restarted, the most important first. It comes before the first Planned. Those that do not fit
-	// are freed. Their bytes are not used before Check.
+	// Recovered reports the samples that are in their places since before the rank restarted, the most
+	// important first. It precedes the first Planned. Those that do not fit are freed. Their bytes are
+	// not used before Check.
 	Recovered struct{ IDs []SampleID }
 
-	// Checked reports that Check ended. What is not Whole is fetched.
+	// Checked reports that Check ended. Samples that are not Whole are fetched.
 	Checked struct {
 		ID    SampleID
 		Whole bool
 	}
 
-	// Shrunk reports that the partition has CapacityBytes from now on, and that the places of IDs
-	// are to be freed as soon as nobody needs them. What is no resident is left alone.
+	// Shrunk reports that the partition has CapacityBytes from now on, and that the places of IDs must
+	// be freed as soon as they are unused. Samples that are not residents are left alone.
 	Shrunk struct {
 		CapacityBytes int64
 		IDs           []SampleID
@@ -130,15 +129,16 @@ type (
 type Status uint8
 
 const (
-	// Absent means: not here, the asker reads storage itself.
+	// Absent: not here, the peer reads storage itself.
 	Absent Status = iota
-	// Present means: it was here.
+	// Present: it was here.
 	Present
-	// Staged means: it was read from storage for this draw.
+	// Staged: it was read from storage for this draw.
 	Staged
 )
 
-// Source says where the bytes of a delivered sample came from. The numbers are the door protocol's.
+// Source is where the bytes of a delivered sample came from, with the numbers of the door's
+// protocol.
 type Source uint8
 
 // The sources.
@@ -146,7 +146,7 @@ const (
 	FromLocal    Source = iota // this rank's memory
 	FromPeer                   // another rank's memory
 	FromStorage                // storage, as planned
-	FromFallback               // storage, because a planned hit could not be had
+	FromFallback               // storage, because a planned hit failed
 	NotHere                    // nowhere: the client reads storage
 	Unreadable                 // nowhere: the sample cannot be read
 )
@@ -155,26 +155,25 @@ const (
 // as FromLocal, and counted in TierHits.
 const fromTier Source = 255
 
-// A Command is an order to a rank, which Stager.Step returns.
+// A Command is an output of Stager.Step, for the rank to carry out.
 type Command interface{ command() }
 
 type (
-	// Fetch reads the sample from storage into a new place; answer with Fetched or Starved. Need
-	// orders reads.
+	// Fetch reads the sample from storage into a new place; reply with Fetched or Starved. Reads are
+	// ordered by Need.
 	Fetch struct {
 		ID   SampleID
 		Need uint64
 	}
 
-	// Check compares the bytes of a sample of Recovered with what was written; answer with Checked.
-	// Need orders checks.
+	// Check verifies the bytes of a recovered sample; reply with Checked. Checks are ordered by Need.
 	Check struct {
 		ID   SampleID
 		Need uint64
 	}
 
-	// Ask brings samples from a peer into new places, for a lane; answer with Received or PeerLost.
-	// A sample that there is no room for counts as Absent.
+	// Ask requests samples from a peer, into new places, for a lane; reply with Received or PeerLost.
+	// A sample without room counts as Absent.
 	Ask struct {
 		Lane, Peer   int
 		Ticket       uint32
@@ -182,7 +181,7 @@ type (
 		IDs          []SampleID
 	}
 
-	// Send answers a peer's Asked; answer with Sent when the memory may change again.
+	// Send answers a peer's Asked; reply with Sent when the memory may change again.
 	Send struct {
 		Peer   int
 		Ticket uint32
@@ -190,7 +189,7 @@ type (
 		Status []Status
 	}
 
-	// Deliver gives a trainer its part of a batch. The slices are the receiver's.
+	// Deliver gives a trainer its part of a batch. The receiver owns the slices.
 	Deliver struct {
 		Ticket uint64
 		Lease  uint32
@@ -199,26 +198,24 @@ type (
 		Errs   map[int]error // by place, for Unreadable
 	}
 
-	// Free gives up the sample's place.
+	// Free frees the sample's place.
 	Free struct{ ID SampleID }
 
-	// Store writes the sample to the tier; answer with Stored. Its place does not change until
-	// then.
+	// Store writes the sample to the tier; reply with Stored. Its place does not change until then.
 	Store struct{ ID SampleID }
 
-	// Recall reads the sample from the tier into a new place; answer with Recalled or Starved. Need
-	// orders reads.
+	// Recall reads the sample from the tier into a new place; reply with Recalled or Starved. Reads
+	// are ordered by Need.
 	Recall struct {
 		ID   SampleID
 		Need uint64
 	}
 
-	// Erase gives up the sample's place in the tier, even while it is being stored or recalled,
-	// which then runs to its end.
+	// Erase frees the sample's place in the tier, even while it is being stored or recalled; that
+	// operation runs to its end.
 	Erase struct{ ID SampleID }
 
-	// EndTier gives the tier up: it fails. What is under way ends as it may, and nothing else will
-	// be asked of the tier.
+	// EndTier abandons the failing tier. Operations in progress end, and no more are issued.
 	EndTier struct{}
 )
 

@@ -7,8 +7,8 @@ import (
 )
 
 // Several trainings may use a data set at the same time. Each is a lane of the stager: it has its
-// own plans, window and requests, and goes at its own pace. Samples are stored once, for all lanes,
-// and what is kept goes by the next use in any lane (store.go).
+// own plans, window and requests, and goes at its own pace. Samples are stored once for all lanes;
+// which stay depends on their next use in any lane (store.go).
 
 // lane is one training's part of a stager.
 type lane struct {
@@ -31,7 +31,7 @@ type lane struct {
 
 	parts     map[partKey]*part
 	promises  promises
-	early     []Asked // asked for before the window got there
+	early     []Asked // requested before the window got there
 	heldBytes int64   // of the samples in parts and promises
 	tierHits  map[int]int
 }
@@ -60,8 +60,8 @@ func (s *Stager) onLaneOpened(e LaneOpened) {
 	s.store.join(&l.own)
 }
 
-// onLaneClosed has a lane release everything. The samples that only it would have used are the
-// first to leave memory.
+// onLaneClosed releases everything that a lane holds. The samples that only it would have used are
+// evicted first.
 func (s *Stager) onLaneClosed(e LaneClosed) {
 	l := s.lane(e.Lane)
 	if l == nil {
@@ -104,15 +104,15 @@ func (s *Stager) open() iter.Seq[*lane] {
 	}
 }
 
-// demandUpTo notes that a trainer waits for a position. The lane that is ahead of all others sets
-// the scale on which reads of all lanes are ordered; one that has fallen behind is moved up to it,
-// so that it has no claim to what it has missed.
+// demandUpTo records that a trainer waits for a position. The lane that is furthest ahead sets the
+// scale on which the reads of all lanes are ordered; a lane that has fallen behind is moved up to
+// it, so that it has no claim to what it has missed.
 func (l *lane) demandUpTo(pos int64) {
 	l.demand = max(l.demand, pos)
 	l.offset = max(l.offset, int64(l.Demand())-l.demand)
 }
 
-// needOf is a position on the scale of needs.
+// needOf converts a position to the scale of needs.
 func (l *lane) needOf(pos int64) uint64 { return uint64(max(l.offset+pos, 0)) }
 
 // letGo ends the hold of a part or a promise on a sample.
@@ -121,8 +121,8 @@ func (l *lane) letGo(id SampleID) {
 	l.unpin(id)
 }
 
-// shareOfWindow is how many bytes a lane may bring in ahead, or have in use: an equal share of what
-// lanes that stand still leave of the window.
+// shareOfWindow returns how many bytes a lane may read ahead or have in use: an equal share of what
+// paused lanes leave of the window.
 func (l *lane) shareOfWindow() int64 {
 	going, left := int64(0), l.cfg.WindowBytes
 	for m := range l.open() {
@@ -139,7 +139,7 @@ func (l *lane) shareOfWindow() int64 {
 	return left / going
 }
 
-// makeRoom decides on draws that trainers have asked for, until the window has no more than bytes.
+// makeRoom decides on draws that trainers have requested, until the window has at most bytes.
 func (s *Stager) makeRoom(bytes int64) {
 	for l := range s.open() {
 		if l.cur == nil {

@@ -2,8 +2,8 @@ package scheduler
 
 import "math"
 
-// partition is one owner's cache, driven by a lane's plans: it tells the policy when each sample is
-// drawn next by this owner, exactly inside the epoch, by prediction beyond it.
+// partition is one owner's cache, driven by a lane's plans: it gives the policy the time of each
+// sample's next draw by this owner, exact inside the epoch and predicted beyond it.
 type partition struct {
 	*store
 	rank   int
@@ -141,7 +141,7 @@ func newView(p *Plan, samples, rank int) *view {
 	return v
 }
 
-// drawsOf counts the draws of an owner, and those whose sample is drawn again: at the most, where a
+// drawsOf counts the draws of an owner, and those whose sample is drawn again: at most, where a
 // system chooses what stays.
 func (p *Plan) drawsOf(rank, samples int) (own, again int) {
 	drawn := make([]uint64, (samples+63)/64)
@@ -254,7 +254,7 @@ func (p *partition) draw(i int, next int32, had bool, evicted func(SampleID)) Ou
 	return outcome
 }
 
-// pass has the policy decide, and informs the tier.
+// pass lets the policy decide, and informs the tier.
 func (p *partition) pass(u Use, had bool, evicted func(SampleID)) Outcome {
 	if p.tier == nil {
 		return p.cache.Draw(u, evicted)
@@ -274,8 +274,8 @@ func (p *partition) pass(u Use, had bool, evicted func(SampleID)) Outcome {
 	return outcome
 }
 
-// foresee takes the plan after the one under way: what is drawn no more in this epoch has an exact
-// place in that one.
+// foresee records the plan after the current one: a sample that is not drawn again in this epoch
+// has an exact place in that one.
 func (p *partition) foresee(plan *Plan) {
 	p.ahead = plan
 	p.cache.RefreshAll(func(id SampleID) Use {
@@ -321,8 +321,8 @@ func (p *partition) predict(id SampleID, score float32) float64 {
 	return p.ahead.time(place)
 }
 
-// take takes new scores, and refreshes what they say about the next draws of samples: of those that
-// changed, the first time of all residents, which were preloaded.
+// take applies new scores, and refreshes the predicted next draws of the samples whose scores
+// changed; the first time, of all residents, which were preloaded.
 func (p *partition) take(e Scored) {
 	first := p.scored.Scores == nil
 	p.scored = e

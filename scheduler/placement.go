@@ -2,18 +2,17 @@ package scheduler
 
 import "slices"
 
-// Placement says which rank may hold which sample, epoch by epoch, so that the partitions of all
-// ranks keep together nearly what one memory of their size would: a newcomer lives where the
-// resident that made room for it lived. A hash of samples keeps less, because by chance some
-// partitions are wanted more than others; with few places a rank that costs up to a tenth of the
-// hits.
+// Placement determines which rank may hold which sample, epoch by epoch, so that the partitions of
+// all ranks together keep nearly what one memory of their total size would: a new sample goes where
+// the resident evicted for it was. A hash keeps less, because by chance demand for some partitions
+// is higher; with few places per rank that costs up to a tenth of the hits.
 //
-// It follows every rank's partition through the draws and scores of the epoch under way, as they
-// are folded, so all ranks have the same Placement at the same batch, without a message. When the
-// next epoch is planned, it resumes from there as one pool, to the end of that epoch. If ranks
-// disagree after all, samples are not found where they are looked for, and are read from storage: a
-// placement is soft state. So it says nothing about who consumes a draw, which must not change when
-// a cache is restarted.
+// It follows every rank's partition through the draws and scores of the current epoch, as they are
+// folded, so all ranks have the same Placement at the same batch without exchanging messages. When
+// the next epoch is planned, it resumes from there as one pool, to the end of that epoch. If ranks
+// disagree after all, samples are not found where they are expected, and are read from storage: a
+// placement is soft state. So it does not determine who consumes a draw, which must not change when
+// a cache restarts.
 //
 // It is not safe for concurrent use; an Outlook taken from it is independent.
 //
@@ -33,7 +32,7 @@ type opened struct {
 }
 
 // NewPlacement returns a placement of empty partitions, of capacityBytes each, over samples of the
-// given sizes. Every rank must be given the same.
+// given sizes. The arguments must be the same on every rank.
 func NewPlacement(samples int, capacityBytes []int64, size func(SampleID) int64) *Placement {
 	p := &Placement{size: size, capacityBytes: capacityBytes, owner: make([]uint16, samples)}
 	for id := range p.owner {
@@ -224,7 +223,8 @@ func (o *pooling) admit(u Use) int {
 	return last
 }
 
-// farthest is the rank whose resident is drawn again last, the first in a tie, and when that is.
+// farthest returns the rank whose resident is drawn again last, the first in a tie, and the time of
+// that draw.
 func (o *pooling) farthest() (rank int, at float64) {
 	for r, h := range o.heaps {
 		if next, any := h.Farthest(); any && next > at {

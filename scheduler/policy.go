@@ -9,19 +9,19 @@ type Use struct {
 	// Score is the sample's latest importance; of a sample that was never scored, the scorer's
 	// initial one.
 	Score float32
-	// Known is set if Score comes from a report of training.
+	// Known is true if Score comes from a report of training.
 	Known bool
 }
 
-// Place numbers the residents of a Cache: small, dense, and free again when its resident leaves. A
-// policy keeps what it knows of residents in arrays by Place, so its memory grows with what is kept
+// Place numbers the residents of a Cache: small, dense, and reused when its resident leaves. A
+// policy keeps its data about residents in arrays by Place, so its memory grows with the residents
 // and not with the data set.
 type Place int32
 
 // A Policy orders the residents of one partition. It owns no bytes, no locks and no counters: Cache
 // does. It is not safe for concurrent use, and the same calls give the same answers.
 type Policy interface {
-	// Admit makes u's sample the resident of place p. p must be free.
+	// Admit makes u's sample the resident of place p, which must be free.
 	Admit(p Place, u Use)
 	// Touch records a draw of the resident of p.
 	Touch(p Place, u Use)
@@ -29,21 +29,21 @@ type Policy interface {
 	Refresh(p Place, u Use)
 	// Remove removes the resident of p.
 	Remove(p Place)
-	// Victim returns the place of the resident that goes first, or false when none may go.
+	// Victim returns the place of the resident to evict first, or false if none may be evicted.
 	Victim() (Place, bool)
 	// Yields reports whether the resident of victim makes room for a newcomer.
 	Yields(victim Place, newcomer Use) bool
 }
 
-// A Gate is a Policy that may keep a newcomer out although there is room.
+// A Gate is a Policy that may reject a newcomer although there is room.
 type Gate interface {
 	// Keeps reports whether the newcomer may become a resident at all.
 	Keeps(newcomer Use) bool
 }
 
-// A LookAhead is a Policy that orders residents by Use.Next. What it keeps of a batch is decided
-// when the batch's losses are known, since a sample's own loss says most about its next draw; of
-// other policies when the batch enters the window, by the scores of before.
+// A LookAhead is a Policy that orders residents by Use.Next. It decides on a batch when the batch's
+// losses are known, since a sample's own loss says most about its next draw; other policies decide
+// when the batch enters the window, by the scores before it.
 type LookAhead interface {
 	LooksAhead()
 }

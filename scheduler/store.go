@@ -2,15 +2,15 @@ package scheduler
 
 import "math"
 
-// store is what a rank keeps: residents in memory, and what the tier has. Several lanes may use it.
-// Then a sample's next use is its nearest in any lane, which takes a common time: each lane's own,
-// in epochs, divided by its pace. The common time is the number of draws of all lanes that have
-// entered their windows; a lane's pace is its share of the newest of them. With one lane, or as
-// long as there has been but one, times are the lane's.
+// store holds a rank's samples: the residents in memory, and those in the tier. Several lanes may
+// use it. Then a sample's next use is the nearest in any lane, on a common time scale: each lane's
+// own time, in epochs, divided by its pace. The common time is the number of draws of all lanes
+// that have entered their windows; a lane's pace is its share of the newest of them. As long as
+// there has been only one lane, times are the lane's own.
 //
-// MIN over the interleaved draws of all lanes would need to know the paces to come. A lane that
-// stops has a smaller and smaller share, so its next uses move away, and its samples go before
-// those that the others use.
+// MIN over the interleaved draws of all lanes would need to know the paces to come. The share of a
+// lane that stops shrinks, so its next uses move into the future, and its samples are evicted
+// before those that others use.
 type store struct {
 	cache   *Cache
 	tier    *tier // nil: none
@@ -27,15 +27,15 @@ const (
 	// its lane's pace. With four lanes and three at half their pace reads are the same within 0.2 %
 	// from 1/8 to 4 (8,000 samples, chunks and torch).
 	paceDraws = 0.5
-	// paceEvery is how often paces are taken, in draws as a share of the samples: all residents'
-	// next uses are computed anew when one has changed by more than paceChange.
+	// paceEvery is how often paces are measured, in draws as a share of the samples: all residents'
+	// next uses are recomputed if one has changed by more than paceChange.
 	paceEvery  = 1. / 16
 	paceChange = 0.2
 	// paceLeast is the share of the draws below which a lane stands still.
 	paceLeast = 1e-3
 )
 
-// join adds a lane, whose pace is taken to be that of the others.
+// join adds a lane, and assumes that its pace is that of the others.
 func (st *store) join(p *partition) {
 	others := float64(len(st.lanes))
 	st.lanes = append(st.lanes, p)
@@ -55,7 +55,7 @@ func (st *store) join(p *partition) {
 	st.takePaces()
 }
 
-// leave removes a lane. What only it would have used has no next use any more.
+// leave removes a lane. Samples that only it would have used have no next use then.
 func (st *store) leave(p *partition) {
 	for i, q := range st.lanes {
 		if p == q {
@@ -66,7 +66,7 @@ func (st *store) leave(p *partition) {
 	st.takePaces()
 }
 
-// entered notes that places [lo, hi) of a lane's plan have entered its window.
+// entered records that places [lo, hi) of a lane's plan have entered its window.
 func (st *store) entered(p *partition, lo, hi int) {
 	p.place = hi
 	if !st.shared {
@@ -104,7 +104,7 @@ func (st *store) pacesChanged() bool {
 	return false
 }
 
-// takePaces takes the paces as they are now, and computes all next uses anew.
+// takePaces measures the current paces, and recomputes all next uses.
 func (st *store) takePaces() {
 	st.taken = st.now
 	sum := st.allRecent()
@@ -186,7 +186,7 @@ func (p *partition) look() {
 	}
 }
 
-// goes reports whether the lane has drawn lately.
+// goes reports whether the lane has drawn recently.
 func (p *partition) goes() bool {
 	return p.plan != nil && p.recent > standing*p.allRecent()/float64(len(p.lanes))
 }

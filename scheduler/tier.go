@@ -1,9 +1,9 @@
 package scheduler
 
-// tier is the second place of a rank's own samples, on a disk of the node. It takes what leaves
-// memory, if that is drawn again sooner than what the tier has: so it holds what is needed next
-// after memory's residents. A sample that memory takes in again keeps its place in the tier until
-// another one needs that, so that it need not be written again. A nil tier has nothing.
+// tier is the second place of a rank's own samples, on a disk of the node. It stores samples that
+// leave memory if they will be drawn sooner than those it has: so it holds the samples that are
+// needed next after memory's residents. A sample that returns to memory stays in the tier until
+// another one needs its place, so that it need not be rewritten. A nil tier is empty.
 type tier struct {
 	cache *Cache
 	// what memory gives up as soon as nobody needs it, and the tier has not
@@ -12,11 +12,11 @@ type tier struct {
 	failures     int   // in a row
 }
 
-// storingShare of the window may be waiting to be written. What leaves memory while writing is
-// behind is not stored.
+// storingShare of the window may be waiting to be written. Samples that leave memory while writes
+// are behind are not stored.
 const storingShare = 4
 
-// tierFailuresMax failures in a row, the tier is given up: a disk that works has none.
+// tierFailuresMax failures in a row abandon the tier: a disk that works has none.
 const tierFailuresMax = 8
 
 func newTier(cfg StagerConfig) *tier {
@@ -31,7 +31,7 @@ func newTier(cfg StagerConfig) *tier {
 	}
 }
 
-// has reports whether the tier has the sample, or is about to.
+// has reports whether the tier has the sample or is storing it.
 func (t *tier) has(id SampleID) bool { return t != nil && t.cache.Resident(id) }
 
 // wants reports whether the tier has the sample or would take it.
@@ -45,7 +45,7 @@ func (t *tier) next(id SampleID) (float64, bool) {
 	return t.cache.Next(id)
 }
 
-// kept notes that memory keeps the sample: its place in the tier is the first to go.
+// kept records that memory keeps the sample: its place in the tier is reused first.
 func (t *tier) kept(id SampleID) {
 	if t != nil {
 		delete(t.leaving, id)
@@ -53,7 +53,7 @@ func (t *tier) kept(id SampleID) {
 	}
 }
 
-// left notes that memory does not keep a sample, or not any more.
+// left records that memory does not keep a sample, or no longer does.
 func (t *tier) left(u Use) {
 	switch {
 	case t == nil:
@@ -64,7 +64,7 @@ func (t *tier) left(u Use) {
 	}
 }
 
-// gone notes that memory has the sample no more.
+// gone records that memory no longer has the sample.
 func (t *tier) gone(id SampleID) {
 	if t != nil {
 		delete(t.leaving, id)
@@ -89,8 +89,8 @@ func (t *tier) refreshAll(memory *Cache, use func(id SampleID, next float64) Use
 	}
 }
 
-// spill has a sample that memory gives up written to the tier, if the tier takes it. It reports
-// whether the bytes are needed until then.
+// spill writes a sample that leaves memory to the tier, if the tier wants it. It reports whether
+// the bytes must stay until then.
 func (s *Stager) spill(id SampleID) bool {
 	t := s.store.tier
 	if t == nil {
@@ -128,7 +128,7 @@ func (s *Stager) onStored(e Stored) {
 	s.unpin(e.ID)
 }
 
-// onRecalled reads storage for what the tier did not give.
+// onRecalled reads from storage what the tier did not return.
 func (s *Stager) onRecalled(e Recalled) {
 	if e.Err == nil {
 		s.judge(nil)
@@ -143,7 +143,7 @@ func (s *Stager) onRecalled(e Recalled) {
 	s.fetchInstead(e.ID, FromFallback)
 }
 
-// judge counts failures of the tier in a row, and gives it up when there are too many.
+// judge counts consecutive failures of the tier, and abandons it after too many.
 func (s *Stager) judge(err error) {
 	t := s.store.tier
 	if t == nil {
