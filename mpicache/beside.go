@@ -9,10 +9,10 @@ import (
 	"rankpool/scheduler"
 )
 
-// A process may read a data set in another order beside its training on it, most often to evaluate.
-// It has the plan of any epoch, for draws that depend on no scores can be made at any time, and
-// reads storage by the index. It takes no memory, and nothing of the training changes by it: what
-// it counts and reports is left out.
+// A process may read a data set in another order beside its training on it, usually to evaluate. It
+// can get the plan of any epoch, since draws that depend on no scores can be made at any time, and
+// reads storage by the index. It uses no memory and does not affect the training: its counts and
+// reports are ignored.
 
 // besideStreams is the first number of such streams. A number is derived from the spec, so that it
 // is the same for all connections of a process and after a restart.

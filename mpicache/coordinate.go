@@ -128,7 +128,7 @@ func (s *stream) respond(number uint64, reply func(c *conn, ticket uint32)) {
 	s.later(func() { reply(r.conn, r.ticket) })
 }
 
-// forget drops the pending requests of a client that is gone.
+// forget drops the pending requests of a client that has disconnected.
 func (s *stream) forget(c *conn) {
 	s.locked(func() {
 		delete(s.clients, c)
@@ -494,12 +494,13 @@ func (s *stream) onSource(from int, body []byte) {
 	s.locked(func() { s.coordinate(e) })
 }
 
-// onRefused hears that another rank makes no plan, without which trainers here get none.
+// onRefused handles another rank's message that it cannot make a plan, without which trainers here
+// get none.
 func (s *stream) onRefused(from int, sentence string) {
 	s.locked(func() { s.coordinate(scheduler.Declined{Rank: from, Why: sentence}) })
 }
 
-// scorerFor is the scorer that what a spec asks for depends on; "": its draws depend on no scores.
+// scorerFor returns the scorer that a spec's draws depend on, "" if they depend on no scores.
 func (s *stream) scorerFor(spec Spec) string {
 	sampler, err := s.node.cfg.system().NewSampler(spec.SamplerConfig(s.data.Samples))
 	if err != nil || !sampler.Weighted() {

@@ -75,7 +75,7 @@ func (s *stream) onTally(from teller, t door.Tally, asked bool) {
 			delete(e.before, from) // it counts from the beginning again
 		}
 		e.tallies[from] = t
-		s.noteMoved() // it may be what a cache that was away missed
+		s.noteMoved() // a restarted cache may have missed it
 	})
 }
 
@@ -172,8 +172,8 @@ func (s *stream) finish() {
 	}
 }
 
-// finishing closes all epochs. What it returns is closed when the last state is written; nil: it
-// is.
+// finishing closes all epochs. The channel that it returns is closed when the last state is
+// written; nil: it is already.
 func (s *stream) finishing() (saving chan struct{}) {
 	s.locked(func() {
 		s.flushReports()
@@ -195,7 +195,7 @@ type reporter struct {
 	open     map[countKey]gathered
 	recorded map[string]map[int]stats.Count // by stream and epoch
 	byes     int
-	all      chan struct{} // closed when every rank has said bye
+	all      chan struct{} // closed when every rank has sent its bye
 }
 
 type countKey struct {
@@ -278,7 +278,7 @@ func (r *reporter) add(from int, stream streamKey, expected map[int]bool, c *sta
 			return
 		}
 	}
-	// otherwise nobody has opened the data set since a restart: finish knows when all have sent
+	// otherwise the data set was not opened since a restart: finish knows when all ranks have sent
 	// their counts
 	if len(expected) > 0 {
 		r.record(key, g)
@@ -295,9 +295,9 @@ type epochRecord struct {
 }
 
 // record writes the epoch's line: event epoch for the first data set, pass for the others, and job
-// for a training with a job name. After a
-// restart trainers send the counts of their last epochs again: an epoch that was recorded is not
-// recorded again, unless draws were missing. Nor is one without draws.
+// for a training with a job name. After a restart trainers resend the counts of their last epochs:
+// an epoch is not recorded a second time, unless draws were missing. An epoch without draws is not
+// recorded.
 func (r *reporter) record(key countKey, g gathered) {
 	delete(r.open, key)
 	name := key.stream.String()

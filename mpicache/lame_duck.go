@@ -8,10 +8,10 @@ import (
 	"rankpool/scheduler"
 )
 
-// A node that is asked to end during training is a lame duck for a while, if the whole job ends:
+// A node that is asked to end during training is a lame duck for a while if the whole job ends:
 // training may write a last checkpoint, for which it needs its rank and rank 0. If another rank has
-// died, the node ends at once, since all ranks are restarted. The peers show which of the two it
-// is: the dead do not answer.
+// died, the node ends at once, since all ranks are restarted. The node asks its peers to find out:
+// dead ones do not answer.
 
 // livesWithin is how long a peer may take to send a sign of life, on a machine that is busy writing
 // checkpoints.
@@ -20,9 +20,9 @@ const livesWithin = time.Second
 // lifeSigns records which peers have sent a sign of life since this rank was asked to end.
 type lifeSigns struct {
 	mu      sync.Mutex
-	heard   map[int]bool // those that live, or have left of their own accord
+	heard   map[int]bool // those that are alive, or have ended by themselves
 	missing int
-	all     chan struct{} // closed when none is missing; nil: nobody was asked yet
+	all     chan struct{} // closed when none is missing; nil: not asked yet
 }
 
 // LameDuck keeps serving until the last trainer here has left, and reports whether it has: then
@@ -41,7 +41,7 @@ func (n *Node) LameDuck(ctx context.Context) bool {
 		case <-look.C:
 		}
 	}
-	n.toPeers(messageLeaves) // else it would be taken for dead by those that are told later
+	n.toPeers(messageLeaves) // otherwise ranks that are told later would take it for dead
 	return true
 }
 

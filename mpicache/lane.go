@@ -13,9 +13,9 @@ import (
 	"rankpool/scheduler"
 )
 
-// Several trainings may use a data set at the same time, each under a job name of its own, and one
-// without a name: each is a stream, with its own coordinator, counts and state, and a lane of the
-// data set's stager.
+// Several trainings may use a data set at the same time, each with its own job name, and one
+// without: each is a stream, with its own coordinator, counts and state, and a lane of the data
+// set's stager.
 
 const (
 	// maxJobs is how many trainings with names a rank lets in for a data set at a time.
@@ -138,9 +138,10 @@ func (s *samples) message(kind byte, job string) []byte {
 	return append([]byte{kind, byte(s.index), byte(len(job))}, job...)
 }
 
-// A training with a job name ends when no process of it has been on any rank for a while: then its
-// name is free again, and its samples are dropped where no other training wants them. Ranks tell
-// rank 0 when nobody is there, or somebody comes again; rank 0 ends it on all.
+// A training with a job name ends when it has had no process on any rank for a while: then its name
+// can be reused, and its samples are evicted unless other trainings use them. Each rank reports to
+// rank 0 when it has no process of the training, or has one again; rank 0 ends the training on all
+// ranks.
 
 const (
 	isEmpty = byte(iota)

@@ -160,7 +160,7 @@ func (n *Node) Stats() stats.Reading {
 	return st
 }
 
-// addStats adds what the stream holds to st, and what it has done to sum.
+// addStats adds the stream's state to st, and its totals to sum.
 func (s *stream) addStats(st *stats.Reading, sum *stats.Counts) {
 	progress := s.status()
 	s.mu.Lock()

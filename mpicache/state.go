@@ -76,8 +76,8 @@ func (s *stream) keepState(c scheduler.KeepState) {
 	})
 }
 
-// inFolder does f, which changes what is in the rank's folder, beside the stream, one after the
-// other.
+// inFolder calls f, which changes the rank's folder, without the stream's lock; calls are made one
+// after the other.
 func (s *stream) inFolder(f func()) {
 	before, done := s.keeping, make(chan struct{})
 	s.keeping = done
@@ -157,8 +157,8 @@ func writeState(path string, data iter.Seq[[]byte]) error {
 	return writeFile(path, data)
 }
 
-// saveState writes the state file, on rank 0, beside the stream, and says when it is there. Later
-// states are written after earlier ones. Without a state file every rank writes the state of a
+// saveState writes the state file, on rank 0, without the stream's lock, and reports when it is
+// written. States are written in order. Without a state file every rank writes the state of a
 // checkpoint into its folder.
 func (s *stream) saveState(c scheduler.SaveState) {
 	before, done := s.saving, make(chan struct{})

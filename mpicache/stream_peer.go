@@ -28,7 +28,7 @@ const (
 	// One byte each, between ranks that are told to end.
 	messageLives  = 8  // does the receiver live?
 	messageLived  = 9  // yes
-	messageLeaves = 10 // the sender leaves of its own accord
+	messageLeaves = 10 // the sender ends by itself
 	messageBeat   = 11 // the sender lives
 )
 
@@ -37,7 +37,7 @@ var le = binary.LittleEndian
 // peerHealth is what this rank has seen of another.
 type peerHealth struct {
 	lost    int       // questions in a row that were not answered in time
-	retryAt time.Time // when a peer that was given up is asked again
+	retryAt time.Time // when to retry a peer that was given up
 }
 
 // silentAfter questions without an answer in time, a peer is not asked any more but once in a
@@ -47,9 +47,9 @@ const silentAfter = 3
 // asking is a question to a peer, with the places for the answer.
 type asking struct {
 	scheduler.Ask
-	ids      []scheduler.SampleID // asked for: those that got a place
+	ids      []scheduler.SampleID // requested, with a place
 	at       []int                // their places in Ask.IDs
-	places   []int64              // in the slab, kept when the question is given up
+	places   []int64              // in the slab, kept when the request is abandoned
 	bulk     uint32
 	deadline time.Time
 	taking   bool // the answer's bytes are on their way
@@ -62,7 +62,7 @@ type asker struct {
 }
 
 func (n *Node) onMessage(from int, msg []byte) {
-	n.pulse.heard(from, false) // whatever it says, it lives
+	n.pulse.heard(from, false) // any message is a sign of life
 	if len(msg) == 1 && msg[0] == messageBye && n.report != nil {
 		n.pulse.heard(from, true)
 		n.report.bye(from)
@@ -269,8 +269,8 @@ func (s *samples) answer(to int, ticket uint32, status []scheduler.Status) {
 	s.node.cfg.Transport.Post(to, msg)
 }
 
-// onAnswer takes the bytes of an answer into their places, also of a question that was given up:
-// they come anyway.
+// onAnswer receives the bytes of an answer into their places, even if the request was abandoned:
+// they arrive anyway.
 func (s *samples) onAnswer(from int, body []byte) {
 	c := fields.Reader{Rest: body}
 	ticket, status := c.U32(), c.Rest
@@ -321,8 +321,8 @@ func (s *samples) takeBytes(a *asking, status []byte) {
 	})
 }
 
-// answered ends a question whose bytes are there. sums, if there are any, are those of the samples
-// that came.
+// answered ends a request whose bytes have arrived. sums, if any, are those of the samples
+// received.
 func (s *samples) answered(a *asking, result scheduler.Received, sums []uint32) {
 	if s.lost[a.Ticket] == a {
 		delete(s.lost, a.Ticket)

@@ -6,10 +6,9 @@ import (
 	"rankpool/scheduler"
 )
 
-// Tier keeps copies of samples on a disk of the node. It is declared here, by its consumer;
-// staging/tier has one. None of its methods waits for the disk, nor calls done itself: that is
-// called once, from any goroutine. What it keeps may be lost at any time, but what comes back is
-// what was stored.
+// Tier keeps copies of samples on a disk of the node. Package staging/tier implements it. Its
+// methods do not wait for the disk; done is called once, later, from any goroutine. A tier may lose
+// samples at any time, but returns only the bytes that were stored.
 type Tier interface {
 	// Store writes the sample, whose bytes stay as they are until done is called. It reports false,
 	// and does nothing, when the disk is behind.
@@ -17,9 +16,9 @@ type Tier interface {
 	// Recall reads the sample into into, which has its size. Smaller needs are read first. After
 	// done, into is not written to.
 	Recall(id scheduler.SampleID, into []byte, need uint64, done func(error))
-	// Erase gives up the sample's room; what is under way continues.
+	// Erase frees the sample's room; operations in progress continue.
 	Erase(id scheduler.SampleID)
-	// End gives up the disk: what is under way ends with an error.
+	// End abandons the disk: operations in progress end with an error.
 	End()
 }
 
@@ -33,7 +32,7 @@ func (d *DataSet) keptBytes() []int64 {
 	return kept
 }
 
-// store has the tier write a sample that memory gives up.
+// store makes the tier write a sample that leaves memory.
 func (s *samples) store(c scheduler.Store) {
 	s.reads.Add(1)
 	taken := s.data.Tier.Store(c.ID, s.bytes(c.ID), func(err error) {
@@ -47,7 +46,7 @@ func (s *samples) store(c scheduler.Store) {
 	}
 }
 
-// recall has the tier read a sample into a place of its own.
+// recall makes the tier read a sample into a new place.
 func (s *samples) recall(c scheduler.Recall) {
 	if !s.occupy(c.ID) {
 		s.hungry = true

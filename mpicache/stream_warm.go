@@ -9,16 +9,16 @@ import (
 	"rankpool/scheduler"
 )
 
-// warming is what was staged into memory before training asked for it. It ends when all trainers
-// have opened the data set: then the stager gets what is here, and decides.
+// warming holds the samples that were staged into memory before training. It ends when all trainers
+// have opened the data set: then the stager gets the samples that are here, and decides.
 type warming struct {
-	// here or coming, in the order in which they were asked for
+	// here or coming, in order of the requests
 	ids      []scheduler.SampleID
 	bytes    int64                       // that they take of the partition
 	coming   map[scheduler.SampleID]bool // being read
 	begun    bool                        // training has: nothing is taken any more
 	requests []*warmRequest              // without a reply
-	until    time.Time                   // if begun: when what is still coming is given up
+	until    time.Time                   // if begun: when to abandon samples that are still coming
 }
 
 // warmPatience is how long the beginning of training waits for reads that staging into memory has
@@ -87,7 +87,7 @@ func (s *samples) warmRead(
 ) {
 	r.coming--
 	w := &s.warm
-	if !w.coming[id] { // it was given up, and has no place any more
+	if !w.coming[id] { // it was abandoned, and has no place any more
 		s.node.free(off)
 		r.fail(id, "training began before it was read")
 		s.answerWarm(r)
@@ -132,8 +132,8 @@ func (s *samples) cooled(now time.Time) bool {
 	return len(s.warm.coming) == 0
 }
 
-// giveUpWarm lets training begin without what storage has not given in time. The places of that are
-// given back when it has.
+// giveUpWarm lets training begin without samples that storage has not returned in time. Their
+// places are freed when the reads end.
 func (s *samples) giveUpWarm(now time.Time) {
 	w := &s.warm
 	if !w.begun || len(w.coming) == 0 || now.Before(w.until) {
@@ -150,7 +150,7 @@ func (s *samples) giveUpWarm(now time.Time) {
 	s.begin()
 }
 
-// takeWarm gives the new stager what the rank before had, and what was warmed.
+// takeWarm passes the previous rank's samples and the warmed ones to the new stager.
 func (s *samples) takeWarm() {
 	if before := s.recovered; len(before) > 0 {
 		s.recovered = nil

@@ -144,7 +144,7 @@ func (f *Folder) open(name string, flags int, size int64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "a group"), nil
 }
 
-// clear removes what has a group's name and is none.
+// clear removes files that have a group's name but are not groups.
 func (f *Folder) clear(name string, size int64) {
 	file, err := f.open(name, os.O_RDONLY, size)
 	if err == nil {
@@ -176,8 +176,8 @@ func openRegular(at int, name string, flags int, size int64) (fd int, err error)
 	return fd, nil
 }
 
-// create makes a file of this size in the part, and evicts files that nobody uses if there is no
-// room. A file that is there stays. It returns errNoRoom if there is no room.
+// create creates a file of this size, and evicts unused files to make room. An existing file stays.
+// It returns errNoRoom if there is not enough room.
 func (f *Folder) create(name string, size int64) error {
 	if err := f.claim(size); err != nil {
 		return err

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// failuresMax failures in a row, and the copies are given up: a disk that works has none.
+	// failuresMax failures in a row abandon the copies: a disk that works has none.
 	failuresMax = 8
-	// lookAgain is how long a group that was not there is not looked for, and one for which there was
-	// no room is not made.
+	// lookAgain is the time before a missing group is looked up again, and before a group without room
+	// is tried again.
 	lookAgain = 10 * time.Second
-	// flushEvery is how often tags are written; what was learnt since then is lost in a crash.
+	// flushEvery is how often tags are written; newer ones are lost in a crash.
 	flushEvery = 5 * time.Second
 )
 
@@ -69,14 +69,14 @@ type Store struct {
 	counts   Counts
 }
 
-// Counts is what a Store has done.
+// Counts are the totals of a Store.
 type Counts struct {
 	Reads, Writes int64 // samples
 	Changed       int64 // samples whose copies were other bytes, or had not been written
 	Refused       int64 // samples that were not written: there was no room, or the disk was behind
 }
 
-// slotState is what is known of a sample's copy.
+// slotState is the state of a sample's copy.
 type slotState uint8
 
 const (
@@ -85,7 +85,7 @@ const (
 	lacking           // it was read, and had another tag
 )
 
-// group is what is known of a group's file.
+// group is the state of a group's file.
 type group struct {
 	missing time.Time // it was not there; zero: it is, or may be
 	full    time.Time // there was no room for it; zero: there is, or may be
@@ -160,8 +160,7 @@ func (s *Store) Write(id scheduler.SampleID, bytes []byte) {
 // lately reports whether something was found to be so a moment ago.
 func (s *Store) lately(at time.Time) bool { return s.folder.now().Sub(at) < lookAgain }
 
-// Close writes what waits to be written, for as long as patience, and the tags. What is asked of
-// the Store later is refused.
+// Close writes queued samples, for at most patience, and the tags. Later calls are refused.
 func (s *Store) Close(patience time.Duration) Counts {
 	s.work.close(patience)
 	s.mu.Lock()
@@ -279,7 +278,7 @@ func (s *Store) mark(slot int, to slotState) {
 	s.slots[slot] = to
 }
 
-// forgetSlots forgets what is known of a group's samples. s.mu is held.
+// forgetSlots resets the state of a group's samples. s.mu is held.
 func (s *Store) forgetSlots(g int) {
 	clear(s.slots[s.layout.first[g]:s.layout.first[g+1]])
 	s.groups[g].whole = 0
@@ -390,7 +389,7 @@ func forget(file *os.File, at, length int64) {
 	_ = unix.Fadvise(int(file.Fd()), at, length, unix.FADV_DONTNEED) // advice
 }
 
-// create makes a group's file, and opens it. What is there and no group is removed.
+// create creates and opens a group's file. It removes an existing file that is not a group.
 func (s *Store) create(g int) (*os.File, error) {
 	s.creating.Lock()
 	defer s.creating.Unlock()

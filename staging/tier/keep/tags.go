@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tag identifies a sample's bytes: the first half of their SHA-256, behind a text that keeps it
-// apart from digests that others publish. Whoever may write to the copies cannot make other bytes
-// with the same tag: that takes 2^128 tries. A zero tag is not known.
+// A tag identifies a sample's bytes: the first half of the SHA-256 of a fixed text, which separates
+// it from published digests, and the bytes. A user who can write to the copies cannot construct
+// other bytes with the same tag: that takes 2^128 tries. A zero tag is unknown.
 type tag [16]byte
 
 func tagOf(bytes []byte) tag {
@@ -28,8 +28,9 @@ func tagOf(bytes []byte) tag {
 // that all nodes share.
 const blockTags = 4096
 
-// A name is what a group's file is called that others may read: the SHA-256 of its bytes, behind a
-// text. Whoever knows it has read them, or got it from somebody who has. A zero name is not known.
+// A name is the file name of a group that others may read: the SHA-256 of a fixed text and the
+// group's bytes. A user who knows it has read them, or got it from somebody who has. A zero name is
+// unknown.
 type name [sha256.Size]byte
 
 // nameDomain is that text.
@@ -38,9 +39,8 @@ const nameDomain = "rankpool group 1\x00"
 func (n name) String() string { return hex.EncodeToString(n[:]) }
 
 // tags is the file of the tags of a data set's samples, as a rank owns them, and of the names of
-// their groups. All jobs of a user
-// write to it; that one overwrites what another one knows costs a read of storage. What is wrong in
-// it fits no bytes.
+// their groups. All jobs of a user write to it; if one overwrites another's tag, that costs a read
+// from storage. A wrong tag matches no bytes.
 type tags struct {
 	header []byte
 	mu     sync.Mutex
@@ -140,7 +140,7 @@ func (t *tags) set(slot int, to tag) {
 	}
 }
 
-// flush writes what has changed.
+// flush writes the changes.
 func (t *tags) flush() error {
 	t.mu.Lock()
 	blocks := t.dirty
