@@ -153,7 +153,7 @@ def test_trainings_of_one_command(submit, words, reference, tree, tmp_path):
         for trainer in range(2):
             line = f"[{training}] gpus {training}, trainer {trainer} of 2\n"
             assert result.stdout.count(line) == 1, result.stdout
-    assert "rankpool: training 2 ended (exit code 3); the other trainings go on" in result.stderr
+    assert "rankpool: training 2 ended (exit code 3); the other trainings continue" in result.stderr
     args = ["--epochs", EPOCHS, "--sampler", "pads", "--seed", 1]
     alone = tmp_path / "alone"
     alone.mkdir()

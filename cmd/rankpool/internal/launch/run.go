@@ -68,7 +68,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.trainersPerRank, "trainers-per-rank", 1,
 		"training processes per rank; in a Slurm batch script, srun's own flags decide")
 	flags.IntVar(&o.trainings, "trainings", 1, "how many trainings to start that share the cache, "+
-		"each with RANKPOOL_TRAINING = 0, 1, …, ranks and GPUs of its own")
+		"each with RANKPOOL_TRAINING = 0, 1, …, its own RANKs and its share of the GPUs")
 	o.cache.Register(flags)
 	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sockets and other files of "+
 		"this run (default /dev/shm, else $TMPDIR, else /tmp)")
