@@ -89,7 +89,7 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 			func(s *Spec) { s.Identity = "another" }, "is not the one that trainer 0 trains on",
 		},
 		"first_chunk": {func(s *Spec) { s.FirstChunk = 2 }, "only the sampler chunks has some"},
-		"data":        {func(s *Spec) { s.Data = "val" }, "there is no data set \"val\""},
+		"data":        {func(s *Spec) { s.Data = "val" }, "this cache has no data set \"val\""},
 		"nothing":     {func(*Spec) {}, "trainer 0 is process"},
 		"trainer":     {func(s *Spec) { s.Trainer = 1 }, "trainer 1 "},
 	} {

@@ -88,7 +88,7 @@ func takeBack(
 			go func() {
 				memory, err := takeFrom(client, want, slabSets(data))
 				if err != nil {
-					log.Warn("what a client brought is not the memory of the rank before", "error", err)
+					log.Warn("a client sent memory that is not this rank's previous memory", "error", err)
 					if !errors.Is(err, slab.ErrOther) {
 						return
 					}

@@ -98,7 +98,7 @@ func keptIn(m *runlog.Mark) string {
 		count(float64(m.KeptOf)))
 	switch m.Warm {
 	case 0:
-		return "What was in memory there was lost."
+		return "The samples in its memory were lost."
 	case m.Nodes:
 		return upper(kept) + "."
 	}

@@ -104,7 +104,7 @@ func TestPageOfACluster(t *testing.T) {
 		"8 nodes trained on train: 6 epochs finished in 1 h 6 min.",
 		"Of 71,066,216 samples, 48.6 % came from",
 		"<strong>I/O-bound.</strong> idle 338 of 3959, 258 waiting.<",
-		"Node 2 was restarted at 0:30:55, in epoch 2. What was in memory there was lost.",
+		"Node 2 was restarted at 0:30:55, in epoch 2. The samples in its memory were lost.",
 		"Fallback reads in epoch 2: trainers read 304,460 of 10,966,217 samples from storage " +
 			"themselves (a rank died in it; node 2 was restarted).",
 		"Node 3 (nid001003) waited for samples 15.7 % of its time, the median node 5.2 %: a read of " +
@@ -145,7 +145,7 @@ func TestKeptInMemory(t *testing.T) {
 	const node = `{"event":"node","time":"2026-03-14T09:00:%02dZ","rank":%d,"seconds":%d,"epoch":1,` +
 		`"kept":%d,"kept_of":%d}` + "\n"
 	for want, kept := range map[string][2]int{
-		"The cache was restarted at 0:00:19, in epoch 1. What was in memory there was lost.": {},
+		"The cache was restarted at 0:00:19, in epoch 1. The samples in its memory were lost.": {},
 		"The cache was restarted at 0:00:19, in epoch 1. 1 of 2 nodes kept 1,188 of 1,200 " +
 			"samples in memory; what was in memory on the others was lost.": {1200, 0},
 		"The cache was restarted at 0:00:19, in epoch 1. Kept 2,376 of 2,400 samples in " +
