@@ -2,7 +2,7 @@
 
 scenes.txt has what the first hundred seeds draw: the shape of the job, what is trained, and which
 fault comes after which global batch. What a seed does not say there is drawn here: which rank it
-is, the MPI, whether training waits for the cache, on how many ranks a job goes on.
+is, the MPI, whether training waits for the cache, on how many ranks a job continues.
 """
 
 import json
@@ -163,7 +163,7 @@ class Play:
         try:
             while faults:
                 step = faults[0][0]
-                # what was due before a job went on comes when it trains again
+                # what was due before a job continued comes when it trains again
                 self.until(one, lambda: len(one.batches()) >= max(1, step - done))
                 while faults and faults[0][0] == step:
                     _, name = faults.pop(0)
@@ -360,7 +360,7 @@ class Play:
 HARMS = {
     "a rank dies": Play.die,
     "a rank dies later": Play.die_later,
-    "ranks die again and again": Play.die_often,
+    "ranks die repeatedly": Play.die_often,
     "a rank is stopped for a while": Play.stop,
     "a rank hangs": Play.hang,
     "a rank's folder is cleared, and it dies": Play.clear_folder,

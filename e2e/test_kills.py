@@ -25,8 +25,8 @@ EMPTY = re.compile("is not taken back|the cache begins empty")
 
 
 def kill_and_go_on(run, batch, count):
-    """Kills ranks where training pauses; it goes on when they are dead, and what is in memory is
-    taken over when its scripts let go of it."""
+    """Kills ranks where training pauses; it continues when they are dead, and what is in memory is
+    taken over when its scripts release it."""
     old = run.ranks()
     run.kill(old[:count])
     run.wait_for(lambda: not set(old) & set(run.ranks()), "the ranks were dead")
@@ -41,7 +41,7 @@ def test_killed_anywhere(start, reference, tmp_path, seed):
     hands = dict(rng.choice(HANDS))
     ranks = way.get("ranks", 1)
     places = sorted(rng.sample(range(1, EPOCHS * BATCHES - ALONE, ALONE + 1), rng.randint(1, 3)))
-    hows = [rng.choice(["waits", "alone", "goes on", "goes on"]) for _ in places]
+    hows = [rng.choice(["waits", "alone", "continues", "continues"]) for _ in places]
     pause = [
         p
         for place, how in zip(places, hows)
@@ -55,7 +55,7 @@ def test_killed_anywhere(start, reference, tmp_path, seed):
         count = rng.randint(1, ranks)
         one.wait_for_batches(place)
         one.wait_for(lambda: len(one.ranks()) == ranks and one.ready(ranks), "the cache was there")
-        if how == "goes on":
+        if how == "continues":
             kill_and_go_on(one, place, count)
         else:
             kill_ranks(one, place, count, how == "waits")
@@ -63,7 +63,7 @@ def test_killed_anywhere(start, reference, tmp_path, seed):
     assert result.batches == reference(sampler).batches, result.stderr
     taken = TAKEN_OVER.findall(result.stderr)
     print(f"{len(hows)} times ranks were killed ({way}, {sampler}, {options}); kept: {taken}")
-    if len(places) > 1 and hows[0] == "goes on":  # training waited for the cache
+    if len(places) > 1 and hows[0] == "continues":  # training waited for the cache
         assert taken or EMPTY.search(result.stderr), result.stderr
         assert taken or not hands.get("torch"), "a loader that copies has nothing in its hands"
 

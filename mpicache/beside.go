@@ -86,7 +86,7 @@ func (b *beside) obey(c *conn, f door.Frame) error {
 		if err != nil {
 			return err
 		}
-		return door.NotReady("what is beside a training is read from storage")
+		return door.NotReady("a stream beside a training is read from storage")
 	case door.KindReport:
 		_, err := door.ParseReport(f.Payload)
 		return err

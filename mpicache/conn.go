@@ -173,7 +173,7 @@ func (c *conn) open(f door.Frame) error {
 	}
 	i := slices.IndexFunc(c.node.streams, func(s *stream) bool { return s.data.Name == spec.Data })
 	if i < 0 {
-		return door.Refuse("there is no data set %q here", spec.Data)
+		return door.Refuse("this cache has no data set %q", spec.Data)
 	}
 	set := c.node.streams[i].samples
 	if err := c.checkSpec(&spec, set.data); err != nil {
@@ -186,13 +186,13 @@ func (c *conn) open(f door.Frame) error {
 		spec.Epochs = 0
 	} else if spec.Sampler == system.LiveSampler() && spec.Epochs < 1 {
 		return door.Refuse(
-			"%s chooses by how many epochs will be trained: say BatchSampler(…, epochs=E)",
+			"%s needs the number of epochs: use BatchSampler(…, epochs=E)",
 			system.Name)
 	}
 	if system := c.node.cfg.system(); !system.Evaluates || spec.Sampler != system.LiveSampler() {
 		spec.Evaluates = false
 	} else if !spec.Evaluates {
-		return door.Refuse("%s has batches that are evaluated and not trained on: say "+
+		return door.Refuse("%s has batches that are evaluated and not trained on: use "+
 			"BatchSampler(…, evaluates=True), and make no step with a batch of which "+
 			"sampler.evaluating(ids) is true, but report its losses", system.Name)
 	}
@@ -261,7 +261,7 @@ func (c *conn) warm(f door.Frame) error {
 		return err
 	}
 	if int64(w.Stream) >= int64(len(c.node.streams)) {
-		return door.Refuse("there is no data set number %d", w.Stream)
+		return door.Refuse("this cache has no data set number %d", w.Stream)
 	}
 	return c.node.streams[w.Stream].onWarm(c, f.Ticket, w)
 }

@@ -53,7 +53,7 @@ func (c *conn) checkSpec(spec *Spec, d *DataSet) error {
 func checkEmbeddings(spec *Spec, system string) error {
 	switch d := spec.Embeddings; {
 	case d == 0:
-		return door.Refuse("%s scores samples by their embeddings: say how many numbers one has, "+
+		return door.Refuse("%s scores samples by their embeddings: give their length, "+
 			"BatchSampler(…, embeddings=D), and report them, "+
 			"sampler.report(ids, losses, embeddings=z)", system)
 	case d < 0 || d > maxEmbedding:
@@ -101,12 +101,12 @@ func (s *stream) checkGet(c *conn, g door.Get) error {
 	case s.coordinator.Conflict() != nil:
 		return door.Refuse("%s", s.coordinator.Conflict())
 	case plan != nil && int(g.Batch) >= plan.Batches():
-		return door.Refuse("epoch %d has %d batches: there is no batch %d", g.Epoch, plan.Batches(),
+		return door.Refuse("epoch %d has %d batches: batch %d does not exist", g.Epoch, plan.Batches(),
 			g.Batch)
 	case s.due[due{int(c.Trainer), int(g.Epoch), int(g.Batch)}]:
-		return door.NotReady("the same batch is being asked for already")
+		return door.NotReady("the same batch was requested before and is still being read")
 	case leases >= door.MaxLeases:
-		return door.NotReady("this connection has %d leases: let go of some batches", leases)
+		return door.NotReady("this connection has %d leases: release some batches", leases)
 	}
 	return nil
 }

@@ -345,7 +345,7 @@ func TestSameBatchTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = second.Call(door.KindGet, get)
-	refused(t, err, "the same batch is being asked for already")
+	refused(t, err, "the same batch was requested before and is still being read")
 	close(open)
 	if _, err := first.Receive(); err != nil {
 		t.Error(err)

@@ -39,7 +39,7 @@ func (s *stream) checkSeat(c *conn) error {
 		return nil
 	}
 	return door.Refuse("trainer %d is process %d on this node already, and process %d does not "+
-		"belong to it; give every training process a RANK of its own",
+		"belong to it; give every training process its own RANK",
 		c.Trainer, st.PID, c.PID)
 }
 

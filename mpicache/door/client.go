@@ -116,7 +116,7 @@ func (c *Client) Receive() (Frame, error) {
 	}
 	if f.Kind == KindError && len(f.Payload) >= 4 {
 		no := Error{le.Uint16(f.Payload), string(f.Payload[4:])}
-		return f, fmt.Errorf("the door says: %w", no)
+		return f, fmt.Errorf("the rank refused: %w", no)
 	}
 	return f, nil
 }

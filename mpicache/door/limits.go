@@ -1,6 +1,6 @@
 package door
 
-// What a frame may have at the most: far more than two hundred trainers with all their workers
+// What a frame may have at most: far more than two hundred trainers with all their workers
 // need.
 const (
 	maxWorld = 1<<16 - 1 // trainers that a plan can name (uint16)
