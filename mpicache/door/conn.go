@@ -74,12 +74,18 @@ func (c *Conn) Serve() {
 		c.linger()
 		return
 	}
-	r := bufio.NewReaderSize(c.sock, 16<<10)
-	for err == nil {
-		err = c.Next(r)
-	}
-	if c.Explain(err) {
+	if c.Explain(c.serve(bufio.NewReaderSize(c.sock, 16<<10))) {
 		c.linger()
+	}
+}
+
+// serve handles the frames that it reads from r, until one is in error, or none comes.
+func (c *Conn) serve(r *bufio.Reader) error {
+	for {
+		if err := c.Next(r); err != nil {
+			c.replies.cork(false)
+			return err
+		}
 	}
 }
 
@@ -92,8 +98,11 @@ func (c *Conn) Next(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	c.replies.cork(frameBuffered(r))
-	defer c.replies.cork(false)
+	if frameBuffered(r) {
+		c.replies.cork(true)
+	} else {
+		defer c.replies.cork(false)
+	}
 	err = c.handler.Handle(f)
 	var no Error
 	if errors.As(err, &no) && f.Kind != KindReport { // nobody waits for the answer to a REPORT

@@ -35,7 +35,7 @@ const (
 )
 
 // cork holds replies back, until it is called with false: the last of several requests has been
-// answered.
+// answered, or none can be.
 func (o *outbox) cork(corked bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
