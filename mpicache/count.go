@@ -408,7 +408,7 @@ func (n *Node) status() door.Status {
 func (s *stream) status() door.DataStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := door.DataStatus{Name: s.data.Name, Job: s.job, Epoch: -1}
+	st := door.DataStatus{Name: s.data.Name, Job: s.job, Epoch: -1, NextChunk: -1}
 	for _, e := range s.coordinator.Open() {
 		if c := s.epochs[e]; c != nil {
 			sum := s.sum(e)
@@ -417,7 +417,7 @@ func (s *stream) status() door.DataStatus {
 			if plan != nil {
 				st.Batch, st.Batches = s.slowest(plan, c), plan.Batches()
 				if cfg := s.setup.Sampler; cfg.Name == "chunks" {
-					st.NextChunk = new(scheduler.NextChunk(cfg, e, st.Batch, st.Batches))
+					st.NextChunk = scheduler.NextChunk(cfg, e, st.Batch, st.Batches)
 				}
 			}
 		}

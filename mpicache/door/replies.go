@@ -112,9 +112,9 @@ type DataStatus struct {
 	Batches int    `json:"batches"`
 	Hits    int64  `json:"hits"`
 	Draws   int64  `json:"draws"`
-	// NextChunk is the chunk that it draws after the one under way; nil: its sampler has none, or it
+	// NextChunk is the chunk that it draws after the one under way; -1: its sampler has none, or it
 	// is between two epochs.
-	NextChunk *int `json:"next_chunk,omitempty"`
+	NextChunk int `json:"next_chunk"`
 }
 
 // AppendJSON appends a frame whose payload is v as JSON; v must be encodable.

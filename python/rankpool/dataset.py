@@ -217,7 +217,7 @@ class Dataset:
         status = _trainings(self.door)
         used = [
             one["next_chunk"] for one in status
-            if one["name"] == self.name and one.get("next_chunk") is not None
+            if one["name"] == self.name and one["next_chunk"] >= 0
         ]
         return max(sorted(set(used)), key=used.count, default=0)
 
