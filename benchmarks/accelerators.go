@@ -107,7 +107,7 @@ func fedLines(w workload, all []fed) [][]string {
 		fmt.Sprintf("%.2f", bound),
 	}
 	utilised := []string{
-		fmt.Sprintf("%s, %d %%, AU of %d accelerators", w.name, fedShare, number), auText(reachable),
+		fmt.Sprintf("%s, %d %%, AU with %d of them", w.name, fedShare, number), auText(reachable),
 	}
 	for _, one := range all {
 		numbers = append(numbers, fmt.Sprint(one.most()))

@@ -67,7 +67,7 @@ func TestFedLines(t *testing.T) {
 	}
 	want := [][]string{
 		{"W, 20 %, accelerators at AU 85 %", "10.00", "3", "1", "2", "0", "1.50 yes"},
-		{"W, 20 %, AU of 2 accelerators", "100.0 %", "90.0 %", "84.0 %", "95.0 %", "0.0 %", "0.9474 no"},
+		{"W, 20 %, AU with 2 of them", "100.0 %", "90.0 %", "84.0 %", "95.0 %", "0.0 %", "0.9474 no"},
 	}
 	lines := fedLines(w, all)
 	for i, line := range want {
