@@ -57,8 +57,13 @@ def being(system):
 
 def simulated(trace, system, capacity, ranks):
     """Returns the digest of the ids that the simulator draws."""
+    return simulation(trace, system, capacity, ranks)["ids_digest"]
+
+
+def simulation(trace, system, capacity, ranks):
+    """Returns what the simulator counts in all epochs, and the digest of the ids that it draws."""
     command = [
-        RANKPOOL, "simulate", "--losses", trace, "--systems", system,
+        RANKPOOL, "simulate", "--losses", trace, "--systems", system, "--skip-epochs", 0,
         "--capacity", capacity, "--ranks", ranks, "--batch-size", GLOBAL_BATCH // ranks,
         "--ids-digest", "--json",
     ]  # fmt: skip
@@ -71,7 +76,7 @@ def simulated(trace, system, capacity, ranks):
         [str(word) for word in command], capture_output=True, text=True, check=True
     )
     (row,) = json.loads(done.stdout)
-    return row["ids_digest"]
+    return row
 
 
 def training(trace, ranks, *args):
@@ -100,17 +105,41 @@ def served(result):
 )
 def test_live_is_simulated(train, tree, trace, system, ranks):
     result = train(data=tree, ranks=ranks, options=being(system), args=training(trace, ranks))
-    assert served(result) == simulated(trace, system, 0.2, ranks)
+    want = simulation(trace, system, 0.2, ranks)
+    assert served(result) == want["ids_digest"]
+    size = next(tree.glob("*/*.png")).stat().st_size
+    for e in result.epochs:
+        adds_up(e, size)
+    total = {count: sum(e[count] for e in result.epochs) for count in COUNTS}
+    assert want["draws"] == sum(want[source] for source in SOURCES if source in want)
+    assert total["draws"] == want["draws"]
+    # memory that is free keeps more than the book, so that less is read
+    assert total["storage_reads"] <= want["storage_reads"]
+    for counts in total, want:
+        counts["served another"] = counts["substituted"] + counts["substitute_reads"]
+    assert total["served another"] == want["served another"]
+    # in whole global batches
+    assert total["evaluated"] == GLOBAL_BATCH * (-(-want["evaluated"] // GLOBAL_BATCH))
+    assert (total["evaluated"] > 0) == (system == "impact")
+
+
+SOURCES = "hits_local", "hits_remote", "substituted", "storage_reads", "fallback_reads"
+COUNTS = *SOURCES, "draws", "substitute_reads", "evaluated"
+
+
+def adds_up(e, size):
+    """Asserts that each draw of an epoch has one source, and each byte a read; samples have one
+    size."""
+    assert sum(e[source] for source in SOURCES) == e["draws"] <= SAMPLES, e
+    reads = e["storage_reads"] + e["fallback_reads"]
+    assert e["substitute_reads"] <= reads and e["evaluated_reads"] <= e["evaluated"], e
+    assert e["storage_bytes"] == size * (reads + e["evaluated_reads"]), e
 
 
 @pytest.mark.parametrize("system", ["quiver", "spidercache"])
 def test_substitutes_are_announced_and_counted(train, tree, trace, system):
     result = train(data=tree, options=["--system", system], args=training(trace, 1))
     assert f"--system {system} serves other samples than those drawn" in result.stderr
-    for e in result.epochs:
-        sources = "hits_local", "hits_remote", "substituted", "storage_reads", "fallback_reads"
-        assert sum(e[source] for source in sources) == e["draws"] == SAMPLES, e
-        assert e["substitute_reads"] <= e["storage_reads"] + e["fallback_reads"], e
     if system == "quiver":  # which serves what it brings in
         assert sum(e["substitute_reads"] for e in result.epochs) > 0
     assert sum(e["substituted"] for e in result.epochs) > 0
@@ -138,14 +167,15 @@ def test_a_script_without_embeddings_is_refused(train, tree, trace):
     assert "spidercache scores samples by their embeddings: give their length" in result.stderr
 
 
-# Of 320 samples a memory of 64 has 16 in S: a global batch of each epoch after the warm-up of two.
+# Of 320 samples a memory of 64 has 16 in S: a global batch of each epoch after the warm-up of two,
+# which draw 224.
 def test_what_is_evaluated_is_trained_on_by_nobody(train, tree, trace):
     args = training(trace, 1)
     result = train(data=tree, options=being("impact"), args=args)
     assert "--system impact serves other samples than those drawn" in result.stderr
     assert served(result) == simulated(trace, "impact", 0.2, 1)
-    draws = [e["draws"] for e in result.epochs]
-    assert draws[:2] == [SAMPLES, SAMPLES] and all(n < SAMPLES for n in draws[2:])
+    assert [e["draws"] for e in result.epochs] == [SAMPLES, SAMPLES, 224, 224]
+    assert [e["evaluated"] for e in result.epochs] == [0, 0, 16, 16]
     refused = train(data=tree, options=being("impact"), args=[*args, "--trains-on-all"])
     assert refused.code != 0
     assert "impact has batches that are evaluated and not trained on: use " in refused.stderr
@@ -185,6 +215,25 @@ def test_requeued_on_half_the_nodes(train, tree, trace, tmp_path, system):
         data=tree, memory="10%", options=options, args=training(trace, 1, "--resume", checkpoint)
     )
     assert other.code != 0 and "and --memory as a share" in other.stderr
+
+
+@pytest.mark.parametrize("system", ["shade", "icache", "spidercache"])
+@pytest.mark.parametrize("samples", [9, 43])
+def test_few_samples(train, tmp_path, system, samples):
+    """Fewer than a global batch, and a last batch that is short where nothing is behind the cut."""
+    image = next(make_tree(tmp_path / "image", 1).glob("*/*.png")).read_bytes()
+    for i in range(samples):
+        (tmp_path / "tree" / f"{i % 2}").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / f"{i % 2}" / f"{i:05}.png").write_bytes(image)
+    rng = numpy.random.default_rng(samples)
+    numpy.save(tmp_path / "losses.npy", rng.random((EPOCHS, samples), "float32"))
+    numpy.save(tmp_path / "labels.npy", numpy.sort(numpy.arange(samples) % 2))
+    numpy.save(tmp_path / "embeddings.npy", rng.random((EPOCHS, samples, 3), "float32"))
+    trace = tmp_path / "losses.npy"
+    result = train(
+        data=tmp_path / "tree", memory="40%", options=being(system), args=training(trace, 1)
+    )
+    assert served(result) == simulated(trace, system, 0.4, 1)
 
 
 def test_the_digest_goes_on_over_a_resume(train, tree, trace, tmp_path):

@@ -186,11 +186,13 @@ func (s *stream) possible(t, last door.Tally) bool {
 	if !t.Fell(last) {
 		more = more.Minus(last.Counts)
 	}
-	spec := s.coordinator.Spec()
-	return more.Draws() <= int64(spec.Batches(s.data.Samples)*spec.BatchSize) &&
+	spec, read := s.coordinator.Spec(), more[stats.EvaluatedReads]
+	return max(more.Draws(), more[stats.Evaluated]) <=
+		int64(spec.Batches(s.data.Samples)*spec.BatchSize) &&
 		more[stats.SubstituteReads] <= more[stats.StorageReads]+more[stats.FallbackReads] &&
-		s.fits(more[stats.StorageReads], more[stats.StorageBytes]) &&
-		s.fits(more[stats.FallbackReads], more[stats.FallbackBytes])
+		read <= more[stats.Evaluated] &&
+		s.fits(more[stats.StorageReads]+read, more[stats.StorageBytes]) &&
+		s.fits(more[stats.FallbackReads]+read, more[stats.FallbackBytes])
 }
 
 // countable reports whether an epoch can have been trained: it was planned here, or before this

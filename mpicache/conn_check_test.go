@@ -208,6 +208,21 @@ var hostile = map[string]struct {
 			"", true,
 		},
 	},
+	"a tally of more evaluated samples than there are": {
+		1, true,
+		said{
+			door.KindRelease, counted(1, counts{stats.Evaluated: 1 << 30}).Append(u32s(0)),
+			"", true,
+		},
+	},
+	"a tally of more reads of evaluated samples than of these": {
+		1, true,
+		said{
+			door.KindRelease,
+			counted(1, counts{stats.Evaluated: 1, stats.EvaluatedReads: 2}).Append(u32s(0)),
+			"", true,
+		},
+	},
 	"a tally of no data set": {
 		1, true,
 		said{

@@ -240,7 +240,7 @@ func (p *partition) draw(i int, next int32, had bool, evicted func(SampleID)) Ou
 	if id := p.plan.IDs[i]; had || p.cache.Resident(id) || p.tier.has(id) {
 		outcome = p.pass(p.soonest(p, p.use(id, next)), had, evicted)
 	}
-	if outcome == Hit {
+	if outcome == Hit && !p.plan.Evaluated().Has(i/p.plan.Batch) {
 		n := &p.hits[len(p.hits)-1]
 		if p.plan.Consumer != nil && int(p.plan.World[p.plan.Consumer[i]]) == p.rank {
 			n.local++

@@ -1134,8 +1134,8 @@ func (s *Stager) PlansLeft(lane int) int {
 	return 0
 }
 
-// PlannedHits returns the number of draws of a lane's epoch that were hits for this rank's policy;
-// its own trainers consume local of them.
+// PlannedHits returns the number of draws of a lane's epoch that were hits for this rank's policy,
+// without those that are evaluated; its own trainers consume local of them.
 func (s *Stager) PlannedHits(lane, epoch int) (hits, local int) {
 	l := s.lane(lane)
 	if l == nil {
@@ -1148,7 +1148,8 @@ func (s *Stager) PlannedHits(lane, epoch int) (hits, local int) {
 		}
 	}
 	for _, u := range l.undecided {
-		if l.cur.Epoch == epoch && s.store.cache.Resident(l.cur.IDs[u.place]) {
+		if l.cur.Epoch == epoch && !l.cur.Evaluated().Has(int(u.place)/l.cur.Batch) &&
+			s.store.cache.Resident(l.cur.IDs[u.place]) {
 			hits++
 		}
 	}

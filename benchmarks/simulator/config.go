@@ -80,6 +80,10 @@ type Result struct {
 	StorageReads int64 `json:"storage_reads"`
 	// of these, another sample than the one drawn was served
 	SubstituteReads int64 `json:"substitute_reads"`
+	// samples whose losses were measured, and that were not trained on: no draws
+	Evaluated int64 `json:"evaluated"`
+	// of these, read for it
+	EvaluatedReads int64 `json:"evaluated_reads"`
 	// all reads, including samples that nobody drew
 	StorageBytes int64 `json:"storage_bytes"`
 	Distinct     int64 `json:"distinct"` // samples that were trained on at least once

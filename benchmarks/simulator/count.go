@@ -91,7 +91,12 @@ func (c *count) evaluated(ids []scheduler.SampleID) {
 			panic(fmt.Sprintf("simulator: %s evaluated sample %d in epoch %d, which is not in "+
 				"memory.", c.setup.System.Name, id, c.epoch))
 		}
-		c.memory.Served(id)
+		if first := c.memory.Served(id); c.counts() {
+			c.result.Evaluated++
+			if first {
+				c.result.EvaluatedReads++
+			}
+		}
 	}
 }
 

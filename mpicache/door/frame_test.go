@@ -59,6 +59,12 @@ func TestParseGolden(t *testing.T) {
 		!reflect.DeepEqual(g, want) {
 		t.Errorf("release: %+v, %v", g, err)
 	}
+	g, err = door.ParseRelease(goldenPayload(t, "release_evaluated").Payload, nil)
+	evaluated := goldenTally
+	evaluated.Counts[stats.Evaluated], evaluated.Counts[stats.EvaluatedReads] = 16, 3
+	if err != nil || len(g.Leases) > 0 || g.Tally != evaluated {
+		t.Errorf("release with evaluated samples: %+v, %v", g, err)
+	}
 	r, err := door.ParseReport(goldenPayload(t, "report").Payload)
 	if err != nil || r.Stream != 1 || r.Epoch != 3 || r.Batch != 9 || len(r.Losses) != 3 ||
 		r.Losses[0] != 0.5 ||

@@ -103,6 +103,10 @@ func (t Tally) Append(b []byte) []byte {
 	for i := stats.StorageBytes; i <= stats.TrainSeconds; i++ {
 		b = le.AppendUint64(b, uint64(t.Counts[i]))
 	}
+	if n := t.Counts[stats.Evaluated]; n > 0 {
+		b = le.AppendUint32(b, uint32(n))
+		b = le.AppendUint32(b, uint32(t.Counts[stats.EvaluatedReads]))
+	}
 	return b
 }
 
@@ -124,6 +128,9 @@ func (p *payload) tally() Tally {
 	}
 	for i := stats.StorageBytes; i <= stats.TrainSeconds; i++ {
 		t.Counts[i] = int64(min(p.U64(), math.MaxInt64))
+	}
+	if len(p.Rest) > 0 { // some of the epoch's batches are evaluated
+		t.Counts[stats.Evaluated], t.Counts[stats.EvaluatedReads] = int64(p.U32()), int64(p.U32())
 	}
 	return t
 }

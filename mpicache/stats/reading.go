@@ -24,6 +24,9 @@ type Reading struct {
 	Substituted   int64 `json:"substituted"`
 	// of the reads, those of samples given in the place of others
 	SubstituteReads int64 `json:"substitute_reads"`
+	// given to measure their losses, and not to train on: not among the samples above
+	Evaluated      int64 `json:"evaluated"`
+	EvaluatedReads int64 `json:"evaluated_reads"` // of these, read from storage
 	// waiting for samples, summed over the trainers here
 	StallSeconds float64 `json:"stall_seconds"`
 	TrainSeconds float64 `json:"train_seconds"` // in epochs, summed over the trainers here
@@ -72,6 +75,8 @@ type Job struct {
 	FallbackBytes   int64   `json:"fallback_bytes"`
 	Substituted     int64   `json:"substituted"`
 	SubstituteReads int64   `json:"substitute_reads"`
+	Evaluated       int64   `json:"evaluated"`
+	EvaluatedReads  int64   `json:"evaluated_reads"`
 	StallSeconds    float64 `json:"stall_seconds"`
 	TrainSeconds    float64 `json:"train_seconds"`
 }
@@ -126,7 +131,10 @@ type Count struct {
 	Seconds       float64 `json:"seconds"`       // the slowest trainer's
 	// of the reads, those of samples given in the place of others
 	SubstituteReads int64 `json:"substitute_reads"`
-	PlannedHits     int64 `json:"planned_hits"` // draws that the policies called hits
+	// samples whose losses were measured, and that were not trained on: none of those above
+	Evaluated      int64 `json:"evaluated"`
+	EvaluatedReads int64 `json:"evaluated_reads"` // of these; their bytes are with those of reads
+	PlannedHits    int64 `json:"planned_hits"`    // draws that the policies called hits
 	// of the hits, local and remote, those that came from a tier
 	TierHits int64              `json:"tier_hits"`
 	Metrics  map[string]float64 `json:"metrics,omitempty"`

@@ -15,7 +15,7 @@ import (
 // A Counter is something that ranks count.
 type Counter int
 
-// The counters. A tally on the wire has the first ten, in this order; a Job has those to TierHits.
+// The counters. A tally on the wire has those to TrainSeconds; a Job has those to TierHits.
 const (
 	HitsLocal Counter = iota
 	HitsRemote
@@ -23,6 +23,8 @@ const (
 	FallbackReads
 	Substituted
 	SubstituteReads // of the storage and fallback reads
+	Evaluated       // samples of batches that are evaluated and not trained on: none of those above
+	EvaluatedReads  // of these, those that were read from storage
 	StorageBytes
 	FallbackBytes
 	StallSeconds
@@ -98,6 +100,17 @@ var Table = [Counters]Row{
 		Metric: "substitute_reads_total",
 		Help: "Of the samples read from storage for the trainers here, those given in the place " +
 			"of others.",
+	},
+	Evaluated: {
+		Rank: "evaluated", Epoch: "evaluated", Heading: "evaluated",
+		Metric: "evaluated_samples_total",
+		Help: "Samples given to the trainers here to measure their losses, and not to train on. They " +
+			"are not among samples_total.",
+	},
+	EvaluatedReads: {
+		Rank: "evaluated_reads", Epoch: "evaluated_reads", Heading: "of evaluated read",
+		Metric: "evaluated_reads_total",
+		Help:   "Of the evaluated samples, those that were read from storage.",
 	},
 	StorageBytes: {
 		Unit: Bytes, Rank: "storage_bytes", Epoch: "storage_bytes", Heading: "storage bytes",
@@ -183,7 +196,7 @@ func (v Values[T]) Times(factor T) Values[T] {
 	return v
 }
 
-// Draws returns the number of samples given to trainers.
+// Draws returns the number of samples given to trainers to train on.
 func (v Values[T]) Draws() T {
 	return v.Hits() + v[StorageReads] + v[FallbackReads] + v[Substituted]
 }

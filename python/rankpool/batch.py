@@ -19,11 +19,11 @@ class Batch(list):
     `stream` is the data set's number at the door, `number` the global batch's place in `epoch`, and
     `spec` lets a worker ask for the batch by itself. It is small and can be pickled. `repeats` has
     for each id how often the epoch drew it before, None: never. A stream below 0 is none of the
-    cache's. `together`: a DataLoader asks for all of it at once, if one by one; workers do not
-    know that.
+    cache's. `evaluated`: it is not trained on. `together`: a DataLoader asks for all of it at once,
+    if one by one; workers do not know that.
     """
 
-    __slots__ = ("stream", "epoch", "number", "spec", "repeats", "together")
+    __slots__ = ("stream", "epoch", "number", "spec", "repeats", "evaluated", "together")
 
     def __init__(
         self,
@@ -33,8 +33,10 @@ class Batch(list):
         number: int,
         spec: Spec,
         repeats: Optional[List[int]] = None,
+        evaluated: bool = False,
     ) -> None:
         super().__init__(ids)
+        self.evaluated = evaluated
         self.stream, self.epoch, self.number, self.spec, self.repeats = (
             stream,
             epoch,
@@ -52,6 +54,7 @@ class Batch(list):
             self.number,
             tuple(self.spec),
             self.repeats,
+            self.evaluated,
         )
 
     def indices(self) -> Iterator[Index]:
@@ -60,8 +63,8 @@ class Batch(list):
             yield Index(id, self, place)
 
 
-def _batch(ids, stream, epoch, number, spec, repeats=None) -> Batch:
-    return Batch(ids, stream, epoch, number, Spec(*spec), repeats)
+def _batch(ids, stream, epoch, number, spec, repeats=None, evaluated=False) -> Batch:
+    return Batch(ids, stream, epoch, number, Spec(*spec), repeats, evaluated)
 
 
 class Index(int):
@@ -244,6 +247,7 @@ def _from_cache(
     ):
         connection.end(lease)
         return from_storage(connection, index, batch)
+    before = tally.counts() if batch.evaluated else None
     local = sources.count(wire.LOCAL)
     tally.hits_local += local
     views = None
@@ -253,6 +257,8 @@ def _from_cache(
         except BaseException:
             connection.end(lease)
             raise
+    if before:
+        tally.evaluate(before)
     return Samples(batch, views, index, reply, lease, connection)
 
 
@@ -307,6 +313,7 @@ def from_storage(connection: Connection, index: Index, batch: Batch) -> Samples:
     Raises SampleError for one that cannot be read.
     """
     tally = connection.tally(batch.stream, batch.epoch)
+    before = tally.counts() if batch.evaluated else None
     views = []
     for id in batch:
         content = connection.recall(batch.stream, id, index.sizes[id])
@@ -318,4 +325,6 @@ def from_storage(connection: Connection, index: Index, batch: Batch) -> Samples:
         else:
             tally.hits_local += 1
         views.append(memoryview(content))
+    if before:
+        tally.evaluate(before)
     return Samples(batch, views, index, index, None, connection)

@@ -187,8 +187,9 @@ class BatchSampler:
             if self._loader_workers is None:
                 self._consumed = number + 1
             yield Batch(
-                plan.batch(number), self._stream, plan.epoch, number, self.spec, plan.again(number)
-            )
+                plan.batch(number), self._stream, plan.epoch, number, self.spec, plan.again(number),
+                number in plan.evaluated,
+            )  # fmt: skip
 
     def _plan_epoch(self) -> wire.Plan:
         if self._plan is None or self._plan.epoch != self.epoch:

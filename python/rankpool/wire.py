@@ -101,9 +101,10 @@ def pack_save(stream: int, epoch: int, batch: int) -> bytes:
 
 _COUNTED = (
     "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted",
-    "substitute_reads", "storage_bytes", "fallback_bytes",
+    "substitute_reads", "evaluated", "evaluated_reads", "storage_bytes", "fallback_bytes",
 )  # fmt: skip
 _counts = attrgetter(*_COUNTED)
+_GIVEN = "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted"
 
 
 class Tally:
@@ -112,7 +113,7 @@ class Tally:
 
     __slots__ = (
         "stream", "epoch", "hits_local", "hits_remote", "storage_reads", "fallback_reads",
-        "substituted", "substitute_reads",
+        "substituted", "substitute_reads", "evaluated", "evaluated_reads",
         "storage_bytes", "fallback_bytes", "stall_ns", "began_ns", "elapsed_ns",
     )  # fmt: skip
 
@@ -120,7 +121,7 @@ class Tally:
         self.stream, self.epoch = stream, epoch
         self.hits_local = self.hits_remote = self.storage_reads = self.fallback_reads = (
             self.substituted
-        ) = self.substitute_reads = 0
+        ) = self.substitute_reads = self.evaluated = self.evaluated_reads = 0
         self.storage_bytes = self.fallback_bytes = self.stall_ns = self.elapsed_ns = 0
         self.began_ns = time.perf_counter_ns()
 
@@ -144,18 +145,30 @@ class Tally:
         for field, count in zip(_COUNTED, counts):
             setattr(self, field, getattr(self, field) + count)
 
+    def evaluate(self, before: tuple) -> None:
+        """Counts what was given since `before` as evaluated: these samples are no draws. Bytes stay
+        with the reads."""
+        was = dict(zip(_COUNTED, before))
+        given = {field: getattr(self, field) - was[field] for field in _GIVEN}
+        self.evaluated += sum(given.values())
+        self.evaluated_reads += given["storage_reads"] + given["fallback_reads"]
+        for field in (*_GIVEN, "substitute_reads"):
+            setattr(self, field, was[field])
+
     def touch(self, now_ns: int) -> None:
         """Notes that the epoch continues; now_ns is perf_counter_ns's."""
         self.elapsed_ns = now_ns - self.began_ns
 
     def pack(self) -> bytes:
-        """Returns the 64 bytes of a tally on the wire."""
-        return _TALLY.pack(
+        """Returns a tally as it is on the wire: 64 bytes, 72 with evaluated samples."""
+        evaluated = pack("<II", self.evaluated, self.evaluated_reads) if self.evaluated else b""
+        sums = _TALLY.pack(
             self.stream, self.epoch, self.hits_local, self.hits_remote, self.storage_reads,
             self.fallback_reads,
             self.substituted, self.substitute_reads,
             self.storage_bytes, self.fallback_bytes, self.stall_ns // 1000, self.elapsed_ns // 1000,
         )  # fmt: skip
+        return sums + evaluated
 
 
 # --- what a client receives ---

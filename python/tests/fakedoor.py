@@ -361,10 +361,11 @@ def decode(kind, payload):
 def _leases(payload, at):
     (count,) = struct.unpack_from("<I", payload, at)
     leases = list(struct.unpack_from(f"<{count}I", payload, at + 4))
-    tally = struct.unpack("<8I4Q", payload[at + 4 + 4 * count :])
+    at += 4 + 4 * count
+    tally = struct.unpack("<8I4Q2I", payload[at:] + bytes(72 - len(payload[at:])))
     names = "stream epoch hits_local hits_remote storage_reads fallback_reads substituted"
     names += " substitute_reads"
-    names += " storage_bytes fallback_bytes stall_us elapsed_us"
+    names += " storage_bytes fallback_bytes stall_us elapsed_us evaluated evaluated_reads"
     return leases, dict(zip(names.split(), tally))
 
 

@@ -3,6 +3,7 @@ have a sample."""
 
 import gc
 import os
+import pickle
 import threading
 
 import numpy
@@ -155,6 +156,25 @@ def test_substitutes_from_memory_are_counted_apart(door):
     )
     assert counted == (2, 15, 1, 2) and tally["hits_remote"] == 0
     assert tally["substitute_reads"] == 3
+
+
+def test_evaluated_samples_are_counted_apart(door):
+    data, sampler = make(door)
+    sampler.set_epoch(0)
+    sampler._plan_epoch().evaluated = range(1, 2)  # the false door evaluates none
+    door.sources = {(0, 0, 0): 1, (0, 1, 0): 2, (0, 1, 1): 4, (0, 1, 2): 0x80, (0, 2, 0): 0x82}
+    want = expected(door, sampler, 0)
+    flags = [pickle.loads(pickle.dumps(batch)).evaluated for batch in sampler]
+    assert flags == [False, True, False, False, False]
+    assert epoch_of(data, sampler, 0) == want
+    door.wait(lambda: not door.leases)
+    tally = last_tally(door, 0)
+    assert (tally["evaluated"], tally["evaluated_reads"]) == (4, 2)
+    given = "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted"
+    assert [tally[source] for source in given] == [14, 1, 1, 0, 0]
+    assert tally["substitute_reads"] == 1
+    assert tally["fallback_bytes"] == len(want[1][1][2])
+    assert tally["storage_bytes"] == len(want[1][0][2]) + len(want[2][0][2])
 
 
 def test_source_5_raises_with_id_path_and_reason(door):

@@ -17,8 +17,9 @@ FRAMES = {
 }
 
 
-def tally():
+def tally(evaluated=0, read=0):
     t = wire.Tally(1, 3)
+    t.evaluated, t.evaluated_reads = evaluated, read
     t.hits_local, t.hits_remote, t.storage_reads, t.fallback_reads = 60, 2, 1, 1
     t.storage_bytes, t.fallback_bytes, t.stall_ns = 4096, 512, 1_500_999
     return t.pack()
@@ -55,6 +56,7 @@ SENT = {
     ),
     "release": (wire.RELEASE, 8, wire.pack_release([13], tally())),
     "release_tally": (wire.RELEASE, 9, wire.pack_release([], tally())),
+    "release_evaluated": (wire.RELEASE, 19, wire.pack_release([], tally(16, 3))),
     "metric": (
         wire.METRIC, 10,
         wire.compact({"stream": 1, "epoch": 3, "name": "accuracy", "value": 0.875}),
@@ -140,10 +142,12 @@ def test_the_fake_door_reads_the_golden_frames():
     }
     sums |= {
         "substituted": 0, "substitute_reads": 0, "storage_bytes": 4096, "fallback_bytes": 512,
-        "stall_us": 1500, "elapsed_us": 0,
+        "stall_us": 1500, "elapsed_us": 0, "evaluated": 0, "evaluated_reads": 0,
     }
     assert fakedoor.decode(4, FRAMES["get"][12:]) == (1, 3, 9, [11, 12], sums)
     assert fakedoor.decode(6, FRAMES["release"][12:]) == ([13], sums)
+    sums |= {"evaluated": 16, "evaluated_reads": 3}
+    assert fakedoor.decode(6, FRAMES["release_evaluated"][12:]) == ([], sums)
     *place, losses = fakedoor.decode(5, FRAMES["report"][12:])
     assert place == [1, 3, 9] and losses[0] == 0.5 and isnan(losses[1]) and losses[2] == 2.0
     assert fakedoor.decode(5, FRAMES["report_embedded"][12:])[4] == [[1.5, -2], [0, 0.25], [4, 8]]

@@ -32,7 +32,7 @@ func full() stats.Reading {
 		Batches:   600,
 		HitsLocal: 1001, HitsRemote: 1002, TierHits: 1003, StorageReads: 1004, StorageBytes: 1005,
 		FallbackReads: 1006,
-		FallbackBytes: 1007, Substituted: 1008, SubstituteReads: 1020,
+		FallbackBytes: 1007, Substituted: 1008, SubstituteReads: 1020, Evaluated: 1021, EvaluatedReads: 1022,
 		StallSeconds: 10.25, TrainSeconds: 380.5, PeerBytes: 1009,
 		SlabBytes: 2001, UsedBytes: 2002, Residents: 2003, ResidentBytes: 2004, Ready: 0.75,
 		Kept: 2005, KeptOf: 2006,

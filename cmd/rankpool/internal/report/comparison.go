@@ -139,12 +139,23 @@ func (c *Comparison) feeding() (name string, all []column) {
 		}, count, -1},
 		{"bytes of these", sumOf(stats.StorageBytes), sizeText, -1},
 	}
+	if c.evaluates() {
+		all = append(all, column{"evaluated", sumOf(stats.Evaluated), count, 0},
+			column{"of evaluated read", sumOf(stats.EvaluatedReads), count, -1})
+	}
 	if c.emulated() {
 		all = append(all, column{
 			"bytes from emulated storage", func(r *SideRun) float64 { return r.StorageBytes }, sizeText, -1,
 		})
 	}
 	return "Memory and storage", all
+}
+
+// evaluates reports whether any run has measured losses of samples that it did not train on.
+func (c *Comparison) evaluates() bool {
+	return slices.ContainsFunc(c.Sides, func(s Side) bool {
+		return s.over(sumOf(stats.Evaluated)).mean > 0
+	})
 }
 
 // emulated reports whether any run was counted by emulated storage.

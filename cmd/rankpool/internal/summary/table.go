@@ -123,8 +123,8 @@ func counter(c stats.Counter) column {
 	}}
 }
 
-// columns returns the columns of a table of epochs. Substituted samples, reads for some, and hits
-// from a tier have one if there are any, and so have the data set's name and the
+// columns returns the columns of a table of epochs. Substituted samples, reads for some, evaluated
+// samples, reads for these, and hits from a tier have one if there are any, and so have the data set's name and the
 // job's if there are several.
 func columns(rows []epochRow) []column {
 	all := []column{
@@ -142,7 +142,8 @@ func columns(rows []epochRow) []column {
 		all = slices.Insert(all, 0, column{"job", func(r epochRow) string { return cmp.Or(r.Job, "-") }})
 	}
 	for _, c := range []stats.Counter{
-		stats.Substituted, stats.SubstituteReads, stats.TierHits,
+		stats.Substituted, stats.SubstituteReads, stats.Evaluated, stats.EvaluatedReads,
+		stats.TierHits,
 	} {
 		if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Sums()[c] > 0 }) {
 			all = append(all, counter(c))

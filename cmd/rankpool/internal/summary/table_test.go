@@ -41,14 +41,14 @@ func TestEpochTableColumns(t *testing.T) {
 	var out strings.Builder
 	if err := printEpochs(&out, []epochRow{
 		{Data: "a", Count: stats.Count{Substituted: 40, HitsLocal: 12, PlannedHits: 45}},
-		{Data: "b", Count: stats.Count{StorageReads: 9, SubstituteReads: 4}},
+		{Data: "b", Count: stats.Count{StorageReads: 9, SubstituteReads: 4, Evaluated: 7}},
 	}, 0); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")
 	if f := strings.Fields(lines[0]); f[0] != "data" ||
-		!strings.HasSuffix(lines[0], "substituted  of reads for substitutes") ||
-		!strings.HasSuffix(lines[2], " 0                         4") {
+		!strings.HasSuffix(lines[0], "substituted  of reads for substitutes  evaluated") ||
+		!strings.HasSuffix(lines[2], " 0                         4          7") {
 		t.Errorf("header %q, second line %q", lines[0], lines[2])
 	}
 	if !strings.Contains(lines[1], " 45            7 ") {
