@@ -138,10 +138,10 @@ func (s *study) notPublished(results []*simulator.Result) string {
 
 const tableKey = `
 Shares of the draws: hits (local: in the consumer's rank), substituted (another sample was served
-from memory), read. for others: share of the reads that brought in another sample than the one
-drawn. of min: hits, as a share of those of Bélády's offline optimum, where its draws are the same.
-gap: the longest run of epochs in which some sample was not trained on. epoch and bound: seconds by
-the time model, and the least that any cache can reach.
+from memory), read; for others: of the reads those of another sample than the one drawn. of min:
+hits, as a share of those of Bélády's offline optimum, where its draws are the same. gap: the
+longest run of epochs in which some sample was not trained on. epoch and bound: seconds by the time
+model, and the least that any cache can reach.
 `
 
 // setting describes what all results have in common.
