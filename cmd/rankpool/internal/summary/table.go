@@ -124,8 +124,8 @@ func counter(c stats.Counter) column {
 }
 
 // columns returns the columns of a table of epochs. Substituted samples, reads for some, evaluated
-// samples, reads for these, and hits from a tier have one if there are any, and so have the data set's name and the
-// job's if there are several.
+// samples, reads for these, and hits from a tier have one if there are any, and so have the data
+// set's name and the job's if there are several.
 func columns(rows []epochRow) []column {
 	all := []column{
 		{"epoch", func(r epochRow) string { return fmt.Sprint(r.Epoch) }},
