@@ -129,11 +129,11 @@ type (
 type Status uint8
 
 const (
-	// Absent: not here, the peer reads storage itself.
+	// Absent means not here: the peer reads storage itself.
 	Absent Status = iota
-	// Present: it was here.
+	// Present means that it was here.
 	Present
-	// Staged: it was read from storage for this draw.
+	// Staged means that it was read from storage for this draw.
 	Staged
 )
 

@@ -105,9 +105,9 @@ func TestSnapshotIsWhole(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfShortEpochs checks that a ledger that was restored at the beginning of an epoch comes
-// to the digest of one that was not, where the epoch before has no batches behind its cut, and its
-// last one may be short.
+// TestSnapshotOfShortEpochs checks that a ledger that was restored at an epoch's beginning has the
+// digest of one that was not, where the epoch before has no batches behind its cut, and its last
+// one may be short.
 func TestSnapshotOfShortEpochs(t *testing.T) {
 	const batch = 4
 	for _, samples := range []int{28, 32, 27, 31, 9, 3} {
