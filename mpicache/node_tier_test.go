@@ -123,12 +123,9 @@ func TestTierChangesNoStream(t *testing.T) {
 			without.close()
 			for _, tier := range []tierFaults{{}, {refusing: 3}, {flaky: 5}, {broken: true}} {
 				t.Run(fmt.Sprintf("%s/%d-ranks/%+v", sampler, ranks, tier), func(t *testing.T) {
-					cl := newCluster(t, ranks, 240, 2000)
 					log := &strings.Builder{}
 					logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-					for _, n := range cl.nodes {
-						n.cfg.Log = logger
-					}
+					cl := newCluster(t, ranks, 240, 2000, func(cfg *Config) { cfg.Log = logger })
 					tiers := cl.tier(1<<20, tier)
 					path := cl.record("a")
 					stream := cl.train(2, 6, 3, sampler)
