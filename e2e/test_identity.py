@@ -201,7 +201,7 @@ def of_another(path, tree, tmp_path):
 
 
 @pytest.mark.parametrize("harm, says", [
-    (os.unlink, "there is no"), pytest.param(cut, "not a whole importance state", marks=FULL),
+    (os.unlink, "does not exist"), pytest.param(cut, "not a whole importance state", marks=FULL),
     (flip, "not a whole importance state"),
     (of_another, "its seed is 7, and that of this training 0"),
     (None, "this run has no --state FILE"),

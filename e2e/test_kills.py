@@ -21,7 +21,7 @@ WAYS = [
 # has asked long before, or not; or its loader copies them.
 HANDS = [dict(), dict(args=["--ahead", 1]), dict(args=["--evaluate"]), dict(torch=True)]
 TAKEN_OVER = re.compile(r'samples="kept (\d+) of (\d+)"')
-EMPTY = re.compile("is not taken back|the cache begins empty")
+EMPTY = re.compile("is not taken over|the cache starts empty")
 
 
 def kill_and_go_on(run, batch, count):

@@ -102,7 +102,7 @@ def test_a_newcomer_that_comes_first_to_ranks_that_forgot(start, reference, rank
     one.kill(trainers, signal.SIGCONT)
     assert (
         newcomer.returncode == 1
-        and "is being trained on with seed 0, and trainer" in newcomer.stderr
+        and "is being trained on with seed 0, but trainer" in newcomer.stderr
     ), newcomer.stderr
     one.go(at)
     assert trained(one, [clear_and_kill]) == reference(sampler).batches

@@ -131,15 +131,18 @@ func TestReportsAreAsLargeAsAnnounced(t *testing.T) {
 	for spec, want := range map[Spec]int{
 		{BatchSize: 4, World: 1}:                       16 + 4*4,
 		{BatchSize: 4, World: 1, Embeddings: 3}:        16 + 4*4 + 4 + 4*4*3,
-		{BatchSize: math.MaxInt32, World: 1}:           16 + 4*61,
-		{BatchSize: 100, World: 8, Embeddings: 2}:      16 + 4*68 + 4 + 4*68*2,
-		{BatchSize: 100, World: 8, Beside: true}:       16 + 4*68,
+		{BatchSize: math.MaxInt32, World: 1}:           16 + 4*100_001,
+		{BatchSize: 200_000, World: 8, Embeddings: 2}:  16 + 4*100_008 + 4 + 4*100_008*2,
+		{BatchSize: 200_000, World: 8, Beside: true}:   16 + 4*100_008,
 		{BatchSize: 3, World: math.MaxUint16}:          16 + 4*3,
 		{BatchSize: 60, World: 1, Sampler: "weighted"}: 16 + 4*60,
 	} {
-		if n := reportBytes(&spec, 60); n != want {
+		if n := reportBytes(&spec, 100_000); n != want {
 			t.Errorf("a report of %+v may have %d bytes, want %d", spec, n, want)
 		}
+	}
+	if n := reportBytes(&Spec{BatchSize: 16, World: 1}, 9); n != 16+4*16 {
+		t.Errorf("a batch that is filled may have %d bytes of losses, want 64", n-16)
 	}
 	whole := embedded(0, 0, 4, 3)
 	for _, n := range []int{33, 79, 83} {

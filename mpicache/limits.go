@@ -32,9 +32,14 @@ const (
 	maxTalliedMicroseconds = 366 * 24 * 3600 * 1e6
 )
 
+// fewLosses is how many losses a trainer's part of any batch may have.
+const fewLosses = 1 << 16
+
 // reportBytes is the size of the largest REPORT of a training. A trainer's part of a batch has at
-// most the batch's samples, and those of an epoch: every sample once, and up to one a trainer more
-// where all have as many (sampler torch).
+// most the batch's samples, and, where these are more than fewLosses, those of an epoch: every
+// sample once, and up to one a trainer more where all have as many (sampler torch). Below that,
+// systems may draw more samples than there are: they repeat some to fill a batch.
 func reportBytes(spec *Spec, samples int) int {
-	return door.ReportBytes(min(spec.BatchSize, samples+spec.World), spec.Embeddings)
+	epoch := max(samples+spec.World, fewLosses)
+	return door.ReportBytes(min(spec.BatchSize, epoch), spec.Embeddings)
 }
