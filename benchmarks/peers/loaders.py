@@ -4,7 +4,8 @@ batches of bytes.
 A batch is a uint8 tensor of shape [samples, bytes of a sample]; all samples have one size.
 """
 
-import os
+import queue
+import threading
 from pathlib import Path
 
 import numpy
@@ -160,25 +161,47 @@ class DALI:
 
 class Rankpool:
     """rankpool from single files, or from the shards that rankpool pack wrote; its draws are
-    DistributedSampler's."""
+    DistributedSampler's. Samples are copied out of the cache's memory by a thread, two batches
+    ahead: bytes that need no decoding need no worker processes."""
 
     def __init__(self, args):
         import rankpool
 
-        if any(name.endswith(".tar") for name in os.listdir(args.data)):
-            data = rankpool.WebDataset(args.data).to_tuple("bin").map_tuple(tensor)
-        else:
-            data = rankpool.DatasetFolder(args.data, read, ".bin")
-        self.sampler = rankpool.DistributedSampler(data, args.world, args.rank)
-        self.loader = DataLoader(data, sampler=self.sampler, **options(args))
+        self.data = rankpool.Dataset()
+        self.sampler = rankpool.BatchSampler(self.data, args.batch, sampler="torch")
 
     def epoch(self, number):
         self.sampler.set_epoch(number)
-        return (fields[0] for fields in self.loader)
+        return ahead(map(self.stack, self.data.batches(self.sampler)), 2)
+
+    def stack(self, samples):
+        """Returns a batch, each sample of it copied once."""
+        views = samples.views
+        if self.data.members:
+            views = [members["bin"] for members in samples.members]
+        batch = torch.empty(len(views), len(views[0]), dtype=torch.uint8)
+        for row, view in zip(batch.numpy(), views):
+            row[:] = numpy.frombuffer(view, numpy.uint8)
+        return batch
 
 
-def read(file):
-    return tensor(file.read())
+def ahead(batches, count):
+    """Yields batches that a thread takes, at most so many ahead."""
+    taken = queue.Queue(count)
+
+    def take():
+        try:
+            for batch in batches:
+                taken.put(batch)
+            taken.put(None)
+        except BaseException as error:
+            taken.put(error)
+
+    threading.Thread(target=take, daemon=True).start()
+    while (batch := taken.get()) is not None:
+        if isinstance(batch, BaseException):
+            raise batch
+        yield batch
 
 
 LOADERS = {
