@@ -8,11 +8,12 @@ from dataset import EPOCHS, GLOBAL_BATCH
 from run import ROOT
 
 
-def script_of(document):
-    """Returns the one batch script of a document."""
-    (script,) = re.findall(
+def script_of(document, words=""):
+    """Returns the one batch script of a document that has some words."""
+    scripts = re.findall(
         r"^```bash\n(#!/bin/bash\n.*?)^```", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL
     )
+    (script,) = (script for script in scripts if words in script)
     return script
 
 
@@ -45,7 +46,7 @@ def test_sweep(submit, tree):
     args = ["--epochs", EPOCHS, "--batch-size", GLOBAL_BATCH]
     train = run.training(["--epochs", EPOCHS, "--sampler", "torch", "--seed", "$seed"])
     train[train.index("--digest-log") + 1] = "digest-$seed"
-    script = script_of("docs/jobs.md")
+    script = script_of("docs/jobs.md", "rankpool serve")
     script = replaced(script, r"--cpus-per-task=\d+", "--cpus-per-task=1 --mem=3500M")
     script = replaced(script, r"--data \S+", f"--data {tree}")
     script = replaced(script, r"--memory \S+", "--memory 20%")
