@@ -29,7 +29,7 @@ func look() glance {
 	if words := strings.Fields(firstLine("/proc/stat")); len(words) > 8 {
 		var ticks [9]float64
 		for i := range ticks {
-			ticks[i], _ = strconv.ParseFloat(words[i], 64) // the first word is no number, and is 0
+			ticks[i], _ = strconv.ParseFloat(words[i], 64) // the first word is not a number and becomes 0
 		}
 		g.busy = (ticks[1] + ticks[2] + ticks[3] + ticks[6] + ticks[7]) / ticksPerSecond
 		g.stolen = ticks[8] / ticksPerSecond

@@ -72,7 +72,7 @@ func (c *conn) Enter() error {
 	return nil
 }
 
-// Greet takes who the client is, and describes the rank.
+// Greet stores the client's HELLO and returns a description of the rank.
 func (c *conn) Greet(h door.Hello) (w door.Welcome, slabFD int) {
 	c.mu.Lock()
 	c.Hello = h

@@ -42,7 +42,7 @@ func TestGarbageAtTheDoor(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var frames [][]byte
 	for name, raw := range golden {
-		if name != "open" { // a well-formed wish of a trainer is no garbage
+		if name != "open" { // a trainer may send a well-formed OPEN
 			frames = append(frames, raw)
 		}
 	}

@@ -141,7 +141,7 @@ func ReadFile(path string) ([]byte, error) {
 	defer f.Close()
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("mpicache: %s is no regular file", path)
+		err = fmt.Errorf("mpicache: %s is not a regular file", path)
 	}
 	if err != nil {
 		return nil, err

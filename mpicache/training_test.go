@@ -406,7 +406,7 @@ func TestFIFOsInTheFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := ReadFile(path); err == nil ||
-			err.Error() != "mpicache: "+path+" is no regular file" {
+			err.Error() != "mpicache: "+path+" is not a regular file" {
 			t.Errorf("%s: %v", name, err)
 		}
 		forgetSlab(dir)

@@ -186,7 +186,7 @@ class Rankpool:
 
 
 def ahead(batches, count):
-    """Yields batches that a thread takes, at most so many ahead."""
+    """Yields batches, which a thread makes up to `count` batches ahead."""
     taken = queue.Queue(count)
 
     def take():

@@ -20,8 +20,8 @@ import (
 type Handler interface {
 	// Enter admits a client that has not said yet who it is, or returns why not.
 	Enter() error
-	// Greet takes who the client is, and returns what it is told, and the slab's descriptor, which
-	// stays the Handler's; -1: there is none.
+	// Greet receives the client's HELLO and returns the answer to it, and the descriptor of the slab,
+	// which the Handler keeps; -1 if there is no slab.
 	Greet(h Hello) (w Welcome, slabFD int)
 	// Limits are those of the next frame.
 	Limits() Limits
@@ -176,7 +176,8 @@ func (c *Conn) Stream(frame iter.Seq[[]byte]) { c.replies.stream(frame) }
 // Reply answers a request with v as JSON.
 func (c *Conn) Reply(f Frame, v any) { c.Write(AppendJSON(nil, f.Kind.Reply(), f.Ticket, v)) }
 
-// Explain tells a client that breaks the protocol why its connection ends; false: it is gone.
+// Explain sends a client that breaks the protocol the reason why its connection ends. It returns
+// false if the client is gone.
 func (c *Conn) Explain(err error) bool {
 	no := Error{CodeProtocol, err.Error()}
 	switch {

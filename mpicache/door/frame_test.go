@@ -20,7 +20,7 @@ func goldenPayload(t *testing.T, name string) door.Frame {
 	t.Helper()
 	raw, ok := doortest.GoldenFrames(t, "../../docs/wire/frames.txt")[name]
 	if !ok {
-		t.Fatalf("there is no golden frame %q", name)
+		t.Fatalf("golden frame %q is missing", name)
 	}
 	var buf []byte
 	f, err := door.ReadReply(bytes.NewReader(raw), &buf)

@@ -146,8 +146,8 @@ class Tally:
             setattr(self, field, getattr(self, field) + count)
 
     def evaluate(self, before: tuple) -> None:
-        """Counts what was given since `before` as evaluated: these samples are no draws. Bytes stay
-        with the reads."""
+        """Counts the samples given since `before` as evaluated instead of drawn. Their bytes remain
+        counted as read."""
         was = dict(zip(_COUNTED, before))
         given = {field: getattr(self, field) - was[field] for field in _GIVEN}
         self.evaluated += sum(given.values())

@@ -116,7 +116,7 @@ func (g *nodeGPU) describe(library *nvml.Library) error {
 		if state.UUID, err = d.UUID(); err != nil {
 			return err
 		}
-		state.Name, _ = d.Name() // a unnamed GPU is read too
+		state.Name, _ = d.Name() // an unnamed GPU is read too
 		g.devices = append(g.devices, sampledGPU{device: d, State: state})
 	}
 	return nil

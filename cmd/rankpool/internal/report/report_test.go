@@ -140,7 +140,7 @@ func TestQuietRun(t *testing.T) {
 	}
 }
 
-// TestKeptInMemory says what nodes that were restarted had in memory still.
+// TestKeptInMemory checks the remark on what restarted nodes still had in memory.
 func TestKeptInMemory(t *testing.T) {
 	const node = `{"event":"node","time":"2026-03-14T09:00:%02dZ","rank":%d,"seconds":%d,"epoch":1,` +
 		`"kept":%d,"kept_of":%d}` + "\n"

@@ -193,7 +193,7 @@ func TestLaunches(t *testing.T) {
 	}
 }
 
-// TestFirstEpochOfAJob says which jobs continue.
+// TestFirstEpochOfAJob checks which jobs continue the training of an earlier one.
 func TestFirstEpochOfAJob(t *testing.T) {
 	for first, want := range map[int]struct{ epochs, earlier int }{
 		0: {1, 1}, 2: {1, 1}, 4: {2, 0}, 5: {2, 0}, 9: {2, 0},
