@@ -34,24 +34,22 @@ type request struct {
 
 	mu     sync.Mutex
 	memory []byte
-	over   bool // done was called: the memory no longer belongs to the request
+	over   bool // the memory no longer belongs to the request
 	done   func(error)
 }
 
-// end calls done, unless that was done already, and reports whether it did. Before that, while the
-// memory still belongs to the request, it copies what was read into it.
-func (q *request) end(err error, read []byte) bool {
+// finish ends the request, and reports whether it was still open: then the caller calls done. While
+// the memory still belongs to the request, it copies what was read into it.
+func (q *request) finish(err error, read []byte) bool {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.over {
-		q.mu.Unlock()
 		return false
 	}
 	q.over = true
 	if err == nil && q.kind == reading {
 		copy(q.memory, read)
 	}
-	q.mu.Unlock()
-	q.done(err)
 	return true
 }
 
@@ -110,7 +108,9 @@ func (w *workers) refuse() {
 	w.queue[reading] = nil
 	go func() {
 		for _, q := range waiting {
-			q.end(errEnded, nil)
+			if q.finish(errEnded, nil) {
+				q.done(errEnded)
+			}
 		}
 	}()
 	for k := range w.wake {
@@ -180,16 +180,25 @@ func (w *workers) work(k kind) {
 			buffer = make([]byte, size)
 		}
 		late := time.AfterFunc(readTimeout, func() {
-			if q.end(errSlow, nil) {
-				w.judge(errSlow)
+			if w.end(q, errSlow, nil) {
 				go w.work(k)
 			}
 		})
 		err := w.do[k](q.slot, buffer[:len(q.memory)])
 		late.Stop()
-		if !q.end(err, buffer) {
+		if !w.end(q, err, buffer) {
 			return // another worker has taken this one's place
 		}
-		w.judge(err)
 	}
+}
+
+// end ends a request, and reports whether it was still open. The result is judged first: whoever
+// asks again after done meets what was made of it.
+func (w *workers) end(q *request, err error, read []byte) bool {
+	if !q.finish(err, read) {
+		return false
+	}
+	w.judge(err)
+	q.done(err)
+	return true
 }
