@@ -43,9 +43,14 @@ func TestTablesWithOneHeaderAreJoined(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	usual, err := choose("")
-	if err != nil || len(usual) != len(sections)-5 ||
-		slices.ContainsFunc(usual, func(s section) bool { return s.named }) {
+	if err != nil || len(usual) == 0 {
 		t.Errorf("%d sections, %v", len(usual), err)
+	}
+	for _, s := range sections {
+		chosen := slices.ContainsFunc(usual, func(u section) bool { return u.name == s.name })
+		if chosen == s.named {
+			t.Errorf("%s: chosen is %t", s.name, chosen)
+		}
 	}
 	if named, err := choose("staging,pfs"); err != nil || len(named) != 2 {
 		t.Errorf("%v, %v", named, err)

@@ -21,8 +21,10 @@ const (
 	alonePatience = 4
 
 	// aloneTries is how often a first start is retried if the launcher hangs without ranks: Open
-	// MPI's mpirun does when a signal ends a rank that is just connecting to it.
-	aloneTries = 3
+	// MPI's mpirun does when a signal ends a rank that is just connecting to it. Where something is
+	// scarce, it is retried less often: the third try would wait for a minute more.
+	aloneTries  = 3
+	scarceTries = 2
 
 	// readyFactor times StartWithin may pass from the ranks' meeting until they are ready: taking
 	// memory and disks may be slow.
@@ -37,6 +39,7 @@ type Options struct {
 	EndWithin    time.Duration // from End until the cache counts as impossible to kill
 	Again        bool          // a dead cache can be restarted
 	Restarts     int           // how often; -1: as often as it takes
+	Scarce       bool          // MPI may fail on this machine, which lacks something that it needs
 }
 
 // An Event is something that happened to the cache.
@@ -243,6 +246,14 @@ func (k *Keeper) tick(now time.Duration) []Command {
 	return nil
 }
 
+// mostTries returns how often a first start is tried whose launcher hangs without ranks.
+func (k *Keeper) mostTries() int {
+	if k.opt.Scarce {
+		return scarceTries
+	}
+	return aloneTries
+}
+
 // aloneFor is how long the launcher may run without ranks.
 func (k *Keeper) aloneFor() time.Duration {
 	patience := aloneFor
@@ -290,7 +301,7 @@ func (k *Keeper) ended(e Ended) []Command {
 			k.enter(starting)
 			return []Command{Start{}}
 		}
-		if told && k.why == hangsAlone && k.tries < aloneTries && !k.over {
+		if told && k.why == hangsAlone && k.tries < k.mostTries() && !k.over {
 			k.enter(starting)
 			return []Command{
 				Say{"the cache did not start: " + how + "; it is restarted"},

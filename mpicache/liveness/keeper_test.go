@@ -232,6 +232,19 @@ func TestKeeper(t *testing.T) {
 				"restarted", "26s start",
 			"1m26s end", "1m26s fail: what starts its ranks hangs, and has none",
 		}},
+		"mpirun hangs without ranks where something is scarce": {-1, func(s *scene) {
+			s.opt.Scarce, s.hangs = true, true
+			s.start()
+			for range 2 {
+				s.step(Ranks{false})
+				s.pass(20 * time.Second)
+			}
+		}, []string{
+			"5s end",
+			"5s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
+				"restarted", "5s start",
+			"40s end", "40s fail: what starts its ranks hangs, and has none",
+		}},
 		"mpirun takes six seconds to start ranks": {-1, func(s *scene) {
 			s.hangs = true
 			s.start()

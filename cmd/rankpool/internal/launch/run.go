@@ -334,7 +334,7 @@ func (o *Options) launch(
 		unheard: make(chan syscall.Signal, cap(again.signals)),
 		bounds: liveness.Options{
 			StartWithin: o.startTimeout, AnswerWithin: o.cache.RankTimeout,
-			Restarts: o.restarts,
+			Restarts: o.restarts, Scarce: shortages() != "",
 		},
 	}
 	if plan.reports && len(plan.folders) > 0 {
