@@ -1,6 +1,7 @@
 """Training continues with what it began with, its data and its importance scores, whatever becomes
 of files and ranks, or ends."""
 
+import json
 import os
 import shutil
 import signal
@@ -243,3 +244,50 @@ def test_a_requeued_training_without_a_checkpoint_begins_anew(start, reference, 
     one.process.wait()
     result = start(options=options, args=args).finish().check(EPOCHS, SAMPLES)
     assert result.batches == reference("pads").batches and "training begins anew" in result.stderr
+
+
+def test_a_job_killed_between_its_first_state_and_its_first_checkpoint(
+    start, train, stopped, reference, tmp_path
+):
+    """It begins anew; the checkpoint that it has forgotten, or never wrote, is resumed all the
+    same."""
+    folder = shutil.copytree(stopped, tmp_path / "copy")
+    options, args = ["--state", folder / "state"], ["--epochs", EPOCHS, "--sampler", "pads"]
+    own = tmp_path / "own"
+    stop = ["--save", own, "--stop-after", 3]
+    one = start(ranks=2, options=options, args=[*args, *stop]).finish()
+    assert one.code == 0 and "begins anew" in one.stderr
+    assert one.batches == reference("pads").batches[:3]
+    named = json.loads((folder / "checkpoint").read_text())["state"]
+    assert (folder / f"state~{named}").exists()
+    two = start(ranks=2, options=options, args=[*args, "--resume", own]).finish()
+    assert two.code == 0 and two.batches == reference("pads").batches[3:]
+    result = resumed(train, folder, *options, ranks=2)
+    assert result.code == 0 and result.batches == reference("pads").batches[BATCHES + 4 :]
+
+
+def test_a_checkpoint_without_its_state(start, train, reference, tmp_path):
+    """The cache goes away and stays away while a checkpoint is made. The one before it still
+    resumes."""
+    state, own, at = tmp_path / "state", tmp_path / "checkpoint", BATCHES + 4
+    args = ["--epochs", EPOCHS, "--sampler", "pads"]
+    options = ["--state", state, "--plan-timeout", "1s"]
+    stop = ["--save", own, "--stop-after", at + 1]
+    one = start(ranks=2, options=options, args=[*args, *stop], pause=[at])
+    one.wait_for_batches(at)
+    os.kill(one.process.pid, signal.SIGSTOP)  # it cannot restart the cache
+    one.kill([*one.ranks(), *one.mpiruns()])
+    before = shutil.copy(own, tmp_path / "before")
+    one.go(at)
+    one.wait_for(lambda: not one.trainers(), "training had ended")
+    os.kill(one.process.pid, signal.SIGCONT)
+    ended = one.finish()
+    assert "did not save its scores" in ended.stderr and "keep the one before it" in ended.stderr
+    resume = [*args, "--resume"]
+    result = train(ranks=2, options=options, args=[*resume, own])
+    assert result.code != 0 and result.batches == []
+    assert f"resume from the checkpoint of epoch 1 after 0 batches, whose state {state} holds" in (
+        result.stderr
+    )
+    result = train(ranks=2, options=options, args=[*resume, before])
+    assert result.code == 0 and result.batches == reference("pads").batches[BATCHES:]

@@ -262,7 +262,7 @@ func (s *stream) obey(c scheduler.CoordinatorCommand) {
 			c.Write(door.AppendJSON(nil, door.KindSave.Reply(), ticket, saved))
 		})
 	case scheduler.ReadStates:
-		s.readStates(c.Stream)
+		s.readStates(c.Stream, c.State)
 	case scheduler.KeepState:
 		s.keepState(c)
 	case scheduler.ForgetStates:

@@ -186,6 +186,9 @@ func (s *stream) writeUserState(c scheduler.SaveState) string {
 	if path == "" {
 		path, write = s.ownStatePath(), writeState
 	}
+	if c.Anew && told != "" {
+		s.putAside(path, c.Snap.Stream)
+	}
 	var err error
 	if c.Previous {
 		err = setAside(path)
@@ -198,6 +201,30 @@ func (s *stream) writeUserState(c scheduler.SaveState) string {
 		return ""
 	}
 	return told
+}
+
+// asideState is the file for the state of a checkpoint that a training began without.
+func asideState(path string, state scheduler.Digest) string {
+	return previousState(path) + string(state)
+}
+
+// putAside renames the states of checkpoints that path and the file before it hold. Training began
+// without a checkpoint: it was killed before it had written one, or somebody has forgotten it.
+func (s *stream) putAside(path string, stream scheduler.StreamID) {
+	for _, name := range []string{path, previousState(path)} {
+		f := readState(name, stream)
+		if f.Snap == nil || !f.Snap.Checkpoint {
+			continue
+		}
+		aside := asideState(path, f.Snap.Digest())
+		if err := os.Rename(name, aside); err != nil {
+			s.node.cfg.Log.Warn("the importance state of an earlier checkpoint is not put aside",
+				"error", err)
+			continue
+		}
+		s.node.cfg.Log.Warn("the importance state of an earlier checkpoint is put aside: delete it "+
+			"unless you resume from that checkpoint", "file", aside)
+	}
 }
 
 // setAside keeps a state file under the name of the previous one too.
@@ -257,7 +284,7 @@ func writeFile(path string, data iter.Seq[[]byte]) error {
 }
 
 // readStates reads all states that a training of this stream may resume from, beside the stream.
-func (s *stream) readStates(stream scheduler.StreamID) {
+func (s *stream) readStates(stream scheduler.StreamID, state scheduler.Digest) {
 	s.inFolder(func() {
 		var e scheduler.StatesRead
 		for _, path := range s.statePaths() {
@@ -265,6 +292,9 @@ func (s *stream) readStates(stream scheduler.StreamID) {
 		}
 		if path := s.userStatePath(); path != "" {
 			e.File, e.Previous = readState(path, stream), readState(previousState(path), stream)
+			if state.Valid() { // it names a file
+				e.Aside = readState(asideState(path, state), stream)
+			}
 		} else {
 			path := s.ownStatePath()
 			e.Own = []scheduler.StateFile{

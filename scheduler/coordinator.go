@@ -91,6 +91,7 @@ type life struct {
 	savesAt      map[int]place // by trainer: where it asked to save last
 	saved        *savedState   // the newest
 	checkpointed bool          // the state file belongs to a checkpoint
+	putAside     bool          // the next state that is saved puts those of earlier checkpoints aside
 }
 
 // place is a batch of an epoch.
@@ -897,7 +898,7 @@ func (c *Coordinator) install(plan *Plan, base []float32) {
 		// After open, which may have folded the rest of an old epoch.
 		c.do(Drive{Event: c.ledger.Scored(Folded{Epoch: -1})})
 		if !c.checkpointed && !restored && c.savesFiles() {
-			c.do(SaveState{Snap: c.sourceOf(plan.Epoch, base)})
+			c.save(SaveState{Snap: c.sourceOf(plan.Epoch, base)})
 		}
 	}
 	c.do(train)
@@ -1021,7 +1022,7 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 	}
 	if c.states == nil {
 		c.reading, c.readFor = true, c.sources.generation
-		c.do(ReadStates{c.streamID()})
+		c.do(ReadStates{c.streamID(), c.wantedState()})
 		return 0, false
 	}
 	spec := c.agreed.spec
@@ -1074,6 +1075,16 @@ func (c *Coordinator) onStatesRead(e StatesRead) {
 	c.plan()
 }
 
+// wantedState returns the digest of the state that training resumes from, "" if there is none.
+func (c *Coordinator) wantedState() Digest {
+	for _, t := range c.agreed.trainings {
+		if t != nil && t.Checkpoint != nil {
+			return t.Checkpoint.State // if others differ, training is refused
+		}
+	}
+	return ""
+}
+
 // origin decides where the first plan's scores come from.
 func (c *Coordinator) origin(at place, equal func() []float32) (origin, error) {
 	states := c.states
@@ -1082,7 +1093,7 @@ func (c *Coordinator) origin(at place, equal func() []float32) (origin, error) {
 		stream: c.streamID(), epoch: at.epoch, batch: at.batch,
 		trainings: c.agreed.trainings, equal: equal,
 		path: c.cfg.StatePath, optional: c.cfg.StateOptional,
-		file: states.File, previous: states.Previous, own: states.Own,
+		file: states.File, previous: states.Previous, aside: states.Aside, own: states.Own,
 	}
 	if n.begun() {
 		for _, k := range states.Kept {
@@ -1094,10 +1105,13 @@ func (c *Coordinator) origin(at place, equal func() []float32) (origin, error) {
 	} else {
 		c.do(ForgetStates{Before: math.MaxInt}) // another training has left them
 	}
-	if checkpoint, err := n.checkpoint(); err == nil && checkpoint != nil {
+	checkpoint, err := n.checkpoint()
+	if err == nil && checkpoint != nil {
 		// the state file belongs to that checkpoint until training makes another one
 		c.checkpointed = true
 	}
+	c.putAside = err == nil && checkpoint == nil && !n.begun() &&
+		(n.file.ofCheckpoint() || n.previous.ofCheckpoint())
 	if file := n.file.Snap; n.begun() && file != nil && file.Checkpoint {
 		c.checkpointed = true // it belongs to a checkpoint made before the ranks were restarted
 	}
@@ -1240,7 +1254,13 @@ func (c *Coordinator) saveAt(s *savedState) {
 	snap.Stream, snap.Checkpoint = c.streamID(), true
 	c.lastSave++
 	c.saving[c.lastSave] = s
-	c.do(SaveState{ID: c.lastSave, Snap: snap, Previous: true})
+	c.save(SaveState{ID: c.lastSave, Snap: snap, Previous: true})
+}
+
+// save requests that a state is written.
+func (c *Coordinator) save(s SaveState) {
+	s.Anew, c.putAside = c.putAside, false
+	c.do(s)
 }
 
 func (c *Coordinator) onStateSaved(e StateSaved) {
@@ -1266,7 +1286,7 @@ func (c *Coordinator) onFinished() {
 		final := c.ledger.Final(c.newest())
 		snap := c.ledger.shared(c.base, final)
 		snap.Stream = c.streamID()
-		c.do(SaveState{Snap: snap})
+		c.save(SaveState{Snap: snap})
 	}
 }
 

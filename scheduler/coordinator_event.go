@@ -92,12 +92,12 @@ type (
 	// Left reports that the stager has dropped the plan of an epoch.
 	Left struct{ Epoch int }
 	// StatesRead holds what ReadStates found: the states in the rank's folder that plans were made
-	// from; the state file and the one saved before it; and, without a state file, the states that
-	// were saved in the rank's folder.
+	// from; the state file, the one saved before it, and the one put aside whose digest ReadStates
+	// had; and, without a state file, the states that were saved in the rank's folder.
 	StatesRead struct {
-		Kept           []StateFile
-		File, Previous StateFile
-		Own            []StateFile
+		Kept                  []StateFile
+		File, Previous, Aside StateFile
+		Own                   []StateFile
 	}
 	// StateKept reports that KeepState is done: the state is on disk, or could not be written.
 	StateKept struct {
@@ -186,8 +186,12 @@ type (
 		State  Digest
 	}
 
-	// ReadStates reads the states of this stream; reply with StatesRead.
-	ReadStates struct{ Stream StreamID }
+	// ReadStates reads the states of this stream; reply with StatesRead. State is the digest of the
+	// one that training resumes from, "" if there is none.
+	ReadStates struct {
+		Stream StreamID
+		State  Digest
+	}
 	// KeepState writes the state that a plan was made from to the rank's folder; reply with StateKept
 	// when it is on disk. KeepState and ForgetStates are carried out in order.
 	KeepState struct {
@@ -197,12 +201,14 @@ type (
 	// ForgetStates removes the states of epochs before Before from the rank's folder.
 	ForgetStates struct{ Before int }
 	// SaveState writes the state file, in order; reply with StateSaved, unless ID is 0. With Previous,
-	// the state that was saved before is kept, too. The snapshot's arrays are shared and do not
-	// change.
+	// the state that was saved before is kept, too. With Anew, training began without a checkpoint,
+	// and the states of checkpoints that there are, this file and the one before it, are put aside
+	// under the names of their digests. The snapshot's arrays are shared and do not change.
 	SaveState struct {
 		ID       int
 		Snap     *Snapshot
 		Previous bool
+		Anew     bool
 	}
 	// Log logs a sentence.
 	Log struct {

@@ -88,6 +88,8 @@ type scenario struct {
 	saving  []SaveState
 	disk    map[string][]byte // by name of the file
 	saved   Digest            // of the newest state of a checkpoint
+	earlier Digest            // of the one that "remember" swaps with it
+	wants   Digest            // of the newest ReadStates
 	sources map[int]Digest    // by epoch: what this rank planned from
 	out     []string
 }
@@ -136,6 +138,8 @@ func (s *scenario) line(line string) {
 		s.writeState()
 	case "read":
 		s.read()
+	case "remember":
+		s.saved, s.earlier = s.earlier, s.saved
 	case "lose":
 		for name := range s.disk {
 			if a["file"] == "" || a["file"] == name {
@@ -253,6 +257,8 @@ func (s *scenario) step(e CoordinatorEvent) {
 			s.keeping = append(s.keeping, c)
 		case SaveState:
 			s.saving = append(s.saving, c)
+		case ReadStates:
+			s.wants = c.State
 		case ForgetStates:
 			for name := range s.disk {
 				if epoch, err := strconv.Atoi(strings.TrimPrefix(name, "kept-")); err == nil &&
@@ -398,12 +404,18 @@ func (s *scenario) writeState() {
 	w := s.saving[0]
 	s.saving = s.saving[1:]
 	path := s.c.cfg.StatePath
+	for _, name := range []string{path, path + ".previous"} {
+		if snap, err := DecodeSnapshot(s.disk[name]); w.Anew && err == nil && snap.Checkpoint {
+			s.disk[path+"."+string(snap.Digest())] = s.disk[name]
+			delete(s.disk, name)
+		}
+	}
 	if w.Previous && s.disk[path] != nil {
 		s.disk[path+".previous"] = s.disk[path]
 	}
 	s.disk[path] = w.Snap.Encode()
 	if w.Snap.Checkpoint {
-		s.saved = w.Snap.Digest()
+		s.saved, s.earlier = w.Snap.Digest(), s.saved
 	}
 	s.step(StateSaved{w.ID, path, w.Snap.Digest()})
 }
@@ -425,6 +437,7 @@ func (s *scenario) read() {
 	}
 	if path := s.c.cfg.StatePath; path != "" {
 		e.File, e.Previous = file(path), file(path+".previous")
+		e.Aside = file(path + "." + string(s.wants))
 	}
 	s.step(e)
 }
@@ -477,7 +490,11 @@ func say(c CoordinatorCommand) string {
 		}
 		return fmt.Sprintf("forget states of epochs before %d", c.Before)
 	case SaveState:
-		return "save the state of " + saySnapshot(c.Snap)
+		text := "save the state of " + saySnapshot(c.Snap)
+		if c.Anew {
+			text += ", and put those of earlier checkpoints aside"
+		}
+		return text
 	case Log:
 		text := []string{"log", "warn", "complain"}[c.Level] + ": " + c.Text
 		if c.Rank >= 0 {

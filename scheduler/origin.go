@@ -52,6 +52,7 @@ type need struct {
 	// the state file; its err is fs.ErrNotExist, wrapped, where there is none
 	file     StateFile
 	previous StateFile // the one that was saved before it
+	aside    StateFile // the checkpoint's, put aside by a training that began without it
 	// those that were saved in the rank's folder, where there is no state file
 	own      []StateFile
 	optional bool // begin even if the state file does not match
@@ -66,6 +67,8 @@ type StateFile struct {
 }
 
 func (f StateFile) missing() bool { return f.Snap == nil && f.Err == nil }
+
+func (f StateFile) ofCheckpoint() bool { return f.Snap != nil && f.Snap.Checkpoint }
 
 // An origin is the basis of the first plan.
 type origin struct {
@@ -212,7 +215,7 @@ func (n *need) equalState(epoch int) *Snapshot {
 
 // resume decides for a training that resumes from a checkpoint, which identifies its state.
 func (n *need) resume(c *Checkpoint) (origin, error) {
-	for _, k := range append(n.own, n.file, n.previous) {
+	for _, k := range append(n.own, n.file, n.previous, n.aside) {
 		if k.Snap == nil || c.State == "" || k.Snap.Digest() != c.State {
 			continue
 		}
@@ -225,7 +228,8 @@ func (n *need) resume(c *Checkpoint) (origin, error) {
 	}
 	switch {
 	case c.State == "":
-		return n.misfit("the checkpoint names no importance state: the cache was away when it was made")
+		return n.misfit("the checkpoint names no importance state, since the cache was away when " +
+			"it was made; resume from " + n.earlier())
 	case n.path == "":
 		return n.misfit("the checkpoint belongs to an importance state, and this run has no --state FILE")
 	case n.file.missing():
@@ -238,6 +242,15 @@ func (n *need) resume(c *Checkpoint) (origin, error) {
 	return n.misfit(fmt.Sprintf("the checkpoint (%s) belongs to another importance state than %s "+
 		"holds: that is of epoch %d after %d batches, state %.8s",
 		c, n.path, n.file.Snap.Epoch, n.file.Snap.Final, n.file.Snap.Digest()))
+}
+
+// earlier describes a checkpoint that training can resume from.
+func (n *need) earlier() string {
+	if !n.file.ofCheckpoint() {
+		return "an earlier checkpoint"
+	}
+	return fmt.Sprintf("the checkpoint of epoch %d after %d batches, whose state %s holds",
+		n.file.Snap.Epoch, n.file.Snap.Final, n.path)
 }
 
 // begin decides for a training without a checkpoint of rankpool's. It may have its own checkpoints,
@@ -258,14 +271,15 @@ func (n *need) begin() (origin, error) {
 		return n.misfit(fmt.Sprintf("%s cannot be used: %s", n.path, f.Err))
 	case f.Snap.Epoch == n.epoch && f.Snap.Final >= n.batch:
 		return origin{snap: f.Snap}, nil
-	case n.epoch == 0 && !f.Snap.Checkpoint:
-		// The training ended before its first checkpoint.
+	case n.epoch == 0 && (!n.optional || !f.Snap.Checkpoint):
+		// The training ended before its first checkpoint was written. If there is one after all, its
+		// state is put aside, and found there.
 		return origin{warning: fmt.Sprintf(
-			"%s is of epoch %d, and no checkpoint belongs to it; training begins anew", n.path,
-			f.Snap.Epoch)}, nil
+			"%s is of epoch %d, and there is no checkpoint to resume from; training begins anew",
+			n.path, f.Snap.Epoch)}, nil
 	}
 	return n.misfit(fmt.Sprintf("%s is of epoch %d after %d batches, and training begins at "+
-		"epoch %d, batch %d, without a checkpoint; move it away to begin anew",
+		"epoch %d, batch %d, without a checkpoint",
 		n.path, f.Snap.Epoch, f.Snap.Final, n.epoch, n.batch))
 }
 

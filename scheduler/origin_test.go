@@ -78,6 +78,7 @@ func TestOrigin(t *testing.T) {
 		path      bool
 		file      StateFile
 		previous  StateFile
+		aside     StateFile
 		want      *Snapshot
 		refused   string
 		warned    string
@@ -118,8 +119,7 @@ func TestOrigin(t *testing.T) {
 		},
 		{
 			what: "begins, a checkpoint's file", trainings: []*Training{begins}, path: true,
-			file: file(saved), refused: "/s is of epoch 3 after 1 batches, and training begins " +
-				"at epoch 0, batch 0, without a checkpoint",
+			file: file(saved), warned: "there is no checkpoint to resume from; training begins anew",
 		},
 		{
 			what: "begins anew, before its first checkpoint", trainings: []*Training{begins},
@@ -140,6 +140,11 @@ func TestOrigin(t *testing.T) {
 			what: "resumes from the one before", epoch: 3, batch: 1,
 			trainings: []*Training{from(3, 1, saved)}, path: true,
 			file: file(checkpointState(4, 0, 6)), previous: file(saved), want: saved,
+		},
+		{
+			what: "resumes from the one that was put aside", epoch: 3, batch: 1,
+			trainings: []*Training{from(3, 1, saved)}, path: true,
+			file: file(s4), previous: file(s3), aside: file(saved), want: saved,
 		},
 		{
 			what: "resumes, the state of another training", epoch: 3, batch: 1,
@@ -174,7 +179,13 @@ func TestOrigin(t *testing.T) {
 		{
 			what: "resumes what the cache did not save", epoch: 3, batch: 1,
 			trainings: []*Training{from(3, 1, nil)}, path: true, file: file(saved),
-			refused: "names no importance state",
+			refused: "names no importance state, since the cache was away when it was made; " +
+				"resume from the checkpoint of epoch 3 after 1 batches, whose state /s holds; or begin",
+		},
+		{
+			what: "resumes what the cache did not save, nor another", epoch: 3, batch: 1,
+			trainings: []*Training{from(3, 1, nil)}, path: true, file: file(s3),
+			refused: "resume from an earlier checkpoint; or begin",
 		},
 		{
 			what: "resumes elsewhere", epoch: 7, trainings: []*Training{from(3, 1, saved)},
@@ -251,7 +262,7 @@ func TestOrigin(t *testing.T) {
 	} {
 		n := need{
 			stream: originStream, epoch: c.epoch, batch: c.batch, trainings: c.trainings,
-			equal: equalScores, file: c.file, previous: c.previous,
+			equal: equalScores, file: c.file, previous: c.previous, aside: c.aside,
 		}
 		for _, s := range c.kept {
 			n.kept = append(n.kept, file(s))

@@ -294,6 +294,12 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 // Digest is a hash of scores or of a snapshot, in hexadecimal; "" if there are none.
 type Digest string
 
+// Valid reports whether d is a digest, and nothing else: no path, for example.
+func (d Digest) Valid() bool {
+	b, err := hex.DecodeString(string(d))
+	return err == nil && len(b) == 128/8
+}
+
 // ScoresDigest returns the digest of the scores that the plan of an epoch of a stream is made from.
 func ScoresDigest(stream StreamID, epoch int, scores []float32) Digest {
 	s := Snapshot{Stream: stream, Epoch: epoch, Scores: scores}

@@ -22,14 +22,19 @@ from .identity import identities
 from .reports import Reports, Told
 from .saying import say
 from .sentinel import watch_over
+from .stopping import stopping
 from .training import Training, training
 from .waiting import Waiting
 
 STATE_VERSION = 2
-# how long state_dict waits for a cache that is away: a restart takes a few seconds
-SAVE_SECONDS = 10.0
+# How long state_dict waits for a cache that is away. A restart takes a few seconds, or many where
+# much memory is taken back. Once a signal has ended training's time there is less of it.
+SAVE_SECONDS, LAST_SAVE_SECONDS = 60.0, 10.0
 _SCORELESS = ("chunks", "quiver", "sequential", "torch", "uniform")
-_UNSAVED = ": a training that resumes from this checkpoint cannot continue with the same batches"
+_UNSAVED = (
+    ": a training that resumes from this checkpoint cannot continue with the same batches; keep the "
+    "one before it"
+)
 _ABSENT = {"first_chunk": 0}  # what states that lack a field mean
 _TALLY_SECONDS = 1.0  # how often a training process with workers tells how long it waited
 
@@ -368,7 +373,9 @@ class BatchSampler:
     def _save(self, epoch: int, batch: int) -> Optional[str]:
         """Has the cache save its importance scores; returns their digest, or None if it is not
         available."""
-        waiting = Waiting("to save its importance scores", SAVE_SECONDS)
+        waiting = Waiting(
+            "to save its importance scores", LAST_SAVE_SECONDS if stopping() else SAVE_SECONDS
+        )
         while True:
             try:
                 if self._connection.connect():

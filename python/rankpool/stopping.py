@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 WORKER_SECONDS = 10.0
 
 _handled: Set[int] = set()  # the signals that a Stop of this process waits for
+_stopping = threading.Event()  # one of them has come, here or to another trainer
 # tensors that a Stop gave to torch.distributed, whose threads may hold them to the end
 _kept: List[Any] = []
 
@@ -58,11 +59,14 @@ class Stop:
     def _hear(self, number: int, frame) -> None:
         if self.signal is None:
             self.signal = number
+            _stopping.set()
 
     def __call__(self) -> bool:
         """Returns whether this step is the last one."""
         if not self._over:
             self._over = self._agreed()
+            if self._over:
+                _stopping.set()
         return self._over
 
     def _agreed(self) -> bool:
@@ -95,6 +99,11 @@ class Stop:
             signal.signal(number, signal.SIG_DFL if before is None else before)
         _handled.difference_update(self._before)
         self._before = {}
+
+
+def stopping() -> bool:
+    """Returns whether a Stop has been told to end training."""
+    return _stopping.is_set()
 
 
 def _process_group() -> Any:

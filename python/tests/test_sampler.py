@@ -1,7 +1,10 @@
 import pickle
 import re
+import signal
 import struct
 import warnings
+from math import inf
+from threading import Event
 
 import numpy
 import pytest
@@ -10,6 +13,8 @@ import torch
 import rankpool
 from fakedoor import plan
 from rankpool import connection
+from rankpool import sampler as sampler_module
+from rankpool import stopping as stopping_module
 from rankpool.sampler import BatchSampler
 
 REPORT, METRIC, SAVE = 5, 7, 8
@@ -619,7 +624,18 @@ def test_trainers_that_do_not_come_are_named(door, monkeypatch):
     assert list(sampler)
 
 
-def test_state_dict_without_the_cache_warns(door):
+@pytest.mark.parametrize("stops, bound", [(False, "SAVE_SECONDS"), (True, "LAST_SAVE_SECONDS")])
+def test_state_dict_without_the_cache_warns(door, monkeypatch, stops, bound):
+    for name in "SAVE_SECONDS", "LAST_SAVE_SECONDS":
+        monkeypatch.setattr(sampler_module, name, 0.0 if name == bound else inf)
+    monkeypatch.setattr(stopping_module, "_stopping", Event())
+    stop = rankpool.Stop()
+    try:
+        if stops:
+            signal.raise_signal(signal.SIGUSR1)
+            assert stop()
+    finally:
+        stop.close()
     _, sampler = make()
     door.kill()
     with pytest.warns(UserWarning, match="did not save its scores"):
