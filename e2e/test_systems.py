@@ -3,11 +3,12 @@ says."""
 
 import json
 import subprocess
+import sys
 
 import numpy
 import pytest
 from dataset import make_tree
-from run import RANKPOOL, ROOT
+from run import HERE, RANKPOOL, ROOT
 
 SAMPLES, EPOCHS = 320, 4  # of the recorded trace
 GLOBAL_BATCH = 16
@@ -60,12 +61,12 @@ def simulated(trace, system, capacity, ranks):
     return simulation(trace, system, capacity, ranks)["ids_digest"]
 
 
-def simulation(trace, system, capacity, ranks):
+def simulation(trace, system, capacity, ranks, trainers=1):
     """Returns what the simulator counts in all epochs, and the digest of the ids that it draws."""
     command = [
         RANKPOOL, "simulate", "--losses", trace, "--systems", system, "--skip-epochs", 0,
-        "--capacity", capacity, "--ranks", ranks, "--batch-size", GLOBAL_BATCH // ranks,
-        "--ids-digest", "--json",
+        "--capacity", capacity, "--ranks", ranks, "--trainers-per-rank", trainers,
+        "--batch-size", GLOBAL_BATCH // ranks // trainers, "--ids-digest", "--json",
     ]  # fmt: skip
     if system in OPTIONS:
         command += ["--set", f"{system}.{OPTIONS[system]}"]
@@ -134,6 +135,29 @@ def adds_up(e, size):
     reads = e["storage_reads"] + e["fallback_reads"]
     assert e["substitute_reads"] <= reads and e["evaluated_reads"] <= e["evaluated"], e
     assert e["storage_bytes"] == size * (reads + e["evaluated_reads"]), e
+
+
+def test_bytes_read_are_those_that_storage_counts(tree, trace, tmp_path):
+    """Each rank's reads, for all of compare's systems."""
+    slow, out = tmp_path / "slow.toml", tmp_path / "out"
+    slow.write_text('read_latency = "100us"\n')
+    command = [
+        RANKPOOL, "compare", "--data", tree, "--ranks", 2, "--memory", "20%", "--slowfs", slow,
+        "--set", f"impact.{OPTIONS['impact']}", "-o", out,
+        "--", sys.executable, HERE / "trainer.py", *training(trace, 2),
+    ]  # fmt: skip
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    compared = sorted(out.glob("*/seed-0"))
+    assert len(compared) == 9
+    for folder in compared:
+        counted = json.loads((folder / "result.json").read_text())["storage_bytes"]
+        events = [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
+        epochs = [event for event in events if event["event"] == "epoch"]
+        nodes = {event["rank"]: event for event in events if event["event"] == "node"}
+        assert len(nodes) == 2 and sum(e["fallback_reads"] for e in epochs) == 0
+        assert sum(node["machine"]["storage_bytes"] for node in nodes.values()) == counted
+        assert 0 < sum(e["storage_bytes"] for e in epochs) <= counted
 
 
 @pytest.mark.parametrize("system", ["quiver", "spidercache"])
@@ -217,22 +241,46 @@ def test_requeued_on_half_the_nodes(train, tree, trace, tmp_path, system):
     assert other.code != 0 and "and --memory as a share" in other.stderr
 
 
+@pytest.mark.parametrize("system", ["lru", "quiver", "nopfs", "shade", "spidercache"])
+def test_requeued_with_padding(train, tmp_path, system):
+    """103 samples are no multiple of 4 trainers, nor of the 2 and 1 that continue."""
+    tree, trace = small(tmp_path, 103)
+    options = [*being(system), "--state", tmp_path / "state"]
+    checkpoint = tmp_path / "checkpoint"
+    for ranks, trainers, stop in (2, 2, 9), (2, 1, 6), (1, 1, None):
+        args = training(trace, ranks * trainers, "--save", checkpoint)
+        if checkpoint.exists():
+            args += ["--resume", checkpoint]
+        if stop:
+            args += ["--stop-after", stop]
+        result = train(
+            data=tree, memory="40%", ranks=ranks, trainers_per_rank=trainers, options=options,
+            args=args,
+        )
+    want = simulation(trace, system, 0.4, 2, 2)
+    assert want["draws"] > EPOCHS * 103, "nothing is padded"
+    assert served(result) == want["ids_digest"]
+
+
+def small(folder, samples):
+    """Returns a data set of so many samples of one size, and a trace of it."""
+    image = next(make_tree(folder / "image", 1).glob("*/*.png")).read_bytes()
+    for i in range(samples):
+        (folder / "tree" / f"{i % 2}").mkdir(parents=True, exist_ok=True)
+        (folder / "tree" / f"{i % 2}" / f"{i:05}.png").write_bytes(image)
+    rng = numpy.random.default_rng(samples)
+    numpy.save(folder / "losses.npy", rng.random((EPOCHS, samples), "float32"))
+    numpy.save(folder / "labels.npy", numpy.sort(numpy.arange(samples) % 2))
+    numpy.save(folder / "embeddings.npy", rng.random((EPOCHS, samples, 3), "float32"))
+    return folder / "tree", folder / "losses.npy"
+
+
 @pytest.mark.parametrize("system", ["shade", "icache", "spidercache"])
 @pytest.mark.parametrize("samples", [9, 43])
 def test_few_samples(train, tmp_path, system, samples):
     """Fewer than a global batch, and a last batch that is short where nothing is behind the cut."""
-    image = next(make_tree(tmp_path / "image", 1).glob("*/*.png")).read_bytes()
-    for i in range(samples):
-        (tmp_path / "tree" / f"{i % 2}").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "tree" / f"{i % 2}" / f"{i:05}.png").write_bytes(image)
-    rng = numpy.random.default_rng(samples)
-    numpy.save(tmp_path / "losses.npy", rng.random((EPOCHS, samples), "float32"))
-    numpy.save(tmp_path / "labels.npy", numpy.sort(numpy.arange(samples) % 2))
-    numpy.save(tmp_path / "embeddings.npy", rng.random((EPOCHS, samples, 3), "float32"))
-    trace = tmp_path / "losses.npy"
-    result = train(
-        data=tmp_path / "tree", memory="40%", options=being(system), args=training(trace, 1)
-    )
+    tree, trace = small(tmp_path, samples)
+    result = train(data=tree, memory="40%", options=being(system), args=training(trace, 1))
     assert served(result) == simulated(trace, system, 0.4, 1)
 
 

@@ -376,7 +376,7 @@ func (s *stream) takeLane() error {
 func (s *stream) makePlan(c scheduler.MakePlan) {
 	cfg := s.plans
 	tidy := func() { s.node.tidy(cfg.Samples) }
-	cfg.Place, cfg.Drawn = c.Place, tidy
+	cfg.Place, cfg.Drawn, cfg.Processes = c.Place, tidy, c.Processes
 	if n := len(c.Cuts); n < s.chosen || n > s.chosen+1 { // not the epoch after the one chosen last
 		s.tape.Cuts(c.Cuts)
 	}
@@ -428,7 +428,7 @@ func (s *stream) planBeside(c scheduler.PlanBeside) {
 	}
 	delete(s.requests, c.Ticket)
 	cfg := s.plans
-	cfg.Samples = 0
+	cfg.Samples, cfg.Processes = 0, c.Processes
 	r.err = s.node.planBeside(r.conn, r.ticket, cfg, c.Epoch, c.Trainer)
 }
 

@@ -114,6 +114,16 @@ func (s *sharedSampler) prepare(m scheduler.MakePlan) error {
 	return nil
 }
 
+// Pad implements scheduler.Padder.
+func (s *sharedSampler) Pad(processes int) scheduler.Sampler {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p, pads := s.Sampler.(scheduler.Padder); pads {
+		s.Sampler = p.Pad(processes)
+	}
+	return s
+}
+
 // Draw implements scheduler.Sampler.
 func (s *sharedSampler) Draw(epoch int, scores []float32) *scheduler.Draws {
 	s.mu.Lock()

@@ -37,9 +37,13 @@ type Spec struct {
 
 // SamplerConfig describes the sampler that the spec requests, without a system's options.
 func (spec *Spec) SamplerConfig(samples int) SamplerConfig {
+	processes := 0
+	if t := spec.Training; t != nil && t.Checkpoint != nil {
+		processes = t.Checkpoint.Processes
+	}
 	return SamplerConfig{
 		Name: spec.Sampler, Samples: samples, Seed: spec.Seed,
-		BatchSize: spec.BatchSize, World: spec.World,
+		BatchSize: spec.BatchSize, World: spec.World, Processes: processes,
 		DropLast: spec.DropLast, SamplerDropLast: spec.SamplerDropLast,
 		FirstChunk: spec.FirstChunk,
 	}
@@ -211,6 +215,18 @@ func (a *agreement) whoIsMissing() string {
 
 // known reports whether all trainers have described their training.
 func (a *agreement) known() bool { return a.missing == 0 && !slices.Contains(a.trainings, nil) }
+
+// processes returns how many processes the training began with, as its checkpoint has it; 0: it has
+// none, or does not know. A trainer that has not loaded it yet does not count.
+func (a *agreement) processes() int {
+	most := 0
+	for _, t := range a.trainings {
+		if t != nil && t.Checkpoint != nil {
+			most = max(most, t.Checkpoint.Processes)
+		}
+	}
+	return most
+}
 
 // Assignment returns the assignment that the spec requests, or otherwise by default. It returns an
 // error for an unknown name.

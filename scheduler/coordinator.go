@@ -163,7 +163,9 @@ type CoordinatorConfig struct {
 	// StateOptional lets a training begin with whatever scores exist if the state file is not the one
 	// that it needs.
 	StateOptional bool
-	Epochs        int // of the training: later ones are not planned ahead; 0: unknown
+	// Epochs are those of the training, unless its spec says how many: later ones are not planned
+	// ahead; 0: unknown.
+	Epochs int
 	// Placement returns the placement for a new training, the same on every rank. If nil, owners are
 	// given by the hash.
 	Placement func() *Placement
@@ -358,7 +360,7 @@ func (c *Coordinator) onPlanWanted(e PlanWanted) {
 	}
 	c.move(e.Trainer, to)
 	if _, waits := c.wishes[e.Trainer]; waits && c.begun && !c.weighted {
-		c.do(PlanBeside{e.Ticket, e.Trainer, e.Epoch})
+		c.do(PlanBeside{e.Ticket, e.Trainer, e.Epoch, c.agreed.processes()})
 		return
 	}
 	c.waiting = append(c.waiting, w)
@@ -792,7 +794,8 @@ func (c *Coordinator) plan() {
 		if len(c.opened) == 0 || c.ahead != nil {
 			return
 		}
-		if epoch = c.newest() + 1; c.cfg.Epochs > 0 && epoch >= c.cfg.Epochs {
+		epoch = c.newest() + 1
+		if last := cmp.Or(c.agreed.spec.Epochs, c.cfg.Epochs); last > 0 && epoch >= last {
 			return
 		}
 	}
@@ -821,7 +824,7 @@ func (c *Coordinator) plan() {
 	}
 	m := MakePlan{
 		Epoch: epoch, Scores: c.cut, Stream: c.streamID(), Cuts: c.cutsBefore(epoch),
-		Learned: c.learned,
+		Learned: c.learned, Processes: c.agreed.processes(),
 	}
 	c.noteLearned(epoch)
 	if c.placement != nil {

@@ -147,9 +147,12 @@ type (
 	MakePlan struct {
 		Epoch  int
 		Scores []float32
-		Place  func(*Draws, []float32) []uint16
-		Stream StreamID
-		Cuts   []Cut // of the epochs before, where a system chooses by them
+		// Processes are those that the training began with, see SamplerConfig.Processes; 0: as many as
+		// train now.
+		Processes int
+		Place     func(*Draws, []float32) []uint16
+		Stream    StreamID
+		Cuts      []Cut // of the epochs before, where a system chooses by them
 		// Learned is what the Learner's Cut returned with Scores, nil where there is none.
 		Learned Learned
 	}
@@ -177,6 +180,7 @@ type (
 	PlanBeside struct {
 		Ticket         uint64
 		Trainer, Epoch int
+		Processes      int // as in MakePlan
 	}
 	// AnswerSave answers SaveWanted. State is "" if nothing depends on importance, or if reports of
 	// some trainers did not arrive in time.

@@ -334,6 +334,7 @@ func (s *scenario) opened(rank, trainer int, ticket uint64, a args) CoordinatorE
 	spec := s.spec
 	spec.Trainer = trainer
 	spec.Seed = int64(a.int("seed", int(spec.Seed)))
+	spec.Epochs = a.int("epochs", 0)
 	spec.Training = &Training{Life: uint64(a.int("life", 1)), Turn: uint32(a.int("turn", 0))}
 	if a["worker"] != "" {
 		spec.Training = nil
@@ -346,7 +347,7 @@ func (s *scenario) opened(rank, trainer int, ticket uint64, a args) CoordinatorE
 		spec.Training.Planned = append(spec.Training.Planned, PlanSource{epoch, s.sources[epoch]})
 	}
 	if at := a["checkpoint"]; at != "" {
-		c := &Checkpoint{State: s.saved}
+		c := &Checkpoint{State: s.saved, Processes: a.int("processes", 0)}
 		if _, err := fmt.Sscanf(at, "%d.%d", &c.Epoch, &c.Batch); err != nil {
 			s.t.Fatal(err)
 		}
@@ -450,6 +451,14 @@ func sayLearned(learned Learned) string {
 	return fmt.Sprintf(", by what %s batches have taught", learned())
 }
 
+// sayProcesses is how many processes a plan is padded for; "" where as many train.
+func sayProcesses(processes int) string {
+	if processes == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", for %d processes", processes)
+}
+
 // say is a command as scenarios write it; "" for one that they leave out.
 func say(c CoordinatorCommand) string {
 	switch c := c.(type) {
@@ -467,8 +476,8 @@ func say(c CoordinatorCommand) string {
 	case Went:
 		return fmt.Sprintf("trainer %d went to epoch %d", c.Trainer, c.Epoch)
 	case MakePlan:
-		return fmt.Sprintf("make the plan of epoch %d%s%s", c.Epoch, sayScores(c.Scores),
-			sayLearned(c.Learned))
+		return fmt.Sprintf("make the plan of epoch %d%s%s%s", c.Epoch, sayScores(c.Scores),
+			sayLearned(c.Learned), sayProcesses(c.Processes))
 	case Drive:
 		return sayDrive(c)
 	case Train:
@@ -476,8 +485,8 @@ func say(c CoordinatorCommand) string {
 	case AnswerPlan:
 		return fmt.Sprintf("answer ticket=%d: the plan of epoch %d", c.Ticket, c.Plan.Epoch)
 	case PlanBeside:
-		return fmt.Sprintf("answer ticket=%d: a plan of epoch %d that nothing is staged by",
-			c.Ticket, c.Epoch)
+		return fmt.Sprintf("answer ticket=%d: a plan of epoch %d that nothing is staged by%s",
+			c.Ticket, c.Epoch, sayProcesses(c.Processes))
 	case AnswerSave:
 		return fmt.Sprintf("answer ticket=%d: saved %q, state %.8s", c.Ticket, c.Path, c.State)
 	case ReadStates:

@@ -30,6 +30,8 @@ type Checkpoint struct {
 	Epoch int    `json:"epoch"`
 	Batch int    `json:"batch"`
 	State Digest `json:"state"` // "": it is not known
+	// Processes are those that the training began with; 0: as many as resume.
+	Processes int `json:"processes,omitempty"`
 }
 
 // PlanSource is an epoch that a trainer has the plan of, and the digest of the scores that the plan

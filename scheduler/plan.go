@@ -29,17 +29,21 @@ type Plan struct {
 	Home  []uint16 // owner of each draw, len(IDs); nil: Owner says
 	Ranks int
 
+	Processes int // PlanConfig's
+
 	view *view
 }
 
 // PlanConfig is the basis of a plan, besides epoch and scores.
 type PlanConfig struct {
-	Sampler    Sampler
-	Samples    int     // 0: nobody's view is added
-	BatchSize  int     // a trainer's
-	World      []int32 // rank of each trainer; the global batch is BatchSize · len(World)
-	Ranks      int
-	Rank       int // whose view to add, or AllRanks
+	Sampler   Sampler
+	Samples   int     // 0: nobody's view is added
+	BatchSize int     // a trainer's
+	World     []int32 // rank of each trainer; the global batch is BatchSize · len(World)
+	Ranks     int
+	Rank      int // whose view to add, or AllRanks
+	// Processes are those that the training began with, which torch pads epochs for; 0: len(World)
+	Processes  int
 	Assignment Assignment
 	// returns the owner of each draw, see Outlook.Place; nil: Owner decides
 	Place func(*Draws, []float32) []uint16
@@ -51,7 +55,11 @@ type PlanConfig struct {
 // afterwards; it may be nil when the sampler is not weighted. The same arguments give the same plan
 // on every rank.
 func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
-	draws := cfg.Sampler.Draw(epoch, scores)
+	sampler := cfg.Sampler
+	if p, pads := sampler.(Padder); pads {
+		sampler = p.Pad(cfg.Processes)
+	}
+	draws := sampler.Draw(epoch, scores)
 	if cfg.Drawn != nil {
 		cfg.Drawn()
 	}
@@ -60,7 +68,7 @@ func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 		Batch:    cfg.BatchSize * len(cfg.World),
 		Consumer: make([]uint16, len(draws.IDs)),
 		World:    cfg.World,
-		Ranks:    cfg.Ranks,
+		Ranks:    cfg.Ranks, Processes: cfg.Processes,
 	}
 	switch {
 	case draws.choice != nil:

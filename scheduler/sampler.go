@@ -22,6 +22,14 @@ type Sampler interface {
 	Draw(epoch int, scores []float32) *Draws
 }
 
+// A Padder is a Sampler whose epochs have as many draws as is a multiple of the number of processes
+// that the training began with.
+type Padder interface {
+	Sampler
+	// Pad returns the sampler for so many processes; 0: as many as train.
+	Pad(processes int) Sampler
+}
+
 // SamplerConfig selects a sampler and its data set.
 type SamplerConfig struct {
 	// torch, uniform, chunks, sequential, pads, weighted, weighted-once, subset, selective
@@ -30,6 +38,8 @@ type SamplerConfig struct {
 	Seed      int64
 	BatchSize int // a trainer's; the global batch is BatchSize · World
 	World     int // trainers
+	// torch only: the processes that epochs are padded for, as the training began with; 0: World
+	Processes int
 	// drop the last global batch when it is not full (DataLoader's drop_last)
 	DropLast        bool
 	SamplerDropLast bool // torch only: DistributedSampler's drop_last
@@ -95,6 +105,9 @@ func (c SamplerConfig) check() error {
 		return fmt.Errorf(
 			"%d trainers with a batch size of %d make a global batch of 2^31 draws or more",
 			c.World, c.BatchSize)
+	case c.Processes < 0 || c.Processes > 0 && c.globalBatch()%c.Processes != 0:
+		return fmt.Errorf("the training began with %d processes, which do not divide a global batch "+
+			"of %d", c.Processes, c.globalBatch())
 	case !(c.Fraction >= 0 && c.Fraction <= 1):
 		return fmt.Errorf("the fraction is %v, it must be in (0, 1]", c.Fraction)
 	case !(c.Beta >= 0 && c.Beta <= maxBeta):

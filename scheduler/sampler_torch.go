@@ -1,9 +1,12 @@
 package scheduler
 
+import "cmp"
+
 // torchSampler draws what torch.utils.data.DistributedSampler(shuffle=True) draws, bit for bit:
 // replica r of W gets IDs[r::W], so place j of a global batch belongs to trainer j mod W. Without
 // SamplerDropLast the permutation is padded from its beginning to a multiple of W, with it it is
-// cut.
+// cut; W are the processes that the training began with. Where a training resumes with another
+// number of trainers, the epoch is the same, and only who trains on which place differs.
 //
 // Source: PyTorch 1.13, torch/utils/data/distributed.py, DistributedSampler.
 type torchSampler struct {
@@ -23,11 +26,21 @@ func newTorchSampler(cfg SamplerConfig) Sampler {
 
 // torchTotal is DistributedSampler's total_size.
 func torchTotal(cfg SamplerConfig) int {
-	each := cfg.Samples / cfg.World // = ceil((N - W) / W) when W does not divide N
-	if cfg.Samples%cfg.World != 0 && !cfg.SamplerDropLast {
+	processes := cmp.Or(cfg.Processes, cfg.World)
+	each := cfg.Samples / processes // = ceil((N - W) / W) when W does not divide N
+	if cfg.Samples%processes != 0 && !cfg.SamplerDropLast {
 		each++
 	}
-	return each * cfg.World
+	return each * processes
+}
+
+// Pad implements Padder.
+func (s *torchSampler) Pad(processes int) Sampler {
+	if cfg := s.cfg; cfg.Processes != processes {
+		cfg.Processes = processes
+		return newTorchSampler(cfg)
+	}
+	return s
 }
 
 func (s *torchSampler) Weighted() bool { return false }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -110,6 +111,34 @@ func TestTwister(t *testing.T) {
 	}
 	if got := random.next(); got != 4123659995 {
 		t.Errorf("the 10,000th output is %d", got)
+	}
+}
+
+// TestTorchPad: a training that goes on with another number of processes has the epochs that it
+// began with, as DistributedSampler made them then.
+func TestTorchPad(t *testing.T) {
+	for _, samples := range []int{11, 23, 97, 100, 103} {
+		for _, drop := range []bool{false, true} {
+			cfg := SamplerConfig{
+				Name: "torch", Samples: samples, BatchSize: 3, World: 4, SamplerDropLast: drop, Seed: 5,
+			}
+			began := mustSampler(t, cfg).Draw(2, nil).IDs
+			for _, world := range []int{1, 2, 3, 6} {
+				cfg.World, cfg.BatchSize = world, 12/world
+				own := mustSampler(t, cfg)
+				if got := own.(Padder).Pad(4).Draw(2, nil).IDs; !slices.Equal(got, began) {
+					t.Errorf("%d samples, %d processes: %v, want %v", samples, world, got, began)
+				}
+				if got := own.(Padder).Pad(4).(Padder).Pad(0).Draw(2, nil).IDs; !slices.Equal(got,
+					own.Draw(2, nil).IDs) {
+					t.Errorf("%d samples, %d processes: not as many as train", samples, world)
+				}
+			}
+		}
+	}
+	cfg := SamplerConfig{Name: "torch", Samples: 9, BatchSize: 4, World: 2, Processes: 3}
+	if _, err := NewSampler(cfg); err == nil || !strings.Contains(err.Error(), "began with 3") {
+		t.Errorf("3 processes of a global batch of 8: %v", err)
 	}
 }
 

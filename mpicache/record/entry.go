@@ -34,6 +34,7 @@ type planned struct {
 	Placed      bool
 	Home        []uint16 // of each draw, if Placed
 	Digest      uint64
+	Processes   int // scheduler.PlanConfig's
 }
 
 // scored stands for scheduler.Scored: the scores that changed, or with Whole those of all samples.
@@ -88,7 +89,7 @@ func portable(v any, whole bool) any {
 	case scheduler.Planned:
 		return planned{
 			Epoch: v.Plan.Epoch, From: v.From, Placed: v.Plan.Home != nil,
-			Home: v.Plan.Home, Digest: digest(v.Plan),
+			Home: v.Plan.Home, Digest: digest(v.Plan), Processes: v.Plan.Processes,
 		}
 	case scheduler.Scored:
 		return newScored(v, whole)

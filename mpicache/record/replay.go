@@ -278,6 +278,7 @@ func (s *replayed) remade(read any) (e scheduler.Event, same bool) {
 	switch r := read.(type) {
 	case planned:
 		cfg := s.plans
+		cfg.Processes = r.Processes
 		if r.Placed {
 			cfg.Place = func(*scheduler.Draws, []float32) []uint16 { return r.Home }
 		}

@@ -36,6 +36,7 @@ _UNSAVED = (
     "one before it"
 )
 _ABSENT = {"first_chunk": 0}  # what states that lack a field mean
+_PROCESSES = (1 << 16) - 1  # the most that WORLD_SIZE may be
 _TALLY_SECONDS = 1.0  # how often a training process with workers tells how long it waited
 
 
@@ -114,6 +115,7 @@ class BatchSampler:
         self._warned = self._unsaved = False
         self._plan: Optional[wire.Plan] = None
         self._training: Training = training(data.door, self.spec)
+        self._processes = self.spec.world  # that the training began with
         self._reports = Reports()
         self._consumed = 0
         # The workers of the loader that counts the batches handed out; None: the iteration itself
@@ -368,7 +370,8 @@ class BatchSampler:
         made_by = {
             "plan_version": self._plan_version, "options": self._options, "choice": self._choice,
         }
-        return {**self._identity(), **made_by, "epoch": epoch, "batch": batch, "state": state}
+        place = {"epoch": epoch, "batch": batch, "state": state}
+        return {**self._identity(), **made_by, "processes": self._processes, **place}
 
     def _save(self, epoch: int, batch: int) -> Optional[str]:
         """Has the cache save its importance scores; returns their digest, or None if it is not
@@ -461,10 +464,12 @@ class BatchSampler:
                     f"{ours!r}"
                 )
         epoch, batch = _place(state, "epoch", wire.MAX_EPOCH), _place(state, "batch", self._batches)
+        processes = _place(state, "processes", _PROCESSES) if "processes" in state else 0
+        self._processes = processes or self.spec.world
         self.set_epoch(epoch)
         self._start = batch
         self._plan = None  # the cache is told where this epoch begins
-        self._training.resume(epoch, batch, state.get("state"))
+        self._training.resume(epoch, batch, state.get("state"), processes)
 
     def _identity(self) -> Dict[str, Any]:
         spec = self.spec

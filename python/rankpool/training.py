@@ -37,15 +37,17 @@ class Training:
         self._planned: List[_Planned] = []
         self._lock = threading.Lock()  # the sentinel's thread sends it too
 
-    def resume(self, epoch: int, batch: int, state: Optional[str]) -> None:
+    def resume(self, epoch: int, batch: int, state: Optional[str], processes: int = 0) -> None:
         """Begins another turn, which resumes from a checkpoint; `state` is the digest of its
-        importance.
+        importance, and `processes` how many the training began with, 0: as many as resume.
 
         Turns are counted, because the sentinel may still be telling of the one before.
         """
         with self._lock:
             self.turn += 1
             self.checkpoint = {"epoch": epoch, "batch": batch, "state": state or ""}
+            if processes:
+                self.checkpoint["processes"] = processes
             self._forget(len(self._planned))
 
     def note(self, plan: Plan) -> None:

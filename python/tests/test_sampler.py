@@ -416,6 +416,7 @@ def test_state_dict_continues_in_mid_epoch_with_another_world_size(door):
         "plan_version": 1,
         "options": "",
         "choice": "",
+        "processes": 1,
         "epoch": 2,
         "batch": 3,
         "state": "5a" * 16,

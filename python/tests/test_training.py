@@ -115,7 +115,7 @@ def test_a_checkpoint_begins_another_life(door):
     sampler.load_state_dict({**state, "epoch": 3, "batch": 2})
     assert len(list(sampler)) == len(first) - 2
     before, after = (request["training"] for request in door.seen(OPEN))
-    assert after["checkpoint"] == {"epoch": 3, "batch": 2, "state": "5a" * 16}
+    assert after["checkpoint"] == {"epoch": 3, "batch": 2, "state": "5a" * 16, "processes": 1}
     assert (
         after["planned"] == [] and after["life"] == before["life"] and before["checkpoint"] is None
     )

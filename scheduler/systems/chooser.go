@@ -194,6 +194,15 @@ func (c *Chooser) begin() {
 
 func (c *Chooser) globalBatch() int { return c.cfg.Sampler.BatchSize * len(c.cfg.World) }
 
+// Pad implements scheduler.Padder, for a system that draws by torch.
+func (c *Chooser) Pad(processes int) scheduler.Sampler {
+	if c.cfg.System.Sampler == "torch" && c.cfg.Sampler.Processes != processes {
+		c.cfg.Sampler.Processes = processes
+		c.begin()
+	}
+	return c
+}
+
 // Weighted implements scheduler.Sampler.
 func (c *Chooser) Weighted() bool { return c.weighted }
 
