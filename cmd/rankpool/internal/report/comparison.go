@@ -138,6 +138,7 @@ func (c *Comparison) feeding() (name string, all []column) {
 			return r.sums()[stats.StorageReads] + r.sums()[stats.FallbackReads]
 		}, count, -1},
 		{"bytes of these", sumOf(stats.StorageBytes), sizeText, -1},
+		{"bytes read", (*SideRun).read, sizeText, -1},
 	}
 	if c.evaluates() {
 		all = append(all, column{"evaluated", sumOf(stats.Evaluated), count, 0},

@@ -120,6 +120,14 @@ func shareOf(c stats.Counter) func(*SideRun) float64 {
 	return func(r *SideRun) float64 { return stats.Ratio(r.sums()[c], r.draws()) }
 }
 
+// read returns the bytes that the ranks read from storage, for draws or not; NaN: not known.
+func (r *SideRun) read() float64 {
+	if totals := r.Log.Totals(); totals[stats.ReadCount] > 0 {
+		return totals[stats.ReadBytes]
+	}
+	return math.NaN()
+}
+
 // draws returns how many samples were trained on.
 func (r *SideRun) draws() float64 { return r.sums().Draws() }
 
