@@ -11,12 +11,13 @@ SIDE = 28  # pixels
 FEATURES = 128  # numbers that the last layer is given
 
 
-def network(classes):
-    """Returns the network: two convolutions and two fully connected layers."""
+def network(classes, channels=16):
+    """Returns the network: two convolutions, the first to so many channels and the second to twice
+    as many, and two fully connected layers."""
     return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(32 * (SIDE // 4) ** 2, FEATURES), nn.ReLU(),
+        nn.Conv2d(1, channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(channels, 2 * channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(2 * channels * (SIDE // 4) ** 2, FEATURES), nn.ReLU(),
         nn.Linear(FEATURES, classes),
     )  # fmt: skip
 

@@ -40,6 +40,9 @@ def arguments():
         "--sampler-drop-last", action="store_true", help="do not pad the epoch (sampler torch)"
     )
     parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument(
+        "--channels", type=int, default=16, help="of the network's first convolution"
+    )
     parser.add_argument("--workers", type=int, default=0, help="of each trainer's loader")
     parser.add_argument(
         "--plain-mean",
@@ -133,7 +136,7 @@ class Trainer:
         self.loader = rankpool.loader(self.data, self.sampler, args.workers)
         self.test = self.test_loader()
         self.losses = numpy.load(args.losses, mmap_mode="r") if args.losses else None
-        self.network = network(len(self.data.classes))
+        self.network = network(len(self.data.classes), args.channels)
         self.network[-1].register_forward_pre_hook(self.keep_features)
         self.model = DistributedDataParallel(self.network) if WORLD > 1 else self.network
         self.optimizer = torch.optim.SGD(self.model.parameters(), args.lr, momentum=0.9)
