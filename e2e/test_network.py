@@ -1,5 +1,5 @@
-"""The network between two nodes is cut for good: training continues where it is planned, and ends
-with a sentence where it is not."""
+"""The network is cut for good, of a node or only between two: training continues where it is
+planned, and ends with a sentence where it is not."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ with open("trained-" + os.environ["RANK"], "w") as trained:
             while epoch == 0 and sampler.batch == 5 and not os.path.exists("go"):
                 time.sleep(0.01)
 """
-BATCHES = 15  # 360 samples, 2 trainers of 12
+SAMPLES = 360  # a trainer has 12 of a batch
 
 
 def ip(*words):
@@ -31,15 +31,14 @@ def ip(*words):
 
 @pytest.fixture
 def nodes():
-    """The addresses of two network namespaces, and a function that cuts the second one off; needs
-    root."""
+    """The addresses of three network namespaces; needs root."""
     mark, net = f"e{os.getpid()}", f"10.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
     bridge = f"b{mark}"
     try:
         ip("link", "add", bridge, "type", "bridge")
         ip("addr", "add", f"{net}.254/24", "dev", bridge)
         ip("link", "set", bridge, "up")
-        for n in (1, 2):
+        for n in (1, 2, 3):
             ip("netns", "add", f"{mark}-{n}")
             ip(
                 "link", "add", f"v{mark}-{n}", "type", "veth", "peer", "name", "eth0", "netns",
@@ -49,16 +48,17 @@ def nodes():
             ip("-n", f"{mark}-{n}", "addr", "add", f"{net}.{n}/24", "dev", "eth0")
             for device in ("lo", "eth0"):
                 ip("-n", f"{mark}-{n}", "link", "set", device, "up")
-        yield mark, net, lambda: ip("link", "set", f"v{mark}-2", "down")
+        yield mark, net
     finally:
-        for n in (1, 2):
+        for n in (1, 2, 3):
             subprocess.run(["ip", "netns", "del", f"{mark}-{n}"], check=False)
             subprocess.run(["ip", "link", "del", f"v{mark}-{n}"], check=False)
         subprocess.run(["ip", "link", "del", bridge], check=False)
 
 
-def test_link_cut_for_good(nodes, tree, tmp_path):
-    mark, net, cut = nodes
+def begin(nodes, tree, tmp_path, count):
+    """Starts a training on nodes 1 to count, and waits until each trainer has had five batches."""
+    mark, net = nodes
     agent = tmp_path / "agent.sh"  # in place of ssh
     agent.write_text(
         f'#!/bin/sh\nnode={mark}-${{1##*.}}; shift\nexec nsenter --net=/run/netns/$node sh -c '
@@ -77,30 +77,43 @@ def test_link_cut_for_good(nodes, tree, tmp_path):
     for name in ("RANKPOOL_E2E", f"MASTER_ADDR={net}.1", "MASTER_PORT=29400"):
         argv += ["-x", name]
     argv += [
-        "-H", f"{net}.1:1,{net}.2:1", run.RANKPOOL, "run", "--data", tree, "--memory", "100%",
-        "--rank-timeout", "1s",
-    ]
-    argv += [
-        "--batch-timeout", "1s", "--plan-timeout", "1s", "--", sys.executable,
-        tmp_path / "train.py",
+        "-H", ",".join(f"{net}.{n}:1" for n in range(1, count + 1)), run.RANKPOOL, "run", "--data",
+        tree, "--memory", "100%", "--rank-timeout", "1s", "--batch-timeout", "1s",
+        "--plan-timeout", "1s", "--", sys.executable, tmp_path / "train.py",
     ]
     one = run.Run(tmp_path, argv)
+    one.wait_for(
+        lambda: all(one.text(f"trained-{r}").count("\n") == 5 for r in range(count)),
+        "all trainers had five batches",
+    )
+    return one
+
+
+def gives_up(one, count):
+    """Lets a training continue whose network is cut, to the end of its epoch."""
+    one.wait_for(
+        lambda: "another rank does not answer" in one.text("stderr"), "the other rank was missed"
+    )
+    Path(one.folder, "go").touch()
+    one.wait_for(
+        lambda: "waited 1 s in vain for the cache to plan epoch 1" in one.text("stderr"),
+        "the trainer gave up",
+    )
+    last = [one.text(f"trained-{r}").split("\n")[-2] for r in range(count)]
+    assert last == [f"0 {SAMPLES // (12 * count)}"] * count
+
+
+def end(one):
+    one.kill(one.processes())
+    one.process.wait()
+
+
+@pytest.mark.xdist_group("network namespaces")
+def test_link_cut_for_good(nodes, tree, tmp_path):
+    one = begin(nodes, tree, tmp_path, 2)
     try:
-        one.wait_for(
-            lambda: all(one.text(f"trained-{r}").count("\n") == 5 for r in range(2)),
-            "both trainers had five batches",
-        )
-        cut()
-        one.wait_for(
-            lambda: "another rank does not answer" in one.text("stderr"),
-            "the other rank was missed",
-        )
-        Path(tmp_path, "go").touch()
-        one.wait_for(
-            lambda: "waited 1 s in vain for the cache to plan epoch 1" in one.text("stderr"),
-            "the trainer gave up",
-        )
-        assert [one.text(f"trained-{r}").split("\n")[-2] for r in range(2)] == [f"0 {BATCHES}"] * 2
+        ip("link", "set", f"v{nodes[0]}-2", "down")
+        gives_up(one, 2)
         launcher = [
             pid
             for pid, (env, argv) in one.processes().items()
@@ -111,5 +124,23 @@ def test_link_cut_for_good(nodes, tree, tmp_path):
             "run has ended, although the other cannot be told",
         )
     finally:
-        one.kill(one.processes())
-        one.process.wait()
+        end(one)
+
+
+@pytest.mark.xdist_group("network namespaces")
+def test_two_nodes_that_reach_only_the_first(nodes, tree, tmp_path):
+    """Nodes 2 and 3 lose each other; rank 0 is on node 1, and reaches both."""
+    mark, net = nodes
+    one = begin(nodes, tree, tmp_path, 3)
+    try:
+        for here, there in ((2, 3), (3, 2)):  # frames go to an address that nobody has
+            ip(
+                "-n", f"{mark}-{here}", "neigh", "replace", f"{net}.{there}", "lladdr",
+                "02:00:00:00:00:01", "dev", "eth0", "nud", "permanent",
+            )
+        gives_up(one, 3)
+        one.process.wait(run.PATIENCE_SECONDS)
+        said = one.text("stderr")
+        assert "rank 2 has not answered" in said and "rank 1 has not answered" in said
+    finally:
+        end(one)

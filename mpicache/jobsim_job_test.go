@@ -115,12 +115,18 @@ type simJob struct {
 // simulate runs the job of a seed, and returns what is wrong with it, "" for nothing, and the hash
 // of all that happened.
 func simulate(seed uint64, plant string, keep bool) *simJob {
+	return simulateWith(seed, plant, keep, func(*simConfig) {})
+}
+
+// simulateWith is simulate with a job that differs from that of its seed.
+func simulateWith(seed uint64, plant string, keep bool, change func(*simConfig)) *simJob {
 	clock := newSimClock(seed, keep)
 	j := &simJob{
 		clock: clock, plant: plant, launcher: &simProcess{name: "launcher"},
 		identity: simIdentity, bad: map[scheduler.SampleID]bool{}, trained: map[int]int{},
 	}
 	j.cfg = newSimConfig(clock)
+	change(&j.cfg)
 	// of one length, as paths are in frames
 	j.dir = filepath.Join(simFolder(), fmt.Sprintf("rankpool-job-%07d-%07d", simPID, simJobs.Add(1)))
 	clock.trace.differs = strings.NewReplacer(

@@ -578,6 +578,9 @@ func (t *simTrainer) leave() {
 		t.tally = t.ended[len(t.ended)-1]
 	}
 	if t.connect() || t.job.clock.now-t.waitsSince > 10*time.Second {
+		if t.conn != nil && t.conn.rank.dead {
+			t.job.uncounted = true // it was told too late that the rank has died
+		}
 		t.over = true
 		t.drop()
 		t.job.left()

@@ -26,7 +26,7 @@ func TestPulse(t *testing.T) {
 	}{
 		"nobody was heard of yet": {
 			0, func(time.Duration) (int, bool) { return -1, false }, "",
-			nil, 0,
+			[]int{1, 2}, 0,
 		},
 		"one falls silent": {0, func(at time.Duration) (int, bool) {
 			if at > time.Minute {
@@ -37,9 +37,18 @@ func TestPulse(t *testing.T) {
 		"this rank is stopped for an hour": {0, both, "", nil, time.Hour},
 		"the clock jumps back by an hour":  {0, both, "", nil, -time.Hour},
 		"the clock jumps on by a year": {
-			2, func(time.Duration) (int, bool) { return 0, false },
+			2, func(at time.Duration) (int, bool) { return int(at/time.Second) % 2, false },
 			"", nil, 365 * 24 * time.Hour,
 		},
+		"one is never heard of": {
+			0, func(time.Duration) (int, bool) { return 1, false }, "", []int{2}, 0,
+		},
+		"one falls silent to another, not to rank 0": {1, func(at time.Duration) (int, bool) {
+			if at < time.Minute && int(at/time.Second)%2 == 1 {
+				return 2, false
+			}
+			return 0, false
+		}, "2 at 1m59s", []int{2}, 0},
 		"stopped, and then one falls silent": {0, func(at time.Duration) (int, bool) {
 			if at > 3*time.Minute {
 				return 1, false
@@ -56,7 +65,7 @@ func TestPulse(t *testing.T) {
 			if at == 10*time.Second {
 				return 0, false
 			}
-			return 1, false // whom this rank does not look after
+			return 1, false
 		}, "0 at 1m10s", []int{0}, 0},
 	} {
 		var p pulse
@@ -112,7 +121,7 @@ func TestLostRank(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			lost[fmt.Sprint(cfg.Transport.Rank(), " misses ", rank)] = true
-			if len(lost) == 2 {
+			if len(lost) == 4 {
 				close(told)
 			}
 		}
@@ -130,13 +139,7 @@ func TestLostRank(t *testing.T) {
 		_, err := tr.plan(0)
 		refused <- err
 	}()
-	for _, p := range []int{1, 2} { // rank 0 has heard of both
-		for seen := false; !seen; time.Sleep(liveness.Every(bound)) {
-			c.nodes[0].pulse.mu.Lock()
-			seen = c.nodes[0].pulse.seen[p]
-			c.nodes[0].pulse.mu.Unlock()
-		}
-	}
+	c.wantMet(bound)
 	select {
 	case err := <-refused:
 		t.Errorf("the plan was not waited for: %v", err)
@@ -150,7 +153,7 @@ func TestLostRank(t *testing.T) {
 		t.Errorf("the trainer is told: %v", err)
 	}
 	mu.Lock()
-	if !lost["0 misses 2"] || !lost["2 misses 0"] {
+	if !lost["0 misses 2"] || !lost["1 misses 2"] || !lost["2 misses 0"] || !lost["2 misses 1"] {
 		t.Errorf("lost: %v", lost)
 	}
 	mu.Unlock()
@@ -159,5 +162,45 @@ func TestLostRank(t *testing.T) {
 	}
 	for _, n := range c.nodes {
 		_ = n.Abandon() // the silent one would be waited for
+	}
+}
+
+// wantMet returns when all ranks have heard of each other.
+func (c *cluster) wantMet(bound time.Duration) {
+	for _, n := range c.nodes {
+		for met := false; !met; time.Sleep(liveness.Every(bound)) {
+			n.pulse.mu.Lock()
+			met = len(n.pulse.seen) == len(c.nodes)-1
+			n.pulse.mu.Unlock()
+		}
+	}
+}
+
+// TestSignsBetweenRanks checks that a rank shows rank 0 a sign of life in each beat, and every
+// other rank signsWithin times within the bound.
+func TestSignsBetweenRanks(t *testing.T) {
+	const ranks, bound = 40, 2 * time.Minute
+	for rank := range ranks {
+		var p pulse
+		p.init(rank, ranks, bound)
+		beats := int(bound / liveness.Every(bound))
+		signs := make([]int, ranks)
+		for range beats {
+			for _, to := range p.next(rank) {
+				signs[to]++
+			}
+		}
+		for to, n := range signs {
+			want := signsWithin
+			switch {
+			case to == rank:
+				want = 0
+			case rank == 0 || to == 0:
+				want = beats
+			}
+			if n != want {
+				t.Errorf("rank %d shows rank %d %d signs, want %d", rank, to, n, want)
+			}
+		}
 	}
 }

@@ -90,6 +90,23 @@ func TestJobsUnderFaults(t *testing.T) {
 	}
 }
 
+// TestRanksThatLoseEachOther cuts the network between two ranks that both reach rank 0. They miss each
+// other, and the cache is restarted.
+func TestRanksThatLoseEachOther(t *testing.T) {
+	for seed := range uint64(10) {
+		j := simulateWith(seed, "", false, func(c *simConfig) {
+			c.ranks, c.perRank, c.idle, c.sampler = 3, 1, 0, "pads"
+			c.samples, c.epochs = 6*simGlobalBatch, 3
+			c.partition = int64(c.samples) * 32
+			step := 1 + int(seed)*3/2
+			c.faults = []simFault{{name: "two ranks lose each other", step: step, do: (*simJob).part}}
+		})
+		if j.violation != "" || j.starts != 2 {
+			t.Errorf("seed %d: %q after %d starts of the cache", seed, j.violation, j.starts)
+		}
+	}
+}
+
 // TestJobsReplay checks that a seed says all that happens: 100 of 100 replays are the same.
 func TestJobsReplay(t *testing.T) {
 	seeds := uint64(20)
