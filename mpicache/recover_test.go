@@ -263,11 +263,19 @@ func TestTakeBackRefuses(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, KeptName)); err != nil {
 		t.Fatal(err)
 	}
-	if TakeBack(t.Context(), dir, data, 1, recoverPatience, log) != nil {
-		t.Error("the memory was taken back, and nobody has it")
-	}
-	if TakeBack(t.Context(), dir, data, 1, recoverPatience, log) != nil {
-		t.Error("memory was taken back of a rank that had none")
+	for _, want := range []struct {
+		what string
+		told bool
+	}{{"nobody has it", true}, {"that rank had none", false}} {
+		var logged bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&logged, nil))
+		if TakeBack(t.Context(), dir, data, 1, recoverPatience, log) != nil {
+			t.Errorf("memory was taken back, and %s", want.what)
+		}
+		if told := strings.Contains(logged.String(), "no training process of this node runs"); told !=
+			want.told {
+			t.Errorf("when %s, it is logged: %q", want.what, logged.String())
+		}
 	}
 }
 

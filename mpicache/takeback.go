@@ -62,7 +62,12 @@ func takeBack(
 	log *slog.Logger,
 ) *slab.Slab {
 	want, err := readSlabNote(dir)
-	if err != nil || want.SizeBytes == 0 || !heldByTrainers(dir, ranks) {
+	if err != nil || want.SizeBytes == 0 {
+		return nil
+	}
+	if !heldByTrainers(dir, ranks) {
+		log.Warn("no training process of this node runs, to send the previous rank's memory: the " +
+			"cache starts empty")
 		return nil
 	}
 	path := filepath.Join(dir, backDoorName)
