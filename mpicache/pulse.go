@@ -9,12 +9,12 @@ import (
 	"rankpool/scheduler"
 )
 
-// pulse records the signs of life of the other ranks, by messages. Those from and to rank 0 are sent
-// every Every(Config.RankTimeout); those between other ranks, of which there are many pairs, less
-// often: they find a network that is cut only between two of them, while both reach rank 0. MPI
-// itself does not report a rank that is stopped or hangs, whose node is lost or whose network is
-// cut, or only after a quarter of an hour. A message needs nothing but the transport: no storage,
-// no plan, no disk.
+// pulse records the signs of life of the other ranks, which are messages. Those from and to rank 0
+// are sent every Every(Config.RankTimeout); those between other ranks, of which there are many
+// pairs, less often: they find a network that is cut only between two of them, while both reach
+// rank 0. MPI itself does not report a rank that is stopped or hangs, whose node is lost or whose
+// network is cut, or only after a quarter of an hour. A message needs nothing but the transport: no
+// storage, no plan, no disk.
 type pulse struct {
 	mu    sync.Mutex
 	ranks []int // the others

@@ -26,7 +26,8 @@ func TestPulse(t *testing.T) {
 	}{
 		"nobody was heard of yet": {
 			0, func(time.Duration) (int, bool) { return -1, false }, "",
-			[]int{1, 2}, 0,
+			[]int{1, 2},
+			0,
 		},
 		"one falls silent": {0, func(at time.Duration) (int, bool) {
 			if at > time.Minute {

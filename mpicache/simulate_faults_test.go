@@ -90,8 +90,8 @@ func TestJobsUnderFaults(t *testing.T) {
 	}
 }
 
-// TestRanksThatLoseEachOther cuts the network between two ranks that both reach rank 0. They miss each
-// other, and the cache is restarted.
+// TestRanksThatLoseEachOther cuts the network between two ranks that both reach rank 0. They miss
+// each other, and the cache is restarted.
 func TestRanksThatLoseEachOther(t *testing.T) {
 	for seed := range uint64(10) {
 		j := simulateWith(seed, "", false, func(c *simConfig) {
