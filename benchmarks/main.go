@@ -49,7 +49,8 @@ func ratios(measure func(*bench) ([]row, error)) func(*bench) (grid, error) {
 var sections = []section{
 	servedSection, remoteSection, fragmentationSection, hitsSection, planSection, memorySection,
 	boundarySection, saveSection, idleSection,
-	stagingSection, pfsSection, jobsSection, failuresSection, peersSection, acceleratorsSection,
+	stagingSection, pfsSection, jobsSection, benefitSection, failuresSection, peersSection,
+	acceleratorsSection,
 }
 
 // children are the benchmarks that run in their own processes, by name.
@@ -67,7 +68,7 @@ func main() {
 	}
 	var b bench
 	only := flag.String("only", "", "sections to run, separated by commas (default: all but "+
-		"staging, pfs, jobs, failures, peers and accelerators)")
+		"staging, pfs, jobs, benefit, failures, peers and accelerators)")
 	flag.BoolVar(&b.quick, "quick", false, "small sizes: shows that all of it works, and tells "+
 		"nothing about speed")
 	flag.StringVar(&b.tool, "rankpool", "bin/rankpool", "the tool to measure")

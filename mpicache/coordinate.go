@@ -357,19 +357,35 @@ func (s *stream) takeLane() error {
 	s.setup, s.plans = setup, plans
 	s.node.seatsChanged.Store(true)
 	if s.stager != nil {
-		s.lane, s.began = s.freeLane(), true
+		s.start(s.freeLane())
 		if s.tape != nil {
 			s.tape = nil
 			s.node.cfg.Log.Warn("the recording ends here, since another training uses the data set",
 				"data", s.data.Name, "job", s.job)
 		}
 		s.step(scheduler.LaneOpened{Lane: s.lane, World: setup.World})
+		s.weighNow()
 		return nil
 	}
-	s.stager, s.lane, s.began = stager, 0, true
+	s.stager = stager
+	s.start(0)
 	s.tape = s.node.cfg.Recorder.Tape(s.index, setup)
 	s.takeWarm()
 	return nil
+}
+
+// start gives the stream its lane.
+func (s *stream) start(lane int) {
+	s.lane, s.began = lane, true
+	s.node.lanes.Add(1)
+	here := 0
+	for _, rank := range s.setup.World {
+		if int(rank) == s.node.cfg.Transport.Rank() {
+			here++
+		}
+	}
+	s.benefit = scheduler.NewBenefit(s.index+lane, here)
+	s.weights[lane] = 1
 }
 
 // makePlan makes a plan without holding the stream's lock.

@@ -106,6 +106,9 @@ func (s *stream) sum(epoch int) *stats.Count {
 	}
 	c := &stats.Count{Epoch: epoch, Metrics: e.metrics}
 	c.Set(stats.Convert(counts))
+	if s.began {
+		c.Benefit = s.measured(epoch)
+	}
 	if spec := s.coordinator.Spec(); spec != nil {
 		c.StallSeconds /= float64(spec.World)
 	}
@@ -346,6 +349,7 @@ func (r *reporter) total(set int) stats.Count {
 		epochs += len(recorded)
 	}
 	total.Epoch, total.Seconds, total.Metrics = epochs, seconds, nil
+	total.Benefit = stats.Benefit{} // of different times and trainings
 	return total
 }
 

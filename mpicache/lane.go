@@ -121,7 +121,7 @@ func (s *samples) freeLane() int {
 func (s *stream) inLane(e scheduler.Event) scheduler.Event {
 	switch e := e.(type) {
 	case scheduler.Planned:
-		e.Lane = s.lane
+		e.Lane, e.Probe = s.lane, s.probe(e)
 		return e
 	case scheduler.Scored:
 		e.Lane = s.lane
@@ -223,7 +223,9 @@ func (s *stream) end() {
 	s.gone.Add(s.past)
 	s.streams = slices.DeleteFunc(s.streams, func(l *stream) bool { return l == s })
 	if s.began {
+		s.node.lanes.Add(-1)
 		s.step(scheduler.LaneClosed{Lane: s.lane})
+		s.weighNow()
 	}
 	for c := range s.clients {
 		c.HangUp() // the client opens the data set anew

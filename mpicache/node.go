@@ -117,6 +117,9 @@ type Config struct {
 	// total.
 	Observe  func(stallSeconds float64, trainers int) stats.Machine
 	Recorder *record.Recorder // of the stagers' decisions; nil: none
+	Benefit  Benefit          // when it is measured what the cache is worth to trainings
+	// GiveUnused returns memory to the system that no training gains from.
+	GiveUnused bool
 
 	outside outside // nil: the real world
 }
@@ -141,6 +144,7 @@ type Node struct {
 	started      time.Time
 	bulk         atomic.Uint32
 	tickets      atomic.Uint64
+	lanes        atomic.Int32 // trainings that have begun and not ended
 	planned      atomic.Int64 // samples of plans since Tidy was called; 0: it never was
 	stopping     atomic.Bool
 	// seatsChanged requests that the list of trainers be written.

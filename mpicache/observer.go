@@ -145,7 +145,9 @@ func (n *Node) Stats() stats.Reading {
 	for _, s := range all {
 		s.addStats(&st, &sum)
 	}
-	if !slices.ContainsFunc(all, func(s *stream) bool { return s.job != "" }) {
+	named := slices.ContainsFunc(all, func(s *stream) bool { return s.job != "" })
+	measured := slices.ContainsFunc(st.Jobs, func(j stats.Job) bool { return j.BatchSeconds > 0 })
+	if !named && !measured {
 		st.Jobs = nil
 	}
 	for _, s := range n.streams {
@@ -188,6 +190,7 @@ func (s *stream) addStats(st *stats.Reading, sum *stats.Counts) {
 			job.Epoch = progress.Epoch
 		}
 		job.Set(stats.Convert(own))
+		job.Benefit = s.measured(-1)
 		st.Jobs = append(st.Jobs, job)
 	}
 	if s.began && s.index == 0 && len(s.coordinator.Open()) > 0 {

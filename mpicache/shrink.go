@@ -1,6 +1,7 @@
 package mpicache
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -29,6 +30,9 @@ type shrinker struct {
 	heldBytes             int64 // not given back yet
 	swept                 time.Time
 	told                  bool // that there is nothing left to give
+
+	// divide requests that the partitions be divided anew.
+	divide atomic.Bool
 }
 
 func (h *shrinker) init(n *Node) {
@@ -59,6 +63,9 @@ func (h *shrinker) look(now time.Time) time.Duration {
 	if bytes > 0 {
 		h.shrink(bytes)
 	}
+	if h.divide.Swap(false) {
+		h.divideAnew()
+	}
 	if h.nowBytes < h.fullBytes && now.Sub(h.swept) >= sweepEvery {
 		h.swept = now
 		h.sweep()
@@ -82,22 +89,22 @@ func (h *shrinker) shrink(bytes int64) {
 	n.cfg.Log.Warn("the node is short of memory: the cache gives some back", "missing",
 		humanize.IBytes(uint64(bytes)),
 		"slab before", humanize.IBytes(uint64(h.nowBytes)), "slab now", humanize.IBytes(uint64(to)))
-	h.nowBytes = to
-	n.arenaMu.Lock()
-	n.arena.Shrink(to)
-	n.arenaMu.Unlock()
+	h.shrinkTo(to)
+}
+
+func (h *shrinker) shrinkTo(bytes int64) {
+	h.nowBytes = bytes
+	h.node.arenaMu.Lock()
+	h.node.arena.Shrink(bytes)
+	h.node.arenaMu.Unlock()
 	h.sweep()
 }
 
 // sweep makes the streams evict their samples beyond the slab's new end, and releases the free
 // memory there.
 func (h *shrinker) sweep() {
-	share := 0.0 // of the partitions
-	if cache := h.fullBytes - h.leastBytes; cache > 0 {
-		share = float64(h.nowBytes-h.leastBytes) / float64(cache)
-	}
-	for _, s := range h.node.streams {
-		s.shrink(h.nowBytes, share)
+	for i, bytes := range h.partitions() {
+		h.node.streams[i].shrink(h.nowBytes, bytes)
 	}
 	for _, r := range h.gone() {
 		if err := h.node.slab.Release(r[0], r[1]); err != nil {
@@ -121,16 +128,15 @@ func (h *shrinker) gone() (ranges [][2]int64) {
 	return ranges
 }
 
-// shrink reduces the stream to a share of its partition, and frees its samples in the slab beyond
+// shrink gives the data set a partition of another size, and frees its samples in the slab beyond
 // endBytes.
-func (s *samples) shrink(endBytes int64, share float64) {
+func (s *samples) shrink(endBytes, capacityBytes int64) {
 	s.locked(func() {
 		if s.stager == nil {
 			return // a later sweep does it
 		}
-		e := scheduler.Shrunk{CapacityBytes: int64(
-			share * float64(s.data.PartitionBytes[s.node.cfg.Transport.Rank()]))}
-		for id := range s.data.Samples {
+		e := scheduler.Shrunk{CapacityBytes: capacityBytes}
+		for id := 0; id < s.data.Samples && endBytes < s.node.cfg.SlabBytes; id++ {
 			off, ok := s.entries.Place(id)
 			if id := scheduler.SampleID(id); ok &&
 				off+slab.Footprint(s.data.Size(id)) > endBytes && s.stager.Cache().Resident(id) {

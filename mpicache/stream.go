@@ -39,13 +39,15 @@ type samples struct {
 	recovered []scheduler.SampleID
 	placed    bool
 
-	largest int64 // bytes of a sample
-	queue   []scheduler.Event
-	batch   []door.BatchEntry // a buffer for the delivery under way
-	hungry  bool              // something found no room
-	freed   bool              // memory was freed since
+	largest  int64 // bytes of a sample
+	ownBytes int64 // of the slab, for all samples that this rank owns by the hash
+	queue    []scheduler.Event
+	batch    []door.BatchEntry // a buffer for the delivery under way
+	hungry   bool              // something found no room
+	freed    bool              // memory was freed since
 
-	capacityBytes int64 // of the partition since memory was returned; -1: never
+	capacityBytes int64           // of the partition now
+	weights       map[int]float64 // by lane, what memory is worth to it
 
 	tierErr  error // why the tier failed last
 	tierOver bool  // it was given up
@@ -80,8 +82,10 @@ type stream struct {
 	begins bool                 // it is to be given a lane
 	setup  *record.Setup        // basis of plans and stager, once it has begun
 	plans  scheduler.PlanConfig // what plans are made from
-	outbox []byte               // records for the other ranks
-	moved  map[int]time.Time    // by epoch: when the last local trainer left it
+	// benefit measures what the cache is worth to it, once it has begun
+	benefit *scheduler.Benefit
+	outbox  []byte            // records for the other ranks
+	moved   map[int]time.Time // by epoch: when the last local trainer left it
 
 	seats map[int]*seat // by trainer, of this node
 	// livesAt are the other ranks with a live trainer of the training that ranks served before they
@@ -123,12 +127,16 @@ type reply struct {
 func newSamples(n *Node, index int) *samples {
 	d := &n.cfg.Data[index]
 	s := &samples{
-		node: n, index: index, data: d, capacityBytes: -1,
+		node: n, index: index, data: d, capacityBytes: d.PartitionBytes[n.cfg.Transport.Rank()],
 		gets: map[uint64]pendingGet{}, asks: map[uint32]*asking{},
-		lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
+		lost: map[uint32]*asking{}, bulks: map[asker]uint32{}, weights: map[int]float64{},
 	}
 	for i := range d.Samples {
-		s.largest = max(s.largest, d.Size(scheduler.SampleID(i)))
+		id := scheduler.SampleID(i)
+		s.largest = max(s.largest, d.Size(id))
+		if scheduler.Owner(id, n.cfg.Transport.Size()) == n.cfg.Transport.Rank() {
+			s.ownBytes += slab.Footprint(d.Size(id))
+		}
 	}
 	s.entries = n.slab.Entries(index)
 	s.streams = []*stream{newStream(s, "")}
@@ -223,6 +231,10 @@ func (s *samples) do(c scheduler.Command) {
 	switch c := c.(type) {
 	case scheduler.Fetch:
 		s.fetch(c)
+	case scheduler.Read:
+		s.reread(c)
+	case scheduler.Timed:
+		s.inLaneOf(c.Lane).timed(c)
 	case scheduler.Check:
 		s.check(c)
 	case scheduler.Ask:

@@ -15,11 +15,13 @@ type (
 	// delivered to its trainers are freed when they are released.
 	LaneClosed struct{ Lane int }
 
-	// Planned passes a plan of a lane, of which batches from From on are trained.
+	// Planned passes a plan of a lane, of which batches from From on are trained, and those of Probe
+	// timed.
 	Planned struct {
-		Lane int
-		Plan *Plan
-		From int
+		Lane  int
+		Plan  *Plan
+		From  int
+		Probe Probe
 	}
 
 	// Requested reports that a local trainer wants its part of a global batch of a lane. Ticket
@@ -41,6 +43,13 @@ type (
 		ID   SampleID
 		Kept bool
 		Err  error
+	}
+
+	// Reread reports that Read ended. Err is not nil if the sample was not read: then the lanes that
+	// wait for it are not timed any more.
+	Reread struct {
+		ID  SampleID
+		Err error
 	}
 
 	// Starved reports that there was no memory for a fetch. It is retried after Room.
@@ -114,11 +123,18 @@ type (
 		Whole bool
 	}
 
-	// Shrunk reports that the partition has CapacityBytes from now on, and that the places of IDs must
-	// be freed as soon as they are unused. Samples that are not residents are left alone.
+	// Shrunk reports that the partition has CapacityBytes from now on, which may be more than before,
+	// and that the places of IDs must be freed as soon as they are unused. Samples that are not
+	// residents are left alone.
 	Shrunk struct {
 		CapacityBytes int64
 		IDs           []SampleID
+	}
+
+	// Weighed reports what memory is worth to a lane beside the others, above 0; 1 until then.
+	Weighed struct {
+		Lane   int
+		Weight float64
 	}
 
 	// Ended reports that training is over: no more scores will come.
@@ -165,6 +181,16 @@ type (
 		ID   SampleID
 		Need uint64
 	}
+
+	// Read reads the sample from storage, never from a copy, and discards its bytes; reply with
+	// Reread. Reads are ordered by Need.
+	Read struct {
+		ID   SampleID
+		Need uint64
+	}
+
+	// Timed reports that a local trainer's part of a batch is complete, whose end is timed.
+	Timed struct{ Lane, Trainer, Epoch, Batch int }
 
 	// Check verifies the bytes of a recovered sample; reply with Checked. Checks are ordered by Need.
 	Check struct {
@@ -226,6 +252,7 @@ func (Requested) event()  {}
 func (Withdrawn) event()  {}
 func (Released) event()   {}
 func (Fetched) event()    {}
+func (Reread) event()     {}
 func (Starved) event()    {}
 func (Room) event()       {}
 func (Received) event()   {}
@@ -239,9 +266,12 @@ func (Preloaded) event()  {}
 func (Recovered) event()  {}
 func (Checked) event()    {}
 func (Shrunk) event()     {}
+func (Weighed) event()    {}
 func (Ended) event()      {}
 
 func (Fetch) command()   {}
+func (Read) command()    {}
+func (Timed) command()   {}
 func (Check) command()   {}
 func (Ask) command()     {}
 func (Send) command()    {}

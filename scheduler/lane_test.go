@@ -20,6 +20,7 @@ type laneWorld struct {
 	tickets uint64
 	broken  map[SampleID]bool
 	batches int // trained, by all lanes
+	reread  int // samples that were in memory
 }
 
 type laneRank struct {
@@ -135,7 +136,11 @@ func (w *laneWorld) plan(l *simLane) {
 		if first == nil {
 			first = p
 		}
-		r.step(Planned{Lane: l.number, Plan: p})
+		begin := 1 + w.rng.IntN(4)
+		n := 1 + w.rng.IntN(5)
+		r.step(Planned{
+			Lane: l.number, Plan: p, Probe: Probe{First: 0, Begin: begin, End: begin + n, Last: 12},
+		})
 	}
 	l.plans = append(l.plans, first)
 }
@@ -215,6 +220,8 @@ func (r *laneRank) step(e Event) {
 		switch c := c.(type) {
 		case Fetch:
 			w.later(func() { r.fetch(c.ID) })
+		case Read:
+			w.later(func() { r.reread(c.ID) })
 		case Ask:
 			r.answers[c.Ticket] = c.IDs
 			if w.rng.IntN(15) == 0 {
@@ -269,6 +276,15 @@ func (r *laneRank) fetch(id SampleID) {
 	}
 }
 
+func (r *laneRank) reread(id SampleID) {
+	var err error
+	if r.w.broken[id] || r.w.rng.IntN(100) == 0 {
+		err = errors.New("unreadable")
+	}
+	r.w.reread++
+	r.step(Reread{ID: id, Err: err})
+}
+
 func (r *laneRank) send(c Send) {
 	for i, id := range c.IDs {
 		if c.Status[i] != Absent && !r.bytes[id] {
@@ -299,9 +315,11 @@ func (w *laneWorld) settled() {
 	}
 	for _, r := range w.ranks {
 		s := r.stager
-		if len(s.leases)+len(s.byTicket)+len(s.asks)+len(s.answers)+len(s.waiting) > 0 {
-			w.t.Fatalf("rank %d: %d leases, %d requests, %d questions, %d answers and %d waits are left",
-				r.rank, len(s.leases), len(s.byTicket), len(s.asks), len(s.answers), len(s.waiting))
+		if len(s.leases)+len(s.byTicket)+len(s.asks)+len(s.answers)+len(s.waiting)+
+			len(s.rereads) > 0 {
+			w.t.Fatalf("rank %d: %d leases, %d requests, %d questions, %d answers, %d waits and %d "+
+				"reads are left", r.rank, len(s.leases), len(s.byTicket), len(s.asks), len(s.answers),
+				len(s.waiting), len(s.rereads))
 		}
 		if s.windowBytes != 0 {
 			w.t.Fatalf("rank %d: %d bytes of the window are left", r.rank, s.windowBytes)
@@ -318,6 +336,7 @@ func (w *laneWorld) settled() {
 // TestLanes has trainings come, stand still and go at random, with faults. Each gets what it draws,
 // those that continue are not held up by the others, and nothing is left of what has ended.
 func TestLanes(t *testing.T) {
+	reread := 0
 	for seed := range *seeds {
 		w := newLaneWorld(t, seed, 1+int(seed%3), 150, []float64{0, 0.2, 1}[seed/3%3])
 		samplers := []string{"torch", "pads", "chunks", "weighted-once", "subset"}
@@ -355,6 +374,10 @@ func TestLanes(t *testing.T) {
 			}
 		}
 		w.settled()
+		reread += w.reread
+	}
+	if reread == 0 {
+		t.Error("no sample that was in memory was read for a probe")
 	}
 }
 

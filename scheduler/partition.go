@@ -18,6 +18,7 @@ type partition struct {
 	place  int     // in plan, of the end of the lane's window
 	recent float64 // draws, the newest count most
 	pace   float64 // share of the draws of all lanes, when it was taken last
+	weight float64 // what memory is worth to the lane
 	// by sample: the place of its next draw from the end of the window on, as view.first; nil as
 	// long as there is one lane
 	upcoming []int32

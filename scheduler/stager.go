@@ -35,6 +35,7 @@ type Stager struct {
 	byTicket  map[uint64]*part
 	leases    map[uint32]*part
 	lastLease uint32
+	rereads   map[SampleID][]*part // that wait for Read
 
 	asks    map[uint32]*Ask
 	lastAsk uint32
@@ -75,13 +76,16 @@ const aheadBatches = 64
 // of a short epoch, since a batch that enters the window is judged by scores that lack the losses
 // of the batches in it. On losses recorded from training (8,000 samples, batch 64, weighted) a
 // quarter costs 0.7 % of the hits, a sixteenth 0.4 %, a thirty-second 0.3 %, two batches 0.25 %.
-func (p *planned) ahead() int64 { return int64(max(1, min(aheadBatches, p.Batches()/32))) }
+func (p *planned) ahead() int64 { return int64(aheadOf(p.Batches())) }
+
+func aheadOf(batches int) int { return max(1, min(aheadBatches, batches/32)) }
 
 // planned is a plan in the stager's list.
 type planned struct {
 	*Plan
-	from int   // first batch that is trained
-	base int64 // position of batch 0: positions count batches over all plans
+	from  int   // first batch that is trained
+	base  int64 // position of batch 0: positions count batches over all plans
+	probe Probe // the batches that are timed
 }
 
 func (p *planned) position(batch int) int64 { return p.base + int64(batch) }
@@ -97,6 +101,7 @@ func NewStager(cfg StagerConfig) *Stager {
 		waiting:  map[SampleID][]waiter{},
 		byTicket: map[uint64]*part{},
 		leases:   map[uint32]*part{},
+		rereads:  map[SampleID][]*part{},
 		asks:     map[uint32]*Ask{},
 		answers:  map[answerKey]*answer{},
 	}
@@ -145,6 +150,8 @@ func (s *Stager) Step(e Event) []Command {
 		s.onReleased(e)
 	case Fetched:
 		s.onFetched(e)
+	case Reread:
+		s.onReread(e)
 	case Starved:
 		s.onStarved(e)
 	case Room:
@@ -173,6 +180,10 @@ func (s *Stager) Step(e Event) []Command {
 		s.onChecked(e)
 	case Shrunk:
 		s.onShrunk(e)
+	case Weighed:
+		if l := s.lane(e.Lane); l != nil {
+			s.store.weigh(&l.own, e.Weight)
+		}
 	case Ended:
 		for l := range s.open() {
 			l.decideUpTo(math.MaxInt64)
@@ -289,7 +300,7 @@ func (l *lane) onPlanned(e Planned) {
 		last := l.plans[n-1]
 		base = last.position(last.Batches())
 	}
-	p := &planned{Plan: e.Plan, from: e.From, base: base}
+	p := &planned{Plan: e.Plan, from: e.From, base: base, probe: e.Probe}
 	l.plans = append(l.plans, p)
 	for _, a := range l.early {
 		if a.Epoch == p.Epoch {
@@ -356,7 +367,9 @@ type part struct {
 	ids      []SampleID
 	source   []Source // NotHere and Unreadable as soon as known, the rest at delivery
 	errs     map[int]error
-	missing  int    // samples that are coming
+	missing  int    // samples that are coming, and reads for a probe
+	probed   bool   // its samples that are in memory are read from storage, too
+	timed    bool   // Timed is sent when it is complete
 	ticket   uint64 // of the waiting request; 0: none
 	lease    uint32
 }
@@ -484,7 +497,9 @@ func (l *lane) enter(b int) {
 		l.ask(owner, l.cur.Epoch, b, wanted[owner])
 	}
 	for _, t := range l.locals { // a trainer without draws in a partial batch gets an empty part
-		l.partOf(partKey{t, l.cur.Epoch, b}, pos)
+		p := l.partOf(partKey{t, l.cur.Epoch, b}, pos)
+		p.timed = l.cur.probe.times(b)
+		l.completed(p)
 	}
 	l.store.entered(&l.own, lo, hi)
 }
@@ -493,6 +508,9 @@ func (l *lane) partOf(key partKey, pos int64) *part {
 	p := l.parts[key]
 	if p == nil {
 		p = &part{lane: l, partKey: key, position: pos}
+		if plan := l.plan(key.epoch); plan != nil {
+			p.probed = plan.probe.rereads(key.batch)
+		}
 		l.parts[key] = p
 	}
 	return p
@@ -505,6 +523,9 @@ func (l *lane) need(p *part, id SampleID, pos int64) {
 	l.bring(id, l.needOf(pos))
 	l.heldBytes += l.cfg.Size(id)
 	l.await(id, waiter{part: p, place: len(p.ids) - 1})
+	if p.probed && l.copies.get(id).state == here && l.store.cache.Resident(id) {
+		l.reread(p, id)
+	}
 }
 
 // bring fetches id unless it is here or coming, and has it checked if it has not been. A resident
@@ -711,7 +732,11 @@ func (s *Stager) onFetched(e Fetched) {
 // arrive marks a coming sample as here, and notifies its waiters.
 func (s *Stager) arrive(id SampleID) {
 	s.copies.setState(id, here)
+	source := s.copies.get(id).source
 	for _, w := range s.takeWaiting(id) {
+		if w.part != nil && w.part.probed && source != FromStorage && source != FromFallback {
+			s.reread(w.part, id)
+		}
 		s.got(w)
 	}
 	s.settle(id)
@@ -738,6 +763,7 @@ func (s *Stager) takeWaiting(id SampleID) []waiter {
 func (s *Stager) got(w waiter) {
 	if w.part != nil {
 		w.part.missing--
+		s.completed(w.part)
 		s.tryDeliver(w.part)
 		return
 	}

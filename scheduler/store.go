@@ -8,6 +8,9 @@ import "math"
 // that have entered their windows; a lane's pace is its share of the newest of them. As long as
 // there has been only one lane, times are the lane's own.
 //
+// A lane to which memory is worth less than to the others has its uses as much farther away: that
+// decides what stays where lanes draw at the same rate.
+//
 // MIN over the interleaved draws of all lanes would need to know the paces to come. The share of a
 // lane that stops shrinks, so its next uses move into the future, and its samples are evicted
 // before those that others use.
@@ -39,7 +42,7 @@ const (
 func (st *store) join(p *partition) {
 	others := float64(len(st.lanes))
 	st.lanes = append(st.lanes, p)
-	p.recent, p.pace = 1, 1
+	p.recent, p.pace, p.weight = 1, 1, 1
 	if others > 0 {
 		p.recent = (st.allRecent() - p.recent) / others
 		st.shared = true
@@ -80,6 +83,17 @@ func (st *store) entered(p *partition, lo, hi int) {
 	p.recent += draws
 	st.now += draws
 	if st.now >= st.taken+paceEvery*float64(st.samples) && st.pacesChanged() {
+		st.takePaces()
+	}
+}
+
+// weigh sets what memory is worth to a lane.
+func (st *store) weigh(p *partition, weight float64) {
+	if p.weight == weight {
+		return
+	}
+	p.weight = weight
+	if st.shared {
 		st.takePaces()
 	}
 }
@@ -163,7 +177,7 @@ func (st *store) common(p *partition, next float64) float64 {
 		return next
 	}
 	ahead := max(next-p.plan.time(int32(p.place)), 0) * float64(len(p.plan.IDs))
-	return st.now + ahead/p.pace
+	return st.now + ahead/(p.pace*p.weight)
 }
 
 // look finds the next use of each sample from the end of the lane's window on.

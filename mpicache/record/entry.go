@@ -31,6 +31,7 @@ type end struct{ Why string }
 // compare the result by.
 type planned struct {
 	Epoch, From int
+	Probe       scheduler.Probe
 	Placed      bool
 	Home        []uint16 // of each draw, if Placed
 	Digest      uint64
@@ -73,7 +74,9 @@ func init() {
 		"Recalled": scheduler.Recalled{}, "Preloaded": scheduler.Preloaded{},
 		"Shrunk": scheduler.Shrunk{}, "Recovered": scheduler.Recovered{},
 		"Checked": scheduler.Checked{}, "Check": scheduler.Check{},
-		"Fetch": scheduler.Fetch{}, "Ask": scheduler.Ask{}, "Send": scheduler.Send{},
+		"Reread": scheduler.Reread{}, "Read": scheduler.Read{}, "Timed": scheduler.Timed{},
+		"Weighed": scheduler.Weighed{},
+		"Fetch":   scheduler.Fetch{}, "Ask": scheduler.Ask{}, "Send": scheduler.Send{},
 		"Deliver": scheduler.Deliver{},
 		"Free":    scheduler.Free{}, "Store": scheduler.Store{}, "Recall": scheduler.Recall{},
 		"Erase": scheduler.Erase{},
@@ -88,12 +91,15 @@ func portable(v any, whole bool) any {
 	switch v := v.(type) {
 	case scheduler.Planned:
 		return planned{
-			Epoch: v.Plan.Epoch, From: v.From, Placed: v.Plan.Home != nil,
+			Epoch: v.Plan.Epoch, From: v.From, Probe: v.Probe, Placed: v.Plan.Home != nil,
 			Home: v.Plan.Home, Digest: digest(v.Plan), Processes: v.Plan.Processes,
 		}
 	case scheduler.Scored:
 		return newScored(v, whole)
 	case scheduler.Fetched:
+		v.Err = textOnly(v.Err)
+		return v
+	case scheduler.Reread:
 		v.Err = textOnly(v.Err)
 		return v
 	case scheduler.Stored:

@@ -284,7 +284,7 @@ func (s *replayed) remade(read any) (e scheduler.Event, same bool) {
 		}
 		plan := scheduler.NewPlan(cfg, r.Epoch, s.base)
 		s.epochs[r.Epoch] = true
-		return scheduler.Planned{Plan: plan, From: r.From}, digest(plan) == r.Digest
+		return scheduler.Planned{Plan: plan, From: r.From, Probe: r.Probe}, digest(plan) == r.Digest
 	case scored:
 		return s.rescored(r), true
 	}

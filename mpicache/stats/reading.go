@@ -52,7 +52,8 @@ type Reading struct {
 
 	Machine Machine `json:"machine"`
 
-	// Jobs are the trainings on this rank, if one of them has a job name; else there are none.
+	// Jobs are the trainings on this rank, if one of them has a job name, or if it was measured what
+	// the cache is worth to one; else there are none.
 	Jobs []Job `json:"jobs,omitempty"`
 }
 
@@ -79,6 +80,24 @@ type Job struct {
 	EvaluatedReads  int64   `json:"evaluated_reads"`
 	StallSeconds    float64 `json:"stall_seconds"`
 	TrainSeconds    float64 `json:"train_seconds"`
+
+	Benefit // as measured last
+}
+
+// A Benefit is how long a global batch takes with the cache, and if all samples are read from
+// storage; 0: not measured.
+type Benefit struct {
+	BatchSeconds         float64 `json:"batch_seconds,omitempty"`
+	UncachedBatchSeconds float64 `json:"uncached_batch_seconds,omitempty"`
+}
+
+// Ratio is how many times as long a batch takes without the cache; NaN: not measured.
+func (b Benefit) Ratio() float64 { return Ratio(b.UncachedBatchSeconds, b.BatchSeconds) }
+
+// Join adds what another rank measured: a step takes as long as on the slowest.
+func (b *Benefit) Join(other Benefit) {
+	b.BatchSeconds = max(b.BatchSeconds, other.BatchSeconds)
+	b.UncachedBatchSeconds = max(b.UncachedBatchSeconds, other.UncachedBatchSeconds)
 }
 
 // Machine is what the rank's process knows about its storage, memory and GPUs. Whoever configures
@@ -137,6 +156,7 @@ type Count struct {
 	PlannedHits    int64 `json:"planned_hits"`    // draws that the policies called hits
 	// of the hits, local and remote, those that came from a tier
 	TierHits int64              `json:"tier_hits"`
+	Benefit                     // if it was measured in this epoch
 	Metrics  map[string]float64 `json:"metrics,omitempty"`
 }
 
@@ -149,6 +169,7 @@ func (c *Count) Add(d *Count) {
 	sums.Add(more)
 	sums[TrainSeconds] = max(c.Seconds, d.Seconds)
 	c.Set(sums)
+	c.Join(d.Benefit)
 	for name, v := range d.Metrics {
 		if c.Metrics == nil {
 			c.Metrics = map[string]float64{}

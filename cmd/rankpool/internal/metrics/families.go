@@ -107,6 +107,21 @@ func (d *describer) counters() {
 			}
 		}
 	}
+	seconds := func(value func(stats.Benefit) float64) func(reading, emit) {
+		return func(r reading, to emit) {
+			for _, j := range r.Jobs {
+				if j.BatchSeconds > 0 {
+					to(value(j.Benefit), j.Name, j.Data)
+				}
+			}
+		}
+	}
+	d.gauge("training_batch_seconds", "How long a global batch took with the cache, when its benefit "+
+		"was measured last.", seconds(func(b stats.Benefit) float64 { return b.BatchSeconds }),
+		ofEach...)
+	d.gauge("training_uncached_batch_seconds", "How long a global batch took when all samples were "+
+		"read from storage. Divided by training_batch_seconds it is the benefit of the cache.",
+		seconds(func(b stats.Benefit) float64 { return b.UncachedBatchSeconds }), ofEach...)
 	d.gauge("training_epoch", "The epoch that the training is in, from 0.",
 		place(func(j stats.Job) int { return j.Epoch }), ofEach...)
 	d.gauge("training_epoch_batch", "The global batch that its slowest trainer here is at.",

@@ -63,6 +63,7 @@ func shared() stats.Reading {
 			HitsLocal: 6001, HitsRemote: 6002, TierHits: 6003, StorageReads: 6004, StorageBytes: 6005,
 			FallbackReads: 6006, FallbackBytes: 6007, Substituted: 6008, SubstituteReads: 6009,
 			StallSeconds: 1.25, TrainSeconds: 8.5,
+			Benefit: stats.Benefit{BatchSeconds: 0.125, UncachedBatchSeconds: 0.25},
 		},
 		{Name: "b", Data: "train", Epoch: -1},
 	}}

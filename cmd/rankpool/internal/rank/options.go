@@ -14,6 +14,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/mpicache"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 )
@@ -44,6 +45,7 @@ type CacheOptions struct {
 	LogFormat   string
 	metrics     string // address
 	metricsFile string
+	benefit     string
 }
 
 // Assignments are the values of --assign.
@@ -84,6 +86,9 @@ func (o *CacheOptions) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Assign, "assign", "", "who consumes a draw: local (the trainers of the "+
 		"node that has it) or sampler (as the sampler assigns it) (default: local, or with --system "+
 		"the system's own)")
+	flags.StringVar(&o.benefit, "benefit", mpicache.Benefits[0], "measure what the cache is worth to "+
+		"a training, by reading a twentieth of some epochs from storage once more: auto (if several "+
+		"trainings or data sets share memory that does not hold all), always, never")
 	flags.StringVar(&o.Log, "log", "", "write the run log, JSON lines, to this file")
 	flags.DurationVar(&o.logEvery, "log-every", 10*time.Second, "time between two lines of the "+
 		"run log about each rank, stretched so that all ranks write at most ten lines a second; "+
@@ -132,6 +137,9 @@ func (o *CacheOptions) Check() error {
 		return err
 	}
 	if err := OneOf("assign", o.Assign, Assignments); err != nil {
+		return err
+	}
+	if err := OneOf("benefit", o.benefit, mpicache.Benefits); err != nil {
 		return err
 	}
 	if err := OneOf("log-format", o.LogFormat, LogFormats); err != nil {
@@ -288,7 +296,7 @@ func (o *CacheOptions) Args() []string {
 		args = append(args, "--set", word)
 	}
 	args = append(args, "--memory", o.Memory, "--window", o.Window, "--policy", o.Policy,
-		"--assign", o.Assign,
+		"--assign", o.Assign, "--benefit", o.benefit,
 		"--peer-timeout", o.peerTimeout.String(), "--rank-timeout", o.RankTimeout.String(),
 		"--log-every", o.logEvery.String(), "--log-format", o.LogFormat)
 	for _, f := range []struct{ flag, value string }{

@@ -158,7 +158,8 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 		StatePath: r.opt.State, StateOptional: r.opt.stateAny, Session: r.opt.Session, Log: logger,
 		Record:    func(any) {},
 		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.room, GiveBack: r.giveBack,
-		Tidy: tidyHeap,
+		Tidy: tidyHeap, Benefit: mpicache.Benefit(slices.Index(mpicache.Benefits, r.opt.benefit)),
+		GiveUnused: r.opt.Memory == memory.Auto,
 	}
 	if r.opt.Assign == "sampler" {
 		cfg.Assignment = scheduler.AssignSampler

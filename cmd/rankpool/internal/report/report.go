@@ -195,7 +195,12 @@ func countTable(name string, epochs []runlog.Epoch) *Table {
 		return nil
 	}
 	metrics := runlog.MetricNames(epochs)
-	t := &Table{Name: name, Head: slices.Concat(countHead, metrics)}
+	t := &Table{Name: name, Head: slices.Clone(countHead)}
+	measured := slices.ContainsFunc(epochs, func(e runlog.Epoch) bool { return e.BatchSeconds > 0 })
+	if measured {
+		t.Head = append(t.Head, "benefit")
+	}
+	t.Head = append(t.Head, metrics...)
 	named := false
 	for i := range epochs {
 		named = named || epochs[i].Data != epochs[0].Data
@@ -207,6 +212,9 @@ func countTable(name string, epochs []runlog.Epoch) *Table {
 			epoch += " " + e.Data
 		}
 		row := append([]string{epoch}, countCells(e)...)
+		if measured {
+			row = append(row, number(e.Ratio()))
+		}
 		for _, metric := range metrics {
 			value, found := e.Metrics[metric]
 			if !found {

@@ -205,6 +205,7 @@ func addEpoch(a, b *Epoch) *Epoch {
 	sums.Add(b.Sums())
 	s.Set(sums)
 	s.Draws += a.Draws
+	s.Join(a.Benefit)
 	return &s
 }
 

@@ -124,8 +124,8 @@ func counter(c stats.Counter) column {
 }
 
 // columns returns the columns of a table of epochs. Substituted samples, reads for some, evaluated
-// samples, reads for these, and hits from a tier have one if there are any, and so have the data
-// set's name and the job's if there are several.
+// samples, reads for these, hits from a tier, and the benefit of the cache have one if there are
+// any, and so have the data set's name and the job's if there are several.
 func columns(rows []epochRow) []column {
 	all := []column{
 		{"epoch", func(r epochRow) string { return fmt.Sprint(r.Epoch) }},
@@ -148,6 +148,14 @@ func columns(rows []epochRow) []column {
 		if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Sums()[c] > 0 }) {
 			all = append(all, counter(c))
 		}
+	}
+	if slices.ContainsFunc(rows, func(r epochRow) bool { return r.BatchSeconds > 0 }) {
+		all = append(all, column{"benefit", func(r epochRow) string {
+			if r.BatchSeconds > 0 {
+				return fmt.Sprintf("%.2f", r.Ratio())
+			}
+			return "-"
+		}})
 	}
 	for _, name := range runlog.MetricNames(rows) {
 		all = append(all, column{name, func(r epochRow) string {

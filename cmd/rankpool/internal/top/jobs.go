@@ -19,6 +19,7 @@ type jobRow struct {
 	Batch   int          `json:"batch"`
 	Batches int          `json:"batches"`
 	Rates   *servedRates `json:"rates"` // nil after the first reading
+	stats.Benefit
 }
 
 // jobFlows returns what each training was given per second on a rank between two readings. One
@@ -50,7 +51,9 @@ func jobsOf(rows []nodeRow) []jobRow {
 			flows[key] = sum
 		}
 		for _, j := range r.Jobs {
-			jobs = addJob(jobs, jobRow{j.Name, j.Data, j.Epoch, j.Batch, j.Batches, nil})
+			jobs = addJob(jobs, jobRow{
+				j.Name, j.Data, j.Epoch, j.Batch, j.Batches, nil, j.Benefit,
+			})
 		}
 	}
 	for i := range jobs {
@@ -72,6 +75,8 @@ func addJob(jobs []jobRow, j jobRow) []jobRow {
 		return append(jobs, j)
 	}
 	k := &jobs[at]
+	j.Join(k.Benefit)
+	k.Benefit = j.Benefit
 	behind := cmp.Or(cmp.Compare(j.Epoch, k.Epoch), cmp.Compare(j.Batch, k.Batch)) < 0
 	if k.Epoch < 0 || behind && j.Epoch >= 0 {
 		*k = j
@@ -117,7 +122,18 @@ func jobColumns(jobs []jobRow) []column[jobRow] {
 	}
 	rate("fallback", 5, func(r servedRates) line { return fallbackCell(r.FallbackShare) })
 	rate("stall", 2, func(r servedRates) line { return stallCell(r.StallShare) })
+	if slices.ContainsFunc(jobs, func(j jobRow) bool { return j.BatchSeconds > 0 }) {
+		columns = append(columns, column[jobRow]{title: "benefit", order: 3, row: benefitCell})
+	}
 	return columns
+}
+
+// benefitCell is how many times as long a batch takes without the cache.
+func benefitCell(j jobRow) line {
+	if j.BatchSeconds <= 0 {
+		return styled(plainText, "-")
+	}
+	return styled(plainText, "%.2f", j.Ratio())
 }
 
 // jobLines returns the table of trainings after an empty line, nil where there are none. If there

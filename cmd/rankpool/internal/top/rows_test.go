@@ -53,7 +53,7 @@ func someNodes(n int, seconds float64) []stats.Reading {
 }
 
 // withJobs adds trainings to nodes. The first one is given 100 samples a second on each, the next
-// one 200, and so on; the last one has only begun on rank 0.
+// one 200, and so on; the last one has only begun on rank 0. The benefit of a is known.
 func withJobs(nodes []stats.Reading, names ...string) []stats.Reading {
 	for r := range nodes {
 		for i, name := range names {
@@ -62,6 +62,9 @@ func withJobs(nodes []stats.Reading, names ...string) []stats.Reading {
 				Name: name, Data: "train", Epoch: i, Batch: 10 + r, Batches: 50, HitsLocal: 70 * n,
 				StorageReads: 30 * n, StallSeconds: 0.2 * nodes[r].Seconds,
 				TrainSeconds: nodes[r].Seconds,
+			}
+			if name == "a" { // the slower rank counts
+				j.Benefit = stats.Benefit{BatchSeconds: 0.1, UncachedBatchSeconds: 0.1 + 0.1*float64(r)}
 			}
 			if i == len(names)-1 && r > 0 {
 				j = stats.Job{Name: name, Data: "train", Epoch: -1}

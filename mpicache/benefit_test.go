@@ -1,0 +1,145 @@
+package mpicache
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"rankpool/mpicache/record"
+	"rankpool/scheduler"
+)
+
+// TestBenefitOfATraining checks that a training that is measured gets what it draws, that its
+// benefit is known after its second epoch, and that what was read for this are the samples of a
+// twentieth of it; and that a training alone is measured only when the user asks for it.
+func TestBenefitOfATraining(t *testing.T) {
+	const batchSize, batches, epochs = 2, 200, 3
+	for _, c := range []struct {
+		ranks    int
+		benefit  Benefit
+		measured int
+	}{
+		{1, BenefitAuto, 0},
+		{1, BenefitNever, 0},
+		{1, BenefitAlways, 1},
+		{2, BenefitAlways, 1},
+		{3, BenefitAlways, 1},
+	} {
+		t.Run(fmt.Sprintf("%d ranks, %s", c.ranks, Benefits[c.benefit]), func(t *testing.T) {
+			samples := batchSize * batches * c.ranks
+			plain := newCluster(t, c.ranks, samples, 1<<20)
+			want := plain.train(c.ranks, batchSize, epochs, "torch")
+			plain.close()
+			cl := newCluster(t, c.ranks, samples, 1<<20, func(cfg *Config) { cfg.Benefit = c.benefit })
+			if got := cl.train(c.ranks, batchSize, epochs, "torch"); !slices.Equal(got, want) {
+				t.Error("training gets other samples")
+			}
+			for rank, n := range cl.nodes {
+				m := n.streams[0].benefit.Measured()
+				if m.With > 0 != (c.measured > 0) || m.With > 0 && (m.Epoch != 1 || m.Without <= 0) {
+					t.Errorf("rank %d has measured %+v", rank, m)
+				}
+				if jobs := n.Stats().Jobs; len(jobs) != c.measured {
+					t.Errorf("rank %d: trainings %+v", rank, jobs)
+				}
+			}
+			cl.close()
+			reads := 0
+			for _, n := range cl.storage.reads {
+				reads += n
+			}
+			if want := samples + c.measured*samples/20; reads != want {
+				t.Errorf("%d samples were read, want %d", reads, want)
+			}
+		})
+	}
+}
+
+// measuredAs returns a state machine that has measured a benefit.
+func measuredAs(ratio float64) *scheduler.Benefit {
+	b := scheduler.NewBenefit(0, 1)
+	b.Begin(0, 0, 200, true)
+	p := b.Begin(1, 0, 200, true)
+	at := time.Duration(0)
+	for batch := range 200 {
+		at += time.Second
+		if batch >= p.Begin && batch < p.End {
+			at += time.Duration((ratio - 1) * float64(time.Second))
+		}
+		b.Ready(1, batch, at)
+	}
+	return b
+}
+
+// TestMemoryIsDividedByBenefit checks what two data sets get, of which a rank's memory holds half.
+func TestMemoryIsDividedByBenefit(t *testing.T) {
+	for _, c := range []struct {
+		ratios     [2]float64 // 0: unknown
+		giveUnused bool
+		want       [2]float64 // of all memory
+	}{
+		{[2]float64{0, 0}, true, [2]float64{0.5, 0.5}},
+		{[2]float64{0, 2}, true, [2]float64{0.5, 0.5}},
+		{[2]float64{3, 2}, true, [2]float64{1, 0}},
+		{[2]float64{2, 3}, false, [2]float64{0, 1}},
+		{[2]float64{1.05, 1.2}, false, [2]float64{0, 1}},
+		{[2]float64{1.05, 1.05}, false, [2]float64{0.5, 0.5}},
+		{[2]float64{1.05, 1.05}, true, [2]float64{0, 0}},
+	} {
+		const bytes = 1 << 17
+		cl := newCluster(t, 1, 2000, bytes, func(cfg *Config) {
+			cfg.GiveUnused, cfg.SlabBytes = c.giveUnused, 2*bytes+2<<20
+			other := cfg.Data[0]
+			other.Name = "other"
+			cfg.Data = append(cfg.Data, other)
+		})
+		n := cl.nodes[0]
+		for i, ratio := range c.ratios {
+			s := n.streams[i]
+			s.began, s.setup = true, &record.Setup{World: []int32{0}}
+			s.benefit = scheduler.NewBenefit(0, 1)
+			if ratio > 0 {
+				s.benefit = measuredAs(ratio)
+			}
+		}
+		for i, got := range n.shrinker.partitions() {
+			if want := int64(c.want[i] * 2 * bytes); got < want-1 || got > want {
+				t.Errorf("%v: data set %d gets %d of %d, want %d", c.ratios, i, got, 2*bytes, want)
+			}
+		}
+	}
+}
+
+// TestUnusedMemoryIsGivenBack checks that --memory auto returns the memory of a training that gains
+// nothing, and that it trains on.
+func TestUnusedMemoryIsGivenBack(t *testing.T) {
+	const samples, capacity = 4000, 1 << 20
+	looks := make(chan struct{})
+	cl := newCluster(t, 1, samples, capacity, func(cfg *Config) {
+		cfg.GiveUnused = true
+		cfg.GiveBack = func(int64) (int64, time.Duration) {
+			<-looks
+			return 0, 0
+		}
+	})
+	n := cl.nodes[0]
+	want := cl.train(1, 8, 2, "torch")
+	before := n.Stats()
+	s := n.streams[0]
+	s.locked(func() {
+		s.benefit = measuredAs(1.02)
+		s.weighNow()
+	})
+	looks <- struct{}{}
+	looks <- struct{}{} // the first look is over
+	if st := n.Stats(); st.SlabBytes > before.SlabBytes-capacity/2 || st.ResidentBytes > 0 {
+		t.Errorf("%d bytes of memory, %d of residents; before %d and %d", st.SlabBytes,
+			st.ResidentBytes, before.SlabBytes, before.ResidentBytes)
+	}
+	if got := cl.train(1, 8, 2, "torch"); !slices.Equal(got, want) {
+		t.Error("training gets other samples")
+	}
+	close(looks)
+	cl.close()
+}

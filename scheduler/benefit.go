@@ -1,0 +1,167 @@
+package scheduler
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Benefit is the state machine that measures what caching is worth to a training on this rank: how
+// much longer a batch takes when storage has to be read for all of it. For this, a stretch of an
+// epoch is delivered only when its samples that were in memory have been read from storage once
+// more; the rest of the epoch shows how long batches take with the cache. Training gets the bytes
+// in memory, so what is measured changes no stream. It performs no I/O and has no clock: the rank
+// passes the times. It is not safe for concurrent use.
+//
+// What is timed is when batches are complete in memory, not when trainers request them: batches
+// that were read ahead would hide slow storage for as long as they last. Otherwise both have the
+// same pace, since the window follows the trainers.
+//
+// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.3 (100 batches without the cache); Chen et
+// al., "iCACHE", HPCA 2023, §III-D (20 without, 20 with). Differs: the whole rest of the epoch is
+// timed with the cache. MIN keeps what is drawn soonest, so an epoch may begin with hits only and
+// end with misses.
+type Benefit struct {
+	slot     int
+	trainers int // of this rank
+	epochs   int // that have begun
+
+	epoch int // being measured
+	probe Probe
+	edges [4]edge // the batches of probe.edges
+	first Measured
+	last  Measured
+}
+
+// Probe are the batches of an epoch that are timed: [First, Last], without those that enter the
+// window before the epoch before has ended. Of those in [Begin, End) all samples are read from
+// storage. The zero value: none.
+type Probe struct{ First, Begin, End, Last int }
+
+// edge is a batch at the beginning or the end of what is timed.
+type edge struct {
+	batch   int
+	missing int // trainers of this rank whose part is not complete
+	at      time.Duration
+}
+
+// Measured is what was measured.
+type Measured struct {
+	Epoch         int
+	With, Without time.Duration // of a global batch; 0: nothing was measured
+}
+
+const (
+	// probeMost is the number of batches of the stretch: Quiver's (§5.3).
+	probeMost = 100
+	// probeShare is the share of an epoch that the stretch has at most.
+	probeShare = 1. / 20
+	// probeLeast is the number of batches below which nothing is measured: a batch is complete some
+	// reads earlier or later than its turn.
+	probeLeast = 8
+	// probeSlots is how many trainings are measured in an epoch, if they train in step: one after
+	// the other, since each slows down the others' reads.
+	probeSlots = 4
+	// gainLeast is the benefit below which a training gains nothing from the cache: what is measured
+	// is within a tenth of what separate runs show.
+	gainLeast = 1.1
+)
+
+// NewBenefit returns the state machine of a training with some trainers on this rank. Trainings
+// with different slots are measured at different times, if they train in step.
+func NewBenefit(slot, trainers int) *Benefit { return &Benefit{slot: slot, trainers: trainers} }
+
+// Begin begins an epoch, of which batches [from, batches) are trained, and returns the batches that
+// are timed. The epoch before may still be under way. A training is measured in its second epoch on
+// this rank, since memory is filled then, and again in the 4th, 8th, 16th and so on, since storage
+// may be under another load; one with a slot from 4 on an epoch later, from 8 on two, and so on. It
+// is not measured if may is false.
+func (b *Benefit) Begin(epoch, from, batches int, may bool) Probe {
+	b.epochs++
+	number := b.epochs - b.slot/probeSlots
+	n := min(probeMost, int(probeShare*float64(batches)))
+	first := aheadOf(batches)
+	if !may || b.trainers == 0 || n < probeLeast || from > first ||
+		number < 2 || bits.OnesCount(uint(number)) != 1 {
+		return Probe{}
+	}
+	begin := batches/8 + b.slot%probeSlots*batches*3/16
+	b.epoch, b.probe = epoch, Probe{First: first, Begin: begin, End: begin + n, Last: batches - 1}
+	for i, batch := range b.probe.edges() {
+		b.edges[i] = edge{batch: batch, missing: b.trainers}
+	}
+	return b.probe
+}
+
+// Ready reports that a local trainer's part of a batch was complete at a time. It returns true if
+// the benefit is known now.
+func (b *Benefit) Ready(epoch, batch int, at time.Duration) (known bool) {
+	if b.probe == (Probe{}) || epoch != b.epoch {
+		return false
+	}
+	missing := 0
+	for i := range b.edges {
+		e := &b.edges[i]
+		if e.batch == batch && e.missing > 0 {
+			e.missing--
+			e.at = max(e.at, at)
+		}
+		missing += e.missing
+	}
+	if missing > 0 {
+		return false
+	}
+	p := b.probe
+	b.probe = Probe{}
+	took := func(from, to int) time.Duration { return b.edges[to].at - b.edges[from].at }
+	m := Measured{
+		Epoch: epoch, Without: took(1, 2) / time.Duration(p.End-p.Begin),
+		With: (took(0, 3) - took(1, 2)) / time.Duration(p.Last-p.First-(p.End-p.Begin)),
+	}
+	if m.With <= 0 || m.Without <= 0 {
+		return false
+	}
+	if b.last = m; b.first.With <= 0 {
+		b.first = m
+	}
+	return true
+}
+
+// Gain is b·n, n the trainers of the job, as measured first: memory has not been divided by it
+// then. It is 0 if the training gains nothing, and -1 if it is unknown.
+func (b *Benefit) Gain(trainers int) float64 {
+	switch {
+	case b.first.With <= 0:
+		return -1
+	case !b.first.Gains():
+		return 0
+	}
+	return b.first.Ratio() * float64(trainers)
+}
+
+// Measured returns what was measured last.
+func (b *Benefit) Measured() Measured { return b.last }
+
+// Ratio is the benefit, b = t_m/t_h, and 0 if it is unknown.
+//
+// Source: Quiver, §5.3; iCACHE's Ratio_benefit, §III-D.
+func (m Measured) Ratio() float64 {
+	if m.With <= 0 {
+		return 0
+	}
+	return float64(m.Without) / float64(m.With)
+}
+
+// Gains reports whether the training is faster with the cache, as far as is known.
+func (m Measured) Gains() bool { return m.With <= 0 || m.Ratio() >= gainLeast }
+
+// edges are the batches whose completion is timed.
+func (p Probe) edges() [4]int { return [4]int{p.First, p.Begin - 1, p.End - 1, p.Last} }
+
+// times reports whether a batch's completion is timed.
+func (p Probe) times(batch int) bool {
+	e := p.edges()
+	return p != (Probe{}) && (batch == e[0] || batch == e[1] || batch == e[2] || batch == e[3])
+}
+
+// rereads reports whether all samples of a batch are read from storage.
+func (p Probe) rereads(batch int) bool { return batch >= p.Begin && batch < p.End }

@@ -1,0 +1,48 @@
+package scheduler
+
+// To measure what caching is worth to a training (benefit.go), some batches are delivered only when
+// their samples that were in memory, here, in a tier or on another rank, have been read from
+// storage, too. These reads go to memory of their own, which counts in the window until they end.
+// Nothing else changes: what is kept and what is delivered is as without them.
+
+// reread has a sample read from storage before a part is delivered.
+func (s *Stager) reread(p *part, id SampleID) {
+	p.missing++
+	parts, coming := s.rereads[id]
+	s.rereads[id] = append(parts, p)
+	if !coming {
+		s.windowBytes += s.cfg.Size(id)
+		s.emit(Read{ID: id, Need: p.lane.needOf(p.position)})
+	}
+}
+
+func (s *Stager) onReread(e Reread) {
+	parts, coming := s.rereads[e.ID]
+	if !coming {
+		return
+	}
+	delete(s.rereads, e.ID)
+	s.windowBytes -= s.cfg.Size(e.ID)
+	for _, p := range parts {
+		if p.lane.parts[p.partKey] != p {
+			continue // it was dropped
+		}
+		if plan := p.lane.plan(p.epoch); e.Err != nil && plan != nil {
+			plan.probe = Probe{}
+		}
+		p.missing--
+		s.completed(p)
+		s.tryDeliver(p)
+	}
+}
+
+// completed reports when a part is complete that is timed.
+func (s *Stager) completed(p *part) {
+	if !p.timed || p.missing > 0 {
+		return
+	}
+	p.timed = false
+	if plan := p.lane.plan(p.epoch); plan != nil && plan.probe != (Probe{}) {
+		s.emit(Timed{Lane: p.lane.number, Trainer: p.trainer, Epoch: p.epoch, Batch: p.batch})
+	}
+}
