@@ -59,8 +59,8 @@ func (s *stream) newLearner() scheduler.Learner {
 // or writes a state, beside the stream.
 type onceLearner struct{ scheduler.Learner }
 
-func (l onceLearner) Cut() scheduler.Learned {
-	if learned := l.Learner.Cut(); learned != nil {
+func (l onceLearner) Cut(scores []float32) scheduler.Learned {
+	if learned := l.Learner.Cut(scores); learned != nil {
 		return sync.OnceValue(learned)
 	}
 	return nil

@@ -819,7 +819,7 @@ func (c *Coordinator) plan() {
 		c.cut, c.haveCut = c.ledger.Take(), true
 		c.outlook = nil
 		if c.learner != nil {
-			c.learned = c.learner.Cut()
+			c.learned = c.learner.Cut(c.cut)
 		}
 	}
 	m := MakePlan{

@@ -246,7 +246,9 @@ func (l *counter) Learn(f Folded, _ []float32) {
 	l.batches++
 }
 
-func (l *counter) Cut() Learned { return Known(strconv.AppendInt(nil, int64(l.batches), 10)) }
+func (l *counter) Cut([]float32) Learned {
+	return Known(strconv.AppendInt(nil, int64(l.batches), 10))
+}
 
 func (s *scenario) step(e CoordinatorEvent) {
 	s.c.Step(e, func(c CoordinatorCommand) {

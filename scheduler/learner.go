@@ -17,9 +17,9 @@ type Learner interface {
 	// Learn takes a batch that was folded into scores. It may keep the batch.
 	Learn(f Folded, scores []float32)
 	// Cut returns what the next epoch is drawn from besides scores. It is called once an epoch, when
-	// all batches before its cut are folded. It takes no time: what is a matter of all samples is
-	// made when it is asked for.
-	Cut() Learned
+	// all batches before its cut are folded, with the scores then, which must not change any more. It
+	// takes no time: what is a matter of all samples is made when it is asked for.
+	Cut(scores []float32) Learned
 }
 
 // Learned is what a Learner had at a cut, as bytes: it returns the same at any time, to any

@@ -107,7 +107,8 @@ func (f *follower) run() []*scheduler.Draws {
 	f.t.Helper()
 	trainers := f.cfg.trainers()
 	var all []*scheduler.Draws
-	scores, learned := f.ledger.Take(), f.follows.Cut()()
+	scores := f.ledger.Take()
+	learned := f.follows.Cut(scores)()
 	for epoch := range f.cfg.Epochs {
 		base, by := scores, learned
 		p := f.plan(epoch, trainers, base, by)
@@ -126,7 +127,8 @@ func (f *follower) run() []*scheduler.Draws {
 				p = f.restart(p, b, trainers, base, by)
 			}
 			if f.train(p, b); b+1 == p.Cut() {
-				scores, learned = f.ledger.Take(), f.follows.Cut()()
+				scores = f.ledger.Take()
+				learned = f.follows.Cut(scores)()
 			}
 		}
 	}

@@ -24,23 +24,28 @@ func learned(t *testing.T, cfg *Config) [][]scheduler.SampleID {
 		t.Fatal(err)
 	}
 	size := func(scheduler.SampleID) int64 { return 3 }
-	newLearner := func() *systems.Learner {
-		l, err := systems.NewLearner(systems.ChooserConfig{
-			System: cfg.System, Values: cfg.Values, World: world, Ranks: cfg.Ranks, Size: size,
-			Initial:       scorer.Initial(batch),
-			CapacityBytes: systems.BookBytes(cfg.Capacity, n, size),
-			Sampler: scheduler.SamplerConfig{
-				Samples: n, Seed: cfg.Seed, BatchSize: cfg.BatchSize,
-				World: len(world),
-			},
-		})
+	of := systems.ChooserConfig{
+		System: cfg.System, Values: cfg.Values, World: world, Ranks: cfg.Ranks, Size: size,
+		Initial:       scorer.Initial(batch),
+		CapacityBytes: systems.BookBytes(cfg.Capacity, n, size),
+		Sampler: scheduler.SamplerConfig{
+			Samples: n, Seed: cfg.Seed, BatchSize: cfg.BatchSize,
+			World: len(world),
+		},
+	}
+	newFollower := func() scheduler.Learner {
+		l, err := systems.NewFollower(of)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return l
 	}
+	draws, err := systems.NewLearner(of)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ledger := scheduler.NewLedger(scorer, scheduler.EqualScores(n, scorer.Initial(batch)))
-	follows, draws := newLearner(), newLearner()
+	follows := newFollower()
 	var tail []func() // what was folded since the cut
 	fold := func() {
 		ledger.Fold(func(f scheduler.Folded) {
@@ -50,10 +55,11 @@ func learned(t *testing.T, cfg *Config) [][]scheduler.SampleID {
 		})
 	}
 	var all [][]scheduler.SampleID
-	scores, at := ledger.Take(), follows.Cut()()
+	scores := ledger.Take()
+	at := follows.Cut(scores)()
 	for epoch := range cfg.Epochs {
 		if epoch%2 == 1 {
-			follows = newLearner()
+			follows = newFollower()
 			if err := follows.Begin(scores, at); err != nil {
 				t.Fatal(err)
 			}
@@ -78,7 +84,8 @@ func learned(t *testing.T, cfg *Config) [][]scheduler.SampleID {
 				t.Fatal(err)
 			}
 			if fold(); b+1 == plan.Cut() {
-				scores, at, tail = ledger.Take(), follows.Cut()(), nil
+				scores, tail = ledger.Take(), nil
+				at = follows.Cut(scores)()
 			}
 		}
 		fold()

@@ -8,9 +8,9 @@ import (
 )
 
 // A Learner is the sampler of a system that learns while an epoch is trained, and draws the next by
-// that. One of them follows training as batches are folded, by the system's pool with the memory of
-// all ranks; what it has at the cut goes to another, which draws: so a plan is made beside
-// training.
+// that. It takes in the batches of an epoch by the system's pool with the memory of all ranks, and
+// then has what the next epoch is drawn by. So that nothing waits for it, what follows training, see
+// NewFollower, only keeps the batches, and whoever makes a plan has a Learner take them in.
 //
 // Its memory holds no bytes. What ranks hold is their policy's, and may be less.
 //
@@ -60,7 +60,8 @@ func (l *Learner) Draw(epoch int, scores []float32) *scheduler.Draws {
 	return scheduler.Listed(ids).Draw(epoch, nil)
 }
 
-// Begin implements scheduler.Learner. What was learned says how many processes draws are for: a
+// Begin forgets everything, and begins with scores and with what Cut returned before, nil for
+// nothing, of which it keeps neither. What was learned says how many processes draws are for: a
 // training that continues with fewer has the same epochs.
 func (l *Learner) Begin(scores []float32, learned []byte) error {
 	if learned == nil {
@@ -104,10 +105,7 @@ func (cfg *ChooserConfig) takeHead(learned []byte) (processes int, rest []byte, 
 // maxProcesses bounds the processes that are believed; WORLD_SIZE is at most as large.
 const maxProcesses = 1<<16 - 1
 
-// Open implements scheduler.Learner: of a plan nothing is learned.
-func (l *Learner) Open(*scheduler.Plan, scheduler.Learned) {}
-
-// Learn implements scheduler.Learner.
+// Learn takes in a batch: scores has the score of each of its samples, in the order of its ids.
 func (l *Learner) Learn(f scheduler.Folded, scores []float32) {
 	b := &Batch{
 		Epoch: f.Epoch, Number: f.Batch, IDs: f.IDs, Rank: make([]int32, len(f.IDs)),
@@ -116,14 +114,98 @@ func (l *Learner) Learn(f scheduler.Folded, scores []float32) {
 	l.pool.Batch(b, make([]Answer, len(f.IDs)))
 	for i, id := range f.IDs {
 		if scheduler.Reported(f.Losses[i]) {
-			l.scores.Of[id], l.scores.Known[id] = scores[id], true
+			l.scores.Of[id], l.scores.Known[id] = scores[i], true
 		}
 	}
 	l.pool.Trained(b, scheduler.Report{IDs: f.IDs, Losses: f.Losses})
 }
 
-// Cut implements scheduler.Learner.
-func (l *Learner) Cut() scheduler.Learned {
+// Cut ends what the next epoch is drawn by, and returns it.
+func (l *Learner) Cut() []byte {
 	l.pool.Cut(0)
-	return scheduler.Known(l.pool.appendState(l.cfg.appendHead(nil, l.processes)))
+	return l.pool.appendState(l.cfg.appendHead(nil, l.processes))
+}
+
+// learnerFollower keeps the batches since the last cut for a Learner, which takes them in where the
+// bytes of the next cut are made: it takes an epoch's batches some time to pass through the pool,
+// and what it has learned is 4 bytes a sample and more.
+type learnerFollower struct {
+	cfg     ChooserConfig
+	scores  []float32         // at the last cut; nil: equal
+	learned scheduler.Learned // at the last cut; nil: nothing
+	batches []learnedBatch
+}
+
+// learnedBatch is a batch, and its samples' scores after it.
+type learnedBatch struct {
+	scheduler.Folded
+	scores []float32
+}
+
+func newLearnerFollower(cfg ChooserConfig) (*learnerFollower, error) {
+	if _, err := NewLearner(cfg); err != nil {
+		return nil, err
+	}
+	return &learnerFollower{cfg: cfg}, nil
+}
+
+// Begin implements scheduler.Learner.
+func (f *learnerFollower) Begin(scores []float32, learned []byte) error {
+	now := learnerFollower{
+		cfg: f.cfg, scores: slices.Clone(scores), learned: scheduler.Known(slices.Clone(learned)),
+	}
+	if _, err := now.learner(); err != nil { // whether it could be drawn by
+		return err
+	}
+	*f = now
+	return nil
+}
+
+// learner returns a Learner that has taken in what came before the last cut.
+func (f *learnerFollower) learner() (*Learner, error) {
+	l, err := NewLearner(f.cfg)
+	if err != nil || f.scores == nil {
+		return l, err
+	}
+	var learned []byte
+	if f.learned != nil {
+		learned = f.learned()
+	}
+	return l, l.Begin(f.scores, learned)
+}
+
+// Open implements scheduler.Learner. What was learned is what Cut has returned, or Begin was given.
+func (f *learnerFollower) Open(_ *scheduler.Plan, learned scheduler.Learned) {
+	if learned != nil {
+		f.learned = learned // which is kept once it was made
+	}
+}
+
+// Learn implements scheduler.Learner.
+func (f *learnerFollower) Learn(b scheduler.Folded, scores []float32) {
+	of := make([]float32, len(b.IDs))
+	for i, id := range b.IDs {
+		of[i] = scores[id]
+	}
+	f.batches = append(f.batches, learnedBatch{b, of})
+}
+
+// Cut implements scheduler.Learner.
+func (f *learnerFollower) Cut(scores []float32) scheduler.Learned {
+	at := *f
+	f.scores, f.batches = scores, nil
+	f.learned = at.bytes
+	return f.learned
+}
+
+// bytes returns what was learned until a cut.
+func (f *learnerFollower) bytes() []byte {
+	l, err := f.learner()
+	if err != nil {
+		panic("systems: " + err.Error()) // it is what this made, or Begin has taken
+	}
+	for _, b := range f.batches {
+		l.Learn(b.Folded, b.scores)
+	}
+	return l.Cut()
 }

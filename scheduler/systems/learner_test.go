@@ -34,9 +34,13 @@ func teach(l *Learner, from, to int) (scores []float32, learned []byte) {
 			for i, id := range part {
 				losses[i] = scores[id] / 1000
 			}
-			l.Learn(scheduler.Folded{Epoch: epoch, Batch: b, IDs: part, Losses: losses}, scores)
+			of := make([]float32, len(part))
+			for i, id := range part {
+				of[i] = scores[id]
+			}
+			l.Learn(scheduler.Folded{Epoch: epoch, Batch: b, IDs: part, Losses: losses}, of)
 		}
-		learned = l.Cut()()
+		learned = l.Cut()
 	}
 	return scores, learned
 }

@@ -43,7 +43,7 @@ type spiderFollower struct {
 func NewFollower(cfg ChooserConfig) (scheduler.Learner, error) {
 	switch {
 	case cfg.System.Learns():
-		return NewLearner(cfg)
+		return newLearnerFollower(cfg)
 	case cfg.System.follows():
 		if err := cfg.checkFollowed(); err != nil {
 			return nil, err
@@ -82,7 +82,7 @@ func (f *spiderFollower) Open(p *scheduler.Plan, learned scheduler.Learned) {
 func (f *spiderFollower) Learn(b scheduler.Folded, _ []float32) { f.batches = append(f.batches, b) }
 
 // Cut implements scheduler.Learner.
-func (f *spiderFollower) Cut() scheduler.Learned {
+func (f *spiderFollower) Cut([]float32) scheduler.Learned {
 	at := *f
 	f.batches = nil
 	f.learned = at.bytes

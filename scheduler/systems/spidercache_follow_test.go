@@ -39,7 +39,7 @@ func follow(t *testing.T, cfg ChooserConfig, learned []byte, from, to int) ([]by
 		t.Fatal(err)
 	}
 	if learned == nil {
-		learned = l.Cut()()
+		learned = l.Cut(nil)()
 	}
 	var served []string
 	for epoch := from; epoch < to; epoch++ {
@@ -61,7 +61,7 @@ func follow(t *testing.T, cfg ChooserConfig, learned []byte, from, to int) ([]by
 			}
 			l.Learn(f, nil)
 		}
-		learned = l.Cut()()
+		learned = l.Cut(nil)()
 	}
 	return learned, served
 }
@@ -167,7 +167,7 @@ func TestEmbeddingsThatDoNotCount(t *testing.T) {
 		}}, more...) {
 			l.Learn(f, nil)
 		}
-		return l.Cut()()
+		return l.Cut(nil)()
 	}
 	// the loss of neither counts
 	missing := scheduler.Folded{
@@ -202,12 +202,12 @@ func TestCutCopiesNothing(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	l.Learn(all, nil)
-	first := l.Cut()
+	first := l.Cut(nil)
 	l.Open(&scheduler.Plan{Draws: &scheduler.Draws{}}, first)
 	l.Learn(scheduler.Folded{
 		IDs: all.IDs[:1], Losses: []float32{3}, Embeddings: slices.Repeat([]float32{1}, 64),
 	}, nil)
-	second := l.Cut()
+	second := l.Cut(nil)
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 		t.Errorf("two cuts took %d bytes", n)
