@@ -89,3 +89,54 @@ func TestDivideFits(t *testing.T) {
 		}
 	})
 }
+
+// TestWeights checks the weights of lanes: the largest gain has 1, a lane that gains nothing next
+// to nothing, and all are equal as long as one is unknown.
+func TestWeights(t *testing.T) {
+	for name, c := range map[string]struct{ gains, want []float64 }{
+		"none":         {nil, []float64{}},
+		"unknown":      {[]float64{3, -1}, []float64{1, 1}},
+		"two":          {[]float64{8, 2}, []float64{1, 0.25}},
+		"one is idle":  {[]float64{0, 2}, []float64{idleWeight, 1}},
+		"all are idle": {[]float64{0, 0}, []float64{1, 1}},
+	} {
+		if got := Weights(c.gains); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestLaneThatGainsNothing has two lanes in step. The one that gains nothing leaves the memory to
+// the other one, and takes it again when it gains.
+func TestLaneThatGainsNothing(t *testing.T) {
+	const samples, perBatch, epochs = 600, 4, 3
+	w := newLaneWorld(t, 1, 1, samples, 0.3)
+	s := w.ranks[0].stager
+	w.open(0, "torch", 1, perBatch)
+	train := func(lanes ...int) (hits []int) {
+		for range epochs * samples / perBatch {
+			for _, number := range lanes {
+				w.train(w.lanes[number])
+			}
+			for w.one() {
+			}
+		}
+		for _, number := range lanes {
+			n, _ := s.PlannedHits(number, w.lanes[number].epoch-1)
+			hits = append(hits, n)
+		}
+		return hits
+	}
+	w.open(1, "torch", 1, perBatch)
+	even := train(0, 1)
+	w.ranks[0].step(Weighed{Lane: 1, Weight: idleWeight})
+	idle := train(0, 1)
+	w.ranks[0].step(Weighed{Lane: 1, Weight: 1})
+	again := train(0, 1)
+	if idle[0] < even[0]*6/5 || idle[1] > even[1]/2 || again[0] > even[0]*11/10 ||
+		again[1] < even[1]*4/5 {
+		t.Errorf("hits of an epoch: both gain: %v; the second gains nothing: %v; both again: %v", even,
+			idle, again)
+	}
+	w.settled()
+}

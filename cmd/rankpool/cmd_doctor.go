@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -46,6 +47,7 @@ type doctorOptions struct {
 	mpi        world.MPIOptions
 	data       []string
 	memory     string
+	tier       string
 	python     string
 	runtimeDir string
 	only       []string
@@ -89,6 +91,8 @@ func newDoctorCommand() *cobra.Command {
 	o.mpi.Register(flags)
 	flags.StringVar(&o.memory, "memory", "",
 		"check that this much memory is free on each node, as for \"run --memory\" (64GiB, auto)")
+	flags.StringVar(&o.tier, "tier", "",
+		"check the folder that \"run --tier\" would use, in the same form (DIR:SIZE,keep)")
 	flags.StringVar(&o.python, "python", "", "the Python that trains (default: python3 in $PATH)")
 	flags.StringVar(&o.runtimeDir, "runtime-dir", "",
 		"folder for sessions, as for \"run\" (default: /dev/shm, $TMPDIR or /tmp)")
@@ -107,7 +111,19 @@ func (o *doctorOptions) check() (err error) {
 			return exit.Usagef("--memory: %w", err)
 		}
 	}
-	o.checks, err = doctor.Select(o.only, o.list || len(o.data) > 0)
+	if o.tier != "" {
+		if _, err := rank.FindTier(o.tier); err != nil {
+			return exit.Usagef("--tier: %w", err)
+		}
+	}
+	var given []string
+	if o.list || len(o.data) > 0 {
+		given = append(given, "data")
+	}
+	if o.list || o.tier != "" {
+		given = append(given, "tier")
+	}
+	o.checks, err = doctor.Select(o.only, given...)
 	if err != nil {
 		return exit.Usagef("--only: %w", err)
 	}
@@ -252,6 +268,12 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 	}
 	if at.Tasks == 0 && missing == nil {
 		env.MPI.Probe = o.probeMPI
+	}
+	if o.tier != "" {
+		tier, err := rank.FindTier(o.tier)
+		env.Tier = &doctor.Tier{
+			Dir: tier.Dir, Bytes: tier.Bytes, Unusable: errors.Join(err, tier.Unusable),
+		}
 	}
 	if !env.Python.Given {
 		env.Python.Command = "python3"

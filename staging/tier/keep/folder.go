@@ -85,36 +85,63 @@ func openShared(dir string, share bool) (int, error) {
 	return fd, nil
 }
 
+// Check returns why OpenFolder would not use a folder, nil if it would. It changes nothing.
+func Check(dir string, share bool) error {
+	shared, err := openShared(dir, share)
+	if err != nil {
+		return err
+	}
+	own, _, err := openOwnPart(shared)
+	switch {
+	case err == nil:
+		err = unix.Close(own)
+	case errors.Is(err, unix.ENOENT): // OpenFolder makes it
+		err = nil
+	default:
+		err = fmt.Errorf("%s/%d: %w", dir, os.Geteuid(), err)
+	}
+	return errors.Join(err, unix.Close(shared))
+}
+
 // openOwn opens this user's part of a folder, and makes it if need be.
 func openOwn(shared int, share bool) (int, error) {
 	name := strconv.Itoa(os.Geteuid())
 	if err := unix.Mkdirat(shared, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, err
 	}
-	fd, err := openDirectory(shared, name, unix.O_NOFOLLOW)
+	fd, mode, err := openOwnPart(shared)
 	if err != nil {
 		return -1, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return -1, errors.Join(err, unix.Close(fd))
-	}
-	if int(st.Uid) != os.Geteuid() {
-		err := fmt.Errorf("it belongs to user %d, not to user %d: the centre must remove it",
-			st.Uid, os.Geteuid())
-		return -1, errors.Join(err, unix.Close(fd))
-	}
-	if st.Mode&0o077&^0o011 != 0 {
-		err := fmt.Errorf("it has mode %04o: others must not list it or write to it, chmod it to 0700",
-			st.Mode&0o7777)
-		return -1, errors.Join(err, unix.Close(fd))
-	}
-	if share && st.Mode&0o011 != 0o011 { // those who know a name may look it up
+	if share && mode&0o011 != 0o011 { // those who know a name may look it up
 		if err := unix.Fchmod(fd, 0o711); err != nil {
 			return -1, errors.Join(err, unix.Close(fd))
 		}
 	}
 	return fd, nil
+}
+
+// openOwnPart opens this user's part of a folder, if nobody else may list it or write to it.
+func openOwnPart(shared int) (fd int, mode uint32, err error) {
+	fd, err = openDirectory(shared, strconv.Itoa(os.Geteuid()), unix.O_NOFOLLOW)
+	if err != nil {
+		return -1, 0, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return -1, 0, errors.Join(err, unix.Close(fd))
+	}
+	if int(st.Uid) != os.Geteuid() {
+		err := fmt.Errorf("it belongs to user %d, not to user %d: the centre must remove it",
+			st.Uid, os.Geteuid())
+		return -1, 0, errors.Join(err, unix.Close(fd))
+	}
+	if st.Mode&0o077&^0o011 != 0 {
+		err := fmt.Errorf("it has mode %04o: others must not list it or write to it, chmod it to 0700",
+			st.Mode&0o7777)
+		return -1, 0, errors.Join(err, unix.Close(fd))
+	}
+	return fd, st.Mode, nil
 }
 
 func openDirectory(at int, name string, flags ...int) (fd int, err error) {

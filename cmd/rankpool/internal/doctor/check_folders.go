@@ -65,6 +65,28 @@ func checkScratch(env *Env) []Finding {
 	return []Finding{good(where+" has {} free, and extended attributes", bytesOf(fs.FreeBytes))}
 }
 
+// checkTier checks the folder of --tier.
+func checkTier(env *Env) []Finding {
+	tier := env.Tier
+	if tier.Unusable != nil {
+		return []Finding{warning(verbatim(tier.Unusable.Error())+
+			"; training continues without a tier",
+			"name a folder on a local disk of the node: for keep and share the centre makes one with "+
+				"mode 1777 and owner root, for keep one of yours will do; see docs/tier.md")}
+	}
+	fs, err := env.Machine.FileSystem(tier.Dir)
+	if err != nil {
+		return []Finding{warning(verbatim(err.Error()), "see whether the disk is mounted")}
+	}
+	has := verbatim(fmt.Sprintf("%s (%s)", tier.Dir, fs.Type)) + " has {} free"
+	if fs.FreeBytes < tier.Bytes {
+		return []Finding{warning(has+", and {} may be filled: copies that are there count as filled",
+			"give a smaller size (--tier DIR:SIZE), or make room", bytesOf(fs.FreeBytes),
+			bytesOf(tier.Bytes))}
+	}
+	return []Finding{good(has, bytesOf(fs.FreeBytes))}
+}
+
 // jobGPUs returns this process's GPUs according to the environment, and the variable; "" if there
 // is none.
 func jobGPUs(env *Env) (job slurm.GPUs, given string) {

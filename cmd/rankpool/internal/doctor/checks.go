@@ -72,25 +72,29 @@ var checks = []Check{
 		Name: "scratch", Scope: EachNode, find: checkScratch,
 		About: "node-local folder: space, extended attributes",
 	},
+	{
+		Name: "tier", Scope: EachNode, Needs: "tier", find: checkTier,
+		About: "folder of --tier: local disk, owner and mode, room",
+	},
 
 	{
-		Name: "data", Scope: EachNode, Data: true, find: checkData,
+		Name: "data", Scope: EachNode, Needs: "data", find: checkData,
 		About: "whether the data can be read, and their file system",
 	},
 	{
-		Name: "index", Scope: EachNode, Data: true, find: checkIndex,
+		Name: "index", Scope: EachNode, Needs: "data", find: checkIndex,
 		About: "a manifest of the data, which saves a scan at each start",
 	},
 	{
-		Name: "layout", Scope: Once, Data: true, find: checkLayout,
+		Name: "layout", Scope: Once, Needs: "data", find: checkLayout,
 		About: "stripes over storage targets; files that are only in the archive",
 	},
 	{
-		Name: "read", Scope: EachNode, Data: true, find: checkRead,
+		Name: "read", Scope: EachNode, Needs: "data", find: checkRead,
 		About: "time to open and read a few files",
 	},
 	{
-		Name: "xattr", Scope: EachNode, Data: true, find: checkXattr,
+		Name: "xattr", Scope: EachNode, Needs: "data", find: checkXattr,
 		About: "extended attributes of the data",
 	},
 
@@ -108,22 +112,23 @@ var checks = []Check{
 func Checks() []Check { return slices.Clone(checks) }
 
 // Select returns the checks with these names, in the order of the list; all if there are no names.
-// Without a data set, checks of data are left out, but naming one is an error, as is an unknown
-// name.
-func Select(names []string, hasData bool) ([]Check, error) {
+// Checks that need a flag other than those given are left out, but naming one is an error, as is an
+// unknown name.
+func Select(names []string, given ...string) ([]Check, error) {
 	all := Checks()
+	lacks := func(c Check) bool { return c.Needs != "" && !slices.Contains(given, c.Needs) }
 	for _, name := range names {
 		at := slices.IndexFunc(all, func(c Check) bool { return c.Name == name })
 		if at < 0 {
 			return nil, fmt.Errorf("doctor: %q is not a check: choose from %s", name,
 				strings.Join(checkNames(all), ", "))
 		}
-		if all[at].Data && !hasData {
-			return nil, fmt.Errorf("doctor: the check %q looks at a data set: name one with --data", name)
+		if lacks(all[at]) {
+			return nil, fmt.Errorf("doctor: the check %q needs --%s", name, all[at].Needs)
 		}
 	}
 	return slices.DeleteFunc(all, func(c Check) bool {
-		return c.Data && !hasData || len(names) > 0 && !slices.Contains(names, c.Name)
+		return lacks(c) || len(names) > 0 && !slices.Contains(names, c.Name)
 	}), nil
 }
 

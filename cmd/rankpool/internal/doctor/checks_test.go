@@ -354,6 +354,16 @@ func TestChecks(t *testing.T) {
 			Warning, "boom", "$TMPDIR",
 		},
 
+		{"tier", none, Good, "/tier (ext4) has {} free", ""},
+		{
+			"tier", func(env *Env, _ *fakeMachine) { env.Tier.Unusable = boom }, Warning,
+			"boom; training continues without a tier", "mode 1777",
+		},
+		{
+			"tier", func(env *Env, _ *fakeMachine) { env.Tier.Bytes = 1 << 40 }, Warning,
+			"{} free, and {} may be filled", "--tier DIR:SIZE",
+		},
+
 		{"data", none, Good, "/data is on lustre", ""},
 		{
 			"data", func(_ *Env, m *fakeMachine) { delete(m.mounts, "/data") }, Bad,
@@ -516,7 +526,7 @@ func TestChecks(t *testing.T) {
 	} {
 		env, m := healthy(t)
 		c.change(env, m)
-		checks, err := Select([]string{c.check}, true)
+		checks, err := Select([]string{c.check}, "data", "tier")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -584,7 +594,10 @@ func TestHangingCheck(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	checks := []Check{
-		{Name: "data", Data: true, Scope: EachNode, find: func(*Env) []Finding { <-release; return nil }},
+		{
+			Name: "data", Needs: "data", Scope: EachNode,
+			find: func(*Env) []Finding { <-release; return nil },
+		},
 		{Name: "next", Scope: EachNode, find: func(*Env) []Finding { return []Finding{good("fine")} }},
 	}
 	late := make(chan time.Time)
@@ -618,23 +631,23 @@ func TestHangingCheck(t *testing.T) {
 }
 
 func TestSelect(t *testing.T) {
-	all, err := Select(nil, true)
+	all, err := Select(nil, "data", "tier")
 	if err != nil || len(all) != len(Checks()) {
 		t.Fatal(len(all), err)
 	}
-	some, err := Select([]string{"python", "mpi"}, false)
+	some, err := Select([]string{"python", "mpi"})
 	if err != nil || !slices.Equal(checkNames(some), []string{"mpi", "python"}) {
 		t.Error(checkNames(some), err)
 	}
-	without, err := Select(nil, false)
-	if err != nil || slices.ContainsFunc(without, func(c Check) bool { return c.Data }) {
+	without, err := Select(nil)
+	if err != nil || slices.ContainsFunc(without, func(c Check) bool { return c.Needs != "" }) {
 		t.Error(checkNames(without), err)
 	}
-	if _, err := Select([]string{"nonsense"}, true); err == nil ||
+	if _, err := Select([]string{"nonsense"}, "data"); err == nil ||
 		!strings.Contains(err.Error(), "choose from mpi, ") {
 		t.Error(err)
 	}
-	if _, err := Select([]string{"layout"}, false); err == nil ||
+	if _, err := Select([]string{"layout"}, "tier"); err == nil ||
 		!strings.Contains(err.Error(), "--data") {
 		t.Error(err)
 	}

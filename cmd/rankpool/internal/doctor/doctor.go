@@ -67,7 +67,7 @@ type Check struct {
 	Name  string
 	About string // what it checks, in a few words
 	Scope Scope
-	Data  bool // it checks the data sets, so it needs one
+	Needs string // the flag that names what it checks, "" if there is none
 
 	patience time.Duration // 0: usualPatience
 	find     func(*Env) []Finding
@@ -151,7 +151,7 @@ func await(ctx context.Context, env *Env, check Check, index int, opt Options) (
 // hangs returns advice for a check that hangs.
 func hangs(check Check) string {
 	switch {
-	case check.Data:
+	case check.Needs == "data":
 		return "whether \"ls\" of the data answers on this node"
 	case check.Name == "gpu":
 		return "whether nvidia-smi answers on this node"

@@ -26,6 +26,7 @@ type Env struct {
 	// AutoMemory returns how many bytes all ranks of a node take for samples with --memory auto, 0 or
 	// less if nothing is left; nil: the user did not ask for that.
 	AutoMemory func(node slurm.Memory, ranks int) int64
+	Tier       *Tier // that the user wants; nil: none
 	Python     Python
 	Runtime    Runtime
 
@@ -74,6 +75,13 @@ type Python struct {
 	// of the client that comes with rankpool, for PYTHONPATH; "": Python finds one by itself
 	Path    string
 	Failure error // why there is no such client
+}
+
+// A Tier is where a rank would keep samples on a disk of the node.
+type Tier struct {
+	Dir      string
+	Bytes    int64 // that it may fill; 0: a share of the data
+	Unusable error // why a rank would do without it
 }
 
 // Runtime is the folder for sessions.

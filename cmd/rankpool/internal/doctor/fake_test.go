@@ -151,6 +151,7 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 		mounts: map[string]FileSystem{
 			"/dev/shm": {Type: "tmpfs", Bytes: 32 << 30, FreeBytes: 31 << 30, Reach: Local},
 			"/scratch": {Type: "xfs", Bytes: 1 << 40, FreeBytes: 1 << 39, Reach: Local},
+			"/tier":    {Type: "ext4", Bytes: 1 << 40, FreeBytes: 100 << 30, Reach: Local},
 			"/data":    {Type: "lustre", Bytes: 1 << 50, FreeBytes: 1 << 49, Reach: Shared},
 		},
 		programs: map[string]string{
@@ -173,6 +174,7 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 		},
 		Launch: Launch{Tasks: 4, By: "srun --mpi=pmix", LocalTasks: 1, SrunMPI: "pmix"},
 		Data:   []string{"/data"}, MemoryBytes: 32 << 30,
+		Tier:    &Tier{Dir: "/tier", Bytes: 80 << 30},
 		Python:  Python{Command: "python3", Path: "/dev/shm/x/python"},
 		Runtime: Runtime{Base: "/dev/shm", SocketPath: "/dev/shm/rankpool-0-slurm7/r3/door.sock"},
 		GPUs:    func() (GPUs, error) { return GPUs{Names: []string{"H100", "H100"}}, nil },
