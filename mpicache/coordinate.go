@@ -477,16 +477,19 @@ func (s *stream) post(msg []byte) {
 	}
 }
 
-func (s *samples) onOpened(from int, job string, text []byte) {
-	e := scheduler.Opened{Rank: from}
+func (s *samples) onOpened(about sender, text []byte) {
+	e := scheduler.Opened{Rank: about.rank}
 	if err := json.Unmarshal(text, &e.Spec); err != nil {
-		s.node.cfg.Log.Error("malformed spec", "from", from, "error", err)
+		s.node.cfg.Log.Error("malformed spec", "from", about.rank, "error", err)
 		return
 	}
 	s.locked(func() {
-		l, err := s.join(job)
+		if !s.isCurrent(about.job, about.generation) {
+			return // its trainers open the data set anew when the sender is told
+		}
+		l, err := s.join(about.job)
 		if err != nil {
-			s.node.cfg.Log.Error("a training of another rank is not served here", "from", from,
+			s.node.cfg.Log.Error("a training of another rank is not served here", "from", about.rank,
 				"error", err)
 			return
 		}

@@ -84,6 +84,7 @@ func (s *samples) join(job string) (*stream, error) {
 			system.Name)
 	}
 	l := newStream(s, job)
+	l.generation = s.generations[job]
 	s.streams = append(s.streams, l)
 	return l, nil
 }
@@ -130,12 +131,35 @@ func (s *stream) inLane(e scheduler.Event) scheduler.Event {
 	panic(fmt.Sprintf("mpicache: the coordinator gives the stager a %T", e))
 }
 
-// message begins a message about the training to another rank: its kind, the data set's number, and
-// the job's name after its length.
-func (s *stream) message(kind byte) []byte { return s.samples.message(kind, s.job) }
+// message begins a message about the training to another rank: its kind, the data set's number, the
+// job's name after its length and, if it has one, the training's generation.
+func (s *stream) message(kind byte) []byte {
+	msg := append([]byte{kind, byte(s.index), byte(len(s.job))}, s.job...)
+	if s.job != "" {
+		msg = le.AppendUint32(msg, s.generation)
+	}
+	return msg
+}
 
-func (s *samples) message(kind byte, job string) []byte {
-	return append([]byte{kind, byte(s.index), byte(len(job))}, job...)
+// message begins a message about the data set.
+func (s *samples) message(kind byte) []byte { return []byte{kind, byte(s.index), 0} }
+
+// isCurrent reports whether a message about a training is of the one that this rank serves under
+// that name, or will serve. Trainings with the same name, one after the other, have generations,
+// counted by their ends. Rank 0 decides when one ends: a rank that has not been told yet may still
+// send messages of the training that has ended, and one that has been told may already send those
+// of the next.
+func (s *samples) isCurrent(job string, generation uint32) bool {
+	if job == "" {
+		return true
+	}
+	if generation > s.generations[job] { // rank 0's message is on its way
+		if l := s.of(job); l != nil {
+			l.end()
+		}
+		s.generations[job] = generation
+	}
+	return generation == s.generations[job]
 }
 
 // A training with a job name ends when it has had no process on any rank for a while: then its name
@@ -212,6 +236,7 @@ func (s *stream) end() {
 	s.node.cfg.Log.Info("a training has ended", "data", s.data.Name, "job", s.job)
 	s.coordinate(scheduler.Finished{})
 	s.ended = true
+	s.generations[s.job] = s.generation + 1
 	for ticket, g := range s.gets {
 		if g.stream == s {
 			delete(s.gets, ticket)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/slab"
 	"rankpool/mpicache/stats"
 	"rankpool/scheduler"
@@ -271,20 +272,165 @@ func TestJobsComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.leave()
-	n := c.cluster.nodes[0]
-	sets[0].locked(func() {
+	checkMemory(t, sets[0])
+}
+
+// checkMemory checks that the memory of a rank that nobody uses any more holds samples only.
+func checkMemory(t *testing.T, s *samples) {
+	t.Helper()
+	s.locked(func() {
 		used := int64(0)
 		for id := range scheduler.SampleID(crewSamples) {
-			if sets[0].has(id) {
+			if s.has(id) {
 				used += slab.Footprint(sampleSize(id))
 			}
 		}
+		n := s.node
 		n.arenaMu.Lock()
 		defer n.arenaMu.Unlock()
 		if n.arena.UsedBytes() != used {
 			t.Errorf("%d bytes of memory are used, by samples %d", n.arena.UsedBytes(), used)
 		}
 	})
+}
+
+// TestJobThatHangs has a training stop in the middle of an epoch, with batches in its hands and
+// others requested, and never continue. The other draws what it draws alone; when the first is
+// killed, nothing of it is left.
+func TestJobThatHangs(t *testing.T) {
+	want := alone(t, "a", 5, 2, 12, 4)
+	c := newCrew(t, 2, 1, 6, func(cfg *Config) { cfg.JobIdle = time.Nanosecond })
+	a, hangs := c.newJob("a", 5, 2, 12), c.newJob("hangs", 6, 2, 12)
+	a.connect()
+	hangs.connect()
+	if err := hangs.train(place{}, place{0, 4}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tr := range hangs.trainers {
+		if _, _, _, err := tr.get(0, 4); err != nil { // the lease stays
+			t.Fatal(err)
+		}
+		if err := tr.Send(door.KindGet, tr.tally.Append(u32s(tr.stream, 0, 5, 0))); err != nil {
+			t.Fatal(err) // nobody reads the reply
+		}
+	}
+	if err := a.train(place{}, place{4, 0}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(a.stream, want) {
+		t.Error("job a draws other samples beside one that hangs")
+	}
+	var over []chan struct{}
+	sets := []*samples{c.cluster.nodes[0].streams[0].samples, c.cluster.nodes[1].streams[0].samples}
+	for _, s := range sets {
+		s.locked(func() {
+			for _, l := range s.streams[1:] {
+				over = append(over, l.over)
+				for _, st := range l.seats { // the processes are this one, which lives
+					st.Started = 0
+				}
+			}
+		})
+	}
+	hangs.leave()
+	a.leave()
+	for _, ended := range over {
+		<-ended
+	}
+	c.leave()
+	for rank, s := range sets {
+		checkMemory(t, s)
+		s.locked(func() {
+			if n := len(s.gets) + len(s.asks) + len(s.streams) - 1; n > 0 {
+				t.Errorf("rank %d: %d GETs, %d questions, %d trainings are left", rank, len(s.gets),
+					len(s.asks), len(s.streams)-1)
+			}
+		})
+	}
+}
+
+// TestJobOpenedWhileItEnds has a training open a name on rank 1 while rank 0 ends the training of
+// that name, and rank 1 has not been told yet: what it tells rank 0 of the old training does not
+// reach the new one. Both draw what they draw alone.
+func TestJobOpenedWhileItEnds(t *testing.T) {
+	want := alone(t, "x", 7, 2, 12, 2)
+	c := newCrew(t, 3, 1, 6, func(cfg *Config) { cfg.JobIdle = time.Hour })
+	sets := make([]*samples, 3)
+	for r, n := range c.cluster.nodes {
+		sets[r] = n.streams[0].samples
+	}
+	first := c.newJob("x", 7, 2, 12)
+	first.connect()
+	if err := first.train(place{}, place{1, 3}); err != nil {
+		t.Fatal(err)
+	}
+	first.leave()
+	var old []*stream
+	for _, s := range sets {
+		s.locked(func() {
+			old = append(old, s.of("x"))
+			for _, st := range s.of("x").seats { // the processes are this one, which lives
+				st.Started = 0
+			}
+		})
+	}
+	sets[0].locked(old[0].end) // and the message to the other ranks is on its way
+
+	next := c.newJob("x", 7, 2, 12)
+	for r, tr := range next.trainers {
+		tr.training.Life = uint64(900 + r)
+	}
+	hasty, err := c.cluster.trainer(1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hasty.job, hasty.seed, hasty.training = "x", 7, next.trainers[1].training
+	if err := hasty.open("pads", 6); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan error, 1)
+	go func() {
+		_, err := hasty.plan(0)
+		asked <- err
+	}()
+	for waits := false; !waits; time.Sleep(time.Millisecond) {
+		sets[1].locked(func() { waits = old[1].coordinator.Waiting() > 0 })
+	}
+	if !c.cluster.nodes[1].PeersLive(t.Context()) { // rank 0 has handled all that came before
+		t.Fatal("rank 0 has not answered")
+	}
+	sets[0].locked(func() {
+		if sets[0].of("x") != nil {
+			t.Error("rank 0 has a training of what rank 1 has told it of the one that has ended")
+		}
+	})
+	told := append(old[0].message(messageIdle), isOver)
+	for r := 1; r < 3; r++ {
+		c.cluster.nodes[0].cfg.Transport.Post(r, told)
+	}
+	for r := 1; r < 3; r++ {
+		<-old[r].over
+	}
+	if err := <-asked; err == nil {
+		t.Error("a trainer has a plan of a training that has ended")
+	}
+	hasty.close()
+	next.connect()
+	if err := next.train(place{}, place{2, 0}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(next.stream, want) || !slices.Equal(first.stream, want[:len(first.stream)]) {
+		t.Error("a training draws other samples than alone")
+	}
+	for r, s := range sets {
+		s.locked(func() {
+			if l := s.of("x"); l == nil || l == old[r] || l.generation != 1 {
+				t.Errorf("rank %d serves %+v under the name", r, l)
+			}
+		})
+	}
+	next.leave()
+	c.leave()
 }
 
 // openFiles is the number of this process's descriptors.

@@ -28,6 +28,8 @@ type samples struct {
 
 	streams []*stream    // the first one is that of the training without a job name
 	gone    stats.Counts // what those counted that have ended
+	// by job name: how many trainings of that name have ended
+	generations map[string]uint32
 
 	stager *scheduler.Stager
 	tape   *record.Tape // records the stager's decisions, or nil
@@ -61,11 +63,12 @@ type samples struct {
 // stream is one training on a data set, on this rank.
 type stream struct {
 	*samples
-	job   string        // "": the training without a name
-	lane  int           // its number in the stager
-	began bool          // it has one
-	ended bool          // it is no longer served
-	over  chan struct{} // closed when it has ended
+	job        string        // "": the training without a name
+	generation uint32        // how many of that name have ended before
+	lane       int           // its number in the stager
+	began      bool          // it has one
+	ended      bool          // it is no longer served
+	over       chan struct{} // closed when it has ended
 
 	recording sync.WaitGroup // lines of the run log in progress
 	saving    chan struct{}  // closed when the newest state is written, or nil
@@ -130,6 +133,7 @@ func newSamples(n *Node, index int) *samples {
 		node: n, index: index, data: d, capacityBytes: d.PartitionBytes[n.cfg.Transport.Rank()],
 		gets: map[uint64]pendingGet{}, asks: map[uint32]*asking{},
 		lost: map[uint32]*asking{}, bulks: map[asker]uint32{}, weights: map[int]float64{},
+		generations: map[string]uint32{},
 	}
 	for i := range d.Samples {
 		id := scheduler.SampleID(i)

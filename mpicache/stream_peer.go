@@ -10,8 +10,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// Messages between ranks: a kind, the data set's number, the job's name after its length, then the
-// payload. All ranks run the same build.
+// Messages between ranks: a kind, the data set's number, the job's name after its length, its u32
+// generation if it has a name, then the payload. All ranks run the same build.
 const (
 	messageOpened  = 1  // Spec as JSON, of a trainer of the sender
 	messageReports = 2  // REPORT and FINISH records
@@ -71,27 +71,45 @@ func (n *Node) onMessage(from int, msg []byte) {
 	if len(msg) == 1 && n.onLife(from, msg[0]) {
 		return
 	}
-	if len(msg) < 3 || int(msg[1]) >= len(n.streams) || len(msg) < 3+int(msg[2]) {
+	c := fields.Reader{Rest: msg}
+	head := c.Bytes(3)
+	about := sender{rank: from, job: string(c.Bytes(int(head[2])))}
+	if about.job != "" {
+		about.generation = c.U32()
+	}
+	kind, index := head[0], head[1]
+	if c.Short || int(index) >= len(n.streams) {
 		n.cfg.Log.Error("malformed message", "from", from, "bytes", len(msg))
 		return
 	}
-	set, job, body := n.streams[msg[1]].samples, string(msg[3:3+msg[2]]), msg[3+msg[2]:]
-	switch msg[0] {
+	set, body := n.streams[index].samples, c.Rest
+	switch kind {
 	case messageAsk:
-		set.onAsk(from, job, body)
+		set.onAsk(about, body)
 	case messageAnswer:
 		set.onAnswer(from, body)
 	case messageStats:
 		n.observer.onStats(from, body)
 	case messageOpened:
-		set.onOpened(from, job, body)
+		set.onOpened(about, body)
 	default:
 		var s *stream
-		set.locked(func() { s = set.of(job) })
+		set.locked(func() {
+			if set.isCurrent(about.job, about.generation) {
+				s = set.of(about.job)
+			}
+		})
 		if s != nil { // it has ended here
-			s.onMessage(msg[0], from, body)
+			s.onMessage(kind, from, body)
 		}
 	}
+}
+
+// sender is the rank that a message is from, and the training that it is about.
+type sender struct {
+	rank       int
+	job        string
+	generation uint32
 }
 
 // onMessage handles a message about the training.
@@ -135,7 +153,7 @@ func (s *samples) ask(c scheduler.Ask) {
 		s.giveUp(a)
 		return
 	}
-	msg := s.message(messageAsk, s.inLaneOf(c.Lane).job)
+	msg := s.inLaneOf(c.Lane).message(messageAsk)
 	for _, v := range []uint32{c.Ticket, a.bulk, uint32(c.Epoch), uint32(c.Batch)} {
 		msg = le.AppendUint32(msg, v)
 	}
@@ -203,8 +221,8 @@ func (s *samples) giveUpAsks(now time.Time) {
 }
 
 // onAsk passes a peer's question to the stager.
-func (s *samples) onAsk(from int, job string, body []byte) {
-	c := fields.Reader{Rest: body}
+func (s *samples) onAsk(about sender, body []byte) {
+	from, c := about.rank, fields.Reader{Rest: body}
 	ticket, bulk, epoch, batch := c.U32(), c.U32(), c.U32(), c.U32()
 	ids := fields.U32s[scheduler.SampleID](&c, nil, uint32(len(c.Rest)/4))
 	if !c.Whole() || s.outOfRange(ids) {
@@ -213,8 +231,9 @@ func (s *samples) onAsk(from int, job string, body []byte) {
 	}
 	s.locked(func() {
 		// the trainers here have not opened the data set: the peer reads storage
-		l := s.of(job)
-		if l == nil || !l.began {
+		current := s.isCurrent(about.job, about.generation)
+		l := s.of(about.job)
+		if !current || l == nil || !l.began {
 			s.answer(from, ticket, make([]scheduler.Status, len(ids)))
 			return
 		}
@@ -262,7 +281,7 @@ func (s *samples) send(c scheduler.Send) {
 }
 
 func (s *samples) answer(to int, ticket uint32, status []scheduler.Status) {
-	msg := le.AppendUint32(s.message(messageAnswer, ""), ticket)
+	msg := le.AppendUint32(s.message(messageAnswer), ticket)
 	for _, st := range status {
 		msg = append(msg, byte(st))
 	}
