@@ -135,7 +135,7 @@ func (n *Node) Stats() stats.Reading {
 	st := stats.Reading{
 		Rank: n.cfg.Transport.Rank(), Host: n.observer.host,
 		Seconds: n.now().Sub(n.started).Seconds(), Trainers: n.trainers(),
-		Epoch: -1, Ready: 1,
+		Progress: stats.Progress{Epoch: -1}, Ready: 1,
 	}
 	n.arenaMu.Lock()
 	st.SlabBytes, st.UsedBytes = n.arena.SizeBytes(), n.arena.UsedBytes()
@@ -182,10 +182,9 @@ func (s *stream) addStats(st *stats.Reading, sum *stats.Counts) {
 			progress.Batches
 	}
 	if s.began {
-		job := stats.Job{
-			Name: s.job, Data: s.data.Name, Epoch: -1, Batch: progress.Batch,
-			Batches: progress.Batches,
-		}
+		job := stats.Job{Name: s.job, Progress: stats.Progress{
+			Data: s.data.Name, Epoch: -1, Batch: progress.Batch, Batches: progress.Batches,
+		}}
 		if progress.Name != "" {
 			job.Epoch = progress.Epoch
 		}

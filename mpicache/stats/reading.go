@@ -8,28 +8,7 @@ type Reading struct {
 	Seconds  float64 `json:"seconds"`  // since the rank began
 	Trainers int     `json:"trainers"` // training processes that are connected now
 
-	Data    string `json:"data"`    // the data set in training, "" before the first epoch
-	Epoch   int    `json:"epoch"`   // -1 before the first
-	Batch   int    `json:"batch"`   // how many the slowest trainer here has been given
-	Batches int    `json:"batches"` // of the epoch
-
-	// What the trainers here were given, in samples and bytes.
-	HitsLocal     int64 `json:"hits_local"`
-	HitsRemote    int64 `json:"hits_remote"`
-	TierHits      int64 `json:"tier_hits"` // of the hits
-	StorageReads  int64 `json:"storage_reads"`
-	StorageBytes  int64 `json:"storage_bytes"`
-	FallbackReads int64 `json:"fallback_reads"`
-	FallbackBytes int64 `json:"fallback_bytes"`
-	Substituted   int64 `json:"substituted"`
-	// of the reads, those of samples given in the place of others
-	SubstituteReads int64 `json:"substitute_reads"`
-	// given to measure their losses, and not to train on: not among the samples above
-	Evaluated      int64 `json:"evaluated"`
-	EvaluatedReads int64 `json:"evaluated_reads"` // of these, read from storage
-	// waiting for samples, summed over the trainers here
-	StallSeconds float64 `json:"stall_seconds"`
-	TrainSeconds float64 `json:"train_seconds"` // in epochs, summed over the trainers here
+	Progress
 
 	PeerBytes int64 `json:"peer_bytes"` // received from other ranks' memory
 
@@ -57,29 +36,38 @@ type Reading struct {
 	Jobs []Job `json:"jobs,omitempty"`
 }
 
-// A Job is what one of several trainings has been given on a rank since the rank began, and how
-// far it is. It is not listed any more when it has ended; the rank's sums keep what it was given.
-type Job struct {
-	Name    string `json:"name"` // "": the training without a name
-	Data    string `json:"data"`
-	Epoch   int    `json:"epoch"` // -1 before the first
-	Batch   int    `json:"batch"` // how many the slowest trainer here has been given
-	Batches int    `json:"batches"`
+// Progress is how far training is on a rank, and what the trainers there were given since the rank
+// began.
+type Progress struct {
+	Data    string `json:"data"`    // the data set in training, "" before the first epoch
+	Epoch   int    `json:"epoch"`   // -1 before the first
+	Batch   int    `json:"batch"`   // how many the slowest trainer here has been given
+	Batches int    `json:"batches"` // of the epoch
 
-	// as in Reading
-	HitsLocal       int64   `json:"hits_local"`
-	HitsRemote      int64   `json:"hits_remote"`
-	TierHits        int64   `json:"tier_hits"`
-	StorageReads    int64   `json:"storage_reads"`
-	StorageBytes    int64   `json:"storage_bytes"`
-	FallbackReads   int64   `json:"fallback_reads"`
-	FallbackBytes   int64   `json:"fallback_bytes"`
-	Substituted     int64   `json:"substituted"`
-	SubstituteReads int64   `json:"substitute_reads"`
-	Evaluated       int64   `json:"evaluated"`
-	EvaluatedReads  int64   `json:"evaluated_reads"`
-	StallSeconds    float64 `json:"stall_seconds"`
-	TrainSeconds    float64 `json:"train_seconds"`
+	// in samples and bytes
+	HitsLocal     int64 `json:"hits_local"`
+	HitsRemote    int64 `json:"hits_remote"`
+	TierHits      int64 `json:"tier_hits"` // of the hits
+	StorageReads  int64 `json:"storage_reads"`
+	StorageBytes  int64 `json:"storage_bytes"`
+	FallbackReads int64 `json:"fallback_reads"`
+	FallbackBytes int64 `json:"fallback_bytes"`
+	Substituted   int64 `json:"substituted"`
+	// of the reads, those of samples given in the place of others
+	SubstituteReads int64 `json:"substitute_reads"`
+	// given to measure their losses, and not to train on: not among the samples above
+	Evaluated      int64 `json:"evaluated"`
+	EvaluatedReads int64 `json:"evaluated_reads"` // of these, read from storage
+	// waiting for samples, summed over the trainers here
+	StallSeconds float64 `json:"stall_seconds"`
+	TrainSeconds float64 `json:"train_seconds"` // in epochs, summed over the trainers here
+}
+
+// A Job is the progress of one of several trainings. It is no longer listed when it has ended; the
+// rank's sums keep what it was given.
+type Job struct {
+	Name string `json:"name"` // "": the training without a name
+	Progress
 
 	Benefit // as measured last
 }
@@ -150,7 +138,7 @@ type Count struct {
 	Seconds       float64 `json:"seconds"`       // the slowest trainer's
 	// of the reads, those of samples given in the place of others
 	SubstituteReads int64 `json:"substitute_reads"`
-	// samples whose losses were measured, and that were not trained on: none of those above
+	// samples whose losses were measured without training on them; not included above
 	Evaluated      int64 `json:"evaluated"`
 	EvaluatedReads int64 `json:"evaluated_reads"` // of these; their bytes are with those of reads
 	PlannedHits    int64 `json:"planned_hits"`    // draws that the policies called hits

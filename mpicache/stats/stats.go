@@ -2,7 +2,7 @@
 // is called, and what tables and plots call it. The lines of the run log are structs here, whose
 // fields the table names; sums over ranks, epochs and time are made of all counters at once.
 //
-// To add a counter, add its constant, its row in Table, and its fields in Reading, Job and Count.
+// To add a counter, add its constant, its row in Table, and its fields in Reading, Progress and Count.
 package stats
 
 import (
@@ -15,7 +15,7 @@ import (
 // A Counter is something that ranks count.
 type Counter int
 
-// The counters. A tally on the wire has those to TrainSeconds; a Job has those to TierHits.
+// The counters. A tally on the wire has those to TrainSeconds; Progress has those to TierHits.
 const (
 	HitsLocal Counter = iota
 	HitsRemote
@@ -23,7 +23,7 @@ const (
 	FallbackReads
 	Substituted
 	SubstituteReads // of the storage and fallback reads
-	Evaluated       // samples of batches that are evaluated and not trained on: none of those above
+	Evaluated       // samples of batches that are evaluated, not trained on; not included above
 	EvaluatedReads  // of these, those that were read from storage
 	StorageBytes
 	FallbackBytes
@@ -56,7 +56,7 @@ const (
 // A Row describes a counter.
 type Row struct {
 	Unit    Unit
-	Rank    string // its field in a Reading's JSON, "" if it has none, and in a Job's
+	Rank    string // its field in a Reading's JSON, "" if it has none, and in Progress's
 	Epoch   string // its field in a Count's JSON
 	Heading string // of its column in the table at the end of a run
 
@@ -237,11 +237,11 @@ func (r *Reading) Sums() Sums {
 	return s
 }
 
-// Sums returns a training's counters.
-func (j *Job) Sums() Sums { return jobFields.read(reflect.ValueOf(j)) }
+// Sums returns what trainers were given.
+func (p *Progress) Sums() Sums { return progressFields.read(reflect.ValueOf(p)) }
 
-// Set sets all of a training's counters.
-func (j *Job) Set(s Sums) { jobFields.write(reflect.ValueOf(j), s) }
+// Set sets what trainers were given.
+func (p *Progress) Set(s Sums) { progressFields.write(reflect.ValueOf(p), s) }
 
 // Set sets all of a rank's counters but its GPUs'.
 func (r *Reading) Set(s Sums) { readingFields.write(reflect.ValueOf(r), s) }
@@ -255,7 +255,7 @@ func (c *Count) Set(s Sums) { countFields.write(reflect.ValueOf(c), s) }
 var (
 	readingFields = fieldsOf(reflect.TypeFor[Reading](),
 		func(c Counter) string { return Table[c].Rank })
-	jobFields = fieldsOf(reflect.TypeFor[Job](), func(c Counter) string {
+	progressFields = fieldsOf(reflect.TypeFor[Progress](), func(c Counter) string {
 		if c > TierHits {
 			return ""
 		}

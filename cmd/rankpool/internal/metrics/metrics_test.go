@@ -28,13 +28,15 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // full is a rank of which everything is known; its numbers are all different.
 func full() stats.Reading {
 	return stats.Reading{
-		Rank: 1, Host: "nid2", Seconds: 100.5, Trainers: 4, Data: "train", Epoch: 3, Batch: 120,
-		Batches:   600,
-		HitsLocal: 1001, HitsRemote: 1002, TierHits: 1003, StorageReads: 1004, StorageBytes: 1005,
-		FallbackReads: 1006,
-		FallbackBytes: 1007, Substituted: 1008, SubstituteReads: 1020,
-		Evaluated: 1021, EvaluatedReads: 1022,
-		StallSeconds: 10.25, TrainSeconds: 380.5, PeerBytes: 1009,
+		Rank: 1, Host: "nid2", Seconds: 100.5, Trainers: 4,
+		Progress: stats.Progress{
+			Data: "train", Epoch: 3, Batch: 120, Batches: 600,
+			HitsLocal: 1001, HitsRemote: 1002, TierHits: 1003, StorageReads: 1004,
+			StorageBytes: 1005, FallbackReads: 1006, FallbackBytes: 1007, Substituted: 1008,
+			SubstituteReads: 1020, Evaluated: 1021, EvaluatedReads: 1022,
+			StallSeconds: 10.25, TrainSeconds: 380.5,
+		},
+		PeerBytes: 1009,
 		SlabBytes: 2001, UsedBytes: 2002, Residents: 2003, ResidentBytes: 2004, Ready: 0.75,
 		Kept: 2005, KeptOf: 2006,
 		NextPlanned: true,
@@ -56,21 +58,24 @@ func full() stats.Reading {
 
 // shared is a rank on which two trainings share the cache, and one has not begun.
 func shared() stats.Reading {
-	return stats.Reading{Rank: 1, Host: "nid2", Epoch: -1, Jobs: []stats.Job{
-		{Data: "train", Epoch: 2, Batch: 21, Batches: 60, HitsLocal: 5001, TrainSeconds: 9.5},
-		{
-			Name: "a", Data: "train", Epoch: 3, Batch: 31, Batches: 60,
-			HitsLocal: 6001, HitsRemote: 6002, TierHits: 6003, StorageReads: 6004, StorageBytes: 6005,
-			FallbackReads: 6006, FallbackBytes: 6007, Substituted: 6008, SubstituteReads: 6009,
-			StallSeconds: 1.25, TrainSeconds: 8.5,
-			Benefit: stats.Benefit{BatchSeconds: 0.125, UncachedBatchSeconds: 0.25},
-		},
-		{Name: "b", Data: "train", Epoch: -1},
-	}}
+	s := fresh()
+	s.Rank, s.Host, s.Jobs = 1, "nid2", []stats.Job{
+		{Progress: stats.Progress{
+			Data: "train", Epoch: 2, Batch: 21, Batches: 60, HitsLocal: 5001, TrainSeconds: 9.5,
+		}},
+		{Name: "a", Progress: stats.Progress{
+			Data: "train", Epoch: 3, Batch: 31, Batches: 60,
+			HitsLocal: 6001, HitsRemote: 6002, TierHits: 6003, StorageReads: 6004,
+			StorageBytes: 6005, FallbackReads: 6006, FallbackBytes: 6007, Substituted: 6008,
+			SubstituteReads: 6009, StallSeconds: 1.25, TrainSeconds: 8.5,
+		}, Benefit: stats.Benefit{BatchSeconds: 0.125, UncachedBatchSeconds: 0.25}},
+		{Name: "b", Progress: stats.Progress{Data: "train", Epoch: -1}},
+	}
+	return s
 }
 
-// fresh is a rank that has not begun, on a machine of which nothing is known.
-func fresh() stats.Reading { return stats.Reading{Epoch: -1} }
+// fresh is a rank before training, on a machine that measures nothing.
+func fresh() stats.Reading { return stats.Reading{Progress: stats.Progress{Epoch: -1}} }
 
 func registry(labels metrics.Labels, s stats.Reading) *prometheus.Registry {
 	return metrics.NewRegistry(labels, "v1", func() stats.Reading { return s })
@@ -249,11 +254,11 @@ func TestTextfile(t *testing.T) {
 	})
 	if _, err := metrics.WriteTextfile(filepath.Join(dir, "no", "x.prom"), registry(labels, full()),
 		nil); err == nil {
-		t.Error("a folder that is not there is no error")
+		t.Error("no error for a folder that does not exist")
 	}
 }
 
-// wantReads checks that the file is whole, has no timestamps, and tells n remote samples.
+// wantReads checks that the file is whole, has no timestamps, and has n remote samples.
 func wantReads(t *testing.T, path, n string) {
 	t.Helper()
 	text, err := os.ReadFile(path)

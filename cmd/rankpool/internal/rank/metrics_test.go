@@ -85,7 +85,9 @@ func TestMetricsJob(t *testing.T) {
 
 func TestStartMetrics(t *testing.T) {
 	dir := t.TempDir()
-	stats := func() stats.Reading { return stats.Reading{Epoch: -1, HitsLocal: 12} }
+	stats := func() stats.Reading {
+		return stats.Reading{Progress: stats.Progress{Epoch: -1, HitsLocal: 12}}
+	}
 	var logged bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&logged, nil))
 	start := func(addr, file string) (func(), error) {

@@ -45,7 +45,9 @@ func (r *process) startObserving() (err error) {
 			if n := r.stats.Load(); n != nil {
 				return n.Stats()
 			}
-			return stats.Reading{Rank: labels.Rank, Host: labels.Host, Epoch: -1}
+			return stats.Reading{
+				Rank: labels.Rank, Host: labels.Host, Progress: stats.Progress{Epoch: -1},
+			}
 		}, r.logger)
 	return err
 }

@@ -39,7 +39,8 @@ func TestFrames(t *testing.T) {
 		{"by_stall", false, 4, func(v *view) { v.byStall, v.width = true, 100 }},
 		{"one_reading", false, 2, func(v *view) { v.rows = rowsOf(someNodes(2, 100)) }},
 		{"before_training", false, 1, func(v *view) {
-			begin := stats.Reading{Host: "here", Epoch: -1, SlabBytes: 1 << 20}
+			begin := stats.Reading{Host: "here", SlabBytes: 1 << 20}
+			begin.Epoch = -1
 			later := begin
 			later.Seconds = 1
 			v.title, v.rows = "rankpool-0-pid12-00ab",

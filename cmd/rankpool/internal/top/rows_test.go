@@ -10,18 +10,20 @@ import (
 	"rankpool/mpicache/stats"
 )
 
-// someNodes are n ranks after so many seconds. Rank 1 waits for storage, rank 2 has a tier and no
-// GPU that tells anything.
+// someNodes are n ranks after so many seconds. Rank 1 waits for storage, rank 2 has a tier and a
+// GPU without readings.
 func someNodes(n int, seconds float64) []stats.Reading {
 	var nodes []stats.Reading
 	for r := range n {
 		rate := func(perSecond float64) int64 { return int64(perSecond * seconds) }
 		s := stats.Reading{
 			Rank: r, Host: fmt.Sprintf("nid%03d", r+1), Seconds: seconds, Trainers: 4,
-			Data: "train", Epoch: 3, Batch: 120 - r%7, Batches: 600,
-			HitsLocal: rate(1000), HitsRemote: rate(3000), StorageReads: rate(950),
-			FallbackReads: rate(50),
-			StallSeconds:  0.04 * seconds, TrainSeconds: 4 * seconds, PeerBytes: rate(330e6),
+			Progress: stats.Progress{
+				Data: "train", Epoch: 3, Batch: 120 - r%7, Batches: 600,
+				HitsLocal: rate(1000), HitsRemote: rate(3000), StorageReads: rate(950),
+				FallbackReads: rate(50), StallSeconds: 0.04 * seconds, TrainSeconds: 4 * seconds,
+			},
+			PeerBytes: rate(330e6),
 			SlabBytes: 64 << 30, UsedBytes: 60 << 30, Residents: 500000, ResidentBytes: 55 << 30,
 			Ready: 0.97, NextPlanned: r != 3,
 			Machine: stats.Machine{
@@ -58,16 +60,16 @@ func withJobs(nodes []stats.Reading, names ...string) []stats.Reading {
 	for r := range nodes {
 		for i, name := range names {
 			n := int64(float64(i+1) * nodes[r].Seconds)
-			j := stats.Job{
-				Name: name, Data: "train", Epoch: i, Batch: 10 + r, Batches: 50, HitsLocal: 70 * n,
+			j := stats.Job{Name: name, Progress: stats.Progress{
+				Data: "train", Epoch: i, Batch: 10 + r, Batches: 50, HitsLocal: 70 * n,
 				StorageReads: 30 * n, StallSeconds: 0.2 * nodes[r].Seconds,
 				TrainSeconds: nodes[r].Seconds,
-			}
+			}}
 			if name == "a" { // the slower rank counts
 				j.Benefit = stats.Benefit{BatchSeconds: 0.1, UncachedBatchSeconds: 0.1 + 0.1*float64(r)}
 			}
 			if i == len(names)-1 && r > 0 {
-				j = stats.Job{Name: name, Data: "train", Epoch: -1}
+				j = stats.Job{Name: name, Progress: stats.Progress{Data: "train", Epoch: -1}}
 			}
 			nodes[r].Jobs = append(nodes[r].Jobs, j)
 		}
@@ -75,12 +77,14 @@ func withJobs(nodes []stats.Reading, names ...string) []stats.Reading {
 	return nodes
 }
 
-// TestJobs checks what trainings were given when one is new, one has begun anew, and one is gone.
+// TestJobs checks what trainings were given when one is new, one has restarted, and one has gone.
 func TestJobs(t *testing.T) {
 	reading := func(seconds float64, jobs ...stats.Job) []stats.Reading {
 		return []stats.Reading{{Seconds: seconds, Jobs: jobs}}
 	}
-	job := func(name string, hits int64) stats.Job { return stats.Job{Name: name, HitsLocal: hits} }
+	job := func(name string, hits int64) stats.Job {
+		return stats.Job{Name: name, Progress: stats.Progress{HitsLocal: hits}}
+	}
 	jobs := jobsOf(rowsOf(reading(10, job("a", 100), job("b", 500), job("gone", 9)),
 		reading(12, job("c", 40), job("b", 60), job("a", 300))))
 	want := map[string]float64{"a": 100, "b": 30, "c": 20}
@@ -144,12 +148,13 @@ func TestRates(t *testing.T) {
 }
 
 func TestNothingIsKnown(t *testing.T) {
-	quiet := []stats.Reading{{Epoch: -1, Seconds: 5}}
+	before := stats.Progress{Epoch: -1}
+	quiet := []stats.Reading{{Progress: before, Seconds: 5}}
 	row := rowsOf(quiet)[0]
 	if row.Rates != nil || row.GPU != nil {
 		t.Errorf("after one reading: %+v", row)
 	}
-	later := []stats.Reading{{Epoch: -1, Seconds: 6}}
+	later := []stats.Reading{{Progress: before, Seconds: 6}}
 	r := rowsOf(quiet, later)[0].Rates
 	if r.LocalShare != nil || r.StorageLatencySeconds != nil || r.StallShare != nil ||
 		r.SamplesPerSecond != 0 {
@@ -164,7 +169,7 @@ func TestNothingIsKnown(t *testing.T) {
 
 func TestHistory(t *testing.T) {
 	rank := func(r int, seconds float64, hits int64) stats.Reading {
-		return stats.Reading{Rank: r, Seconds: seconds, HitsLocal: hits}
+		return stats.Reading{Rank: r, Seconds: seconds, Progress: stats.Progress{HitsLocal: hits}}
 	}
 	var h nodeHistory
 	add := func(nodes ...stats.Reading) { h.add(nodes) }
