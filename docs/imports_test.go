@@ -142,6 +142,17 @@ var arrows = map[string]map[string]string{
 		"cmd/rankpool/internal/control": "how far training is",
 		"cmd/rankpool/internal/outlet":  "stderr, on a terminal or not",
 	},
+	"cmd/rankpool/internal/pool": {
+		"cmd/rankpool/internal/control": "connects to a rank",
+		"cmd/rankpool/internal/exit":    "a wrong --data",
+		"cmd/rankpool/internal/launch":  "whether a rank is ready",
+		"cmd/rankpool/internal/rank":    "what --data names",
+		"cmd/rankpool/internal/session": "the ranks of this machine",
+		"mpicache/door":                 "asks ranks to read",
+		"scheduler":                     "which rank owns a sample",
+		"staging/dataset":               "sizes and paths",
+		"staging/stage":                 "progress and failures",
+	},
 	"cmd/rankpool/internal/rank": {all: "it wires a rank"},
 	"cmd/rankpool/internal/report": {
 		"cmd/rankpool/internal/runlog": "a report is made of a run log",
@@ -227,7 +238,7 @@ var inTests = map[string]map[string]string{
 	"staging/storage": {"staging/stagingtest": "trees of files"},
 }
 
-// all stands for every package but cmd/rankpool, which nobody imports.
+// all stands for every package but cmd/rankpool, which no package imports.
 const all = "*"
 
 // pure are the packages that only decide; pureImports is what they may import of others, which has

@@ -76,7 +76,7 @@ func TestManPageOfRankpool(t *testing.T) {
 		"rankpool-run(1)",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("rankpool.1 does not say %q", want)
+			t.Errorf("rankpool.1 lacks %q", want)
 		}
 	}
 	for _, c := range newRootCommand().Commands() {

@@ -71,12 +71,10 @@ func newDoctorCommand() *cobra.Command {
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at := world.Find(os.Getenv)
-			err := o.check()
+			if err := o.check(); err != nil {
+				return at.OnlyFirst(err)
+			}
 			switch {
-			case err != nil && at.Task > 0: // the first task prints it
-				return &exit.StatusError{Code: exit.Code(err)}
-			case err != nil:
-				return err
 			case o.list && at.Task > 0:
 				return nil
 			case o.list:

@@ -11,7 +11,7 @@ import (
 	"rankpool/nvml/nvmltest"
 )
 
-// TestDoctorGPUs: a lost GPU spoils what is said of no other, and is bad where the job has it.
+// TestDoctorGPUs: a lost GPU does not affect the findings of others, and is bad if the job has it.
 func TestDoctorGPUs(t *testing.T) {
 	library := filepath.Dir(nvmltest.Build(t))
 	for _, c := range []struct {

@@ -29,7 +29,7 @@ func makeFiles(t *testing.T, folder string, names ...string) string {
 	return dir
 }
 
-// A mistyped --session must cost nobody a folder.
+// A mistyped --session must not remove any folder.
 func TestEndTouchesOnlySessions(t *testing.T) {
 	dir := makeFiles(t, "results", "model.pt", "r0/notes", "lock.old")
 	if err := endRanks(dir, false); err == nil ||

@@ -72,12 +72,8 @@ func newPackCommand() *cobra.Command {
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at := world.Find(os.Getenv)
-			err := o.check(at)
-			if err != nil && at.Task > 0 { // the first task prints it
-				return &exit.StatusError{Code: exit.Code(err)}
-			}
-			if err != nil {
-				return err
+			if err := o.check(at); err != nil {
+				return at.OnlyFirst(err)
 			}
 			return o.pack(cmd.Context(), cmd.OutOrStdout())
 		},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/pool"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport"
@@ -77,14 +79,10 @@ func newStageCommand() *cobra.Command {
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at := world.Find(os.Getenv)
-			err := o.check(at)
-			if err != nil && at.Task > 0 { // the first task prints it
-				return &exit.StatusError{Code: exit.Code(err)}
+			if err := o.check(at); err != nil {
+				return at.OnlyFirst(err)
 			}
-			if err != nil {
-				return err
-			}
-			if o.mode == poolMode {
+			if o.mode == pool.Mode {
 				return o.stagePool(cmd, at)
 			}
 			return o.stage(cmd)
@@ -142,10 +140,10 @@ func (o *stageOptions) check(at world.Place) (err error) {
 	case o.prune && o.mode != string(stage.Partition):
 		return exit.Usagef("--prune removes copies that are another rank's after a new " +
 			"partition: use it with --mode partition")
-	case o.mode == poolMode && (o.limits.MaxRate != "" || o.limits.MaxOpens != 0):
+	case o.mode == pool.Mode && (o.limits.MaxRate != "" || o.limits.MaxOpens != 0):
 		return exit.Usagef("--max-storage-rate and --max-opens: a running cache has its own, " +
 			"give them to \"rankpool run\"")
-	case o.mode == poolMode:
+	case o.mode == pool.Mode:
 		return o.checkPool()
 	case o.dest == "":
 		return exit.Usagef("where should it go? name a folder with --dest DEST")
@@ -287,7 +285,7 @@ func (o *stageOptions) conclude(cmd *cobra.Command, report *stage.Report, err er
 	if !o.quiet && (err == nil || o.json) {
 		print := printStaged
 		if o.json {
-			print = func(w writer, r *stage.Report) error { return json.NewEncoder(w).Encode(r) }
+			print = func(w io.Writer, r *stage.Report) error { return json.NewEncoder(w).Encode(r) }
 		}
 		if failed := print(cmd.OutOrStdout(), report); err == nil {
 			err = failed

@@ -2,36 +2,22 @@ package main
 
 import (
 	"cmp"
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/exit"
-	"rankpool/cmd/rankpool/internal/launch"
-	"rankpool/cmd/rankpool/internal/rank"
+	"rankpool/cmd/rankpool/internal/pool"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
-	"rankpool/mpicache/door"
 	"rankpool/slurm"
 	"rankpool/staging/dataset"
 	"rankpool/staging/stage"
-)
-
-// poolMode stages into the memory of a cache that runs, before training asks.
-const poolMode = "pool"
-
-// These limits bound one request to a rank, which is answered when all of its samples are staged.
-// Training that begins meanwhile waits for the answer: 128 MiB take 0.1 s to 5 s.
-const (
-	poolChunkSamples = 2048
-	poolChunkBytes   = 128 << 20
 )
 
 func (o *stageOptions) checkPool() error {
@@ -47,38 +33,6 @@ func (o *stageOptions) checkPool() error {
 	return o.part.check()
 }
 
-// A poolRank is a rank of this machine that samples are staged into, and what became of them.
-type poolRank struct {
-	Rank    int   `json:"rank"`
-	Copied  int64 `json:"copied"`  // read into its memory
-	Skipped int64 `json:"skipped"` // there already
-	NoRoom  int64 `json:"no_room"`
-	Failed  int64 `json:"failed"`
-	Bytes   int64 `json:"bytes"`
-
-	client   *door.Client
-	ranks    int
-	data     door.WelcomeData
-	stream   uint32
-	failures []stage.Failure
-}
-
-// A poolReport is the result of all ranks.
-type poolReport struct {
-	Copied     int64       `json:"copied"`
-	Skipped    int64       `json:"skipped"`
-	Failed     int64       `json:"failed"`
-	Bytes      int64       `json:"bytes"`
-	Seconds    float64     `json:"seconds"`
-	Mode       string      `json:"mode"`
-	NoRoom     int64       `json:"no_room"`
-	Ranks      []*poolRank `json:"ranks"`
-	FailedList string      `json:"failed_list"`
-	TotalItems int64       `json:"total_items"` // of the part, what the ranks here own
-	TotalBytes int64       `json:"total_bytes"`
-	Session    string      `json:"session"`
-}
-
 // stagePool stages into the ranks of this machine; several tasks on it share the ranks.
 func (o *stageOptions) stagePool(cmd *cobra.Command, at world.Place) error {
 	ctx, stop := exit.Interruptible(cmd.Context())
@@ -86,16 +40,22 @@ func (o *stageOptions) stagePool(cmd *cobra.Command, at world.Place) error {
 	if err := o.findSession(); err != nil {
 		return err
 	}
-	ranks, err := o.awaitRanks(ctx, at)
-	defer func() {
-		for _, r := range ranks {
-			_ = r.client.Close() // it may be closed already
-		}
-	}()
+	search := pool.Search{
+		Session: o.session, Data: o.data, Ranks: o.ranks,
+		Tasks: max(1, at.LocalTasks), Task: at.LocalTask,
+		Wait: time.Duration(o.waitSeconds * float64(time.Second)),
+		Waiting: func(err error) {
+			if !o.quiet && at.LocalTask == 0 {
+				fmt.Fprintf(os.Stderr, "rankpool: waiting for the cache: %v\n", err)
+			}
+		},
+	}
+	ranks, err := search.Await(ctx)
+	defer pool.Close(ranks)
 	if err != nil || len(ranks) == 0 { // other tasks have all ranks
 		return err
 	}
-	m, err := dataset.OpenIndex(ranks[0].data.Index)
+	m, err := dataset.OpenIndex(ranks[0].Index())
 	if err != nil {
 		return err
 	}
@@ -103,7 +63,9 @@ func (o *stageOptions) stagePool(cmd *cobra.Command, at world.Place) error {
 	if err != nil {
 		return err
 	}
-	report, err := o.fill(ctx, ranks, m, ids)
+	show := newStageProgress(os.Stderr, o.quiet, o.progressSeconds)
+	report, err := search.Fill(ctx, ranks, m, ids, show.update)
+	show.end()
 	return o.concludePool(cmd, report, err)
 }
 
@@ -122,107 +84,26 @@ func (o *stageOptions) findSession() (err error) {
 	return err
 }
 
-// awaitRanks waits until all ranks of this machine accept, and connects to this task's share of
-// them.
-func (o *stageOptions) awaitRanks(ctx context.Context, at world.Place) ([]*poolRank, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(o.waitSeconds*float64(time.Second)),
-		errRanksAwaited)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for said := false; ; said = true {
-		ranks, err := o.connect(max(1, at.LocalTasks), at.LocalTask)
-		var missing *awaitError
-		if !errors.As(err, &missing) {
-			return ranks, err
-		}
-		select {
-		case <-ctx.Done():
-			if cause := context.Cause(ctx); !errors.Is(cause, errRanksAwaited) {
-				return nil, cause
-			}
-			return nil, err
-		case <-tick.C:
-		}
-		if !said && !o.quiet && at.LocalTask == 0 {
-			fmt.Fprintf(os.Stderr, "rankpool: waiting for the cache: %v\n", err)
+// concludePool prints the list of failures and the summary, and returns the exit code as an error.
+func (o *stageOptions) concludePool(cmd *cobra.Command, report *pool.Report, err error) error {
+	failures := report.Failures()
+	if o.failed != "" && len(failures) > 0 {
+		if failed := os.WriteFile(o.failed, stage.FormatFailures(failures), 0o600); failed != nil {
+			err = errors.Join(err, fmt.Errorf("--failed: %w", failed))
+		} else {
+			report.FailedList = o.failed
 		}
 	}
-}
-
-var errRanksAwaited = errors.New("the ranks were waited for")
-
-// awaitError lists the ranks that are not ready.
-type awaitError struct{ sentence string }
-
-func (e *awaitError) Error() string { return e.sentence }
-
-// connect connects to every rank here whose index modulo tasks is task. The error is an *awaitError
-// if some rank does not accept yet.
-func (o *stageOptions) connect(tasks, task int) (ranks []*poolRank, err error) {
-	folders := session.RankFolders(o.session)
-	if len(folders) < max(1, o.ranks) {
-		return nil,
-			&awaitError{fmt.Sprintf(
-				"%s holds %d ranks on this machine; start them with \"rankpool serve\", "+
-					"or name another folder with --session", o.session, len(folders))}
+	if !o.quiet && (err == nil || o.json) {
+		print := report.Print
+		if o.json {
+			print = func(w io.Writer) error { return json.NewEncoder(w).Encode(report) }
+		}
+		err = cmp.Or(err, print(cmd.OutOrStdout()))
 	}
-	defer func() {
-		if err != nil {
-			for _, r := range ranks {
-				_ = r.client.Close() // the earlier error is returned
-			}
-			ranks = nil
-		}
-	}()
-	for i, folder := range folders {
-		if !launch.IsReady(folder) {
-			return ranks, &awaitError{fmt.Sprintf("the rank in %s is not ready", folder)}
-		}
-		if i%tasks != task {
-			continue
-		}
-		client, err := control.Dial(filepath.Join(folder, session.DoorName))
-		if err != nil {
-			return ranks, &awaitError{fmt.Sprintf("the rank in %s does not answer: %v", folder,
-				err)}
-		}
-		r := &poolRank{client: client}
-		ranks = append(ranks, r)
-		if err := r.find(o.data); err != nil {
-			return ranks, err
-		}
-	}
-	return ranks, nil
-}
-
-// find finds the data set by its name, its folder or its manifest.
-func (r *poolRank) find(data string) error {
-	welcome, err := r.client.Welcome()
-	if err != nil {
+	if err != nil || len(failures) == 0 {
 		return err
 	}
-	r.Rank, r.ranks = welcome.Rank, welcome.Ranks
-	names := []string{data}
-	if sets, err := rank.ResolveData([]string{data}); err == nil {
-		for _, set := range sets {
-			names = append(names, set.Name, set.Path)
-		}
-	}
-	var known, found []string
-	for i, set := range welcome.Data {
-		if slices.Contains(names, set.Name) || slices.Contains(names, set.Root) {
-			r.data, r.stream = set, uint32(i)
-			found = append(found, set.Name)
-		}
-		known = append(known, set.Name)
-	}
-	switch len(found) {
-	case 0:
-		return exit.Usagef("--data: the cache serves no data set %q, but %q", data, known)
-	case 1:
-		return nil
-	}
-	return exit.Usagef("--data: %q matches the data sets %q of the cache: name one of them",
-		data, found)
+	return fmt.Errorf("%d samples were not staged, the first is of %q: %s", len(failures),
+		failures[0].Path, failures[0].Reason)
 }

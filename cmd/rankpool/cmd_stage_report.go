@@ -18,11 +18,9 @@ import (
 	"rankpool/staging/stage"
 )
 
-type writer = io.Writer
-
 // printStaged prints the summary, then a line per rank, and a line per storage target if the
 // targets are known.
-func printStaged(w writer, r *stage.Report) error {
+func printStaged(w io.Writer, r *stage.Report) error {
 	copied := "copied:  "
 	if r.DryRun {
 		copied = "to copy: "
@@ -68,7 +66,7 @@ func printStaged(w writer, r *stage.Report) error {
 
 // printTargets prints how much was read from each storage target, largest first, as far as there is
 // room.
-func printTargets(w writer, targets map[string]int64) error {
+func printTargets(w io.Writer, targets map[string]int64) error {
 	names := slices.SortedFunc(maps.Keys(targets), func(a, b string) int {
 		return cmp.Or(-cmp.Compare(targets[a], targets[b]), cmp.Compare(a, b))
 	})

@@ -19,7 +19,7 @@ import (
 func SlurmMPI(family mpilib.Family, list string) string {
 	var wishes []string
 	switch family {
-	case mpilib.OpenMPI, mpilib.Other: // PMIx is the one that others have in common
+	case mpilib.OpenMPI, mpilib.Other: // other MPIs have PMIx in common
 		wishes = []string{"pmix", "pmi2"}
 	case mpilib.MPICH:
 		wishes = []string{"pmi2", "cray_shasta", "pmix"}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
@@ -16,6 +17,15 @@ type Place struct {
 	Tasks, Task           int // tasks is 0 for a process that no launcher started
 	LocalTasks, LocalTask int // on this machine
 	By                    string
+}
+
+// OnlyFirst returns an error that all tasks have, such as a wrong flag, for the first task to print;
+// the others get its exit code without a message. OnceForAll also waits for the first task.
+func (p Place) OnlyFirst(err error) error {
+	if p.Task > 0 {
+		return &exit.StatusError{Code: exit.Code(err)}
+	}
+	return err
 }
 
 // What started the tasks.

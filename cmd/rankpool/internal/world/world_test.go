@@ -95,7 +95,7 @@ func TestCheckWorld(t *testing.T) {
 				err, c.want)
 		}
 		if err != nil && !strings.Contains(err.Error(), "/lib/libmpi.so, since of a test") {
-			t.Errorf("%v does not say which library, and why", err)
+			t.Errorf("%v does not name the library, and the reason", err)
 		}
 	}
 }

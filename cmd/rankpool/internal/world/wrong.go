@@ -11,9 +11,9 @@ import (
 	"rankpool/slurm"
 )
 
-// WrongLaunch returns what is wrong with the launch of "rankpool run" or "rankpool serve" (verb),
-// with the line to type, as far as that is known before MPI is started; nil if nothing is. nodes is
-// the size of the allocation, 0 outside Slurm.
+// WrongLaunch returns an error, with the line to type, if the launch of "rankpool run" or "rankpool
+// serve" (verb) is wrong, as far as that can be found before MPI starts. nodes is the size of the
+// allocation, 0 outside Slurm.
 //
 // Two ranks on one machine are wrong only if there are several machines, or if Slurm has started
 // them: otherwise they are a way to try things out.

@@ -47,7 +47,7 @@ func startedAgain(t *testing.T, r *process, memory string) *process {
 }
 
 // TestMemoryStaysAfterADeath checks that a rank that is restarted keeps its size when there is
-// room, whatever the first check would say.
+// room, whatever the first check would return.
 func TestMemoryStaysAfterADeath(t *testing.T) {
 	for _, memory := range []string{"64MiB", "50%"} {
 		r := newTestRank(t, memory)
@@ -79,8 +79,8 @@ func largeSets() []mpicache.DataSet {
 	return sets
 }
 
-// TestMemoryIsLessAfterADeath checks that a rank takes no more than it had at last, and no more
-// than is free, that all ranks agree on it, and that a note says it for the next time.
+// TestMemoryIsLessAfterADeath checks that a rank allocates no more than it last had, and no more
+// than is free, that all ranks agree on it, and that it is noted for the next restart.
 func TestMemoryIsLessAfterADeath(t *testing.T) {
 	for _, memory := range []string{"64MiB", "100%", memory.Auto} {
 		for name, c := range map[string]struct{ before, free, want int64 }{
@@ -156,20 +156,20 @@ func TestRoomIsAwaited(t *testing.T) {
 	r.readFile = machine(0, enough-1<<10, enough)
 	if got, err := r.slabAgain(t.Context(), slab); err != nil || got != slab ||
 		strings.Count(said.String(), "waiting for memory") != 1 {
-		t.Errorf("with room at the third look: %d, %v; it says %s", got, err, &said)
+		t.Errorf("with room at the third look: %d, %v; the log has %s", got, err, &said)
 	}
 	r.roomPatience = 0
 	r.readFile = machine(enough - slab/2)
 	if got, err := r.slabAgain(t.Context(), slab); err != nil || got != slab*2/3 ||
 		!strings.Contains(said.String(), "restarts with less memory") {
-		t.Errorf("with two thirds of the room: %d, %v; it says %s", got, err, &said)
+		t.Errorf("with two thirds of the room: %d, %v; the log has %s", got, err, &said)
 	}
 	gone := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(gone)
 	r.roomPatience, r.readFile = time.Hour, machine(0)
 	if _, err := r.slabAgain(ctx, slab); !errors.Is(err, gone) {
-		t.Errorf("told to end: %v", err)
+		t.Errorf("after a signal: %v", err)
 	}
 }
 
