@@ -10,8 +10,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// TestAssignOfASpec has trainers that ask for the sampler's own assignment get it, whatever the
-// rank was started with.
+// TestAssignOfASpec checks that trainers that request the sampler's own assignment get it, whatever
+// the rank's flags.
 func TestAssignOfASpec(t *testing.T) {
 	for _, started := range []scheduler.Assignment{scheduler.AssignLocal, scheduler.AssignSampler} {
 		c := newCluster(t, 2, 64, 1<<16, func(cfg *Config) { cfg.Assignment = started })

@@ -8,7 +8,7 @@ type beginRecord struct {
 	Time   time.Time `json:"time"`
 	Launch string    `json:"launch"`
 	Ranks  int       `json:"ranks"`
-	Data   []string  `json:"data"` // the first is the one that is trained on
+	Data   []string  `json:"data"` // the first is trained on
 }
 
 // recordBegin writes the line, on rank 0, if the start of the training has a name: without one it

@@ -145,13 +145,7 @@ func TestPlanElsewhereWithoutScores(t *testing.T) {
 	defer cl.close()
 	var both [2]*trainer
 	for r := range both {
-		tr, err := cl.trainer(r, 2)
-		if err == nil {
-			err = tr.open("torch", 6)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := cl.mustOpen(t, r, 2, "torch", 6)
 		defer tr.close()
 		both[r] = tr
 	}
@@ -173,7 +167,7 @@ func TestPlanElsewhereWithoutScores(t *testing.T) {
 		t.Fatal(err)
 	}
 	if together, err := both[0].plan(9); err != nil || fmt.Sprint(together) != fmt.Sprint(ahead) {
-		t.Errorf("the plan is another one when both are there (%v)", err)
+		t.Errorf("the plan differs when both are there (%v)", err)
 	}
 	if _, _, _, err := both[0].get(9, 0); err != nil {
 		t.Error(err)

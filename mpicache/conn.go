@@ -28,7 +28,7 @@ type conn struct {
 	plansBeside atomic.Int32 // without a reply
 
 	mu         sync.Mutex // protects the rest
-	door.Hello            // who it is; ControlTrainer before it has said so
+	door.Hello            // the client's identity; ControlTrainer before its HELLO
 	closed     bool
 	lastLease  uint32
 	leases     map[uint32]leaseRef
@@ -328,7 +328,7 @@ func (c *conn) Close() {
 }
 
 // whose returns the number of the trainer that the client is or belongs to, and its family;
-// ControlTrainer when it trains nothing or has not said so yet.
+// ControlTrainer if it does not train, or before its HELLO.
 func (c *conn) whose() (trainer uint32, family uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

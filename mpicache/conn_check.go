@@ -9,7 +9,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// Nothing that arrives at the door is trusted. Package door reads no more bytes than the kind of a
+// A rank does not trust what arrives at its door. Package door reads no more bytes than the kind of a
 // frame needs, and checks that its fields are there; this file checks each number in them against
 // the sender's identity and what it was given: once, before anything is done with it. The rest of
 // the package relies on that.

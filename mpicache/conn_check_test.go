@@ -15,7 +15,7 @@ import (
 	"rankpool/mpicache/stats"
 )
 
-// said is a frame of a client that breaks the rules, and what it hears.
+// said is a frame that breaks the rules, and the reply to it.
 type said struct {
 	kind    door.Kind
 	payload []byte
@@ -236,9 +236,8 @@ var hostile = map[string]struct {
 	},
 }
 
-// TestHostileFrames has a client say each of these to one rank of two in mid-epoch. It hears why it
-// is left; the training that continues beside it gets the stream that it gets without, and no count
-// changes.
+// TestHostileFrames sends each of these frames to one rank of two in mid-epoch. The client receives
+// the reason and is disconnected; training continues with the same stream, and no count changes.
 func TestHostileFrames(t *testing.T) {
 	const world, batch, epochs, samples = 2, 6, 3, 120
 	undisturbed := newCluster(t, 2, samples, 3000)
@@ -266,7 +265,7 @@ func TestHostileFrames(t *testing.T) {
 	}
 }
 
-// check says it, and hears.
+// check sends the frame, and checks the reply.
 func (s said) check(t *testing.T, path string, trainer uint32, open bool) {
 	world := uint32(2)
 	if trainer == no {
@@ -300,7 +299,7 @@ func (s said) check(t *testing.T, path string, trainer uint32, open bool) {
 		_, err := c.Receive()
 		var no door.Error
 		if !errors.As(err, &no) || !strings.Contains(no.Sentence, s.want) {
-			t.Errorf("the door says %v, want %q", err, s.want)
+			t.Errorf("the door returned %v, want %q", err, s.want)
 		}
 	}
 	if _, err := c.Call(door.KindStatus, nil); (err == nil) != s.stays {
@@ -334,7 +333,7 @@ func TestHelloIsChecked(t *testing.T) {
 		"a short one":   door.AppendFrame(nil, door.KindHello, 1, []byte("rankpool")),
 	} {
 		if got := string(talk(t, cl, raw)); !strings.Contains(got, door.ErrFrame.Error()) {
-			t.Errorf("%s: the door said %q", name, got)
+			t.Errorf("%s: the door replied %q", name, got)
 		}
 	}
 }
@@ -347,14 +346,8 @@ func TestPlanFromTheEnd(t *testing.T) {
 			t.Run(fmt.Sprint(sampler, from), func(t *testing.T) {
 				cl := newCluster(t, 1, 235, 5000)
 				defer cl.close()
-				tr, err := cl.trainer(0, 1)
-				if err != nil {
-					t.Fatal(err)
-				}
+				tr := cl.mustOpen(t, 0, 1, sampler, 12)
 				defer tr.close()
-				if err := tr.open(sampler, 12); err != nil {
-					t.Fatal(err)
-				}
 				if _, err := tr.Call(door.KindPlan, u32s(0, 3, from)); err != nil {
 					t.Fatal(err)
 				}
@@ -366,22 +359,16 @@ func TestPlanFromTheEnd(t *testing.T) {
 	}
 }
 
-// TestReportsBeforeAPlan has a trainer tell a rank that was restarted all that it knows, three
-// times, as it does when its connection is cut; each batch counts once. More epochs than it can
-// know are refused.
+// TestReportsBeforeAPlan has a trainer resend all its reports to a restarted rank, three times, as
+// after a cut connection; each batch counts once. Reports of more epochs than it can have are
+// refused.
 func TestReportsBeforeAPlan(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<16)
 	defer cl.close()
 	const batches = 24 / 4
 	for range 3 {
-		tr, err := cl.trainer(0, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := cl.mustOpen(t, 0, 1, "pads", 4)
 		defer tr.close()
-		if err := tr.open("pads", 4); err != nil {
-			t.Fatal(err)
-		}
 		for b := range maxHeldEpochs * batches {
 			if err := tr.Send(door.KindReport,
 				u32s(0, uint32(5+b/batches), uint32(b%batches), 4, 0, 0, 0, 0)); err != nil {
@@ -392,19 +379,13 @@ func TestReportsBeforeAPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tr, err := cl.trainer(0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := cl.mustOpen(t, 0, 1, "pads", 4)
 	defer tr.close()
-	if err := tr.open("pads", 4); err != nil {
-		t.Fatal(err)
-	}
 	if err := tr.Send(door.KindReport, u32s(0, 5+maxHeldEpochs, 0, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tr.Receive(); err == nil ||
 		!strings.Contains(err.Error(), "losses of 18 batches, before there is a plan") {
-		t.Errorf("the door says %v", err)
+		t.Errorf("the door returned %v", err)
 	}
 }

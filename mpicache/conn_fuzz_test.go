@@ -97,7 +97,7 @@ func (s *script) frame(trainer uint32) (frame []byte, whole bool) {
 	return b, false
 }
 
-// counted appends a number, which may lie, and as many numbers as it should say.
+// counted appends a count, which may be wrong, and some numbers.
 func (s *script) counted(b []byte, n int) []byte {
 	count := uint32(n)
 	if s.byte() == 1 {
@@ -145,7 +145,7 @@ func (s *script) spec(trainer uint32) []byte {
 	return text
 }
 
-// training is what a hostile client says of its training.
+// training returns a hostile client's description of its training.
 func (s *script) training() *Training {
 	t := &Training{Life: uint64(s.byte()), Turn: uint32(s.byte())}
 	if s.byte()%2 == 0 {
@@ -157,8 +157,8 @@ func (s *script) training() *Training {
 	return t
 }
 
-// hello is who a hostile client says it is, of a training of two: a process of its own, a child of
-// a trainer, or a launcher. Most often it comes to the rank of its trainer.
+// hello returns the HELLO of a hostile client, as of a training of two: of a process of its own, a
+// child of a trainer, or a launcher. Most often it connects to the rank of its trainer.
 func (s *script) hello() (rank int, h door.Hello) {
 	who := s.byte()
 	h = hello(uint32(who&1), 2, uint64(who&15), 5, 5)
@@ -182,8 +182,8 @@ type hostiles struct {
 	conns map[door.Hello]*net.UnixConn
 }
 
-// say sends frames by the connection of who says them, on one rank, and returns when they were
-// taken, or the client was left. A frame that is not whole is the connection's last.
+// say sends frames to a rank, on the connection of the client who, and returns when they were
+// handled, or the client was disconnected. An incomplete frame is the connection's last.
 func (h *hostiles) say(rank int, who door.Hello, frames []byte, whole bool) {
 	key := who
 	key.Worker |= uint64(rank) << 32
@@ -243,8 +243,8 @@ func addScripts(f *testing.F) {
 	}
 }
 
-// FuzzDoor has hostile clients say anything to two ranks, at any moment of a training beside them.
-// No rank panics, and the training gets the stream that it gets without them.
+// FuzzDoor has hostile clients send anything to two ranks, at any moment of a training. No rank
+// panics, and the training gets the stream that it gets without them.
 func FuzzDoor(f *testing.F) {
 	addScripts(f)
 	const epochs, samples = 2, 48
@@ -277,7 +277,7 @@ func FuzzDoor(f *testing.F) {
 	})
 }
 
-// FuzzTrainers has the trainers of two ranks themselves say anything: no rank panics, and all end.
+// FuzzTrainers has the trainers of two ranks themselves send anything: no rank panics, and all end.
 func FuzzTrainers(f *testing.F) {
 	addScripts(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {

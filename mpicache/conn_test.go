@@ -34,7 +34,7 @@ func talk(t *testing.T, c *cluster, raw []byte) []byte {
 	return out.Bytes()
 }
 
-// TestGarbageAtTheDoor checks that a node survives whatever is said to it.
+// TestGarbageAtTheDoor checks that a node survives whatever it receives.
 func TestGarbageAtTheDoor(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<16)
 	defer cl.close()
@@ -70,7 +70,7 @@ func TestOtherVersion(t *testing.T) {
 	raw[12+len("rankpool")] = 9 // behind its head
 	got := string(talk(t, cl, raw))
 	if !strings.Contains(got, "the client speaks version 9 of the protocol, this rank version 2") {
-		t.Errorf("the door said %q", got)
+		t.Errorf("the door replied %q", got)
 	}
 }
 
@@ -80,28 +80,22 @@ func TestLargeHello(t *testing.T) {
 	name := strings.Repeat("n", 4<<20)
 	cl := newCluster(t, 1, 24, 1<<16, func(cfg *Config) { cfg.Session = name })
 	defer cl.close()
-	tr, err := cl.trainer(0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := cl.mustTrainer(t, 0, 1)
 	defer tr.close()
 	if w, err := tr.Welcome(); err != nil || w.Session != name {
 		t.Errorf("a session of %d bytes came, want %d (%v)", len(w.Session), len(name), err)
 	}
 }
 
-// TestClientThatDoesNotRead has a trainer wait for its plan and ask for so much beside it that its
-// socket is full: the other one has its plan nevertheless, and that one all its replies as soon as
-// it reads.
+// TestClientThatDoesNotRead has a trainer wait for its plan while it sends so many other requests
+// that its socket is full. The other trainer gets its plan nevertheless, and this one all its replies
+// as soon as it reads.
 func TestClientThatDoesNotRead(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<16)
 	defer cl.close()
 	var both [2]*trainer
 	for r := range both {
-		tr, err := cl.trainer(r, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := cl.mustTrainer(t, r, 2)
 		defer tr.close()
 		both[r] = tr
 	}
@@ -155,7 +149,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Helper()
 		_, err := dial(cl.dirs[0], door.NewHello(door.ControlTrainer, 0, 0))
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the door says %v, want %q", err, want)
+			t.Errorf("the door returned %v, want %q", err, want)
 		}
 	}
 	refusedAt(fmt.Sprintf("this rank has %d connections", maxConns))
@@ -187,8 +181,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestTwoHundredClients has two hundred trainers, each with a worker that reads what it reads, get
-// the stream that one gets, while others say what they may not.
+// TestTwoHundredClients checks that two hundred trainers, each with a worker that reads the same
+// batches, get the stream that one trainer gets, while other clients break the rules.
 func TestTwoHundredClients(t *testing.T) {
 	const world, epochs, samples = 200, 2, 1000
 	alone := newCluster(t, 1, samples, 1<<16)

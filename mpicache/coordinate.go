@@ -235,7 +235,7 @@ func (s *stream) obey(c scheduler.CoordinatorCommand) {
 		s.begins = true
 		s.begin()
 	case scheduler.Tell:
-		s.tell(c.Event)
+		s.broadcast(c.Event)
 	case scheduler.Went:
 		s.noteMoved()
 	case scheduler.MakePlan:
@@ -311,7 +311,8 @@ func (s *samples) begin() {
 	}
 }
 
-// begin gives the stream a lane when every trainer has come and nothing is being warmed.
+// begin opens the stream's lane when every trainer has opened the data set, unless samples are
+// being warmed.
 func (s *stream) begin() {
 	if !s.begins || s.coordinator.Conflict() != nil || !s.cooled(s.node.now()) {
 		return
@@ -436,7 +437,7 @@ func (n *Node) tidy(samples int) {
 	}
 }
 
-// planBeside makes a plan that nothing is staged by.
+// planBeside makes a plan that is not staged.
 func (s *stream) planBeside(c scheduler.PlanBeside) {
 	r := s.requests[c.Ticket]
 	if r == nil {
@@ -448,8 +449,8 @@ func (s *stream) planBeside(c scheduler.PlanBeside) {
 	r.err = s.node.planBeside(r.conn, r.ticket, cfg, c.Epoch, c.Trainer)
 }
 
-// tell sends an event to all other ranks.
-func (s *stream) tell(e scheduler.CoordinatorEvent) {
+// broadcast sends an event to all other ranks.
+func (s *stream) broadcast(e scheduler.CoordinatorEvent) {
 	switch e := e.(type) {
 	case scheduler.Opened:
 		text, err := json.Marshal(e.Spec)

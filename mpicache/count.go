@@ -79,7 +79,7 @@ func (s *stream) onTally(from teller, t door.Tally, asked bool) {
 	})
 }
 
-// onMetric records a value of an epoch, unless nobody trains that epoch.
+// onMetric records a value of an epoch that is being trained.
 func (s *stream) onMetric(m door.Metric) (err error) {
 	s.locked(func() {
 		if err = s.checkMetric(m); err == nil && s.countable(int(m.Epoch)) {

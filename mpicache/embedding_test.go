@@ -62,10 +62,7 @@ func TestEmbeddingsAtTheDoor(t *testing.T) {
 		{4097, "an embedding must have 1 to 4096 numbers, not 4097"},
 	} {
 		cl := newCluster(t, 1, 24, 1<<16, spiderRanks)
-		tr, err := cl.trainer(0, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := cl.mustTrainer(t, 0, 1)
 		reply, err := tr.openEmbedded(c.d)
 		if c.want == "" && (err != nil || reply.Embeddings != c.d ||
 			!strings.Contains(reply.Choice, "3 epochs")) {
@@ -95,10 +92,7 @@ func TestReportsOfOtherEmbeddings(t *testing.T) {
 		{embedded(0, 0, 4, 2), "embeddings of 2 numbers, where they have 3"},
 	} {
 		cl := newCluster(t, 1, 24, 1<<16, spiderRanks)
-		tr, err := cl.trainer(0, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := cl.mustTrainer(t, 0, 1)
 		if _, err := tr.openEmbedded(3); err != nil {
 			t.Fatal(err)
 		}

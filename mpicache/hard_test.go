@@ -10,14 +10,13 @@ import (
 
 // What the network and the number of clients do to a training: nothing.
 
-// slowLink is a rank's transport whose messages take their time to arrive, each another one, in the
-// order in which they were sent.
+// slowLink is a rank's transport that delays each message by a random time, and keeps their order.
 type slowLink struct {
 	transport.Transport
 	most time.Duration
 }
 
-// Start hands what has come to a link of its sender's, which posts it once more, to this rank
+// Start passes each message to a goroutine for its sender, which posts it again, to this rank
 // itself: callbacks stay on one goroutine.
 func (l slowLink) Start(handle func(from int, msg []byte)) {
 	links := make([]chan []byte, l.Size())
@@ -76,8 +75,8 @@ func TestSlowLinks(t *testing.T) {
 	}
 }
 
-// TestTwoHundredTrainersComeAgain has two hundred trainers on one rank, which is restarted in
-// mid-epoch: all come at once, and tell what they have told.
+// TestTwoHundredTrainersComeAgain restarts a rank with two hundred trainers in mid-epoch: all
+// reconnect at once, and resend their reports.
 func TestTwoHundredTrainersComeAgain(t *testing.T) {
 	const clients, epochs = 200, 3
 	one := newCrew(t, 1, 1, clients, nil)

@@ -20,18 +20,12 @@ func (m muted) Post(to int, msg []byte) {
 	}
 }
 
-// TestLameDucksServe has all ranks be told to end: they serve until their trainers have left, and
-// one that is told when another has gone does not take it for dead.
+// TestLameDucksServe asks all ranks to end: they serve until their trainers have left, and a rank
+// that is asked when another has ended does not consider that one dead.
 func TestLameDucksServe(t *testing.T) {
 	cl := newCluster(t, 2, 240, 5000)
-	here, err := cl.trainer(0, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	there, err := cl.trainer(1, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := cl.mustTrainer(t, 0, 2)
+	there := cl.mustTrainer(t, 1, 2)
 	end := func(n *Node) <-chan bool {
 		left := make(chan bool, 1)
 		go func() { left <- n.LameDuck(t.Context()) }()
@@ -45,9 +39,9 @@ func TestLameDucksServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !<-first {
-		t.Error("the rank whose trainer has left does not say so")
+		t.Error("the rank whose trainer has left did not report that")
 	}
-	if err := cl.nodes[1].Abandon(); err != nil { // it has gone before the other is told
+	if err := cl.nodes[1].Abandon(); err != nil { // it ends before the other is asked to
 		t.Fatal(err)
 	}
 	second := end(cl.nodes[0])
@@ -63,19 +57,16 @@ func TestLameDucksServe(t *testing.T) {
 }
 
 // TestLameDuckOfADeadPeer checks that a rank leaves its trainers when another rank is silent, and
-// only then asks for no patience.
+// only then.
 func TestLameDuckOfADeadPeer(t *testing.T) {
 	cl := newCluster(t, 2, 240, 5000, func(c *Config) {
 		if c.Transport.Rank() == 1 {
 			c.Transport = muted{c.Transport}
 		}
 	})
-	tr, err := cl.trainer(0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := cl.mustTrainer(t, 0, 1)
 	if cl.nodes[0].LameDuck(t.Context()) {
-		t.Error("the trainer is said to have left")
+		t.Error("LameDuck reports that the trainer has left")
 	}
 	if err := tr.close(); err != nil {
 		t.Fatal(err)
@@ -114,7 +105,7 @@ func TestLameDuckSavesImportance(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if n.LameDuck(over) {
-		t.Error("the trainer is said to have left")
+		t.Error("LameDuck reports that the trainer has left")
 	}
 	n.SaveImportance(t.Context())
 	after, err := os.ReadFile(path)

@@ -2,35 +2,71 @@ package mpicache
 
 import (
 	"testing"
-	"time"
 
 	"rankpool/mpicache/door"
+	"rankpool/mpicache/transport"
+	"rankpool/scheduler"
 )
 
-// TestResumeWhereATrainerOpensLate has a training continue in mid-epoch. One trainer asks for the
-// plan before the other rank's has opened the data set: that rank does not take itself for one
-// without trainers, which follows the others from an epoch's first batch.
+// noticed sends on a channel of capacity 1 that something has happened since it was last read.
+type noticed chan struct{}
+
+func (n noticed) notice() {
+	select {
+	case n <- struct{}{}:
+	default:
+	}
+}
+
+// noticedLink notices each message that its rank has handled.
+type noticedLink struct {
+	transport.Transport
+	noticed
+}
+
+func (l noticedLink) Start(handle func(from int, msg []byte)) {
+	l.Transport.Start(func(from int, msg []byte) {
+		handle(from, msg)
+		l.notice()
+	})
+}
+
+// noticedStorage notices each read.
+type noticedStorage struct {
+	Storage
+	noticed
+}
+
+func (s noticedStorage) Fetch(
+	id scheduler.SampleID, into []byte, need uint64, done func(error),
+) {
+	s.notice()
+	s.Storage.Fetch(id, into, need, done)
+}
+
+// TestResumeWhereATrainerOpensLate resumes a training in mid-epoch. One trainer requests the plan
+// before the other rank's trainer has opened the data set. That rank must not follow from the
+// epoch's first batch, as ranks without trainers do.
 func TestResumeWhereATrainerOpensLate(t *testing.T) {
 	const epoch, batch = 1, 7
-	cl := newCluster(t, 2, 240, 5000)
+	handled := make(noticed, 1)
+	cl := newCluster(t, 2, 240, 5000, func(cfg *Config) {
+		if cfg.Transport.Rank() == 1 {
+			cfg.Transport = noticedLink{cfg.Transport, handled}
+		}
+	})
 	defer cl.close()
 	answers := make(chan error, 2)
 	for rank := range cl.nodes {
-		tr, err := cl.trainer(rank, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := cl.mustOpen(t, rank, 2, "pads", 4)
 		defer tr.close()
-		if err := tr.open("pads", 4); err != nil {
-			t.Fatal(err)
-		}
 		go func() {
 			_, err := tr.Call(door.KindPlan, u32s(0, epoch, batch))
 			answers <- err
 		}()
 		last := cl.nodes[len(cl.nodes)-1].streams[0]
 		for rank == 0 && !last.heard(0, epoch) {
-			time.Sleep(time.Millisecond)
+			<-handled
 		}
 	}
 	for range cl.nodes {
@@ -56,28 +92,25 @@ func (s *stream) heard(trainer, epoch int) (yes bool) {
 	return yes
 }
 
-// TestResumeWhereARankHasNoTrainer has a training continue in mid-epoch. A rank without trainers
-// stages what is still to come.
+// TestResumeWhereARankHasNoTrainer resumes a training in mid-epoch. A rank without trainers stages
+// the rest of the epoch.
 func TestResumeWhereARankHasNoTrainer(t *testing.T) {
 	const epoch, batch = 1, 7
 	for _, sampler := range []string{"pads", "torch"} {
-		cl := newCluster(t, 2, 240, 5000)
+		staging := make(noticed, 1)
+		cl := newCluster(t, 2, 240, 5000, func(cfg *Config) {
+			if cfg.Transport.Rank() == 1 {
+				cfg.Data[0].Storage = noticedStorage{cfg.Data[0].Storage, staging}
+			}
+		})
 		defer cl.close()
-		tr, err := cl.trainer(0, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := cl.mustOpen(t, 0, 1, sampler, 8)
 		defer tr.close()
-		if err := tr.open(sampler, 8); err != nil {
-			t.Fatal(err)
-		}
 		if _, err := tr.Call(door.KindPlan, u32s(0, epoch, batch)); err != nil {
 			t.Fatal(err)
 		}
+		<-staging
 		last := cl.nodes[1].streams[0]
-		for !last.went(epoch) {
-			time.Sleep(time.Millisecond)
-		}
 		last.locked(func() {
 			if from := last.coordinator.First(); from != batch {
 				t.Errorf("%s: the rank without trainers resumes from batch %d, not %d", sampler,
@@ -85,10 +118,4 @@ func TestResumeWhereARankHasNoTrainer(t *testing.T) {
 			}
 		})
 	}
-}
-
-// went reports whether a rank has planned an epoch.
-func (s *stream) went(epoch int) (yes bool) {
-	s.locked(func() { yes = s.stager != nil && s.coordinator.Knows(epoch) })
-	return yes
 }

@@ -38,7 +38,7 @@ func refused(t *testing.T, err error, want string) {
 	t.Helper()
 	var no door.Error
 	if !errors.As(err, &no) || !strings.Contains(no.Sentence, want) {
-		t.Errorf("the door says %v, want %q", err, want)
+		t.Errorf("the door returned %v, want %q", err, want)
 	}
 }
 
@@ -247,13 +247,7 @@ func TestTrainersGoElsewhereTogether(t *testing.T) {
 		cl := newCluster(t, 2, 120, 3000)
 		both := make([]*trainer, 2)
 		for r := range both {
-			tr, err := cl.trainer(r, 2)
-			if err == nil {
-				err = tr.open(sampler, 6)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			tr := cl.mustOpen(t, r, 2, sampler, 6)
 			defer tr.close()
 			both[r] = tr
 		}
@@ -275,7 +269,7 @@ func TestTrainersGoElsewhereTogether(t *testing.T) {
 	}
 }
 
-// plan has trainer 0 of 1 ask for the plan of an epoch.
+// plan has trainer 0 of 1 request the plan of an epoch.
 func (c *cluster) plan(t *testing.T, epoch int) *trainer {
 	t.Helper()
 	tr, err := c.trainer(0, 1)
@@ -317,8 +311,8 @@ func (g shutStorage) Fetch(id scheduler.SampleID, into []byte, need uint64, done
 	}()
 }
 
-// TestSameBatchTwice has two connections of a trainer ask for one batch, as threads with a sampler
-// each do: the second has an answer at once, and the first the batch.
+// TestSameBatchTwice has two connections of a trainer request the same batch, as threads with a
+// sampler each do: the second gets an error at once, the first the batch.
 func TestSameBatchTwice(t *testing.T) {
 	open := make(chan struct{})
 	cl := newCluster(t, 1, 120, 3000,
@@ -326,13 +320,7 @@ func TestSameBatchTwice(t *testing.T) {
 	defer cl.close()
 	first := cl.plan(t, 0)
 	defer first.close()
-	second, err := cl.trainer(0, 1)
-	if err == nil {
-		err = second.open("pads", 6)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := cl.mustOpen(t, 0, 1, "pads", 6)
 	defer second.close()
 	get := tally{}.Append(u32s(0, 0, 0, 0))
 	if err := first.Send(door.KindGet, get); err != nil {
@@ -344,7 +332,7 @@ func TestSameBatchTwice(t *testing.T) {
 	if _, err := first.Receive(); err != nil { // the GET before it was taken
 		t.Fatal(err)
 	}
-	_, err = second.Call(door.KindGet, get)
+	_, err := second.Call(door.KindGet, get)
 	refused(t, err, "the same batch was requested before and is still being read")
 	close(open)
 	if _, err := first.Receive(); err != nil {
@@ -355,8 +343,7 @@ func TestSameBatchTwice(t *testing.T) {
 	}
 }
 
-// missed has a trainer ask for the first plan, in vain for as long as it waits, and checks what it
-// is told.
+// missed has a trainer request the first plan in vain, until it times out, and checks the error.
 func missed(t *testing.T, cl *cluster, tr *trainer, want string) {
 	t.Helper()
 	s, answer := cl.nodes[0].streams[0], make(chan error, 1)
@@ -371,21 +358,18 @@ func missed(t *testing.T, cl *cluster, tr *trainer, want string) {
 	var no door.Error
 	if err := <-answer; !errors.As(err, &no) || no.Code != door.CodeNotReady ||
 		no.Sentence != want {
-		t.Errorf("the door says %v, want %q", err, want)
+		t.Errorf("the door returned %v, want %q", err, want)
 	}
 }
 
-// TestTrainersOfWhichOnlyWorkersComeAreNamed has a trainer wait for a plan, where the other one's
-// workers have opened the data set and it has not itself: nobody knows what it resumes from.
+// TestTrainersOfWhichOnlyWorkersComeAreNamed has a trainer wait for a plan while only the workers of
+// the other one have opened the data set, so that its checkpoint is unknown.
 func TestTrainersOfWhichOnlyWorkersComeAreNamed(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
 	defer cl.close()
 	both := make([]*trainer, 2)
 	for r := range both {
-		tr, err := cl.trainer(r, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := cl.mustTrainer(t, r, 2)
 		defer tr.close()
 		both[r] = tr
 	}
@@ -404,34 +388,22 @@ func TestTrainersOfWhichOnlyWorkersComeAreNamed(t *testing.T) {
 	}
 }
 
-// TestMissingTrainersAreNamed has trainers wait for a plan, and others not come. The reply says
-// which, and asked again, when all are there, it is the plan.
+// TestMissingTrainersAreNamed has trainers wait for a plan while others are missing. The reply names
+// those; once all have come, the next request gets the plan.
 func TestMissingTrainersAreNamed(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
 	defer cl.close()
-	first, err := cl.trainer(0, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := cl.mustOpen(t, 0, 2, "pads", 6)
 	defer first.close()
-	if err := first.open("pads", 6); err != nil {
-		t.Fatal(err)
-	}
 	missed(t, cl, first, "of 2 trainers (WORLD_SIZE) 1 have not come: RANK 1")
-	second, err := cl.trainer(1, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := cl.mustOpen(t, 1, 2, "pads", 6)
 	defer second.close()
-	if err := second.open("pads", 6); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := first.plan(0); err != nil {
 		t.Error(err)
 	}
 }
 
-// before is what ranks that are restarted in the folders of others would tell each other.
+// before returns what ranks that are restarted in the folders of others would send each other.
 func before(dirs []string) [][]Before {
 	known := make([][]Before, len(dirs))
 	for rank, dir := range dirs {

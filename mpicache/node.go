@@ -81,16 +81,16 @@ type Config struct {
 	// a goroutine of the node; 0: no limit. While a rank is lost, requests for plans are refused.
 	RankTimeout time.Duration
 	Lost        func(rank int)
-	// Spoilt is called when the directory in the memory is none of this node's making: somebody else
-	// has written to it. The node cannot continue, and Spoilt must not return; nil: it panics. Nobody
-	// takes the memory over any more.
+	// Spoilt is called when another process has written to the directory in the memory. The node
+	// cannot continue, and Spoilt must not return; nil: the node panics. The memory is not taken over
+	// again.
 	Spoilt    func(why error)
 	Dir       string // of this rank: door.sock, importance states
 	StatePath string // where rank 0 saves importance; "": nowhere
 	// StateOptional lets a training begin with whatever scores exist if the state file is not the one
 	// that it needs.
 	StateOptional bool
-	Session       string // told to clients
+	Session       string // sent to clients
 	// by rank, of each data set: what ranks that were restarted know; nil: nothing
 	Before [][]Before
 	// names the start of the training in the run log: ranks restarted in it have the same; "":

@@ -10,14 +10,8 @@ import (
 func BenchmarkGet(b *testing.B) {
 	cl := newClusterIn(b, b.TempDir, 1, 6400, 4<<20)
 	defer cl.close()
-	tr, err := cl.trainer(0, 1)
-	if err != nil {
-		b.Fatal(err)
-	}
+	tr := cl.mustOpen(b, 0, 1, "sequential", 64)
 	defer tr.close()
-	if err := tr.open("sequential", 64); err != nil {
-		b.Fatal(err)
-	}
 	epoch, batch := 0, 100
 	var lease []uint32
 	b.ReportAllocs()

@@ -67,7 +67,7 @@ func replayed(t *testing.T, path string, rank int) *record.Result {
 }
 
 // TestReplayIsIdentical records runs with memory that does not hold all samples, so that samples
-// come from peers and from storage and are given up, and with a sample that cannot be read.
+// come from peers and from storage and are evicted, and with a sample that cannot be read.
 // TestSilentPeer replays a run with a rank that falls silent.
 func TestReplayIsIdentical(t *testing.T) {
 	for _, sampler := range []string{"torch", "pads", "weighted-once"} {

@@ -124,14 +124,8 @@ func TestUnreadableSample(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<20)
 	defer cl.close()
 	cl.storage.bad[7] = true
-	tr, err := cl.trainer(0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := cl.mustOpen(t, 0, 1, "sequential", 8)
 	defer tr.close()
-	if err := tr.open("sequential", 8); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := tr.plan(0); err != nil {
 		t.Fatal(err)
 	}
@@ -144,15 +138,9 @@ func TestUnreadableSample(t *testing.T) {
 func TestTrainersThatDisagree(t *testing.T) {
 	cl := newCluster(t, 2, 24, 1<<20)
 	defer cl.close()
-	a, err := cl.trainer(0, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := cl.mustTrainer(t, 0, 2)
 	defer a.close()
-	b, err := cl.trainer(1, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := cl.mustTrainer(t, 1, 2)
 	defer b.close()
 	if err := a.open("uniform", 8); err != nil {
 		t.Fatal(err)
@@ -185,13 +173,7 @@ func TestRankStartsAgain(t *testing.T) {
 	whole.close()
 
 	cl := newCluster(t, 1, 240, 5000)
-	tr, err := cl.trainer(0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tr.open("pads", 12); err != nil {
-		t.Fatal(err)
-	}
+	tr := cl.mustOpen(t, 0, 1, "pads", 12)
 	step := newBarrier(1)
 	for e := range 2 {
 		if _, err := tr.epoch(e, step); err != nil {

@@ -141,7 +141,7 @@ type trainer struct {
 	slab        []byte
 	tally       tally
 	between     func(epoch, batch int)
-	training    Training // what it says when it opens the data set
+	training    Training // what it sends when it opens the data set
 	from        int      // the batch that it begins its next epoch at
 	state       string   // the file with what its newest plan was made from
 	job         string   // of the training
@@ -161,6 +161,28 @@ func (c *cluster) trainer(rank, world int) (*trainer, error) {
 	}
 	slab, err := unix.Mmap(client.SlabFD, 0, int(welcome.SlabBytes), unix.PROT_READ, unix.MAP_SHARED)
 	return &trainer{Client: client, rank: rank, world: world, slab: slab}, err
+}
+
+// mustTrainer connects a trainer; it fails the test if it cannot.
+func (c *cluster) mustTrainer(t testing.TB, rank, world int) *trainer {
+	t.Helper()
+	tr, err := c.trainer(rank, world)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// mustOpen connects a trainer that opens the data set; it fails the test if it cannot.
+func (c *cluster) mustOpen(
+	t testing.TB, rank, world int, sampler string, batchSize int,
+) *trainer {
+	t.Helper()
+	tr := c.mustTrainer(t, rank, world)
+	if err := tr.open(sampler, batchSize); err != nil {
+		t.Fatal(err)
+	}
+	return tr
 }
 
 func (tr *trainer) close() error { return errors.Join(unix.Munmap(tr.slab), tr.Close()) }
@@ -314,7 +336,7 @@ func (tr *trainer) epoch(epoch int, step *barrier) ([][]uint32, error) {
 			return nil, fmt.Errorf("batch %d: %w", b, err)
 		}
 		if fmt.Sprint(ids) != fmt.Sprint(want) {
-			return nil, fmt.Errorf("batch %d is %v, the plan says %v", b, ids, want)
+			return nil, fmt.Errorf("batch %d is %v, in the plan %v", b, ids, want)
 		}
 		leases = []uint32{lease}
 		report := u32s(tr.stream, uint32(epoch), uint32(b), uint32(len(ids)))

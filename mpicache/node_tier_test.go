@@ -12,13 +12,13 @@ import (
 	"rankpool/scheduler"
 )
 
-// fakeTier keeps samples in a map, and fails as it is told. It works in order: failures come in a
-// row only when they are asked for in one.
+// fakeTier keeps samples in a map, and fails as set. It works in order: failures are consecutive
+// only if set so.
 type fakeTier struct {
 	tierFaults
 	mu      sync.Mutex
 	samples map[scheduler.SampleID][]byte
-	last    chan struct{} // closed when the work that was asked for last is done
+	last    chan struct{} // closed when the last work requested is done
 	stores  int
 	recalls int
 	ended   bool
@@ -34,7 +34,7 @@ var errFakeTier = errors.New("the disk fails")
 
 func (f *fakeTier) fails(n int) bool { return f.ended || f.broken || f.flaky > 0 && n%f.flaky == 0 }
 
-// later does the work when all that was asked for before is done. The lock must be held.
+// later does the work after all earlier work. The lock must be held.
 func (f *fakeTier) later(work func()) {
 	before, done := f.last, make(chan struct{})
 	f.last = done
@@ -144,7 +144,7 @@ func TestTierChangesNoStream(t *testing.T) {
 					}
 					if warned := strings.Contains(log.String(),
 						"the tier fails repeatedly"); warned != tier.broken {
-						t.Errorf("the log says %q", log)
+						t.Errorf("the log has %q", log)
 					}
 					for rank, f := range tiers {
 						if !f.ended {

@@ -15,8 +15,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// TestStats checks what the ranks say about themselves against the epochs of the run log, and that
-// rank 0 hears of all of them.
+// TestStats checks the ranks' statistics against the epochs of the run log, and that rank 0
+// receives all of them.
 func TestStats(t *testing.T) {
 	const ranks, samples = 3, 240
 	cl := newCluster(t, ranks, samples, 1<<14, func(c *Config) {
@@ -83,7 +83,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestSilentRanksAreLeftOut checks that rank 0 tells only of ranks that were heard of lately.
+// TestSilentRanksAreLeftOut checks that rank 0 lists only ranks that have reported recently.
 func TestSilentRanksAreLeftOut(t *testing.T) {
 	cl := newCluster(t, 2, 10, 1<<14)
 	defer cl.close()
@@ -148,8 +148,8 @@ func (c *cluster) connect(trainer, world uint32, worker uint64) *door.Client {
 	return client
 }
 
-// tell sends the tally of a process that was given nothing by this connection, and returns when it
-// was taken.
+// tell sends the tally of a process that has received nothing on this connection, and returns when
+// it was handled.
 func (c *cluster) tell(client *door.Client, t tally) {
 	c.t.Helper()
 	if err := client.Send(door.KindRelease, t.Append(u32s(0))); err != nil {
@@ -171,7 +171,7 @@ func TestTrainersAreCountedOnce(t *testing.T) {
 	}
 	clients := []*door.Client{cl.connect(door.ControlTrainer, 0, 0)} // taken after the silent one
 	if n.Training() {
-		t.Error("a launcher, or who has not said HELLO, counts as a trainer")
+		t.Error("a launcher, or a client before its HELLO, counts as a trainer")
 	}
 	if err := silent.Close(); err != nil {
 		t.Error(err)
@@ -193,21 +193,15 @@ func TestTrainersAreCountedOnce(t *testing.T) {
 	}
 }
 
-// TestFirstTallyCounts checks that what a training process tells of an epoch for the first time
-// counts for the rank, although its workers were given the batches, unless it tells it first thing
-// on a connection: then it was counted with the rank before.
+// TestFirstTallyCounts checks that a training process's first tally of an epoch counts for the rank,
+// although its workers were given the batches. Only the first tally on a connection does not: it
+// was counted by the previous rank.
 func TestFirstTallyCounts(t *testing.T) {
 	cl := newCluster(t, 1, 10, 1<<14)
 	defer cl.close()
 	n := cl.nodes[0]
-	tr, err := cl.trainer(0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := cl.mustOpen(t, 0, 1, "sequential", 2)
 	defer tr.close()
-	if err := tr.open("sequential", 2); err != nil {
-		t.Fatal(err)
-	}
 	cl.tell(tr.Client, counted(8, counts{
 		stats.HitsLocal: 9, stats.StallSeconds: 5e6, stats.TrainSeconds: 9e6,
 	}))
@@ -224,7 +218,7 @@ func TestFirstTallyCounts(t *testing.T) {
 		}
 	}
 	worker := &trainer{Client: cl.connect(0, 1, 5), world: 1, slab: tr.slab}
-	defer func() { _ = worker.Close() }() // nothing is expected of it any more
+	defer func() { _ = worker.Close() }() // its replies do not matter
 	if err := worker.open("sequential", 2); err != nil {
 		t.Fatal(err)
 	}
@@ -290,13 +284,7 @@ func TestSlowestTrainer(t *testing.T) {
 			defer cl.close()
 			var trainers []*trainer
 			for i := range tt.draws {
-				tr, err := cl.trainer(i, tt.world)
-				if err == nil {
-					err = tr.open("sequential", tt.size)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				tr := cl.mustOpen(t, i, tt.world, "sequential", tt.size)
 				defer tr.close()
 				trainers = append(trainers, tr)
 			}
@@ -329,7 +317,7 @@ func TestSlowestTrainer(t *testing.T) {
 	}
 }
 
-// lateTransport says when it begins, and checks that nothing is posted before.
+// lateTransport reports when it begins, and checks that no message is posted before.
 type lateTransport struct {
 	transport.Transport
 	t     *testing.T
@@ -370,7 +358,7 @@ func TestStatusFromTheFirst(t *testing.T) {
 	for r, n := range cl.nodes {
 		if st := n.status(); !slices.ContainsFunc(st.Nodes,
 			func(s stats.Reading) bool { return s.Rank == r && s.Machine.StorageReads > 0 }) {
-			t.Errorf("rank %d tells %+v", r, st)
+			t.Errorf("rank %d reports %+v", r, st)
 		}
 	}
 }

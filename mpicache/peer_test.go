@@ -70,7 +70,7 @@ func TestClientOfAnotherUser(t *testing.T) {
 	})
 	if !strings.Contains(string(got),
 		"the other end of the socket is user 65534, and this is user 0") {
-		t.Errorf("the door says %q", got)
+		t.Errorf("the door replied %q", got)
 	}
 }
 

@@ -19,7 +19,7 @@ func TestPulse(t *testing.T) {
 	both := func(at time.Duration) (int, bool) { return 1 + int(at/time.Second)%2, false }
 	for name, c := range map[string]struct {
 		rank   int
-		hears  func(at time.Duration) (from int, leaves bool) // each second; -1: nobody
+		hears  func(at time.Duration) (from int, leaves bool) // each second; -1: none
 		newly  string
 		atLast []int
 		jump   time.Duration // of the clock, after two minutes, as when this process was stopped
@@ -94,8 +94,8 @@ func TestPulse(t *testing.T) {
 	}
 }
 
-// TestRankThatSaidSomething has a rank say something before its first sign of life: from then on it
-// is missed.
+// TestRankThatSaidSomething has a rank send a message before its first sign of life: from then on
+// its silence counts.
 func TestRankThatSaidSomething(t *testing.T) {
 	c := newCluster(t, 2, 10, 1<<12, func(cfg *Config) { cfg.RankTimeout = time.Hour })
 	defer c.close()
@@ -110,8 +110,8 @@ func TestRankThatSaidSomething(t *testing.T) {
 	}
 }
 
-// TestLostRank silences one of three ranks: the others tell, and a trainer that wants a plan is
-// told, until then and not before.
+// TestLostRank silences one of three ranks: the others report it, and a trainer that waits for a
+// plan gets an error, then and not before.
 func TestLostRank(t *testing.T) {
 	const bound = 200 * time.Millisecond
 	var mu sync.Mutex
@@ -151,7 +151,7 @@ func TestLostRank(t *testing.T) {
 	var says door.Error
 	if err := <-refused; !errors.As(err, &says) || says.Code != door.CodeNotReady ||
 		!strings.Contains(says.Sentence, "rank 2 has not answered for 200ms") {
-		t.Errorf("the trainer is told: %v", err)
+		t.Errorf("the trainer received %v", err)
 	}
 	mu.Lock()
 	if !lost["0 misses 2"] || !lost["1 misses 2"] || !lost["2 misses 0"] || !lost["2 misses 1"] {

@@ -146,7 +146,7 @@ func TestRecover(t *testing.T) {
 				}
 			}
 			if got := cl.train(2, 6, 2, sampler); !slices.Equal(got, want) {
-				t.Errorf("%s: the stream is another one", sampler)
+				t.Errorf("%s: the stream differs", sampler)
 			}
 			reads := int64(cl.allReads())
 			spared := before * 9 / 10
@@ -179,7 +179,7 @@ func TestRecoverSpoilt(t *testing.T) {
 	}
 	cl = cl.again(t, cl.killed(), samples, capacity)
 	if got := cl.train(1, 6, 1, "torch"); !slices.Equal(got, want) {
-		t.Error("the stream is another one")
+		t.Error("the stream differs")
 	}
 	if reads := int64(cl.allReads()); reads != samples-residents+int64(n) {
 		t.Errorf("%d reads with %d residents, of which %d are spoilt", reads, residents, n)
@@ -187,7 +187,7 @@ func TestRecoverSpoilt(t *testing.T) {
 	cl.close()
 }
 
-// TestRecoverSmaller has a rank begin again with less memory.
+// TestRecoverSmaller restarts a rank with less memory.
 func TestRecoverSmaller(t *testing.T) {
 	const samples, capacity = 240, 12000
 	cl := newCluster(t, 1, samples, capacity)
@@ -195,7 +195,7 @@ func TestRecoverSmaller(t *testing.T) {
 	before := cl.nodes[0].Stats().Residents
 	cl = cl.again(t, cl.killed(), samples, capacity/2, func(cfg *Config) { cfg.SlabBytes = 64 << 10 })
 	if got := cl.train(1, 6, 1, "torch"); !slices.Equal(got, want) {
-		t.Error("the stream is another one")
+		t.Error("the stream differs")
 	}
 	after := cl.nodes[0].Stats()
 	if after.Residents < 20 || after.Residents >= before || after.SlabBytes != 64<<10 {
@@ -250,12 +250,12 @@ func TestTakeBackRefuses(t *testing.T) {
 	changed := slices.Clone(data)
 	changed[0].Times = "other files"
 	whenDoorOpens(t.Context(), t, dir, func() { _ = handBack(dir, fds[0]) })
-	// nobody waits for another memory
+	// it does not wait for other memory
 	if TakeBack(t.Context(), dir, changed, 1, time.Hour, log) != nil {
 		t.Error("the memory was taken back for files of other times")
 	}
 	if note, err := readSlabNote(dir); err == nil && note.SizeBytes != 0 {
-		t.Errorf("clients keep memory that nobody takes back: %+v", note)
+		t.Errorf("clients keep memory that no rank takes back: %+v", note)
 	}
 	if err := noteSlab(dir, cl.nodes[0].slab); err != nil {
 		t.Fatal(err)
@@ -279,8 +279,9 @@ func TestTakeBackRefuses(t *testing.T) {
 	}
 }
 
-// TestTakeBackWaitsForViews has scripts use the memory in place: a rank takes it when the last one
-// has let go, and who locks the file of before then is told by the file that is there.
+// TestTakeBackWaitsForViews has scripts use the memory in place: a rank takes it over when the last
+// script has released it. A script that locks the old file afterwards sees that another file is
+// there.
 func TestTakeBackWaitsForViews(t *testing.T) {
 	const samples, capacity = 240, 6000
 	cl := newCluster(t, 1, samples, capacity)
@@ -336,7 +337,7 @@ func TestTakeBackWaitsForViews(t *testing.T) {
 		t.Fatal(err)
 	}
 	if is, err := os.Stat(inPlace); err != nil || os.SameFile(was, is) {
-		t.Errorf("who locks the file of before is not told that it comes too late (%v)", err)
+		t.Errorf("a script that locks the old file does not see that it is too late (%v)", err)
 	}
 	whenDoorOpens(t.Context(), t, dir, func() { _ = handBack(dir, fds[0]) })
 	if err := os.Remove(inPlace); err != nil {
@@ -362,8 +363,8 @@ func TestColdStartForgets(t *testing.T) {
 	cl.close()
 }
 
-// TestDirectoryWrittenTo has another process write to the directory of a rank that serves: the rank
-// ends with a sentence, and its memory is taken over by nobody, or what was written harms nothing.
+// TestDirectoryWrittenTo has another process write to the directory of a rank that serves: either
+// the rank ends with an error and its memory is not taken over, or the write does no harm.
 func TestDirectoryWrittenTo(t *testing.T) {
 	const samples, capacity = 240, 6000
 	cl := newCluster(t, 1, samples, capacity)

@@ -24,8 +24,8 @@ func allocated(t *testing.T, n *Node) int64 {
 	return st.Blocks * 512
 }
 
-// TestShrinkUnderTraining takes memory away from one rank while it trains: the stream stays,
-// nothing is read by a fallback, and the system gets the memory.
+// TestShrinkUnderTraining shrinks the memory of one rank while it trains: the stream stays the same,
+// there are no fallback reads, and the system gets the memory.
 func TestShrinkUnderTraining(t *testing.T) {
 	const ranks, samples, capacity = 2, 4000, 1 << 18
 	healthy := newCluster(t, ranks, samples, capacity)
@@ -74,7 +74,7 @@ func TestShrinkUnderTraining(t *testing.T) {
 	cl.close()
 	if full := n.shrinker.fullBytes; told[0] != full || told[1] > full-100<<10 ||
 		told[len(told)-1] != st.SlabBytes {
-		t.Errorf("the looks were told sizes of %d, the slab had %d bytes and has %d", told, full,
+		t.Errorf("the callbacks received sizes of %d, the slab had %d bytes and has %d", told, full,
 			st.SlabBytes)
 	}
 	for _, r := range cl.records {
@@ -84,7 +84,7 @@ func TestShrinkUnderTraining(t *testing.T) {
 	}
 }
 
-// TestShrinkKeepsTheWindow checks that a node which is asked for everything keeps what it needs to
+// TestShrinkKeepsTheWindow checks that a node that must release everything keeps what it needs to
 // read ahead.
 func TestShrinkKeepsTheWindow(t *testing.T) {
 	cl := newCluster(t, 1, 240, 1<<18)
@@ -115,7 +115,7 @@ func TestLooks(t *testing.T) {
 		{time.Minute, time.Second},
 	} {
 		if again = c.says; h.look(now) != c.want {
-			t.Errorf("GiveBack says %v: the next look is not %v later", c.says, c.want)
+			t.Errorf("GiveBack returned %v: the next check is not %v later", c.says, c.want)
 		}
 	}
 	if !h.swept.IsZero() {
@@ -137,7 +137,7 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// TestHalt checks that a node which looks at its memory ends, also when it is told so twice.
+// TestHalt checks that a node that watches its memory ends, also if it is asked to twice.
 func TestHalt(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<18, func(c *Config) {
 		c.GiveBack = func(int64) (int64, time.Duration) { return 0, time.Hour }
@@ -152,10 +152,7 @@ func TestHalt(t *testing.T) {
 func TestClientsMapAllThatSamplesAreIn(t *testing.T) {
 	cl := newCluster(t, 1, 10, 1<<14, func(c *Config) { c.SlabBytes = 4352 })
 	defer cl.close()
-	tr, err := cl.trainer(0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := cl.mustTrainer(t, 0, 1)
 	defer tr.close()
 	if mapped, used := len(tr.slab), cl.nodes[0].arena.SizeBytes(); int64(mapped) != used {
 		t.Errorf("clients map %d bytes, and samples are put into %d", mapped, used)

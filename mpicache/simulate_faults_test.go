@@ -58,8 +58,8 @@ func jobsAtOnce(seeds uint64, flaw string) (bad *simJob, seed uint64, seen jobsS
 	return bad, seed, seen
 }
 
-// TestJobsUnderFaults simulates whole jobs: what each training gets is what it gets when nothing
-// happens, or it ends with an error that what happened allows; all is counted, nothing is left.
+// TestJobsUnderFaults simulates whole jobs: each training gets the stream that it gets without
+// faults, or ends with an error that its faults allow; all draws are counted, nothing leaks.
 func TestJobsUnderFaults(t *testing.T) {
 	if *oneJob >= 0 {
 		j := simulate(uint64(*oneJob), *oneFlaw, true)
@@ -107,7 +107,7 @@ func TestRanksThatLoseEachOther(t *testing.T) {
 	}
 }
 
-// TestJobsReplay checks that a seed says all that happens: 100 of 100 replays are the same.
+// TestJobsReplay checks that everything follows from the seed: 100 of 100 replays are the same.
 func TestJobsReplay(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() {

@@ -272,6 +272,17 @@ func (s *samples) occupy(id scheduler.SampleID) bool {
 	return ok
 }
 
+// occupyOrStarve is occupy for a sample that the stager requested: without room, it reports that to
+// the stager.
+func (s *samples) occupyOrStarve(id scheduler.SampleID) bool {
+	ok := s.occupy(id)
+	if !ok {
+		s.hungry = true
+		s.queue = append(s.queue, scheduler.Starved{ID: id})
+	}
+	return ok
+}
+
 // has reports whether the sample has a place.
 func (s *samples) has(id scheduler.SampleID) bool {
 	_, ok := s.entries.Place(int(id))
@@ -301,9 +312,7 @@ func (s *samples) bytes(id scheduler.SampleID) []byte {
 }
 
 func (s *samples) fetch(c scheduler.Fetch) {
-	if !s.occupy(c.ID) {
-		s.hungry = true
-		s.queue = append(s.queue, scheduler.Starved{ID: c.ID})
+	if !s.occupyOrStarve(c.ID) {
 		return
 	}
 	s.reads.Add(1)

@@ -48,9 +48,7 @@ func (s *samples) store(c scheduler.Store) {
 
 // recall makes the tier read a sample into a new place.
 func (s *samples) recall(c scheduler.Recall) {
-	if !s.occupy(c.ID) {
-		s.hungry = true
-		s.queue = append(s.queue, scheduler.Starved{ID: c.ID})
+	if !s.occupyOrStarve(c.ID) {
 		return
 	}
 	s.reads.Add(1)

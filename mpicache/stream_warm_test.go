@@ -179,13 +179,7 @@ func newGated(
 // TestWarmWhileTrainingBegins checks that training waits for what is being read.
 func TestWarmWhileTrainingBegins(t *testing.T) {
 	cl, g, warmed := newGated(t, 20, false)
-	tr, err := cl.trainer(0, 1)
-	if err == nil {
-		err = tr.open("torch", 6)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := cl.mustOpen(t, 0, 1, "torch", 6)
 	s := cl.nodes[0].streams[0]
 	s.tick(time.Now())
 	s.locked(func() {

@@ -33,7 +33,7 @@ func TestSamplerOfTheSystem(t *testing.T) {
 	}
 }
 
-// TestOptionsOfTheSystem has options reach the sampler, and be told to clients.
+// TestOptionsOfTheSystem checks that options reach the sampler and are sent to clients.
 func TestOptionsOfTheSystem(t *testing.T) {
 	draws := func(options systems.Values) int {
 		c := newCluster(t, 1, 100, 1<<20, func(cfg *Config) { cfg.Options = options })
@@ -48,7 +48,7 @@ func TestOptionsOfTheSystem(t *testing.T) {
 			}
 		}()
 		if w, err := tr.Welcome(); err != nil || w.Options != options.String() {
-			t.Errorf("the client is told of the options %q, want %q: %v", w.Options, options, err)
+			t.Errorf("the client received the options %q, want %q: %v", w.Options, options, err)
 		}
 		if err := tr.open("selective", 4); err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestOptionsOfTheSystem(t *testing.T) {
 		return n
 	}
 	if n := draws(nil); n != 100 {
-		t.Errorf("epoch 0 has %d draws of 100 samples, nothing is known", n)
+		t.Errorf("epoch 0 has %d draws of 100 samples without scores", n)
 	}
 	if n := draws(systems.Values{"warm_up_epochs": 0, "beta": 0.5}); n < 40 || n > 90 {
 		t.Errorf("without a warm-up, epoch 0 has %d draws, want about 70", n)
@@ -93,15 +93,9 @@ func TestStateOfOtherOptions(t *testing.T) {
 		cl := newCluster(t, 1, 100, 1<<20,
 			func(cfg *Config) { cfg.Options, cfg.StatePath = c.options, path })
 		defer cl.close()
-		tr, err := cl.trainer(0, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := cl.mustOpen(t, 0, 1, "selective", 4)
 		defer tr.close()
-		if err := tr.open("selective", 4); err != nil {
-			t.Fatal(err)
-		}
-		_, err = tr.plan(0)
+		_, err := tr.plan(0)
 		if (err == nil) != c.used ||
 			err != nil && !strings.Contains(err.Error(), "its options (--set) is beta=0.5") {
 			t.Errorf("a state with beta=0.5 is used by ranks with %q: %v", c.options, err)

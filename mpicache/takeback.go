@@ -110,7 +110,7 @@ func takeBack(
 	}()
 	select {
 	case memory := <-brought:
-		if memory == nil { // nobody has another one
+		if memory == nil { // no process has another one
 			return nil
 		}
 		if err := takeFromHands(ctx, dir); err != nil {
@@ -133,7 +133,7 @@ func takeFromHands(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("mpicache: %w", err) // the lock's holder is unknown
 	}
-	defer func() { _ = file.Close() }() // nobody has written to it
+	defer func() { _ = file.Close() }() // it was only read
 	ctx, cancel := context.WithTimeout(ctx, handsPatience)
 	defer cancel()
 	for {

@@ -252,7 +252,20 @@ func (c *crew) due(at place) {
 	}
 }
 
-// save has every trainer save, and returns what they were told, which must be the same.
+// trainAndSave trains up to a place, and saves a checkpoint there.
+func (c *crew) trainAndSave(at place) door.Saved {
+	c.t.Helper()
+	if err := c.train(place{}, at); err != nil {
+		c.t.Fatal(err)
+	}
+	saved, err := c.save(at)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return saved
+}
+
+// save has every trainer save, and returns the reply, which must be the same for all.
 func (c *crew) save(at place) (door.Saved, error) {
 	answers := make([]door.Saved, len(c.trainers))
 	err := c.all(func(tr *trainer) error {
@@ -264,7 +277,7 @@ func (c *crew) save(at place) (door.Saved, error) {
 	})
 	for _, a := range answers {
 		if a.State != answers[0].State {
-			err = errors.Join(err, fmt.Errorf("trainers were told different digests: %+v", answers))
+			err = errors.Join(err, fmt.Errorf("trainers received different digests: %+v", answers))
 		}
 	}
 	return answers[0], err
@@ -503,7 +516,7 @@ func TestCheckpointsResume(t *testing.T) {
 			must(err)
 			snap, err := scheduler.DecodeSnapshot(onDisk)
 			if err != nil || saved.Saved != path || snap.Digest() != saved.State {
-				t.Fatalf("the trainers were told %+v, and the file has %v (%v)", saved,
+				t.Fatalf("the trainers received %+v, and the file has %v (%v)", saved,
 					snap.Digest(), err)
 			}
 			trained := len(first.stream)
@@ -543,14 +556,7 @@ func TestCheckpointOutlivesKills(t *testing.T) {
 	want := reference(t, 4)
 	path, at := filepath.Join(t.TempDir(), "state"), place{1, 7}
 	keep := func(cfg *Config) { cfg.StatePath = path }
-	first := newCrew(t, 2, 2, 12, keep)
-	if err := first.train(place{}, at); err != nil {
-		t.Fatal(err)
-	}
-	saved, err := first.save(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	saved := newCrew(t, 2, 2, 12, keep).trainAndSave(at)
 	for _, ranks := range []int{1, 2, 1} {
 		again := newCrew(t, ranks, 2, 12, keep)
 		for _, tr := range again.trainers {
@@ -575,14 +581,7 @@ func TestCheckpointOutlivesKills(t *testing.T) {
 func TestForeignStatesEndTraining(t *testing.T) {
 	path, at := filepath.Join(t.TempDir(), "state"), place{1, 7}
 	keep := func(cfg *Config) { cfg.StatePath = path }
-	first := newCrew(t, 1, 1, 12, keep)
-	if err := first.train(place{}, at); err != nil {
-		t.Fatal(err)
-	}
-	saved, err := first.save(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	saved := newCrew(t, 1, 1, 12, keep).trainAndSave(at)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -788,14 +787,7 @@ func TestSaveAnswersDoNotDepend(t *testing.T) {
 func TestLateOpenIsIgnored(t *testing.T) {
 	path, at := filepath.Join(t.TempDir(), "state"), place{1, 7}
 	keep := func(cfg *Config) { cfg.StatePath = path }
-	first := newCrew(t, 2, 2, 12, keep)
-	if err := first.train(place{}, at); err != nil {
-		t.Fatal(err)
-	}
-	saved, err := first.save(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	saved := newCrew(t, 2, 2, 12, keep).trainAndSave(at)
 	second := newCrew(t, 2, 2, 12, keep)
 	before := second.trainers[0].training
 	for _, tr := range second.trainers {

@@ -25,7 +25,7 @@ type Spec struct {
 	Beside          bool   `json:"beside"` // read besides the training, not trained on
 	// number of epochs to train; 0: unknown, or not used by the system
 	Epochs int `json:"epochs,omitempty"`
-	// batches that are to be evaluated are told apart from those to be trained on
+	// batches to be evaluated are marked
 	Evaluates bool `json:"evaluates,omitempty"`
 	// length of the embedding reported with each loss; 0: none, or not used by the system
 	Embeddings int `json:"embeddings,omitempty"`
@@ -76,27 +76,24 @@ type agreement struct {
 
 // difference returns the field in which b departs from a, with both values; "" for none.
 func difference(a, b Spec) (field string, x, y any) {
-	switch {
-	case a.Sampler != b.Sampler:
-		return "sampler", a.Sampler, b.Sampler
-	case a.Seed != b.Seed:
-		return "seed", a.Seed, b.Seed
-	case a.BatchSize != b.BatchSize:
-		return "batch_size", a.BatchSize, b.BatchSize
-	case a.DropLast != b.DropLast:
-		return "drop_last", a.DropLast, b.DropLast
-	case a.SamplerDropLast != b.SamplerDropLast:
-		return "sampler_drop_last", a.SamplerDropLast, b.SamplerDropLast
-	case a.Assign != b.Assign:
-		return "assign", a.Assign, b.Assign
-	case a.World != b.World:
-		return "world_size", a.World, b.World
-	case a.Epochs != b.Epochs:
-		return "epochs", a.Epochs, b.Epochs
-	case a.Embeddings != b.Embeddings:
-		return "embeddings", a.Embeddings, b.Embeddings
-	case a.FirstChunk != b.FirstChunk:
-		return "first_chunk", a.FirstChunk, b.FirstChunk
+	for _, f := range []struct {
+		name string
+		a, b any
+	}{
+		{"sampler", a.Sampler, b.Sampler},
+		{"seed", a.Seed, b.Seed},
+		{"batch_size", a.BatchSize, b.BatchSize},
+		{"drop_last", a.DropLast, b.DropLast},
+		{"sampler_drop_last", a.SamplerDropLast, b.SamplerDropLast},
+		{"assign", a.Assign, b.Assign},
+		{"world_size", a.World, b.World},
+		{"epochs", a.Epochs, b.Epochs},
+		{"embeddings", a.Embeddings, b.Embeddings},
+		{"first_chunk", a.FirstChunk, b.FirstChunk},
+	} {
+		if f.a != f.b {
+			return f.name, f.a, f.b
+		}
 	}
 	return "", nil, nil
 }
@@ -189,8 +186,8 @@ func (a *agreement) note(spec Spec) bool {
 	return true
 }
 
-// whoIsMissing names the trainers that have not opened the data set or, if all have, those of which
-// only loader workers have.
+// whoIsMissing names the trainers that have not opened the data set or, if all have, those whose
+// loader workers have opened it but not they themselves.
 func (a *agreement) whoIsMissing() string {
 	const most = 8
 	missing, what := 0, "have not come"

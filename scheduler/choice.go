@@ -30,7 +30,7 @@ func (c *Choice) Draws() *Draws {
 	return &Draws{Epoch: c.Epoch, IDs: c.Served, choice: c, forecast: choiceForecast{choice: c}}
 }
 
-// choiceForecast knows of the epoch after what is kept for it.
+// choiceForecast knows which samples are kept for the next epoch.
 type choiceForecast struct {
 	unweighted
 	choice *Choice

@@ -16,9 +16,9 @@ import (
 // update has TestCoordinatorScenarios write the commands that it sees into the scenario files.
 var update = flag.Bool("update", false, "write the scenarios' expected commands anew")
 
-// TestCoordinatorScenarios plays each file of testdata/coordinator: an event a line, and under it,
-// each after "->", the commands that it must bring about. testdata/coordinator/README.md says what
-// the lines mean.
+// TestCoordinatorScenarios plays each file of testdata/coordinator: one event per line, and below
+// it, each after "->", the commands that it must cause. testdata/coordinator/README.md explains the
+// lines.
 func TestCoordinatorScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/coordinator/*.txt")
 	if err != nil || len(files) < 10 {
@@ -76,7 +76,7 @@ func play(t *testing.T, text string) string {
 	return out.String()
 }
 
-// scenario is a rank whose files are in memory. It obeys a command only when a line says so.
+// scenario is a rank whose files are in memory. It executes a command only on the lines that name it.
 type scenario struct {
 	t       *testing.T
 	c       *Coordinator
@@ -331,7 +331,7 @@ func (s *scenario) event(name string, a args) CoordinatorEvent {
 }
 
 // opened: life, turn, planned (epochs) and checkpoint (epoch.batch, of the newest saved state) are
-// what the trainer says of its training.
+// from the trainer's description of its training.
 func (s *scenario) opened(rank, trainer int, ticket uint64, a args) CoordinatorEvent {
 	spec := s.spec
 	spec.Trainer = trainer
@@ -445,7 +445,7 @@ func (s *scenario) read() {
 	s.step(e)
 }
 
-// sayLearned is what a counter has learned; "" where nothing is.
+// sayLearned formats what a counter has learned; "" for nothing.
 func sayLearned(learned Learned) string {
 	if learned == nil {
 		return ""
@@ -453,7 +453,7 @@ func sayLearned(learned Learned) string {
 	return fmt.Sprintf(", by what %s batches have taught", learned())
 }
 
-// sayProcesses is how many processes a plan is padded for; "" where as many train.
+// sayProcesses formats the number of processes that a plan is padded for; "" if as many train.
 func sayProcesses(processes int) string {
 	if processes == 0 {
 		return ""
@@ -461,7 +461,7 @@ func sayProcesses(processes int) string {
 	return fmt.Sprintf(", for %d processes", processes)
 }
 
-// say is a command as scenarios write it; "" for one that they leave out.
+// say formats a command as in scenarios; "" for one that they leave out.
 func say(c CoordinatorCommand) string {
 	switch c := c.(type) {
 	case Accept:

@@ -2,8 +2,8 @@
 // consumes each draw, which samples stay in memory, what is fetched, asked for, delivered and
 // evicted, and when.
 //
-// It is pure. There is no clock, no goroutine, no file, no socket and no global random number in
-// it; the same inputs give the same outputs on every rank and on every machine. Time is counted in
+// It is pure: no clock, no goroutines, no I/O, no global random numbers. The same inputs give the
+// same outputs on every rank and on every machine. Time is counted in
 // global batches.
 //
 // Words:

@@ -59,8 +59,8 @@ func (unweighted) weight(SampleID) float32 { return 1 }
 func (unweighted) weighted() bool          { return false }
 
 // firstEpoch looks in the epochs after epoch, one by one, for the first in which a sample is drawn.
-// place tells the sample's time in an epoch, a fraction of it, in [0, 1) if it is drawn. mean is
-// the mean number of epochs between draws, for samples that are not met.
+// place returns the sample's time in an epoch, as a fraction of it: in [0, 1) if it is drawn. mean
+// is the mean number of epochs between draws, for samples that are not found.
 func firstEpoch(epoch int, mean float64, place func(epoch int) float64) float64 {
 	for e := epoch + 1; e <= epoch+epochsAhead; e++ {
 		if at := place(e); at < 1 {

@@ -15,8 +15,7 @@ type (
 	// delivered to its trainers are freed when they are released.
 	LaneClosed struct{ Lane int }
 
-	// Planned passes a plan of a lane, of which batches from From on are trained, and those of Probe
-	// timed.
+	// Planned passes a plan of a lane, to be trained from batch From on; batches of Probe are timed.
 	Planned struct {
 		Lane  int
 		Plan  *Plan

@@ -56,7 +56,7 @@ func TestPurposesDiffer(t *testing.T) {
 	}
 }
 
-// TestBitsGolden pins the hash: another one would change every plan.
+// TestBitsGolden pins the hash: a different hash would change every plan.
 func TestBitsGolden(t *testing.T) {
 	tests := []struct {
 		seed  int64

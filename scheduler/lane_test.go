@@ -201,7 +201,7 @@ func (w *laneWorld) close(number int) {
 	}
 }
 
-// check checks what a delivery says against what is in memory.
+// check checks a delivery against what is in memory.
 func (r *laneRank) check(d Deliver) {
 	for i, id := range d.IDs {
 		if d.Source[i] < NotHere && !r.bytes[id] {
@@ -333,8 +333,8 @@ func (w *laneWorld) settled() {
 	}
 }
 
-// TestLanes has trainings come, stand still and go at random, with faults. Each gets what it draws,
-// those that continue are not held up by the others, and nothing is left of what has ended.
+// TestLanes has trainings begin, pause and end at random, with faults. Each gets what it draws, none
+// delays the others, and an ended one leaves nothing behind.
 func TestLanes(t *testing.T) {
 	reread := 0
 	for seed := range *seeds {

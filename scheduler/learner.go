@@ -22,8 +22,8 @@ type Learner interface {
 	Cut(scores []float32) Learned
 }
 
-// Learned is what a Learner had at a cut, as bytes: it returns the same at any time, to any
-// goroutine, and makes them anew where nobody keeps them. nil: nothing.
+// Learned returns the state of a Learner at a cut, as bytes: the same at any time, in any
+// goroutine. It encodes them on each call. nil: no state.
 type Learned func() []byte
 
 // Known returns what was learned, as these bytes.

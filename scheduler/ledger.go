@@ -49,7 +49,7 @@ func NewLedger(scorer Scorer, scores []float32) *Ledger {
 	return l
 }
 
-// EqualScores returns the scores of samples that nothing is known about.
+// EqualScores returns equal scores, for samples without any history.
 func EqualScores(samples int, initial float32) []float32 {
 	scores := make([]float32, samples)
 	for i := range scores {
@@ -61,7 +61,7 @@ func EqualScores(samples int, initial float32) []float32 {
 // Scores returns the scores as folded so far. The slice is the ledger's own and changes.
 func (l *Ledger) Scores() []float32 { return l.scores }
 
-// Scored is the event that tells the ledger's scores, after a batch was folded; Epoch -1: before
+// Scored returns the event with the ledger's scores after a batch was folded; with Epoch -1, before
 // any.
 func (l *Ledger) Scored(f Folded) Scored {
 	return Scored{
@@ -149,8 +149,8 @@ func (l *Ledger) Report(trainer, epoch, batch int, losses []float32) error {
 	return l.ReportEmbedded(trainer, epoch, batch, losses, nil)
 }
 
-// ReportEmbedded is Report with the samples' embeddings, one after the other, each of as many
-// numbers as Embed has said. It returns an error, too, when their number is wrong.
+// ReportEmbedded is Report with the samples' embeddings, one after the other, each of the
+// length passed to Embed. It also returns an error if their number is wrong.
 func (l *Ledger) ReportEmbedded(trainer, epoch, batch int, losses, embeddings []float32) error {
 	p := l.find(epoch)
 	if p == nil {

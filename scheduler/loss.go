@@ -11,8 +11,8 @@ import (
 // asks this function, so that ranks and simulator agree.
 func Reported(loss float32) bool { return loss <= math.MaxFloat32 && loss >= -math.MaxFloat32 }
 
-// ReportedEmbedding reports whether an embedding counts: it does when all its numbers are finite.
-// Else the sample keeps the one that it has, whatever its loss is.
+// ReportedEmbedding reports whether an embedding counts: all its numbers must be finite. Otherwise
+// the sample keeps its last one, whatever its loss.
 func ReportedEmbedding(embedding []float32) bool {
 	return !slices.ContainsFunc(embedding, func(x float32) bool { return !Reported(x) })
 }

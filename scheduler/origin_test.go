@@ -12,7 +12,7 @@ var originStream = StreamID{
 	Batch: 2, Plan: PlanVersion,
 }
 
-// stateOf is a state of an epoch, with scores that n tells apart.
+// stateOf returns a state of an epoch, with scores that depend on n.
 func stateOf(epoch, final, n int) *Snapshot {
 	s := &Snapshot{
 		Stream: originStream, Epoch: epoch, Final: final,

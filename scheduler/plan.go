@@ -26,7 +26,7 @@ type Plan struct {
 	Consumer []uint16 // trainer of each draw, len(IDs)
 	World    []int32  // rank of each trainer
 
-	Home  []uint16 // owner of each draw, len(IDs); nil: Owner says
+	Home  []uint16 // owner of each draw, len(IDs); nil: see Owner
 	Ranks int
 
 	Processes int // PlanConfig's
@@ -37,7 +37,7 @@ type Plan struct {
 // PlanConfig is the basis of a plan, besides epoch and scores.
 type PlanConfig struct {
 	Sampler   Sampler
-	Samples   int     // 0: nobody's view is added
+	Samples   int     // 0: no view is added
 	BatchSize int     // a trainer's
 	World     []int32 // rank of each trainer; the global batch is BatchSize · len(World)
 	Ranks     int
@@ -160,8 +160,8 @@ func (p *Plan) DrawsOf(trainer int) int {
 }
 
 // Repeats yields, for each draw of trainer in order, how often the epoch drew its sample before, by
-// any trainer. Who consumes a draw is free, so this, and not the trainer's own count, tells two
-// draws of a sample apart.
+// any trainer. Who consumes a draw is free, so this, and not the trainer's own count, distinguishes
+// two draws of a sample.
 func (p *Plan) Repeats(trainer int) iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		if len(p.IDs) == 0 {

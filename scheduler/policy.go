@@ -42,7 +42,7 @@ type Gate interface {
 }
 
 // A LookAhead is a Policy that orders residents by Use.Next. It decides on a batch when the batch's
-// losses are known, since a sample's own loss says most about its next draw; other policies decide
+// losses are known, since a sample's own loss predicts its next draw best; other policies decide
 // when the batch enters the window, by the scores before it.
 type LookAhead interface {
 	LooksAhead()

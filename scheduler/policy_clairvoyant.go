@@ -9,10 +9,10 @@ package scheduler
 type Clairvoyant struct {
 	next []float64 // by resident
 	id   []SampleID
-	gone []bool // by place: there is no resident
+	gone []bool // by place: no resident is there
 	// A max-heap by next use, from the first Victim on: where all samples have room there is none.
 	heap []Place
-	at   []int32 // place in heap, by resident; nil: there is no heap
+	at   []int32 // place in heap, by resident; nil without a heap
 }
 
 // NewClairvoyant returns a policy without residents.

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestClairvoyantVictim checks the victim against all residents, whenever it is asked for first:
-// before that there is no heap.
+// TestClairvoyantVictim checks the victim against all residents, whenever the first one is
+// requested: the heap is built then.
 func TestClairvoyantVictim(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 0))

@@ -1,7 +1,6 @@
 package scheduler
 
-// testPolicies are the policies that this package's tests run: the one that looks ahead, and one
-// that does not.
+// testPolicies are the policies that this package's tests run: one looks ahead, one does not.
 var testPolicies = map[string]func() Policy{
 	"clairvoyant": func() Policy { return NewClairvoyant() },
 	"lru":         func() Policy { return &recency{} },

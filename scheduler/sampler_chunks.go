@@ -32,7 +32,7 @@ func Stripe(samples, chunks int) []int32 {
 // chunksSampler draws every sample once, chunk by chunk: the chunks in turn, from a first one in
 // epoch 0, and then beginning with the one that the epoch before ended with; inside a chunk in the
 // order of race clocks. Trainings with different seeds go through the same chunks in the same
-// order, and so can use what is in memory together. Nothing is substituted.
+// order, and so can share what is in memory. Samples are not substituted.
 //
 // Source: Kumar and Sivathanu, "Quiver", FAST 2020, §4.7 and §5.1, whose substitutable hits come to
 // this order. Differs: as uniform, an epoch is a whole number of global batches, filled from its
@@ -60,9 +60,9 @@ func (s *chunksSampler) turn(epoch int, id SampleID) int {
 	return (int(s.of[id]) + epoch%s.chunks + s.chunks - s.first) % s.chunks
 }
 
-// NextChunk returns the chunk that a training with the sampler chunks draws after the one that it
-// is in, after so many of the batches of an epoch. An epoch begins with the last one of the epoch
-// before, which then is the next one too.
+// NextChunk returns the chunk that the sampler chunks draws next, after the one that it draws in a
+// batch of an epoch with so many batches. An epoch begins with the last chunk of the previous epoch,
+// so at the end of an epoch that chunk is also the next.
 func NextChunk(cfg SamplerConfig, epoch, batch, batches int) int {
 	chunks := min(Chunks, cfg.Samples)
 	turn := min(batch*chunks/max(batches, 1)+1, chunks-1)

@@ -13,7 +13,7 @@ func (s listed) Draw(epoch int, _ []float32) *Draws {
 	return &Draws{Epoch: epoch, IDs: s, forecast: unforeseen{}}
 }
 
-// unforeseen is the forecast of draws of which nothing is known before they are there.
+// unforeseen is the forecast of draws that are unknown until they are made.
 type unforeseen struct{ unweighted }
 
 func (unforeseen) next(SampleID, float32) float64 { return never }

@@ -11,7 +11,7 @@ type timeSorter struct {
 	spare   []uint64 // for blocks
 }
 
-// timeBucket has its words in blocks, of which all but the last are full.
+// timeBucket has its words in blocks; all but the last are full.
 type timeBucket struct {
 	blocks [][]uint64
 	n      int
@@ -42,7 +42,7 @@ func newTimeSorter(words int, before func(key uint32) float64) *timeSorter {
 	return s
 }
 
-// evenKeys is newTimeSorter's before for keys of which all are as likely.
+// evenKeys is newTimeSorter's before for keys that are all equally likely.
 func evenKeys(key uint32) float64 { return float64(key) * 0x1p-32 }
 
 func (s *timeSorter) add(word uint64) {

@@ -68,7 +68,7 @@ func TestSmallPermutations(t *testing.T) {
 	}
 }
 
-// TestShares: a sample's share of the draws is what its Weight says, 1/(N q).
+// TestShares: a sample's share of the draws matches its Weight, 1/(N q).
 func TestShares(t *testing.T) {
 	const samples, epochs = 200, 600
 	scores := testScores(samples)
@@ -224,8 +224,8 @@ func TestSubsetSize(t *testing.T) {
 	}
 }
 
-// TestSubsetOfFew: with fewer positive scores than the fraction asks for, all of them are in; and
-// if none is in by chance, all samples are.
+// TestSubsetOfFew: with fewer positive scores than the fraction requires, all of them are drawn;
+// and if by chance none is, all samples are.
 func TestSubsetOfFew(t *testing.T) {
 	scores := make([]float32, 100)
 	for id := range 10 {

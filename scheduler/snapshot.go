@@ -187,7 +187,7 @@ type encoder struct {
 	yield  func([]byte) bool
 	buffer []byte
 	sum    uint32 // CRC-32 of what was yielded
-	ended  bool   // nobody wants more
+	ended  bool   // the reader wants no more
 }
 
 func (e *encoder) floats(values []float32) {

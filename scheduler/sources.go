@@ -52,15 +52,15 @@ func (s *sources) take(e Sourced) error {
 	case e.Generation < s.generation:
 		return nil
 	}
-	return s.tell(e.Rank, e.Epoch, e.Scores)
+	return s.record(e.Rank, e.Epoch, e.Scores)
 }
 
 // keptSources is the number of epochs before a rank's newest for which its digests are kept: other
 // ranks may be that far behind.
 const keptSources = 3
 
-// tell records the digest of a rank, and returns an error if it differs from that of another.
-func (s *sources) tell(rank, epoch int, digest Digest) error {
+// record records the digest of a rank, and returns an error if it differs from that of another.
+func (s *sources) record(rank, epoch int, digest Digest) error {
 	s.told[rank][epoch], s.newest[rank] = digest, max(s.newest[rank], epoch)
 	for e := range s.told[rank] {
 		if e < s.newest[rank]-keptSources {

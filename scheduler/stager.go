@@ -18,7 +18,7 @@ import (
 // stay when the batch's losses are known or, if it does not look ahead, when the batch enters. A
 // sample that its owner would not keep is fetched by the rank that consumes it.
 //
-// Failures only cost speed: a trainer gets the samples of its batch, or is told to read them from
+// Failures only cost speed: a trainer receives the samples of its batch, or must read them from
 // storage itself.
 type Stager struct {
 	cfg     StagerConfig
@@ -878,7 +878,7 @@ func (s *Stager) onShrunk(e Shrunk) {
 }
 
 // A policy that looks ahead decides when a batch's losses have become scores, not when the batch
-// enters the window, because a sample's own loss says most about its next draw. Until then a draw
+// enters the window, because a sample's own loss predicts its next draw best. Until then a draw
 // of an own sample pins the bytes that it found or brought in. Other policies decide when the batch
 // enters the window, with the score of a sample's last training, as in their papers.
 

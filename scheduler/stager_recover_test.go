@@ -35,8 +35,8 @@ func (r *simRank) check(id SampleID) {
 }
 
 // TestStagerRecovers has all ranks restarted between two epochs. With what they had in memory
-// they read as much as if nothing had happened; what is spoilt they read again. Partitions are so
-// large that a hash places samples: a Placement begins anew.
+// they read as much as without the restart, plus the samples that were damaged. Partitions are so
+// large that a hash places samples, since a Placement would start afresh.
 func TestStagerRecovers(t *testing.T) {
 	for _, sampler := range []string{"torch", "pads"} {
 		for _, policy := range []string{"clairvoyant", "lru"} {

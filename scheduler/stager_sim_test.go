@@ -15,8 +15,8 @@ var seeds = flag.Uint64("seeds", 60, "simulated worlds with faults")
 
 // world is a deterministic simulation of all ranks of a job: coordinators, stagers, storage, peers
 // and trainers whose actions happen in a random order drawn from a seed, with faults. Trainers move
-// in step, as an all-reduce makes them. What one rank tells another comes in order, and at any
-// time.
+// in step, as an all-reduce makes them. Messages between two ranks arrive in order, after any
+// delay.
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -34,7 +34,7 @@ type world struct {
 	homes   map[int][]uint16 // by epoch: the owners of its draws; nil once ranks were restarted
 	tickets uint64
 
-	recalled, ended int // samples from tiers; tiers that were given up
+	recalled, ended int // samples read from tiers; tiers that were abandoned
 
 	sent     [][]CoordinatorEvent // by trainer: what its rank has still to hear
 	trainers []simTrainer
@@ -434,8 +434,8 @@ func (r *simRank) send(c Send) {
 	})
 }
 
-// train runs an epoch from batch from: every trainer asks for batches in order, up to ahead before
-// the one it trains, as DataLoader workers do.
+// train runs an epoch from batch from: every trainer requests batches in order, up to ahead batches
+// early, as DataLoader workers do.
 func (w *world) train(epoch, from, ahead int) {
 	plan := w.plans[epoch]
 	world := len(w.cfg.World)
@@ -525,7 +525,8 @@ func (w *world) until(done func() bool, what string) {
 	}
 }
 
-// plan has every trainer ask for an epoch's plan, when the one before has ended, until all have it.
+// plan has every trainer request an epoch's plan, when the previous one has ended, until all have
+// it.
 func (w *world) plan(epoch, from int) {
 	tickets := make([]uint64, len(w.cfg.World))
 	for t := range w.cfg.World {
@@ -546,8 +547,7 @@ func (w *world) plan(epoch, from int) {
 	}
 }
 
-// settled checks, after all is done, that nothing is pinned and nothing lies about that is no
-// resident.
+// settled checks, at the end, that nothing is pinned and only residents are in memory.
 func (w *world) settled() {
 	for w.one() {
 	}
@@ -577,6 +577,13 @@ func (w *world) settled() {
 
 func (r *simRank) bytesFreed(id SampleID) bool { return !r.bytes[id] }
 
+func (w *world) wantNoFaults(t *testing.T) {
+	t.Helper()
+	if w.sources[FromFallback] != 0 || w.sources[NotHere] != 0 || w.sources[Unreadable] != 0 {
+		t.Errorf("without faults, sources are %v", w.sources)
+	}
+}
+
 func TestStagerServesEveryBatch(t *testing.T) {
 	for _, sampler := range []string{
 		"torch", "uniform", "pads", "weighted-once", "subset",
@@ -592,10 +599,7 @@ func TestStagerServesEveryBatch(t *testing.T) {
 						w.train(epoch, 0, 3)
 					}
 					w.settled()
-					if w.sources[FromFallback] != 0 || w.sources[NotHere] != 0 ||
-						w.sources[Unreadable] != 0 {
-						t.Errorf("without faults, sources are %v", w.sources)
-					}
+					w.wantNoFaults(t)
 					if capacity == 1 && sampler != "subset" && sampler != "pads" {
 						for id, n := range w.read[2] {
 							t.Errorf(

@@ -16,7 +16,7 @@ type simStored struct{ whole, erased bool }
 
 var errTier = errors.New("the disk fails")
 
-// tierStep does what a command says about the tier, and checks that it can be done.
+// tierStep executes a command to the tier, and checks that it is valid.
 func (r *simRank) tierStep(c Command) {
 	w := r.w
 	switch c := c.(type) {
@@ -92,7 +92,7 @@ func (r *simRank) recall(id SampleID) {
 	}
 }
 
-// tierSettled checks, after all is done, that nothing is being stored, and ends the tier.
+// tierSettled checks, at the end, that no sample is being stored, and ends the tier.
 func (r *simRank) tierSettled() {
 	t := r.stager.store.tier
 	if t == nil {
@@ -149,10 +149,7 @@ func TestTierTakesWhatMemoryGivesUp(t *testing.T) {
 							w.train(epoch, 0, 3)
 						}
 						w.settled()
-						if w.sources[FromFallback] != 0 || w.sources[NotHere] != 0 ||
-							w.sources[Unreadable] != 0 {
-							t.Errorf("without faults, sources are %v", w.sources)
-						}
+						w.wantNoFaults(t)
 						return w
 					}
 					without, with := run(), run(1.7) // of 100 to 160 bytes, with blocks of 64
@@ -171,8 +168,8 @@ func TestTierTakesWhatMemoryGivesUp(t *testing.T) {
 	}
 }
 
-// TestTierUnderFaults checks that every batch is delivered whatever the tier does, and that one
-// that fails is given up.
+// TestTierUnderFaults checks that every batch is delivered whatever the tier does, and that a tier
+// that fails is abandoned.
 func TestTierUnderFaults(t *testing.T) {
 	ended, recalled := 0, 0
 	for seed := range 2 * *seeds {
@@ -209,7 +206,7 @@ func TestTierReplays(t *testing.T) {
 	replays(t, 3, faults{loseAnswers: 20, badTier: 50, busyTier: 9}, 0.5)
 }
 
-// TestTierGoesOnlyAfterFailuresInARow checks when a tier is given up.
+// TestTierGoesOnlyAfterFailuresInARow checks when a tier is abandoned.
 func TestTierGoesOnlyAfterFailuresInARow(t *testing.T) {
 	s := NewStager(StagerConfig{
 		Ranks: 1, World: []int32{0}, Samples: 1, Size: func(SampleID) int64 { return 1 },

@@ -156,8 +156,7 @@ func (st *store) refreshed(id SampleID, next float64) Use {
 	return st.lanes[0].refreshed(id, next)
 }
 
-// soonest is u, of which Next is the time of the next use in lane p, with the nearest one in any
-// lane.
+// soonest returns u, whose Next is the next use in lane p, with Next the nearest use in any lane.
 func (st *store) soonest(p *partition, u Use) Use {
 	if !st.shared {
 		return u

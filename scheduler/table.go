@@ -25,8 +25,8 @@ const (
 	slotsMin   = 16
 )
 
-// newTable returns an empty table for samples 0 ≤ id < samples, of which about this many have a
-// value at a time.
+// newTable returns an empty table for samples 0 ≤ id < samples, about held of which have a value at
+// a time.
 func newTable[V comparable](samples, held int) table[V] {
 	if held >= samples/denseShare {
 		return table[V]{dense: make([]V, samples)}

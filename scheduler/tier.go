@@ -6,7 +6,7 @@ package scheduler
 // another one needs its place, so that it need not be rewritten. A nil tier is empty.
 type tier struct {
 	cache *Cache
-	// what memory gives up as soon as nobody needs it, and the tier has not
+	// what memory drops once it is no longer needed, and the tier does not have
 	leaving      map[SampleID]Use
 	storingBytes int64 // of memory that is kept until it is written
 	failures     int   // in a row

@@ -34,7 +34,7 @@ type Client struct {
 
 // thisProcess is this process's number at doors, and its family's.
 //
-//nolint:forbidigo // nothing is decided by it, and no two processes may share it
+//nolint:forbidigo // it decides nothing, and no two processes may share it
 var thisProcess = rand.Uint64()
 
 // NewHello is who this process is as a trainer's worker, or as ControlTrainer.

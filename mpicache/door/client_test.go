@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestClientRefusesNonsense checks what Dial says of a door that is none.
+// TestClientRefusesNonsense checks Dial's errors for servers that are not doors.
 func TestClientRefusesNonsense(t *testing.T) {
 	frame := func(kind byte, payload string) string {
 		return string([]byte{byte(len(payload)), 0, 0, 0, kind, 0, 0, 0, 0, 0, 0, 0}) + payload

@@ -18,7 +18,7 @@ import (
 // Nothing that a client sends is trusted. Read reads no more bytes than the kind of a frame needs,
 // and the parsers check that its fields are there; what numbers they may have is the Handler's.
 type Handler interface {
-	// Enter admits a client that has not said yet who it is, or returns why not.
+	// Enter admits a client before its HELLO, or returns the reason why not.
 	Enter() error
 	// Greet receives the client's HELLO and returns the answer to it, and the descriptor of the slab,
 	// which the Handler keeps; -1 if there is no slab.
@@ -105,7 +105,7 @@ func (c *Conn) Next(r io.Reader) error {
 	}
 	err = c.handler.Handle(f)
 	var no Error
-	if errors.As(err, &no) && f.Kind != KindReport { // nobody waits for the answer to a REPORT
+	if errors.As(err, &no) && f.Kind != KindReport { // no client waits for a reply to REPORT
 		c.Write(AppendError(nil, f.Ticket, no))
 		return nil
 	}

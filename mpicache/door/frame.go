@@ -108,8 +108,8 @@ func endFrame(b []byte, start int) []byte {
 	return b
 }
 
-// Read reads a frame, with its payload in buf, which grows as needed. limit returns how many bytes
-// a payload of a kind may have; false if there is no such kind.
+// Read reads a frame, with its payload in buf, which grows as needed. limit returns the
+// largest size of a payload of a kind; false if the kind is unknown.
 func Read(r io.Reader, buf *[]byte, limit func(Kind) (bytes int, ok bool)) (Frame, error) {
 	var head [headBytes]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

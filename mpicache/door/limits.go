@@ -26,7 +26,7 @@ func ReportBytes(losses, dimensions int) int {
 }
 
 // Payload returns the size of the largest payload of a kind that a client may need to send; false
-// if there is no such kind.
+// if the kind is unknown.
 func (l Limits) Payload(kind Kind) (bytes int, ok bool) {
 	switch kind {
 	case KindHello: // of another version too, which is refused by its number

@@ -50,7 +50,7 @@ func TestClientThatNeverReads(t *testing.T) {
 	if err := theirs.Close(); err != nil {
 		t.Error(err)
 	}
-	o.write(frame) // nobody is there
+	o.write(frame) // the reader has gone
 }
 
 // TestLongFrames: what is sent in pieces arrives whole, and so does what is written meanwhile.

@@ -10,8 +10,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// Welcome is what a client is told when it has said who it is. All but what HELLO's reply has in
-// fields of its own is JSON.
+// Welcome is the reply to HELLO. It is JSON, except what the reply has as binary fields.
 type Welcome struct {
 	Rank        int           `json:"-"`
 	Ranks       int           `json:"-"`
@@ -244,8 +243,8 @@ func PlanFrame(
 // columns.
 const pieceBytes = 64 << 10
 
-// planColumns yields the lengths of the trainer's part of every batch, and what flags say of its
-// draws.
+// planColumns yields the lengths of the trainer's part of every batch, and the columns of its draws
+// that flags select.
 func planColumns(p *scheduler.Plan, trainer int, flags uint32) iter.Seq[uint32] {
 	draws := func(yield func(uint32) bool, of func(scheduler.SampleID) uint32) bool {
 		for i, id := range p.IDs {

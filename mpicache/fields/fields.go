@@ -62,5 +62,5 @@ func (r *Reader) F32s(n uint32) []float32 {
 	return dst
 }
 
-// Whole reports whether no field was missing, and nothing is left.
+// Whole reports whether all fields were there, and no bytes are left.
 func (r *Reader) Whole() bool { return !r.Short && len(r.Rest) == 0 }

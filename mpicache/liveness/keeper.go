@@ -104,10 +104,10 @@ type phase int
 
 const (
 	down     phase = iota // nothing runs
-	starting              // it was told to be started
+	starting              // the keeper asked for its start
 	met
 	serving
-	ending // it was told to be ended
+	ending // the keeper asked for its end
 	failed
 )
 

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A scene is a Keeper in virtual time, over a cache that does as it is told unless it hangs.
+// A scene is a Keeper in virtual time, over a cache that obeys unless it hangs.
 type scene struct {
 	*Keeper
 	now     time.Duration
@@ -312,7 +312,7 @@ func TestKeeper(t *testing.T) {
 			s := newScene(c.restarts)
 			c.scene(s)
 			if got, want := strings.Join(s.said, "\n"), strings.Join(c.want, "\n"); got != want {
-				t.Errorf("told\n%s\nwant\n%s", got, want)
+				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
 	}

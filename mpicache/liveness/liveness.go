@@ -43,7 +43,7 @@ type Watch struct {
 	lost  []bool
 }
 
-// NewWatch returns a watch over n peers, none of which has been silent yet. Tick must be
+// NewWatch returns a watch over n peers, as if all had just been heard. Tick must be
 // called every Every(bound).
 func NewWatch(peers int, bound time.Duration) *Watch {
 	return &Watch{

@@ -11,7 +11,7 @@ import (
 
 const bound = 2 * time.Minute
 
-// A world is a Watch in virtual time, over peers that show signs of life when the scene says so.
+// A world is a Watch in virtual time, over peers that show signs of life as the scene has them.
 type world struct {
 	*Watch
 	now  time.Duration

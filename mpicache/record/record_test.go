@@ -59,8 +59,8 @@ type driven struct {
 	queue  []scheduler.Event
 }
 
-// drive trains two epochs with stager and has tape told what happens. Placement and scores are made
-// up.
+// drive trains two epochs with stager, and records the events on tape. Placement and scores are
+// invented.
 func drive(
 	t testing.TB, setup *Setup, tape *Tape,
 	alter func(int, []scheduler.Command) []scheduler.Command,
@@ -201,7 +201,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayOfAnEpochLeftEarly checks that what a trainer leaves behind is given up in the same
+// TestReplayOfAnEpochLeftEarly checks that what a trainer leaves behind is dropped in the same
 // order.
 func TestReplayOfAnEpochLeftEarly(t *testing.T) {
 	setup := testSetup("lru", "torch")
@@ -371,8 +371,8 @@ func (s *slow) Write(p []byte) (int, error) {
 	return s.buffer.Write(p)
 }
 
-// TestSlowStorage checks that the rank continues when storage does not take the recording, and that
-// the recording says so.
+// TestSlowStorage checks that the rank continues when storage cannot keep up with the recording,
+// and that the recording notes the gap.
 func TestSlowStorage(t *testing.T) {
 	s := &slow{may: make(chan struct{})}
 	s.WriteString(magic)

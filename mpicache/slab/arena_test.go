@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkArena walks the arena and says whether its records agree: blocks cover it, no two free ones
+// checkArena walks the arena and checks that its records agree: blocks cover it, no two free ones
 // touch, the sums are right.
 func checkArena(t rapid.TB, a *Arena) {
 	t.Helper()

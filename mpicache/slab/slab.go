@@ -18,7 +18,7 @@ import (
 const populateBytes = 256 << 20
 
 // Slab is the node's shared memory: one anonymous file (memfd) of a fixed size, really allocated,
-// that the rank maps read-write and hands to clients read-only. The embedded Arena divides it.
+// that the rank maps read-write and sends to clients read-only. The embedded Arena divides it.
 // Behind what that divides lies a Directory.
 //
 // Bytes may be used by many goroutines; Alloc, Free and the sums are the Arena's and need the

@@ -35,8 +35,8 @@ func (s *Slab) Identity() (Identity, error) {
 // data sets that are wanted, or has been written to.
 var ErrOther = errors.New("slab: the memory holds other data sets")
 
-// Take takes over the memory behind fd, which a rank that died has left with its clients. Nobody
-// may write to it any more. The slab has no room before Resume. fd stays the caller's.
+// Take takes over the memory behind fd, which a dead rank has left with its clients. No other
+// process may write to it. The slab has no room before Resume. The caller keeps fd.
 //
 // It returns an error unless the memory is the one that want names, with its size sealed, and its
 // directory is of these data sets; if only that is missing, ErrOther.
@@ -90,7 +90,7 @@ func (s *Slab) TakenBytes() int64 { return s.directory.sampleBytes }
 // Resume makes a slab of at most sizeBytes (≥ 0, rounded up to a page) of memory that was taken
 // over, and gives the rest back to the system. It returns the residents whose entries are whole, by
 // their places, which are allocated, and how many residents there were. size is a sample's size in
-// bytes. Whether their bytes are as they were put there, Entries.Sum tells, before they are used.
+// bytes. Check their bytes with Entries.Sum before using them.
 func (s *Slab) Resume(
 	sizeBytes int64, size func(set, sample int) int64,
 ) (whole []Entry, residents int, err error) {

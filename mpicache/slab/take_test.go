@@ -33,8 +33,8 @@ func newScribbler(t testing.TB, s *Slab, seed uint64) *scribbler {
 	return &scribbler{Slab: s, rng: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// step brings in a sample, byte by byte as far as anybody can tell, or gives one up. written is
-// called in the middle of each change of the samples' bytes.
+// step brings in a sample, as if byte by byte, or evicts one. written is called in the middle of
+// each change of the samples' bytes.
 func (w *scribbler) step(written func()) {
 	set := w.rng.IntN(2)
 	id := w.rng.IntN(twoSets[set].Samples)
@@ -73,7 +73,7 @@ func (w *scribbler) step(written func()) {
 	}
 }
 
-// isWhole reports whether bytes are what the entry of a sample says.
+// isWhole reports whether the bytes of a sample match its entry.
 func isWhole(e *Entries, id int, sample []byte) bool {
 	sum, whole := e.Sum(id)
 	return whole && sum == Sum(sample)
@@ -85,7 +85,7 @@ func checkWhole(t testing.TB, s *Slab, whole []Entry) {
 	for _, w := range whole {
 		got := s.memory[w.Off : w.Off+sizeOf(w.Set, w.Sample)]
 		if !bytes.Equal(got, pattern(w.Set, w.Sample)) || !isWhole(s.Entries(w.Set), w.Sample, got) {
-			t.Fatalf("%+v is whole, they say, and is not", w)
+			t.Fatalf("%+v is damaged, but its entry is whole", w)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func TestDeathAtEveryStore(t *testing.T) {
 	}
 }
 
-// memoryVariable tells the test binary, restarted, that it is a rank, and the slab's size.
+// memoryVariable marks the test binary, when restarted, as a rank, and has the slab's size.
 const memoryVariable = "RANKPOOL_TEST_SLAB_BYTES"
 
 // TestMain is also a rank that is killed.
@@ -278,7 +278,7 @@ func TestDeathWhileTakingOver(t *testing.T) {
 				if !isWhole(c.Entries(e.Set), e.Sample, got) {
 					given++ // its memory was returned to the system
 				} else if kept++; !bytes.Equal(got, pattern(e.Set, e.Sample)) {
-					t.Fatalf("%+v is whole, they say, and is not", e)
+					t.Fatalf("%+v is damaged, but its entry is whole", e)
 				}
 			}
 		}
@@ -363,7 +363,7 @@ func TestSpoiltBytes(t *testing.T) {
 	}
 	e.Put(3, off, Sum(b))
 	if e.Drop(3); isWhole(e, 3, b) {
-		t.Error("a sample whose place was given up is whole")
+		t.Error("the entry of an evicted sample is whole")
 	}
 }
 
@@ -416,7 +416,7 @@ func FuzzDirectory(f *testing.F) {
 		}
 		copy(memory[size+rng.Int64N(directoryBytes(twoSets)):], junk)
 		if s.directory = openDirectory(memory[size:], size, twoSets); s.directory == nil {
-			return // the header is another one
+			return // the header differs
 		}
 		whole, _, err := s.Resume(size, sizeOf)
 		if err != nil {

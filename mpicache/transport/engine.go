@@ -223,7 +223,7 @@ func (e *engine) receive(from, sizeBytes int, matched mpi.Message) {
 	e.adopt(&e.peers[from].inbox, message{buf: buf, bytes: sizeBytes, part: part}, r, err)
 }
 
-// deliver hands a control message to its reader.
+// deliver passes a control message to its handler.
 func (e *engine) deliver(from int, buf []byte) {
 	msg, kind := buf[:len(buf)-1], buf[len(buf)-1]
 	switch {

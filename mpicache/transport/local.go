@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Local is a rank of a group inside one process: messages are handed over, bytes are copied. It is
-// the product's transport for a single rank, and the tests' for many.
+// Local is a rank of a group inside one process: messages are passed on, bytes are copied. The
+// product uses it for a single rank, tests for many.
 type Local struct {
 	rank   int
 	peers  []*Local

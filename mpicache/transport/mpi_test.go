@@ -11,7 +11,7 @@ import (
 	"rankpool/mpicache/transport/transporttest"
 )
 
-// TestMain ends as a rank ends: the launcher is told.
+// TestMain ends as a rank ends: it notifies the launcher.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if os.Getenv("RANKPOOL_TEST_RANKS") != "" {

@@ -47,7 +47,7 @@ type Transport interface {
 	Close() error
 }
 
-// checkPeer panics when rank is none of the group's.
+// checkPeer panics unless rank is in the group.
 func checkPeer(rank, size int) {
 	if rank < 0 || rank >= size {
 		panic(fmt.Sprintf("transport: rank %d in a group of %d", rank, size))

@@ -70,8 +70,8 @@ func (w Wish) Choices(getenv func(string) string) []Choice {
 	return append(choices, all("that of "+where+" ("+path+") is not there")...)
 }
 
-// startedBy returns the family of the launcher that started this process, and a clause that says
-// so. PMIx alone proves nothing: both families support it.
+// startedBy returns the family of the launcher that started this process, and a clause with the
+// reason. PMIx alone proves nothing: both families support it.
 func startedBy(getenv func(string) string) (family Family, why string) {
 	switch {
 	case getenv("OMPI_COMM_WORLD_SIZE") != "":

@@ -48,8 +48,8 @@ func FamilyOf(text, abi string) Family {
 // mpichTexts is what the version texts of MPICH and its descendants contain.
 var mpichTexts = []string{"MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation MPI"}
 
-// launchers are the programs that start ranks of a family, and the words of which their "--version"
-// prints one. mpirun comes first: it is that of the loaded module.
+// launchers are the programs that start ranks of a family, and words; "--version" prints one of
+// them. mpirun comes first: it belongs to the loaded module.
 var launchers = map[Family]struct{ names, words []string }{
 	OpenMPI: {[]string{"mpirun", "mpirun.openmpi"}, []string{"Open MPI", "OpenRTE", "PRRTE"}},
 	MPICH: {
@@ -68,7 +68,7 @@ func FamilyOfMpirun(path string) Family {
 	defer cancel()
 	command := exec.CommandContext(ctx, path, "--version")
 	command.WaitDelay = time.Second
-	text, _ := command.Output() // a version that cannot be had does not tell
+	text, _ := command.Output() // without a version the family is unknown
 	for _, family := range []Family{OpenMPI, MPICH} {
 		for _, word := range launchers[family].words {
 			if strings.Contains(string(text), word) {
@@ -82,7 +82,7 @@ func FamilyOfMpirun(path string) Family {
 // FindMpirun returns the path of the mpirun that starts ranks of a family: the one the user named
 // ("" for none), or one in $PATH whose version fits.
 //
-// Errors: there is none; the one that the user named is of another family.
+// It returns an error if there is none, or if the named one is of another family.
 func FindMpirun(family Family, named string) (string, error) {
 	names := launchers[family].names
 	if named != "" {

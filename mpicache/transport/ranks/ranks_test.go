@@ -42,7 +42,7 @@ func TestLongMessages(t *testing.T) {
 			t.Fatal(got.From, err)
 		}
 		if !bytes.Equal(got.Body, bytes.Repeat(got.Body[:1], len(got.Body))) {
-			t.Error("a message has bytes of another one")
+			t.Error("a message has bytes of another message")
 		}
 		lengths[len(got.Body)]++
 	}
@@ -108,12 +108,12 @@ func TestCalls(t *testing.T) {
 	all.Wait()
 	ended, end := context.WithCancelCause(t.Context())
 	end(errors.New("enough"))
-	silent := NewCalls(group[0], 2, nil) // nobody answers on that channel
+	silent := NewCalls(group[0], 2, nil) // no rank answers on that channel
 	if _, err := silent.Call(ended, 1, nil); err == nil || err.Error() != "enough" {
 		t.Errorf("a call that ended early: %v", err)
 	}
 	if len(calls.waiting)+len(silent.waiting) > 0 {
-		t.Error("a call that nobody waits for is kept")
+		t.Error("a canceled call is kept")
 	}
 }
 
@@ -152,8 +152,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestGatherHearsEveryRank sends twice from one rank, as one does that was taken for dead and is
-// not: the first value counts.
+// TestGatherHearsEveryRank sends twice from one rank, as one does that was wrongly considered dead:
+// the first value counts.
 func TestGatherHearsEveryRank(t *testing.T) {
 	group := muxes(t, 3)
 	for _, from := range []int{1, 1, 2} {

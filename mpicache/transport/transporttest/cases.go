@@ -245,8 +245,8 @@ func manyGoroutines(r *rank) {
 	r.barrier()
 }
 
-// closeAll closes with a Take that nobody answers; nothing is called back later, and later calls do
-// nothing.
+// closeAll closes with a Take that is never answered: no callback runs after Close, and later calls
+// do nothing.
 func closeAll(r *rank) {
 	r.Take((r.Rank()+1)%r.Size(), 1, [][]byte{make([]byte, 100_000)}, func(err error) {
 		r.Errorf("rank %d: a Take without a Put was done: %v", r.Rank(), err)

@@ -27,7 +27,7 @@ func start(t *testing.T, abi string) Library {
 	return library
 }
 
-// TestMain ends as a rank ends: with a real library the launcher is told.
+// TestMain ends as a rank ends: with a real library, it notifies the launcher.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if os.Getenv("RANKPOOL_TEST_LIBRARY") != "" {
@@ -141,7 +141,7 @@ func messages(t *testing.T) {
 
 func matchedMessages(t *testing.T) {
 	if _, _, _, ok, err := Improbe(9); ok || err != nil {
-		t.Fatalf("Improbe finds what nobody sent: %v", err)
+		t.Fatalf("Improbe found a message that was not sent: %v", err)
 	}
 	sends := []Request{must(Isend([]byte("first"), 0, 9)), must(Isend([]byte("next"), 0, 9))}
 	if done := Test(sends, nil); len(done) != 2 || done[1].Place != 1 {

@@ -71,7 +71,7 @@ func ring(t *testing.T, mark byte) {
 		runtime.Gosched()
 	}
 	if !bytes.Equal(sent, got) {
-		t.Fatalf("message %d is another one", mark)
+		t.Fatalf("message %d has other bytes", mark)
 	}
 }
 
