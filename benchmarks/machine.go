@@ -44,7 +44,8 @@ func look() glance {
 	return g
 }
 
-// until says when and on what something was measured, and what else the machine did meanwhile.
+// until describes a measurement that ends with end: its time, its machine, and the load from other
+// programs.
 func (g glance) until(end glance) string {
 	all := end.at.Sub(g.at).Seconds() * float64(runtime.NumCPU())
 	others := max(0, end.busy-g.busy-(end.ours-g.ours))

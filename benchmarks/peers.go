@@ -342,8 +342,7 @@ func (w workload) bound(share, epoch int) float64 {
 	return max(steps, missed/pfsBandwidth)
 }
 
-// versions says which versions of the peers are in the Python that measures them, "" where they are
-// not measured.
+// versions returns the versions of the peers that are installed, "" if peers are not measured.
 func (b *bench) versions(chosen []section) string {
 	if !slices.ContainsFunc(chosen, func(s section) bool { return s.name == peersSection.name }) {
 		return ""

@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// evaluate runs the recipes with stand-ins for what Spack and EasyBuild give them, and prints what
-// they say.
+// evaluate runs the recipes with stand-ins for Spack and EasyBuild, and prints the results.
 const evaluate = `
 import json, sys, types
 
@@ -62,7 +61,7 @@ type target struct {
 	URL            string
 }
 
-// recipes is what the evaluation says.
+// recipes is the output of evaluate.
 type recipes struct {
 	Said       map[string][][]any
 	Package    target
@@ -138,8 +137,8 @@ func TestEasyconfig(t *testing.T) {
 	}
 }
 
-// TestDist has "make dist" write the file that the recipes look for, by the words that they and the
-// documents say.
+// TestDist checks that "make dist" writes the file that the recipes look for, with the commands in
+// the recipes and documents.
 func TestDist(t *testing.T) {
 	const words = "make dist VERSION=0.1.0"
 	out, err := exec.Command("make", "--no-print-directory", "-C", "..", "-n", "dist",

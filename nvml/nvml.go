@@ -116,8 +116,7 @@ func (l *Library) bind() error {
 	return nil
 }
 
-// lookup makes to, a pointer to a function, call symbol, or leaves it nil if there is no such
-// symbol.
+// lookup sets to, a pointer to a function, to symbol, or leaves it nil if the library lacks symbol.
 func (l *Library) lookup(to any, symbol string) bool {
 	address, err := purego.Dlsym(l.handle, symbol)
 	if err != nil {

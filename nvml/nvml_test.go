@@ -68,7 +68,7 @@ func readings(d Device) map[string]any {
 	}
 }
 
-// Each value of each kind of GPU is what the library says, or the code with which it does not.
+// Each value of each kind of GPU is the one that the library returns, or its error code.
 func TestReadings(t *testing.T) {
 	l := open(t, nvmltest.Build(t))
 	if n, err := l.Count(); n != nvmltest.GPUs || err != nil {
@@ -140,7 +140,7 @@ func TestMIGDevices(t *testing.T) {
 	}
 }
 
-// What an error is decides whether a caller shows "not available" or says that something is broken.
+// The kind of an error decides whether a caller shows "not available" or reports a failure.
 func TestErrors(t *testing.T) {
 	notAvailable := map[Code]bool{
 		NotSupported: true, NoPermission: true, FunctionNotFound: true,
@@ -192,7 +192,7 @@ func TestOpenWithout(t *testing.T) {
 	}
 }
 
-// A driver without a function that not all have tells the rest.
+// A driver that lacks an optional function returns the other values.
 func TestOldDriver(t *testing.T) {
 	d := device(t, open(t, nvmltest.Build(t, "-DWITHOUT_POWER")), 0)
 	if _, err := d.Power(); !errors.Is(err, ErrNotAvailable) {
@@ -265,7 +265,7 @@ func TestConcurrent(t *testing.T) {
 	group.Wait()
 }
 
-// Any library, also a real one (-nvml), tells values in their ranges or that they are not
+// Any library, also a real one (-nvml), returns values in their ranges or that they are not
 // available.
 func TestAnyLibrary(t *testing.T) {
 	libraries := map[string]string{"fake": nvmltest.Build(t)}

@@ -21,7 +21,7 @@ type Runner func(ctx context.Context, name string, args ...string) (string, erro
 const squeueTimeout = 5 * time.Second
 
 // EndTime returns when Slurm will end the job, from SLURM_JOB_END_TIME (Slurm 22.05 and later),
-// else from squeue, within 5 s. Only squeue knows of a time limit that was changed after the job
+// else from squeue, within 5 s. Only squeue has a time limit that was changed after the job
 // began. Local is the node's time zone (time.Local), which squeue uses. The error is ErrNoEndTime,
 // or wraps squeue's failure.
 func EndTime(ctx context.Context, getenv func(string) string, run Runner, local *time.Location) (

@@ -38,7 +38,7 @@ type GPUs struct {
 	// sees all GPUs of the node.
 	Count int
 	// OnNode is the number of the job's GPUs on this node, which its tasks share; Absent if Slurm does
-	// not say.
+	// not report it.
 	OnNode int
 	// Visible lists them if the environment does. Slurm's own lists count the GPUs of the node,
 	// CUDA_VISIBLE_DEVICES those of the control group.

@@ -27,7 +27,7 @@ var ErrTooManyHosts = errors.New("slurm: the list names more than 65,536 hosts")
 // "gpu[01-02,07]".
 //
 // Elements are separated by commas or white space; empty ones are ignored. An element may have
-// several brackets, of which the last varies fastest ("rack[1-2]node[01-40]"), and text after them.
+// several brackets; the last one varies fastest ("rack[1-2]node[01-40]"), and text after them.
 // The width of a range is that of its lower end ("[08-10]", "[001-3]"). A host that is named twice
 // appears twice. The error is ErrTooManyHosts, or describes what is malformed.
 //

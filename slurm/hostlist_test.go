@@ -41,7 +41,7 @@ func TestParseHostlist(t *testing.T) {
 		// Slurm 22.05 refuses it, and later ones take it
 		"n[1-3]-ib":               "n1-ib n2-ib n3-ib",
 		"n[1-2]m,x[08-10]y[1-2]z": "n1m n2m x08y1z x08y2z x09y1z x09y2z x10y1z x10y2z", // as above
-		// Slurm's order is another one
+		// Slurm's order differs
 		"n[1-2]x[3-4]y[5-6]": "n1x3y5 n1x3y6 n1x4y5 n1x4y6 n2x3y5 n2x3y6 n2x4y5 n2x4y6",
 		"n[00000000000000000000001-00000000000000000000002]": "n00000000000000000000001 " +
 			"n00000000000000000000002",

@@ -96,8 +96,8 @@ func (j Job) foreignStep(getenv func(string) string, readFile func(string) ([]by
 	return step == "batch" || job != j.JobID && !j.InHet()
 }
 
-// contradicts reports whether the variables of the step contradict the job's, some of which srun
-// sets again for its tasks.
+// contradicts reports whether the step's variables contradict the job's. Some of the job's are set
+// again by srun for its tasks.
 func (j Job) contradicts(getenv func(string) string) bool {
 	if byMPIRun(getenv) {
 		return false

@@ -108,8 +108,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestLeftoversOfSameShape checks what only the slurmstepd tells: a job that its predecessor has
-// submitted, on as many nodes.
+// TestLeftoversOfSameShape checks a case that only slurmstepd distinguishes: a job submitted by its
+// predecessor, on as many nodes.
 func TestLeftoversOfSameShape(t *testing.T) {
 	env := append(environ(t, "steppmix"), "SLURM_STEP_GPUS=0", "SLURM_STEPMGR=node1")
 	if got := Leftovers(env, below("sh",

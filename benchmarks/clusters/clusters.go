@@ -1,5 +1,5 @@
-// Package clusters holds the cluster files of the simulator's time model; docs/time-model.md says
-// what their values mean.
+// Package clusters holds the cluster files of the simulator's time model; docs/time-model.md
+// describes their values.
 package clusters
 
 import "embed"

@@ -71,7 +71,7 @@ func TestPoliciesByHand(t *testing.T) {
 	}
 }
 
-// TestStagingBufferIsFull has no room for a second sample: nothing is read ahead.
+// TestStagingBufferIsFull has no room for a second sample, so workers do not read ahead.
 func TestStagingBufferIsFull(t *testing.T) {
 	s := small(0)
 	s.CapacityMB[0] = 1

@@ -20,8 +20,8 @@ type policy struct {
 	prepare func(*training) string
 	// deal assigns the samples of a global batch to workers.
 	deal func(*training, []scheduler.SampleID) [][]scheduler.SampleID
-	// keepRead is called with each sample that a worker's staging threads have read. nil: nothing is
-	// kept.
+	// keepRead is called with each sample that a worker's staging threads have read; nil if the
+	// policy keeps none.
 	keepRead func(*training, int, scheduler.SampleID)
 }
 

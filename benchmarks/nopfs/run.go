@@ -53,8 +53,8 @@ type worker struct {
 
 type buffered struct{ mb, until float64 }
 
-// Run simulates one policy, by its name. It returns an error if a number of the scenario is out of
-// range, or there is no such policy.
+// Run simulates the policy with this name. It returns an error if a number of the scenario is out
+// of range, or the name is unknown.
 //
 // Differs: γ is the number of workers, whoever reads the PFS at that moment: a thread has t(γ)/γ.
 func Run(s *Scenario, name string) (*Result, error) {

@@ -27,8 +27,8 @@ const maxDimensions = 3
 
 // Read reads a file of the format's versions 1 to 3.
 //
-// It returns an error if the file cannot be read, is damaged, longer or shorter than its shape
-// says, or holds a type other than float16, float32, float64, uint8, int32 and int64, is not
+// It returns an error if the file cannot be read, is damaged, is longer or shorter than its
+// shape, or holds a type other than float16, float32, float64, uint8, int32 and int64, is not
 // little-endian, not in C order, or has more than 3 dimensions.
 //
 // Source: NumPy Enhancement Proposal 1 and numpy.lib.format, "Format Version 1.0" to "3.0".

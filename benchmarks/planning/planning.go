@@ -38,7 +38,7 @@ type Result struct {
 // other on one core (it sets GOMAXPROCS, and sets it back). Memory is the whole process's, so
 // nothing else should run in it.
 //
-// It returns an error when the configuration is out of range or Linux does not tell the memory.
+// It returns an error when the configuration is out of range or Linux does not report the memory.
 func Measure(cfg Config) (*Result, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{
@@ -86,7 +86,7 @@ func lossLike(n int) []float32 {
 	return scores
 }
 
-// restartPeak has the kernel count the most memory anew, and returns what is in use now.
+// restartPeak resets the kernel's record of peak memory, and returns the memory in use.
 //
 // Source: Linux, proc_pid_clear_refs(5), value 5.
 func restartPeak() (bytes int64, err error) {
@@ -106,7 +106,7 @@ func statusBytes(name string) (int64, error) {
 	words := strings.Fields(string(text))
 	at := slices.Index(words, name)
 	if at < 0 {
-		return 0, fmt.Errorf("the kernel does not tell %s", name)
+		return 0, fmt.Errorf("the kernel does not report %s", name)
 	}
 	kib, err := strconv.ParseInt(words[at+1], 10, 64)
 	return kib * 1024, err

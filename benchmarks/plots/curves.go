@@ -18,7 +18,7 @@ import (
 type Curve struct {
 	Name   string
 	Points plotter.XYs
-	Bound  bool // nothing is better: a thick line without marks
+	Bound  bool // an upper bound: a thick line without marks
 }
 
 // Hits draws hits, in percent of the draws, over capacity, in percent of the data, into path.svg

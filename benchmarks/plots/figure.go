@@ -1,5 +1,5 @@
-// Package plots draws what the simulator found, as SVG and PNG. Curves can be told apart in grey by
-// their dashes and marks, and legends stand beside the data. The bytes of an SVG depend on the
+// Package plots draws results of the simulator, as SVG and PNG. Curves differ by their dashes and
+// marks, also in grey, and legends stand beside the data. The bytes of an SVG depend on the
 // arguments alone.
 package plots
 
@@ -38,7 +38,7 @@ type Title struct {
 }
 
 // save draws a figure into path.svg and path.png. The title is drawn above the canvas that paint
-// gets, which is at least as large as said.
+// gets, which is at least width by height.
 func (t Title) save(path string, width, height vg.Length, paint func(draw.Canvas)) error {
 	head, below := newPlot("", "", "").Title.TextStyle, newLegend().TextStyle
 	head.XAlign, head.YAlign, below.YAlign = draw.XLeft, draw.YTop, draw.YTop

@@ -46,7 +46,7 @@ func areas(n int) []Area {
 	return all
 }
 
-// TestFigures has each figure there in both formats, and say what it should. Some are drawn twice:
+// TestFigures checks that each figure exists in both formats, with its texts. Some are drawn twice:
 // the SVG has the same bytes.
 func TestFigures(t *testing.T) {
 	for _, c := range []struct {

@@ -162,7 +162,7 @@ func TestEpochBoundary(t *testing.T) {
 // Dryden et al., SC 2021, section 4: t_{i,f} = max(avail_i(f), t_{i,f-1} + s/c), avail_i(f) =
 // Σ_{k≤f} read_i(k) / p_0, and a read from storage is a fetch, s/(t(γ)/γ), and a write. Where each
 // worker has one reader, reads from storage only and all of it, and writes cost nothing, both
-// models say the same; t_f is when sample f is handed over, so an epoch ends a step later.
+// models agree; t_f is when sample f is delivered, so an epoch ends a step later.
 func TestNoPFSPerformanceModel(t *testing.T) {
 	c, err := LoadCluster("nopfs-sim")
 	if err != nil {

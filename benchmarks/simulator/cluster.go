@@ -190,7 +190,7 @@ func (s *Storage) readerBandwidth() int64 {
 	return tighter(best, s.TargetBytesPerSecond)
 }
 
-// tighter returns the smaller of two limits, of which 0 means none.
+// tighter returns the smaller of two limits; 0 means unlimited.
 func tighter(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)

@@ -84,7 +84,7 @@ type Result struct {
 	Evaluated int64 `json:"evaluated"`
 	// of these, read for it
 	EvaluatedReads int64 `json:"evaluated_reads"`
-	// all reads, including samples that nobody drew
+	// all reads, including those of samples that were not drawn
 	StorageBytes int64 `json:"storage_bytes"`
 	Distinct     int64 `json:"distinct"` // samples that were trained on at least once
 	// longest run of epochs in which some sample was never trained on

@@ -82,7 +82,8 @@ func (c *count) touch(id scheduler.SampleID) {
 	}
 }
 
-// evaluated notes that the losses of ids, which are in memory, are measured: they are no draws.
+// evaluated records that the losses of ids, which are in memory, are measured. They do not count as
+// draws.
 func (c *count) evaluated(ids []scheduler.SampleID) {
 	c.stamp++
 	c.settle(c.mayNotKeep)

@@ -38,9 +38,9 @@ func (c *Config) trainers() int { return c.Ranks * max(c.TrainersPerRank, 1) }
 // rankOf returns the rank of a trainer.
 func (c *Config) rankOf(trainer int) int32 { return int32(trainer / max(c.TrainersPerRank, 1)) }
 
-// assignment says who consumes a draw. The published systems' samplers are PyTorch's
-// DistributedSampler or made from it, which gives place j to trainer j mod W. That the plan chooses
-// is rankpool's, and lent to the bounds beside it.
+// assignment returns how draws are assigned to trainers. The samplers of published systems are
+// PyTorch's DistributedSampler or derived from it, which assigns place j to trainer j mod W. Only
+// rankpool, and the bounds that it is compared with, let the plan choose.
 func (c *Config) assignment() scheduler.Assignment {
 	if c.System.Name == "rankpool" || c.System.Offline() {
 		return scheduler.AssignLocal

@@ -135,7 +135,7 @@ func (f *follower) run() []*scheduler.Draws {
 	return all
 }
 
-// restart begins anew from the state that a checkpoint before a batch has.
+// restart resumes from the state of a checkpoint before a batch.
 func (f *follower) restart(
 	p *scheduler.Plan, batch, trainers int, base []float32, learned []byte,
 ) *scheduler.Plan {

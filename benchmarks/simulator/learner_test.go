@@ -9,9 +9,9 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// learned are the draws of all epochs as ranks plan them for a system that learns within an epoch.
-// Every epoch is drawn by another learner than the one that follows training; and before every
-// other one the ranks are restarted, as they are in mid-training.
+// learned returns the draws of all epochs as ranks plan them for a system that learns within an
+// epoch. One learner draws every epoch, another follows training; before every second epoch the
+// ranks are restarted, as in mid-training.
 func learned(t *testing.T, cfg *Config) [][]scheduler.SampleID {
 	t.Helper()
 	var world []int32

@@ -313,8 +313,8 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestPartsAreReplaced has each of sampler, scorer and policy be replaced alone, and the result say
-// so.
+// TestPartsAreReplaced replaces sampler, scorer and policy, one at a time; the result names the
+// replacement.
 func TestPartsAreReplaced(t *testing.T) {
 	trace := syntheticTrace(100, 4)
 	for _, c := range []struct {

@@ -54,9 +54,9 @@ func TestQuiverTable3(t *testing.T) {
 	}
 }
 
-// TestSubstituteReads has a read of storage be one also where it serves another draw than its
-// sample's: what one job of Quiver reads of a data set that does not fit is all that its draws
-// count as reads, nearly all of them for others. CoorDL reads for nobody else.
+// TestSubstituteReads checks that a read of storage counts also if it serves another draw than its
+// sample's: the reads of one job of Quiver, on a data set that does not fit, are those that its draws
+// count, nearly all for other draws. CoorDL reads each sample for its own draw.
 func TestSubstituteReads(t *testing.T) {
 	for _, c := range []struct {
 		system string

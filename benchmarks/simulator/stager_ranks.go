@@ -13,8 +13,8 @@ type stagerRanks struct {
 	todo  []func()
 	done  int // of todo
 
-	// fetched is told of each read of storage, asked of each question to a peer (nil: nobody is),
-	// and drew of each draw of a rank's own sample.
+	// fetched is called for each read of storage, asked (may be nil) for each request to a peer, and
+	// drew for each draw of a rank's own sample.
 	fetched func(id scheduler.SampleID, rank, position int)
 	asked   func(rank int, c scheduler.Ask)
 	drew    func(rank, lane, epoch, place int, outcome scheduler.Outcome)
@@ -117,7 +117,7 @@ func (r *stagerRank) step(e scheduler.Event) {
 	}
 }
 
-// trained releases what was delivered, and tells found of it.
+// trained calls found for each delivery, and releases it.
 func (r *stagerRank) trained(found func(scheduler.Deliver)) {
 	for _, d := range r.delivered {
 		found(d)

@@ -104,7 +104,7 @@ func newStagers(s *setup) (*stagers, error) {
 	return p, nil
 }
 
-// placement is the one that training begins with; nil where a hash gives samples their owners.
+// placement returns the initial placement; nil if a hash of the id decides the owner.
 func (p *stagers) placement() *scheduler.Placement {
 	if p.policy != "clairvoyant" {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// permutations is a training of many epochs whose losses say nothing.
+// permutations is a training of many epochs with losses that carry no information.
 func permutations(samples, epochs int) *Trace {
 	t := &Trace{}
 	row := make([]float32, samples)

@@ -45,8 +45,8 @@ func LoadTrace(files TraceFiles) (*Trace, error) {
 }
 
 // LoadLosses reads losses recorded from training, [epoch][sample], from a file of NumPy's format:
-// float32, two dimensions, not negative. What is not finite counts as scheduler.Reported says.
-// Errors are as those of LoadTrace.
+// float32, two dimensions, not negative. scheduler.Reported replaces losses that are not finite.
+// The errors are those of LoadTrace.
 func LoadLosses(path string) ([][]float32, error) {
 	losses, err := loadLosses(path)
 	if err != nil {

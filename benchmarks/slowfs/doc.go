@@ -3,20 +3,20 @@
 //
 // Each open, read, listed entry and lookup has a latency. Reads share the bandwidth of storage
 // targets and of the whole, opens share a rate. Rules make accesses fail or stall. It counts what
-// is read, by file too, so that a test can say "no sample was read twice".
+// is read, by file too, so that a test can check that no sample was read twice.
 //
 // # The model
 //
-// A target, the whole, and the metadata server are pipes: they serve requests in the order in which
-// these come, one after the other, at their rate, and save nothing up while idle. What comes out of
-// a pipe takes the latency of its kind to arrive. A request is answered at that time, and requests
-// wait side by side, so latency is hidden by requests in flight, and bandwidth by nothing:
+// A target, the whole, and the metadata server are pipes: they serve requests in order, one at a
+// time, at their rate, and save no capacity while idle. A reply then takes the latency of its kind
+// to arrive. Latencies of several requests overlap, so more requests in flight hide latency; nothing
+// hides bandwidth:
 //
 //	answered = max(served by the whole, served by its targets) + latency + stall
 //
-// A file lies on the target that a hash of its path says, or in stripes over all targets from that
-// one on. The [Engine] holds model, rules and counters; it is pure, in virtual time. [Mount] asks
-// it for a FUSE file system, and package slowstorage for a storage.Storage.
+// A hash of its path chooses the target of a file, or the first target of a striped one. The
+// [Engine] holds model, rules and counters; it is pure, in virtual time. [Mount] makes a FUSE file
+// system of it, and package slowstorage a storage.Storage.
 //
 // # Use
 //
@@ -32,14 +32,13 @@
 //
 // # What it can do
 //
-// Without limits it gives 64 threads that read files of 110 KB 970 MB/s, and one thread 440 MB/s,
-// on two cores that it shares with them; set to 200 MB/s and 2 ms an open it gives 64 threads 199
-// MB/s and takes half a core (two cores of an AMD EPYC, Linux 6.18, other programs beside it).
-// Beyond that, latencies and rates are those of FUSE, not the ones that were set.
+// Without limits, 64 threads read files of 110 KB at 970 MB/s, and one thread at 440 MB/s, on two
+// cores that they share with it; limited to 200 MB/s and 2 ms per open, 64 threads read 199 MB/s,
+// and it uses half a core (two cores of an AMD EPYC, Linux 6.18, other programs beside it).
+// Beyond that, FUSE limits latencies and rates.
 //
 // # What it cannot do
 //
-// A process that waits for an answer cannot be killed until it comes or the file system is
-// unmounted, as on a hung Lustre mount. The program must get its share of the processors; an answer
-// is late when it does not.
+// A process that waits for a reply cannot be killed before the reply or an unmount, as on a hung
+// Lustre mount. Replies are late if the program does not get its share of the processors.
 package slowfs

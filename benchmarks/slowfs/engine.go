@@ -61,8 +61,8 @@ func (e *Engine) Open(now time.Duration, path string) Verdict {
 }
 
 // Read decides a read of sizeBytes bytes at offset of the file at path; the caller has cut it at
-// the end of the file. A read of nothing is free: the client of a parallel file system knows where
-// a file ends.
+// the end of the file. A read of 0 bytes is free: the client of a parallel file system knows
+// where a file ends.
 func (e *Engine) Read(now time.Duration, path string, offset, sizeBytes int64) Verdict {
 	if sizeBytes <= 0 {
 		return Verdict{Due: now}

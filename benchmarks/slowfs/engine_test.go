@@ -359,7 +359,7 @@ func TestSpans(t *testing.T) {
 }
 
 // TestBandwidthIsNeverExceeded reads at random times and compares with what could have flowed since
-// a read was asked for.
+// a read was requested.
 func TestBandwidthIsNeverExceeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		targets := rapid.IntRange(1, 4).Draw(t, "targets")

@@ -96,8 +96,8 @@ func (s *Server) Close() error { return s.close() }
 
 func (s *Server) unmount() error {
 	close(s.closing)
-	// By force where nothing is open: a mount namespace that began meanwhile has a copy of the mount,
-	// which would keep it alive. MNT_EXPIRE says by EAGAIN that nothing is open.
+	// Force the unmount if no file is open: a mount namespace that was created meanwhile has a copy of
+	// the mount, which would keep it alive. MNT_EXPIRE returns EAGAIN if no file is open.
 	if errors.Is(unix.Unmount(s.dir, unix.MNT_EXPIRE), unix.EAGAIN) &&
 		unix.Unmount(s.dir, unix.MNT_FORCE) == nil {
 		s.fuse.Wait()

@@ -59,7 +59,7 @@ func (e *Engine) resetCounters() {
 	e.files = make(map[string]*fileCount)
 }
 
-// ReadTwice returns the paths of the files of which bytes were read more than once, sorted.
+// ReadTwice returns the paths of the files with bytes that were read more than once, sorted.
 func (s Stats) ReadTwice() []string {
 	var paths []string
 	for path, f := range s.Files {

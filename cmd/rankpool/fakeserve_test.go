@@ -16,8 +16,8 @@ import (
 	"rankpool/mpicache/door/doortest"
 )
 
-// fakeServe stands for "rankpool serve" in the launcher's tests: a door that says hello, tells a
-// status and takes SHUTDOWN. FAKESERVE=fail ends it with code 2 before its door is open;
+// fakeServe stands for "rankpool serve" in the launcher's tests: a door that greets, reports a
+// status and accepts SHUTDOWN. FAKESERVE=fail ends it with code 2 before its door is open;
 // FAKESERVE=deaf makes it ignore SHUTDOWN and SIGTERM. Rank 0 logs two epochs when it is asked to
 // end. Every start appends a line to the file $FAKESERVE_STARTS.
 func fakeServe() {

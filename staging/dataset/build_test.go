@@ -10,7 +10,7 @@ import (
 	"rankpool/staging/stagingtest"
 )
 
-// TestBuildMakesAnyManifest builds what a manifest of any kind says, and sends it to another rank.
+// TestBuildMakesAnyManifest rebuilds manifests of any kind, and sends them to another rank.
 func TestBuildMakesAnyManifest(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		want := anyManifest().Draw(r, "manifest")

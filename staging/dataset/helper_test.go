@@ -88,8 +88,7 @@ func difference(a, b *Manifest, isIndex bool) string {
 	return ""
 }
 
-// anyManifest draws manifests with odd names: line feeds, quotes, bytes that are no UTF-8, half
-// letters.
+// anyManifest draws manifests with odd names: line feeds, quotes, invalid UTF-8, half letters.
 func anyManifest() *rapid.Generator[*Manifest] {
 	name := rapid.Custom(func(t *rapid.T) string {
 		letter := rapid.SampledFrom([]string{

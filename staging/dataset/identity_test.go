@@ -122,8 +122,9 @@ func TestBlocksFindTheDifference(t *testing.T) {
 	}
 }
 
-// TestDamagedIndexIsFound flips each byte of an index in turn: it is refused, or CheckIdentity says
-// so, but for bytes that no identity is of (the root, what fills up columns, formats).
+// TestDamagedIndexIsFound flips each byte of an index in turn: the index is refused, or
+// CheckIdentity returns an error, except for bytes outside the identity (root, padding of columns,
+// formats).
 func TestDamagedIndexIsFound(t *testing.T) {
 	var built bytes.Buffer
 	whole := listed("a/1.png", "a/2.png", "b/1.png")

@@ -26,7 +26,7 @@ func TestDecodeNames(t *testing.T) {
 	for text, want := range map[string]string{
 		`[ "\\udcff" ]`:        `\udcff`,
 		`["\ud83d\ude00"]`:     "\U0001F600",
-		`["\ud83d\udc80"]`:     "\U0001F480", // the second half of a pair is no byte
+		`["\ud83d\udc80"]`:     "\U0001F480", // the second half of a pair does not stand for a byte
 		`["\ud83dab\udc80"]`:   "\ufffdab\x80",
 		`["\u00e4\udcFFx"]`:    "ä\xffx",
 		`["\\\udc80\u005c\n"]`: "\\\x80\\\n",

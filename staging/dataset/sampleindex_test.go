@@ -41,7 +41,7 @@ func TestIndexRoundTrip(t *testing.T) {
 	}
 }
 
-// A golden tells what an index file holds. Text is JSON as Python's surrogateescape has it.
+// A golden describes the content of an index file. Text is JSON as Python's surrogateescape has it.
 type golden struct {
 	Root    json.RawMessage   `json:"root"`
 	Digest  string            `json:"digest"`
@@ -135,8 +135,8 @@ func goldenText(t *testing.T, m *Manifest) []byte {
 	return append(text, '\n')
 }
 
-// TestIndexGolden compares with the files that the Python tests read. go test -update writes them
-// anew.
+// TestIndexGolden compares with the files that the Python tests read. go test -update rewrites
+// them.
 func TestIndexGolden(t *testing.T) {
 	const (
 		binaryPath = "../../docs/wire/index_golden.bin"
@@ -163,7 +163,7 @@ func TestIndexGolden(t *testing.T) {
 	}
 }
 
-// TestIndexLayout reads single fields where docs/wire/README.md says they are.
+// TestIndexLayout reads single fields at the offsets in docs/wire/README.md.
 func TestIndexLayout(t *testing.T) {
 	var built bytes.Buffer
 	stagingtest.Must(t, writeIndex(&built, goldenIndex()))

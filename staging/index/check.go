@@ -16,7 +16,7 @@ import (
 )
 
 // spotChecks is how many samples of a manifest are compared with the file system before it is
-// trusted: a tree of which a share s has changed passes with probability (1-s)^64, 4 % for 5 %.
+// trusted: a tree with a share s of changed files passes with probability (1-s)^64, 4 % for 5 %.
 const spotChecks = 64
 
 // checkFolderTime returns an error if a folder of the data set below root has changed.

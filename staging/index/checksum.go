@@ -35,8 +35,8 @@ type ChecksumOptions struct {
 	Concurrency int // files read at a time, of each rank; 0: DefaultScanConcurrency
 	// called with the number of bytes done, never by two goroutines at a time
 	Progress func(bytes int64)
-	Journal  *Journal // keeps the checksums, for the next run; nil: nothing is kept
-	// the ranks that share the work, of which this is rank 0; nil: this process alone
+	Journal  *Journal // keeps the checksums for the next run; may be nil
+	// the ranks that share the work; this process is rank 0. nil: it works alone
 	Group         *Group
 	Storage       storage.Storage // of this rank; nil: SystemStorage
 	KeepPageCache bool            // keep what this rank has read in the page cache

@@ -112,7 +112,7 @@ func TestChecksumsOfParts(t *testing.T) {
 	}
 }
 
-// A countingStorage counts how often each file is opened, and fails where it is told to.
+// A countingStorage counts how often each file is opened, and fails as set.
 type countingStorage struct {
 	storage.SystemStorage
 	mu     sync.Mutex

@@ -20,7 +20,7 @@ const direntBytes = 256 << 10
 // read buffer.
 type dirent struct {
 	name []byte
-	kind uint8 // unix.DT_…; DT_UNKNOWN if the file system does not say
+	kind uint8 // unix.DT_…; DT_UNKNOWN if the file system does not report it
 }
 
 // text returns a copy of the name without its zero byte.

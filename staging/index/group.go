@@ -104,7 +104,7 @@ func (g *Group) ServeWork(ctx context.Context, concurrency int,
 	defer working.Wait()
 	dismissed := context.WithoutCancel(ctx)
 	ctx, stop := context.WithCancel(ctx)
-	defer stop() // work that nobody waits for any more
+	defer stop() // work whose caller has gone
 	s := &server{[2]*systemLister{
 		newSystemLister(concurrency, false),
 		newSystemLister(concurrency, true),

@@ -26,8 +26,8 @@ func openJournal(t testing.TB, path, root string) *Journal {
 	return j
 }
 
-// TestJournalKilled kills an index with signal 9 in the middle, twice, and continues: nothing is
-// listed twice, and the manifest is that of a scan without interruption.
+// TestJournalKilled kills an index with signal 9 in the middle, twice, and resumes: no folder is
+// listed twice, and the manifest is that of an uninterrupted scan.
 func TestJournalKilled(t *testing.T) {
 	const variable = "RANKPOOL_TEST_JOURNAL"
 	if job := os.Getenv(variable); job != "" {
@@ -77,7 +77,7 @@ func TestJournalKilled(t *testing.T) {
 	}
 }
 
-// beKilled is the child: it lists so many folders, says so, and waits.
+// beKilled is the child: it lists so many folders, reports that, and waits.
 func beKilled(t *testing.T, job string) {
 	count, rest, _ := strings.Cut(job, ":")
 	path, root, _ := strings.Cut(rest, ":")
@@ -161,7 +161,7 @@ func TestJournalOfAnother(t *testing.T) {
 	stagingtest.WantError(t, err, "staging: journal: open "+path+"/x: not a directory")
 }
 
-// TestJournalFull has no room: the scan says so.
+// TestJournalFull has a full disk: the scan returns an error.
 func TestJournalFull(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	stagingtest.Must(t, err)

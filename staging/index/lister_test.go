@@ -65,8 +65,7 @@ func (f *fakeLister) total() (n int) {
 	return n
 }
 
-// TestScanChanges changes folders at the worst moments: what the manifest says is what is there in
-// the end.
+// TestScanChanges changes folders at the worst moments: the manifest has what is there in the end.
 func TestScanChanges(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -203,8 +202,8 @@ func TestScanUnreadableFolder(t *testing.T) {
 	}
 }
 
-// TestSystemLister checks what one folder holds, with every kind of entry, and where the file
-// system does not say which.
+// TestSystemLister lists one folder with every kind of entry, also on a file system that does not
+// report kinds.
 func TestSystemLister(t *testing.T) {
 	root := stagingtest.Tree(
 		t,
@@ -263,7 +262,7 @@ func TestSystemLister(t *testing.T) {
 	check(got)
 }
 
-// TestVanished tells what went away from what is broken.
+// TestVanished distinguishes files that have vanished from errors.
 func TestVanished(t *testing.T) {
 	root := stagingtest.Tree(t, "x/broken -> gone", "x/1")
 	in, err := os.Open(filepath.Join(root, "x"))

@@ -30,8 +30,8 @@ type ScanOptions struct {
 	Concurrency int
 	// called with the number of files found so far, never by two goroutines at a time
 	Progress func(files int64)
-	Journal  *Journal // records listings, for the next run; nil: nothing is recorded
-	// the ranks that share the work, of which this is rank 0; nil: this process alone
+	Journal  *Journal // records listings for the next run; may be nil
+	// the ranks that share the work; this process is rank 0. nil: it works alone
 	Group *Group
 
 	// Sync asks the file system's servers for every file's size and time. Without it a file system may

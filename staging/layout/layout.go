@@ -16,13 +16,13 @@ import (
 // The targets without a number.
 const (
 	NoTarget = -1 // unknown, or on no target
-	// Lustre's metadata target of the file, which holds its first bytes (DoM); the layout does not say
-	// which MDT.
+	// Lustre's metadata target of the file, which holds its first bytes (DoM); the layout does not
+	// contain which MDT.
 	MDT = -2
 )
 
-// maxTarget is the highest valid target number. Targets are kept in 16 bits, of which the two
-// highest values stand for MDT and NoTarget; Lustre has at most 65,500 OSTs, and BeeGFS numbers
+// maxTarget is the highest valid target number. Targets are kept in 16 bits, whose two highest
+// values are MDT and NoTarget; Lustre has at most 65,500 OSTs, and BeeGFS numbers
 // targets from 1.
 const maxTarget = 0xFFFD
 

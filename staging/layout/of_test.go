@@ -14,8 +14,7 @@ import (
 	"rankpool/staging/posix"
 )
 
-// beegfsFile is a file over targets in chunks of 512 KiB, as a client of version 6 and later tells
-// it.
+// beegfsFile is a file over targets in chunks of 512 KiB, as clients from version 6 on report it.
 func beegfsFile(targets ...uint32) fakeFile {
 	info := make([]byte, stripeInfoBytes)
 	binary.NativeEndian.PutUint32(info, patternRAID0)
@@ -148,8 +147,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// On the file system of the test, which is neither, the true system calls say that there is no
-// layout.
+// On the file system of the test, neither Lustre nor BeeGFS, the real system calls find no layout.
 func TestOfThisMachine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {

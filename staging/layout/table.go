@@ -16,7 +16,7 @@ const (
 
 // A Table holds the target on which each sample of a data set starts, in 2 bytes per sample.
 //
-// A nil Table is valid: nothing is known about the data set. A Table is immutable, so any number of
+// A nil Table is valid, and holds no target. A Table is immutable, so any number of
 // goroutines may use it. A method that takes an id panics if the id is not in the data set.
 type Table struct {
 	targets []uint16

@@ -148,7 +148,7 @@ func fileSystems(ctx context.Context, sys system, samples Samples) (lustre, beeg
 			break
 		}
 		path := samples.Path(scheduler.SampleID(i * n / min(n, spread)))
-		switch magic, _ := sys.magic(path); magic { // a missing file tells nothing; the others do
+		switch magic, _ := sys.magic(path); magic { // ignore a missing file; others count
 		case posix.BeeGFSMagic:
 			beegfs = true
 		case posix.LustreMagic:

@@ -29,7 +29,7 @@ type Options struct {
 	Sync        stage.SyncPolicy
 	Concurrency int  // each rank's reads in flight; 0: adaptive
 	DryRun      bool // only find out what there is to do
-	// the ranks that share the work, of which this is rank 0; nil: this process alone
+	// the ranks that share the work; this process is rank 0. nil: it works alone
 	Group    *index.Group
 	Progress func(Progress) // called with the progress, never by two goroutines at a time
 
@@ -121,7 +121,7 @@ type packing struct {
 	sums     []uint64 // of samples, in order
 
 	bytes, shards atomic.Int64
-	telling       chan struct{} // holds a token while no goroutine reports progress
+	reporting     chan struct{} // holds a token while no goroutine reports progress
 }
 
 // look is a dry run.
@@ -162,11 +162,11 @@ func (r *packing) run(ctx context.Context) error {
 			return &DestinationError{r.opt.Dest, err}
 		}
 	}
-	r.telling = make(chan struct{}, 1)
-	r.telling <- struct{}{}
+	r.reporting = make(chan struct{}, 1)
+	r.reporting <- struct{}{}
 	own := newWorker(r.plan, r.opt.Dest, r.opt.Sync, r.opt.Concurrency, r.opt.create)
 	defer own.close()
-	own.wrote = func(bytes int64) { r.tell(0, bytes) }
+	own.wrote = func(bytes int64) { r.progress(0, bytes) }
 	r.crew = crew{r.opt.Group, own}
 	err = r.crew.configure(ctx, setup{
 		Order: r.opt.Order, ShardBytes: r.opt.ShardBytes, Dest: r.opt.Dest, Sync: r.opt.Sync,
@@ -194,7 +194,7 @@ func (r *packing) pack(ctx context.Context) error {
 			return nil
 		}
 		r.place(t.Shard, got, true)
-		r.tell(1, r.plan.Bytes(t.Shard))
+		r.progress(1, r.plan.Bytes(t.Shard))
 		return nil
 	})
 	if err != nil {
@@ -227,9 +227,9 @@ func (r *packing) write(ctx context.Context, missing []task) error {
 			return &DestinationError{r.opt.Dest, err}
 		}
 		if rank == 0 {
-			r.tell(1, 0) // the bytes were reported when they were written
+			r.progress(1, 0) // the bytes were reported when they were written
 		} else {
-			r.tell(1, r.plan.Bytes(t.Shard))
+			r.progress(1, r.plan.Bytes(t.Shard))
 		}
 		return nil
 	})
@@ -247,8 +247,8 @@ func (r *packing) place(shard int, got result, kept bool) {
 	r.count(shard, kept)
 }
 
-// tell reports progress, unless another goroutine is doing so.
-func (r *packing) tell(shards, bytes int64) {
+// progress reports progress, unless another goroutine is doing so.
+func (r *packing) progress(shards, bytes int64) {
 	at := Progress{
 		Shards: int(r.shards.Add(shards)), AllShards: r.plan.Shards(),
 		Bytes: r.bytes.Add(bytes), AllBytes: r.plan.TotalBytes(),
@@ -257,9 +257,9 @@ func (r *packing) tell(shards, bytes int64) {
 		return
 	}
 	select {
-	case <-r.telling:
+	case <-r.reporting:
 		r.opt.Progress(at)
-		r.telling <- struct{}{}
+		r.reporting <- struct{}{}
 	default:
 	}
 }

@@ -75,7 +75,7 @@ func (w *worker) do(ctx context.Context, t task) (result, error) {
 	return result{t.Sums, modTime}, nil
 }
 
-// write writes and verifies a shard under name; if it fails, nothing is left.
+// write writes and verifies a shard under name; if it fails, it leaves no file.
 func (w *worker) write(ctx context.Context, shard int, name string) (r result, err error) {
 	out, err := w.create(w.dest, name)
 	if err != nil {

@@ -77,7 +77,7 @@ func tarError(err error, at, sizeBytes int64) error {
 	}
 }
 
-// isHeaderOnly reports whether a member of this type has no data, whatever its size says.
+// isHeaderOnly reports whether a member of this type has no data, whatever size its header has.
 func isHeaderOnly(kind byte) bool {
 	return slices.Contains([]byte{
 		tar.TypeLink, tar.TypeSymlink, tar.TypeChar, tar.TypeBlock, tar.TypeDir, tar.TypeFifo,

@@ -80,7 +80,7 @@ func TestArchiveDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// asked counts how often a source is asked for its layouts.
+// asked counts how often the layouts of a source are requested.
 type asked struct {
 	System
 	times atomic.Int64

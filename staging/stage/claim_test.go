@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestTwoRunsIntoOneDestination has several runs begin at once: one of them stages, and the others
-// say why they do not.
+// TestTwoRunsIntoOneDestination starts several runs at once: one of them stages, the others return
+// the reason why they do not.
 func TestTwoRunsIntoOneDestination(t *testing.T) {
 	src, base := wideTree(t), t.TempDir()
 	const runs = 4

@@ -193,7 +193,7 @@ func (d *destination) isLiving(name string) bool {
 	}
 	lock, err := d.fsys.Lock(join(d.root, name))
 	if err == nil {
-		_ = lock.Close() // it was only locked to see that nobody else holds it
+		_ = lock.Close() // it was locked only to check that no other process holds it
 	}
 	return errors.Is(err, unix.EWOULDBLOCK)
 }

@@ -307,7 +307,7 @@ func TestSourceChanges(t *testing.T) {
 		for _, op := range []string{"open", "read"} {
 			t.Run(what+" before "+op, func(t *testing.T) {
 				if what == "is replaced" && op == "read" {
-					op = "open" // the open file stays whole: that is no change of what is read
+					op = "open" // the open file stays whole, so what is read does not change
 				}
 				src, base := smallTree(t), t.TempDir()
 				large, once := filepath.Join(src, "large"), sync.Once{}
@@ -450,8 +450,8 @@ func damage(_, dest string) error {
 	return errors.Join(err, f.Close(), System{}.Chtime(dest+"/large", info.ModTime))
 }
 
-// TestSharedReplica refuses to write two replicas into one folder, also when one rank looks only
-// after the other has given up.
+// TestSharedReplica checks that two replicas are not written into one folder, even if one rank checks
+// only after the other has returned its error.
 func TestSharedReplica(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	gaveUp := make(chan struct{})
@@ -472,7 +472,7 @@ func TestSharedReplica(t *testing.T) {
 		t.Error("the rank was not late")
 	}
 	for rank, err := range errs {
-		own := fmt.Sprintf("stage: rank %d writes to", 1-rank) // not what the other one says
+		own := fmt.Sprintf("stage: rank %d writes to", 1-rank) // not the error of the other
 		if err == nil || !strings.HasPrefix(err.Error(), own) ||
 			!strings.Contains(err.Error(), "give every rank its own folder with {rank} or "+
 				"{host} in --dest") {
@@ -505,8 +505,8 @@ func (l *lateLooker) ReadNames(path string) ([]string, error) {
 	return l.System.ReadNames(path)
 }
 
-// TestDeadRank silences a rank in mid-stage: the others end with a sentence that names it, and say
-// so to no one else.
+// TestDeadRank silences a rank in mid-stage: the others end with an error that names it, and do not
+// report it again.
 func TestDeadRank(t *testing.T) {
 	for dead := range 3 {
 		t.Run(fmt.Sprint("rank ", dead), func(t *testing.T) {

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// run runs the victim and says whether it was killed.
+// run runs the victim and reports whether it was killed.
 func (v victim) run(t fatal) bool {
 	text, err := json.Marshal(v)
 	mustDo(t, err)
@@ -71,7 +71,8 @@ func (v victim) run(t fatal) bool {
 	return false
 }
 
-// sums is what "find | sha256sum" says of a tree: every file's and link's name and checksum.
+// sums returns the output of "find | sha256sum" for a tree: every file's and link's name and
+// checksum.
 func sums(t fatal, root string) map[string]string {
 	script := `find . -path ./.rankpool -prune -o -type f -print0 | xargs -0 -r sha256sum --zero; find . -type l -printf '%l  %P\0'`
 	cmd := exec.Command("sh", "-c", script)

@@ -31,7 +31,7 @@ func (c *clock) pause(_ context.Context, d time.Duration) {
 
 // TestLimits stages random trees with limits, each rank with a clock of its own. No rank reads more
 // than its part of the limits allows, which together are the job's; and the job takes as long as
-// its limits say, so that no part of them is lost.
+// its limits imply, so that it uses all of them.
 func TestLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir := tempDir(t)
@@ -62,7 +62,7 @@ func TestLimits(t *testing.T) {
 			return
 		}
 		// A rank's part is its part of the bytes, holes included, so all are through at the same time:
-		// that is what the limit asks for, less a burst of 0.1 s and less the last chunk.
+		// that is what the limit implies, less a burst of 0.1 s and less the last chunk.
 		atLeast, atMost := 0.0, 0.2
 		if rate > 0 {
 			atLeast, atMost = float64(r.StorageBytes-int64(n)*4096)/rate-0.1,

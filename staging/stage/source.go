@@ -68,7 +68,7 @@ func (s *source) wait(ctx context.Context, bytes int64, opens int) {
 	}
 }
 
-// changedError reports a file that is no longer the one in the plan.
+// changedError reports a file that has changed since it was planned.
 type changedError struct{ what string }
 
 func (e changedError) Error() string {

@@ -61,7 +61,7 @@ func Run(ctx context.Context, peers transport.Transport, opt Options) (*Report, 
 	if err == nil {
 		err = lost
 	}
-	// rather than the error of another rank that was told to stop too
+	// rather than the error of another rank that was also stopped
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
@@ -179,7 +179,7 @@ func (s *session) survey(ctx context.Context) error {
 	return nil
 }
 
-// prepare readies the destination, unless nothing is to be written there.
+// prepare prepares the destination, if this rank writes to it.
 func (s *session) prepare() ([]Failure, error) {
 	if s.opt.DryRun {
 		return nil, nil

@@ -41,8 +41,8 @@ func (s *session) sweep(ctx context.Context, shortfalls []shortfall) error {
 }
 
 // sharing returns the ranks that may have this rank's destination, itself included: those whose
-// tokens are there. If nothing is written, there are no tokens, and it returns those whose
-// destination has the same name; if a rank could not write its own, it returns all.
+// tokens are there. A dry run writes no tokens, so it returns those whose destination has the same
+// name; if a rank could not write its token, it returns all.
 func (s *session) sharing(shortfalls []shortfall) []int {
 	ranks := []int{s.g.Rank()}
 	told := !slices.ContainsFunc(shortfalls, func(l shortfall) bool { return !l.Told })

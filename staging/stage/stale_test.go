@@ -144,8 +144,8 @@ func TestPruneOfSharedDestination(t *testing.T) {
 	}
 }
 
-// TestStaleWithoutTokens has a rank that cannot write its token: nobody knows where it writes, so
-// what it owns is nobody's stale copy.
+// TestStaleWithoutTokens has a rank that cannot write its token: its destination is unknown, so its
+// samples are not stale copies on any rank.
 func TestStaleWithoutTokens(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	all := filepath.Join(base, "all")

@@ -12,7 +12,7 @@ import (
 )
 
 // BenchmarkFetch reads files of 110 KiB, in a new tree: TMPDIR should be a tmpfs, so that it
-// measures the Fetcher. 256 samples are asked for at a time.
+// measures the Fetcher. It requests 256 samples at a time.
 func BenchmarkFetch(b *testing.B) {
 	const files, sizeBytes = 500, 110 << 10
 	root := b.TempDir()

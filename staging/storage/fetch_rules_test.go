@@ -135,7 +135,7 @@ func TestConcurrencyBacksOff(t *testing.T) {
 	}
 }
 
-// TestConcurrencyUnused has requests that are not held up by the limit: nothing is learned.
+// TestConcurrencyUnused has requests that do not wait for the limit: they do not change it.
 func TestConcurrencyUnused(t *testing.T) {
 	c := newConcurrency(16, 256, false)
 	now := time.Unix(1e9, 0)
@@ -168,8 +168,8 @@ func TestAheadShare(t *testing.T) {
 	}
 }
 
-// TestRateLimit has random requests at random times: over every interval no more is taken than the
-// limit says.
+// TestRateLimit has random requests at random times: over every interval no more is read than the
+// limit allows.
 func TestRateLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.Float64Range(1, 1e6).Draw(t, "rate")

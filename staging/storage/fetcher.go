@@ -129,8 +129,8 @@ func NewFetcher(m *dataset.Manifest, opt FetchOptions) *Fetcher {
 //
 // done is called exactly once, on another goroutine, with nil when into holds the sample. It must
 // not block for long, as it blocks a reader, and must not call Close. Until then into belongs to
-// the Fetcher; after an error its content is undefined; nothing is written to it once done is
-// called. Errors: a *SampleError, or ErrClosed.
+// the Fetcher; after an error its content is undefined. The Fetcher does not write to it after
+// calling done. Errors: a *SampleError, or ErrClosed.
 //
 // It panics if id is not in the manifest or len(into) is wrong.
 func (f *Fetcher) Fetch(id scheduler.SampleID, into []byte, need uint64, done func(error)) {

@@ -25,7 +25,7 @@ import (
 // A fault is what happens to one try to read a file; the zero fault is none.
 type fault struct {
 	open, read, stat error
-	cut              int // so many bytes at the end are missing, though Stat tells the whole size
+	cut              int // so many bytes at the end are missing, though Stat returns the whole size
 	grown            int64
 	newer            int64
 	piece            int // reads return at most so many bytes
@@ -110,7 +110,7 @@ func faulty(n int) *faultyStorage {
 	return &faultyStorage{m: m, faults: map[string][]fault{}}
 }
 
-// sampleCounts returns what stats say of samples.
+// sampleCounts returns the counts of samples in stats.
 func sampleCounts(stats Stats) Stats {
 	return Stats{
 		Reads: stats.Reads, Bytes: stats.Bytes, Retries: stats.Retries, Errors: stats.Errors,
@@ -459,7 +459,7 @@ func TestFetchChangedFiles(t *testing.T) {
 	stagingtest.Must(t, os.Remove(filepath.Join(root, "a/0")))
 	stagingtest.Must(t, os.WriteFile(filepath.Join(root, "a/1"), []byte("a"), 0o644))
 	stagingtest.Must(t, os.Remove(filepath.Join(root, "a/2")))
-	// nobody writes: a blocking open would not return
+	// it has no writer: a blocking open would not return
 	stagingtest.Must(t, unix.Mkfifo(filepath.Join(root, "a/2"), 0o644))
 	stagingtest.Must(t, os.WriteFile(filepath.Join(root, "a/3"), []byte("a/X"), 0o644))
 	f := NewFetcher(m, FetchOptions{})

@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBlocksAreTakenOnce compares the blocks with a plain list: none is given to two, and there is
-// room as long as there are blocks.
+// TestBlocksAreTakenOnce compares the blocks with a plain list: none is allocated twice, and there
+// is room as long as there are blocks.
 func TestBlocksAreTakenOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.SampledFrom([]int{1, 63, 64, 65, 128, 1000, 4096, 10_000}).Draw(t, "blocks")

@@ -22,7 +22,7 @@ const (
 	// read.
 	readTimeout = 2 * time.Second
 	// writeTimeout is longer: a device that collects its garbage stalls writes for a second or more,
-	// and nobody waits for them.
+	// and training does not wait for writes.
 	writeTimeout = 10 * time.Second
 	// openTimeout bounds how long an unresponsive folder delays the start.
 	openTimeout = 30 * time.Second
@@ -46,7 +46,7 @@ type Options struct {
 }
 
 // BlockBytes returns a block size for a disk of sizeBytes and samples of meanBytes: a power of two
-// of which a sample takes about sixteen, so that the half block lost per sample is 3 % of the disk.
+// such that a sample occupies about sixteen blocks, and the half block lost per sample is 3 % of the disk.
 func BlockBytes(sizeBytes, meanBytes int64) int64 {
 	block := int64(512) // the smallest unit of a device
 	for block < 64<<10 && 32*block <= meanBytes || sizeBytes/block > maxBlocks {
@@ -55,8 +55,8 @@ func BlockBytes(sizeBytes, meanBytes int64) int64 {
 	return block
 }
 
-// A Disk holds samples in a file. Its methods may be called concurrently; none of them waits for
-// the file, nor calls done itself: done is called exactly once, on another goroutine, and must not
+// A Disk holds samples in a file. Its methods may be called concurrently; they do not wait for
+// the file, nor call done themselves: done is called exactly once, on another goroutine, and must not
 // block for long.
 type Disk struct {
 	opt  Options
@@ -138,7 +138,7 @@ func create(dir string, opt Options) (File, error) {
 	case <-late:
 		go func() {
 			if r := <-results; r.err == nil {
-				_ = r.file.Close() // nothing is in it
+				_ = r.file.Close() // it is empty
 			}
 		}()
 		return nil, fmt.Errorf("%s does not answer", dir)

@@ -17,14 +17,14 @@ import (
 	"rankpool/scheduler"
 )
 
-// memoryFile is a file in memory that fails when it is told to.
+// memoryFile is a file in memory that fails as set.
 type memoryFile struct {
 	mu     sync.Mutex
 	b      []byte
 	fail   error         // of reads and writes
 	rot    bool          // reads give other bytes
 	stall  chan struct{} // reads and writes wait until it is closed; nil: they do not
-	busy   chan struct{} // told when one begins to wait
+	busy   chan struct{} // receives when one begins to wait
 	closed bool
 }
 
@@ -78,7 +78,7 @@ func (f *memoryFile) set(change func()) {
 	change()
 }
 
-// clock lets time-outs come when a test says so.
+// clock has time-outs expire when a test calls it.
 type clock struct {
 	mu  sync.Mutex
 	due map[int]func()
@@ -240,8 +240,8 @@ func TestDiskThatFails(t *testing.T) {
 	}
 }
 
-// TestDiskThatHangs checks that what hangs is given up, does not touch memory later, and does not
-// keep others from being read.
+// TestDiskThatHangs checks that requests that hang are abandoned, do not touch memory later, and do
+// not block other reads.
 func TestDiskThatHangs(t *testing.T) {
 	d, f, c := open(t, 64*512)
 	if err := d.store(1, sample(1, 1000)); err != nil {
@@ -443,8 +443,8 @@ func TestOpenDoesNotWaitForEver(t *testing.T) {
 	close(f.stall)
 }
 
-// TestSystemFileSystem stores in a real folder, in which nothing is to be seen, and which is
-// cleaned of what earlier ranks left.
+// TestSystemFileSystem stores in a real folder. The file is invisible there, and files left by
+// earlier ranks are removed.
 func TestSystemFileSystem(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, ".rankpool-tier-123"), nil, 0o600); err != nil {

@@ -12,9 +12,9 @@ import (
 	"rankpool/staging/posix"
 )
 
-// ErrNotShared means that nobody else may read a copy: not everybody may read the sources, and
-// not the members of one group either; or there are access control lists.
-var ErrNotShared = errors.New("access: nobody else may read all of them")
+// ErrNotShared means that a copy is not shared: neither all users nor the members of one group may
+// read all of its sources, or a source has an access control list.
+var ErrNotShared = errors.New("access: no other user may read all of the files")
 
 // Access is who may read a copy.
 type Access struct {
@@ -60,7 +60,8 @@ func (c *Checker) Of(paths []string) (Access, error) {
 	return who, nil
 }
 
-// narrow leaves those that e lets pass, or returns false if that is nobody or not known.
+// narrow restricts a to those that e lets pass; it returns false if no one passes, or if
+// it is unknown who does.
 func (a *Access) narrow(e entry) bool {
 	if e.everybody {
 		return true

@@ -30,7 +30,7 @@ type Folder struct {
 	fd     int // of the user's own part
 	quota  int64
 	now    func() time.Time
-	others *others // whose copies are used, and who may use this user's; nil: nobody
+	others *others // whose copies are used, and who may use this user's; nil: no other user's
 
 	mu      sync.Mutex
 	claimed int64 // may be taken before the files are counted again

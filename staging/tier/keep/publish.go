@@ -11,9 +11,8 @@ import (
 	"rankpool/staging/tier/access"
 )
 
-// publish gives a group's file, of which all samples are whole, the name that others know, if
-// others may read all that it was made of. The file is read and verified once more: what gets the
-// name is what has it.
+// publish gives a group's file, once all its samples are whole, the name under which other users
+// look for it, if they may read all of its sources. It first reads and verifies the file once more.
 func (s *Store) publish(g int) error {
 	called, err := s.nameOf(g)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, errNoGroup) || errors.Is(err, errChanged) {
@@ -41,7 +40,7 @@ func (s *Store) publish(g int) error {
 	if err := unix.Unlinkat(folder, s.name(g), 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
-	// While it had the other name, which is no secret, nobody else could read it.
+	// Under its old name, which others can guess, no other user could read it.
 	fd, err := openRegular(folder, called.String(), os.O_RDONLY, s.layout.bytes[g])
 	if err != nil {
 		return withoutName(err)

@@ -31,7 +31,7 @@ var (
 	errAbsent  = errors.New("keep: no copy")
 )
 
-// Set describes a data set, of which a Store keeps a rank's samples.
+// Set describes the data set whose samples a Store keeps for a rank.
 type Set struct {
 	// Identity identifies the data set, with its contents and modification times as far as they are
 	// known. Copies are used for data sets with the same identity only.
@@ -39,7 +39,7 @@ type Set struct {
 	Samples     int
 	Size        func(scheduler.SampleID) int64
 	Rank, Ranks int
-	// Path returns the file that a sample is in. nil: copies are not shared, whatever the Folder says.
+	// Path returns the file that a sample is in. nil: copies are not shared, whatever the Folder.
 	Path func(scheduler.SampleID) string
 	// TagsDir is a folder of the user's, on storage of all nodes if there is one.
 	TagsDir string
@@ -73,7 +73,7 @@ type Store struct {
 type Counts struct {
 	Reads, Writes int64 // samples
 	Changed       int64 // samples whose copies were other bytes, or had not been written
-	Refused       int64 // samples that were not written: there was no room, or the disk was behind
+	Refused       int64 // samples that were not written, for lack of room or because the disk was behind
 }
 
 // slotState is the state of a sample's copy.
@@ -88,7 +88,7 @@ const (
 // group is the state of a group's file.
 type group struct {
 	missing time.Time // it was not there; zero: it is, or may be
-	full    time.Time // there was no room for it; zero: there is, or may be
+	full    time.Time // when there was no room for it; zero: there may be
 	touched time.Time
 
 	whole    int          // samples of this user's file, which others have no name of
@@ -132,8 +132,8 @@ func (s *Store) Read(id scheduler.SampleID, into []byte, done func(error)) bool 
 	return !none && s.work.add(&request{kind: reading, slot: slot, memory: into, done: done})
 }
 
-// Write queues a copy of a sample, as storage returned it, to be written. The bytes are the
-// caller's again when it returns. If the disk is behind, or there is no room, nothing is written.
+// Write queues a copy of a sample, as storage returned it, to be written. The caller
+// may reuse bytes when it returns. If the disk is behind or full, it does nothing.
 func (s *Store) Write(id scheduler.SampleID, bytes []byte) {
 	slot, own := s.layout.slot(id)
 	if !own {

@@ -118,7 +118,7 @@ func TestDamage(t *testing.T) {
 				}
 			}
 			s.Close(time.Minute)
-			// A group that is a link, or too long, is written anew, so that what was whole in it is lost.
+			// A group that is a link, or too long, is replaced, so its whole samples are lost.
 			s = w.open()
 			for id := range scheduler.SampleID(100) {
 				if w.read(s, id) == nil {
@@ -202,8 +202,8 @@ func TestTwoJobsAtOnce(t *testing.T) {
 	}
 }
 
-// TestQuota checks that the folder never holds more than its quota, and that copies that nobody has
-// used for some time make room for others.
+// TestQuota checks that the folder never holds more than its quota, and that copies that have not
+// been used for some time make room for others.
 func TestQuota(t *testing.T) {
 	w := newWorld(t, 300, 3<<20) // 6 MB
 	w.fill()
@@ -302,7 +302,7 @@ func mkdirOf(path string, uid int) error {
 	return os.Chown(path, uid, uid)
 }
 
-// TestModes checks that nobody else can read or list anything.
+// TestModes checks that no other user can read or list anything.
 func TestModes(t *testing.T) {
 	w := newWorld(t, 100, 1<<30)
 	w.fill()

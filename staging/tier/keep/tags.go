@@ -52,7 +52,7 @@ type tags struct {
 }
 
 // openTags opens the file, or creates it, and reads it. It returns an error unless the file is a
-// regular one that belongs to this user, and that nobody else can read.
+// regular file of this user that no other user can read.
 func openTags(dir, called string, slots, groups int) (*tags, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (t *tags) check(path string) error {
 	return nil
 }
 
-// load reads the tags. A file of another kind is written anew.
+// load reads the tags. A file of another kind is replaced.
 func (t *tags) load() error {
 	all := make([]byte, t.namesAt()+len(name{})*len(t.names))
 	n, _ := t.file.ReadAt(all, 0) // what is not there is not known

@@ -95,7 +95,7 @@ func sourceOf(source string, id scheduler.SampleID) string {
 // A node has a folder as a centre makes it, users with a cache folder each, and data.
 type node struct {
 	t                  *testing.T
-	dir, elsewhere     string // DIR on this node and on another one
+	dir, elsewhere     string // DIR on this node and on another node
 	source, home, prog string
 }
 

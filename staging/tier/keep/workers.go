@@ -65,7 +65,7 @@ type workers struct {
 	bytes   int64 // of what waits to be written
 	writing int   // requests under way
 	refuses bool
-	idle    chan struct{} // closed when nothing is taken any more, and all is written
+	idle    chan struct{} // closed when the workers are ending and have written all
 }
 
 func newWorkers(read, write func(slot int, buffer []byte) error, judge func(error)) *workers {
@@ -128,7 +128,7 @@ func (w *workers) close(patience time.Duration) {
 	}
 }
 
-// checkIdle closes idle when it is time. w.mu is held.
+// checkIdle closes idle if the workers are ending and have written all. w.mu is held.
 func (w *workers) checkIdle() {
 	if w.refuses && len(w.queue[writing]) == 0 && w.writing == 0 {
 		select {

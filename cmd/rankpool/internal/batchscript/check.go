@@ -21,7 +21,7 @@ type Facts struct {
 	// how srun starts ranks with this machine's MPI library: pmix, pmi2; "" if it has none
 	MPI         string
 	Subcommands []string // of rankpool
-	// of a subcommand; nil: there is none of that name
+	// of a subcommand; nil if there is no such subcommand
 	Flags  func(subcommand string) *pflag.FlagSet
 	Exists func(path string) bool // reports whether a file or folder exists
 	// parses --memory; 0 for shares and auto, an error for what run refuses

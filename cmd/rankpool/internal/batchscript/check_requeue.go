@@ -74,7 +74,7 @@ func (j *job) trap(signal string) int {
 	return 0
 }
 
-// checkSignal looks for early signals that nobody would handle.
+// checkSignal looks for early signals that nothing in the script handles.
 func (j *job) checkSignal() {
 	sig, found := j.signal()
 	runs := j.runs()
@@ -107,8 +107,8 @@ func (j *job) checkSignal() {
 	}
 }
 
-// checkSignalTime looks for jobs that are told to end when they begin, and so are requeued for
-// ever.
+// checkSignalTime looks for jobs that receive the signal when they begin, and so are requeued
+// forever.
 func (j *job) checkSignalTime(sig earlySignal) {
 	limit, _ := j.directive("time")
 	if seconds, ok := timeSeconds(limit.Value); ok && comesAtOnce(seconds, sig.seconds) {

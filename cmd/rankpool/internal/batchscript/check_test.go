@@ -6,12 +6,11 @@ import (
 	"testing"
 )
 
-// head is the beginning of a script in which nothing is wrong; the tests put their lines between
-// and behind.
+// head is the beginning of a correct script; the tests insert and append lines.
 const head = "#!/bin/bash\n#SBATCH --time=10\n"
 
-// TestCheck has scripts in which one thing is wrong, or, without a name, nothing. want is "line
-// check" and a part of what is said.
+// TestCheck checks scripts with one mistake, or, without a name of a check, none. The wanted line,
+// check and part of the message follow each.
 func TestCheck(t *testing.T) {
 	run := "exec rankpool run --data d -- python t.py"
 	requeue := "exec rankpool run --data d --requeue --state s -- python t.py"
@@ -478,8 +477,8 @@ type notes []string
 
 func (n *notes) note(name string) { *n = append(*n, name) }
 
-// TestCheckWithoutMPI has a login node without an MPI library: nothing is known of that of the
-// nodes.
+// TestCheckWithoutMPI has a login node without an MPI library: the compute nodes' library is
+// unknown.
 func TestCheckWithoutMPI(t *testing.T) {
 	facts := testFacts()
 	facts.MPI = ""

@@ -108,8 +108,7 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// TestDocumentedScripts checks the scripts that the documentation shows, of which nothing may be
-// said.
+// TestDocumentedScripts checks that the scripts in the documentation have no warnings.
 func TestDocumentedScripts(t *testing.T) {
 	blocks := regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```")
 	for _, name := range []string{"README.md", "docs/slurm.md", "docs/requeue.md", "docs/sbatch.md"} {
@@ -141,7 +140,7 @@ func TestDocumentedScripts(t *testing.T) {
 	}
 }
 
-// TestTasks has the tasks of a node that Generate asks for.
+// TestTasks checks the tasks per node that Generate requests.
 func TestTasks(t *testing.T) {
 	for command, want := range map[string]string{
 		"python train.py --strategy deepspeed": "--ntasks-per-node=4 --gpus-per-node=a100:4",

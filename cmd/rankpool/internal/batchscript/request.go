@@ -34,7 +34,7 @@ func newRequest(options []Option) request {
 }
 
 // readMemory reads the memory of a node. With --exclusive the job has all CPUs of a node, whose
-// number the script does not say.
+// number is not in the script.
 func (r *request) readMemory() {
 	cpus := max(1, r.cpusPerTask) * max(1, r.tasksPerNode)
 	if perGPU := number(r.options, "cpus-per-gpu"); perGPU > 0 {

@@ -12,7 +12,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// optionsOf returns the options that args say, checked, and the error of that.
+// optionsOf returns the options that args set, and the error of checking them.
 func optionsOf(t *testing.T, command string, args ...string) (*Options, error) {
 	t.Helper()
 	o, flags := new(Options), pflag.NewFlagSet("compare", pflag.ContinueOnError)

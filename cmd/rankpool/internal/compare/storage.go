@@ -47,7 +47,7 @@ func (o *Options) mount() (*storage, error) {
 	return s, nil
 }
 
-// bytes returns how many bytes were read so far, nil where nobody counts them.
+// bytes returns the number of bytes read so far, nil if they are not counted.
 func (s *storage) bytes() *int64 {
 	if s.root == "" {
 		return nil

@@ -102,7 +102,7 @@ func (t *training) finished() (*result, error) {
 	return &r, nil
 }
 
-// load reads the training's run log; when it has no epoch, that is why there is no result.
+// load reads the training's run log; without an epoch in it there is no result.
 func (r *result) load(t *training) {
 	run, err := runlog.ReadFile(filepath.Join(t.dir, logName))
 	switch {
@@ -217,8 +217,8 @@ func signalOf(ctx context.Context) syscall.Signal {
 	return syscall.SIGTERM
 }
 
-// A teller passes lines on with the system's name, and keeps the one that says why training failed:
-// the last one, or the one before the news that a trainer has ended.
+// A teller prefixes lines with the system's name, and keeps the line with the reason why training
+// failed: the last one, or the one before the message that a trainer has ended.
 type teller struct {
 	system string
 	to     io.Writer

@@ -23,7 +23,7 @@ func TestStatus(t *testing.T) {
 		t.Fatalf("status: %v, %v", all, err)
 	}
 	if got := all[0].String(); got != "train epoch 1: batch 3 of 10, hits 75.0 %" {
-		t.Errorf("status says %q", got)
+		t.Errorf("status is %q", got)
 	}
 	moving := Watch(path, t.Context().Done())
 	if got := <-moving; got != all[0] {

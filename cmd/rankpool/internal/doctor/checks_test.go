@@ -32,7 +32,7 @@ func TestHealthyMachineIsGood(t *testing.T) {
 	}
 	for _, c := range Checks() {
 		if c.Scope != Between && !seen[c.Name] {
-			t.Errorf("check %s says nothing", c.Name)
+			t.Errorf("check %s has no finding", c.Name)
 		}
 	}
 	if want := []string{"PYTHONPATH=/dev/shm/x/python"}; !slices.Equal(m.lastEnv, want) {
@@ -588,8 +588,8 @@ func TestListed(t *testing.T) {
 	}
 }
 
-// TestHangingCheck: a check that does not come back is told, left behind, and a bad finding; the
-// next one runs.
+// TestHangingCheck: a check that hangs is reported and abandoned, and is a bad finding; the next
+// check runs.
 func TestHangingCheck(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
@@ -626,7 +626,7 @@ func TestHangingCheck(t *testing.T) {
 	}
 	if want := []time.Duration{0, 5 * time.Second, 10 * time.Second, 15 * time.Second}; !slices.Equal(
 		told, want) {
-		t.Errorf("told at %v, want %v", told, want)
+		t.Errorf("reported at %v, want %v", told, want)
 	}
 }
 

@@ -23,8 +23,8 @@ type Env struct {
 	// "20%", if the user wants a share of the data; what that is in bytes is known when the cache
 	// starts
 	MemoryShare string
-	// AutoMemory returns how many bytes all ranks of a node take for samples with --memory auto, 0 or
-	// less if nothing is left; nil: the user did not ask for that.
+	// AutoMemory returns the bytes that all ranks of a node use for samples with --memory auto, 0 or
+	// less if no memory is free; nil without --memory auto.
 	AutoMemory func(node slurm.Memory, ranks int) int64
 	Tier       *Tier // that the user wants; nil: none
 	Python     Python
@@ -74,7 +74,7 @@ type Python struct {
 	Given   bool // by the user
 	// of the client that comes with rankpool, for PYTHONPATH; "": Python finds one by itself
 	Path    string
-	Failure error // why there is no such client
+	Failure error // why the client is not available
 }
 
 // A Tier is where a rank would keep samples on a disk of the node.

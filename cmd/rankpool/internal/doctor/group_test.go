@@ -29,7 +29,7 @@ func TestGroup(t *testing.T) {
 	}
 	groups := make([]*Group, n)
 	for r, transport := range transport.NewLocal(n) {
-		opt := GroupOptions{Host: hosts[r], Tick: make(chan time.Time)} // nobody is silent
+		opt := GroupOptions{Host: hosts[r], Tick: make(chan time.Time)} // no rank is silent
 		if r == 2 {
 			opt.Now = func() time.Time { return time.Now().Add(-2 * time.Second) }
 		}
@@ -102,8 +102,8 @@ func checkWays(t *testing.T, ways []Way, n int) {
 	}
 }
 
-// TestLostRank: a rank that says once where it is and then is silent is lost, and the others' list
-// is made.
+// TestLostRank: a rank that reports its host once and then is silent counts as lost, and the list
+// is made from the others.
 func TestLostRank(t *testing.T) {
 	transports := transport.NewLocal(3)
 	ticks := make(chan time.Time)

@@ -62,7 +62,7 @@ func TestIndexAndSamples(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	s := &System{}
 	if _, found, err := s.Index(root); found || err != nil {
-		t.Error("a folder that nobody scanned has a manifest", err)
+		t.Error("a folder that was not scanned has a manifest", err)
 	}
 	m, err := index.Open(t.Context(), root, index.OpenOptions{})
 	if err != nil {
@@ -112,8 +112,7 @@ func TestIndexAndSamples(t *testing.T) {
 	}
 }
 
-// TestNoSamples: a folder that is known to hold nothing is an error, one that is too large for a
-// look is not.
+// TestNoSamples: a folder without samples is an error, one too large to search is not.
 func TestNoSamples(t *testing.T) {
 	s, root := &System{}, t.TempDir()
 	add := func(name string) {
@@ -203,7 +202,7 @@ func TestProbe(t *testing.T) {
 
 func TestXattrOfFolder(t *testing.T) {
 	dir := t.TempDir()
-	err := (&System{}).SetXattr(dir) // the file system may have none; then it says so
+	err := (&System{}).SetXattr(dir) // the file system may not support them; then it returns an error
 	if err != nil && !strings.Contains(err.Error(), "supported") {
 		t.Error(err)
 	}

@@ -67,12 +67,12 @@ func rounds(n int) [][]Way {
 }
 
 // Measure measures the links between ranks, and returns them with their results. Only rank 0 calls
-// it. Links to lost ranks are left out; tell is called before each round. It ends early with ctx.
-func (g *Group) Measure(ctx context.Context, tell func(round, rounds int)) []Way {
+// it. Links to lost ranks are left out; progress is called before each round. It ends early with ctx.
+func (g *Group) Measure(ctx context.Context, progress func(round, rounds int)) []Way {
 	var all []Way
 	plan := rounds(g.mux.Size())
 	for i, round := range plan {
-		tell(i, len(plan))
+		progress(i, len(plan))
 		round = slices.DeleteFunc(round, func(w Way) bool { return g.isLost(w.From) || g.isLost(w.To) })
 		all = append(all, g.measureRound(ctx, round)...)
 		if ctx.Err() != nil {

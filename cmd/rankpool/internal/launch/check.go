@@ -43,8 +43,8 @@ func onlineCPUs() int {
 	return len(cpus)
 }
 
-// WrongCommand returns what is wrong with the training command of a batch script, which the
-// launcher starts with srun, once per task; nil if nothing is.
+// WrongCommand returns an error if the training command of a batch script, which the launcher
+// starts with srun once per task, is wrong.
 func WrongCommand(command []string, tasksPerNode int) error {
 	name, launcher := filepath.Base(command[0]), launchers.Of(command)
 	switch {

@@ -304,7 +304,7 @@ func (l *launcher) endCache() {
 	}
 	end := syscall.SIGTERM
 	if l.openMPI {
-		end = syscall.SIGINT // which it is not sheltered from
+		end = syscall.SIGINT // which mpirun is not sheltered from
 	}
 	patience := exit.Patience
 	if l.end == nil && control.EndAll(l.folders) == 0 {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Ranks whose answers come often must not put off the look that would find that another one hangs.
+// Ranks that answer often must not postpone the check that would find that another rank hangs.
 func TestNextLookIsNeverPutOff(t *testing.T) {
 	begun := time.Now()
 	due := begun.Add(time.Second)

@@ -194,8 +194,8 @@ func (o *Options) taskLayout(
 	return l
 }
 
-// otherComponents returns a message about a heterogeneous job, of which a batch script launches on
-// one component only; "" for any other job.
+// otherComponents returns a message about a heterogeneous job, since a batch script launches on one
+// of its components only; "" for any other job.
 func otherComponents(job slurm.Job) string {
 	if !job.InHet() || job.InStep() || job.HetSize < 2 {
 		return ""

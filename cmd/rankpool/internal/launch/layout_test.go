@@ -196,7 +196,7 @@ func TestOtherComponents(t *testing.T) {
 			slurm.Job{JobID: "7", HetSize: 2, HetGroup: slurm.Absent, NodeList: "n1"},
 			"component 0 alone (n1)",
 		},
-		{slurm.Job{JobID: "7", StepID: "0", HetSize: 2}, ""}, // srun was told which
+		{slurm.Job{JobID: "7", StepID: "0", HetSize: 2}, ""}, // srun was given the component
 	} {
 		if got := otherComponents(c.job); (got == "") != (c.want == "") ||
 			!strings.Contains(got, c.want) {
@@ -414,7 +414,7 @@ func TestJoinEnv(t *testing.T) {
 	}
 }
 
-// TestJoinAJob checks that a training with a name says it, and meets at ports of its own.
+// TestJoinAJob checks that a training with a name passes it on, and uses ports of its own.
 func TestJoinAJob(t *testing.T) {
 	env := []string{"SLURM_JOB_ID=5", "SLURM_PROCID=0", "SLURM_NTASKS=1", "SLURM_STEP_ID=1"}
 	ports := map[string]bool{}

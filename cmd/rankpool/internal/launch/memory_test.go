@@ -11,7 +11,7 @@ import (
 	"rankpool/slurm"
 )
 
-// TestTasksOfBatchScript checks that ranks are told of the trainers that srun starts beside them.
+// TestTasksOfBatchScript checks that ranks know of the trainers that srun starts on their nodes.
 func TestTasksOfBatchScript(t *testing.T) {
 	job := slurm.Job{JobID: "7", Nodes: 3, TasksPerNode: "2,4(x2)"}
 	for _, c := range []struct {

@@ -130,7 +130,7 @@ func TestConclude(t *testing.T) {
 			text := outlettest.Stderr(t, func() { err = q.conclude(c.err) })
 			if !errors.Is(err, c.err) || requeued() != c.requeued ||
 				!strings.Contains(text, c.says) {
-				t.Errorf("requeued: %v; %v; it says %q", requeued(), err, text)
+				t.Errorf("requeued: %v; %v; stderr %q", requeued(), err, text)
 			}
 		})
 	}

@@ -193,8 +193,8 @@ func (o *Options) checkMachine(f form, at world.Place) error {
 
 // Run starts the cache and the training command, and returns when training has ended.
 func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
-	// Training continues if nobody reads run's messages any more. Catch SIGPIPE instead of ignoring
-	// it: commands would inherit that.
+	// Training continues when the reader of run's messages has gone. Catch SIGPIPE instead of
+	// ignoring it: commands would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	job, at := slurm.Detect(os.Getenv), world.Find(os.Getenv)
 	f := chooseForm(job, at, ranksGiven)

@@ -102,7 +102,7 @@ func (p *prefixed) Write(b []byte) (int, error) {
 	}
 }
 
-// print prints one line, and ends it if nobody has.
+// print prints one line, and adds a line feed if it has none.
 func (p *prefixed) print(line []byte) error {
 	text := append([]byte(p.prefix), bytes.TrimRight(line, "\r\n")...)
 	p.mu.Lock()

@@ -23,7 +23,7 @@ type Outlet struct {
 
 	begin sync.Once
 	wake  chan struct{}
-	ended chan struct{} // closed when nothing is written any more
+	ended chan struct{} // closed after the last write
 
 	mu      sync.Mutex
 	waiting []byte
@@ -50,7 +50,7 @@ func New(to io.Writer, bound int, dropped func(lost int64, err error)) *Outlet {
 	}
 }
 
-// Target returns the writer that lines are handed on to.
+// Target returns the writer that lines are written to.
 func (o *Outlet) Target() io.Writer { return o.to }
 
 // Write writes one or more whole lines.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A slowWriter takes what it is given when its gate lets it, and fails where it is told to.
+// A slowWriter accepts writes as its gate allows, and fails as set.
 type slowWriter struct {
 	bytes.Buffer
 	gate chan struct{} // nil: open
@@ -27,18 +27,18 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// TestOutletNobodyReads: what finds no room is left out, counted, and told when somebody reads
-// again.
+// TestOutletNobodyReads: lines that find no room are dropped and counted, and the count is written
+// when the reader continues.
 func TestOutletNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &slowWriter{gate: make(chan struct{})}
 		o := New(to, 20, nil)
 		for i := range 10 {
-			fmt.Fprintf(o, "line %d\n", i) // returns although nobody reads
+			fmt.Fprintf(o, "line %d\n", i) // returns although there is no reader
 			synctest.Wait()
 		}
 		if o.Close(time.Hour) {
-			t.Error("closed, and all was written, although nobody read")
+			t.Error("closed, and all was written, without a reader")
 		}
 		close(to.gate)
 		synctest.Wait()
@@ -50,7 +50,8 @@ func TestOutletNobodyReads(t *testing.T) {
 	})
 }
 
-// TestOutletFails: errors in a row are told once, and what they cost when lines get through again.
+// TestOutletFails: consecutive errors are reported once, and the lines lost once writing works
+// again.
 func TestOutletFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &slowWriter{err: errors.New("the disk is full")}
@@ -71,19 +72,19 @@ func TestOutletFails(t *testing.T) {
 		if !o.Close(time.Second) {
 			t.Error("it does not end")
 		}
-		write("six") // nobody is there any more
+		write("six") // the reader has gone
 		if got, want := to.String(), "four\n"; got != want {
 			t.Errorf("written %q, want %q", got, want)
 		}
 		if got, want := strings.Join(told, ", "),
 			"0 the disk is full, 3 <nil>, 0 it is full again"; got != want {
-			t.Errorf("told %q, want %q", got, want)
+			t.Errorf("reported %q, want %q", got, want)
 		}
 	})
 }
 
 func TestOutletUnused(t *testing.T) {
 	if !New(nil, 0, nil).Close(time.Hour) {
-		t.Error("an outlet that nobody used does not end")
+		t.Error("an unused outlet does not end")
 	}
 }

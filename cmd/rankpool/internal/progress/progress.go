@@ -118,7 +118,7 @@ type Train struct {
 	epoch string // what the bar counts now
 }
 
-// NewTrain shows the progress of training, every so often if there is no terminal.
+// NewTrain shows the progress of training, once per interval if to is not a terminal.
 func NewTrain(to io.Writer, every time.Duration) *Train {
 	p := &Train{to: to, Every: every, last: time.Now()}
 	if every > 0 && isTerminal(to) {

@@ -19,7 +19,7 @@ func TestProgressLines(t *testing.T) {
 	s := control.DataStatus{Name: "train", Epoch: 2, Batch: 10, Batches: 100, Hits: 3, Draws: 4}
 	train := NewTrain(f, time.Nanosecond)
 	train.Update(s)
-	train.Update(control.DataStatus{}) // nothing is known yet
+	train.Update(control.DataStatus{}) // no status yet
 	train.End()
 	NewTrain(f, 0).Update(s)         // switched off
 	NewTrain(f, time.Hour).Update(s) // not due

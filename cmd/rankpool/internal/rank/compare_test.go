@@ -105,11 +105,11 @@ func TestRanksCompareData(t *testing.T) {
 					"sees it in %s, and rank %d (%s) in %s, which %s",
 					host, sets[0][0].Path, at, host, sets[at][0].Path, c.want)
 				if found[0] != want {
-					t.Errorf("rank 0 says %q, want %q", found[0], want)
+					t.Errorf("rank 0 returned %q, want %q", found[0], want)
 				}
 				for rank := 1; rank < 3; rank++ {
 					if found[rank] != "exit code 1" {
-						t.Errorf("rank %d says %q", rank, found[rank])
+						t.Errorf("rank %d returned %q", rank, found[rank])
 					}
 				}
 			})
@@ -147,7 +147,7 @@ func TestRanksCompareOptions(t *testing.T) {
 					}
 				})
 			if !strings.Contains(found[0], c.want) || found[1] != "exit code 1" {
-				t.Errorf("the ranks say %q, want %q", found, c.want)
+				t.Errorf("the ranks returned %q, want %q", found, c.want)
 			}
 		})
 	}

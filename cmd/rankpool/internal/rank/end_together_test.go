@@ -20,15 +20,15 @@ func TestEndTogether(t *testing.T) {
 	}
 	signals := make(chan os.Signal, 1)
 	signals <- syscall.SIGTERM
-	group[1].await(signals, nil, time.Hour) // a signal ends it, also when nobody else was told
-	group[1].await(nil, nil, 0)             // and the end of patience; being told twice counts once
+	group[1].await(signals, nil, time.Hour) // a signal ends it, even if no other rank received one
+	group[1].await(nil, nil, 0)             // and so does the end of patience; a second signal has no effect
 	lost := make(chan int, 1)
 	lost <- 2
 	group[1].await(nil, lost, time.Hour) // a rank that hangs is not waited for
 	for _, e := range group {
 		select {
 		case <-e.all:
-			t.Fatal("all were told, says a rank before they were")
+			t.Fatal("a rank reports that all were signaled before they were")
 		default:
 		}
 	}

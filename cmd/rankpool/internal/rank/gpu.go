@@ -207,7 +207,7 @@ func valueOrNil(value float64, err error) *float64 {
 	return &value
 }
 
-// readPCIe reads the throughput of the GPU whose turn it is, when it is time.
+// readPCIe reads the PCIe throughput of the next GPU, at most once per interval.
 func (s *gpuSampler) readPCIe(states []stats.GPU) {
 	now := s.clock()
 	if len(states) == 0 || now.Before(s.pcieAt) {

@@ -20,8 +20,8 @@ type idleSums struct{ sampled, idle, waited float64 }
 const idleHistory = 64
 
 // An idleJoin adds up how long GPUs were idle, and how much of it while training waited for
-// samples. Of an interval it is known for how many seconds a GPU was idle and training waited, not
-// when: the smaller of the two counts as both.
+// samples. For each interval only the seconds are known in which a GPU was idle and in which
+// training waited, not when: the smaller of the two counts as both.
 //
 // A wait is known when it has ended. Whatever exceeds the interval in which it becomes known is
 // assigned to earlier intervals, newest first.

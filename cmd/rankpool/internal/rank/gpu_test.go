@@ -137,10 +137,10 @@ func TestFindGPUs(t *testing.T) {
 
 var errSilent = errors.New("not told")
 
-// A fakeGPU tells what it is set to.
+// A fakeGPU returns the values set in it.
 type fakeGPU struct {
 	mu          sync.Mutex
-	utilisation float64 // below 0: not told
+	utilisation float64 // below 0: not available
 	pcieCalls   int
 }
 
@@ -319,7 +319,7 @@ func TestGPUSamplerRuns(t *testing.T) {
 // never is the channel late of a driver that answers.
 var never <-chan time.Time
 
-// A process without GPUs has no sampler, or one that tells of none.
+// A process without GPUs has no sampler, or one that lists none.
 func TestSampleGPUs(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	t.Setenv("CUDA_VISIBLE_DEVICES", "")
@@ -347,7 +347,8 @@ func (b lineBuffer) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A driver that hangs is waited for by nobody, told of once, and its GPUs come when it answers.
+// A driver that hangs does not block its callers, and is reported once; its GPUs appear when it
+// answers.
 func TestHangingDriver(t *testing.T) {
 	t.Setenv("CUDA_VISIBLE_DEVICES", "0,1")
 	path, release := nvmltest.BuildHanging(t)
@@ -359,7 +360,7 @@ func TestHangingDriver(t *testing.T) {
 	late <- time.Time{}
 	if line := <-lines; !strings.Contains(line, "level=WARN") ||
 		!strings.Contains(line, "driver does not answer") {
-		t.Errorf("it said %q", line)
+		t.Errorf("it logged %q", line)
 	}
 	release()
 	<-s.opened
@@ -371,9 +372,9 @@ func TestHangingDriver(t *testing.T) {
 	}
 }
 
-// What is ended while its driver hangs reads nothing when the driver answers, and says nothing.
+// A sampler that is closed while its driver hangs neither reads nor logs when the driver answers.
 func TestHangingDriverAtTheEnd(t *testing.T) {
-	t.Setenv("CUDA_VISIBLE_DEVICES", "3") // is lost, which would be told
+	t.Setenv("CUDA_VISIBLE_DEVICES", "3") // is lost, which would be logged
 	path, release := nvmltest.BuildHanging(t)
 	ctx, end := context.WithCancel(t.Context())
 	lines := make(lineBuffer, 8)

@@ -69,7 +69,7 @@ func TestLockOfARankThatHangs(t *testing.T) {
 
 // TestLockOfARankThatCannotBeEnded: the previous rank keeps its lock, and this one gets another.
 func TestLockOfARankThatCannotBeEnded(t *testing.T) {
-	r, _ := lockedFolder(t, "this") // nobody knows which process has it
+	r, _ := lockedFolder(t, "this") // the process that has it is unknown
 	said := outlettest.Stderr(t, func() {
 		if err := r.lockFolder(time.Millisecond); err != nil {
 			t.Error(err)
@@ -77,14 +77,14 @@ func TestLockOfARankThatCannotBeEnded(t *testing.T) {
 	})
 	if !strings.Contains(
 		said, "cannot be ended: the cache continues without the memory that it has") {
-		t.Errorf("it says %q", said)
+		t.Errorf("the log has %q", said)
 	}
 	if !session.Locked(filepath.Join(r.dir, session.LockName)) {
 		t.Error("the folder is not locked")
 	}
 }
 
-// TestLockOfAnotherRun: nobody is ended who is not of this launch.
+// TestLockOfAnotherRun: processes of other launches are not ended.
 func TestLockOfAnotherRun(t *testing.T) {
 	r, holder := lockedFolder(t, "another")
 	noteHolder(t, r, holder.Process.Pid)

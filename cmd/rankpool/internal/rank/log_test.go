@@ -97,7 +97,7 @@ func TestLogCollapsesWhatIsRepeated(t *testing.T) {
 		time.Sleep(time.Hour)
 		l.Warn("a peer is silent", "peer", 2)
 		wantMessages(t, &out, "a peer is silent")
-		// The same about another peer is no repetition.
+		// The same message about another peer is not a repetition.
 		l.Warn("a peer is silent", "peer", 5)
 		wantMessages(t, &out, "a peer is silent")
 	})
@@ -264,7 +264,7 @@ func wantMessages(t *testing.T, out *logBuffer, want ...string) {
 	for line := range strings.Lines(out.String()) {
 		m := message.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
 		if m == nil {
-			t.Fatalf("a line that is none: %q", line)
+			t.Fatalf("malformed line %q", line)
 		}
 		got = append(got, m[1]+m[2])
 	}
@@ -280,7 +280,7 @@ func said(t *testing.T, log string) int {
 	total := 0
 	for line := range strings.Lines(log) {
 		if !message.MatchString(strings.TrimSuffix(line, "\n")) {
-			t.Fatalf("a line that is none: %q", line)
+			t.Fatalf("malformed line %q", line)
 		}
 		n := 1
 		if _, after, found := strings.Cut(line, "(repeated "); found {

@@ -83,7 +83,7 @@ func TestMemoryIsDivided(t *testing.T) {
 			t.Errorf("rank 1: %+v, want %+v", plan, all)
 		}
 	}
-	// A size that was asked for is the slab, also where the data needs less.
+	// The slab has the requested size, even if the data need less.
 	fixed := memory.Request{Memory: "1GiB", Window: memory.AutoWindow}
 	if plan, err := fixed.Divide(twoSets(), []int64{1 << 30, 1 << 30, 1 << 30}, 0,
 		n); err != nil || plan.SlabBytes != 1<<30 {
@@ -129,7 +129,7 @@ func TestMemoryAutoIsPlanned(t *testing.T) {
 }
 
 // TestMemoryOfOneRankIsTooSmall checks that all ranks end when one has too little memory, and that
-// one says why.
+// one reports the reason.
 func TestMemoryOfOneRankIsTooSmall(t *testing.T) {
 	const n = 3
 	for memory, sentence := range map[string]string{
@@ -152,13 +152,13 @@ func TestMemoryOfOneRankIsTooSmall(t *testing.T) {
 		}
 		all.Wait()
 		if errs[1] == nil || !strings.Contains(errs[1].Error(), sentence) {
-			t.Errorf("--memory %s: rank 1 says %v, want %q", memory, errs[1], sentence)
+			t.Errorf("--memory %s: rank 1 returned %v, want %q", memory, errs[1], sentence)
 		}
 		for _, i := range []int{0, 2} {
 			var said strings.Builder
 			if exit.Print(&said, errs[i]); exit.Code(errs[i]) != exit.Failure ||
 				said.String() != "" {
-				t.Errorf("--memory %s: rank %d says %q", memory, i, said.String())
+				t.Errorf("--memory %s: rank %d logged %q", memory, i, said.String())
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func TestMemoryGatherEnds(t *testing.T) {
 		r.logger = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) {
 			if !strings.Contains(string(line), "waiting for the other ranks to begin") ||
 				!strings.Contains(string(line), "there=1 of=2") {
-				t.Errorf("the log says %s", line)
+				t.Errorf("the log has %s", line)
 			}
 			cancel(gone)
 		}), nil))

@@ -35,7 +35,7 @@ type CacheOptions struct {
 	Assign      string
 	Log         string
 	State       string
-	stateAny    bool // begin also where the state file is not the one that training needs
+	stateAny    bool // begin even if the state file does not match the checkpoint
 	Record      string
 	peerTimeout time.Duration
 	RankTimeout time.Duration

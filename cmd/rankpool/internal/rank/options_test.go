@@ -9,9 +9,8 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// TestSystemIsItselfOrRefused has every system that is named alone come with its own policy,
-// scorer, sampler and consumers, also when run hands the options on to serve, or be refused with
-// the reason.
+// TestSystemIsItselfOrRefused checks that every system named alone uses its own policy, scorer,
+// sampler and consumers, also when run passes the options to serve, or is refused with a reason.
 func TestSystemIsItselfOrRefused(t *testing.T) {
 	ran := 0
 	for _, s := range systems.All() {
@@ -64,8 +63,8 @@ func TestSystemIsItselfOrRefused(t *testing.T) {
 	}
 }
 
-// TestSetOfARun has options of a system reach it, also through serve's flags, and be refused where
-// they would say nothing.
+// TestSetOfARun checks that options of a system reach it, also through serve's flags, and are
+// refused where they would have no effect.
 func TestSetOfARun(t *testing.T) {
 	o := CacheOptions{System: "icache-h", set: []string{"h_share=0.5", "beta=0.5"}}
 	if err := o.resolveSystem(); err != nil || o.values.String() != "beta=0.5,h_share=0.5" {

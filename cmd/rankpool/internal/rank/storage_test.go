@@ -13,7 +13,7 @@ import (
 func TestStorageOptions(t *testing.T) {
 	for _, c := range []struct {
 		args    []string
-		wrong   string // what check says
+		wrong   string // the error of check
 		rate    int64
 		limited bool
 	}{

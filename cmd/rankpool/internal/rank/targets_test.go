@@ -10,7 +10,7 @@ import (
 	"rankpool/staging/index"
 )
 
-// TestOwnTargets has every sample be one rank's, under the number that of asks for.
+// TestOwnTargets checks that every sample belongs to one rank, under the number that of uses.
 func TestOwnTargets(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 23 {

@@ -131,7 +131,7 @@ func TestComparisonPage(t *testing.T) {
 		}
 	}
 	if !strings.Contains(page, "5 MB") || !strings.Contains(page, "bytes from emulated storage") {
-		t.Error("the page does not say what emulated storage counted")
+		t.Error("the page lacks what emulated storage counted")
 	}
 	for _, never := range []string{"a<b", "<script", "http"} {
 		if strings.Contains(page, never) {
@@ -142,7 +142,7 @@ func TestComparisonPage(t *testing.T) {
 		t.Error("the same comparison gives another page")
 	}
 	if silent := writtenOf(t, &Comparison{}); !strings.Contains(silent, "No system was trained.") {
-		t.Error("a page of nothing does not say so")
+		t.Error("an empty page does not explain that")
 	}
 }
 

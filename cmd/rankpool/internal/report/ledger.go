@@ -21,7 +21,7 @@ type ledger struct {
 // A ledgerRow is a bar of parts.
 type ledgerRow struct {
 	name, text string
-	parts      []bar // of which left and right count
+	parts      []bar // only left and right are used
 }
 
 // add appends a part to the bar's end; text is shown under the pointer.

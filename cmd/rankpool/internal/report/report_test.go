@@ -60,8 +60,8 @@ var (
 	notANumber = regexp.MustCompile(`NaN|Inf|ZgotmplZ|%!`)
 )
 
-// checkPage says what holds for every page: it is well-formed, needs nothing else, has all
-// sections, each id once, and no number that is none.
+// checkPage checks what holds for every page: it is well-formed and self-contained, has all
+// sections, each id once, and no NaN.
 func checkPage(t testing.TB, page string) {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(page))
@@ -114,7 +114,7 @@ func TestPageOfACluster(t *testing.T) {
 		"accuracy", `class="area fallback"`, "3,182 events",
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 	for _, not := range []string{`class="missing"`, "tier", "substituted\""} {
@@ -173,7 +173,7 @@ func TestPlannedHits(t *testing.T) {
 		})
 	}
 	if !promised(fmt.Sprintf(epoch, 90, 0)) {
-		t.Error("nothing is said of hits that were planned and missed")
+		t.Error("the page does not mention hits that were planned and missed")
 	}
 	if promised(fmt.Sprintf(epoch, 50, 40)) {
 		t.Error("substituted draws count as missed hits")
@@ -196,7 +196,7 @@ func TestTrainingsWithJobNames(t *testing.T) {
 		"2 trainings with job names finished 6 epochs.", "Job a<", "Job &lt;b&gt;<",
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 	tables := trainingTables(run)
@@ -206,11 +206,11 @@ func TestTrainingsWithJobNames(t *testing.T) {
 		t.Errorf("%d tables, the second row is %s", len(tables), got)
 	}
 	if strings.Contains(page, "No epoch was finished.<") {
-		t.Error("the page says that no epoch was finished")
+		t.Error("the page claims that no epoch was finished")
 	}
 }
 
-// TestMissing says what a page without something says in its place, and that it has no empty plot.
+// TestMissing checks that a page without some data has a sentence instead, and no empty plot.
 func TestMissing(t *testing.T) {
 	training := runlogtest.Cluster()
 	training.GPUs, training.Machine = 0, false
@@ -283,7 +283,7 @@ func TestMissing(t *testing.T) {
 			}
 			for _, text := range c.says {
 				if !strings.Contains(page, text) {
-					t.Errorf("the page does not say %q", text)
+					t.Errorf("the page lacks %q", text)
 				}
 			}
 		})
@@ -296,8 +296,8 @@ func sectionOf(page, id string) string {
 	return section
 }
 
-// TestSources says that what is stacked is all of the draws, with a tier's hits taken off both
-// kinds.
+// TestSources checks that the stacked sources add up to all draws, with a tier's hits subtracted
+// from both kinds.
 func TestSources(t *testing.T) {
 	var s stats.Sums
 	s[stats.HitsLocal], s[stats.HitsRemote], s[stats.TierHits], s[stats.StorageReads],
@@ -347,7 +347,7 @@ func TestManyNodes(t *testing.T) {
 		"Each bar is of 2 nodes or one more:", "node 2 (nid001002) to 3: waiting 2",
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 }

@@ -17,7 +17,7 @@ const AccuracyMetric = "accuracy"
 type Side struct {
 	Name    string
 	Runs    []SideRun
-	Missing string // why there is no run
+	Missing string // why the run is missing
 }
 
 // A SideRun is the training of a Side with one seed.

@@ -10,7 +10,7 @@ import (
 	"rankpool/mpicache/stats"
 )
 
-// A Figure is a plot with its texts. Missing is the reason if there is no plot.
+// A Figure is a plot with its texts. Missing is the reason why a plot is left out.
 type Figure struct {
 	ID, Title, Caption string
 	Missing            string

@@ -66,8 +66,8 @@ func checkRun(t *testing.T, log *script, epochs, passes, jobs, earlier int) *Run
 	return run
 }
 
-// TestPassesAreLate validates after every third epoch: a pass is told when the next one begins, and
-// has a number of its own.
+// TestPassesAreLate validates after every third epoch: a pass is logged when the next one begins,
+// and has a number of its own.
 func TestPassesAreLate(t *testing.T) {
 	for _, begin := range []bool{true, false} {
 		var log script
@@ -232,8 +232,8 @@ func TestWhatIsTrained(t *testing.T) {
 	}
 }
 
-// TestSameLaunch is a cache that was restarted under running training: trainers tell again what
-// they counted.
+// TestSameLaunch reads the log of a cache that was restarted during training: trainers resend their
+// counts.
 func TestSameLaunch(t *testing.T) {
 	var log script
 	log.begin("a")

@@ -254,8 +254,8 @@ func TestJobsOfOneEpoch(t *testing.T) {
 	}
 }
 
-// TestEpochTwice is a cache that was restarted: trainers tell the epoch again, with draws that
-// were missing.
+// TestEpochTwice reads the log of a cache that was restarted: trainers report the epoch again, with
+// draws that were missing.
 func TestEpochTwice(t *testing.T) {
 	run := read(t, `{"event":"epoch","data":"d","epoch":0,"draws":10,"hits_local":10}
 {"event":"pass","data":"test","epoch":0,"draws":5,"storage_reads":5}
@@ -308,7 +308,7 @@ func TestRestartOfAll(t *testing.T) {
 	}
 }
 
-// TestRoundedSums tells sums that fall by what is rounded from those of a rank that begins anew.
+// TestRoundedSums distinguishes sums that fall by rounding from those of a restarted rank.
 func TestRoundedSums(t *testing.T) {
 	node := func(second int, stall float64) string {
 		return fmt.Sprintf(
@@ -379,7 +379,7 @@ func TestHistogramsAreThinned(t *testing.T) {
 	for _, epochs := range []int{1, 2, 31, 32, 33, 34, 64, 65, 66, 500} {
 		var s scores
 		for e := range epochs {
-			for range 2 { // a restart tells it again
+			for range 2 { // a restart writes it again
 				s.add(&Importance{Epoch: e, Edges: []float64{0, 1}, Counts: []int64{int64(e)}})
 			}
 		}
@@ -398,7 +398,7 @@ func TestHistogramsAreThinned(t *testing.T) {
 	}
 }
 
-// FuzzRead says that no log makes a run with a panic or with numbers that are none.
+// FuzzRead checks that no log causes a panic, or a run with NaN.
 func FuzzRead(f *testing.F) {
 	training := small()
 	training.Nodes, training.Epochs, training.EverySeconds = 1, 2, 60

@@ -12,18 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Anybody can guess the name of a session folder, and create folders where it is. Its content is
-// trusted: sockets, states, the Python client. So nobody but this user, and root, may be able to
-// replace any part of its path: both sides check every part, the client in
-// python/rankpool/owner.py.
+// Any user can guess the name of a session folder, and create folders beside it. Its content is
+// trusted: sockets, states, the Python client. So only this user and root may be able to replace a
+// part of its path. Both sides check every part, the client in python/rankpool/owner.py.
 
 // maxLinks is how many symbolic links a path may lead over.
 //
 // Source: Linux, path_resolution(7).
 const maxLinks = 40
 
-// CheckFolder returns an error unless path is a folder of this user that nobody else can replace or
-// write to. Symbolic links may lead to it, but it must not be one.
+// CheckFolder returns an error unless path is a folder of this user that no other user can
+// replace or write to. Symbolic links may lead to it, but it must not be one.
 func CheckFolder(path string) error {
 	whole, err := filepath.Abs(path)
 	if err != nil {

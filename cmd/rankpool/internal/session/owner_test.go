@@ -9,7 +9,7 @@ import (
 	"rankpool/slurm"
 )
 
-// nobody is another user.
+// nobody is the number of another user.
 const nobody = 65534
 
 // asRoot makes what only root can; who runs the tests as another user sees what modes and links
@@ -25,8 +25,8 @@ func asRoot(t *testing.T, path string) bool {
 	return true
 }
 
-// TestCheckFolder checks whose folders are taken, and which parts of their paths nobody else may
-// change.
+// TestCheckFolder checks whose folders are accepted, and that no other user may change a part of
+// their paths.
 func TestCheckFolder(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(t *testing.T, base string) (path string)

@@ -18,8 +18,8 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 )
 
-// defaultJobStep is what a global batch of a job takes unless it says so. Only how the jobs'
-// steps compare matters.
+// defaultJobStep is the default time of a global batch of a job. Only the ratios of the jobs' steps
+// matter.
 const defaultJobStep = 10 * time.Millisecond
 
 // parseJob returns the job that text describes: NAME=LOSSES.npy,step=…,seed=…,start=…, where all

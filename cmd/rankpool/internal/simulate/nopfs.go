@@ -114,7 +114,7 @@ func (o *Options) nopfsPolicies() ([]string, error) {
 	return o.systems, nil
 }
 
-// scenario is the one that --nopfs names, with what other flags change.
+// scenario returns the scenario that --nopfs names, as other flags change it.
 func (o *Options) scenario() (*nopfs.Scenario, error) {
 	s, err := nopfs.Load(o.nopfs)
 	if err != nil {

@@ -113,8 +113,8 @@ func (s *study) printTable(w io.Writer, results []*simulator.Result) error {
 	return err
 }
 
-// notPublished says which systems choose by epoch that learn with every batch as published, and how
-// they are had so; "" if there are none.
+// notPublished lists the systems that choose once per epoch but, as published, learn with every
+// batch, and the options that make them do so; "" if there are none.
 func (s *study) notPublished(results []*simulator.Result) string {
 	var names, options []string
 	for _, system := range systems.All() {

@@ -7,16 +7,16 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// TestEverySystemHasAnEntry has --list say something about each system and each option.
+// TestEverySystemHasAnEntry checks that --list describes each system and each option.
 func TestEverySystemHasAnEntry(t *testing.T) {
 	for _, s := range systems.All() {
 		l := list(&s)
 		if l.System == "" || l.About == "" || l.Source == "" || l.Sampler == "" {
-			t.Errorf("--list says too little about %+v", l)
+			t.Errorf("--list has too little about %+v", l)
 		}
 		for _, o := range l.Options {
 			if o.Name == "" || o.About == "" || o.Source == "" {
-				t.Errorf("--list says too little about %s.%s", l.System, o.Name)
+				t.Errorf("--list has too little about %s.%s", l.System, o.Name)
 			}
 		}
 	}

@@ -22,8 +22,8 @@ type jobRow struct {
 	stats.Benefit
 }
 
-// jobFlows returns what each training was given per second on a rank between two readings. One
-// that was not there before, or has ended and begun anew, counts from 0.
+// jobFlows returns what each training was given per second on a rank between two readings. A
+// training that is new, or has restarted, counts from 0.
 func jobFlows(earlier, later stats.Reading) map[jobKey]stats.Sums {
 	before := map[jobKey]stats.Sums{}
 	for _, j := range earlier.Jobs {
@@ -67,7 +67,7 @@ func jobsOf(rows []nodeRow) []jobRow {
 	return jobs
 }
 
-// addJob adds what a rank says of a training: the rank that is furthest behind counts, but not one
+// addJob adds a rank's view of a training: the rank that is furthest behind counts, except ranks
 // where the training has not begun.
 func addJob(jobs []jobRow, j jobRow) []jobRow {
 	at := slices.IndexFunc(jobs, func(k jobRow) bool { return k.Name == j.Name && k.Data == j.Data })

@@ -20,7 +20,7 @@ import (
 	"rankpool/slurm"
 )
 
-// A nodesDoor is a door that says hello and tells a status, a second later every time it is asked.
+// A nodesDoor is a door that greets and reports a status, a second later each time.
 type nodesDoor struct {
 	dir   string // of the session
 	nodes func(asked int) nodesStatus
@@ -166,7 +166,7 @@ func TestTopOnceJSON(t *testing.T) {
 	}
 }
 
-// A rank that says nothing new does not keep --once waiting forever.
+// A rank without new readings does not keep --once waiting forever.
 func TestTopOnceOfAFrozenRank(t *testing.T) {
 	d := openNodesDoor(t, shortDir(t), "s", 0,
 		func(int) nodesStatus { return nodesStatus{0, 1, someNodes(1, 100)} })
@@ -213,7 +213,7 @@ func TestTopStream(t *testing.T) {
 		t.Errorf("%d lines of JSON\n%s", n, out.String())
 	}
 	if err := topOf(d, 0, &out).stream(t.Context()); err == nil {
-		t.Error("a session that is not there is no error")
+		t.Error("no error for a session that does not exist")
 	}
 }
 

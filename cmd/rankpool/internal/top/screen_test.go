@@ -302,6 +302,6 @@ func TestKeysMoveWithinTheNodes(t *testing.T) {
 		}
 	}
 	if v.byStall {
-		t.Error("sorted by stall without being told")
+		t.Error("sorted by stall without a request")
 	}
 }

@@ -12,7 +12,7 @@ import (
 // Stderr returns what f writes to outlet.Stderr.
 func Stderr(t *testing.T, f func()) string {
 	t.Helper()
-	var text bytes.Buffer // read when nothing is written any more
+	var text bytes.Buffer // read after the last write
 	defer func(before *outlet.Outlet) { outlet.Stderr = before }(outlet.Stderr)
 	outlet.Stderr = outlet.New(&text, outlet.StderrBytes, nil)
 	f()

@@ -1,4 +1,4 @@
-// Logmaker writes the run log of a training that nobody ran to stdout, for tests in a browser and
+// Logmaker writes the run log of an invented training to stdout, for tests in a browser and
 // for measurements:
 //
 //	go run ./cmd/rankpool/internal/runlog/logmaker -nodes 1024 -epochs 10 > big.jsonl

@@ -1,4 +1,4 @@
-// Package runlogtest makes run logs of trainings that nobody ran, for tests and measurements.
+// Package runlogtest makes run logs of invented trainings, for tests and measurements.
 package runlogtest
 
 import (
