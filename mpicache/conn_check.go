@@ -9,8 +9,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// A rank does not trust what arrives at its door. Package door reads no more bytes than the kind of a
-// frame needs, and checks that its fields are there; this file checks each number in them against
+// A rank does not trust what arrives at its door. Package door reads no more bytes than the kind of
+// a frame needs, and checks that its fields are there; this file checks each number in them against
 // the sender's identity and what it was given: once, before anything is done with it. The rest of
 // the package relies on that.
 //

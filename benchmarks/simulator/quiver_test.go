@@ -55,8 +55,8 @@ func TestQuiverTable3(t *testing.T) {
 }
 
 // TestSubstituteReads checks that a read of storage counts also if it serves another draw than its
-// sample's: the reads of one job of Quiver, on a data set that does not fit, are those that its draws
-// count, nearly all for other draws. CoorDL reads each sample for its own draw.
+// sample's: the reads of one job of Quiver, on a data set that does not fit, are those that its
+// draws count, nearly all for other draws. CoorDL reads each sample for its own draw.
 func TestSubstituteReads(t *testing.T) {
 	for _, c := range []struct {
 		system string

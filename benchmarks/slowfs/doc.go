@@ -9,8 +9,8 @@
 //
 // A target, the whole, and the metadata server are pipes: they serve requests in order, one at a
 // time, at their rate, and save no capacity while idle. A reply then takes the latency of its kind
-// to arrive. Latencies of several requests overlap, so more requests in flight hide latency; nothing
-// hides bandwidth:
+// to arrive. Latencies of several requests overlap, so more requests in flight hide latency;
+// nothing hides bandwidth:
 //
 //	answered = max(served by the whole, served by its targets) + latency + stall
 //

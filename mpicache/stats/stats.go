@@ -2,7 +2,8 @@
 // is called, and what tables and plots call it. The lines of the run log are structs here, whose
 // fields the table names; sums over ranks, epochs and time are made of all counters at once.
 //
-// To add a counter, add its constant, its row in Table, and its fields in Reading, Progress and Count.
+// To add a counter, add its constant, its row in Table, and its fields in Reading, Progress and
+// Count.
 package stats
 
 import (

@@ -30,10 +30,10 @@ const (
 // A concurrency chooses how many requests to have in flight: more while that increases throughput,
 // fewer when they only queue.
 //
-// It observes windows of reads in which requests were always waiting for the limit, and
-// ignores others. After a window at the limit it tries another limit for one window (a probe): half as
-// much again, or a quarter less if the mean latency is three times that of quiet storage. It keeps
-// a higher limit if throughput rises by at least a quarter of the proportional gain, a lower one if
+// It observes windows of reads in which requests were always waiting for the limit, and ignores
+// others. After a window at the limit it tries another limit for one window (a probe): half as much
+// again, or a quarter less if the mean latency is three times that of quiet storage. It keeps a
+// higher limit if throughput rises by at least a quarter of the proportional gain, a lower one if
 // throughput stays within 3 %. After a failed probe it restores the limit, and waits longer before
 // the next. Each request counts as maxGapBytes more than its size, so that small reads count too.
 //

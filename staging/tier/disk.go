@@ -46,7 +46,8 @@ type Options struct {
 }
 
 // BlockBytes returns a block size for a disk of sizeBytes and samples of meanBytes: a power of two
-// such that a sample occupies about sixteen blocks, and the half block lost per sample is 3 % of the disk.
+// such that a sample occupies about sixteen blocks, and the half block lost per sample is 3 % of
+// the disk.
 func BlockBytes(sizeBytes, meanBytes int64) int64 {
 	block := int64(512) // the smallest unit of a device
 	for block < 64<<10 && 32*block <= meanBytes || sizeBytes/block > maxBlocks {

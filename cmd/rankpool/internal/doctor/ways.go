@@ -67,7 +67,8 @@ func rounds(n int) [][]Way {
 }
 
 // Measure measures the links between ranks, and returns them with their results. Only rank 0 calls
-// it. Links to lost ranks are left out; progress is called before each round. It ends early with ctx.
+// it. Links to lost ranks are left out; progress is called before each round. It ends early with
+// ctx.
 func (g *Group) Measure(ctx context.Context, progress func(round, rounds int)) []Way {
 	var all []Way
 	plan := rounds(g.mux.Size())

@@ -21,7 +21,8 @@ func TestEndTogether(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	signals <- syscall.SIGTERM
 	group[1].await(signals, nil, time.Hour) // a signal ends it, even if no other rank received one
-	group[1].await(nil, nil, 0)             // and so does the end of patience; a second signal has no effect
+	// So does the end of patience. A second signal has no effect.
+	group[1].await(nil, nil, 0)
 	lost := make(chan int, 1)
 	lost <- 2
 	group[1].await(nil, lost, time.Hour) // a rank that hangs is not waited for

@@ -54,7 +54,10 @@ func TestComparisonTables(t *testing.T) {
 		{"lru", "84.00 ± 1.41 %", "30 s", "3", "300", "300", "30 s", "6 s", "20.0 %"},
 		{"rankpool", "95.00 %", "20 s", "2", "200", "300", "30 s", "6 s", "20.0 %"},
 	}, {
-		{"system", "hits", "planned hits", "substituted", "storage reads", "bytes of these", "bytes read"},
+		{
+			"system", "hits", "planned hits", "substituted", "storage reads", "bytes of these",
+			"bytes read",
+		},
 		{"lru", "12.0 ± 2.8 %", "0.0 %", "0.0 %", "264 ± 8", "264 ± 8.49 kB", "–"},
 		{"rankpool", "60.0 %", "0.0 %", "0.0 %", "120", "120 kB", "–"},
 	}} {

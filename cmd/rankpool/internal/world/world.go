@@ -19,8 +19,8 @@ type Place struct {
 	By                    string
 }
 
-// OnlyFirst returns an error that all tasks have, such as a wrong flag, for the first task to print;
-// the others get its exit code without a message. OnceForAll also waits for the first task.
+// OnlyFirst returns an error that all tasks have, such as a wrong flag, for the first task to
+// print; the others get its exit code without a message. OnceForAll also waits for the first task.
 func (p Place) OnlyFirst(err error) error {
 	if p.Task > 0 {
 		return &exit.StatusError{Code: exit.Code(err)}
