@@ -9,8 +9,8 @@ import (
 
 // A Learner is the sampler of a system that learns while an epoch is trained, and draws the next by
 // that. It takes in the batches of an epoch by the system's pool with the memory of all ranks, and
-// then has what the next epoch is drawn by. So that nothing waits for it, what follows training, see
-// NewFollower, only keeps the batches, and whoever makes a plan has a Learner take them in.
+// then has what the next epoch is drawn by. So that nothing waits for it, what follows training
+// (NewFollower) only keeps the batches, and whoever makes a plan has a Learner take them in.
 //
 // Its memory holds no bytes. What ranks hold is their policy's, and may be less.
 //
