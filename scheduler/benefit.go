@@ -51,9 +51,9 @@ type Measured struct {
 }
 
 const (
-	// probeMost is the number of batches of the stretch: Quiver's (§5.3).
+	// probeMost is the largest number of batches of the stretch: Quiver's (§5.3).
 	probeMost = 100
-	// probeShare is the share of an epoch that the stretch has at most.
+	// probeShare is the largest share of an epoch that the stretch has.
 	probeShare = 1. / 20
 	// probeLeast is the number of batches below which nothing is measured: a batch is complete some
 	// reads earlier or later than its turn.
@@ -72,16 +72,15 @@ func NewBenefit(slot, trainers int) *Benefit { return &Benefit{slot: slot, train
 
 // Begin begins an epoch, of which batches [from, batches) are trained, and returns the batches that
 // are timed. The epoch before may still be under way. A training is measured in its second epoch on
-// this rank, since memory is filled then, and again in the 4th, 8th, 16th and so on, since storage
-// may be under another load; one with a slot from 4 on an epoch later, from 8 on two, and so on. It
-// is not measured if may is false.
+// this rank, since memory is filled then, and again in the 8th, 32nd and so on, since storage may
+// be under another load; one with a slot from 4 on an epoch later, from 8 on two, and so on. It is
+// not measured if may is false.
 func (b *Benefit) Begin(epoch, from, batches int, may bool) Probe {
 	b.epochs++
 	number := b.epochs - b.slot/probeSlots
 	n := min(probeMost, int(probeShare*float64(batches)))
 	first := aheadOf(batches)
-	if !may || b.trainers == 0 || n < probeLeast || from > first ||
-		number < 2 || bits.OnesCount(uint(number)) != 1 {
+	if !may || b.trainers == 0 || n < probeLeast || from > first || !measuredIn(number) {
 		return Probe{}
 	}
 	begin := batches/8 + b.slot%probeSlots*batches*3/16
@@ -90,6 +89,11 @@ func (b *Benefit) Begin(epoch, from, batches int, may bool) Probe {
 		b.edges[i] = edge{batch: batch, missing: b.trainers}
 	}
 	return b.probe
+}
+
+// measuredIn reports whether an epoch is the 2nd, 8th, 32nd or so on.
+func measuredIn(number int) bool {
+	return number > 0 && bits.OnesCount(uint(number)) == 1 && bits.TrailingZeros(uint(number))%2 == 1
 }
 
 // Ready reports that a local trainer's part of a batch was complete at a time. It returns true if
@@ -113,9 +117,10 @@ func (b *Benefit) Ready(epoch, batch int, at time.Duration) (known bool) {
 	p := b.probe
 	b.probe = Probe{}
 	took := func(from, to int) time.Duration { return b.edges[to].at - b.edges[from].at }
+	n := p.End - 1 - p.Begin
 	m := Measured{
-		Epoch: epoch, Without: took(1, 2) / time.Duration(p.End-p.Begin),
-		With: (took(0, 3) - took(1, 2)) / time.Duration(p.Last-p.First-(p.End-p.Begin)),
+		Epoch: epoch, Without: took(1, 2) / time.Duration(n),
+		With: (took(0, 3) - took(1, 2)) / time.Duration(p.Last-p.First-n),
 	}
 	if m.With <= 0 || m.Without <= 0 {
 		return false
@@ -154,8 +159,9 @@ func (m Measured) Ratio() float64 {
 // Gains reports whether the training is faster with the cache, as far as is known.
 func (m Measured) Gains() bool { return m.With <= 0 || m.Ratio() >= gainLeast }
 
-// edges are the batches whose completion is timed.
-func (p Probe) edges() [4]int { return [4]int{p.First, p.Begin - 1, p.End - 1, p.Last} }
+// edges are the batches whose completion is timed. Of the stretch the first is the first batch that
+// is read: the one before it is complete when it enters the window, without the latency of a read.
+func (p Probe) edges() [4]int { return [4]int{p.First, p.Begin, p.End - 1, p.Last} }
 
 // times reports whether a batch's completion is timed.
 func (p Probe) times(batch int) bool {

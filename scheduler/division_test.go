@@ -90,8 +90,8 @@ func TestDivideFits(t *testing.T) {
 	})
 }
 
-// TestWeights checks the weights of lanes: the largest gain has 1, a lane that gains nothing next
-// to nothing, and all are equal as long as one is unknown.
+// TestWeights checks the weights of lanes: the largest gain has 1, a lane that gains nothing an
+// eighth, and all are equal as long as one is unknown.
 func TestWeights(t *testing.T) {
 	for name, c := range map[string]struct{ gains, want []float64 }{
 		"none":         {nil, []float64{}},

@@ -34,6 +34,7 @@ type lane struct {
 	early     []Asked // requested before the window got there
 	heldBytes int64   // of the samples in parts and promises
 	tierHits  map[int]int
+	probed    map[SampleID]int64 // for a probe of cur: the position that it was read for last
 }
 
 func (s *Stager) onLaneOpened(e LaneOpened) {
@@ -42,7 +43,7 @@ func (s *Stager) onLaneOpened(e LaneOpened) {
 	}
 	l := &lane{
 		Stager: s, number: e.Lane, demand: -1, asked: -1, parts: map[partKey]*part{},
-		progress: make([]int64, len(e.World)), tierHits: map[int]int{},
+		progress: make([]int64, len(e.World)), tierHits: map[int]int{}, probed: map[SampleID]int64{},
 		own: partition{store: &s.store, rank: s.cfg.Rank, lane: e.Lane, drew: s.cfg.Drew},
 	}
 	l.promises.byKey = map[promiseKey][]SampleID{}

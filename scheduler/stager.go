@@ -318,6 +318,7 @@ func (l *lane) onPlanned(e Planned) {
 func (l *lane) startEpoch(p *planned) {
 	l.decideUpTo(math.MaxInt64)
 	l.cur, l.batch = p, p.from
+	clear(l.probed)
 	l.own.start(p.Plan, p.view, p.from)
 	if next := l.after(p); next != nil {
 		l.own.foresee(next.Plan)

@@ -5,10 +5,18 @@ package scheduler
 // storage, too. These reads go to memory of their own, which counts in the window until they end.
 // Nothing else changes: what is kept and what is delivered is as without them.
 
-// reread has a sample read from storage before a part is delivered.
+// reread has a sample read from storage before a part is delivered. Batches that are in the window
+// at the same time share a read, as they do without a cache.
 func (s *Stager) reread(p *part, id SampleID) {
-	p.missing++
 	parts, coming := s.rereads[id]
+	l := p.lane
+	slowest, _ := l.slowest()
+	if at, read := l.probed[id]; read && at >= slowest && !coming {
+		l.probed[id] = max(at, p.position)
+		return
+	}
+	l.probed[id] = p.position
+	p.missing++
 	s.rereads[id] = append(parts, p)
 	if !coming {
 		s.windowBytes += s.cfg.Size(id)
