@@ -66,12 +66,20 @@ func (l onceLearner) Cut(scores []float32) scheduler.Learned {
 	return nil
 }
 
-// newPlacement returns the placement of samples for a training that begins.
-func (s *stream) newPlacement() *scheduler.Placement {
+// newPlacement returns the placement of samples for a training that begins, or, unless from is nil,
+// continues from there.
+func (s *stream) newPlacement(from *scheduler.Placed) *scheduler.Placement {
 	if s.node.cfg.Policy != "clairvoyant" || s.data.KeepsCopies {
 		return nil // copies are with the owners by hash, which stay the same
 	}
 	size := func(id scheduler.SampleID) int64 { return slab.Footprint(s.data.Size(id)) }
+	if from != nil {
+		s.placed = true
+		return scheduler.NewPlacement(from, size)
+	}
+	if s.job != "" {
+		return nil // other trainings use the same memory
+	}
 	p := scheduler.PlacementFor(s.plans.Sampler, s.data.Samples, s.data.keptBytes(), size)
 	s.placed = p != nil
 	return p
@@ -409,7 +417,7 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 		tidy()
 		e := scheduler.PlanMade{Plan: scheduler.NewPlan(cfg, c.Epoch, c.Scores)}
 		if cfg.Sampler.Weighted() {
-			e.Scores = scheduler.ScoresDigest(c.Stream, c.Epoch, c.Scores)
+			e.Scores = c.Digest()
 		}
 		s.locked(func() {
 			if !s.closed {

@@ -154,6 +154,39 @@ func (a *assigner) take(at *int32) uint16 {
 	return uint16(t)
 }
 
+// spaces returns how many draws of a whole batch the trainers of each rank consume.
+func (a *assigner) spaces() []int32 {
+	a.open(len(a.owner))
+	return a.space
+}
+
+// placed assigns the draws of one global batch, of which home has the owners, to the trainers of
+// their owners: first those that find their samples in memory, then those whose samples are kept,
+// then the others. What does not fit goes, in order, to the trainers that have room, in order.
+func (a *assigner) placed(home []uint16, kinds []drawKind, consumer []uint16) {
+	a.open(len(home))
+	copy(a.at, a.first)
+	moved := a.moved[:len(home)]
+	for i := range moved {
+		moved[i] = true
+	}
+	for _, kind := range []drawKind{drawFound, drawKept, drawRead} {
+		for i, r := range home {
+			if kinds[i] == kind && a.space[r] > 0 {
+				a.space[r]--
+				consumer[i], moved[i] = a.take(&a.at[r]), false
+			}
+		}
+	}
+	rest := int32(0)
+	for i := range moved {
+		if moved[i] {
+			consumer[i] = a.take(&rest)
+			moved[i] = false
+		}
+	}
+}
+
 // overflow marks the draws that leave their owners, where an owner has more draws than space: the
 // least preferred of its first few. Looking at all would cost a random read of memory a draw, for
 // little.

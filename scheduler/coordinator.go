@@ -65,12 +65,11 @@ type life struct {
 	scored   bool      // the stager has received scores
 	// of the epochs before that were planned, where a system chooses by them; in order
 	cuts      []Cut
-	placement *Placement
-	outlook   *Outlook // of placement, when cut was taken
-	learner   Learner  // nil: nothing is learned but scores
-	learned   Learned  // by learner, when cut was taken
-	// what the plans of the newest epochs were made from besides scores
-	learnedBy map[int]Learned
+	placement *Placement      // nil: a hash gives samples their owners
+	placed    *Placed         // by placement, when cut was taken
+	learner   Learner         // nil: nothing is learned but scores
+	learned   Learned         // by learner, when cut was taken
+	besides   map[int]besides // by epoch, the newest
 
 	opened []int         // epochs that training is or was in, the newest last, at most two
 	plans  map[int]*Plan // their plans that the stager still has
@@ -94,6 +93,12 @@ type life struct {
 	putAside     bool          // the next state that is saved puts those of earlier checkpoints aside
 }
 
+// besides is what a plan was made from besides scores.
+type besides struct {
+	placed  *Placed
+	learned Learned
+}
+
 // place is a batch of an epoch.
 type place struct{ epoch, batch int }
 
@@ -111,12 +116,15 @@ type joined struct {
 type making struct {
 	epoch      int
 	scores     []float32
+	placing    *Placing
 	generation uint32
 }
 
+// aheadPlan is a plan that was made, and what it was made from.
 type aheadPlan struct {
-	plan *Plan
-	base []float32
+	plan    *Plan
+	base    []float32
+	placing *Placing
 }
 
 type waitingPlan struct {
@@ -166,9 +174,10 @@ type CoordinatorConfig struct {
 	// Epochs are those of the training, unless its spec says how many: later ones are not planned
 	// ahead; 0: unknown.
 	Epochs int
-	// Placement returns the placement for a new training, the same on every rank. If nil, owners are
-	// given by the hash.
-	Placement func() *Placement
+	// Placement returns the placement for a training, the same on every rank: a new one, or one that
+	// continues from where samples are. If it is nil or returns nil, the hash gives samples their
+	// owners.
+	Placement func(from *Placed) *Placement
 	// Learner returns a new learner for a new training. If it is nil or returns nil, the system learns
 	// only scores.
 	Learner func() Learner
@@ -186,7 +195,7 @@ func noLife() life {
 	return life{
 		plans: map[int]*Plan{}, want: noEpoch, keeping: map[int]Digest{},
 		finish: map[int]place{}, wishes: map[int]place{}, joined: map[int]joined{}, anew: map[int]place{},
-		heldBy: map[int]map[place]bool{}, savesAt: map[int]place{}, learnedBy: map[int]Learned{},
+		heldBy: map[int]map[place]bool{}, savesAt: map[int]place{}, besides: map[int]besides{},
 	}
 }
 
@@ -316,15 +325,12 @@ func (c *Coordinator) onBegun(e Begun) {
 		return
 	}
 	c.begun, c.weighted, c.chooses = true, e.Weighted, e.Chooses
-	c.place()
+	c.learn()
 	c.grant()
 	c.plan()
 }
 
-func (c *Coordinator) place() {
-	if c.cfg.Placement != nil {
-		c.placement = c.cfg.Placement()
-	}
+func (c *Coordinator) learn() {
 	if c.cfg.Learner != nil {
 		c.learner = c.cfg.Learner()
 	}
@@ -665,7 +671,7 @@ func (c *Coordinator) beginAnew(trainer int, at place) {
 		at.epoch, at.batch = max(at.epoch, other.epoch), min(at.batch, other.batch)
 	}
 	c.life = noLife()
-	c.place()
+	c.learn()
 	c.nextGeneration()
 	for t := range c.agreed.world {
 		if err := c.join(t); err != nil {
@@ -817,27 +823,28 @@ func (c *Coordinator) plan() {
 			return
 		}
 		c.cut, c.haveCut = c.ledger.Take(), true
-		c.outlook = nil
+		if c.placement != nil {
+			c.ledger.sum() // placements depend on it
+			c.placed = c.placement.Placed()
+		}
 		if c.learner != nil {
 			c.learned = c.learner.Cut(c.cut)
 		}
 	}
 	m := MakePlan{
 		Epoch: epoch, Scores: c.cut, Stream: c.streamID(), Cuts: c.cutsBefore(epoch),
-		Learned: c.learned, Processes: c.agreed.processes(),
+		Learned: c.learned, Placed: c.placed, Processes: c.agreed.processes(),
 	}
-	c.noteLearned(epoch)
-	if c.placement != nil {
-		if c.outlook == nil {
-			c.outlook = c.placement.Outlook()
-		}
-		m.Place = c.outlook.Place
-	}
+	c.noteBesides(epoch)
 	if a := c.ahead; a != nil && a.plan.Epoch == epoch {
-		c.install(a.plan, a.base)
+		c.install(a)
 		return
 	}
-	c.making = &making{epoch, c.cut, c.sources.generation}
+	c.making = &making{epoch: epoch, scores: c.cut, generation: c.sources.generation}
+	if c.placement != nil {
+		c.making.placing = &Placing{from: c.placed, size: c.placement.size}
+		m.Place = c.making.placing.Place
+	}
 	c.do(m)
 }
 
@@ -851,35 +858,38 @@ func (c *Coordinator) onPlanMade(e PlanMade) {
 		return
 	}
 	epoch, base := m.epoch, m.scores
+	made := &aheadPlan{e.Plan, base, m.placing}
 	if c.weighted {
 		c.keeping[epoch] = e.Scores
 		c.do(KeepState{c.sourceOf(epoch, base), c.sources.generation})
 	}
 	switch {
 	case epoch == c.want, c.restored != nil && c.restored.Epoch == epoch:
-		c.install(e.Plan, base)
+		c.install(made)
 	case c.want == noEpoch:
-		c.ahead = &aheadPlan{e.Plan, base}
+		c.ahead = made
 		c.stage(Planned{Plan: e.Plan}, base)
 	default:
 		c.plan() // another epoch was requested meanwhile
 	}
 }
 
-// install makes plan the newest epoch: reports refer to it from now on, and trainers may get it.
-func (c *Coordinator) install(plan *Plan, base []float32) {
+// install makes a plan that of the newest epoch: reports refer to it from now on, and trainers may
+// get it.
+func (c *Coordinator) install(made *aheadPlan) {
+	plan, base := made.plan, made.base
 	from, trained := 0, plan.Batches()
 	if plan.Epoch == c.want {
 		from = min(c.from, plan.Batches()) // epochs may differ in length
 		trained = from
 		c.want = noEpoch
 	}
-	if c.ahead == nil || c.ahead.plan != plan {
+	if c.ahead != made {
 		c.stage(Planned{Plan: plan, From: from}, base)
 	}
 	c.ahead = nil
 	c.open(plan)
-	c.base, c.cut, c.haveCut, c.outlook = base, nil, false, nil
+	c.base, c.cut, c.haveCut, c.placed = base, nil, false, nil
 	train := Train{Epoch: plan.Epoch}
 	if c.weighted {
 		train.Scores = base
@@ -888,10 +898,10 @@ func (c *Coordinator) install(plan *Plan, base []float32) {
 		}
 		c.ledger.Open(plan)
 		if c.learner != nil {
-			c.learner.Open(plan, c.learnedBy[plan.Epoch])
+			c.learner.Open(plan, c.besides[plan.Epoch].learned)
 		}
 		if c.placement != nil {
-			c.placement.Open(plan)
+			c.placement.Open(plan, made.placing)
 		}
 		restored := c.restored != nil && c.restored.Epoch == plan.Epoch
 		if restored {
@@ -969,6 +979,7 @@ func (c *Coordinator) sourceOf(epoch int, base []float32) *Snapshot {
 	if c.restored != nil && c.restored.Epoch == epoch {
 		again := *c.restored
 		snap = &again
+		snap.Placed = c.besides[epoch].placed
 	} else {
 		switch newest, ok := c.ledger.Newest(); {
 		case ok && newest == epoch:
@@ -976,19 +987,22 @@ func (c *Coordinator) sourceOf(epoch int, base []float32) *Snapshot {
 		case ok && newest == epoch-1:
 			snap = c.ledger.SnapshotNext(base)
 		}
-		snap.Cuts, snap.Learned = c.cutsBefore(epoch), c.learnedBy[epoch]
+		c.addBesides(snap)
 	}
 	snap.Stream = c.streamID()
 	return snap
 }
 
-// noteLearned keeps the learner's state from which an epoch is planned, and that of the epoch
-// before.
-func (c *Coordinator) noteLearned(epoch int) {
-	if c.learner != nil {
-		c.learnedBy[epoch] = c.learned
-		maps.DeleteFunc(c.learnedBy, func(e int, _ Learned) bool { return e < epoch-1 })
-	}
+// noteBesides keeps what an epoch is planned from besides scores, and the same of the epoch before.
+func (c *Coordinator) noteBesides(epoch int) {
+	c.besides[epoch] = besides{c.placed, c.learned}
+	maps.DeleteFunc(c.besides, func(e int, _ besides) bool { return e < epoch-1 })
+}
+
+// addBesides adds to a snapshot what its epoch's plan was made from besides scores.
+func (c *Coordinator) addBesides(snap *Snapshot) {
+	b := c.besides[snap.Epoch]
+	snap.Cuts, snap.Placed, snap.Learned = c.cutsBefore(snap.Epoch), b.placed, b.learned
 }
 
 // cutsBefore returns the cuts of the epochs before one. The caller may keep the result.
@@ -1041,6 +1055,10 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 		c.refusePlans(err)
 		return 0, false
 	}
+	if err := c.placedElsewhere(from); err != nil {
+		c.refusePlans(err)
+		return 0, false
+	}
 	if from.warning != "" {
 		c.do(Log{LogWarning, from.warning, -1, nil})
 	}
@@ -1061,13 +1079,53 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 		}
 	}
 	ledger.Embed(spec.Embeddings)
-	c.ledger = ledger
+	c.ledger, c.placement = ledger, c.placementFrom(from)
 	if from.snap == nil || from.alone {
 		return epoch, true
 	}
 	c.restored, c.cuts = from.snap, from.snap.Cuts
 	c.cut, c.learned, c.haveCut = from.snap.Scores, learned, true
+	if c.placement != nil {
+		c.placed = c.placement.Placed()
+	}
 	return from.snap.Epoch, true
+}
+
+// placementFrom returns the placement of a training: of one in progress that which its plans were
+// made by, else a new one.
+func (c *Coordinator) placementFrom(from origin) *Placement {
+	switch {
+	case c.cfg.Placement == nil:
+		return nil
+	case !from.sameTrainers:
+		return c.cfg.Placement(nil)
+	case from.snap.Placed == nil:
+		return nil
+	}
+	return c.cfg.Placement(from.snap.Placed)
+}
+
+// placedElsewhere returns an error if the plans of a training in progress are for another number of
+// ranks: its trainers would not get the draws that they miss.
+func (c *Coordinator) placedElsewhere(from origin) error {
+	if !from.sameTrainers || from.snap.Placed == nil {
+		return nil
+	}
+	if planned := len(from.snap.Placed.CapacityBytes); planned != c.cfg.Ranks {
+		return fmt.Errorf("the plans of data set %s are for %d ranks, and there are %d: resume from "+
+			"a checkpoint", c.cfg.Data, planned, c.cfg.Ranks)
+	}
+	return nil
+}
+
+// placedFirst returns where samples are when a training begins.
+func (c *Coordinator) placedFirst() *Placed {
+	if c.cfg.Placement != nil {
+		if p := c.cfg.Placement(nil); p != nil {
+			return p.Placed()
+		}
+	}
+	return nil
 }
 
 func (c *Coordinator) onStatesRead(e StatesRead) {
@@ -1094,7 +1152,7 @@ func (c *Coordinator) origin(at place, equal func() []float32) (origin, error) {
 	c.states = nil
 	n := need{
 		stream: c.streamID(), epoch: at.epoch, batch: at.batch,
-		trainings: c.agreed.trainings, equal: equal,
+		trainings: c.agreed.trainings, equal: equal, placed: c.placedFirst,
 		path: c.cfg.StatePath, optional: c.cfg.StateOptional,
 		file: states.File, previous: states.Previous, aside: states.Aside, own: states.Own,
 	}
@@ -1251,9 +1309,9 @@ func (c *Coordinator) saveAt(s *savedState) {
 		snap.Final = s.at.batch // even if they report nothing
 	} else {
 		snap = c.ledger.SnapshotNext(c.cut)
-		c.learnedBy[snap.Epoch] = c.learned
+		c.noteBesides(snap.Epoch)
 	}
-	snap.Cuts, snap.Learned = c.cutsBefore(snap.Epoch), c.learnedBy[snap.Epoch]
+	c.addBesides(snap)
 	snap.Stream, snap.Checkpoint = c.streamID(), true
 	c.lastSave++
 	c.saving[c.lastSave] = s

@@ -83,8 +83,8 @@ type (
 		Why  string
 	}
 
-	// PlanMade reports that MakePlan is done. Scores is the digest of the scores that the plan was
-	// made from, "" if the sampler is not weighted.
+	// PlanMade reports that MakePlan is done. Scores is the digest of what the plan was made from, see
+	// MakePlan.Digest, "" if the sampler is not weighted.
 	PlanMade struct {
 		Plan   *Plan
 		Scores Digest
@@ -141,16 +141,17 @@ type (
 	// Went reports that a trainer is in Epoch from now on.
 	Went struct{ Trainer, Epoch int }
 
-	// MakePlan makes the plan of an epoch from Scores, with the owners that Place returns (nil: by
-	// hash); reply with PlanMade. One plan is made at a time. Neither Scores nor what Place reads
-	// changes meanwhile.
+	// MakePlan makes the plan of an epoch from Scores, with the owners and consumers that Place
+	// returns (nil: by hash); reply with PlanMade. One plan is made at a time. Neither Scores nor what
+	// Place reads changes meanwhile.
 	MakePlan struct {
 		Epoch  int
 		Scores []float32
 		// Processes are those that the training began with, see SamplerConfig.Processes; 0: as many as
 		// train now.
 		Processes int
-		Place     func(*Draws, []float32) []uint16
+		Place     func(*PlanConfig, *Draws, []float32) (home, consumer []uint16)
+		Placed    *Placed // what Place begins with
 		Stream    StreamID
 		Cuts      []Cut // of the epochs before, where a system chooses by them
 		// Learned is what the Learner's Cut returned with Scores, nil where there is none.
@@ -222,6 +223,11 @@ type (
 		Err   error
 	}
 )
+
+// Digest returns the digest of what the plan is made from.
+func (m *MakePlan) Digest() Digest {
+	return sourceDigest(m.Stream, &Snapshot{Epoch: m.Epoch, Scores: m.Scores, Placed: m.Placed})
+}
 
 // LogLevel is the severity of a Log.
 type LogLevel uint8

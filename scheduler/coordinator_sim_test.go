@@ -40,8 +40,6 @@ func (w *world) byItself(trainer, epoch, batch int) Deliver {
 // on disk where a trainer puts it back. Trainers open the data set again, and report again.
 func (w *world) restart() {
 	w.pending = nil
-	// placement is soft state: a rank that resumes from an earlier epoch has a different one
-	w.homes = nil
 	for rank, r := range w.ranks {
 		next := w.newRank(rank)
 		if !slices.Contains(w.cfg.World, int32(rank)) || w.rng.IntN(2) == 0 {

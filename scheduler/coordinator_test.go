@@ -215,7 +215,23 @@ func (s *scenario) start(a args) {
 			}
 			return &counter{}
 		},
+		Placement: s.placement(a.int("places", 0)),
 	})
+}
+
+// placement places samples on ranks of so many places; 0: nobody does.
+func (s *scenario) placement(places int) func(*Placed) *Placement {
+	if places == 0 {
+		return nil
+	}
+	one := func(SampleID) int64 { return 1 }
+	return func(from *Placed) *Placement {
+		if from != nil {
+			return NewPlacement(from, one)
+		}
+		bytes := slices.Repeat([]int64{int64(places)}, s.ranks)
+		return PlacementFor(s.plan.Sampler, scenarioSamples, bytes, one)
+	}
 }
 
 // counter is a Learner that counts the batches that were folded, of epochs whose plan it has, and
@@ -384,7 +400,7 @@ func (s *scenario) made() {
 	cfg.Place = m.Place
 	e := PlanMade{Plan: NewPlan(cfg, m.Epoch, m.Scores)}
 	if cfg.Sampler.Weighted() {
-		e.Scores = ScoresDigest(m.Stream, m.Epoch, m.Scores)
+		e.Scores = m.Digest()
 		s.sources[m.Epoch] = e.Scores
 	}
 	s.step(e)
@@ -461,6 +477,18 @@ func sayProcesses(processes int) string {
 	return fmt.Sprintf(", for %d processes", processes)
 }
 
+// sayPlaced is where samples are; "" where a hash decides.
+func sayPlaced(p *Placed) string {
+	if p == nil {
+		return ""
+	}
+	var text []string
+	for r, ids := range p.Residents {
+		text = append(text, fmt.Sprintf("%v of %d places", ids, p.CapacityBytes[r]))
+	}
+	return ", with " + strings.Join(text, " and ")
+}
+
 // say formats a command as in scenarios; "" for one that they leave out.
 func say(c CoordinatorCommand) string {
 	switch c := c.(type) {
@@ -478,8 +506,8 @@ func say(c CoordinatorCommand) string {
 	case Went:
 		return fmt.Sprintf("trainer %d went to epoch %d", c.Trainer, c.Epoch)
 	case MakePlan:
-		return fmt.Sprintf("make the plan of epoch %d%s%s%s", c.Epoch, sayScores(c.Scores),
-			sayLearned(c.Learned), sayProcesses(c.Processes))
+		return fmt.Sprintf("make the plan of epoch %d%s%s%s%s", c.Epoch, sayScores(c.Scores),
+			sayLearned(c.Learned), sayPlaced(c.Placed), sayProcesses(c.Processes))
 	case Drive:
 		return sayDrive(c)
 	case Train:

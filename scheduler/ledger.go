@@ -43,10 +43,17 @@ type pass struct {
 // NewLedger returns a ledger that begins with scores, one a sample, which it takes over.
 func NewLedger(scorer Scorer, scores []float32) *Ledger {
 	l := &Ledger{scorer: scorer, scores: scores, known: make([]uint64, (len(scores)+63)/64)}
-	for _, score := range scores {
+	l.sum()
+	return l
+}
+
+// sum sums the scores anew. What Fold adds up has other roundings than the sum in a ledger that is
+// restored from these scores.
+func (l *Ledger) sum() {
+	l.total = 0
+	for _, score := range l.scores {
 		l.total += float64(score)
 	}
-	return l
 }
 
 // EqualScores returns equal scores, for samples without any history.

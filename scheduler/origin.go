@@ -49,6 +49,7 @@ type need struct {
 	batch     int // its first
 	trainings []*Training
 	equal     func() []float32 // scores that nothing is known about
+	placed    func() *Placed   // where samples are then; nil: a hash decides
 	kept      []StateFile      // in the rank's folder
 	path      string           // of the state file; "": there is none
 	// the state file; its err is fs.ErrNotExist, wrapped, where there is none
@@ -184,10 +185,11 @@ func (n *need) goOn() (origin, error) {
 			}
 			return origin{snap: k.Snap, sameTrainers: true}, nil
 		}
-		if equal := n.equalState(epoch); want != "" && epoch == 0 && n.epoch <= 1 &&
-			want == n.scores(equal) {
-			// the first epoch of a training that began with these
-			return origin{snap: equal, sameTrainers: true}, nil
+		if want != "" && epoch == 0 && n.epoch <= 1 {
+			// the first epoch of a training may have begun with these
+			if equal := n.equalState(epoch); want == n.scores(equal) {
+				return origin{snap: equal, sameTrainers: true}, nil
+			}
 		}
 	}
 	return origin{},
@@ -208,11 +210,15 @@ func (n *need) candidates() []StateFile {
 }
 
 func (n *need) scores(s *Snapshot) Digest {
-	return ScoresDigest(n.stream, s.Epoch, s.Scores)
+	return sourceDigest(n.stream, s)
 }
 
 func (n *need) equalState(epoch int) *Snapshot {
-	return &Snapshot{Stream: n.stream, Epoch: epoch, Scores: n.equal()}
+	s := &Snapshot{Stream: n.stream, Epoch: epoch, Scores: n.equal()}
+	if n.placed != nil {
+		s.Placed = n.placed()
+	}
+	return s
 }
 
 // resume decides for a training that resumes from a checkpoint, which identifies its state.

@@ -45,8 +45,9 @@ type PlanConfig struct {
 	// Processes are those that the training began with, which torch pads epochs for; 0: len(World)
 	Processes  int
 	Assignment Assignment
-	// returns the owner of each draw, see Outlook.Place; nil: Owner decides
-	Place func(*Draws, []float32) []uint16
+	// Place returns the owner and, unless it leaves that to Assign, the consumer of each draw, see
+	// Placing.Place; nil: Owner decides
+	Place func(*PlanConfig, *Draws, []float32) (home, consumer []uint16)
 	// Drawn, if it is not nil, is called between drawing, which leaves most garbage, and assigning.
 	Drawn func()
 }
@@ -64,23 +65,25 @@ func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 		cfg.Drawn()
 	}
 	p := &Plan{
-		Draws:    draws,
-		Batch:    cfg.BatchSize * len(cfg.World),
-		Consumer: make([]uint16, len(draws.IDs)),
-		World:    cfg.World,
-		Ranks:    cfg.Ranks, Processes: cfg.Processes,
+		Draws: draws,
+		Batch: cfg.BatchSize * len(cfg.World),
+		World: cfg.World,
+		Ranks: cfg.Ranks, Processes: cfg.Processes,
 	}
 	switch {
 	case draws.choice != nil:
 		p.Home = draws.choice.Home
 	case cfg.Place != nil:
-		p.Home = cfg.Place(draws, scores)
+		p.Home, p.Consumer = cfg.Place(&cfg, draws, scores)
 	}
-	var prefer func(SampleID) float32
-	if cfg.Sampler.Weighted() {
-		prefer = func(id SampleID) float32 { return scores[id] }
+	if p.Consumer == nil {
+		p.Consumer = make([]uint16, len(draws.IDs))
+		var prefer func(SampleID) float32
+		if cfg.Sampler.Weighted() {
+			prefer = func(id SampleID) float32 { return scores[id] }
+		}
+		Assign(draws.IDs, cfg.World, cfg.Ranks, cfg.BatchSize, cfg.Assignment, prefer, p.Consumer)
 	}
-	Assign(draws.IDs, cfg.World, cfg.Ranks, cfg.BatchSize, cfg.Assignment, prefer, p.Consumer)
 	if cfg.Samples > 0 {
 		p.view = newView(p, cfg.Samples, cfg.Rank)
 		p.Next(0, 0) // has torch make its next permutation now, beside training

@@ -40,6 +40,8 @@ type Snapshot struct {
 	// Cuts are the scores that the plans of earlier epochs were made from, in order, if a system's
 	// choices depend on all of them.
 	Cuts []Cut
+	// Placed is where samples were when Epoch's plan was made; nil: a hash gives them their owners.
+	Placed *Placed
 	// Learned is what Epoch's plan was made from besides Scores, see Learner; nil: nothing.
 	Learned Learned
 
@@ -121,8 +123,9 @@ type snapshotHead struct {
 	// numbers in them, behind the tail
 	NumEmbeddings, NumTailEmbeddings int `json:",omitempty"`
 	// each with NumScores scores, behind the tail
-	CutEpochs  []int `json:",omitempty"`
-	NumLearned int   `json:",omitempty"` // bytes, behind all else
+	CutEpochs  []int       `json:",omitempty"`
+	Placed     *placedHead `json:",omitempty"` // its arrays are behind the cuts
+	NumLearned int         `json:",omitempty"` // bytes, behind all else
 }
 
 func (s *Snapshot) head() snapshotHead {
@@ -131,7 +134,7 @@ func (s *Snapshot) head() snapshotHead {
 		TailEpoch: s.TailEpoch, TailBatch: s.TailBatch, TailDraws: s.TailDraws,
 		NumScores: len(s.Scores), NumLosses: max(s.draws, len(s.Losses)), NumTail: len(s.TailIDs),
 		NumEmbeddings: len(s.Embeddings), NumTailEmbeddings: len(s.TailEmbeddings),
-		NumLearned: len(s.Learned.bytes()),
+		Placed: s.Placed.head(), NumLearned: len(s.Learned.bytes()),
 	}
 	for _, cut := range s.Cuts {
 		h.CutEpochs = append(h.CutEpochs, cut.Epoch)
@@ -174,6 +177,7 @@ func (s *Snapshot) Encoded() iter.Seq[[]byte] {
 		for _, cut := range s.Cuts {
 			e.floats(cut.Scores)
 		}
+		s.Placed.encode(&e)
 		e.bytes(s.Learned.bytes())
 		e.flush()
 		sum := e.sum
@@ -252,9 +256,9 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 			return nil, ErrSnapshot
 		}
 	}
-	if len(h.CutEpochs) > len(body) || h.NumLearned < 0 ||
+	if len(h.CutEpochs) > len(body) || h.NumLearned < 0 || h.Placed.bytes() < 0 ||
 		4*(h.NumScores*(1+len(h.CutEpochs))+h.NumLosses+h.NumEmbeddings+h.NumTailEmbeddings)+
-			10*h.NumTail+h.NumLearned != len(body) {
+			10*h.NumTail+h.Placed.bytes()+h.NumLearned != len(body) {
 		return nil, ErrSnapshot
 	}
 	if d := h.Stream.Embeddings; d < 0 || d > maxEmbedding || h.NumTailEmbeddings != d*h.NumTail ||
@@ -285,6 +289,10 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 		}
 		s.Cuts = append(s.Cuts, cut)
 	}
+	placed := body[len(body)-h.NumLearned-h.Placed.bytes():]
+	if s.Placed = h.Placed.decode(placed, h.NumScores); s.Placed == nil && h.Placed != nil {
+		return nil, ErrSnapshot
+	}
 	if h.NumLearned > 0 {
 		s.Learned = Known(slices.Clone(body[len(body)-h.NumLearned:]))
 	}
@@ -308,11 +316,11 @@ func ScoresDigest(stream StreamID, epoch int, scores []float32) Digest {
 
 // Digest returns the digest of everything that a training that resumes from the snapshot depends
 // on. It does not include who consumed the tail, the name of the data set, or what the snapshot was
-// saved for.
+// saved for, nor where samples were: which samples make a batch does not depend on that.
 func (s *Snapshot) Digest() Digest {
 	s = s.complete()
 	head := s.head()
-	head.Stream.Data, head.Checkpoint = "", false
+	head.Stream.Data, head.Checkpoint, head.Placed = "", false, nil
 	text, err := json.Marshal(head)
 	if err != nil {
 		panic("scheduler: a snapshot's head: " + err.Error())

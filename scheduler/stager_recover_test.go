@@ -35,8 +35,7 @@ func (r *simRank) check(id SampleID) {
 }
 
 // TestStagerRecovers has all ranks restarted between two epochs. With what they had in memory
-// they read as much as without the restart, plus the samples that were damaged. Partitions are so
-// large that a hash places samples, since a Placement would start afresh.
+// they read as much as without the restart, plus the samples that were damaged.
 func TestStagerRecovers(t *testing.T) {
 	for _, sampler := range []string{"torch", "pads"} {
 		for _, policy := range []string{"clairvoyant", "lru"} {

@@ -112,7 +112,7 @@ func newWorld(
 			w.errors[SampleID(id)] = true
 		}
 	}
-	var placement func() *Placement
+	var placement func(*Placed) *Placement
 	if policy == "clairvoyant" {
 		capacities := make([]int64, ranks)
 		for r := range capacities {
@@ -121,7 +121,12 @@ func newWorld(
 				capacities[r] += int64(share * float64(owned[r]))
 			}
 		}
-		placement = func() *Placement { return PlacementFor(s, samples, capacities, size) }
+		placement = func(from *Placed) *Placement {
+			if from != nil {
+				return NewPlacement(from, size)
+			}
+			return PlacementFor(s, samples, capacities, size)
+		}
 	}
 	w.sent = make([][]CoordinatorEvent, len(trainers))
 	w.cfg = PlanConfig{
@@ -285,7 +290,7 @@ func (w *world) make(r *simRank, c MakePlan) PlanMade {
 	cfg.Rank, cfg.Place = r.rank, c.Place
 	e := PlanMade{Plan: NewPlan(cfg, c.Epoch, c.Scores)}
 	if cfg.Sampler.Weighted() {
-		e.Scores = ScoresDigest(c.Stream, c.Epoch, c.Scores)
+		e.Scores = c.Digest()
 	}
 	w.made++
 	if other := w.plans[c.Epoch]; other == nil {

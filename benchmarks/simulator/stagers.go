@@ -105,7 +105,7 @@ func newStagers(s *setup) (*stagers, error) {
 }
 
 // placement returns the initial placement; nil if a hash of the id decides the owner.
-func (p *stagers) placement() *scheduler.Placement {
+func (p *stagers) placement(*scheduler.Placed) *scheduler.Placement {
 	if p.policy != "clairvoyant" {
 		return nil
 	}

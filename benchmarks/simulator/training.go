@@ -21,7 +21,7 @@ type training struct {
 
 // newTraining has all trainers open the data set. drive and settle may be nil.
 func (s *setup) newTraining(
-	seed int64, plans scheduler.PlanConfig, placement func() *scheduler.Placement,
+	seed int64, plans scheduler.PlanConfig, placement func(*scheduler.Placed) *scheduler.Placement,
 	drive func(scheduler.Event), settle func(),
 ) *training {
 	t := &training{plans: plans, drive: drive, settle: settle}

@@ -33,9 +33,10 @@ type planned struct {
 	Epoch, From int
 	Probe       scheduler.Probe
 	Placed      bool
-	Home        []uint16 // of each draw, if Placed
-	Digest      uint64
-	Processes   int // scheduler.PlanConfig's
+	// of each draw, if Placed: its owner and, unless Assign makes it, its consumer
+	Home, Consumer []uint16
+	Digest         uint64
+	Processes      int // scheduler.PlanConfig's
 }
 
 // scored stands for scheduler.Scored: the scores that changed, or with Whole those of all samples.
@@ -90,10 +91,14 @@ func init() {
 func portable(v any, whole bool) any {
 	switch v := v.(type) {
 	case scheduler.Planned:
-		return planned{
+		p := planned{
 			Epoch: v.Plan.Epoch, From: v.From, Probe: v.Probe, Placed: v.Plan.Home != nil,
 			Home: v.Plan.Home, Digest: digest(v.Plan), Processes: v.Plan.Processes,
 		}
+		if p.Placed && !v.Plan.Chosen() {
+			p.Consumer = v.Plan.Consumer
+		}
+		return p
 	case scheduler.Scored:
 		return newScored(v, whole)
 	case scheduler.Fetched:

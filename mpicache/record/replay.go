@@ -280,7 +280,11 @@ func (s *replayed) remade(read any) (e scheduler.Event, same bool) {
 		cfg := s.plans
 		cfg.Processes = r.Processes
 		if r.Placed {
-			cfg.Place = func(*scheduler.Draws, []float32) []uint16 { return r.Home }
+			cfg.Place = func(
+				*scheduler.PlanConfig, *scheduler.Draws, []float32,
+			) (home, consumer []uint16) {
+				return r.Home, r.Consumer
+			}
 		}
 		plan := scheduler.NewPlan(cfg, r.Epoch, s.base)
 		s.epochs[r.Epoch] = true

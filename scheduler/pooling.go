@@ -1,0 +1,253 @@
+package scheduler
+
+import (
+	"math"
+	"slices"
+)
+
+// pooling is a run of all ranks' partitions through the rest of an epoch and the next one, as one
+// pool: a new sample goes where the resident evicted for it was.
+type pooling struct {
+	from   *Placed
+	size   func(SampleID) int64
+	cfg    *PlanConfig
+	draws  *Draws
+	scores []float32
+
+	ids   []SampleID // of the tail and of the epoch
+	tail  int        // how many of ids are the tail's
+	next  []int32    // of each of ids: the place in ids of the sample's next draw, or noPlace
+	first []int32    // by sample: the place in ids of its next draw from now on, or noPlace
+
+	ranks []*Cache
+	heaps []*Clairvoyant
+	// by rank: when the resident is drawn next that is drawn last, 0 without residents
+	yields []float64
+	at     table[uint16] // by resident: 1 + its rank
+	// [batch of the epoch and of the next one][rank]: residents whose next draw is there, or was
+	expected []int32
+	space    []int32 // of a batch: what the trainers of each rank consume
+
+	cold           bool     // nothing is placed yet
+	home, consumer []uint16 // of the epoch's draws
+	kinds          []drawKind
+}
+
+// drawKind is what a draw of a batch is expected to find.
+type drawKind uint8
+
+const (
+	drawRead  drawKind = iota // the sample is read and not kept; its owner is that by hash
+	drawKept                  // the sample is read and kept
+	drawFound                 // the sample is in memory
+)
+
+func newPooling(
+	from *Placed, size func(SampleID) int64, cfg *PlanConfig, d *Draws, scores []float32,
+) *pooling {
+	o := &pooling{
+		from: from, size: size, cfg: cfg, draws: d, scores: scores, ids: d.IDs,
+		at:   sparseTable[uint16](0),
+		home: make([]uint16, len(d.IDs)), consumer: make([]uint16, len(d.IDs)),
+	}
+	if from.TailEpoch == d.Epoch-1 {
+		o.ids, o.tail = slices.Concat(from.Tail, d.IDs), len(from.Tail)
+	}
+	o.next, o.first = nextPlaces(o.ids, len(scores))
+	o.space = newAssigner(cfg.World, cfg.Ranks, cfg.BatchSize, nil).spaces()
+	batch := cfg.BatchSize * len(cfg.World)
+	o.expected = make([]int32, (2*len(d.IDs)+batch-1)/batch*cfg.Ranks)
+	return o
+}
+
+// nextPlaces returns, for each draw, the place of the sample's next draw, and for each sample that
+// of its first; noPlace if there is none.
+func nextPlaces(ids []SampleID, samples int) (next, first []int32) {
+	next, first = make([]int32, len(ids)), make([]int32, samples)
+	for i := range first {
+		first[i] = noPlace
+	}
+	for i := len(ids) - 1; i >= 0; i-- {
+		next[i] = first[ids[i]]
+		first[ids[i]] = int32(i)
+	}
+	return next, first
+}
+
+// begin fills the partitions as they are when the epoch begins.
+func (o *pooling) begin() {
+	o.yields = make([]float64, len(o.from.CapacityBytes))
+	for r, bytes := range o.from.CapacityBytes {
+		o.heaps = append(o.heaps, NewClairvoyant())
+		o.ranks = append(o.ranks, NewCache(o.heaps[r], bytes, o.size))
+		for _, id := range o.from.Residents[r] {
+			o.keep(o.use(id), r)
+		}
+	}
+	o.cold = !slices.ContainsFunc(o.from.Residents, func(ids []SampleID) bool { return len(ids) > 0 })
+	for i, id := range o.ids[:o.tail] {
+		o.first[id] = o.next[i]
+		r := int(o.from.TailHome[i])
+		if was, in := o.resident(id); in && was != r {
+			o.leave(id, was)
+		}
+		o.keep(o.use(id), r)
+	}
+}
+
+// use is when a sample is drawn next.
+func (o *pooling) use(id SampleID) Use {
+	if place := o.first[id]; place >= 0 {
+		return Use{ID: id, Next: float64(o.draws.Epoch) +
+			float64(int(place)-o.tail)/float64(len(o.draws.IDs))}
+	}
+	return Use{ID: id, Next: o.draws.Next(id, o.scores[id])}
+}
+
+// resident returns the rank that keeps a sample, false if none does.
+func (o *pooling) resident(id SampleID) (rank int, in bool) {
+	at := o.at.get(id)
+	return int(at) - 1, at != 0
+}
+
+// keep passes a draw to the partition of a rank, and reports whether the sample stays there.
+func (o *pooling) keep(u Use, rank int) bool {
+	c := o.ranks[rank]
+	outcome := c.Draw(u, func(id SampleID) {
+		o.expect(c.Leaving(id).Next, rank, -1)
+		o.at.set(id, 0)
+	})
+	if outcome == Bypassed {
+		return false
+	}
+	o.at.set(u.ID, uint16(rank)+1)
+	o.expect(u.Next, rank, 1)
+	o.yields[rank], _ = o.heaps[rank].Farthest()
+	return true
+}
+
+func (o *pooling) leave(id SampleID, rank int) {
+	next, _ := o.ranks[rank].Next(id)
+	o.expect(next, rank, -1)
+	o.ranks[rank].Remove(id)
+	o.yields[rank], _ = o.heaps[rank].Farthest()
+	o.at.set(id, 0)
+}
+
+// expect adds n to the residents of a rank that are drawn in the batch of a time.
+func (o *pooling) expect(next float64, rank int, n int32) {
+	if e := o.expectedAt(next); e != nil {
+		e[rank] += n
+	}
+}
+
+// expectedAt returns the residents by rank that are drawn in the batch of a time, nil if that is
+// neither in the epoch nor in the next one.
+func (o *pooling) expectedAt(next float64) []int32 {
+	place := math.Round((next - float64(o.draws.Epoch)) * float64(len(o.draws.IDs)))
+	ranks, batch := len(o.space), o.cfg.BatchSize*len(o.cfg.World)
+	if b := int(place) / batch * ranks; place >= 0 && place < float64(len(o.expected)/ranks*batch) {
+		return o.expected[b:][:ranks]
+	}
+	return nil
+}
+
+// epoch runs the partitions through the epoch, batch by batch.
+func (o *pooling) epoch() {
+	a := newAssigner(o.cfg.World, o.cfg.Ranks, o.cfg.BatchSize, nil)
+	if o.cfg.Assignment == AssignSampler {
+		Assign(o.draws.IDs, o.cfg.World, o.cfg.Ranks, o.cfg.BatchSize, AssignSampler, nil, o.consumer)
+	}
+	batch := o.cfg.BatchSize * len(o.cfg.World)
+	o.kinds = make([]drawKind, batch)
+	for lo := 0; lo < len(o.draws.IDs); lo += batch {
+		hi := min(lo+batch, len(o.draws.IDs))
+		for i := lo; i < hi; i++ {
+			o.home[i], o.kinds[i-lo] = o.draw(o.tail + i)
+		}
+		if o.cfg.Assignment == AssignLocal {
+			a.placed(o.home[lo:hi], o.kinds[:hi-lo], o.consumer[lo:hi])
+		}
+	}
+}
+
+// draw handles a draw of the epoch, and returns the sample's owner and what the draw finds.
+func (o *pooling) draw(i int) (home uint16, kind drawKind) {
+	id := o.ids[i]
+	o.first[id] = o.next[i]
+	u := o.use(id)
+	if r, in := o.resident(id); in {
+		o.keep(u, r)
+		return uint16(r), drawFound
+	}
+	if r := o.roomFor(u); o.keep(u, r) {
+		return uint16(r), drawKept
+	}
+	return uint16(Owner(id, len(o.ranks))), drawRead
+}
+
+// nearEnough is how much sooner, in epochs, the resident that leaves may be drawn again than the
+// one of all ranks that is drawn last, for a newcomer to go where fewer others are drawn with it.
+// With 0.1, partitions of 8 samples lose up to 6 % of the hits, with 0.03 up to 1.6 %, with 0.01 up
+// to 1 %, and what is local differs by less than half a percent (8,000 samples, 8 ranks; pads,
+// weighted, subset).
+const nearEnough = 0.01
+
+// warmEnough is the same for the owner by hash in the first epoch of a training.
+const warmEnough = 0.1
+
+// roomFor returns the rank that may keep a newcomer. This is its owner by hash while that has room,
+// and in the first epoch if that gives up nearly as little as any, since its memory may have been
+// warmed. Else, of the ranks that give up nearly as little as any, it is the one that has the
+// fewest draws in the batch of the newcomer's next draw, of which its trainers consume a part; then
+// the one that gives up least.
+func (o *pooling) roomFor(u Use) int {
+	size, last := o.size(u.ID), slices.Max(o.yields)
+	home := Owner(u.ID, len(o.ranks))
+	if o.hasRoom(home, size) || o.cold && o.yields[home] >= last-warmEnough {
+		return home
+	}
+	best, least, latest := 0, math.Inf(1), float64(0)
+	expected := o.expectedAt(u.Next)
+	for r, next := range o.yields {
+		if o.hasRoom(r, size) {
+			next = never
+		} else if next < last-nearEnough {
+			continue
+		}
+		load := float64(0)
+		if expected != nil {
+			load = float64(expected[r]+1) / max(float64(o.space[r]), 0.5)
+		}
+		if load < least || load == least && next > latest {
+			best, least, latest = r, load, next
+		}
+	}
+	return best
+}
+
+func (o *pooling) hasRoom(rank int, size int64) bool {
+	c := o.ranks[rank]
+	return c.usedBytes+size <= c.capacityBytes
+}
+
+// partitions returns partitions with the residents of now.
+func (o *pooling) partitions() []partition {
+	ranks := make([]partition, len(o.ranks))
+	for r, c := range o.ranks {
+		own := NewCache(NewClairvoyant(), o.from.CapacityBytes[r], o.size)
+		for _, u := range c.Residents() {
+			own.Draw(u, nobody)
+		}
+		ranks[r] = partition{rank: r, store: &store{cache: own}}
+	}
+	return ranks
+}
+
+// view returns when samples are drawn next in the epoch, for all ranks.
+func (o *pooling) view() *view {
+	plan := &Plan{Draws: o.draws, Home: o.home, Ranks: o.cfg.Ranks}
+	return newView(plan, len(o.scores), AllRanks)
+}
+
+func nobody(SampleID) {}

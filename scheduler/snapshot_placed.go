@@ -1,0 +1,136 @@
+package scheduler
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+
+	"github.com/zeebo/xxh3"
+)
+
+// placedHead is the part of a Placed in a snapshot's head, with the arrays' lengths. Behind the
+// cuts are the residents of each rank, then the tail's samples, 4 bytes each, then the tail's
+// owners, 2 bytes each.
+type placedHead struct {
+	CapacityBytes []int64
+	NumResidents  []int // by rank
+	TailEpoch     int
+	NumTail       int
+}
+
+func (p *Placed) head() *placedHead {
+	if p == nil {
+		return nil
+	}
+	h := &placedHead{
+		CapacityBytes: p.CapacityBytes, TailEpoch: p.TailEpoch, NumTail: len(p.Tail),
+	}
+	for _, ids := range p.Residents {
+		h.NumResidents = append(h.NumResidents, len(ids))
+	}
+	return h
+}
+
+func (p *Placed) encode(e *encoder) {
+	if p == nil {
+		return
+	}
+	for _, ids := range p.Residents {
+		e.words(len(ids), func(i int) uint32 { return uint32(ids[i]) })
+	}
+	e.words(len(p.Tail), func(i int) uint32 { return uint32(p.Tail[i]) })
+	for _, rank := range p.TailHome {
+		e.bytes([]byte{byte(rank), byte(rank >> 8)})
+	}
+}
+
+// bytes is the length of the arrays, -1 if it cannot be that of a snapshot.
+func (h *placedHead) bytes() int {
+	if h == nil {
+		return 0
+	}
+	n := int64(6) * int64(h.NumTail)
+	for _, residents := range append(h.NumResidents, h.NumTail) {
+		if residents < 0 || residents > math.MaxInt32 {
+			return -1
+		}
+	}
+	for _, residents := range h.NumResidents {
+		n += 4 * int64(residents)
+	}
+	return int(n)
+}
+
+// decode returns what encode has written, nil if it cannot be: a number is out of range.
+func (h *placedHead) decode(data []byte, samples int) *Placed {
+	if h == nil || len(h.CapacityBytes) != len(h.NumResidents) {
+		return nil
+	}
+	p := &Placed{CapacityBytes: h.CapacityBytes, TailEpoch: h.TailEpoch}
+	ids := func(n int) []SampleID {
+		var ids []SampleID
+		for range n {
+			ids = append(ids, SampleID(binary.LittleEndian.Uint32(data)))
+			data = data[4:]
+		}
+		return ids
+	}
+	for _, n := range h.NumResidents {
+		p.Residents = append(p.Residents, ids(n))
+	}
+	p.Tail = ids(h.NumTail)
+	for range h.NumTail {
+		p.TailHome = append(p.TailHome, binary.LittleEndian.Uint16(data))
+		data = data[2:]
+	}
+	if !p.fits(samples) {
+		return nil
+	}
+	return p
+}
+
+// fits reports whether all samples and ranks exist, and residents are ascending.
+func (p *Placed) fits(samples int) bool {
+	for _, ids := range p.Residents {
+		for i, id := range ids {
+			if int(id) >= samples || i > 0 && ids[i-1] >= id {
+				return false
+			}
+		}
+	}
+	for i, id := range p.Tail {
+		if int(id) >= samples || int(p.TailHome[i]) >= len(p.CapacityBytes) {
+			return false
+		}
+	}
+	return true
+}
+
+// sourceDigest returns the digest of what the plan of a snapshot's epoch is made from: of its
+// scores and, if the plan places samples, of where they were.
+func sourceDigest(stream StreamID, s *Snapshot) Digest {
+	scores := ScoresDigest(stream, s.Epoch, s.Scores)
+	if s.Placed == nil {
+		return scores
+	}
+	h := xxh3.New()
+	write := func(word uint64) {
+		_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, word)) // a hash takes everything
+	}
+	_, _ = h.Write([]byte(scores))
+	write(uint64(len(s.Placed.CapacityBytes)))
+	for r, bytes := range s.Placed.CapacityBytes {
+		write(uint64(bytes))
+		write(uint64(len(s.Placed.Residents[r])))
+	}
+	write(uint64(s.Placed.TailEpoch))
+	write(uint64(len(s.Placed.Tail)))
+	e := encoder{
+		yield:  func(b []byte) bool { _, _ = h.Write(b); return true },
+		buffer: make([]byte, 0, 4*hashedAtOnce),
+	}
+	s.Placed.encode(&e)
+	e.flush()
+	sum := h.Sum128().Bytes()
+	return Digest(hex.EncodeToString(sum[:]))
+}
