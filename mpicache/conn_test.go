@@ -88,8 +88,8 @@ func TestLargeHello(t *testing.T) {
 }
 
 // TestClientThatDoesNotRead has a trainer wait for its plan while it sends so many other requests
-// that its socket is full. The other trainer gets its plan nevertheless, and this one all its replies
-// as soon as it reads.
+// that its socket is full. The other trainer gets its plan nevertheless, and this one all its
+// replies as soon as it reads.
 func TestClientThatDoesNotRead(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<16)
 	defer cl.close()

@@ -362,8 +362,8 @@ func missed(t *testing.T, cl *cluster, tr *trainer, want string) {
 	}
 }
 
-// TestTrainersOfWhichOnlyWorkersComeAreNamed has a trainer wait for a plan while only the workers of
-// the other one have opened the data set, so that its checkpoint is unknown.
+// TestTrainersOfWhichOnlyWorkersComeAreNamed has a trainer wait for a plan while only the workers
+// of the other one have opened the data set, so that its checkpoint is unknown.
 func TestTrainersOfWhichOnlyWorkersComeAreNamed(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
 	defer cl.close()
@@ -388,8 +388,8 @@ func TestTrainersOfWhichOnlyWorkersComeAreNamed(t *testing.T) {
 	}
 }
 
-// TestMissingTrainersAreNamed has trainers wait for a plan while others are missing. The reply names
-// those; once all have come, the next request gets the plan.
+// TestMissingTrainersAreNamed has trainers wait for a plan while others are missing. The reply
+// names those; once all have come, the next request gets the plan.
 func TestMissingTrainersAreNamed(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
 	defer cl.close()

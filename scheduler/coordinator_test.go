@@ -76,7 +76,8 @@ func play(t *testing.T, text string) string {
 	return out.String()
 }
 
-// scenario is a rank whose files are in memory. It executes a command only on the lines that name it.
+// scenario is a rank whose files are in memory. It executes a command only on the lines that name
+// it.
 type scenario struct {
 	t       *testing.T
 	c       *Coordinator

@@ -21,8 +21,8 @@ import (
 	"rankpool/staging/storage"
 )
 
-// drawName draws names with line feeds, quotes, dots and invalid UTF-8, also longer than a tar header
-// holds.
+// drawName draws names with line feeds, quotes, dots and invalid UTF-8, also longer than a tar
+// header holds.
 func drawName(t *rapid.T, label string) string {
 	letter := rapid.SampledFrom([]string{
 		"a", "B", ".", ".", "-", "\n", `"`, "ä", "\U0001F600", "\xff",

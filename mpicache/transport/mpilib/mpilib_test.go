@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// install makes an installation below a folder: bin/mpirun, which prints text, and libraries in lib.
+// install makes an installation below a folder: bin/mpirun, which prints text, and libraries in
+// lib.
 func install(t *testing.T, prefix, text string, libraries ...string) (mpirun string) {
 	t.Helper()
 	for _, folder := range []string{"bin", "lib"} {

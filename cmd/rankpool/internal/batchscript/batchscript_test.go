@@ -10,7 +10,7 @@ import (
 // testFacts are those of a build with Open MPI, with the flags of rankpool that the tests use.
 func testFacts() Facts {
 	flags := map[string]*pflag.FlagSet{}
-	names := []string{"run", "serve", "stage", "pack", "index", "join", "end"}
+	names := []string{"run", "serve", "stage", "pack", "index", "join", "end", "doctor"}
 	for _, name := range names {
 		f := pflag.NewFlagSet(name, pflag.ContinueOnError)
 		f.StringArray("data", nil, "")
@@ -18,6 +18,8 @@ func testFacts() Facts {
 		f.String("log", "", "")
 		f.String("state", "", "")
 		f.String("mode", "", "")
+		f.StringArray("tier", nil, "")
+		f.StringSlice("only", nil, "")
 		f.String("session", "", "")
 		f.Int("ranks", 0, "")
 		f.Int("trainers-per-rank", 1, "")
