@@ -193,9 +193,9 @@ func TestTrainersAreCountedOnce(t *testing.T) {
 	}
 }
 
-// TestFirstTallyCounts checks that a training process's first tally of an epoch counts for the rank,
-// although its workers were given the batches. Only the first tally on a connection does not: it
-// was counted by the previous rank.
+// TestFirstTallyCounts checks that a training process's first tally of an epoch counts for the
+// rank, although its workers were given the batches. Only the first tally on a connection does not:
+// it was counted by the previous rank.
 func TestFirstTallyCounts(t *testing.T) {
 	cl := newCluster(t, 1, 10, 1<<14)
 	defer cl.close()

@@ -24,8 +24,8 @@ func allocated(t *testing.T, n *Node) int64 {
 	return st.Blocks * 512
 }
 
-// TestShrinkUnderTraining shrinks the memory of one rank while it trains: the stream stays the same,
-// there are no fallback reads, and the system gets the memory.
+// TestShrinkUnderTraining shrinks the memory of one rank while it trains: the stream stays the
+// same, there are no fallback reads, and the system gets the memory.
 func TestShrinkUnderTraining(t *testing.T) {
 	const ranks, samples, capacity = 2, 4000, 1 << 18
 	healthy := newCluster(t, ranks, samples, capacity)

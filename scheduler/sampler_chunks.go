@@ -61,8 +61,8 @@ func (s *chunksSampler) turn(epoch int, id SampleID) int {
 }
 
 // NextChunk returns the chunk that the sampler chunks draws next, after the one that it draws in a
-// batch of an epoch with so many batches. An epoch begins with the last chunk of the previous epoch,
-// so at the end of an epoch that chunk is also the next.
+// batch of an epoch with so many batches. An epoch begins with the last chunk of the previous
+// epoch, so at the end of an epoch that chunk is also the next.
 func NextChunk(cfg SamplerConfig, epoch, batch, batches int) int {
 	chunks := min(Chunks, cfg.Samples)
 	turn := min(batch*chunks/max(batches, 1)+1, chunks-1)

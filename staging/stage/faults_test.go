@@ -450,8 +450,8 @@ func damage(_, dest string) error {
 	return errors.Join(err, f.Close(), System{}.Chtime(dest+"/large", info.ModTime))
 }
 
-// TestSharedReplica checks that two replicas are not written into one folder, even if one rank checks
-// only after the other has returned its error.
+// TestSharedReplica checks that two replicas are not written into one folder, even if one rank
+// checks only after the other has returned its error.
 func TestSharedReplica(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	gaveUp := make(chan struct{})

@@ -56,8 +56,8 @@ func BlockBytes(sizeBytes, meanBytes int64) int64 {
 	return block
 }
 
-// A Disk holds samples in a file. Its methods may be called concurrently; they do not wait for
-// the file, nor call done themselves: done is called exactly once, on another goroutine, and must not
+// A Disk holds samples in a file. Its methods may be called concurrently; they do not wait for the
+// file, nor call done themselves: done is called exactly once, on another goroutine, and must not
 // block for long.
 type Disk struct {
 	opt  Options

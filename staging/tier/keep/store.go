@@ -73,7 +73,7 @@ type Store struct {
 type Counts struct {
 	Reads, Writes int64 // samples
 	Changed       int64 // samples whose copies were other bytes, or had not been written
-	Refused       int64 // samples that were not written, for lack of room or because the disk was behind
+	Refused       int64 // samples not written, for lack of room or because the disk was behind
 }
 
 // slotState is the state of a sample's copy.
