@@ -206,9 +206,12 @@ func TestJobsAreRefused(t *testing.T) {
 	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "is not the one that trainer 0 trains")
 	spec.Job, spec.Identity = "new", "another"
 	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "is not the one that trainer 0 trains")
-	if set := cl.nodes[0].streams[0].samples; set.of("new") != nil {
-		t.Error("a training on another version of the data set is kept")
-	}
+	set := cl.nodes[0].streams[0].samples
+	set.locked(func() {
+		if set.of("new") != nil {
+			t.Error("a training on another version of the data set is kept")
+		}
+	})
 	spec.Identity = ""
 	spec.Job, spec.Seed = "job3", 2
 	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "is being trained on with seed 1")
