@@ -65,8 +65,8 @@ func testOptions() *Options {
 func TestServeArgs(t *testing.T) {
 	got := strings.Join(testOptions().serveArgs("/s"), " ")
 	want := "/bin/rankpool serve --session /s --launch once --world 2 --data train=/d --system " +
-		"rankpool --memory 20% --window auto --policy lru --assign local --peer-timeout 0s " +
-		"--rank-timeout 0s --log-every 0s --log-format text --log /l --record /r"
+		"rankpool --memory 20% --window auto --policy lru --assign local --benefit  " +
+		"--peer-timeout 0s --rank-timeout 0s --log-every 0s --log-format text --log /l --record /r"
 	if got != want {
 		t.Errorf("serveArgs =\n%s\nwant\n%s", got, want)
 	}
