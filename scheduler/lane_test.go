@@ -333,8 +333,8 @@ func (w *laneWorld) settled() {
 	}
 }
 
-// TestLanes has trainings begin, pause and end at random, with faults. Each gets what it draws, none
-// delays the others, and an ended one leaves nothing behind.
+// TestLanes has trainings begin, pause and end at random, with faults. Each gets what it draws,
+// none delays the others, and an ended one leaves nothing behind.
 func TestLanes(t *testing.T) {
 	reread := 0
 	for seed := range *seeds {

@@ -49,8 +49,8 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// TestFirstChunk: training draws the same cycle of chunks from another first chunk, each sample once
-// per epoch, and NextChunk is right everywhere.
+// TestFirstChunk: training draws the same cycle of chunks from another first chunk, each sample
+// once per epoch, and NextChunk is right everywhere.
 func TestFirstChunk(t *testing.T) {
 	const samples = 1000
 	of := Stripe(samples, Chunks)

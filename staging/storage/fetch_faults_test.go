@@ -420,8 +420,8 @@ func TestSpread(t *testing.T) {
 	})
 }
 
-// TestCoalesced requests a shard's samples in any order: they are read by few requests from one open
-// file.
+// TestCoalesced requests a shard's samples in any order: they are read by few requests from one
+// open file.
 func TestCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := rough(1, 1, 200, 2000)
