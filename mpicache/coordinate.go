@@ -69,7 +69,10 @@ func (l onceLearner) Cut(scores []float32) scheduler.Learned {
 // newPlacement returns the placement of samples for a training that begins, or, unless from is nil,
 // continues from there.
 func (s *stream) newPlacement(from *scheduler.Placed) *scheduler.Placement {
-	if s.node.cfg.Policy != "clairvoyant" || s.data.KeepsCopies {
+	switch {
+	case s.node.cfg.Policy != "clairvoyant", s.chooser() != nil:
+		return nil // the system decides
+	case s.data.KeepsCopies:
 		return nil // copies are with the owners by hash, which stay the same
 	}
 	size := func(id scheduler.SampleID) int64 { return slab.Footprint(s.data.Size(id)) }

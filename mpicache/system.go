@@ -82,14 +82,20 @@ type sharedSampler struct {
 	mu sync.Mutex
 }
 
+// chooser returns what chooses the samples that are served, and where they are kept, nil if what is
+// drawn is served.
+func (s *stream) chooser() *systems.Chooser {
+	if shared, ok := s.plans.Sampler.(*sharedSampler); ok {
+		chooser, _ := shared.Sampler.(*systems.Chooser)
+		return chooser
+	}
+	return nil
+}
+
 // chooses reports whether the system chooses what is served by the scores of all epochs.
 func (s *stream) chooses() bool {
-	shared, ok := s.plans.Sampler.(*sharedSampler)
-	if !ok {
-		return false
-	}
-	chooser, ok := shared.Sampler.(*systems.Chooser)
-	return ok && !chooser.Follows()
+	chooser := s.chooser()
+	return chooser != nil && !chooser.Follows()
 }
 
 // prepare brings a system's own sampler to where it draws the epoch of m.
