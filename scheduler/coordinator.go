@@ -800,8 +800,7 @@ func (c *Coordinator) plan() {
 		if len(c.opened) == 0 || c.ahead != nil {
 			return
 		}
-		epoch = c.newest() + 1
-		if last := cmp.Or(c.agreed.spec.Epochs, c.cfg.Epochs); last > 0 && epoch >= last {
+		if epoch = c.newest() + 1; c.behindLast(epoch) {
 			return
 		}
 	}
@@ -822,14 +821,7 @@ func (c *Coordinator) plan() {
 		if !c.ledger.Ready() {
 			return
 		}
-		c.cut, c.haveCut = c.ledger.Take(), true
-		if c.placement != nil {
-			c.ledger.sum() // placements depend on it
-			c.placed = c.placement.Placed()
-		}
-		if c.learner != nil {
-			c.learned = c.learner.Cut(c.cut)
-		}
+		c.takeCut()
 	}
 	m := MakePlan{
 		Epoch: epoch, Scores: c.cut, Stream: c.streamID(), Cuts: c.cutsBefore(epoch),
@@ -846,6 +838,24 @@ func (c *Coordinator) plan() {
 		m.Place = c.making.placing.Place
 	}
 	c.do(m)
+}
+
+// behindLast reports whether the training has no such epoch.
+func (c *Coordinator) behindLast(epoch int) bool {
+	epochs := cmp.Or(c.agreed.spec.Epochs, c.cfg.Epochs)
+	return epochs > 0 && epoch >= epochs
+}
+
+// takeCut takes what the next epoch is planned from.
+func (c *Coordinator) takeCut() {
+	c.cut, c.haveCut = c.ledger.Take(), true
+	if c.placement != nil {
+		c.ledger.sum() // placements depend on it
+		c.placed = c.placement.Placed()
+	}
+	if c.learner != nil {
+		c.learned = c.learner.Cut(c.cut)
+	}
 }
 
 // onPlanMade installs a new plan if it was requested; otherwise the plan waits and its first
@@ -1295,7 +1305,8 @@ func (c *Coordinator) complete(at place) bool {
 		return true
 	case at == place{newest + 1, 0}:
 		plan := c.Plan(newest)
-		return plan != nil && c.haveCut && c.ledger.Final(newest) == plan.Batches()
+		return plan != nil && (c.haveCut || c.behindLast(at.epoch)) &&
+			c.ledger.Final(newest) == plan.Batches()
 	}
 	return false
 }
@@ -1308,6 +1319,9 @@ func (c *Coordinator) saveAt(s *savedState) {
 		snap = c.ledger.shared(c.base, s.at.batch)
 		snap.Final = s.at.batch // even if they report nothing
 	} else {
+		if !c.haveCut {
+			c.takeCut() // nothing is planned behind the last epoch
+		}
 		snap = c.ledger.SnapshotNext(c.cut)
 		c.noteBesides(snap.Epoch)
 	}
