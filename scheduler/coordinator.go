@@ -1097,6 +1097,8 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 	c.cut, c.learned, c.haveCut = from.snap.Scores, learned, true
 	if c.placement != nil {
 		c.placed = c.placement.Placed()
+	} else if from.sameTrainers {
+		c.placed = from.snap.Placed // the state is the same, whoever keeps the samples now
 	}
 	return from.snap.Epoch, true
 }
@@ -1109,16 +1111,17 @@ func (c *Coordinator) placementFrom(from origin) *Placement {
 		return nil
 	case !from.sameTrainers:
 		return c.cfg.Placement(nil)
-	case from.snap.Placed == nil:
+	case from.snap.Placed == nil, len(from.snap.Placed.CapacityBytes) != c.cfg.Ranks:
 		return nil
 	}
 	return c.cfg.Placement(from.snap.Placed)
 }
 
 // placedElsewhere returns an error if the plans of a training in progress are for another number of
-// ranks: its trainers would not get the draws that they miss.
+// ranks: a trainer that lacks its plan would not get the draws that the others miss. A single
+// trainer gets all draws whatever the number is.
 func (c *Coordinator) placedElsewhere(from origin) error {
-	if !from.sameTrainers || from.snap.Placed == nil {
+	if !from.sameTrainers || from.snap.Placed == nil || c.agreed.spec.World == 1 {
 		return nil
 	}
 	if planned := len(from.snap.Placed.CapacityBytes); planned != c.cfg.Ranks {
