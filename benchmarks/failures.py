@@ -34,7 +34,7 @@ def kill_a_rank():
         if words[1:2] == [b"serve"]:
             os.kill(pid, signal.SIGKILL)
             return
-    sys.exit("there is no rank to kill")
+    sys.exit("no rank of the cache is running, so none can be killed")
 
 
 def main():

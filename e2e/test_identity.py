@@ -243,20 +243,20 @@ def test_a_requeued_training_without_a_checkpoint_begins_anew(start, reference, 
     one.kill(one.processes(), signal.SIGKILL)
     one.process.wait()
     result = start(options=options, args=args).finish().check(EPOCHS, SAMPLES)
-    assert result.batches == reference("pads").batches and "training begins anew" in result.stderr
+    assert result.batches == reference("pads").batches and "it starts over" in result.stderr
 
 
 def test_a_job_killed_between_its_first_state_and_its_first_checkpoint(
     start, train, stopped, reference, tmp_path
 ):
-    """It begins anew; the checkpoint that it has forgotten, or never wrote, is resumed all the
+    """It starts over; the checkpoint that it has forgotten, or never wrote, is resumed all the
     same."""
     folder = shutil.copytree(stopped, tmp_path / "copy")
     options, args = ["--state", folder / "state"], ["--epochs", EPOCHS, "--sampler", "pads"]
     own = tmp_path / "own"
     stop = ["--save", own, "--stop-after", 3]
     one = start(ranks=2, options=options, args=[*args, *stop]).finish()
-    assert one.code == 0 and "begins anew" in one.stderr
+    assert one.code == 0 and "it starts over" in one.stderr
     assert one.batches == reference("pads").batches[:3]
     named = json.loads((folder / "checkpoint").read_text())["state"]
     assert (folder / f"state~{named}").exists()

@@ -243,7 +243,7 @@ def test_requeued_on_half_the_nodes(train, tree, trace, tmp_path, system):
 
 @pytest.mark.parametrize("system", ["lru", "quiver", "nopfs", "shade", "spidercache"])
 def test_requeued_with_padding(train, tmp_path, system):
-    """103 samples are no multiple of 4 trainers, nor of the 2 and 1 that continue."""
+    """103 samples cannot be divided evenly among 4 trainers, or the 2 that continue."""
     tree, trace = small(tmp_path, 103)
     options = [*being(system), "--state", tmp_path / "state"]
     checkpoint = tmp_path / "checkpoint"
@@ -263,7 +263,7 @@ def test_requeued_with_padding(train, tmp_path, system):
 
 
 def small(folder, samples):
-    """Returns a data set of so many samples of one size, and a trace of it."""
+    """Creates a data set of equally large samples, and a trace; returns their paths."""
     image = next(make_tree(folder / "image", 1).glob("*/*.png")).read_bytes()
     for i in range(samples):
         (folder / "tree" / f"{i % 2}").mkdir(parents=True, exist_ok=True)

@@ -431,13 +431,13 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 	})
 }
 
-// tidySamples is of how many samples plans have to be made for what they leave to be worth a
-// collection: some megabytes.
+// tidySamples is the number of samples from which plans leave enough garbage, some megabytes, to be
+// worth a collection.
 const tidySamples = 1 << 18
 
-// tidy is called before, while and after a plan of so many samples is made. It gives back what
-// plans have left, the first time and whenever that is much: an epoch of a few thousand samples
-// takes no longer than a collection.
+// tidy is called before, during and after the planning of an epoch. It returns the garbage of plans
+// to the system, the first time and whenever there is much of it: an epoch of a few thousand
+// samples takes no longer than a collection.
 func (n *Node) tidy(samples int) {
 	if n.cfg.Tidy == nil {
 		return

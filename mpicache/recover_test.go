@@ -266,7 +266,7 @@ func TestTakeBackRefuses(t *testing.T) {
 	for _, want := range []struct {
 		what string
 		told bool
-	}{{"nobody has it", true}, {"that rank had none", false}} {
+	}{{"no process holds the memory", true}, {"the rank held no memory", false}} {
 		var logged bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&logged, nil))
 		if TakeBack(t.Context(), dir, data, 1, recoverPatience, log) != nil {

@@ -283,7 +283,7 @@ func (n *need) begin() (origin, error) {
 		// The training ended before its first checkpoint was written. If there is one after all, its
 		// state is put aside, and found there.
 		return origin{warning: fmt.Sprintf(
-			"%s is of epoch %d, and there is no checkpoint to resume from; training begins anew",
+			"%s holds the state of epoch %d, but training has no checkpoint, so it starts over",
 			n.path, f.Snap.Epoch)}, nil
 	}
 	return n.misfit(fmt.Sprintf("%s is of epoch %d after %d batches, and training begins at "+

@@ -119,11 +119,11 @@ func TestOrigin(t *testing.T) {
 		},
 		{
 			what: "begins, a checkpoint's file", trainings: []*Training{begins}, path: true,
-			file: file(saved), warned: "there is no checkpoint to resume from; training begins anew",
+			file: file(saved), warned: "but training has no checkpoint, so it starts over",
 		},
 		{
-			what: "begins anew, before its first checkpoint", trainings: []*Training{begins},
-			path: true, file: file(s3), warned: "training begins anew",
+			what: "starts over, before its first checkpoint", trainings: []*Training{begins},
+			path: true, file: file(s3), warned: "it starts over",
 		},
 
 		{

@@ -115,7 +115,7 @@ func sourceDigest(stream StreamID, s *Snapshot) Digest {
 	}
 	h := xxh3.New()
 	write := func(word uint64) {
-		_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, word)) // a hash takes everything
+		_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, word)) // a hash returns no error
 	}
 	_, _ = h.Write([]byte(scores))
 	write(uint64(len(s.Placed.CapacityBytes)))

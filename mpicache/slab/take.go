@@ -35,7 +35,7 @@ func (s *Slab) Identity() (Identity, error) {
 // data sets that are wanted, or has been written to.
 var ErrOther = errors.New("slab: the memory holds other data sets")
 
-// Take takes over the memory behind fd, which a dead rank has left with its clients. No other
+// Take takes over the memory behind fd, which the clients of a dead rank still hold. No other
 // process may write to it. The slab has no room before Resume. The caller keeps fd.
 //
 // It returns an error unless the memory is the one that want names, with its size sealed, and its

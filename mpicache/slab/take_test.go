@@ -215,7 +215,7 @@ func takeOver(t testing.TB, s *Slab, sets []Set) *Slab {
 	return again
 }
 
-// TestResume takes over a slab twice, the second time with a smaller size, and then uses it.
+// TestResume recovers a slab twice, the second time with a smaller size, and then uses it.
 func TestResume(t *testing.T) {
 	s := newSlabOf(t, 1<<16, twoSets)
 	w := newScribbler(t, s, 2)

@@ -12,8 +12,8 @@ FEATURES = 128  # numbers that the last layer is given
 
 
 def network(classes, channels=16):
-    """Returns the network: two convolutions, the first to so many channels and the second to twice
-    as many, and two fully connected layers."""
+    """Returns the network: two convolutions, with `channels` and twice as many output channels,
+    and two fully connected layers."""
     return nn.Sequential(
         nn.Conv2d(1, channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(channels, 2 * channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),

@@ -105,7 +105,7 @@ func (cfg *ChooserConfig) takeHead(learned []byte) (processes int, rest []byte, 
 // maxProcesses bounds the processes that are believed; WORLD_SIZE is at most as large.
 const maxProcesses = 1<<16 - 1
 
-// Learn takes in a batch: scores has the score of each of its samples, in the order of its ids.
+// Learn adds a batch that was trained: scores[i] is the score of f.IDs[i].
 func (l *Learner) Learn(f scheduler.Folded, scores []float32) {
 	b := &Batch{
 		Epoch: f.Epoch, Number: f.Batch, IDs: f.IDs, Rank: make([]int32, len(f.IDs)),

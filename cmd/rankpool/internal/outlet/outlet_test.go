@@ -34,7 +34,7 @@ func TestOutletNobodyReads(t *testing.T) {
 		to := &slowWriter{gate: make(chan struct{})}
 		o := New(to, 20, nil)
 		for i := range 10 {
-			fmt.Fprintf(o, "line %d\n", i) // returns although there is no reader
+			fmt.Fprintf(o, "line %d\n", i) // must not block, although nobody reads
 			synctest.Wait()
 		}
 		if o.Close(time.Hour) {
