@@ -140,7 +140,9 @@ def test_trainings_of_one_command(submit, words, reference, tree, tmp_path):
     cache, train = words(2)
     say = (
         "'echo gpus $CUDA_VISIBLE_DEVICES, trainer $RANK of $WORLD_SIZE; "
-        "[ $RANKPOOL_TRAINING = 2 ] && exit 3; "
+        # srun ends the other task when one fails, which ends with the same code, once it has begun
+        '[ $RANKPOOL_TRAINING = 2 ] && { trap "exit 3" TERM; touch begun-$RANK; '
+        "until [ -e begun-0 ] && [ -e begun-1 ]; do sleep 0.1; done; exit 3; }; "
         'exec "$0" "$@" --seed $RANKPOOL_TRAINING --digest-log digest-$RANKPOOL_TRAINING\''
     )
     job = submit(
