@@ -164,26 +164,3 @@ def test_a_newcomer_begins_where_the_others_are(start, tree, tmp_path):
     alone.mkdir()
     other = run.start(alone, tree, memory="0", args=args).finish().check(EPOCHS, SAMPLES)
     assert lines(one, "b") == other.batches, result.stderr
-
-
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_benefit(tmp_path_factory, tree, ranks):
-    """What is measured changes no stream, and is in the run log and the table."""
-    batch = 2  # 180 batches an epoch: fewer than 160 are not measured
-    streams = {}
-    for benefit in "never", "always":
-        one = run.start(
-            tmp_path_factory.mktemp(benefit), tree, ranks, memory="50%",
-            args=["--epochs", EPOCHS, "--batch-size", batch // ranks],
-            options=["--benefit", benefit],
-        )  # fmt: skip
-        result = one.finish().check(EPOCHS, SAMPLES)
-        streams[benefit] = result.batches
-        measured = [
-            e["epoch"]
-            for e in result.events
-            if e["event"] == "epoch" and e.get("batch_seconds", 0) > 0
-        ]
-        assert measured == ([1] if benefit == "always" else []), result.events
-        assert ("benefit" in result.stdout) == (benefit == "always"), result.stdout
-    assert streams["never"] == streams["always"]

@@ -143,3 +143,40 @@ func TestUnusedMemoryIsGivenBack(t *testing.T) {
 	close(looks)
 	cl.close()
 }
+
+// TestGivenBackMemoryIsNotMissed has memory of a data set that gains nothing be given back: the
+// other one, whose benefit is unknown, keeps its part, however often memory is divided, and also
+// when the first one's training has ended.
+func TestGivenBackMemoryIsNotMissed(t *testing.T) {
+	const bytes = 1 << 17
+	cl := newCluster(t, 1, 2000, bytes, func(cfg *Config) {
+		cfg.GiveUnused, cfg.SlabBytes = true, 2*bytes+2<<20
+		other := cfg.Data[0]
+		other.Name = "other"
+		cfg.Data = append(cfg.Data, other)
+	})
+	n := cl.nodes[0]
+	for i, benefit := range []*scheduler.Benefit{measuredAs(1.05), scheduler.NewBenefit(0, 1)} {
+		s := n.streams[i]
+		s.began, s.setup, s.benefit = true, &record.Setup{World: []int32{0}}, benefit
+	}
+	h, full := &n.shrinker, n.shrinker.nowBytes
+	check := func(when string) {
+		t.Helper()
+		if parts := h.partitions(); parts[0] != 0 || parts[1] < bytes-1 {
+			t.Errorf("%s: the data sets get %v, want 0 and %d", when, parts, bytes)
+		}
+	}
+	h.divideAnew()
+	given := h.nowBytes
+	if given > full-bytes/2 {
+		t.Errorf("the slab has %d bytes, and had %d", given, full)
+	}
+	check("given back")
+	h.divideAnew()
+	n.streams[0].began = false
+	check("the first training has ended")
+	if h.divideAnew(); h.nowBytes != given {
+		t.Errorf("the slab has %d bytes, and had %d when memory was given back", h.nowBytes, given)
+	}
+}

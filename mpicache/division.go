@@ -43,11 +43,12 @@ func (s *samples) weighNow() {
 	}
 }
 
-// claim is the data set's claim to the memory of this rank. One without trainings keeps its part
-// by size.
+// claim is the data set's claim to the memory of this rank, beside its part by size. One without
+// trainings keeps that part.
 func (s *samples) claim() scheduler.Claim {
-	even := s.data.PartitionBytes[s.node.cfg.Transport.Rank()]
-	c := scheduler.Claim{WholeBytes: max(s.ownBytes, even), EvenBytes: even}
+	c := scheduler.Claim{
+		WholeBytes: max(s.ownBytes, s.data.PartitionBytes[s.node.cfg.Transport.Rank()]),
+	}
 	s.locked(func() {
 		_, gains := s.gains()
 		if len(gains) == 0 || slices.Min(gains) < 0 {
@@ -65,18 +66,18 @@ func (s *samples) claim() scheduler.Claim {
 func (h *shrinker) partitions() []int64 {
 	n, share, total := h.node, h.share(), 0.0
 	var claims []scheduler.Claim
-	for _, s := range n.streams {
+	for i, s := range n.streams {
 		c := s.claim()
-		total += float64(c.EvenBytes)
-		c.EvenBytes = int64(share * float64(c.EvenBytes))
+		c.EvenBytes = int64(share * float64(h.even[i]))
+		total += share * float64(h.even[i])
 		claims = append(claims, c)
 	}
-	return scheduler.Divide(claims, int64(share*total), n.cfg.GiveUnused)
+	return scheduler.Divide(claims, int64(total), n.cfg.GiveUnused)
 }
 
-// share is the share of the partitions that is left since memory was returned.
+// share is the share of the parts by size that is left since the node ran short of memory.
 func (h *shrinker) share() float64 {
-	if cache := h.fullBytes - h.leastBytes; cache > 0 {
+	if cache := h.evenOf - h.leastBytes; cache > 0 {
 		return float64(h.nowBytes-h.leastBytes) / float64(cache)
 	}
 	return 0
@@ -94,15 +95,19 @@ func (h *shrinker) divideAnew() {
 	if n.cfg.GiveUnused && h.nowBytes-to >= max(h.fullBytes/shrinkShare, 1) {
 		n.cfg.Log.Warn("no training gains from this memory: the cache gives it back",
 			"slab before", humanize.IBytes(uint64(h.nowBytes)), "slab now", humanize.IBytes(uint64(to)))
+		h.even, h.evenOf = parts, to
 		h.shrinkTo(to)
 		return
 	}
 	// those that get less first, so that there is room for the others
 	for _, grows := range []bool{false, true} {
 		for i, s := range n.streams {
-			if grows == (parts[i] > s.capacity()) {
-				s.shrink(h.nowBytes, parts[i])
+			if grows != (parts[i] > s.capacity()) || parts[i] == s.capacity() {
+				continue
 			}
+			n.cfg.Log.Info("memory is divided by what the cache is worth", "data", s.data.Name,
+				"before", humanize.IBytes(uint64(s.capacity())), "now", humanize.IBytes(uint64(parts[i])))
+			s.shrink(h.nowBytes, parts[i])
 		}
 	}
 }

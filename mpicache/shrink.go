@@ -31,6 +31,11 @@ type shrinker struct {
 	swept                 time.Time
 	told                  bool // that there is nothing left to give
 
+	// even are the data sets' parts by size, of a slab of evenOf bytes: their partitions, but for
+	// memory that was given back since no training gained from it.
+	even   []int64
+	evenOf int64
+
 	// divide requests that the partitions be divided anew.
 	divide atomic.Bool
 }
@@ -41,6 +46,10 @@ func (h *shrinker) init(n *Node) {
 		h.leastBytes += n.cfg.Data[i].WindowBytes
 	}
 	h.leastBytes = min(h.fullBytes, h.leastBytes+h.leastBytes/16)
+	h.evenOf = h.fullBytes
+	for i := range n.cfg.Data {
+		h.even = append(h.even, n.cfg.Data[i].PartitionBytes[n.cfg.Transport.Rank()])
+	}
 }
 
 // watch polls the memory until the node stops.

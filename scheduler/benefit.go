@@ -24,6 +24,7 @@ type Benefit struct {
 	slot     int
 	trainers int // of this rank
 	epochs   int // that have begun
+	due      bool
 
 	epoch int // being measured
 	probe Probe
@@ -73,16 +74,19 @@ func NewBenefit(slot, trainers int) *Benefit { return &Benefit{slot: slot, train
 // Begin begins an epoch, of which batches [from, batches) are trained, and returns the batches that
 // are timed. The epoch before may still be under way. A training is measured in its second epoch on
 // this rank, since memory is filled then, and again in the 8th, 32nd and so on, since storage may
-// be under another load; one with a slot from 4 on an epoch later, from 8 on two, and so on. It is
-// not measured if may is false.
+// be under another load; one with a slot from 4 on an epoch later, from 8 on two, and so on. If may
+// is false, or the beginning of the epoch is not trained, it is measured in a later one: plans may
+// be made before another training begins.
 func (b *Benefit) Begin(epoch, from, batches int, may bool) Probe {
 	b.epochs++
 	number := b.epochs - b.slot/probeSlots
+	b.due = b.due || measuredIn(number)
 	n := min(probeMost, int(probeShare*float64(batches)))
 	first := aheadOf(batches)
-	if !may || b.trainers == 0 || n < probeLeast || from > first || !measuredIn(number) {
+	if !may || b.trainers == 0 || n < probeLeast || from > first || !b.due {
 		return Probe{}
 	}
+	b.due = false
 	begin := batches/8 + b.slot%probeSlots*batches*3/16
 	b.epoch, b.probe = epoch, Probe{First: first, Begin: begin, End: begin + n, Last: batches - 1}
 	for i, batch := range b.probe.edges() {

@@ -256,6 +256,38 @@ func TestBenefit(t *testing.T) {
 	}
 }
 
+// TestBenefitEpochs checks in which epochs trainings are measured, and that one that was not when
+// it was due is measured as soon as it may.
+func TestBenefitEpochs(t *testing.T) {
+	type begin struct {
+		from, batches int
+		may           bool
+	}
+	yes, no := begin{0, 200, true}, begin{0, 200, false}
+	for name, c := range map[string]struct {
+		slot   int
+		epochs []begin
+		want   []int
+	}{
+		"usual":          {0, slices.Repeat([]begin{yes}, 40), []int{1, 7, 31}},
+		"fifth training": {4, slices.Repeat([]begin{yes}, 10), []int{2, 8}},
+		"alone at first": {0, []begin{no, no, yes, yes, yes, yes, yes, yes}, []int{2, 7}},
+		"resumed":        {0, []begin{yes, {150, 200, true}, yes, yes}, []int{2}},
+		"short epochs":   {0, slices.Repeat([]begin{{0, 159, true}}, 10), nil},
+	} {
+		b := NewBenefit(c.slot, 1)
+		var got []int
+		for epoch, e := range c.epochs {
+			if p := b.Begin(epoch, e.from, e.batches, e.may); p != (Probe{}) {
+				got = append(got, epoch)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: measured in %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // TestBenefitMovesNothing checks that what is measured changes neither the stream nor what stays in
 // memory, whatever steps and reads take, and that a measured epoch reads no more than the batches
 // of one stretch besides.

@@ -1,0 +1,132 @@
+"""What the cache is worth to a training: it is measured, memory is divided by it, and memory that
+is worth nothing is given back.
+
+A training that gains nothing stands still after it was measured without the cache, so much longer
+than that took that its batches take as long with the cache, however fast the machine is.
+"""
+
+import sys
+import time
+
+import pytest
+import run
+from dataset import EPOCHS, SAMPLES, make_tree
+from run import ROOT
+
+TRAINER = ROOT / "e2e" / "trainer.py"
+BATCHES = 180  # of an epoch; fewer than 160 are not measured
+BATCH = SAMPLES // BATCHES
+# of 180 batches a stretch of 8 is measured, from batch 22 on, or 55 with the second data set
+STRETCH, MEASURED = 8, 70
+
+
+def lines(one, name):
+    return len(one.text(f"digest-{name}").splitlines())
+
+
+def wait_for_batch(one, name, batch):
+    one.wait_for(lambda: lines(one, name) >= batch, f"{name} trained {batch} batches")
+
+
+def trainer(name, batch_size, epochs, pauses):
+    """The shell command of a trainer on the data set of that name."""
+    return (
+        f"{sys.executable} {run.HERE / 'paused.py'} {','.join(map(str, pauses))} {TRAINER} "
+        f"--data-name {name} --epochs {epochs} --batch-size {batch_size} --sampler torch "
+        f"--ahead 2 --digest-log digest-{name}"
+    )
+
+
+def measure_as_idle(one, name, start):
+    """Has a training go on from a pause after batch `start` to one when it has been measured, and
+    stand still there until it gains nothing: for as many times as long as there are other batches
+    for each of the stretch, and a half more."""
+    began = time.monotonic()
+    one.go(start)
+    wait_for_batch(one, name, BATCHES + MEASURED)
+    until = time.monotonic() + (time.monotonic() - began) * BATCHES / (STRETCH - 1) * 1.5
+    one.wait_for(lambda: time.monotonic() >= until, "the pause was over")
+    one.go(BATCHES + MEASURED)
+
+
+def reads(result, name):
+    """The samples read from storage in each epoch."""
+    epochs = [e for e in result.events if e["event"] in ("epoch", "pass")]
+    return [e["storage_reads"] for e in epochs if e["data"] == name]
+
+
+def test_data_sets_trade_memory(start, tree, tmp_path):
+    """Storage is slow. A training waits for it, another one for itself: the data set of the first
+    is in memory as a whole from then on, and the other one gets what is left."""
+    other = make_tree(tmp_path / "other", BATCHES)
+    epochs = EPOCHS + 1
+    waits = trainer("waits", BATCH, epochs, [BATCHES, 2 * BATCHES])
+    idle = trainer("idle", 1, epochs, [BATCHES, BATCHES + MEASURED, 2 * BATCHES])
+    one = start(
+        data=[f"waits={tree}", f"idle={other}"], memory="80%",
+        options=["--max-opens", 100, "--benefit", "always", "--verbose"],
+        command=["sh", "-c", f"{waits} & {idle}; code=$?; wait $! && exit $code"],
+    )  # fmt: skip
+    for name in "waits", "idle":
+        wait_for_batch(one, name, BATCHES)
+    measure_as_idle(one, "idle", BATCHES)
+    for name in "waits", "idle":
+        wait_for_batch(one, name, 2 * BATCHES)
+    told = "memory is divided by what the cache is worth"
+    one.wait_for(lambda: one.text("stderr").count(told) >= 2, "memory was divided")
+    one.go(2 * BATCHES)
+    result = one.finish()
+    assert result.code == 0, result.stderr
+    (warned,) = [line for line in result.stderr.splitlines() if "gains nothing" in line]
+    assert "data=idle" in warned
+    waits, idle = reads(result, "waits"), reads(result, "idle")
+    assert waits[0] == SAMPLES and waits[1] > SAMPLES / 10 and waits[3] == 0, waits
+    assert idle[0] == BATCHES and idle[3] > idle[1] and idle[3] < BATCHES, idle
+
+
+def test_memory_is_given_back(start, tree, tmp_path_factory):
+    """With --memory auto a training that gains nothing is told, the cache gives its memory back,
+    and it trains on what it would have."""
+    pauses = [BATCHES, BATCHES + MEASURED, 2 * BATCHES]
+    one = start(
+        data=[f"idle={tree}"], memory="auto", options=["--benefit", "always"],
+        command=["sh", "-c", trainer("idle", BATCH, EPOCHS, pauses)],
+    )  # fmt: skip
+    wait_for_batch(one, "idle", BATCHES)
+    measure_as_idle(one, "idle", BATCHES)
+    wait_for_batch(one, "idle", 2 * BATCHES)
+    given = "no training gains from this memory: the cache gives it back"
+    one.wait_for(lambda: given in one.text("stderr"), "memory was given back")
+    one.go(2 * BATCHES)
+    result = one.finish()
+    assert result.code == 0, result.stderr
+    assert "a training gains nothing from the cache" in result.stderr
+    first, second, third = reads(result, "idle")
+    assert first == SAMPLES and second == 0 and third > SAMPLES / 2, result.stderr
+    args = ["--epochs", EPOCHS, "--sampler", "torch", "--batch-size", BATCH]
+    alone = run.start(tmp_path_factory.mktemp("alone"), tree, memory="0", args=args)
+    batches = alone.finish().check(EPOCHS, SAMPLES).batches
+    assert one.text("digest-idle").splitlines() == batches
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_benefit(tmp_path_factory, tree, ranks):
+    """What is measured changes no stream, and is in the run log and the table."""
+    batch = 2  # 180 batches an epoch: fewer than 160 are not measured
+    streams = {}
+    for benefit in "never", "always":
+        one = run.start(
+            tmp_path_factory.mktemp(benefit), tree, ranks, memory="50%",
+            args=["--epochs", EPOCHS, "--batch-size", batch // ranks],
+            options=["--benefit", benefit],
+        )  # fmt: skip
+        result = one.finish().check(EPOCHS, SAMPLES)
+        streams[benefit] = result.batches
+        measured = [
+            e["epoch"]
+            for e in result.events
+            if e["event"] == "epoch" and e.get("batch_seconds", 0) > 0
+        ]
+        assert measured == ([1] if benefit == "always" else []), result.events
+        assert ("benefit" in result.stdout) == (benefit == "always"), result.stdout
+    assert streams["never"] == streams["always"]
