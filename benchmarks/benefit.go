@@ -61,6 +61,7 @@ func (b *bench) benefit() ([]row, error) {
 		if err != nil {
 			return rows, fmt.Errorf("%+v: %w", c, err)
 		}
+		r.tell()
 		rows = append(rows, r)
 	}
 	return rows, nil

@@ -27,7 +27,8 @@ var jobsSection = section{
 	name: "jobs",
 	about: "trainings with seeds 0, 1, … on 20,000 files of 16 KB, started by run --trainings, one " +
 		"rank, memory for 20 %. Data sets read an epoch: what slowfs has given all together over " +
-		"the data's bytes and a training's epochs; next to the simulator's figure, and that of " +
+		"the data's bytes and a training's epochs; next to the simulator's figure, what is read " +
+		"to measure the benefit included, and that of " +
 		"Bélády's MIN, which knows how the trainings interleave. Slow ones take steps twice as long " +
 		"for as many epochs. Wall time: four without steps, over slowfs that gives 1,500 files a " +
 		"second, next to four runs with one each and as much memory each, at the same time; the " +
@@ -75,6 +76,7 @@ func (b *bench) jobs() ([]row, error) {
 		if err != nil {
 			return rows, fmt.Errorf("%v: %w", c.jobsRun, err)
 		}
+		r.tell()
 		rows = append(rows, r)
 	}
 	b.unmount()
@@ -91,6 +93,7 @@ func (b *bench) jobs() ([]row, error) {
 		if err != nil {
 			return rows, fmt.Errorf("wall time, %s: %w", c.sampler, err)
 		}
+		r.tell()
 		rows = append(rows, r)
 	}
 	return rows, nil
@@ -162,7 +165,7 @@ func (r jobsRun) simulate(samples int) (ours, best float64, err error) {
 		return 0, 0, err
 	}
 	one := float64(samples * r.epochs)
-	return float64(result.Reads) / one, float64(result.MinReads) / one, nil
+	return float64(result.Reads+result.ProbeReads) / one, float64(result.MinReads) / one, nil
 }
 
 // trainJobs trains on one cache, or on one for each training, and returns the time from the first

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -73,6 +74,12 @@ func (r row) verdict() string {
 		return "yes"
 	}
 	return "no"
+}
+
+// tell prints the row on stderr as soon as it is measured: a section may take minutes.
+func (r row) tell() {
+	fmt.Fprintf(os.Stderr, "\n  %s: %s / %s  %s %s  %s\n", r.what, r.ours, r.other, r.ratio, r.bar,
+		r.verdict())
 }
 
 // short returns the ratio and whether it is reached.

@@ -28,14 +28,17 @@ type LaneResult struct {
 
 // LanesResult is what all trainings together have read, over all epochs.
 type LanesResult struct {
-	Sampler  string       `json:"sampler"`
-	Policy   string       `json:"policy"`
-	Capacity float64      `json:"capacity"`
-	Ranks    int          `json:"ranks"`
-	Epochs   int          `json:"epochs"`
-	Reads    int64        `json:"storage_reads"`
-	MinReads int64        `json:"min_storage_reads"` // of MIN, on the same draws in the same order
-	Lanes    []LaneResult `json:"lanes"`
+	Sampler  string  `json:"sampler"`
+	Policy   string  `json:"policy"`
+	Capacity float64 `json:"capacity"`
+	Ranks    int     `json:"ranks"`
+	Epochs   int     `json:"epochs"`
+	Reads    int64   `json:"storage_reads"`
+	MinReads int64   `json:"min_storage_reads"` // of MIN, on the same draws in the same order
+	// samples that were in memory and are read once more, to measure what the cache is worth to each
+	// training; not among Reads
+	ProbeReads int64        `json:"benefit_reads"`
+	Lanes      []LaneResult `json:"lanes"`
 
 	IDs [][]scheduler.SampleID `json:"-"` // of each lane, in order
 }
@@ -73,6 +76,7 @@ func (s *setup) newLanes(lanes []Lane) (*lanesRun, error) {
 		p.lanes = append(p.lanes, t)
 	}
 	p.fetched = func(scheduler.SampleID, int, int) { p.reads++ }
+	p.reread = func() { p.probeReads++ }
 	p.drew = func(_, lane, _, _ int, o scheduler.Outcome) {
 		if o == scheduler.Hit {
 			p.lanes[lane].result.Hits++
@@ -109,8 +113,9 @@ func (s *setup) checkLanes(lanes []Lane) error {
 type lanesRun struct {
 	*stagerRanks
 	lanes []*laneRun
-	reads int64
 	order []scheduler.SampleID // the draws of all lanes
+
+	reads, probeReads int64
 }
 
 // laneRun is a training under way.
@@ -119,6 +124,7 @@ type laneRun struct {
 	number   int
 	trace    *Trace
 	training *training
+	benefit  *scheduler.Benefit // storage takes no time, so it stays unknown
 	planCfg  scheduler.PlanConfig
 	plan     *scheduler.Plan // of the epoch under way
 	epoch    int             // under way, -1 before the first
@@ -135,7 +141,7 @@ func (p *lanesRun) newLane(number int, l Lane) (*laneRun, error) {
 	}
 	t := &laneRun{
 		Lane: l, number: number, trace: &trace, epoch: -1, at: l.Start,
-		result: LaneResult{Name: l.Name},
+		result: LaneResult{Name: l.Name}, benefit: scheduler.NewBenefit(number, 1),
 	}
 	cfg := p.samplerConfig(p.sampler, 0)
 	cfg.Seed = l.Seed
@@ -201,6 +207,7 @@ func (p *lanesRun) begin(l *laneRun) {
 			switch e := e.(type) {
 			case scheduler.Planned:
 				e.Lane = l.number
+				e.Probe = l.benefit.Begin(e.Plan.Epoch, e.From, e.Plan.Batches(), p.measures())
 				p.step(e)
 			case scheduler.Scored:
 				e.Lane = l.number
@@ -212,6 +219,10 @@ func (p *lanesRun) begin(l *laneRun) {
 	l.batch = 0
 	l.plan = l.training.begin(l.epoch)
 }
+
+// measures reports whether ranks measure what the cache is worth to each training: there are
+// several, and memory does not hold all samples.
+func (p *lanesRun) measures() bool { return len(p.lanes) > 1 && p.Capacity < 1 }
 
 // found counts what a training was given.
 func (l *laneRun) found(d scheduler.Deliver) {
@@ -226,7 +237,7 @@ func (l *laneRun) found(d scheduler.Deliver) {
 func (p *lanesRun) finish() *LanesResult {
 	r := &LanesResult{
 		Sampler: p.sampler, Policy: p.policy, Capacity: p.Capacity, Ranks: p.Ranks,
-		Epochs: p.Epochs, Reads: p.reads,
+		Epochs: p.Epochs, Reads: p.reads, ProbeReads: p.probeReads,
 	}
 	samples := p.Trace.Samples()
 	for _, hit := range MinHits(p.order, samples, int64(p.Capacity*float64(samples))) {

@@ -13,9 +13,11 @@ type stagerRanks struct {
 	todo  []func()
 	done  int // of todo
 
-	// fetched is called for each read of storage, asked (may be nil) for each request to a peer, and
+	// fetched is called for each read of storage, reread (may be nil) for each of a sample in memory,
+	// asked (may be nil) for each request to a peer, and
 	// drew for each draw of a rank's own sample.
 	fetched func(id scheduler.SampleID, rank, position int)
+	reread  func()
 	asked   func(rank int, c scheduler.Ask)
 	drew    func(rank, lane, epoch, place int, outcome scheduler.Outcome)
 
@@ -89,6 +91,11 @@ func (r *stagerRank) step(e scheduler.Event) {
 		case scheduler.Fetch:
 			a.fetched(c.ID, r.number, int(c.Need))
 			a.later(func() { r.step(scheduler.Fetched{ID: c.ID}) })
+		case scheduler.Read:
+			if a.reread != nil {
+				a.reread()
+			}
+			a.later(func() { r.step(scheduler.Reread{ID: c.ID}) })
 		case scheduler.Store:
 			a.tierWrites++
 			a.later(func() { r.step(scheduler.Stored{ID: c.ID}) })
