@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -170,7 +171,8 @@ func (s *stream) saveState(c scheduler.SaveState) {
 		}
 		path := s.writeUserState(c)
 		if c.ID != 0 {
-			e := scheduler.StateSaved{ID: c.ID, Path: path, Digest: c.Snap.Digest()}
+			digest := c.Snap.DigestPaced(new(pacer).pause)
+			e := scheduler.StateSaved{ID: c.ID, Path: path, Digest: digest}
 			s.locked(func() { s.coordinate(e) })
 		}
 	})
@@ -194,13 +196,43 @@ func (s *stream) writeUserState(c scheduler.SaveState) string {
 		err = setAside(path)
 	}
 	if err == nil {
-		err = write(path, c.Snap.Encoded())
+		err = write(path, new(pacer).paced(c.Snap.Encoded()))
 	}
 	if err != nil {
 		s.node.cfg.Log.Error("the importance state is not saved", "error", err)
 		return ""
 	}
 	return told
+}
+
+// pacer divides long work into short pieces, so that GETs are answered in between. Without pauses
+// the kernel suspends the thread when its time slice ends, and the Go runtime may not notice for
+// milliseconds that a GET has come.
+type pacer struct{ pieces int }
+
+const (
+	pacedPieces = 4 // of 64 KiB: about half a millisecond to encode and write
+	// The runtime's timers wait for a millisecond or so instead where all threads are idle.
+	pacedPause = 100 * time.Microsecond
+)
+
+// pause is called after each piece, and sleeps after some.
+func (p *pacer) pause() {
+	if p.pieces++; p.pieces%pacedPieces == 0 {
+		time.Sleep(pacedPause)
+	}
+}
+
+// paced yields pieces, with pauses.
+func (p *pacer) paced(pieces iter.Seq[[]byte]) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for piece := range pieces {
+			if !yield(piece) {
+				return
+			}
+			p.pause()
+		}
+	}
 }
 
 // asideState is the file for the state of a checkpoint that a training began without.

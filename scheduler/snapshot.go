@@ -142,6 +142,14 @@ func (s *Snapshot) head() snapshotHead {
 	return h
 }
 
+func (h snapshotHead) json() []byte {
+	text, err := json.Marshal(h)
+	if err != nil {
+		panic("scheduler: a snapshot's head: " + err.Error())
+	}
+	return text
+}
+
 // Encode returns the snapshot in the format of Encoded.
 func (s *Snapshot) Encode() []byte {
 	var b []byte
@@ -156,11 +164,8 @@ func (s *Snapshot) Encode() []byte {
 func (s *Snapshot) Encoded() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		h := s.head()
-		head, err := json.Marshal(h)
-		if err != nil {
-			panic("scheduler: a snapshot's head: " + err.Error())
-		}
-		e := encoder{yield: yield, buffer: make([]byte, 0, 4*hashedAtOnce)}
+		head := h.json()
+		e := newEncoder(yield)
 		e.bytes([]byte(snapshotMagic))
 		e.words(1, func(int) uint32 { return uint32(len(head)) })
 		e.bytes(head)
@@ -177,7 +182,7 @@ func (s *Snapshot) Encoded() iter.Seq[[]byte] {
 		for _, cut := range s.Cuts {
 			e.floats(cut.Scores)
 		}
-		s.Placed.encode(&e)
+		s.Placed.encode(e)
 		e.bytes(s.Learned.bytes())
 		e.flush()
 		sum := e.sum
@@ -194,8 +199,22 @@ type encoder struct {
 	ended  bool   // the reader wants no more
 }
 
+func newEncoder(yield func([]byte) bool) *encoder {
+	return &encoder{yield: yield, buffer: make([]byte, 0, pieceBytes)}
+}
+
 func (e *encoder) floats(values []float32) {
 	e.words(len(values), func(i int) uint32 { return math.Float32bits(values[i]) })
+}
+
+// hashable is floats with one pattern for all NaNs.
+func (e *encoder) hashable(values []float32) {
+	e.words(len(values), func(i int) uint32 {
+		if v := values[i]; v == v {
+			return math.Float32bits(v)
+		}
+		return quietNaN
+	})
 }
 
 func (e *encoder) words(n int, word func(i int) uint32) {
@@ -317,49 +336,45 @@ func ScoresDigest(stream StreamID, epoch int, scores []float32) Digest {
 // Digest returns the digest of everything that a training that resumes from the snapshot depends
 // on. It does not include who consumed the tail, the name of the data set, or what the snapshot was
 // saved for, nor where samples were: which samples make a batch does not depend on that.
-func (s *Snapshot) Digest() Digest {
-	s = s.complete()
-	head := s.head()
-	head.Stream.Data, head.Checkpoint, head.Placed = "", false, nil
-	text, err := json.Marshal(head)
-	if err != nil {
-		panic("scheduler: a snapshot's head: " + err.Error())
-	}
+func (s *Snapshot) Digest() Digest { return s.DigestPaced(func() {}) }
+
+// DigestPaced is Digest, and calls pause after each 64 KiB.
+func (s *Snapshot) DigestPaced(pause func()) Digest {
 	h := xxh3.New()
-	_, _ = h.Write(text) // a hash takes everything
-	buffer := make([]byte, 0, 4*hashedAtOnce)
-	columns := [][]float32{s.Scores, s.Losses, s.TailLosses, s.Embeddings, s.TailEmbeddings}
-	for _, cut := range s.Cuts {
-		columns = append(columns, cut.Scores)
+	for piece := range s.hashed() {
+		_, _ = h.Write(piece) // a hash takes everything
+		pause()
 	}
-	for _, column := range columns {
-		for chunk := range slices.Chunk(column, hashedAtOnce) {
-			buffer = buffer[:0]
-			for _, v := range chunk {
-				bits := math.Float32bits(v)
-				if v != v {
-					bits = quietNaN
-				}
-				buffer = binary.LittleEndian.AppendUint32(buffer, bits)
-			}
-			_, _ = h.Write(buffer)
-		}
-	}
-	for chunk := range slices.Chunk(s.TailIDs, hashedAtOnce) {
-		buffer = buffer[:0]
-		for _, id := range chunk {
-			buffer = binary.LittleEndian.AppendUint32(buffer, uint32(id))
-		}
-		_, _ = h.Write(buffer)
-	}
-	_, _ = h.Write(s.Learned.bytes())
 	sum := h.Sum128().Bytes()
 	return Digest(hex.EncodeToString(sum[:]))
 }
 
+// hashed yields what is in the digest, in pieces of at most 64 KiB.
+func (s *Snapshot) hashed() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		head := s.head()
+		losses := head.NumLosses
+		head.Stream.Data, head.Checkpoint, head.Placed = "", false, nil
+		e := newEncoder(yield)
+		e.bytes(head.json())
+		e.hashable(s.Scores)
+		e.hashable(s.Losses)
+		e.words(losses-len(s.Losses), func(int) uint32 { return quietNaN })
+		e.hashable(s.TailLosses)
+		e.hashable(s.Embeddings)
+		e.hashable(s.TailEmbeddings)
+		for _, cut := range s.Cuts {
+			e.hashable(cut.Scores)
+		}
+		e.words(len(s.TailIDs), func(i int) uint32 { return uint32(s.TailIDs[i]) })
+		e.bytes(s.Learned.bytes())
+		e.flush()
+	}
+}
+
 const (
-	hashedAtOnce = 1 << 14
-	quietNaN     = 0x7fc00000 // one pattern for all NaNs
+	pieceBytes = 64 << 10
+	quietNaN   = 0x7fc00000 // one pattern for all NaNs
 )
 
 // Snapshot returns the state of training before batch upTo of the newest epoch, without reports of

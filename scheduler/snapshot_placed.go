@@ -125,11 +125,8 @@ func sourceDigest(stream StreamID, s *Snapshot) Digest {
 	}
 	write(uint64(s.Placed.TailEpoch))
 	write(uint64(len(s.Placed.Tail)))
-	e := encoder{
-		yield:  func(b []byte) bool { _, _ = h.Write(b); return true },
-		buffer: make([]byte, 0, 4*hashedAtOnce),
-	}
-	s.Placed.encode(&e)
+	e := newEncoder(func(b []byte) bool { _, _ = h.Write(b); return true })
+	s.Placed.encode(e)
 	e.flush()
 	sum := h.Sum128().Bytes()
 	return Digest(hex.EncodeToString(sum[:]))
