@@ -25,7 +25,7 @@ func TestAssignOfASpec(t *testing.T) {
 			text, err := json.Marshal(
 				Spec{
 					Data: "train", Sampler: "sequential", BatchSize: 4, Assign: "sampler",
-					Trainer: rank, World: 2,
+					Trainer: rank, World: 2, Training: &Training{Life: uint64(rank)},
 				})
 			if err != nil {
 				t.Fatal(err)

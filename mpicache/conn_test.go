@@ -69,7 +69,7 @@ func TestOtherVersion(t *testing.T) {
 	raw := bytes.Clone(doortest.GoldenFrames(t, "../docs/wire/frames.txt")["hello"])
 	raw[12+len("rankpool")] = 9 // behind its head
 	got := string(talk(t, cl, raw))
-	if !strings.Contains(got, "the client speaks version 9 of the protocol, this rank version 2") {
+	if !strings.Contains(got, "the client speaks version 9 of the protocol, this rank version 3") {
 		t.Errorf("the door replied %q", got)
 	}
 }

@@ -405,6 +405,7 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 	cfg := s.plans
 	tidy := func() { s.node.tidy(cfg.Samples) }
 	cfg.Place, cfg.Drawn, cfg.Processes = c.Place, tidy, c.Processes
+	cfg.Layout = c.Layout
 	if n := len(c.Cuts); n < s.chosen || n > s.chosen+1 { // not the epoch after the one chosen last
 		s.tape.Cuts(c.Cuts)
 	}
@@ -456,7 +457,7 @@ func (s *stream) planBeside(c scheduler.PlanBeside) {
 	}
 	delete(s.requests, c.Ticket)
 	cfg := s.plans
-	cfg.Samples, cfg.Processes = 0, c.Processes
+	cfg.Samples, cfg.Processes, cfg.Layout = 0, c.Processes, c.Layout
 	r.err = s.node.planBeside(r.conn, r.ticket, cfg, c.Epoch, c.Trainer)
 }
 

@@ -21,7 +21,8 @@ import (
 
 // simConfig is a job, as it follows from a seed.
 type simConfig struct {
-	ranks, perRank, idle int // ranks, trainers of each, and ranks without
+	ranks, perRank, idle int  // ranks, trainers of each, and ranks without
+	idleSecond           bool // ranks without trainers follow rank 0, not the others
 	samples, epochs      int
 	sampler              string
 	partition            int64 // bytes of each rank's
@@ -37,6 +38,24 @@ const simGlobalBatch = 12
 const simIdentity = "the data set's digest"
 
 func (c *simConfig) world() int { return (c.ranks - c.idle) * c.perRank }
+
+// rankOf is the rank of a trainer at the start.
+func (c *simConfig) rankOf(trainer int) int {
+	rank := trainer / c.perRank
+	if c.idleSecond && rank > 0 {
+		rank += c.idle
+	}
+	return rank
+}
+
+// idleRank is a rank without trainers.
+func (c *simConfig) idleRank() int {
+	if c.idleSecond {
+		return 1
+	}
+	return c.ranks - 1
+}
+
 func (c *simConfig) batch() int { return simGlobalBatch / c.world() }
 
 func (c *simConfig) weighted() bool { return c.sampler == "pads" || c.sampler == "weighted-once" }
@@ -71,6 +90,7 @@ func newSimConfig(clock *simClock) simConfig {
 		samples: simGlobalBatch * (5 + clock.rng.IntN(8)), epochs: 2 + clock.rng.IntN(3),
 		sampler: []string{"pads", "weighted-once", "pads", "uniform", "torch"}[clock.rng.IntN(5)],
 		nan:     clock.chance(2), saves: clock.chance(2), cold: clock.chance(3),
+		idleSecond: clock.chance(2),
 	}
 	c.partition = int64(c.samples) * 128 / int64(c.ranks) * int64(1+clock.rng.IntN(4)) / 4
 	c.faults = newSimFaults(clock, &c)
@@ -87,6 +107,7 @@ type simJob struct {
 	launcher *simProcess
 	keeper   *liveness.Keeper
 	begun    time.Duration
+	watched  int // ranks at the start
 	machines []*simMachine
 	ranks    *simRanks // nil: the cache is away
 	opened   []*Node   // all that ever were
@@ -262,7 +283,7 @@ func (j *simJob) start() {
 		Ranks: here, StartWithin: 10 * time.Second, AnswerWithin: simAnswerWithin,
 		EndWithin: 2 * time.Second, Again: true, Restarts: -1,
 	})
-	j.begun = j.clock.now
+	j.begun, j.watched = j.clock.now, j.cfg.ranks
 	j.every(liveness.Every(simAnswerWithin), j.launcher, j.look)
 	j.startCache()
 	j.trainers = nil
@@ -281,7 +302,7 @@ func (j *simJob) startTrainers() {
 	for n := range j.cfg.world() {
 		t := &simTrainer{
 			simProcess: &simProcess{name: fmt.Sprint("trainer ", n)}, job: j, number: n,
-			rank: n / j.cfg.perRank, process: j.clock.rng.Uint64(), retry: simRetry,
+			rank: j.cfg.rankOf(n), process: j.clock.rng.Uint64(), retry: simRetry,
 			held: map[int]simHeld{},
 		}
 		t.training = Training{Life: j.clock.rng.Uint64(), Checkpoint: j.checkpoint}
@@ -335,6 +356,9 @@ func (j *simJob) look() {
 				j.planted("a stopped rank is not killed") {
 				j.drive(liveness.Answered{At: at})
 			}
+		}
+		for at := len(j.ranks.all); at < j.watched; at++ { // nobody waits for those that are lost
+			j.drive(liveness.Answered{At: at})
 		}
 	}
 	j.drive(liveness.Tick{})

@@ -48,6 +48,7 @@ type simRanks struct {
 	// from a rank that is dead: what it sent last never left
 	broken map[simLink]bool
 	over   bool
+	loses  bool // a node for good
 }
 
 // simRank is a rank's process. Its Node is the code that runs in jobs, without its goroutines.
@@ -230,6 +231,9 @@ func (r *simRanks) end(how string) {
 	}
 	if slices.ContainsFunc(r.job.trainers, func(t *simTrainer) bool { return t.over }) {
 		r.job.uncounted = true // by trainers that have left, and will not come back
+	}
+	if r.loses {
+		r.job.goAround()
 	}
 	r.job.ranks = nil
 	r.job.drive(liveness.Ended{How: how})

@@ -70,6 +70,7 @@ type life struct {
 	learner   Learner         // nil: nothing is learned but scores
 	learned   Learned         // by learner, when cut was taken
 	besides   map[int]besides // by epoch, the newest
+	layout    *Layout         // of plans; nil before the first
 
 	opened []int         // epochs that training is or was in, the newest last, at most two
 	plans  map[int]*Plan // their plans that the stager still has
@@ -304,6 +305,12 @@ func (c *Coordinator) mayOpen(e Opened) error {
 // set, then plans, or answers waiting requests with the conflict.
 func (c *Coordinator) agree() {
 	c.refused = nil // they may have loaded another checkpoint, or restored lost files
+	if c.layout != nil {
+		if err := c.layout.contradicts(c.agreed.trainings); err != nil {
+			c.endTraining(err)
+			return
+		}
+	}
 	if c.agreed.conflict == nil && c.agreed.missing == 0 && !c.beginning {
 		c.beginning = true
 		c.do(Begin{})
@@ -365,8 +372,8 @@ func (c *Coordinator) onPlanWanted(e PlanWanted) {
 		return
 	}
 	c.move(e.Trainer, to)
-	if _, waits := c.wishes[e.Trainer]; waits && c.begun && !c.weighted {
-		c.do(PlanBeside{e.Ticket, e.Trainer, e.Epoch, c.agreed.processes()})
+	if _, waits := c.wishes[e.Trainer]; waits && c.begun && !c.weighted && c.layOut() {
+		c.do(PlanBeside{e.Ticket, e.Trainer, e.Epoch, c.agreed.processes(), c.layout})
 		return
 	}
 	c.waiting = append(c.waiting, w)
@@ -436,8 +443,8 @@ func (c *Coordinator) tell(e CoordinatorEvent) {
 }
 
 func (c *Coordinator) onTicked() {
-	// The stager needs all trainers; the ledger needs what each reports of its training.
-	if c.agreed.missing > 0 || c.begun && c.weighted && c.ledger == nil && !c.agreed.known() {
+	// The stager needs all trainers; the first plan needs what each reports of its training.
+	if c.agreed.missing > 0 || c.begun && c.layout == nil && !c.agreed.known() {
 		rest := c.waiting[:0]
 		for _, w := range c.waiting {
 			if c.now-w.since < missedAfter {
@@ -804,10 +811,10 @@ func (c *Coordinator) plan() {
 			return
 		}
 	}
+	if !c.layOut() {
+		return
+	}
 	if c.weighted && c.ledger == nil {
-		if !c.agreed.known() {
-			return
-		}
 		first, ok := c.restore(epoch)
 		if !ok {
 			return
@@ -825,7 +832,7 @@ func (c *Coordinator) plan() {
 	}
 	m := MakePlan{
 		Epoch: epoch, Scores: c.cut, Stream: c.streamID(), Cuts: c.cutsBefore(epoch),
-		Learned: c.learned, Placed: c.placed, Processes: c.agreed.processes(),
+		Learned: c.learned, Placed: c.placed, Processes: c.agreed.processes(), Layout: c.layout,
 	}
 	c.noteBesides(epoch)
 	if a := c.ahead; a != nil && a.plan.Epoch == epoch {
@@ -838,6 +845,24 @@ func (c *Coordinator) plan() {
 		m.Place = c.making.placing.Place
 	}
 	c.do(m)
+}
+
+// layOut decides, before the first plan, on which ranks plans expect the trainers: all must have
+// reported what their plans say. It returns false as long as that is open, or if they differ.
+func (c *Coordinator) layOut() bool {
+	if c.layout != nil {
+		return true
+	}
+	if !c.agreed.known() {
+		return false
+	}
+	layout, err := c.agreed.layout(c.cfg.Ranks)
+	if err != nil {
+		c.refusePlans(err)
+		return false
+	}
+	c.layout = layout
+	return true
 }
 
 // behindLast reports whether the training has no such epoch.
@@ -1111,7 +1136,7 @@ func (c *Coordinator) placementFrom(from origin) *Placement {
 		return nil
 	case !from.sameTrainers:
 		return c.cfg.Placement(nil)
-	case from.snap.Placed == nil, len(from.snap.Placed.CapacityBytes) != c.cfg.Ranks:
+	case from.snap.Placed == nil, len(from.snap.Placed.CapacityBytes) != c.layout.Ranks:
 		return nil
 	}
 	return c.cfg.Placement(from.snap.Placed)
@@ -1124,9 +1149,9 @@ func (c *Coordinator) placedElsewhere(from origin) error {
 	if !from.sameTrainers || from.snap.Placed == nil || c.agreed.spec.World == 1 {
 		return nil
 	}
-	if planned := len(from.snap.Placed.CapacityBytes); planned != c.cfg.Ranks {
+	if planned := len(from.snap.Placed.CapacityBytes); planned != c.layout.Ranks {
 		return fmt.Errorf("the plans of data set %s are for %d ranks, and there are %d: resume from "+
-			"a checkpoint", c.cfg.Data, planned, c.cfg.Ranks)
+			"a checkpoint", c.cfg.Data, planned, c.layout.Ranks)
 	}
 	return nil
 }

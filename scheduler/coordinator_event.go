@@ -150,6 +150,7 @@ type (
 		// Processes are those that the training began with, see SamplerConfig.Processes; 0: as many as
 		// train now.
 		Processes int
+		Layout    *Layout
 		Place     func(*PlanConfig, *Draws, []float32) (home, consumer []uint16)
 		Placed    *Placed // what Place begins with
 		Stream    StreamID
@@ -181,7 +182,8 @@ type (
 	PlanBeside struct {
 		Ticket         uint64
 		Trainer, Epoch int
-		Processes      int // as in MakePlan
+		Processes      int     // as in MakePlan
+		Layout         *Layout // as in MakePlan
 	}
 	// AnswerSave answers SaveWanted. State is "" if nothing depends on importance, or if reports of
 	// some trainers did not arrive in time.

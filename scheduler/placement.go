@@ -75,6 +75,11 @@ func NewPlacement(from *Placed, size func(SampleID) int64) *Placement {
 
 // Open passes the placement the newest plan, which r has placed.
 func (p *Placement) Open(plan *Plan, r *Placing) {
+	if plan.Moved() {
+		placed := *plan
+		placed.Home, placed.Ranks, placed.World = r.home, plan.Layout.Ranks, plan.Layout.World
+		plan = &placed
+	}
 	p.plan, p.view, p.ranks, p.begun, p.last = plan, r.view, r.ranks, false, r.from
 }
 
@@ -128,19 +133,25 @@ type Placing struct {
 	from *Placed
 	size func(SampleID) int64
 	// of the placed plan
+	home  []uint16
 	view  *view
 	ranks []partition // when its epoch begins
 }
 
-// Place returns the owner and the consumer of each of an epoch's draws. scores are those that it
-// was drawn with. It only reads what it was made from.
+// Place returns the owner and the consumer of each of an epoch's draws, on the ranks of the layout.
+// scores are those that it was drawn with. It only reads what it was made from.
 func (r *Placing) Place(
 	cfg *PlanConfig, d *Draws, scores []float32,
 ) (home, consumer []uint16) {
+	if l := cfg.Layout; l != nil {
+		by := *cfg
+		by.Ranks, by.World = l.Ranks, l.World
+		cfg = &by
+	}
 	run := newPooling(r.from, r.size, cfg, d, scores)
 	run.begin()
 	r.ranks = run.partitions()
 	run.epoch()
-	r.view = run.view()
+	r.view, r.home = run.view(), run.home
 	return run.home, run.consumer
 }

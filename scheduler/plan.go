@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"iter"
 	"math"
 	"slices"
@@ -30,6 +31,8 @@ type Plan struct {
 	Ranks int
 
 	Processes int // PlanConfig's
+	// Layout says to trainers on which ranks it gives draws; nil: consumers do not depend on that.
+	Layout *Layout
 
 	view *view
 }
@@ -44,6 +47,7 @@ type PlanConfig struct {
 	Rank      int // whose view to add, or AllRanks
 	// Processes are those that the training began with, which torch pads epochs for; 0: len(World)
 	Processes  int
+	Layout     *Layout // by which Assign gives draws to trainers; nil: World and Ranks
 	Assignment Assignment
 	// Place returns the owner and, unless it leaves that to Assign, the consumer of each draw, see
 	// Placing.Place; nil: Owner decides
@@ -70,11 +74,17 @@ func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 		World: cfg.World,
 		Ranks: cfg.Ranks, Processes: cfg.Processes,
 	}
+	if cfg.Assignment == AssignLocal && len(cfg.World) > 1 {
+		p.Layout = cmp.Or(cfg.Layout, &Layout{cfg.Ranks, cfg.World})
+	}
 	switch {
 	case draws.choice != nil:
 		p.Home = draws.choice.Home
 	case cfg.Place != nil:
 		p.Home, p.Consumer = cfg.Place(&cfg, draws, scores)
+		if p.Moved() {
+			p.Home = nil // of the ranks that there were
+		}
 	}
 	if p.Consumer == nil {
 		p.Consumer = make([]uint16, len(draws.IDs))
@@ -82,7 +92,8 @@ func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 		if cfg.Sampler.Weighted() {
 			prefer = func(id SampleID) float32 { return scores[id] }
 		}
-		Assign(draws.IDs, cfg.World, cfg.Ranks, cfg.BatchSize, cfg.Assignment, prefer, p.Consumer)
+		by := cmp.Or(p.Layout, &Layout{cfg.Ranks, cfg.World})
+		Assign(draws.IDs, by.World, by.Ranks, cfg.BatchSize, cfg.Assignment, prefer, p.Consumer)
 	}
 	if cfg.Samples > 0 {
 		p.view = newView(p, cfg.Samples, cfg.Rank)
@@ -97,6 +108,11 @@ func (p *Plan) Owner(i int) int {
 		return int(p.Home[i])
 	}
 	return Owner(p.IDs[i], p.Ranks)
+}
+
+// Moved reports whether the plan gives draws to trainers by another layout than that of the ranks.
+func (p *Plan) Moved() bool {
+	return p.Layout != nil && (p.Layout.Ranks != p.Ranks || !slices.Equal(p.Layout.World, p.World))
 }
 
 // Batches is the number of global batches.

@@ -10,9 +10,9 @@ import (
 	"rankpool/mpicache/fields"
 )
 
-// The door's protocol, version 2, is specified in docs/wire/README.md, whose names are used here.
+// The door's protocol, version 3, is specified in docs/wire/README.md, whose names are used here.
 const (
-	Version       = 2
+	Version       = 3
 	magic         = "rankpool"
 	headBytes     = 12
 	maxReplyBytes = 256 << 20

@@ -31,7 +31,7 @@ func goldenPayload(t *testing.T, name string) door.Frame {
 }
 
 var goldenHello = door.Hello{
-	Version: 2, Trainer: 2, World: 4, Worker: 0x0123456789abcdef, Process: 0x1111111111111111,
+	Version: 3, Trainer: 2, World: 4, Worker: 0x0123456789abcdef, Process: 0x1111111111111111,
 	Family: 0x2222222222222222,
 }
 
@@ -114,7 +114,7 @@ func evaluatedPlan() *scheduler.Plan {
 	}
 	return &scheduler.Plan{
 		Draws: choice.Draws(), Batch: 4, Consumer: []uint16{1, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0},
-		World: []int32{0, 0},
+		World: []int32{0, 0}, Layout: &scheduler.Layout{Ranks: 3, World: []int32{0, 2}},
 	}
 }
 

@@ -36,7 +36,8 @@ type planned struct {
 	// of each draw, if Placed: its owner and, unless Assign makes it, its consumer
 	Home, Consumer []uint16
 	Digest         uint64
-	Processes      int // scheduler.PlanConfig's
+	Processes      int               // scheduler.PlanConfig's
+	Layout         *scheduler.Layout // the plan's, if it is not that of the ranks
 }
 
 // scored stands for scheduler.Scored: the scores that changed, or with Whole those of all samples.
@@ -94,6 +95,9 @@ func portable(v any, whole bool) any {
 		p := planned{
 			Epoch: v.Plan.Epoch, From: v.From, Probe: v.Probe, Placed: v.Plan.Home != nil,
 			Home: v.Plan.Home, Digest: digest(v.Plan), Processes: v.Plan.Processes,
+		}
+		if v.Plan.Moved() {
+			p.Placed, p.Layout = true, v.Plan.Layout
 		}
 		if p.Placed && !v.Plan.Chosen() {
 			p.Consumer = v.Plan.Consumer

@@ -278,7 +278,7 @@ func (s *replayed) remade(read any) (e scheduler.Event, same bool) {
 	switch r := read.(type) {
 	case planned:
 		cfg := s.plans
-		cfg.Processes = r.Processes
+		cfg.Processes, cfg.Layout = r.Processes, r.Layout
 		if r.Placed {
 			cfg.Place = func(
 				*scheduler.PlanConfig, *scheduler.Draws, []float32,

@@ -148,7 +148,10 @@ class BatchSampler:
     def _open_at(self, link: Connection) -> Tuple[int, int]:
         """Returns the stream's number and batches; describes this training to the cache, if it has
         not yet."""
-        return link.open(self.spec, None if self.spec.beside else self._training.describe())
+        if self.spec.beside:
+            return link.open(self.spec)
+        ours = self._training.describe(link.welcome.rank, link.welcome.ranks)
+        return link.open(self.spec, ours)
 
     # --- iteration ---
 

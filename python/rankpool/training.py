@@ -35,6 +35,7 @@ class Training:
         self.life, self.turn = _number(), 0
         self.checkpoint: Optional[Dict[str, Any]] = None
         self._planned: List[_Planned] = []
+        self._consumer: Optional[Dict[str, Any]] = None
         self._lock = threading.Lock()  # the sentinel's thread sends it too
 
     def resume(self, epoch: int, batch: int, state: Optional[str], processes: int = 0) -> None:
@@ -52,9 +53,11 @@ class Training:
 
     def note(self, plan: Plan) -> None:
         """Keeps what a plan was made from."""
-        if not plan.source:
-            return
         with self._lock:
+            if plan.consumer:
+                self._count_on(*plan.consumer, planned=True)
+            if not plan.source:
+                return
             self._planned = [p for p in self._planned if p.epoch != plan.epoch or self._close(p)]
             self._planned.append(
                 _Planned(plan.epoch, plan.source, plan.source_path, _opened(plan.source_path))
@@ -70,13 +73,22 @@ class Training:
             os.close(planned.fd)
         return False
 
-    def describe(self) -> Dict[str, Any]:
-        """Returns what OPEN sends."""
+    def _count_on(self, rank: int, ranks: int, planned: bool) -> None:
+        self._consumer = {"rank": rank, "ranks": ranks, "planned": planned}
+
+    def describe(self, rank: int, ranks: int) -> Dict[str, Any]:
+        """Returns what OPEN sends to a rank.
+
+        Plans go on counting this trainer as on the rank that it found first, or as a plan has said,
+        if the job loses nodes: other trainers may have an epoch's plan already.
+        """
         with self._lock:
+            if self._consumer is None:
+                self._count_on(rank, ranks, planned=False)
             planned = [{"epoch": p.epoch, "scores": p.scores} for p in self._planned]
             return {
                 "life": self.life, "turn": self.turn, "checkpoint": self.checkpoint,
-                "planned": planned,
+                "planned": planned, "consumer": self._consumer,
             }
 
     def put_back(self, folder: str) -> None:

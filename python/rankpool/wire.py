@@ -10,14 +10,14 @@ from array import array
 from itertools import accumulate
 from operator import add, attrgetter
 from struct import Struct, calcsize, pack, unpack_from
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 if sys.byteorder != "little":
     raise ImportError(
         "rankpool: frames and index are mapped in place, which needs a little-endian machine"
     )
 
-VERSION = 2
+VERSION = 3
 MAGIC = b"rankpool"
 MAX_PAYLOAD = 256 << 20
 MAX_EPOCH = (1 << 31) - 2
@@ -206,12 +206,13 @@ class Plan:
     and `source_path` the file that has them. `ids`, `weights` and `repeats` are views of one column
     each; batch b is ids[starts[b]:starts[b + 1]]. `weights` is None when every weight is 1,
     `repeats` (how often the epoch drew the sample before, on any trainer) when all are 0. Global
-    batches in `evaluated` are not trained on.
+    batches in `evaluated` are not trained on. `consumer` is the rank on which the plan expects this
+    trainer, and the number of ranks, None where nothing depends on that.
     """
 
     __slots__ = (
         "epoch", "batches", "draws", "starts", "ids", "weights", "repeats", "evaluated", "source",
-        "source_path",
+        "source_path", "consumer",
     )
 
     def __init__(self, payload: bytes) -> None:
@@ -234,6 +235,10 @@ class Plan:
         if flags & 8:
             first, count = unpack_from("<2I", payload, at)
             self.evaluated = range(first, first + count)
+            at += 8
+        self.consumer: Optional[Tuple[int, int]] = None
+        if flags & 16:
+            self.consumer = unpack_from("<2I", payload, at)
             at += 8
         self.source, self.source_path = "", ""
         if flags & 4:

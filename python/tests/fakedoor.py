@@ -60,7 +60,7 @@ class Door:
         self.draws = draws
         self.requests, self.changed = [], threading.Condition()
         self.sources, self.not_ready, self.wrong_ids, self.hang_up_at = {}, set(), set(), set()
-        self.version, self.refuse, self.weights = 2, None, False
+        self.version, self.refuse, self.weights = 3, None, False
         self.embeddings = 0  # numbers in the embedding that is to come with each loss
         self.missing = None  # what it says of trainers that have not come
         self.welcome = {"plan_version": 1}

@@ -41,7 +41,10 @@ def test_the_spec_comes_from_the_environment(door, monkeypatch):
     make(seed=3, sampler="torch", drop_last=True)
     (opened,) = door.seen(2)
     training = opened.pop("training")
-    assert training == {"life": training["life"], "turn": 0, "checkpoint": None, "planned": []}
+    assert training == {
+        "life": training["life"], "turn": 0, "checkpoint": None, "planned": [],
+        "consumer": {"rank": 0, "ranks": 1, "planned": False},
+    }
     assert [opened] == [
         {
             "data": "train",
@@ -659,12 +662,12 @@ def test_refused_requests_are_sentences(door):
 def test_another_version_is_named(door):
     door.version = 1
     with pytest.raises(
-        rankpool.VersionError, match="the client speaks protocol version 2, and the cache version 1"
+        rankpool.VersionError, match="the client speaks protocol version 3, and the cache version 1"
     ):
         rankpool.Dataset()
-    door.version, door.refuse = 2, "this rank speaks protocol version 1"
+    door.version, door.refuse = 3, "this rank speaks protocol version 1"
     with pytest.raises(
-        rankpool.VersionError, match="version 2, and the cache refused it: this rank speaks .* 1"
+        rankpool.VersionError, match="version 3, and the cache refused it: this rank speaks .* 1"
     ):
         rankpool.Dataset()
 

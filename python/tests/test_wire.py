@@ -80,7 +80,7 @@ def received(name, kind, ticket):
 
 def test_hello_reply():
     welcome = wire.unpack_hello(received("hello_reply", wire.HELLO + wire.REPLY, 1))
-    assert welcome[:4] == (2, 1, 2, 1 << 20)
+    assert welcome[:4] == (3, 1, 2, 1 << 20)
     assert welcome.data == [
         {
             "name": "train", "samples": 5, "index": "/run/train.idx", "root": "/data/train",
@@ -117,6 +117,7 @@ def test_plan_reply():
     assert (list(some.evaluated), some.repeats.tolist()) == ([1], [0, 0, 1, 0])
     assert (some.source, some.source_path) == (plan.source, plan.source_path)
     assert not plan.evaluated and not again.evaluated
+    assert (some.consumer, plan.consumer) == ((2, 3), None)
     plain = wire.Plan(received("plan_reply_unweighted", 103, 4))
     assert (plain.epoch, plain.ids.tolist(), plain.weights) == (0, [4, 0, 4], None)
 
