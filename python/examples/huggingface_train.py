@@ -4,6 +4,7 @@ rankpool run --ranks 2 --data DIR -- python huggingface_train.py DIR
 """
 
 import argparse
+import os
 
 import torch
 from augment import augment
@@ -90,7 +91,10 @@ def main():
     trainer = Images(Model(len(data.classes)), arguments, collate, data)
     if args.max_steps:
         trainer.add_callback(Stop(args.max_steps))
-    last = get_last_checkpoint(args.checkpoints) if args.checkpoints else None
+    last = None
+    if args.checkpoints:
+        os.makedirs(args.checkpoints, exist_ok=True)  # Trainer does that in one process only
+        last = get_last_checkpoint(args.checkpoints)
     trainer.train(resume_from_checkpoint=last)
 
 

@@ -67,10 +67,18 @@ def same_streams(trained, unchanged, changed, root):
 
 
 def test_imagenet(scripts, images, trained):
-    args = ["--arch", "shufflenet_v2_x0_5", "--epochs", EPOCHS, "--batch-size", 5, "--workers", 1]
+    args = ["--arch", "shufflenet_v2_x0_5", "--batch-size", 5, "--workers", 1]
     args += ["--dist-url", "env://", "--dist-backend", "gloo", "--world-size", RANKS, "--rank", -1]
-    unchanged, changed = ([script, images, *args] for script in scripts("--imagenet", IMAGENET))
-    same_streams(trained, unchanged, changed, images / "train")
+    unchanged, changed = (
+        [HERE / "own_folder.py", script, images, *args]
+        for script in scripts("--imagenet", IMAGENET)
+    )
+    root, epochs = images / "train", ["--epochs", EPOCHS]
+    expected = same_streams(trained, [*unchanged, *epochs], [*changed, *epochs], root)
+    # Its checkpoints are of whole epochs.
+    trained("resumed", [*changed, "--epochs", 1], RANKS, root)
+    again = [*changed, *epochs, "--resume", "checkpoint.pth.tar"]
+    assert stream(trained("resumed", again, RANKS, root)) == expected
 
 
 def test_torchvision(scripts, images, trained):
