@@ -262,6 +262,21 @@ def test_a_rank_hangs(submit, words, same_stream, mpi, node):
 
 
 @FULL
+def test_a_rank_of_one_step_hangs(submit, words, reference):
+    """A rank is stopped for good in the last epoch: its run ends it soon after training, and what
+    that rank has counted is lost."""
+    cache, train = words(2, pause=[2 * BATCHES + 5], **{"--rank-timeout": "2s"})
+    script = f"srun --mpi=pmi2 rankpool run {cache} -- {train}"
+    job = submit(script, mpi="mpich", options=["--nodes=2", "--ntasks-per-node=1"])
+    job.wait_for_batches(2 * BATCHES + 5)
+    job.kill(job.ranks("node2"), signal.SIGSTOP)
+    job.go(2 * BATCHES + 5)
+    result = job.finish()
+    assert result.code == 0, result.stderr
+    assert result.batches == reference("pads").batches
+
+
+@FULL
 def test_step_on_a_part_of_the_allocation(submit, words, same_stream):
     """The tasks agree on the host of task 0, which is not the allocation's first.
 

@@ -306,15 +306,16 @@ func (l *launcher) endCache() {
 	if l.openMPI {
 		end = syscall.SIGINT // which mpirun is not sheltered from
 	}
-	patience := exit.Patience
+	patience, others := exit.Patience, rank.OthersPatience
 	if l.end == nil && control.EndAll(l.folders) == 0 {
 		l.running.signal(end)
 		if l.keeper.Serving() && control.EndAll(l.folders) == 0 {
-			patience = termPatience // no rank answers: all hang, or are ending
+			// No rank answers: all hang, or are ending.
+			patience, others = termPatience, l.bounds.AnswerWithin
 		}
 	}
 	if l.patient && l.failure == 0 && !l.asked {
-		patience += rank.OthersPatience
+		patience += others
 	} else if l.patient {
 		l.running.signal(syscall.SIGTERM) // the others' training may continue forever
 	}
