@@ -262,6 +262,46 @@ def test_requeued_with_padding(train, tmp_path, system):
     assert served(result) == want["ids_digest"]
 
 
+@pytest.mark.parametrize("system", ["icache", "impact"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_packages_change_nothing(train, tree, trace, tmp_path, system, ranks):
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    options = [*being(system), "--packages", f"{folder}:16MiB", "--record", tmp_path / "record"]
+    result = train(data=tree, ranks=ranks, options=options, args=training(trace, ranks))
+    want = simulation(trace, system, 0.2, ranks)
+    assert served(result) == want["ids_digest"]
+    count = result.summary
+    assert 0 < count["package_reads"] <= count["package_writes"] <= want["packages"]
+    size = next(tree.glob("*/*.png")).stat().st_size
+    assert count["package_read_bytes"] % size == 0 < count["package_read_bytes"]
+    assert count["package_read_bytes"] <= count["package_write_bytes"]
+    assert "packages written" in result.stdout + result.stderr
+    assert not list(folder.iterdir()), "a rank left a file"
+    for path in ["record", "record.1"][:ranks]:
+        replayed = subprocess.run(
+            [RANKPOOL, "replay", tmp_path / path], capture_output=True, text=True
+        )
+        assert "identical: " in replayed.stdout, replayed.stdout + replayed.stderr
+
+
+def test_packages_are_refused_where_there_are_none(train, tree, trace, tmp_path):
+    for options, why in [
+        (["--system", "shade", "--packages", f"{tmp_path}:1MiB"], "shade reads no packages"),
+        (["--system", "icache", "--packages", tmp_path], "is not DIR:SIZE"),
+        (
+            [*being("icache"), "--packages", f"{tmp_path}:1MiB", "--tier", f"{tmp_path}:1MiB"],
+            "leave --tier out",
+        ),
+    ]:
+        result = train(data=tree, options=options, args=training(trace, 1))
+        assert result.code == 2 and why in result.stderr
+    missing = ["--system", "icache", "--packages", f"{tmp_path}/missing:1MiB"]
+    result = train(data=tree, options=missing, args=training(trace, 1))
+    assert served(result) == simulated(trace, "icache", 0.2, 1)
+    assert "this rank has no packages" in result.stderr
+
+
 def small(folder, samples):
     """Creates a data set of equally large samples, and a trace; returns their paths."""
     image = next(make_tree(folder / "image", 1).glob("*/*.png")).read_bytes()

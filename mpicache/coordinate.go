@@ -359,6 +359,9 @@ func (s *stream) takeLane() error {
 	if s.data.Tier != nil {
 		setup.TierBytes, setup.TierBlockBytes = s.data.TierBytes[t.Rank()], s.data.TierBlockBytes
 	}
+	if s.data.Packages != nil {
+		setup.PackageBytes, setup.PackageBlockBytes = s.data.PackageBytes, s.data.PackageBlockBytes
+	}
 	plans, stager, err := setup.New()
 	if err != nil {
 		return err

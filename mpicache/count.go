@@ -102,7 +102,7 @@ func (s *stream) sum(epoch int) *stats.Count {
 	if s.began {
 		hits, _ := s.stager.PlannedHits(s.lane, epoch)
 		counts[stats.PlannedHits] = int64(hits)
-		counts[stats.TierHits] = int64(s.stager.TierHits(s.lane, epoch))
+		counts.Add(s.stagerCounts(epoch))
 	}
 	c := &stats.Count{Epoch: epoch, Metrics: e.metrics}
 	c.Set(stats.Convert(counts))
@@ -113,6 +113,17 @@ func (s *stream) sum(epoch int) *stats.Count {
 		c.StallSeconds /= float64(spec.World)
 	}
 	return c
+}
+
+// stagerCounts returns what the stager counts of an epoch, of this rank and not of its trainers.
+func (s *stream) stagerCounts(epoch int) (counts stats.Counts) {
+	packages := s.stager.Packages(s.lane, epoch)
+	counts[stats.TierHits] = int64(s.stager.TierHits(s.lane, epoch))
+	counts[stats.PackageReads] = int64(packages.Reads)
+	counts[stats.PackageReadBytes] = packages.ReadBytes
+	counts[stats.PackageWrites] = int64(packages.Writes)
+	counts[stats.PackageWriteBytes] = packages.WriteBytes
+	return counts
 }
 
 // lingerAfterMove is how long an epoch that every trainer here has left is kept open for messages

@@ -56,6 +56,11 @@ type DataSet struct {
 	TierBlockBytes int64
 	Tier           Tier // this rank's; nil if it has none, or cannot use it
 
+	// Packages has this rank's packages of a system that has them, by number; of PackageBytes, in
+	// whole blocks of PackageBlockBytes. nil: samples of packages are read one by one.
+	Packages                        Tier
+	PackageBytes, PackageBlockBytes int64
+
 	// KeepsCopies means that each rank keeps copies of its samples on its node's disk, and therefore
 	// reads its samples for other ranks, too. It is the same on all ranks.
 	KeepsCopies bool
@@ -342,6 +347,9 @@ func (n *Node) quiet() bool {
 			s.locked(func() { s.closed = true })
 			if s.data.Tier != nil {
 				s.data.Tier.End()
+			}
+			if s.data.Packages != nil {
+				s.data.Packages.End()
 			}
 			s.reads.Wait()
 		}

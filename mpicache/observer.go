@@ -226,7 +226,7 @@ func (s *stream) addEpoch(sum *stats.Counts, epoch int) {
 	}
 	sum[stats.TrainSeconds] += longest * int64(len(s.coordinator.Locals()))
 	if s.began {
-		sum[stats.TierHits] += int64(s.stager.TierHits(s.lane, epoch))
+		sum.Add(s.stagerCounts(epoch))
 	}
 }
 

@@ -54,6 +54,8 @@ type samples struct {
 	tierErr  error // why the tier failed last
 	tierOver bool  // it was given up
 
+	packageFailed bool // and a warning has said so
+
 	gets  map[uint64]pendingGet
 	asks  map[uint32]*asking
 	lost  map[uint32]*asking // abandoned, but the peer may still write to their places
@@ -255,6 +257,12 @@ func (s *samples) do(c scheduler.Command) {
 		s.recall(c)
 	case scheduler.Erase:
 		s.data.Tier.Erase(c.ID)
+	case scheduler.Pack:
+		s.pack(c)
+	case scheduler.Unpack:
+		s.unpack(c)
+	case scheduler.Discard:
+		s.data.Packages.Erase(scheduler.SampleID(c.Package))
 	case scheduler.EndTier:
 		s.endTier()
 	}

@@ -14,9 +14,16 @@ type Kept interface {
 	Write(id scheduler.SampleID, bytes []byte)
 }
 
-// read reads a sample into its place: a kept copy, or else storage, of which a copy is kept then.
+// read reads a sample into its place.
 func (s *samples) read(id scheduler.SampleID, need uint64, done func(kept bool, err error)) {
-	into, copies, from := s.bytes(id), s.data.Kept, s.data.Storage
+	s.readInto(id, s.bytes(id), need, done)
+}
+
+// readInto reads a sample: a kept copy, or else storage, of which a copy is kept then.
+func (s *samples) readInto(
+	id scheduler.SampleID, into []byte, need uint64, done func(kept bool, err error),
+) {
+	copies, from := s.data.Kept, s.data.Storage
 	storage := func() {
 		from.Fetch(id, into, need, func(err error) {
 			if err == nil && copies != nil {

@@ -15,7 +15,14 @@ type Choice struct {
 	// Evaluated are the global batches that are not trained on: a forward pass measures their
 	// losses before the cut.
 	Evaluated Batches
+
+	// Packages are in the order of their first places.
+	Packages []Package
 }
+
+// A Package is samples of one rank that it may read as one piece, in the order of their draws: the
+// places of the draws that they are read for, ascending.
+type Package []int32
 
 // Batches are N global batches from number First on.
 type Batches struct{ First, N int }
@@ -56,6 +63,25 @@ func (d *Draws) Evaluated() Batches {
 		return Batches{}
 	}
 	return d.choice.Evaluated
+}
+
+// Packages returns the samples that ranks may read as one piece, in the order of their first draws.
+func (d *Draws) Packages() []Package {
+	if d.choice == nil {
+		return nil
+	}
+	return d.choice.Packages
+}
+
+// packages returns the packages of a rank.
+func (p *Plan) packages(rank int) []Package {
+	var own []Package
+	for _, places := range p.Packages() {
+		if p.Owner(int(places[0])) == rank {
+			own = append(own, places)
+		}
+	}
+	return own
 }
 
 // After is what the system that made the draws resumes from when the epoch has ended, as bytes; nil

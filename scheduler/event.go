@@ -107,6 +107,22 @@ type (
 		Err error
 	}
 
+	// Packed reports that Pack ended: a file of Bytes was written, unless Err is not nil.
+	Packed struct {
+		Package uint32
+		Bytes   int64
+		Err     error
+	}
+
+	// Unpacked reports that Unpack ended: Bytes were read, and the samples are in their places,
+	// unless Err is not nil or there was NoRoom for one.
+	Unpacked struct {
+		Package uint32
+		Bytes   int64
+		NoRoom  bool
+		Err     error
+	}
+
 	// Preloaded reports that samples were read into their places before the first Planned, each once,
 	// the most important first. Those that are not kept are freed.
 	Preloaded struct{ IDs []SampleID }
@@ -240,6 +256,26 @@ type (
 	// operation runs to its end.
 	Erase struct{ ID SampleID }
 
+	// Pack writes samples to a file of their own, a package, in order: those that are Here from
+	// memory, the others read from storage, ordered by Need; reply with Packed.
+	Pack struct {
+		Package uint32
+		IDs     []SampleID
+		Here    []bool
+		Need    uint64
+	}
+
+	// Unpack reads a package with one read, and puts those of its samples Layout that are in IDs into
+	// new places; reply with Unpacked. Reads are ordered by Need.
+	Unpack struct {
+		Package     uint32
+		Layout, IDs []SampleID
+		Need        uint64
+	}
+
+	// Discard removes a package that is neither being written nor read.
+	Discard struct{ Package uint32 }
+
 	// EndTier abandons the failing tier. Operations in progress end, and no more are issued.
 	EndTier struct{}
 )
@@ -267,6 +303,8 @@ func (Checked) event()    {}
 func (Shrunk) event()     {}
 func (Weighed) event()    {}
 func (Ended) event()      {}
+func (Packed) event()     {}
+func (Unpacked) event()   {}
 
 func (Fetch) command()   {}
 func (Read) command()    {}
@@ -280,3 +318,6 @@ func (Store) command()   {}
 func (Recall) command()  {}
 func (Erase) command()   {}
 func (EndTier) command() {}
+func (Pack) command()    {}
+func (Unpack) command()  {}
+func (Discard) command() {}

@@ -34,7 +34,10 @@ type lane struct {
 	early     []Asked // requested before the window got there
 	heldBytes int64   // of the samples in parts and promises
 	tierHits  map[int]int
-	probed    map[SampleID]int64 // for a probe of cur: the position that it was read for last
+	// packages that come next, in order, and the counts of packages by epoch
+	packs         []*pack
+	packageCounts map[int]PackageCount
+	probed        map[SampleID]int64 // for a probe of cur: the position that it was read for last
 }
 
 func (s *Stager) onLaneOpened(e LaneOpened) {
@@ -44,7 +47,8 @@ func (s *Stager) onLaneOpened(e LaneOpened) {
 	l := &lane{
 		Stager: s, number: e.Lane, demand: -1, asked: -1, parts: map[partKey]*part{},
 		progress: make([]int64, len(e.World)), tierHits: map[int]int{}, probed: map[SampleID]int64{},
-		own: partition{store: &s.store, rank: s.cfg.Rank, lane: e.Lane, drew: s.cfg.Drew},
+		packageCounts: map[int]PackageCount{},
+		own:           partition{store: &s.store, rank: s.cfg.Rank, lane: e.Lane, drew: s.cfg.Drew},
 	}
 	l.promises.byKey = map[promiseKey][]SampleID{}
 	for t, rank := range e.World {
@@ -79,6 +83,7 @@ func (s *Stager) onLaneClosed(e LaneClosed) {
 		s.drop(p)
 	}
 	l.promises.expire(math.MaxInt64, l.letGo)
+	l.dropPackages(math.MaxInt64)
 	s.lanes[e.Lane] = nil
 	s.store.leave(&l.own)
 	for _, asked := range l.early {

@@ -22,6 +22,8 @@ type partition struct {
 	// by sample: the place of its next draw from the end of the window on, as view.first; nil as
 	// long as there is one lane
 	upcoming []int32
+	// residents that are here since a package was read, and were not drawn since
+	unpacked map[SampleID]bool
 }
 
 // hitCount counts the draws of an epoch that found their sample kept, by who consumes them.
@@ -184,6 +186,7 @@ func (p *partition) start(plan *Plan, v *view, from int) {
 		}
 	}
 	p.hits = append(p.hits, hitCount{epoch: plan.Epoch})
+	p.unpacked = map[SampleID]bool{}
 	use := func(id SampleID) Use {
 		place := v.first[id]
 		if place >= 0 && v.rank == AllRanks && plan.Owner(int(place)) != p.rank {
@@ -237,11 +240,11 @@ func (p *partition) wants(i int, next int32) bool {
 // draw passes draw i through the policy; next is what reach returned. The sample cannot be kept
 // when it is not had.
 func (p *partition) draw(i int, next int32, had bool, evicted func(SampleID)) Outcome {
-	outcome := Bypassed
-	if id := p.plan.IDs[i]; had || p.cache.Resident(id) || p.tier.has(id) {
+	outcome, id := Bypassed, p.plan.IDs[i]
+	if had || p.cache.Resident(id) || p.tier.has(id) {
 		outcome = p.pass(p.soonest(p, p.use(id, next)), had, evicted)
 	}
-	if outcome == Hit && !p.plan.Evaluated().Has(i/p.plan.Batch) {
+	if outcome == Hit && !p.plan.Evaluated().Has(i/p.plan.Batch) && !p.unpacked[id] {
 		n := &p.hits[len(p.hits)-1]
 		if p.plan.Consumer != nil && int(p.plan.World[p.plan.Consumer[i]]) == p.rank {
 			n.local++
@@ -249,6 +252,7 @@ func (p *partition) draw(i int, next int32, had bool, evicted func(SampleID)) Ou
 			n.peer++
 		}
 	}
+	delete(p.unpacked, id)
 	if p.drew != nil {
 		p.drew(p.lane, p.plan.Epoch, i, outcome)
 	}

@@ -41,6 +41,8 @@ type Stager struct {
 	lastAsk uint32
 	answers map[answerKey]*answer
 
+	packages packages
+
 	out []Command
 }
 
@@ -56,6 +58,9 @@ type StagerConfig struct {
 	// TierBytes is the capacity of this rank's tier, in which a sample occupies whole blocks of
 	// TierBlockBytes; 0: no tier.
 	TierBytes, TierBlockBytes int64
+	// PackageBytes is the room for packages that were written and not read yet, in whole blocks of
+	// PackageBlockBytes; 0: samples of packages are read one by one.
+	PackageBytes, PackageBlockBytes int64
 	// OwnersRead makes the owner bring in a sample for whichever rank consumes it, even if it is not
 	// kept in memory: the owner has a copy on its disk, or will write one.
 	OwnersRead bool
@@ -104,6 +109,7 @@ func NewStager(cfg StagerConfig) *Stager {
 		rereads:  map[SampleID][]*part{},
 		asks:     map[uint32]*Ask{},
 		answers:  map[answerKey]*answer{},
+		packages: newPackages(),
 	}
 	if !cfg.Sparse {
 		kept, held := cfg.held()
@@ -172,6 +178,10 @@ func (s *Stager) Step(e Event) []Command {
 		s.onStored(e)
 	case Recalled:
 		s.onRecalled(e)
+	case Packed:
+		s.onPacked(e)
+	case Unpacked:
+		s.onUnpacked(e)
 	case Preloaded:
 		s.onPreloaded(e)
 	case Recovered:
@@ -192,6 +202,7 @@ func (s *Stager) Step(e Event) []Command {
 	s.advance()
 	for l := range s.open() {
 		l.forget()
+		l.pack()
 	}
 	return s.out
 }
@@ -302,6 +313,7 @@ func (l *lane) onPlanned(e Planned) {
 	}
 	p := &planned{Plan: e.Plan, from: e.From, base: base, probe: e.Probe}
 	l.plans = append(l.plans, p)
+	l.expectPackages(p)
 	for _, a := range l.early {
 		if a.Epoch == p.Epoch {
 			l.asked = max(l.asked, p.position(a.Batch))
@@ -461,6 +473,7 @@ func (l *lane) batchBytes() int64 {
 func (l *lane) enter(b int) {
 	pos := l.cur.position(b)
 	lo, hi := l.cur.Range(b)
+	l.unpack(lo, hi)
 	l.promises.expire(pos-2*aheadBatches, l.letGo)
 	l.decideUpTo(pos - 2*aheadBatches)
 	var wanted map[int][]SampleID // by owner

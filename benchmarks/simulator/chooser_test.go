@@ -112,11 +112,16 @@ func TestChosenIsSimulated(t *testing.T) {
 						t.Fatal(err)
 					}
 					digest, hits, substituted, evaluated := newIDsDigest(true), int64(0), int64(0), 0
+					packages, packageBytes := int64(0), int64(0)
 					for _, d := range chosen(t, &cfg) {
 						for b := range (len(d.IDs) + batch - 1) / batch {
 							if !d.Evaluated().Has(b) {
 								digest.add(d.IDs[b*batch : min((b+1)*batch, len(d.IDs))])
 							}
+						}
+						packages += int64(len(d.Packages()))
+						for _, places := range d.Packages() {
+							packageBytes += int64(len(places)) * cluster.SampleBytes
 						}
 						for i := range d.IDs {
 							switch {
@@ -142,6 +147,11 @@ func TestChosenIsSimulated(t *testing.T) {
 					}
 					if (evaluated > 0) != system.Evaluates {
 						t.Errorf("%d draws are evaluated", evaluated)
+					}
+					if packages != want.Packages || packageBytes != want.PackageBytes ||
+						(packages > 0) != system.Packs {
+						t.Errorf("%d packages of %d bytes, simulated %d of %d", packages, packageBytes,
+							want.Packages, want.PackageBytes)
 					}
 					if hits != want.Hits || substituted != want.Substituted {
 						t.Errorf("%d hits and %d substitutions, simulated %d and %d", hits,

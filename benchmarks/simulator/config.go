@@ -84,6 +84,9 @@ type Result struct {
 	Evaluated int64 `json:"evaluated"`
 	// of these, read for it
 	EvaluatedReads int64 `json:"evaluated_reads"`
+	// packages that ranks read (and write before) where they have room for all, and their bytes
+	Packages     int64 `json:"packages"`
+	PackageBytes int64 `json:"package_bytes"`
 	// all reads, including those of samples that were not drawn
 	StorageBytes int64 `json:"storage_bytes"`
 	Distinct     int64 `json:"distinct"` // samples that were trained on at least once

@@ -19,14 +19,16 @@ type count struct {
 	alone    []*jobClock // by job; nil: there is one job, or no time
 
 	epoch    int
-	loads    []Load  // by rank, of the step under way
-	before   []Load  // the same when the batch under way began
-	here     []bool  // by sample: in memory at the end of the batch before
-	stamp    int32   // of the batch under way
-	movedAt  []int32 // by sample: stamp of the last batch in which it came or left
-	servedAt []int32 // by sample: stamp of the last batch in which it was served
-	readIn   []int32 // by sample: 1 + the last epoch in which it was read
-	readNow  int64   // bytes of the samples read in this epoch, each once
+	loads    []Load               // by rank, of the step under way
+	before   []Load               // the same when the batch under way began
+	here     []bool               // by sample: in memory at the end of the batch before
+	stamp    int32                // of the batch under way
+	movedAt  []int32              // by sample: stamp of the last batch in which it came or left
+	servedAt []int32              // by sample: stamp of the last batch in which it was served
+	readIn   []int32              // by sample: 1 + the last epoch in which it was read
+	readNow  int64                // bytes of the samples read in this epoch, each once
+	packages systems.Packages     // of this epoch
+	served   []scheduler.SampleID // of this epoch
 
 	seconds, bound, plan float64 // sums over the epochs that count
 }
@@ -53,6 +55,7 @@ func (c *count) counts() bool { return c.epoch >= c.setup.SkipEpochs }
 // begin begins an epoch.
 func (c *count) begin(epoch int) {
 	c.epoch, c.readNow = epoch, 0
+	c.packages, c.served = systems.Packages{}, c.served[:0]
 	for _, job := range c.alone {
 		job.begin()
 	}
@@ -146,6 +149,7 @@ func (c *count) batch(b *systems.Batch, answers []systems.Answer) {
 		}
 	}
 	c.settle(c.mayNotKeep)
+	c.packages.Load(c.memory.Packages())
 	var from BatchResult
 	for i, a := range answers {
 		c.answer(b.IDs[i], b.Rank[i], a, &from)
@@ -195,7 +199,12 @@ func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, f
 			c.loads[rank].RemoteBytes += c.memory.Size(a.Served)
 		}
 	}
-	switch read := a.Read || c.memory.Served(a.Served); {
+	early := !a.Read && c.memory.Served(a.Served)
+	if early {
+		c.packages.Serve(len(c.served), a.Served, c.memory.Home(a.Served))
+	}
+	c.served = append(c.served, a.Served)
+	switch read := a.Read || early; {
 	case read:
 		from.Storage++
 		if a.Served != drawn {
@@ -230,6 +239,7 @@ func (c *count) step() {
 // end ends an epoch of steps, in which all jobs together made the given number of draws.
 func (c *count) end(steps, draws int) {
 	s := c.setup
+	c.countPackages()
 	if c.clock == nil {
 		return
 	}
@@ -239,6 +249,20 @@ func (c *count) end(steps, draws int) {
 		c.seconds += seconds
 		c.bound += s.slowest().Bound(s.nodes(), steps, c.readNow)
 		c.plan += s.Cluster.PlanSeconds(draws)
+	}
+}
+
+// countPackages counts the packages that ranks would read in the epoch, if all were written in
+// time.
+func (c *count) countPackages() {
+	if !c.counts() {
+		return
+	}
+	for _, places := range c.packages.All() {
+		c.result.Packages++
+		for _, place := range places {
+			c.result.PackageBytes += c.memory.Size(c.served[place])
+		}
 	}
 }
 

@@ -81,7 +81,9 @@ func init() {
 		"Fetch":   scheduler.Fetch{}, "Ask": scheduler.Ask{}, "Send": scheduler.Send{},
 		"Deliver": scheduler.Deliver{},
 		"Free":    scheduler.Free{}, "Store": scheduler.Store{}, "Recall": scheduler.Recall{},
-		"Erase": scheduler.Erase{},
+		"Erase": scheduler.Erase{}, "Pack": scheduler.Pack{}, "Unpack": scheduler.Unpack{},
+		"Discard": scheduler.Discard{}, "Packed": scheduler.Packed{},
+		"Unpacked": scheduler.Unpacked{},
 	} {
 		gob.RegisterName(name, value)
 	}
@@ -115,6 +117,12 @@ func portable(v any, whole bool) any {
 		v.Err = textOnly(v.Err)
 		return v
 	case scheduler.Recalled:
+		v.Err = textOnly(v.Err)
+		return v
+	case scheduler.Packed:
+		v.Err = textOnly(v.Err)
+		return v
+	case scheduler.Unpacked:
 		v.Err = textOnly(v.Err)
 		return v
 	case scheduler.Deliver:

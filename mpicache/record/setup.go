@@ -39,6 +39,9 @@ type Setup struct {
 	TierBytes      int64 `json:"tier_bytes,omitempty"` // of this rank's tier
 	TierBlockBytes int64 `json:"tier_block_bytes,omitempty"`
 
+	PackageBytes      int64 `json:"package_bytes,omitempty"` // see scheduler.StagerConfig
+	PackageBlockBytes int64 `json:"package_block_bytes,omitempty"`
+
 	OwnersRead bool `json:"owners_read,omitempty"` // see scheduler.StagerConfig
 
 	// Size is what a sample takes of memory, in bytes.
@@ -145,6 +148,7 @@ func (s *Setup) New() (scheduler.PlanConfig, *scheduler.Stager, error) {
 		Rank: s.Rank, Ranks: s.Ranks, World: s.World, Samples: s.Sampler.Samples, Size: s.Size,
 		Policy:        policy,
 		CapacityBytes: s.CapacityBytes, WindowBytes: s.WindowBytes, TierBytes: s.TierBytes,
-		TierBlockBytes: s.TierBlockBytes, OwnersRead: s.OwnersRead, Kept: s.Kept,
+		TierBlockBytes: s.TierBlockBytes, PackageBytes: s.PackageBytes,
+		PackageBlockBytes: s.PackageBlockBytes, OwnersRead: s.OwnersRead, Kept: s.Kept,
 	}), nil
 }

@@ -58,6 +58,11 @@ type Progress struct {
 	// given to measure their losses, and not to train on: not among the samples above
 	Evaluated      int64 `json:"evaluated"`
 	EvaluatedReads int64 `json:"evaluated_reads"` // of these, read from storage
+	// of a system that reads samples in pieces, written beside training
+	PackageReads      int64 `json:"package_reads"`
+	PackageReadBytes  int64 `json:"package_read_bytes"`
+	PackageWrites     int64 `json:"package_writes"`
+	PackageWriteBytes int64 `json:"package_write_bytes"`
 	// waiting for samples, summed over the trainers here
 	StallSeconds float64 `json:"stall_seconds"`
 	TrainSeconds float64 `json:"train_seconds"` // in epochs, summed over the trainers here
@@ -143,9 +148,14 @@ type Count struct {
 	EvaluatedReads int64 `json:"evaluated_reads"` // of these; their bytes are with those of reads
 	PlannedHits    int64 `json:"planned_hits"`    // draws that the policies called hits
 	// of the hits, local and remote, those that came from a tier
-	TierHits int64              `json:"tier_hits"`
-	Benefit                     // if it was measured in this epoch
-	Metrics  map[string]float64 `json:"metrics,omitempty"`
+	TierHits int64 `json:"tier_hits"`
+	// of a system that reads samples in pieces, written beside training
+	PackageReads      int64              `json:"package_reads"`
+	PackageReadBytes  int64              `json:"package_read_bytes"`
+	PackageWrites     int64              `json:"package_writes"`
+	PackageWriteBytes int64              `json:"package_write_bytes"`
+	Benefit                              // if it was measured in this epoch
+	Metrics           map[string]float64 `json:"metrics,omitempty"`
 }
 
 // Draws returns the number of samples that were given to trainers.

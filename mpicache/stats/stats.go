@@ -16,7 +16,8 @@ import (
 // A Counter is something that ranks count.
 type Counter int
 
-// The counters. A tally on the wire has those to TrainSeconds; Progress has those to TierHits.
+// The counters. A tally on the wire has those to TrainSeconds; Progress has those to
+// PackageWriteBytes.
 const (
 	HitsLocal Counter = iota
 	HitsRemote
@@ -32,6 +33,11 @@ const (
 	TrainSeconds
 
 	TierHits // of the local and remote hits
+	// Of systems that read samples in pieces.
+	PackageReads
+	PackageReadBytes
+	PackageWrites
+	PackageWriteBytes
 	PlannedHits
 	PeerBytes
 	ReadCount // of storage, ahead of use too
@@ -137,6 +143,25 @@ var Table = [Counters]Row{
 		Metric: "tier_hits_total",
 		Help:   "Of the local and remote samples, those that were on a disk of the node.",
 		Source: "tier", Place: "a node's disk (tier)",
+	},
+	PackageReads: {
+		Rank: "package_reads", Epoch: "package_reads", Heading: "packages read",
+		Metric: "package_reads_total", Help: "Packages of samples read, each with one read.",
+	},
+	PackageReadBytes: {
+		Unit: Bytes, Rank: "package_read_bytes", Epoch: "package_read_bytes",
+		Heading: "package bytes read",
+		Metric:  "package_read_bytes_total", Help: "Bytes of those reads.",
+	},
+	PackageWrites: {
+		Rank: "package_writes", Epoch: "package_writes",
+		Heading: "packages written",
+		Metric:  "package_writes_total", Help: "Packages of samples written.",
+	},
+	PackageWriteBytes: {
+		Unit: Bytes, Rank: "package_write_bytes", Epoch: "package_write_bytes",
+		Heading: "package bytes written",
+		Metric:  "package_write_bytes_total", Help: "Bytes of those writes.",
 	},
 	PlannedHits: {Epoch: "planned_hits", Heading: "planned hits"},
 	PeerBytes: {
@@ -257,7 +282,7 @@ var (
 	readingFields = fieldsOf(reflect.TypeFor[Reading](),
 		func(c Counter) string { return Table[c].Rank })
 	progressFields = fieldsOf(reflect.TypeFor[Progress](), func(c Counter) string {
-		if c > TierHits {
+		if c > PackageWriteBytes {
 			return ""
 		}
 		return Table[c].Rank

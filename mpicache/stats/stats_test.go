@@ -40,7 +40,8 @@ func TestTable(t *testing.T) {
 		if got := ofRank[k]; Table[k].Rank != "" && got != want || Table[k].Rank == "" && got != 0 {
 			t.Errorf("of a rank %q is %v, want %v", Table[k].Rank, got, want)
 		}
-		if got := ofJob[k]; Counter(k) <= TierHits && got != want || Counter(k) > TierHits && got != 0 {
+		if got := ofJob[k]; Counter(k) <= PackageWriteBytes && got != want ||
+			Counter(k) > PackageWriteBytes && got != 0 {
 			t.Errorf("of a training %q is %v, want %v", Table[k].Rank, got, want)
 		}
 		if got := ofEpoch[k]; Table[k].Epoch != "" && got != want || Table[k].Epoch == "" && got != 0 {

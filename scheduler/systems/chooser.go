@@ -281,13 +281,16 @@ func (c *Chooser) choose(epoch int, scores []float32) *scheduler.Draws {
 	drawn := c.draw(epoch, scores)
 	c.pool.Begin(0, epoch, drawn)
 	choice := scheduler.Choice{Epoch: epoch, Held: make([]bool, c.cfg.Sampler.Samples)}
+	c.memory.Packages() // those of an epoch that was given up
+	var packages Packages
 	batches := slices.Collect(slices.Chunk(drawn, c.globalBatch()))
 	for b, ids := range batches {
 		if evaluates && b == scheduler.EvaluateAt(len(batches)) {
-			c.evaluate(&choice, evaluator.Evaluate(0))
+			c.evaluate(&choice, evaluator.Evaluate(0), &packages)
 		}
-		c.batch(&choice, b, ids)
+		c.batch(&choice, b, ids, &packages)
 	}
+	choice.Packages = packages.All()
 	for id := range choice.Held {
 		choice.Held[id] = c.memory.Has(scheduler.SampleID(id)) &&
 			!c.memory.Fresh(scheduler.SampleID(id))
@@ -320,7 +323,9 @@ func (c *Chooser) draw(epoch int, scores []float32) []scheduler.SampleID {
 }
 
 // batch has the pool answer a global batch.
-func (c *Chooser) batch(choice *scheduler.Choice, number int, ids []scheduler.SampleID) {
+func (c *Chooser) batch(
+	choice *scheduler.Choice, number int, ids []scheduler.SampleID, packages *Packages,
+) {
 	b := &Batch{
 		Epoch: choice.Epoch, Number: number, IDs: ids,
 		Rank: make([]int32, len(ids)), Next: make([]float64, len(ids)),
@@ -332,7 +337,8 @@ func (c *Chooser) batch(choice *scheduler.Choice, number int, ids []scheduler.Sa
 	c.pool.Batch(b, answers)
 	c.memory.Moved(func(scheduler.SampleID) {})
 	c.memory.Loaded()
-	c.add(choice, ids, answers)
+	packages.Load(c.memory.Packages())
+	c.add(choice, ids, answers, packages)
 	if f, ok := c.pool.(followed); ok {
 		f.Promote(b, choice.Served[len(choice.Served)-len(ids):])
 	}
@@ -340,7 +346,9 @@ func (c *Chooser) batch(choice *scheduler.Choice, number int, ids []scheduler.Sa
 
 // evaluate puts a forward pass over samples, which are in memory, into an epoch. They are repeated
 // to fill the last global batch.
-func (c *Chooser) evaluate(choice *scheduler.Choice, samples []scheduler.SampleID) {
+func (c *Chooser) evaluate(
+	choice *scheduler.Choice, samples []scheduler.SampleID, packages *Packages,
+) {
 	n := (len(samples) + c.globalBatch() - 1) / c.globalBatch()
 	choice.Evaluated = scheduler.Batches{First: len(choice.Drawn) / c.globalBatch(), N: n}
 	ids := make([]scheduler.SampleID, n*c.globalBatch())
@@ -349,11 +357,13 @@ func (c *Chooser) evaluate(choice *scheduler.Choice, samples []scheduler.SampleI
 		ids[i] = samples[i%len(samples)]
 		answers[i] = Answer{Served: ids[i]}
 	}
-	c.add(choice, ids, answers)
+	c.add(choice, ids, answers, packages)
 }
 
 // add adds draws as they were answered.
-func (c *Chooser) add(choice *scheduler.Choice, ids []scheduler.SampleID, answers []Answer) {
+func (c *Chooser) add(
+	choice *scheduler.Choice, ids []scheduler.SampleID, answers []Answer, packages *Packages,
+) {
 	choice.Drawn = append(choice.Drawn, ids...)
 	for i, a := range answers {
 		home := int(c.rankAt(i % c.globalBatch()))
@@ -361,6 +371,9 @@ func (c *Chooser) add(choice *scheduler.Choice, ids []scheduler.SampleID, answer
 			home = c.memory.Home(a.Served)
 		}
 		first := c.memory.Served(a.Served)
+		if first && !a.Read {
+			packages.Serve(len(choice.Served), a.Served, home)
+		}
 		choice.Served = append(choice.Served, a.Served)
 		choice.Found = append(choice.Found, !a.Read && !first)
 		choice.Home = append(choice.Home, uint16(home))

@@ -27,7 +27,8 @@ type Memory struct {
 	room      *rooms // by rank
 	readBytes int64
 	requests  int64
-	moved     []scheduler.SampleID // since the last call of Moved
+	moved     []scheduler.SampleID   // since the last call of Moved
+	packages  [][]scheduler.SampleID // since the last call of Packages
 }
 
 // NewMemory returns an empty memory of capacityBytes over ranks.
@@ -148,6 +149,19 @@ func (m *Memory) Load(ids []scheduler.SampleID, rank int32) {
 		m.Keep(id, rank)
 		m.fresh[id] = true
 	}
+}
+
+// LoadPackage is Load of samples that lie beside each other in a file made for that.
+func (m *Memory) LoadPackage(ids []scheduler.SampleID, rank int32) {
+	m.Load(ids, rank)
+	m.packages = append(m.packages, ids)
+}
+
+// Packages returns the samples of each call of LoadPackage since the last call of Packages.
+func (m *Memory) Packages() [][]scheduler.SampleID {
+	loaded := m.packages
+	m.packages = nil
+	return loaded
 }
 
 // Drop gives up a sample that is here, with all copies.

@@ -191,7 +191,7 @@ var icacheOptions = slices.Concat(importanceHeapOptions, selectiveOptions, []Opt
 
 var icacheSystem = System{
 	Name: "icache", Scorer: "loss", Sampler: "selective", Policy: "icache", Options: icacheOptions,
-	Live: liveServed,
+	Live: liveServed, Packs: true,
 	NewPool: func(cfg PoolConfig) Pool {
 		return newICache(cfg, cfg.Memory.CapacityBytes(), newSelective(cfg))
 	},

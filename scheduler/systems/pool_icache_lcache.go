@@ -88,7 +88,7 @@ func (l *lcache) load(rank int32) {
 			break
 		}
 		l.packages.take()
-		l.memory.Load(ids, rank)
+		l.memory.LoadPackage(ids, rank)
 		for _, id := range ids {
 			l.in[id] = true
 		}

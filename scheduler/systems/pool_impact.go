@@ -133,7 +133,7 @@ func (p *impact) Batch(b *Batch, answers []Answer) {
 
 var impactSystem = System{
 	Name: "impact", Scorer: "loss", Sampler: "selective", Policy: "impact",
-	Live: liveServed, Evaluates: true,
+	Live: liveServed, Evaluates: true, Packs: true,
 	NewPool: func(cfg PoolConfig) Pool { return newIMPACT(cfg) },
 	About: "iCACHE beside a buffer of the samples whose importance ranks vary most, which are " +
 		"evaluated before every epoch",

@@ -38,6 +38,9 @@ type System struct {
 	Live        live
 	NeedsEpochs bool
 
+	// Packs: some samples are read in packages, see Packages.
+	Packs bool
+
 	// Evaluates: some batches are not trained on, see Evaluator.
 	Evaluates bool
 

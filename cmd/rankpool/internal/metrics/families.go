@@ -92,7 +92,7 @@ func (d *describer) counters() {
 		to(r.Sums())
 	})
 	ofEach := []string{"training", "data"}
-	d.table("training_", stats.TierHits+1, ofEach,
+	d.table("training_", stats.PackageWriteBytes+1, ofEach,
 		func(r reading, to func(stats.Sums, ...string)) {
 			for i := range r.Jobs {
 				to(r.Jobs[i].Sums(), r.Jobs[i].Name, r.Jobs[i].Data)

@@ -26,6 +26,7 @@ type CacheOptions struct {
 	Trainers    memory.Trainers
 	Window      string
 	tier        string
+	packages    string
 	System      string
 	Policy      string
 	scorer      string
@@ -70,6 +71,9 @@ func (o *CacheOptions) Register(flags *pflag.FlagSet) {
 		"DIR:SIZE, with a size of each node (800GiB) or a share of the data (30%); DIR may be "+
 		"auto, the node's scratch folder. DIR:SIZE,keep instead keeps copies of samples for your "+
 		"next job on the data; DIR:SIZE,share also for other users' jobs")
+	flags.StringVar(&o.packages, "packages", "", "with --system icache or impact, write the samples "+
+		"that these read in packages to files here and read those: DIR:SIZE, with a size of each "+
+		"node (64GiB)")
 	flags.StringVar(&o.System, "system", "rankpool",
 		"caching system: its policy, scorer and sampler, see \"rankpool simulate --list\"")
 	flags.StringArrayVar(&o.set, "set", nil, "OPTION=VALUE: an option of the system, see "+
@@ -131,6 +135,9 @@ func (o *CacheOptions) Check() error {
 		return err
 	}
 	if err := o.resolveSystem(); err != nil {
+		return err
+	}
+	if err := o.checkPackages(); err != nil {
 		return err
 	}
 	if err := o.storage.Check(); err != nil {
@@ -303,6 +310,7 @@ func (o *CacheOptions) Args() []string {
 		{"--scorer", o.scorer},
 		{"--sampler", o.sampler},
 		{"--tier", o.tier},
+		{"--packages", o.packages},
 		{"--log", o.Log},
 		{"--metrics", o.metrics},
 		{"--metrics-file", o.metricsFile},

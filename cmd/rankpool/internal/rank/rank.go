@@ -193,6 +193,9 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	if err := r.openTiers(cfg.Data, logger); err != nil {
 		return err
 	}
+	if err := r.openPackages(cfg.Data, logger); err != nil {
+		return err
+	}
 	tidyHeap() // the manifests were read whole
 	if err := r.startObserving(); err != nil {
 		return err

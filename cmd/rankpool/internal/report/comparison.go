@@ -144,6 +144,14 @@ func (c *Comparison) feeding() (name string, all []column) {
 		all = append(all, column{"evaluated", sumOf(stats.Evaluated), count, 0},
 			column{"of evaluated read", sumOf(stats.EvaluatedReads), count, -1})
 	}
+	if c.any(stats.PackageWrites) {
+		for _, of := range []stats.Counter{stats.PackageReads, stats.PackageWrites} {
+			all = append(all, column{stats.Table[of].Heading, sumOf(of), count, 0})
+		}
+		for _, of := range []stats.Counter{stats.PackageReadBytes, stats.PackageWriteBytes} {
+			all = append(all, column{stats.Table[of].Heading, sumOf(of), sizeText, -1})
+		}
+	}
 	if c.emulated() {
 		all = append(all, column{
 			"bytes from emulated storage", func(r *SideRun) float64 { return r.StorageBytes }, sizeText, -1,
@@ -153,10 +161,11 @@ func (c *Comparison) feeding() (name string, all []column) {
 }
 
 // evaluates reports whether any run has measured losses of samples that it did not train on.
-func (c *Comparison) evaluates() bool {
-	return slices.ContainsFunc(c.Sides, func(s Side) bool {
-		return s.over(sumOf(stats.Evaluated)).mean > 0
-	})
+func (c *Comparison) evaluates() bool { return c.any(stats.Evaluated) }
+
+// any reports whether any run has counted something.
+func (c *Comparison) any(of stats.Counter) bool {
+	return slices.ContainsFunc(c.Sides, func(s Side) bool { return s.over(sumOf(of)).mean > 0 })
 }
 
 // emulated reports whether any run was counted by emulated storage.

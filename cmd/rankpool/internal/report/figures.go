@@ -1,8 +1,11 @@
 package report
 
 import (
+	"fmt"
 	"math"
 	"slices"
+
+	"github.com/dustin/go-humanize"
 
 	"rankpool/cmd/rankpool/internal/runlog"
 	"rankpool/mpicache/stats"
@@ -61,9 +64,21 @@ func sources(t, coarse *track) *Figure {
 		f.Caption += " Hits from a node's disk (tier) are taken off both kinds of memory hits in " +
 			"proportion."
 	}
-	f.Caption += t.note()
+	f.Caption += packageText(&all) + t.note()
 	f.drawStack(t, coarse, "samples", sourceSeries(&all))
 	return f
+}
+
+// packageText says how much was read and written in packages, "" if none were.
+func packageText(all *stats.Sums) string {
+	if all[stats.PackageWrites] == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" %s packages of samples (%s) were written, and %s (%s) read.",
+		humanize.Comma(int64(all[stats.PackageWrites])),
+		humanize.IBytes(uint64(all[stats.PackageWriteBytes])),
+		humanize.Comma(int64(all[stats.PackageReads])),
+		humanize.IBytes(uint64(all[stats.PackageReadBytes])))
 }
 
 // sourceSeries returns the sources of any samples, as shares of the draws.

@@ -143,7 +143,8 @@ func columns(rows []epochRow) []column {
 	}
 	for _, c := range []stats.Counter{
 		stats.Substituted, stats.SubstituteReads, stats.Evaluated, stats.EvaluatedReads,
-		stats.TierHits,
+		stats.TierHits, stats.PackageReads, stats.PackageReadBytes, stats.PackageWrites,
+		stats.PackageWriteBytes,
 	} {
 		if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Sums()[c] > 0 }) {
 			all = append(all, counter(c))

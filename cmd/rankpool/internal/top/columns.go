@@ -68,6 +68,10 @@ func (v *view) sourceColumns() []nodeColumn {
 		columns = append(columns, rateText("of tier", 10, plainText,
 			func(r nodeRates) string { return shareText(r.TierShare) }))
 	}
+	if slices.ContainsFunc(v.rows, func(r nodeRow) bool { return r.PackageWrites > 0 }) {
+		columns = append(columns, rateText("packages/s", 10, plainText,
+			func(r nodeRates) string { return bytesText(r.PackageBytesPerSecond) }))
+	}
 	return columns
 }
 

@@ -23,6 +23,7 @@ type nodeRates struct {
 	StorageReadsPerSecond float64  `json:"storage_reads_per_second"`
 	StorageLatencySeconds *float64 `json:"storage_latency_seconds"` // mean of those reads
 	PeerBytesPerSecond    float64  `json:"peer_bytes_per_second"`
+	PackageBytesPerSecond float64  `json:"package_bytes_per_second"` // read
 }
 
 // servedRates is what trainers were given per second.
@@ -44,6 +45,7 @@ func ratesOf(f stats.Sums) nodeRates {
 		StorageReadsPerSecond: f[stats.ReadCount],
 		StorageLatencySeconds: ratio(f[stats.ReadSeconds], f[stats.ReadCount]),
 		PeerBytesPerSecond:    f[stats.PeerBytes],
+		PackageBytesPerSecond: f[stats.PackageReadBytes],
 	}
 }
 

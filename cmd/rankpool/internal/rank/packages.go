@@ -1,0 +1,90 @@
+package rank
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/mpicache"
+	"rankpool/mpicache/slab"
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+	"rankpool/staging/tier"
+)
+
+// parsePackages parses "/scratch:64GiB", a folder and how much each rank may write there. The
+// folder may contain colons. "" means none.
+func parsePackages(text string) (dir string, bytes int64, err error) {
+	if text == "" {
+		return "", 0, nil
+	}
+	at := strings.LastIndexByte(text, ':')
+	if at <= 0 {
+		return "", 0, fmt.Errorf("%q is not DIR:SIZE, such as /scratch:64GiB", text)
+	}
+	bytes, err = memory.ParseSize(text[at+1:])
+	if err == nil && bytes == 0 {
+		err = fmt.Errorf("%q has no size: leave --packages out for none", text)
+	}
+	return text[:at], bytes, err
+}
+
+// checkPackages validates --packages, for the system, and makes its folder absolute.
+func (o *CacheOptions) checkPackages() error {
+	dir, _, err := parsePackages(o.packages)
+	if err != nil {
+		return exit.Usagef("--packages: %w", err)
+	}
+	if dir == "" {
+		return nil
+	}
+	if system, err := systems.Find(o.System); err != nil || !system.Packs {
+		return exit.Usagef("--packages: %s reads no packages; icache and impact do", o.System)
+	}
+	if o.tier != "" {
+		return exit.Usagef("--packages: samples of packages stay in memory: leave --tier out")
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	o.packages = abs + o.packages[len(dir):]
+	return nil
+}
+
+// openPackages opens this rank's files of packages, an equal part for each data set. If the folder
+// cannot be used, it logs a warning, and samples are read one by one.
+func (r *process) openPackages(data []mpicache.DataSet, log *slog.Logger) error {
+	dir, bytes, err := parsePackages(r.opt.packages)
+	if err != nil || dir == "" {
+		return err
+	}
+	bytes /= int64(len(data))
+	for i := range data {
+		d := &data[i]
+		block := packageBlock(d, bytes)
+		size := bytes / block * block
+		disk, err := tier.Open(dir, tier.Options{SizeBytes: size, BlockBytes: block})
+		if err != nil {
+			log.Warn("this rank has no packages; their samples are read one by one", "data", d.Name,
+				"error", err)
+			continue
+		}
+		r.disks = append(r.disks, disk)
+		d.Packages, d.PackageBytes, d.PackageBlockBytes = disk, size, block
+		log.Info("packages of this rank", "data", d.Name, "folder", dir, "size", memory.Text(size))
+	}
+	return nil
+}
+
+// packageBlock is the unit in which a file of packages is divided: a sample's mean size, or less.
+func packageBlock(d *mpicache.DataSet, bytes int64) int64 {
+	total := int64(0)
+	for id := range scheduler.SampleID(d.Samples) {
+		total += slab.Footprint(d.Size(id))
+	}
+	return tier.BlockBytes(bytes, total/int64(max(d.Samples, 1)))
+}

@@ -1,0 +1,135 @@
+package mpicache
+
+import (
+	"errors"
+	"sync"
+
+	"rankpool/scheduler"
+)
+
+// pack writes a package. What of it is in memory is copied at once; the rest is read from storage.
+func (s *samples) pack(c scheduler.Pack) {
+	bytes := make([]byte, s.packageBytes(c.IDs))
+	w := packageWrite{samples: s, number: c.Package, bytes: bytes, missing: 1}
+	s.reads.Add(1)
+	for i, id := range c.IDs {
+		place := bytes[:s.data.Size(id)]
+		bytes = bytes[len(place):]
+		if c.Here[i] {
+			copy(place, s.bytes(id))
+			continue
+		}
+		w.add(1)
+		s.readInto(id, place, c.Need, func(_ bool, err error) { w.arrived(err) })
+	}
+	s.later(func() { w.arrived(nil) })
+}
+
+func (s *samples) packageBytes(ids []scheduler.SampleID) (bytes int64) {
+	for _, id := range ids {
+		bytes += s.data.Size(id)
+	}
+	return bytes
+}
+
+// packageWrite is a package whose samples are being read.
+type packageWrite struct {
+	*samples
+	number uint32
+	bytes  []byte
+
+	mu      sync.Mutex
+	missing int
+	err     error
+}
+
+func (w *packageWrite) add(n int) (missing int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.missing += n
+	return w.missing
+}
+
+// arrived handles the end of a read of a sample; the last one has the package written.
+func (w *packageWrite) arrived(err error) {
+	w.mu.Lock()
+	w.err = errors.Join(w.err, err)
+	err = w.err
+	w.mu.Unlock()
+	if w.add(-1) > 0 {
+		return
+	}
+	if err == nil && !w.data.Packages.Store(scheduler.SampleID(w.number), w.bytes, w.written) {
+		err = errPackageRefused
+	}
+	if err != nil {
+		w.written(err)
+	}
+}
+
+var errPackageRefused = errors.New("mpicache: the folder of packages has no room or is behind")
+
+func (w *packageWrite) written(err error) {
+	w.locked(func() {
+		w.notePackage("a package is not written", w.number, err)
+		w.step(scheduler.Packed{Package: w.number, Bytes: int64(len(w.bytes)), Err: err})
+	})
+	w.reads.Done()
+}
+
+// unpack reads a package, and puts the samples that are wanted into new places.
+func (s *samples) unpack(c scheduler.Unpack) {
+	places := map[scheduler.SampleID][]byte{}
+	for _, id := range c.IDs {
+		if !s.occupy(id) {
+			s.queue = append(s.queue, scheduler.Unpacked{Package: c.Package, NoRoom: true})
+			return
+		}
+		places[id] = s.bytes(id)
+	}
+	bytes := make([]byte, s.packageBytes(c.Layout))
+	s.reads.Add(1)
+	s.data.Packages.Recall(scheduler.SampleID(c.Package), bytes, c.Need, func(err error) {
+		sums := s.divide(c.Layout, bytes, places, err)
+		s.locked(func() {
+			s.notePackage("a package is not read", c.Package, err)
+			for _, id := range c.IDs {
+				if err == nil {
+					s.put(id, sums[id])
+				}
+			}
+			s.step(scheduler.Unpacked{Package: c.Package, Bytes: int64(len(bytes)), Err: err})
+		})
+		s.reads.Done()
+	})
+}
+
+// divide copies the samples of a package that was read to their places, and returns their sums;
+// none when it was not read.
+func (s *samples) divide(
+	layout []scheduler.SampleID, bytes []byte, places map[scheduler.SampleID][]byte, err error,
+) map[scheduler.SampleID]uint32 {
+	sums := map[scheduler.SampleID]uint32{}
+	if err != nil {
+		return sums
+	}
+	for _, id := range layout {
+		size := s.data.Size(id)
+		if place, wanted := places[id]; wanted {
+			copy(place, bytes)
+			sums[id] = s.sumOf(place, nil)
+		}
+		bytes = bytes[size:]
+	}
+	return sums
+}
+
+// notePackage warns of the first package that fails.
+func (s *samples) notePackage(what string, number uint32, err error) {
+	if err == nil || s.packageFailed || s.closed {
+		return
+	}
+	s.packageFailed = true
+	s.node.cfg.Log.Warn(what+"; its samples are read one by one", "data", s.data.Name,
+		"package", number, "error", err)
+}

@@ -1,0 +1,223 @@
+package scheduler
+
+// packages are the samples that a rank reads in pieces, of systems that have them, as iCACHE does.
+// The plan says which. One package at a time is written beside training, as long as there is room
+// for it, from samples that are in memory or, else, are read one by one; when the first of its
+// draws enters the window, one read brings in all of its samples. Those of a package that is not
+// ready by then, or cannot be read, are read one by one when their draws enter the window.
+//
+// What is served does not depend on any of this.
+//
+// Source: Chen et al., "iCACHE", HPCA 2023, §III-C, the packaging and the loading thread.
+type packages struct {
+	last     uint32
+	writing  *pack
+	written  int64            // room that is taken, by the one that is being written, too
+	reading  map[uint32]*pack // by number
+	failures int              // in a row
+}
+
+// pack is a package.
+type pack struct {
+	lane   *lane
+	plan   *planned
+	places Package
+	number uint32
+	ready  bool
+	late   bool       // it is not wanted any more
+	into   []SampleID // while it is read: what is brought in
+}
+
+// PackageCount counts packages that were written and read, and their bytes.
+type PackageCount struct {
+	Writes, Reads         int
+	WriteBytes, ReadBytes int64
+}
+
+func newPackages() packages { return packages{reading: map[uint32]*pack{}} }
+
+// ids are the samples of a package, in order.
+func (p *pack) ids() []SampleID {
+	ids := make([]SampleID, len(p.places))
+	for i, place := range p.places {
+		ids[i] = p.plan.IDs[place]
+	}
+	return ids
+}
+
+// room is what the package takes on disk.
+func (p *pack) room() (bytes int64) {
+	cfg := &p.lane.cfg
+	for _, place := range p.places {
+		bytes += cfg.Size(p.plan.IDs[place])
+	}
+	block := max(cfg.PackageBlockBytes, 1)
+	return (bytes + block - 1) / block * block
+}
+
+// expectPackages queues the packages of a plan, but for those that begin before training does.
+func (l *lane) expectPackages(p *planned) {
+	if l.cfg.PackageBytes <= 0 {
+		return
+	}
+	from, _ := p.Range(p.from)
+	for _, places := range p.packages(l.cfg.Rank) {
+		if int(places[0]) >= from {
+			l.packs = append(l.packs, &pack{lane: l, plan: p, places: places})
+		}
+	}
+}
+
+// pack has the next package written, if none is being written and there is room for it.
+func (l *lane) pack() {
+	k := &l.packages
+	if k.writing != nil || k.failures >= tierFailuresMax {
+		return
+	}
+	for _, p := range l.packs {
+		if p.number != 0 {
+			continue
+		}
+		if k.written+p.room() > l.cfg.PackageBytes {
+			return
+		}
+		k.last++
+		p.number = k.last
+		k.writing, k.written = p, k.written+p.room()
+		ids := p.ids()
+		found := make([]bool, len(ids))
+		for i, id := range ids {
+			found[i] = l.copies.get(id).state == here
+		}
+		first := int(p.places[0]) / p.plan.Batch
+		l.emit(Pack{Package: p.number, IDs: ids, Here: found, Need: l.needOf(p.plan.position(first))})
+		return
+	}
+}
+
+func (s *Stager) onPacked(e Packed) {
+	p := s.packages.writing
+	if p == nil || p.number != e.Package {
+		return
+	}
+	s.packages.writing = nil
+	s.packages.judge(e.Err)
+	if p.ready = e.Err == nil; p.ready {
+		p.count(PackageCount{Writes: 1, WriteBytes: e.Bytes})
+	}
+	if p.late || !p.ready {
+		s.discard(p)
+	}
+}
+
+// judge counts consecutive failures. After too many there are no more packages.
+func (k *packages) judge(err error) {
+	if err == nil {
+		k.failures = 0
+	} else {
+		k.failures++
+	}
+}
+
+func (p *pack) count(more PackageCount) {
+	n := p.lane.packageCounts[p.plan.Epoch]
+	n.Writes, n.WriteBytes = n.Writes+more.Writes, n.WriteBytes+more.WriteBytes
+	n.Reads, n.ReadBytes = n.Reads+more.Reads, n.ReadBytes+more.ReadBytes
+	p.lane.packageCounts[p.plan.Epoch] = n
+}
+
+// discard removes a package that is neither being written nor read.
+func (s *Stager) discard(p *pack) {
+	p.ready = false
+	s.packages.written -= p.room()
+	s.emit(Discard{p.number})
+}
+
+// dropPackages gives up the packages that begin before a position.
+func (l *lane) dropPackages(position int64) {
+	for len(l.packs) > 0 {
+		p := l.packs[0]
+		if p.plan.position(int(p.places[0])/p.plan.Batch) >= position {
+			return
+		}
+		l.packs = l.packs[1:]
+		p.late = true
+		if p.ready {
+			l.discard(p)
+		}
+	}
+}
+
+// unpack reads the packages that begin at places [lo, hi) of the current plan, which enter the
+// window.
+func (l *lane) unpack(lo, hi int) {
+	l.dropPackages(l.cur.position(lo / l.cur.Batch))
+	for len(l.packs) > 0 && l.packs[0].plan == l.cur && int(l.packs[0].places[0]) < hi {
+		p := l.packs[0]
+		l.packs = l.packs[1:]
+		p.late = true
+		if p.ready {
+			l.read(p, hi)
+		}
+	}
+}
+
+// read reads a package. Its samples stay in memory until they are drawn, as the system has it: if
+// there is not enough, those that are not drawn before place hi are read one by one later.
+func (l *lane) read(p *pack, hi int) {
+	for _, place := range p.places {
+		id := p.plan.IDs[place]
+		if l.copies.get(id).state != absent {
+			continue
+		}
+		kept := l.store.cache.Draw(l.own.use(id, place), l.settle)
+		if kept == Bypassed && int(place) >= hi {
+			continue
+		}
+		if kept != Bypassed {
+			l.own.unpacked[id] = true
+		}
+		l.setState(id, coming, FromStorage)
+		p.into = append(p.into, id)
+	}
+	if p.into == nil {
+		l.discard(p)
+		return
+	}
+	l.packages.reading[p.number] = p
+	position := p.plan.position(int(p.places[0]) / p.plan.Batch)
+	l.emit(Unpack{
+		Package: p.number, Layout: p.ids(), IDs: p.into, Need: l.needOf(position),
+	})
+}
+
+func (s *Stager) onUnpacked(e Unpacked) {
+	p := s.packages.reading[e.Package]
+	if p == nil {
+		return
+	}
+	delete(s.packages.reading, e.Package)
+	if !e.NoRoom {
+		s.packages.judge(e.Err)
+	}
+	whole := e.Err == nil && !e.NoRoom
+	if whole {
+		p.count(PackageCount{Reads: 1, ReadBytes: e.Bytes})
+	}
+	for _, id := range p.into {
+		if whole {
+			s.arrive(id)
+		} else {
+			s.fetchInstead(id, FromStorage)
+		}
+	}
+	s.discard(p)
+}
+
+// Packages returns the counts of the packages of a lane's epoch.
+func (s *Stager) Packages(lane, epoch int) PackageCount {
+	if l := s.lane(lane); l != nil {
+		return l.packageCounts[epoch]
+	}
+	return PackageCount{}
+}
