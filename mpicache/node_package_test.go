@@ -30,10 +30,11 @@ func (c *cluster) packages(faults tierFaults) []*fakeTier {
 func TestPackagesChangeNoStream(t *testing.T) {
 	for _, ranks := range []int{1, 2} {
 		log := &strings.Builder{}
+		logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		system := func(cfg *Config) {
 			cfg.System, cfg.Sampler, cfg.Scorer = "icache", "icache", "loss"
 			cfg.Data[0].BookBytes = int64(ranks) * 4000
-			cfg.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			cfg.Log = logger // one for all ranks, since its handler has the lock
 		}
 		without := newCluster(t, ranks, 400, 4000, system)
 		want := without.train(2, 6, 4, "icache")
