@@ -18,6 +18,7 @@ EXAMPLES = ROOT / "python" / "examples"
 # one program for every MPI
 RANKPOOL = Path(os.environ.get("RANKPOOL", ROOT / "bin" / "rankpool")).resolve()
 PATIENCE_SECONDS = 300  # for what takes a few seconds on an idle machine
+STOP_SECONDS = 60  # until every thread of a process has seen that it should stop
 SHM = Path("/dev/shm")
 
 # For mpirun by hand. That of Open MPI 5 has no --quiet, and speaks of interfaces that TCP cannot
@@ -115,11 +116,17 @@ class Watched:
         (self.folder / f"go-{batch}").touch()
 
     def kill(self, pids, number=signal.SIGKILL):
+        """Signals processes; those told to stop stand still when it returns."""
         for pid in pids:
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
                 pass
+        if number == signal.SIGSTOP:
+            until = time.monotonic() + STOP_SECONDS
+            while not all(stands_still(pid) for pid in pids):
+                assert time.monotonic() < until, f"one of {pids} does not stop"
+                time.sleep(0.001)
 
     def stacks(self):
         """Ends the ranks and trainers, which show what they were doing, and returns what was said
@@ -248,6 +255,19 @@ def ours(entry):
         return entry.stat(follow_symlinks=False).st_uid == os.getuid()
     except FileNotFoundError:
         return False
+
+
+def stands_still(pid):
+    """Whether every thread of a process is stopped or has ended. A thread that waits for a
+    processor sees SIGSTOP when it gets one, and the others run until then."""
+    for status in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            state = status.read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue  # it has ended
+        if state not in "TtZX":
+            return False
+    return True
 
 
 def slab_of(pid):
