@@ -473,6 +473,12 @@ func (s *stream) broadcast(e scheduler.CoordinatorEvent) {
 			panic("mpicache: a spec is not JSON: " + err.Error())
 		}
 		s.post(append(s.message(messageOpened), text...))
+	case scheduler.Saved:
+		text, err := json.Marshal(e)
+		if err != nil {
+			panic("mpicache: a digest is not JSON: " + err.Error())
+		}
+		s.post(append(s.message(messageSaved), text...))
 	case scheduler.Sourced:
 		msg := le.AppendUint32(s.message(messageSource), e.Generation)
 		s.post(append(le.AppendUint32(msg, uint32(e.Epoch)), e.Scores...))
@@ -526,6 +532,16 @@ func (s *stream) onSource(from int, body []byte) {
 	c := fields.Reader{Rest: body}
 	e := scheduler.Sourced{Rank: from, Generation: c.U32(), Epoch: int(c.U32())}
 	e.Scores = scheduler.Digest(c.Rest)
+	s.locked(func() { s.coordinate(e) })
+}
+
+// onSaved handles rank 0's message that the state of a checkpoint is on disk.
+func (s *stream) onSaved(from int, text []byte) {
+	var e scheduler.Saved
+	if err := json.Unmarshal(text, &e); err != nil {
+		s.node.cfg.Log.Error("malformed message", "from", from, "error", err)
+		return
+	}
 	s.locked(func() { s.coordinate(e) })
 }
 

@@ -387,25 +387,26 @@ var simFlaws = []struct {
 	{"F3 a report with NaN is not resent", 19},
 	{"F4 clients do not announce their plans", 2},
 	{"F5 training needs no state file", 6},
-	{"F8 a report is not checked", 7},
+	{"F8 a report is not checked", 105},
 	{"F9 waits have no time limit", 0},
-	{"F13 a newcomer takes the trainer's seat", 313},
-	{"F16 any client's tally counts", 2},
-	{"a plan is sent before its state is saved", 59},
-	{"a checkpoint's state is overwritten", 7},
+	{"F13 a newcomer takes the trainer's seat", 180},
+	{"F16 any client's tally counts", 18},
+	{"a plan is sent before its state is saved", 19},
+	{"a checkpoint is made before its state is saved", 192},
+	{"a checkpoint's state is overwritten", 17},
 	{"reports are not resent", 2},
 	{"reports are resent newest first", 2},
 	{"only this epoch's reports are resent", 6},
 	{"states are not restored", 59},
 	{"a lease ends early", 0},
 	{"recovered memory is not verified", 0},
-	{"memory in use is returned", 2},
+	{"memory in use is returned", 19},
 	{"a message is lost", 8},
-	{"a message overtakes another", 15},
-	{"a byte flips between nodes", 2},
+	{"a message overtakes another", 19},
+	{"a byte flips between nodes", 0},
 	{"the cache is not restarted", 0},
 	{"a stopped rank is not killed", 42},
-	{"plans count the ranks that are left", 740},
+	{"plans count the ranks that are left", 318},
 }
 
 // planted reports whether a fault is planted.
@@ -421,6 +422,10 @@ func (r *simRank) flaw() {
 	s := r.node.streams[0]
 	s.command = func(c scheduler.CoordinatorCommand) {
 		s.obey(c)
+		if w, ok := c.(scheduler.SaveState); ok && r.number > 0 &&
+			r.job.planted("a checkpoint is made before its state is saved") {
+			s.coordinate(scheduler.Saved{State: w.Snap.Digest()})
+		}
 		k, ok := c.(scheduler.KeepState)
 		switch {
 		case ok && r.job.planted("a plan is sent before its state is saved"):

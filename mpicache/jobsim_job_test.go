@@ -21,8 +21,8 @@ import (
 
 // simConfig is a job, as it follows from a seed.
 type simConfig struct {
-	ranks, perRank, idle int  // ranks, trainers of each, and ranks without
-	idleSecond           bool // ranks without trainers follow rank 0, not the others
+	ranks, perRank, idle int // ranks, trainers of each, and ranks without
+	first                int // the rank of trainer 0, modulo ranks; from there the last are without
 	samples, epochs      int
 	sampler              string
 	partition            int64 // bytes of each rank's
@@ -40,21 +40,10 @@ const simIdentity = "the data set's digest"
 func (c *simConfig) world() int { return (c.ranks - c.idle) * c.perRank }
 
 // rankOf is the rank of a trainer at the start.
-func (c *simConfig) rankOf(trainer int) int {
-	rank := trainer / c.perRank
-	if c.idleSecond && rank > 0 {
-		rank += c.idle
-	}
-	return rank
-}
+func (c *simConfig) rankOf(trainer int) int { return (c.first + trainer/c.perRank) % c.ranks }
 
 // idleRank is a rank without trainers.
-func (c *simConfig) idleRank() int {
-	if c.idleSecond {
-		return 1
-	}
-	return c.ranks - 1
-}
+func (c *simConfig) idleRank() int { return (c.first + c.ranks - 1) % c.ranks }
 
 func (c *simConfig) batch() int { return simGlobalBatch / c.world() }
 
@@ -90,7 +79,7 @@ func newSimConfig(clock *simClock) simConfig {
 		samples: simGlobalBatch * (5 + clock.rng.IntN(8)), epochs: 2 + clock.rng.IntN(3),
 		sampler: []string{"pads", "weighted-once", "pads", "uniform", "torch"}[clock.rng.IntN(5)],
 		nan:     clock.chance(2), saves: clock.chance(2), cold: clock.chance(3),
-		idleSecond: clock.chance(2),
+		first: clock.rng.IntN(12),
 	}
 	c.partition = int64(c.samples) * 128 / int64(c.ranks) * int64(1+clock.rng.IntN(4)) / 4
 	c.faults = newSimFaults(clock, &c)

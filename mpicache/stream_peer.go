@@ -23,6 +23,7 @@ const (
 	messageSource  = 12 // u32 generation, u32 epoch, the digest of the scores of its plan
 	messageRefused = 13 // a sentence: the sender makes no plan
 	messageOver    = 14 // no trainer of the sender's lives from before the restart
+	messageSaved   = 16 // scheduler.Saved as JSON: rank 0 has saved the state of a checkpoint
 	messageIdle    = 15 // isEmpty, isUsed or isOver: whether the job has processes on the sender
 
 	// One byte each, between ranks that are told to end.
@@ -119,6 +120,8 @@ func (s *stream) onMessage(kind byte, from int, body []byte) {
 		s.onReports(from, body)
 	case messageSource:
 		s.onSource(from, body)
+	case messageSaved:
+		s.onSaved(from, body)
 	case messageRefused:
 		s.onRefused(from, string(body))
 	case messageOver:

@@ -39,9 +39,9 @@ type Coordinator struct {
 	weighted  bool // the sampler draws by importance
 	chooses   bool // a system chooses what is served from the scores of all epochs
 
-	waiting  []waitingPlan // PlanWanted without an answer yet
-	saves    []waitingSave // SaveWanted that waits for reports
-	saving   map[int]*savedState
+	waiting  []waitingPlan       // PlanWanted without an answer yet
+	saves    []waitingSave       // that wait for reports
+	saving   map[int]*savedState // by ID of SaveState: those that trainers may not know yet
 	lastSave int
 	making   *making // the plan in progress, or nil
 	reading  bool    // states are being read
@@ -90,6 +90,7 @@ type life struct {
 
 	savesAt      map[int]place // by trainer: where it asked to save last
 	saved        *savedState   // the newest
+	onDisk       Saved         // the newest that rank 0 has saved
 	checkpointed bool          // the state file belongs to a checkpoint
 	putAside     bool          // the next state that is saved puts those of earlier checkpoints aside
 }
@@ -135,20 +136,22 @@ type waitingPlan struct {
 	since   time.Duration
 }
 
-// waitingSave is a SaveWanted that waits for reports that its state must include.
+// waitingSave is a SaveWanted that waits for reports that its state must include. Rank 0 has one
+// without a ticket for each of the other ranks, too: it saves the state for them.
 type waitingSave struct {
-	ticket   uint64
-	at       place // as the trainer sent it
+	ticket   uint64 // 0: none
+	at       place  // as the trainer sent it
 	deadline time.Duration
 }
 
 // savedState is the importance of one place, which is or will be saved.
 type savedState struct {
-	at      place
-	done    bool
-	path    string
-	digest  Digest
-	waiting []uint64 // tickets
+	at       place
+	digest   Digest // "": SaveState is not done yet
+	onDisk   bool   // so trainers may know it
+	path     string
+	waiting  []uint64      // tickets
+	deadline time.Duration // for rank 0
 }
 
 const (
@@ -156,7 +159,7 @@ const (
 	// their names. The client then asks again.
 	missedAfter = 10 * time.Second
 	// saveTimeout bounds how long a save waits for reports of other trainers, which are at most a step
-	// apart.
+	// apart, and then for rank 0.
 	saveTimeout = 30 * time.Second
 )
 
@@ -235,6 +238,8 @@ func (c *Coordinator) Step(e CoordinatorEvent, do func(CoordinatorCommand)) {
 		c.cancel(e.Ticket)
 	case Moved, Wished, Restarted, Saving:
 		c.onTold(e)
+	case Saved:
+		c.onSaved(e)
 	case Sourced:
 		c.onSourced(e)
 	case Declined:
@@ -458,6 +463,7 @@ func (c *Coordinator) onTicked() {
 	if len(c.saves) > 0 && c.now > c.saves[0].deadline {
 		c.answerSaves()
 	}
+	c.answerSaved()
 }
 
 // Moving from epoch to epoch. Two epochs are open at a time; a third replaces the older one. A
@@ -617,7 +623,11 @@ func (c *Coordinator) onTold(e CoordinatorEvent) {
 	case Restarted:
 		c.beginAnew(trainer, at)
 	case Saving:
-		if !c.begun || c.weighted {
+		switch {
+		case c.begun && !c.weighted:
+		case c.cfg.Rank == 0:
+			c.awaitSave(trainer, at, 0)
+		default:
 			c.savesThere(trainer, at)
 		}
 	}
@@ -678,6 +688,7 @@ func (c *Coordinator) beginAnew(trainer int, at place) {
 		at.epoch, at.batch = max(at.epoch, other.epoch), min(at.batch, other.batch)
 	}
 	c.life = noLife()
+	c.cancel(0)
 	c.learn()
 	c.nextGeneration()
 	for t := range c.agreed.world {
@@ -1235,7 +1246,8 @@ func (c *Coordinator) streamID() StreamID {
 }
 
 // Saving. For a checkpoint each trainer asks its rank to save. All ranks compute the same digest of
-// the importance at that place, which the checkpoint will contain; rank 0 writes the state file.
+// the importance at that place, which the checkpoint will contain; rank 0 writes the state file,
+// and tells the others when it is on disk: only then may a trainer know the digest.
 // The end of an epoch is the beginning of the next: the state there is the same whether or not the
 // next epoch is open.
 
@@ -1248,10 +1260,14 @@ func (c *Coordinator) onSaveWanted(e SaveWanted) {
 		c.refuse(e.Ticket, err)
 		return
 	}
-	at := place{e.Epoch, e.Batch}
-	c.saves = append(c.saves, waitingSave{e.Ticket, at, c.now + saveTimeout})
 	c.tell(Saving{c.cfg.Rank, e.Trainer, e.Epoch, e.Batch})
-	c.savesThere(e.Trainer, at)
+	c.awaitSave(e.Trainer, place{e.Epoch, e.Batch}, e.Ticket)
+}
+
+// awaitSave has this rank save the state of a place once the reports before it are there.
+func (c *Coordinator) awaitSave(trainer int, at place, ticket uint64) {
+	c.saves = append(c.saves, waitingSave{ticket, at, c.now + saveTimeout})
+	c.savesThere(trainer, at)
 	if c.ledger == nil && c.isNext(at.epoch) {
 		c.wantPlan(at.epoch, at.batch) // this rank was restarted
 	}
@@ -1294,10 +1310,11 @@ func (c *Coordinator) answerSaves() {
 		case c.saved != nil && c.saved.at == at:
 			c.attach(c.saved, w.ticket)
 		case c.folds() && c.complete(at):
-			c.saved = &savedState{at: at, waiting: []uint64{w.ticket}}
+			c.saved = &savedState{at: at}
+			c.attach(c.saved, w.ticket)
 			c.saveAt(c.saved)
 		case c.now > w.deadline:
-			c.do(AnswerSave{Ticket: w.ticket})
+			c.answerSave(AnswerSave{Ticket: w.ticket})
 		default:
 			rest = append(rest, w)
 		}
@@ -1306,11 +1323,17 @@ func (c *Coordinator) answerSaves() {
 }
 
 func (c *Coordinator) attach(s *savedState, ticket uint64) {
-	if s.done {
-		c.do(AnswerSave{ticket, s.path, s.digest})
+	if s.onDisk {
+		c.answerSave(AnswerSave{ticket, s.path, s.digest})
 		return
 	}
 	s.waiting = append(s.waiting, ticket)
+}
+
+func (c *Coordinator) answerSave(a AnswerSave) {
+	if a.Ticket != 0 {
+		c.do(a)
+	}
 }
 
 // complete reports whether the ledger has all reports before a place, and can make a snapshot of
@@ -1371,12 +1394,45 @@ func (c *Coordinator) onStateSaved(e StateSaved) {
 	if s == nil {
 		return
 	}
-	delete(c.saving, e.ID)
-	s.done, s.path, s.digest = true, e.Path, e.Digest
-	waiting := s.waiting
-	s.waiting = nil
-	for _, ticket := range waiting {
-		c.attach(s, ticket)
+	s.digest, s.deadline = e.Digest, c.now+saveTimeout
+	saved := Saved{c.cfg.Rank, e.Path, e.Digest}
+	switch {
+	case c.cfg.Rank == 0:
+		c.tell(saved)
+		c.onSaved(saved)
+	case c.cfg.StatePath == "":
+		c.onSaved(saved)
+	default:
+		c.answerSaved()
+	}
+}
+
+func (c *Coordinator) onSaved(e Saved) {
+	c.onDisk = e
+	c.answerSaved()
+}
+
+// answerSaved answers those who wait for a state that is on disk now, or have waited too long.
+func (c *Coordinator) answerSaved() {
+	for _, id := range slices.Sorted(maps.Keys(c.saving)) {
+		s := c.saving[id]
+		a := AnswerSave{}
+		switch {
+		case s.digest == "":
+			continue
+		case s.digest == c.onDisk.State:
+			s.onDisk, s.path = true, c.onDisk.Path
+			a.Path, a.State = s.path, s.digest
+		case c.now <= s.deadline:
+			continue
+		case c.saved == s:
+			c.saved = nil
+		}
+		delete(c.saving, id)
+		for _, a.Ticket = range s.waiting {
+			c.answerSave(a)
+		}
+		s.waiting = nil
 	}
 }
 

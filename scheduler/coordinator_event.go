@@ -69,6 +69,13 @@ type (
 	Restarted struct{ Rank, Trainer, Epoch, Batch int }
 	// Saving reports that a trainer on another rank makes a checkpoint of the position before Batch.
 	Saving struct{ Rank, Trainer, Epoch, Batch int }
+	// Saved reports that rank 0 has saved the state with this digest. Path is the state file, "" if
+	// there is none.
+	Saved struct {
+		Rank  int
+		Path  string
+		State Digest
+	}
 	// Sourced reports that another rank has made an epoch's plan, from scores with this digest, and
 	// has saved the state.
 	Sourced struct {
@@ -185,8 +192,9 @@ type (
 		Processes      int     // as in MakePlan
 		Layout         *Layout // as in MakePlan
 	}
-	// AnswerSave answers SaveWanted. State is "" if nothing depends on importance, or if reports of
-	// some trainers did not arrive in time.
+	// AnswerSave answers SaveWanted, after the state is on disk. State is "" if nothing depends on
+	// importance, if reports of some trainers did not arrive in time, or if rank 0 did not save the
+	// state in time.
 	AnswerSave struct {
 		Ticket uint64
 		Path   string
@@ -255,6 +263,7 @@ func (Moved) coordinatorEvent()       {}
 func (Wished) coordinatorEvent()      {}
 func (Restarted) coordinatorEvent()   {}
 func (Saving) coordinatorEvent()      {}
+func (Saved) coordinatorEvent()       {}
 func (Sourced) coordinatorEvent()     {}
 func (Declined) coordinatorEvent()    {}
 func (PlanMade) coordinatorEvent()    {}

@@ -88,7 +88,8 @@ type scenario struct {
 	keeping []KeepState
 	saving  []SaveState
 	disk    map[string][]byte // by name of the file
-	saved   Digest            // of the newest state of a checkpoint
+	saves   Digest            // of the newest state of a checkpoint that is to be saved
+	saved   Digest            // of the newest one that is
 	earlier Digest            // of the one that "remember" swaps with it
 	wants   Digest            // of the newest ReadStates
 	sources map[int]Digest    // by epoch: what this rank planned from
@@ -136,7 +137,11 @@ func (s *scenario) line(line string) {
 	case "kept":
 		s.kept()
 	case "saved":
-		s.writeState()
+		if a["rank"] != "" {
+			s.step(Saved{a.int("rank", 0), s.c.cfg.StatePath, s.saves})
+		} else {
+			s.writeState()
+		}
 	case "read":
 		s.read()
 	case "remember":
@@ -208,7 +213,8 @@ func (s *scenario) start(a args) {
 	}
 	s.plan.Sampler, s.sources, s.making, s.keeping = sampler, map[int]Digest{}, nil, nil
 	s.c = NewCoordinator(CoordinatorConfig{
-		Ranks: s.ranks, Data: "train", Samples: scenarioSamples, StatePath: a["state"],
+		Rank: a.int("number", 0), Ranks: s.ranks,
+		Data: "train", Samples: scenarioSamples, StatePath: a["state"],
 		StateOptional: a["optional"] != "",
 		Learner: func() Learner {
 			if a["learns"] == "" {
@@ -276,6 +282,9 @@ func (s *scenario) step(e CoordinatorEvent) {
 			s.keeping = append(s.keeping, c)
 		case SaveState:
 			s.saving = append(s.saving, c)
+			if c.Snap.Checkpoint {
+				s.saves = c.Snap.Digest()
+			}
 		case ReadStates:
 			s.wants = c.State
 		case ForgetStates:
@@ -431,6 +440,10 @@ func (s *scenario) writeState() {
 	w := s.saving[0]
 	s.saving = s.saving[1:]
 	path := s.c.cfg.StatePath
+	if s.c.cfg.Rank != 0 {
+		s.step(StateSaved{w.ID, "", w.Snap.Digest()})
+		return
+	}
 	for _, name := range []string{path, path + ".previous"} {
 		if snap, err := DecodeSnapshot(s.disk[name]); w.Anew && err == nil && snap.Checkpoint {
 			s.disk[path+"."+string(snap.Digest())] = s.disk[name]
@@ -619,6 +632,8 @@ func sayEvent(e CoordinatorEvent) string {
 			e.Batch)
 	case Trained:
 		return fmt.Sprintf("trainer %d reports epoch %d, batch %d", e.Trainer, e.Epoch, e.Batch)
+	case Saved:
+		return fmt.Sprintf("state %.8s is saved", e.State)
 	case Sourced:
 		return fmt.Sprintf("epoch %d is planned here, generation %d", e.Epoch, e.Generation)
 	case Declined:
