@@ -13,7 +13,7 @@ import rankpool
 from fakedoor import BESIDE, PLACE_BYTES, Door, plan
 from rankpool.sentinel import watch_over
 
-GET, REPORT, RELEASE = 4, 5, 6
+PLAN, GET, REPORT, RELEASE = 3, 4, 5, 6
 
 
 def make(door, batch_size=4, split=None, **options):
@@ -259,7 +259,9 @@ def test_a_cache_that_came_back_is_told_again(door):
     door.start()
     sampler.set_epoch(3)
     next(iter(sampler))
-    assert [r.kind for r in door.requests] == [1, 2, 5, 5, 5, 5, 5, 5, 7, 7, 7, 6, 6, 6, 3]
+    kinds = [r.kind for r in door.requests]
+    # the sums of the epoch that ended go out after the plan; the door may have read them or not
+    assert kinds[: kinds.index(PLAN) + 1] == [1, 2, 5, 5, 5, 5, 5, 5, 7, 7, 7, 6, 6, 6, 3]
     assert [last_tally(door, epoch)["hits_local"] for epoch in range(3)] == [20] * 3
     assert [(e, b, loss) for _, e, b, loss in door.seen(REPORT)] == [
         (e, b, [e + 0.5] * 10) for e in (0, 1, 2) for b in (0, 1)

@@ -2,12 +2,14 @@
 
 import os
 import threading
+from array import array
 
 import pytest
 
 import rankpool
 from rankpool import connection, dataset, session
 from rankpool.errors import CacheAwayError
+from rankpool.wire import pack_report
 
 BOUND = "0.2"  # seconds
 OPEN, PLAN, GET, REPORT = 2, 3, 4, 5
@@ -119,7 +121,8 @@ def test_reports_that_nobody_takes(bounds, batches):
     batches(0, lambda number: None)
     bounds.hang(link)
     sent = 0
-    while link.post(REPORT, bytes(60000)):
+    report = pack_report(0, 0, 0, array("f", [0.5] * 15000))
+    while link.post(REPORT, report):
         sent += 1
     assert 0 < sent < 100
 
