@@ -102,6 +102,9 @@ type Result struct {
 	// ascending, as little-endian int64; "" unless Config asks for it. Of several jobs it is the
 	// first one's.
 	IDsDigest string `json:"ids_digest,omitempty"`
+	// ImpRatio is the share of the memory that is SpiderCache's importance cache, by epoch; epochs
+	// that are not counted included. Of several jobs it follows the first one.
+	ImpRatio []float64 `json:"imp_ratio,omitempty"`
 
 	Epochs []EpochResult `json:"-"` // all epochs, those not counted included
 }

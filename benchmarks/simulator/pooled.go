@@ -90,6 +90,7 @@ func (p *pooled) epoch(epoch int) error {
 		}
 		draws, batches = draws+len(j.plan.IDs), max(batches, j.plan.Batches())
 	}
+	p.divided()
 	p.foresee(nil)
 	for number := range batches {
 		for _, j := range p.jobs {
@@ -107,6 +108,15 @@ func (p *pooled) epoch(epoch int) error {
 	}
 	p.count.end(batches, draws)
 	return nil
+}
+
+// divided records how the pool has divided its memory for the epoch that has begun.
+func (p *pooled) divided() {
+	if d, ok := p.pool.(systems.Divider); ok {
+		if ratio, divides := d.Ratio(); divides {
+			p.count.result.ImpRatio = append(p.count.result.ImpRatio, ratio)
+		}
+	}
 }
 
 // evaluate measures the losses of what the pool wants to have evaluated before a batch of the epoch

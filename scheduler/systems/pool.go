@@ -71,6 +71,13 @@ type Foreseer interface {
 	Foresee(ids []scheduler.SampleID, next func(scheduler.SampleID) float64) // nil: all samples
 }
 
+// A Divider is a Pool that divides its memory between two caches.
+type Divider interface {
+	// Ratio returns the share of the first cache, in [0, 1], in the epoch that began last; false if
+	// that cache always has the whole memory.
+	Ratio() (float64, bool)
+}
+
 // Batch is a global batch of draws.
 type Batch struct {
 	Job, Epoch, Number int

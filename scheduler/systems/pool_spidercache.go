@@ -30,6 +30,7 @@ type spiderPool struct {
 	graphs     []*spiderGraph // by job, of the epoch under way
 	epochs     *spiderEpochs  // nil: graphs change with every batch
 	ratio      *spiderRatio
+	divided    float64 // the ratio of the epoch under way
 	trained    bool    // job 0 was, since its epoch began
 	scored     []int32 // by sample: the last batch that scored it
 	batches    int32
@@ -80,7 +81,11 @@ func (p *spiderPool) divide(ratio float64) {
 	part := p.memory.Part(ratio, whole)
 	p.importance.Resize(part, p.memory.Drop)
 	p.homophily.Resize(whole - part)
+	p.divided = ratio
 }
+
+// Ratio implements Divider.
+func (p *spiderPool) Ratio() (float64, bool) { return p.divided, p.ratio.elastic() }
 
 // Begin implements Pool. It is line 24, once an epoch.
 func (p *spiderPool) Begin(job, epoch int, _ []scheduler.SampleID) {

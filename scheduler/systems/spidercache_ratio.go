@@ -39,6 +39,9 @@ func newSpiderRatio(start, end, gamma float64, epochs int) *spiderRatio {
 	return &spiderRatio{start: start, end: end, gamma: gamma, epochs: epochs, ratio: start}
 }
 
+// elastic reports whether there are two caches at any time.
+func (c *spiderRatio) elastic() bool { return c.start < 1 || c.end < 1 }
+
 // observe counts the losses that training reports.
 func (c *rightness) observe(losses []float32) {
 	for _, l := range losses {

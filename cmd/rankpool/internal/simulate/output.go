@@ -109,8 +109,22 @@ func (s *study) printTable(w io.Writer, results []*simulator.Result) error {
 	}
 	// A table that is aligned right has a margin on the left.
 	_, err := fmt.Fprint(w, strings.ReplaceAll("\n"+text.String(), "\n  ", "\n"), tableKey,
-		s.notPublished(results))
+		impRatios(results), s.notPublished(results))
 	return err
+}
+
+// impRatios says how SpiderCache's ratio of the caches has moved, a line a capacity.
+func impRatios(results []*simulator.Result) string {
+	var text strings.Builder
+	for _, r := range results {
+		if len(r.ImpRatio) == 0 {
+			continue
+		}
+		fmt.Fprintf(&text, "Importance cache of %s at %s: %s of the memory in epoch 0, %s in epoch %d; "+
+			"all epochs: --json.\n", r.System, percentOf(r.Capacity, 1), percentOf(r.ImpRatio[0], 1),
+			percentOf(r.ImpRatio[len(r.ImpRatio)-1], 1), len(r.ImpRatio)-1)
+	}
+	return text.String()
 }
 
 // notPublished lists the systems that choose once per epoch but, as published, learn with every

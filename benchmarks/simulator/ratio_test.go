@@ -1,0 +1,35 @@
+package simulator
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+)
+
+// TestImpRatio has SpiderCache's ratio on recorded losses begin at r_start, never rise, and end
+// near r_end (Fig. 11), whether it chooses by epoch or by batch. A system without two caches has
+// none.
+func TestImpRatio(t *testing.T) {
+	trace := loadShipped(t)
+	run := func(system string, byBatch float64) []float64 {
+		values := map[string]float64{"by_batch": byBatch}
+		r, err := Run(Config{
+			System: mustFind(t, system), Trace: trace, Capacity: 0.2, Ranks: 1, BatchSize: 64,
+			SkipEpochs: 3, Values: values,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.ImpRatio
+	}
+	for _, byBatch := range []float64{0, 1} {
+		ratio := run("spidercache", byBatch)
+		if len(ratio) != len(trace.Losses) || ratio[0] != 0.9 || ratio[len(ratio)-1] > 0.82 ||
+			!slices.IsSortedFunc(ratio, func(a, b float64) int { return cmp.Compare(b, a) }) {
+			t.Errorf("by_batch=%v: the ratio is %v, want it to fall from 0.9 to 0.8", byBatch, ratio)
+		}
+	}
+	if ratio := run("spidercache-imp", 0); ratio != nil {
+		t.Errorf("the importance cache alone has the ratio %v", ratio)
+	}
+}
