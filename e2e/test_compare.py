@@ -44,7 +44,10 @@ def test_compare(tree, tmp_path):
     slow = tmp_path / "slow.toml"
     slow.write_text('read_latency = "100us"\n')
     out = tmp_path / "out"
-    done = train(tree, out, "--slowfs", slow, "--ranks", 2)
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    options = "--slowfs", slow, "--ranks", 2, "--packages", f"{packages}:16MiB"
+    done = train(tree, out, *options)
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()]
     assert [row[0] for row in rows if row and row[0] in SYSTEMS] == [
@@ -53,6 +56,9 @@ def test_compare(tree, tmp_path):
     assert "min: not trained: --system: min is simulated only" in done.stdout
     found = results(out)
     assert sorted(found) == sorted(SYSTEMS) and found["min"]["reason"]
+    flags = {name: result["of"]["flags"] for name, result in found.items()}
+    assert [name for name in SYSTEMS if f"--packages={packages}:16MiB" in flags[name]] == ["icache"]
+    assert "packages written" in (out / "icache/seed-0/output.txt").read_text()
     for name in ("lru", "icache", "rankpool"):
         events = [
             json.loads(line)
@@ -79,7 +85,7 @@ def test_compare(tree, tmp_path):
     assert "rankpool-compare-" not in mounts
 
     # What ended well is not trained again, and what is not the same is refused.
-    again = train(tree, out, "--slowfs", slow, "--ranks", 2)
+    again = train(tree, out, *options)
     assert again.returncode == 0 and again.stderr.count("was trained before") == 3, again.stderr
     assert again.stdout == done.stdout
     other = train(tree, out, "--ranks", 1)

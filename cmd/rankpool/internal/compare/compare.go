@@ -20,6 +20,7 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/launch"
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/version"
 	"rankpool/scheduler/systems"
 )
@@ -47,6 +48,7 @@ type Options struct {
 	command    []string
 	data       []string
 	flags      []string       // of run, for every training
+	packages   string         // of run, for systems that read packages; "": none
 	storage    *slowfs.Config // nil: the data are read where they are
 }
 
@@ -68,7 +70,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 		"folder for the page and the run logs; an interrupted comparison is resumed there")
 	of := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	new(launch.Options).Register(of)
-	for _, name := range passedOn {
+	for _, name := range append([]string{"packages"}, passedOn...) {
 		flags.AddFlag(of.Lookup(name))
 	}
 }
@@ -102,6 +104,7 @@ func (o *Options) Run(
 
 // takeFlags keeps the flags of run that were given.
 func (o *Options) takeFlags(flags *pflag.FlagSet) {
+	o.packages = flags.Lookup("packages").Value.String()
 	for _, name := range passedOn {
 		f := flags.Lookup(name)
 		switch list, several := f.Value.(pflag.SliceValue); {
@@ -153,7 +156,30 @@ func (o *Options) check() error {
 			}
 		}
 	}
+	if err := o.checkPackages(); err != nil {
+		return err
+	}
 	return o.checkStorage()
+}
+
+func (o *Options) checkPackages() error {
+	if o.packages == "" {
+		return nil
+	}
+	if _, _, err := rank.ParsePackages(o.packages); err != nil {
+		return exit.Usagef("--packages: %w", err)
+	}
+	if !slices.ContainsFunc(o.systems, packs) {
+		return exit.Usagef("--packages: none of the systems %s reads packages; icache and impact do",
+			strings.Join(o.systems, ", "))
+	}
+	return nil
+}
+
+// packs reports whether a system reads packages.
+func packs(name string) bool {
+	s, err := systems.Find(name)
+	return err == nil && s.Packs
 }
 
 func (o *Options) checkStorage() error {

@@ -42,6 +42,8 @@ func TestWrongOptions(t *testing.T) {
 		{"--data d --systems lru,lru", "train", "lru is there twice"},
 		{"--data d --systems lru --set shade.x=1", "train", `"shade.x=1" is not SYSTEM.OPTION=VALUE`},
 		{"--data d --systems icache --set icache.bet=1", "train", `did you mean "beta"`},
+		{"--data d --packages p", "train", `--packages: "p" is not DIR:SIZE`},
+		{"--data d --packages p:1M --systems lru", "train", "none of the systems lru reads packages"},
 		{"--data d --slowfs " + toml, "train", "band"},
 	} {
 		_, err := optionsOf(t, c.command, strings.Fields(c.args)...)
@@ -73,6 +75,25 @@ func TestTrainings(t *testing.T) {
 }
 
 // TestSystems holds the names of the usual systems to those that there are.
+// TestPackages: --packages is for the systems that read packages, and a matter of their results
+// alone.
+func TestPackages(t *testing.T) {
+	o, err := optionsOf(t, "train", "--data", "d", "--ranks", "2", "--packages", "p:1MiB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, system := range Systems {
+		want := "--ranks=2"
+		if system == "icache" || system == "impact" {
+			want += " --packages=p:1MiB"
+		}
+		training := o.training(system, 0)
+		if got := strings.Join(training.id.Flags, " "); got != want {
+			t.Errorf("the flags of run under %s are %q, want %q", system, got, want)
+		}
+	}
+}
+
 func TestSystems(t *testing.T) {
 	for _, name := range Systems {
 		if _, err := systems.Find(name); err != nil {

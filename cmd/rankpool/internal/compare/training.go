@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -68,6 +69,9 @@ func (o *Options) training(system string, seed int) training {
 	t := training{
 		system: system, seed: seed, id: o.about(),
 		dir: filepath.Join(o.output, system, fmt.Sprintf("seed-%d", seed)),
+	}
+	if o.packages != "" && packs(system) {
+		t.id.Flags = slices.Concat(t.id.Flags, []string{"--packages=" + o.packages})
 	}
 	for _, text := range o.set {
 		if name, option, _ := strings.Cut(text, "."); name == system {
@@ -176,7 +180,7 @@ func (o *Options) launch(ctx context.Context, r *result, dir string, data []stri
 	for _, option := range r.Of.Set {
 		args = append(args, "--set", option)
 	}
-	args = append(append(append(args, o.flags...), "--"), r.Of.Command...)
+	args = append(append(append(args, r.Of.Flags...), "--"), r.Of.Command...)
 	output, err := os.Create(filepath.Join(dir, outputName))
 	if err != nil {
 		return err

@@ -15,9 +15,9 @@ import (
 	"rankpool/staging/tier"
 )
 
-// parsePackages parses "/scratch:64GiB", a folder and how much each rank may write there. The
+// ParsePackages parses "/scratch:64GiB", a folder and how much each rank may write there. The
 // folder may contain colons. "" means none.
-func parsePackages(text string) (dir string, bytes int64, err error) {
+func ParsePackages(text string) (dir string, bytes int64, err error) {
 	if text == "" {
 		return "", 0, nil
 	}
@@ -34,7 +34,7 @@ func parsePackages(text string) (dir string, bytes int64, err error) {
 
 // checkPackages validates --packages, for the system, and makes its folder absolute.
 func (o *CacheOptions) checkPackages() error {
-	dir, _, err := parsePackages(o.packages)
+	dir, _, err := ParsePackages(o.packages)
 	if err != nil {
 		return exit.Usagef("--packages: %w", err)
 	}
@@ -58,7 +58,7 @@ func (o *CacheOptions) checkPackages() error {
 // openPackages opens this rank's files of packages, an equal part for each data set. If the folder
 // cannot be used, it logs a warning, and samples are read one by one.
 func (r *process) openPackages(data []mpicache.DataSet, log *slog.Logger) error {
-	dir, bytes, err := parsePackages(r.opt.packages)
+	dir, bytes, err := ParsePackages(r.opt.packages)
 	if err != nil || dir == "" {
 		return err
 	}
