@@ -111,22 +111,24 @@ def test_memory_is_given_back(start, tree, tmp_path_factory):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_benefit(tmp_path_factory, tree, ranks):
-    """What is measured changes no stream, and is in the run log and the table."""
+    """What is measured changes no stream, and is in the run log and the table, once: in the second
+    epoch, or in a later one if batches there were not complete in their order."""
+    epochs = 7  # the 8th would be measured again
     batch = 2  # 180 batches an epoch: fewer than 160 are not measured
     streams = {}
     for benefit in "never", "always":
         one = run.start(
             tmp_path_factory.mktemp(benefit), tree, ranks, memory="50%",
-            args=["--epochs", EPOCHS, "--batch-size", batch // ranks],
+            args=["--epochs", epochs, "--batch-size", batch // ranks],
             options=["--benefit", benefit],
         )  # fmt: skip
-        result = one.finish().check(EPOCHS, SAMPLES)
+        result = one.finish().check(epochs, SAMPLES)
         streams[benefit] = result.batches
         measured = [
             e["epoch"]
             for e in result.events
             if e["event"] == "epoch" and e.get("batch_seconds", 0) > 0
         ]
-        assert measured == ([1] if benefit == "always" else []), result.events
+        assert len(measured) == (benefit == "always") and 0 not in measured, result.events
         assert ("benefit" in result.stdout) == (benefit == "always"), result.stdout
     assert streams["never"] == streams["always"]

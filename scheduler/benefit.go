@@ -126,7 +126,8 @@ func (b *Benefit) Ready(epoch, batch int, at time.Duration) (known bool) {
 		Epoch: epoch, Without: took(1, 2) / time.Duration(n),
 		With: (took(0, 3) - took(1, 2)) / time.Duration(p.Last-p.First-n),
 	}
-	if m.With <= 0 || m.Without <= 0 {
+	if m.With <= 0 || m.Without <= 0 { // batches were not complete in their order
+		b.due = true
 		return false
 	}
 	if b.last = m; b.first.With <= 0 {

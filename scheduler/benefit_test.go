@@ -288,6 +288,32 @@ func TestBenefitEpochs(t *testing.T) {
 	}
 }
 
+// TestBenefitOutOfOrder has the last batch of the stretch be complete before its first, as it may be
+// when the window holds both: that says nothing, and the next epoch is measured.
+func TestBenefitOutOfOrder(t *testing.T) {
+	const batches = 400
+	b := NewBenefit(0, 1)
+	ready := func(epoch int, p Probe, at [4]time.Duration) (known bool) {
+		for i, batch := range p.edges() {
+			known = b.Ready(epoch, batch, at[i])
+		}
+		return known
+	}
+	b.Begin(0, 0, batches, true)
+	p := b.Begin(1, 0, batches, true)
+	if p == (Probe{}) || ready(1, p, [4]time.Duration{1, 3, 2, 4}) {
+		t.Fatalf("%+v is measured, though its batches are complete in another order", p)
+	}
+	p = b.Begin(2, 0, batches, true)
+	second := time.Second
+	if p == (Probe{}) || !ready(2, p, [4]time.Duration{second, 100 * second, 200 * second, 900 * second}) {
+		t.Errorf("the next epoch is not measured: %+v", p)
+	}
+	if p := b.Begin(3, 0, batches, true); p != (Probe{}) {
+		t.Errorf("the epoch after that is measured again: %+v", p)
+	}
+}
+
 // TestBenefitMovesNothing checks that what is measured changes neither the stream nor what stays in
 // memory, whatever steps and reads take, and that a measured epoch reads no more than the batches
 // of one stretch besides.
