@@ -1,7 +1,9 @@
 """Whoever waits, waits for something that can end: ranks that hang, and starts that fail."""
 
+import fcntl
 import signal
 import subprocess
+import threading
 
 import pytest
 import run
@@ -50,6 +52,30 @@ def test_rank_that_hangs_for_good(disturbed, ranks, mpi, at):
     result = disturbed(stop_a_rank, at, ranks=ranks, mpi=mpi)
     assert "has not answered for 1" in result.stderr  # s, or 1.125 s where a rank says so
     assert "cache restarts 1" in result.stdout
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.full)])
+def test_restarted_rank_that_hangs_before_it_is_ready(disturbed, mpi):
+    """It waits for the other rank, which waits for the lock of its folder. It was last heard of in
+    MPI_Init."""
+
+    def hurt(one):
+        first, second = (one.session() / f"r{rank}" for rank in range(2))
+        before = (second / "met").stat().st_mtime_ns
+        with open(first / "lock", "r+b") as lock:
+            takes = threading.Thread(target=fcntl.flock, args=(lock, fcntl.LOCK_EX))
+            takes.start()  # before the next rank does
+            one.kill(one.ranks())
+            takes.join()
+            one.wait_for(
+                lambda: (second / "met").exists() and (second / "met").stat().st_mtime_ns != before,
+                "the second rank has met the first",
+            )
+            one.kill([int((second / "lock").read_text())], signal.SIGSTOP)
+
+    result = disturbed(hurt, 5, ranks=2, mpi=mpi)
+    assert "rank 1 has not answered for 1" in result.stderr
+    assert "cache restarts 2" in result.stdout
 
 
 def in_a_small_machine(limit, command):

@@ -339,9 +339,9 @@ func (j *simJob) look() {
 	for _, m := range j.machines {
 		m.seatsKept(false)
 	}
-	if j.ranks != nil && j.keeper.Serving() {
+	if j.ranks != nil {
 		for at, r := range j.ranks.all {
-			if r.serves && !r.stopped || j.planted("F9 waits have no time limit") ||
+			if !r.dead && !r.stopped || j.planted("F9 waits have no time limit") ||
 				j.planted("a stopped rank is not killed") {
 				j.drive(liveness.Answered{At: at})
 			}

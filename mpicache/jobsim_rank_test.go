@@ -57,6 +57,7 @@ type simRank struct {
 	job       *simJob
 	number    int
 	node      *Node
+	pulse     *Pulse
 	transport *simTransport
 	conns     []*simConn
 	serves    bool
@@ -98,7 +99,7 @@ func (j *simJob) newRanks() *simRanks {
 		ranks.all = append(ranks.all, j.newRank(ranks, n, before))
 	}
 	for _, r := range ranks.all {
-		r.transport.Start(r.node.onMessage)
+		r.transport.Start(r.onMessage)
 		j.clock.after(j.clock.upTo(100*time.Millisecond), r.simProcess, "serves", func() {
 			r.serves = true
 			if !slices.ContainsFunc(ranks.all, func(r *simRank) bool { return !r.serves }) {
@@ -106,11 +107,21 @@ func (j *simJob) newRanks() *simRanks {
 			}
 		})
 		j.every(20*time.Millisecond, r.simProcess, func() { r.node.doDue(r.now()) })
-		if r.node.beats() {
-			j.every(liveness.Every(simRankTimeout), r.simProcess, r.node.beat)
-		}
+		r.pulse.attach(r.node.refusePlans)
+		j.every(liveness.Every(simRankTimeout), r.simProcess, func() {
+			r.pulse.beat(j.clock.now)
+		})
 	}
 	return ranks
+}
+
+// onMessage is what arrives on the channels of a rank.
+func (r *simRank) onMessage(from int, msg []byte) {
+	if len(msg) == 1 && msg[0] == messageBeat {
+		r.pulse.heard(from, false)
+		return
+	}
+	r.node.onMessage(from, msg)
 }
 
 // every has something happen repeatedly while a process lives.
@@ -128,13 +139,14 @@ func (j *simJob) newRank(ranks *simRanks, number int, before [][]Before) *simRan
 	r.transport = &simTransport{
 		ranks: ranks, number: number, pairs: map[simPair]*simTransfer{},
 	}
+	r.pulse = newPulse(r.transport, simRankTimeout,
+		func(lost int) { r.exit(fmt.Sprintf("misses rank %d", lost)) })
 	machine := j.machines[number]
 	cfg := Config{
 		Transport: r.transport, Policy: "clairvoyant", PeerTimeout: simPeerTimeout,
-		RankTimeout: simRankTimeout, Dir: machine.folder, SlabBytes: j.cfg.partition + simWindow,
+		Pulse: r.pulse, Dir: machine.folder, SlabBytes: j.cfg.partition + simWindow,
 		Before: before, outside: r, Log: slog.New(&simLog{r: r}), Record: func(any) {},
 		StatePath: j.statePath(), StateOptional: j.planted("F5 training needs no state file"),
-		Lost: func(lost int) { r.exit(fmt.Sprintf("misses rank %d", lost)) },
 		Data: []DataSet{{
 			Name: "train", Samples: j.cfg.samples, Identity: j.identity, Times: "times",
 			Size: sampleSize, Label: func(id scheduler.SampleID) int { return int(id) % 3 },

@@ -98,9 +98,8 @@ func (n *Node) onLife(from int, kind byte) bool {
 	switch kind {
 	case messageLives:
 		n.cfg.Transport.Post(from, []byte{messageLived})
-	case messageBeat: // it was heard
 	case messageLived, messageLeaves:
-		n.pulse.heard(from, kind == messageLeaves)
+		n.cfg.Pulse.heard(from, kind == messageLeaves)
 		n.life.note(from)
 	default:
 		return false

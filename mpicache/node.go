@@ -82,10 +82,8 @@ type Config struct {
 	Sampler     string
 	Assignment  scheduler.Assignment
 	PeerTimeout time.Duration
-	// RankTimeout is how long another rank may show no sign of life before Lost is called, once, from
-	// a goroutine of the node; 0: no limit. While a rank is lost, requests for plans are refused.
-	RankTimeout time.Duration
-	Lost        func(rank int)
+	// Pulse, if not nil, watches the other ranks. While one is lost, requests for plans are refused.
+	Pulse *Pulse
 	// Spoilt is called when another process has written to the directory in the memory. The node
 	// cannot continue, and Spoilt must not return; nil: the node panics. The memory is not taken over
 	// again.
@@ -140,7 +138,6 @@ type Node struct {
 	streams  []*stream    // of each data set, that of the training without a job name
 	peers    []peerHealth // protected by connMu
 	life     lifeSigns
-	pulse    pulse
 	report   *reporter // rank 0
 	observer observer
 	// kept of the previous rank's keptOf residents were found in its memory.
@@ -212,7 +209,6 @@ func newNode(cfg Config) (*Node, error) {
 	n.recall()
 	n.observer.init(n)
 	n.recordBegin()
-	n.pulse.init(cfg.Transport.Rank(), cfg.Transport.Size(), cfg.RankTimeout)
 	n.shrinker.init(n)
 	return n, nil
 }
@@ -223,9 +219,7 @@ func (n *Node) start() {
 	cfg.Transport.Start(n.onMessage)
 	go n.door.Accept(cfg.Log, func(sock door.Socket) { n.newConn(sock).Serve() })
 	n.ticking.Go(n.tick)
-	if n.beats() {
-		n.ticking.Go(n.keepBeating)
-	}
+	cfg.Pulse.attach(n.refusePlans)
 	if cfg.GiveBack != nil && cfg.SlabBytes > 0 {
 		n.ticking.Go(n.shrinker.watch)
 	}

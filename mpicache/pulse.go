@@ -6,51 +6,102 @@ import (
 	"time"
 
 	"rankpool/mpicache/liveness"
+	"rankpool/mpicache/transport"
 	"rankpool/scheduler"
 )
 
-// pulse records the signs of life of the other ranks, which are messages. Those from and to rank 0
-// are sent every Every(Config.RankTimeout); those between other ranks, of which there are many
-// pairs, less often: they find a network that is cut only between two of them, while both reach
-// rank 0. MPI itself does not report a rank that is stopped or hangs, whose node is lost or whose
-// network is cut, or only after a quarter of an hour. A message needs nothing but the transport: no
-// storage, no plan, no disk.
-type pulse struct {
+// A Pulse shows the other ranks that this one lives, and misses those that show it no more. It
+// begins as soon as the ranks have met, while they still read their indexes and take their memory,
+// and is all that a process needs for a sign of life: no storage, no plan, no disk.
+//
+// Signs of life are messages. Those from and to rank 0 are sent every liveness.Every(bound); those
+// between other ranks, of which there are many pairs, less often: they find a network that is cut
+// only between two of them, while both reach rank 0. MPI itself does not report a rank that is
+// stopped or hangs, whose node is lost or whose network is cut, or only after a quarter of an hour.
+type Pulse struct {
+	transport transport.Transport
+	bound     time.Duration
+	lost      func(rank int)
+	began     time.Time
+	stop      chan struct{}
+	beating   sync.WaitGroup
+
 	mu    sync.Mutex
 	ranks []int // the others
 	watch *liveness.Watch
-	// those that have been heard of: one may take its memory for minutes while others serve
-	seen  map[int]bool
-	left  map[int]bool // those that have announced that they leave
-	turns int          // another rank than 0 gets a sign in one of so many beats
-	turn  int
+	left  map[int]bool   // those that have announced that they leave
+	turns int            // another rank than 0 gets a sign in one of so many beats
+	turn  int            // of the newest beat
+	hung  func(rank int) // of the node, once there is one; called at each beat while a rank is lost
 }
 
-func (p *pulse) init(rank, size int, bound time.Duration) {
-	p.ranks = nil
-	for r := range size {
-		if r != rank {
-			p.ranks = append(p.ranks, r)
-		}
-	}
-	p.turns = 1
-	if bound > 0 {
-		p.turns = max(1, int(bound/signsWithin/liveness.Every(bound)))
-	}
-	p.watch, p.seen, p.left = liveness.NewWatch(len(p.ranks), bound), map[int]bool{}, map[int]bool{}
-}
+// messageBeat is a sign of life.
+const messageBeat = 11
 
 // signsWithin is how many signs of life of each other rank are due within the bound: at 1,024 ranks
 // and a bound of two minutes a rank sends 70 a second.
 const signsWithin = 8
 
+// NewPulse begins to beat. The channel t is the pulse's own, on all ranks. bound, above 0, is how
+// long another rank may show no sign of life before lost is called, once, until it is heard of
+// again.
+func NewPulse(t transport.Transport, bound time.Duration, lost func(rank int)) *Pulse {
+	p := newPulse(t, bound, lost)
+	t.Start(func(from int, _ []byte) { p.heard(from, false) })
+	p.beating.Go(func() {
+		ticks := time.NewTicker(liveness.Every(bound))
+		defer ticks.Stop()
+		for {
+			select {
+			case <-p.stop:
+				return
+			case <-ticks.C:
+				p.beat(time.Since(p.began))
+			}
+		}
+	})
+	return p
+}
+
+// newPulse returns a pulse that does not beat by itself.
+func newPulse(t transport.Transport, bound time.Duration, lost func(rank int)) *Pulse {
+	p := &Pulse{
+		transport: t, bound: bound, lost: lost, began: time.Now(), stop: make(chan struct{}),
+		turns: max(1, int(bound/signsWithin/liveness.Every(bound))), left: map[int]bool{},
+	}
+	for r := range t.Size() {
+		if r != t.Rank() {
+			p.ranks = append(p.ranks, r)
+		}
+	}
+	p.watch = liveness.NewWatch(len(p.ranks), bound)
+	return p
+}
+
+// Stop ends the pulse, and waits for the calls of its functions. The other ranks will miss this
+// one.
+func (p *Pulse) Stop() {
+	close(p.stop)
+	p.beating.Wait()
+}
+
+// attach has hung called at each beat while a rank is lost.
+func (p *Pulse) attach(hung func(rank int)) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hung = hung
+}
+
 // next returns the ranks that this rank shows its next sign of life.
-func (p *pulse) next(rank int) (to []int) {
+func (p *Pulse) next() (to []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turn++
 	for _, r := range p.ranks {
-		if rank == 0 || r == 0 || (p.turn+r)%p.turns == 0 {
+		if p.transport.Rank() == 0 || r == 0 || (p.turn+r)%p.turns == 0 {
 			to = append(to, r)
 		}
 	}
@@ -58,10 +109,13 @@ func (p *pulse) next(rank int) (to []int) {
 }
 
 // heard notes a sign of life of a rank, or that it leaves, and will show no more.
-func (p *pulse) heard(from int, leaves bool) {
+func (p *Pulse) heard(from int, leaves bool) {
+	if p == nil {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.seen[from], p.left[from] = true, p.left[from] || leaves
+	p.left[from] = p.left[from] || leaves
 	for at, r := range p.ranks {
 		if r == from {
 			p.watch.Heard(at)
@@ -70,8 +124,8 @@ func (p *pulse) heard(from int, leaves bool) {
 }
 
 // tick sets the time, and returns the ranks that have now been silent for too long, and all that
-// are. A rank that has never been heard of is one of all only.
-func (p *pulse) tick(now time.Duration) (newly, all []int) {
+// are.
+func (p *Pulse) tick(now time.Duration) (newly, all []int, hung func(rank int)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for at, r := range p.ranks {
@@ -80,55 +134,35 @@ func (p *pulse) tick(now time.Duration) (newly, all []int) {
 		}
 	}
 	for _, at := range p.watch.Tick(now) {
-		if p.seen[p.ranks[at]] {
-			newly = append(newly, p.ranks[at])
-		}
+		newly = append(newly, p.ranks[at])
 	}
 	for at, r := range p.ranks {
 		if p.watch.Lost(at) {
 			all = append(all, r)
 		}
 	}
-	return newly, all
-}
-
-// beats reports whether ranks show each other that they live.
-func (n *Node) beats() bool { return n.cfg.RankTimeout > 0 && n.cfg.Transport.Size() > 1 }
-
-// keepBeating beats until the node ends.
-func (n *Node) keepBeating() {
-	t := time.NewTicker(liveness.Every(n.cfg.RankTimeout))
-	defer t.Stop()
-	for {
-		select {
-		case <-n.halted:
-			return
-		case <-t.C:
-		}
-		n.beat()
-	}
+	return newly, all, p.hung
 }
 
 // beat shows this rank's sign of life, and misses those of the others.
-func (n *Node) beat() {
-	for _, rank := range n.pulse.next(n.cfg.Transport.Rank()) {
-		n.cfg.Transport.Post(rank, []byte{messageBeat})
+func (p *Pulse) beat(now time.Duration) {
+	for _, rank := range p.next() {
+		p.transport.Post(rank, []byte{messageBeat})
 	}
-	newly, all := n.pulse.tick(n.now().Sub(n.started))
+	newly, all, hung := p.tick(now)
 	for _, rank := range newly {
-		n.cfg.Lost(rank)
+		p.lost(rank)
 	}
-	if len(all) > 0 {
-		n.refusePlans(
-			fmt.Sprintf(
-				"rank %d has not answered for %v, and a plan needs what its trainers report",
-				all[0], n.cfg.RankTimeout))
+	if len(all) > 0 && hung != nil {
+		hung(all[0])
 	}
 }
 
-// refusePlans answers the trainers that wait for a plan that there is none: they wait, but not for
-// ever.
-func (n *Node) refusePlans(why string) {
+// refusePlans answers the trainers that wait for a plan that there is none, as a rank is lost: they
+// wait, but not for ever.
+func (n *Node) refusePlans(lost int) {
+	why := fmt.Sprintf("rank %d has not answered for %v, and a plan needs what its trainers report",
+		lost, n.cfg.Pulse.bound)
 	for _, s := range n.all() {
 		s.locked(func() { s.coordinate(scheduler.Hung{Why: why}) })
 	}

@@ -14,6 +14,15 @@ import (
 	"rankpool/mpicache/transport"
 )
 
+// aRank is a rank of a group whose messages go nowhere.
+type aRank struct {
+	transport.Transport
+	rank, size int
+}
+
+func (p aRank) Rank() int { return p.rank }
+func (p aRank) Size() int { return p.size }
+
 func TestPulse(t *testing.T) {
 	const bound = time.Minute
 	both := func(at time.Duration) (int, bool) { return 1 + int(at/time.Second)%2, false }
@@ -24,8 +33,8 @@ func TestPulse(t *testing.T) {
 		atLast []int
 		jump   time.Duration // of the clock, after two minutes, as when this process was stopped
 	}{
-		"nobody was heard of yet": {
-			0, func(time.Duration) (int, bool) { return -1, false }, "",
+		"nobody is heard of": {
+			0, func(time.Duration) (int, bool) { return -1, false }, "1 at 1m0s, 2 at 1m0s",
 			[]int{1, 2},
 			0,
 		},
@@ -42,7 +51,8 @@ func TestPulse(t *testing.T) {
 			"", nil, 365 * 24 * time.Hour,
 		},
 		"one is never heard of": {
-			0, func(time.Duration) (int, bool) { return 1, false }, "", []int{2}, 0,
+			0, func(time.Duration) (int, bool) { return 1, false }, "2 at 1m0s",
+			[]int{2}, 0,
 		},
 		"one falls silent to another, not to rank 0": {1, func(at time.Duration) (int, bool) {
 			if at < time.Minute && int(at/time.Second)%2 == 1 {
@@ -69,8 +79,7 @@ func TestPulse(t *testing.T) {
 			return 1, false
 		}, "0 at 1m10s", []int{0}, 0},
 	} {
-		var p pulse
-		p.init(c.rank, 3, bound)
+		p := newPulse(aRank{rank: c.rank, size: 3}, bound, nil)
 		var lost []string
 		var all []int
 		for at := time.Duration(0); at < 10*time.Minute; at += time.Second {
@@ -82,7 +91,7 @@ func TestPulse(t *testing.T) {
 			if at > 2*time.Minute {
 				now += c.jump
 			}
-			newly, all = p.tick(now)
+			newly, all, _ = p.tick(now)
 			for _, r := range newly {
 				lost = append(lost, fmt.Sprint(r, " at ", now))
 			}
@@ -94,19 +103,28 @@ func TestPulse(t *testing.T) {
 	}
 }
 
-// TestRankThatSaidSomething has a rank send a message before its first sign of life: from then on
-// its silence counts.
-func TestRankThatSaidSomething(t *testing.T) {
-	c := newCluster(t, 2, 10, 1<<12, func(cfg *Config) { cfg.RankTimeout = time.Hour })
-	defer c.close()
-	if !c.nodes[1].PeersLive(t.Context()) {
-		t.Fatal("rank 0 has not answered")
+// TestRankStoppedAsItStarts silences one of three ranks before its first sign of life: the others,
+// which are not ready yet, miss it, and it them.
+func TestRankStoppedAsItStarts(t *testing.T) {
+	missed := make(chan string, 10)
+	group := transport.NewLocal(3)
+	group[2].(*transport.Local).Silence()
+	for _, rank := range group {
+		p := NewPulse(rank, 200*time.Millisecond, func(lost int) {
+			missed <- fmt.Sprint(rank.Rank(), " misses ", lost)
+		})
+		defer func() {
+			p.Stop()
+			_ = rank.Close()
+		}()
 	}
-	p := &c.nodes[0].pulse
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.seen[1] {
-		t.Error("rank 0 has answered rank 1, and does not know that it is there")
+	var all []string
+	for range 4 {
+		all = append(all, <-missed)
+	}
+	slices.Sort(all)
+	if got := strings.Join(all, ", "); got != "0 misses 2, 1 misses 2, 2 misses 0, 2 misses 1" {
+		t.Error(got)
 	}
 }
 
@@ -116,16 +134,16 @@ func TestLostRank(t *testing.T) {
 	const bound = 200 * time.Millisecond
 	var mu sync.Mutex
 	lost, told := map[string]bool{}, make(chan struct{})
+	group := transport.NewLocal(3) // a channel of their own
 	c := newCluster(t, 3, 300, 1<<20, func(cfg *Config) {
-		cfg.RankTimeout = bound
-		cfg.Lost = func(rank int) {
+		cfg.Pulse = NewPulse(group[cfg.Transport.Rank()], bound, func(rank int) {
 			mu.Lock()
 			defer mu.Unlock()
 			lost[fmt.Sprint(cfg.Transport.Rank(), " misses ", rank)] = true
 			if len(lost) == 4 {
 				close(told)
 			}
-		}
+		})
 	})
 	// the other two do not open the data set, so that its plan is waited for
 	tr, err := c.trainer(0, 3)
@@ -140,13 +158,12 @@ func TestLostRank(t *testing.T) {
 		_, err := tr.plan(0)
 		refused <- err
 	}()
-	c.wantMet(bound)
 	select {
 	case err := <-refused:
 		t.Errorf("the plan was not waited for: %v", err)
 	default:
 	}
-	c.nodes[2].cfg.Transport.(*transport.Local).Silence()
+	group[2].(*transport.Local).Silence()
 	<-told
 	var says door.Error
 	if err := <-refused; !errors.As(err, &says) || says.Code != door.CodeNotReady ||
@@ -162,32 +179,22 @@ func TestLostRank(t *testing.T) {
 		t.Error(err)
 	}
 	for _, n := range c.nodes {
+		n.cfg.Pulse.Stop()
+		_ = group[n.cfg.Transport.Rank()].Close()
 		_ = n.Abandon() // the silent one would be waited for
-	}
-}
-
-// wantMet returns when all ranks have heard of each other.
-func (c *cluster) wantMet(bound time.Duration) {
-	for _, n := range c.nodes {
-		for met := false; !met; time.Sleep(liveness.Every(bound)) {
-			n.pulse.mu.Lock()
-			met = len(n.pulse.seen) == len(c.nodes)-1
-			n.pulse.mu.Unlock()
-		}
 	}
 }
 
 // TestSignsBetweenRanks checks that a rank shows rank 0 a sign of life in each beat, and every
 // other rank signsWithin times within the bound.
 func TestSignsBetweenRanks(t *testing.T) {
-	const ranks, bound = 40, 2 * time.Minute
-	for rank := range ranks {
-		var p pulse
-		p.init(rank, ranks, bound)
+	const size, bound = 40, 2 * time.Minute
+	for rank := range size {
+		p := newPulse(aRank{rank: rank, size: size}, bound, nil)
 		beats := int(bound / liveness.Every(bound))
-		signs := make([]int, ranks)
+		signs := make([]int, size)
 		for range beats {
-			for _, to := range p.next(rank) {
+			for _, to := range p.next() {
 				signs[to]++
 			}
 		}

@@ -30,7 +30,6 @@ const (
 	messageLives  = 8  // does the receiver live?
 	messageLived  = 9  // yes
 	messageLeaves = 10 // the sender ends by itself
-	messageBeat   = 11 // the sender lives
 )
 
 var le = binary.LittleEndian
@@ -63,9 +62,9 @@ type asker struct {
 }
 
 func (n *Node) onMessage(from int, msg []byte) {
-	n.pulse.heard(from, false) // any message is a sign of life
+	n.cfg.Pulse.heard(from, false) // any message is a sign of life
 	if len(msg) == 1 && msg[0] == messageBye && n.report != nil {
-		n.pulse.heard(from, true)
+		n.cfg.Pulse.heard(from, true)
 		n.report.bye(from)
 		return
 	}

@@ -27,18 +27,25 @@ def lose(bed, job, node):
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "mpi, nodes, left",
-    [("openmpi", 3, "node[1,3]"), ("mpich", 3, "node[1,3]"), ("openmpi", 2, "node1")],
+    "mpi, nodes, trainers, lost, left",
+    [
+        ("openmpi", 3, 1, "node2", "node[1,3]"),
+        ("mpich", 3, 1, "node2", "node[1,3]"),
+        ("openmpi", 2, 1, "node2", "node1"),
+        ("openmpi", 3, 2, "node3", "node[1-2]"),
+        ("mpich", 3, 2, "node3", "node[1-2]"),
+        ("mpich", 4, 3, "node4", "node[1-3]"),
+    ],
 )
 def test_the_cache_goes_on_without_a_lost_node(
-    own_bed, words, same_stream, tmp_path, mpi, nodes, left
+    own_bed, words, same_stream, tmp_path, mpi, nodes, trainers, lost, left
 ):
-    """Training runs on the first node, and stands still until Slurm has given the other one up, and
-    the cache is back."""
+    """Training runs on the first nodes, and stands still until Slurm has given another one up, and
+    the cache is back. Its plans were for the ranks of all nodes."""
     cache, train = words(
-        1, pause=[BATCHES + 5], **{"--rank-timeout": "2s", "--start-timeout": "15s"}
+        trainers, pause=[BATCHES + 5], **{"--rank-timeout": "2s", "--start-timeout": "15s"}
     )
-    script = f"export SLURM_NTASKS=1\nunset SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE\nrankpool run {cache} -- {train}"
+    script = f"export SLURM_NTASKS={trainers}\nunset SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE\nrankpool run {cache} -- {train}"
     job = testbed.Job(
         own_bed,
         tmp_path,
@@ -47,8 +54,8 @@ def test_the_cache_goes_on_without_a_lost_node(
         options=[f"--nodes={nodes}", "--ntasks-per-node=1", "--no-kill"],
     )
     job.wait_for_batches(BATCHES + 5)
-    lose(own_bed, job, "node2")
-    sentence = f"node2 of this job is lost: the cache continues without its memory, on {left}"
+    lose(own_bed, job, lost)
+    sentence = f"{lost} of this job is lost: the cache continues without its memory, on {left}"
     job.wait_for(lambda: sentence in job.text("stderr"), "the cache was started around the node")
     job.wait_for(lambda: len(job.ranks()) == nodes - 1, "the other ranks were back")
     job.go(BATCHES + 5)

@@ -49,7 +49,7 @@ type Event interface{ event() }
 type (
 	// Started reports that the process that starts the ranks is running.
 	Started struct{}
-	// Met reports that the ranks here have joined each other.
+	// Met reports that the ranks here have joined each other, and show signs of life.
 	Met struct{}
 	// Ready reports that the ranks accept connections at their doors.
 	Ready struct{}
@@ -144,7 +144,7 @@ func NewKeeper(o Options) *Keeper {
 // Restarts returns how often the cache was restarted.
 func (k *Keeper) Restarts() int { return k.restarts }
 
-// Serving reports whether signs of life are expected.
+// Serving reports whether the cache is ready.
 func (k *Keeper) Serving() bool { return k.phase == serving }
 
 // Wait returns how long the caller may wait before the next Tick.
@@ -165,6 +165,7 @@ func (k *Keeper) Step(now time.Duration, e Event) []Command {
 	case Met:
 		if k.phase == starting {
 			k.enter(met)
+			k.watch.restart()
 		}
 	case Ready:
 		if k.phase == starting || k.phase == met {
@@ -223,6 +224,9 @@ func (k *Keeper) tick(now time.Duration) []Command {
 					k.opt.StartWithin))
 		}
 	case met:
+		if len(lost) > 0 {
+			return k.end(k.silence(lost))
+		}
 		if lasted >= readyFactor*k.opt.StartWithin {
 			return k.end(
 				fmt.Sprintf("its ranks have met, but are not ready after %v",

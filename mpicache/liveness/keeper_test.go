@@ -16,7 +16,8 @@ type scene struct {
 	silent  map[int]bool
 	hangs   bool // in MPI_Init
 	stays   bool // cannot be ended
-	answers bool // it is ready, and its ranks answer
+	slow    bool // it meets, and is not ready
+	answers bool // its ranks answer, but for silent
 	said    []string
 }
 
@@ -60,8 +61,12 @@ func (s *scene) start() {
 		return
 	}
 	s.step(Met{})
+	s.answers = true
+	if s.slow {
+		return
+	}
 	s.step(Ready{})
-	s.answers, s.silent = true, map[int]bool{}
+	s.silent = map[int]bool{}
 }
 
 func (s *scene) pass(d time.Duration) {
@@ -109,6 +114,30 @@ func TestKeeper(t *testing.T) {
 				"or hangs)" + again + "2 in 200ms",
 			"3m0.2s start",
 		}},
+		"a rank hangs before it is ready": {-1, func(s *scene) {
+			s.start()
+			s.pass(time.Minute)
+			s.die("exit code 1")
+			s.slow = true
+			s.silent[1] = true
+			s.pass(time.Second)
+			s.slow = false
+			s.pass(time.Hour)
+		}, []string{
+			"1m0s say: the cache ended (exit code 1)" + again + "2 in 200ms",
+			"1m0.2s start",
+			"3m1s end",
+			"3m1s say: the cache ended (rank 1 has not answered for 2m0s: its process is " +
+				"stopped or hangs)" + again + "3 in 400ms",
+			"3m1.4s start",
+		}},
+		"it takes its memory for nine minutes": {-1, func(s *scene) {
+			s.slow = true
+			s.start()
+			s.pass(9 * time.Minute)
+			s.step(Ready{})
+			s.pass(time.Hour)
+		}, nil},
 		"a rank hangs and cannot be ended": {-1, func(s *scene) {
 			s.start()
 			s.pass(time.Minute)
@@ -212,6 +241,7 @@ func TestKeeper(t *testing.T) {
 			s.hangs = true
 			s.start()
 			s.step(Met{})
+			s.answers = true
 			s.pass(time.Hour)
 		}, []string{"10m0s end", "10m0s fail: its ranks have met, but are not ready after 10m0s"}},
 		"mpirun hangs without ranks": {-1, func(s *scene) {

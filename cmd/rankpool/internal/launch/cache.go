@@ -78,8 +78,7 @@ func (l *launcher) beginWatch(o liveness.Options) {
 		l.seats = append(l.seats, keptFile{path: filepath.Join(folder, mpicache.KeptName)})
 	}
 	for at := range o.Ranks {
-		go askForLife(filepath.Join(l.folders[at], session.DoorName), at,
-			liveness.Every(o.AnswerWithin), l.answers, l.done)
+		go askForLife(l.folders[at], at, liveness.Every(o.AnswerWithin), l.answers, l.done)
 	}
 }
 
@@ -95,25 +94,30 @@ func (l *launcher) ranksHere() []int {
 	return ranks
 }
 
-// askForLife greets at the door at path repeatedly until done is closed, and sends at when it
-// is greeted back. A rank greets whatever its storage, its plans and its disks are doing: nothing
-// but its process is needed for that.
+// askForLife looks for signs of life of the rank of a folder repeatedly until done is closed, and
+// sends at when there is one. The rank greets at its door, and before it has one, touches a file,
+// whatever its storage, its plans and its disks are doing: nothing but its process is needed for
+// that.
 func askForLife(
-	path string, at int, every time.Duration, answers chan<- int, done <-chan struct{},
+	folder string, at int, every time.Duration, answers chan<- int, done <-chan struct{},
 ) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	var touched time.Time
 	for {
 		select {
 		case <-done:
 			return
 		case <-tick.C:
 		}
-		c, err := control.Dial(path)
-		if err != nil {
+		met, err := os.Stat(filepath.Join(folder, session.MetName))
+		if err == nil && !met.ModTime().Equal(touched) {
+			touched = met.ModTime()
+		} else if c, err := control.Dial(filepath.Join(folder, session.DoorName)); err == nil {
+			_ = c.Close() // it has answered
+		} else {
 			continue
 		}
-		_ = c.Close() // it has answered
 		select {
 		case answers <- at:
 		case <-done:

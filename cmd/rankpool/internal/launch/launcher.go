@@ -86,6 +86,8 @@ func (l *launcher) awaitDoors() error {
 		select {
 		case p := <-l.exits:
 			l.ended(p)
+		case at := <-l.answers:
+			l.drive(liveness.Answered{At: at})
 		case s := <-l.signals:
 			if s := s.(syscall.Signal); exit.EndsRun(s) || l.again.wants(s) {
 				return exit.SignalError{Signal: s}

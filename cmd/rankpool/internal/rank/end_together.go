@@ -23,6 +23,7 @@ const (
 	channelBlocks
 	channelListing
 	channelStates
+	channelPulse
 )
 
 // endTogether lets ranks end together that have a separate launcher each, which asks only its own

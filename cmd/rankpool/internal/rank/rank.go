@@ -65,6 +65,8 @@ func (o *Options) Serve(ctx context.Context) error {
 	if o.Together {
 		rank.together = newEndTogether(transport)
 	}
+	rank.pulse = mpicache.NewPulse(transport.Channel(channelPulse), rank.rankTimeout(), rank.lose)
+	defer rank.pulse.Stop()
 	defer rank.close()
 	if err := rank.open(ctx, sets); err != nil {
 		return fmt.Errorf("rank %d: %w", transport.Rank(), err)
@@ -90,6 +92,7 @@ type process struct {
 	transport *ranks.Mux
 	ranksHere int // ranks on this machine
 	signals   chan os.Signal
+	pulse     *mpicache.Pulse
 	lost      chan int     // gets the ranks that have been silent for too long
 	blocks    chan error   // gets an error when the training step would wait for this one
 	parent    int          // the process that started this one
@@ -146,6 +149,9 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	}
 	logger := r.newLogger()
 	r.logger, r.limit = logger, r.opt.storage.limit(r.transport.Size())
+	opened := make(chan struct{})
+	defer close(opened)
+	go r.liveUntil(opened)
 	world.WarnTask(r.transport.Rank(), r.opt.DropState())
 	if err := r.opt.storage.writeLimits(r.dir, r.transport.Size()); err != nil {
 		return err
@@ -154,7 +160,7 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 		Transport: r.transport.Channel(channelNode),
 		System:    r.opt.System, Policy: r.opt.Policy, Scorer: r.opt.scorer,
 		Sampler: r.opt.sampler, Options: r.opt.values, PeerTimeout: r.opt.peerTimeout,
-		RankTimeout: r.rankTimeout(), Lost: r.lose, Spoilt: r.endAtOnce, Dir: r.dir,
+		Pulse: r.pulse, Spoilt: r.endSpoilt, Dir: r.dir,
 		StatePath: r.opt.State, StateOptional: r.opt.stateAny, Session: r.opt.Session, Log: logger,
 		Record:    func(any) {},
 		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.room, GiveBack: r.giveBack,

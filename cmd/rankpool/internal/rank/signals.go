@@ -15,6 +15,7 @@ import (
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
+	"rankpool/mpicache/liveness"
 	"rankpool/slurm"
 )
 
@@ -81,10 +82,34 @@ func (r *process) silence(rank int) error {
 		r.transport.Rank(), rank, r.rankTimeout())
 }
 
-// endAtOnce ends the process, where what it has in memory is not what it put there. It can be
+// liveUntil shows the launcher that this rank lives while it reads its index and takes its memory,
+// which may take minutes: from then on its door does. When another rank is lost meanwhile, this one
+// ends, though its storage may not answer.
+func (r *process) liveUntil(opened <-chan struct{}) {
+	tick := time.NewTicker(liveness.Every(r.opt.RankTimeout))
+	defer tick.Stop()
+	for {
+		select {
+		case <-opened:
+			return
+		case rank := <-r.lost:
+			r.logger.Error(r.silence(rank).Error())
+			r.endAtOnce()
+		case now := <-tick.C:
+			// where it cannot be done, the rank cannot say that it is ready either
+			_ = os.Chtimes(filepath.Join(r.dir, session.MetName), now, now)
+		}
+	}
+}
+
+// endSpoilt ends the process, where what it has in memory is not what it put there. It can be
 // restarted, and begins with empty memory.
-func (r *process) endAtOnce(why error) {
+func (r *process) endSpoilt(why error) {
 	r.logger.Error("this rank ends, and can begin again with empty memory", "error", why)
+	r.endAtOnce()
+}
+
+func (r *process) endAtOnce() {
 	flushLog(r.logger)
 	outlet.Stderr.Close(outlet.Patience)
 	os.Exit(exit.Failure)
