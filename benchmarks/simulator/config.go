@@ -53,6 +53,8 @@ type Config struct {
 	// cluster's for all. In simulated time all jobs take their steps in parallel, as fast as the
 	// slowest; a job's gain from caching is measured with its own.
 	JobSteps []time.Duration
+	// NoBenefit has RunLanes measure nothing, so that memory is divided by size.
+	NoBenefit bool
 	// JobLosses are the losses of each job, as Trace.Losses; nil: all have these.
 	JobLosses [][][]float32
 }

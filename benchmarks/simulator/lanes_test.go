@@ -1,7 +1,9 @@
 package simulator
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -31,7 +33,7 @@ func lanesOf(n, slow int) []Lane {
 
 func runLanes(t *testing.T, cfg Config, lanes []Lane) *LanesResult {
 	t.Helper()
-	cfg.System, cfg.BatchSize = mustFind(t, "rankpool"), 16
+	cfg.System, cfg.BatchSize = mustFind(t, "rankpool"), cmp.Or(cfg.BatchSize, 16)
 	r, err := RunLanes(cfg, lanes)
 	if err != nil {
 		t.Fatal(err)
@@ -134,14 +136,10 @@ func TestLaneThatStops(t *testing.T) {
 	alone := runLanes(t, cfg, []Lane{{Name: "a", Seed: 1, Step: 1}})
 	// b takes three steps while a trains
 	lanes := []Lane{{Name: "a", Seed: 1, Step: 1}, {Name: "b", Seed: 2, Step: 1000}}
-	s, err := newSetup(Config{
+	p, err := newLanes(Config{
 		Trace: cfg.Trace, System: mustFind(t, "rankpool"), Sampler: "torch", Ranks: 1,
 		Capacity: 0.2, BatchSize: 16,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := s.newLanes(lanes)
+	}, lanes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,16 +160,64 @@ func TestLaneThatStops(t *testing.T) {
 	}
 }
 
+// TestDataSetsTradeMemory has trainings on two data sets, of which one waits for storage. Its data
+// set is kept whole as soon as that is known, the other one gets what is left, and all draw what
+// they draw alone. Without measuring, memory is divided by size.
+func TestDataSetsTradeMemory(t *testing.T) {
+	const small, large, epochs = 800, 1600, 7
+	waits, idle := unscored(small, epochs).Losses, unscored(large, epochs).Losses
+	lanes := []Lane{
+		{Name: "waits", Seed: 1, Step: 1000, Uncached: 4000, Data: "a", Losses: waits},
+		{Name: "waits-2", Seed: 2, Step: 1000, Uncached: 4000, Data: "a", Losses: waits},
+		{Name: "idle", Seed: 3, Step: 1000, Uncached: 1000, Losses: idle},
+	}
+	for _, c := range []struct {
+		ranks       int
+		never       bool
+		waits, idle float64 // what is kept
+	}{{1, false, 1, 0.25}, {2, false, 1, 0.25}, {1, true, 0.5, 0.5}} {
+		cfg := Config{
+			Trace: &Trace{Losses: idle}, Sampler: "torch", Ranks: c.ranks, Capacity: 0.5,
+			NoBenefit: c.never, BatchSize: 4 / c.ranks,
+		}
+		r := runLanes(t, cfg, lanes)
+		for i, want := range []float64{c.waits, c.idle} {
+			if d := r.Data[i]; math.Abs(d.Kept-want) > 0.02 {
+				t.Errorf("%+v: of data %q %.3f is kept, want %.2f", c, d.Name, d.Kept, want)
+			}
+		}
+		if fast := r.Lanes[0].Speedup > 3.5; fast == c.never || math.Abs(r.Lanes[2].Speedup-1) > 0.05 {
+			t.Errorf("%+v: the trainings are %.2f and %.2f times as fast as without a cache", c,
+				r.Lanes[0].Speedup, r.Lanes[2].Speedup)
+		}
+		if r.Reads < r.MinReads || r.Data[0].Reads+r.Data[1].Reads != r.Reads {
+			t.Errorf("%+v: %d samples are read, %+v, MIN reads %d", c, r.Reads, r.Data, r.MinReads)
+		}
+		for i, l := range lanes {
+			if alone := runLanes(t, cfg, []Lane{l}); !slices.Equal(alone.IDs[0], r.IDs[i]) {
+				t.Errorf("%+v: job %s draws other samples beside other jobs", c, l.Name)
+			}
+		}
+	}
+}
+
 func TestRunLanesErrors(t *testing.T) {
 	cfg := Config{
 		Trace: unscored(8, 2), System: mustFind(t, "rankpool"), Sampler: "torch", Ranks: 1,
 		BatchSize: 2, Capacity: 1,
 	}
 	for name, lanes := range map[string][]Lane{
-		"none":            {},
-		"twice":           {{Name: "a", Step: 1}, {Name: "a", Step: 1}},
-		"no step":         {{Name: "a"}},
-		"before 0":        {{Name: "a", Step: 1, Start: -1}},
+		"none":         {},
+		"twice":        {{Name: "a", Step: 1}, {Name: "a", Step: 1}},
+		"no step":      {{Name: "a"}},
+		"before 0":     {{Name: "a", Step: 1, Start: -1}},
+		"no epoch":     {{Name: "a", Step: 1, Epochs: -1}},
+		"many epochs":  {{Name: "a", Step: 1, Epochs: 3}},
+		"slower cache": {{Name: "a", Step: 2, Uncached: 1}},
+		"unlike data": {
+			{Name: "a", Step: 1, Data: "d", Losses: [][]float32{{1}, {1}}},
+			{Name: "b", Step: 1, Data: "d", Losses: [][]float32{{1, 1}, {1, 1}}},
+		},
 		"too few losses":  {{Name: "a", Step: 1, Losses: make([][]float32, 1)}},
 		"too few samples": {{Name: "a", Step: 1, Losses: [][]float32{{1}, {1}}}},
 	} {

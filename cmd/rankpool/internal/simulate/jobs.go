@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -22,7 +23,7 @@ import (
 // matter.
 const defaultJobStep = 10 * time.Millisecond
 
-// parseJob returns the job that text describes: NAME=LOSSES.npy,step=…,seed=…,start=…, where all
+// parseJob returns the job that text describes: NAME=LOSSES.npy,step=…,seed=…, and so on, where all
 // after the name may be left out. number is its place among the jobs.
 func (o *Options) parseJob(text string, number int) (simulator.Lane, error) {
 	name, rest, _ := strings.Cut(text, "=")
@@ -48,19 +49,35 @@ func (o *Options) parseJob(text string, number int) (simulator.Lane, error) {
 		switch key {
 		case "step":
 			job.Step, err = time.ParseDuration(value)
+		case "uncached":
+			job.Uncached, err = time.ParseDuration(value)
+			if err == nil && job.Uncached <= 0 {
+				err = strconv.ErrRange
+			}
+		case "epochs":
+			job.Epochs, err = strconv.Atoi(value)
+			if err == nil && job.Epochs < 1 {
+				err = strconv.ErrRange
+			}
+		case "data":
+			job.Data = value
+			if value == "" {
+				err = strconv.ErrSyntax
+			}
 		case "start":
 			job.Start, err = time.ParseDuration(value)
 		case "seed":
 			job.Seed, err = strconv.ParseInt(value, 10, 64)
 		default:
-			return job, exit.Usagef("--job %s: %q is unknown; there are step, seed and start", name,
-				key)
+			return job, exit.Usagef("--job %s: %q is unknown; there are step, seed, start, data, "+
+				"epochs and uncached", name, key)
 		}
 		if err != nil || job.Step <= 0 || job.Start < 0 {
 			return job, exit.Usagef("--job %s: %s must be %s, not %q", name, key,
 				map[string]string{
 					"step": "a time above 0, such as 20ms", "start": "a time, such as 5s",
-					"seed": "a whole number",
+					"seed": "a whole number", "epochs": "a whole number above 0",
+					"uncached": "a time above 0, such as 50ms", "data": "the name of a data set",
 				}[key], value)
 		}
 	}
@@ -93,6 +110,9 @@ func (o *Options) checkJobs() error {
 			return exit.Usagef("--%s does not go with --job: leave one of them out", flag)
 		}
 	}
+	if !slices.Contains([]string{"auto", "never"}, o.benefit) {
+		return exit.Usagef("--benefit must be auto or never, not %q", o.benefit)
+	}
 	if o.flags.Changed("systems") && !slices.Equal(o.systems, []string{"rankpool"}) {
 		return exit.Usagef("--systems must be rankpool with --job, not %s",
 			strings.Join(o.systems, ","))
@@ -119,6 +139,7 @@ func (o *Options) runJobs(parent context.Context, out io.Writer) error {
 	defer stop()
 	var results []*simulator.LanesResult
 	for _, cfg := range study.configs(o.ranks, study.capacities) {
+		cfg.NoBenefit = o.benefit == "never"
 		done := make(chan struct{})
 		var r *simulator.LanesResult
 		var err error
@@ -145,8 +166,13 @@ func (o *Options) runJobs(parent context.Context, out io.Writer) error {
 // printJobs prints a row a job, and one of all, for each capacity.
 func (s *study) printJobs(w io.Writer, results []*simulator.LanesResult) error {
 	samples := s.base.Trace.Samples()
-	if _, err := fmt.Fprintf(w, "%s: %s samples, %s of each job; %s, sampler %s\n", s.trace,
-		humanize.Comma(int64(samples)), english.Plural(s.base.Epochs, "epoch", ""), s.setting(),
+	what := fmt.Sprintf("%s: %s samples, %s of each job", s.trace, humanize.Comma(int64(samples)),
+		english.Plural(results[0].Epochs, "epoch", ""))
+	if sets := results[0].Data; len(sets) > 0 {
+		what = fmt.Sprintf("%d data sets, up to %s of each job", len(sets),
+			english.Plural(results[0].Epochs, "epoch", ""))
+	}
+	if _, err := fmt.Fprintf(w, "%s; %s, sampler %s\n", what, s.setting(),
 		results[0].Sampler); err != nil {
 		return err
 	}
@@ -155,29 +181,92 @@ func (s *study) printJobs(w io.Writer, results []*simulator.LanesResult) error {
 		width = max(width, len(l.Name))
 	}
 	name := fmt.Sprintf("%%-%ds", width)
+	timed := slices.ContainsFunc(results[0].Lanes,
+		func(l simulator.LaneResult) bool { return l.Benefit > 0 || l.Speedup > 0 })
+	for _, d := range results[0].Data {
+		width = max(width, len(dataName(d.Name)))
+	}
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, name+"\tcapacity\tdraws\thits\tdata sets read an epoch\tby MIN\t\n", "job")
+	fmt.Fprintf(table, name+"\tcapacity\tdraws\thits\tdata sets read an epoch\tby MIN\t", "job")
+	row := func(r *simulator.LanesResult, of string, draws, hits int64, reads string, benefit,
+		speedup float64,
+	) {
+		fmt.Fprintf(table, name+"\t%s\t%d\t%s\t%s\t", of, percentOf(r.Capacity, 1), draws,
+			percentOf(float64(hits), draws), reads)
+		if timed {
+			fmt.Fprintf(table, "%s\t%s\t", twoPlaces(benefit), twoPlaces(speedup))
+		}
+		fmt.Fprintln(table)
+	}
+	if timed {
+		fmt.Fprint(table, "benefit\ttimes as fast\t")
+	}
+	fmt.Fprintln(table)
 	for _, r := range results {
 		draws, hits := int64(0), int64(0)
 		for _, l := range r.Lanes {
-			fmt.Fprintf(table, name+"\t%s\t%d\t%s\t\t\t\n", l.Name, percentOf(r.Capacity, 1), l.Draws,
-				percentOf(float64(l.Hits), l.Draws))
+			row(r, l.Name, l.Draws, l.Hits, "\t", l.Benefit, l.Speedup)
 			draws, hits = draws+l.Draws, hits+l.Hits
 		}
 		one := float64(samples * r.Epochs)
-		fmt.Fprintf(table, name+"\t%s\t%d\t%s\t%.3f\t%.3f\t\n", "all", percentOf(r.Capacity, 1), draws,
-			percentOf(float64(hits), draws), float64(r.Reads)/one, float64(r.MinReads)/one)
+		if len(r.Data) > 0 {
+			one = 0
+		}
+		for _, d := range r.Data {
+			one += float64(d.Samples * d.Epochs)
+		}
+		row(r, "all", draws, hits,
+			fmt.Sprintf("%.3f\t%.3f", float64(r.Reads)/one, float64(r.MinReads)/one), 0, r.Speedup)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprint(w, strings.ReplaceAll("\n"+text.String(), "\n  ", "\n"), jobsKey)
+	if err := s.printData(&text, results); err != nil {
+		return err
+	}
+	key := jobsKey
+	if timed {
+		key += timedKey
+	}
+	_, err := fmt.Fprint(w, strings.ReplaceAll("\n"+text.String(), "\n  ", "\n"), key)
 	return err
+}
+
+// printData prints a row a data set for each capacity, if there are several.
+func (s *study) printData(w io.Writer, results []*simulator.LanesResult) error {
+	if len(results[0].Data) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "\ndata\tcapacity\tsamples\tread an epoch\tkept\t")
+	for _, r := range results {
+		for _, d := range r.Data {
+			fmt.Fprintf(table, "%s\t%s\t%d\t%.3f\t%s\t\n", dataName(d.Name), percentOf(r.Capacity, 1),
+				d.Samples, float64(d.Reads)/float64(d.Samples*d.Epochs), percentOf(d.Kept, 1))
+		}
+	}
+	return table.Flush()
+}
+
+func dataName(name string) string { return cmp.Or(name, "-") }
+
+// twoPlaces formats a number, and nothing if it is 0.
+func twoPlaces(x float64) string {
+	if x == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", x)
 }
 
 const jobsKey = `
 Data sets read an epoch: samples read from storage by all jobs together, over the samples of the
 data set and the epochs of a job. by MIN: the same of Bélády's offline optimum, which knows the
 order in which all jobs draw.
+`
+
+const timedKey = `
+benefit: what the ranks measured last. times as fast: as without a cache, from the time when all
+jobs have trained 5 epochs until the first one ends; of all, the mean. kept: the share of the data
+set that its part of the memory holds then.
 `

@@ -32,6 +32,7 @@ type Options struct {
 	plotDir                  string
 	asJSON, asCSV, list      bool
 	idsDigest                bool
+	benefit                  string
 	nopfs                    string
 	samples                  int
 	tiers                    []string
@@ -83,7 +84,11 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 		"--losses, e.g. A.npy,B.npy (default: all have those of --losses)")
 	flags.StringArrayVar(&o.job, "job", nil, "NAME=LOSSES.npy,step=20ms,seed=1,start=5s: one "+
 		"of several trainings on the same memory, run by the code of real ranks; may be given "+
-		"several times; all after NAME is optional (losses: --losses; seeds: --seed + 0, 1, …)")
+		"several times; all after NAME is optional (losses: --losses; seeds: --seed + 0, 1, …); "+
+		"also epochs=10, data=D (the name of another data set), uncached=50ms (a step without the "+
+		"cache)")
+	flags.StringVar(&o.benefit, "benefit", "auto", "with --job: auto measures what the cache is "+
+		"worth to each job, and divides memory by it; never divides it by size")
 	flags.StringVar(&o.cluster, "cluster", defaultCluster,
 		"the machine of the time model: a TOML file, or the name of a built-in one")
 	flags.StringArrayVar(&o.set, "set", nil,
