@@ -142,17 +142,6 @@ var arrows = map[string]map[string]string{
 		"cmd/rankpool/internal/control": "how far training is",
 		"cmd/rankpool/internal/outlet":  "stderr, on a terminal or not",
 	},
-	"cmd/rankpool/internal/pool": {
-		"cmd/rankpool/internal/control": "connects to a rank",
-		"cmd/rankpool/internal/exit":    "a wrong --data",
-		"cmd/rankpool/internal/launch":  "whether a rank is ready",
-		"cmd/rankpool/internal/rank":    "what --data names",
-		"cmd/rankpool/internal/session": "the ranks of this machine",
-		"mpicache/door":                 "asks ranks to read",
-		"scheduler":                     "which rank owns a sample",
-		"staging/dataset":               "sizes and paths",
-		"staging/stage":                 "progress and failures",
-	},
 	"cmd/rankpool/internal/rank": {all: "it wires a rank"},
 	"cmd/rankpool/internal/report": {
 		"cmd/rankpool/internal/runlog": "a report is made of a run log",

@@ -115,8 +115,6 @@ func (c *conn) Handle(f door.Frame) error {
 		return c.save(f)
 	case door.KindMetric:
 		return c.metric(f)
-	case door.KindWarm:
-		return c.warm(f)
 	case door.KindStatus:
 		c.Reply(f, c.node.status())
 	case door.KindShutdown:
@@ -253,17 +251,6 @@ func (c *conn) metric(f door.Frame) error {
 		return err
 	}
 	return s.onMetric(m)
-}
-
-func (c *conn) warm(f door.Frame) error {
-	w, err := door.ParseWarm(f.Payload)
-	if err != nil {
-		return err
-	}
-	if int64(w.Stream) >= int64(len(c.node.streams)) {
-		return door.Refuse("this cache has no data set number %d", w.Stream)
-	}
-	return c.node.streams[w.Stream].onWarm(c, f.Ticket, w)
 }
 
 // release ends leases and records the tally that comes with them, if it is of a data set that is

@@ -223,26 +223,3 @@ func (s *stream) checkMetric(m door.Metric) error {
 	}
 	return checkEpoch(m.Epoch)
 }
-
-func (s *samples) checkWarm(c *conn, w door.Warm) error {
-	n := 0
-	for _, r := range s.warm.requests {
-		if r.conn == c {
-			n++
-		}
-	}
-	switch {
-	case n >= maxWaiting:
-		return door.Broken("WARM, where %d of this connection wait", n)
-	case s.outOfRange(w.IDs):
-		return door.Refuse("data set %s has %d samples", s.data.Name, s.data.Samples)
-	case s.closed:
-		return door.Error{Code: door.CodeStopping, Sentence: "the rank is stopping"}
-	case s.stager != nil || s.warm.begun:
-		return door.Error{
-			Code:     door.CodeBegun,
-			Sentence: "training has begun, and its plan decides what is in memory",
-		}
-	}
-	return nil
-}

@@ -155,15 +155,6 @@ var hostile = map[string]struct {
 		1, true,
 		said{door.KindMetric, make([]byte, 1<<20), "are the most", false},
 	},
-	"WARM of ids beyond": {
-		no, false,
-		said{door.KindWarm, u32s(0, 1, no), "has 120 samples", true},
-	},
-	"WARM of a data set beyond": {
-		no, false,
-		said{door.KindWarm, u32s(9, 0), "no data set number 9", true},
-	},
-	"WARM of lying length": {no, false, said{door.KindWarm, u32s(0, no), "not a frame", false}},
 	"STATUS with a payload": {
 		no, false,
 		said{door.KindStatus, make([]byte, 1), "where 0 are the most", false},

@@ -58,7 +58,7 @@ func (s *script) frame(trainer uint32) (frame []byte, whole bool) {
 	kinds := []door.Kind{
 		door.KindOpen, door.KindOpen, door.KindOpen, door.KindGet, door.KindReport,
 		door.KindReport, door.KindPlan, door.KindPlan, door.KindRelease, door.KindMetric,
-		door.KindSave, door.KindWarm, door.KindStatus, door.KindHello,
+		door.KindSave, door.KindStatus, door.KindHello,
 	}
 	kind := kinds[int(s.byte())%len(kinds)]
 	var p []byte
@@ -74,8 +74,6 @@ func (s *script) frame(trainer uint32) (frame []byte, whole bool) {
 		}
 	case door.KindPlan, door.KindSave:
 		p = s.numbers(3)
-	case door.KindWarm:
-		p = s.counted(s.numbers(1), int(s.byte())%9)
 	case door.KindHello:
 		p = append([]byte("rankpool"), s.numbers(9)...)
 	case door.KindOpen:

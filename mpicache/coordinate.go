@@ -322,10 +322,9 @@ func (s *samples) begin() {
 	}
 }
 
-// begin opens the stream's lane when every trainer has opened the data set, unless samples are
-// being warmed.
+// begin opens the stream's lane when every trainer has opened the data set.
 func (s *stream) begin() {
-	if !s.begins || s.coordinator.Conflict() != nil || !s.cooled(s.node.now()) {
+	if !s.begins || s.coordinator.Conflict() != nil {
 		return
 	}
 	s.begins = false
@@ -385,7 +384,10 @@ func (s *stream) takeLane() error {
 	s.stager = stager
 	s.start(0)
 	s.tape = s.node.cfg.Recorder.Tape(s.index, setup)
-	s.takeWarm()
+	if before := s.recovered; len(before) > 0 {
+		s.recovered = nil
+		s.step(scheduler.Recovered{IDs: before})
+	}
 	return nil
 }
 

@@ -63,9 +63,7 @@ func (cfg *Config) size(set, sample int) int64 {
 func (n *Node) recover(f found) {
 	for _, e := range f.whole {
 		s := n.streams[e.Set]
-		id := scheduler.SampleID(e.Sample)
-		s.recovered = append(s.recovered, id)
-		s.warm.bytes += slab.Footprint(s.data.Size(id))
+		s.recovered = append(s.recovered, scheduler.SampleID(e.Sample))
 	}
 	n.kept, n.keptOf = len(f.whole), f.residents
 }

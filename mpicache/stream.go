@@ -33,7 +33,6 @@ type samples struct {
 
 	stager *scheduler.Stager
 	tape   *record.Tape // records the stager's decisions, or nil
-	warm   warming      // before there is a stager
 
 	entries *slab.Entries // where each sample lies in the slab
 	// recovered are the previous rank's residents, for the stager; with placed, samples of peers may
@@ -447,7 +446,6 @@ func (s *samples) tick(now time.Time) {
 			l.lookIdle(now)
 		}
 		if s.stager == nil {
-			s.giveUpWarm(now)
 			return
 		}
 		s.giveUpAsks(now)

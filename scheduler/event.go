@@ -123,10 +123,6 @@ type (
 		Err     error
 	}
 
-	// Preloaded reports that samples were read into their places before the first Planned, each once,
-	// the most important first. Those that are not kept are freed.
-	Preloaded struct{ IDs []SampleID }
-
 	// Recovered reports the samples that are in their places since before the rank restarted, the most
 	// important first. It precedes the first Planned. Those that do not fit are freed. Their bytes are
 	// not used before Check.
@@ -297,7 +293,6 @@ func (Sent) event()       {}
 func (Scored) event()     {}
 func (Stored) event()     {}
 func (Recalled) event()   {}
-func (Preloaded) event()  {}
 func (Recovered) event()  {}
 func (Checked) event()    {}
 func (Shrunk) event()     {}

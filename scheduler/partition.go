@@ -327,7 +327,7 @@ func (p *partition) predict(id SampleID, score float32) float64 {
 }
 
 // take applies new scores, and refreshes the predicted next draws of the samples whose scores
-// changed; the first time, of all residents, which were preloaded.
+// changed; the first time, of all residents, which the rank before left.
 func (p *partition) take(e Scored) {
 	first := p.scored.Scores == nil
 	p.scored = e

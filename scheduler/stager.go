@@ -182,8 +182,6 @@ func (s *Stager) Step(e Event) []Command {
 		s.onPacked(e)
 	case Unpacked:
 		s.onUnpacked(e)
-	case Preloaded:
-		s.onPreloaded(e)
 	case Recovered:
 		s.onRecovered(e)
 	case Checked:
@@ -837,21 +835,6 @@ func (s *Stager) onRoom() {
 			continue
 		}
 		s.fetch(id, s.Demand(), s.copies.get(id).source)
-	}
-}
-
-// onPreloaded makes residents of the samples that were read before the first plan, in the order
-// given, until the partition is full; it frees the rest. Their next uses are unknown until the
-// first plan.
-func (s *Stager) onPreloaded(e Preloaded) {
-	for _, id := range e.IDs {
-		if s.copies.get(id).state != absent {
-			continue // it is here already
-		}
-		if Owner(id, s.cfg.Ranks) == s.cfg.Rank && s.store.cache.fits(id) {
-			s.store.cache.Draw(Use{ID: id}, nobody)
-		}
-		s.setState(id, here, FromLocal)
 	}
 }
 

@@ -61,7 +61,7 @@ func completeFlags(root *cobra.Command) {
 		"sampler": scheduler.SamplerNames(),
 		"assign":  rank.Assignments, "memory": {"auto", "20%", "64GiB"},
 		"links": {"copy", "follow", "skip"}, "fsync": {"never", "end", "file"},
-		"mode": {"partition", "replicate", "pool"}, "log-format": rank.LogFormats,
+		"mode": {"partition", "replicate"}, "log-format": rank.LogFormats,
 	}
 	for _, cmd := range root.Commands() {
 		for name, list := range values {

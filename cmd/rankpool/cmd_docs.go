@@ -24,8 +24,8 @@ const aboutEnvironment = `
 Variables that rankpool reads, and that "run" sets for the training command where it says so:
 
 **RANKPOOL_SESSION**
-:   The session folder of the cache on this node, where "stage --mode pool", "top" and the client
-    find the ranks. Set by "run".
+:   The session folder of the cache on this node, where "top" and the client find the
+    ranks. Set by "run".
 
 **RANKPOOL_SOCKET**
 :   The door (socket) of this trainer's rank. Set by "run"; the Python client prefers it to

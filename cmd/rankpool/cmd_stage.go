@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
-	"rankpool/cmd/rankpool/internal/pool"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport"
@@ -36,9 +35,6 @@ Start it with srun or mpirun, one rank per node. By hand it is one process, whic
 Modes:
   partition  each rank gets its share, balanced by bytes
   replicate  each rank gets everything
-  pool       before training begins, each rank of a running cache reads its own samples, in order
-             of need, until its memory is full; leave DEST out (start it once per node, or once on
-             the machine that runs all ranks)
 
 DEST may contain {rank} and {host}. Copies keep their mode and modification time; their checksum and
 origin are stored in the extended attributes user.rankpool.xxh3 and user.rankpool.source.`
@@ -60,30 +56,23 @@ type stageOptions struct {
 	peerSeconds      int
 	limits           rank.StorageOptions
 	prune            bool
-	session          string
-	waitSeconds      float64
 }
 
 func newStageCommand() *cobra.Command {
 	var o stageOptions
 	cmd := &cobra.Command{
-		Use:   "stage --data SRC {--dest DEST | --mode pool} [flags]",
+		Use:   "stage --data SRC --dest DEST [flags]",
 		Short: "Copy a data set to the memory or NVMe of the nodes",
 		Long:  aboutStage + "\n\n" + exit.Table,
 		Example: "  srun --ntasks-per-node=1 --mpi=pmix rankpool stage --data /lustre/imagenet " +
 			"--dest /dev/shm/imagenet --mode replicate\n" +
 			"  rankpool stage --data imagenet.parquet --dest /nvme/{rank} --ranks 4 --top 20% " +
-			"--importance losses.npy\n" +
-			"  rankpool run --data imagenet.parquet -- sh -c 'rankpool stage --mode pool --data " +
-			"imagenet && python train.py'",
+			"--importance losses.npy",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at := world.Find(os.Getenv)
 			if err := o.check(at); err != nil {
 				return at.OnlyFirst(err)
-			}
-			if o.mode == pool.Mode {
-				return o.stagePool(cmd, at)
 			}
 			return o.stage(cmd)
 		},
@@ -94,10 +83,9 @@ func newStageCommand() *cobra.Command {
 	flags.StringVar(&o.dest, "dest", "", "destination folder of each rank; {rank} and {host} "+
 		"stand for the rank's number and machine")
 	flags.StringVar(&o.mode, "mode", string(stage.Partition),
-		"which rank gets what: partition, replicate or pool")
+		"which rank gets what: partition or replicate")
 	flags.IntVar(&o.ranks, "ranks", 0,
-		"ranks in this process (default 1); under srun or mpirun every task is one. Pool: the "+
-			"ranks of this machine to wait for")
+		"ranks in this process (default 1); under srun or mpirun every task is one")
 	o.part.register(flags)
 	o.limits.RegisterLimits(flags)
 	flags.BoolVar(&o.prune, "prune", false, "of a partition: remove the copies of earlier runs "+
@@ -118,11 +106,6 @@ func newStageCommand() *cobra.Command {
 	flags.StringVar(&o.failed, "failed", "",
 		"list what failed in this file (default .rankpool/failed-… in DEST)")
 	flags.IntVar(&o.concurrency, "concurrency", 16, "files that each rank reads at a time")
-	flags.StringVar(&o.session, "session", "",
-		"pool: the session folder of the cache on this machine (default: $RANKPOOL_SESSION, else "+
-			"the Slurm job's)")
-	flags.Float64Var(&o.waitSeconds, "wait", 60,
-		"pool: seconds to wait for the ranks of this machine")
 	flags.IntVar(&o.peerSeconds, "peer-timeout", 30,
 		"seconds after which a silent rank is assumed dead")
 	return cmd
@@ -140,15 +123,8 @@ func (o *stageOptions) check(at world.Place) (err error) {
 	case o.prune && o.mode != string(stage.Partition):
 		return exit.Usagef("--prune removes copies that are another rank's after a new " +
 			"partition: use it with --mode partition")
-	case o.mode == pool.Mode && (o.limits.MaxRate != "" || o.limits.MaxOpens != 0):
-		return exit.Usagef("--max-storage-rate and --max-opens: a running cache has its own, " +
-			"give them to \"rankpool run\"")
-	case o.mode == pool.Mode:
-		return o.checkPool()
 	case o.dest == "":
 		return exit.Usagef("where should it go? name a folder with --dest DEST")
-	case o.session != "":
-		return exit.Usagef("--session names a running cache: use it with --mode pool")
 	case at.Tasks > 0 && o.ranks != 0 && o.ranks != at.Tasks:
 		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out",
 			at.By, at.Tasks)
@@ -160,7 +136,7 @@ func (o *stageOptions) check(at world.Place) (err error) {
 			o.peerSeconds)
 	}
 	for _, f := range []struct{ name, value, known string }{
-		{"mode", o.mode, "partition, replicate, pool"},
+		{"mode", o.mode, "partition, replicate"},
 		{"links", o.links, "copy, follow, skip"},
 		{"fsync", o.sync, "never, end, file"},
 	} {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -232,44 +231,4 @@ func filesOf(m *dataset.Manifest, ids []int) []stage.Selected {
 		files = append(files, file)
 	}
 	return files
-}
-
-// ordered returns the ids of the part in order of importance: by --top, in the order of the list,
-// or in that of the manifest.
-func (p *stagePart) ordered(m *dataset.Manifest) ([]int, error) {
-	if p.list == "" {
-		return p.samples(m)
-	}
-	part, err := p.readList(m.Root())
-	if err != nil {
-		return nil, err
-	}
-	line := map[string]int{}
-	for i, file := range part {
-		if _, twice := line[file.Path]; !twice {
-			line[file.Path] = i
-		}
-	}
-	var ids []int
-	of := map[int]int{} // the first line that names a sample's file, or a folder that it is in
-	for id := range m.Len() {
-		for name := m.RelPath(scheduler.SampleID(id)); ; name = path.Dir(name) {
-			if name == "." {
-				name = ""
-			}
-			if at, named := line[name]; named {
-				if first, found := of[id]; !found || at < first {
-					of[id] = at
-				}
-			}
-			if name == "" {
-				break
-			}
-		}
-		if _, found := of[id]; found {
-			ids = append(ids, id)
-		}
-	}
-	slices.SortStableFunc(ids, func(a, b int) int { return cmp.Compare(of[a], of[b]) })
-	return ids, nil
 }

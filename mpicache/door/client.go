@@ -3,8 +3,6 @@ package door
 import (
 	"bufio"
 	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"rankpool/scheduler"
 )
 
 // Client is a connection to a door, for launchers, benchmarks and tests; training has the Python
@@ -136,35 +132,6 @@ func (c *Client) Welcome() (Welcome, error) {
 	w, err := parseWelcome(c.welcome)
 	if err != nil {
 		return w, fmt.Errorf("door: the reply to HELLO: %w", err)
-	}
-	return w, nil
-}
-
-// Warm has the rank read samples of a data set, named by its place in HELLO's list, into its
-// memory, the first first. It returns when they are there, which takes as long as storage does,
-// whatever the time-out, or when ctx ends; the client is of no use after that. An Error with
-// CodeBegun means that it comes too late.
-func (c *Client) Warm(
-	ctx context.Context, stream uint32, ids []scheduler.SampleID,
-) (Warmed, error) {
-	defer func(timeout time.Duration) { c.timeout = timeout }(c.timeout)
-	c.timeout = 0
-	_ = c.sock.SetDeadline(time.Time{}) // fails when closed, and so does what follows
-	defer context.AfterFunc(ctx, func() { _ = c.sock.SetDeadline(time.Now()) })()
-	p := le.AppendUint32(le.AppendUint32(nil, stream), uint32(len(ids)))
-	for _, id := range ids {
-		p = le.AppendUint32(p, uint32(id))
-	}
-	var w Warmed
-	reply, err := c.Call(KindWarm, p)
-	if ctx.Err() != nil {
-		return w, context.Cause(ctx)
-	}
-	if err != nil {
-		return w, err
-	}
-	if err := json.Unmarshal(reply, &w); err != nil {
-		return w, fmt.Errorf("door: the reply to WARM: %w", err)
 	}
 	return w, nil
 }

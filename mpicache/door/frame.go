@@ -37,7 +37,6 @@ const (
 	KindSave     Kind = 8
 	KindStatus   Kind = 9
 	KindShutdown Kind = 10
-	KindWarm     Kind = 11
 	KindError    Kind = 99
 )
 
@@ -50,7 +49,6 @@ const (
 	CodeRequest  = 2
 	CodeNotReady = 3
 	CodeStopping = 4
-	CodeBegun    = 5 // training has begun: WARM comes too late
 )
 
 // An Error is an error reply to a request that is well-formed.

@@ -76,11 +76,6 @@ func TestParseGolden(t *testing.T) {
 		r.Dimensions != 2 || !slices.Equal(r.Embeddings, want) {
 		t.Errorf("report with embeddings: %+v, %v", r, err)
 	}
-	w, err := door.ParseWarm(goldenPayload(t, "warm").Payload)
-	if want := (door.Warm{Stream: 1, IDs: []scheduler.SampleID{4, 0, 7}}); err != nil ||
-		!reflect.DeepEqual(w, want) {
-		t.Errorf("warm: %+v, %v", w, err)
-	}
 	var spec scheduler.Spec
 	want := scheduler.Spec{
 		Data: "train", Identity: strings.Repeat("5a", 16), Sampler: "pads", Seed: 7, BatchSize: 64,
@@ -131,10 +126,6 @@ func TestAppendGolden(t *testing.T) {
 			door.Opened{Stream: 1, Batches: 20, Scorer: "logrank"}),
 		"save_reply": door.AppendJSON(nil, door.KindSave.Reply(), 11,
 			door.Saved{Saved: "/run/s1/state", State: scheduler.Digest(strings.Repeat("5a", 16))}),
-		"warm_reply": door.AppendJSON(nil, door.KindWarm.Reply(), 15, door.Warmed{
-			Staged: 2, Bytes: 300, Here: 1, NoRoom: 1,
-			Failures: []door.WarmFailure{{Sample: 9, Reason: "gone"}},
-		}),
 		"plan_reply_evaluated": slices.Concat(slices.Collect(door.PlanFrame(17, evaluatedPlan(), 1,
 			scheduler.Digest(strings.Repeat("5a", 16)), "/run/s1/state-1-3"))...),
 		"batch": door.AppendBatch(nil, 5, 13, []door.BatchEntry{
@@ -173,7 +164,6 @@ func FuzzFrame(f *testing.F) {
 			_, _ = door.ParseGet(fr.Payload, nil)
 			_, _ = door.ParseRelease(fr.Payload, nil)
 			_, _ = door.ParseReport(fr.Payload)
-			_, _ = door.ParseWarm(fr.Payload)
 			_, _ = door.ParsePlace(fr.Payload)
 		}
 	})

@@ -5,8 +5,7 @@ package door
 const (
 	maxWorld = 1<<16 - 1 // trainers that a plan can name (uint16)
 	// MaxLeases is how many leases a connection holds.
-	MaxLeases  = 1024
-	maxWarmIDs = 1 << 16
+	MaxLeases = 1024
 )
 
 // Limits are how large the frames of a client may be.
@@ -43,8 +42,6 @@ func (l Limits) Payload(kind Kind) (bytes int, ok bool) {
 		return max(l.ReportBytes, reportHeadBytes), true
 	case KindMetric:
 		return 4 << 10, true
-	case KindWarm:
-		return 8 + 4*maxWarmIDs, true
 	case KindStatus, KindShutdown:
 		return 0, true
 	}

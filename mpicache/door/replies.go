@@ -77,22 +77,6 @@ type Saved struct {
 	State scheduler.Digest `json:"state"`
 }
 
-// Warmed is the reply to WARM: what became of the samples that it named.
-type Warmed struct {
-	Staged    int           `json:"staged"` // read into this rank's memory
-	Bytes     int64         `json:"bytes"`  // of them
-	Here      int           `json:"here"`   // they were in memory already
-	Elsewhere int           `json:"elsewhere"`
-	NoRoom    int           `json:"no_room"`
-	Failures  []WarmFailure `json:"failures"`
-}
-
-// WarmFailure is why a sample could not be read.
-type WarmFailure struct {
-	Sample scheduler.SampleID `json:"sample"`
-	Reason string             `json:"reason"`
-}
-
 // Status is the reply to STATUS, about the trainers of a rank.
 type Status struct {
 	Rank  int          `json:"rank"`

@@ -5,7 +5,6 @@ import (
 
 	"rankpool/mpicache/fields"
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler"
 )
 
 // Hello is HELLO's payload: who the client is.
@@ -174,18 +173,4 @@ type Metric struct {
 	Stream, Epoch uint32
 	Name          string
 	Value         float64
-}
-
-// Warm is WARM's payload.
-type Warm struct {
-	Stream uint32
-	IDs    []scheduler.SampleID
-}
-
-// ParseWarm parses WARM.
-func ParseWarm(b []byte) (Warm, error) {
-	p := read(b)
-	w := Warm{Stream: p.U32()}
-	w.IDs = fields.U32s(&p.Reader, w.IDs, p.U32())
-	return w, p.end()
 }

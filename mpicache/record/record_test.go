@@ -43,12 +43,6 @@ func testSetup(policy, sampler string) *Setup {
 	}
 }
 
-// preloaded is more than fits into the memory of testSetup.
-var preloaded = []scheduler.SampleID{
-	41, 40, 5, 4, 3, 2, 1, 0, 33, 32, 31, 30, 29, 28, 27, 26, 25,
-	24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12,
-}
-
 // driven is a rank whose storage and peer answer at once.
 type driven struct {
 	*scheduler.Stager
@@ -83,13 +77,12 @@ func drive(
 		scores = scheduler.EqualScores(setup.Sampler.Samples, 1)
 	}
 	d := &driven{Stager: stager, tape: tape, alter: alter}
-	d.step(scheduler.Preloaded{IDs: preloaded})
 	for epoch := range 2 {
-		d.step(
-			scheduler.Shrunk{
-				CapacityBytes: setup.CapacityBytes - int64(epoch),
-				IDs:           preloaded[:epoch],
+		if epoch > 0 {
+			d.step(scheduler.Shrunk{
+				CapacityBytes: setup.CapacityBytes - 1, IDs: []scheduler.SampleID{41},
 			})
+		}
 		base := slices.Clone(scores)
 		plan := scheduler.NewPlan(plans, epoch, base)
 		tape.Base(base)
@@ -528,7 +521,6 @@ func TestEntries(t *testing.T) {
 			scheduler.Ended{},
 			scheduler.Stored{ID: id, Busy: true, Err: failed},
 			scheduler.Recalled{ID: id, Err: failed},
-			scheduler.Preloaded{IDs: ids},
 			scheduler.Recovered{IDs: ids},
 			scheduler.Checked{ID: id, Whole: true},
 			scheduler.Check{ID: id, Need: big},

@@ -160,7 +160,6 @@ def test_every_frame_is_tested():
         "plan_reply_evaluated", "batch", "batch_even",
     }
     replies |= {"save_reply", "status_reply", "shutdown_reply", "error"}
-    staging = {"warm", "warm_reply"}  # `rankpool stage` sends it, and no training process
-    assert set(FRAMES) == replies | staging | set(SENT)
+    assert set(FRAMES) == replies | set(SENT)
     kinds = {struct.unpack_from("<H", frame, 4)[0] for frame in FRAMES.values()}
-    assert kinds == {*range(1, 12), 99, 101, 102, 103, 104, 108, 109, 110, 111}
+    assert kinds == {*range(1, 11), 99, 101, 102, 103, 104, 108, 109, 110}

@@ -61,7 +61,7 @@ func (j *job) checkData() {
 		moves = moves || len(c.Words) > 0 && (c.Words[0] == "cd" || c.Words[0] == "pushd")
 	}
 	for _, s := range j.steps {
-		if !s.is("run", "serve", "stage", "pack") || s.tool.value("mode") == "pool" {
+		if !s.is("run", "serve", "stage", "pack") {
 			continue
 		}
 		for _, data := range s.tool.Flags["data"] {

@@ -66,7 +66,7 @@ func (j *job) severalTasks(s *step) int {
 // checkMPI compares --mpi with what this machine's MPI library needs.
 func (j *job) checkMPI() {
 	for _, s := range j.steps {
-		if s.launcher != "srun" || !s.is(rankCommands...) || s.tool.value("mode") == "pool" {
+		if s.launcher != "srun" || !s.is(rankCommands...) {
 			continue
 		}
 		o, given := s.option("mpi")

@@ -135,8 +135,6 @@ func TestCheck(t *testing.T) {
 			train, 3, "mpi", "does not fit"},
 		"version of pmix": {head + "srun --overlap --mpi=pmix_v4 rankpool serve --data d &\n" +
 			train, 0, "", ""},
-		"stage into a pool": {head + serve +
-			"\nsrun --overlap rankpool stage --mode pool --data d || exit\n" + train, 0, "", ""},
 		"four ranks a node": {
 			head + "#SBATCH --ntasks-per-node=4\n" +
 				strings.Replace(serve, "--ntasks-per-node=1 ", "", 1) + "\n" + train, 4, "ranks-per-node",

@@ -176,7 +176,7 @@ func awaitRank(
 
 // accepts reports whether a rank serves in a folder: one that died has left its mark.
 func accepts(folder string) bool {
-	if !IsReady(folder) {
+	if !isReady(folder) {
 		return false
 	}
 	c, err := control.Dial(filepath.Join(folder, session.DoorName))

@@ -119,8 +119,8 @@ func (l *launcher) notReady(how string) error {
 	return err
 }
 
-// IsReady reports whether the rank of a folder has announced that it serves.
-func IsReady(folder string) bool {
+// isReady reports whether the rank of a folder has announced that it serves.
+func isReady(folder string) bool {
 	_, err := os.Stat(filepath.Join(folder, session.ReadyName))
 	return err == nil
 }
