@@ -1,5 +1,5 @@
-"""Trains under `rankpool run` by looking at every byte, at a training's pace, and takes more and
-more memory meanwhile.
+"""Trains under `rankpool run` by reading every byte, at a training's pace, while it allocates
+more and more memory.
 
 Prints "digest" and the SHA-256 of the stream: of each batch its ids and the samples' bytes. The
 file "digest" has a line for each batch.

@@ -116,7 +116,7 @@ class Watched:
         (self.folder / f"go-{batch}").touch()
 
     def kill(self, pids, number=signal.SIGKILL):
-        """Signals processes; those told to stop stand still when it returns."""
+        """Signals processes; after SIGSTOP they have stopped when it returns."""
         for pid in pids:
             try:
                 os.kill(pid, number)

@@ -220,7 +220,7 @@ class Play:
         return one.finish(MPI_LEAVES)
 
     def requeue(self, one):
-        """Has the job end: told before, so that it makes a checkpoint, or killed if it has one."""
+        """Ends the job: warns it, so that it saves a checkpoint, or kills it if it has one."""
         if self.checkpoint.exists() and self.rng.random() < 0.5:
             one.kill([one.process.pid])  # at first, as it starts others
             return "killed"
@@ -288,7 +288,7 @@ class Play:
 
     def write_memory(self, one):
         """Writes to the directory of a rank that dies, before another one takes it over. Not to the
-        samples: of those trainers may have some in their hands."""
+        samples: trainers may be using some of them."""
         victim = self.some(one)
         if not victim:
             return
@@ -339,7 +339,7 @@ class Play:
         self.later(0, come)
 
     def say_anything(self, one):
-        """Somebody connects to a rank and says what comes to mind."""
+        """Connects to a rank and sends random bytes and frames."""
         doors = sorted(one.session().glob("r*/door.sock")) if one.session() else []
         if not doors:
             return

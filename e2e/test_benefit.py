@@ -85,8 +85,8 @@ def test_data_sets_trade_memory(start, tree, tmp_path):
 
 
 def test_memory_is_given_back(start, tree, tmp_path_factory):
-    """With --memory auto a training that gains nothing is told, the cache gives its memory back,
-    and it trains on what it would have."""
+    """With --memory auto a training that gains nothing gets a warning, the cache releases its
+    memory, and the stream stays the same."""
     pauses = [BATCHES, BATCHES + MEASURED, 2 * BATCHES]
     one = start(
         data=[f"idle={tree}"], memory="auto", options=["--benefit", "always"],
@@ -95,7 +95,7 @@ def test_memory_is_given_back(start, tree, tmp_path_factory):
     wait_for_batch(one, "idle", BATCHES)
     measure_as_idle(one, "idle", BATCHES)
     wait_for_batch(one, "idle", 2 * BATCHES)
-    given = "no training gains from this memory: the cache gives it back"
+    given = "no training gains from this memory: the cache releases it"
     one.wait_for(lambda: given in one.text("stderr"), "memory was given back")
     one.go(2 * BATCHES)
     result = one.finish()

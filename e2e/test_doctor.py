@@ -124,8 +124,8 @@ PYTHONPATH=$dir:$PYTHONPATH exec {sys.executable} "$@"
 
 
 def test_a_rank_that_dies_is_named(tmp_path):
-    """Rank 1 is killed in a check: rank 0 waits as long as a rank may be silent, and then says
-    which one is."""
+    """Rank 1 is killed in a check: rank 0 waits as long as a rank may be silent, and then
+    names it."""
     rank, python = tmp_path / "rank", tmp_path / "python"
     rank.write_text(
         f"""#!/bin/sh

@@ -70,7 +70,7 @@ def test_ranks_killed_in_mid_epoch(disturbed, ranks, mpi, killed, back):
 
 @pytest.mark.parametrize("batch", [5, BATCHES - 2])
 def test_losses_that_are_not_finite(start, tmp_path, batch):
-    """Mixed precision gives NaN now and then; the newest batch's report is not lost with a rank
+    """Mixed precision yields NaN now and then; the newest batch's report is not lost with a rank
     because of that."""
     rng = numpy.random.default_rng(3)
     losses = rng.exponential(size=(EPOCHS, SAMPLES)).astype("float32")

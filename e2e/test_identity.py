@@ -19,7 +19,7 @@ def back(run, old):
 
 
 def end(run):
-    """Ends the cache as somebody does who takes it for a leftover."""
+    """Ends the cache as a user does who mistakes it for a leftover."""
     old = run.ranks()
     subprocess.run([RANKPOOL, "end", "--session", run.session()], check=True)
     back(run, old)
@@ -108,7 +108,7 @@ def add_class(tree):
 
 
 def swap(tree):
-    """A manifest takes the place of the folder's files for whoever looks now."""
+    """Anyone who opens the data set now finds a manifest in place of the folder's files."""
     index = [RANKPOOL, "index", tree / "a", "-o", tree / "rankpool.parquet"]
     subprocess.run(index, check=True, capture_output=True)
 

@@ -34,8 +34,8 @@ def said(stderr, *patterns):
 
 
 def before_training(result):
-    """Asserts that training was not started; a rank's sentence, which each rank may say, may have
-    the launcher's after it."""
+    """Asserts that training was not started; a rank's message, which each rank may print, may be
+    followed by the launcher's."""
     assert not result.batches and not result.events
     assert len(set(NOTICE.sub("", result.stderr).splitlines())) <= 2, result.stderr
 

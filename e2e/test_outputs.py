@@ -55,7 +55,7 @@ def test_state_that_is_no_file(train, reference, tmp_path):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_stderr_that_nobody_reads(start, reference, ranks):
-    """The launcher, the ranks and the trainers all have something to say when a rank dies."""
+    """The launcher, the ranks and the trainers all write messages when a rank dies."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     try:

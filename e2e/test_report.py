@@ -124,7 +124,7 @@ def test_report_of_a_training(start, tmp_path):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """The log of a training that nobody ran: eight nodes with GPUs, and troubles."""
+    """The log of an invented training: eight nodes with GPUs, and failures."""
     log = tmp_path_factory.mktemp("cluster") / "run.jsonl"
     with open(log, "wb") as out:
         command, env = (
@@ -160,7 +160,7 @@ def test_report_of_a_cluster(cluster, tmp_path):
 
 @pytest.mark.xdist_group("cluster")
 def test_report_of_half_a_log(cluster, tmp_path):
-    """Neither nodes nor GPUs, and a last line that a killed rank has left: the page says what is
+    """Neither nodes nor GPUs, and a last line cut off by a killed rank: the page names what is
     missing."""
     old = tmp_path / "old.jsonl"
     lines = [line for line in cluster.read_text().splitlines() if '"event":"epoch"' in line][:1]

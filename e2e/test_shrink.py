@@ -1,4 +1,4 @@
-"""A trainer that grows until its control group is full: the cache gives memory back, comes back
+"""A trainer that grows until its control group is full: the cache releases memory, grows again
 smaller, and the job lives."""
 
 import os
@@ -28,7 +28,7 @@ def large_tree(tmp_path_factory):
 
 
 def training(large_tree, take_bytes):
-    """Returns the arguments of a training that takes this much memory in its second epoch."""
+    """Returns the arguments of a training that allocates this much memory in its second epoch."""
     command = [sys.executable, Path(__file__).parent / "hungry.py", "--take-mib", take_bytes // MIB]
     return {
         "data": large_tree, "memory": SLAB, "options": ["--log-every", "1s"], "command": command,
@@ -42,7 +42,7 @@ def hungry(start, large_tree):
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory, large_tree):
-    """The digest of a training that takes nothing."""
+    """The digest of a training that allocates nothing."""
     result = run.start(tmp_path_factory.mktemp("calm"), **training(large_tree, 0)).finish()
     assert result.code == 0, result.stderr
     return result.digest
@@ -70,7 +70,7 @@ def test_slab_shrinks_and_the_job_lives(hungry, calm):
     assert fallback == 0, result.events
     slab = [event["slab_bytes"] for event in result.events if event["event"] == "node"]
     assert slab[-1] < SLAB * 3 // 4 and slab == sorted(slab, reverse=True), slab
-    assert "the cache gives some back" in result.stderr, result.stderr
+    assert "the cache releases some" in result.stderr, result.stderr
     assert result.epochs[2]["hits_local"] > 0
 
 

@@ -20,8 +20,8 @@ RUNNING = "JobId=4711 JobState=RUNNING Reason=None Restarts=0 PreemptTime=None"
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
-    """A stand-in for Slurm, as far as run asks it: slurm.says(JOB) has it describe the job;
-    slurm.calls() are the questions."""
+    """A fake of the Slurm commands that run calls: slurm.says(JOB) sets the job that they describe;
+    slurm.calls() returns the calls."""
 
     class Slurm:
         def says(self, job, refusal=None):

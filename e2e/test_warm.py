@@ -121,7 +121,7 @@ def test_what_was_in_memory_is_kept(start, mpi):
 
 @pytest.mark.parametrize("mpi", MPI)
 def test_what_was_in_memory_is_used_meanwhile(start, mpi):
-    """Trainers that use samples in place, and tell what they read from storage themselves."""
+    """Trainers that use samples in place, and report what they read from storage themselves."""
     way = dict(ranks=RANKS, mpi=mpi, memory="40%")
     args = ["--epochs", EPOCHS, "--sampler", "torch", "--ahead", 1]
     calm = start(**way, args=args).finish().check(EPOCHS, SAMPLES)

@@ -88,8 +88,8 @@ class Group:
             self._peers = [connected(address)]
 
     def gather(self, mine):
-        """Returns what all trainers have, on the first one, which then has to `tell`; None on the
-        others."""
+        """Gathers a value from every trainer on the first one, which must then call `tell`; returns
+        None on the others."""
         if self.rank:
             self._peers[0].send(mine)
             return None

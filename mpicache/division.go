@@ -93,7 +93,7 @@ func (h *shrinker) divideAnew() {
 	}
 	to := h.leastBytes + sum + sum/shrinkSlack
 	if n.cfg.GiveUnused && h.nowBytes-to >= max(h.fullBytes/shrinkShare, 1) {
-		n.cfg.Log.Warn("no training gains from this memory: the cache gives it back",
+		n.cfg.Log.Warn("no training gains from this memory: the cache releases it",
 			"slab before", humanize.IBytes(uint64(h.nowBytes)), "slab now", humanize.IBytes(uint64(to)))
 		h.even, h.evenOf = parts, to
 		h.shrinkTo(to)

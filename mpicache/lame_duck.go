@@ -64,8 +64,8 @@ func (n *Node) SaveImportance(ctx context.Context) {
 	}
 }
 
-// PeersLive asks all peers for a sign of life, unless they have given one, and reports whether
-// every one gives it in time.
+// PeersLive asks all peers from which nothing has arrived for a sign of life, and reports whether
+// all answer in time.
 func (n *Node) PeersLive(ctx context.Context) bool {
 	l := &n.life
 	l.mu.Lock()

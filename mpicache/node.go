@@ -413,7 +413,7 @@ func (n *Node) free(off int64) {
 	n.arenaMu.Lock()
 	defer n.arenaMu.Unlock()
 	if !n.arena.Has(off) {
-		n.spoilt("it frees place %d, where no sample lies", off)
+		n.spoilt("it frees place %d, which holds no sample", off)
 	}
 	n.arena.Free(off)
 }

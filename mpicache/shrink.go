@@ -95,7 +95,7 @@ func (h *shrinker) shrink(bytes int64) {
 		}
 		return
 	}
-	n.cfg.Log.Warn("the node is short of memory: the cache gives some back", "missing",
+	n.cfg.Log.Warn("the node is short of memory: the cache releases some", "missing",
 		humanize.IBytes(uint64(bytes)),
 		"slab before", humanize.IBytes(uint64(h.nowBytes)), "slab now", humanize.IBytes(uint64(to)))
 	h.shrinkTo(to)

@@ -7,7 +7,7 @@ import "rankpool/scheduler"
 // may be lost at any time, but what is read is what storage gave.
 type Kept interface {
 	// Read reads the sample into into, which has its size, and calls done once, from any goroutine.
-	// After an error into is as it was. It returns false, and does nothing, if there is no copy.
+	// An error leaves into unchanged. It returns false, and does nothing, if there is no copy.
 	Read(id scheduler.SampleID, into []byte, done func(error)) bool
 	// Write has a copy of the sample made, as storage gave it, if there is room. The bytes are the
 	// caller's again when it returns.

@@ -471,7 +471,7 @@ func (c *Coordinator) onTicked() {
 // next one once no trainer here is left behind. (Trainers of other ranks delay it through their
 // missing scores, if its plan needs scores.) To any other epoch trainers move together, when each
 // has asked for it: if the sampler uses no scores, all trainers of this rank, so that a silent rank
-// holds up nobody.
+// does not delay the others.
 
 // Knows reports whether epoch is open and its plan still exists.
 func (c *Coordinator) Knows(epoch int) bool { return c.plans[epoch] != nil }
@@ -859,7 +859,7 @@ func (c *Coordinator) plan() {
 }
 
 // layOut decides, before the first plan, on which ranks plans expect the trainers: all must have
-// reported what their plans say. It returns false as long as that is open, or if they differ.
+// reported what their plans expect. It returns false until they have, and if they differ.
 func (c *Coordinator) layOut() bool {
 	if c.layout != nil {
 		return true

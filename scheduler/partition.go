@@ -44,7 +44,7 @@ const goneElsewhere = math.MaxFloat64
 type view struct {
 	rank int
 	next []int32 // AllRanks: of each draw the place of the sample's next draw, noPlace or elsewhere
-	// For one owner, which meets its draws in order: a bit for each tells whether the sample is
+	// For one owner, which meets its draws in order: a bit for each, whether the sample is
 	// drawn again; later has the places of those next draws, or elsewhere, the first one last.
 	again  []uint64
 	later  []int32

@@ -91,8 +91,8 @@ def goes_on(bed, reference):
 
 
 def preempt(submit, job):
-    """Has a job of another partition take the nodes of one in its second epoch. Its trainers stand
-    still: the rest would take them a second, and Slurm as much."""
+    """Has a job of another partition take the nodes of one in its second epoch. Its trainers are
+    stopped: they would finish in a second, which Slurm also needs."""
     job.wait_for_batches(BATCHES + 4)
     job.kill(job.trainers(), signal.SIGSTOP)
     submit("true", options=["--partition=urgent", "--nodes=4", "--exclusive"])
@@ -165,8 +165,8 @@ def test_cancelled(bed, job):
 
 
 def test_cancelled_when_training_has_ended(submit, words):
-    """Ranks that are told to end when their trainers have left leave nothing on their nodes
-    either."""
+    """Ranks that are told to end after their trainers have left remove everything from their
+    nodes, too."""
     cache, train = words(2)
     script = f"""
         srun --overlap -K --mpi=pmix --cpu-bind=none rankpool serve {cache} &

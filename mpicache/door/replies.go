@@ -82,7 +82,7 @@ type Status struct {
 	Rank  int          `json:"rank"`
 	Ranks int          `json:"ranks"`
 	Data  []DataStatus `json:"data"`
-	// by rank: on rank 0 of every rank that has been heard of lately, elsewhere of this one
+	// by rank: on rank 0 of every rank that has reported lately, elsewhere of this one
 	Nodes []stats.Reading `json:"nodes"`
 }
 

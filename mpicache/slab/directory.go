@@ -13,7 +13,7 @@ import (
 // A Set is a data set whose samples a slab holds.
 type Set struct {
 	Samples int
-	// Key tells the data set from all others, and from itself with other files.
+	// Key identifies the data set, and changes with its files.
 	Key [32]byte
 }
 

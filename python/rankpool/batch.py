@@ -205,7 +205,7 @@ def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[in
 def take_in_hand(
     connection: Connection, index: Index, batch: Batch, ticket: Optional[int]
 ) -> Samples:
-    """Is take, for a script that uses the views as long as it likes: no rank writes to them."""
+    """Like take, but the views stay valid as long as the script has them: no rank writes there."""
     tally = connection.tally(batch.stream, batch.epoch)
     before = tally.counts()
     samples = take(connection, index, batch, ticket)

@@ -1,4 +1,4 @@
-"""The sample index: where each sample lies on storage, mapped read-only (docs/wire/README.md)."""
+"""The sample index: where each sample is on storage, mapped read-only (docs/wire/README.md)."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Index:
         return [os.fsdecode(name) for name in names]
 
     def path(self, id: int) -> bytes:
-        """Returns the path of the file that sample id lies in, as the file system has it."""
+        """Returns the path of the file that contains sample id, as the file system has it."""
         return os.path.join(self._root, self.relative(id))
 
     def relative(self, id: int) -> bytes:

@@ -1,5 +1,5 @@
-"""Which process this is, and to which training process it belongs: what tells a loader's worker
-from a stranger."""
+"""Identifies this process and the training process that it belongs to, so that a loader's worker
+is not mistaken for an unrelated process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A rank's memory for samples, which outlives it: whoever has it reads on, and gives it back."""
+"""A rank's memory for samples, which outlives the rank: trainers continue to read it, and return it
+to the next rank."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class BatchSampler:
 
     def __iter__(self) -> Iterator[Batch]:
         if not self._fresh and self.spec.sampler == "sequential":
-            self.epoch += 1  # every epoch is the same: nobody has to tell
+            self.epoch += 1  # every epoch is the same: set_epoch is not needed
         elif not self._fresh and not self._warned:
             self._warned = True
             warnings.warn(

@@ -9,8 +9,8 @@ _left_out = 0
 
 
 def say(what: str) -> None:
-    """Prints a message; leaves it out, and counts it, where stderr is a pipe that nobody reads or
-    has open."""
+    """Prints a message; drops and counts it if stderr is a pipe without a reader, or one that is
+    full."""
     global _left_out
     if not _takes(sys.stderr):
         _left_out += 1

@@ -82,7 +82,7 @@ class Stop:
         return over
 
     def _begin(self, dist: Any) -> Any:
-        """Begins an all-reduce of whether this trainer was told, and returns the
+        """Begins an all-reduce of whether this trainer was told to stop, and returns the
         torch.distributed.Work."""
         if self._flag is None:
             import torch

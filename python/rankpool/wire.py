@@ -56,7 +56,7 @@ def pack_hello(trainer: int, world: int, worker: int, process: int, family: int)
 
 
 def pack_open(spec: Any, training: Optional[dict]) -> bytes:
-    """Packs a connection.Spec and what a training process says of itself, None of a worker."""
+    """Packs a connection.Spec and what a training process reports of itself, None for a worker."""
     asked = {**spec._asdict(), "training": training}
     if not spec.epochs:
         del asked["epochs"]

@@ -353,8 +353,8 @@ def test_a_trainer_alone_in_a_training_of_several_is_beside_it(door, monkeypatch
 
 
 def in_threads(count, work):
-    """Returns what work() gives in each of as many threads, which begin together; an exception is
-    given too."""
+    """Returns the results of work(), or its exceptions, in as many threads, which begin
+    together."""
     begin, results = threading.Barrier(count), [None] * count
 
     def run(number):

@@ -74,8 +74,8 @@ def test_the_same_data_set_is_taken_back(door, tmp_path):
 
 
 def test_a_process_that_begins_late_compares_too(door, tmp_path, monkeypatch):
-    """A worker that was spawned has the data set from its parent, and maps what lies at the index's
-    path now."""
+    """A spawned worker gets the data set from its parent, and maps what is at the index's path
+    now."""
     data = rankpool.Dataset()
     sampler = rankpool.BatchSampler(data, batch_size=4)
     (batch, *_) = list(sampler)

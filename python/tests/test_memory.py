@@ -1,4 +1,4 @@
-"""A rank's memory: what a client reads in it without the rank, and to whom it gives it back."""
+"""A rank's memory: what a client reads in it without the rank, and to whom it returns it."""
 
 import collections
 import os

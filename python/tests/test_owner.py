@@ -26,7 +26,7 @@ def link(base, to):
 
 
 def foreign(path):
-    """Makes path another user's; who is not root takes what there is of others."""
+    """Makes path another user's; without root, finds one that is."""
     if not IS_ROOT:
         return "/usr"
     os.chown(path, NOBODY, NOBODY, follow_symlinks=False)

@@ -287,7 +287,7 @@ def test_one_loss_may_have_no_dimension(door):
 
 
 def test_what_was_reported_does_not_change(door):
-    """The cache takes the first report of a batch; a restarted one must hear the same."""
+    """The cache uses the first report of a batch; a restarted one must receive the same."""
     _, sampler = make()
     for again in range(2):
         sampler.set_epoch(0)

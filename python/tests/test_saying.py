@@ -1,4 +1,4 @@
-"""Messages reach stderr where somebody reads it, and hold nobody up where nobody does."""
+"""Messages reach stderr if it has a reader, and block nothing if it has none."""
 
 import io
 import os

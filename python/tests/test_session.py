@@ -1,4 +1,4 @@
-"""Which training process this is, as the launcher's environment and the script say."""
+"""Which training process this is, by the launcher's environment and the script."""
 
 import pytest
 

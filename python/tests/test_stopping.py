@@ -79,7 +79,7 @@ def test_close_gives_the_signals_back():
 
 
 def test_trainers_stop_after_the_same_step(tmp_path):
-    """Only one of them is told."""
+    """Only one of them gets the signal."""
     both = [
         trainer(TRAINER, rank, tmp_path, told, stdout=subprocess.PIPE)
         for rank, told in enumerate(["0", "5"])

@@ -23,7 +23,7 @@ SECOND = 10**9
 
 
 class Clock:
-    """Stands in for the module time: a sleep takes no time, and moves it on."""
+    """Replaces the module time: a sleep advances the clock at once."""
 
     def __init__(self):
         self.ns, self.slept = 1000 * SECOND, []
@@ -75,7 +75,7 @@ def test_the_rate_holds(tmp_path, clock, limits, size, seconds):
 
 
 def test_all_processes_of_a_node_share_it(tmp_path, clock):
-    """The clock stands still for each: what they have taken is what the file says."""
+    """The clock does not advance: the file shows what they have used."""
     path = write_limit(tmp_path, 1000.0)
     limit, began = throttle.throttle(tmp_path), clock.ns
 

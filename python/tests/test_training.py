@@ -1,5 +1,5 @@
-"""What a training process tells a cache of its training: at the start, after a restart, from a
-checkpoint."""
+"""What a training process reports to a cache about its training: at the start, after a restart,
+from a checkpoint."""
 
 import os
 
@@ -62,7 +62,7 @@ def test_plans_are_told_after_a_restart(door):
 
 
 def test_plans_say_where_they_expect_a_trainer(door):
-    """A trainer tells a restarted cache what the plans say that it has, whatever that cache is."""
+    """A trainer reports to a restarted cache what its plans came from, whatever that cache is."""
     data, sampler = make()
     train(data, sampler, 1)
     sampler._training.note(wire.Plan(FRAMES["plan_reply_evaluated"][12:]))

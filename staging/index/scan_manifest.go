@@ -50,7 +50,7 @@ func (s *scanner) manifest() (*dataset.Manifest, error) {
 				labels.number(sh.contents.Labels)
 			case i == 0 && len(s.folders) > 1:
 				return nil, fmt.Errorf(
-					"staging: %s lies beside class folders and belongs to no class",
+					"staging: %s is beside class folders and belongs to no class",
 					s.abs(file.name),
 				)
 			default:

@@ -111,7 +111,7 @@ func TestScanErrors(t *testing.T) {
 		{
 			"a file beside classes",
 			[]string{"a/1", "README"},
-			[]string{"/README lies beside class folders"},
+			[]string{"/README is beside class folders"},
 		},
 		{"a link to nowhere", []string{"a/1", "a/2 -> gone"}, []string{"/a/2: no such file"}},
 		{"a link to itself", []string{"a/1", "a/2 -> 2"}, []string{"/a/2: too many levels"}},

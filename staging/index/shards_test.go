@@ -143,7 +143,7 @@ func TestScanShards(t *testing.T) {
 			whole, err := Scan(t.Context(), root, ScanOptions{WholeFiles: true})
 			if len(c.files) != 1 &&
 				c.name != "all formats in class folders" { // shards beside folders
-				stagingtest.WantError(t, err, "s.tar lies beside class folders")
+				stagingtest.WantError(t, err, "s.tar is beside class folders")
 			} else if stagingtest.Must(t, err); whole.Formats()[0].Samples != whole.Len() {
 				t.Errorf("as files there are %d samples, want %d", whole.Len(), len(c.files))
 			}
@@ -176,7 +176,7 @@ func TestScanShardErrors(t *testing.T) {
 	put(t, root, "s.tar", whole)
 	put(t, root, "cat/1", nil)
 	_, err := Scan(t.Context(), root, ScanOptions{})
-	stagingtest.WantError(t, err, "s.tar lies beside class folders and belongs to no class")
+	stagingtest.WantError(t, err, "s.tar is beside class folders and belongs to no class")
 	f := shardFile{
 		scannedFile{"s.tar", int64(len(whole)), stagingtest.ModTime.UnixNano() - 1},
 		filepath.Join(root, "s.tar"), dataset.FormatTar, nil,

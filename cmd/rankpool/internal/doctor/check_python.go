@@ -42,7 +42,7 @@ func checkPython(env *Env) []Finding {
 			"--runtime-dir")}
 	}
 	if _, err := env.Machine.LookPath(p.Command); err != nil {
-		f := warning(fmt.Sprintf("there is no %s: %v", p.Command, err),
+		f := warning(fmt.Sprintf("%s not found: %v", p.Command, err),
 			"name the Python of training with --python, or load its module first")
 		if p.Given {
 			f.Status = Bad

@@ -512,12 +512,13 @@ func TestChecks(t *testing.T) {
 				""
 		}, Bad, "boom", "by hand"},
 		{
-			"python", func(e *Env, _ *fakeMachine) { e.Python.Command = "python9" }, Warning, "no python9",
+			"python", func(e *Env, _ *fakeMachine) { e.Python.Command = "python9" }, Warning,
+			"python9 not found",
 			"--python",
 		},
 		{
 			"python", func(e *Env, _ *fakeMachine) { e.Python = Python{Command: "python9", Given: true} },
-			Bad, "no python9", "--python",
+			Bad, "python9 not found", "--python",
 		},
 		{
 			"python", func(e *Env, _ *fakeMachine) { e.Python.Failure = boom }, Bad, "boom",

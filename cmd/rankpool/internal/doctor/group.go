@@ -156,7 +156,7 @@ func (g *Group) Report(findings []Finding) {
 }
 
 // ErrSilent means that rank 0 sends no sign of life.
-var ErrSilent = errors.New("doctor: rank 0 gives no sign of life")
+var ErrSilent = errors.New("doctor: rank 0 does not respond")
 
 // AwaitEnd waits until rank 0 sends the end. Errors: ErrSilent, and the cause of ctx's end.
 func (g *Group) AwaitEnd(ctx context.Context) error {

@@ -142,7 +142,7 @@ func TestLostRank(t *testing.T) {
 	found := checkRanks(World{Reports: got.reports, Lost: got.lost})
 	if len(found) != 1 || found[0].Status != Bad ||
 		!strings.Contains(found[0].Detail,
-			`rank 2 on n3 has not reported, and gives no sign of life; its last check was "python"`) {
+			`rank 2 on n3 has not reported, and does not respond; its last check was "python"`) {
 		t.Errorf("%+v", found)
 	}
 }

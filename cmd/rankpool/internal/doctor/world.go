@@ -74,7 +74,7 @@ func checkRanks(w World) []Finding {
 		if l.Host != "" {
 			detail += " on " + l.Host
 		}
-		detail += " has not reported, and gives no sign of life"
+		detail += " has not reported, and does not respond"
 		if l.Check != "" {
 			detail += "; its last check was \"" + l.Check + "\""
 		}
