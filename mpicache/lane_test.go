@@ -217,6 +217,38 @@ func TestJobsAreRefused(t *testing.T) {
 	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "is being trained on with seed 1")
 }
 
+// TestSystemThatChoosesServesOneTraining has another training come to a cache that chooses by epoch,
+// in mid-training: it hears one sentence, and the training gets the stream that it gets without.
+func TestSystemThatChoosesServesOneTraining(t *testing.T) {
+	quiver := func(cfg *Config) {
+		cfg.System, cfg.Data[0].BookBytes = "quiver", 3000
+	}
+	train := func(between func(cl *cluster)) []string {
+		cl := newCluster(t, 2, 120, 3000, quiver)
+		defer cl.close()
+		cl.between = func(_, batch int) {
+			if batch == 4 {
+				between(cl)
+			}
+		}
+		return cl.train(2, 6, 3, "quiver")
+	}
+	want := train(func(*cluster) {})
+	got := train(func(cl *cluster) {
+		for rank, dir := range cl.dirs {
+			spec := Spec{Data: "train", Job: "b", Sampler: "quiver", Seed: 2, BatchSize: 6, World: 2}
+			refused(t, openSpec(stranger(t, dir, 0, 2), spec),
+				"--system quiver serves one training at a time: leave the job name out")
+			if n := len(cl.nodes[rank].streams[0].samples.streams); n != 1 {
+				t.Errorf("rank %d has %d trainings", rank, n)
+			}
+		}
+	})
+	if !slices.Equal(got, want) || len(want) == 0 {
+		t.Error("the stream of the training changed")
+	}
+}
+
 // TestJobsComeAndGo opens a hundred jobs, one after the other, and has each end when its processes
 // are gone: its name is free for another training, and nothing of it is left but samples that
 // nobody else wants.

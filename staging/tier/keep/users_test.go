@@ -1,9 +1,11 @@
 package keep
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,8 +30,9 @@ const (
 
 // A job is what a process does as another user.
 type job struct {
-	What              string // fill (find, and write what is not there), find or list
+	What              string // fill (find, and write what is not there), find, list or force
 	Dir, Tags, Source string
+	Names             []string // to force
 }
 
 // outcome is what came of it.
@@ -60,6 +63,9 @@ func (j job) run() (out outcome) {
 		names, err := os.ReadDir(j.Dir)
 		return outcome{Found: len(names), Err: fmt.Sprint(err)}
 	}
+	if j.What == "force" {
+		return j.force()
+	}
 	folder, err := OpenFolder(j.Dir, 1<<30, true)
 	if err != nil {
 		return outcome{Err: err.Error()}
@@ -84,6 +90,35 @@ func (j job) run() (out outcome) {
 		}
 	}
 	out.Counts = s.Close(time.Minute)
+	return out
+}
+
+// force tries to get at files of another user's part whose names are known, and to take names there.
+// Found is how often that succeeds.
+func (j job) force() (out outcome) {
+	for i, called := range j.Names {
+		path, own := filepath.Join(j.Dir, called), filepath.Join(j.Tags, strconv.Itoa(i))
+		_ = os.Link(path, own) // the kernel may allow it: then the link is not readable
+		for _, try := range []func() (*os.File, error){
+			func() (*os.File, error) { return os.Open(path) },
+			func() (*os.File, error) { return os.Open(own) },
+			func() (*os.File, error) { return os.OpenFile(path, os.O_WRONLY, 0) },
+			func() (*os.File, error) { return os.Create(path + "0") },
+		} {
+			if f, err := try(); err == nil {
+				out.Found++
+				out.Err += f.Name() + " "
+				_ = f.Close()
+			}
+		}
+		for _, err := range []error{
+			os.Remove(path), os.Rename(path, path+"1"), os.Symlink(own, path+"2"),
+		} {
+			if err == nil {
+				out.Found++
+			}
+		}
+	}
 	return out
 }
 
@@ -162,7 +197,12 @@ func (n *node) groups(uid int) (paths []string) {
 // as does a job as a user.
 func (n *node) as(uid int, what, dir string) outcome {
 	n.t.Helper()
-	text, err := json.Marshal(job{What: what, Dir: dir, Tags: n.tags(uid), Source: n.source})
+	return n.asJob(uid, job{What: what, Dir: dir, Tags: n.tags(uid), Source: n.source})
+}
+
+func (n *node) asJob(uid int, j job) outcome {
+	n.t.Helper()
+	text, err := json.Marshal(j)
 	n.must(err)
 	cmd := exec.Command(n.prog)
 	cmd.Dir = "/"
@@ -180,7 +220,7 @@ func (n *node) as(uid int, what, dir string) outcome {
 		err = json.Unmarshal(printed, &out)
 	}
 	if err != nil {
-		n.t.Errorf("%s as %d: %v, %s%s", what, uid, err, printed, &log)
+		n.t.Errorf("%s as %d: %v, %s%s", j.What, uid, err, printed, &log)
 	}
 	return out
 }
@@ -240,6 +280,68 @@ func TestWhoMayNotReadTheDataGetsNothing(t *testing.T) {
 	}
 }
 
+// TestNamesThatAreKnownOpenNothing has eve, who may not read the data, know the name of each file in
+// alice's part, whether it is told, guessed, or of a group that is not shared. She can neither read
+// nor link nor replace a file, nor take a name in that part.
+func TestNamesThatAreKnownOpenNothing(t *testing.T) {
+	for _, mode := range []os.FileMode{0o640, 0o600} {
+		n := newNode(t, mode)
+		n.fill()
+		all, err := os.ReadDir(n.part(alice))
+		n.must(err)
+		var names []string
+		for _, entry := range all {
+			names = append(names, entry.Name())
+		}
+		if len(names) < 6 {
+			t.Fatalf("mode %o: alice has the files %v", mode, names)
+		}
+		out := n.asJob(eve, job{
+			What: "force", Dir: n.part(alice), Tags: n.tags(eve), Names: append(names, "7", "group-7"),
+		})
+		if out.Found != 0 {
+			t.Errorf("mode %o: eve succeeds %d times: %s", mode, out.Found, out.Err)
+		}
+		if out := n.as(alice, "find", n.dir); out.Found != userSamples {
+			t.Errorf("mode %o: alice finds %+v", mode, out)
+		}
+	}
+}
+
+// TestDataWithAccessControlListsAreNotShared checks that a list on the data keeps copies private,
+// whatever their mode is.
+func TestDataWithAccessControlListsAreNotShared(t *testing.T) {
+	n := newNode(t, 0o644)
+	for id := range scheduler.SampleID(10) {
+		n.must(unix.Setxattr(sourceOf(n.source, id), "system.posix_acl_access", readableBy(bob), 0))
+	}
+	n.fill()
+	if names := n.groups(alice); len(names) != 0 {
+		t.Errorf("%d groups have names that others can use", len(names))
+	}
+	if out := n.as(bob, "find", n.dir); out.Found != 0 {
+		t.Errorf("bob: %+v", out)
+	}
+	if out := n.as(alice, "find", n.dir); out.Found != userSamples {
+		t.Errorf("alice herself: %+v", out)
+	}
+}
+
+// readableBy is the list of a file that its owner can write, and a user and everybody can read.
+func readableBy(uid int) []byte {
+	list := binary.LittleEndian.AppendUint32(nil, 2) // the version
+	const none = math.MaxUint32
+	for _, e := range []struct {
+		tag, perm uint16
+		id        uint32
+	}{{1, 6, none}, {2, 4, uint32(uid)}, {4, 4, none}, {16, 4, none}, {32, 4, none}} {
+		list = binary.LittleEndian.AppendUint16(list, e.tag)
+		list = binary.LittleEndian.AppendUint16(list, e.perm)
+		list = binary.LittleEndian.AppendUint32(list, e.id)
+	}
+	return list
+}
+
 func TestDataThatNobodyElseMayReadAreNotShared(t *testing.T) {
 	n := newNode(t, 0o600)
 	n.fill()
@@ -273,6 +375,12 @@ func TestOthersCopiesAreNotBelieved(t *testing.T) {
 				return err
 			}
 			return os.Symlink(n.tags(bob), path)
+		},
+		"a hard link to another group": func(n *node, path string) error {
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+			return os.Link(n.groups(alice)[0], path)
 		},
 		"a part of eve's that is alice's": func(n *node, _ string) error {
 			if err := os.Rename(n.part(alice), n.part(eve)); err != nil {
