@@ -55,9 +55,10 @@ def reads(result, name):
     return [e["storage_reads"] for e in epochs if e["data"] == name]
 
 
-def test_data_sets_trade_memory(start, tree, tmp_path):
+def test_data_sets_trade_memory(start, tree, tmp_path, tmp_path_factory):
     """Storage is slow. A training waits for it, another one for itself: the data set of the first
-    is in memory as a whole from then on, and the other one gets what is left."""
+    is in memory as a whole from then on, and the other one gets what is left. Both train on what
+    they would have alone, without a cache."""
     other = make_tree(tmp_path / "other", BATCHES)
     epochs = EPOCHS + 1
     waits = trainer("waits", BATCH, epochs, [BATCHES, 2 * BATCHES])
@@ -82,6 +83,11 @@ def test_data_sets_trade_memory(start, tree, tmp_path):
     waits, idle = reads(result, "waits"), reads(result, "idle")
     assert waits[0] == SAMPLES and waits[1] > SAMPLES / 10 and waits[3] == 0, waits
     assert idle[0] == BATCHES and idle[3] > idle[1] and idle[3] < BATCHES, idle
+    for name, data, batch, samples in ("waits", tree, BATCH, SAMPLES), ("idle", other, 1, BATCHES):
+        args = ["--epochs", epochs, "--sampler", "torch", "--batch-size", batch]
+        alone = run.start(tmp_path_factory.mktemp(name), data, memory="0", args=args)
+        batches = alone.finish().check(epochs, samples).batches
+        assert one.text(f"digest-{name}").splitlines() == batches
 
 
 def test_memory_is_given_back(start, tree, tmp_path_factory):

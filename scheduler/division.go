@@ -23,7 +23,10 @@ type Claim struct {
 //
 // Source: Quiver, §5.3. Differs: there a data set is kept whole, or two chunks of it, or nothing,
 // since any sample of a chunk may be served; here, where each is served as drawn, the one that
-// memory no longer holds whole is kept in part.
+// memory no longer holds whole is kept in part. There t_h is the time with hits only; here that with
+// the memory that the training had when it was measured, so a large data set, of which it had a
+// small part, seems to gain less. There the space of all nodes is one; here each rank divides its
+// own. There a later measurement replaces an earlier one; here the first counts.
 func Divide(claims []Claim, capacityBytes int64, giveBack bool) []int64 {
 	parts := make([]int64, len(claims))
 	var known []int
@@ -64,9 +67,12 @@ const idleWeight = 1. / 8
 // their gains: the largest has 1. As long as one is unknown all have 1, and so have all if none
 // gains.
 //
-// Source: Chen et al., "iCACHE", HPCA 2023, §III-D: AIV weighs a sample's importance in each job
-// by the job's benefit, and leaves out jobs that do not benefit. Differs: what is weighed is how
-// soon a sample is used, and a job counts by its trainers, as in Quiver's G.
+// Source: Chen et al., "iCACHE", HPCA 2023, §III-D: AIV_i = Σ benefit_j · RIV_ij over the eligible
+// jobs. Differs: what is weighed is not the percentile RIV of a sample's importance but how soon it
+// is used, and of several jobs the one with the soonest use so weighed counts, not the sum, since
+// the sample stays in memory for all of them. A job counts by its trainers, too, as in Quiver's G.
+// There a job is eligible from 1.5 on, and others are left out; here one below 1.1 has a small
+// weight.
 func Weights(gains []float64) []float64 {
 	weights := make([]float64, len(gains))
 	most := 0.0

@@ -1,8 +1,10 @@
 package scheduler
 
 import (
+	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -103,6 +105,36 @@ func TestWeights(t *testing.T) {
 		if got := Weights(c.gains); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// TestWeightsICache has the rule of iCACHE's §III-D: jobs weigh in proportion to Ratio_benefit, and
+// one that is not eligible gives way to those that are. A sample's soonest use, so weighed, is what
+// decides whether it stays.
+func TestWeightsICache(t *testing.T) {
+	gain := func(without time.Duration) float64 {
+		b := NewBenefit(0, 1)
+		b.Begin(0, 0, 400, true)
+		for i, batch := range b.Begin(1, 0, 400, true).edges() {
+			stretch, rest := 19*without, 380*time.Second
+			b.Ready(1, batch, []time.Duration{0, rest / 4, rest/4 + stretch, rest + stretch}[i])
+		}
+		return b.Gain(1)
+	}
+	gains := []float64{gain(3 * time.Second), gain(1500 * time.Millisecond), gain(time.Second)}
+	weights := Weights(gains)
+	if ratio := weights[0] / weights[1]; math.Abs(ratio-2) > 0.1 || weights[2] != idleWeight {
+		t.Errorf("jobs with benefits of 3, 1.5 and 1 weigh %v", weights)
+	}
+	st := &store{now: 100}
+	uses := make([]float64, len(weights))
+	for i, weight := range weights { // all go at one pace, and use a sample of theirs at 0.5
+		plan := &Plan{Draws: &Draws{IDs: make([]SampleID, 90)}}
+		p := &partition{pace: 1. / 3, weight: weight, plan: plan}
+		uses[i] = st.common(p, 0.5) - st.now
+	}
+	if !slices.IsSorted(uses) || math.Abs(uses[1]/uses[0]-2) > 0.1 {
+		t.Errorf("their uses are %v away", uses)
 	}
 }
 
