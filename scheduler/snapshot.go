@@ -204,26 +204,49 @@ func newEncoder(yield func([]byte) bool) *encoder {
 }
 
 func (e *encoder) floats(values []float32) {
-	e.words(len(values), func(i int) uint32 { return math.Float32bits(values[i]) })
+	for len(values) > 0 {
+		b := e.room(len(values))
+		for i, v := range values[:len(b)/4] {
+			binary.LittleEndian.PutUint32(b[4*i:4*i+4], math.Float32bits(v))
+		}
+		values = values[len(b)/4:]
+	}
 }
 
 // hashable is floats with one pattern for all NaNs.
 func (e *encoder) hashable(values []float32) {
-	e.words(len(values), func(i int) uint32 {
-		if v := values[i]; v == v {
-			return math.Float32bits(v)
+	for len(values) > 0 {
+		b := e.room(len(values))
+		for i, v := range values[:len(b)/4] {
+			word := math.Float32bits(v)
+			if v != v {
+				word = quietNaN
+			}
+			binary.LittleEndian.PutUint32(b[4*i:4*i+4], word)
 		}
-		return quietNaN
-	})
+		values = values[len(b)/4:]
+	}
 }
 
 func (e *encoder) words(n int, word func(i int) uint32) {
-	for i := range n {
-		if cap(e.buffer)-len(e.buffer) < 4 {
-			e.flush()
+	for at := 0; at < n; {
+		b := e.room(n - at)
+		for i := range len(b) / 4 {
+			binary.LittleEndian.PutUint32(b[4*i:], word(at+i))
 		}
-		e.buffer = binary.LittleEndian.AppendUint32(e.buffer, word(i))
+		at += len(b) / 4
 	}
+}
+
+// room adds bytes for n words to the buffer, or for as many as it has room for, at least one.
+func (e *encoder) room(n int) []byte {
+	if cap(e.buffer)-len(e.buffer) < 4 {
+		e.flush()
+	}
+	at := len(e.buffer)
+	n = min(n, (cap(e.buffer)-at)/4)
+	e.buffer = e.buffer[:at+4*n]
+	return e.buffer[at:]
 }
 
 func (e *encoder) bytes(b []byte) {
