@@ -315,13 +315,6 @@ func (s *stream) log(c scheduler.Log) {
 	s.later(func() { write(c.Text, args...) })
 }
 
-// begin has the streams begin whose trainers have all come.
-func (s *samples) begin() {
-	for _, l := range s.streams {
-		l.begin()
-	}
-}
-
 // begin opens the stream's lane when every trainer has opened the data set.
 func (s *stream) begin() {
 	if !s.begins || s.coordinator.Conflict() != nil {

@@ -217,8 +217,8 @@ func TestJobsAreRefused(t *testing.T) {
 	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "is being trained on with seed 1")
 }
 
-// TestSystemThatChoosesServesOneTraining has another training come to a cache that chooses by epoch,
-// in mid-training: it hears one sentence, and the training gets the stream that it gets without.
+// TestSystemThatChoosesServesOneTraining has another training connect in mid-training to a cache
+// that chooses by epoch: it is refused with one sentence, and the training's stream stays the same.
 func TestSystemThatChoosesServesOneTraining(t *testing.T) {
 	quiver := func(cfg *Config) {
 		cfg.System, cfg.Data[0].BookBytes = "quiver", 3000
@@ -239,7 +239,7 @@ func TestSystemThatChoosesServesOneTraining(t *testing.T) {
 			spec := Spec{Data: "train", Job: "b", Sampler: "quiver", Seed: 2, BatchSize: 6, World: 2}
 			refused(t, openSpec(stranger(t, dir, 0, 2), spec),
 				"--system quiver serves one training at a time: leave the job name out")
-			if n := len(cl.nodes[rank].streams[0].samples.streams); n != 1 {
+			if n := len(cl.nodes[rank].streams[0].streams); n != 1 {
 				t.Errorf("rank %d has %d trainings", rank, n)
 			}
 		}

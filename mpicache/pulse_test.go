@@ -52,7 +52,8 @@ func TestPulse(t *testing.T) {
 		},
 		"one is never heard of": {
 			0, func(time.Duration) (int, bool) { return 1, false }, "2 at 1m0s",
-			[]int{2}, 0,
+			[]int{2},
+			0,
 		},
 		"one falls silent to another, not to rank 0": {1, func(at time.Duration) (int, bool) {
 			if at < time.Minute && int(at/time.Second)%2 == 1 {

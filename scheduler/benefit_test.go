@@ -288,8 +288,8 @@ func TestBenefitEpochs(t *testing.T) {
 	}
 }
 
-// TestBenefitOutOfOrder has the last batch of the stretch be complete before its first, as it may be
-// when the window holds both: that says nothing, and the next epoch is measured.
+// TestBenefitOutOfOrder completes the last batch of the stretch before its first, as may happen
+// when the window holds both: such times mean nothing, and the next epoch is measured.
 func TestBenefitOutOfOrder(t *testing.T) {
 	const batches = 400
 	b := NewBenefit(0, 1)
@@ -305,8 +305,8 @@ func TestBenefitOutOfOrder(t *testing.T) {
 		t.Fatalf("%+v is measured, though its batches are complete in another order", p)
 	}
 	p = b.Begin(2, 0, batches, true)
-	second := time.Second
-	if p == (Probe{}) || !ready(2, p, [4]time.Duration{second, 100 * second, 200 * second, 900 * second}) {
+	times := [4]time.Duration{time.Second, 100 * time.Second, 200 * time.Second, 900 * time.Second}
+	if p == (Probe{}) || !ready(2, p, times) {
 		t.Errorf("the next epoch is not measured: %+v", p)
 	}
 	if p := b.Begin(3, 0, batches, true); p != (Probe{}) {

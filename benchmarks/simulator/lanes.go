@@ -73,10 +73,10 @@ type LanesResult struct {
 }
 
 // RunLanes simulates trainings on one cache by the real schedulers, each training a lane of its
-// data set. A training takes a global batch every Step from Start on, for its number of epochs, and then
-// ends. With Uncached, a batch takes longer by the share of its samples that are read from storage
-// for it; then what the cache is worth to each training is measured, and memory is divided by it,
-// as by ranks. The same arguments give the same result.
+// data set. A training takes a global batch every Step from Start on, for its number of epochs, and
+// then ends. With Uncached, a batch takes longer by the share of its samples that are read from
+// storage for it; then what the cache is worth to each training is measured, and memory is divided
+// by it, as by ranks. The same arguments give the same result.
 //
 // It returns an error where Run does, for a name that is given twice, and for steps below 1 ns.
 func RunLanes(cfg Config, lanes []Lane) (*LanesResult, error) {

@@ -93,8 +93,8 @@ func (j job) run() (out outcome) {
 	return out
 }
 
-// force tries to get at files of another user's part whose names are known, and to take names there.
-// Found is how often that succeeds.
+// force tries to open files of another user's part whose names are known, and to create names
+// there. Found is how often that succeeds.
 func (j job) force() (out outcome) {
 	for i, called := range j.Names {
 		path, own := filepath.Join(j.Dir, called), filepath.Join(j.Tags, strconv.Itoa(i))
@@ -280,7 +280,7 @@ func TestWhoMayNotReadTheDataGetsNothing(t *testing.T) {
 	}
 }
 
-// TestNamesThatAreKnownOpenNothing has eve, who may not read the data, know the name of each file in
+// TestNamesThatAreKnownOpenNothing gives eve, who may not read the data, the name of each file in
 // alice's part, whether it is told, guessed, or of a group that is not shared. She can neither read
 // nor link nor replace a file, nor take a name in that part.
 func TestNamesThatAreKnownOpenNothing(t *testing.T) {

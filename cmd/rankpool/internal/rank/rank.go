@@ -156,20 +156,7 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	if err := r.opt.storage.writeLimits(r.dir, r.transport.Size()); err != nil {
 		return err
 	}
-	cfg := mpicache.Config{
-		Transport: r.transport.Channel(channelNode),
-		System:    r.opt.System, Policy: r.opt.Policy, Scorer: r.opt.scorer,
-		Sampler: r.opt.sampler, Options: r.opt.values, PeerTimeout: r.opt.peerTimeout,
-		Pulse: r.pulse, Spoilt: r.endSpoilt, Dir: r.dir,
-		StatePath: r.opt.State, StateOptional: r.opt.stateAny, Session: r.opt.Session, Log: logger,
-		Record:    func(any) {},
-		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.room, GiveBack: r.giveBack,
-		Tidy: tidyHeap, Benefit: mpicache.Benefit(slices.Index(mpicache.Benefits, r.opt.benefit)),
-		GiveUnused: r.opt.Memory == memory.Auto,
-	}
-	if r.opt.Assign == "sampler" {
-		cfg.Assignment = scheduler.AssignSampler
-	}
+	cfg := r.config()
 	if err := r.openLog(&cfg); err != nil {
 		return err
 	}
@@ -216,6 +203,25 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	}
 	r.stats.Store(r.node)
 	return os.WriteFile(filepath.Join(r.dir, session.ReadyName), nil, 0o600)
+}
+
+// config returns what is known of the node before its data sets are open.
+func (r *process) config() mpicache.Config {
+	cfg := mpicache.Config{
+		Transport: r.transport.Channel(channelNode),
+		System:    r.opt.System, Policy: r.opt.Policy, Scorer: r.opt.scorer,
+		Sampler: r.opt.sampler, Options: r.opt.values, PeerTimeout: r.opt.peerTimeout,
+		Pulse: r.pulse, Spoilt: r.endSpoilt, Dir: r.dir,
+		StatePath: r.opt.State, StateOptional: r.opt.stateAny, Session: r.opt.Session, Log: r.logger,
+		Record:    func(any) {},
+		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.room, GiveBack: r.giveBack,
+		Tidy: tidyHeap, Benefit: mpicache.Benefit(slices.Index(mpicache.Benefits, r.opt.benefit)),
+		GiveUnused: r.opt.Memory == memory.Auto,
+	}
+	if r.opt.Assign == "sampler" {
+		cfg.Assignment = scheduler.AssignSampler
+	}
+	return cfg
 }
 
 func (o *CacheOptions) level() slog.Level {
