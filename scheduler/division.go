@@ -25,8 +25,9 @@ type Claim struct {
 // since any sample of a chunk may be served; here, where each is served as drawn, the one that
 // memory no longer holds whole is kept in part. There t_h is the time with hits only; here it is
 // the time with the memory that the training had when it was measured, so a large data set, of
-// which memory held a small part, seems to gain less. There the space of all nodes is one; here each rank
-// divides its own. There a later measurement replaces an earlier one; here the first counts.
+// which memory held a small part, seems to gain less. There the space of all nodes is one; here
+// each rank divides its own. There a later measurement replaces an earlier one; here the first
+// counts.
 func Divide(claims []Claim, capacityBytes int64, giveBack bool) []int64 {
 	parts := make([]int64, len(claims))
 	var known []int
