@@ -22,16 +22,73 @@ type Cache struct {
 	capacityBytes int64
 	usedBytes     int64
 	place         table[Place] // of the residents, from 1
-	uses          []Use        // by place
-	free          []Place
+	residents     residents
 	out           []Use // residents taken out by the draw under way
 	kept          func(id SampleID, kept bool)
+}
+
+// residents is what a cache knows of its residents, by place.
+type residents struct {
+	ids  []SampleID
+	next []float64
+	// scores has what else a Use has; nil under a LookAhead, which does not need it.
+	scores []score
+	free   []Place // where no resident is
+}
+
+type score struct {
+	latest float32
+	known  bool
+}
+
+// reserve makes room for so many residents, so that no array has to be copied as they come in.
+func (r *residents) reserve(places int) {
+	r.ids, r.next = make([]SampleID, 0, places), make([]float64, 0, places)
+	if r.scores != nil {
+		r.scores = make([]score, 0, places)
+	}
+}
+
+// add returns a place for a new resident.
+func (r *residents) add(u Use) Place {
+	if last := len(r.free) - 1; last >= 0 {
+		p := r.free[last]
+		r.free = r.free[:last]
+		r.set(p, u)
+		return p
+	}
+	r.ids, r.next = append(r.ids, u.ID), append(r.next, u.Next)
+	if r.scores != nil {
+		r.scores = append(r.scores, score{u.Score, u.Known})
+	}
+	return Place(len(r.ids) - 1)
+}
+
+func (r *residents) set(p Place, u Use) {
+	r.ids[p], r.next[p] = u.ID, u.Next
+	if r.scores != nil {
+		r.scores[p] = score{u.Score, u.Known}
+	}
+}
+
+// use returns what set was last given, without the score under a LookAhead.
+func (r *residents) use(p Place) Use {
+	u := Use{ID: r.ids[p], Next: r.next[p]}
+	if r.scores != nil {
+		u.Score, u.Known = r.scores[p].latest, r.scores[p].known
+	}
+	return u
 }
 
 // NewCache returns an empty partition of capacityBytes over samples of the given sizes.
 func NewCache(policy Policy, capacityBytes int64, size func(SampleID) int64) *Cache {
 	c := &Cache{policy: policy, size: size, capacityBytes: capacityBytes, place: sparseTable[Place](0)}
 	c.gate, _ = policy.(Gate)
+	if l, ok := policy.(LookAhead); ok {
+		l.lookAt(&c.residents)
+	} else {
+		c.residents.scores = []score{}
+	}
 	return c
 }
 
@@ -50,7 +107,7 @@ func (c *Cache) at(id SampleID) (Place, bool) {
 func (c *Cache) fits(id SampleID) bool { return c.usedBytes+c.size(id) <= c.capacityBytes }
 
 // Len returns the number of residents.
-func (c *Cache) Len() int { return len(c.uses) - len(c.free) }
+func (c *Cache) Len() int { return len(c.residents.ids) - len(c.residents.free) }
 
 // UsedBytes returns the sum of the residents' sizes.
 func (c *Cache) UsedBytes() int64 { return c.usedBytes }
@@ -64,7 +121,7 @@ func (c *Cache) Resize(capacityBytes int64, evicted func(SampleID)) {
 		if !ok {
 			return
 		}
-		id := c.uses[v].ID
+		id := c.residents.ids[v]
 		c.Remove(id)
 		evicted(id)
 	}
@@ -75,7 +132,7 @@ func (c *Cache) Resize(capacityBytes int64, evicted func(SampleID)) {
 // A newcomer is admitted when there is room or when every resident that must leave yields to it.
 func (c *Cache) Draw(u Use, evicted func(SampleID)) Outcome {
 	if p, in := c.at(u.ID); in {
-		c.uses[p] = u
+		c.residents.set(p, u)
 		c.policy.Touch(p, u)
 		return Hit
 	}
@@ -129,20 +186,14 @@ func (c *Cache) makeRoom(size int64, newcomer Use) bool {
 			}
 			return false
 		}
-		c.out = append(c.out, c.uses[v])
-		c.Remove(c.uses[v].ID)
+		c.out = append(c.out, c.residents.use(v))
+		c.Remove(c.residents.ids[v])
 	}
 	return true
 }
 
 func (c *Cache) admit(u Use) {
-	p := Place(len(c.uses))
-	if n := len(c.free); n > 0 {
-		p, c.free = c.free[n-1], c.free[:n-1]
-		c.uses[p] = u
-	} else {
-		c.uses = append(c.uses, u)
-	}
+	p := c.residents.add(u)
 	c.place.set(u.ID, p+1)
 	c.usedBytes += c.size(u.ID)
 	c.policy.Admit(p, u)
@@ -160,7 +211,7 @@ func (c *Cache) Remove(id SampleID) {
 	p, _ := c.at(id)
 	c.policy.Remove(p)
 	c.place.set(id, 0)
-	c.free = append(c.free, p)
+	c.residents.free = append(c.residents.free, p)
 	c.usedBytes -= c.size(id)
 	c.noteKept(id, false)
 }
@@ -168,7 +219,7 @@ func (c *Cache) Remove(id SampleID) {
 // Refresh replaces the Use of u's sample if it is a resident.
 func (c *Cache) Refresh(u Use) {
 	if p, in := c.at(u.ID); in {
-		c.uses[p] = u
+		c.residents.set(p, u)
 		c.policy.Refresh(p, u)
 	}
 }
@@ -179,15 +230,16 @@ func (c *Cache) Next(id SampleID) (float64, bool) {
 	if !in {
 		return 0, false
 	}
-	return c.uses[p].Next, true
+	return c.residents.next[p], true
 }
 
-// Residents returns the Uses of the residents, in order of places. The caller owns the slice.
+// Residents returns the Uses of the residents, in order of places; a LookAhead's have no scores. The
+// caller owns the slice.
 func (c *Cache) Residents() []Use {
 	all := make([]Use, 0, c.Len())
-	for p, u := range c.uses {
-		if q, in := c.at(u.ID); in && q == Place(p) {
-			all = append(all, u)
+	for p, id := range c.residents.ids {
+		if q, in := c.at(id); in && q == Place(p) {
+			all = append(all, c.residents.use(q))
 		}
 	}
 	return all
@@ -195,10 +247,11 @@ func (c *Cache) Residents() []Use {
 
 // RefreshAll replaces the Use of every resident by the result of use, in order of places.
 func (c *Cache) RefreshAll(use func(SampleID) Use) {
-	for p, u := range c.uses {
-		if q, in := c.at(u.ID); in && q == Place(p) {
-			c.uses[p] = use(u.ID)
-			c.policy.Refresh(Place(p), c.uses[p])
+	for p, id := range c.residents.ids {
+		if q, in := c.at(id); in && q == Place(p) {
+			u := use(id)
+			c.residents.set(q, u)
+			c.policy.Refresh(q, u)
 		}
 	}
 }

@@ -41,11 +41,12 @@ type Gate interface {
 	Keeps(newcomer Use) bool
 }
 
-// A LookAhead is a Policy that orders residents by Use.Next. It decides on a batch when the batch's
-// losses are known, since a sample's own loss predicts its next draw best; other policies decide
-// when the batch enters the window, by the scores before it.
+// A LookAhead is a Policy that orders residents by Use.Next, and not by their scores. It decides on
+// a batch when the batch's losses are known, since a sample's own loss predicts its next draw best;
+// other policies decide when the batch enters the window, by the scores before it.
 type LookAhead interface {
-	LooksAhead()
+	// lookAt passes the residents, once, when the Cache is made, which keeps them up to date.
+	lookAt(of *residents)
 }
 
 // A Lister is a Policy that chooses by the importance of all samples when an epoch begins.

@@ -7,26 +7,20 @@ package scheduler
 // Source: Belady, IBM Systems Journal 1966 (MIN); bypass as in McFarling, ISCA 1992.
 // Differs: beyond the planned epoch the next use is predicted by the sample's own race clock.
 type Clairvoyant struct {
-	next []float64 // by resident
-	id   []SampleID
-	gone []bool // by place: no resident is there
+	of *residents // of its cache
 	// A max-heap by next use, from the first Victim on: where all samples have room there is none.
 	heap []Place
 	at   []int32 // place in heap, by resident; nil without a heap
 }
 
-// NewClairvoyant returns a policy without residents.
+// NewClairvoyant returns a policy for one Cache.
 func NewClairvoyant() *Clairvoyant { return &Clairvoyant{} }
 
-// LooksAhead implements LookAhead.
-func (c *Clairvoyant) LooksAhead() {}
+// lookAt implements LookAhead.
+func (c *Clairvoyant) lookAt(of *residents) { c.of = of }
 
 // Admit implements Policy.
-func (c *Clairvoyant) Admit(p Place, u Use) {
-	for int(p) >= len(c.next) {
-		c.next, c.id, c.gone = append(c.next, 0), append(c.id, 0), append(c.gone, true)
-	}
-	c.next[p], c.id[p], c.gone[p] = u.Next, u.ID, false
+func (c *Clairvoyant) Admit(p Place, _ Use) {
 	if c.at == nil {
 		return
 	}
@@ -42,8 +36,7 @@ func (c *Clairvoyant) Admit(p Place, u Use) {
 func (c *Clairvoyant) Touch(p Place, u Use) { c.Refresh(p, u) }
 
 // Refresh implements Policy.
-func (c *Clairvoyant) Refresh(p Place, u Use) {
-	c.next[p] = u.Next
+func (c *Clairvoyant) Refresh(p Place, _ Use) {
 	if c.at == nil {
 		return
 	}
@@ -54,7 +47,6 @@ func (c *Clairvoyant) Refresh(p Place, u Use) {
 
 // Remove implements Policy.
 func (c *Clairvoyant) Remove(p Place) {
-	c.gone[p] = true
 	if c.at == nil {
 		return
 	}
@@ -71,9 +63,14 @@ func (c *Clairvoyant) order() {
 	if c.at != nil {
 		return
 	}
-	c.at = make([]int32, len(c.next))
-	for p, gone := range c.gone {
-		if !gone {
+	places := len(c.of.ids)
+	c.at = make([]int32, places, cap(c.of.ids))
+	for _, p := range c.of.free {
+		c.at[p] = noPlace
+	}
+	c.heap = make([]Place, 0, cap(c.of.ids))
+	for p := range places {
+		if c.at[p] != noPlace {
 			c.at[p] = int32(len(c.heap))
 			c.heap = append(c.heap, Place(p))
 		}
@@ -96,22 +93,22 @@ func (c *Clairvoyant) Farthest() (float64, bool) {
 	if c.order(); len(c.heap) == 0 {
 		return 0, false
 	}
-	return c.next[c.heap[0]], true
+	return c.of.next[c.heap[0]], true
 }
 
 // Yields implements Policy.
 func (c *Clairvoyant) Yields(victim Place, newcomer Use) bool {
-	return newcomer.Next < c.next[victim]
+	return newcomer.Next < c.of.next[victim]
 }
 
 // before orders the heap: the farther use first, ties by id, so that every rank and every run
 // agrees.
 func (c *Clairvoyant) before(i, j int) bool {
 	p, q := c.heap[i], c.heap[j]
-	if c.next[p] != c.next[q] {
-		return c.next[p] > c.next[q]
+	if a, b := c.of.next[p], c.of.next[q]; a != b {
+		return a > b
 	}
-	return c.id[p] < c.id[q]
+	return c.of.ids[p] < c.of.ids[q]
 }
 
 func (c *Clairvoyant) swap(i, j int) {

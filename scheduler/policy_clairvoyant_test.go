@@ -12,20 +12,21 @@ import (
 func TestClairvoyantVictim(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		c, uses := NewClairvoyant(), make([]Use, 20) // by place; ID 0: free
+		c, uses := NewClairvoyant(), make([]Use, 20) // ID 0: none
+		cache := NewCache(c, int64(len(uses)), func(SampleID) int64 { return 1 })
 		for step := range 300 {
-			p := Place(rng.IntN(len(uses)))
+			i := rng.IntN(len(uses))
 			u := Use{ID: SampleID(step + 1), Next: float64(rng.IntN(8))}
 			switch {
-			case uses[p].ID == 0:
-				c.Admit(p, u)
-				uses[p] = u
+			case uses[i].ID == 0:
+				cache.Draw(u, nobody)
+				uses[i] = u
 			case rng.IntN(3) == 0:
-				c.Remove(p)
-				uses[p] = Use{}
+				cache.Remove(uses[i].ID)
+				uses[i] = Use{}
 			default:
-				uses[p].Next = u.Next
-				c.Refresh(p, uses[p])
+				uses[i].Next = u.Next
+				cache.Refresh(uses[i])
 			}
 			if step < int(seed)*5 {
 				continue
@@ -34,8 +35,8 @@ func TestClairvoyantVictim(t *testing.T) {
 				return cmp.Or(cmp.Compare(min(a.ID, 1), min(b.ID, 1)), cmp.Compare(a.Next, b.Next),
 					cmp.Compare(b.ID, a.ID))
 			})
-			if got, ok := c.Victim(); ok != (want.ID != 0) || ok && uses[got] != want {
-				t.Fatalf("seed %d, step %d: the victim is %v %v, not %v", seed, step, uses[got], ok, want)
+			if got, ok := c.Victim(); ok != (want.ID != 0) || ok && cache.residents.use(got) != want {
+				t.Fatalf("seed %d, step %d: the victim is at %d %v, not %v", seed, step, got, ok, want)
 			}
 		}
 		// The residents leave in order.
@@ -45,11 +46,12 @@ func TestClairvoyantVictim(t *testing.T) {
 			if !ok {
 				break
 			}
-			if u := uses[p]; u.Next > last.Next || u.Next == last.Next && u.ID < last.ID {
+			u := cache.residents.use(p)
+			if u.Next > last.Next || u.Next == last.Next && u.ID < last.ID {
 				t.Fatalf("seed %d: %v leaves after %v", seed, u, last)
 			}
-			last = uses[p]
-			c.Remove(p)
+			last = u
+			cache.Remove(u.ID)
 		}
 	}
 }

@@ -114,6 +114,7 @@ func NewStager(cfg StagerConfig) *Stager {
 	if !cfg.Sparse {
 		kept, held := cfg.held()
 		cache.place = newTable[Place](cfg.Samples, kept)
+		cache.residents.reserve(kept)
 		s.copies = copyTable{newTable[sampleCopy](cfg.Samples, held)}
 	}
 	_, s.patient = cfg.Policy.(LookAhead)
