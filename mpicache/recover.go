@@ -49,10 +49,24 @@ func (cfg *Config) takeMemory() (memory *slab.Slab, f found, err error) {
 	} else if f.whole, f.residents, err = memory.Resume(cfg.SlabBytes, cfg.size); err != nil {
 		return nil, f, errors.Join(err, memory.Close())
 	}
+	memory.Expect(cfg.held())
 	if err := noteSlab(cfg.Dir, memory); err != nil {
 		return nil, f, errors.Join(err, memory.Close())
 	}
 	return memory, f, nil
+}
+
+// held is how many samples of mean size there is memory for.
+func (cfg *Config) held() int {
+	samples, total := int64(0), int64(0)
+	for set, d := range cfg.Data {
+		for id := range d.Samples {
+			total += slab.Footprint(cfg.size(set, id))
+		}
+		samples += int64(d.Samples)
+	}
+	mean := max(1, total/max(1, samples))
+	return int(min(cfg.SlabBytes, total) / mean)
 }
 
 func (cfg *Config) size(set, sample int) int64 {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -25,7 +26,7 @@ func checkArena(t rapid.TB, a *Arena) {
 			t.Fatalf("block %d has %d granules", b, size)
 		}
 		isFree := a.isFree(b)
-		if isFree && a.blocks[b].at+size > a.limit {
+		if isFree && a.at(b)+size > a.limit {
 			t.Fatalf("block %d is free beyond the limit", b)
 		}
 		if isFree && freeBefore {
@@ -118,6 +119,49 @@ func TestArenaAgainstModel(t *testing.T) {
 			t.Fatalf("all given back: largest %d of %d", a.largestFreeBytes(), a.SizeBytes())
 		}
 	})
+}
+
+// TestArenaOffsetsBeyond32Bits has blocks that begin beyond 2^32 granules, the first of them at
+// that place.
+func TestArenaOffsetsBeyond32Bits(t *testing.T) {
+	const size, blocks = 1 << 34, 1 << 6
+	a := NewArena(size * blocks)
+	if a.high == nil {
+		t.Fatal("the arena's offsets have 32 bits")
+	}
+	a.Expect(blocks)
+	for i := range int64(blocks) {
+		if off, ok := a.Alloc(size); !ok || off != i*size {
+			t.Fatalf("block %d is at %d %v, not %d", i, off, ok, i*size)
+		}
+	}
+	checkArena(t, a)
+	for i := range int64(blocks) {
+		a.Free(i * 7 % blocks * size)
+		checkArena(t, a)
+	}
+	if a.FreeBytes() != size*blocks || a.largestFreeBytes() != size*blocks {
+		t.Fatalf("%d of %d bytes are free", a.FreeBytes(), int64(size*blocks))
+	}
+}
+
+// TestArenaExpect: what was expected is taken in without growth.
+func TestArenaExpect(t *testing.T) {
+	const blocks = 10_000
+	a := NewArena(blocks * granuleBytes)
+	a.Alloc(1)
+	a.Expect(blocks)
+	records, chains := cap(a.blocks), len(a.buckets)
+	for range blocks - 1 {
+		if _, ok := a.Alloc(1); !ok {
+			t.Fatal("Alloc failed in an arena with room")
+		}
+	}
+	checkArena(t, a)
+	if cap(a.blocks) != records || len(a.buckets) != chains {
+		t.Fatalf("%d records and %d chains were expected, %d and %d are there", records, chains,
+			cap(a.blocks), len(a.buckets))
+	}
 }
 
 func TestArenaIsExact(t *testing.T) {
@@ -228,6 +272,30 @@ func BenchmarkArena(b *testing.B) {
 		held[k] = off
 		i++
 	}
+}
+
+// BenchmarkArenaRecords fills an arena with samples of equal sizes, as many as were expected.
+func BenchmarkArenaRecords(b *testing.B) {
+	const blocks, size = 1_000_000, 110 << 10
+	held := make([]int64, blocks)
+	for b.Loop() {
+		before := heapBytes()
+		a := NewArena(blocks * size)
+		a.Expect(blocks)
+		for i := range held {
+			held[i], _ = a.Alloc(size)
+		}
+		b.ReportMetric(float64(heapBytes()-before)/blocks, "B/block")
+		a.Free(held[0])
+	}
+}
+
+// heapBytes returns what is in use of the heap.
+func heapBytes() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // largestFreeBytes is the size of the largest free block; it walks the list of one class.

@@ -10,7 +10,7 @@ func (a *Arena) Shrink(sizeBytes int64) {
 	}
 	a.limit = limit
 	for b := int32(1); b != none && a.granules > 0; b = a.blocks[b].after {
-		if a.isFree(b) && a.blocks[b].at+a.size(b) > limit {
+		if a.isFree(b) && a.at(b)+a.size(b) > limit {
 			a.unlink(b)
 			if below := a.trim(b); below != none {
 				a.link(below)
@@ -22,7 +22,7 @@ func (a *Arena) Shrink(sizeBytes int64) {
 // trim takes the part of a block beyond the limit out of use, and returns the rest, or none. The
 // block is neither live nor in a list.
 func (a *Arena) trim(b int32) int32 {
-	at, size := a.blocks[b].at, a.size(b)
+	at, size := a.at(b), a.size(b)
 	if at+size <= a.limit {
 		return b
 	}
@@ -43,13 +43,13 @@ func (a *Arena) Gone(do func(off, sizeBytes int64)) {
 		if a.blocks[b].prev != gone {
 			continue
 		}
-		if at := a.blocks[b].at; at != end {
+		if at := a.at(b); at != end {
 			if end > begin {
 				do(begin*granuleBytes, (end-begin)*granuleBytes)
 			}
 			begin = at
 		}
-		end = a.blocks[b].at + a.size(b)
+		end = a.at(b) + a.size(b)
 	}
 	if end > begin {
 		do(begin*granuleBytes, (end-begin)*granuleBytes)

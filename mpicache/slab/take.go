@@ -101,6 +101,7 @@ func (s *Slab) Resume(
 	}
 	whole, residents = s.directory.recover(sizeBytes, size)
 	s.Arena = NewArena(sizeBytes)
+	s.Expect(len(whole))
 	for i := len(whole) - 1; i >= 0; i-- { // from the end: what is left is one free block
 		s.occupy(whole[i].Off, size(whole[i].Set, whole[i].Sample))
 	}
