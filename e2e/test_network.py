@@ -78,8 +78,8 @@ def begin(nodes, tree, tmp_path, count):
         argv += ["-x", name]
     argv += [
         "-H", ",".join(f"{net}.{n}:1" for n in range(1, count + 1)), run.RANKPOOL, "run", "--data",
-        tree, "--memory", "100%", "--rank-timeout", "1s", "--batch-timeout", "1s",
-        "--plan-timeout", "1s", "--", sys.executable, tmp_path / "train.py",
+        tree, "--memory", "100%", "--rank-timeout", "10s", "--batch-timeout", "1s",
+        "--plan-timeout", "10s", "--", sys.executable, tmp_path / "train.py",
     ]
     one = run.Run(tmp_path, argv)
     one.wait_for(
@@ -96,7 +96,7 @@ def gives_up(one, count):
     )
     Path(one.folder, "go").touch()
     one.wait_for(
-        lambda: "waited 1 s in vain for the cache to plan epoch 1" in one.text("stderr"),
+        lambda: "waited 10 s in vain for the cache to plan epoch 1" in one.text("stderr"),
         "the trainer gave up",
     )
     last = [one.text(f"trained-{r}").split("\n")[-2] for r in range(count)]
