@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -62,9 +63,11 @@ func (r *process) serveUntilTold() error {
 	}
 }
 
-// RankTimeout is how long another rank may be silent. The launcher, which can end a rank on its
+// rankTimeout is how long another rank may be silent. The launcher, which can end a rank on its
 // machine and report it, acts first.
-func (r *process) rankTimeout() time.Duration { return r.opt.RankTimeout + r.opt.RankTimeout/8 }
+func (r *process) rankTimeout() time.Duration {
+	return r.opt.RankTimeout + min(r.opt.RankTimeout/8, math.MaxInt64-r.opt.RankTimeout)
+}
 
 // lose records a rank that has been silent for too long; only the first one matters.
 func (r *process) lose(rank int) {
