@@ -12,6 +12,7 @@ import pytest
 import rankpool
 from fakedoor import BESIDE, PLACE_BYTES, Door, plan
 from rankpool.sentinel import watch_over
+from rankpool.waiting import Waiting
 
 PLAN, GET, REPORT, RELEASE = 3, 4, 5, 6
 
@@ -480,6 +481,25 @@ def test_the_end_of_the_process_waits_for_a_cache_that_is_away(door):
     door.start()
     end.join()
     assert last_tally(door, 0)["hits_local"] == 20
+
+
+@pytest.mark.parametrize("signals, seconds", [(0, 30.0), (1, 10.0)])
+def test_the_end_of_the_process_waits_less_after_a_signal(door, monkeypatch, signals, seconds):
+    waits = []
+
+    def waiting(purpose, at_most):
+        waits.append(at_most)
+        return Waiting(purpose, 0.0)
+
+    monkeypatch.setattr(rankpool.connection, "Waiting", waiting)
+    monkeypatch.setattr(rankpool.stopping, "_stopping", threading.Event())
+    data, sampler = make(door)
+    epoch_of(data, sampler, 0)
+    if signals:
+        rankpool.stopping._stopping.set()
+    door.kill()
+    rankpool.connection._close_all()
+    assert waits == [seconds]
 
 
 def test_a_cache_that_came_back_is_told_what_a_sampler_counted_that_is_gone(door):
