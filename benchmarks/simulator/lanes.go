@@ -34,7 +34,7 @@ type LaneResult struct {
 	Hits  int64  `json:"hits"` // found in the partition of the sample's owner
 	// draws that were given nothing, or what a planned hit would have been
 	Fallbacks int64 `json:"fallbacks"`
-	// Benefit is what the ranks have measured first; 0: it is unknown.
+	// Benefit is what the ranks have measured last; 0: it is unknown.
 	Benefit float64 `json:"benefit,omitempty"`
 	// Speedup is how many times as fast as with Uncached steps the training is from the time when all
 	// have trained 5 epochs until the first ends; 0: there is no such time, or Uncached is 0.

@@ -261,7 +261,7 @@ func twoPlaces(x float64) string {
 
 const jobsKey = `
 Data sets read an epoch: samples read from storage by all jobs together, over the samples of the
-data set and the epochs of a job. by MIN: the same of Bélády's offline optimum, which knows the
+data sets and the epochs of a job. by MIN: the same of Bélády's offline optimum, which knows the
 order in which all jobs draw.
 `
 

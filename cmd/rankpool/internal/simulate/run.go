@@ -122,6 +122,9 @@ func (o *Options) Run(parent context.Context, out io.Writer) error {
 	if len(o.job) > 0 {
 		return o.runJobs(parent, out)
 	}
+	if o.flags.Changed("benefit") {
+		return exit.Usagef("--benefit needs --job: without it nothing is measured")
+	}
 	study, err := o.study()
 	if err != nil {
 		return err
