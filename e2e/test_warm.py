@@ -102,7 +102,7 @@ def check_kept(result, said, calm):
     and that the ranks read hardly more from storage than those of a calm training."""
     kept = [tuple(map(int, found)) for found in KEPT.findall(result.stderr)]
     assert len(kept) == RANKS * len(KILLS), result.stderr
-    assert all(n >= 0.99 * of and of >= SAMPLES // 20 for n, of in kept), kept
+    assert all(n >= 0.99 * of and of >= SAMPLES // 20 for n, of in kept), str(kept)
     last = [sum(column) for column in zip(*kept[-RANKS:])]
     assert "kept {} of {} samples in memory".format(*last) in said, said
     nodes = {event["rank"]: event for event in result.events if event["event"] == "node"}

@@ -204,19 +204,21 @@ func (e *Entries) Sum(id int) (sum uint32, whole bool) {
 }
 
 // recover returns the residents that are whole and lie within sizeBytes, by their places, and how
-// many residents there were. It clears all other entries. size is a sample's size in bytes. Of two
-// that overlap, which no writer leaves, the first counts.
+// many whole ones there were. A resident that was still being read is none of them: it may become
+// one before its bytes are there, if it was drawn while the cache was away. recover clears all
+// other entries. size is a sample's size in bytes. Of two that overlap, which no writer leaves, the
+// first counts.
 func (d *Directory) recover(
 	sizeBytes int64, size func(set, sample int) int64,
 ) (whole []Entry, residents int) {
 	for set, e := range d.entries {
 		for id, word := range e.words {
-			if word&keptBit != 0 {
+			in := word&(keptBit|wholeBit) == keptBit|wholeBit
+			if in {
 				residents++
 			}
 			off := int64(word&placeMax) * granuleBytes
-			if word&(keptBit|wholeBit) == keptBit|wholeBit &&
-				off <= sizeBytes-Footprint(size(set, id)) {
+			if in && off <= sizeBytes-Footprint(size(set, id)) {
 				whole = append(whole, Entry{set, id, off})
 			} else if word != 0 {
 				e.store(id, 0)

@@ -89,8 +89,8 @@ func (s *Slab) TakenBytes() int64 { return s.directory.sampleBytes }
 
 // Resume makes a slab of at most sizeBytes (≥ 0, rounded up to a page) of memory that was taken
 // over, and gives the rest back to the system. It returns the residents whose entries are whole, by
-// their places, which are allocated, and how many residents there were. size is a sample's size in
-// bytes. Check their bytes with Entries.Sum before using them.
+// their places, which are allocated, and how many of them there were before. size is a sample's
+// size in bytes. Check their bytes with Entries.Sum before using them.
 func (s *Slab) Resume(
 	sizeBytes int64, size func(set, sample int) int64,
 ) (whole []Entry, residents int, err error) {
