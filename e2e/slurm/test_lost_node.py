@@ -43,7 +43,7 @@ def test_the_cache_goes_on_without_a_lost_node(
     """Training runs on the first nodes, and stands still until Slurm has given another one up, and
     the cache is back. Its plans were for the ranks of all nodes."""
     cache, train = words(
-        trainers, pause=[BATCHES + 5], **{"--rank-timeout": "2s", "--start-timeout": "15s"}
+        trainers, pause=[BATCHES + 5], **{"--rank-timeout": "4s", "--start-timeout": "15s"}
     )
     script = f"export SLURM_NTASKS={trainers}\nunset SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE\nrankpool run {cache} -- {train}"
     job = testbed.Job(
