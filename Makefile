@@ -38,6 +38,7 @@ one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/syst
 	benchmarks/plots benchmarks/simulator contrib docs \
 	$(addprefix cmd/rankpool/internal/,batchscript launchers report runlog) mpicache/stats)
 packages      = $(shell go list ./...)
+race          = CGO_ENABLED=1 go test -race -p 4 -parallel 8 -timeout 30m
 test_imports  = {{.ImportPath}} {{.TestImports}} {{.XTestImports}}
 with_rapid    = $(shell go list -f '$(test_imports)' ./... | \
 	awk '/pgregory.net.rapid/ { print $$1 }')
@@ -96,7 +97,8 @@ test: ## install what is missing, then run the tests, in ten minutes
 test-full: ## run the long matrix, which "make test" leaves out
 	@$(deps) test
 	@$(MAKE) --no-print-directory build
-	CGO_ENABLED=1 go test -race -p 4 -parallel 8 ./...
+	go test -p 4 -timeout 30m $(one_goroutine)
+	$(race) $(filter-out $(one_goroutine),$(packages))
 	go test ./scheduler -run "UnderFaults|UnderRestarts" -seeds 1000
 	$(MAKE) --no-print-directory simulate-faults SEEDS=1000
 	scripts/test-e2e.sh -m full
@@ -127,7 +129,7 @@ check: ## check formatting, and what go vet sees
 
 test-go: ## run the Go tests, those with goroutines under the race detector
 	go test -short -p 4 $(one_goroutine)
-	CGO_ENABLED=1 go test -short -race -p 4 -parallel 8 $(filter-out $(one_goroutine),$(packages))
+	$(race) -short $(filter-out $(one_goroutine),$(packages))
 
 test-mpi: build ## run the ranks' tests under Open MPI and MPICH
 	mpicache/transport/test-mpi.sh
