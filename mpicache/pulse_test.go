@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -107,11 +106,11 @@ func TestPulse(t *testing.T) {
 // TestRankStoppedAsItStarts silences one of three ranks before its first sign of life: the others,
 // which are not ready yet, miss it, and it them.
 func TestRankStoppedAsItStarts(t *testing.T) {
-	missed := make(chan string, 10)
+	missed := make(chan string, 100)
 	group := transport.NewLocal(3)
 	group[2].(*transport.Local).Silence()
 	for _, rank := range group {
-		p := NewPulse(rank, 200*time.Millisecond, func(lost int) {
+		p := NewPulse(rank, time.Second, func(lost int) {
 			missed <- fmt.Sprint(rank.Rank(), " misses ", lost)
 		})
 		defer func() {
@@ -119,13 +118,16 @@ func TestRankStoppedAsItStarts(t *testing.T) {
 			_ = rank.Close()
 		}()
 	}
-	var all []string
-	for range 4 {
-		all = append(all, <-missed)
-	}
-	slices.Sort(all)
-	if got := strings.Join(all, ", "); got != "0 misses 2, 1 misses 2, 2 misses 0, 2 misses 1" {
-		t.Error(got)
+	awaitMisses(missed)
+}
+
+// awaitMisses returns when rank 2 and the two others have missed each other. On a busy machine one
+// of these may miss the other for a moment, too.
+func awaitMisses(missed <-chan string) {
+	due := []string{"0 misses 2", "1 misses 2", "2 misses 0", "2 misses 1"}
+	for len(due) > 0 {
+		who := <-missed
+		due = slices.DeleteFunc(due, func(miss string) bool { return miss == who })
 	}
 }
 
@@ -133,17 +135,11 @@ func TestRankStoppedAsItStarts(t *testing.T) {
 // plan gets an error, then and not before.
 func TestLostRank(t *testing.T) {
 	const bound = 200 * time.Millisecond
-	var mu sync.Mutex
-	lost, told := map[string]bool{}, make(chan struct{})
+	missed := make(chan string, 100)
 	group := transport.NewLocal(3) // a channel of their own
 	c := newCluster(t, 3, 300, 1<<20, func(cfg *Config) {
 		cfg.Pulse = NewPulse(group[cfg.Transport.Rank()], bound, func(rank int) {
-			mu.Lock()
-			defer mu.Unlock()
-			lost[fmt.Sprint(cfg.Transport.Rank(), " misses ", rank)] = true
-			if len(lost) == 4 {
-				close(told)
-			}
+			missed <- fmt.Sprint(cfg.Transport.Rank(), " misses ", rank)
 		})
 	})
 	// the other two do not open the data set, so that its plan is waited for
@@ -165,17 +161,12 @@ func TestLostRank(t *testing.T) {
 	default:
 	}
 	group[2].(*transport.Local).Silence()
-	<-told
+	awaitMisses(missed)
 	var says door.Error
 	if err := <-refused; !errors.As(err, &says) || says.Code != door.CodeNotReady ||
 		!strings.Contains(says.Sentence, "rank 2 has not answered for 200ms") {
 		t.Errorf("the trainer received %v", err)
 	}
-	mu.Lock()
-	if !lost["0 misses 2"] || !lost["1 misses 2"] || !lost["2 misses 0"] || !lost["2 misses 1"] {
-		t.Errorf("lost: %v", lost)
-	}
-	mu.Unlock()
 	if err := tr.close(); err != nil {
 		t.Error(err)
 	}
