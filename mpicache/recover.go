@@ -82,8 +82,8 @@ func (n *Node) recover(f found) {
 	n.kept, n.keptOf = len(f.whole), f.residents
 }
 
-// Recovered returns how many residents of the previous rank this one has kept, and how many had been
-// complete in memory.
+// Recovered returns how many residents of the previous rank this one has kept, and how many had
+// been complete in memory.
 func (n *Node) Recovered() (kept, of int) { return n.kept, n.keptOf }
 
 // sumOf returns what the directory knows bytes by that were read without err.

@@ -233,8 +233,8 @@ func (c *Cache) Next(id SampleID) (float64, bool) {
 	return c.residents.next[p], true
 }
 
-// Residents returns the Uses of the residents, in order of places; a LookAhead's have no scores. The
-// caller owns the slice.
+// Residents returns the Uses of the residents, in order of places; a LookAhead's have no scores.
+// The caller owns the slice.
 func (c *Cache) Residents() []Use {
 	all := make([]Use, 0, c.Len())
 	for p, id := range c.residents.ids {
