@@ -410,6 +410,7 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 	s.chosen = len(c.Cuts)
 	tape := s.tape
 	s.node.beside(nil, "make a plan", func() {
+		s.node.giveWay()
 		tape.Learned(c.Learned)
 		if shared, ok := cfg.Sampler.(*sharedSampler); ok {
 			if err := shared.prepare(c); err != nil {

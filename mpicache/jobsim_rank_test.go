@@ -63,7 +63,7 @@ type simRank struct {
 	serves    bool
 }
 
-// now and beside are the outside of the rank's node.
+// now, beside and giveWay are the outside of the rank's node.
 
 func (r *simRank) now() time.Time { return simEpoch.Add(r.job.clock.now) }
 
@@ -74,6 +74,8 @@ func (r *simRank) beside(key any, what string, f func()) {
 	}
 	r.job.clock.inOrder(key, d, r.simProcess, what, f)
 }
+
+func (r *simRank) giveWay() {}
 
 // Fetch reads storage for the rank.
 func (r *simRank) Fetch(id scheduler.SampleID, into []byte, _ uint64, done func(error)) {

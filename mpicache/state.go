@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -169,9 +168,10 @@ func (s *stream) saveState(c scheduler.SaveState) {
 		if before != nil {
 			<-before
 		}
+		s.node.giveWay()
 		path := s.writeUserState(c)
 		if c.ID != 0 {
-			digest := c.Snap.DigestPaced(new(pacer).pause)
+			digest := c.Snap.Digest()
 			e := scheduler.StateSaved{ID: c.ID, Path: path, Digest: digest}
 			s.locked(func() { s.coordinate(e) })
 		}
@@ -196,43 +196,13 @@ func (s *stream) writeUserState(c scheduler.SaveState) string {
 		err = setAside(path)
 	}
 	if err == nil {
-		err = write(path, new(pacer).paced(c.Snap.Encoded()))
+		err = write(path, c.Snap.Encoded())
 	}
 	if err != nil {
 		s.node.cfg.Log.Error("the importance state is not saved", "error", err)
 		return ""
 	}
 	return told
-}
-
-// pacer divides long work into short pieces, so that GETs are answered in between. Without pauses
-// the kernel suspends the thread when its time slice ends, and the Go runtime may not notice for
-// milliseconds that a GET has come.
-type pacer struct{ pieces int }
-
-const (
-	pacedPieces = 4 // of 64 KiB: about half a millisecond to encode and write
-	// The runtime's timers wait for a millisecond or so instead where all threads are idle.
-	pacedPause = 100 * time.Microsecond
-)
-
-// pause is called after each piece, and sleeps after some.
-func (p *pacer) pause() {
-	if p.pieces++; p.pieces%pacedPieces == 0 {
-		time.Sleep(pacedPause)
-	}
-}
-
-// paced yields pieces, with pauses.
-func (p *pacer) paced(pieces iter.Seq[[]byte]) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for piece := range pieces {
-			if !yield(piece) {
-				return
-			}
-			p.pause()
-		}
-	}
 }
 
 // asideState is the file for the state of a checkpoint that a training began without.
@@ -289,6 +259,10 @@ func (s *stream) awaitStates() {
 // inOne is data for writeFile in one piece.
 func inOne(data []byte) iter.Seq[[]byte] { return slices.Values([][]byte{data}) }
 
+// flushBytes is how much of a file is written before the kernel is told to send it to the disk: sent
+// all at the end, it occupies processors for milliseconds.
+const flushBytes = 1 << 20
+
 // writeFile replaces path atomically by a file that is on disk when it returns, or leaves it
 // unchanged.
 func writeFile(path string, data iter.Seq[[]byte]) error {
@@ -296,9 +270,15 @@ func writeFile(path string, data iter.Seq[[]byte]) error {
 	if err != nil {
 		return fmt.Errorf("mpicache: %w", err)
 	}
+	written, flushed := int64(0), int64(0)
 	for piece := range data {
 		if _, err = f.Write(piece); err != nil {
 			break
+		}
+		if written += int64(len(piece)); written-flushed >= flushBytes {
+			// only a hint, which not all file systems take
+			_ = unix.SyncFileRange(int(f.Fd()), flushed, written-flushed, unix.SYNC_FILE_RANGE_WRITE)
+			flushed = written
 		}
 	}
 	err = errors.Join(err, f.Sync(), f.Close())

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"rankpool/mpicache/door"
 )
@@ -67,17 +64,4 @@ func TestStateFileStaysUntilRead(t *testing.T) {
 	})
 	tr.close()
 	cl.close()
-}
-
-// TestPacer checks that there is a pause after every four pieces, and that all pieces are there.
-func TestPacer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begin, n := time.Now(), 0
-		for range new(pacer).paced(slices.Values(make([][]byte, 2*pacedPieces+1))) {
-			n++
-		}
-		if n != 2*pacedPieces+1 || time.Since(begin) != 2*pacedPause {
-			t.Errorf("%d pieces in %v", n, time.Since(begin))
-		}
-	})
 }

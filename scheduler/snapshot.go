@@ -359,14 +359,10 @@ func ScoresDigest(stream StreamID, epoch int, scores []float32) Digest {
 // Digest returns the digest of everything that a training that resumes from the snapshot depends
 // on. It does not include who consumed the tail, the name of the data set, or what the snapshot was
 // saved for, nor where samples were: which samples make a batch does not depend on that.
-func (s *Snapshot) Digest() Digest { return s.DigestPaced(func() {}) }
-
-// DigestPaced is Digest, and calls pause after each 64 KiB.
-func (s *Snapshot) DigestPaced(pause func()) Digest {
+func (s *Snapshot) Digest() Digest {
 	h := xxh3.New()
 	for piece := range s.hashed() {
 		_, _ = h.Write(piece) // a hash takes everything
-		pause()
 	}
 	sum := h.Sum128().Bytes()
 	return Digest(hex.EncodeToString(sum[:]))
