@@ -44,16 +44,11 @@ Under srun or mpirun all ranks read and write, and rank 0 writes the manifest.`
 
 // packOptions are the flags of pack.
 type packOptions struct {
-	mpi               world.MPIOptions
-	data, dest, root  string
+	copyOptions
+	root              string
 	order, importance string
 	seed              uint64
 	shardSize         string
-	ranks             int
-	sync              string
-	dryRun, json      bool
-	quiet             bool
-	progressSeconds   float64
 	concurrency       int
 
 	shardBytes int64
@@ -80,7 +75,7 @@ func newPackCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.data, "data", "", "what to pack: a folder, or a manifest (.parquet)")
-	o.mpi.Register(flags)
+	o.register(flags)
 	flags.StringVar(&o.dest, "dest", "",
 		"destination: a new folder, or one with an unfinished pack")
 	flags.StringVar(&o.root, "root", "",
@@ -92,21 +87,14 @@ func newPackCommand() *cobra.Command {
 	flags.Uint64Var(&o.seed, "seed", 0, "seed of --order random")
 	flags.StringVar(&o.shardSize, "shard-size", humanize.IBytes(pack.DefaultShardBytes),
 		"maximum size of a shard")
-	flags.IntVar(&o.ranks, "ranks", 0,
-		"ranks in this process (default 1); under srun or mpirun every task is one")
 	flags.StringVar(&o.sync, "fsync", string(stage.SyncEnd), "what to sync to disk: never, end "+
 		"(the file system, before the manifest is written) or file (each shard too)")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "only print what would be done")
-	flags.BoolVar(&o.json, "json", false, "print the summary as one JSON object")
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors")
-	flags.Float64Var(&o.progressSeconds, "progress", 10,
-		"seconds between progress lines; 0: none. A terminal shows a bar instead")
 	flags.IntVar(&o.concurrency, "concurrency", 0,
 		"concurrent reads of each rank (default: tuned while running)")
 	return cmd
 }
 
-// check validates the flags, and makes the paths absolute.
+// check validates the flags.
 func (o *packOptions) check(at world.Place) (err error) {
 	if o.order == "" {
 		o.order = "manifest"
@@ -114,41 +102,21 @@ func (o *packOptions) check(at world.Place) (err error) {
 			o.order = "importance"
 		}
 	}
+	if err := o.copyOptions.check(at); err != nil {
+		return err
+	}
 	switch {
-	case o.data == "":
-		return exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
-	case o.dest == "":
-		return exit.Usagef("where should it go? name a folder with --dest DEST")
 	case !slices.Contains([]string{"importance", "random", "manifest"}, o.order):
 		return exit.Usagef("--order: %q is not one of importance, random, manifest", o.order)
 	case (o.order == "importance") != (o.importance != ""):
 		return exit.Usagef("--order importance and --importance need each other, as in: --order " +
 			"importance --importance losses.npy")
-	case !slices.Contains([]string{"never", "end", "file"}, o.sync):
-		return exit.Usagef("--fsync: %q is not one of never, end, file", o.sync)
-	case o.ranks < 0:
-		return exit.Usagef("--ranks must be at least 1, not %d", o.ranks)
-	case at.Tasks > 0 && o.ranks != 0 && o.ranks != at.Tasks:
-		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out",
-			at.By, at.Tasks)
-	case o.progressSeconds < 0:
-		return exit.Usagef("--progress must be at least 0 seconds, not %v", o.progressSeconds)
 	case o.concurrency < 0:
 		return exit.Usagef("--concurrency must be at least 0, not %d", o.concurrency)
 	}
 	if o.shardBytes, err = memory.ParseSize(o.shardSize); err != nil || o.shardBytes == 0 {
 		return exit.Usagef("--shard-size must be a size such as 256MiB or 1GiB, not %q",
 			o.shardSize)
-	}
-	for _, path := range []*string{&o.data, &o.dest} {
-		if *path, err = filepath.Abs(*path); err != nil {
-			return err
-		}
-	}
-	if inside(o.dest, o.data) || inside(o.data, o.dest) {
-		return exit.Usagef("--dest: one of %s and %s contains the other; name a folder elsewhere",
-			o.dest,
-			o.data)
 	}
 	return nil
 }

@@ -41,21 +41,17 @@ origin are stored in the extended attributes user.rankpool.xxh3 and user.rankpoo
 
 // stageOptions are the flags of stage.
 type stageOptions struct {
-	mpi              world.MPIOptions
-	data, dest, mode string
-	ranks            int
-	part             stagePart
-	links, sync      string
-	verify           bool
-	checksum         bool
-	dryRun, json     bool
-	quiet            bool
-	progressSeconds  float64
-	failed           string
-	concurrency      int
-	peerSeconds      int
-	limits           rank.StorageOptions
-	prune            bool
+	copyOptions
+	mode        string
+	part        stagePart
+	links       string
+	verify      bool
+	checksum    bool
+	failed      string
+	concurrency int
+	peerSeconds int
+	limits      rank.StorageOptions
+	prune       bool
 }
 
 func newStageCommand() *cobra.Command {
@@ -84,13 +80,11 @@ func newStageCommand() *cobra.Command {
 		"stand for the rank's number and machine")
 	flags.StringVar(&o.mode, "mode", string(stage.Partition),
 		"which rank gets what: partition or replicate")
-	flags.IntVar(&o.ranks, "ranks", 0,
-		"ranks in this process (default 1); under srun or mpirun every task is one")
 	o.part.register(flags)
 	o.limits.RegisterLimits(flags)
 	flags.BoolVar(&o.prune, "prune", false, "of a partition: remove the copies of earlier runs "+
 		"from DEST that are not this rank's any more")
-	o.mpi.Register(flags)
+	o.register(flags)
 	flags.StringVar(&o.links, "links", string(stage.CopyLinks),
 		"symbolic links: copy, follow or skip")
 	flags.StringVar(&o.sync, "fsync", string(stage.SyncEnd),
@@ -98,11 +92,6 @@ func newStageCommand() *cobra.Command {
 	flags.BoolVar(&o.verify, "verify", true, "read copies back and compare their checksums")
 	flags.BoolVar(&o.checksum, "checksum", false,
 		"also read existing copies, and replace damaged ones")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "only print what would be done")
-	flags.BoolVar(&o.json, "json", false, "print the summary as one JSON object")
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors")
-	flags.Float64Var(&o.progressSeconds, "progress", 10,
-		"seconds between progress lines; 0: none. A terminal shows a bar instead")
 	flags.StringVar(&o.failed, "failed", "",
 		"list what failed in this file (default .rankpool/failed-… in DEST)")
 	flags.IntVar(&o.concurrency, "concurrency", 16, "files that each rank reads at a time")
@@ -111,23 +100,15 @@ func newStageCommand() *cobra.Command {
 	return cmd
 }
 
-// check validates the flags, and makes the paths absolute.
-func (o *stageOptions) check(at world.Place) (err error) {
+// check validates the flags.
+func (o *stageOptions) check(at world.Place) error {
+	if err := o.copyOptions.check(at); err != nil {
+		return err
+	}
 	switch {
-	case o.data == "":
-		return exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
-	case o.ranks < 0:
-		return exit.Usagef("--ranks must be at least 1, not %d", o.ranks)
-	case o.progressSeconds < 0:
-		return exit.Usagef("--progress must be at least 0 seconds, not %v", o.progressSeconds)
 	case o.prune && o.mode != string(stage.Partition):
 		return exit.Usagef("--prune removes copies that are another rank's after a new " +
 			"partition: use it with --mode partition")
-	case o.dest == "":
-		return exit.Usagef("where should it go? name a folder with --dest DEST")
-	case at.Tasks > 0 && o.ranks != 0 && o.ranks != at.Tasks:
-		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out",
-			at.By, at.Tasks)
 	case o.concurrency < 1:
 		return exit.Usagef("--concurrency must be at least 1, not %d", o.concurrency)
 	case o.peerSeconds < 2:
@@ -138,31 +119,12 @@ func (o *stageOptions) check(at world.Place) (err error) {
 	for _, f := range []struct{ name, value, known string }{
 		{"mode", o.mode, "partition, replicate"},
 		{"links", o.links, "copy, follow, skip"},
-		{"fsync", o.sync, "never, end, file"},
 	} {
 		if !strings.Contains(", "+f.known+",", ", "+f.value+",") || f.value == "" {
 			return exit.Usagef("--%s: %q is not one of %s", f.name, f.value, f.known)
 		}
 	}
-	if err := cmp.Or(o.part.check(), o.limits.Check()); err != nil {
-		return err
-	}
-	for _, path := range []*string{&o.data, &o.dest} {
-		if *path, err = filepath.Abs(*path); err != nil {
-			return err
-		}
-	}
-	if inside(o.dest, o.data) || inside(o.data, o.dest) {
-		return exit.Usagef("--dest: one of %s and %s contains the other; name a folder elsewhere",
-			o.dest,
-			o.data)
-	}
-	return nil
-}
-
-// inside reports whether path is dir or below it, by name.
-func inside(path, dir string) bool {
-	return strings.HasPrefix(path+"/", strings.TrimSuffix(dir, "/")+"/")
+	return cmp.Or(o.part.check(), o.limits.Check())
 }
 
 // folder returns the destination of a rank.
