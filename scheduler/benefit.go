@@ -28,7 +28,7 @@ type Benefit struct {
 
 	epoch int // being measured
 	probe Probe
-	edges [4]edge // the batches of probe.edges
+	timed []timed // the batches of probe.timed
 	first Measured
 	last  Measured
 }
@@ -38,8 +38,8 @@ type Benefit struct {
 // storage. The zero value: none.
 type Probe struct{ First, Begin, End, Last int }
 
-// edge is a batch at the beginning or the end of what is timed.
-type edge struct {
+// timed is a batch whose completion is timed.
+type timed struct {
 	batch   int
 	missing int // trainers of this rank whose part is not complete
 	at      time.Duration
@@ -89,8 +89,9 @@ func (b *Benefit) Begin(epoch, from, batches int, may bool) Probe {
 	b.due = false
 	begin := batches/8 + b.slot%probeSlots*batches*3/16
 	b.epoch, b.probe = epoch, Probe{First: first, Begin: begin, End: begin + n, Last: batches - 1}
-	for i, batch := range b.probe.edges() {
-		b.edges[i] = edge{batch: batch, missing: b.trainers}
+	b.timed = b.timed[:0]
+	for _, batch := range b.probe.timed() {
+		b.timed = append(b.timed, timed{batch: batch, missing: b.trainers})
 	}
 	return b.probe
 }
@@ -107,24 +108,25 @@ func (b *Benefit) Ready(epoch, batch int, at time.Duration) (known bool) {
 		return false
 	}
 	missing := 0
-	for i := range b.edges {
-		e := &b.edges[i]
-		if e.batch == batch && e.missing > 0 {
-			e.missing--
-			e.at = max(e.at, at)
+	for i := range b.timed {
+		t := &b.timed[i]
+		if t.batch == batch && t.missing > 0 {
+			t.missing--
+			t.at = max(t.at, at)
 		}
-		missing += e.missing
+		missing += t.missing
 	}
 	if missing > 0 {
 		return false
 	}
-	p := b.probe
+	p, last := b.probe, len(b.timed)-1
 	b.probe = Probe{}
-	took := func(from, to int) time.Duration { return b.edges[to].at - b.edges[from].at }
-	n := p.End - 1 - p.Begin
+	stretch := b.timed[1:last]
+	n := len(stretch) - 1
 	m := Measured{
-		Epoch: epoch, Without: took(1, 2) / time.Duration(n),
-		With: (took(0, 3) - took(1, 2)) / time.Duration(p.Last-p.First-n),
+		Epoch: epoch, Without: pace(stretch),
+		With: (b.timed[last].at - b.timed[0].at - (stretch[n].at - stretch[0].at)) /
+			time.Duration(p.Last-p.First-n),
 	}
 	if m.With <= 0 || m.Without <= 0 { // batches were not complete in their order
 		b.due = true
@@ -164,14 +166,34 @@ func (m Measured) Ratio() float64 {
 // Gains reports whether the training is faster with the cache, as far as is known.
 func (m Measured) Gains() bool { return m.With <= 0 || m.Ratio() >= gainLeast }
 
-// edges are the batches whose completion is timed. Of the stretch the first is the first batch that
-// is read: the one before it is complete when it enters the window, without the latency of a read.
-func (p Probe) edges() [4]int { return [4]int{p.First, p.Begin, p.End - 1, p.Last} }
+// pace returns how long a batch takes, by the line through all completions with the least squares of
+// distances. A client requests several batches at once, so they enter the window, and are complete,
+// several at a time: in a stretch of ten, the time from the first to the last may be wrong by one
+// batch in nine.
+func pace(batches []timed) time.Duration {
+	middle := float64(len(batches)-1) / 2
+	up, across := 0., 0.
+	for i, t := range batches {
+		x := float64(i) - middle
+		up += x * float64(t.at-batches[0].at)
+		across += x * x
+	}
+	return time.Duration(up / across)
+}
+
+// timed are the batches whose completion is timed: the first and the last of all, and between them
+// those of the stretch.
+func (p Probe) timed() []int {
+	batches := []int{p.First}
+	for b := p.Begin; b < p.End; b++ {
+		batches = append(batches, b)
+	}
+	return append(batches, p.Last)
+}
 
 // times reports whether a batch's completion is timed.
 func (p Probe) times(batch int) bool {
-	e := p.edges()
-	return p != (Probe{}) && (batch == e[0] || batch == e[1] || batch == e[2] || batch == e[3])
+	return p != (Probe{}) && (batch == p.First || p.rereads(batch) || batch == p.Last)
 }
 
 // rereads reports whether all samples of a batch are read from storage.

@@ -288,29 +288,56 @@ func TestBenefitEpochs(t *testing.T) {
 	}
 }
 
-// TestBenefitOutOfOrder completes the last batch of the stretch before its first, as may happen
+// complete reports the batches of a probe as complete, those of the stretch n at a time, each step
+// after the ones before, and all others at the pace of with.
+func complete(b *Benefit, epoch int, p Probe, n int, with, step time.Duration) (known bool) {
+	for i, batch := range p.timed() {
+		at := time.Duration(batch) * with
+		if batch >= p.Begin && batch < p.End {
+			at = time.Duration(p.Begin)*with + time.Duration((i-1)/n*n)*step
+		} else if batch > p.End {
+			at += time.Duration(p.End-1-p.Begin) * (step - with)
+		}
+		known = b.Ready(epoch, batch, at)
+	}
+	return known
+}
+
+// TestBenefitOutOfOrder completes the last batches of the stretch before its first, as may happen
 // when the window holds both: such times mean nothing, and the next epoch is measured.
 func TestBenefitOutOfOrder(t *testing.T) {
 	const batches = 400
 	b := NewBenefit(0, 1)
-	ready := func(epoch int, p Probe, at [4]time.Duration) (known bool) {
-		for i, batch := range p.edges() {
-			known = b.Ready(epoch, batch, at[i])
-		}
-		return known
-	}
 	b.Begin(0, 0, batches, true)
 	p := b.Begin(1, 0, batches, true)
-	if p == (Probe{}) || ready(1, p, [4]time.Duration{1, 3, 2, 4}) {
+	if p == (Probe{}) || complete(b, 1, p, 1, time.Second, -time.Millisecond) {
 		t.Fatalf("%+v is measured, though its batches are complete in another order", p)
 	}
 	p = b.Begin(2, 0, batches, true)
-	times := [4]time.Duration{time.Second, 100 * time.Second, 200 * time.Second, 900 * time.Second}
-	if p == (Probe{}) || !ready(2, p, times) {
+	if p == (Probe{}) || !complete(b, 2, p, 1, time.Second, 5*time.Second) {
 		t.Errorf("the next epoch is not measured: %+v", p)
+	}
+	if got := b.Measured().Ratio(); math.Abs(got-5) > 0.01 {
+		t.Errorf("the benefit is %v, want 5", got)
 	}
 	if p := b.Begin(3, 0, batches, true); p != (Probe{}) {
 		t.Errorf("the epoch after that is measured again: %+v", p)
+	}
+}
+
+// TestBenefitOfRequestsForSeveral checks that a benefit is right to a tenth if batches are complete
+// several at a time, as clients request them.
+func TestBenefitOfRequestsForSeveral(t *testing.T) {
+	for _, c := range []struct{ batches, together int }{{160, 2}, {200, 2}, {200, 3}, {400, 4}} {
+		b := NewBenefit(0, 1)
+		b.Begin(0, 0, c.batches, true)
+		p := b.Begin(1, 0, c.batches, true)
+		if !complete(b, 1, p, c.together, time.Second, 2*time.Second) {
+			t.Fatalf("%+v: nothing was measured", c)
+		}
+		if got := b.Measured().Ratio(); math.Abs(got-2) > 0.2 {
+			t.Errorf("%+v: the benefit is %.3f, want 2", c, got)
+		}
 	}
 }
 

@@ -115,10 +115,7 @@ func TestWeightsICache(t *testing.T) {
 	gain := func(without time.Duration) float64 {
 		b := NewBenefit(0, 1)
 		b.Begin(0, 0, 400, true)
-		for i, batch := range b.Begin(1, 0, 400, true).edges() {
-			stretch, rest := 19*without, 380*time.Second
-			b.Ready(1, batch, []time.Duration{0, rest / 4, rest/4 + stretch, rest + stretch}[i])
-		}
+		complete(b, 1, b.Begin(1, 0, 400, true), 1, time.Second, without)
 		return b.Gain(1)
 	}
 	gains := []float64{gain(3 * time.Second), gain(1500 * time.Millisecond), gain(time.Second)}
