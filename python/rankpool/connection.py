@@ -26,7 +26,6 @@ from .lease import Lease
 from .memory import Memory
 from .owner import check_folder, check_peer
 from .saying import say
-from .stopping import stopping
 from .waiting import Waiting, batch_timeout
 
 RETRY_SECONDS = 0.5  # between attempts to reach a cache that is down: an attempt costs some 20 µs
@@ -38,8 +37,8 @@ LATE_SECONDS = 1.0
 READ_ALONG_SECONDS = 0.05  # another thread may have read the reply
 HANG_UP_SECONDS = 1.0  # how long the end of a process waits at most for the door to hang up
 # and for a cache that is away, to send it the counts: a restart takes a few seconds, or many on a
-# busy machine. Once a signal has ended training's time there is less of it.
-CLOSE_SECONDS, LAST_CLOSE_SECONDS = 30.0, 10.0
+# busy machine
+CLOSE_SECONDS = 30.0
 # Before its first read from storage after the cache was lost, a process waits a random time of up
 # to this much per process of the job: so one of them begins every 5 ms, a rate that a metadata
 # server can handle.
@@ -326,8 +325,8 @@ class Connection:
     def close(self) -> None:
         """Sends the last tallies and closes the connection, which ends all its leases.
 
-        A training process waits up to CLOSE_SECONDS, or LAST_CLOSE_SECONDS after a signal, for a
-        cache that is down, or its counts would be lost.
+        A training process waits for a cache that is down, up to CLOSE_SECONDS, or its counts would
+        be lost.
         """
         with self._lock:
             for listener in list(self.listeners):
@@ -344,7 +343,7 @@ class Connection:
     def _close_seconds(self) -> float:
         if self._patience != self._bound:  # it hangs, and will hardly be restarted now
             return HANG_UP_SECONDS
-        return LAST_CLOSE_SECONDS if stopping() else CLOSE_SECONDS
+        return CLOSE_SECONDS
 
     def _say_bye(self) -> bool:
         """Sends the last tallies; returns False if the cache is down and has not received them."""

@@ -22,14 +22,13 @@ from .identity import identities
 from .reports import Reports, Told
 from .saying import say
 from .sentinel import watch_over
-from .stopping import stopping
 from .training import Training, training
 from .waiting import Waiting
 
 STATE_VERSION = 2
 # How long state_dict waits for a cache that is away. A restart takes a few seconds, or many where
-# much memory is taken back. Once a signal has ended training's time there is less of it.
-SAVE_SECONDS, LAST_SAVE_SECONDS = 60.0, 10.0
+# much memory is taken back.
+SAVE_SECONDS = 60.0
 _SCORELESS = ("chunks", "quiver", "sequential", "torch", "uniform")
 _UNSAVED = (
     ": a training that resumes from this checkpoint cannot continue with the same batches; keep the "
@@ -56,7 +55,8 @@ class BatchSampler:
     `rank` and `world_size` are RANK and WORLD_SIZE unless given.
 
     The epoch's plan is requested at the first batch. While the cache is down, this waits up to
-    RANKPOOL_PLAN_TIMEOUT seconds (default 600), then raises CacheAwayError. Everything else works
+    RANKPOOL_PLAN_TIMEOUT seconds (default 600), or 10 seconds after a signal that a Stop has heard,
+    then raises CacheAwayError. Everything else works
     without the cache: a batch that does not arrive within RANKPOOL_BATCH_TIMEOUT seconds (default
     30) is read from storage.
 
@@ -379,9 +379,7 @@ class BatchSampler:
     def _save(self, epoch: int, batch: int) -> Optional[str]:
         """Has the cache save its importance scores; returns their digest, or None if it is not
         available."""
-        waiting = Waiting(
-            "to save its importance scores", LAST_SAVE_SECONDS if stopping() else SAVE_SECONDS
-        )
+        waiting = Waiting("to save its importance scores", SAVE_SECONDS)
         while True:
             try:
                 if self._connection.connect():

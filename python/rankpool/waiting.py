@@ -8,12 +8,20 @@ from math import inf
 
 from .errors import CacheAwayError
 from .saying import say
+from .stopping import stopping
 
 SAY_SECONDS = 10.0
 DEFAULT_TIMEOUT_SECONDS = 600.0
 DEFAULT_BATCH_TIMEOUT_SECONDS = 30.0
 LEAST_BATCH_TIMEOUT_SECONDS = 0.01
 PAUSE_SECONDS = 0.1
+# how long training waits once a signal has ended its time: Slurm kills it 30 s after SIGTERM
+STOPPING_SECONDS = 10.0
+
+
+def plan_timeout() -> float:
+    """Returns how many seconds a trainer waits for the cache at the beginning of an epoch."""
+    return _seconds("RANKPOOL_PLAN_TIMEOUT", DEFAULT_TIMEOUT_SECONDS)
 
 
 def batch_timeout() -> float:
@@ -44,20 +52,25 @@ class Waiting:
 
     def __init__(self, purpose: str, at_most_seconds: float = inf) -> None:
         self.purpose, self._at_most = purpose, at_most_seconds
-        self._until = self._say_at = 0.0
+        self._begun = self._stops = False
+        self._until = self._say_at = self._seconds = 0.0
         self.reason = ""  # what the cache gives as the reason; "": it is away
 
     def pause(self) -> None:
         """Sleeps a little; raises CacheAwayError after RANKPOOL_PLAN_TIMEOUT (600) or
-        at_most_seconds."""
+        at_most_seconds, and STOPPING_SECONDS after a signal that ends training's time."""
         now = time.monotonic()
-        timeout = min(self._at_most, _seconds("RANKPOOL_PLAN_TIMEOUT", DEFAULT_TIMEOUT_SECONDS))
-        if not self._until:
-            self._until, self._say_at = now + timeout, now + SAY_SECONDS
+        if not self._begun:
+            self._begun, self._say_at = True, now + SAY_SECONDS
+            self._end_at(now, min(self._at_most, plan_timeout()))
+        if stopping() and not self._stops:
+            self._stops = True
+            if now + STOPPING_SECONDS < self._until:
+                self._end_at(now, STOPPING_SECONDS)
         if now >= self._until:
             reason = self.reason and f": {self.reason}"
             raise CacheAwayError(
-                f"rankpool: waited {timeout:g} s in vain for the cache {self.purpose}{reason}"
+                f"rankpool: waited {self._seconds:g} s in vain for the cache {self.purpose}{reason}"
             )
         if now >= self._say_at:
             self._say_at = now + SAY_SECONDS
@@ -66,3 +79,6 @@ class Waiting:
             else:
                 say(f"waiting for the cache to come back {self.purpose}")
         time.sleep(PAUSE_SECONDS)
+
+    def _end_at(self, now: float, seconds: float) -> None:
+        self._until, self._seconds = now + seconds, seconds

@@ -40,8 +40,7 @@ def door(tmp_path, monkeypatch):
     served = Door(path, [train, test])
     yield served
     served.goes.set()
-    for name in "CLOSE_SECONDS", "LAST_CLOSE_SECONDS":  # an earlier test may have had a signal
-        monkeypatch.setattr(connection, name, 0.0)
+    monkeypatch.setattr(connection, "CLOSE_SECONDS", 0.0)
     connection._close_all()
     served.kill()
     assert served.faults == []

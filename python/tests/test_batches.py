@@ -483,8 +483,7 @@ def test_the_end_of_the_process_waits_for_a_cache_that_is_away(door):
     assert last_tally(door, 0)["hits_local"] == 20
 
 
-@pytest.mark.parametrize("signals, seconds", [(0, 30.0), (1, 10.0)])
-def test_the_end_of_the_process_waits_less_after_a_signal(door, monkeypatch, signals, seconds):
+def test_the_end_of_the_process_waits_for_the_cache(door, monkeypatch):
     waits = []
 
     def waiting(purpose, at_most):
@@ -492,14 +491,11 @@ def test_the_end_of_the_process_waits_less_after_a_signal(door, monkeypatch, sig
         return Waiting(purpose, 0.0)
 
     monkeypatch.setattr(rankpool.connection, "Waiting", waiting)
-    monkeypatch.setattr(rankpool.stopping, "_stopping", threading.Event())
     data, sampler = make(door)
     epoch_of(data, sampler, 0)
-    if signals:
-        rankpool.stopping._stopping.set()
     door.kill()
     rankpool.connection._close_all()
-    assert waits == [seconds]
+    assert waits == [30.0]
 
 
 def test_a_cache_that_came_back_is_told_what_a_sampler_counted_that_is_gone(door):

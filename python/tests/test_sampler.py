@@ -3,7 +3,6 @@ import re
 import signal
 import struct
 import warnings
-from math import inf
 from threading import Event
 
 import numpy
@@ -628,22 +627,38 @@ def test_trainers_that_do_not_come_are_named(door, monkeypatch):
     assert list(sampler)
 
 
-@pytest.mark.parametrize("stops, bound", [(False, "SAVE_SECONDS"), (True, "LAST_SAVE_SECONDS")])
-def test_state_dict_without_the_cache_warns(door, monkeypatch, stops, bound):
-    for name in "SAVE_SECONDS", "LAST_SAVE_SECONDS":
-        monkeypatch.setattr(sampler_module, name, 0.0 if name == bound else inf)
-    monkeypatch.setattr(stopping_module, "_stopping", Event())
-    stop = rankpool.Stop()
-    try:
-        if stops:
-            signal.raise_signal(signal.SIGUSR1)
-            assert stop()
-    finally:
-        stop.close()
+def test_state_dict_without_the_cache_warns(door, monkeypatch):
+    monkeypatch.setattr(sampler_module, "SAVE_SECONDS", 0.0)
     _, sampler = make()
     door.kill()
     with pytest.warns(UserWarning, match="did not save its scores"):
         assert sampler.state_dict()["batch"] == 0
+
+
+def test_a_signal_ends_a_wait_for_the_cache(door, monkeypatch):
+    monkeypatch.setattr(stopping_module, "_stopping", Event())
+    monkeypatch.setattr(rankpool.waiting, "STOPPING_SECONDS", 0.0)
+    data, sampler = make()
+    door.kill()
+    stop, pauses = rankpool.Stop(), []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            signal.raise_signal(signal.SIGUSR1)
+
+    monkeypatch.setattr(rankpool.waiting.time, "sleep", sleep)
+    try:
+        with pytest.raises(
+            rankpool.CacheAwayError, match="waited 0 s in vain for the cache to plan epoch 0"
+        ):
+            list(sampler)
+    finally:
+        stop.close()
+    with pytest.warns(UserWarning, match="did not save its scores"):
+        sampler.state_dict()
+    rankpool.connection._close_all()
+    assert len(pauses) == 3
 
 
 def test_refused_requests_are_sentences(door):
