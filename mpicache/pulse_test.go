@@ -32,7 +32,7 @@ func TestPulse(t *testing.T) {
 		atLast []int
 		jump   time.Duration // of the clock, after two minutes, as when this process was stopped
 	}{
-		"nobody is heard of": {
+		"hears from no rank": {
 			0, func(time.Duration) (int, bool) { return -1, false }, "1 at 1m0s, 2 at 1m0s",
 			[]int{1, 2},
 			0,
