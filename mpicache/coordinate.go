@@ -36,14 +36,32 @@ type request struct {
 }
 
 func newCoordinator(s *stream) *scheduler.Coordinator {
+	cfg := s.coordination().Config
+	cfg.Placement, cfg.Learner = s.newPlacement, s.newLearner
+	return scheduler.NewCoordinator(cfg)
+}
+
+// coordination is what the coordinator's decisions depend on besides events.
+func (s *stream) coordination() *record.Coordination {
 	cfg := &s.node.cfg
-	return scheduler.NewCoordinator(scheduler.CoordinatorConfig{
-		Rank: cfg.Transport.Rank(), Ranks: cfg.Transport.Size(),
-		Data: s.data.Name, Identity: s.data.Identity, Samples: s.data.Samples,
-		Options: cfg.Options.String(), Scorer: cfg.Scorer,
-		StatePath: s.userStatePath(), StateOptional: cfg.StateOptional,
-		Placement: s.newPlacement, Learner: s.newLearner,
-	})
+	return &record.Coordination{
+		Config: scheduler.CoordinatorConfig{
+			Rank: cfg.Transport.Rank(), Ranks: cfg.Transport.Size(),
+			Data: s.data.Name, Identity: s.data.Identity, Samples: s.data.Samples,
+			Options: cfg.Options.String(), Scorer: cfg.Scorer,
+			StatePath: s.userStatePath(), StateOptional: cfg.StateOptional,
+		},
+		KeptBytes: s.placesBytes(),
+	}
+}
+
+// placesBytes is what each rank keeps, nil if plans may not place samples: copies are with the
+// owners by hash, which stay the same, and other trainings use the memory of a training with a name.
+func (s *stream) placesBytes() []int64 {
+	if s.data.KeepsCopies || s.job != "" {
+		return nil
+	}
+	return s.data.keptBytes()
 }
 
 // newLearner returns what follows a training that begins, nil where the system learns nothing but
@@ -69,21 +87,11 @@ func (l onceLearner) Cut(scores []float32) scheduler.Learned {
 // newPlacement returns the placement of samples for a training that begins, or, unless from is nil,
 // continues from there.
 func (s *stream) newPlacement(from *scheduler.Placed) *scheduler.Placement {
-	switch {
-	case s.node.cfg.Policy != "clairvoyant", s.chooser() != nil:
-		return nil // the system decides
-	case s.data.KeepsCopies:
-		return nil // copies are with the owners by hash, which stay the same
+	sampler := s.plans.Sampler
+	if shared, is := sampler.(*sharedSampler); is {
+		sampler = shared.Sampler
 	}
-	size := func(id scheduler.SampleID) int64 { return slab.Footprint(s.data.Size(id)) }
-	if from != nil {
-		s.placed = true
-		return scheduler.NewPlacement(from, size)
-	}
-	if s.job != "" {
-		return nil // other trainings use the same memory
-	}
-	p := scheduler.PlacementFor(s.plans.Sampler, s.data.Samples, s.data.keptBytes(), size)
+	p := s.setup.Placement(sampler, s.placesBytes(), from)
 	s.placed = p != nil
 	return p
 }
@@ -102,9 +110,22 @@ func (s *stream) coordinate(e scheduler.CoordinatorEvent) {
 	for len(s.events) > 0 {
 		e := s.events[0]
 		s.events = s.events[1:]
-		s.coordinator.Step(e, s.command)
+		s.recordingOf(e).Step(s.coordinator, e, s.command)
 	}
 	s.events, s.coordinating = nil, false
+}
+
+// recordingOf returns the record that an event of this coordinator belongs to, nil if none. Of
+// several trainings on a data set the first is recorded, until the second begins.
+func (s *stream) recordingOf(e scheduler.CoordinatorEvent) *record.CoordinatorTape {
+	if _, ticked := e.(scheduler.Ticked); s.recorded == nil && !ticked {
+		s.recorded = s
+		s.decisions = s.node.cfg.Recorder.CoordinatorTape(s.index, s.coordination())
+	}
+	if s.recorded != s {
+		return nil
+	}
+	return s.decisions
 }
 
 // now is the time as the coordinator knows it.
@@ -366,7 +387,7 @@ func (s *stream) takeLane() error {
 	if s.stager != nil {
 		s.start(s.freeLane())
 		if s.tape != nil {
-			s.tape = nil
+			s.tape, s.decisions = nil, nil
 			s.node.cfg.Log.Warn("the recording ends here, since another training uses the data set",
 				"data", s.data.Name, "job", s.job)
 		}

@@ -59,7 +59,7 @@ func replayed(t *testing.T, path string, rank int) *record.Result {
 		t.Fatalf("rank %d differs: %+v", rank, *d)
 	}
 	for _, row := range result.Rows {
-		if row.Events == 0 || row.Commands == 0 || row.Epochs == 0 {
+		if row.Events == 0 || row.Commands == 0 || row.Epochs == 0 || row.CoordinatorEvents < 4 {
 			t.Errorf("rank %d: %+v", rank, row)
 		}
 	}

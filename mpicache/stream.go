@@ -33,6 +33,9 @@ type samples struct {
 
 	stager *scheduler.Stager
 	tape   *record.Tape // records the stager's decisions, or nil
+	// records those of the first training's coordinator, or nil
+	decisions *record.CoordinatorTape
+	recorded  *stream // the first training, or nil
 
 	entries *slab.Entries // where each sample lies in the slab
 	// recovered are the previous rank's residents, for the stager; with placed, samples of peers may

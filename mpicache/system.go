@@ -102,22 +102,7 @@ func (s *stream) chooses() bool {
 func (s *sharedSampler) prepare(m scheduler.MakePlan) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var learned []byte
-	if m.Learned != nil {
-		learned = m.Learned()
-	}
-	switch own := s.Sampler.(type) {
-	case *systems.Learner:
-		return own.Begin(m.Scores, learned)
-	case *systems.Chooser:
-		if own.Follows() {
-			return own.Begin(learned)
-		}
-		if own.Weighted() {
-			own.Follow(m.Epoch, m.Cuts)
-		}
-	}
-	return nil
+	return systems.Prepare(s.Sampler, &m)
 }
 
 // Pad implements scheduler.Padder.

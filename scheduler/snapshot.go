@@ -269,43 +269,9 @@ func (e *encoder) flush() {
 
 // DecodeSnapshot is the inverse of Encode. It returns ErrSnapshot, wrapped, for anything else.
 func DecodeSnapshot(data []byte) (*Snapshot, error) {
-	if bytes.HasPrefix(data, []byte(oldSnapshotMagic)) {
-		return nil, fmt.Errorf(
-			"%w of this version: an older rankpool wrote it, with which its training must continue",
-			ErrSnapshot)
-	}
-	if len(data) < len(snapshotMagic)+8 || string(data[:len(snapshotMagic)]) != snapshotMagic {
-		return nil, ErrSnapshot
-	}
-	body, sum := data[:len(data)-4], binary.LittleEndian.Uint32(data[len(data)-4:])
-	if crc32.ChecksumIEEE(body) != sum {
-		return nil, fmt.Errorf("%w: the checksum differs", ErrSnapshot)
-	}
-	body = body[len(snapshotMagic):]
-	n := binary.LittleEndian.Uint32(body)
-	if uint64(n)+4 > uint64(len(body)) {
-		return nil, ErrSnapshot
-	}
-	var h snapshotHead
-	if err := json.Unmarshal(body[4:4+n], &h); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
-	}
-	body = body[4+n:]
-	for _, k := range []int{
-		h.NumScores, h.NumLosses, h.NumTail, h.NumEmbeddings, h.NumTailEmbeddings,
-	} {
-		if k < 0 || k > len(body)/4 {
-			return nil, ErrSnapshot
-		}
-	}
-	if len(h.CutEpochs) > len(body) || h.NumLearned < 0 || h.Placed.bytes() < 0 ||
-		4*(h.NumScores*(1+len(h.CutEpochs))+h.NumLosses+h.NumEmbeddings+h.NumTailEmbeddings)+
-			10*h.NumTail+h.Placed.bytes()+h.NumLearned != len(body) {
-		return nil, ErrSnapshot
-	}
-	if d := h.Stream.Embeddings; d < 0 || d > maxEmbedding || h.NumTailEmbeddings != d*h.NumTail ||
-		h.NumEmbeddings > d*h.NumLosses {
-		return nil, ErrSnapshot
+	h, body, err := decodeHead(data)
+	if err != nil {
+		return nil, err
 	}
 	s := &Snapshot{
 		Stream: h.Stream, Checkpoint: h.Checkpoint, Epoch: h.Epoch, Final: h.Final,
@@ -316,20 +282,18 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 		Embeddings:     make([]float32, h.NumEmbeddings),
 		TailEmbeddings: make([]float32, h.NumTailEmbeddings),
 	}
-	r := bytes.NewReader(body)
-	for _, v := range []any{
+	arrays := []any{
 		s.Scores, s.Losses, s.TailIDs, s.TailConsumer, s.TailLosses, s.Embeddings, s.TailEmbeddings,
-	} {
-		if err := binary.Read(r, binary.LittleEndian, v); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
-		}
 	}
 	for _, epoch := range h.CutEpochs {
 		cut := Cut{epoch, make([]float32, h.NumScores)}
-		if err := binary.Read(r, binary.LittleEndian, cut.Scores); err != nil {
+		s.Cuts, arrays = append(s.Cuts, cut), append(arrays, cut.Scores)
+	}
+	r := bytes.NewReader(body)
+	for _, v := range arrays {
+		if err := binary.Read(r, binary.LittleEndian, v); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
 		}
-		s.Cuts = append(s.Cuts, cut)
 	}
 	placed := body[len(body)-h.NumLearned-h.Placed.bytes():]
 	if s.Placed = h.Placed.decode(placed, h.NumScores); s.Placed == nil && h.Placed != nil {
@@ -339,6 +303,55 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 		s.Learned = Known(slices.Clone(body[len(body)-h.NumLearned:]))
 	}
 	return s, nil
+}
+
+// decodeHead returns the head of an encoded snapshot, and the arrays, which have the lengths that
+// the head says.
+func decodeHead(data []byte) (h snapshotHead, arrays []byte, err error) {
+	if bytes.HasPrefix(data, []byte(oldSnapshotMagic)) {
+		return h, nil, fmt.Errorf(
+			"%w of this version: an older rankpool wrote it, with which its training must continue",
+			ErrSnapshot)
+	}
+	if len(data) < len(snapshotMagic)+8 || string(data[:len(snapshotMagic)]) != snapshotMagic {
+		return h, nil, ErrSnapshot
+	}
+	body, sum := data[:len(data)-4], binary.LittleEndian.Uint32(data[len(data)-4:])
+	if crc32.ChecksumIEEE(body) != sum {
+		return h, nil, fmt.Errorf("%w: the checksum differs", ErrSnapshot)
+	}
+	body = body[len(snapshotMagic):]
+	n := binary.LittleEndian.Uint32(body)
+	if uint64(n)+4 > uint64(len(body)) {
+		return h, nil, ErrSnapshot
+	}
+	if err := json.Unmarshal(body[4:4+n], &h); err != nil {
+		return h, nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
+	}
+	body = body[4+n:]
+	if !h.fits(len(body)) {
+		return h, nil, ErrSnapshot
+	}
+	return h, body, nil
+}
+
+// fits reports whether the arrays take as many bytes.
+func (h snapshotHead) fits(bytes int) bool {
+	for _, n := range []int{
+		h.NumScores, h.NumLosses, h.NumTail, h.NumEmbeddings, h.NumTailEmbeddings,
+	} {
+		if n < 0 || n > bytes/4 {
+			return false
+		}
+	}
+	if len(h.CutEpochs) > bytes || h.NumLearned < 0 || h.Placed.bytes() < 0 ||
+		4*(h.NumScores*(1+len(h.CutEpochs))+h.NumLosses+h.NumEmbeddings+h.NumTailEmbeddings)+
+			10*h.NumTail+h.Placed.bytes()+h.NumLearned != bytes {
+		return false
+	}
+	d := h.Stream.Embeddings
+	return d >= 0 && d <= maxEmbedding && h.NumTailEmbeddings == d*h.NumTail &&
+		h.NumEmbeddings <= d*h.NumLosses
 }
 
 // Digest is a hash of scores or of a snapshot, in hexadecimal; "" if there are none.

@@ -133,13 +133,15 @@ func (r *replayReport) add(path string, result *record.Result, w io.Writer) {
 
 func (r *replayReport) print(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "rank\tstart\tdata\tepochs\tevents\tcommands\t")
-	events, commands := int64(0), int64(0)
+	fmt.Fprintln(table, "rank\tstart\tdata\tepochs\tevents\tcommands\tcoordinator\t")
+	events, commands, decisions := int64(0), int64(0), int64(0)
 	for _, row := range r.Rows {
-		fmt.Fprintf(table, "%d\t%d\t%s\t%d\t%s\t%s\t\n", row.Rank, row.Start, row.Data, row.Epochs,
-			humanize.Comma(row.Events), humanize.Comma(row.Commands))
+		fmt.Fprintf(table, "%d\t%d\t%s\t%d\t%s\t%s\t%s\t\n", row.Rank, row.Start, row.Data, row.Epochs,
+			humanize.Comma(row.Events), humanize.Comma(row.Commands),
+			humanize.Comma(row.CoordinatorEvents))
 		events += row.Events
 		commands += row.Commands
+		decisions += row.CoordinatorEvents
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -151,8 +153,9 @@ func (r *replayReport) print(w io.Writer) error {
 		_, err := fmt.Fprintln(w, "the recording is empty: there is nothing to compare")
 		return err
 	}
-	_, err := fmt.Fprintf(w, "identical: %s events gave the %s commands that were recorded\n",
-		humanize.Comma(events), humanize.Comma(commands))
+	_, err := fmt.Fprintf(w, "identical: %s events gave the %s commands that were recorded, and "+
+		"coordinators decided the same after %s\n", humanize.Comma(events), humanize.Comma(commands),
+		humanize.Comma(decisions))
 	return err
 }
 

@@ -14,9 +14,14 @@ type entry struct {
 	Stream int
 	Begin  *Begin
 	End    *end
-	Setup  *Setup
-	Sizes  []int64   // with Setup, what the samples take in bytes: one for all, or one each
-	Base   []float32 // the scores that plans are made from, from here on
+	// of the data set's coordinator: its beginning, what portableTold returns of an event, and the
+	// commands that came of it
+	Coordinator *Coordination
+	Told        any
+	Did         *did
+	Setup       *Setup
+	Sizes       []int64   // with Setup, what the samples take in bytes: one for all, or one each
+	Base        []float32 // the scores that plans are made from, from here on
 	// the basis of a system's choices for earlier epochs, if it has not made them here
 	Cuts     []scheduler.Cut
 	Learned  []byte // what the next Planned's plan was made from besides Base
@@ -62,6 +67,7 @@ const (
 	bareRoom bare = iota + 1
 	bareEnded
 	bareEndTier
+	bareFinished
 )
 
 func init() {

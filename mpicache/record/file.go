@@ -13,7 +13,7 @@ import (
 
 // A recording is its magic line and chunks: a u32 length, and that many bytes of gzip, which hold a
 // gob stream of entries.
-const magic = "rankpool recording 2\n"
+const magic = "rankpool recording 3\n"
 
 // magicAnyFormat is the common prefix of recordings of all formats.
 const magicAnyFormat = "rankpool recording "

@@ -34,11 +34,13 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func begin() Begin { return Begin{Version: "test", Session: "s", Rank: 0, Ranks: 2} }
 
+const testSeed = 3
+
 func testSetup(policy, sampler string) *Setup {
 	return &Setup{
 		Data: "train", Rank: 0, Ranks: 2, World: []int32{0, 1}, Policy: policy, CapacityBytes: 1000,
 		WindowBytes: 2000,
-		Sampler:     scheduler.SamplerConfig{Name: sampler, Samples: 60, Seed: 3, BatchSize: 5, World: 2},
+		Sampler:     scheduler.SamplerConfig{Name: sampler, Samples: 60, Seed: testSeed, BatchSize: 5, World: 2},
 		Size:        func(id scheduler.SampleID) int64 { return 50 + int64(id%3)*10 },
 	}
 }
@@ -343,7 +345,7 @@ func TestReplayOfDamage(t *testing.T) {
 	}{
 		{"empty", "it is not a recording of rankpool", nil},
 		{"text", "it is not a recording of rankpool", []byte("import torch\n\nprint('not a recording')")},
-		{"format", `it is a recording of another format, "rankpool recording 1", and this rankpool reads "rankpool recording 2": replay it with`, []byte("rankpool recording 1\n")},
+		{"format", `it is a recording of another format, "rankpool recording 2", and this rankpool reads "rankpool recording 3": replay it with`, []byte("rankpool recording 2\n")},
 		{"headless", "nothing was recorded", []byte(magic)},
 		{"flipped", "is damaged", flipped},
 	} {
@@ -562,8 +564,12 @@ func TestEntries(t *testing.T) {
 
 // FuzzReplay gives records that no rank wrote to a replay.
 func FuzzReplay(f *testing.F) {
-	for _, sampler := range []string{"torch", "pads"} {
-		c := chunks{r: bytes.NewReader(recorded(f, testSetup("clairvoyant", sampler), nil, nil))}
+	for _, recording := range [][]byte{
+		recorded(f, testSetup("clairvoyant", "torch"), nil, nil),
+		recorded(f, testSetup("clairvoyant", "pads"), nil, nil),
+		decided(f, testSeed, nil),
+	} {
+		c := chunks{r: bytes.NewReader(recording)}
 		if err := c.open(); err != nil {
 			f.Fatal(err)
 		}

@@ -21,6 +21,8 @@ type Row struct {
 	Epochs   int    `json:"epochs"` // that were planned
 	Events   int64  `json:"events"`
 	Commands int64  `json:"commands"`
+	// of the data set's coordinator
+	CoordinatorEvents int64 `json:"coordinator_events"`
 }
 
 // Difference is the first event from which other commands came than were recorded.
@@ -48,8 +50,8 @@ type Result struct {
 	Difference *Difference `json:"difference,omitempty"` // nil: the commands are identical
 }
 
-// Replay passes the recorded events of one rank to new stagers and compares the resulting commands
-// with the recorded ones, up to the first difference. A truncated recording is replayed as far as
+// Replay passes the recorded events of one rank to new coordinators and stagers and compares the
+// resulting commands with the recorded ones, up to the first difference. A truncated recording is replayed as far as
 // it goes. It returns an error, and the result so far, if the recording cannot be read, has another
 // format, or is damaged.
 func Replay(recording io.Reader) (*Result, error) {
@@ -85,6 +87,8 @@ type player struct {
 	Result
 	drawsMax int // samples and draws in a global batch that are believed
 	streams  map[int]*replayed
+	// by the number of the data set, as streams
+	coordinators map[int]*coordinated
 }
 
 // replayed is a data set in a replay.
@@ -123,11 +127,21 @@ func (p *player) entry(e *entry) error {
 	if e.Begin == nil && len(p.Lives) == 0 {
 		return errors.New("it does not begin with its header")
 	}
-	s := p.streams[e.Stream]
+	s, coordinator := p.streams[e.Stream], p.coordinators[e.Stream]
 	switch {
 	case e.Begin != nil:
 		p.Lives = append(p.Lives, Life{Begin: *e.Begin})
-		p.streams = map[int]*replayed{}
+		p.streams, p.coordinators = map[int]*replayed{}, map[int]*coordinated{}
+	case e.Coordinator != nil:
+		return p.coordinate(e.Stream, e.Coordinator)
+	case coordinator != nil && e.Told != nil:
+		err := coordinator.told(e.Told, p.drawsMax)
+		if s != nil {
+			p.Rows[s.row].CoordinatorEvents = coordinator.events
+		}
+		return err
+	case coordinator != nil && e.Did != nil:
+		p.did(coordinator, e.Did.Commands)
 	case e.End != nil:
 		life := &p.Lives[len(p.Lives)-1]
 		life.Why, life.Ended = e.End.Why, true
@@ -202,6 +216,11 @@ func (p *player) setUp(stream int, setup *Setup, sizes []int64) error {
 	}
 	if err != nil {
 		return fmt.Errorf("the header of data set %q: %w", setup.Data, err)
+	}
+	if c := p.coordinators[stream]; c != nil {
+		if err := c.begin(setup); err != nil {
+			return fmt.Errorf("the coordinator of data set %q: %w", setup.Data, err)
+		}
 	}
 	p.streams[stream] = s
 	p.Rows = append(p.Rows, Row{Rank: setup.Rank, Start: len(p.Lives), Data: setup.Data})

@@ -100,6 +100,22 @@ func (s *Setup) NewLearner() scheduler.Learner {
 	return l
 }
 
+// Placement returns the placement of samples for a training that begins, or, unless from is nil,
+// continues from there; nil if a hash or the system says where samples are. keptBytes is what each
+// rank keeps, nil if plans may not place samples.
+func (s *Setup) Placement(
+	sampler scheduler.Sampler, keptBytes []int64, from *scheduler.Placed,
+) *scheduler.Placement {
+	_, chooses := sampler.(*systems.Chooser)
+	switch {
+	case keptBytes == nil || s.Policy != "clairvoyant" || chooses:
+		return nil
+	case from != nil:
+		return scheduler.NewPlacement(from, s.Size)
+	}
+	return scheduler.PlacementFor(sampler, s.Sampler.Samples, keptBytes, s.Size)
+}
+
 func (s *Setup) chooserConfig() (cfg systems.ChooserConfig, err error) {
 	system, err := systems.Find(s.Book.System)
 	if err != nil {

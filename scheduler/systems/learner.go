@@ -209,3 +209,24 @@ func (f *learnerFollower) bytes() []byte {
 	}
 	return l.Cut()
 }
+
+// Prepare brings a system's own sampler to where it draws the epoch of m. Other samplers need
+// nothing.
+func Prepare(s scheduler.Sampler, m *scheduler.MakePlan) error {
+	var learned []byte
+	if m.Learned != nil {
+		learned = m.Learned()
+	}
+	switch own := s.(type) {
+	case *Learner:
+		return own.Begin(m.Scores, learned)
+	case *Chooser:
+		if own.Follows() {
+			return own.Begin(learned)
+		}
+		if own.Weighted() {
+			own.Follow(m.Epoch, m.Cuts)
+		}
+	}
+	return nil
+}
