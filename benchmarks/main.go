@@ -25,6 +25,7 @@ type bench struct {
 	python string
 	dir    string // in memory, for data sets and results
 	trains string // the workload of peers that is measured, "" for all
+	nopfs  string // a folder with NoPFS, "" if there is none
 
 	group   atomic.Pointer[memoryGroup]   // what a peer runs in, nil if there is none
 	mounted atomic.Pointer[slowfs.Server] // the emulated storage, nil if there is none
@@ -50,7 +51,7 @@ var sections = []section{
 	servedSection, remoteSection, fragmentationSection, hitsSection, planSection, memorySection,
 	boundarySection, saveSection, idleSection,
 	stagingSection, pfsSection, jobsSection, benefitSection, failuresSection, peersSection,
-	acceleratorsSection,
+	acceleratorsSection, nopfsSection,
 }
 
 // children are the benchmarks that run in their own processes, by name.
@@ -68,7 +69,7 @@ func main() {
 	}
 	var b bench
 	only := flag.String("only", "", "sections to run, separated by commas (default: all but "+
-		"staging, pfs, jobs, benefit, failures, peers and accelerators)")
+		"staging, pfs, jobs, benefit, failures, peers, accelerators and nopfs)")
 	flag.BoolVar(&b.quick, "quick", false, "small sizes: shows that all of it works, and tells "+
 		"nothing about speed")
 	flag.StringVar(&b.tool, "rankpool", "bin/rankpool", "the tool to measure")
@@ -76,6 +77,8 @@ func main() {
 		"GiB, 5 GiB for staging and pfs; 100 MiB, 300 MiB for a quick run)")
 	flag.StringVar(&b.python, "python", "/usr/bin/python3", "a Python with redis and hiredis")
 	flag.StringVar(&b.trains, "workload", "", "the workload of peers to measure (default: all)")
+	flag.StringVar(&b.nopfs, "nopfs", "", "a folder with NoPFS's Python package hdmlp and "+
+		"libhdmlp.so, for the section nopfs")
 	out := flag.String("out", "", "a file to which the tables are written too")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: benchmarks [flags], in the root of "+

@@ -116,13 +116,7 @@ func (e trainedEpoch) String() string {
 func (b *bench) peers() (grid, error) {
 	g := grid{header: besideHeader()}
 	var failed []error
-	for _, w := range workloads {
-		if b.trains != "" && b.trains != w.name {
-			continue
-		}
-		if b.quick {
-			w = w.small()
-		}
+	for _, w := range b.workloads() {
 		lines, err := b.comparePeers(w)
 		g.lines = append(g.lines, lines...)
 		if err != nil {
@@ -135,6 +129,29 @@ func (b *bench) peers() (grid, error) {
 	return g, errors.Join(failed...)
 }
 
+// workloads are those that are measured.
+func (b *bench) workloads() []workload {
+	var chosen []workload
+	for _, w := range workloads {
+		if b.trains != "" && b.trains != w.name {
+			continue
+		}
+		if b.quick {
+			w = w.small()
+		}
+		chosen = append(chosen, w)
+	}
+	return chosen
+}
+
+// shares are the shares of the samples that there is memory for, in percent.
+func (b *bench) shares() []int {
+	if b.quick {
+		return []int{20}
+	}
+	return []int{100, 20}
+}
+
 // comparePeers trains all peers on a workload with all of the data in memory, and with 20 %. The
 // error joins those of the peers that could not train; the cells of the others are there.
 func (b *bench) comparePeers(w workload) ([][]string, error) {
@@ -143,11 +160,7 @@ func (b *bench) comparePeers(w workload) ([][]string, error) {
 	if err := makeTree(source, w.samples, w.sampleBytes); err != nil {
 		return nil, err
 	}
-	shares := []int{100, 20}
-	if b.quick {
-		shares = shares[1:]
-	}
-	results := make(map[peer]map[int]trained)
+	shares, results := b.shares(), make(map[peer]map[int]trained)
 	var failed []error
 	for _, format := range []string{"files", "tar", "mds", "litdata"} {
 		dir := source
@@ -162,16 +175,9 @@ func (b *bench) comparePeers(w workload) ([][]string, error) {
 			if p.format != format {
 				continue
 			}
-			results[p] = make(map[int]trained)
-			for _, share := range shares {
-				one, err := b.trainPeer(training{w, p, dir, share, 1, pfsBandwidth})
-				if err != nil {
-					failed = append(failed, fmt.Errorf("%s with %d %%: %w", p.name, share, err))
-				} else {
-					results[p][share] = one
-				}
-				fmt.Fprintf(os.Stderr, "\n  %s, %s, %d %%: %v", w.name, p.name, share, one.Epochs)
-			}
+			var err error
+			results[p], err = b.trainShares(w, p, dir)
+			failed = append(failed, err)
 		}
 		if dir != source {
 			remove(dir)
@@ -179,6 +185,23 @@ func (b *bench) comparePeers(w workload) ([][]string, error) {
 	}
 	fmt.Fprintln(os.Stderr)
 	return peerLines(w, shares, results), errors.Join(failed...)
+}
+
+// trainShares trains a peer with each share of the data in memory. Those that failed are in the
+// error.
+func (b *bench) trainShares(w workload, p peer, dir string) (map[int]trained, error) {
+	results := make(map[int]trained)
+	var failed []error
+	for _, share := range b.shares() {
+		one, err := b.trainPeer(training{w, p, dir, share, 1, pfsBandwidth})
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s with %d %%: %w", p.name, share, err))
+		} else {
+			results[share] = one
+		}
+		fmt.Fprintf(os.Stderr, "\n  %s, %s, %d %%: %v", w.name, p.name, share, one.Epochs)
+	}
+	return results, errors.Join(failed...)
 }
 
 // convert writes the source in another format, as shards of limited size.
@@ -214,7 +237,11 @@ func (t training) command(b *bench, mounted, out string) []string {
 		"--step-seconds", fmt.Sprint(t.step.Seconds()),
 		"--accelerators", fmt.Sprint(t.accelerators),
 	}
-	if t.loader != "rankpool" {
+	switch t.loader {
+	case "nopfs":
+		return append(command, "--nopfs", b.nopfs, "--memory-bytes", fmt.Sprint(t.memoryBytes()))
+	case "rankpool":
+	default:
 		return command
 	}
 	run := []string{
@@ -222,6 +249,11 @@ func (t training) command(b *bench, mounted, out string) []string {
 		fmt.Sprint(t.accelerators), "--memory", fmt.Sprintf("%d%%", t.share), "--",
 	}
 	return append(run, command...)
+}
+
+// memoryBytes is the memory for the share of the samples.
+func (t training) memoryBytes() int64 {
+	return int64(t.samples) * int64(t.sampleBytes) * int64(t.share) / 100
 }
 
 // workers returns the workers of a loader.
@@ -242,9 +274,8 @@ func (b *bench) trainPeer(t training) (trained, error) {
 		return result, err
 	}
 	defer b.unmount()
-	size := int64(t.samples) * int64(t.sampleBytes)
 	base := peerBase + int64(t.accelerators-1)*acceleratorBase
-	group, err := newMemoryGroup(base + size*int64(t.share)/100)
+	group, err := newMemoryGroup(base + t.memoryBytes())
 	if err != nil {
 		return result, err
 	}
@@ -261,6 +292,7 @@ func (b *bench) trainPeer(t training) (trained, error) {
 	if err := readJSON(out, &result); err != nil {
 		return result, err
 	}
+	size := int64(t.samples) * int64(t.sampleBytes)
 	for number, e := range result.Epochs {
 		if e.Samples != int64(t.samples) || e.Distinct != e.Samples || e.Bytes != size {
 			return result, fmt.Errorf("epoch %d had %d samples, %d of them different, of %d bytes, "+
@@ -289,18 +321,25 @@ func peerLines(w workload, shares []int, results map[peer]map[int]trained) [][]s
 				fmt.Sprintf("%.2f s", bound),
 			}
 			for _, side := range [][]peer{fileLoaders, shardLoaders} {
-				line = append(line, beside(side, bound, func(p peer) (trainedEpoch, bool) {
-					one, ok := results[p][share]
-					if !ok {
-						return trainedEpoch{}, false
-					}
-					return one.Epochs[epoch], true
-				})...)
+				line = append(line, beside(side, bound, epochOf(results, share, epoch))...)
 			}
 			lines = append(lines, line)
 		}
 	}
 	return lines
+}
+
+// epochOf returns what a peer's epoch was, false if it has failed.
+func epochOf(
+	results map[peer]map[int]trained, share, epoch int,
+) func(peer) (trainedEpoch, bool) {
+	return func(p peer) (trainedEpoch, bool) {
+		one, ok := results[p][share]
+		if !ok {
+			return trainedEpoch{}, false
+		}
+		return one.Epochs[epoch], true
+	}
 }
 
 // beside returns the cells of loaders, and what ours takes beside the fastest of the others.

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from dataset import BATCHES, EPOCHS, GLOBAL_BATCH, SAMPLES
-from run import ROOT
+from run import PATIENCE_SECONDS, ROOT
 from test_faults import kill_ranks
 from test_identity import clear_and_kill, kill, trained
 
@@ -58,7 +58,9 @@ def test_a_second_process_of_the_same_rank(start, reference, rank, args, sentenc
     pid, environment = trainer_of(one, rank)
     script = f"import rankpool; list(rankpool.BatchSampler(rankpool.Dataset(), {GLOBAL_BATCH // 2}, {args}))"
     command = [sys.executable, "-c", script]
-    newcomer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    newcomer = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert newcomer.returncode == 1 and sentence.format(rank=rank, pid=pid) in newcomer.stderr, (
         newcomer.stderr
     )
@@ -97,7 +99,8 @@ def test_a_newcomer_that_comes_first_to_ranks_that_forgot(start, reference, rank
     clear_and_kill(one)
     script = f"import rankpool; list(rankpool.BatchSampler(rankpool.Dataset(), {GLOBAL_BATCH // ranks}, 5, '{sampler}'))"
     newcomer = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True,
+        timeout=PATIENCE_SECONDS,
     )
     one.kill(trainers, signal.SIGCONT)
     assert (

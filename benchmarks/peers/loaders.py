@@ -4,7 +4,11 @@ batches of bytes.
 A batch is a uint8 tensor of shape [samples, bytes of a sample]; all samples have one size.
 """
 
+import ctypes
+import os
 import queue
+import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -159,6 +163,52 @@ class DALI:
             yield torch.from_numpy(self.pipeline.run()[0].as_array())
 
 
+class NoPFS:
+    """NoPFS's first release over single files of one size, in batches as its CosmoFlow loader reads
+    them: a staging buffer of four batches, and memory."""
+
+    # of one thread and more, in MB/s: the model that decides where a sample is read needs them
+    CONFIG = """
+        b_c = 10000; b_fs = 2000; distributed_threads = 0; checkpoint = false;
+        pfs_bandwidth: ({{ processes: 1; bw: 200; }});
+        storage_classes: (
+            {{ capacity: {staging}; threads: 4; bandwidth: ({bandwidth}); }},
+            {{ capacity: {memory}; backend: "memory"; threads: 2; bandwidth: ({bandwidth}); }}
+        );
+    """
+
+    def __init__(self, args):
+        sys.path.insert(0, args.nopfs)
+        from hdmlp.hdmlp import Job
+
+        paths = Files(args.data).paths
+        self.steps, self.shape = len(paths) // args.batch, (args.batch, os.path.getsize(paths[0]))
+        batch = args.batch * (self.shape[1] + 64) / 1e6
+        bandwidth = ", ".join(f"{{ threads = {n}; bw = 16000; }}" for n in range(1, 5))
+        with tempfile.NamedTemporaryFile("w", suffix=".cfg") as config:
+            config.write(
+                self.CONFIG.format(
+                    staging=max(16, int(4 * batch)), bandwidth=bandwidth,
+                    memory=max(1, args.memory_bytes // 1_000_000),
+                )
+            )
+            config.flush()
+            self.job = Job(
+                args.data, args.batch, args.epochs, "uniform", False, seed=1,
+                config_path=config.name, libhdmlp_path=os.path.join(args.nopfs, "libhdmlp.so"),
+                collate_data=True,
+            )
+            self.job.setup()
+
+    def epoch(self, number):
+        for _ in range(self.steps):
+            _, samples = self.job.get(
+                self.shape[0], decode_as_np_array=True, np_array_shape=self.shape,
+                np_array_type=ctypes.c_uint8,
+            )
+            yield torch.from_numpy(samples.copy())
+
+
 class Rankpool:
     """rankpool from single files, or from the shards that rankpool pack wrote; its draws are
     DistributedSampler's. Samples are copied out of the cache's memory by a thread, two batches
@@ -211,5 +261,6 @@ LOADERS = {
     "litdata": LitData,
     "spdl": SPDL,
     "dali": DALI,
+    "nopfs": NoPFS,
     "rankpool": Rankpool,
 }

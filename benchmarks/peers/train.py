@@ -70,6 +70,8 @@ def main():
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--step-seconds", type=float, required=True)
     parser.add_argument("--accelerators", type=int, default=1)
+    parser.add_argument("--nopfs", help="a folder with NoPFS, for the loader nopfs")
+    parser.add_argument("--memory-bytes", type=int, help="for samples, of the loader nopfs")
     args = parser.parse_args()
     if args.accelerators > 1 and "RANK" not in os.environ:
         sys.exit(start_all(args.accelerators))

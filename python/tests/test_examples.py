@@ -42,6 +42,9 @@ def images(tmp_path, door):
     return door
 
 
+PATIENCE_SECONDS = 300  # for what takes some seconds on an idle machine
+
+
 def python(script, *args, **env):
     command = [sys.executable, str(EXAMPLES / script), *map(str, args)]
     return subprocess.Popen(command, env={**os.environ, **env}, stdout=-1, stderr=-1, text=True)
@@ -54,14 +57,16 @@ def train(*args, world=1, status=0):
         port = free.getsockname()[1]
     env = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     trainers = [python("train.py", *args, RANK=str(rank), **env) for rank in range(world)]
-    results = [(*trainer.communicate(timeout=100), trainer.returncode) for trainer in trainers]
+    results = [
+        (*trainer.communicate(timeout=PATIENCE_SECONDS), trainer.returncode) for trainer in trainers
+    ]
     assert [result[2] for result in results] == [status] * world, results
     return results[0][0], results[0][1]
 
 
 def plain(door, *args):
     process = python("plain.py", door.data[0].root, *args)
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, err
     return out
 
@@ -133,7 +138,7 @@ def test_plain_finds_the_files_that_the_cache_finds(images):
 
 def dropin(root, *args, **env):
     process = python("dropin.py", root, "--epochs", 2, "--batch-size", 8, *args, **env)
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, err
     return out, err
 
