@@ -4,7 +4,6 @@ batches of bytes.
 A batch is a uint8 tensor of shape [samples, bytes of a sample]; all samples have one size.
 """
 
-import ctypes
 import os
 import queue
 import sys
@@ -16,7 +15,8 @@ import numpy
 import torch
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-SHUFFLED = 1000  # samples in the buffer of loaders that read shards one after the other
+# the buffer of loaders that read shards one after the other: each worker has one
+SHUFFLED, SHUFFLED_BYTES = 1000, 64e6
 
 
 def tensor(content):
@@ -61,9 +61,10 @@ class WebDataset:
         import webdataset
 
         shards = sorted(str(path) for path in Path(args.data).glob("*.tar"))
+        buffer = max(1, min(SHUFFLED, int(SHUFFLED_BYTES / args.sample_bytes)))
         data = webdataset.WebDataset(shards, shardshuffle=len(shards), detshuffle=True)
         data = (
-            data.shuffle(SHUFFLED)
+            data.shuffle(buffer)
             .to_tuple("bin")
             .map_tuple(tensor)
             .batched(args.batch, partial=True)
@@ -164,8 +165,12 @@ class DALI:
 
 
 class NoPFS:
-    """NoPFS's first release over single files of one size, in batches as its CosmoFlow loader reads
-    them: a staging buffer of four batches, and memory."""
+    """NoPFS's first release over single files, a sample at a time as its loader without transforms
+    reads them: a staging buffer of four batches, and memory.
+
+    With collate_data it reads whole batches, but puts the last sample of one elsewhere when the
+    staging buffer is full.
+    """
 
     # of one thread and more, in MB/s: the model that decides where a sample is read needs them
     CONFIG = """
@@ -182,8 +187,8 @@ class NoPFS:
         from hdmlp.hdmlp import Job
 
         paths = Files(args.data).paths
-        self.steps, self.shape = len(paths) // args.batch, (args.batch, os.path.getsize(paths[0]))
-        batch = args.batch * (self.shape[1] + 64) / 1e6
+        self.steps, self.batch = len(paths) // args.batch, args.batch
+        batch = args.batch * (args.sample_bytes + 64) / 1e6
         bandwidth = ", ".join(f"{{ threads = {n}; bw = 16000; }}" for n in range(1, 5))
         with tempfile.NamedTemporaryFile("w", suffix=".cfg") as config:
             config.write(
@@ -196,17 +201,14 @@ class NoPFS:
             self.job = Job(
                 args.data, args.batch, args.epochs, "uniform", False, seed=1,
                 config_path=config.name, libhdmlp_path=os.path.join(args.nopfs, "libhdmlp.so"),
-                collate_data=True,
             )
             self.job.setup()
 
     def epoch(self, number):
         for _ in range(self.steps):
-            _, samples = self.job.get(
-                self.shape[0], decode_as_np_array=True, np_array_shape=self.shape,
-                np_array_type=ctypes.c_uint8,
-            )
-            yield torch.from_numpy(samples.copy())
+            samples = (self.job.get()[1] for _ in range(self.batch))
+            rows = [numpy.frombuffer(content, numpy.uint8) for content in samples]
+            yield torch.from_numpy(numpy.stack(rows))
 
 
 class Rankpool:

@@ -66,6 +66,7 @@ def main():
     parser.add_argument("--data", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument("--sample-bytes", type=int, required=True)
     parser.add_argument("--workers", type=int, required=True)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--step-seconds", type=float, required=True)
