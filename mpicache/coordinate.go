@@ -274,6 +274,7 @@ func (s *stream) obey(c scheduler.CoordinatorCommand) {
 		s.makePlan(c)
 	case scheduler.Drive:
 		s.tape.Base(c.Base)
+		s.demand() // training begins with a batch that nobody has requested yet
 		s.step(s.inLane(c.Event))
 	case scheduler.Train:
 		delete(s.closedEpochs, c.Epoch) // it may be trained once more

@@ -420,6 +420,11 @@ func (s *stream) request(c *conn, ticket uint32, trainer, epoch, batch int) {
 	s.step(scheduler.Requested{
 		Lane: s.lane, Trainer: trainer, Epoch: epoch, Batch: batch, Ticket: t,
 	})
+	s.demand()
+}
+
+// demand tells storage which reads training waits for.
+func (s *samples) demand() {
 	if d, ok := s.data.Storage.(Demander); ok {
 		d.Demand(s.stager.Demand())
 	}

@@ -41,7 +41,7 @@ def arguments():
     )
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument(
-        "--channels", type=int, default=16, help="of the network's first convolution"
+        "--channels", type=int, default=8, help="of the network's first convolution"
     )
     parser.add_argument("--workers", type=int, default=0, help="of each trainer's loader")
     parser.add_argument(
