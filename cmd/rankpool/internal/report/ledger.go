@@ -1,13 +1,17 @@
 package report
 
-import "html/template"
+import (
+	"html/template"
+	"unicode/utf8"
+)
 
 // The size of a ledger's rows, and of the columns beside its bars, in a chart's units.
 const (
 	ledgerRowHeight = 24.0
 	ledgerBar       = 15.0
 	ledgerNames     = 110.0
-	ledgerTexts     = 100.0
+	ledgerTexts     = 100.0 // at least
+	ledgerLetter    = 6.6   // of a text
 )
 
 // A ledger is a plot of horizontal bars, one below the other, each with a name before it and a
@@ -33,11 +37,20 @@ func (r *ledgerRow) add(class string, length float64, text string) {
 	r.parts = append(r.parts, bar{class: class, text: text, left: left, right: left + length})
 }
 
+// textsWidth is the width of the column behind the bars.
+func (l *ledger) textsWidth() float64 {
+	longest := 0
+	for _, row := range l.rows {
+		longest = max(longest, utf8.RuneCountInString(row.text))
+	}
+	return max(ledgerTexts, 16+ledgerLetter*float64(longest))
+}
+
 // svg returns the plot as an SVG element for a page.
 func (l *ledger) svg() template.HTML {
 	p := &painter{c: &chart{
 		width: chartWidth, height: marginBelow + ledgerRowHeight*float64(len(l.rows)),
-		x: l.x, left: ledgerNames, right: ledgerTexts,
+		x: l.x, left: ledgerNames, right: l.textsWidth(),
 	}}
 	p.begin(l.id, l.title, l.desc)
 	bottom := p.c.height - marginBelow
