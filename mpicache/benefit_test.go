@@ -31,7 +31,8 @@ func TestBenefitOfATraining(t *testing.T) {
 			plain := newCluster(t, c.ranks, samples, 1<<20)
 			want := plain.train(c.ranks, batchSize, epochs, "torch")
 			plain.close()
-			cl := newCluster(t, c.ranks, samples, 1<<20, func(cfg *Config) { cfg.Benefit = c.benefit })
+			cl := newCluster(t, c.ranks, samples, 1<<20, patient,
+				func(cfg *Config) { cfg.Benefit = c.benefit })
 			if got := cl.train(c.ranks, batchSize, epochs, "torch"); !slices.Equal(got, want) {
 				t.Error("training gets other samples")
 			}

@@ -120,6 +120,7 @@ func TestJobsDrawAsAlone(t *testing.T) {
 // counts of its own in the run log.
 func TestJobsShare(t *testing.T) {
 	c := newCrew(t, 2, 2, 12, func(cfg *Config) {
+		patient(cfg)
 		cfg.SlabBytes, cfg.Data[0].PartitionBytes = 1<<21, []int64{1 << 20, 1 << 20}
 	})
 	if err := c.train(place{}, place{1, 0}); err != nil {

@@ -71,7 +71,7 @@ func (c *cluster) checkRecords(epochs, draws int) {
 
 // TestResidentsAreNotReadAgain checks that with room for all, the second epoch reads nothing.
 func TestResidentsAreNotReadAgain(t *testing.T) {
-	cl := newCluster(t, 2, 240, 1<<20)
+	cl := newCluster(t, 2, 240, 1<<20, patient)
 	cl.train(2, 6, 3, "uniform")
 	cl.close()
 	for id, n := range cl.storage.reads {

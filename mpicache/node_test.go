@@ -67,6 +67,10 @@ type cluster struct {
 	between func(epoch, batch int)
 }
 
+// patient is for clusters whose reads are counted: a rank that waits too long for another, as on a
+// busy machine, reads samples itself.
+func patient(cfg *Config) { cfg.PeerTimeout = time.Minute }
+
 func newCluster(
 	t *testing.T, ranks, samples int, capacityBytes int64, edits ...func(*Config),
 ) *cluster {
