@@ -56,7 +56,7 @@ func (s *stream) coordination() *record.Coordination {
 }
 
 // placesBytes is what each rank keeps, nil if plans may not place samples: copies are with the
-// owners by hash, which stay the same, and other trainings use the memory of a training with a name.
+// owners by hash, which stay the same, and a training with a name shares its memory with others.
 func (s *stream) placesBytes() []int64 {
 	if s.data.KeepsCopies || s.job != "" {
 		return nil

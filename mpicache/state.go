@@ -259,8 +259,8 @@ func (s *stream) awaitStates() {
 // inOne is data for writeFile in one piece.
 func inOne(data []byte) iter.Seq[[]byte] { return slices.Values([][]byte{data}) }
 
-// flushBytes is how much of a file is written before the kernel is told to send it to the disk: sent
-// all at the end, it occupies processors for milliseconds.
+// flushBytes is how much of a file is written before the kernel is told to send it to the disk.
+// Sent all at the end, it occupies processors for milliseconds.
 const flushBytes = 1 << 20
 
 // writeFile replaces path atomically by a file that is on disk when it returns, or leaves it

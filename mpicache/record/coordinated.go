@@ -66,8 +66,8 @@ func (s *coordinated) learner() scheduler.Learner {
 	return nil
 }
 
-// told replays an event. It returns an error if the coordinator panics: the recording is damaged, or
-// has found a bug.
+// told replays an event. It returns an error if the coordinator panics: the recording is damaged,
+// or has found a bug.
 func (s *coordinated) told(told any, drawsMax int) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -92,12 +92,30 @@ type stateFile struct {
 
 func init() {
 	for _, value := range []any{
-		planMade{}, statesRead{}, scheduler.Remembered{}, scheduler.Vanished{}, scheduler.Opened{},
-		scheduler.Replaced{}, scheduler.Begun{}, scheduler.PlanWanted{}, scheduler.BatchWanted{},
-		scheduler.Trained{}, scheduler.SaveWanted{}, scheduler.Canceled{}, scheduler.Moved{},
-		scheduler.Wished{}, scheduler.Restarted{}, scheduler.Saving{}, scheduler.Saved{},
-		scheduler.Sourced{}, scheduler.Declined{}, scheduler.Left{}, scheduler.StateKept{},
-		scheduler.StateSaved{}, scheduler.Hung{}, scheduler.Ticked{},
+		planMade{},
+		statesRead{},
+		scheduler.Remembered{},
+		scheduler.Vanished{},
+		scheduler.Opened{},
+		scheduler.Replaced{},
+		scheduler.Begun{},
+		scheduler.PlanWanted{},
+		scheduler.BatchWanted{},
+		scheduler.Trained{},
+		scheduler.SaveWanted{},
+		scheduler.Canceled{},
+		scheduler.Moved{},
+		scheduler.Wished{},
+		scheduler.Restarted{},
+		scheduler.Saving{},
+		scheduler.Saved{},
+		scheduler.Sourced{},
+		scheduler.Declined{},
+		scheduler.Left{},
+		scheduler.StateKept{},
+		scheduler.StateSaved{},
+		scheduler.Hung{},
+		scheduler.Ticked{},
 	} {
 		gob.RegisterName(strings.TrimPrefix(fmt.Sprintf("%T", value), "scheduler."), value)
 	}

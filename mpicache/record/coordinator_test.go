@@ -143,8 +143,10 @@ func TestReplayOfImpossibleDecisions(t *testing.T) {
 	for name, told := range map[string]any{
 		"a plan that nobody wanted": planMade{Epoch: 7},
 		"an event of the stager":    scheduler.Released{},
-		"a trainer too many":        scheduler.Opened{Spec: scheduler.Spec{BatchSize: 1, World: 1, Trainer: 1}},
-		"a batch of all memory":     scheduler.Opened{Spec: scheduler.Spec{BatchSize: 1 << 40, World: 1}},
+		"a trainer too many": scheduler.Opened{
+			Spec: scheduler.Spec{BatchSize: 1, World: 1, Trainer: 1},
+		},
+		"a batch of all memory": scheduler.Opened{Spec: scheduler.Spec{BatchSize: 1 << 40, World: 1}},
 	} {
 		recording := decided(t, testSeed, func(r *Recorder) { r.add(&entry{Told: told}) })
 		if result, err := Replay(bytes.NewReader(recording)); err == nil {

@@ -40,8 +40,10 @@ func testSetup(policy, sampler string) *Setup {
 	return &Setup{
 		Data: "train", Rank: 0, Ranks: 2, World: []int32{0, 1}, Policy: policy, CapacityBytes: 1000,
 		WindowBytes: 2000,
-		Sampler:     scheduler.SamplerConfig{Name: sampler, Samples: 60, Seed: testSeed, BatchSize: 5, World: 2},
-		Size:        func(id scheduler.SampleID) int64 { return 50 + int64(id%3)*10 },
+		Sampler: scheduler.SamplerConfig{
+			Name: sampler, Samples: 60, Seed: testSeed, BatchSize: 5, World: 2,
+		},
+		Size: func(id scheduler.SampleID) int64 { return 50 + int64(id%3)*10 },
 	}
 }
 

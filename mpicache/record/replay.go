@@ -51,9 +51,9 @@ type Result struct {
 }
 
 // Replay passes the recorded events of one rank to new coordinators and stagers and compares the
-// resulting commands with the recorded ones, up to the first difference. A truncated recording is replayed as far as
-// it goes. It returns an error, and the result so far, if the recording cannot be read, has another
-// format, or is damaged.
+// resulting commands with the recorded ones, up to the first difference. A truncated recording is
+// replayed as far as it goes. It returns an error, and the result so far, if the recording cannot
+// be read, has another format, or is damaged.
 func Replay(recording io.Reader) (*Result, error) {
 	return replay(recording, math.MaxInt32)
 }
