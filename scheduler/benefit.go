@@ -167,9 +167,9 @@ func (m Measured) Ratio() float64 {
 func (m Measured) Gains() bool { return m.With <= 0 || m.Ratio() >= gainLeast }
 
 // pace returns how long a batch takes, by the line through all completions with the least squares of
-// distances. A client requests several batches at once, so they enter the window, and are complete,
-// several at a time: in a stretch of ten, the time from the first to the last may be wrong by one
-// batch in nine.
+// distances. A client requests several batches at once, so they enter the window, and are
+// complete, several at a time: in a stretch of ten, the time from the first to the last may be
+// wrong by one batch in nine.
 func pace(batches []timed) time.Duration {
 	middle := float64(len(batches)-1) / 2
 	up, across := 0., 0.
