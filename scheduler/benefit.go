@@ -166,8 +166,8 @@ func (m Measured) Ratio() float64 {
 // Gains reports whether the training is faster with the cache, as far as is known.
 func (m Measured) Gains() bool { return m.With <= 0 || m.Ratio() >= gainLeast }
 
-// pace returns how long a batch takes, by the line through all completions with the least squares of
-// distances. A client requests several batches at once, so they enter the window, and are
+// pace returns how long a batch takes, by the line through all completions with the least squares
+// of distances. A client requests several batches at once, so they enter the window, and are
 // complete, several at a time: in a stretch of ten, the time from the first to the last may be
 // wrong by one batch in nine.
 func pace(batches []timed) time.Duration {
