@@ -115,10 +115,16 @@ func (s *stream) coordinate(e scheduler.CoordinatorEvent) {
 	s.events, s.coordinating = nil, false
 }
 
-// recordingOf returns the record that an event of this coordinator belongs to, nil if none. Of
-// several trainings on a data set the first is recorded, until the second begins.
+// recordingOf returns the tape that records an event of this coordinator, or nil. Of several
+// trainings on a data set the first that a trainer opens, or that a restarted rank remembers, is
+// recorded, until the second begins.
 func (s *stream) recordingOf(e scheduler.CoordinatorEvent) *record.CoordinatorTape {
-	if _, ticked := e.(scheduler.Ticked); s.recorded == nil && !ticked {
+	if s.recorded == nil {
+		switch e.(type) {
+		case scheduler.Opened, scheduler.Remembered:
+		default:
+			return nil
+		}
 		s.recorded = s
 		s.decisions = s.node.cfg.Recorder.CoordinatorTape(s.index, s.coordination())
 	}
@@ -274,7 +280,6 @@ func (s *stream) obey(c scheduler.CoordinatorCommand) {
 		s.makePlan(c)
 	case scheduler.Drive:
 		s.tape.Base(c.Base)
-		s.demand() // training begins with a batch that nobody has requested yet
 		s.step(s.inLane(c.Event))
 	case scheduler.Train:
 		delete(s.closedEpochs, c.Epoch) // it may be trained once more

@@ -33,9 +33,9 @@ type samples struct {
 
 	stager *scheduler.Stager
 	tape   *record.Tape // records the stager's decisions, or nil
-	// records those of the first training's coordinator, or nil
+	// records the decisions of the coordinator of the training recorded, or nil
 	decisions *record.CoordinatorTape
-	recorded  *stream // the first training, or nil
+	recorded  *stream // nil until a training has opened the data set
 
 	entries *slab.Entries // where each sample lies in the slab
 	// recovered are the previous rank's residents, for the stager; with placed, samples of peers may
@@ -420,11 +420,6 @@ func (s *stream) request(c *conn, ticket uint32, trainer, epoch, batch int) {
 	s.step(scheduler.Requested{
 		Lane: s.lane, Trainer: trainer, Epoch: epoch, Batch: batch, Ticket: t,
 	})
-	s.demand()
-}
-
-// demand tells storage which reads training waits for.
-func (s *samples) demand() {
 	if d, ok := s.data.Storage.(Demander); ok {
 		d.Demand(s.stager.Demand())
 	}

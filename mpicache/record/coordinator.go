@@ -211,7 +211,8 @@ func layoutText(l *scheduler.Layout) string {
 	return fmt.Sprintf("%+v", *l)
 }
 
-// fieldsText is the text of a struct without numbers that are not numbers; behind pointers, too.
+// fieldsText is the name of a struct's type and its fields, also those behind pointers. The struct
+// must contain no NaN, which JSON cannot express.
 func fieldsText(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -141,8 +141,8 @@ func TestReplayNoticesADecision(t *testing.T) {
 // error.
 func TestReplayOfImpossibleDecisions(t *testing.T) {
 	for name, told := range map[string]any{
-		"a plan that nobody wanted": planMade{Epoch: 7},
-		"an event of the stager":    scheduler.Released{},
+		"a plan not requested":   planMade{Epoch: 7},
+		"an event of the stager": scheduler.Released{},
 		"a trainer too many": scheduler.Opened{
 			Spec: scheduler.Spec{BatchSize: 1, World: 1, Trainer: 1},
 		},

@@ -56,9 +56,8 @@ class BatchSampler:
 
     The epoch's plan is requested at the first batch. While the cache is down, this waits up to
     RANKPOOL_PLAN_TIMEOUT seconds (default 600), or 10 seconds after a signal that a Stop has heard,
-    then raises CacheAwayError. Everything else works
-    without the cache: a batch that does not arrive within RANKPOOL_BATCH_TIMEOUT seconds (default
-    30) is read from storage.
+    then raises CacheAwayError. Everything else works without the cache: a batch that does not
+    arrive within RANKPOOL_BATCH_TIMEOUT seconds (default 30) is read from storage.
 
     The first sampler over a data set in a process trains on it. A second one over the same data set
     with another specification, for example to evaluate, is served beside it: it yields its own

@@ -20,8 +20,8 @@ func (f *Fetcher) next() *flight {
 		return nil
 	}
 	demanded := f.demanded && r.need <= f.demand
-	if f.demanded && !demanded && (f.crowded() || f.flights.ahead >= aheadShare(
-		f.limit.limit, mostUrgent <= f.demand)) {
+	if f.demanded && !demanded && f.flights.ahead >= aheadShare(
+		f.limit.limit, mostUrgent <= f.demand) {
 		return nil
 	}
 	room := f.opt.Bytes - f.flights.bytes
@@ -49,20 +49,6 @@ func (f *Fetcher) next() *flight {
 	f.flights.add(fl)
 	f.startWatchdog()
 	return fl
-}
-
-// busyShare is the part of the bytes that may be in flight with which storage counts as busy: 8 MiB
-// by default.
-const busyShare = 32
-
-// firstFor is how long a read that training waits for has the bandwidth to itself: longer than
-// storage takes that is not stuck.
-const firstFor = time.Second
-
-// crowded reports whether reads ahead of their use would take bandwidth from those that training
-// waits for: these are in flight, and storage is busy. f.mu is held.
-func (f *Fetcher) crowded() bool {
-	return f.flights.first > 0 && f.flights.bytes >= f.opt.Bytes/busyShare
 }
 
 // aheadShare returns how many of limit requests may be for reads ahead of their use: all but an

@@ -14,13 +14,12 @@ type flight struct {
 
 	// Guarded by the Fetcher's lock:
 	place int  // index in flights.all
-	first bool // others leave it the bandwidth
 	late  bool // it was reported
 }
 
 func newFlight(reads []*read, ahead bool) *flight {
 	return &flight{
-		reads: reads, from: reads[0].from, to: reads[len(reads)-1].to, ahead: ahead, first: !ahead,
+		reads: reads, from: reads[0].from, to: reads[len(reads)-1].to, ahead: ahead,
 		tries: reads[0].tries + 1,
 	}
 }
@@ -39,7 +38,6 @@ type flights struct {
 	all   []*flight
 	bytes int64
 	ahead int // flights for reads ahead of their use
-	first int // flights that others leave the bandwidth
 }
 
 func (s *flights) add(fl *flight) {
@@ -62,9 +60,6 @@ func (s *flights) count(fl *flight, n int) {
 	s.bytes += int64(n) * fl.size()
 	if fl.ahead {
 		s.ahead += n
-	}
-	if fl.first {
-		s.first += n
 	}
 }
 

@@ -6,12 +6,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
-
-	"rankpool/scheduler"
 )
 
 // A simulated storage has a latency, in which it serves any number of requests, and then one line
@@ -304,39 +301,4 @@ func TestIdleFiles(t *testing.T) {
 	if all := idle.takeAll(); len(all) != maxIdleFiles-4 || len(idle.files) != 0 {
 		t.Errorf("%d files are left", len(all))
 	}
-}
-
-// TestReadsAheadLeaveTheBandwidth checks that no read ahead of its use begins while those that
-// training waits for are in flight and storage is busy, unless they take long.
-func TestReadsAheadLeaveTheBandwidth(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := faulty(6)
-		s.gate = make(chan struct{})
-		m := s.m
-		f := NewFetcher(m, FetchOptions{Storage: s, Bytes: busyShare * 3 * m.Size(0)})
-		f.Demand(0)
-		begun := func() int {
-			synctest.Wait()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return len(s.opened)
-		}
-		for id := range scheduler.SampleID(6) {
-			f.Fetch(id, make([]byte, m.Size(id)), uint64(id/4), func(error) {})
-		}
-		if n := begun(); n != 4 { // which are demanded; three of them keep storage busy
-			t.Errorf("%d reads began, want 4", n)
-		}
-		s.gate <- struct{}{}
-		s.gate <- struct{}{}
-		if n := begun(); n != 5 { // two are left, and one more makes storage busy
-			t.Errorf("%d reads began when two had ended, want 5", n)
-		}
-		time.Sleep(firstFor + 2*watchdogEvery)
-		if n := begun(); n != 6 {
-			t.Errorf("%d reads began when some had taken long, want 6", n)
-		}
-		close(s.gate)
-		f.Close()
-	})
 }

@@ -33,10 +33,6 @@ func (f *Fetcher) scan() {
 	var worst *flight
 	late := 0
 	for _, fl := range f.flights.all {
-		if fl.first && now.Sub(fl.began) >= firstFor {
-			fl.first = false
-			f.flights.first--
-		}
 		if now.Sub(fl.began) < f.opt.StallAfter {
 			continue
 		}
@@ -56,7 +52,6 @@ func (f *Fetcher) scan() {
 		report = worst.report(f.manifest, now, late)
 	}
 	files := f.idle.takeOld(now)
-	f.begin()
 	f.watchdog.started = false
 	if len(f.flights.all) > 0 || len(f.idle.files) > 0 {
 		f.startWatchdog()
