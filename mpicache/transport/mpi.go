@@ -10,9 +10,11 @@ import (
 	"rankpool/mpicache/transport/internal/mpi"
 )
 
-// closeWait bounds each of Close's two waits: for the peers' farewells, and for MPI_Finalize, which
-// hung in 3 of 10 runs of MPICH 4.0 over UCX and TCP.
-const closeWait = 2 * time.Second
+// closeWait bounds Close's wait for the peers' farewells and then MPI_Finalize, which hung in 3 of 10
+// runs of MPICH 4.0 over UCX and TCP. mpirun and srun fail a launch in which a rank ends without
+// MPI_Finalize, so a rank on a busy machine has more than the milliseconds that it takes; the
+// processes that end a rank wait 10 s.
+const closeWait = 8 * time.Second
 
 // MPI is the Transport of a rank under mpirun or srun. One goroutine makes all MPI calls; the
 // methods queue calls for it.
@@ -113,10 +115,11 @@ func (t *MPI) Close() error {
 	t.closing.Do(func() {
 		t.submit(t.farewell)
 		t.box.close()
+		late := time.After(closeWait + time.Second)
 		select {
 		case <-t.ended:
 			t.closed = t.missing()
-		case <-time.After(closeWait + time.Second):
+		case <-late:
 			t.closed = errors.New("transport: closed while MPI was silent")
 		}
 		if t.closed != nil {
@@ -124,7 +127,7 @@ func (t *MPI) Close() error {
 		}
 		select {
 		case <-t.finalized:
-		case <-time.After(closeWait):
+		case <-late:
 		}
 	})
 	return t.closed

@@ -175,8 +175,9 @@ func Finalize() error {
 
 var finalized atomic.Bool
 
-// exitWait bounds Exit: the library's exit handlers may wait for a launcher that is gone.
-const exitWait = 2 * time.Second
+// exitWait bounds Exit: the library's exit handlers may wait for a launcher that is gone, or for
+// one on a busy machine.
+const exitWait = 5 * time.Second
 
 // Exit ends the process as a C program ends, if MPI has been finalized; else it returns. Exit
 // handlers run.
