@@ -3,7 +3,8 @@
 // fields the table names; sums over ranks, epochs and time are made of all counters at once.
 //
 // To add a counter, add its constant, its row in Table, and its fields in Reading, Progress and
-// Count.
+// Count; mpicache/count.go counts it. One that clients tally is also in a frame of the door, and so
+// in mpicache/door, python/rankpool/wire.py and docs/wire/README.md.
 package stats
 
 import (
