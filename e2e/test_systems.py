@@ -2,8 +2,10 @@
 says."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy
 import pytest
@@ -283,6 +285,47 @@ def test_packages_change_nothing(train, tree, trace, tmp_path, system, ranks):
             [RANKPOOL, "replay", tmp_path / path], capture_output=True, text=True
         )
         assert "identical: " in replayed.stdout, replayed.stdout + replayed.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("fault", ["killed", "changed", "cut"])
+@pytest.mark.parametrize("system", ["icache", "impact"])
+def test_packages_under_faults(start, tree, trace, tmp_path, system, fault):
+    """A rank is killed, or its packages are changed or cut, where training stands still."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    options = [*being(system), "--packages", f"{folder}:16MiB"]
+    stop = STOPS.get(system, 27)
+    one = start(data=tree, ranks=2, options=options, args=training(trace, 2), pause=[stop])
+    one.wait_for_batches(stop)
+    old = one.ranks()
+    files = [file for rank in old for file in package_files(rank, folder)]
+    assert len(files) == 2, "each rank has a file"
+    if fault == "killed":
+        one.kill(old[-1:])
+        one.wait_for(lambda: not set(old) & set(one.ranks()), "the ranks were gone")
+        one.wait_for(lambda: one.ranks() and one.ready(2), "the cache was back")
+    for file in files:
+        if fault == "changed":
+            file.write_bytes(b"x" * file.stat().st_size)
+        elif fault == "cut":
+            os.truncate(file, 0)
+    one.go(stop)
+    result = one.finish()
+    assert served(result) == simulated(trace, system, 0.2, 2)
+    assert not list(folder.iterdir()), "a rank left a file"
+
+
+def package_files(pid, folder):
+    """Returns the open files of a process that were made in a folder, which shows none of them."""
+    found = []
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            if os.readlink(file).startswith(f"{folder}/"):
+                found.append(file)
+        except OSError:
+            pass  # it was closed
+    return found
 
 
 def test_packages_are_refused_where_there_are_none(train, tree, trace, tmp_path):

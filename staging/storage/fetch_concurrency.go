@@ -5,8 +5,13 @@ import "time"
 // The parameters of the concurrency control. They are chosen; TestConcurrency shows their effect on
 // simulated storage.
 const (
-	// DefaultFetchConcurrency is how many requests a Fetcher has in flight at first by default.
+	// DefaultFetchConcurrency is how many requests a Fetcher has in flight at first by default, where
+	// samples are not large.
 	DefaultFetchConcurrency = 16
+
+	// Where samples are large, fewer requests with firstBytes in flight, but at least leastFirst.
+	firstBytes = 32 << 20
+	leastFirst = 4
 
 	// MaxFetchConcurrency bounds the requests that a Fetcher has in flight if it chooses their number:
 	// each holds a thread.
@@ -54,6 +59,17 @@ type concurrency struct {
 	held    int // ends at which a request was waiting for the limit
 	cost    float64
 	seconds float64 // sum of the latencies
+}
+
+// firstConcurrency returns how many requests to have in flight at first. Requests share the bandwidth
+// of storage: with more large ones, those that training waits for take longer, and all later batches
+// are as late as the first.
+func firstConcurrency(samples int, totalBytes int64) int {
+	if totalBytes == 0 {
+		return DefaultFetchConcurrency
+	}
+	fit := firstBytes * int64(samples) / totalBytes
+	return int(min(DefaultFetchConcurrency, max(leastFirst, fit)))
 }
 
 // newConcurrency starts at a limit; with fixed it never changes it.

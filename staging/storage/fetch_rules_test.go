@@ -112,6 +112,22 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
+func TestFirstConcurrency(t *testing.T) {
+	for _, c := range []struct{ samples, sampleBytes, want int }{
+		{0, 0, 16},
+		{1, 0, 16},
+		{1000, 110 << 10, 16},
+		{1000, 2 << 20, 16},
+		{210, 4_581_270, 7},
+		{1000, 8 << 20, 4},
+		{168, 147 << 20, 4},
+	} {
+		if got := firstConcurrency(c.samples, int64(c.samples*c.sampleBytes)); got != c.want {
+			t.Errorf("%d requests at first for %d bytes a sample, want %d", got, c.sampleBytes, c.want)
+		}
+	}
+}
+
 // TestConcurrencyBacksOff has a storage lose nearly all its bandwidth when 256 requests are under
 // way, and get it back. In between 44 requests would do; three times the latency of quiet storage
 // is 133.

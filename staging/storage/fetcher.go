@@ -32,7 +32,7 @@ var ErrClosed = errors.New("staging: the fetcher is closed")
 
 // FetchOptions controls a Fetcher. The zero value is ready to use.
 type FetchOptions struct {
-	// requests in flight; 0: adaptive, starting with DefaultFetchConcurrency
+	// requests in flight; 0: adaptive, starting with DefaultFetchConcurrency, or fewer large ones
 	Concurrency int
 	// bytes in flight, or one larger request; 0: DefaultFetchBytes
 	Bytes   int64
@@ -112,10 +112,11 @@ type Fetcher struct {
 
 // NewFetcher starts a Fetcher of the samples of m. The caller must Close it.
 func NewFetcher(m *dataset.Manifest, opt FetchOptions) *Fetcher {
+	first := firstConcurrency(m.Len(), m.TotalBytes())
 	f := &Fetcher{
 		manifest: m, opt: opt.withDefaults(), queues: newQueues(),
 		paused: make(map[*read]*time.Timer),
-		limit:  newConcurrency(DefaultFetchConcurrency, MaxFetchConcurrency, false),
+		limit:  newConcurrency(first, MaxFetchConcurrency, false),
 	}
 	if opt.Concurrency > 0 {
 		f.limit = newConcurrency(opt.Concurrency, opt.Concurrency, true)
