@@ -290,13 +290,15 @@ def test_packages_change_nothing(train, tree, trace, tmp_path, system, ranks):
 @pytest.mark.full
 @pytest.mark.parametrize("fault", ["killed", "changed", "cut"])
 @pytest.mark.parametrize("system", ["icache", "impact"])
-def test_packages_under_faults(start, tree, trace, tmp_path, system, fault):
+def test_packages_under_faults(start, train, tree, trace, tmp_path, system, fault):
     """A rank is killed, or its packages are changed or cut, where training stands still."""
+    args = training(trace, 2, "--digest")
+    want = train(data=tree, ranks=2, options=being(system), args=args).digest
     folder = tmp_path / "packages"
     folder.mkdir()
     options = [*being(system), "--packages", f"{folder}:16MiB"]
     stop = STOPS.get(system, 27)
-    one = start(data=tree, ranks=2, options=options, args=training(trace, 2), pause=[stop])
+    one = start(data=tree, ranks=2, options=options, args=args, pause=[stop])
     one.wait_for_batches(stop)
     old = one.ranks()
     files = [file for rank in old for file in package_files(rank, folder)]
@@ -311,8 +313,7 @@ def test_packages_under_faults(start, tree, trace, tmp_path, system, fault):
         elif fault == "cut":
             os.truncate(file, 0)
     one.go(stop)
-    result = one.finish()
-    assert served(result) == simulated(trace, system, 0.2, 2)
+    assert one.finish().digest == want
     assert not list(folder.iterdir()), "a rank left a file"
 
 
