@@ -6,5 +6,8 @@ cd "$(dirname "$0")/.."
 grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' . | sort |
 while IFS=: read -r file name; do
 	echo "== ${file#./}: ${name#func }"
-	go test "$(dirname "$file")" -run '^$' -fuzz "^${name#func }\$" -fuzztime "$1" </dev/null
+	# Go makes each input that covers more code shorter, for up to a minute, and counts no tries
+	# meanwhile: FuzzReplay had 11 in 12 s.
+	go test "$(dirname "$file")" -run '^$' -fuzz "^${name#func }\$" -fuzztime "$1" \
+		-fuzzminimizetime 100x </dev/null
 done
