@@ -352,19 +352,22 @@ class Connection:
         for tally in self._tallies.values():
             if not self.post(wire.RELEASE, wire.pack_release(self._take_due(), tally.pack())):
                 return False
-        self._hang_up()
-        return True
+        return self._hang_up()
 
-    def _hang_up(self) -> None:
-        """Lets the door read to the end: if it fails to send a reply, it may never read the
-        rest."""
+    def _hang_up(self) -> bool:
+        """Lets the door read to the end: if it fails to send a reply, it may never read the rest.
+        Returns False if it died first."""
         try:
             self._sock.settimeout(HANG_UP_SECONDS)
             self._sock.shutdown(socket.SHUT_WR)
             while self._sock.recv(_BUFFER_BYTES):
                 pass
+        except ConnectionResetError:  # what was sent is lost
+            self._drop()
+            return False
         except OSError:
             pass
+        return True
 
     def _abandon_to_parent(self) -> None:
         """In a forked child: closes its copy of the parent's connection."""

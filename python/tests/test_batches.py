@@ -4,6 +4,7 @@ have a sample."""
 import gc
 import os
 import pickle
+import socket
 import threading
 
 import numpy
@@ -470,6 +471,30 @@ def test_the_last_tally_is_sent_when_the_process_ends(door):
     rankpool.connection._close_all()
     door.wait(lambda: door.requests[-1].kind == RELEASE and not door.leases)
     assert door.requests[-1].values[-1]["hits_local"] == 12
+
+
+def test_the_last_tally_is_sent_again_if_the_rank_dies_before_it_reads_it(door):
+    data, sampler = make(door)
+    epoch_of(data, sampler, 0)
+    door.wait(lambda: not door.leases)
+    link, before = sampler._connection, len(door.requests)
+    link._drop()
+    ours, dying = socket.socketpair()
+
+    class Dies:
+        """A connection that ends, with what was sent unread, when its end is awaited."""
+
+        def __getattr__(self, name):
+            return getattr(ours, name)
+
+        def recv(self, size):
+            dying.close()
+            return ours.recv(size)
+
+    link._sock, link._ready = Dies(), True
+    rankpool.connection._close_all()
+    door.wait(lambda: any(r.kind == RELEASE for r in door.requests[before:]))
+    assert last_tally(door, 0)["hits_local"] == 20
 
 
 def test_the_end_of_the_process_waits_for_a_cache_that_is_away(door):
