@@ -146,6 +146,22 @@ func (c SamplerConfig) globalBatch() int { return c.BatchSize * c.World }
 // clocks are the race clocks of the samples.
 func (c SamplerConfig) clocks() source { return newSource(c.Seed, forClock) }
 
+// A race is what the samplers have whose epochs are as long as the data set, in whole global
+// batches, and in the order of race clocks.
+type race struct {
+	samples int
+	draws   int // in an epoch
+	clocks  source
+}
+
+func (c SamplerConfig) race() race {
+	return race{
+		samples: c.Samples,
+		draws:   wholeBatches(c.Samples, c.globalBatch(), c.DropLast),
+		clocks:  c.clocks(),
+	}
+}
+
 // rates turn scores into the rates λ of the race clocks.
 type rates struct {
 	scores   []float32 // the caller's

@@ -38,18 +38,15 @@ func Stripe(samples, chunks int) []int32 {
 // this order. Differs: as uniform, an epoch is a whole number of global batches, filled from its
 // beginning.
 type chunksSampler struct {
-	samples, draws int
-	chunks, first  int
-	of             []int32 // by sample: its chunk
-	clocks         source
+	race
+	chunks, first int
+	of            []int32 // by sample: its chunk
 }
 
 func newChunksSampler(cfg SamplerConfig) Sampler {
 	chunks := min(Chunks, cfg.Samples)
 	return &chunksSampler{
-		samples: cfg.Samples, draws: wholeBatches(cfg.Samples, cfg.globalBatch(), cfg.DropLast),
-		chunks: chunks, first: cfg.FirstChunk,
-		of: Stripe(cfg.Samples, chunks), clocks: cfg.clocks(),
+		race: cfg.race(), chunks: chunks, first: cfg.FirstChunk, of: Stripe(cfg.Samples, chunks),
 	}
 }
 

@@ -9,19 +9,9 @@ import "slices"
 // Processing Letters 97(5), 2006, §2, algorithm A: order by u^(1/w), which is the order of
 // -ln(u)/w. Differs: an epoch is a whole number of global batches, filled from its beginning, where
 // DistributedSampler pads to a multiple of the number of trainers.
-type onceSampler struct {
-	samples int
-	draws   int
-	clocks  source
-}
+type onceSampler struct{ race }
 
-func newOnceSampler(cfg SamplerConfig) Sampler {
-	return onceSampler{
-		samples: cfg.Samples,
-		draws:   wholeBatches(cfg.Samples, cfg.globalBatch(), cfg.DropLast),
-		clocks:  cfg.clocks(),
-	}
-}
+func newOnceSampler(cfg SamplerConfig) Sampler { return onceSampler{cfg.race()} }
 
 func (s onceSampler) Weighted() bool { return true }
 

@@ -6,19 +6,9 @@ package scheduler
 // Differs: an epoch is a whole number of global batches, filled from its beginning, where
 // DistributedSampler pads to a multiple of the number of trainers; so it depends on the size of the
 // global batch, and not on how many trainers share it.
-type uniformSampler struct {
-	samples int
-	draws   int
-	clocks  source
-}
+type uniformSampler struct{ race }
 
-func newUniformSampler(cfg SamplerConfig) Sampler {
-	return uniformSampler{
-		samples: cfg.Samples,
-		draws:   wholeBatches(cfg.Samples, cfg.globalBatch(), cfg.DropLast),
-		clocks:  cfg.clocks(),
-	}
-}
+func newUniformSampler(cfg SamplerConfig) Sampler { return uniformSampler{cfg.race()} }
 
 func (s uniformSampler) Weighted() bool { return false }
 

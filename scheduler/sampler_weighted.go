@@ -14,19 +14,9 @@ import "math"
 // independent draws. Differs: an epoch has N draws rounded to a whole number of global batches, so
 // that it does not depend on how many trainers share them, where DistributedSampler pads to a
 // multiple of their number.
-type weightedSampler struct {
-	samples int
-	draws   int
-	clocks  source
-}
+type weightedSampler struct{ race }
 
-func newWeightedSampler(cfg SamplerConfig) Sampler {
-	return weightedSampler{
-		samples: cfg.Samples,
-		draws:   wholeBatches(cfg.Samples, cfg.globalBatch(), cfg.DropLast),
-		clocks:  cfg.clocks(),
-	}
-}
+func newWeightedSampler(cfg SamplerConfig) Sampler { return weightedSampler{cfg.race()} }
 
 func (s weightedSampler) Weighted() bool { return true }
 

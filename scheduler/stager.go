@@ -1004,12 +1004,7 @@ func (l *lane) ask(peer, epoch, batch int, ids []SampleID) {
 }
 
 func (s *Stager) onReceived(e Received) {
-	a := s.asks[e.Ticket]
-	if a == nil {
-		return
-	}
-	delete(s.asks, e.Ticket)
-	for i, id := range a.IDs {
+	for i, id := range s.endAsk(e.Ticket) {
 		switch e.Status[i] {
 		case Absent:
 			s.fetchInstead(id, FromStorage)
@@ -1023,14 +1018,19 @@ func (s *Stager) onReceived(e Received) {
 }
 
 func (s *Stager) onPeerLost(e PeerLost) {
-	a := s.asks[e.Ticket]
-	if a == nil {
-		return
-	}
-	delete(s.asks, e.Ticket)
-	for _, id := range a.IDs {
+	for _, id := range s.endAsk(e.Ticket) {
 		s.fetchInstead(id, FromFallback)
 	}
+}
+
+// endAsk forgets an ask and returns its samples; none if it has ended before.
+func (s *Stager) endAsk(ticket uint32) []SampleID {
+	a := s.asks[ticket]
+	if a == nil {
+		return nil
+	}
+	delete(s.asks, ticket)
+	return a.IDs
 }
 
 // fetchInstead reads a sample from storage that a peer or the tier did not provide.
