@@ -45,7 +45,6 @@ Under srun or mpirun all ranks read and write, and rank 0 writes the manifest.`
 // packOptions are the flags of pack.
 type packOptions struct {
 	copyOptions
-	root              string
 	order, importance string
 	seed              uint64
 	shardSize         string
@@ -78,8 +77,6 @@ func newPackCommand() *cobra.Command {
 	o.register(flags)
 	flags.StringVar(&o.dest, "dest", "",
 		"destination: a new folder, or one with an unfinished pack")
-	flags.StringVar(&o.root, "root", "",
-		"where the data are now, if the manifest names another folder")
 	flags.StringVar(&o.order, "order", "", "the order of the samples: importance, random or "+
 		"manifest (default importance with --importance, else manifest)")
 	flags.StringVar(&o.importance, "importance", "",

@@ -131,10 +131,9 @@ func (g *gpusFlag) Set(text string) error {
 func (o *sbatchOptions) write(cmd *cobra.Command) error {
 	switch {
 	case len(o.Command) == 0:
-		return exit.Usagef("which training command? give it after --, as in: rankpool sbatch " +
-			"--data DIR -- python train.py")
+		return exit.NoCommand("rankpool sbatch --data DIR -- python train.py")
 	case len(o.Data) == 0:
-		return exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
+		return exit.NoData()
 	case o.json:
 		return exit.Usagef("--json prints the warnings of --check")
 	case cmd.Flags().Changed("cpus-per-task") && cmd.Flags().Changed("cpus-per-gpu"):

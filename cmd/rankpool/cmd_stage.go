@@ -192,11 +192,10 @@ func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*st
 		defer show.end()
 		opt.Progress = show.update
 		opt.Plan = func(ctx context.Context) (*stage.Plan, error) {
-			return o.part.plan(ctx, o.data,
-				stage.WalkOptions{
-					Links: stage.LinkPolicy(o.links), Concurrency: o.concurrency,
-					Progress: show.walked,
-				})
+			return o.part.plan(ctx, o.data, o.root, stage.WalkOptions{
+				Links: stage.LinkPolicy(o.links), Concurrency: o.concurrency,
+				Progress: show.walked,
+			})
 		}
 	}
 	return stage.Run(ctx, ranks, opt)

@@ -31,7 +31,6 @@ type stagePart struct {
 	rows       string
 	top        string
 	importance string
-	root       string
 }
 
 func (p *stagePart) register(flags *pflag.FlagSet) {
@@ -46,8 +45,6 @@ func (p *stagePart) register(flags *pflag.FlagSet) {
 		"number, or as many as fit into a size (64GiB)")
 	flags.StringVar(&p.importance, "importance", "",
 		"the samples' importance, for --top: a .npy file, or one number a line")
-	flags.StringVar(&p.root, "root", "",
-		"where the data are now, if the manifest names another folder")
 }
 
 func (p *stagePart) check() error {
@@ -69,9 +66,9 @@ func (p *stagePart) check() error {
 	return nil
 }
 
-// plan makes the plan of the part.
+// plan makes the plan of the part. Root is where the data of a manifest are, "" for where it says.
 func (p *stagePart) plan(
-	ctx context.Context, data string, opt stage.WalkOptions,
+	ctx context.Context, data, root string, opt stage.WalkOptions,
 ) (*stage.Plan, error) {
 	info, err := os.Stat(data)
 	if err != nil {
@@ -85,7 +82,7 @@ func (p *stagePart) plan(
 	case p.list != "":
 		return p.listed(ctx, data, opt)
 	case manifest || p.rows != "" || p.top != "":
-		m, err := index.Open(ctx, data, index.OpenOptions{Root: p.root})
+		m, err := index.Open(ctx, data, index.OpenOptions{Root: root})
 		if err != nil {
 			return nil, err
 		}

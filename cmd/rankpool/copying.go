@@ -15,7 +15,8 @@ import (
 // printed.
 type copyOptions struct {
 	mpi             world.MPIOptions
-	data, dest      string
+	data, root      string // root: where the data of a manifest are, if not where it says
+	dest            string
 	ranks           int
 	sync            string
 	dryRun, json    bool
@@ -26,6 +27,8 @@ type copyOptions struct {
 // register adds the flags that have the same help text in both.
 func (o *copyOptions) register(flags *pflag.FlagSet) {
 	o.mpi.Register(flags)
+	flags.StringVar(&o.root, "root", "",
+		"where the data are now, if the manifest names another folder")
 	flags.IntVar(&o.ranks, "ranks", 0,
 		"ranks in this process (default 1); under srun or mpirun every task is one")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "only print what would be done")
@@ -39,7 +42,7 @@ func (o *copyOptions) register(flags *pflag.FlagSet) {
 func (o *copyOptions) check(at world.Place) (err error) {
 	switch {
 	case o.data == "":
-		return exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
+		return exit.NoData()
 	case o.dest == "":
 		return exit.Usagef("where should it go? name a folder with --dest DEST")
 	case !slices.Contains([]string{"never", "end", "file"}, o.sync):

@@ -124,10 +124,10 @@ func (o *Options) takeFlags(flags *pflag.FlagSet) {
 func (o *Options) check() error {
 	switch {
 	case len(o.command) == 0:
-		return exit.Usagef("which training command? give it after --, as in: rankpool compare " +
-			"--data DIR -- python train.py --sampler system")
+		return exit.NoCommand(
+			"rankpool compare --data DIR -- python train.py --sampler system")
 	case len(o.data) == 0:
-		return exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
+		return exit.NoData()
 	case o.seeds < 1:
 		return exit.Usagef("--seeds must be at least 1, not %d", o.seeds)
 	case o.seeds > 1 && !strings.Contains(strings.Join(o.command, " "), seedWord):

@@ -58,6 +58,16 @@ func Usagef(format string, args ...any) error {
 	return &StatusError{Code: Misuse, Cause: fmt.Errorf(format, args...)}
 }
 
+// NoCommand returns the error of a subcommand that lacks the training command, with an example.
+func NoCommand(example string) error {
+	return Usagef("which training command? give it after --, as in: %s", example)
+}
+
+// NoData returns the error of a subcommand that lacks the data set.
+func NoData() error {
+	return Usagef("no data set: name one with --data DIR or --data MANIFEST")
+}
+
 // SignalError is the cause of a context that a signal ended.
 type SignalError struct{ Signal syscall.Signal }
 

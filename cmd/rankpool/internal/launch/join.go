@@ -34,8 +34,7 @@ const cacheBegins = 10 * time.Second
 // only when that fails.
 func Join(dir, name string, argv []string) (err error) {
 	if len(argv) == 0 {
-		return exit.Usagef("which training command? give it after --, as in: srun --overlap " +
-			"rankpool join -- python train.py")
+		return exit.NoCommand("srun --overlap rankpool join -- python train.py")
 	}
 	if name != "" && !mpicache.IsJobName(name) {
 		return exit.Usagef("--job must be %s, not %q", mpicache.JobNames, name)

@@ -105,8 +105,7 @@ func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 	}
 	switch {
 	case len(o.Command) == 0:
-		return exit.Usagef("which training command? give it after --, as in: rankpool run --data " +
-			"DIR -- python train.py")
+		return exit.NoCommand("rankpool run --data DIR -- python train.py")
 	case o.ranks < 0:
 		return exit.Usagef("--ranks must be at least 1, not %d", o.ranks)
 	case o.trainersPerRank < 1:

@@ -31,7 +31,7 @@ var (
 // a duplicate name.
 func ResolveData(flags []string) ([]dataSet, error) {
 	if len(flags) == 0 {
-		return nil, exit.Usagef("no data set: name one with --data DIR or --data MANIFEST")
+		return nil, exit.NoData()
 	}
 	var sets []dataSet
 	for _, flag := range flags {
