@@ -395,19 +395,14 @@ func (r *reporter) finish(timeout time.Duration) {
 	}
 	r.node.observer.record(r.node.now())
 	type summary struct {
-		Event       string  `json:"event"`
-		Data        string  `json:"data"`
-		Ranks       int     `json:"ranks"`
-		Epochs      int     `json:"epochs"`
-		Draws       int64   `json:"draws"`
-		WallSeconds float64 `json:"wall_seconds"`
-		stats.Count
+		Event string `json:"event"`
+		stats.Summary
 	}
 	t := r.total(0)
-	r.node.cfg.Record(summary{
-		"summary", r.node.cfg.Data[0].Name, r.node.cfg.Transport.Size(), t.Epoch, t.Draws(),
-		r.node.now().Sub(r.node.started).Seconds(), t,
-	})
+	r.node.cfg.Record(summary{"summary", stats.Summary{
+		Data: r.node.cfg.Data[0].Name, Ranks: r.node.cfg.Transport.Size(), Epochs: t.Epoch,
+		Draws: t.Draws(), WallSeconds: r.node.now().Sub(r.node.started).Seconds(), Count: t,
+	}})
 }
 
 // status describes the node at this moment.

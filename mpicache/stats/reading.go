@@ -129,6 +129,16 @@ type GPU struct {
 	WaitedSeconds  float64 `json:"waited_seconds"`
 }
 
+// A Summary is what a run was. Its Count is the sum over the run's epochs.
+type Summary struct {
+	Data        string  `json:"data"`
+	Ranks       int     `json:"ranks"`
+	Epochs      int     `json:"epochs"`
+	Draws       int64   `json:"draws"`
+	WallSeconds float64 `json:"wall_seconds"`
+	Count
+}
+
 // A Count is the sum over trainers of what they were given in an epoch.
 type Count struct {
 	Epoch         int     `json:"epoch"`

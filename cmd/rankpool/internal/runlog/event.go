@@ -64,15 +64,8 @@ type Importance struct {
 	Counts []int64   `json:"counts"`
 }
 
-// A Summary ends a job. Its Count is the sum over the job's epochs.
-type Summary struct {
-	Data        string  `json:"data"`
-	Ranks       int     `json:"ranks"`
-	Epochs      int     `json:"epochs"`
-	Draws       int64   `json:"draws"`
-	WallSeconds float64 `json:"wall_seconds"`
-	stats.Count
-}
+// A Summary ends a job.
+type Summary struct{ stats.Summary }
 
 // Limits on the values of an event. Larger ones are errors of the writer, and would spoil every
 // sum.
