@@ -55,16 +55,22 @@ func NewScan(to io.Writer, quiet bool) *Scan {
 
 // Update shows the number of files found so far. Calls must not overlap.
 func (p *Scan) Update(files int64) {
+	p.show(files, func(seconds float64) string {
+		return fmt.Sprintf("indexed %s files in %.0f s (%s files/s)", humanize.Comma(files), seconds,
+			humanize.Comma(int64(float64(files)/seconds)))
+	})
+}
+
+// show moves the bar, or prints a line when it is time for one; seconds are those since the scan
+// began.
+func (p *Scan) show(done int64, line func(seconds float64) string) {
 	switch {
 	case p.quiet:
 	case p.bar != nil:
-		_ = p.bar.Set64(files) // a terminal that cannot be written to changes nothing
+		_ = p.bar.Set64(done) // a terminal that cannot be written to changes nothing
 	case time.Since(p.last) >= scanLineEvery:
 		p.last = time.Now()
-		fmt.Fprintf(p.to, "rankpool: indexed %s files in %.0f s (%s files/s)\n",
-			humanize.Comma(files),
-			time.Since(p.begin).Seconds(),
-			humanize.Comma(int64(float64(files)/time.Since(p.begin).Seconds())))
+		fmt.Fprintln(p.to, "rankpool:", line(time.Since(p.begin).Seconds()))
 	}
 }
 
@@ -95,18 +101,12 @@ func NewRead(to io.Writer, quiet bool, totalBytes int64) *Read {
 
 // Update shows the number of bytes read so far. Calls must not overlap.
 func (p *Read) Update(bytes int64) {
-	switch {
-	case p.quiet:
-	case p.bar != nil:
-		// a full bar would end itself; a terminal that cannot be written to changes nothing
-		_ = p.bar.Set64(min(bytes, p.total-1))
-	case time.Since(p.last) >= scanLineEvery:
-		p.last = time.Now()
-		fmt.Fprintf(p.to, "rankpool: read %s of %s in %.0f s (%s/s)\n",
-			humanize.IBytes(uint64(bytes)), humanize.IBytes(uint64(p.total)),
-			time.Since(p.begin).Seconds(),
-			humanize.IBytes(uint64(float64(bytes)/time.Since(p.begin).Seconds())))
-	}
+	// a full bar would end itself
+	p.show(min(bytes, p.total-1), func(seconds float64) string {
+		return fmt.Sprintf("read %s of %s in %.0f s (%s/s)", humanize.IBytes(uint64(bytes)),
+			humanize.IBytes(uint64(p.total)), seconds,
+			humanize.IBytes(uint64(float64(bytes)/seconds)))
+	})
 }
 
 // A Train shows how far training is: a bar on a terminal, else a line every so often.
@@ -179,15 +179,9 @@ func NewLayout(to *os.File, quiet bool, total int64) *Layout {
 
 // Update shows the number of samples done so far. Calls must not overlap.
 func (p *Layout) Update(samples int64) {
-	switch {
-	case p.quiet:
-	case p.bar != nil:
-		// a full bar would end itself; a terminal that cannot be written to changes nothing
-		_ = p.bar.Set64(min(samples, p.total-1))
-	case time.Since(p.last) >= scanLineEvery:
-		p.last = time.Now()
-		fmt.Fprintf(p.to, "rankpool: read the layouts of %s of %s samples in %.0f s\n",
-			humanize.Comma(samples),
-			humanize.Comma(p.total), time.Since(p.begin).Seconds())
-	}
+	// a full bar would end itself
+	p.show(min(samples, p.total-1), func(seconds float64) string {
+		return fmt.Sprintf("read the layouts of %s of %s samples in %.0f s", humanize.Comma(samples),
+			humanize.Comma(p.total), seconds)
+	})
 }
