@@ -78,10 +78,14 @@ func (s *stream) keepState(c scheduler.KeepState) {
 
 // inFolder calls f, which changes the rank's folder, without the stream's lock; calls are made one
 // after the other.
-func (s *stream) inFolder(f func()) {
-	before, done := s.keeping, make(chan struct{})
-	s.keeping = done
-	s.node.beside(&s.keeping, "change the rank's folder", func() {
+func (s *stream) inFolder(f func()) { s.inTurn(&s.keeping, "change the rank's folder", f) }
+
+// inTurn calls f without the stream's lock, after the call before it with the same last, which
+// becomes the channel that is closed when f returns.
+func (s *stream) inTurn(last *chan struct{}, what string, f func()) {
+	before, done := *last, make(chan struct{})
+	*last = done
+	s.node.beside(last, what, func() {
 		defer close(done)
 		if before != nil {
 			<-before
@@ -161,13 +165,7 @@ func writeState(path string, data iter.Seq[[]byte]) error {
 // written. States are written in order. Without a state file every rank writes the state of a
 // checkpoint into its folder.
 func (s *stream) saveState(c scheduler.SaveState) {
-	before, done := s.saving, make(chan struct{})
-	s.saving = done
-	s.node.beside(&s.saving, "write the state file", func() {
-		defer close(done)
-		if before != nil {
-			<-before
-		}
+	s.inTurn(&s.saving, "write the state file", func() {
 		s.node.giveWay()
 		path := s.writeUserState(c)
 		if c.ID != 0 {

@@ -103,20 +103,20 @@ func MaxTag() int { return world.maxTag }
 
 // Isend begins to send buf, of less than 2 GiB.
 func Isend(buf []byte, to, tag int) (Request, error) {
-	l := &loaded
-	results.handle = 0
-	code := call(l.isend, data(buf), uintptr(len(buf)), l.byteType,
-		uintptr(to), uintptr(tag), world.comm, out(&results.handle))
-	return begun("MPI_Isend", code)
+	return begin("MPI_Isend", loaded.isend, buf, to, tag)
 }
 
 // Irecv begins to receive into buf, of less than 2 GiB.
 func Irecv(buf []byte, from, tag int) (Request, error) {
-	l := &loaded
+	return begin("MPI_Irecv", loaded.irecv, buf, from, tag)
+}
+
+// begin calls MPI_Isend or MPI_Irecv.
+func begin(name string, function uintptr, buf []byte, peer, tag int) (Request, error) {
 	results.handle = 0
-	code := call(l.irecv, data(buf), uintptr(len(buf)), l.byteType,
-		uintptr(from), uintptr(tag), world.comm, out(&results.handle))
-	return begun("MPI_Irecv", code)
+	code := call(function, data(buf), uintptr(len(buf)), loaded.byteType,
+		uintptr(peer), uintptr(tag), world.comm, out(&results.handle))
+	return begun(name, code)
 }
 
 // begun returns the request of an operation that was started, or the null request, which finishes
