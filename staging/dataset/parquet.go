@@ -44,13 +44,7 @@ type row[Text string | []byte] struct {
 // A shardedRow is a row with the columns that a data set of whole files without checksums does not
 // need.
 type shardedRow[Text string | []byte] struct {
-	ID       int64       `parquet:"id"`
-	Path     Text        `parquet:"path"`
-	Offset   int64       `parquet:"offset"`
-	Size     int64       `parquet:"size"`
-	Label    int32       `parquet:"label"`
-	Class    Text        `parquet:"class,dict"`
-	ModTime  int64       `parquet:"mtime,timestamp(nanosecond)"`
+	row[Text]
 	Format   string      `parquet:"format,dict"`
 	Checksum uint64      `parquet:"xxh3"`
 	Members  []memberRow `parquet:"members,list"`
@@ -126,11 +120,7 @@ func rowOf[Text string | []byte](m *Manifest, id scheduler.SampleID) row[Text] {
 
 func shardedRowOf[Text string | []byte](m *Manifest, id scheduler.SampleID) shardedRow[Text] {
 	sum, _ := m.Checksum(id)
-	r := shardedRow[Text]{
-		ID: int64(id), Path: Text(m.RelPath(id)), Offset: m.Offset(id), Size: m.Size(id),
-		Label: int32(m.Label(id)), Class: Text(m.classes[m.Label(id)]), ModTime: m.ModTime(id),
-		Format: m.Format(id).String(), Checksum: sum,
-	}
+	r := shardedRow[Text]{row: rowOf[Text](m, id), Format: m.Format(id).String(), Checksum: sum}
 	if first, last := m.members.span(id); first < last {
 		for _, member := range m.Members(id) {
 			r.Members = append(r.Members, memberRow(member))

@@ -3,14 +3,12 @@ package storage
 import (
 	"errors"
 	"io"
-	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
-	"rankpool/staging/posix"
 )
 
 const (
@@ -38,18 +36,8 @@ type vectorReader interface {
 }
 
 // ReadVector reads into the buffers, one after the other, starting at offset off.
-func (f systemFile) ReadVector(buffers [][]byte, off int64) (n int, err error) {
-	err = posix.Retry(func() (err error) {
-		n, err = unix.Preadv(int(f), buffers, off)
-		return err
-	})
-	switch {
-	case err != nil:
-		return 0, os.NewSyscallError("read", err)
-	case n == 0:
-		return 0, io.EOF
-	}
-	return n, nil
+func (f systemFile) ReadVector(buffers [][]byte, off int64) (int, error) {
+	return readOnce(true, func() (int, error) { return unix.Preadv(int(f), buffers, off) })
 }
 
 // appendPieces appends the pieces that make up sample id: its members, which are adjacent in into,

@@ -149,10 +149,7 @@ type readQueue []*read
 func (q readQueue) Len() int { return len(q) }
 
 func (q readQueue) Less(i, j int) bool {
-	if q[i].need != q[j].need {
-		return q[i].need < q[j].need
-	}
-	return q[i].seq < q[j].seq
+	return cmp.Or(cmp.Compare(q[i].need, q[j].need), cmp.Compare(q[i].seq, q[j].seq)) < 0
 }
 
 func (q readQueue) Swap(i, j int) {

@@ -56,15 +56,21 @@ func openFile(path string, flags int) (fd int, err error) {
 
 type systemFile int
 
-func (f systemFile) ReadAt(p []byte, off int64) (n int, err error) {
+func (f systemFile) ReadAt(p []byte, off int64) (int, error) {
+	return readOnce(len(p) > 0, func() (int, error) { return unix.Pread(int(f), p, off) })
+}
+
+// readOnce makes a system call that reads, again if a signal interrupts it. If it reads nothing,
+// and some bytes were wanted, the file ends there.
+func readOnce(wanted bool, call func() (int, error)) (n int, err error) {
 	err = posix.Retry(func() (err error) {
-		n, err = unix.Pread(int(f), p, off)
+		n, err = call()
 		return err
 	})
 	switch {
 	case err != nil:
 		return 0, os.NewSyscallError("read", err)
-	case n == 0 && len(p) > 0:
+	case n == 0 && wanted:
 		return 0, io.EOF
 	}
 	return n, nil

@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"sync"
@@ -75,10 +76,7 @@ type requests []*request
 func (q requests) Len() int { return len(q) }
 
 func (q requests) Less(i, j int) bool {
-	if q[i].need != q[j].need {
-		return q[i].need < q[j].need
-	}
-	return q[i].seq < q[j].seq
+	return cmp.Or(cmp.Compare(q[i].need, q[j].need), cmp.Compare(q[i].seq, q[j].seq)) < 0
 }
 
 func (q requests) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
