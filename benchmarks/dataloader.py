@@ -5,22 +5,10 @@ import argparse
 import json
 import time
 import warnings
-from pathlib import Path
 
-import numpy
 import torch
-from torch.utils.data import DataLoader, Dataset
-
-
-class Files(Dataset):
-    def __init__(self, folder):
-        self.paths = sorted(str(path) for path in Path(folder).glob("*/*.bin"))
-
-    def __len__(self):
-        return len(self.paths)
-
-    def __getitem__(self, i):
-        return torch.from_numpy(numpy.fromfile(self.paths[i], numpy.uint8))
+from peers.loaders import Files
+from torch.utils.data import DataLoader
 
 
 def main():

@@ -436,26 +436,21 @@ class BatchSampler:
             )
         theirs, ours = state.get("plan_version", 1), self._plan_version
         if theirs != ours:
-            raise ValueError(
-                f"rankpool: the saved state is of plan version {theirs}, and this cache makes "
-                f"plans of version {ours}: "
-                "it would not continue with the same batches; use the rankpool that the state was "
-                "saved with"
+            raise _diverges(
+                f"plan version {theirs}, and this cache makes plans of version {ours}",
+                "use the rankpool that the state was saved with",
             )
         theirs, ours = state.get("options", ""), self._options
         if theirs != ours:
-            raise ValueError(
-                f"rankpool: the saved state is of a cache with the options {theirs!r}, and this "
-                f"one has {ours!r}: "
-                "it would not continue with the same batches; start it with the same --set"
+            raise _diverges(
+                f"a cache with the options {theirs!r}, and this one has {ours!r}",
+                "start it with the same --set",
             )
         theirs, ours = state.get("choice", ""), self._choice
         if theirs != ours:
-            raise ValueError(
-                f"rankpool: the saved state is of {theirs or 'a cache that chooses nothing'!r}, "
-                f"and this one is of {ours!r}: "
-                "it would not continue with the same batches; start the cache with the same --system, "
-                "and --memory as a share"
+            raise _diverges(
+                f"{theirs or 'a cache that chooses nothing'!r}, and this one is of {ours!r}",
+                "start the cache with the same --system, and --memory as a share",
             )
         for field, ours in self._identity().items():
             if state.get(field, _ABSENT.get(field)) != ours:
@@ -559,6 +554,13 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
     if not least <= number <= most:
         raise ValueError(f"rankpool: {name} must be in [{least}, {most}], not {number}")
     return number
+
+
+def _diverges(difference: str, remedy: str) -> ValueError:
+    return ValueError(
+        f"rankpool: the saved state is of {difference}: "
+        f"it would not continue with the same batches; {remedy}"
+    )
 
 
 def _place(state: Dict[str, Any], field: str, most: int) -> int:
