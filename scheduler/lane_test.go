@@ -24,14 +24,12 @@ type laneWorld struct {
 }
 
 type laneRank struct {
-	w       *laneWorld
-	rank    int
-	stager  *Stager
-	bytes   map[SampleID]bool
-	hungry  bool
-	answers map[uint32][]SampleID
-	want    map[uint64]func(Deliver)
-	leases  map[uint32]*simLane
+	*simMemory
+	w      *laneWorld
+	stager *Stager
+	hungry bool
+	want   map[uint64]func(Deliver)
+	leases map[uint32]*simLane
 }
 
 // simLane is a training: its trainers take global batches in step.
@@ -56,16 +54,18 @@ func newLaneWorld(t *testing.T, seed uint64, ranks, samples int, capacity float6
 		}
 	}
 	for r := range ranks {
-		w.ranks = append(w.ranks, &laneRank{
-			w: w, rank: r, bytes: map[SampleID]bool{}, answers: map[uint32][]SampleID{},
-			want: map[uint64]func(Deliver){}, leases: map[uint32]*simLane{},
+		rank := &laneRank{
+			simMemory: newSimMemory(t, r),
+			w:         w, want: map[uint64]func(Deliver){}, leases: map[uint32]*simLane{},
 			stager: NewStager(StagerConfig{
 				Rank: r, Ranks: ranks, World: []int32{0}, Samples: samples, Size: laneSize,
 				Policy:        NewClairvoyant(),
 				CapacityBytes: int64(capacity * 100 * float64(samples/ranks)),
 				WindowBytes:   100 * 40,
 			}),
-		})
+		}
+		rank.does = rank.step
+		w.ranks = append(w.ranks, rank)
 	}
 	return w
 }
@@ -238,7 +238,7 @@ func (r *laneRank) step(e Event) {
 				})
 			})
 		case Send:
-			r.send(c)
+			r.send(c, w.ranks[c.Peer].simMemory, w.later)
 		case Deliver:
 			f := r.want[c.Ticket]
 			delete(r.want, c.Ticket)
@@ -283,25 +283,6 @@ func (r *laneRank) reread(id SampleID) {
 	}
 	r.w.reread++
 	r.step(Reread{ID: id, Err: err})
-}
-
-func (r *laneRank) send(c Send) {
-	for i, id := range c.IDs {
-		if c.Status[i] != Absent && !r.bytes[id] {
-			r.w.t.Fatalf("rank %d: sends sample %d, and it is not here", r.rank, id)
-		}
-	}
-	asker := r.w.ranks[c.Peer]
-	r.w.later(func() {
-		r.step(Sent{c.Peer, c.Ticket})
-		for i, id := range asker.answers[c.Ticket] {
-			if c.Status[i] != Absent {
-				asker.bytes[id] = true
-			}
-		}
-		delete(asker.answers, c.Ticket)
-		asker.step(Received{Ticket: c.Ticket, Status: c.Status})
-	})
 }
 
 // settled closes all lanes and checks that nothing of them is left but residents.

@@ -16,53 +16,52 @@ func testScores(n int) []float32 {
 	return scores
 }
 
-func BenchmarkDraw(b *testing.B) {
-	const samples = 1_420_000
+// eachSampler runs a benchmark of every sampler.
+func eachSampler(
+	b *testing.B, samples, world int, run func(b *testing.B, s Sampler, scores []float32),
+) {
 	scores := testScores(samples)
 	for _, name := range SamplerNames() {
 		b.Run(name, func(b *testing.B) {
-			s, err := NewSampler(SamplerConfig{Name: name, Samples: samples, BatchSize: 64, World: 64})
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.ReportAllocs()
-			for e := range b.N {
-				s.Draw(e, scores)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/samples, "ns/sample")
+			run(b, mustSampler(b, SamplerConfig{
+				Name: name, Samples: samples, BatchSize: 64, World: world,
+			}), scores)
 		})
 	}
+}
+
+func BenchmarkDraw(b *testing.B) {
+	const samples = 1_420_000
+	eachSampler(b, samples, 64, func(b *testing.B, s Sampler, scores []float32) {
+		b.ReportAllocs()
+		for e := range b.N {
+			s.Draw(e, scores)
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/samples, "ns/sample")
+	})
 }
 
 func BenchmarkNext(b *testing.B) {
 	const samples = 100_000
-	scores := testScores(samples)
-	for _, name := range SamplerNames() {
-		b.Run(name, func(b *testing.B) {
-			s, err := NewSampler(SamplerConfig{Name: name, Samples: samples, BatchSize: 64, World: 4})
-			if err != nil {
-				b.Fatal(err)
-			}
-			d := s.Draw(0, scores)
-			sum := d.Next(0, 1)
-			b.ResetTimer()
-			for i := range b.N {
-				id := SampleID(i % samples)
-				sum += d.Next(id, scores[id])
-			}
-			if sum == 0 {
-				b.Fatal("all times are 0")
-			}
-		})
-	}
+	eachSampler(b, samples, 4, func(b *testing.B, s Sampler, scores []float32) {
+		d := s.Draw(0, scores)
+		sum := d.Next(0, 1)
+		b.ResetTimer()
+		for i := range b.N {
+			id := SampleID(i % samples)
+			sum += d.Next(id, scores[id])
+		}
+		if sum == 0 {
+			b.Fatal("all times are 0")
+		}
+	})
 }
 
 func BenchmarkAssign(b *testing.B) {
 	const samples = 1_420_000
-	s, err := NewSampler(SamplerConfig{Name: "uniform", Samples: samples, BatchSize: 64, World: 1024})
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := mustSampler(b, SamplerConfig{
+		Name: "uniform", Samples: samples, BatchSize: 64, World: 1024,
+	})
 	ids := s.Draw(0, nil).IDs
 	scores := testScores(samples)
 	prefer := func(id SampleID) float32 { return scores[id] }

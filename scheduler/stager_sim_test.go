@@ -59,8 +59,8 @@ type faults struct {
 }
 
 type simRank struct {
+	*simMemory
 	w           *world
-	rank        int
 	coordinator *Coordinator
 	events      []CoordinatorEvent
 	stepping    bool
@@ -70,12 +70,44 @@ type simRank struct {
 	disk        map[int][]byte // by epoch: the states that plans were made from
 	folder      []func()       // what is to be done there, in order
 
-	stager  *Stager
-	bytes   map[SampleID]bool // what lies in the slab
-	tier    simTier
-	hungry  bool
-	answers map[uint32][]SampleID // questions of ours under way
-	want    map[uint64]func(Deliver)
+	stager *Stager
+	tier   simTier
+	hungry bool
+	want   map[uint64]func(Deliver)
+}
+
+// simMemory is the memory of a simulated rank, and what it has asked others for.
+type simMemory struct {
+	t       *testing.T
+	rank    int
+	does    func(Event)           // what the rank does at an event
+	bytes   map[SampleID]bool     // what lies in the slab
+	answers map[uint32][]SampleID // questions under way
+}
+
+func newSimMemory(t *testing.T, rank int) *simMemory {
+	return &simMemory{
+		t: t, rank: rank, bytes: map[SampleID]bool{}, answers: map[uint32][]SampleID{},
+	}
+}
+
+// send answers a question of another rank, later.
+func (m *simMemory) send(c Send, asker *simMemory, later func(func())) {
+	for i, id := range c.IDs {
+		if c.Status[i] != Absent && !m.bytes[id] {
+			m.t.Fatalf("rank %d: sends sample %d, and it is not here", m.rank, id)
+		}
+	}
+	later(func() {
+		m.does(Sent{c.Peer, c.Ticket})
+		for i, id := range asker.answers[c.Ticket] {
+			if c.Status[i] != Absent {
+				asker.bytes[id] = true
+			}
+		}
+		delete(asker.answers, c.Ticket)
+		asker.does(Received{Ticket: c.Ticket, Status: c.Status})
+	})
 }
 
 func newWorld(
@@ -138,16 +170,16 @@ func newWorld(
 		for _, share := range tier {
 			tierBytes = int64(share * float64(owned[r]))
 		}
-		return &simRank{
-			w: w, rank: r, told: make([][]CoordinatorEvent, ranks),
+		rank := &simRank{
+			simMemory: newSimMemory(t, r),
+			w:         w, told: make([][]CoordinatorEvent, ranks),
 			answered: map[uint64]AnswerPlan{},
 			disk:     map[int][]byte{},
 			coordinator: NewCoordinator(CoordinatorConfig{
 				Rank: r, Ranks: ranks, Samples: samples, Epochs: epochs, Scorer: "logrank",
 				Placement: placement,
 			}),
-			bytes: map[SampleID]bool{}, tier: simTier{}, answers: map[uint32][]SampleID{},
-			want: map[uint64]func(Deliver){},
+			tier: simTier{}, want: map[uint64]func(Deliver){},
 			stager: NewStager(StagerConfig{
 				Rank: r, Ranks: ranks, World: trainers, Samples: samples, Size: size,
 				Policy:        testPolicies[policy](),
@@ -156,6 +188,8 @@ func newWorld(
 				TierBytes:     tierBytes, TierBlockBytes: tierBlock, Sparse: r%2 == 1,
 			}),
 		}
+		rank.does = rank.step
+		return rank
 	}
 	for r := range ranks {
 		w.ranks = append(w.ranks, w.newRank(r))
@@ -323,7 +357,7 @@ func (r *simRank) step(e Event) {
 		case Ask:
 			r.ask(c)
 		case Send:
-			r.send(c)
+			r.send(c, r.w.ranks[c.Peer].simMemory, r.w.later)
 		case Deliver:
 			f := r.want[c.Ticket]
 			if f == nil {
@@ -420,23 +454,14 @@ func (r *simRank) ask(c Ask) {
 	})
 }
 
-func (r *simRank) send(c Send) {
-	for i, id := range c.IDs {
-		if c.Status[i] != Absent && !r.bytes[id] {
-			r.w.t.Fatalf("rank %d: sends sample %d, and it is not here", r.rank, id)
-		}
+// trainAll plans and runs epochs, the first one from batch from, and ends.
+func (w *world) trainAll(epochs, from, ahead int) {
+	for epoch := range epochs {
+		w.plan(epoch, from)
+		w.train(epoch, from, ahead)
+		from = 0
 	}
-	asker := r.w.ranks[c.Peer]
-	r.w.later(func() {
-		r.step(Sent{c.Peer, c.Ticket})
-		for i, id := range asker.answers[c.Ticket] {
-			if c.Status[i] != Absent {
-				asker.bytes[id] = true
-			}
-		}
-		delete(asker.answers, c.Ticket)
-		asker.step(Received{Ticket: c.Ticket, Status: c.Status})
-	})
+	w.settled()
 }
 
 // train runs an epoch from batch from: every trainer requests batches in order, up to ahead batches
@@ -599,11 +624,7 @@ func TestStagerServesEveryBatch(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/%v", sampler, policy, capacity), func(t *testing.T) {
 					w := newWorld(t, 7, 3, 2, 4, 500, 3, sampler, policy, capacity, AssignLocal,
 						faults{})
-					for epoch := range 3 {
-						w.plan(epoch, 0)
-						w.train(epoch, 0, 3)
-					}
-					w.settled()
+					w.trainAll(3, 0, 3)
 					w.wantNoFaults(t)
 					if capacity == 1 && sampler != "subset" && sampler != "pads" {
 						for id, n := range w.read[2] {
@@ -634,13 +655,7 @@ func TestStagerUnderFaults(t *testing.T) {
 		w := newWorld(t, seed, f.idle+1+int(seed%4), 1+int(seed%2), 3, 200, 2,
 			[]string{"uniform", "pads"}[seed%2], []string{"clairvoyant", "lru"}[seed/2%2], 0.3,
 			Assignment(seed/4%2), f)
-		from := int(seed % 5)
-		for epoch := range 2 {
-			w.plan(epoch, from)
-			w.train(epoch, from, int(seed%4))
-			from = 0
-		}
-		w.settled()
+		w.trainAll(2, int(seed%5), int(seed%4))
 	}
 }
 

@@ -144,11 +144,7 @@ func TestTierTakesWhatMemoryGivesUp(t *testing.T) {
 					run := func(tier ...float64) (w *world) {
 						w = newWorld(t, 7, ranks, 2, 4, 500, 3, sampler, policy, 0.2, AssignLocal,
 							faults{}, tier...)
-						for epoch := range 3 {
-							w.plan(epoch, 0)
-							w.train(epoch, 0, 3)
-						}
-						w.settled()
+						w.trainAll(3, 0, 3)
 						w.wantNoFaults(t)
 						return w
 					}
@@ -181,13 +177,7 @@ func TestTierUnderFaults(t *testing.T) {
 		w := newWorld(t, seed, 1+int(seed/3%4), 1+int(seed%2), 3, 200, 3, sampler,
 			[]string{"clairvoyant", "lru"}[seed/2%2], 0.2,
 			Assignment(seed/4%2), f, []float64{0.1, 0.3, 1.7}[seed/5%3])
-		from := int(seed % 5)
-		for epoch := range 3 {
-			w.plan(epoch, from)
-			w.train(epoch, from, int(seed%4))
-			from = 0
-		}
-		w.settled()
+		w.trainAll(3, int(seed%5), int(seed%4))
 		if hits := w.tierHits(); hits > w.recalled {
 			t.Errorf("seed %d: %d tier hits, %d samples were recalled", seed, hits, w.recalled)
 		}
