@@ -79,88 +79,98 @@ func chosen(t *testing.T, cfg *Config) []*scheduler.Draws {
 	return all
 }
 
-// TestChosenIsSimulated has every system that ranks are by a Chooser serve the ids that the
-// simulator serves, and find as many in memory.
-func TestChosenIsSimulated(t *testing.T) {
-	trace := loadShipped(t)
+// everySetup runs a test for every system of a kind, with some numbers of ranks and capacities.
+func everySetup(t *testing.T, of func(*systems.System) bool,
+	test func(t *testing.T, system *systems.System, ranks int, capacity float64),
+) {
 	for _, system := range systems.All() {
-		if !system.Chooses() || system.NeedsEmbeddings {
+		if !of(&system) {
 			continue
 		}
 		for _, ranks := range []int{1, 2, 4} {
 			for _, capacity := range []float64{0.1, 0.2, 0.4} {
-				batch := 64
-				if system.Evaluates && ranks == 4 { // the cut is behind the last batch, which is short
-					batch = map[float64]int{0.1: 4000, 0.2: 1000, 0.4: 64}[capacity]
-				}
 				t.Run(fmt.Sprintf("%s/%d/%v", system.Name, ranks, capacity), func(t *testing.T) {
 					t.Parallel()
-					cluster, err := LoadCluster("mlperf-resnet50")
-					if err != nil {
-						t.Fatal(err)
-					}
-					cfg := Config{
-						Trace: trace, System: &system, Capacity: capacity, Ranks: ranks,
-						BatchSize: batch / ranks, Epochs: len(trace.Losses),
-						Cluster: cluster, IDsDigest: true,
-					}
-					if ranks == 2 && system.Name == "icache" { // options reach both
-						cfg.Values = systems.Values{"fraction": 0.5, "beta": 1, "h_share": 0.6}
-					}
-					want, err := Run(cfg)
-					if err != nil {
-						t.Fatal(err)
-					}
-					digest, hits, substituted, evaluated := newIDsDigest(true), int64(0), int64(0), 0
-					packages, packageBytes := int64(0), int64(0)
-					for _, d := range chosen(t, &cfg) {
-						for b := range (len(d.IDs) + batch - 1) / batch {
-							if !d.Evaluated().Has(b) {
-								digest.add(d.IDs[b*batch : min((b+1)*batch, len(d.IDs))])
-							}
-						}
-						packages += int64(len(d.Packages()))
-						for _, places := range d.Packages() {
-							packageBytes += int64(len(places)) * cluster.SampleBytes
-						}
-						for i := range d.IDs {
-							switch {
-							case d.Evaluated().Has(i / batch):
-								evaluated++
-							case !d.Found(i):
-							case d.Substituted(i):
-								substituted++
-							default:
-								hits++
-							}
-						}
-					}
-					if got := digest.hex(); got != want.IDsDigest {
-						t.Errorf(
-							"the ids that ranks serve have the digest %s, the simulated ones %s",
-							got, want.IDsDigest)
-					}
-					if got, full := hits+substituted+want.StorageReads,
-						int64(len(trace.Losses)*trace.Samples()); cfg.Values != nil &&
-						got > full*6/10 {
-						t.Errorf("%d draws of %d with a fraction of a half", got, full)
-					}
-					if (evaluated > 0) != system.Evaluates {
-						t.Errorf("%d draws are evaluated", evaluated)
-					}
-					if packages != want.Packages || packageBytes != want.PackageBytes ||
-						(packages > 0) != system.Packs {
-						t.Errorf("%d packages of %d bytes, simulated %d of %d", packages, packageBytes,
-							want.Packages, want.PackageBytes)
-					}
-					if hits != want.Hits || substituted != want.Substituted {
-						t.Errorf("%d hits and %d substitutions, simulated %d and %d", hits,
-							substituted, want.Hits, want.Substituted)
-					}
+					test(t, &system, ranks, capacity)
 				})
 			}
 		}
 	}
+}
+
+// TestChosenIsSimulated has every system that ranks are by a Chooser serve the ids that the
+// simulator serves, and find as many in memory.
+func TestChosenIsSimulated(t *testing.T) {
+	trace := loadShipped(t)
+	of := func(s *systems.System) bool { return s.Chooses() && !s.NeedsEmbeddings }
+	everySetup(t, of, func(t *testing.T, system *systems.System, ranks int, capacity float64) {
+		batch := 64
+		if system.Evaluates && ranks == 4 { // the cut is behind the last batch, which is short
+			batch = map[float64]int{0.1: 4000, 0.2: 1000, 0.4: 64}[capacity]
+		}
+		cluster, err := LoadCluster("mlperf-resnet50")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := Config{
+			Trace: trace, System: system, Capacity: capacity, Ranks: ranks,
+			BatchSize: batch / ranks, Epochs: len(trace.Losses),
+			Cluster: cluster, IDsDigest: true,
+		}
+		if ranks == 2 && system.Name == "icache" { // options reach both
+			cfg.Values = systems.Values{"fraction": 0.5, "beta": 1, "h_share": 0.6}
+		}
+		want, err := Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest, hits, substituted, evaluated := newIDsDigest(true), int64(0), int64(0), 0
+		packages, packageBytes := int64(0), int64(0)
+		for _, d := range chosen(t, &cfg) {
+			for b := range (len(d.IDs) + batch - 1) / batch {
+				if !d.Evaluated().Has(b) {
+					digest.add(d.IDs[b*batch : min((b+1)*batch, len(d.IDs))])
+				}
+			}
+			packages += int64(len(d.Packages()))
+			for _, places := range d.Packages() {
+				packageBytes += int64(len(places)) * cluster.SampleBytes
+			}
+			for i := range d.IDs {
+				switch {
+				case d.Evaluated().Has(i / batch):
+					evaluated++
+				case !d.Found(i):
+				case d.Substituted(i):
+					substituted++
+				default:
+					hits++
+				}
+			}
+		}
+		if got := digest.hex(); got != want.IDsDigest {
+			t.Errorf(
+				"the ids that ranks serve have the digest %s, the simulated ones %s",
+				got, want.IDsDigest)
+		}
+		if got, full := hits+substituted+want.StorageReads,
+			int64(len(trace.Losses)*trace.Samples()); cfg.Values != nil &&
+			got > full*6/10 {
+			t.Errorf("%d draws of %d with a fraction of a half", got, full)
+		}
+		if (evaluated > 0) != system.Evaluates {
+			t.Errorf("%d draws are evaluated", evaluated)
+		}
+		if packages != want.Packages || packageBytes != want.PackageBytes ||
+			(packages > 0) != system.Packs {
+			t.Errorf("%d packages of %d bytes, simulated %d of %d", packages, packageBytes,
+				want.Packages, want.PackageBytes)
+		}
+		if hits != want.Hits || substituted != want.Substituted {
+			t.Errorf("%d hits and %d substitutions, simulated %d and %d", hits,
+				substituted, want.Hits, want.Substituted)
+		}
+	})
 }
 
 // TestIDsDoNotDependOnTheSize has every system serve the same ids whatever the samples' size is, as

@@ -1,7 +1,6 @@
 package simulator
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -169,31 +168,22 @@ func (f *follower) restart(
 // memory, for every system that chooses by what training reports besides losses.
 func TestFollowedIsSimulated(t *testing.T) {
 	trace := loadShipped(t).first(600)
-	for _, system := range systems.All() {
-		if !system.Chooses() || !system.NeedsEmbeddings {
-			continue
+	of := func(s *systems.System) bool { return s.Chooses() && s.NeedsEmbeddings }
+	everySetup(t, of, func(t *testing.T, system *systems.System, ranks int, capacity float64) {
+		cfg := Config{
+			Trace: trace, System: system, Capacity: capacity, Ranks: ranks,
+			BatchSize: 32 / ranks, Epochs: len(trace.Losses), IDsDigest: true,
 		}
-		for _, ranks := range []int{1, 2, 4} {
-			for _, capacity := range []float64{0.1, 0.2, 0.4} {
-				t.Run(fmt.Sprintf("%s/%d/%v", system.Name, ranks, capacity), func(t *testing.T) {
-					t.Parallel()
-					cfg := Config{
-						Trace: trace, System: &system, Capacity: capacity, Ranks: ranks,
-						BatchSize: 32 / ranks, Epochs: len(trace.Losses), IDsDigest: true,
-					}
-					if ranks == 2 { // a last batch that is not full, and options
-						cfg.TrainersPerRank, cfg.BatchSize, cfg.Seed = 3, 5, 7
-						cfg.Values = systems.Values{"alpha": 0.7, "neighbormax": 50}
-					}
-					want, err := Run(cfg)
-					if err != nil {
-						t.Fatal(err)
-					}
-					followedIsSimulated(t, &cfg, want)
-				})
-			}
+		if ranks == 2 { // a last batch that is not full, and options
+			cfg.TrainersPerRank, cfg.BatchSize, cfg.Seed = 3, 5, 7
+			cfg.Values = systems.Values{"alpha": 0.7, "neighbormax": 50}
 		}
-	}
+		want, err := Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		followedIsSimulated(t, &cfg, want)
+	})
 }
 
 func followedIsSimulated(t *testing.T, cfg *Config, want *Result) {

@@ -117,10 +117,7 @@ func TestLaneAlone(t *testing.T) {
 			Trace: &Trace{Losses: recorded(t, 3)}, System: mustFind(t, "rankpool"),
 			Sampler: sampler, Ranks: 1, Capacity: 0.2, BatchSize: 16, Seed: 5,
 		}
-		want, err := RunStagers(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := mustRunStagers(t, cfg)
 		got := runLanes(t, cfg, []Lane{{Name: "a", Seed: 5, Step: 1}})
 		if got.Reads != want.Reads || !slices.Equal(got.IDs[0], want.IDs) {
 			t.Errorf("%s: a lane alone reads %d samples, a job %d", sampler, got.Reads, want.Reads)

@@ -1,7 +1,6 @@
 package simulator
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -101,38 +100,29 @@ func TestLearnedIsSimulated(t *testing.T) {
 	for _, losses := range trace.Losses {
 		odd.Losses = append(odd.Losses, slices.Concat(losses[:777]))
 	}
-	for _, system := range systems.All() {
-		if !system.Learns() {
-			continue
+	of := func(s *systems.System) bool { return s.Learns() }
+	everySetup(t, of, func(t *testing.T, system *systems.System, ranks int, capacity float64) {
+		cfg := Config{
+			Trace: trace, System: system, Capacity: capacity, Ranks: ranks, BatchSize: 64 / ranks,
+			Epochs: len(trace.Losses), IDsDigest: true,
 		}
-		for _, ranks := range []int{1, 2, 4} {
-			for _, capacity := range []float64{0.1, 0.2, 0.4} {
-				t.Run(fmt.Sprintf("%s/%d/%v", system.Name, ranks, capacity), func(t *testing.T) {
-					t.Parallel()
-					cfg := Config{
-						Trace: trace, System: &system, Capacity: capacity, Ranks: ranks, BatchSize: 64 / ranks,
-						Epochs: len(trace.Losses), IDsDigest: true,
-					}
-					if ranks == 2 { // a last batch that is not full, and options
-						cfg.Trace, cfg.TrainersPerRank, cfg.BatchSize, cfg.Seed = odd, 3, 5, 7
-						cfg.Values = systems.Values{"repetition": 2, "steep": 0.08}
-					}
-					want, err := Run(cfg)
-					if err != nil {
-						t.Fatal(err)
-					}
-					digest, batch := newIDsDigest(true), cfg.BatchSize*cfg.trainers()
-					for _, ids := range learned(t, &cfg) {
-						for b := range slices.Chunk(ids, batch) {
-							digest.add(b)
-						}
-					}
-					if got := digest.hex(); got != want.IDsDigest {
-						t.Errorf("the ids that ranks serve have the digest %s, the simulated ones %s", got,
-							want.IDsDigest)
-					}
-				})
+		if ranks == 2 { // a last batch that is not full, and options
+			cfg.Trace, cfg.TrainersPerRank, cfg.BatchSize, cfg.Seed = odd, 3, 5, 7
+			cfg.Values = systems.Values{"repetition": 2, "steep": 0.08}
+		}
+		want, err := Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest, batch := newIDsDigest(true), cfg.BatchSize*cfg.trainers()
+		for _, ids := range learned(t, &cfg) {
+			for b := range slices.Chunk(ids, batch) {
+				digest.add(b)
 			}
 		}
-	}
+		if got := digest.hex(); got != want.IDsDigest {
+			t.Errorf("the ids that ranks serve have the digest %s, the simulated ones %s", got,
+				want.IDsDigest)
+		}
+	})
 }

@@ -18,10 +18,7 @@ func TestPoliciesPassInTheSameOrder(t *testing.T) {
 			Policy: c.policy, Sampler: "pads", Scorer: "logrank", Capacity: 0.2, Ranks: 1,
 			BatchSize: 64, SkipEpochs: 3,
 		}
-		ranks, err := RunStagers(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ranks := mustRunStagers(t, cfg)
 		cfg.System = mustFind(t, "lru")
 		pool := mustRun(t, cfg)
 		live := int64(0)
@@ -48,10 +45,7 @@ func TestICACHEHIsTheSameInRanks(t *testing.T) {
 			Sampler: "selective", Capacity: 0.2, Ranks: 1,
 			BatchSize: 64, SkipEpochs: 3,
 		}
-		ranks, err := RunStagers(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ranks := mustRunStagers(t, cfg)
 		if n := ranks.Begin[1]; n != 8000 || slices.Max(ranks.Begin[:2]) != n {
 			t.Errorf("%s: epoch 0 has %d draws of 8000 samples", policy, n)
 		}

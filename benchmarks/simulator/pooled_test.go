@@ -119,6 +119,15 @@ func mustRun(t fataler, cfg Config) *Result {
 	return r
 }
 
+func mustRunStagers(t fataler, cfg Config) *StagersResult {
+	t.Helper()
+	r, err := RunStagers(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 func mustFind(t fataler, name string) *systems.System {
 	t.Helper()
 	s, err := systems.Find(name)
@@ -207,13 +216,10 @@ func TestRunProperties(t *testing.T) {
 func TestDrawsAreThoseOfTheRank(t *testing.T) {
 	losses := recorded(t, 3)
 	for _, sampler := range []string{"torch", "pads", "weighted", "subset"} {
-		want, err := RunStagers(Config{
+		want := mustRunStagers(t, Config{
 			Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"), Sampler: sampler,
 			Scorer: "logrank", Capacity: 0.2, Ranks: 4, BatchSize: 32, Seed: 5,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		got := drawsOf(t, Config{
 			Trace: &Trace{Losses: losses}, System: mustFind(t, "lru"), Sampler: sampler,
 			Scorer: "logrank", Capacity: 0.2, Ranks: 4, BatchSize: 32, Seed: 5,

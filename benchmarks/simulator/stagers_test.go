@@ -25,15 +25,11 @@ func TestNoMoreHitsThanMIN(t *testing.T) {
 	for _, sampler := range []string{"pads", "uniform", "torch", "subset"} {
 		for _, ranks := range []int{1, 4} {
 			for _, capacity := range []float64{0.01, 0.2, 1} {
-				r, err := RunStagers(
-					Config{
-						Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"),
-						Sampler: sampler, Ranks: ranks, BatchSize: 64 / ranks, Capacity: capacity,
-						SkipEpochs: 1, Seed: 1,
-					})
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := mustRunStagers(t, Config{
+					Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"),
+					Sampler: sampler, Ranks: ranks, BatchSize: 64 / ranks, Capacity: capacity,
+					SkipEpochs: 1, Seed: 1,
+				})
 				memory := int64(capacity * float64(len(losses[0])))
 				var hits, bound, delivered int64
 				for _, h := range r.Hits {
@@ -79,14 +75,7 @@ func TestRunIsDeterministic(t *testing.T) {
 		Trace: &Trace{Losses: recorded(t, 2)}, System: mustFind(t, "rankpool"),
 		Sampler: "pads", Ranks: 3, BatchSize: 16, Capacity: 0.3, Seed: 7,
 	}
-	a, err := RunStagers(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := RunStagers(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := mustRunStagers(t, cfg), mustRunStagers(t, cfg)
 	if !reflect.DeepEqual(a, b) {
 		t.Error("two runs of one configuration differ")
 	}
@@ -145,15 +134,11 @@ func TestTierAndMemoryAreOneCache(t *testing.T) {
 	losses := recorded(t, 4)
 	for _, sampler := range []string{"pads", "torch"} {
 		for _, ranks := range []int{1, 16} {
-			r, err := RunStagers(
-				Config{
-					Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"),
-					Sampler: sampler, Ranks: ranks, BatchSize: 64 / ranks, Capacity: 0.1,
-					TierCapacity: 0.3, Seed: 1,
-				})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := mustRunStagers(t, Config{
+				Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"),
+				Sampler: sampler, Ranks: ranks, BatchSize: 64 / ranks, Capacity: 0.1,
+				TierCapacity: 0.3, Seed: 1,
+			})
 			bound, hits := int64(0), int64(0)
 			for _, hit := range MinHits(r.IDs, len(losses[0]), int64(0.4*float64(len(losses[0])))) {
 				if !hit {

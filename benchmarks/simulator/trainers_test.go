@@ -28,14 +28,7 @@ func TestConsumersOfPublishedSystems(t *testing.T) {
 				Trace: syntheticTrace(120, 2), System: &s, Sampler: sampler,
 				Capacity: 0.3, Ranks: 3, TrainersPerRank: 2, BatchSize: 5, Jobs: 2,
 			}
-			set, err := newSetup(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := newPooled(set)
-			if err != nil {
-				t.Fatal(err)
-			}
+			_, p := pooledOf(t, cfg)
 			strided := true
 			pool := p.pool
 			p.pool = rankSpy{pool, func(b *systems.Batch) {
