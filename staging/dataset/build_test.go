@@ -17,23 +17,13 @@ func TestBuildMakesAnyManifest(t *testing.T) {
 		got, err := Build(want.Root(), want.Classes(), want.Len(), func(i int) Sample {
 			return want.Sample(scheduler.SampleID(i))
 		})
-		if err != nil {
-			r.Fatal(err)
-		}
-		if diff := difference(want, got, true); diff != "" {
-			r.Fatal(diff)
-		}
+		wantRead(r, want, got, err, true)
 		data, err := EncodeManifest(got)
 		if err != nil {
 			r.Fatal(err)
 		}
 		sent, err := DecodeManifest(data)
-		if err != nil {
-			r.Fatal(err)
-		}
-		if diff := difference(got, sent, false); diff != "" {
-			r.Fatal(diff)
-		}
+		wantRead(r, got, sent, err, false)
 	})
 }
 

@@ -53,6 +53,17 @@ func (m *Manifest) setParts(offsets ...int64) {
 	}
 }
 
+// wantRead checks that a manifest that was read is the one that was written.
+func wantRead(t *rapid.T, want, got *Manifest, err error, isIndex bool) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := difference(want, got, isIndex); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
 // difference returns the first way in which two manifests differ, "" if none. An index keeps no
 // times of folders.
 func difference(a, b *Manifest, isIndex bool) string {

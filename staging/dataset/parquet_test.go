@@ -26,12 +26,7 @@ func TestParquetRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := ReadParquet(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := difference(m, got, false); diff != "" {
-			t.Fatal(diff)
-		}
+		wantRead(t, m, got, err, false)
 	})
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("left behind: %v, %v", entries, err)

@@ -28,12 +28,7 @@ func TestIndexRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := OpenIndex(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := difference(m, got, true); diff != "" {
-			t.Fatal(diff)
-		}
+		wantRead(t, m, got, err, true)
 	})
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o644 {

@@ -91,11 +91,7 @@ func sums(t fatal, root string) map[string]string {
 // TestKilledAndRunAgain kills a staging at a random call, and runs it again: the same trees, by an
 // independent look, nothing that was there is copied again, and no temporary is left.
 func TestKilledAndRunAgain(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		dir := tempDir(t)
-		defer removeAll(dir)
-		src := filepath.Join(dir, "src")
-		drawTree(t, src)
+	checkTrees(t, func(t *rapid.T, dir, src string) {
 		v := victim{
 			Src: src, Base: dir, Ranks: rapid.IntRange(1, 3).Draw(t, "ranks"), Mode: Replicate,
 			Op: rapid.SampledFrom([]string{"create", "write", "rename", "setxattr", "mkdir"}).Draw(

@@ -33,11 +33,7 @@ func (c *clock) pause(_ context.Context, d time.Duration) {
 // than its part of the limits allows, which together are the job's; and the job takes as long as
 // its limits imply, so that it uses all of them.
 func TestLimits(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		dir := tempDir(t)
-		defer removeAll(dir)
-		src := filepath.Join(dir, "src")
-		drawTree(t, src)
+	checkTrees(t, func(t *rapid.T, dir, src string) {
 		n := rapid.IntRange(1, 4).Draw(t, "ranks")
 		rate := rapid.SampledFrom([]float64{0, 1e4, 1e6}).Draw(t, "bytes a second")
 		opens := rapid.SampledFrom([]float64{0, 5, 100}).Draw(t, "opens a second")

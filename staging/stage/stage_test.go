@@ -170,11 +170,7 @@ func checkSame(t fatal, want, got map[string]string) {
 // TestReplicateIsTheSameTree stages random trees to every rank: equal trees, everything read once,
 // and nothing the second time.
 func TestReplicateIsTheSameTree(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		dir := tempDir(t)
-		defer removeAll(dir)
-		src := filepath.Join(dir, "src")
-		drawTree(t, src)
+	checkTrees(t, func(t *rapid.T, dir, src string) {
 		want, bytesOnce, files := describe(t, src), int64(0), int64(0)
 		plan, err := Walk(context.Background(), System{}, src, WalkOptions{})
 		mustDo(t, err)
@@ -211,11 +207,7 @@ func TestReplicateIsTheSameTree(t *testing.T) {
 // TestPartitionCoversTheTree stages random trees in shares: their union is the tree, no file is
 // twice there, and shares are balanced.
 func TestPartitionCoversTheTree(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		dir := tempDir(t)
-		defer removeAll(dir)
-		src := filepath.Join(dir, "src")
-		drawTree(t, src)
+	checkTrees(t, func(t *rapid.T, dir, src string) {
 		want, got := describe(t, src), map[string]string{}
 		n := rapid.IntRange(1, 5).Draw(t, "ranks")
 		shared := rapid.Bool().Draw(t, "one destination")
@@ -241,6 +233,18 @@ func TestPartitionCoversTheTree(t *testing.T) {
 		if r := reports[0]; r.Failed != 0 || r.Copied != r.TotalItems || r.Bytes != r.TotalBytes {
 			t.Fatalf("%+v", r)
 		}
+	})
+}
+
+// checkTrees checks a property of random trees: each is at src, in a folder dir.
+func checkTrees(t *testing.T, property func(t *rapid.T, dir, src string)) {
+	t.Helper()
+	rapid.Check(t, func(t *rapid.T) {
+		dir := tempDir(t)
+		defer removeAll(dir)
+		src := filepath.Join(dir, "src")
+		drawTree(t, src)
+		property(t, dir, src)
 	})
 }
 

@@ -316,6 +316,12 @@ func TestDataWithAccessControlListsAreNotShared(t *testing.T) {
 		n.must(unix.Setxattr(sourceOf(n.source, id), "system.posix_acl_access", readableBy(bob), 0))
 	}
 	n.fill()
+	wantOnlyAlice(t, n)
+}
+
+// wantOnlyAlice checks that alice finds her copies, and that nobody else can.
+func wantOnlyAlice(t *testing.T, n *node) {
+	t.Helper()
 	if names := n.groups(alice); len(names) != 0 {
 		t.Errorf("%d groups have names that others can use", len(names))
 	}
@@ -345,15 +351,7 @@ func readableBy(uid int) []byte {
 func TestDataThatNobodyElseMayReadAreNotShared(t *testing.T) {
 	n := newNode(t, 0o600)
 	n.fill()
-	if names := n.groups(alice); len(names) != 0 {
-		t.Errorf("%d groups have names that others can use", len(names))
-	}
-	if out := n.as(bob, "find", n.dir); out.Found != 0 {
-		t.Errorf("%+v", out)
-	}
-	if out := n.as(alice, "find", n.dir); out.Found != userSamples {
-		t.Errorf("alice herself: %+v", out)
-	}
+	wantOnlyAlice(t, n)
 }
 
 // TestOthersCopiesAreNotBelieved checks that whatever other users do in their parts, bytes are
