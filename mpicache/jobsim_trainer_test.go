@@ -554,16 +554,12 @@ func (t *simTrainer) count(batch *simBatch, part []uint32) {
 		if batch.conn != nil {
 			source = scheduler.Source(batch.sources[i])
 		}
-		switch source {
-		case scheduler.FromLocal:
-			t.tally.Counts[stats.HitsLocal]++
-		case scheduler.FromPeer:
-			t.tally.Counts[stats.HitsRemote]++
-		case scheduler.FromStorage:
-			t.tally.Counts[stats.StorageReads]++
+		counter := counterOf(source)
+		t.tally.Counts[counter]++
+		switch counter {
+		case stats.StorageReads:
 			t.tally.Counts[stats.StorageBytes] += size
-		default:
-			t.tally.Counts[stats.FallbackReads]++
+		case stats.FallbackReads:
 			t.tally.Counts[stats.FallbackBytes] += size
 		}
 	}

@@ -26,32 +26,24 @@ func TestLameDucksServe(t *testing.T) {
 	cl := newCluster(t, 2, 240, 5000)
 	here := cl.mustTrainer(t, 0, 2)
 	there := cl.mustTrainer(t, 1, 2)
-	end := func(n *Node) <-chan bool {
+	end := func(n *Node, tr *trainer) bool {
 		left := make(chan bool, 1)
 		go func() { left <- n.LameDuck(t.Context()) }()
-		return left
+		if _, err := tr.Call(door.KindStatus, nil); err != nil {
+			t.Error(err)
+		}
+		if err := tr.close(); err != nil {
+			t.Fatal(err)
+		}
+		return <-left
 	}
-	first := end(cl.nodes[1])
-	if _, err := there.Call(door.KindStatus, nil); err != nil {
-		t.Error(err)
-	}
-	if err := there.close(); err != nil {
-		t.Fatal(err)
-	}
-	if !<-first {
+	if !end(cl.nodes[1], there) {
 		t.Error("the rank whose trainer has left did not report that")
 	}
 	if err := cl.nodes[1].Abandon(); err != nil { // it ends before the other is asked to
 		t.Fatal(err)
 	}
-	second := end(cl.nodes[0])
-	if _, err := here.Call(door.KindStatus, nil); err != nil {
-		t.Error(err)
-	}
-	if err := here.close(); err != nil {
-		t.Fatal(err)
-	}
-	if !<-second {
+	if !end(cl.nodes[0], here) {
 		t.Error("a rank that left of its own accord was taken for dead")
 	}
 }

@@ -424,11 +424,7 @@ func TestJobOpenedWhileItEnds(t *testing.T) {
 	if err := hasty.open("pads", 6); err != nil {
 		t.Fatal(err)
 	}
-	asked := make(chan error, 1)
-	go func() {
-		_, err := hasty.plan(0)
-		asked <- err
-	}()
+	asked := hasty.planBeside()
 	for waits := false; !waits; time.Sleep(time.Millisecond) {
 		sets[1].locked(func() { waits = old[1].coordinator.Waiting() > 0 })
 	}

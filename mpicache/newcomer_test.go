@@ -346,11 +346,7 @@ func TestSameBatchTwice(t *testing.T) {
 // missed has a trainer request the first plan in vain, until it times out, and checks the error.
 func missed(t *testing.T, cl *cluster, tr *trainer, want string) {
 	t.Helper()
-	s, answer := cl.nodes[0].streams[0], make(chan error, 1)
-	go func() {
-		_, err := tr.plan(0)
-		answer <- err
-	}()
+	s, answer := cl.nodes[0].streams[0], tr.planBeside()
 	for waits := false; !waits; {
 		s.locked(func() { waits = s.coordinator.Waiting() > 0 })
 	}

@@ -216,6 +216,16 @@ func u32s(v ...uint32) []byte {
 	return b
 }
 
+// planBeside requests the first plan, and sends the error, which may be nil, when it is answered.
+func (tr *trainer) planBeside() <-chan error {
+	answer := make(chan error, 1)
+	go func() {
+		_, err := tr.plan(0)
+		answer <- err
+	}()
+	return answer
+}
+
 // plan returns the trainer's ids by batch.
 func (tr *trainer) plan(epoch int) ([][]uint32, error) {
 	p, err := tr.Call(door.KindPlan, u32s(tr.stream, uint32(epoch), uint32(tr.from)))
@@ -281,18 +291,10 @@ func (tr *trainer) get(
 	sources = append(sources, c.Bytes(int(n))...)
 	for i, id := range ids {
 		sid := scheduler.SampleID(id)
-		switch scheduler.Source(sources[i]) {
-		case scheduler.FromLocal:
-			tr.tally.Counts[stats.HitsLocal]++
-		case scheduler.FromPeer:
-			tr.tally.Counts[stats.HitsRemote]++
-		case scheduler.FromStorage:
-			tr.tally.Counts[stats.StorageReads]++
-		default:
-			tr.tally.Counts[stats.FallbackReads]++
-			if sources[i] != byte(scheduler.FromFallback) {
-				continue
-			}
+		counter := counterOf(scheduler.Source(sources[i]))
+		tr.tally.Counts[counter]++
+		if counter == stats.FallbackReads && sources[i] != byte(scheduler.FromFallback) {
+			continue
 		}
 		if labels[i] != id%3 || !bytes.Equal(tr.slab[offsets[i]:offsets[i]+uint64(lengths[i])],
 			sampleBytes(sid)) {
@@ -303,6 +305,20 @@ func (tr *trainer) get(
 		return nil, 0, nil, errors.New("a batch that is too short")
 	}
 	return ids, lease, sources, nil
+}
+
+// counterOf returns what a trainer counts a sample from a source as.
+func counterOf(source scheduler.Source) stats.Counter {
+	switch source {
+	case scheduler.FromLocal:
+		return stats.HitsLocal
+	case scheduler.FromPeer:
+		return stats.HitsRemote
+	case scheduler.FromStorage:
+		return stats.StorageReads
+	default:
+		return stats.FallbackReads
+	}
 }
 
 type (

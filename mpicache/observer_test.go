@@ -101,10 +101,7 @@ func TestSilentRanksAreLeftOut(t *testing.T) {
 // TestStatsBeginWithTheRank checks that a rank leaves out what a trainer counted with the rank
 // before it, but for what it read itself when there was none.
 func TestStatsBeginWithTheRank(t *testing.T) {
-	cl := newCluster(t, 1, 10, 1<<14)
-	defer cl.close()
-	n := cl.nodes[0]
-	cl.agree(Spec{BatchSize: 2, World: 1})
+	n := agreedRank(t)
 	const epoch = 7
 	from := teller{worker: 99}
 	n.streams[0].onTally(
@@ -132,10 +129,15 @@ func TestStatsBeginWithTheRank(t *testing.T) {
 	}
 }
 
-// agree has rank 0 believe that its trainers, who do not come, have opened the data set.
-func (c *cluster) agree(spec Spec) {
-	s := c.nodes[0].streams[0]
-	s.locked(func() { s.coordinate(scheduler.Opened{Spec: spec}) })
+// agreedRank returns a rank that believes that its trainer, who does not come, has opened the data
+// set.
+func agreedRank(t *testing.T) *Node {
+	t.Helper()
+	cl := newCluster(t, 1, 10, 1<<14)
+	t.Cleanup(cl.close)
+	s := cl.nodes[0].streams[0]
+	s.locked(func() { s.coordinate(scheduler.Opened{Spec: Spec{BatchSize: 2, World: 1}}) })
+	return cl.nodes[0]
 }
 
 // connect makes a connection to rank 0's door; the test closes it.
@@ -235,10 +237,7 @@ func TestFirstTallyCounts(t *testing.T) {
 // TestSumsDoNotFall checks that sums of seconds stay as they are while nothing happens: added up as
 // floats, in the order of a map, they would differ by what is rounded.
 func TestSumsDoNotFall(t *testing.T) {
-	cl := newCluster(t, 1, 10, 1<<14)
-	defer cl.close()
-	n := cl.nodes[0]
-	cl.agree(Spec{BatchSize: 2, World: 1})
+	n := agreedRank(t)
 	const epochs = maxToldEpochs
 	for e := range int64(epochs) {
 		us := 123457 + e*e*e*7654321

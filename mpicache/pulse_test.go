@@ -150,11 +150,7 @@ func TestLostRank(t *testing.T) {
 	if err := tr.open("pads", 8); err != nil {
 		t.Fatal(err)
 	}
-	refused := make(chan error, 1)
-	go func() {
-		_, err := tr.plan(0)
-		refused <- err
-	}()
+	refused := tr.planBeside()
 	select {
 	case err := <-refused:
 		t.Errorf("the plan was not waited for: %v", err)

@@ -80,6 +80,17 @@ func (c *crew) all(f func(tr *trainer) error) error {
 	return errors.Join(errs...)
 }
 
+// openFrom has every trainer open the data set with a checkpoint.
+func (c *crew) openFrom(at place, state scheduler.Digest) {
+	c.t.Helper()
+	for _, tr := range c.trainers {
+		tr.training.Checkpoint = &Checkpoint{Epoch: at.epoch, Batch: at.batch, State: state}
+		if err := tr.open("pads", c.batch); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
 // connect has every trainer come to the cluster, and tell what it has told another one.
 func (c *crew) connect() {
 	c.t.Helper()
@@ -559,15 +570,7 @@ func TestCheckpointOutlivesKills(t *testing.T) {
 	saved := newCrew(t, 2, 2, 12, keep).trainAndSave(at)
 	for _, ranks := range []int{1, 2, 1} {
 		again := newCrew(t, ranks, 2, 12, keep)
-		for _, tr := range again.trainers {
-			tr.training.Checkpoint = &Checkpoint{
-				Epoch: at.epoch, Batch: at.batch,
-				State: saved.State,
-			}
-			if err := tr.open("pads", again.batch); err != nil {
-				t.Fatal(err)
-			}
-		}
+		again.openFrom(at, saved.State)
 		again.at[place{2, 3}] = func() { again.restart(clearAll) }
 		if err := again.train(at, place{4, 0}); err != nil {
 			t.Fatal(err)
@@ -590,15 +593,7 @@ func TestForeignStatesEndTraining(t *testing.T) {
 		t.Helper()
 		c := newCrew(
 			t, 2, 2, 12, func(cfg *Config) { cfg.StatePath, cfg.StateOptional = path, optional })
-		for _, tr := range c.trainers {
-			tr.training.Checkpoint = &Checkpoint{
-				Epoch: at.epoch, Batch: at.batch,
-				State: saved.State,
-			}
-			if err := tr.open("pads", c.batch); err != nil {
-				t.Fatal(err)
-			}
-		}
+		c.openFrom(at, saved.State)
 		err := c.train(at, place{2, 0})
 		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", what, err, want)
