@@ -68,27 +68,21 @@ func controlFromCallbacks(r *rank) {
 // mixed is a batch of segments of both kinds, packed and not.
 var mixed = []int{1, 20_000, 300, 16_383, 16_384, 110_000, 0, 64 << 10, 5}
 
-func takeThenPut(r *rank) {
-	s := r.transfers()
-	for peer := range r.Size() {
-		s.take(peer, 7, mixed)
-	}
-	r.barrier()
-	for peer := range r.Size() {
-		s.put(peer, 7, mixed)
-	}
-	s.Wait()
-	r.barrier()
-}
+func takeThenPut(r *rank) { inTurn(r, 7, (*transfers).take, (*transfers).put) }
 
-func putThenTake(r *rank) {
+func putThenTake(r *rank) { inTurn(r, 8, (*transfers).put, (*transfers).take) }
+
+// inTurn begins one half of a transfer with every rank, and the other when all have begun.
+func inTurn(r *rank, ticket uint32,
+	first, second func(s *transfers, peer int, ticket uint32, lengths []int),
+) {
 	s := r.transfers()
 	for peer := range r.Size() {
-		s.put(peer, 8, mixed)
+		first(s, peer, ticket, mixed)
 	}
 	r.barrier()
 	for peer := range r.Size() {
-		s.take(peer, 8, mixed)
+		second(s, peer, ticket, mixed)
 	}
 	s.Wait()
 	r.barrier()

@@ -217,19 +217,24 @@ func must(r Request, err error) Request {
 	return r
 }
 
-// BenchmarkTestsome is what a look at a receive under way costs: of RANKPOOL_TEST_LIBRARY in a
-// world of one, else of the false library.
-func BenchmarkTestsome(b *testing.B) {
+// startAny loads RANKPOOL_TEST_LIBRARY, else the false library, and begins MPI.
+func startAny(tb testing.TB) {
+	tb.Helper()
 	path := os.Getenv("RANKPOOL_TEST_LIBRARY")
 	if path == "" {
-		path = mpitest.Build(b, "MPICH")
+		path = mpitest.Build(tb, "MPICH")
 	}
 	if _, err := Load(path); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := Init(); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
+}
+
+// BenchmarkTestsome is what a look at a receive under way costs, in a world of one.
+func BenchmarkTestsome(b *testing.B) {
+	startAny(b)
 	var q Requests
 	q.Append(must(Irecv(make([]byte, 8), 0, 7)))
 	done := make([]Done, 0, 1)

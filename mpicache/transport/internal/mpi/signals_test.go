@@ -12,24 +12,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"rankpool/mpicache/transport/internal/mpi/mpitest"
 )
 
 // TestMPIUnderSignals sends messages while every thread of the process gets signals and memory is
 // collected. Under mpirun (test-mpi.sh) that is with a real library, whose handlers Go would not
 // survive, and with its threads.
 func TestMPIUnderSignals(t *testing.T) {
-	path := os.Getenv("RANKPOOL_TEST_LIBRARY")
-	if path == "" {
-		path = mpitest.Build(t, "MPICH")
-	}
-	if _, err := Load(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := Init(); err != nil {
-		t.Fatal(err)
-	}
+	startAny(t)
 	end := make(chan struct{})
 	var beside sync.WaitGroup
 	for range 2 {
