@@ -208,6 +208,7 @@ var arrows = map[string]map[string]string{
 var inTests = map[string]map[string]string{
 	"cmd/rankpool":                  {"nvml/nvmltest": "a false driver"},
 	"cmd/rankpool/internal/control": {"mpicache/door/doortest": "a door"},
+	"cmd/rankpool/internal/top":     {"mpicache/door/doortest": "a door"},
 	"mpicache":                      {"mpicache/door/doortest": "the golden frames"},
 	"mpicache/door":                 {"mpicache/door/doortest": "the golden frames"},
 	"cmd/rankpool/internal/report":  {"cmd/rankpool/internal/runlog/runlogtest": "logs to report"},

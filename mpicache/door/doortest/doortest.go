@@ -22,6 +22,13 @@ const Status = `{"data":[{"name":"train","epoch":1,"batch":3,"batches":10,"hits"
 func Listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "door.sock")
+	ListenAt(t, path, serve)
+	return path
+}
+
+// ListenAt calls serve for each connection to a door at path.
+func ListenAt(t *testing.T, path string, serve func(net.Conn)) net.Listener {
+	t.Helper()
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +43,7 @@ func Listen(t *testing.T, serve func(net.Conn)) string {
 			go serve(conn)
 		}
 	}()
-	return path
+	return l
 }
 
 // Answer answers the frames of a connection until it ends: reply returns a frame's payload, and

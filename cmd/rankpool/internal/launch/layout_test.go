@@ -439,16 +439,10 @@ func TestAwaitRank(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	listener, err := net.Listen("unix", filepath.Join(session.RankFolder(dir, 3), session.DoorName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	go func() {
-		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
-			go doortest.Answer(conn, func(door.Kind) ([]byte, bool) { return nil, true }, nil)
-		}
-	}()
+	path := filepath.Join(session.RankFolder(dir, 3), session.DoorName)
+	doortest.ListenAt(t, path, func(conn net.Conn) {
+		doortest.Answer(conn, func(door.Kind) ([]byte, bool) { return nil, true }, nil)
+	})
 	for _, c := range []struct {
 		node, nodes int // of the step
 		folder      string

@@ -194,6 +194,16 @@ func (b *gpuBench) sums(g int, stallSeconds float64, trainers int) idleSums {
 	return idleSums{s.SampledSeconds, s.IdleSeconds, s.WaitedSeconds}
 }
 
+// wantSums checks the sums of GPU g since the last call.
+func (b *gpuBench) wantSums(
+	t *testing.T, g int, stallSeconds float64, trainers int, want idleSums,
+) {
+	t.Helper()
+	if got := b.sums(g, stallSeconds, trainers); got != want {
+		t.Errorf("GPU %d: %+v, want %+v", g, got, want)
+	}
+}
+
 func TestGPUSamplerTells(t *testing.T) {
 	b := newGPUBench(1)
 	b.fake[0].utilisation = 0.25
@@ -225,12 +235,8 @@ func TestGPUSamplerAccounts(t *testing.T) {
 		b.sample()
 		b.Snapshot(0, 2)
 		b.after(time.Second)
-		if got, want := b.sums(0, 0.5, 2), (idleSums{1, 0.5, 0.25}); got != want {
-			t.Errorf("GPU 0: %+v, want %+v", got, want)
-		}
-		if got, want := b.sums(1, 0.5, 2), (idleSums{1, 0, 0}); got != want {
-			t.Errorf("GPU 1: %+v, want %+v", got, want)
-		}
+		b.wantSums(t, 0, 0.5, 2, idleSums{1, 0.5, 0.25})
+		b.wantSums(t, 1, 0.5, 2, idleSums{1, 0, 0})
 	})
 	t.Run("no reading between two calls", func(t *testing.T) {
 		b := newGPUBench(1)
@@ -238,9 +244,7 @@ func TestGPUSamplerAccounts(t *testing.T) {
 		b.Snapshot(0, 1)
 		b.sums(0, 0.5, 1) // the waiting is the next call's
 		b.after(time.Second)
-		if got, want := b.sums(0, 0.75, 1), (idleSums{1, 1, 0.75}); got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
+		b.wantSums(t, 0, 0.75, 1, idleSums{1, 1, 0.75})
 	})
 	t.Run("two readings between two calls", func(t *testing.T) {
 		b := newGPUBench(1)
@@ -248,37 +252,27 @@ func TestGPUSamplerAccounts(t *testing.T) {
 		b.after(time.Second)
 		b.fake[0].utilisation = 1
 		b.after(time.Second)
-		if got, want := b.sums(0, 1.5, 1), (idleSums{2, 1, 1}); got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
+		b.wantSums(t, 0, 1.5, 1, idleSums{2, 1, 1})
 	})
 	t.Run("without trainers", func(t *testing.T) {
 		b := newGPUBench(1)
 		b.sample()
 		b.after(time.Second)
-		if got := b.sums(0, 0, 0); got != (idleSums{}) {
-			t.Errorf("%+v, want nothing", got)
-		}
+		b.wantSums(t, 0, 0, 0, idleSums{})
 	})
 	t.Run("utilisation not told", func(t *testing.T) {
 		b := newGPUBench(2)
 		b.fake[0].utilisation = -1
 		b.sample()
 		b.after(time.Second)
-		if got := b.sums(0, 1, 1); got != (idleSums{}) {
-			t.Errorf("%+v, want nothing", got)
-		}
-		if got, want := b.sums(1, 1, 1), (idleSums{1, 1, 1}); got != want {
-			t.Errorf("the other: %+v, want %+v", got, want)
-		}
+		b.wantSums(t, 0, 1, 1, idleSums{})
+		b.wantSums(t, 1, 1, 1, idleSums{1, 1, 1})
 	})
 	t.Run("after a long pause", func(t *testing.T) {
 		b := newGPUBench(1)
 		b.sample()
 		b.after(time.Minute)
-		if got := b.sums(0, 1, 1); got != (idleSums{}) {
-			t.Errorf("%+v, want nothing", got)
-		}
+		b.wantSums(t, 0, 1, 1, idleSums{})
 	})
 }
 

@@ -41,6 +41,15 @@ func (b *logBuffer) Reset() {
 	b.text.Reset()
 }
 
+// withLogger runs a test of a logger, in a bubble of synctest.
+func withLogger(t *testing.T, test func(t *testing.T, l *slog.Logger, out *logBuffer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var out logBuffer
+		test(t, newLogger(&out, logged), &out)
+	})
+}
+
 func TestLogLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out logBuffer
@@ -84,29 +93,25 @@ func TestLogJSON(t *testing.T) {
 }
 
 func TestLogCollapsesWhatIsRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out logBuffer
-		l := newLogger(&out, logged)
+	withLogger(t, func(t *testing.T, l *slog.Logger, out *logBuffer) {
 		for range 42 {
 			l.Warn("a peer is silent", "peer", 2)
 		}
-		wantMessages(t, &out, "a peer is silent")
+		wantMessages(t, out, "a peer is silent")
 		time.Sleep(logEvery)
 		synctest.Wait()
-		wantMessages(t, &out, "a peer is silent (repeated 41 times)")
+		wantMessages(t, out, "a peer is silent (repeated 41 times)")
 		time.Sleep(time.Hour)
 		l.Warn("a peer is silent", "peer", 2)
-		wantMessages(t, &out, "a peer is silent")
+		wantMessages(t, out, "a peer is silent")
 		// The same message about another peer is not a repetition.
 		l.Warn("a peer is silent", "peer", 5)
-		wantMessages(t, &out, "a peer is silent")
+		wantMessages(t, out, "a peer is silent")
 	})
 }
 
 func TestLogInSteadyState(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out logBuffer
-		l := newLogger(&out, logged)
+	withLogger(t, func(t *testing.T, l *slog.Logger, out *logBuffer) {
 		for i := range 600 { // a minute
 			l.Warn("one", "i", i)
 			l.With("set", "b").Info("two", "i", i)
@@ -125,9 +130,7 @@ func TestLogInSteadyState(t *testing.T) {
 }
 
 func TestLogLosesNoError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out logBuffer
-		l := newLogger(&out, logged)
+	withLogger(t, func(t *testing.T, l *slog.Logger, out *logBuffer) {
 		for range 500 {
 			l.Warn("noise")
 			l.Error("the disk is gone")
@@ -145,19 +148,17 @@ func TestLogLosesNoError(t *testing.T) {
 }
 
 func TestFlushLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out logBuffer
-		l := newLogger(&out, logged)
+	withLogger(t, func(t *testing.T, l *slog.Logger, out *logBuffer) {
 		for range 3 {
 			l.Info("a")
 			l.Info("b")
 		}
-		wantMessages(t, &out, "a", "b")
+		wantMessages(t, out, "a", "b")
 		flushLog(l)
-		wantMessages(t, &out, "a (repeated 2 times)", "b (repeated 2 times)")
+		wantMessages(t, out, "a (repeated 2 times)", "b (repeated 2 times)")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		wantMessages(t, &out)
+		wantMessages(t, out)
 		flushLog(slog.Default()) // another logger is left alone
 	})
 }
@@ -165,9 +166,7 @@ func TestFlushLog(t *testing.T) {
 // A line that waits has its token: what comes while it waits does not take that, and no second is
 // given two lines.
 func TestLogIsALineASecondAtMost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out logBuffer
-		l := newLogger(&out, logged)
+	withLogger(t, func(t *testing.T, l *slog.Logger, out *logBuffer) {
 		for i := range logBurst {
 			l.Warn(fmt.Sprint("burst ", i))
 		}

@@ -66,14 +66,17 @@ func checkRun(t *testing.T, log *script, epochs, passes, jobs, earlier int) *Run
 	return run
 }
 
+// newScripts returns a log that has a begin, and one that lacks it.
+func newScripts() []*script {
+	begun := &script{}
+	begun.begin("a")
+	return []*script{begun, {}}
+}
+
 // TestPassesAreLate validates after every third epoch: a pass is logged when the next one begins,
 // and has a number of its own.
 func TestPassesAreLate(t *testing.T) {
-	for _, begin := range []bool{true, false} {
-		var log script
-		if begin {
-			log.begin("a")
-		}
+	for _, log := range newScripts() {
 		for e := range 30 {
 			log.node("train", e, float64(e+1))
 			if e > 0 {
@@ -86,7 +89,7 @@ func TestPassesAreLate(t *testing.T) {
 		log.epoch(29)
 		log.pass(8)
 		log.summary()
-		if run := checkRun(t, &log, 30, 9, 1, 0); run.Totals()[stats.HitsLocal] != 30 {
+		if run := checkRun(t, log, 30, 9, 1, 0); run.Totals()[stats.HitsLocal] != 30 {
 			t.Errorf("%v hits", run.Totals()[stats.HitsLocal])
 		}
 	}
@@ -94,11 +97,7 @@ func TestPassesAreLate(t *testing.T) {
 
 // TestShortEpochs has epochs shorter than what lines are late by.
 func TestShortEpochs(t *testing.T) {
-	for _, begin := range []bool{true, false} {
-		var log script
-		if begin {
-			log.begin("a")
-		}
+	for _, log := range newScripts() {
 		for e := range 60 {
 			log.scores(e)
 			log.node("train", max(0, e-6), float64(e+1))
@@ -112,7 +111,7 @@ func TestShortEpochs(t *testing.T) {
 		}
 		log.node("train", 57, 61)
 		log.summary()
-		if run := checkRun(t, &log, 60, 0, 1, 0); run.Newest != 59 || len(run.Restarts()) != 0 ||
+		if run := checkRun(t, log, 60, 0, 1, 0); run.Newest != 59 || len(run.Restarts()) != 0 ||
 			len(run.Importance) != 60 {
 			t.Errorf("newest %d, restarts %v, %d importance", run.Newest, run.Restarts(),
 				len(run.Importance))

@@ -2,7 +2,6 @@ package top
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/door"
+	"rankpool/mpicache/door/doortest"
 	"rankpool/mpicache/stats"
 	"rankpool/slurm"
 )
@@ -39,51 +39,21 @@ func openNodesDoor(
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("unix", filepath.Join(folder, session.DoorName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.door = listener
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go d.answer(conn)
-		}
-	}()
+	d.door = doortest.ListenAt(t, filepath.Join(folder, session.DoorName), func(conn net.Conn) {
+		defer conn.Close()
+		doortest.Answer(conn, d.reply, nil)
+	})
 	return d
 }
 
-func (d *nodesDoor) answer(conn net.Conn) {
-	defer conn.Close()
-	head := make([]byte, 12)
-	for {
-		if _, err := io.ReadFull(conn, head); err != nil {
-			return
-		}
-		if _, err := io.CopyN(io.Discard, conn,
-			int64(binary.LittleEndian.Uint32(head))); err != nil {
-			return
-		}
-		kind := door.Kind(binary.LittleEndian.Uint16(head[4:]))
-		var reply []byte
-		if kind == door.KindStatus {
-			status := d.nodes(int(d.asked.Add(1)))
-			reply, _ = json.Marshal(
-				map[string]any{
-					"rank": status.Rank, "ranks": status.Ranks, "data": []int{},
-					"nodes": status.Nodes,
-				})
-		}
-		binary.LittleEndian.PutUint32(head, uint32(len(reply)))
-		binary.LittleEndian.PutUint16(head[4:], uint16(kind+100))
-		if _, err := conn.Write(append(bytes.Clone(head), reply...)); err != nil {
-			return
-		}
+func (d *nodesDoor) reply(kind door.Kind) (payload []byte, ok bool) {
+	if kind == door.KindStatus {
+		status := d.nodes(int(d.asked.Add(1)))
+		payload, _ = json.Marshal(map[string]any{
+			"rank": status.Rank, "ranks": status.Ranks, "data": []int{}, "nodes": status.Nodes,
+		})
 	}
+	return payload, true
 }
 
 // shortDir returns a folder whose path leaves room for a socket's.
