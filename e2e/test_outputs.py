@@ -27,12 +27,19 @@ def test_log_on_a_full_device(train, reference, tmp_path, ranks):
     assert f"--log {full} is a device, not a file" in result.stderr
 
 
-def test_log_to_a_fifo_that_nobody_reads(train, reference, tmp_path):
+@pytest.mark.parametrize(
+    "option, sentence",
+    [
+        ("--log", "it is a FIFO without a reader"),
+        ("--state", "is a FIFO, not a file: importance scores are not kept"),
+    ],
+)
+def test_fifo_that_nobody_reads(train, reference, tmp_path, option, sentence):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    result = train(args=ARGS, options=["--log", fifo])
+    result = train(args=ARGS, options=[option, fifo])
     check(result, reference)
-    assert result.stderr.count("it is a FIFO without a reader") == 1
+    assert result.stderr.count(sentence) == 1
 
 
 def test_log_to_a_fifo(start, reference, tmp_path):
@@ -43,14 +50,6 @@ def test_log_to_a_fifo(start, reference, tmp_path):
     check(start(args=ARGS, options=["--log", fifo]).finish(), reference)
     reader.join()
     assert sum('"event":"epoch"' in line for line in lines) == EPOCHS
-
-
-def test_state_that_is_no_file(train, reference, tmp_path):
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    result = train(args=ARGS, options=["--state", fifo])
-    check(result, reference)
-    assert result.stderr.count("is a FIFO, not a file: importance scores are not kept") == 1
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
