@@ -113,6 +113,12 @@ func TestLostRank(t *testing.T) {
 	defer second.Close()
 	second.Report(nil)
 	ranks.NewMux(transports[2]).Send(0, channelSigns, []byte("n3\npython"))
+	// Ticks overtake messages.
+	if err := root.await(t.Context(), func() (bool, error) {
+		return root.peers[1].report != nil && root.peers[2].host == "n3", nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	type gathered struct {
 		reports []Report
 		lost    []Lost
