@@ -10,8 +10,8 @@ import (
 	"rankpool/mpicache/transport/internal/mpi"
 )
 
-// closeWait bounds Close's wait for the peers' farewells and then MPI_Finalize, which hung in 3 of 10
-// runs of MPICH 4.0 over UCX and TCP. mpirun and srun fail a launch in which a rank ends without
+// closeWait bounds Close's wait for the peers' farewells and then MPI_Finalize, which hung in 3 of
+// 10 runs of MPICH 4.0 over UCX and TCP. mpirun and srun fail a launch in which a rank ends without
 // MPI_Finalize, so a rank on a busy machine has more than the milliseconds that it takes; the
 // processes that end a rank wait 10 s.
 const closeWait = 8 * time.Second

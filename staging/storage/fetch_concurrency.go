@@ -61,9 +61,9 @@ type concurrency struct {
 	seconds float64 // sum of the latencies
 }
 
-// firstConcurrency returns how many requests to have in flight at first. Requests share the bandwidth
-// of storage: with more large ones, those that training waits for take longer, and all later batches
-// are as late as the first.
+// firstConcurrency returns how many requests to have in flight at first. Requests share the
+// bandwidth of storage: with more large ones, those that training waits for take longer, and all
+// later batches are as late as the first.
 func firstConcurrency(samples int, totalBytes int64) int {
 	if totalBytes == 0 {
 		return DefaultFetchConcurrency
