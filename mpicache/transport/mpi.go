@@ -89,26 +89,24 @@ func (t *MPI) Post(to int, msg []byte) {
 
 // Put implements Transport.
 func (t *MPI) Put(to int, ticket uint32, segs [][]byte, done func(error)) {
-	t.transfer(to, ticket, half{segs, done}, (*pairing).put, (*MPI).put)
+	checkPeer(to, t.size)
+	if to == t.rank {
+		t.submit(func() { t.pairs.put(pairKey{to, ticket}, half{segs, done}) })
+		return
+	}
+	messages := group(segs)
+	t.submit(func() { t.put(to, tagOf(ticket), messages, done) })
 }
 
 // Take implements Transport.
 func (t *MPI) Take(from int, ticket uint32, segs [][]byte, done func(error)) {
-	t.transfer(from, ticket, half{segs, done}, (*pairing).take, (*MPI).take)
-}
-
-// transfer begins this rank's half of a transfer: within the rank, or with another one.
-func (t *MPI) transfer(peer int, ticket uint32, h half,
-	within func(*pairing, pairKey, half),
-	with func(t *MPI, peer, tag int, messages []message, done func(error)),
-) {
-	checkPeer(peer, t.size)
-	if peer == t.rank {
-		t.submit(func() { within(t.pairs, pairKey{peer, ticket}, h) })
+	checkPeer(from, t.size)
+	if from == t.rank {
+		t.submit(func() { t.pairs.take(pairKey{from, ticket}, half{segs, done}) })
 		return
 	}
-	messages := group(h.segs)
-	t.submit(func() { with(t, peer, tagOf(ticket), messages, h.done) })
+	messages := group(segs)
+	t.submit(func() { t.take(from, tagOf(ticket), messages, done) })
 }
 
 // Close implements Transport. If all peers have closed too, it also ends MPI; otherwise it does
