@@ -66,8 +66,8 @@ def begin(nodes, tree, tmp_path, count):
     )
     agent.chmod(0o755)
     (tmp_path / "train.py").write_text(SCRIPT)
-    # Open MPI 4.1 starts its daemons one after the other: of 25 launches in which two began at once,
-    # 4 hung before any rank started, since mpirun did not hear of the second.
+    # The daemons start one after the other: of 25 launches by Open MPI 4.1 in which two started at
+    # once, 4 hung before any rank started, since mpirun did not hear of the second.
     mca = {
         "plm_rsh_agent": agent, "plm_rsh_no_tree_spawn": 1, "plm_rsh_num_concurrent": 1,
         "btl": "tcp,self",
