@@ -47,13 +47,14 @@ func openNodesDoor(
 }
 
 func (d *nodesDoor) reply(kind door.Kind) (payload []byte, ok bool) {
-	if kind == door.KindStatus {
-		status := d.nodes(int(d.asked.Add(1)))
-		payload, _ = json.Marshal(map[string]any{
-			"rank": status.Rank, "ranks": status.Ranks, "data": []int{}, "nodes": status.Nodes,
-		})
+	if kind != door.KindStatus {
+		return nil, true
 	}
-	return payload, true
+	status := d.nodes(int(d.asked.Add(1)))
+	payload, err := json.Marshal(map[string]any{
+		"rank": status.Rank, "ranks": status.Ranks, "data": []int{}, "nodes": status.Nodes,
+	})
+	return payload, err == nil
 }
 
 // shortDir returns a folder whose path leaves room for a socket's.
