@@ -191,6 +191,9 @@ def test_picture(start, tmp_path):
         pause=[middle],
     )
     one.wait_for_batches(middle)
+    one.wait_for(
+        lambda: '"event":"node"' in one.text("run.jsonl"), "the log had the ranks' first lines"
+    )
     (*_, victim) = one.ranks()
     one.kill([victim])
     one.wait_for(

@@ -86,8 +86,12 @@ func logRemarks(run *runlog.Run) []Remark {
 func restartRemarks(run *runlog.Run) []Remark {
 	var all []Remark
 	for _, m := range run.Restarts() {
-		all = append(all, bad("%s restarted at %s, in epoch %d. %s",
-			upper(restarted(&m, run)), moment(m.At), m.Epoch, keptIn(&m)))
+		in := ""
+		if m.Epoch >= 0 {
+			in = fmt.Sprintf(", in epoch %d", m.Epoch)
+		}
+		all = append(all, bad("%s restarted at %s%s. %s",
+			upper(restarted(&m, run)), moment(m.At), in, keptIn(&m)))
 	}
 	return all
 }

@@ -25,6 +25,7 @@ type Builder struct {
 	epochs map[epochKey]*epochSum
 	scores scores
 	begin  *Begin         // the newest; nil: an older rankpool wrote the log
+	again  bool           // it is not the first of its launch: ranks restarted
 	data   string         // of the epochs, "" before the first
 	held   []Event        // of a job that has not named an epoch yet
 	jobs   int            // finished jobs
@@ -82,7 +83,8 @@ func (b *Builder) told() bool { return len(b.ranks)+len(b.epochs) > 0 }
 // launched handles the start of a rank 0.
 func (b *Builder) launched(begin *Begin) {
 	b.open()
-	if b.begin == nil || begin.Launch != b.begin.Launch {
+	b.again = b.begin != nil && begin.Launch == b.begin.Launch
+	if !b.again {
 		b.over = b.over || b.told()
 		b.held = nil
 	}
@@ -94,8 +96,12 @@ func (b *Builder) launched(begin *Begin) {
 
 // adopt copies the newest begin into the training.
 func (b *Builder) adopt() {
-	if b.begin != nil {
-		b.run.Data, b.run.Ranks = b.begin.Data[0], max(b.run.Ranks, b.begin.Ranks)
+	if b.begin == nil {
+		return
+	}
+	b.run.Data, b.run.Ranks = b.begin.Data[0], max(b.run.Ranks, b.begin.Ranks)
+	if !b.begin.Time.IsZero() && b.clock.begin.IsZero() {
+		b.clock.advance(b.begin.Time, b.begin.Time, false)
 	}
 }
 
@@ -136,7 +142,7 @@ func (b *Builder) enter(epoch int) {
 func (b *Builder) nextJob(epoch int) {
 	if newest := b.run.Newest; newest >= 0 && (epoch == 0 || epoch < newest) {
 		run := b.run
-		*b = Builder{begin: b.begin, held: b.held}
+		*b = Builder{begin: b.begin, again: b.again, held: b.held}
 		b.open()
 		b.run.Events, b.run.Broken, b.run.Unknown, b.run.Earlier = run.Events, run.Broken, run.Unknown,
 			run.Earlier+1
@@ -218,10 +224,11 @@ func (b *Builder) mark(m Mark) {
 // restartSpan is the time within which restarts of ranks count as one.
 const restartSpan = 60.0
 
+// restarted handles the first line of a rank that restarted in an epoch.
 func (b *Builder) restarted(n *Node, epoch int, at float64) {
 	m := b.newestRestart()
 	if m == nil || math.Abs(m.At-at) >= restartSpan {
-		b.mark(Mark{Kind: Restarted, Epoch: max(epoch, 0), Rank: n.Rank, At: at})
+		b.mark(Mark{Kind: Restarted, Epoch: epoch, Rank: n.Rank, At: at})
 		if m = b.newestRestart(); m.At != at {
 			return // there are too many
 		}

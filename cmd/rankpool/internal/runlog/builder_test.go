@@ -252,6 +252,21 @@ func TestSameLaunch(t *testing.T) {
 	}
 }
 
+// TestRestartBeforeTheFirstLine reads the log of ranks that restarted before they wrote a line.
+func TestRestartBeforeTheFirstLine(t *testing.T) {
+	var log script
+	log.begin("a")
+	log.begin("a")
+	log.epoch(0)
+	log.node("train", 1, 0.5)
+	log.node("train", 1, 1.5)
+	run := checkRun(t, &log, 1, 0, 1, 0)
+	if restarts := run.Restarts(); len(restarts) != 1 || restarts[0].Epoch != -1 ||
+		restarts[0].Nodes != 1 || restarts[0].At != 0.5 || run.Nodes[0].Restarts != 1 {
+		t.Errorf("restarts %+v", restarts)
+	}
+}
+
 // TestTrainingsWithJobNames checks that the epochs of trainings with job names are beside those of
 // the one without, and are added up over jobs of Slurm.
 func TestTrainingsWithJobNames(t *testing.T) {

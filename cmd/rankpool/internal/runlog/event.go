@@ -33,9 +33,10 @@ type Event struct {
 // A Begin is the start of rank 0. A rank 0 that restarts under running training has the launch of
 // the previous one.
 type Begin struct {
-	Launch string   `json:"launch"`
-	Ranks  int      `json:"ranks"`
-	Data   []string `json:"data"` // the first is trained on
+	Time   time.Time `json:"time"`
+	Launch string    `json:"launch"`
+	Ranks  int       `json:"ranks"`
+	Data   []string  `json:"data"` // the first is trained on
 }
 
 // A Node holds the totals and the state of one rank at a time.

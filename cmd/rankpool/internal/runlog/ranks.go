@@ -19,6 +19,9 @@ type rank struct {
 	slab    int64      // bytes, at that line
 }
 
+// unknownEpoch is the epoch of a restart before the first line of a rank.
+const unknownEpoch = -1
+
 // node handles a line of a rank that is in an epoch of the training, or in none: -1.
 func (b *Builder) node(n *Node, epoch int) {
 	k, known := b.ranks[n.Rank]
@@ -45,9 +48,14 @@ func (b *Builder) node(n *Node, epoch int) {
 		b.mark(Mark{Kind: Paused, At: b.clock.second(from), Seconds: pause, Epoch: epoch, Rank: n.Rank})
 	}
 	begin, end := b.clock.second(from), b.clock.second(n.Time)
-	if known && fresh && job == k.job {
+	switch {
+	case !fresh || known && job != k.job:
+	case known:
 		k.run.Restarts++
-		b.restarted(n, k.epoch, begin)
+		b.restarted(n, max(k.epoch, 0), begin)
+	case b.again: // the rank before it was gone before its first line
+		k.run.Restarts++
+		b.restarted(n, unknownEpoch, begin)
 	}
 	if epoch >= 0 {
 		b.epochBegun(epoch, end)

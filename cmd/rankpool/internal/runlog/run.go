@@ -18,7 +18,7 @@ type Run struct {
 	Ranks   int       // as far as the log shows
 	Ended   bool      // the last job has written its summary
 	Jobs    int       // that have written something: more than 1 after a requeue
-	Begin   time.Time // of the first node, zero without node lines
+	Begin   time.Time // of rank 0 or the first node line; zero if the log has neither
 	Seconds float64   // from the beginning to the last line of a node, without pauses
 	Wall    float64   // seconds, the sum of the jobs' summaries
 	Newest  int       // the highest epoch mentioned, -1 if there is none
@@ -81,7 +81,7 @@ const (
 type Mark struct {
 	Kind    MarkKind
 	At      float64 // seconds
-	Epoch   int     // which began, or in which it happened
+	Epoch   int     // which began, or in which it happened; -1: not known
 	Rank    int     // the first one seen
 	Nodes   int     // number restarted within a minute
 	Warm    int     // of them, those that took the memory of the rank before over
