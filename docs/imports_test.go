@@ -95,6 +95,7 @@ var arrows = map[string]map[string]string{
 		"mpicache/transport/internal/mpi": "the calls of MPI",
 		"mpicache/transport/mpilib":       "the library to load",
 	},
+	"mpicache/transport/internal/mpi":  {"mpicache/transport/mpilib": "which texts are MPICH's"},
 	"mpicache/transport/ranks":         {"mpicache/transport": "it is shared by protocols"},
 	"mpicache/transport/transporttest": {"mpicache/transport": "the contract that it tests"},
 	"cmd/rankpool":                     {all: "it wires everything"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -34,19 +35,21 @@ func FamilyOf(text, abi string) Family {
 	switch {
 	case abi == "Open MPI", strings.HasPrefix(text, "Open MPI"):
 		return OpenMPI
-	case abi == "MPICH":
+	case abi == "MPICH", IsMPICH(text):
 		return MPICH
-	}
-	for _, name := range mpichTexts {
-		if strings.Contains(text, name) {
-			return MPICH
-		}
 	}
 	return Other
 }
 
 // mpichTexts is what the version texts of MPICH and its descendants contain.
 var mpichTexts = []string{"MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation MPI"}
+
+// IsMPICH reports whether a version text is that of MPICH or of one of its descendants.
+func IsMPICH(text string) bool {
+	return slices.ContainsFunc(mpichTexts, func(name string) bool {
+		return strings.Contains(text, name)
+	})
+}
 
 // launchers are the programs that start ranks of a family, and words; "--version" prints one of
 // them. mpirun comes first: it belongs to the loaded module.

@@ -1,11 +1,6 @@
 package mpi
 
-import (
-	"encoding/binary"
-	"fmt"
-	"path/filepath"
-	"strings"
-)
+import "encoding/binary"
 
 // abi is the part of mpi.h that differs between libraries. A handle is as wide as handleBytes;
 // narrow ones are the low bits of a word, which is little-endian on every machine that we build
@@ -58,42 +53,6 @@ var standardABI = abi{
 	anySource: -1, tagUpperBound: 501, errInStatus: 19, serialized: 2048, multiple: 4096,
 	world: 0x101, self: 0x102, byteType: 0x247, errorsReturn: 0x143, requestNull: 0x180,
 }
-
-// detect returns the ABI of a library: file is its own path, path the one it was requested by, text
-// its version.
-//
-// Errors: the ABI is unknown. Calling such a library would write to the wrong places.
-func detect(path, file, text string, symbol func(name string) uintptr) (abi, error) {
-	about, _, _ := strings.Cut(text, "\n")
-	if isStandard(path) || isStandard(file) {
-		get := symbol("MPI_Abi_get_version")
-		if get != 0 && call(get, out(&results.a), out(&results.b)) == success && results.a == 1 {
-			return standardABI, nil
-		}
-		// Drafts of the standard, as in MPICH 4.2's libmpi_abi.so.0, had other constants.
-		return abi{}, fmt.Errorf("%s (%s) does not have version 1 of MPI 5's ABI", path, about)
-	}
-	if world := symbol("ompi_mpi_comm_world"); world != 0 {
-		a := openMPI
-		a.world, a.self, a.byteType = world, symbol("ompi_mpi_comm_self"), symbol("ompi_mpi_byte")
-		a.errorsReturn, a.requestNull = symbol("ompi_mpi_errors_return"),
-			symbol("ompi_request_null")
-		return a, nil
-	}
-	for _, name := range mpichFamily {
-		if strings.Contains(text, name) {
-			return mpichABI, nil
-		}
-	}
-	return abi{}, fmt.Errorf("%s (%s) is neither Open MPI, nor an MPI with MPICH's or MPI 5's ABI",
-		path, about)
-}
-
-// isStandard reports whether a library has the name that MPI 5 gives to those with its ABI.
-func isStandard(path string) bool { return strings.HasPrefix(filepath.Base(path), "libmpi_abi") }
-
-// mpichFamily is what the version texts of libraries with MPICH's ABI contain.
-var mpichFamily = []string{"MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation MPI"}
 
 // putHandle writes a handle to a place of an array of handles.
 func (a *abi) putHandle(array []byte, place int, handle uint64) {
