@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// fedWorkload is the one of MLPerf Storage v3.0 whose samples are files of some 300 KB. Its samples
-// are whole batches of each number of accelerators.
+// fedWorkload is the workload of MLPerf Storage v3.0 whose samples are files of some 300 KB. Its
+// samples make whole batches for each number of accelerators.
 var fedWorkload = workload{"RetinaNet", 2_880, 322_957, 24, 47_550 * time.Microsecond}
 
-// fedNumbers are the numbers of accelerators that are tried.
+// fedNumbers are the numbers of accelerators to try.
 var fedNumbers = []int{1, 2, 3, 4, 5, 6, 8}
 
 const (
-	fedAU        = 0.85  // AU that MLPerf Storage asks of RetinaNet
-	fedShare     = 20    // of the data is in memory, as its rule of five times the memory has it
+	fedAU        = 0.85  // AU that MLPerf Storage requires of RetinaNet
+	fedShare     = 20    // percent of the data in memory, by its rule of five times the memory
 	fedBandwidth = 400e6 // bytes per second
 )
 
@@ -37,8 +37,8 @@ type fed struct {
 	au map[int]float64
 }
 
-// most returns the largest number of accelerators with the AU that MLPerf asks for, 0 if there is
-// none.
+// most returns the largest number of accelerators with the AU that MLPerf requires, or 0 if there
+// is none.
 func (f fed) most() int {
 	most := 0
 	for number, au := range f.au {
@@ -49,7 +49,7 @@ func (f fed) most() int {
 	return most
 }
 
-// accelerators feeds more and more accelerators with each loader that reads files.
+// accelerators measures each loader that reads files with more and more accelerators.
 func (b *bench) accelerators() (grid, error) {
 	w := fedWorkload
 	numbers := fedNumbers
@@ -83,8 +83,8 @@ func (b *bench) accelerators() (grid, error) {
 	return grid{besideHeader(), fedLines(w, all)}, errors.Join(failed...)
 }
 
-// fedLines compares the first loader with the best one of the others: how many accelerators each
-// feeds, and the AU of as many as that one feeds.
+// fedLines compares the first loader with the best of the others: how many accelerators each feeds,
+// and the AU with as many as the latter feeds.
 func fedLines(w workload, all []fed) [][]string {
 	ours, best := all[0], all[1]
 	for _, other := range all[2:] {

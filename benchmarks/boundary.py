@@ -1,8 +1,8 @@
-"""Trains epochs of short steps under `rankpool run`, and measures what the change of epochs costs.
+"""Trains epochs of short steps under `rankpool run`, and measures what a change of epoch costs.
 
-A step is a sleep, after it losses are reported. The result has, in seconds, the times from the end
-of an epoch's last step to the next epoch's first batch, and the same times between the batches of
-an epoch.
+A step sleeps and then reports losses. The result has, in seconds, the times from the end of an
+epoch's last step to the next epoch's first batch, and the same times between the batches of an
+epoch.
 """
 
 import argparse

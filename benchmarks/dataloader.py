@@ -1,4 +1,4 @@
-"""Reads a folder of files of one size once, in random order, through torch's DataLoader, and tells
+"""Reads a folder of files of one size once, in random order, through torch's DataLoader, and prints
 how long it took."""
 
 import argparse
@@ -18,7 +18,7 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    # more workers than cores: they wait, mostly
+    # more workers than cores: they mostly wait
     warnings.filterwarnings("ignore", "This DataLoader will create")
     loader = DataLoader(
         Files(args.folder), batch_size=args.batch, shuffle=True, num_workers=args.workers

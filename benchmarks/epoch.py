@@ -1,8 +1,7 @@
-"""Trains one epoch under `rankpool run` with steps that only sleep, and tells when it began and
-ended.
+"""Trains one epoch under `rankpool run` with steps that only sleep; records its begin and end.
 
-Every trainer writes OUT.RANK. Times are of the machine's monotonic clock, so those of all trainers
-can be compared.
+Every trainer writes OUT.RANK. Times are from the machine's monotonic clock, so those of all
+trainers can be compared.
 """
 
 import argparse

@@ -26,9 +26,9 @@ var failuresSection = section{
 // survived is what the trainers of a run report together.
 type survived struct {
 	took, first time.Duration // from the first trainer's start to the end, and to its first batch
-	longest     time.Duration // that a trainer waited for a batch
+	longest     time.Duration // wait of a trainer for a batch
 	samples     int
-	bytes       int64 // that storage gave
+	bytes       int64 // read from storage
 }
 
 func (b *bench) failures() ([]row, error) {

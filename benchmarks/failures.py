@@ -1,10 +1,9 @@
-"""Trains under `rankpool run` with steps that only sleep, through a failure, and writes when the
-first batch came and when it ended.
+"""Trains through a failure under `rankpool run`, with steps that only sleep.
 
-With --kill-at N the first trainer kills one rank after N steps. With --stop-at N training ends
-after N steps with a checkpoint in STATE; without, it resumes from STATE if that exists. Each
-trainer writes OUT.RANK. Times are of the machine's monotonic clock, so those of all trainers can be
-compared.
+It records when the first batch came and when training ended. With --kill-at N the first trainer
+kills one rank after N steps. With --stop-at N training ends after N steps with a checkpoint in
+STATE; without it, training resumes from STATE if that exists. Each trainer writes OUT.RANK. Times
+are from the machine's monotonic clock, so those of all trainers can be compared.
 """
 
 import argparse

@@ -44,8 +44,8 @@ func share(what string, value float64) row {
 	return plainRow(what, fmt.Sprintf("%.1f %%", 100*value), "", value, 0.10, "10 %")
 }
 
-// holes is an allocator that looks at every free block, in order of addresses: it takes the first
-// that is large enough, or the smallest such.
+// holes is an allocator that scans the free blocks in order of addresses: it takes the first that
+// is large enough, or with best the smallest that is.
 type holes struct {
 	best  bool
 	free  []hole

@@ -27,7 +27,7 @@ const (
 	warmEpochs = 3
 )
 
-// samplers that have bars.
+// samplers are those that have bars.
 var samplers = []string{"pads", "weighted", "torch", "subset"}
 
 // job is a simulated pool of ranks.
@@ -89,7 +89,7 @@ func (b *bench) hits() ([]row, error) {
 	return rows, nil
 }
 
-// least is the bar for its hits beside MIN's, with the memory of all owners as one.
+// least returns the bar for its hits over MIN's, with the memory of all owners as one.
 func (j job) least() float64 {
 	if j.ranks == 1 {
 		return 0.995

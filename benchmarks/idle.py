@@ -1,5 +1,7 @@
-"""Trains one batch under `rankpool run`, waits, and measures what processor time its rank takes
-meanwhile, in seconds."""
+"""Measures the processor time, in seconds, that an idle rank takes.
+
+It trains one batch under `rankpool run`, and then waits.
+"""
 
 import argparse
 import json
@@ -30,7 +32,7 @@ def main():
     sampler.set_epoch(0)
     batches = data.batches(sampler)
     next(batches)
-    time.sleep(3)  # what begins with training has settled
+    time.sleep(3)  # until what begins with training has settled
     pid = rank_process(session.door())
     before = processor_seconds(pid)
     time.sleep(args.seconds)

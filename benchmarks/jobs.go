@@ -17,7 +17,7 @@ import (
 const (
 	jobsBatch    = 64
 	jobsCapacity = 0.2
-	// Of each training, as fast as slowfs gives seven of them what they need beside other programs.
+	// Of each training: as fast as slowfs can feed seven of them beside other programs.
 	jobsStep = 50 * time.Millisecond
 	// A fifth of what slowfs opens in a second without limits, so that this is the bottleneck.
 	jobsFilesPerSecond = 1500
@@ -99,7 +99,7 @@ func (b *bench) jobs() ([]row, error) {
 	return rows, nil
 }
 
-// jobsReads measures what trainings on one cache read, in data sets an epoch.
+// jobsReads measures what trainings on one cache read, in data sets per epoch.
 func (b *bench) jobsReads(e *emulated, r jobsRun, limit float64) (row, error) {
 	ours, best, err := r.simulate(e.samples)
 	if err != nil {
@@ -139,7 +139,7 @@ func (b *bench) jobsWall(e *emulated, r jobsRun, limit float64) (row, error) {
 		atMost, limit), nil
 }
 
-// simulate returns what the trainings read, and what MIN reads for them, in data sets an epoch.
+// simulate returns what the trainings read, and what MIN reads for them, in data sets per epoch.
 func (r jobsRun) simulate(samples int) (ours, best float64, err error) {
 	system, err := systems.Find("rankpool")
 	if err != nil {
@@ -169,7 +169,7 @@ func (r jobsRun) simulate(samples int) (ours, best float64, err error) {
 }
 
 // trainJobs trains on one cache, or on one for each training, and returns the time from the first
-// training's begin to the last one's end.
+// training's start to the last one's end.
 func (b *bench) trainJobs(e *emulated, r jobsRun, apart bool) (time.Duration, error) {
 	out := filepath.Join(b.dir, "job")
 	results, err := filepath.Glob(out + ".*")

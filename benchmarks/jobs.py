@@ -1,9 +1,9 @@
-"""Trains a few epochs under `rankpool run` with steps that only sleep, as one of several trainings
-that begin together, and tells when it began and ended.
+"""Trains a few epochs under `rankpool run`, as one of several trainings that begin together.
 
-Training k, RANKPOOL_TRAINING or --number, has seed k and writes OUT.k. It begins when OUT.ready.0 …
-are there, one of each training. A step begins when its samples are there and the one before has
-ended. Times are of the machine's monotonic clock, so those of all trainings can be compared.
+Steps only sleep. It records when it began and ended. Training k (RANKPOOL_TRAINING or --number) has
+seed k and writes OUT.k. It begins when the files OUT.ready.0 … of all trainings exist. A step
+begins when its samples are there and the previous step has ended. Times are from the machine's
+monotonic clock, so those of all trainings can be compared.
 """
 
 import argparse
@@ -16,11 +16,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 import rankpool  # noqa: E402
 
-START_SECONDS = 120.0  # one that has failed never comes
+START_SECONDS = 120.0  # a training that has failed never comes
 
 
 def begin_together(out, number, trainings):
-    """Returns when all trainings are there."""
+    """Waits until all trainings are ready."""
     Path(f"{out}.ready.{number}").touch()
     until = time.monotonic() + START_SECONDS
     while not all(os.path.exists(f"{out}.ready.{n}") for n in range(trainings)):

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// glance is what the machine has done up to some time, in seconds of all its processors.
+// glance is what the machine had done at some time, in seconds of all its processors together.
 type glance struct {
 	at     time.Time
 	busy   float64 // with anything
 	stolen float64 // by the hypervisor
-	ours   float64 // with this process and the children that have ended
+	ours   float64 // with this process and its children that ended
 	load   string  // the average over the last minute
 }
 
@@ -75,7 +75,7 @@ func field(path, name string) string {
 	return "unknown"
 }
 
-// memoryText returns so many kB, as /proc/meminfo has them, in GiB.
+// memoryText converts a size in kB, as in /proc/meminfo, to GiB.
 func memoryText(kB string) string {
 	number, err := strconv.ParseFloat(strings.TrimSuffix(kB, " kB"), 64)
 	if err != nil {

@@ -106,7 +106,7 @@ func main() {
 	}
 }
 
-// choose returns the named sections; for "", all that need not be named.
+// choose returns the named sections, or for "" all that need not be named.
 func choose(names string) ([]section, error) {
 	if names == "" {
 		return slices.DeleteFunc(slices.Clone(sections), func(s section) bool { return s.named }), nil
@@ -160,7 +160,7 @@ func (b *bench) run(chosen []section) (tables []grid, ok bool) {
 	return joined(tables), ok
 }
 
-// report returns the tables and what they are of, as Markdown.
+// report returns the tables, and how they were measured, as Markdown.
 func (b *bench) report(chosen []section, machine string, tables []grid) string {
 	var text strings.Builder
 	if b.quick {

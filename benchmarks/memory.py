@@ -1,9 +1,8 @@
-"""Trains the beginnings of some epochs under `rankpool run`, and measures what memory its rank
-takes.
+"""Trains the start of a few epochs under `rankpool run`, and measures its rank's memory.
 
-The result is in bytes: the anonymous memory of the rank's process, at its most and at the end, the
-files in its folder, and the index that all processes of the node map; files of the session lie in
-memory too. The slab is shared memory, and in none of them.
+The result is in bytes: the anonymous memory of the rank's process, at its peak and at the end, the
+files in its folder, and the index that all processes of the node map; the session's files are in
+memory too. The slab is shared memory, and counted in none of them.
 """
 
 import argparse
@@ -22,7 +21,7 @@ WATCH_SECONDS = 0.02
 
 
 def rank_process(door):
-    """Returns the process that listens at the door, as the kernel knows it."""
+    """Returns the process that listens at the door, according to the kernel."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(door)
         pid, _, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -37,7 +36,7 @@ def anonymous_bytes(pid):
 
 
 class Watch(threading.Thread):
-    """Notes the most memory that a process takes."""
+    """Records a process's peak memory."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// memoryGroup is a control group whose processes share a limit of memory: their own, shared
-// memory, and pages of files that they read first. It takes root.
+// memoryGroup is a control group whose processes share a memory limit: for their own memory, shared
+// memory, and the pages of files that they were the first to read. It needs root.
 type memoryGroup struct{ dir string }
 
-// newMemoryGroup makes a group, of version 1 where the machine has the memory controller there,
-// else of version 2.
+// newMemoryGroup creates a group with a limit in bytes, in version 1 of control groups if the
+// machine has the memory controller there, otherwise in version 2.
 func newMemoryGroup(limit int64) (*memoryGroup, error) {
 	root, file := "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
 	if _, err := os.Stat(filepath.Join(root, file)); err != nil {

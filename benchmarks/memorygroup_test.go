@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The processes of a group end with it. As all tests of memory limits, it needs root, and a machine
-// whose control groups may be changed (docs/testing.md).
+// The processes of a group end with it. Like all tests of memory limits, this one needs root, and a
+// machine whose control groups may be changed (docs/testing.md).
 func TestMemoryGroupEndsWhatIsInIt(t *testing.T) {
 	g, err := newMemoryGroup(64 << 20)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"rankpool/benchmarks/slowfs"
 )
 
-// workload is a training on accelerators that are emulated as MLPerf Storage does: a step sleeps.
+// workload is a training on accelerators that are emulated as in MLPerf Storage: a step sleeps.
 type workload struct {
 	name                        string
 	samples, sampleBytes, batch int
@@ -31,7 +31,7 @@ var workloads = []workload{
 	{"Fashion-MNIST", 12_800, 500, 128, 5 * time.Millisecond},
 }
 
-// small returns the workload as a quick run has it: a few batches, but shards for all workers.
+// small returns the workload for a quick run: a few batches, but shards for all workers.
 func (w workload) small() workload {
 	w.batch = max(4, w.batch/10)
 	steps := max(4, 2*peerWorkers*leastShard/(w.sampleBytes+tarHeader)/w.batch)
@@ -39,7 +39,7 @@ func (w workload) small() workload {
 	return w
 }
 
-// shardBytes returns how large its shards are at most.
+// shardBytes returns the largest size of its shards.
 func (w workload) shardBytes() int {
 	return min(64<<20, max(leastShard, w.samples*w.sampleBytes/leastShards))
 }
@@ -48,7 +48,8 @@ func (w workload) shardBytes() int {
 // for ours.
 type peer struct{ name, loader, format, from string }
 
-// Loaders that read files, and those that read shards, are compared: ours comes first in both.
+// Loaders that read files are compared with each other, and so are those that read shards. Ours
+// comes first in both.
 var (
 	fileLoaders = []peer{
 		{"rankpool, files", "rankpool", "files", ""},
@@ -65,7 +66,7 @@ var (
 	peers = slices.Concat(fileLoaders, shardLoaders)
 )
 
-// besideHeader is the header of the table that has all loaders side by side.
+// besideHeader returns the header of the table of all loaders side by side.
 func besideHeader() []string {
 	header := []string{"workload, memory", "bound"}
 	for _, side := range [][]peer{fileLoaders, shardLoaders} {
@@ -78,11 +79,11 @@ func besideHeader() []string {
 }
 
 const (
-	leastShard  = 1 << 20 // bytes, which rankpool pack asks for
-	tarHeader   = 512     // bytes of a sample in a tar shard beside its own
+	leastShard  = 1 << 20 // bytes, the least that rankpool pack accepts without a unit
+	tarHeader   = 512     // bytes of a sample in a tar shard besides its own
 	peerWorkers = 4       // processes of each loader, threads of SPDL
 	leastShards = 12      // WebDataset's workers each read shards of their own
-	peerBase    = 1 << 30 // memory that Python, torch and the workers may take beside the samples
+	peerBase    = 1 << 30 // memory that Python, torch and the workers may use besides the samples
 	// and those of each further accelerator.
 	acceleratorBase = 512 << 20
 	withinBounds    = 1.01 // a ratio to the bound that counts as reached
@@ -129,7 +130,7 @@ func (b *bench) peers() (grid, error) {
 	return g, errors.Join(failed...)
 }
 
-// workloads are those that are measured.
+// workloads returns those to measure.
 func (b *bench) workloads() []workload {
 	var chosen []workload
 	for _, w := range workloads {
@@ -144,7 +145,7 @@ func (b *bench) workloads() []workload {
 	return chosen
 }
 
-// shares are the shares of the samples that there is memory for, in percent.
+// shares returns the shares of the samples that there is memory for, in percent.
 func (b *bench) shares() []int {
 	if b.quick {
 		return []int{20}
@@ -231,7 +232,7 @@ type training struct {
 	bandwidth    slowfs.Bytes
 }
 
-// command returns what trains from a mounted folder, and writes the result to a file.
+// command returns the command that trains from a mounted folder, and writes the result to a file.
 func (t training) command(b *bench, mounted, out string) []string {
 	command := []string{
 		b.python, "benchmarks/peers/train.py", "--loader", t.loader, "--data", mounted,
@@ -254,12 +255,12 @@ func (t training) command(b *bench, mounted, out string) []string {
 	return append(run, command...)
 }
 
-// memoryBytes is the memory for the share of the samples.
+// memoryBytes returns the memory for the share of the samples.
 func (t training) memoryBytes() int64 {
 	return int64(t.samples) * int64(t.sampleBytes) * int64(t.share) / 100
 }
 
-// workers returns the workers of a loader.
+// workers returns the number of workers of a loader.
 func (t training) workers() int {
 	if t.accelerators > 1 {
 		return peerWorkers / 2
@@ -332,7 +333,7 @@ func peerLines(w workload, shares []int, results map[peer]map[int]trained) [][]s
 	return lines
 }
 
-// epochOf returns what a peer's epoch was, false if it has failed.
+// epochOf returns a function that returns a peer's epoch, or false if the peer failed.
 func epochOf(
 	results map[peer]map[int]trained, share, epoch int,
 ) func(peer) (trainedEpoch, bool) {
@@ -345,7 +346,7 @@ func epochOf(
 	}
 }
 
-// beside returns the cells of loaders, and what ours takes beside the fastest of the others.
+// beside returns the cells of loaders, and our time over that of the fastest of the others.
 func beside(side []peer, bound float64, epoch func(peer) (trainedEpoch, bool)) []string {
 	var cells []string
 	var found []float64

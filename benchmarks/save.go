@@ -31,7 +31,7 @@ var saveSection = section{
 	measure: ratios((*bench).save),
 }
 
-// saveResult is what saveChild measures, in seconds, one a round.
+// saveResult is what saveChild measures, in seconds, one per round.
 type saveResult struct {
 	Saving, Without []float64 // the longest GET
 	Saves           []float64 // from SAVE to its reply
@@ -69,10 +69,10 @@ type instant struct{}
 
 func (instant) Fetch(_ scheduler.SampleID, _ []byte, _ uint64, done func(error)) { go done(nil) }
 
-// saver is a trainer that saves, and a worker of it that takes batches.
+// saver is a trainer that saves, and one of its workers, which gets batches.
 type saver struct {
 	trainer, worker *door.Client
-	batch           int      // that the worker takes next
+	batch           int      // that the worker gets next
 	leases          []uint32 // that it holds
 }
 
@@ -147,8 +147,8 @@ func newSaver(path string) (*saver, error) {
 	return s, err
 }
 
-// round trains some batches, saves before batch at, and then takes batches for as long as that
-// took.
+// round reports a batch, saves before batch at while it gets batches, and then gets batches for as
+// long as the save took.
 func (s *saver) round(r *saveResult, at int) (seconds, longest float64, err error) {
 	report := words(0, 0, uint32(at-1), saveBatch)
 	for i := range saveBatch {
@@ -157,7 +157,7 @@ func (s *saver) round(r *saveResult, at int) (seconds, longest float64, err erro
 	if err := s.trainer.Send(door.KindReport, report); err != nil {
 		return 0, 0, err
 	}
-	if _, err := s.take(100 * time.Millisecond); err != nil { // what went before has settled
+	if _, err := s.take(100 * time.Millisecond); err != nil { // until what came before has settled
 		return 0, 0, err
 	}
 	saved := make(chan error, 1)
@@ -185,7 +185,7 @@ func (s *saver) round(r *saveResult, at int) (seconds, longest float64, err erro
 	return took.Seconds(), longest, err
 }
 
-// take takes batches for a while and returns the longest GET, in seconds.
+// take gets batches for a while and returns the longest GET, in seconds.
 func (s *saver) take(d time.Duration) (longest float64, err error) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		one, err := s.get()
@@ -197,7 +197,7 @@ func (s *saver) take(d time.Duration) (longest float64, err error) {
 	return longest, nil
 }
 
-// get takes the next batch, releases the one before, and returns how long that took.
+// get gets the next batch, releases the one before, and returns how long that took.
 func (s *saver) get() (seconds float64, err error) {
 	time.Sleep(time.Millisecond)
 	payload := words(append([]uint32{0, 0, uint32(s.batch), uint32(len(s.leases))}, s.leases...)...)
@@ -213,7 +213,7 @@ func (s *saver) get() (seconds float64, err error) {
 	return seconds, nil
 }
 
-// words is numbers as the door takes them.
+// words encodes numbers as the door expects them.
 func words(v ...uint32) []byte {
 	var b []byte
 	for _, x := range v {

@@ -1,7 +1,8 @@
-"""Measures what seeding costs beside reading, decoding and cropping JPEGs, in CPU time.
+"""Measures the CPU time of seeding, compared with reading, decoding and cropping JPEGs.
 
-Usage: python3 benchmarks/seeding.py [EPOCHS]. With num_workers=0, so that the generators are
-restored too. It prints medians of the epochs, with torch 2 also for samples asked for by batches.
+Usage: python3 benchmarks/seeding.py [EPOCHS]. It uses num_workers=0, so that the generators are
+restored too. It prints medians over the epochs; with torch 2, also for samples that are requested
+in batches.
 """
 
 import os
@@ -24,7 +25,7 @@ SAMPLES, BATCH, SIDES = 64, 32, (500, 375)
 
 
 def make_images(root):
-    """Writes noisy images of ImageNet's mean size; returns that in bytes."""
+    """Writes noisy images of ImageNet's mean size; returns their mean size in bytes."""
     noise = numpy.random.default_rng(0)
     os.makedirs(root)
     for i in range(SAMPLES):
@@ -44,7 +45,7 @@ def crop(image):
 
 
 class Clock:
-    """Adds up the CPU time in functions that it is put around."""
+    """Adds up the CPU time of the functions that it wraps."""
 
     def __init__(self):
         self.seconds = 0.0
@@ -61,7 +62,7 @@ class Clock:
 
 
 def seconds(root):
-    """Returns the CPU seconds of a sample in an epoch, and those of seeding and restoring."""
+    """Returns the CPU seconds per sample in an epoch, and those of seeding and restoring."""
     seeds, reads = Clock(), Clock()
     served.seed_all = seeds.around(seeding.seed_all)
     served.number_of = seeds.around(seeding.number_of)

@@ -1,11 +1,10 @@
-"""Reads a data set warm from rankpool, from Redis and from one packed file, in turns, in this one
-process.
+"""Reads a warm data set from rankpool, Redis and one packed file in turn, in this one process.
 
     bin/rankpool run --data DIR --memory 100% -- python3 benchmarks/serve.py --out RESULT.json
 
-Every round each contender serves the same batches: all samples of the data set in a new random
-order. What a contender serves is a list of 64 objects that give a sample's bytes; nobody looks into
-them. The result has the rates of each contender, in bytes a second, one a round.
+In every round each contender serves the same batches: all samples of the data set in a new random
+order. A contender serves a batch as a list of 64 objects that give a sample's bytes; nobody reads
+the bytes. The result has the rates of each contender, in bytes per second, one per round.
 """
 
 import argparse
@@ -20,14 +19,18 @@ import tempfile
 import time
 from pathlib import Path
 
-# redis-py parses with hiredis if it is there; without it the comparison would be unfair
+# redis-py parses with hiredis if it is installed; without it the comparison would be unfair
 import hiredis  # noqa: F401
 import redis
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 import rankpool  # noqa: E402
 
-PASS_SECONDS = 0.15  # a contender's turn repeats the batches until it took so long
+<<<<<<< HEAD
+PASS_SECONDS = 0.15  # a contender's turn repeats the batches until it has taken this long
+=======
+PASS_SECONDS = 0.15  # a contender's turn repeats the batches for at least this long
+>>>>>>> 36c3d73 (eng-systems: plainer comments in benchmarks)
 
 
 class Ours:
@@ -72,8 +75,7 @@ class Packed:
 
 
 class Redis:
-    """A Redis server of our own without persistence, at a Unix socket and a TCP port of the
-    loopback."""
+    """Our own Redis server without persistence, on a Unix socket and a TCP port of the loopback."""
 
     def __init__(self, folder, samples):
         with socket.create_server(("127.0.0.1", 0)) as free:

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Measures "rankpool stage --mode replicate" over shaped links: each rank in a network namespace of
-# its own, behind a bridge, its link shaped in both directions by tc's token bucket. It prints the
-# time over size / bandwidth (to be ≤ 1.25), and the bytes that were read from storage over the data
-# set's size (to be 1), and fails when one is missed or a copy differs. It needs root, iproute2, and
-# Open MPI. Usage: benchmarks/stage.sh [RANKPOOL]
+# Measures "rankpool stage --mode replicate" over shaped links: each rank in its own network
+# namespace, behind a bridge, its link shaped in both directions by tc's token bucket. It prints the
+# time over size / bandwidth (must be ≤ 1.25), and the bytes read from storage over the data set's
+# size (must be 1), and fails if one is missed or a copy differs. It needs root, iproute2, and Open
+# MPI. Usage: benchmarks/stage.sh [RANKPOOL]
 #   RANKS=4 RATE_MBIT=1000 FILES=2000 FILE_KB=110 BIG=2 BIG_MB=40 DIR=/dev/shm
 set -eu
 if [ "${STAGE_BENCH_AGENT:-}" = yes ]; then # called by mpirun as its remote shell: HOST COMMAND…
@@ -71,7 +71,7 @@ time -p mpirun.openmpi --mca plm rsh --mca plm_rsh_agent "$(readlink -f "$0")" -
 for i in $(seq 0 $((ranks - 1))); do
 	diff -r "$dir/source" "$dir/$i"
 done
-# of the job, which comes before the ranks
+# prints a field of the job, which comes before the ranks
 field() { sed -n "s/^{[^[]*\"$1\":\([0-9.e+-]*\).*/\1/p" "$dir/summary"; }
 size=$(find "$dir/source" -type f -printf '%s\n' | awk '{ sum += $1 } END { print sum }')
 awk -v seconds="$(field seconds)" -v read="$(field storage_bytes)" \

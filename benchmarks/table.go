@@ -82,7 +82,7 @@ func (r row) tell() {
 		r.verdict())
 }
 
-// short returns the ratio and whether it is reached.
+// short returns the ratio and whether it reaches the bar.
 func (r row) short() string { return r.ratio + " " + r.verdict() }
 
 // grid is a table of texts: a header, and lines of as many cells.
@@ -101,7 +101,7 @@ func table(rows []row) grid {
 	return g
 }
 
-// joined returns the grids with those together that follow each other and have one header.
+// joined merges adjacent grids with the same header, and leaves out grids without lines.
 func joined(grids []grid) []grid {
 	var all []grid
 	for _, g := range grids {

@@ -22,14 +22,14 @@ type Spec struct {
 	Assign          string `json:"assign"` // "local", "sampler", or "": as the rank was started
 	Trainer         int    `json:"trainer"`
 	World           int    `json:"world"`
-	Beside          bool   `json:"beside"` // read besides the training, not trained on
+	Beside          bool   `json:"beside"` // read alongside the training, not trained on
 	// number of epochs to train; 0: unknown, or not used by the system
 	Epochs int `json:"epochs,omitempty"`
-	// batches to be evaluated are marked
+	// the trainer does not train on batches that are to be evaluated
 	Evaluates bool `json:"evaluates,omitempty"`
 	// length of the embedding reported with each loss; 0: none, or not used by the system
 	Embeddings int `json:"embeddings,omitempty"`
-	// of the sampler chunks: the chunk that epoch 0 begins with
+	// sampler chunks only: the chunk that epoch 0 begins with
 	FirstChunk int `json:"first_chunk,omitempty"`
 
 	Training *Training `json:"training"` // nil for a DataLoader's worker
@@ -66,15 +66,15 @@ func (spec *Spec) Batches(samples int) int {
 type agreement struct {
 	spec    *Spec
 	world   []int32 // rank of each trainer, -1 before it opens the data set
-	missing int     // trainers that have not
-	// trainings are the trainers' descriptions of themselves; nil if only workers have come.
+	missing int     // trainers that have not opened it
+	// trainings has each trainer's description of its training; nil if only its workers have come.
 	trainings []*Training
 	conflict  error
 	before    *Spec   // of the training that this rank served before its restart, while that is alive
 	ranks     []int32 // of its trainers then; nil if some were missing
 }
 
-// difference returns the field in which b departs from a, with both values; "" for none.
+// difference returns the first field in which b differs from a, with both values; "" for none.
 func difference(a, b Spec) (field string, x, y any) {
 	for _, f := range []struct {
 		name string
@@ -98,8 +98,9 @@ func difference(a, b Spec) (field string, x, y any) {
 	return "", nil, nil
 }
 
-// newcomer returns an error if a training with another spec has begun, or another trainer has this
-// one's place in it.
+// newcomer returns an error if the spec differs from that of a training that has begun: all of its
+// trainers have opened the data set, or this one has, on this rank, or the rank served it before a
+// restart.
 func (a *agreement) newcomer(spec Spec, rank int) error {
 	begun := a.before
 	if a.spec != nil && (a.missing == 0 || a.has(spec.Trainer, rank)) {
@@ -213,8 +214,8 @@ func (a *agreement) whoIsMissing() string {
 // known reports whether all trainers have described their training.
 func (a *agreement) known() bool { return a.missing == 0 && !slices.Contains(a.trainings, nil) }
 
-// processes returns how many processes the training began with, as its checkpoint has it; 0: it has
-// none, or does not know. A trainer that has not loaded it yet does not count.
+// processes returns how many processes the training began with, according to its checkpoint; 0:
+// there is none, or it does not say. Trainers that have not loaded it yet do not count.
 func (a *agreement) processes() int {
 	most := 0
 	for _, t := range a.trainings {
@@ -225,8 +226,8 @@ func (a *agreement) processes() int {
 	return most
 }
 
-// Assignment returns the assignment that the spec requests, or otherwise by default. It returns an
-// error for an unknown name.
+// Assignment returns the assignment that the spec requests, or the given one if it requests none.
+// It returns an error for an unknown name.
 func (spec *Spec) Assignment(otherwise Assignment) (Assignment, error) {
 	switch spec.Assign {
 	case "":

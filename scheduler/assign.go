@@ -9,7 +9,7 @@ import (
 // ids[i].
 //
 // world has the rank of each of the W trainers, below ranks; a global batch is batchSize · W draws,
-// and each trainer gets batchSize of them. Of a partial global batch trainer t gets as many as
+// and each trainer gets batchSize of them. Of a partial global batch, trainer t gets as many as
 // there are places j with j mod W = t.
 //
 // AssignSampler gives place j of a global batch to trainer j mod W. AssignLocal gives the draws to
@@ -18,8 +18,8 @@ import (
 // tie; NaN is lowest) and go, in order, to the trainers that have room, in order. prefer may be
 // nil.
 //
-// The work is O(1) a draw, and memory is allocated once a call. Assign panics when consumer has
-// another length than ids, a number is not positive, or a trainer's rank is out of range.
+// The work is O(1) per draw, and memory is allocated once per call. Assign panics if consumer and
+// ids differ in length, a number is not positive, or a trainer's rank is out of range.
 //
 // Source: Yang and Cong, "Accelerating Data Loading in Deep Neural Network Training", HiPC 2019
 // (locality-aware loading): gradients are summed over the global batch, so who consumes a draw is
@@ -47,7 +47,7 @@ func Assign(ids []SampleID, world []int32, ranks, batchSize int, mode Assignment
 	}
 }
 
-// assigner assigns one global batch after the other with the same scratch memory.
+// assigner assigns one global batch after another with the same scratch memory.
 type assigner struct {
 	prefer   func(id SampleID) float32
 	ranks    int
@@ -57,11 +57,11 @@ type assigner struct {
 	room  []int32 // free places of each trainer
 	space []int32 // free places of each rank's trainers, at the batch's beginning
 	count []int32 // draws of each owner
-	// of each rank: its next trainer with room, a place in trainers; earlier its next place in keys
+	// by rank: its next trainer with room, as a place in trainers; before that, its next place in keys
 	at    []int32
-	until []int32  // of each rank: the end of its places in keys
+	until []int32  // by rank: the end of its places in keys
 	owner []int32  // of each draw
-	moved []bool   // of each draw: leaves its owner
+	moved []bool   // of each draw: it leaves its owner
 	keys  []uint64 // the draws of owners that overflow: (-prefer, place), grouped by owner
 }
 
@@ -144,7 +144,8 @@ func (a *assigner) open(n int) {
 	}
 }
 
-// take takes a place of the first trainer with room from place *at of trainers on.
+// take returns the first trainer with room from place *at of trainers on, and uses up one of its
+// free places.
 func (a *assigner) take(at *int32) uint16 {
 	for a.room[a.trainers[*at]] == 0 {
 		*at++
@@ -160,9 +161,9 @@ func (a *assigner) spaces() []int32 {
 	return a.space
 }
 
-// placed assigns the draws of one global batch, of which home has the owners, to the trainers of
-// their owners: first those that find their samples in memory, then those whose samples are kept,
-// then the others. What does not fit goes, in order, to the trainers that have room, in order.
+// placed assigns the draws of one global batch, whose owners are in home, to the trainers of their
+// owners: first the draws that find their samples in memory, then those whose samples are kept,
+// then the others. Draws that do not fit go, in order, to the trainers that have room, in order.
 func (a *assigner) placed(home []uint16, kinds []drawKind, consumer []uint16) {
 	a.open(len(home))
 	copy(a.at, a.first)
@@ -188,8 +189,8 @@ func (a *assigner) placed(home []uint16, kinds []drawKind, consumer []uint16) {
 }
 
 // overflow marks the draws that leave their owners, where an owner has more draws than space: the
-// least preferred of its first few. Looking at all would cost a random read of memory a draw, for
-// little.
+// least preferred of its first few. Looking at all of them would cost a random memory read per
+// draw, and gain little.
 func (a *assigner) overflow(ids []SampleID) {
 	end := int32(0)
 	for r, n := range a.count {
@@ -224,7 +225,7 @@ func (a *assigner) overflow(ids []SampleID) {
 // candidates is how many of an owner's n draws are looked at to find the n - space that leave.
 func candidates(n, space int32) int32 { return min(n, 3*(n-space)+4) }
 
-// preferKey is an integer in the order of a preference; NaN is lowest.
+// preferKey maps a preference to an integer with the same order; NaN is lowest.
 func preferKey(f float32) uint32 {
 	if f != f {
 		f = float32(math.Inf(-1))

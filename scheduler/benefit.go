@@ -6,15 +6,15 @@ import (
 )
 
 // Benefit is the state machine that measures what caching is worth to a training on this rank: how
-// much longer a batch takes when storage has to be read for all of it. For this, a stretch of an
-// epoch is delivered only when its samples that were in memory have been read from storage once
+// much longer a batch takes when storage has to be read for all of it. To measure it, a stretch of
+// an epoch is delivered only when its samples that were in memory have been read from storage once
 // more; the rest of the epoch shows how long batches take with the cache. Training gets the bytes
-// in memory, so what is measured changes no stream. It performs no I/O and has no clock: the rank
-// passes the times. It is not safe for concurrent use.
+// in memory, so measuring changes no stream. It performs no I/O and has no clock: the rank passes
+// the times. It is not safe for concurrent use.
 //
-// What is timed is when batches are complete in memory, not when trainers request them: batches
-// that were read ahead would hide slow storage for as long as they last. Otherwise both have the
-// same pace, since the window follows the trainers.
+// Benefit times when batches are complete in memory, not when trainers request them: batches that
+// were read ahead would hide slow storage for as long as they last. Otherwise both have the same
+// pace, since the window follows the trainers.
 //
 // Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.3 (100 batches without the cache); Chen et
 // al., "iCACHE", HPCA 2023, §III-D (20 without, 20 with). Differs: the whole rest of the epoch is
@@ -33,9 +33,9 @@ type Benefit struct {
 	last  Measured
 }
 
-// Probe are the batches of an epoch that are timed: [First, Last], without those that enter the
-// window before the epoch before has ended. Of those in [Begin, End) all samples are read from
-// storage. The zero value: none.
+// Probe is the range of batches of an epoch that is timed: [First, Last], without those that enter
+// the window before the previous epoch has ended. All samples of the batches in [Begin, End) are
+// read from storage. The zero Probe is empty.
 type Probe struct{ First, Begin, End, Last int }
 
 // timed is a batch whose completion is timed.
@@ -52,31 +52,31 @@ type Measured struct {
 }
 
 const (
-	// probeMost is the largest number of batches of the stretch: Quiver's (§5.3).
+	// probeMost is the largest number of batches in the stretch: Quiver's (§5.3).
 	probeMost = 100
-	// probeShare is the largest share of an epoch that the stretch has.
+	// probeShare is the largest share of an epoch that the stretch may be.
 	probeShare = 1. / 20
-	// probeLeast is the number of batches below which nothing is measured: a batch is complete some
-	// reads earlier or later than its turn.
+	// probeLeast is the number of batches below which nothing is measured: a batch may be complete a
+	// few reads earlier or later than its turn.
 	probeLeast = 8
 	// probeSlots is how many trainings are measured in an epoch, if they train in step: one after
 	// the other, since each slows down the others' reads.
 	probeSlots = 4
-	// gainLeast is the benefit below which a training gains nothing from the cache: what is measured
-	// is within a tenth of what separate runs show.
+	// gainLeast is the benefit below which a training counts as gaining nothing from the cache: the
+	// measured benefit is within a tenth of what separate runs show.
 	gainLeast = 1.1
 )
 
-// NewBenefit returns the state machine of a training with some trainers on this rank. Trainings
-// with different slots are measured at different times, if they train in step.
+// NewBenefit returns the state machine of a training with the given number of trainers on this
+// rank. Trainings with different slots are measured at different times, if they train in step.
 func NewBenefit(slot, trainers int) *Benefit { return &Benefit{slot: slot, trainers: trainers} }
 
-// Begin begins an epoch, of which batches [from, batches) are trained, and returns the batches that
-// are timed. The epoch before may still be under way. A training is measured in its second epoch on
-// this rank, since memory is filled then, and again in the 8th, 32nd and so on, since storage may
-// be under another load; one with a slot from 4 on an epoch later, from 8 on two, and so on. If may
-// is false, or the beginning of the epoch is not trained, it is measured in a later one: plans may
-// be made before another training begins.
+// Begin begins an epoch, whose batches [from, batches) are trained, and returns the batches to
+// time. The epoch before may still be under way. A training is measured in its second epoch on this
+// rank, since memory is filled then, and again in the 8th, 32nd and so on, since the load on
+// storage may have changed; with slots 4 to 7 one epoch later, with 8 to 11 two, and so on. If may
+// is false, or the beginning of the epoch is not trained, the training is measured in a later
+// epoch: plans may be made before another training begins.
 func (b *Benefit) Begin(epoch, from, batches int, may bool) Probe {
 	b.epochs++
 	number := b.epochs - b.slot/probeSlots
@@ -101,8 +101,8 @@ func measuredIn(number int) bool {
 	return number > 0 && bits.OnesCount(uint(number)) == 1 && bits.TrailingZeros(uint(number))%2 == 1
 }
 
-// Ready reports that a local trainer's part of a batch was complete at a time. It returns true if
-// the benefit is known now.
+// Ready records when a local trainer's part of a batch was complete. It returns true if the benefit
+// is known now.
 func (b *Benefit) Ready(epoch, batch int, at time.Duration) (known bool) {
 	if b.probe == (Probe{}) || epoch != b.epoch {
 		return false
@@ -138,8 +138,9 @@ func (b *Benefit) Ready(epoch, batch int, at time.Duration) (known bool) {
 	return true
 }
 
-// Gain is b·n, n the trainers of the job, as measured first: memory has not been divided by it
-// then. It is 0 if the training gains nothing, and -1 if it is unknown.
+// Gain is b·n, where b is the first benefit that was measured, when memory was not yet divided by
+// it, and n the number of trainers of the job. It is 0 if the training gains nothing, and -1 if b
+// is unknown.
 func (b *Benefit) Gain(trainers int) float64 {
 	switch {
 	case b.first.With <= 0:
@@ -166,10 +167,9 @@ func (m Measured) Ratio() float64 {
 // Gains reports whether the training is faster with the cache, as far as is known.
 func (m Measured) Gains() bool { return m.With <= 0 || m.Ratio() >= gainLeast }
 
-// pace returns how long a batch takes, by the line through all completions with the least squares
-// of distances. A client requests several batches at once, so they enter the window, and are
-// complete, several at a time: in a stretch of ten, the time from the first to the last may be
-// wrong by one batch in nine.
+// pace returns how long a batch takes, by a least-squares line through all completions. A client
+// requests several batches at once, so they enter the window, and are complete, several at a time:
+// in a stretch of ten, the time from the first to the last may be wrong by one batch in nine.
 func pace(batches []timed) time.Duration {
 	middle := float64(len(batches)-1) / 2
 	up, across := 0., 0.

@@ -21,7 +21,7 @@ type timedJob struct {
 	measured                  bool
 }
 
-// timedRun is such a training under way.
+// timedRun is a timedJob under way.
 type timedRun struct {
 	timedJob
 	stagers  []*Stager
@@ -256,8 +256,8 @@ func TestBenefit(t *testing.T) {
 	}
 }
 
-// TestBenefitEpochs checks in which epochs trainings are measured, and that one that was not when
-// it was due is measured as soon as it may.
+// TestBenefitEpochs checks in which epochs trainings are measured, and that one that could not be
+// measured when it was due is measured as soon as it can be.
 func TestBenefitEpochs(t *testing.T) {
 	type begin struct {
 		from, batches int
@@ -304,7 +304,7 @@ func complete(b *Benefit, epoch int, p Probe, n int, with, step time.Duration) (
 }
 
 // TestBenefitOutOfOrder completes the last batches of the stretch before its first, as may happen
-// when the window holds both: such times mean nothing, and the next epoch is measured.
+// when the window holds both: such times mean nothing, so the next epoch is measured.
 func TestBenefitOutOfOrder(t *testing.T) {
 	const batches = 400
 	b := NewBenefit(0, 1)
@@ -341,9 +341,9 @@ func TestBenefitOfRequestsForSeveral(t *testing.T) {
 	}
 }
 
-// TestBenefitMovesNothing checks that what is measured changes neither the stream nor what stays in
-// memory, whatever steps and reads take, and that a measured epoch reads no more than the batches
-// of one stretch besides.
+// TestBenefitMovesNothing checks that measuring changes neither the stream nor what stays in
+// memory, however long steps and reads take, and that a measured epoch reads at most the batches of
+// one stretch in addition.
 func TestBenefitMovesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string, least, most int) int {
@@ -378,7 +378,7 @@ func TestBenefitMovesNothing(t *testing.T) {
 	})
 }
 
-// sortBatches orders what the trainers of a batch got, who may get it in any order.
+// sortBatches sorts what the trainers got of each batch, since they may get it in any order.
 func sortBatches(r *timedRun) {
 	at := 0
 	for range timedEpochs {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// drive runs epochs of sampler over recorded losses, owners partitions, and returns all draws with
-// each one's outcome. Scores are folded, and predictions refreshed, lag global batches after the
+// drive runs epochs of sampler on recorded losses and on owners partitions, and returns all draws
+// with their outcomes. Scores are folded, and predictions refreshed, lag global batches after the
 // draw.
 func drive(
 	t *testing.T, losses [][]float32, sampler, policy string, capacity float64, owners, batch,
@@ -119,7 +119,7 @@ func share(hit []bool) float64 {
 	return float64(n) / float64(len(hit))
 }
 
-// TestClairvoyantAgainstMIN holds the online policy against the offline bound on losses recorded
+// TestClairvoyantAgainstMIN compares the online policy with the offline bound on losses recorded
 // from training.
 func TestClairvoyantAgainstMIN(t *testing.T) {
 	losses := loadLosses(t)

@@ -23,7 +23,7 @@ type Cache struct {
 	usedBytes     int64
 	place         table[Place] // of the residents, from 1
 	residents     residents
-	out           []Use // residents taken out by the draw under way
+	out           []Use // residents removed by the draw under way
 	kept          func(id SampleID, kept bool)
 }
 
@@ -31,7 +31,7 @@ type Cache struct {
 type residents struct {
 	ids  []SampleID
 	next []float64
-	// scores has what else a Use has; nil under a LookAhead, which does not need it.
+	// scores has the rest of each Use; nil under a LookAhead, which does not need it.
 	scores []score
 	free   []Place // where no resident is
 }
@@ -41,7 +41,8 @@ type score struct {
 	known  bool
 }
 
-// reserve makes room for so many residents, so that no array has to be copied as they come in.
+// reserve makes room for the given number of residents, so that no array has to be copied as they
+// come in.
 func (r *residents) reserve(places int) {
 	r.ids, r.next = make([]SampleID, 0, places), make([]float64, 0, places)
 	if r.scores != nil {
@@ -206,7 +207,7 @@ func (c *Cache) noteKept(id SampleID, kept bool) {
 	}
 }
 
-// Remove takes resident id out.
+// Remove removes resident id.
 func (c *Cache) Remove(id SampleID) {
 	p, _ := c.at(id)
 	c.policy.Remove(p)

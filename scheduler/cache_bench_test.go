@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// BenchmarkHeld measures the records of a rank that holds all of its samples, or half of them and
-// has evicted the others; and a draw of either kind.
+// BenchmarkHeld measures the records of a rank that holds all of its samples, and of one that holds
+// half of them and has evicted the others; and a draw on each.
 func BenchmarkHeld(b *testing.B) {
 	const samples = 1_000_000
 	for _, capacity := range []int64{samples, samples / 2} {
@@ -41,7 +41,7 @@ func BenchmarkHeld(b *testing.B) {
 	}
 }
 
-// heapBytes returns what is in use of the heap.
+// heapBytes returns how much of the heap is in use.
 func heapBytes() int64 {
 	runtime.GC()
 	var m runtime.MemStats

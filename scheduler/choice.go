@@ -5,11 +5,11 @@ package scheduler
 type Choice struct {
 	Epoch  int
 	Drawn  []SampleID // in order
-	Served []SampleID // of each draw: the sample that is trained on
-	Found  []bool     // of each draw: what is served is in memory since it was served before
-	Home   []uint16   // of each draw: the rank that has it, or may keep it
-	Held   []bool     // by sample: it is in memory when the epoch has ended
-	// what the system resumes from when the epoch has ended, where a Learner keeps it; as bytes
+	Served []SampleID // by draw: the sample that is trained on
+	Found  []bool     // by draw: what is served is in memory because it was served before
+	Home   []uint16   // by draw: the rank that has what is served, or may keep it
+	Held   []bool     // by sample: it is in memory at the end of the epoch
+	// the state that the system resumes from after the epoch, encoded, if a Learner keeps it
 	After []byte
 
 	// Evaluated are the global batches that are not trained on: a forward pass measures their
@@ -20,16 +20,16 @@ type Choice struct {
 	Packages []Package
 }
 
-// A Package is samples of one rank that it may read as one piece, in the order of their draws: the
-// places of the draws that they are read for, ascending.
+// A Package is a group of samples that one rank may read in one piece: the places of the draws that
+// they are read for, ascending.
 type Package []int32
 
-// Batches are N global batches from number First on.
+// Batches are the N global batches from First on.
 type Batches struct{ First, N int }
 
-// EvaluateAt returns where batches are evaluated in an epoch of so many, at least 1, that are
-// trained on: right before that one. The losses enter the next epoch's plan, and only whole batches
-// come before.
+// EvaluateAt returns where an epoch with the given number of trained batches, at least 1, has its
+// evaluated ones: right before the trained batch that it returns. Their losses enter the next
+// epoch's plan, and only whole batches come before them.
 func EvaluateAt(trained int) int { return trained - max(tail(trained), 1) }
 
 // Draws returns the draws of a choice: what is served, in the order of the draws. All weigh alike.
@@ -50,10 +50,10 @@ func (f choiceForecast) next(id SampleID, _ float32) float64 {
 	return never
 }
 
-// Chosen reports whether a published system has made the draws, and decides where samples are.
+// Chosen reports whether a published system made the draws and decides where samples are.
 func (d *Draws) Chosen() bool { return d.choice != nil }
 
-// Substituted reports whether draw i is served by another sample than the one drawn.
+// Substituted reports whether draw i is served with a sample other than the one drawn.
 func (d *Draws) Substituted(i int) bool { return d.choice != nil && d.choice.Drawn[i] != d.IDs[i] }
 
 // Evaluated returns the global batches that are not trained on: a forward pass measures their
@@ -65,7 +65,8 @@ func (d *Draws) Evaluated() Batches {
 	return d.choice.Evaluated
 }
 
-// Packages returns the samples that ranks may read as one piece, in the order of their first draws.
+// Packages returns the groups of samples that ranks may read in one piece, in the order of their
+// first draws.
 func (d *Draws) Packages() []Package {
 	if d.choice == nil {
 		return nil
@@ -84,8 +85,8 @@ func (p *Plan) packages(rank int) []Package {
 	return own
 }
 
-// After is what the system that made the draws resumes from when the epoch has ended, as bytes; nil
-// where the next epoch does not depend on it, or not by a Learner.
+// After returns the encoded state that the system that made the draws resumes from after the epoch;
+// nil if the next epoch depends on no such state, or on none that a Learner keeps.
 func (d *Draws) After() []byte {
 	if d.choice == nil {
 		return nil
@@ -93,15 +94,15 @@ func (d *Draws) After() []byte {
 	return d.choice.After
 }
 
-// Has reports whether global batch b is among them.
+// Has reports whether global batch b is one of r.
 func (r Batches) Has(b int) bool { return r.First <= b && b < r.First+r.N }
 
-// Found reports whether draw i finds what it is served in memory, as the system that made the draws
-// has it.
+// Found reports whether, according to the system that made the draws, what draw i is served is in
+// memory.
 func (d *Draws) Found(i int) bool { return d.choice != nil && d.choice.Found[i] }
 
-// stays returns the place of draw i as the next use of its sample, noPlace when the sample is not
-// kept for it: it was dropped before.
+// stays returns i as the place of its sample's next use, or noPlace if the sample is dropped
+// before.
 func (d *Draws) stays(i int) int32 {
 	if d.choice != nil && !d.choice.Found[i] {
 		return noPlace

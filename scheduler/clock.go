@@ -2,9 +2,8 @@ package scheduler
 
 import "math"
 
-// Every product below stands in an explicit float64 conversion, which forbids the compiler to fuse
-// it with a following sum. So a clock has the same bits on every architecture, and with it every
-// plan.
+// Every product below is explicitly converted to float64, which keeps the compiler from fusing it
+// with a following sum. So clocks, and with them plans, have the same bits on every architecture.
 
 // uniform turns 64 random bits into a number in (0, 1): 2^52 equally spaced values, never 0 or 1,
 // symmetric: uniform(^h) = 1 - uniform(h).
@@ -54,8 +53,8 @@ func ln(x float64) float64 {
 
 // Times are sorted as 32-bit keys: the exponent of the time, 128 octaves from 2^-64 to 2^64, and
 // the first 25 bits of its mantissa. Of 14.2 million arrivals in an epoch, about one in ten shares
-// its key with another one; such neighbours are ordered by id. Times are in epochs, so the range
-// holds 19 decades of importance.
+// its key with another; those are ordered by id. Times are in epochs, so the range holds 19 decades
+// of importance.
 const (
 	keyMantissaBits = 25
 	keyOctave       = 1 << keyMantissaBits

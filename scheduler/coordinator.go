@@ -40,12 +40,12 @@ type Coordinator struct {
 	chooses   bool // a system chooses what is served from the scores of all epochs
 
 	waiting  []waitingPlan       // PlanWanted without an answer yet
-	saves    []waitingSave       // that wait for reports
-	saving   map[int]*savedState // by ID of SaveState: those that trainers may not know yet
+	saves    []waitingSave       // waiting for reports
+	saving   map[int]*savedState // by SaveState.ID: those not yet made known to trainers
 	lastSave int
 	making   *making // the plan in progress, or nil
 	reading  bool    // states are being read
-	readFor  uint32  // the generation that of that read
+	readFor  uint32  // the generation of that read
 	sources  sources // the scores that ranks have made plans from
 
 	life
@@ -54,7 +54,7 @@ type Coordinator struct {
 // life is a Coordinator's state of one life of the training. A new life begins when trainers load a
 // checkpoint during training, or are restarted.
 type life struct {
-	// nil until the first epoch is wanted, and if the sampler has no use for scores
+	// nil until the first epoch is requested, or if the sampler uses no scores
 	ledger   *Ledger
 	restored *Snapshot
 	states   *StatesRead // for the first plan
@@ -63,17 +63,17 @@ type life struct {
 	haveCut  bool
 	base     []float32 // scores that the newest epoch's plan was made from
 	scored   bool      // the stager has received scores
-	// of the epochs before that were planned, where a system chooses by them; in order
+	// of the epochs planned before, in order, if a system chooses by them
 	cuts      []Cut
 	placement *Placement      // nil: a hash gives samples their owners
-	placed    *Placed         // by placement, when cut was taken
+	placed    *Placed         // from placement, when cut was taken
 	learner   Learner         // nil: nothing is learned but scores
-	learned   Learned         // by learner, when cut was taken
-	besides   map[int]besides // by epoch, the newest
+	learned   Learned         // from learner, when cut was taken
+	besides   map[int]besides // by epoch, for the newest two
 	layout    *Layout         // of plans; nil before the first
 
 	opened []int         // epochs that training is or was in, the newest last, at most two
-	plans  map[int]*Plan // their plans that the stager still has
+	plans  map[int]*Plan // those of their plans that the stager still has
 	ahead  *aheadPlan    // made before it was wanted
 	want   int           // a requested epoch that is not open yet, or noEpoch
 	from   int           // its first batch
@@ -86,16 +86,16 @@ type life struct {
 	anew   map[int]place  // by trainer: where it waits to begin another life
 
 	held   []Trained              // reports of epochs that are not open yet
-	heldBy map[int]map[place]bool // of which batches, by trainer
+	heldBy map[int]map[place]bool // by trainer: the batches of held
 
 	savesAt      map[int]place // by trainer: where it asked to save last
 	saved        *savedState   // the newest
 	onDisk       Saved         // the newest that rank 0 has saved
 	checkpointed bool          // the state file belongs to a checkpoint
-	putAside     bool          // the next state that is saved puts those of earlier checkpoints aside
+	putAside     bool          // the next save puts the states of earlier checkpoints aside
 }
 
-// besides is what a plan was made from besides scores.
+// besides is what a plan was made from in addition to its scores.
 type besides struct {
 	placed  *Placed
 	learned Learned
@@ -136,22 +136,22 @@ type waitingPlan struct {
 	since   time.Duration
 }
 
-// waitingSave is a SaveWanted that waits for reports that its state must include. Rank 0 has one
-// without a ticket for each of the other ranks, too: it saves the state for them.
+// waitingSave is a SaveWanted that waits for reports that its state must include. Rank 0 also has
+// one, without a ticket, for each save on another rank: it saves the state for all.
 type waitingSave struct {
 	ticket   uint64 // 0: none
 	at       place  // as the trainer sent it
 	deadline time.Duration
 }
 
-// savedState is the importance of one place, which is or will be saved.
+// savedState is the importance at one place that is saved or about to be.
 type savedState struct {
 	at       place
 	digest   Digest // "": SaveState is not done yet
 	onDisk   bool   // so trainers may know it
 	path     string
 	waiting  []uint64      // tickets
-	deadline time.Duration // for rank 0
+	deadline time.Duration // until when to wait for rank 0
 }
 
 const (
@@ -175,7 +175,7 @@ type CoordinatorConfig struct {
 	// StateOptional lets a training begin with whatever scores exist if the state file is not the one
 	// that it needs.
 	StateOptional bool
-	// Epochs are those of the training, unless its spec says how many: later ones are not planned
+	// Epochs is the number of epochs to train, unless the spec gives it: later ones are not planned
 	// ahead; 0: unknown.
 	Epochs int
 	// Placement returns the placement for a training, the same on every rank: a new one, or one that
@@ -203,8 +203,8 @@ func noLife() life {
 	}
 }
 
-// Step handles an event, and passes the resulting commands to do one by one: the scores in a Drive
-// are valid during the call only, since the next batch changes them. do must not call Step; the
+// Step handles an event, and passes the resulting commands to do one by one. The scores in a Drive
+// are valid only during that call, since the next batch changes them. do must not call Step; the
 // completion of a command is a later event.
 func (c *Coordinator) Step(e CoordinatorEvent, do func(CoordinatorCommand)) {
 	c.do = do
@@ -469,9 +469,9 @@ func (c *Coordinator) onTicked() {
 // Moving from epoch to epoch. Two epochs are open at a time; a third replaces the older one. A
 // single trainer cannot close an epoch that others need: it may move to an open epoch, or to the
 // next one once no trainer here is left behind. (Trainers of other ranks delay it through their
-// missing scores, if its plan needs scores.) To any other epoch trainers move together, when each
-// has asked for it: if the sampler uses no scores, all trainers of this rank, so that a silent rank
-// does not delay the others.
+// missing scores, if its plan needs scores.) To any other epoch trainers move together, once each
+// has asked for it: all trainers or, if the sampler uses no scores, those of this rank, so that a
+// silent rank does not delay the others.
 
 // Knows reports whether epoch is open and its plan still exists.
 func (c *Coordinator) Knows(epoch int) bool { return c.plans[epoch] != nil }
@@ -511,8 +511,8 @@ func (c *Coordinator) move(trainer int, to place) {
 	c.grant()
 }
 
-// wish records where a trainer waits to move to, and moves all trainers once they all wait for
-// that.
+// wish records where a trainer waits to move to, and moves all trainers once they all wait for the
+// same epoch.
 func (c *Coordinator) wish(trainer int, to place) {
 	c.wishes[trainer] = to
 	for t, rank := range c.agreed.world {
@@ -535,8 +535,8 @@ func (c *Coordinator) wish(trainer int, to place) {
 	c.wantPlan(to.epoch, to.batch)
 }
 
-// grant moves the waiting trainers of this rank that may move now. A rank without waiting trainers
-// follows the others.
+// grant moves the waiting trainers of this rank that may move now. A rank that has no trainers, or
+// was started again, follows the others.
 func (c *Coordinator) grant() {
 	locals := c.agreed.locals(c.cfg.Rank)
 	for _, t := range locals {
@@ -545,7 +545,7 @@ func (c *Coordinator) grant() {
 		}
 	}
 	if !c.begun || len(c.finish) == 0 || len(locals) > 0 && !c.startedAgain(locals) {
-		return // before, a trainer here may yet open
+		return // before Begun, a trainer may still open here
 	}
 	next, newest := math.MaxInt, 0
 	for _, at := range c.finish {
@@ -876,13 +876,13 @@ func (c *Coordinator) layOut() bool {
 	return true
 }
 
-// behindLast reports whether the training has no such epoch.
+// behindLast reports whether epoch comes after the last one of the training.
 func (c *Coordinator) behindLast(epoch int) bool {
 	epochs := cmp.Or(c.agreed.spec.Epochs, c.cfg.Epochs)
 	return epochs > 0 && epoch >= epochs
 }
 
-// takeCut takes what the next epoch is planned from.
+// takeCut records what the next epoch is planned from.
 func (c *Coordinator) takeCut() {
 	c.cut, c.haveCut = c.ledger.Take(), true
 	if c.placement != nil {
@@ -920,8 +920,8 @@ func (c *Coordinator) onPlanMade(e PlanMade) {
 	}
 }
 
-// install makes a plan that of the newest epoch: reports refer to it from now on, and trainers may
-// get it.
+// install makes a plan the newest epoch's: reports refer to it from now on, and trainers may get
+// it.
 func (c *Coordinator) install(made *aheadPlan) {
 	plan, base := made.plan, made.base
 	from, trained := 0, plan.Batches()
@@ -989,8 +989,8 @@ func (c *Coordinator) open(plan *Plan) {
 	})
 }
 
-// takeHeld handles the reports that were held for an epoch in order of arrival, and then the ends
-// of epochs.
+// takeHeld handles the held reports of open epochs, in order of arrival, and then the ends of
+// epochs.
 func (c *Coordinator) takeHeld() {
 	held := c.held
 	c.held = nil
@@ -1039,7 +1039,8 @@ func (c *Coordinator) sourceOf(epoch int, base []float32) *Snapshot {
 	return snap
 }
 
-// noteBesides keeps what an epoch is planned from besides scores, and the same of the epoch before.
+// noteBesides records what an epoch is planned from besides scores. It keeps that of the epoch
+// before, too.
 func (c *Coordinator) noteBesides(epoch int) {
 	c.besides[epoch] = besides{c.placed, c.learned}
 	maps.DeleteFunc(c.besides, func(e int, _ besides) bool { return e < epoch-1 })
@@ -1051,7 +1052,7 @@ func (c *Coordinator) addBesides(snap *Snapshot) {
 	snap.Cuts, snap.Placed, snap.Learned = c.cutsBefore(snap.Epoch), b.placed, b.learned
 }
 
-// cutsBefore returns the cuts of the epochs before one. The caller may keep the result.
+// cutsBefore returns the cuts of the epochs before epoch. The caller may keep the result.
 func (c *Coordinator) cutsBefore(epoch int) []Cut {
 	n := 0
 	for n < len(c.cuts) && c.cuts[n].Epoch < epoch {
@@ -1076,8 +1077,8 @@ func (c *Coordinator) onStateKept(e StateKept) {
 // reported what they resume from.
 
 // restore creates the ledger. It returns the epoch to plan first, from which the ledger advances to
-// the requested one; and false while states are being read, or if training would not continue with
-// the same scores.
+// the requested one. ok is false while states are being read, or if training would not continue
+// with the same scores.
 func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 	if c.refused != nil {
 		c.refusePlans(c.refused) // until trainers report something else
@@ -1139,8 +1140,8 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 	return from.snap.Epoch, true
 }
 
-// placementFrom returns the placement of a training: of one in progress that which its plans were
-// made by, else a new one.
+// placementFrom returns the placement of a training: the one that made its plans if it is in
+// progress, else a new one.
 func (c *Coordinator) placementFrom(from origin) *Placement {
 	switch {
 	case c.cfg.Placement == nil:
@@ -1154,8 +1155,8 @@ func (c *Coordinator) placementFrom(from origin) *Placement {
 }
 
 // placedElsewhere returns an error if the plans of a training in progress are for another number of
-// ranks: a trainer that lacks its plan would not get the draws that the others miss. A single
-// trainer gets all draws whatever the number is.
+// ranks: a trainer that still needs its plan would not get the draws that the others left to it. A
+// single trainer gets all draws, whatever the number.
 func (c *Coordinator) placedElsewhere(from origin) error {
 	if !from.sameTrainers || from.snap.Placed == nil || c.agreed.spec.World == 1 {
 		return nil
@@ -1264,7 +1265,7 @@ func (c *Coordinator) onSaveWanted(e SaveWanted) {
 	c.awaitSave(e.Trainer, place{e.Epoch, e.Batch}, e.Ticket)
 }
 
-// awaitSave has this rank save the state of a place once the reports before it are there.
+// awaitSave makes this rank save the state of a place once all reports before it have arrived.
 func (c *Coordinator) awaitSave(trainer int, at place, ticket uint64) {
 	c.saves = append(c.saves, waitingSave{ticket, at, c.now + saveTimeout})
 	c.savesThere(trainer, at)
@@ -1274,7 +1275,7 @@ func (c *Coordinator) awaitSave(trainer int, at place, ticket uint64) {
 }
 
 // savesThere records that a trainer saves at a place: it will send no more reports of batches
-// before that.
+// before it.
 func (c *Coordinator) savesThere(trainer int, at place) {
 	c.checkpointed = true
 	c.savesAt[trainer] = at
@@ -1362,16 +1363,16 @@ func (c *Coordinator) complete(at place) bool {
 	return false
 }
 
-// saveAt requests that the state of a place is written; its waiting saves are answered after that.
+// saveAt requests that the state of a place be written; its waiting saves are answered after that.
 func (c *Coordinator) saveAt(s *savedState) {
 	var snap *Snapshot
 	if newest, _ := c.ledger.Newest(); s.at.epoch == newest {
 		c.ledger.settle(s.at.batch)
 		snap = c.ledger.shared(c.base, s.at.batch)
-		snap.Final = s.at.batch // even if they report nothing
+		snap.Final = s.at.batch // even if trainers report nothing
 	} else {
 		if !c.haveCut {
-			c.takeCut() // nothing is planned behind the last epoch
+			c.takeCut() // nothing is planned after the last epoch
 		}
 		snap = c.ledger.SnapshotNext(c.cut)
 		c.noteBesides(snap.Epoch)
@@ -1383,7 +1384,7 @@ func (c *Coordinator) saveAt(s *savedState) {
 	c.save(SaveState{ID: c.lastSave, Snap: snap, Previous: true})
 }
 
-// save requests that a state is written.
+// save requests that a state be written.
 func (c *Coordinator) save(s SaveState) {
 	s.Anew, c.putAside = c.putAside, false
 	c.do(s)
@@ -1412,7 +1413,7 @@ func (c *Coordinator) onSaved(e Saved) {
 	c.answerSaved()
 }
 
-// answerSaved answers those who wait for a state that is on disk now, or have waited too long.
+// answerSaved answers the saves whose state is now on disk, and those that have waited too long.
 func (c *Coordinator) answerSaved() {
 	for _, id := range slices.Sorted(maps.Keys(c.saving)) {
 		s := c.saving[id]
@@ -1461,7 +1462,7 @@ func (c *Coordinator) World() []int32 { return c.agreed.world }
 // Complete reports whether all trainers have opened the data set.
 func (c *Coordinator) Complete() bool { return c.agreed.spec != nil && c.agreed.missing == 0 }
 
-// Remembers reports whether it expects the training that this rank served before it was restarted.
+// Remembers reports whether c expects the training that this rank served before it was restarted.
 func (c *Coordinator) Remembers() bool { return c.agreed.before != nil }
 
 // Conflict returns why the data set cannot be served, or nil.

@@ -7,14 +7,14 @@ import "time"
 type CoordinatorEvent interface{ coordinatorEvent() }
 
 type (
-	// Remembered is the first event on a restarted rank: before, it served a training with Spec, whose
-	// trainers were on Ranks (nil: not all had connected).
+	// Remembered is the first event on a restarted rank: before the restart, it served a training with
+	// Spec, whose trainers were on Ranks (nil: not all had connected).
 	Remembered struct {
 		Spec  Spec
 		Ranks []int32
 	}
-	// Vanished reports that no process of the remembered training is alive. With Here that holds for
-	// this rank only; another rank, which also remembers the training, admits its trainers.
+	// Vanished reports that no process of the remembered training is alive. With Here, that holds for
+	// this rank only: another rank, which also remembers the training, admits its trainers.
 	Vanished struct{ Here bool }
 
 	// Opened reports that a trainer on Rank has opened the data set. On its own rank the coordinator
@@ -27,7 +27,7 @@ type (
 	}
 	// Replaced reports that another process has become trainer Trainer after its predecessor's death.
 	Replaced struct{ Trainer int }
-	// Begun reports that the stager exists, or why it cannot be created. With Weighted the sampler
+	// Begun reports that the stager exists, or why it cannot be created. With Weighted, the sampler
 	// draws by importance.
 	Begun struct {
 		Weighted bool
@@ -45,7 +45,7 @@ type (
 	// BatchWanted reports that a trainer here requests a batch of an epoch that has no plan here.
 	BatchWanted struct{ Epoch, Batch int }
 	// Trained holds what a trainer on Rank reported for its part of a global batch. With AllTrainers
-	// as Trainer it holds every draw of the batch, in order.
+	// as Trainer, it holds every draw of the batch, in order.
 	Trained struct {
 		Rank, Trainer, Epoch, Batch int
 		Losses                      []float32
@@ -98,9 +98,10 @@ type (
 	}
 	// Left reports that the stager has dropped the plan of an epoch.
 	Left struct{ Epoch int }
-	// StatesRead holds what ReadStates found: the states in the rank's folder that plans were made
-	// from; the state file, the one saved before it, and the one put aside whose digest ReadStates
-	// had; and, without a state file, the states that were saved in the rank's folder.
+	// StatesRead holds what ReadStates found. Kept are the states in the rank's folder that plans were
+	// made from. File is the state file, Previous the one saved before it, and Aside the one that was
+	// put aside and has ReadStates.State as its digest. Own are, without a state file, the states that
+	// were saved in the rank's folder.
 	StatesRead struct {
 		Kept                  []StateFile
 		File, Previous, Aside StateFile
@@ -117,7 +118,7 @@ type (
 		Path   string
 		Digest Digest
 	}
-	// Hung reports that no plan can be expected since another rank shows no sign of life.
+	// Hung reports that no plan can be expected, since another rank shows no sign of life.
 	Hung struct{ Why string }
 	// Ticked reports the time.
 	Ticked struct{ Now time.Duration }
@@ -154,24 +155,24 @@ type (
 	MakePlan struct {
 		Epoch  int
 		Scores []float32
-		// Processes are those that the training began with, see SamplerConfig.Processes; 0: as many as
-		// train now.
+		// Processes is how many processes the training began with, see SamplerConfig.Processes; 0: as
+		// many as train now.
 		Processes int
 		Layout    *Layout
 		Place     func(*PlanConfig, *Draws, []float32) (home, consumer []uint16)
 		Placed    *Placed // what Place begins with
 		Stream    StreamID
-		Cuts      []Cut // of the epochs before, where a system chooses by them
-		// Learned is what the Learner's Cut returned with Scores, nil where there is none.
+		Cuts      []Cut // of earlier epochs, if a system chooses by them
+		// Learned is what the Learner's Cut returned for Scores, nil if there is no Learner.
 		Learned Learned
 	}
-	// Drive passes an event, Planned or Scored, to the stager. Base are the scores that a Planned plan
-	// was made from.
+	// Drive passes an event, Planned or Scored, to the stager. Base has the scores that the plan of a
+	// Planned was made from.
 	Drive struct {
 		Event Event
 		Base  []float32
 	}
-	// Train reports that Epoch is now the newest in training. Scores are those that its plan was made
+	// Train reports that Epoch is now the newest in training. Scores has those that its plan was made
 	// from; nil if the sampler is not weighted.
 	Train struct {
 		Epoch  int
@@ -216,9 +217,9 @@ type (
 	// ForgetStates removes the states of epochs before Before from the rank's folder.
 	ForgetStates struct{ Before int }
 	// SaveState writes the state file, in order; reply with StateSaved, unless ID is 0. With Previous,
-	// the state that was saved before is kept, too. With Anew, training began without a checkpoint,
-	// and the states of checkpoints that there are, this file and the one before it, are put aside
-	// under the names of their digests. The snapshot's arrays are shared and do not change.
+	// the state that was saved before is kept, too. With Anew, training began without a checkpoint: if
+	// this file or the one before it belongs to a checkpoint, it is put aside under the name of its
+	// digest. The snapshot's arrays are shared and do not change.
 	SaveState struct {
 		ID       int
 		Snap     *Snapshot

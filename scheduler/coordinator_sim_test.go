@@ -14,7 +14,8 @@ type simTrainer struct {
 	trained []Trained
 }
 
-// got has the trainer get the plan of an epoch, and hold the state that it was made from.
+// got records that the trainer got the plan of an epoch, and keeps the state that the plan was made
+// from.
 func (s *simTrainer) got(r *simRank, epoch int, scores Digest) {
 	if scores == "" {
 		return
@@ -29,15 +30,15 @@ func (s *simTrainer) got(r *simRank, epoch int, scores Digest) {
 	s.trained = slices.DeleteFunc(s.trained, func(e Trained) bool { return e.Epoch < epoch-2 })
 }
 
-// byItself is a batch that a trainer reads from storage.
+// byItself returns a batch that a trainer reads from storage.
 func (w *world) byItself(trainer, epoch, batch int) Deliver {
 	d := Deliver{IDs: w.plans[epoch].Part(nil, batch, trainer)}
 	d.Source = slices.Repeat([]Source{NotHere}, len(d.IDs))
 	return d
 }
 
-// restart kills all ranks and starts them again. What was under way is lost, and so may be what is
-// on disk where a trainer puts it back. Trainers open the data set again, and report again.
+// restart kills all ranks and starts them again. What was under way is lost, and what is on disk
+// may be, if a trainer can put it back. Trainers open the data set again, and report again.
 func (w *world) restart() {
 	w.pending = nil
 	for rank, r := range w.ranks {
@@ -65,8 +66,8 @@ func (w *world) restart() {
 	}
 }
 
-// timeOut ends the questions that wait for a peer which was restarted, and has no answer. It
-// reports whether there were any.
+// timeOut ends all questions under way: the peers were restarted and will not answer. It reports
+// whether there were any.
 func (w *world) timeOut() (any bool) {
 	for _, r := range w.ranks {
 		for _, ticket := range slices.Sorted(maps.Keys(r.answers)) {
@@ -79,8 +80,8 @@ func (w *world) timeOut() (any bool) {
 }
 
 // TestCoordinatorsUnderRestarts kills all ranks at random moments, and some of what they have kept:
-// every plan is the one of a training that nothing happens to, and no trainer is refused. Some
-// ranks take over the memory of those before.
+// every plan must be that of an undisturbed training, and no trainer may be refused. Some ranks
+// take over the memory of their predecessors.
 func TestCoordinatorsUnderRestarts(t *testing.T) {
 	const epochs = 4
 	train := func(seed uint64, f faults) *world {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// update has TestCoordinatorScenarios write the commands that it sees into the scenario files.
+// update makes TestCoordinatorScenarios write the commands that it sees into the scenario files.
 var update = flag.Bool("update", false, "write the scenarios' expected commands anew")
 
 // TestCoordinatorScenarios plays each file of testdata/coordinator: one event per line, and below
@@ -53,7 +53,7 @@ func firstDifference(got, want string) string {
 	return fmt.Sprintf("%d: there is more", len(a))
 }
 
-// play returns the scenario with the commands that its events brought about.
+// play returns the scenario with the commands that its events caused.
 func play(t *testing.T, text string) string {
 	t.Helper()
 	s := &scenario{t: t, disk: map[string][]byte{}}
@@ -165,7 +165,7 @@ func (s *scenario) line(line string) {
 	}
 }
 
-// grouped has one line for the commands that differ in their batch only.
+// grouped merges commands that differ only in their batch into one line.
 func grouped(lines []string) []string {
 	var order []string
 	batches := map[string][]int{}
@@ -226,7 +226,7 @@ func (s *scenario) start(a args) {
 	})
 }
 
-// placement places samples on ranks of so many places; 0: nobody does.
+// placement places samples on ranks with the given number of places; 0: samples are not placed.
 func (s *scenario) placement(places int) func(*Placed) *Placement {
 	if places == 0 {
 		return nil
@@ -241,8 +241,7 @@ func (s *scenario) placement(places int) func(*Placed) *Placement {
 	}
 }
 
-// counter is a Learner that counts the batches that were folded, of epochs whose plan it has, and
-// of those before.
+// counter is a Learner that counts folded batches, of epochs whose plan it has and of those before.
 type counter struct {
 	batches int
 	opened  []int
@@ -301,7 +300,7 @@ func (s *scenario) step(e CoordinatorEvent) {
 	})
 }
 
-// event makes an event of a line.
+// event returns the event of a line.
 func (s *scenario) event(name string, a args) CoordinatorEvent {
 	rank, trainer, epoch, batch := a.int("rank", 0), a.int("trainer", 0), a.int("epoch", 0),
 		a.int("batch", 0)
@@ -498,7 +497,7 @@ func sayProcesses(processes int) string {
 	return fmt.Sprintf(", for %d processes", processes)
 }
 
-// sayPlaced is where samples are; "" where a hash decides.
+// sayPlaced formats where samples are; "" if a hash decides.
 func sayPlaced(p *Placed) string {
 	if p == nil {
 		return ""
@@ -510,7 +509,6 @@ func sayPlaced(p *Placed) string {
 	return ", with " + strings.Join(text, " and ")
 }
 
-// say formats a command as in scenarios; "" for one that they leave out.
 // sayLayout says on which ranks a plan expects several trainers.
 func sayLayout(l *Layout) string {
 	if len(l.World) == 1 {
@@ -519,6 +517,7 @@ func sayLayout(l *Layout) string {
 	return fmt.Sprintf(", for trainers on ranks %d of %d", l.World, l.Ranks)
 }
 
+// say formats a command as in scenarios; "" for one that they leave out.
 func say(c CoordinatorCommand) string {
 	switch c := c.(type) {
 	case Accept:

@@ -9,7 +9,7 @@ import (
 type Claim struct {
 	WholeBytes int64 // memory that holds all of it
 	EvenBytes  int64 // its part by size
-	// Gain is the sum of b·n over its trainings, b the benefit of one on n trainers, without those
+	// Gain is the sum of b·n over its trainings, b the benefit of one with n trainers, without those
 	// that gain nothing; below 0: the benefit of one is unknown.
 	//
 	// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.3: G, the GPU resources saved.
@@ -22,12 +22,12 @@ type Claim struct {
 // their sizes, or, with giveBack, to none.
 //
 // Source: Quiver, §5.3. Differs: there a data set is kept whole, or two chunks of it, or nothing,
-// since any sample of a chunk may be served; here, where each is served as drawn, the one that
-// memory no longer holds whole is kept in part. There t_h is the time with hits only; here it is
-// the time with the memory that the training had when it was measured, so a large data set, of
-// which memory held a small part, seems to gain less. There the space of all nodes is one; here
-// each rank divides its own. There a later measurement replaces an earlier one; here the first
-// counts.
+// since any sample of a chunk may be served; here each sample is served as drawn, and the data set
+// that memory no longer holds whole is kept in part. There t_h is the time with hits only; here it
+// is the time with the memory that the training had when it was measured, so a large data set, of
+// which memory held a small part, seems to gain less. There the space of all nodes is divided as
+// one; here each rank divides its own. There a later measurement replaces an earlier one; here the
+// first counts.
 func Divide(claims []Claim, capacityBytes int64, giveBack bool) []int64 {
 	parts := make([]int64, len(claims))
 	var known []int
@@ -59,21 +59,21 @@ func Divide(claims []Claim, capacityBytes int64, giveBack bool) []int64 {
 	return parts
 }
 
-// idleWeight is the weight of a training that gains nothing from the cache, as measured: 1.1 may
-// have been 1.2. With less, samples that others share with it soon would leave for those that they
-// use in the next epoch.
+// idleWeight is the weight of a training that gains nothing from the cache, as measured: a true 1.2
+// may be measured as 1.1. With a smaller weight, samples that it will use soon would be evicted for
+// samples that the others use only in the next epoch.
 const idleWeight = 1. / 8
 
-// Weights returns what memory is worth to each of the trainings on a data set beside the others, by
-// their gains: the largest has 1. As long as one is unknown all have 1, and so have all if none
+// Weights returns what memory is worth to each of the trainings on a data set relative to the
+// others, by their gains: the largest gets 1. All get 1 as long as one is unknown, or if none
 // gains.
 //
 // Source: Chen et al., "iCACHE", HPCA 2023, §III-D: AIV_i = Σ benefit_j · RIV_ij over the eligible
-// jobs. Differs: what is weighed is not the percentile RIV of a sample's importance but how soon it
-// is used, and of several jobs the one with the soonest use so weighed counts, not the sum, since
-// the sample stays in memory for all of them. A job counts by its trainers, too, as in Quiver's G.
-// There a job is eligible from 1.5 on, and others are left out; here one below 1.1 has a small
-// weight.
+// jobs. Differs: the weight applies not to the percentile RIV of a sample's importance but to how
+// soon it is used, and of several jobs the soonest weighted use counts, not the sum, since the
+// sample stays in memory for all of them. The number of a job's trainers counts, too, as in
+// Quiver's G. There a job is eligible from 1.5 on, and others are left out; here one below 1.1 has
+// a small weight.
 func Weights(gains []float64) []float64 {
 	weights := make([]float64, len(gains))
 	most := 0.0

@@ -9,10 +9,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDivideQuiver has the data sets of Quiver's §7.6, LibriSpeech, OpenImages and ImageNet, each
-// with four jobs on four GPUs, and the times of Table 3: ImageNet, which gains most a byte, is kept
-// whole at 200 GB, as there. Where Quiver keeps two chunks of the others, the next one is kept in
-// part here: LibriSpeech, then OpenImages.
+// TestDivideQuiver uses the data sets of Quiver's §7.6, LibriSpeech, OpenImages and ImageNet, each
+// with four jobs on four GPUs, and the times of Table 3: ImageNet, which gains most per byte, is
+// kept whole at 200 GB, as there. Where Quiver keeps two chunks of the others, the next one is kept
+// in part here: LibriSpeech, then OpenImages.
 func TestDivideQuiver(t *testing.T) {
 	const gb, gib = 1e9, 1 << 30
 	claims := []Claim{
@@ -20,7 +20,7 @@ func TestDivideQuiver(t *testing.T) {
 		{WholeBytes: 531 * gb, Gain: 16 * 2874. / 1274},
 		{WholeBytes: 154 * gb, Gain: 16 * 2505. / 646},
 	}
-	// Benefit a GB: ImageNet 0.403, LibriSpeech 0.233, OpenImages 0.068.
+	// Benefit per GB: ImageNet 0.403, LibriSpeech 0.233, OpenImages 0.068.
 	for _, c := range []struct {
 		capacity int64
 		want     []int64
@@ -36,7 +36,7 @@ func TestDivideQuiver(t *testing.T) {
 	}
 }
 
-// TestDivide has data sets without a benefit, and those of which none is known.
+// TestDivide uses data sets without a benefit, and those whose benefit is unknown.
 func TestDivide(t *testing.T) {
 	for name, c := range map[string]struct {
 		claims   []Claim
@@ -57,8 +57,8 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// TestDivideFits checks that no more than there is is given, and that what a data set gets does not
-// fall when its benefit grows.
+// TestDivideFits checks that no more memory is given out than there is, and that the part of a data
+// set does not shrink when its benefit grows.
 func TestDivideFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.Int64Range(0, 1e12).Draw(t, "capacity")
@@ -108,9 +108,9 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestWeightsICache has the rule of iCACHE's §III-D: jobs weigh in proportion to Ratio_benefit, and
-// one that is not eligible gives way to those that are. A sample's soonest use, so weighed, is what
-// decides whether it stays.
+// TestWeightsICache checks the rule of iCACHE's §III-D: the weights of jobs are in proportion to
+// Ratio_benefit, and one that is not eligible gives way to those that are. The soonest weighted use
+// of a sample decides whether it stays.
 func TestWeightsICache(t *testing.T) {
 	gain := func(without time.Duration) float64 {
 		b := NewBenefit(0, 1)
@@ -135,8 +135,8 @@ func TestWeightsICache(t *testing.T) {
 	}
 }
 
-// TestLaneThatGainsNothing has two lanes in step. The one that gains nothing leaves the memory to
-// the other one, and takes it again when it gains.
+// TestLaneThatGainsNothing runs two lanes in step. The one that gains nothing leaves the memory to
+// the other, and takes it back when it gains.
 func TestLaneThatGainsNothing(t *testing.T) {
 	const samples, perBatch, epochs = 600, 4, 3
 	w := newLaneWorld(t, 1, 1, samples, 0.3)

@@ -23,20 +23,20 @@ type forecast interface {
 	weighted() bool                          // see Draws.Weighted
 }
 
-// epochsAhead is how many epochs Next looks for a sample's own arrival. A sample that is not met in
-// 64 epochs has an expected number of draws of some 1/64 or less in an epoch; only its order among
-// others like it matters.
+// epochsAhead is how many epochs Next looks for a sample's own arrival. A sample that is not drawn
+// in 64 epochs can expect about 1/64 of a draw per epoch or less; only its order among others like
+// it matters.
 const epochsAhead = 64
 
-// Next predicts when a sample will be drawn first after this epoch if its score is then score. The
-// time is in epochs, e + p/L for place p of the L draws of epoch e, and e > Epoch. It is the
-// sample's own future clock, which is known today, run at the given weight; scores are normalised
-// by the sum of this epoch's. A sample that is not met within 64 epochs gets a later time, in the
-// order of expected times; one that cannot be drawn, +Inf.
+// Next predicts when a sample will first be drawn after this epoch if its score is then score. The
+// time is in epochs, e + p/L for place p of the L draws of epoch e, and e > Epoch. It comes from
+// the sample's own future clock, which is known today, run at the rate of the given score; scores
+// are normalised by the sum of this epoch's. A sample that is not drawn within 64 epochs gets a
+// later time, in the order of expected times; one that cannot be drawn gets +Inf.
 //
-// torch and sequential ignore score and are exact; the first call on torch's Draws makes the next
-// epoch's permutation, 4 bytes a sample. uniform and weighted-once give the right order of samples,
-// up to changes of the scores.
+// torch and sequential ignore score and are exact, except for samples that torch's next epoch
+// drops; the first call on torch's Draws makes the next epoch's permutation, 4 bytes per sample.
+// uniform, chunks and weighted-once give the right order of samples, up to changes of the scores.
 //
 // Source: the project's design, "Race clocks".
 func (d *Draws) Next(id SampleID, score float32) float64 { return d.forecast.next(id, score) }

@@ -90,7 +90,7 @@ func TestNextOrder(t *testing.T) {
 	}
 }
 
-// TestNextFar: samples that are not met in 64 epochs come later than all others, in the order of
+// TestNextFar: samples that are not drawn in 64 epochs come later than all others, in the order of
 // their scores.
 func TestNextFar(t *testing.T) {
 	for _, name := range []string{"weighted", "subset"} {
@@ -104,8 +104,8 @@ func TestNextFar(t *testing.T) {
 			t.Errorf("%s: a certain sample comes at %v", name, certain)
 		}
 	}
-	// At a rate of 1/40 one sample in five is not met in 64 epochs; its time is then the mean, 40
-	// epochs, after them.
+	// At a rate of 1/40 one sample in five is not drawn in 64 epochs; its time is then 40 epochs, the
+	// mean, after them.
 	equal := mustSampler(t, SamplerConfig{Name: "weighted", Samples: 1000, BatchSize: 10, World: 1})
 	d, late := equal.Draw(2, make([]float32, 1000)), 0
 	f := d.forecast.(weightedForecast)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-const embeddingNumbers = 3 // of an embedding here
+const embeddingNumbers = 3 // in an embedding here
 
-// embedded is a ledger of two trainers, whose epochs have 24 batches of 4 draws.
+// embedded is a ledger for two trainers, with epochs of 24 batches of 4 draws.
 type embedded struct {
 	t      *testing.T
 	plans  PlanConfig
@@ -32,7 +32,7 @@ func newEmbedded(t *testing.T) *embedded {
 	return e
 }
 
-// report has a trainer report its part of a batch.
+// report reports a trainer's part of a batch.
 func (e *embedded) report(p *Plan, trainer, batch int) {
 	e.t.Helper()
 	lo, hi := p.Range(batch)
@@ -72,8 +72,9 @@ func (e *embedded) train(p *Plan, from, to int) (cut []float32) {
 	return cut
 }
 
-// TestEmbeddingsOutliveARestart: a ledger that was restored folds the embeddings that the one
-// before had, in the same order, of the tail of an epoch and of what was trained of the next.
+// TestEmbeddingsOutliveARestart: a restored ledger folds the same embeddings as the one before it,
+// in the same order: those of the tail of an epoch, and of the part of the next one that was
+// trained.
 func TestEmbeddingsOutliveARestart(t *testing.T) {
 	e := newEmbedded(t)
 	first := NewPlan(e.plans, 0, e.ledger.Take())
@@ -114,7 +115,7 @@ func TestEmbeddingsOutliveARestart(t *testing.T) {
 	}
 }
 
-// TestEmbeddingsOfOtherSizes are refused, and what was reported first counts.
+// TestEmbeddingsOfOtherSizes: embeddings of other sizes are refused, and the first report counts.
 func TestEmbeddingsOfOtherSizes(t *testing.T) {
 	e := newEmbedded(t)
 	p := NewPlan(e.plans, 0, e.ledger.Take())

@@ -4,8 +4,8 @@ package scheduler
 type Event interface{ event() }
 
 type (
-	// LaneOpened reports that another training uses the data set: lane Lane, which must not be open,
-	// with trainers on the ranks World. Lane 0 is open from the beginning.
+	// LaneOpened reports that another training uses the data set, as lane Lane, which must not be
+	// open. World has the rank of each of its trainers. Lane 0 is open from the beginning.
 	LaneOpened struct {
 		Lane  int
 		World []int32
@@ -37,7 +37,7 @@ type (
 	Released struct{ Lease uint32 }
 
 	// Fetched reports that a read from storage ended. Err is nil if the sample's bytes are in its
-	// place. With Kept they came from a copy on the node's disk.
+	// place. With Kept, they came from a copy on the node's disk.
 	Fetched struct {
 		ID   SampleID
 		Kept bool
@@ -45,7 +45,7 @@ type (
 	}
 
 	// Reread reports that Read ended. Err is not nil if the sample was not read: then the lanes that
-	// wait for it are not timed any more.
+	// wait for it are no longer timed.
 	Reread struct {
 		ID  SampleID
 		Err error
@@ -123,9 +123,9 @@ type (
 		Err     error
 	}
 
-	// Recovered reports the samples that are in their places since before the rank restarted, the most
-	// important first. It precedes the first Planned. Those that do not fit are freed. Their bytes are
-	// not used before Check.
+	// Recovered reports the samples that are still in their places from before the rank restarted, the
+	// most important first. It precedes the first Planned. Those that do not fit are freed. Their
+	// bytes are not used before Check.
 	Recovered struct{ IDs []SampleID }
 
 	// Checked reports that Check ended. Samples that are not Whole are fetched.
@@ -142,7 +142,7 @@ type (
 		IDs           []SampleID
 	}
 
-	// Weighed reports what memory is worth to a lane beside the others, above 0; 1 until then.
+	// Weighed reports what memory is worth to a lane relative to the others, above 0; 1 until then.
 	Weighed struct {
 		Lane   int
 		Weight float64
@@ -164,8 +164,7 @@ const (
 	Staged
 )
 
-// Source is where the bytes of a delivered sample came from, with the numbers of the door's
-// protocol.
+// Source is where the bytes of a delivered sample came from, numbered as in the door's protocol.
 type Source uint8
 
 // The sources.
@@ -200,7 +199,7 @@ type (
 		Need uint64
 	}
 
-	// Timed reports that a local trainer's part of a batch is complete, whose end is timed.
+	// Timed reports that a local trainer's part of a timed batch is complete.
 	Timed struct{ Lane, Trainer, Epoch, Batch int }
 
 	// Check verifies the bytes of a recovered sample; reply with Checked. Checks are ordered by Need.
@@ -252,8 +251,8 @@ type (
 	// operation runs to its end.
 	Erase struct{ ID SampleID }
 
-	// Pack writes samples to a file of their own, a package, in order: those that are Here from
-	// memory, the others read from storage, ordered by Need; reply with Packed.
+	// Pack writes samples, in order, to a file of their own, a package: those that are Here from
+	// memory, the others from storage, with reads ordered by Need; reply with Packed.
 	Pack struct {
 		Package uint32
 		IDs     []SampleID
@@ -261,8 +260,8 @@ type (
 		Need    uint64
 	}
 
-	// Unpack reads a package with one read, and puts those of its samples Layout that are in IDs into
-	// new places; reply with Unpacked. Reads are ordered by Need.
+	// Unpack reads a package, which holds the samples Layout, with one read, and puts those in IDs
+	// into new places; reply with Unpacked. Reads are ordered by Need.
 	Unpack struct {
 		Package     uint32
 		Layout, IDs []SampleID

@@ -20,7 +20,7 @@ type lane struct {
 	undecided []undecided // own draws in the window, in order
 
 	plans     []*planned // oldest first
-	plansLeft int        // that are there no more
+	plansLeft int        // that were released
 	cur       *planned   // the plan the window's end is in
 	batch     int        // the next batch of cur to enter the window
 	// by trainer: position of the furthest batch requested, -1 before the first
@@ -34,10 +34,10 @@ type lane struct {
 	early     []Asked // requested before the window got there
 	heldBytes int64   // of the samples in parts and promises
 	tierHits  map[int]int
-	// packages that come next, in order, and the counts of packages by epoch
+	// the packages that come next, in order, and the package counts by epoch
 	packs         []*pack
 	packageCounts map[int]PackageCount
-	probed        map[SampleID]int64 // for a probe of cur: the position that it was read for last
+	probed        map[SampleID]int64 // for a probe of cur: the position that each was last read for
 }
 
 func (s *Stager) onLaneOpened(e LaneOpened) {
@@ -112,7 +112,7 @@ func (s *Stager) open() iter.Seq[*lane] {
 
 // demandUpTo records that a trainer waits for a position. The lane that is furthest ahead sets the
 // scale on which the reads of all lanes are ordered; a lane that has fallen behind is moved up to
-// it, so that it has no claim to what it has missed.
+// it, so that it cannot claim what it has missed.
 func (l *lane) demandUpTo(pos int64) {
 	l.demand = max(l.demand, pos)
 	l.offset = max(l.offset, int64(l.Demand())-l.demand)
@@ -140,12 +140,12 @@ func (l *lane) shareOfWindow() int64 {
 		}
 	}
 	if going == 1 && left == l.cfg.WindowBytes {
-		return math.MaxInt64 // a lane alone: what the window has counts
+		return math.MaxInt64 // a lane alone: only the whole window is bounded
 	}
 	return left / going
 }
 
-// makeRoom decides on draws that trainers have requested, until the window has at most bytes.
+// makeRoom decides on draws that trainers have requested, until the window holds at most bytes.
 func (s *Stager) makeRoom(bytes int64) {
 	for l := range s.open() {
 		if l.cur == nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// laneWorld is a simulation of the stagers of some ranks that serve several trainings, which come,
-// stand still and go at any time. What happens next is drawn from a seed.
+// laneWorld is a simulation of the stagers of some ranks that serve several trainings, which begin,
+// pause and end at any time. A seed determines what happens next.
 type laneWorld struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -32,7 +32,7 @@ type laneRank struct {
 	leases map[uint32]*simLane
 }
 
-// simLane is a training: its trainers take global batches in step.
+// simLane is a training: its trainers request global batches in step.
 type simLane struct {
 	number  int
 	cfg     PlanConfig
@@ -145,7 +145,7 @@ func (w *laneWorld) plan(l *simLane) {
 	l.plans = append(l.plans, first)
 }
 
-// train has a lane begin its next batch.
+// train begins the next batch of a lane.
 func (w *laneWorld) train(l *simLane) {
 	if l.batch == l.plans[l.epoch].Batches() {
 		l.epoch, l.batch = l.epoch+1, 0
@@ -193,7 +193,7 @@ func (w *laneWorld) scored(l *simLane, epoch, batch int) {
 	}
 }
 
-// close ends a training, in the middle of whatever it does: its requests are not answered any more.
+// close ends a training, in the middle of whatever it does: its requests are no longer answered.
 func (w *laneWorld) close(number int) {
 	w.lanes[number] = nil
 	for _, r := range w.ranks {
@@ -285,7 +285,7 @@ func (r *laneRank) reread(id SampleID) {
 	r.step(Reread{ID: id, Err: err})
 }
 
-// settled closes all lanes and checks that nothing of them is left but residents.
+// settled closes all lanes and checks that they leave nothing but residents behind.
 func (w *laneWorld) settled() {
 	for number, l := range w.lanes {
 		if l != nil {
@@ -314,7 +314,7 @@ func (w *laneWorld) settled() {
 	}
 }
 
-// TestLanes has trainings begin, pause and end at random, with faults. Each gets what it draws,
+// TestLanes lets trainings begin, pause and end at random, with faults. Each gets what it draws,
 // none delays the others, and an ended one leaves nothing behind.
 func TestLanes(t *testing.T) {
 	reread := 0
@@ -386,7 +386,7 @@ func TestLanesComeAndGo(t *testing.T) {
 	w.settled()
 }
 
-// TestLaneWindow checks that a lane which stands still leaves the window to the others.
+// TestLaneWindow checks that a lane that stands still leaves the window to the others.
 func TestLaneWindow(t *testing.T) {
 	w := newLaneWorld(t, 1, 1, 3200, 0.1)
 	w.open(0, "torch", 1, 1)
@@ -417,8 +417,8 @@ func TestLaneWindow(t *testing.T) {
 	}
 }
 
-// TestLaneNeeds checks that reads of a lane which comes late, or was silent for long, are neither
-// before nor behind those of the others.
+// TestLaneNeeds checks that reads of a lane that begins late, or was silent for long, come neither
+// before nor after those of the others.
 func TestLaneNeeds(t *testing.T) {
 	w := newLaneWorld(t, 1, 1, 400, 0)
 	w.open(0, "torch", 1, 1)

@@ -2,29 +2,29 @@ package scheduler
 
 import "fmt"
 
-// A Layout says on which rank each trainer is, as plans count them when they give draws to
-// trainers. It is that of the ranks when training began: if the job loses nodes, and the cache
-// goes on with fewer ranks, plans still give each draw to the same trainer. Otherwise a trainer
-// that has an epoch's plan and one that gets it later would repeat and miss draws of each other.
+// A Layout is the rank of each trainer by which plans assign draws to trainers. It stays as it was
+// when training began: if the job loses nodes, and the cache goes on with fewer ranks, plans still
+// give each draw to the same trainer. Otherwise a trainer that has an epoch's plan and one that
+// gets it later would both get some draws and both miss others.
 type Layout struct {
 	Ranks int
 	World []int32 // rank of each trainer
 }
 
-// Consumer is a trainer's place in the Layout of the training's plans, which it announces when it
-// opens a data set.
+// Consumer is a trainer's place in the Layout of the training's plans, which the trainer reports
+// when it opens a data set.
 type Consumer struct {
 	Rank  int `json:"rank"`
 	Ranks int `json:"ranks"`
-	// Planned is true if a plan said so; before the first plan it is the rank that the trainer
-	// connected to.
+	// Planned is true if the place comes from a plan; before the first plan, Rank is the one that the
+	// trainer connected to.
 	Planned bool `json:"planned"`
 }
 
 // Valid reports whether c can be a place of a Layout.
 func (c *Consumer) Valid() bool { return c.Ranks <= maxRanks && 0 <= c.Rank && c.Rank < c.Ranks }
 
-// maxRanks is the most ranks of a plan, whose owners are uint16.
+// maxRanks is the largest number of ranks of a plan, whose owners are uint16.
 const maxRanks = 1 << 16
 
 // layout returns the layout of the plans that trainers have or, if they have none, that of the

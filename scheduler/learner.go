@@ -1,32 +1,32 @@
 package scheduler
 
-// A Learner is what a system remembers of training that learns while an epoch is trained, as SHADE
-// and SpiderCache do: its next epoch depends on more than the scores at the cut. Every rank has
-// one, which follows training as batches are folded; so all have learned the same at the same
-// batch.
+// A Learner holds what a system that learns during an epoch, such as SHADE or SpiderCache,
+// remembers of training: its next epoch depends on more than the scores at the cut. Every rank has
+// one, which follows training as batches are folded, so at the same batch all have learned the
+// same.
 //
 // It is not safe for concurrent use.
 type Learner interface {
-	// Begin forgets everything, and begins with scores, one a sample, and with what Cut returned
-	// before, nil for nothing. It keeps neither. It returns an error when learned is damaged, or of
-	// other samples or another memory.
+	// Begin forgets everything, and starts with scores, one per sample, and with what Cut returned
+	// before, nil for nothing. It keeps neither slice. It returns an error if learned is damaged, or
+	// belongs to other samples or to a memory of another size.
 	Begin(scores []float32, learned []byte) error
-	// Open takes the plan of an epoch that is trained from now on, and what Cut returned for it: the
-	// Learner may keep what both have. Batches of the epoch before may follow.
+	// Open receives the plan of an epoch that is trained from now on, and what Cut returned for it.
+	// The Learner may keep both. Batches of the epoch before may still follow.
 	Open(p *Plan, learned Learned)
-	// Learn takes a batch that was folded into scores. It may keep the batch.
+	// Learn receives a batch that was folded into scores. It may keep the batch.
 	Learn(f Folded, scores []float32)
-	// Cut returns what the next epoch is drawn from besides scores. It is called once an epoch, when
-	// all batches before its cut are folded, with the scores then, which must not change any more. It
-	// takes no time: what is a matter of all samples is made when it is asked for.
+	// Cut returns what the next epoch is drawn from besides scores. It is called once per epoch, when
+	// all batches before the cut are folded, with the scores at that time, which must not change any
+	// more. It returns quickly: work over all samples is left to the call of the Learned.
 	Cut(scores []float32) Learned
 }
 
 // Learned returns the state of a Learner at a cut, as bytes: the same at any time, in any
-// goroutine. It encodes them on each call. nil: no state.
+// goroutine. It encodes the state on each call. nil: no state.
 type Learned func() []byte
 
-// Known returns what was learned, as these bytes.
+// Known returns a Learned that returns learned; nil for nil.
 func Known(learned []byte) Learned {
 	if learned == nil {
 		return nil

@@ -16,10 +16,10 @@ type Ledger struct {
 	scorer Scorer
 	scores []float32
 	total  float64  // of scores
-	known  []uint64 // a bit a sample: scored by a report
+	known  []uint64 // a bit per sample: scored by a report
 	passes []*pass  // oldest first; the newest has the epoch under way
 	buffer struct{ losses, scores []float32 }
-	// of the embeddings that are reported beside losses; 0: none
+	// of the embeddings that are reported with losses; 0: none
 	dimensions int
 }
 
@@ -40,15 +40,15 @@ type pass struct {
 	folded     int     // batches below are folded
 }
 
-// NewLedger returns a ledger that begins with scores, one a sample, which it takes over.
+// NewLedger returns a ledger that starts with scores, one per sample, and owns them.
 func NewLedger(scorer Scorer, scores []float32) *Ledger {
 	l := &Ledger{scorer: scorer, scores: scores, known: make([]uint64, (len(scores)+63)/64)}
 	l.sum()
 	return l
 }
 
-// sum sums the scores anew. What Fold adds up has other roundings than the sum in a ledger that is
-// restored from these scores.
+// sum computes the total of the scores anew. The total that Fold updates is rounded differently
+// from that of a ledger that is restored from these scores.
 func (l *Ledger) sum() {
 	l.total = 0
 	for _, score := range l.scores {
@@ -81,8 +81,8 @@ func (l *Ledger) Scored(f Folded) Scored {
 // then count.
 func (l *Ledger) Known(id SampleID) bool { return l.known[id/64]>>(id%64)&1 == 1 }
 
-// Embed has embeddings of so many numbers reported beside the losses of the epochs that are opened
-// from now on.
+// Embed makes the ledger accept embeddings of the given length with the losses of epochs that are
+// opened from now on.
 func (l *Ledger) Embed(dimensions int) { l.dimensions = dimensions }
 
 // Open passes the ledger the plan to which reports from now on refer. Opening an epoch that is open
@@ -101,7 +101,7 @@ func (l *Ledger) Open(p *Plan) {
 		l.passes[len(l.passes)-1].keepTail(l.dimensions)
 	}
 	l.passes = append(l.passes, n)
-	// The scores of two epochs ago are folded or will never come.
+	// Reports of two epochs ago have arrived, or never will.
 	for len(l.passes) > 2 {
 		l.foldPass(l.passes[0], true, nil)
 		l.passes = l.passes[1:]
@@ -120,8 +120,8 @@ func (p *pass) keepTail(dimensions int) {
 	p.start += lo
 }
 
-// behindCut is where the draws from the cut on begin in ids. The last batch of an epoch that has
-// nothing behind its cut may be short.
+// behindCut is where the draws from the cut on begin in ids. If the cut is the end of the epoch,
+// the last batch may be short.
 func (p *pass) behindCut() int { return min(p.cut*p.batch-p.start, len(p.ids)) }
 
 func unreported(n int) []float32 {
@@ -254,8 +254,8 @@ type Folded struct {
 	Embeddings []float32
 }
 
-// Fold folds every batch that is final, and calls scored for each. It reports whether a cut was
-// reached, that is whether Take may be called.
+// Fold folds every batch that is final, and calls scored for each. It reports whether the cut was
+// reached, that is, whether Take may be called.
 func (l *Ledger) Fold(scored func(Folded)) bool {
 	for i, p := range l.passes {
 		if i > 0 && l.passes[i-1].folded < l.passes[i-1].batches() {

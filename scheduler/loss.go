@@ -7,8 +7,8 @@ import (
 
 // Reported reports whether a loss counts: it does when it is finite. NaN and the infinities, which
 // mixed precision gives now and then, count as not reported: the sample keeps the score that it
-// has. An infinite loss taken as it is would leave no draw to another sample. Whatever reads losses
-// asks this function, so that ranks and simulator agree.
+// has. An infinite loss used as a score would leave no draws to other samples. Whatever reads
+// losses calls this function, so that ranks and simulator agree.
 func Reported(loss float32) bool { return loss <= math.MaxFloat32 && loss >= -math.MaxFloat32 }
 
 // ReportedEmbedding reports whether an embedding counts: all its numbers must be finite. Otherwise

@@ -4,12 +4,13 @@ import (
 	"fmt"
 )
 
-// Where the scores of a rank's first plan come from. A rank starts without scores, and serves one
-// of three kinds of training: a new one, one that resumes from a checkpoint, or one in progress
-// whose ranks were restarted. The first starts with equal scores. The other two continue with the
-// scores that they had, or not at all: a plan from other scores would give another stream.
+// This file decides where the scores of a rank's first plan come from. A rank starts without
+// scores, and serves one of three kinds of training: a new one, one that resumes from a checkpoint,
+// or one in progress whose ranks were restarted. The first starts with equal scores. The other two
+// continue with the scores that they had, or not at all: a plan from other scores would give
+// another stream.
 //
-// This file only decides; it reads no files.
+// It only decides; it reads no files.
 
 // Training is a training process's description of itself when it opens a data set (OPEN): what it
 // resumes from, and which plans it has had. A DataLoader's worker sends none.
@@ -32,12 +33,12 @@ type Checkpoint struct {
 	Epoch int    `json:"epoch"`
 	Batch int    `json:"batch"`
 	State Digest `json:"state"` // "": it is not known
-	// Processes are those that the training began with; 0: as many as resume.
+	// Processes is how many processes the training began with; 0: as many as resume.
 	Processes int `json:"processes,omitempty"`
 }
 
-// PlanSource is an epoch that a trainer has the plan of, and the digest of the scores that the plan
-// was made from.
+// PlanSource is an epoch whose plan a trainer has, and the digest of the scores that the plan was
+// made from.
 type PlanSource struct {
 	Epoch  int    `json:"epoch"`
 	Scores Digest `json:"scores"`
@@ -47,18 +48,18 @@ type PlanSource struct {
 // made from.
 type need struct {
 	stream    StreamID
-	epoch     int // that is wanted
+	epoch     int // the requested one
 	batch     int // its first
 	trainings []*Training
-	equal     func() []float32 // scores that nothing is known about
-	placed    func() *Placed   // where samples are then; nil: a hash decides
+	equal     func() []float32 // the scores before any report
+	placed    func() *Placed   // where samples are at first; nil: a hash decides
 	kept      []StateFile      // in the rank's folder
 	path      string           // of the state file; "": there is none
-	// the state file; its err is fs.ErrNotExist, wrapped, where there is none
+	// the state file; the zero StateFile if there is none
 	file     StateFile
 	previous StateFile // the one that was saved before it
 	aside    StateFile // the checkpoint's, put aside by a training that began without it
-	// those that were saved in the rank's folder, where there is no state file
+	// those that were saved in the rank's folder, if there is no state file
 	own      []StateFile
 	optional bool // begin even if the state file does not match
 }
@@ -188,7 +189,7 @@ func (n *need) goOn() (origin, error) {
 			return origin{snap: k.Snap, sameTrainers: true}, nil
 		}
 		if want != "" && epoch == 0 && n.epoch <= 1 {
-			// the first epoch of a training may have begun with these
+			// the first epoch of a training may have begun with equal scores
 			if equal := n.equalState(epoch); want == n.scores(equal) {
 				return origin{snap: equal, sameTrainers: true}, nil
 			}
@@ -263,8 +264,8 @@ func (n *need) earlier() string {
 		n.file.Snap.Epoch, n.file.Snap.Final, n.path)
 }
 
-// begin decides for a training without a checkpoint of rankpool's. It may have its own checkpoints,
-// and then continues at a later epoch with the state file.
+// begin decides for a training without a rankpool checkpoint. It may have its own checkpoints, and
+// then continues at a later epoch with the state file.
 func (n *need) begin() (origin, error) {
 	f := n.file
 	switch {
@@ -283,7 +284,7 @@ func (n *need) begin() (origin, error) {
 		return origin{snap: f.Snap}, nil
 	case n.epoch == 0 && (!n.optional || !f.Snap.Checkpoint):
 		// The training ended before its first checkpoint was written. If there is one after all, its
-		// state is put aside, and found there.
+		// state is put aside, and will be found there.
 		return origin{warning: fmt.Sprintf(
 			"%s holds the state of epoch %d, but training has no checkpoint, so it starts over",
 			n.path, f.Snap.Epoch)}, nil

@@ -63,7 +63,7 @@ var (
 )
 
 // TestOrigin checks where the scores of a first plan come from. want is the state, nil for equal
-// scores, or refused what the sentence must have in it.
+// scores; refused, if not empty, is what the error must contain.
 func TestOrigin(t *testing.T) {
 	s0 := &Snapshot{Stream: originStream, Scores: equalScores()}
 	s2, s3, s4 := stateOf(2, 0, 2), stateOf(3, 0, 3), stateOf(4, 0, 4)
@@ -284,7 +284,7 @@ func TestOrigin(t *testing.T) {
 		if n.begun() || c.refused == "" {
 			continue
 		}
-		// What a training that begins or resumes is refused for, the user may allow.
+		// The user may allow what a training that begins or resumes is refused for.
 		n.optional = true
 		if got, err = n.decide(); err == nil && got.warning == "" ||
 			err != nil && !strings.Contains(c.refused, "trainer 0") {

@@ -45,7 +45,7 @@ func TestOwnerBalanced(t *testing.T) {
 	})
 }
 
-// TestOwnerMixed: samples at any regular stride are spread too.
+// TestOwnerMixed: samples at any regular stride are spread, too.
 func TestOwnerMixed(t *testing.T) {
 	const ranks, draws = 8, 8000
 	for _, stride := range []int{1, 2, 3, 8, 16, 64, 1000} {

@@ -1,10 +1,11 @@
 package scheduler
 
-// packages are the samples that a rank reads in pieces, of systems that have them, as iCACHE does.
-// The plan says which. One package at a time is written beside training, as long as there is room
-// for it, from samples that are in memory or, else, are read one by one; when the first of its
-// draws enters the window, one read brings in all of its samples. Those of a package that is not
-// ready by then, or cannot be read, are read one by one when their draws enter the window.
+// packages are the groups of samples that a rank reads in one piece, for systems that have them,
+// such as iCACHE. The plan lists them. While training runs, packages are written one at a time, as
+// long as there is room, from samples that are in memory or else are read one by one. When the
+// first draw of a package enters the window, one read brings in all of its samples. If the package
+// is not ready by then, or cannot be read, its samples are read one by one when their draws enter
+// the window.
 //
 // What is served does not depend on any of this.
 //
@@ -12,7 +13,7 @@ package scheduler
 type packages struct {
 	last     uint32
 	writing  *pack
-	written  int64            // room that is taken, by the one that is being written, too
+	written  int64            // room in use, including that of the one being written
 	reading  map[uint32]*pack // by number
 	failures int              // in a row
 }
@@ -24,8 +25,8 @@ type pack struct {
 	places Package
 	number uint32
 	ready  bool
-	late   bool       // it is not wanted any more
-	into   []SampleID // while it is read: what is brought in
+	late   bool       // it is no longer wanted
+	into   []SampleID // while it is read: the samples that this brings in
 }
 
 // PackageCount counts packages that were written and read, and their bytes.
@@ -36,7 +37,7 @@ type PackageCount struct {
 
 func newPackages() packages { return packages{reading: map[uint32]*pack{}} }
 
-// ids are the samples of a package, in order.
+// ids returns the samples of a package, in order.
 func (p *pack) ids() []SampleID {
 	ids := make([]SampleID, len(p.places))
 	for i, place := range p.places {
@@ -45,7 +46,7 @@ func (p *pack) ids() []SampleID {
 	return ids
 }
 
-// room is what the package takes on disk.
+// room returns how much the package takes on disk.
 func (p *pack) room() (bytes int64) {
 	cfg := &p.lane.cfg
 	for _, place := range p.places {
@@ -55,7 +56,7 @@ func (p *pack) room() (bytes int64) {
 	return (bytes + block - 1) / block * block
 }
 
-// expectPackages queues the packages of a plan, but for those that begin before training does.
+// expectPackages queues the packages of a plan, except those that begin before training does.
 func (l *lane) expectPackages(p *planned) {
 	if l.cfg.PackageBytes <= 0 {
 		return
@@ -68,7 +69,7 @@ func (l *lane) expectPackages(p *planned) {
 	}
 }
 
-// pack has the next package written, if none is being written and there is room for it.
+// pack starts to write the next package, if none is being written and there is room for it.
 func (l *lane) pack() {
 	k := &l.packages
 	if k.writing != nil || k.failures >= tierFailuresMax {
@@ -162,8 +163,8 @@ func (l *lane) unpack(lo, hi int) {
 	}
 }
 
-// read reads a package. Its samples stay in memory until they are drawn, as the system has it: if
-// there is not enough, those that are not drawn before place hi are read one by one later.
+// read reads a package. As in the system, its samples stay in memory until they are drawn; if
+// memory is short, those that are not drawn before place hi are read one by one later.
 func (l *lane) read(p *pack, hi int) {
 	for _, place := range p.places {
 		id := p.plan.IDs[place]

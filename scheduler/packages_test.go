@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// packing has a plan of batches of one sample each, with places 2 to 4 read as a package.
+// packing returns a plan of batches of one sample each, with places 2 to 4 read as a package.
 func packing() *Plan {
 	ids := []SampleID{0, 1, 2, 3, 4, 5}
 	draws := (&Choice{
@@ -20,21 +20,21 @@ func packing() *Plan {
 	}, 0, nil)
 }
 
-// fixed draws the same always.
+// fixed always draws the same.
 type fixed struct{ draws *Draws }
 
 func (fixed) Weighted() bool               { return false }
 func (f fixed) Draw(int, []float32) *Draws { return f.draws }
 
-// TestPackages has packages written ahead of their use, and read at once; those that cannot be are
-// read one by one. In every case training receives the same.
+// TestPackages checks that packages are written ahead of their use, and read with one read; samples
+// of those that cannot be are read one by one. In every case training receives the same.
 func TestPackages(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
 		room, capacity int64
 		packed         []Packed // ends of Pack; none: it takes until the end
 		unpacked       *Unpacked
-		want           string // the commands but Deliver and Free, batch by batch
+		want           string // the commands except Deliver and Free, batch by batch
 		count          PackageCount
 	}{
 		"written and read": {

@@ -17,12 +17,12 @@ type partition struct {
 
 	place  int     // in plan, of the end of the lane's window
 	recent float64 // draws, the newest count most
-	pace   float64 // share of the draws of all lanes, when it was taken last
+	pace   float64 // share of the draws of all lanes, as last measured
 	weight float64 // what memory is worth to the lane
 	// by sample: the place of its next draw from the end of the window on, as view.first; nil as
 	// long as there is one lane
 	upcoming []int32
-	// residents that are here since a package was read, and were not drawn since
+	// residents that a package brought in and that were not drawn since
 	unpacked map[SampleID]bool
 }
 
@@ -36,26 +36,26 @@ const (
 	elsewhere = -2
 )
 
-// goneElsewhere is the next use of a resident whose next draw is another owner's: it goes before
-// all others.
+// goneElsewhere is the next use of a resident whose next draw is another owner's: it is evicted
+// before all others.
 const goneElsewhere = math.MaxFloat64
 
-// view is when each sample is drawn next in an epoch: of one owner's draws, or of all.
+// view has the next draw of each sample in an epoch: among one owner's draws, or among all.
 type view struct {
 	rank int
-	next []int32 // AllRanks: of each draw the place of the sample's next draw, noPlace or elsewhere
-	// For one owner, which meets its draws in order: a bit for each, whether the sample is
-	// drawn again; later has the places of those next draws, or elsewhere, the first one last.
+	next []int32 // AllRanks: by draw, the place of the sample's next draw, noPlace or elsewhere
+	// For one owner, which reaches its draws in order: a bit for each, set if the sample is drawn
+	// again; later has the places of those next draws, or elsewhere, the first draw's last.
 	again  []uint64
 	later  []int32
 	cursor int         // number of its draw that comes next
 	first  []int32     // by sample: the place of its first draw, noPlace or elsewhere
-	shares []batchView // by batch, of AllRanks: made when the first rank gets there
-	places []int32     // of one rank's share of a batch
+	shares []batchView // by batch, for AllRanks: made when the first rank gets there
+	places []int32     // buffer for one rank's share of a batch
 }
 
-// batchView is who has to do with the draws of a batch: places[begin[r]:begin[r+1]] are those that
-// rank r owns or consumes.
+// batchView groups the draws of a batch by rank: places[begin[r]:begin[r+1]] are those that rank r
+// owns or consumes.
 type batchView struct{ begin, places []int32 }
 
 // share returns the places of a batch that a rank owns or consumes, in order. The slice is valid
@@ -104,11 +104,11 @@ func (p *Plan) newBatchView(lo, hi int) batchView {
 	return s
 }
 
-// AllRanks asks for a plan with the view of every owner, that the stagers of all ranks share in a
+// AllRanks asks for a plan with the view of every owner, which the stagers of all ranks share in a
 // simulation.
 const AllRanks = -1
 
-// newView looks at all draws of a plan.
+// newView returns the view of a rank, or of AllRanks, of a plan.
 func newView(p *Plan, samples, rank int) *view {
 	v := &view{rank: rank, first: make([]int32, samples)}
 	for i := range v.first {
@@ -144,8 +144,8 @@ func newView(p *Plan, samples, rank int) *view {
 	return v
 }
 
-// drawsOf counts the draws of an owner, and those whose sample is drawn again: at most, where a
-// system chooses what stays.
+// drawsOf counts the draws of an owner, and those whose sample is drawn again. If a system chooses
+// what stays, again is an upper bound.
 func (p *Plan) drawsOf(rank, samples int) (own, again int) {
 	drawn := make([]uint64, (samples+63)/64)
 	for i := len(p.IDs) - 1; i >= 0; i-- {
@@ -163,7 +163,7 @@ func (p *Plan) drawsOf(rank, samples int) (own, again int) {
 	return own, again
 }
 
-// reach comes to the owner's next draw, and returns the place of its sample's next one.
+// reach moves on to the owner's next draw, and returns the place of its sample's next one.
 func (v *view) reach() (next int32) {
 	i := v.cursor
 	v.cursor++
@@ -208,8 +208,8 @@ func (p *partition) start(plan *Plan, v *view, from int) {
 	}
 }
 
-// reach comes to draw i of the plan, which is this owner's, in order, and returns the place of the
-// sample's next draw.
+// reach moves on to draw i of the plan, which must be this owner's next one, and returns the place
+// of the sample's next draw.
 func (p *partition) reach(i int) (next int32) {
 	if p.view.rank == AllRanks {
 		next = p.view.next[i]
@@ -223,10 +223,10 @@ func (p *partition) reach(i int) (next int32) {
 }
 
 // likely is how much sooner a sample may turn out to be drawn again, in epochs, than predicted
-// before its loss is known. The owner then reads it, so that it can keep it, and the consumer gets
-// it from there. With 0 a tenth of the hits of a consumer elsewhere is lost in the smallest
-// partitions (8,000 samples, 64 ranks of 8, 10 %: 0.969 of MIN); from 0.3 on next to none (0.995,
-// and 0.998 for 1).
+// before its loss is known. The owner reads such a sample, so that it can keep it, and the consumer
+// gets it from the owner. With 0 a tenth of the hits of a consumer elsewhere is lost in the
+// smallest partitions (8,000 samples, 64 ranks of 8, 10 %: 0.969 of MIN); from 0.3 on next to none
+// (0.995, and 0.998 for 1).
 const likely = 0.5
 
 // wants reports whether draw i is likely to find its sample or keep it, in memory or in the tier.
@@ -237,8 +237,8 @@ func (p *partition) wants(i int, next int32) bool {
 	return p.cache.Wants(u) || p.tier.wants(u)
 }
 
-// draw passes draw i through the policy; next is what reach returned. The sample cannot be kept
-// when it is not had.
+// draw passes draw i through the policy; next is what reach returned. A sample that this rank does
+// not have cannot be kept.
 func (p *partition) draw(i int, next int32, had bool, evicted func(SampleID)) Outcome {
 	outcome, id := Bypassed, p.plan.IDs[i]
 	if had || p.cache.Resident(id) || p.tier.has(id) {
@@ -259,7 +259,7 @@ func (p *partition) draw(i int, next int32, had bool, evicted func(SampleID)) Ou
 	return outcome
 }
 
-// pass lets the policy decide, and informs the tier.
+// pass lets the policy decide, and updates the tier.
 func (p *partition) pass(u Use, had bool, evicted func(SampleID)) Outcome {
 	if p.tier == nil {
 		return p.cache.Draw(u, evicted)
@@ -307,8 +307,8 @@ func (p *partition) use(id SampleID, place int32) Use {
 	return u
 }
 
-// predict is the time of a sample's first draw after this epoch. Scores change with the epoch, most
-// of them alike, so a score counts by its share of the sum of scores as it is now.
+// predict returns the time of a sample's first draw after this epoch. Scores change with the epoch,
+// most of them alike, so a score counts by its share of the sum of scores as it is now.
 func (p *partition) predict(id SampleID, score float32) float64 {
 	if p.ahead == nil {
 		if now := p.scored.Total; now > 0 && p.plan.total > 0 {
@@ -327,7 +327,7 @@ func (p *partition) predict(id SampleID, score float32) float64 {
 }
 
 // take applies new scores, and refreshes the predicted next draws of the samples whose scores
-// changed; the first time, of all residents, which the rank before left.
+// changed; the first time, of all residents, which may be left from before a restart.
 func (p *partition) take(e Scored) {
 	first := p.scored.Scores == nil
 	p.scored = e
@@ -349,8 +349,8 @@ func (p *partition) take(e Scored) {
 	}
 }
 
-// refreshed is what is known of a sample that was to be drawn next at a time: if that is in this
-// epoch or elsewhere, it stays.
+// refreshed returns what is known of a sample whose next draw was expected at next: a time in this
+// epoch, or elsewhere, does not change.
 func (p *partition) refreshed(id SampleID, next float64) Use {
 	if p.shared {
 		return p.soonest(p, p.use(id, p.upcoming[id]))

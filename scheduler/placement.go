@@ -31,22 +31,22 @@ type Placement struct {
 type Placed struct {
 	CapacityBytes []int64      // by rank: what plans expect, even if a rank has less now
 	Residents     [][]SampleID // by rank, ascending
-	// the draws of an epoch from its cut on, and their owners; they precede the plan only if it is of
-	// the epoch after
+	// the draws of an epoch from its cut on, and their owners; they precede the plan only if its epoch
+	// is the next one
 	TailEpoch int
 	Tail      []SampleID
 	TailHome  []uint16
 }
 
 // placementPlaces is how many samples a partition has to hold for a hash of samples to keep 0.98 of
-// the hits: what it loses goes with one over the root of the places, and is 3 % at 93, 1.7 % at 187
+// the hits: what it loses is roughly inversely proportional to the places, 3 % at 93, 1.7 % at 187
 // and 0.8 % at 375 (pads, 60,000 samples, 64 ranks). A placement loses next to nothing.
 const placementPlaces = 192
 
-// PlacementFor returns the placement for a sampler and partitions with the tiers below them, which
-// keep what one memory of their sizes together would, or nil when a hash does as well: for one
-// rank, for large partitions, and for draws that do not depend on scores. With those hits are
-// proportional to memory, so it does not matter which partition is wanted more.
+// PlacementFor returns the placement for a sampler and partitions, each with the tier below it,
+// which together keep what one memory of their total size would. It returns nil if a hash does as
+// well: for one rank, for large partitions, and for draws that do not depend on scores. For such
+// draws, hits are proportional to memory, so it does not matter which partition is in more demand.
 func PlacementFor(
 	sampler Sampler, samples int, capacityBytes []int64, size func(SampleID) int64,
 ) *Placement {
@@ -73,7 +73,7 @@ func NewPlacement(from *Placed, size func(SampleID) int64) *Placement {
 	return &Placement{size: size, last: from}
 }
 
-// Open passes the placement the newest plan, which r has placed.
+// Open passes the placement the newest plan, which r placed.
 func (p *Placement) Open(plan *Plan, r *Placing) {
 	if plan.Moved() {
 		placed := *plan
@@ -84,7 +84,7 @@ func (p *Placement) Open(plan *Plan, r *Placing) {
 }
 
 // Fold handles the draws of a batch that was folded into scores. Those from the cut on enter the
-// next plan as they were expected.
+// next plan as they were planned.
 func (p *Placement) Fold(e Scored) {
 	if p.plan == nil || p.plan.Epoch != e.Epoch || e.Batch >= p.plan.Cut() {
 		return
@@ -139,7 +139,7 @@ type Placing struct {
 }
 
 // Place returns the owner and the consumer of each of an epoch's draws, on the ranks of the layout.
-// scores are those that it was drawn with. It only reads what it was made from.
+// scores are those that the epoch was drawn with. Place only reads what r was made from.
 func (r *Placing) Place(
 	cfg *PlanConfig, d *Draws, scores []float32,
 ) (home, consumer []uint16) {

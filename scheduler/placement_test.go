@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestPlacedInSnapshots checks that where samples are is written and read with a snapshot, that it
-// is part of what a plan is made from, but not of a checkpoint's digest, and that samples and ranks
-// that do not exist are refused.
+// TestPlacedInSnapshots checks that a Placed is written and read with a snapshot, that it is part
+// of what a plan is made from, but not of a checkpoint's digest, and that samples and ranks that do
+// not exist are refused.
 func TestPlacedInSnapshots(t *testing.T) {
 	placed := func() *Placed {
 		return &Placed{
@@ -66,7 +66,7 @@ func TestPlacedInSnapshots(t *testing.T) {
 	}
 }
 
-// TestPlacedDrawsAreLocal trains on small partitions, with few draws a trainer and batch: nearly
+// TestPlacedDrawsAreLocal trains on small partitions, with few draws per trainer and batch: nearly
 // all hits are in the memory of the rank that consumes them.
 func TestPlacedDrawsAreLocal(t *testing.T) {
 	const batchSize, epochs = 8, 3

@@ -18,8 +18,8 @@ const (
 	AssignSampler
 )
 
-// Plan is an epoch: its draws, in order, and who consumes each. It is the same on every rank, but
-// for the owner's view, which is of one rank. A Plan does not change after NewPlan, and may be read
+// Plan is an epoch: its draws, in order, and who consumes each. It is the same on every rank,
+// except for the view, which is one rank's. A Plan does not change after NewPlan, and may be read
 // concurrently.
 type Plan struct {
 	*Draws
@@ -31,7 +31,7 @@ type Plan struct {
 	Ranks int
 
 	Processes int // PlanConfig's
-	// Layout says to trainers on which ranks it gives draws; nil: consumers do not depend on that.
+	// Layout tells trainers by which ranks draws were assigned; nil: consumers do not depend on that.
 	Layout *Layout
 
 	view *view
@@ -45,18 +45,19 @@ type PlanConfig struct {
 	World     []int32 // rank of each trainer; the global batch is BatchSize · len(World)
 	Ranks     int
 	Rank      int // whose view to add, or AllRanks
-	// Processes are those that the training began with, which torch pads epochs for; 0: len(World)
+	// Processes is how many processes the training began with, for which torch pads epochs; 0:
+	// len(World)
 	Processes  int
 	Layout     *Layout // by which Assign gives draws to trainers; nil: World and Ranks
 	Assignment Assignment
-	// Place returns the owner and, unless it leaves that to Assign, the consumer of each draw, see
+	// Place returns the owner of each draw and, unless it leaves that to Assign, the consumer, see
 	// Placing.Place; nil: Owner decides
 	Place func(*PlanConfig, *Draws, []float32) (home, consumer []uint16)
-	// Drawn, if it is not nil, is called between drawing, which leaves most garbage, and assigning.
+	// Drawn, if not nil, is called between drawing, which leaves the most garbage, and assigning.
 	Drawn func()
 }
 
-// NewPlan draws an epoch and assigns its draws. scores has one entry a sample and must not change
+// NewPlan draws an epoch and assigns its draws. scores has one entry per sample and must not change
 // afterwards; it may be nil when the sampler is not weighted. The same arguments give the same plan
 // on every rank.
 func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
@@ -83,7 +84,7 @@ func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 	case cfg.Place != nil:
 		p.Home, p.Consumer = cfg.Place(&cfg, draws, scores)
 		if p.Moved() {
-			p.Home = nil // of the ranks that there were
+			p.Home = nil // these are the ranks of the Layout
 		}
 	}
 	if p.Consumer == nil {
@@ -97,7 +98,7 @@ func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 	}
 	if cfg.Samples > 0 {
 		p.view = newView(p, cfg.Samples, cfg.Rank)
-		p.Next(0, 0) // has torch make its next permutation now, beside training
+		p.Next(0, 0) // makes torch compute its next permutation now, while training runs
 	}
 	return p
 }
@@ -110,7 +111,7 @@ func (p *Plan) Owner(i int) int {
 	return Owner(p.IDs[i], p.Ranks)
 }
 
-// Moved reports whether the plan gives draws to trainers by another layout than that of the ranks.
+// Moved reports whether draws were assigned by a layout other than that of the current ranks.
 func (p *Plan) Moved() bool {
 	return p.Layout != nil && (p.Layout.Ranks != p.Ranks || !slices.Equal(p.Layout.World, p.World))
 }
@@ -118,14 +119,14 @@ func (p *Plan) Moved() bool {
 // Batches is the number of global batches.
 func (p *Plan) Batches() int { return (len(p.IDs) + p.Batch - 1) / p.Batch }
 
-// Range returns the places [lo, hi) of global batch b in IDs; behind the last batch there are none.
+// Range returns the places [lo, hi) of global batch b in IDs; after the last batch there are none.
 func (p *Plan) Range(b int) (lo, hi int) {
 	lo = min(b*p.Batch, len(p.IDs))
 	return lo, min(lo+p.Batch, len(p.IDs))
 }
 
-// Cut is the global batch before which scores enter the plan of the next epoch. An eighth of the
-// epoch is left for the exchange of scores and the making of the plan. Batches that are evaluated
+// Cut is the global batch before which scores enter the plan of the next epoch. The last eighth of
+// the trained batches is left for exchanging scores and making the plan. Batches that are evaluated
 // come before the cut.
 func (p *Plan) Cut() int { return p.Batches() - tail(p.Batches()-p.Evaluated().N) }
 
@@ -187,7 +188,7 @@ func (p *Plan) Repeats(trainer int) iter.Seq[uint32] {
 			return
 		}
 		drawn := make([]uint8, slices.Max(p.IDs)+1) // few samples are drawn more than 255 times
-		more := map[SampleID]uint32{}               // how much more
+		more := map[SampleID]uint32{}               // draws that drawn does not count
 		for i, id := range p.IDs {
 			before := uint32(drawn[id])
 			if before < math.MaxUint8 {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestRepeats has draws of one sample counted over all trainers, and none where no sample is drawn
-// twice.
+// TestRepeats checks that draws of one sample are counted over all trainers, and that there are no
+// repeats if no sample is drawn twice.
 func TestRepeats(t *testing.T) {
 	p := &Plan{
 		Draws:    &Draws{IDs: []SampleID{3, 1, 3, 0, 3, 1}},
@@ -22,7 +22,7 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestManyRepeats has one sample drawn more often than a byte can count.
+// TestManyRepeats draws one sample more often than a byte can count.
 func TestManyRepeats(t *testing.T) {
 	const draws = 1000
 	p := &Plan{Draws: &Draws{IDs: make([]SampleID, draws)}, Consumer: make([]uint16, draws)}

@@ -6,8 +6,8 @@ type Use struct {
 	// Next is the time of the sample's next draw, in epochs (epoch + fraction), exact inside the
 	// planned epoch and predicted beyond it; a policy that does not look ahead ignores it.
 	Next float64
-	// Score is the sample's latest importance; of a sample that was never scored, the scorer's
-	// initial one.
+	// Score is the sample's latest importance; for a sample that was never scored, the scorer's
+	// initial score.
 	Score float32
 	// Known is true if Score comes from a report of training.
 	Known bool
@@ -45,7 +45,8 @@ type Gate interface {
 // a batch when the batch's losses are known, since a sample's own loss predicts its next draw best;
 // other policies decide when the batch enters the window, by the scores before it.
 type LookAhead interface {
-	// lookAt passes the residents, once, when the Cache is made, which keeps them up to date.
+	// lookAt is called once, when the Cache is made, with its residents, which the Cache keeps up to
+	// date.
 	lookAt(of *residents)
 }
 

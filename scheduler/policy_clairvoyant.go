@@ -8,7 +8,7 @@ package scheduler
 // Differs: beyond the planned epoch the next use is predicted by the sample's own race clock.
 type Clairvoyant struct {
 	of *residents // of its cache
-	// A max-heap by next use, from the first Victim on: where all samples have room there is none.
+	// A max-heap by next use, built when it is first needed: if all samples fit, there is none.
 	heap []Place
 	at   []int32 // place in heap, by resident; nil without a heap
 }
@@ -58,7 +58,7 @@ func (c *Clairvoyant) Remove(p Place) {
 	}
 }
 
-// order makes the heap, unless there is one.
+// order builds the heap, unless there is one.
 func (c *Clairvoyant) order() {
 	if c.at != nil {
 		return
@@ -88,7 +88,7 @@ func (c *Clairvoyant) Victim() (Place, bool) {
 	return c.heap[0], true
 }
 
-// Farthest is the next use of the resident that goes first, or false when there is none.
+// Farthest returns the next use of the resident that goes first, or false if there is none.
 func (c *Clairvoyant) Farthest() (float64, bool) {
 	if c.order(); len(c.heap) == 0 {
 		return 0, false

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestClairvoyantVictim checks the victim against all residents, whenever the first one is
+// TestClairvoyantVictim checks the victim against all residents, whenever the first victim is
 // requested: the heap is built then.
 func TestClairvoyantVictim(t *testing.T) {
 	for seed := range uint64(50) {

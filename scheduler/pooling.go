@@ -21,12 +21,12 @@ type pooling struct {
 
 	ranks []*Cache
 	heaps []*Clairvoyant
-	// by rank: when the resident is drawn next that is drawn last, 0 without residents
+	// by rank: the latest next draw of its residents, 0 without residents
 	yields []float64
 	at     table[uint16] // by resident: 1 + its rank
 	// [batch of the epoch and of the next one][rank]: residents whose next draw is there, or was
 	expected []int32
-	space    []int32 // of a batch: what the trainers of each rank consume
+	space    []int32 // by rank: how many draws of a batch its trainers consume
 
 	cold           bool     // nothing is placed yet
 	home, consumer []uint16 // of the epoch's draws
@@ -37,7 +37,7 @@ type pooling struct {
 type drawKind uint8
 
 const (
-	drawRead  drawKind = iota // the sample is read and not kept; its owner is that by hash
+	drawRead  drawKind = iota // the sample is read and not kept; its owner is the one by hash
 	drawKept                  // the sample is read and kept
 	drawFound                 // the sample is in memory
 )
@@ -95,7 +95,7 @@ func (o *pooling) begin() {
 	}
 }
 
-// use is when a sample is drawn next.
+// use returns when a sample is drawn next.
 func (o *pooling) use(id SampleID) Use {
 	if place := o.first[id]; place >= 0 {
 		return Use{ID: id, Next: float64(o.draws.Epoch) +
@@ -134,15 +134,15 @@ func (o *pooling) leave(id SampleID, rank int) {
 	o.at.set(id, 0)
 }
 
-// expect adds n to the residents of a rank that are drawn in the batch of a time.
+// expect adds n to the number of residents of a rank that are drawn in the batch at a time.
 func (o *pooling) expect(next float64, rank int, n int32) {
 	if e := o.expectedAt(next); e != nil {
 		e[rank] += n
 	}
 }
 
-// expectedAt returns the residents by rank that are drawn in the batch of a time, nil if that is
-// neither in the epoch nor in the next one.
+// expectedAt returns, by rank, the number of residents that are drawn in the batch at a time, nil
+// if that is neither in the epoch nor in the next one.
 func (o *pooling) expectedAt(next float64) []int32 {
 	place := math.Round((next - float64(o.draws.Epoch)) * float64(len(o.draws.IDs)))
 	ranks, batch := len(o.space), o.cfg.BatchSize*len(o.cfg.World)
@@ -186,10 +186,10 @@ func (o *pooling) draw(i int) (home uint16, kind drawKind) {
 	return uint16(Owner(id, len(o.ranks))), drawRead
 }
 
-// nearEnough is how much sooner, in epochs, the resident that leaves may be drawn again than the
-// one of all ranks that is drawn last, for a newcomer to go where fewer others are drawn with it.
+// nearEnough is how much sooner, in epochs, the evicted resident may be drawn again than the
+// last-drawn one of all ranks, so that the newcomer can go where fewer others are drawn with it.
 // With 0.1, partitions of 8 samples lose up to 6 % of the hits, with 0.03 up to 1.6 %, with 0.01 up
-// to 1 %, and what is local differs by less than half a percent (8,000 samples, 8 ranks; pads,
+// to 1 %, and the local share differs by less than half a percent (8,000 samples, 8 ranks; pads,
 // weighted, subset).
 const nearEnough = 0.01
 
@@ -197,10 +197,10 @@ const nearEnough = 0.01
 const warmEnough = 0.1
 
 // roomFor returns the rank that may keep a newcomer. This is its owner by hash while that has room,
-// and in the first epoch if that gives up nearly as little as any, since its memory may have been
-// warmed. Else, of the ranks that give up nearly as little as any, it is the one that has the
-// fewest draws in the batch of the newcomer's next draw, of which its trainers consume a part; then
-// the one that gives up least.
+// and in the first epoch also if that gives up nearly as little as any, since its memory may have
+// been warmed. Otherwise, of the ranks that give up nearly as little as any, it is the one that
+// expects the fewest draws in the batch of the newcomer's next draw, relative to what its trainers
+// consume of a batch; in a tie, the one that gives up least.
 func (o *pooling) roomFor(u Use) int {
 	size, last := o.size(u.ID), slices.Max(o.yields)
 	home := Owner(u.ID, len(o.ranks))
@@ -231,7 +231,7 @@ func (o *pooling) hasRoom(rank int, size int64) bool {
 	return c.usedBytes+size <= c.capacityBytes
 }
 
-// partitions returns partitions with the residents of now.
+// partitions returns partitions with the current residents.
 func (o *pooling) partitions() []partition {
 	ranks := make([]partition, len(o.ranks))
 	for r, c := range o.ranks {

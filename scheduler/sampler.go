@@ -15,18 +15,18 @@ type Sampler interface {
 	// nil.
 	Weighted() bool
 
-	// Draw returns the draws of an epoch, 0 ≤ epoch. scores has one entry a sample, non-negative
-	// and finite; all zero counts as all equal. The result keeps a reference to scores: the caller
-	// leaves them unchanged as long as it uses the result. Draw panics when scores has another
-	// length or holds a negative, infinite or NaN score.
+	// Draw returns the draws of an epoch, 0 ≤ epoch. scores has one entry per sample, non-negative and
+	// finite; all zero counts as all equal. The result keeps a reference to scores: the caller must
+	// not change them as long as it uses the result. Draw panics if scores has another length or holds
+	// a negative, infinite or NaN score.
 	Draw(epoch int, scores []float32) *Draws
 }
 
-// A Padder is a Sampler whose epochs have as many draws as is a multiple of the number of processes
+// A Padder is a Sampler whose number of draws in an epoch is a multiple of the number of processes
 // that the training began with.
 type Padder interface {
 	Sampler
-	// Pad returns the sampler for so many processes; 0: as many as train.
+	// Pad returns the sampler for the given number of processes; 0: as many as train.
 	Pad(processes int) Sampler
 }
 
@@ -54,7 +54,7 @@ type SamplerConfig struct {
 	WarmUp int
 }
 
-// makers has one entry a sampler.
+// makers has one entry per sampler.
 var makers = map[string]func(SamplerConfig) Sampler{
 	"torch":         newTorchSampler,
 	"sequential":    newSequentialSampler,
@@ -143,11 +143,11 @@ func (c SamplerConfig) check() error {
 // globalBatch is the number of draws in a full global batch.
 func (c SamplerConfig) globalBatch() int { return c.BatchSize * c.World }
 
-// clocks are the race clocks of the samples.
+// clocks returns the race clocks of the samples.
 func (c SamplerConfig) clocks() source { return newSource(c.Seed, forClock) }
 
-// A race is what the samplers have whose epochs are as long as the data set, in whole global
-// batches, and in the order of race clocks.
+// A race is the common part of the samplers whose epochs are as long as the data set, in whole
+// global batches, and in the order of race clocks.
 type race struct {
 	samples int
 	draws   int // in an epoch
@@ -170,9 +170,9 @@ type rates struct {
 	equal    float64   // λ of all samples when all scores are zero, else 0
 }
 
-// newRates makes the sum of all rates be total. The sum of scores is taken in the order of ids, so
-// it has the same bits everywhere. It panics when there is not one score a sample, or a score is
-// negative, infinite or NaN.
+// newRates returns the rates, whose sum is total. It sums the scores in the order of ids, so the
+// sum has the same bits everywhere. It panics if there is not one score per sample, or if a score
+// is negative, infinite or NaN.
 func newRates(scores []float32, samples int, total float64) rates {
 	if len(scores) != samples {
 		panic(fmt.Sprintf("scheduler: Draw got %d scores for %d samples.", len(scores), samples))
@@ -197,5 +197,6 @@ func (r rates) of(score float32) float64 {
 	return r.equal + float64(r.perScore*float64(max(score, 0)))
 }
 
-// maxBeta bounds SamplerConfig.Beta, far above what leaves any but the largest score a weight.
+// maxBeta bounds SamplerConfig.Beta, far above the values at which only the largest score has a
+// weight.
 const maxBeta = 1 << 20

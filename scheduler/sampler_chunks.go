@@ -5,8 +5,8 @@ package scheduler
 // Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.1: "e.g. 10 %".
 const Chunks = 10
 
-// chunkParts is the number of contiguous parts of the data set that each chunk has a stripe unit
-// of.
+// chunkParts is the number of contiguous parts of the data set; each chunk has a stripe unit of
+// each.
 //
 // Source: Quiver, §5.1.
 const chunkParts = 10
@@ -16,7 +16,7 @@ const chunkParts = 10
 // sample.
 //
 // Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.1.
-// Differs: a data set of less than a sample a unit has fewer parts.
+// Differs: a data set with less than one sample per unit has fewer parts.
 func Stripe(samples, chunks int) []int32 {
 	of := make([]int32, samples)
 	parts := max(min(chunkParts, samples/chunks), 1)
@@ -34,9 +34,9 @@ func Stripe(samples, chunks int) []int32 {
 // order of race clocks. Trainings with different seeds go through the same chunks in the same
 // order, and so can share what is in memory. Samples are not substituted.
 //
-// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §4.7 and §5.1, whose substitutable hits come to
-// this order. Differs: as uniform, an epoch is a whole number of global batches, filled from its
-// beginning.
+// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §4.7 and §5.1, whose substitutable hits amount
+// to this order. Differs: as with uniform, an epoch is a whole number of global batches, filled
+// from its beginning.
 type chunksSampler struct {
 	race
 	chunks, first int
@@ -52,22 +52,22 @@ func newChunksSampler(cfg SamplerConfig) Sampler {
 
 func (s *chunksSampler) Weighted() bool { return false }
 
-// turn is the place of a sample's chunk among those of an epoch.
+// turn returns the place of a sample's chunk among those of an epoch.
 func (s *chunksSampler) turn(epoch int, id SampleID) int {
 	return (int(s.of[id]) + epoch%s.chunks + s.chunks - s.first) % s.chunks
 }
 
-// NextChunk returns the chunk that the sampler chunks draws next, after the one that it draws in a
-// batch of an epoch with so many batches. An epoch begins with the last chunk of the previous
-// epoch, so at the end of an epoch that chunk is also the next.
+// NextChunk returns the chunk that the sampler chunks draws after the one that it draws in the
+// given batch of an epoch with the given number of batches. An epoch begins with the last chunk of
+// the previous epoch, so at the end of an epoch that chunk is also the next.
 func NextChunk(cfg SamplerConfig, epoch, batch, batches int) int {
 	chunks := min(Chunks, cfg.Samples)
 	turn := min(batch*chunks/max(batches, 1)+1, chunks-1)
 	return (turn + (chunks-1)*(epoch%chunks) + cfg.FirstChunk) % chunks
 }
 
-// turnBits are those of a time key that have the chunk; the others are enough to order a chunk's
-// samples.
+// turnBits is how many bits of a time key hold the chunk's turn; the others are enough to order a
+// chunk's samples.
 const turnBits = 4
 
 func (s *chunksSampler) Draw(epoch int, _ []float32) *Draws {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestChunks: an epoch draws every sample once, chunk by chunk, in an order of chunks that seeds do
-// not change, and begins with the chunk that the one before ended with.
+// TestChunks: an epoch draws every sample once, chunk by chunk, in an order of chunks that does not
+// depend on the seed, and begins with the chunk that the previous epoch ended with.
 func TestChunks(t *testing.T) {
 	const samples = 1000
 	of := Stripe(samples, Chunks)

@@ -49,7 +49,8 @@ func quantilesOf(sorted []uint64) *[onceQuantiles + 1]uint32 {
 	return &q
 }
 
-// onceForecast takes the arrival times of later epochs to be distributed as those of this one.
+// onceForecast assumes that the arrival times of later epochs are distributed like those of this
+// one.
 type onceForecast struct {
 	unweighted
 	sampler   onceSampler
@@ -67,7 +68,7 @@ func (f *onceForecast) next(id SampleID, score float32) float64 {
 	})
 }
 
-// quantile is the share of the samples with smaller keys, in [0, 1).
+// quantile returns the share of the samples with smaller keys, in [0, 1).
 func (f *onceForecast) quantile(key uint32) float64 {
 	q := f.quantiles[:]
 	i, _ := slices.BinarySearch(q[1:onceQuantiles], key)

@@ -7,13 +7,13 @@ import (
 
 // selectiveSampler draws every sample once in the first epochs, as long as there is no history, and
 // then a part of the samples, each with a probability in proportion to the percentile of its score
-// to the power beta: what subset draws by these weights.
+// to the power beta: it draws what subset draws by these weights.
 //
 // Source: Chen et al., "iCACHE", HPCA 2023, §III-A (I/O-oriented importance sampling), which takes
 // the rule from Jiang et al., "Accelerating Deep Learning by Focusing on the Biggest Losers", arXiv
-// 1910.00762, §3: P = CDF(loss)^beta. Differs: the percentile is that among the latest scores of
-// all samples, not among those of the last draws, and P is scaled so that the epoch has its
-// expected length; see subsetSampler.
+// 1910.00762, §3: P = CDF(loss)^beta. Differs: the percentile is among the latest scores of all
+// samples, not among those of the last draws, and P is scaled so that the epoch has its expected
+// length; see subsetSampler.
 type selectiveSampler struct {
 	uniform uniformSampler
 	subset  subsetSampler
@@ -101,7 +101,7 @@ func selectiveWeight(rank, samples int, beta float64) float32 {
 }
 
 // Ranks returns for each sample how many scores are at most its own, 1 … N; scores are not
-// negative. Over N it is the percentile.
+// negative. Divided by N, that is the percentile.
 func Ranks(scores []float32) []int32 {
 	order := make([]uint64, len(scores))
 	for i, s := range scores {
@@ -121,7 +121,7 @@ func Ranks(scores []float32) []int32 {
 }
 
 // power returns x^y for x in [0, 1] and y ≥ 0, with 24 bits of y's fraction. It multiplies and
-// takes roots, which have the same bits on every machine; math.Pow has not.
+// takes roots, which give the same bits on every machine; math.Pow does not.
 func power(x, y float64) float64 {
 	whole, fraction := math.Modf(y)
 	result := 1.0

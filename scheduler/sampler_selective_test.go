@@ -16,13 +16,13 @@ func TestPower(t *testing.T) {
 	}
 }
 
-// TestSelectiveDraws has the epochs of the warm-up draw every sample once, and the others be those
-// of subset by P = CDF(loss)^beta.
+// TestSelectiveDraws checks that the epochs of the warm-up draw every sample once, and that the
+// others are those of subset with P = CDF(loss)^beta.
 func TestSelectiveDraws(t *testing.T) {
 	const samples = 1000
 	scores := make([]float32, samples)
 	for id := range scores {
-		scores[id] = float32(id % 100) // ten samples of each
+		scores[id] = float32(id % 100) // ten samples have each score
 	}
 	even := mustSampler(
 		t, SamplerConfig{Name: "uniform", Samples: samples, Seed: 3, BatchSize: 5, World: 2})
@@ -65,8 +65,8 @@ func TestSelectiveDraws(t *testing.T) {
 	}
 }
 
-// TestSelectiveForesees has a sample's next draw be predicted for the epoch in which it comes,
-// exactly while scores stay, the first epoch after the warm-up included.
+// TestSelectiveForesees checks that a sample's next draw is predicted for the epoch in which it
+// comes, exactly as long as scores do not change, including the first epoch after the warm-up.
 func TestSelectiveForesees(t *testing.T) {
 	const samples = 500
 	scores := make([]float32, samples)

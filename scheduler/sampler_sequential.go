@@ -1,7 +1,7 @@
 package scheduler
 
 // sequentialSampler draws the samples 0 … N-1 in this order in every epoch. The last global batch
-// has what is left, unless it is dropped.
+// has the rest, unless it is dropped.
 type sequentialSampler struct {
 	draws int
 }

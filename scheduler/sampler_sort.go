@@ -1,8 +1,8 @@
 package scheduler
 
-// A timeSorter takes words of (time key, id), in order of ids, and returns the ids in the order of
-// time, equal keys in the order of ids. Words go to buckets of time, so that each bucket is sorted
-// where it fits into the processor's cache, and beside the words no second copy of them is needed.
+// A timeSorter receives words of (time key, id), in order of ids, and returns the ids in order of
+// time, equal keys in order of ids. It puts words into buckets by time, so that each bucket can be
+// sorted within the processor's cache, and no second copy of all words is needed.
 type timeSorter struct {
 	buckets []timeBucket
 	of      []uint16 // bucket by the key's upper bits
@@ -11,7 +11,7 @@ type timeSorter struct {
 	spare   []uint64 // for blocks
 }
 
-// timeBucket has its words in blocks; all but the last are full.
+// timeBucket has its words in blocks, of which all but the last are full.
 type timeBucket struct {
 	blocks [][]uint64
 	n      int
@@ -19,14 +19,14 @@ type timeBucket struct {
 
 const (
 	blockWords   = 512
-	blocksAtOnce = 256   // that are allocated: 1 MiB, which is free again as a whole
+	blocksAtOnce = 256   // allocated together: 1 MiB, which is freed as a whole
 	bucketWords  = 16384 // on average: with its copy 256 KiB
 	bucketsMax   = 1024
 	timeCellBits = 16 // of a key, by which buckets differ
 )
 
-// newTimeSorter returns a sorter for about this many words. before is the share of the words that
-// come before a key, roughly; it must not fall.
+// newTimeSorter returns a sorter for about the given number of words. before returns roughly the
+// share of the words that come before a key; it must not decrease with the key.
 func newTimeSorter(words int, before func(key uint32) float64) *timeSorter {
 	s := &timeSorter{of: []uint16{0}, shift: 64}
 	n := min(max(1, words/bucketWords), bucketsMax)
@@ -139,7 +139,7 @@ func firstIDs(sorted []uint64, length int) []SampleID {
 	return ids
 }
 
-// repeat fills ids from place n on with what comes before it, 0 < n.
+// repeat fills ids from place n on by repeating the first n, 0 < n.
 func repeat(ids []SampleID, n int) {
 	for n < len(ids) {
 		n += copy(ids[n:], ids[:n])

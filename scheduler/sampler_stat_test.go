@@ -36,7 +36,7 @@ func TestPermutationsAreUniform(t *testing.T) {
 		s := mustSampler(
 			t, SamplerConfig{Name: name, Samples: samples, BatchSize: 1, World: 1, Fraction: 1})
 		z := uniformity(t, s, samples, cells, epochs, make([]float32, samples))
-		if name == "sequential" { // it must fail, so that the test is known to be able to
+		if name == "sequential" { // it must fail, which shows that the test can
 			if z < 100 {
 				t.Errorf("sequential looks random, %.1f standard deviations", z)
 			}

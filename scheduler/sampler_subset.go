@@ -5,8 +5,8 @@ import "math"
 // subsetSampler draws a part of the samples, each at most once: a sample is in when u' < p, p =
 // min(1, c·score), and is placed by its own clock, all at the same rate.
 //
-// c is such that the expected size is Fraction of the samples: what is cut off above p = 1 is given
-// to the others, in proportion to their scores. A score of 0 is never in. Fraction is 0.7 by
+// c is such that the expected size is Fraction of the samples: what is cut off above p = 1 goes to
+// the others, in proportion to their scores. A sample with score 0 is never in. Fraction is 0.7 by
 // default.
 //
 // Source: Chen et al., "iCACHE", HPCA 2023, §III (I/O-oriented importance sampling: samples are
@@ -74,8 +74,8 @@ func (s subsetSampler) Draw(epoch int, scores []float32) *Draws {
 // clipRounds bounds the passes over the scores; losses recorded from training need fewer than ten.
 const clipRounds = 64
 
-// clip raises the rates until the sum of min(1, rate) is total, which the sum of rates was, and
-// returns that sum; it is less when total samples with a score above 0 do not exist.
+// clip raises the rates, whose sum is total, until the sum of min(1, rate) is total, and returns
+// that sum; it is less if fewer than total samples have a score above 0.
 func (r *rates) clip(total float64) (expected float64) {
 	if r.equal > 0 {
 		return total
@@ -106,7 +106,7 @@ func clippedAt(scores []float32, limit float32) (full int, rest float64) {
 	return full, rest
 }
 
-// subsetForecast takes later epochs to be as long as this one.
+// subsetForecast assumes that later epochs are as long as this one.
 type subsetForecast struct {
 	sampler  subsetSampler
 	epoch    int

@@ -174,8 +174,8 @@ func checkLength(t *rapid.T, cfg SamplerConfig, got int) {
 	}
 }
 
-// checkOnce checks that draws without replacement hold no sample twice, but for what fills the last
-// batch, which is the epoch's beginning.
+// checkOnce checks that draws without replacement hold no sample twice, except for those that fill
+// the last batch, which repeat the epoch's beginning.
 func checkOnce(t *rapid.T, cfg SamplerConfig, ids []SampleID) {
 	if withReplacement(cfg) {
 		return
@@ -198,7 +198,8 @@ func checkOnce(t *rapid.T, cfg SamplerConfig, ids []SampleID) {
 	}
 }
 
-// TestWorldDoesNotMatter: our own samplers draw the same whoever shares the global batch.
+// TestWorldDoesNotMatter: our own samplers draw the same, however many trainers share the global
+// batch.
 func TestWorldDoesNotMatter(t *testing.T) {
 	scores := testScores(500)
 	for _, name := range SamplerNames() {
@@ -238,8 +239,8 @@ func TestEqualScores(t *testing.T) {
 	}
 }
 
-// TestSeedsAndEpochsDiffer: neighbouring seeds and epochs share no more draws by place than chance
-// makes them.
+// TestSeedsAndEpochsDiffer: neighbouring seeds and epochs share no more draws by place than by
+// chance.
 func TestSeedsAndEpochsDiffer(t *testing.T) {
 	const n = 2000
 	scores := testScores(n)
@@ -259,7 +260,7 @@ func TestSeedsAndEpochsDiffer(t *testing.T) {
 					same++
 				}
 			}
-			if same > 40 { // important samples meet by chance
+			if same > 40 { // important samples coincide by chance
 				t.Errorf("%s: the next %s has %d of %d draws at the same place", name, what, same,
 					len(base))
 			}
@@ -267,7 +268,7 @@ func TestSeedsAndEpochsDiffer(t *testing.T) {
 	}
 }
 
-// TestHorizonDoesNotMatter: the first L arrivals are the same however far arrivals are made.
+// TestHorizonDoesNotMatter: the first L arrivals are the same, however far the horizon is.
 func TestHorizonDoesNotMatter(t *testing.T) {
 	const n = 3000
 	r := newRates(testScores(n), n, n)
@@ -305,7 +306,7 @@ func TestSortByTime(t *testing.T) {
 	})
 }
 
-// TestTimeSorter: buckets, however well they are chosen, do not change the order.
+// TestTimeSorter: buckets, however they are chosen, do not change the order.
 func TestTimeSorter(t *testing.T) {
 	const n = 3*bucketWords + 5
 	clock := newSource(3, forClock).epoch(0)

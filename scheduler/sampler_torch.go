@@ -5,8 +5,8 @@ import "cmp"
 // torchSampler draws what torch.utils.data.DistributedSampler(shuffle=True) draws, bit for bit:
 // replica r of W gets IDs[r::W], so place j of a global batch belongs to trainer j mod W. Without
 // SamplerDropLast the permutation is padded from its beginning to a multiple of W, with it it is
-// cut; W are the processes that the training began with. Where a training resumes with another
-// number of trainers, the epoch is the same, and only who trains on which place differs.
+// cut; W is the number of processes that the training began with. If a training resumes with
+// another number of trainers, the epoch is the same, and only who trains on which place differs.
 //
 // Source: PyTorch 1.13, torch/utils/data/distributed.py, DistributedSampler.
 type torchSampler struct {
@@ -69,8 +69,8 @@ type torchForecast struct {
 	place   []int32 // of each sample in the next epoch's permutation; made when first asked
 }
 
-// next is exact if the next epoch draws the sample; if the next epoch drops it, it is taken to come
-// in the middle of the epoch after it.
+// next is exact if the next epoch draws the sample; if the next epoch drops it, next returns the
+// middle of the epoch after it.
 func (f *torchForecast) next(id SampleID, _ float32) float64 {
 	if f.place == nil {
 		f.place = make([]int32, f.sampler.cfg.Samples)

@@ -4,8 +4,8 @@ package scheduler
 // rate: a uniform permutation.
 //
 // Differs: an epoch is a whole number of global batches, filled from its beginning, where
-// DistributedSampler pads to a multiple of the number of trainers; so it depends on the size of the
-// global batch, and not on how many trainers share it.
+// DistributedSampler pads to a multiple of the number of trainers; so an epoch depends on the size
+// of the global batch, and not on how many trainers share it.
 type uniformSampler struct{ race }
 
 func newUniformSampler(cfg SamplerConfig) Sampler { return uniformSampler{cfg.race()} }
@@ -37,6 +37,6 @@ func (f uniformForecast) next(id SampleID, _ float32) float64 {
 	})
 }
 
-// quantile is the share of all samples that come before this one when all clocks run at the same
-// rate, in (0, 1).
+// quantile returns the share of all samples that come before this one when all clocks run at the
+// same rate, in (0, 1).
 func (s stream) quantile(id SampleID) float64 { return uniform(^s.bits(id, 0)) }

@@ -6,8 +6,8 @@ import "math"
 // sample's arrivals are those of a Poisson process of rate λ = L·score/Σscore, at times E1/λ,
 // (E1+E2)/λ, …; the first L arrivals of all samples are the epoch.
 //
-// It is the sampler of two names: pads is SHADE's priority-based adaptive data sampling, with the
-// scorer logrank; weighted goes with any scorer.
+// It has two names: pads is SHADE's priority-based adaptive data sampling, with the scorer logrank;
+// weighted goes with any scorer.
 //
 // Source: Khan et al., "SHADE", FAST 2023, §4.2.1 (multinomial sampling by importance); Kingman,
 // "Poisson Processes", 1993, §5.1 (colouring), by which the superposition of the processes is L
@@ -25,8 +25,8 @@ func (s weightedSampler) Draw(epoch int, scores []float32) *Draws {
 	r := newRates(scores, s.samples, draws)
 	clock := s.clocks.epoch(epoch)
 
-	// Arrivals before the horizon are Poisson distributed with mean L·horizon, L + 5√L + 16 at
-	// first: one time in millions there are fewer than L. The draws do not depend on the horizon.
+	// Arrivals before the horizon are Poisson distributed with mean L·horizon, L + 5√L + 16 at first:
+	// one time in millions, there are fewer than L. The draws do not depend on the horizon.
 	horizon := 1 + 5/math.Sqrt(draws) + 16/draws
 	var words *timeSorter
 	for {
@@ -43,8 +43,8 @@ func (s weightedSampler) Draw(epoch int, scores []float32) *Draws {
 	}
 }
 
-// arrivals returns a word of (time key, id) for every arrival before the horizon; there are about
-// draws in an epoch.
+// arrivals returns a word of (time key, id) for every arrival before the horizon; an epoch has
+// about draws of them.
 func arrivals(clock stream, r rates, draws, horizon float64) *timeSorter {
 	end := timeKey(horizon)
 	words := newTimeSorter(int(draws*horizon),
@@ -58,7 +58,7 @@ func arrivals(clock stream, r rates, draws, horizon float64) *timeSorter {
 		clockTime := 0.0
 		for k := uint32(0); ; k++ {
 			h := clock.bits(SampleID(i), k)
-			// as -ln u > 1 - u, it is beyond the horizon for sure
+			// as -ln u > 1 - u, the arrival is beyond the horizon for sure
 			if 1-uniform(h) > tail-clockTime {
 				break
 			}
@@ -73,7 +73,7 @@ func arrivals(clock stream, r rates, draws, horizon float64) *timeSorter {
 	return words
 }
 
-// weightedForecast takes an epoch to end at time 1; its L-th arrival is at 1 ± 1/√L.
+// weightedForecast assumes that an epoch ends at time 1; its L-th arrival is at 1 ± 1/√L.
 type weightedForecast struct {
 	sampler weightedSampler
 	epoch   int

@@ -16,8 +16,8 @@ type Report struct {
 // between calls, so it must not be used concurrently; its results depend on the arguments alone.
 type Scorer interface {
 	// Score sets scores[i], the importance of draw i of a global batch, from r.Losses[i]; both have
-	// one entry a draw. A loss that is not Reported leaves the score as it is. Scores are finite
-	// and not negative. The report is left as it is. Score panics when the lengths differ.
+	// one entry per draw. A loss that is not Reported leaves the score as it is. Scores are finite and
+	// not negative. Score does not change the report. It panics if the lengths differ.
 	Score(r Report, scores []float32)
 
 	// Initial returns the score of samples that were never scored, for global batches of batch
@@ -25,8 +25,8 @@ type Scorer interface {
 	Initial(batch int) float32
 }
 
-// NewScorer returns the scorer of that name: batchloss, logrank or loss. It returns an error when
-// the name is unknown.
+// NewScorer returns the scorer with the given name: batchloss, logrank or loss. It returns an error
+// if the name is unknown.
 func NewScorer(name string) (Scorer, error) {
 	switch name {
 	case "batchloss":
@@ -67,8 +67,8 @@ func (loss) Score(r Report, scores []float32) {
 	}
 }
 
-// Initial is 1, so that samples are equal as long as none is scored. A sample's first loss then
-// replaces it.
+// Initial returns 1, so that samples are equal as long as none is scored. A sample's first loss
+// then replaces it.
 func (loss) Initial(int) float32 { return 1 }
 
 func checkBatch(r Report, scores []float32) {

@@ -26,5 +26,5 @@ func (batchLoss) Score(r Report, scores []float32) {
 	}
 }
 
-// Initial is 1, as of the scorer loss.
+// Initial returns 1, as with the scorer loss.
 func (batchLoss) Initial(int) float32 { return 1 }

@@ -15,7 +15,7 @@ type logRank struct {
 	order []uint64 // (loss, place), reused
 }
 
-// logRankBias is b0 of Eq. 6, for which the paper gives no number; the authors' implementation has
+// logRankBias is b0 of Eq. 6, for which the paper gives no number; the authors' implementation uses
 // 10. It must exceed 1, or the batch's smallest loss would get the score 0, never be drawn, and so
 // never be scored again. It sets the range: in a global batch of 256 the largest loss gets
 // ln(265)/ln(10) = 2.4 times the draws of the smallest, with b0 = 2 it would get 8 times.
@@ -39,7 +39,7 @@ func (s *logRank) Score(r Report, scores []float32) {
 	}
 }
 
-// Initial is the mean score in a batch of distinct losses, so that a sample that was not yet seen
+// Initial returns the mean score in a batch of distinct losses, so that a sample not yet seen
 // counts as average.
 func (s *logRank) Initial(batch int) float32 {
 	sum := 0.0

@@ -78,8 +78,8 @@ func TestLossScorer(t *testing.T) {
 	}
 }
 
-// TestBatchLossScorer has the coarse score of Eq. 5 leave out what is not reported; TestSHADEEq5
-// compares with the equation.
+// TestBatchLossScorer checks that the coarse score of Eq. 5 leaves out what is not reported;
+// TestSHADEEq5 compares with the equation.
 func TestBatchLossScorer(t *testing.T) {
 	scores := []float32{9, 9, 9, 9, 9}
 	s := mustScorer(t, "batchloss")
@@ -95,8 +95,8 @@ func TestBatchLossScorer(t *testing.T) {
 		func() { s.Score(Report{Losses: make([]float32, 2)}, scores) })
 }
 
-// TestReported has every scorer, and the ledger, take a loss that is not finite as missing, and no
-// other.
+// TestReported checks that every scorer, and the ledger, treat a loss that is not finite as
+// missing, and no other.
 func TestReported(t *testing.T) {
 	tiny := math.Float32frombits(1)
 	losses := []float32{

@@ -33,8 +33,8 @@ type Snapshot struct {
 	TailConsumer []uint16   // trainer of each
 	TailLosses   []float32
 
-	// Embeddings and TailEmbeddings were reported with Losses and TailLosses, Stream.Embeddings
-	// numbers each. Embeddings are those of Final batches.
+	// Embeddings and TailEmbeddings were reported with Losses and TailLosses: one of Stream.Embeddings
+	// numbers for each loss. Embeddings are those of Final batches.
 	Embeddings, TailEmbeddings []float32
 
 	// Cuts are the scores that the plans of earlier epochs were made from, in order, if a system's
@@ -67,7 +67,7 @@ type StreamID struct {
 	DropLast        bool
 	SamplerDropLast bool
 	Embeddings      int `json:",omitempty"` // numbers in the embedding of a draw; 0: none
-	Plan            int // PlanVersion of the rankpool that it is of
+	Plan            int // PlanVersion of the rankpool that makes it
 }
 
 // Differs describes the first field in which other differs, with both values; "" if the streams are
@@ -120,12 +120,12 @@ type snapshotHead struct {
 	Epoch, Final                    int
 	TailEpoch, TailBatch, TailDraws int
 	NumScores, NumLosses, NumTail   int
-	// numbers in them, behind the tail
+	// numbers in them, after the tail
 	NumEmbeddings, NumTailEmbeddings int `json:",omitempty"`
-	// each with NumScores scores, behind the tail
+	// each with NumScores scores, after the embeddings
 	CutEpochs  []int       `json:",omitempty"`
-	Placed     *placedHead `json:",omitempty"` // its arrays are behind the cuts
-	NumLearned int         `json:",omitempty"` // bytes, behind all else
+	Placed     *placedHead `json:",omitempty"` // its arrays are after the cuts
+	NumLearned int         `json:",omitempty"` // bytes, after all else
 }
 
 func (s *Snapshot) head() snapshotHead {
@@ -305,8 +305,8 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 	return s, nil
 }
 
-// decodeHead returns the head of an encoded snapshot, and the arrays, which have the lengths that
-// the head says.
+// decodeHead returns the head of an encoded snapshot, and the arrays, which have the lengths given
+// in the head.
 func decodeHead(data []byte) (h snapshotHead, arrays []byte, err error) {
 	if bytes.HasPrefix(data, []byte(oldSnapshotMagic)) {
 		return h, nil, fmt.Errorf(
@@ -335,7 +335,7 @@ func decodeHead(data []byte) (h snapshotHead, arrays []byte, err error) {
 	return h, body, nil
 }
 
-// fits reports whether the arrays take as many bytes.
+// fits reports whether the lengths are valid and the arrays take the given number of bytes.
 func (h snapshotHead) fits(bytes int) bool {
 	for _, n := range []int{
 		h.NumScores, h.NumLosses, h.NumTail, h.NumEmbeddings, h.NumTailEmbeddings,
@@ -369,19 +369,20 @@ func ScoresDigest(stream StreamID, epoch int, scores []float32) Digest {
 	return s.Digest()
 }
 
-// Digest returns the digest of everything that a training that resumes from the snapshot depends
-// on. It does not include who consumed the tail, the name of the data set, or what the snapshot was
-// saved for, nor where samples were: which samples make a batch does not depend on that.
+// Digest returns the digest of everything that a training depends on when it resumes from the
+// snapshot. It does not include who consumed the tail, the name of the data set, or what the
+// snapshot was saved for, nor where samples were: which samples make a batch does not depend on
+// that.
 func (s *Snapshot) Digest() Digest {
 	h := xxh3.New()
 	for piece := range s.hashed() {
-		_, _ = h.Write(piece) // a hash takes everything
+		_, _ = h.Write(piece) // a hash returns no error
 	}
 	sum := h.Sum128().Bytes()
 	return Digest(hex.EncodeToString(sum[:]))
 }
 
-// hashed yields what is in the digest, in pieces of at most 64 KiB.
+// hashed yields what the digest covers, in pieces of at most 64 KiB.
 func (s *Snapshot) hashed() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		head := s.head()
@@ -443,7 +444,7 @@ func (l *Ledger) shared(planScores []float32, upTo int) *Snapshot {
 	return s
 }
 
-// complete returns the snapshot with losses of all draws, NaN behind those that it has.
+// complete returns the snapshot with losses of all draws, NaN after those that it has.
 func (s *Snapshot) complete() *Snapshot {
 	if s.draws <= len(s.Losses) {
 		return s

@@ -8,9 +8,9 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// placedHead is the part of a Placed in a snapshot's head, with the arrays' lengths. Behind the
-// cuts are the residents of each rank, then the tail's samples, 4 bytes each, then the tail's
-// owners, 2 bytes each.
+// placedHead is the part of a Placed in a snapshot's head, with the arrays' lengths. After the cuts
+// come the residents of each rank, then the tail's samples, 4 bytes each, then the tail's owners, 2
+// bytes each.
 type placedHead struct {
 	CapacityBytes []int64
 	NumResidents  []int // by rank
@@ -61,7 +61,7 @@ func (h *placedHead) bytes() int {
 	return int(n)
 }
 
-// decode returns what encode has written, nil if it cannot be: a number is out of range.
+// decode returns what encode has written, nil if a number is out of range.
 func (h *placedHead) decode(data []byte, samples int) *Placed {
 	if h == nil || len(h.CapacityBytes) != len(h.NumResidents) {
 		return nil

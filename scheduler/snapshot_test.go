@@ -26,8 +26,8 @@ var plansOfThisVersion = map[string]string{
 }
 
 // TestPlansOfThisVersion checks that the same sampler, seed and scores give the draws that they
-// always gave in this PlanVersion. When it fails, trainings that are under way cannot continue with
-// what was changed: count PlanVersion up, and note the new digests.
+// always gave in this PlanVersion. When it fails, trainings under way cannot continue with the
+// change: increment PlanVersion, and note the new digests.
 func TestPlansOfThisVersion(t *testing.T) {
 	if PlanVersion != 1 {
 		t.Fatal("the digests are of version 1")
@@ -61,7 +61,7 @@ func planDigest(t *testing.T, name string) string {
 		p := NewPlan(
 			PlanConfig{Sampler: sampler, BatchSize: 8, World: []int32{0, 0, 1, 1}, Ranks: 2}, epoch,
 			scores)
-		_ = binary.Write(hash, binary.LittleEndian, p.IDs) // a hash takes everything
+		_ = binary.Write(hash, binary.LittleEndian, p.IDs) // a hash returns no error
 		_ = binary.Write(hash, binary.LittleEndian, int64(p.Cut()))
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:16]
@@ -81,7 +81,7 @@ func someSnapshot() *Snapshot {
 }
 
 // TestSnapshotIsWhole checks that a snapshot is read as it was written, and that a flipped byte
-// anywhere is found.
+// anywhere is detected.
 func TestSnapshotIsWhole(t *testing.T) {
 	s := someSnapshot()
 	text := s.Encode()
@@ -105,9 +105,9 @@ func TestSnapshotIsWhole(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfShortEpochs checks that a ledger that was restored at an epoch's beginning has the
-// digest of one that was not, where the epoch before has no batches behind its cut, and its last
-// one may be short.
+// TestSnapshotOfShortEpochs checks that a ledger restored at the beginning of an epoch has the same
+// digest as one that was not, if the epoch before has no batches after its cut, and its last one
+// may be short.
 func TestSnapshotOfShortEpochs(t *testing.T) {
 	const batch = 4
 	for _, samples := range []int{28, 32, 27, 31, 9, 3} {
@@ -157,7 +157,7 @@ func TestSnapshotOfShortEpochs(t *testing.T) {
 	}
 }
 
-// TestDigestOfMissingLosses checks that losses that are missing count as NaN.
+// TestDigestOfMissingLosses checks that missing losses count as NaN.
 func TestDigestOfMissingLosses(t *testing.T) {
 	s := Snapshot{Scores: make([]float32, 3*pieceBytes/4), Losses: []float32{1, 2}}
 	s.draws = 2 * pieceBytes / 4
@@ -209,7 +209,7 @@ func TestSnapshotDigest(t *testing.T) {
 	}
 }
 
-// TestStreamIDDiffers checks that a difference is named, but for the data set's name.
+// TestStreamIDDiffers checks that a difference is named, except in the data set's name.
 func TestStreamIDDiffers(t *testing.T) {
 	a, b := someSnapshot().Stream, someSnapshot().Stream
 	b.Data = "elsewhere"
@@ -271,8 +271,8 @@ func TestSnapshotPlaces(t *testing.T) {
 	}
 }
 
-// TestSnapshotHasCuts: the scores at earlier cuts come back, count for the digest, and a snapshot
-// without them is as before.
+// TestSnapshotHasCuts: the scores at earlier cuts are read back and count for the digest, and a
+// snapshot without them is as before.
 func TestSnapshotHasCuts(t *testing.T) {
 	plain := Snapshot{Epoch: 3, Scores: []float32{1, 2}}
 	with := plain

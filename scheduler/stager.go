@@ -46,7 +46,7 @@ type Stager struct {
 	out []Command
 }
 
-// StagerConfig is the configuration of a stager. All fields but Policy's state stay unchanged.
+// StagerConfig is the configuration of a stager. A stager changes nothing in it but Policy's state.
 type StagerConfig struct {
 	Rank, Ranks   int
 	World         []int32 // rank of each trainer
@@ -79,8 +79,9 @@ const aheadBatches = 64
 
 // ahead returns how many batches the window may run ahead of the slowest trainer: a thirty-second
 // of a short epoch, since a batch that enters the window is judged by scores that lack the losses
-// of the batches in it. On losses recorded from training (8,000 samples, batch 64, weighted) a
-// quarter costs 0.7 % of the hits, a sixteenth 0.4 %, a thirty-second 0.3 %, two batches 0.25 %.
+// of the batches in the window. On losses recorded from training (8,000 samples, batch 64,
+// weighted) a quarter costs 0.7 % of the hits, a sixteenth 0.4 %, a thirty-second 0.3 %, two
+// batches 0.25 %.
 func (p *planned) ahead() int64 { return int64(aheadOf(p.Batches())) }
 
 func aheadOf(batches int) int { return max(1, min(aheadBatches, batches/32)) }
@@ -122,8 +123,8 @@ func NewStager(cfg StagerConfig) *Stager {
 	return s
 }
 
-// held returns how many samples of mean size this rank keeps at most, and how many it has in
-// memory.
+// held returns how many samples of mean size this rank keeps at most, and how many it has in memory
+// at most.
 func (cfg *StagerConfig) held() (kept, held int) {
 	total := int64(0)
 	for id := range cfg.Samples {
@@ -242,7 +243,7 @@ func (t *copyTable) unpin(id SampleID) {
 	t.put(id, c)
 }
 
-// put removes the entry of a sample that is neither here, coming nor needed.
+// put sets the entry of a sample, or removes it if the sample is neither here, coming nor needed.
 func (t *copyTable) put(id SampleID, c sampleCopy) {
 	if c.state == absent && c.pins == 0 && !c.window {
 		c = sampleCopy{}
@@ -541,8 +542,7 @@ func (l *lane) need(p *part, id SampleID, pos int64) {
 	}
 }
 
-// bring fetches id unless it is here or coming, and has it checked if it has not been. A resident
-// that is not here could not be read before.
+// bring fetches id unless it is here or coming, and requests a Check if it is unchecked.
 func (s *Stager) bring(id SampleID, need uint64) {
 	switch s.copies.get(id).state {
 	case absent:
@@ -610,8 +610,8 @@ func (l *lane) request(plan *planned, e Requested) *part {
 	return p
 }
 
-// jump moves the window's end to a batch far ahead, since training left an epoch early or began in
-// the middle of one.
+// jump moves the window's end to a batch far ahead, because training left an epoch early or began
+// in the middle of one.
 func (l *lane) jump(plan *planned, batch int) {
 	if plan != l.cur {
 		if l.after(l.cur) == plan && l.batch >= l.cur.Batches() {
@@ -717,7 +717,7 @@ func (s *Stager) onReleased(e Released) {
 
 // Storage and memory
 
-// fetch has a sample read from the tier if that has it, else from storage, and sets its source.
+// fetch requests a sample from the tier if that has it, else from storage, and sets its source.
 func (s *Stager) fetch(id SampleID, need uint64, source Source) {
 	if s.store.tier.has(id) {
 		s.copies.setSource(id, fromTier)
@@ -805,7 +805,7 @@ func (s *Stager) giveUp(w waiter, id SampleID, err error) {
 	s.got(w)
 }
 
-// onStarved: parts that are due continue without the sample, the others wait for room.
+// onStarved lets parts that are due continue without the sample; the others wait for room.
 func (s *Stager) onStarved(e Starved) {
 	s.starved = append(s.starved, e.ID)
 	s.makeRoom(0)
@@ -839,8 +839,8 @@ func (s *Stager) onRoom() {
 	}
 }
 
-// onRecovered makes residents of the samples that the previous rank left in the same memory. Plans
-// decide who owns them: those that others own are evicted first.
+// onRecovered makes residents of the samples that this rank left in memory before its restart.
+// Plans decide who owns them: those that others own are evicted first.
 func (s *Stager) onRecovered(e Recovered) {
 	for _, id := range e.IDs {
 		if s.copies.get(id).state != absent {
@@ -853,7 +853,7 @@ func (s *Stager) onRecovered(e Recovered) {
 	}
 }
 
-// onChecked fetches samples again that were incomplete or damaged.
+// onChecked fetches a sample again if it was incomplete or damaged.
 func (s *Stager) onChecked(e Checked) {
 	if e.Whole {
 		s.arrive(e.ID)
@@ -862,9 +862,9 @@ func (s *Stager) onChecked(e Checked) {
 	s.fetch(e.ID, s.Demand(), FromStorage)
 }
 
-// onShrunk evicts the residents whose memory is removed, and then as many more as do not fit into
-// the smaller partition. Samples in use are freed when they are released. None of them goes to the
-// tier, since memory is short now.
+// onShrunk evicts the residents whose memory is removed, and then as many more as no longer fit.
+// Samples in use are freed when they are released. None of them goes to the tier, since memory is
+// short now.
 func (s *Stager) onShrunk(e Shrunk) {
 	for _, id := range e.IDs {
 		if s.store.cache.Resident(id) {
@@ -1039,7 +1039,7 @@ func (s *Stager) fetchInstead(id SampleID, source Source) {
 }
 
 // onAsked answers once the window has reached the batch and the samples are here; for a closed
-// lane, at once with the samples that are here.
+// lane, without waiting for a window.
 func (s *Stager) onAsked(e Asked) {
 	l := s.lane(e.Lane)
 	if l == nil {

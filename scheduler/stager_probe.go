@@ -3,10 +3,10 @@ package scheduler
 // To measure what caching is worth to a training (benefit.go), some batches are delivered only when
 // their samples that were in memory, here, in a tier or on another rank, have been read from
 // storage, too. These reads go to memory of their own, which counts in the window until they end.
-// Nothing else changes: what is kept and what is delivered is as without them.
+// Nothing else changes: what is kept and what is delivered is the same as without them.
 
-// reread has a sample read from storage before a part is delivered. Batches that are in the window
-// at the same time share a read, as they do without a cache.
+// reread makes a part wait until a sample has been read from storage. Batches that are in the
+// window at the same time share a read, as they do without a cache.
 func (s *Stager) reread(p *part, id SampleID) {
 	parts, coming := s.rereads[id]
 	l := p.lane
@@ -44,7 +44,7 @@ func (s *Stager) onReread(e Reread) {
 	}
 }
 
-// completed reports when a part is complete that is timed.
+// completed reports a timed part once it is complete.
 func (s *Stager) completed(p *part) {
 	if !p.timed || p.missing > 0 {
 		return

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// recover takes over the residents of the rank before, as they lay in its memory.
+// recover takes over the residents of the rank before, as they were in its memory.
 func (r *simRank) recover(before *simRank) {
 	var ids []SampleID
 	for _, u := range before.stager.Cache().Residents() {
@@ -34,8 +34,8 @@ func (r *simRank) check(id SampleID) {
 	r.step(Checked{ID: id, Whole: whole})
 }
 
-// TestStagerRecovers has all ranks restarted between two epochs. With what they had in memory
-// they read as much as without the restart, plus the samples that were damaged.
+// TestStagerRecovers restarts all ranks between two epochs. With what they had in memory, they read
+// as much as without the restart, plus the samples that were damaged.
 func TestStagerRecovers(t *testing.T) {
 	for _, sampler := range []string{"torch", "pads"} {
 		for _, policy := range []string{"clairvoyant", "lru"} {

@@ -36,10 +36,10 @@ type world struct {
 
 	recalled, ended int // samples read from tiers; tiers that were abandoned
 
-	sent     [][]CoordinatorEvent // by trainer: what its rank has still to hear
+	sent     [][]CoordinatorEvent // by trainer: what its rank still has to hear
 	trainers []simTrainer
 	newRank  func(rank int) *simRank
-	open     func(trainer int) // has a trainer open the data set
+	open     func(trainer int) // makes a trainer open the data set
 	commands []string          // of all ranks' stagers, in order, when they are kept
 	made     int               // plans, by all ranks
 	keep     bool
@@ -55,7 +55,7 @@ type faults struct {
 	idle        int // ranks without trainers, the last ones
 	restart     int // all ranks are killed after one in so many batches, and restarted
 	warm        int // one in so many of these take over what the rank before had in memory
-	spoilt      int // of which one in so many samples has other bytes than were written
+	spoilt      int // one in so many of their samples has other bytes than were written
 }
 
 type simRank struct {
@@ -64,7 +64,7 @@ type simRank struct {
 	coordinator *Coordinator
 	events      []CoordinatorEvent
 	stepping    bool
-	told        [][]CoordinatorEvent // by rank: what it has still to hear from this one
+	told        [][]CoordinatorEvent // by rank: what it still has to hear from this one
 	left        int                  // plans that the stager has released
 	answered    map[uint64]AnswerPlan
 	disk        map[int][]byte // by epoch: the states that plans were made from
@@ -81,7 +81,7 @@ type simMemory struct {
 	t       *testing.T
 	rank    int
 	does    func(Event)           // what the rank does at an event
-	bytes   map[SampleID]bool     // what lies in the slab
+	bytes   map[SampleID]bool     // what is in the slab
 	answers map[uint32][]SampleID // questions under way
 }
 
@@ -208,7 +208,7 @@ func newWorld(
 	return w
 }
 
-// send has a trainer send to its rank, which hears what it sends in order.
+// send sends an event from a trainer to its rank, which receives the trainer's events in order.
 func (w *world) send(trainer int, e CoordinatorEvent) {
 	w.sent[trainer] = append(w.sent[trainer], e)
 	w.later(func() {
@@ -240,7 +240,7 @@ func (w *world) one() bool {
 
 func (w *world) chance(oneIn int) bool { return oneIn > 0 && w.rng.IntN(oneIn) == 0 }
 
-// coordinate gives the rank's coordinator an event, and the ones that follow at once.
+// coordinate passes an event to the rank's coordinator, and those that follow from it at once.
 func (r *simRank) coordinate(e CoordinatorEvent) {
 	r.events = append(r.events, e)
 	if r.stepping {
@@ -318,7 +318,7 @@ func (r *simRank) readStates() {
 	r.coordinate(e)
 }
 
-// make makes a plan of a rank's, which must be that of the other ranks.
+// make makes a plan for a rank, which must be the same as on the other ranks.
 func (w *world) make(r *simRank, c MakePlan) PlanMade {
 	cfg := w.cfg
 	cfg.Rank, cfg.Place = r.rank, c.Place
@@ -418,7 +418,7 @@ func (r *simRank) fetch(id SampleID) {
 	}
 }
 
-// shrink takes a tenth of the partition away, and half of the residents' places.
+// shrink takes away a tenth of the partition, and half of the residents' places.
 func (r *simRank) shrink() {
 	cache := r.stager.Cache()
 	e := Shrunk{CapacityBytes: cache.capacityBytes * 9 / 10}
@@ -555,8 +555,8 @@ func (w *world) until(done func() bool, what string) {
 	}
 }
 
-// plan has every trainer request an epoch's plan, when the previous one has ended, until all have
-// it.
+// plan makes every trainer request an epoch's plan, when the previous epoch has ended, until all
+// have it.
 func (w *world) plan(epoch, from int) {
 	tickets := make([]uint64, len(w.cfg.World))
 	for t := range w.cfg.World {
@@ -586,7 +586,7 @@ func (w *world) settled() {
 		for w.one() {
 		}
 		r.tierSettled()
-		for range 3 * aheadBatches { // promises to peers that read storage instead
+		for range 3 * aheadBatches { // end promises to peers that read storage instead
 			r.stager.lanes[0].promises.expire(1<<60, r.stager.lanes[0].letGo)
 		}
 		for id := range SampleID(w.cfg.Samples) {
@@ -664,8 +664,8 @@ func TestStagerReplays(t *testing.T) {
 	replays(t, 2, faults{loseAnswers: 20})
 }
 
-// replays runs a world of three ranks several times: a map's order differs from one run to the
-// next.
+// replays runs a world of three ranks several times, since the order of a map differs from run to
+// run.
 func replays(t *testing.T, epochs int, f faults, tier ...float64) {
 	t.Helper()
 	var first []string

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// tierBlock is what samples in a simulated tier take a whole number of.
+// tierBlock is the block size of a simulated tier: a sample occupies whole blocks.
 const tierBlock = 64
 
 // simTier is a tier of a simulation: what was stored, or is being stored.
@@ -74,7 +74,7 @@ func (r *simRank) store(id SampleID, s *simStored) {
 	r.step(e)
 }
 
-// recall ends a Recall, also when the sample is erased meanwhile.
+// recall ends a Recall, even if the sample was erased meanwhile.
 func (r *simRank) recall(id SampleID) {
 	switch {
 	case r.w.chance(r.w.faults.noRoom):
@@ -134,8 +134,9 @@ func (w *world) reads() (n int) {
 	return n
 }
 
-// TestTierTakesWhatMemoryGivesUp checks that memory and a tier that hold all samples together read
-// little twice: what was refused because writing was behind. What is read from the tier is counted.
+// TestTierTakesWhatMemoryGivesUp checks that memory and a tier that together hold all samples read
+// few samples twice: those that the tier refused because writing was behind. What is read from the
+// tier is counted.
 func TestTierTakesWhatMemoryGivesUp(t *testing.T) {
 	for _, sampler := range []string{"torch", "uniform", "pads", "weighted-once", "sequential"} {
 		for _, policy := range []string{"clairvoyant", "lru"} {

@@ -3,17 +3,17 @@ package scheduler
 import "math"
 
 // store holds a rank's samples: the residents in memory, and those in the tier. Several lanes may
-// use it. Then a sample's next use is the nearest in any lane, on a common time scale: each lane's
+// use it. A sample's next use is then the nearest in any lane, on a common time scale: each lane's
 // own time, in epochs, divided by its pace. The common time is the number of draws of all lanes
 // that have entered their windows; a lane's pace is its share of the newest of them. As long as
 // there has been only one lane, times are the lane's own.
 //
-// A lane to which memory is worth less than to the others has its uses as much farther away: that
-// decides what stays where lanes draw at the same rate.
+// The less memory is worth to a lane, relative to the others, the farther away its uses count: that
+// decides what stays when lanes draw at the same rate.
 //
-// MIN over the interleaved draws of all lanes would need to know the paces to come. The share of a
-// lane that stops shrinks, so its next uses move into the future, and its samples are evicted
-// before those that others use.
+// MIN over the interleaved draws of all lanes would need to know future paces. The share of a lane
+// that stops shrinks, so its next uses move into the future, and its samples are evicted before
+// those that others use.
 type store struct {
 	cache   *Cache
 	tier    *tier // nil: none
@@ -22,13 +22,13 @@ type store struct {
 	lanes  []*partition // that are open
 	shared bool         // there have been several
 	now    float64      // draws that have entered windows
-	taken  float64      // now, when paces were taken last
+	taken  float64      // the value of now when paces were last measured
 }
 
 const (
 	// paceDraws is the number of draws, as a share of the samples, after which a draw counts half in
-	// its lane's pace. With four lanes and three at half their pace reads are the same within 0.2 %
-	// from 1/8 to 4 (8,000 samples, chunks and torch).
+	// its lane's pace. With four lanes, three of them at half their pace, reads stay within 0.2 % for
+	// values from 1/8 to 4 (8,000 samples, chunks and torch).
 	paceDraws = 0.5
 	// paceEvery is how often paces are measured, in draws as a share of the samples: all residents'
 	// next uses are recomputed if one has changed by more than paceChange.
@@ -38,7 +38,7 @@ const (
 	paceLeast = 1e-3
 )
 
-// join adds a lane, and assumes that its pace is that of the others.
+// join adds a lane, and assumes that it has the mean pace of the others.
 func (st *store) join(p *partition) {
 	others := float64(len(st.lanes))
 	st.lanes = append(st.lanes, p)
@@ -132,7 +132,7 @@ func (st *store) takePaces() {
 	st.tier.refreshAll(st.cache, func(id SampleID, _ float64) Use { return st.nearest(id) })
 }
 
-// nearest is what is known of a sample, of several lanes.
+// nearest returns what is known of a sample, with its nearest use in any lane.
 func (st *store) nearest(id SampleID) Use {
 	u := Use{ID: id, Next: math.Inf(1)}
 	for _, p := range st.lanes {
@@ -148,7 +148,7 @@ func (st *store) nearest(id SampleID) Use {
 	return u
 }
 
-// refreshed is what is known now of a sample that was to be used next at a time.
+// refreshed returns what is known now of a sample whose next use was expected at next.
 func (st *store) refreshed(id SampleID, next float64) Use {
 	if st.shared || len(st.lanes) == 0 {
 		return st.nearest(id)
@@ -156,7 +156,7 @@ func (st *store) refreshed(id SampleID, next float64) Use {
 	return st.lanes[0].refreshed(id, next)
 }
 
-// soonest returns u, whose Next is the next use in lane p, with Next the nearest use in any lane.
+// soonest returns u with the nearest use in any lane as its Next, instead of that in lane p.
 func (st *store) soonest(p *partition, u Use) Use {
 	if !st.shared {
 		return u
@@ -170,7 +170,7 @@ func (st *store) soonest(p *partition, u Use) Use {
 	return u
 }
 
-// common is a time of a lane's as common time.
+// common converts a lane's time to common time.
 func (st *store) common(p *partition, next float64) float64 {
 	if next == goneElsewhere {
 		return next

@@ -2,14 +2,14 @@ package scheduler
 
 import "math/bits"
 
-// table has a small value for each sample; the zero value is none. A dense one takes room for every
-// sample, a sparse one for what is in it: it is a hash table with linear probing, in which what is
-// deleted leaves no gap.
+// table maps samples to small values; the zero value means none. A dense table has room for every
+// sample, a sparse one for what is in it: it is a hash table with linear probing, in which
+// deletions leave no gaps.
 //
 // Source: Knuth, "The Art of Computer Programming", volume 3, §6.4, Algorithms L and R.
 type table[V comparable] struct {
 	dense []V
-	slots []slot[V] // a power of two of them; nil until something is in it
+	slots []slot[V] // a power of two of them; nil in a dense table
 	shift int       // of a hash, to a place in slots
 	used  int
 }
@@ -20,12 +20,12 @@ type slot[V comparable] struct {
 }
 
 const (
-	// denseShare is the share of samples from which on a dense table is the smaller one.
+	// A table is dense if at least one in denseShare samples has a value: that takes less memory then.
 	denseShare = 4
 	slotsMin   = 16
 )
 
-// newTable returns an empty table for samples 0 ≤ id < samples, about held of which have a value at
+// newTable returns an empty table for samples 0 ≤ id < samples, of which about held have a value at
 // a time.
 func newTable[V comparable](samples, held int) table[V] {
 	if held >= samples/denseShare {
@@ -34,7 +34,7 @@ func newTable[V comparable](samples, held int) table[V] {
 	return sparseTable[V](held)
 }
 
-// sparseTable returns an empty table for about this many values. It grows.
+// sparseTable returns an empty table for about held values. It grows.
 func sparseTable[V comparable](held int) (t table[V]) {
 	t.resize(max(slotsMin, 1<<bits.Len(uint(held+held/2))))
 	return t
@@ -93,7 +93,7 @@ func (t *table[V]) find(id SampleID) int {
 	return i
 }
 
-// delete empties a place, and moves those up that were kept from it.
+// delete empties a place, and moves up the entries that it had displaced.
 func (t *table[V]) delete(i int) {
 	var none V
 	mask := len(t.slots) - 1

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTable: a dense and a sparse table have what a map has.
+// TestTable: a dense and a sparse table have the same contents as a map.
 func TestTable(t *testing.T) {
 	const samples = 300
 	if newTable[uint16](samples, samples/denseShare-1).dense != nil ||

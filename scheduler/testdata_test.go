@@ -14,8 +14,8 @@ const (
 )
 
 // loadLosses returns the losses of real training, [epoch][sample]: a CNN on 8,000 images of
-// Fashion-MNIST, 10 epochs, cross entropy of each sample at the moment it was trained on. The file
-// is NumPy's format, version 1.
+// Fashion-MNIST, 10 epochs, the cross entropy of each sample at the moment it was trained on. The
+// file is NumPy's format, version 1.
 func loadLosses(t testing.TB) [][]float32 {
 	t.Helper()
 	file, err := os.ReadFile("testdata/fashion-cnn-8k-losses.npy")

@@ -6,14 +6,14 @@ package scheduler
 // another one needs its place, so that it need not be rewritten. A nil tier is empty.
 type tier struct {
 	cache *Cache
-	// what memory drops once it is no longer needed, and the tier does not have
+	// samples that memory drops once they are no longer needed, and that the tier does not have
 	leaving      map[SampleID]Use
-	storingBytes int64 // of memory that is kept until it is written
+	storingBytes int64 // of samples that stay in memory until they are written
 	failures     int   // in a row
 }
 
-// storingShare of the window may be waiting to be written. Samples that leave memory while writes
-// are behind are not stored.
+// One part in storingShare of the window may be waiting to be written. Samples that leave memory
+// while writes are behind are not stored.
 const storingShare = 4
 
 // tierFailuresMax failures in a row abandon the tier: a disk that works has none.

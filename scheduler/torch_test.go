@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// torchCase is what PyTorch draws, see testdata/torch_golden.py.
+// torchCase is what PyTorch drew, see testdata/torch_golden.py.
 type torchCase struct {
 	Samples  int   `json:"samples"`
 	World    int   `json:"world"`
@@ -114,7 +114,7 @@ func TestTwister(t *testing.T) {
 	}
 }
 
-// TestTorchPad: a training that goes on with another number of processes has the epochs that it
+// TestTorchPad: a training that continues with another number of processes keeps the epochs that it
 // began with, as DistributedSampler made them then.
 func TestTorchPad(t *testing.T) {
 	for _, samples := range []int{11, 23, 97, 100, 103} {

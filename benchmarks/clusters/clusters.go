@@ -4,7 +4,7 @@ package clusters
 
 import "embed"
 
-// Files are the cluster files that are shipped, NAME.toml each.
+// Files holds the shipped cluster files, each NAME.toml.
 //
 //go:embed *.toml
 var Files embed.FS

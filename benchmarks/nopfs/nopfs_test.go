@@ -12,9 +12,9 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// small is a training that can be computed by hand: 2 workers, 4 samples of 1 MB, 2 epochs, so a
-// worker trains on 4 samples of 1 s each. A thread takes 2 s to fetch a sample from the PFS, 0.5 s
-// from RAM, its own or another worker's, and 0.5 s to preprocess it.
+// small returns a training that can be computed by hand: 2 workers, 4 samples of 1 MB, 2 epochs, so
+// a worker trains on 4 samples of 1 s each. A thread takes 2 s to fetch a sample from the PFS, 0.5
+// s from RAM, its own or another worker's, and 0.5 s to preprocess it.
 func small(ramMB float64) *Scenario {
 	return &Scenario{
 		Name: "small", Workers: 2, Samples: 4, MeanMB: 1, BatchSize: 1, Epochs: 2,
@@ -49,9 +49,9 @@ func TestPoliciesByHand(t *testing.T) {
 		{"parallel-staging", 2, 10, 5, 1, 4, 4},
 		{"lbann-preload", 2, 10, 5, 1, 4, 4},
 		{"locality-aware", 2, 10, 5, 1, 4, 4},
-		// Without memory, all is read when it is needed.
+		// Without memory, every sample is read when it is needed.
 		{"deepio-ordered", 0, 14, 0, 10, 8, 4},
-		// One sample a worker: half of the data is never trained on.
+		// One sample per worker: half of the data is never trained on.
 		{"deepio-opportunistic", 1, 7.5, 2.5, 1, 2, 2},
 		{"parallel-staging", 1, 7.5, 2.5, 1, 2, 2},
 		// At 2.5 and 5 from the PFS; the second epoch is read from RAM by 6 and 7, in time.
@@ -90,7 +90,7 @@ func TestLBANNNeedsMemory(t *testing.T) {
 	}
 }
 
-// TestStagingBufferByTheModel holds one worker to the equations of the paper's section 4.
+// TestStagingBufferByTheModel compares one worker with the equations of the paper's section 4.
 func TestStagingBufferByTheModel(t *testing.T) {
 	s, err := Load("thesis-1")
 	if err != nil {
@@ -111,8 +111,7 @@ func TestStagingBufferByTheModel(t *testing.T) {
 	}
 }
 
-// TestThesisTables compares with tables 5.1 and 5.2 where only γ = N readers of the PFS, or none,
-// are at work.
+// TestThesisTables compares with tables 5.1 and 5.2 where γ = N workers read the PFS, or none.
 func TestThesisTables(t *testing.T) {
 	for _, c := range []struct {
 		scenario, policy string
@@ -153,7 +152,8 @@ func TestTierIsFull(t *testing.T) {
 	}
 }
 
-// TestAssign has RAM hold what is used most, SSD what comes next, of equals the first to be used.
+// TestAssign checks that RAM holds what is used most, and SSD what comes next; in a tie, what is
+// used first.
 func TestAssign(t *testing.T) {
 	s := small(1)
 	s.CapacityMB = []float64{100, 1, 2}

@@ -13,10 +13,10 @@ import (
 type policy struct {
 	Name, About string
 
-	perfect  bool // samples are always there
-	onDemand bool // what is on no worker is read when it is needed, not ahead
-	// prepare fills tiers before training, and sets Result.Preload. It returns why the policy
-	// cannot be used, or "". nil: there is nothing to prepare.
+	perfect  bool // samples are always available
+	onDemand bool // samples that no worker holds are read when they are needed, not ahead
+	// prepare fills tiers before training, and sets Result.Preload. It returns why the policy cannot
+	// be used, or "". nil if there is nothing to prepare.
 	prepare func(*training) string
 	// deal assigns the samples of a global batch to workers.
 	deal func(*training, []scheduler.SampleID) [][]scheduler.SampleID
@@ -113,7 +113,7 @@ func find(name string) (*policy, error) {
 		systems.Nearest(name, Policies()), strings.Join(Policies(), ", "))
 }
 
-// hold makes room for what each worker holds.
+// hold allocates the tables of what each worker holds.
 func (t *training) hold() {
 	t.held = make([][]uint8, t.Workers)
 	for w := range t.held {
@@ -121,7 +121,7 @@ func (t *training) hold() {
 	}
 }
 
-// memoryMB is what a worker's RAM holds: tier 1, if there is one.
+// memoryMB returns the size of a worker's RAM: tier 1, if there is one.
 func (t *training) memoryMB() float64 {
 	if len(t.CapacityMB) < 2 {
 		return 0
@@ -145,8 +145,8 @@ func needMemory(t *training) string {
 	return ""
 }
 
-// preloadMemory gives sample k to worker k mod N, as far as its RAM has room, and waits until all
-// have read theirs.
+// preloadMemory gives sample k to worker k mod N, while its RAM has room, and waits until all have
+// read theirs.
 func preloadMemory(t *training) string {
 	t.hold()
 	if len(t.CapacityMB) > 1 {
@@ -156,7 +156,7 @@ func preloadMemory(t *training) string {
 }
 
 // stageShards is preloadMemory for all tiers, each with its own threads. A worker trains on its
-// shard in an order of its own.
+// shard in its own order.
 //
 // Differs: in the tables of the thesis, workers fill all their storage, beyond their shards.
 func stageShards(t *training) string {
@@ -173,7 +173,7 @@ func stageShards(t *training) string {
 	return ""
 }
 
-// preload gives the samples to the workers by turns, and fills the tiers from first to last, each
+// preload gives the samples to the workers in turn, and fills the tiers from first to last, each
 // until a sample does not fit.
 //
 // Source: thesis, tables 5.1 and 5.2: a preload takes Σ (fetch + write) / p_j.
@@ -198,8 +198,9 @@ func (t *training) preload(first, last int) {
 	}
 }
 
-// take takes a sample's size from what is free in a tier. When it does not fit, the tier is full:
-// smaller samples that come later do not go in, or it would hold the small ones of the data.
+// take subtracts a sample's size from what is free in a tier, and reports whether it fits. If not,
+// the tier counts as full, even for smaller samples that come later: otherwise it would hold the
+// small samples of the data.
 //
 // Source: NoPFS's published code closes a tier in this way.
 func take(free *float64, mb float64) bool {
@@ -211,7 +212,7 @@ func take(free *float64, mb float64) bool {
 	return true
 }
 
-// fetchAlone is how long one thread takes to read a sample from the PFS and preprocess it.
+// fetchAlone returns how long one thread takes to read a sample from the PFS and preprocess it.
 func (t *training) fetchAlone(mb float64) float64 {
 	return t.Machine.Read(mb, float64(t.Workers), systems.NoPFSNowhere, systems.NoPFSNowhere)
 }
@@ -229,7 +230,7 @@ func (t *training) listHeld() {
 	}
 }
 
-// keepFirstRead has RAM keep what no worker has yet.
+// keepFirstRead keeps in RAM what no worker has yet.
 func keepFirstRead(t *training, w int, id scheduler.SampleID) {
 	if local, remote := t.find(w, id); max(local, remote) == systems.NoPFSNowhere {
 		t.held[w][id] = 1
@@ -274,7 +275,7 @@ func dealLocal(t *training, batch []scheduler.SampleID) [][]scheduler.SampleID {
 	return shares
 }
 
-// dealHeld replaces what no worker holds by the next samples that the worker holds itself.
+// dealHeld replaces samples that no worker holds with the next ones that the worker itself holds.
 func dealHeld(t *training, batch []scheduler.SampleID) [][]scheduler.SampleID {
 	if t.shards == nil {
 		t.listHeld()
@@ -292,7 +293,7 @@ func dealHeld(t *training, batch []scheduler.SampleID) [][]scheduler.SampleID {
 	return shares
 }
 
-// dealShards replaces all samples by those that the worker holds itself, once each before any
+// dealShards replaces all samples with those that the worker itself holds, each once before any
 // comes again.
 func dealShards(t *training, batch []scheduler.SampleID) [][]scheduler.SampleID {
 	shares := dealPlaces(t, batch)
@@ -310,7 +311,7 @@ func dealShards(t *training, batch []scheduler.SampleID) [][]scheduler.SampleID 
 	return shares
 }
 
-// shuffle puts a worker's shard in another order.
+// shuffle puts a worker's shard in a new random order.
 func (t *training) shuffle(w int) {
 	shard := t.shards[w]
 	generator := pcg(t.Seed, math.MaxInt32+int64(t.cursors[w])*int64(t.Workers)+int64(w))

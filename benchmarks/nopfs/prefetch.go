@@ -6,22 +6,22 @@ import (
 	"rankpool/scheduler"
 )
 
-// prefetchers are those of NoPFS: each tier of each worker is filled in the order in which its
-// samples are first used, by threads of its own, while training runs.
+// prefetchers are those of NoPFS: while training runs, each tier of each worker is filled by its
+// own threads, in the order in which its samples are first used.
 //
 // Source: paper, section 5.1: "A worker fetches samples with the largest r_k to its fastest storage
 // class, and so on for slower classes until either it has cached the entire dataset or filled its
-// local storage"; "we always fetch the samples in order of access".
-// Differs: they read the PFS, also what another worker has by then.
+// local storage"; "we always fetch the samples in order of access". Differs: they always read the
+// PFS, even if another worker has the sample by then.
 type prefetchers struct {
 	assigned [][]uint8 // [worker][sample]: the tier that will hold it, 0 for none
 	queues   [][]queue // [worker][tier]
 }
 
-// A queue is what one tier has still to fetch.
+// A queue is what one tier still has to fetch.
 type queue struct {
 	ids  []scheduler.SampleID
-	busy float64 // until when its threads read what they have begun
+	busy float64 // when its threads have read what they began
 }
 
 // startPrefetchers assigns samples to the workers' tiers.
@@ -65,7 +65,7 @@ func (t *training) countUses() (uses [][]uint16, order [][]scheduler.SampleID) {
 	return uses, order
 }
 
-// assign fills a worker's tiers with what it uses most, of equals with what it uses first.
+// assign fills a worker's tiers with what it uses most, in a tie with what it uses first.
 func (t *training) assign(uses []uint16, order []scheduler.SampleID) []uint8 {
 	assigned := make([]uint8, t.Samples)
 	byUses := slices.Clone(order)
@@ -84,8 +84,8 @@ func (t *training) assign(uses []uint16, order []scheduler.SampleID) []uint8 {
 	return assigned
 }
 
-// advance has the tiers hold what they have fetched by the time when the slowest worker begins to
-// read for the batch.
+// advance adds to the tiers what they have fetched by the time when the first of the workers begins
+// to read for the batch.
 func (f *prefetchers) advance(t *training) {
 	now := t.workers[0].staged
 	for _, w := range t.workers {
@@ -114,7 +114,7 @@ func (q *queue) advance(t *training, w, tier int, now float64) {
 	}
 }
 
-// keepAssigned has a tier keep what the staging threads have read before its own threads came to
+// keepAssigned keeps in a tier what the staging threads read before the tier's own threads got to
 // it.
 //
 // Source: paper, section 5.2.2: a prefetcher that finds a sample missing retrieves and caches it.

@@ -7,7 +7,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// A Result is what one policy took for the whole training. Times are in seconds, amounts in MB.
+// A Result is the cost of the whole training with one policy. Times are in seconds, amounts in MB.
 type Result struct {
 	Scenario string `json:"scenario"`
 	Policy   string `json:"policy"`
@@ -15,7 +15,7 @@ type Result struct {
 
 	Seconds float64 `json:"seconds"`         // of preloading and training
 	Preload float64 `json:"preload_seconds"` // before training begins
-	// mean over the workers: waiting for samples
+	// waiting for samples, mean over the workers
 	Stall float64 `json:"stall_seconds"`
 
 	// What a worker's threads take to fetch, by source, preloading left out; mean over the workers.
@@ -42,7 +42,7 @@ type training struct {
 	out     Result
 }
 
-// worker is what happens in one worker's staging buffer.
+// worker is the state of one worker's staging buffer.
 type worker struct {
 	staged   float64    // when its threads have read what they were given
 	buffered []buffered // what is in the buffer, in order; from the index head
@@ -56,7 +56,8 @@ type buffered struct{ mb, until float64 }
 // Run simulates the policy with this name. It returns an error if a number of the scenario is out
 // of range, or the name is unknown.
 //
-// Differs: γ is the number of workers, whoever reads the PFS at that moment: a thread has t(γ)/γ.
+// Differs: γ is the number of workers, however many read the PFS at that moment: a thread gets
+// t(γ)/γ.
 func Run(s *Scenario, name string) (*Result, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ func (t *training) epoch(ids []scheduler.SampleID) {
 	}
 }
 
-// train has a worker train on its part of a batch from a time on, and returns when it has.
+// train trains a worker on its part of a batch from now on, and returns when it ends.
 //
 // Source: paper, section 4: t(i,f) = max(avail(f), t(i,f-1) + s/c).
 func (t *training) train(w int, ids []scheduler.SampleID, now float64) float64 {
@@ -150,8 +151,7 @@ func (t *training) train(w int, ids []scheduler.SampleID, now float64) float64 {
 }
 
 // read returns when a sample is in the worker's staging buffer. Its threads read in order of use,
-// as far ahead as the buffer has room; what the policy does not read ahead is read now, by one
-// thread.
+// as far ahead as the buffer has room; what the policy does not read ahead, one thread reads now.
 //
 // Source: paper, section 4: avail = Σ read / p_0, read = fetch + write.
 func (t *training) read(w int, id scheduler.SampleID, now float64) float64 {
@@ -205,8 +205,8 @@ func (t *training) find(w int, id scheduler.SampleID) (local, remote int) {
 	return local, remote
 }
 
-// makeRoom returns when the buffer has room for a sample: what was in it leaves as it is used. A
-// sample that is larger than the buffer has it alone.
+// makeRoom returns when the buffer has room for a sample: samples leave it as they are used. A
+// sample larger than the buffer has it to itself.
 func (w *worker) makeRoom(mb, capacityMB float64) float64 {
 	for w.head < len(w.buffered) && w.bufferMB+mb > capacityMB {
 		w.room = w.buffered[w.head].until
@@ -220,7 +220,7 @@ func (w *worker) makeRoom(mb, capacityMB float64) float64 {
 	return w.room
 }
 
-// keep has a sample in the buffer until it is used.
+// keep keeps a sample in the buffer until it is used.
 func (w *worker) keep(mb, until float64) {
 	w.buffered = append(w.buffered, buffered{mb, until})
 	w.bufferMB += mb
@@ -241,7 +241,7 @@ func (t *training) end() {
 	}
 }
 
-// pcg returns a generator of the scenario's seed.
+// pcg returns a generator for the scenario's seed.
 func pcg(seed, stream int64) *rand.Rand {
 	return rand.New(rand.NewPCG(uint64(seed), uint64(stream)))
 }

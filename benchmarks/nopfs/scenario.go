@@ -25,7 +25,7 @@ type Scenario struct {
 	CapacityMB []float64 // of each tier of a worker: the staging buffer, RAM, SSD, …
 	Samples    int
 	MeanMB     float64 // of a sample's size
-	// of the normal distribution of sizes; sizes below 0 are taken as 0
+	// of the normal distribution of sizes; sizes below 0 count as 0
 	DeviationMB float64
 	BatchSize   int // a worker's
 	Epochs      int
@@ -76,8 +76,8 @@ func Names() []string {
 	return slices.Sorted(maps.Keys(f.Scenario))
 }
 
-// Load returns a scenario: one that is shipped, by its name, or the only one of a file whose name
-// ends in ".toml". Its fields may be changed; Run checks them.
+// Load returns a scenario: a shipped one, by its name, or the only one in a file whose name ends in
+// ".toml". Its fields may be changed; Run checks them.
 func Load(nameOrPath string) (*Scenario, error) {
 	text, name := shipped, nameOrPath
 	if strings.HasSuffix(nameOrPath, ".toml") {

@@ -43,7 +43,7 @@ func known() string {
 	return strings.Join(names, ", ")
 }
 
-// half is the number of IEEE 754's binary16, exactly.
+// half converts an IEEE 754 binary16 number exactly.
 func half(bits uint16) float64 {
 	sign, exponent, fraction := bits>>15, int(bits>>10&0x1f), float64(bits&0x3ff)
 	value := math.Ldexp(fraction+0x400, exponent-25)
@@ -62,7 +62,7 @@ func half(bits uint16) float64 {
 }
 
 // Float32s returns the numbers in the file's order; float64 is rounded. The slice is the caller's.
-// It returns an error when the type is one of integers.
+// It returns an error if the type is an integer type.
 func (a *Array) Float32s() ([]float32, error) {
 	if a.kind.float == nil {
 		return nil, fmt.Errorf("npy: %s are not floating-point numbers", a.Type)
@@ -74,8 +74,8 @@ func (a *Array) Float32s() ([]float32, error) {
 	return numbers, nil
 }
 
-// Int64s returns the numbers in the file's order. The slice is the caller's. It returns an error
-// when the type is one of floating point.
+// Int64s returns the numbers in the file's order. The slice is the caller's. It returns an error if
+// the type is a floating-point type.
 func (a *Array) Int64s() ([]int64, error) {
 	if a.kind.integer == nil {
 		return nil, fmt.Errorf("npy: %s are not integers", a.Type)

@@ -44,8 +44,8 @@ func Read(path string) (*Array, error) {
 	return a, nil
 }
 
-// parse returns the array of a file; it keeps a reference to the file's bytes. Errors continue the
-// file's name.
+// parse returns the array of a file; it keeps a reference to the file's bytes. The text of errors
+// follows the file's name.
 func parse(file []byte) (*Array, error) {
 	header, err := shards.ReadNPYHeader(bytes.NewReader(file), int64(len(file)))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// file is a file of a version with the given type, shape and data.
+// file returns a file of a version, with the given type, shape and data.
 func file(version byte, descr, shape, data string) string {
 	header := "{'descr': " + descr + ", 'fortran_order': False, 'shape': " + shape + ", }\n"
 	if version == 1 {
@@ -88,7 +88,7 @@ func TestReadIntegers(t *testing.T) {
 	}
 }
 
-// TestHalf knows binary16's limits, and that rounding is none.
+// TestHalf checks binary16's limits, and that nothing is rounded.
 func TestHalf(t *testing.T) {
 	for bits, want := range map[uint16]float64{
 		0x0000: 0, 0x03ff: 1023 * 0x1p-24, 0x0400: 0x1p-14, 0x3555: 0.333251953125, 0x7bff: 65504,

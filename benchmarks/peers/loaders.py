@@ -1,5 +1,5 @@
-"""The loaders that are compared, each as its own documents recommend: a class whose epoch(n) yields
-batches of bytes.
+"""The loaders that are compared, each as its own documentation recommends: a class whose epoch(n)
+yields batches of bytes.
 
 A batch is a uint8 tensor of shape [samples, bytes of a sample]; all samples have one size.
 """
@@ -15,7 +15,11 @@ import numpy
 import torch
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-# the buffer of loaders that read shards one after the other: each worker has one
+<<<<<<< HEAD
+# the buffer of loaders that read shards sequentially, in samples and bytes: each worker has one
+=======
+# the shuffle buffer of loaders that read shards one after the other: one per worker
+>>>>>>> 36c3d73 (eng-systems: plainer comments in benchmarks)
 SHUFFLED, SHUFFLED_BYTES = 1000, 64e6
 
 
@@ -136,8 +140,8 @@ class SPDL:
 
 
 class DALI:
-    """DALI's file reader on the CPU, which shuffles all files anew each epoch: threads, one of
-    which reads."""
+    """DALI's file reader on the CPU, which reshuffles all files each epoch: threads, one of which
+    reads."""
 
     def __init__(self, args):
         from nvidia.dali import fn, pipeline_def
@@ -165,14 +169,19 @@ class DALI:
 
 
 class NoPFS:
-    """NoPFS's first release over single files, a sample at a time as its loader without transforms
-    reads them: a staging buffer of four batches, and memory.
+    """NoPFS's first release over single files, read one sample at a time as its loader without
+    transforms does: a staging buffer of four batches, and memory.
 
-    With collate_data it reads whole batches, but puts the last sample of one elsewhere when the
+    With collate_data it reads whole batches, but puts the last sample of a batch elsewhere when the
     staging buffer is full.
     """
 
-    # of one thread and more, in MB/s: the model that decides where a sample is read needs them
+<<<<<<< HEAD
+    # bandwidths in MB/s, by number of threads: the model that decides where to read a sample needs
+    # them
+=======
+    # bandwidths in MB/s, by number of threads: the model that chooses where to read needs them
+>>>>>>> 36c3d73 (eng-systems: plainer comments in benchmarks)
     CONFIG = """
         b_c = 10000; b_fs = 2000; distributed_threads = 0; checkpoint = false;
         pfs_bandwidth: ({{ processes: 1; bw: 200; }});
@@ -213,8 +222,8 @@ class NoPFS:
 
 class Rankpool:
     """rankpool from single files, or from the shards that rankpool pack wrote; its draws are
-    DistributedSampler's. Samples are copied out of the cache's memory by a thread, two batches
-    ahead: bytes that need no decoding need no worker processes."""
+    DistributedSampler's. A thread copies samples out of the cache's memory, two batches ahead:
+    bytes that need no decoding need no worker processes."""
 
     def __init__(self, args):
         import rankpool
@@ -227,7 +236,7 @@ class Rankpool:
         return ahead(map(self.stack, self.data.batches(self.sampler)), 2)
 
     def stack(self, samples):
-        """Returns a batch, each sample of it copied once."""
+        """Returns a batch; each sample is copied once."""
         views = samples.views
         if self.data.members:
             views = [members["bin"] for members in samples.members]

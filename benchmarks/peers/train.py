@@ -1,8 +1,8 @@
 """Trains some epochs with a loader and steps that sleep, as MLPerf Storage emulates accelerators.
 
-Every sample must come once an epoch. Writes {"epochs": [{"seconds": …, "au": …}]} to OUT; the first
-epoch begins before the workers do. Several accelerators are processes that wait for each other
-after each step; without a launcher this one starts them.
+Every sample must come once per epoch. Writes {"epochs": [{"seconds": …, "au": …}]} to OUT; the
+first epoch begins before the workers do. With several accelerators, each is a process, and they
+wait for each other after each step; without a launcher, this process starts them.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def start_all(count):
 
 
 def join(epoch):
-    """Returns an epoch as all accelerators had it."""
+    """Returns an epoch's results over all accelerators."""
     import torch.distributed as dist
 
     parts = [None] * dist.get_world_size()
@@ -42,7 +42,7 @@ def join(epoch):
 
 def train(batches, step_seconds, wait):
     """Trains one epoch; returns its seconds, its accelerator's utilisation without the first step,
-    and what it had."""
+    and how many samples and bytes and which samples it read."""
     seen, samples, size, steps = set(), 0, 0, 0
     began = time.monotonic()
     first_ended = began

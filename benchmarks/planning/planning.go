@@ -15,30 +15,30 @@ import (
 	"rankpool/scheduler"
 )
 
-// Config is what is planned.
+// Config says what to plan.
 type Config struct {
 	Sampler   string
 	Samples   int
 	Ranks     int // each with one trainer
 	BatchSize int // a trainer's
 	Seed      int64
-	Rounds    int // plans whose time is taken, at least 1
+	Rounds    int // plans that are timed, at least 1
 }
 
 // Result is what was measured.
 type Result struct {
 	Draws, Batches int
 	Seconds        []float64 // of each round
-	// the most memory that a plan took beyond the scores that it is made from, garbage that is not yet
-	// collected included
+	// the most memory that a plan took beyond the scores that it is made from, including garbage not
+	// collected yet
 	PeakBytes int64
 }
 
 // Measure makes the plans of one rank, all of an epoch's draws and their consumers, one after the
-// other on one core (it sets GOMAXPROCS, and sets it back). Memory is the whole process's, so
+// other on one core (it sets GOMAXPROCS, and restores it). Memory is the whole process's, so
 // nothing else should run in it.
 //
-// It returns an error when the configuration is out of range or Linux does not report the memory.
+// It returns an error if the configuration is out of range or Linux does not report the memory.
 func Measure(cfg Config) (*Result, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{

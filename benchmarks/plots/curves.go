@@ -14,7 +14,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// A Curve is one system's. Points are in order of X.
+// A Curve is the curve of one system. Points are in order of X.
 type Curve struct {
 	Name   string
 	Points plotter.XYs
@@ -55,7 +55,7 @@ func EpochSeconds(path string, title Title, curves []Curve) error {
 }
 
 // logarithms returns the curves in powers of ten. The library's own logarithmic axes leave room at
-// the top for a label that is not there.
+// the top for a missing label.
 func logarithms(curves []Curve) []Curve {
 	all := slices.Clone(curves)
 	for i, c := range all {
@@ -67,7 +67,7 @@ func logarithms(curves []Curve) []Curve {
 	return all
 }
 
-// same is the place of a number on a linear axis.
+// same returns the place of a number on a linear axis.
 func same(x float64) float64 { return x }
 
 // ranges returns all X in order, and the least and the largest Y.

@@ -1,6 +1,6 @@
 // Package plots draws results of the simulator, as SVG and PNG. Curves differ by their dashes and
-// marks, also in grey, and legends stand beside the data. The bytes of an SVG depend on the
-// arguments alone.
+// marks, even in grey, and legends stand beside the data. The bytes of an SVG depend only on the
+// arguments.
 package plots
 
 import (
@@ -32,7 +32,7 @@ var (
 	gridColor = color.Gray{Y: 225}
 )
 
-// A Title stands above a figure: what is seen, and under which circumstances.
+// A Title stands above a figure: what it shows, and under which circumstances.
 type Title struct {
 	What, Circumstances string
 }
@@ -91,7 +91,7 @@ func newPlot(title, x, y string) *plot.Plot {
 	return p
 }
 
-// newLegend returns a legend that is drawn at the left top of its canvas.
+// newLegend returns a legend that is drawn at the top left of its canvas.
 func newLegend() plot.Legend {
 	l := plot.NewLegend()
 	l.TextStyle.Font = sans(legendSize)
@@ -101,7 +101,7 @@ func newLegend() plot.Legend {
 	return l
 }
 
-// legendWidth is what a legend with these names takes, the space before it included.
+// legendWidth returns the width of a legend with these names, including the gap before it.
 func legendWidth(l plot.Legend, names []string) vg.Length {
 	widest := vg.Length(0)
 	for _, name := range names {
@@ -110,10 +110,10 @@ func legendWidth(l plot.Legend, names []string) vg.Length {
 	return l.ThumbnailWidth + widest + legendGap
 }
 
-// legendGap is between a plot and its legend.
+// legendGap is the gap between a plot and its legend.
 const legendGap = 14
 
-// legendHeight is what a legend with n names takes.
+// legendHeight returns the height of a legend with n names.
 func legendHeight(l plot.Legend, n int) vg.Length {
 	return vg.Length(n) * (l.TextStyle.Height("system") + l.Padding)
 }

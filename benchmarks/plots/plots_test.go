@@ -29,7 +29,7 @@ func many(n int) []Curve {
 	return curves
 }
 
-// areas returns systems that get everything from storage at first and from memory at last.
+// areas returns systems that get everything from storage at first and from memory in the end.
 func areas(n int) []Area {
 	var all []Area
 	for i := range n {
@@ -144,8 +144,8 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// TestCurvesAreDistinct has no two of many systems share colour, mark and dashes, nor mark and
-// dashes alone: in grey they differ too.
+// TestCurvesAreDistinct checks that no two of many systems share colour, mark and dashes, nor mark
+// and dashes alone: so they differ in grey too.
 func TestCurvesAreDistinct(t *testing.T) {
 	seen := map[string]int{}
 	for place := range 30 {

@@ -9,14 +9,14 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Shares is where the draws of a part of an epoch came from. The sum is 1.
+// Shares says where the draws of a part of an epoch came from. They sum to 1.
 type Shares struct {
 	Local, Remote, Substituted, Storage float64
 }
 
 // An Area is one system's epoch, cut into parts of equal length in order of time.
 type Area struct {
-	Name  string // what stands above it
+	Name  string // the text above it
 	Parts []Shares
 }
 
@@ -42,10 +42,10 @@ func (s Shares) edges() [4]float64 {
 	return [4]float64{local, remote, remote + float64(100*s.Substituted), 100}
 }
 
-// maxColumns of small plots stand side by side.
+// maxColumns is the most small plots side by side.
 const maxColumns = 6
 
-// Sources draws where draws came from in the course of an epoch, a small plot a system, into
+// Sources draws where draws came from in the course of an epoch, a small plot per system, into
 // path.svg and path.png. There must be an area, and each must have a part.
 func Sources(path string, title Title, areas []Area) error {
 	columns := min(maxColumns, len(areas))
@@ -69,7 +69,7 @@ func Sources(path string, title Title, areas []Area) error {
 	return title.save(path, width, height, func(c draw.Canvas) { paintPanels(c, panels, columns) })
 }
 
-// newPanel draws one system. Its axes have numbers where it is at the figure's left or bottom.
+// newPanel draws one system. Its axes have numbers if it is at the figure's left or bottom.
 func newPanel(area Area, left, bottom bool) (*plot.Plot, error) {
 	p := newPlot(area.Name, "", "")
 	p.Title.TextStyle.Font = sans(legendSize)

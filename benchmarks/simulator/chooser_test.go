@@ -10,7 +10,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// chosen are the draws of all epochs as ranks plan them, with the losses of cfg's trace, in the
+// chosen returns the draws of all epochs as ranks plan them, with the losses of cfg's trace, in the
 // order of epochs.
 func chosen(t *testing.T, cfg *Config) []*scheduler.Draws {
 	t.Helper()
@@ -98,14 +98,14 @@ func everySetup(t *testing.T, of func(*systems.System) bool,
 	}
 }
 
-// TestChosenIsSimulated has every system that ranks are by a Chooser serve the ids that the
-// simulator serves, and find as many in memory.
+// TestChosenIsSimulated checks that every system that ranks run with a Chooser serves the ids that
+// the simulator serves, and finds as many in memory.
 func TestChosenIsSimulated(t *testing.T) {
 	trace := loadShipped(t)
 	of := func(s *systems.System) bool { return s.Chooses() && !s.NeedsEmbeddings }
 	everySetup(t, of, func(t *testing.T, system *systems.System, ranks int, capacity float64) {
 		batch := 64
-		if system.Evaluates && ranks == 4 { // the cut is behind the last batch, which is short
+		if system.Evaluates && ranks == 4 { // the cut comes after the last batch, which is short
 			batch = map[float64]int{0.1: 4000, 0.2: 1000, 0.4: 64}[capacity]
 		}
 		cluster, err := LoadCluster("mlperf-resnet50")
@@ -173,8 +173,8 @@ func TestChosenIsSimulated(t *testing.T) {
 	})
 }
 
-// TestIDsDoNotDependOnTheSize has every system serve the same ids whatever the samples' size is, as
-// long as all have the same.
+// TestIDsDoNotDependOnTheSize checks that every system serves the same ids whatever the samples'
+// size, if all have the same.
 func TestIDsDoNotDependOnTheSize(t *testing.T) {
 	trace := loadShipped(t).first(500)
 	for _, system := range systems.All() {

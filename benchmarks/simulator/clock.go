@@ -43,9 +43,9 @@ type rankClock struct{ readersNs, linkNs, memoryNs int64 }
 // trainer with its own data loader and accelerator; trainers of a rank share its link and storage.
 type Nodes struct{ Ranks, Trainers, BatchSize int }
 
-// NewClock returns a clock at the beginning of the first epoch. The loads of at most `ahead`
-// batches are under way before they are trained on, 0 for as many as the cluster's data loader
-// keeps. It panics when a number is out of range.
+// NewClock returns a clock at the beginning of the first epoch. At most `ahead` batches are loaded
+// before they are trained on; 0 means as many as the cluster's data loader keeps. It panics if a
+// number is out of range.
 func NewClock(c *Cluster, n Nodes, ahead int) *Clock {
 	if n.Ranks < 1 || n.Trainers < 1 || n.BatchSize < 1 || ahead < 0 {
 		panic(
@@ -92,9 +92,8 @@ func (c *Clock) Batch(loads []Load) {
 }
 
 // EndEpoch ends an epoch and returns its time in seconds, from its begin to the end of its last
-// batch's step. With drain the loading of the next epoch begins then, as with a framework's data
-// loader; without, the batches of the next epoch follow in the same window, and some of them are
-// under way already.
+// batch's step. With drain, the next epoch begins to load then, as with a framework's data loader.
+// Without, its batches follow in the same window, and some of them are under way already.
 func (c *Clock) EndEpoch(drain bool) (epochSeconds float64) {
 	epochSeconds = seconds(c.endNs - c.epochNs)
 	c.epochNs = c.endNs
@@ -139,7 +138,7 @@ func (c *Clock) aloneNs(l *Load, reads int64) int64 {
 }
 
 // loadShared returns when the storage has finished the batch. As many readers work as the window
-// has reads.
+// has reads, at most all of them.
 func (c *Clock) loadShared(reads, bytes, releasedNs int64) (readyNs int64) {
 	if reads == 0 {
 		return releasedNs

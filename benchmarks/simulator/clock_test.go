@@ -14,8 +14,8 @@ const (
 	ms = time.Millisecond
 )
 
-// byHand is a machine whose times are easy to compute: a step of 10 ms, and one reader a rank that
-// gets 1 MB/s alone.
+// byHand is a machine whose times are easy to compute: a step of 10 ms, and one reader per rank,
+// which gets 1 MB/s alone.
 func byHand() *Cluster {
 	return &Cluster{
 		SampleBytes: kB,
@@ -234,7 +234,7 @@ func machine(t *rapid.T) (*Cluster, [][]Load) {
 	return c, loads
 }
 
-// run gives the ends of all steps, and the seconds of two epochs.
+// run returns the ends of all steps, and the seconds of two epochs.
 func run(c *Cluster, loads [][]Load, ahead int, drain bool) (ends []int64, seconds [2]float64) {
 	clock := NewClock(c, Nodes{len(loads[0]), 1, 1}, ahead)
 	for e := range seconds {
@@ -247,7 +247,7 @@ func run(c *Cluster, loads [][]Load, ahead int, drain bool) (ends []int64, secon
 	return ends, seconds
 }
 
-// faster are changes of one value of a machine that let it take less time; each is made to a copy.
+// faster has changes to one value of a machine that let it take less time. Each is made to a copy.
 var faster = map[string]func(c *Cluster){
 	"step":     func(c *Cluster) { c.Trainer.Step /= 2 },
 	"reduce":   func(c *Cluster) { c.Trainer.Reduce = 0 },
@@ -383,7 +383,7 @@ func TestClockMisuse(t *testing.T) {
 	}
 }
 
-// An epoch of 60 batches of 1,024 ranks is to be cheap beside simulating the caches.
+// An epoch of 60 batches on 1,024 ranks must be cheap next to simulating the caches.
 func BenchmarkClock(b *testing.B) {
 	c, err := LoadCluster("lustre-1024")
 	if err != nil {

@@ -64,7 +64,7 @@ type Network struct {
 
 // Memory is a rank's own.
 type Memory struct {
-	BytesPerSecond int64 `toml:"bytes_per_second"` // that one trainer takes in; 0: no limit
+	BytesPerSecond int64 `toml:"bytes_per_second"` // that one trainer reads; 0: no limit
 }
 
 // Planner is the speed of planning on one core.
@@ -72,8 +72,8 @@ type Planner struct {
 	Draw time.Duration `toml:"draw"` // one draw of an epoch's plan
 }
 
-// Bound is a time, in seconds, that no system can beat: the larger of computing all batches, and of
-// reading distinctStorageBytes once at the best bandwidth that the ranks' readers can have
+// Bound returns a time, in seconds, that no system can beat: the longer of computing all batches,
+// and of reading distinctStorageBytes once at the best bandwidth that the ranks' readers can reach
 // together.
 //
 // Source: design, table of numbers to meet: max(compute, distinct bytes / bandwidth).
@@ -101,7 +101,8 @@ func (c *Cluster) Step(n Nodes) (cachedSeconds, uncachedSeconds float64) {
 	return cachedSeconds, uncachedSeconds
 }
 
-// meanStep is the mean step when every rank has the same load, after the first window of batches.
+// meanStep returns the mean step when every rank has the same load, after the first window of
+// batches.
 func (c *Cluster) meanStep(n Nodes, load Load) float64 {
 	clock := NewClock(c, n, 0)
 	loads := make([]Load, n.Ranks)
@@ -122,7 +123,7 @@ func (c *Cluster) meanStep(n Nodes, load Load) float64 {
 // client of storage is a rank with all its readers, and t(γ) follows from curve, latencies and
 // opens.
 //
-// Differs: the time model has no preprocessing, so β is what training takes in.
+// Differs: the time model has no preprocessing, so β is what training consumes.
 func (c *Cluster) nopfsModel(n Nodes, sampleBytes int64) *systems.NoPFSModel {
 	const noLimit = 1e9
 	limited := func(bytesPerSecond int64) float64 {
@@ -159,7 +160,7 @@ func (c *Cluster) nopfsModel(n Nodes, sampleBytes int64) *systems.NoPFSModel {
 // workers returns how many readers a rank has.
 func (c *Cluster) workers(n Nodes) int { return n.Trainers * max(c.Loader.Workers, 1) }
 
-// stepNanoseconds is a step's time, rounded up.
+// stepNanoseconds returns a step's time, rounded up.
 func (c *Cluster) stepNanoseconds(batchSize int) int64 {
 	measured := int64(max(c.Trainer.BatchSize, 1))
 	return int64(c.Trainer.Reduce) + ceilDiv(int64(c.Trainer.Step)*int64(batchSize), measured)
@@ -180,7 +181,7 @@ func (s *Storage) bandwidth(readers int) int64 {
 	return tighter(from[1], targets)
 }
 
-// readerBandwidth is the most that one reader can get, in bytes per second, or 0 when nothing
+// readerBandwidth returns the most that one reader can get, in bytes per second, or 0 if nothing
 // limits it: the best share on the curve, rounded up, and one target.
 func (s *Storage) readerBandwidth() int64 {
 	best := int64(0)

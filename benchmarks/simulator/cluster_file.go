@@ -16,8 +16,8 @@ import (
 )
 
 // LoadCluster reads a cluster file: one of those shipped, by its name without ".toml", or any file
-// by a path, which ends in ".toml" or has a slash. An unknown name, a key that does not exist, is
-// missing or is out of range, and a syntax error are errors, with file, line and key.
+// by a path, which ends in ".toml" or has a slash. It returns an error, with file, line and key,
+// for an unknown name, for a key that is unknown, missing or out of range, and for a syntax error.
 func LoadCluster(nameOrPath string) (*Cluster, error) {
 	text, file, err := readCluster(nameOrPath)
 	if err != nil {

@@ -17,7 +17,7 @@ type Trace struct {
 	SizesBytes []int64       // by sample; nil: all equal, Cluster.SampleBytes
 }
 
-// Samples is the number of samples.
+// Samples returns the number of samples.
 func (t *Trace) Samples() int { return len(t.Losses[0]) }
 
 // Config is what to simulate: one system with one capacity.
@@ -33,7 +33,7 @@ type Config struct {
 	Sampler, Policy, Scorer string
 
 	Capacity float64 // of all ranks' memory together, as a share of the data set's bytes, in (0, 1]
-	// TierCapacity is that of all ranks' tiers together; 0: there are none. Only the real
+	// TierCapacity is the same for all ranks' tiers together; 0: there are none. Only the real
 	// schedulers have tiers, see RunStagers; reads of a tier take no time in the time model.
 	TierCapacity float64
 	Ranks        int // nodes
@@ -43,7 +43,7 @@ type Config struct {
 	BatchSize       int // a trainer's; the global batch is that of all trainers
 	Epochs          int // that are trained, at most those of the trace
 	SkipEpochs      int // first epochs that are not counted
-	// that train on the data set at the same time and share the memory; job j has seed Seed + j
+	// number that train on the data set at the same time and share the memory; job j has seed Seed + j
 	Jobs    int
 	Seed    int64
 	Cluster *Cluster
@@ -53,9 +53,9 @@ type Config struct {
 	// cluster's for all. In simulated time all jobs take their steps in parallel, as fast as the
 	// slowest; a job's gain from caching is measured with its own.
 	JobSteps []time.Duration
-	// NoBenefit has RunLanes measure nothing, so that memory is divided by size.
+	// NoBenefit makes RunLanes measure nothing, so that memory is divided by size.
 	NoBenefit bool
-	// JobLosses are the losses of each job, as Trace.Losses; nil: all have these.
+	// JobLosses are the losses of each job, in place of Trace.Losses; nil: all jobs have those.
 	JobLosses [][][]float32
 }
 
@@ -71,7 +71,7 @@ type Result struct {
 	TrainersPerRank int     `json:"trainers_per_rank"`
 	Jobs            int     `json:"jobs"`
 	Draws           int64   `json:"draws"`
-	// the sample drawn was in memory, and was served before since it was brought in
+	// the sample drawn was in memory, and had been served since it was loaded
 	Hits int64 `json:"hits"`
 	// of these, in the memory of the rank that consumes it
 	HitsLocal  int64 `json:"hits_local"`
@@ -80,13 +80,13 @@ type Result struct {
 	Substituted int64 `json:"substituted"`
 	// the sample served was read for this draw, or ahead of it
 	StorageReads int64 `json:"storage_reads"`
-	// of these, another sample than the one drawn was served
+	// of these, a sample other than the one drawn was served
 	SubstituteReads int64 `json:"substitute_reads"`
-	// samples whose losses were measured, and that were not trained on: no draws
+	// samples whose losses were measured without training on them: no draws
 	Evaluated int64 `json:"evaluated"`
 	// of these, read for it
 	EvaluatedReads int64 `json:"evaluated_reads"`
-	// packages that ranks read (and write before) where they have room for all, and their bytes
+	// packages that ranks read (and have written) if they have room for all, and their bytes
 	Packages     int64 `json:"packages"`
 	PackageBytes int64 `json:"package_bytes"`
 	// all reads, including those of samples that were not drawn
@@ -96,16 +96,16 @@ type Result struct {
 	CoverageGapMax int `json:"coverage_gap_max"`
 	// mean over epochs, by the time model of Cluster
 	EpochSeconds float64 `json:"epoch_seconds"`
-	// the larger of computing and of the distinct bytes read over the storage's bandwidth
+	// the longer of computing, and of reading the distinct bytes at the storage's bandwidth
 	BoundSeconds float64 `json:"bound_seconds"`
 	// an epoch's plan on one core, by the time model
 	PlanSeconds float64 `json:"plan_seconds"`
 	// IDsDigest is the SHA-256 over all global batches of all epochs, in order, of the ids served,
-	// ascending, as little-endian int64; "" unless Config asks for it. Of several jobs it is the
+	// ascending, as little-endian int64; "" unless Config asks for it. With several jobs it is the
 	// first one's.
 	IDsDigest string `json:"ids_digest,omitempty"`
 	// ImpRatio is the share of the memory that is SpiderCache's importance cache, by epoch; epochs
-	// that are not counted included. Of several jobs it follows the first one.
+	// that are not counted included. With several jobs it follows the first one.
 	ImpRatio []float64 `json:"imp_ratio,omitempty"`
 
 	Epochs []EpochResult `json:"-"` // all epochs, those not counted included
@@ -128,11 +128,11 @@ type Load struct {
 	LocalBytes   int64 // from its own memory
 	RemoteBytes  int64 // from other ranks' memory
 	StorageBytes int64 // from storage
-	Reads        int32 // samples among these that are read one by one
+	Reads        int32 // samples that are read from storage one by one
 	Packages     int32 // sequential reads of many samples
 }
 
-// train gives the losses that training reports of ids.
+// train fills r with what training reports for ids.
 func (t *Trace) train(epoch int, ids []scheduler.SampleID, r *scheduler.Report) {
 	r.IDs, r.Losses, r.Embeddings = ids, r.Losses[:0], r.Embeddings[:0]
 	for _, id := range ids {

@@ -23,7 +23,7 @@ type count struct {
 	before   []Load               // the same when the batch under way began
 	here     []bool               // by sample: in memory at the end of the batch before
 	stamp    int32                // of the batch under way
-	movedAt  []int32              // by sample: stamp of the last batch in which it came or left
+	movedAt  []int32              // by sample: stamp of the last batch that added or dropped it
 	servedAt []int32              // by sample: stamp of the last batch in which it was served
 	readIn   []int32              // by sample: 1 + the last epoch in which it was read
 	readNow  int64                // bytes of the samples read in this epoch, each once
@@ -104,8 +104,8 @@ func (c *count) evaluated(ids []scheduler.SampleID) {
 	}
 }
 
-// settle records the samples that came and left, and calls kept for those that came neither through
-// Load nor from the trainers of the current batch.
+// settle records the samples that were added and dropped, and calls kept for those added neither by
+// Load nor by the draws of the current batch.
 func (c *count) settle(kept func(scheduler.SampleID)) {
 	if used, most := c.memory.UsedBytes(), c.memory.CapacityBytes(); used > most {
 		panic(
@@ -133,7 +133,7 @@ func (c *count) settle(kept func(scheduler.SampleID)) {
 	}
 }
 
-// share is a rank's part of the whole: the parts differ by at most one and sum to the whole.
+// share returns a rank's part of the whole: the parts differ by at most one and sum to the whole.
 func share(whole int64, rank, ranks int) int64 {
 	return whole/int64(ranks) + min(max(whole%int64(ranks)-int64(rank), 0), 1)
 }
@@ -182,9 +182,9 @@ func (c *count) mayNotKeep(id scheduler.SampleID) {
 			c.setup.System.Name, id, c.epoch))
 }
 
-// answer counts one draw of a rank. A read of storage is counted with the first draw that it
-// serves, whether it serves it at once or was done early, and whether it is of the sample drawn or
-// of one in its place.
+// answer counts one draw of a rank. A read of storage counts with the first draw that it serves,
+// whether it was for that draw or ahead of it, and whether it was of the drawn sample or of a
+// substitute.
 func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, from *BatchResult) {
 	local := false
 	if !a.Read {
@@ -219,7 +219,7 @@ func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, f
 	}
 }
 
-// took returns systems.PoolConfig.BatchSeconds, nil if nothing takes time or there is one job.
+// took returns systems.PoolConfig.BatchSeconds, nil if there is no time model or only one job.
 func (c *count) took() func(job, begin, end int) float64 {
 	if c.alone == nil {
 		return nil

@@ -2,7 +2,7 @@ package simulator
 
 import "rankpool/scheduler"
 
-// coverage records which samples a job was trained on, and how long it went without some.
+// coverage records which samples a job trained on, and how long it went without some.
 type coverage struct {
 	begin int // first epoch that counts
 	// by sample: the last epoch from begin on in which it was trained on; begin-1 if there is none
@@ -37,7 +37,7 @@ func (c *coverage) gapMax(end int) int {
 	return gap
 }
 
-// distinct is the number of samples that some job was trained on.
+// distinct returns the number of samples that some job trained on.
 func distinct(jobs []*coverage) int64 {
 	sum := int64(0)
 	for id := range jobs[0].last {

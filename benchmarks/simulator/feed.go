@@ -19,8 +19,8 @@ type feed interface {
 	score(id scheduler.SampleID) float32
 }
 
-// planConfig is that of a job's plans. Homes are the hash's, so that consumers are the same for
-// every system.
+// planConfig returns the configuration of a job's plans. Hashes choose the homes, so that consumers
+// are the same for every system.
 func (c *Config) planConfig(sampler scheduler.Sampler) scheduler.PlanConfig {
 	cfg := scheduler.PlanConfig{
 		Sampler: sampler, Samples: c.Trace.Samples(), BatchSize: c.BatchSize, Ranks: c.Ranks,
@@ -59,9 +59,9 @@ func (c *Config) samplerConfig(name string, job int) scheduler.SamplerConfig {
 	}
 }
 
-// plannedFeed draws as a rank does: an epoch is planned from the scores before the cut of the epoch
-// before, and scores come from the losses of the samples that are drawn. So its draws depend on
-// nothing that a cache does.
+// plannedFeed draws as a rank does: an epoch is planned from the scores before the cut of the
+// previous epoch, and scores come from the losses of the samples that are drawn. So its draws do
+// not depend on what a cache does.
 type plannedFeed struct {
 	training *training
 	epoch    int // under way

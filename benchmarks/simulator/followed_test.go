@@ -8,7 +8,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// follower is the ranks of a system that chooses by what training reports besides losses.
+// follower runs the ranks of a system that chooses by what training reports besides losses.
 type follower struct {
 	t       *testing.T
 	cfg     *Config
@@ -17,7 +17,7 @@ type follower struct {
 	follows scheduler.Learner
 }
 
-// config is that of choosers and learners with so many trainers.
+// config returns the configuration of choosers and learners with a number of trainers.
 func (f *follower) config(trainers int) systems.ChooserConfig {
 	n := f.cfg.Trace.Samples()
 	size := func(scheduler.SampleID) int64 { return 3 }
@@ -59,7 +59,7 @@ func (f *follower) learner(trainers int) {
 	}
 }
 
-// plan has a chooser that knows nothing choose an epoch.
+// plan lets a new chooser choose an epoch.
 func (f *follower) plan(epoch, trainers int, scores []float32, learned []byte) *scheduler.Plan {
 	cfg := f.config(trainers)
 	chooser, err := systems.NewChooser(cfg)
@@ -100,8 +100,8 @@ func (f *follower) fold() {
 	f.ledger.Fold(func(b scheduler.Folded) { f.follows.Learn(b, f.ledger.Scores()) })
 }
 
-// run returns the draws of all epochs. In the middle of every odd one the ranks are restarted,
-// on half as many if they can be halved, from what a checkpoint has.
+// run returns the draws of all epochs. In the middle of every odd epoch it restarts the ranks from
+// a checkpoint, on half as many if they can be halved.
 func (f *follower) run() []*scheduler.Draws {
 	f.t.Helper()
 	trainers := f.cfg.trainers()
@@ -164,8 +164,8 @@ func (f *follower) restart(
 	return again
 }
 
-// TestFollowedIsSimulated has ranks serve the ids that the simulator serves, and find as many in
-// memory, for every system that chooses by what training reports besides losses.
+// TestFollowedIsSimulated checks that ranks serve the ids that the simulator serves, and find as
+// many in memory, for every system that chooses by what training reports besides losses.
 func TestFollowedIsSimulated(t *testing.T) {
 	trace := loadShipped(t).first(600)
 	of := func(s *systems.System) bool { return s.Chooses() && s.NeedsEmbeddings }

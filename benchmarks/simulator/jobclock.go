@@ -1,8 +1,8 @@
 package simulator
 
-// A jobClock measures the time of a job's batches if it had its nodes' readers, links and memory,
-// and the storage, to itself. In the simulation all jobs take their steps in parallel, so that
-// the steps of one cannot be distinguished from those of another.
+// A jobClock measures the time of a job's batches as if the job had its nodes' readers, links and
+// memory, and the storage, to itself. In the simulation all jobs take their steps in parallel, so
+// that the steps of one cannot be distinguished from those of another.
 type jobClock struct {
 	clock *Clock
 	loads []Load // scratch, by rank

@@ -8,7 +8,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// benefitSpy asks at the end of every batch what the job's batches took.
+// benefitSpy asks at the end of every batch how long the job's batches took.
 type benefitSpy struct {
 	systems.Pool
 	seen func(b *systems.Batch)
@@ -57,9 +57,9 @@ type resampled struct {
 	systems.Resampler
 }
 
-// TestICACHEMeasuresItsBenefit has T_cache be the time with what iCACHE really serves from memory,
-// not with all samples there: on a machine where only reads of storage take time the ratio is that
-// of the reads, which a cache of a fifth of the data halves at most.
+// TestICACHEMeasuresItsBenefit checks that T_cache is the time with what iCACHE really serves from
+// memory, not with all samples there. On a machine where only reads of storage take time, the ratio
+// is that of the reads, which a cache of a fifth of the data halves at most.
 func TestICACHEMeasuresItsBenefit(t *testing.T) {
 	cfg := Config{
 		Trace: &Trace{Losses: recorded(t, 5)}, Capacity: 0.2, Ranks: 1, BatchSize: 64,
@@ -73,8 +73,9 @@ func TestICACHEMeasuresItsBenefit(t *testing.T) {
 	}
 }
 
-// TestICACHETellsJobsApart has a job that computes for longer than it reads gain nothing from the
-// cache, and one that waits for storage gain as before: so their importance counts differently.
+// TestICACHETellsJobsApart checks that a job that computes for longer than it reads gains nothing
+// from the cache, and one that waits for storage gains as before: so their importance counts
+// differently.
 func TestICACHETellsJobsApart(t *testing.T) {
 	cfg := Config{
 		Trace: &Trace{Losses: recorded(t, 4)}, Capacity: 0.2, Ranks: 1, BatchSize: 64,
@@ -87,7 +88,7 @@ func TestICACHETellsJobsApart(t *testing.T) {
 	}
 }
 
-// TestJobsWithLossesOfTheirOwn has each job learn from its own losses.
+// TestJobsWithLossesOfTheirOwn checks that each job learns from its own losses.
 func TestJobsWithLossesOfTheirOwn(t *testing.T) {
 	a := syntheticTrace(200, 4)
 	b := make([][]float32, len(a.Losses))

@@ -13,8 +13,8 @@ import (
 // Lane is one of several trainings that use a data set and the memory at the same time.
 type Lane struct {
 	Name string
-	// Data is the name of the data set; "" is that of the trace. The others have as many samples as
-	// the losses of their trainings, all of one size.
+	// Data is the name of the data set; "" is the trace's. The others have as many samples as the
+	// losses of their trainings, all of one size.
 	Data   string
 	Losses [][]float32 // [epoch][sample]; nil: those of the trace
 	Seed   int64
@@ -26,29 +26,29 @@ type Lane struct {
 	Epochs   int           // 0: those of the Config
 }
 
-// LaneResult is what a training was given, over all epochs.
+// LaneResult is what a training got, over all epochs.
 type LaneResult struct {
 	Name  string `json:"name"`
 	Data  string `json:"data,omitempty"`
 	Draws int64  `json:"draws"`
 	Hits  int64  `json:"hits"` // found in the partition of the sample's owner
-	// draws that were given nothing, or what a planned hit would have been
+	// draws whose planned hit failed, or that got nothing
 	Fallbacks int64 `json:"fallbacks"`
-	// Benefit is what the ranks have measured last; 0: it is unknown.
+	// Benefit is the ratio that ranks measured last; 0: unknown.
 	Benefit float64 `json:"benefit,omitempty"`
-	// Speedup is how many times as fast as with Uncached steps the training is from the time when all
-	// have trained 5 epochs until the first ends; 0: there is no such time, or Uncached is 0.
+	// Speedup is the training's speed over that with Uncached steps, from when all have trained 5
+	// epochs until the first ends; 0: there is no such time, or Uncached is 0.
 	Speedup float64 `json:"speedup,omitempty"`
 }
 
-// DataResult is what was read of a data set, over all epochs.
+// DataResult is what was read from a data set, over all epochs.
 type DataResult struct {
 	Name    string `json:"name"`
 	Samples int    `json:"samples"`
 	Epochs  int    `json:"epochs"` // the largest number of a training's
 	Reads   int64  `json:"storage_reads"`
-	// Kept is the share of the data set that its part of the memory holds, when the first training
-	// ends.
+	// Kept is the data set's part of the memory when the first training ends, as a share of the data
+	// set.
 	Kept float64 `json:"kept"`
 }
 
@@ -61,8 +61,8 @@ type LanesResult struct {
 	Epochs   int     `json:"epochs"`
 	Reads    int64   `json:"storage_reads"`
 	MinReads int64   `json:"min_storage_reads"` // of MIN, on the same draws in the same order
-	// samples that were in memory and are read once more, to measure what the cache is worth to each
-	// training; not among Reads
+	// reads of samples that were in memory, to measure what the cache is worth to each training; not
+	// among Reads
 	ProbeReads int64 `json:"benefit_reads"`
 	// Speedup is the mean of the trainings' Speedup.
 	Speedup float64      `json:"speedup,omitempty"`
@@ -72,11 +72,11 @@ type LanesResult struct {
 	IDs [][]scheduler.SampleID `json:"-"` // of each lane, in order
 }
 
-// RunLanes simulates trainings on one cache by the real schedulers, each training a lane of its
+// RunLanes simulates trainings on one cache with the real schedulers, each training a lane of its
 // data set. A training takes a global batch every Step from Start on, for its number of epochs, and
 // then ends. With Uncached, a batch takes longer by the share of its samples that are read from
-// storage for it; then what the cache is worth to each training is measured, and memory is divided
-// by it, as by ranks. The same arguments give the same result.
+// storage. Then RunLanes measures what the cache is worth to each training, and divides memory by
+// that, as ranks do. The same arguments give the same result.
 //
 // It returns an error where Run does, for a name that is given twice, and for steps below 1 ns.
 func RunLanes(cfg Config, lanes []Lane) (*LanesResult, error) {
@@ -159,8 +159,8 @@ func checkLanes(cfg Config, lanes []Lane) error {
 	return nil
 }
 
-// steadyEpochs are the epochs after which memory is divided and full: a training is measured in its
-// second or third, and what it gets then is read in the next.
+// steadyEpochs is the number of epochs after which memory is divided and full: a training is
+// measured in its second or third, and what it gets then is read in the next.
 const steadyEpochs = 5
 
 // lanesRun is a simulation under way.
@@ -272,7 +272,7 @@ func (p *lanesRun) next() (next *laneRun) {
 	return next
 }
 
-// batch has a training take its next global batch.
+// batch trains a training's next global batch.
 func (p *lanesRun) batch(l *laneRun) {
 	if l.plan == nil {
 		p.begin(l)
@@ -372,8 +372,8 @@ func (p *lanesRun) begin(l *laneRun) {
 	}
 }
 
-// measures reports whether ranks measure what the cache is worth to each training: there are
-// several, and memory does not hold all samples.
+// measures reports whether ranks measure what the cache is worth to each training: if there are
+// several, memory does not hold all samples, and NoBenefit is not set.
 func (p *lanesRun) measures() bool {
 	return len(p.lanes) > 1 && p.cfg.Capacity < 1 && !p.cfg.NoBenefit
 }
@@ -389,8 +389,8 @@ func (set *laneSet) gains() (lanes []int, gains []float64) {
 	return lanes, gains
 }
 
-// weigh weighs the trainings on a data set, and divides the memory of each rank, by what it is
-// worth to them.
+// weigh weighs the trainings on a data set, and divides the memory of each rank among the data
+// sets, by what the cache is worth to the trainings.
 func (p *lanesRun) weigh(set *laneSet) {
 	lanes, gains := set.gains()
 	for i, weight := range scheduler.Weights(gains) {
@@ -425,7 +425,7 @@ func (p *lanesRun) divide(rank int) {
 	}
 }
 
-// claim is the data set's claim to the memory of a rank.
+// claim returns the data set's claim to the memory of a rank.
 func (set *laneSet) claim(rank int) scheduler.Claim {
 	c := scheduler.Claim{EvenBytes: set.part(rank)}
 	for id := range scheduler.SampleID(set.Trace.Samples()) {
@@ -456,7 +456,7 @@ func (p *lanesRun) keeps() {
 	}
 }
 
-// found counts what a training was given.
+// found counts what a training got.
 func (l *laneRun) found(d scheduler.Deliver) {
 	l.result.Draws += int64(len(d.IDs))
 	for _, source := range d.Source {

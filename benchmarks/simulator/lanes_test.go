@@ -18,7 +18,7 @@ func unscored(samples, epochs int) *Trace {
 	return t
 }
 
-// lanesOf returns n trainings, the last slow of them at half the pace of the others.
+// lanesOf returns n trainings, the last `slow` of them at half the pace of the others.
 func lanesOf(n, slow int) []Lane {
 	var lanes []Lane
 	for i := range n {
@@ -46,9 +46,9 @@ func runLanes(t *testing.T, cfg Config, lanes []Lane) *LanesResult {
 	return r
 }
 
-// TestSevenTrainings checks what seven trainings with a fifth of the data in memory read, in data
-// sets an epoch, all together, with what is read to measure their benefit: next to what MIN reads
-// that knows how they interleave.
+// TestSevenTrainings checks what seven trainings with a fifth of the data in memory read together,
+// in data sets per epoch, including reads to measure their benefit, against what MIN reads, which
+// knows how they interleave.
 func TestSevenTrainings(t *testing.T) {
 	const samples, epochs = 4000, 8
 	for _, c := range []struct {
@@ -76,8 +76,8 @@ func TestSevenTrainings(t *testing.T) {
 	}
 }
 
-// TestLanesDrawAsAlone checks that other trainings change nothing of what one draws, also when they
-// begin in the middle of it and end before it, and that two read less than each for itself.
+// TestLanesDrawAsAlone checks that other trainings do not change what one draws, even if they begin
+// in the middle of it and end before it, and that two together read less than each alone.
 func TestLanesDrawAsAlone(t *testing.T) {
 	losses := recorded(t, 4)
 	reversed := make([][]float32, len(losses))
@@ -110,7 +110,7 @@ func TestLanesDrawAsAlone(t *testing.T) {
 	}
 }
 
-// TestLaneAlone checks that one lane is what a job is without lanes.
+// TestLaneAlone checks that a single lane is like a job without lanes.
 func TestLaneAlone(t *testing.T) {
 	for _, sampler := range []string{"torch", "chunks", "pads"} {
 		cfg := Config{
@@ -157,9 +157,9 @@ func TestLaneThatStops(t *testing.T) {
 	}
 }
 
-// TestDataSetsTradeMemory has trainings on two data sets, of which one waits for storage. Its data
-// set is kept whole as soon as that is known, the other one gets what is left, and all draw what
-// they draw alone. Without measuring, memory is divided by size.
+// TestDataSetsTradeMemory has trainings on two data sets, of which one waits for storage. It checks
+// that that data set is kept whole once this is known, that the other one gets what is left, and
+// that all draw what they draw alone. Without measuring, memory is divided by size.
 func TestDataSetsTradeMemory(t *testing.T) {
 	const small, large, epochs = 800, 1600, 7
 	waits, idle := unscored(small, epochs).Losses, unscored(large, epochs).Losses

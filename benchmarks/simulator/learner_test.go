@@ -10,7 +10,7 @@ import (
 
 // learned returns the draws of all epochs as ranks plan them for a system that learns within an
 // epoch. One learner draws every epoch, another follows training; before every second epoch the
-// ranks are restarted, as in mid-training.
+// ranks restart, as in mid-training.
 func learned(t *testing.T, cfg *Config) [][]scheduler.SampleID {
 	t.Helper()
 	var world []int32
@@ -92,8 +92,8 @@ func learned(t *testing.T, cfg *Config) [][]scheduler.SampleID {
 	return all
 }
 
-// TestLearnedIsSimulated has ranks draw the ids that the simulator draws, for every system that
-// learns within an epoch.
+// TestLearnedIsSimulated checks that ranks draw the ids that the simulator draws, for every system
+// that learns within an epoch.
 func TestLearnedIsSimulated(t *testing.T) {
 	trace := loadShipped(t)
 	odd := &Trace{}

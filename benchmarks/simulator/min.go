@@ -66,7 +66,7 @@ func PartitionHits(ids []scheduler.SampleID, begin, samples, owners int, capacit
 	return hits
 }
 
-// part is an owner's part of the whole: the parts differ by at most one and sum to the whole.
+// part returns an owner's part of the whole: the parts differ by at most one and sum to the whole.
 func part(whole int64, owner, owners int) int64 {
 	return whole*int64(owner+1)/int64(owners) - whole*int64(owner)/int64(owners)
 }
@@ -108,10 +108,10 @@ func (s *setup) future() ([]float64, error) {
 	return nextPlaces(ids, s.Trace.Samples()), nil
 }
 
-// minPool is MIN in each rank's partition alone; a sample's partition is its hash's.
+// minPool is MIN in each rank's partition separately; a sample's hash chooses its partition.
 //
 // Differs: with samples of different sizes MIN is not a bound, neither here nor pooled: it evicts
-// whole samples, farthest first, and the optimal choice is then a hard problem.
+// whole samples, farthest first, while the optimal choice is a hard problem.
 type minPool struct {
 	memory *systems.Memory
 	caches []*scheduler.Cache // by rank

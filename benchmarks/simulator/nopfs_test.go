@@ -8,8 +8,8 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// TestNoPFSReadsWhereTheClusterIsFastest has NoPFS choose its sources by the cluster file: over a
-// link that is slower than a rank's share of storage it reads storage in the place of a peer, and
+// TestNoPFSReadsWhereTheClusterIsFastest checks that NoPFS chooses its sources by the cluster file:
+// if the link is slower than a rank's share of storage, it reads storage instead of a peer, and
 // only what its own memory holds is a hit.
 func TestNoPFSReadsWhereTheClusterIsFastest(t *testing.T) {
 	run := func(linkBytesPerSecond int64, values systems.Values) *Result {
@@ -36,8 +36,8 @@ func TestNoPFSReadsWhereTheClusterIsFastest(t *testing.T) {
 	}
 }
 
-// TestNoPFSModelOfClusters has the model of the machine that the paper simulates be the paper's,
-// and latencies count in another.
+// TestNoPFSModelOfClusters checks that the machine that the paper simulates has the paper's model,
+// and that latencies count on another machine.
 func TestNoPFSModelOfClusters(t *testing.T) {
 	c, err := LoadCluster("nopfs-sim")
 	if err != nil {

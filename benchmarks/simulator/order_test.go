@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestPoliciesPassInTheSameOrder has policies that do not look ahead keep in ranks what they keep
-// as pools, with the same draws: a sample is looked for with the score of its last training. Ranks
-// are a window ahead of training, so a few scores are older.
+// TestPoliciesPassInTheSameOrder checks that policies that do not look ahead keep on ranks what
+// they keep as pools, with the same draws: a sample is looked up with the score of its last
+// training. Ranks are a window ahead of training, so a few scores are older.
 func TestPoliciesPassInTheSameOrder(t *testing.T) {
 	for _, c := range []struct {
 		policy string
@@ -35,9 +35,10 @@ func TestPoliciesPassInTheSameOrder(t *testing.T) {
 	}
 }
 
-// TestICACHEHIsTheSameInRanks has ranks draw and keep as icache-h does in a pool: by selective,
-// every sample in epoch 0, and with an H-list of all samples that is pulled when an epoch begins.
-// Scores of ranks are a little older: those before the cut, and before a list is pulled.
+// TestICACHEHIsTheSameInRanks checks that ranks draw and keep as icache-h does in a pool: by
+// selective, every sample in epoch 0, and with an H-list of all samples that is pulled when an
+// epoch begins. Scores on ranks are a little older: those before the cut, and before a list is
+// pulled.
 func TestICACHEHIsTheSameInRanks(t *testing.T) {
 	for _, policy := range []string{"icache-h", "lfu"} {
 		cfg := Config{

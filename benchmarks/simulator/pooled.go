@@ -110,7 +110,7 @@ func (p *pooled) epoch(epoch int) error {
 	return nil
 }
 
-// divided records how the pool has divided its memory for the epoch that has begun.
+// divided records how the pool divided its memory for the epoch that has begun.
 func (p *pooled) divided() {
 	if d, ok := p.pool.(systems.Divider); ok {
 		if ratio, divides := d.Ratio(); divides {
@@ -119,8 +119,8 @@ func (p *pooled) divided() {
 	}
 }
 
-// evaluate measures the losses of what the pool wants to have evaluated before a batch of the epoch
-// under way, and before its cut.
+// evaluate measures the losses of the samples that the pool wants evaluated, if batch number of the
+// epoch is the one before which they are due.
 func (p *pooled) evaluate(j *pooledJob, number int) {
 	e, ok := p.pool.(systems.Evaluator)
 	if !ok || number != scheduler.EvaluateAt(j.plan.Batches()) {
@@ -131,7 +131,7 @@ func (p *pooled) evaluate(j *pooledJob, number int) {
 	j.learn(p.traceOf(j.number), j.plan.Epoch, ids)
 }
 
-// cut has a job choose the epoch after the one under way.
+// cut makes a job choose the epoch after the one under way.
 func (p *pooled) cut(j *pooledJob, epoch int) error {
 	j.scores.TakeCut()
 	if e, ok := p.pool.(systems.Evaluator); ok {
@@ -159,7 +159,7 @@ func (p *pooled) begin(j *pooledJob, epoch int) error {
 	return nil
 }
 
-// batch has the pool answer a global batch, and the job train on the answers.
+// batch lets the pool answer a global batch, and the job train on the answers.
 func (p *pooled) batch(j *pooledJob, epoch, number int) {
 	lo, hi := j.plan.Range(number)
 	b := &systems.Batch{

@@ -16,8 +16,8 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// syntheticTrace is a training of samples in a few classes, whose losses fall, some slower than
-// others.
+// syntheticTrace returns a training on samples in a few classes, whose losses fall, some slower
+// than others.
 func syntheticTrace(samples, epochs int) *Trace {
 	state := uint64(1)
 	below := func(n uint64) uint64 {
@@ -71,7 +71,7 @@ func drawsOf(t fataler, cfg Config) []scheduler.SampleID {
 	return spy.ids
 }
 
-// spyPool writes down what is drawn.
+// spyPool records what is drawn.
 type spyPool struct {
 	systems.Pool
 	ids []scheduler.SampleID
@@ -137,8 +137,8 @@ func mustFind(t fataler, name string) *systems.System {
 	return s
 }
 
-// TestNoSystemBeatsMIN has every system below the offline bound on the same draws, over the whole
-// trace.
+// TestNoSystemBeatsMIN checks that every system is below the offline bound on the same draws, over
+// the whole trace.
 func TestNoSystemBeatsMIN(t *testing.T) {
 	trace := syntheticTrace(600, 6)
 	for _, sampler := range []string{"torch", "pads", "weighted", "subset"} {
@@ -164,7 +164,7 @@ func TestNoSystemBeatsMIN(t *testing.T) {
 	}
 }
 
-// TestRunProperties holds what is true of every system in every configuration.
+// TestRunProperties checks what is true of every system in every configuration.
 func TestRunProperties(t *testing.T) {
 	trace := syntheticTrace(120, 5)
 	rapid.Check(t, func(t *rapid.T) {
@@ -212,7 +212,7 @@ func TestRunProperties(t *testing.T) {
 	})
 }
 
-// TestDrawsAreThoseOfTheRank has the draws of a pool equal those of the real schedulers.
+// TestDrawsAreThoseOfTheRank checks that the draws of a pool equal those of the real schedulers.
 func TestDrawsAreThoseOfTheRank(t *testing.T) {
 	losses := recorded(t, 3)
 	for _, sampler := range []string{"torch", "pads", "weighted", "subset"} {
@@ -230,8 +230,8 @@ func TestDrawsAreThoseOfTheRank(t *testing.T) {
 	}
 }
 
-// TestDrawsAreTheSameForEverySystem has a sampler that the user chose draw the same, whatever the
-// system serves.
+// TestDrawsAreTheSameForEverySystem checks that a sampler that the user chose draws the same,
+// whatever the system serves.
 func TestDrawsAreTheSameForEverySystem(t *testing.T) {
 	trace := syntheticTrace(150, 4)
 	var want []scheduler.SampleID
@@ -278,7 +278,7 @@ func TestRunIsTheSameOnAnyNumberOfCores(t *testing.T) {
 	}
 }
 
-// TestRunSaysWhatIsWrong has every wrong argument be an error of one line that names it.
+// TestRunSaysWhatIsWrong checks that every wrong argument gives an error of one line that names it.
 func TestRunSaysWhatIsWrong(t *testing.T) {
 	good := Config{
 		Trace: syntheticTrace(20, 2), System: mustFind(t, "lru"), Capacity: 0.5,
@@ -357,8 +357,8 @@ func TestPartsAreReplaced(t *testing.T) {
 	}
 }
 
-// TestRankpoolWithSeveralJobs has jobs that share the memory stay close to the bound of their draws
-// together.
+// TestRankpoolWithSeveralJobs checks that jobs that share the memory stay close to the bound of
+// their combined draws.
 func TestRankpoolWithSeveralJobs(t *testing.T) {
 	trace := &Trace{Losses: recorded(t, 5)}
 	for _, sampler := range []string{"torch", "pads", "weighted", "subset"} {
@@ -374,8 +374,8 @@ func TestRankpoolWithSeveralJobs(t *testing.T) {
 	}
 }
 
-// TestTimeIsAboveItsBound has no system that waits for its loads at an epoch's end be faster than
-// computing or storage allows.
+// TestTimeIsAboveItsBound checks that no system that waits for its loads at an epoch's end is
+// faster than computing or storage allows.
 func TestTimeIsAboveItsBound(t *testing.T) {
 	cluster := &Cluster{
 		SampleBytes: 1000,
@@ -400,7 +400,8 @@ func TestTimeIsAboveItsBound(t *testing.T) {
 	}
 }
 
-// TestMinPartitionedIsMINInEachPart has the system agree with MIN run over each rank's draws alone.
+// TestMinPartitionedIsMINInEachPart checks that the system agrees with MIN run over each rank's
+// draws separately.
 func TestMinPartitionedIsMINInEachPart(t *testing.T) {
 	trace := syntheticTrace(300, 4)
 	for _, bytes := range []int64{1, 1000} {

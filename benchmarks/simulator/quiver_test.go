@@ -22,9 +22,9 @@ func quiverSeconds(
 	}).EpochSeconds
 }
 
-// TestQuiverSection54 has a single job whose data does not fit gain no more than what two chunks
-// keep over an epoch's end: it reads from remote store in the steady state. Only where chunks are
-// packed is it as fast as with all data in memory.
+// TestQuiverSection54 checks that a single job whose data does not fit gains no more than what two
+// chunks keep over an epoch's end: it reads from the remote store in the steady state. Only with
+// packed chunks is it as fast as with all data in memory.
 func TestQuiverSection54(t *testing.T) {
 	lru, coordl := quiverSeconds(t, "lru", 0.2, 4, 1, nil),
 		quiverSeconds(t, "coordl", 0.2, 4, 1, nil)
@@ -41,8 +41,8 @@ func TestQuiverSection54(t *testing.T) {
 	}
 }
 
-// TestQuiverTable3 has co-operative misses of seven jobs lie between hits and misses, as in the
-// paper: 1.65 times the hits' time, and 2.35 times faster than misses.
+// TestQuiverTable3 checks that co-operative misses of seven jobs lie between hits and misses, as in
+// the paper: 1.65 times the hits' time, and 2.35 times faster than misses.
 func TestQuiverTable3(t *testing.T) {
 	miss, hit := quiverSeconds(t, "lru", 0.0002, 1, 7, nil),
 		quiverSeconds(t, "quiver", 1, 1, 7, nil)
@@ -54,13 +54,13 @@ func TestQuiverTable3(t *testing.T) {
 	}
 }
 
-// TestSubstituteReads checks that a read of storage counts also if it serves another draw than its
-// sample's: the reads of one job of Quiver, on a data set that does not fit, are those that its
-// draws count, nearly all for other draws. CoorDL reads each sample for its own draw.
+// TestSubstituteReads checks that a read of storage counts even if it serves a draw of another
+// sample: the reads of one job of Quiver, on a data set that does not fit, are those that its draws
+// count, nearly all for draws of other samples. CoorDL reads each sample for its own draw.
 func TestSubstituteReads(t *testing.T) {
 	for _, c := range []struct {
 		system string
-		// least and, but for the draws that remain, most share of reads that are for others
+		// least share of reads that are for draws of others; the most is 0.1 above
 		others float64
 	}{{"quiver", 0.9}, {"coordl", 0}} {
 		r := mustRun(

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestImpRatio has SpiderCache's ratio on recorded losses begin at r_start, never rise, and end
-// near r_end (Fig. 11), whether it chooses by epoch or by batch. A system without two caches has
-// none.
+// TestImpRatio checks that SpiderCache's ratio on recorded losses begins at r_start, never rises,
+// and ends near r_end (Fig. 11), whether it chooses by epoch or by batch. A system without two
+// caches has none.
 func TestImpRatio(t *testing.T) {
 	trace := loadShipped(t)
 	run := func(system string, byBatch float64) []float64 {

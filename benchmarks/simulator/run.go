@@ -17,7 +17,7 @@ import (
 // real schedulers, one per rank, if a single job has the memory to itself; every other system is
 // run as a pool, see systems.Pool.
 //
-// It returns an error with what to change if a number is out of range or a name is unknown. It
+// It returns an error that says what to change if a number is out of range or a name is unknown. It
 // may be called concurrently; the trace is only read.
 func Run(cfg Config) (*Result, error) {
 	s, err := newSetup(cfg)
@@ -103,7 +103,7 @@ func (s *setup) checkNumbers() error {
 	return nil
 }
 
-// name resolves the names of the parts, and checks those that nothing else does.
+// name resolves the names of the parts, and checks those that nothing else checks.
 func (s *setup) name() error {
 	s.owner = s.System
 	if s.Policy != "" && s.Policy != s.System.Policy {
@@ -208,7 +208,7 @@ func (s *setup) measure() {
 	s.capacityBytes = systems.BookBytes(s.Capacity, n, s.size)
 }
 
-// size is the bytes of a sample.
+// size returns the size of a sample in bytes.
 func (s *setup) size(id scheduler.SampleID) int64 {
 	switch {
 	case s.Trace.SizesBytes != nil:
@@ -221,7 +221,7 @@ func (s *setup) size(id scheduler.SampleID) int64 {
 
 func (s *setup) globalBatch() int { return s.BatchSize * s.trainers() }
 
-// newPool returns the system's memory as a whole.
+// newPool returns the system's pool.
 func (s *setup) newPool(
 	memory *systems.Memory, scores []*systems.Scores, took func(job, begin, end int) float64,
 ) systems.Pool {
@@ -249,7 +249,7 @@ func (s *setup) newPool(
 	}))
 }
 
-// stepSeconds is PoolConfig.StepSeconds by the time model, nil without one.
+// stepSeconds returns PoolConfig.StepSeconds by the time model, nil without one.
 func (s *setup) stepSeconds() func(int) (float64, float64) {
 	if s.Cluster == nil {
 		return nil
@@ -261,7 +261,7 @@ func (s *setup) stepSeconds() func(int) (float64, float64) {
 	}
 }
 
-// clusterOf is the machine with the step of a job.
+// clusterOf returns the machine with the step of a job.
 func (s *setup) clusterOf(job int) *Cluster {
 	if len(s.JobSteps) == 0 {
 		return s.Cluster
@@ -282,7 +282,7 @@ func (s *setup) slowest() *Cluster {
 	return s.clusterOf(slices.Index(s.JobSteps, slices.Max(s.JobSteps)))
 }
 
-// traceOf is the trace of a job.
+// traceOf returns the trace of a job.
 func (s *setup) traceOf(job int) *Trace {
 	if len(s.JobLosses) == 0 {
 		return s.Trace
@@ -292,7 +292,7 @@ func (s *setup) traceOf(job int) *Trace {
 	return &t
 }
 
-// machine is PoolConfig.Machine by the cluster file, nil without one.
+// machine returns PoolConfig.Machine by the cluster file, nil without one.
 func (s *setup) machine() *systems.NoPFSModel {
 	if s.Cluster == nil {
 		return nil
@@ -314,7 +314,7 @@ func (s *setup) newClock() *Clock {
 	return NewClock(s.slowest(), s.nodes(), ahead)
 }
 
-// nodes are those of the time model.
+// nodes returns the nodes of the time model.
 func (s *setup) nodes() Nodes { return Nodes{s.Ranks, s.TrainersPerRank, s.BatchSize} }
 
 func (s *setup) plansAhead() bool {

@@ -24,7 +24,7 @@ type stagerRanks struct {
 	tierReads, tierWrites int64
 }
 
-// stagerRank is one rank's stager, and what its trainers were given last.
+// stagerRank is one rank's stager, and what its trainers got last.
 type stagerRank struct {
 	all       *stagerRanks
 	number    int
@@ -36,7 +36,7 @@ type stagerRank struct {
 // denseRanks is the largest number of ranks that may each have tables as long as the data set.
 const denseRanks = 16
 
-// make makes the stagers, whose lane 0 has trainers on the ranks of world.
+// make creates the stagers. Their lane 0 has trainers on the ranks of world.
 func (a *stagerRanks) make(world []int32) error {
 	share := a.totalBytes / int64(a.Ranks)
 	for number := range a.Ranks {

@@ -7,8 +7,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// windowShare is the part of what a rank owns that it holds ahead of use: the tool's default is an
-// eighth.
+// windowShare divides what a rank owns into the part that it holds ahead of use: an eighth, the
+// tool's default.
 const windowShare = 8
 
 // stagers is a job's ranks in one goroutine: coordinator and stagers are the real ones, and
@@ -32,7 +32,7 @@ type stagers struct {
 	digest   *idsDigest
 }
 
-// StagersResult is Result, and what only the real schedulers have.
+// StagersResult is a Result, and what only the real schedulers report.
 type StagersResult struct {
 	Result
 	IDs   []scheduler.SampleID // the draws of all epochs in order
@@ -47,16 +47,16 @@ type StagersResult struct {
 	Plans                 []*scheduler.Plan // by epoch
 }
 
-// LocalShare is the share of hits that are in the consumer's own memory.
+// LocalShare returns the share of hits that are in the consumer's own memory.
 func (r *StagersResult) LocalShare() float64 {
 	return float64(r.HitsLocal) / float64(r.Result.Hits)
 }
 
-// RunStagers simulates a system by the real schedulers, one a rank, with the system's policy in
+// RunStagers simulates a system with the real schedulers, one per rank, with the system's policy in
 // each partition. The same cfg gives the same result.
 //
 // As in the tool, an epoch's plan is made, and its first batches enter the window, when the scores
-// before the cut of the epoch before are folded. It returns an error where Run does, and when cfg
+// before the cut of the previous epoch are folded. It returns an error where Run does, and if cfg
 // has more than one job.
 func RunStagers(cfg Config) (*StagersResult, error) {
 	s, err := newSetup(cfg)
@@ -116,7 +116,8 @@ func (p *stagers) placement(*scheduler.Placed) *scheduler.Placement {
 	return scheduler.PlacementFor(p.planCfg.Sampler, p.Trace.Samples(), kept, p.size)
 }
 
-// part is a rank's part of the memory; with samples of one size a whole number of them.
+// part returns a rank's part of the memory. If all samples have one size, it is a whole number of
+// them.
 func (s *setup) part(rank int) int64 {
 	unit := int64(1)
 	if s.Trace.SizesBytes == nil {
@@ -125,12 +126,12 @@ func (s *setup) part(rank int) int64 {
 	return part(s.capacityBytes/unit, rank, s.Ranks) * unit
 }
 
-// tierPart is a rank's part of the tiers.
+// tierPart returns a rank's part of the tiers.
 func (s *setup) tierPart(rank int) int64 {
 	return part(int64(s.TierCapacity*float64(s.totalBytes)), rank, s.Ranks)
 }
 
-// train has all trainers take the batches of an epoch in step, and report.
+// train makes all trainers take the batches of an epoch in step, and report.
 func (p *stagers) train(epoch int) {
 	p.epoch = epoch
 	plan := p.training.begin(epoch)
@@ -156,7 +157,7 @@ func (p *stagers) train(epoch int) {
 	p.end(epoch)
 }
 
-// drive gives an event to the stagers of all ranks.
+// drive passes an event to the stagers of all ranks.
 func (p *stagers) drive(e scheduler.Event) {
 	switch e := e.(type) {
 	case scheduler.Planned:
@@ -245,7 +246,7 @@ func (p *stagers) onDrew(rank, epoch, place int, outcome scheduler.Outcome) {
 	p.result.Hits[epoch]++
 }
 
-// onAsked counts what is asked of a peer.
+// onAsked counts what is requested from a peer.
 func (p *stagers) onAsked(rank int, c scheduler.Ask) {
 	for _, id := range c.IDs {
 		p.load(p.base[c.Epoch]+c.Batch, rank).RemoteBytes += p.size(id)

@@ -18,8 +18,8 @@ func recorded(t *testing.T, epochs int) [][]float32 {
 	return losses[:epochs]
 }
 
-// TestNoMoreHitsThanMIN has online runs stay below the offline bound, and everything be delivered
-// as it was drawn.
+// TestNoMoreHitsThanMIN checks that online runs stay below the offline bound, and that everything
+// is delivered as it was drawn.
 func TestNoMoreHitsThanMIN(t *testing.T) {
 	losses := recorded(t, 3)
 	for _, sampler := range []string{"pads", "uniform", "torch", "subset"} {
@@ -100,7 +100,7 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
-// TestMinHits has traces whose best hits are found by hand.
+// TestMinHits checks traces whose best hits were found by hand.
 func TestMinHits(t *testing.T) {
 	for _, c := range []struct {
 		trace    string
@@ -128,8 +128,8 @@ func TestMinHits(t *testing.T) {
 	}
 }
 
-// TestTierAndMemoryAreOneCache checks that storage is read as if memory and tier were one cache:
-// next to what MIN reads with both.
+// TestTierAndMemoryAreOneCache checks that storage is read as if memory and tier were one cache,
+// against what MIN reads with both.
 func TestTierAndMemoryAreOneCache(t *testing.T) {
 	losses := recorded(t, 4)
 	for _, sampler := range []string{"pads", "torch"} {

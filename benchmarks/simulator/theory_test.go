@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// permutations is a training of many epochs with losses that carry no information.
+// permutations returns a training of many epochs with losses that carry no information.
 func permutations(samples, epochs int) *Trace {
 	t := &Trace{}
 	row := make([]float32, samples)
@@ -15,7 +15,7 @@ func permutations(samples, epochs int) *Trace {
 	return t
 }
 
-// lruHitRatio is the expected share of hits of LRU with c places when epochs are independent
+// lruHitRatio returns the expected share of hits of LRU with c places when epochs are independent
 // uniform permutations of n samples.
 //
 // A sample at place p of an epoch and at place q of the next is a hit if at most c-1 others are
@@ -58,8 +58,8 @@ func TestLRUHitRatioOfSmallCaches(t *testing.T) {
 	}
 }
 
-// TestLRUUnderTorchAgreesWithTheory has the mean over epochs lie within four standard errors of the
-// expectation.
+// TestLRUUnderTorchAgreesWithTheory checks that the mean over epochs lies within four standard
+// errors of the expectation.
 func TestLRUUnderTorchAgreesWithTheory(t *testing.T) {
 	const samples, epochs = 240, 200
 	for _, capacity := range []float64{0.1, 0.25, 0.5, 0.75} {
@@ -85,7 +85,7 @@ func TestLRUUnderTorchAgreesWithTheory(t *testing.T) {
 	}
 }
 
-// TestCoorDLUnderTorchAgreesWithTheory: what is kept never changes and is drawn once an epoch, so
+// TestCoorDLUnderTorchAgreesWithTheory: what is kept never changes and is drawn once per epoch, so
 // exactly that many draws hit.
 //
 // Source: Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", VLDB 2021, §5.1.
@@ -103,8 +103,8 @@ func TestCoorDLUnderTorchAgreesWithTheory(t *testing.T) {
 	}
 }
 
-// TestMINOnACycle: of a cycle through n samples, MIN with bypass keeps some c forever: c hits in
-// every n draws. LRU has none.
+// TestMINOnACycle: on a cycle through n samples, MIN with bypass keeps some c of them forever: c
+// hits in every n draws. LRU has none.
 //
 // Source: Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems Journal
 // 1970, has c-1 in every n-1 without bypass.

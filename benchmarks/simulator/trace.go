@@ -77,7 +77,7 @@ func loadLosses(path string) ([][]float32, error) {
 	return slices.Collect(slices.Chunk(numbers, a.Shape[1])), nil
 }
 
-// loadColumn reads one integer a sample.
+// loadColumn reads one integer per sample.
 func (t *Trace) loadColumn(path, what string, least, most int64) ([]int64, error) {
 	a, err := npy.Read(path)
 	if err != nil {

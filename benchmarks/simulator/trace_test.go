@@ -48,8 +48,8 @@ func TestLoadTrace(t *testing.T) {
 	}
 }
 
-// TestLossesThatAreNotFinite has NaN and the infinities count as not reported, by a feed of losses
-// and by a pool.
+// TestLossesThatAreNotFinite checks that NaN and the infinities count as not reported, in a feed of
+// losses and in a pool.
 func TestLossesThatAreNotFinite(t *testing.T) {
 	for _, system := range []string{"rankpool", "shade"} {
 		var before *Result
@@ -82,7 +82,7 @@ func TestLossesThatAreNotFinite(t *testing.T) {
 	}
 }
 
-// TestLoadTraceErrors has each error name what is wrong and where.
+// TestLoadTraceErrors checks that each error names what is wrong and where.
 func TestLoadTraceErrors(t *testing.T) {
 	nan := float32(math.NaN())
 	losses := writeArray(t, "<f4", "2, 2", []float32{1, 2, 3, 4})

@@ -7,7 +7,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// rankSpy sees who consumes each place of a batch.
+// rankSpy records who consumes each place of a batch.
 type rankSpy struct {
 	systems.Pool
 	seen func(b *systems.Batch)
@@ -18,9 +18,9 @@ func (p rankSpy) Batch(b *systems.Batch, answers []systems.Answer) {
 	p.Pool.Batch(b, answers)
 }
 
-// TestConsumersOfPublishedSystems has place j of a global batch be consumed by trainer j mod W, on
-// rank (j mod W) / T, in every published system, whoever draws: their samplers are
-// DistributedSampler's. Only rankpool and the bounds give draws to who has them.
+// TestConsumersOfPublishedSystems checks that trainer j mod W, on rank (j mod W) / T, consumes
+// place j of a global batch in every published system, whoever draws: their samplers are
+// DistributedSampler's. Only rankpool and the bounds assign draws to the rank that has the sample.
 func TestConsumersOfPublishedSystems(t *testing.T) {
 	for _, s := range systems.All() {
 		for _, sampler := range []string{"", "pads"} {
@@ -47,9 +47,9 @@ func TestConsumersOfPublishedSystems(t *testing.T) {
 	}
 }
 
-// TestTrainersPerRank has the draws be those of as many trainers on a rank each, the sums add up,
-// and a rank with two trainers hold more samples of its own than two with one: hits of its memory
-// are local to both.
+// TestTrainersPerRank checks that the draws are those of as many trainers on a rank each, that the
+// sums add up, and that a rank with two trainers holds more samples of its own than two with one:
+// hits in its memory are local to both.
 func TestTrainersPerRank(t *testing.T) {
 	trace := &Trace{Losses: recorded(t, 3)}
 	for _, system := range []string{"lru", "coordl", "shade", "rankpool"} {
@@ -72,8 +72,8 @@ func TestTrainersPerRank(t *testing.T) {
 	}
 }
 
-// TestTrainersPerRankTakeTime has two trainers of a rank read with the readers of both and share
-// the rank's link.
+// TestTrainersPerRankTakeTime checks that two trainers of a rank read with the readers of both and
+// share the rank's link.
 func TestTrainersPerRankTakeTime(t *testing.T) {
 	c := &Cluster{
 		SampleBytes: 1000, Trainer: Trainer{BatchSize: 1},

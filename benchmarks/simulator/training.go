@@ -12,14 +12,15 @@ import (
 type training struct {
 	coordinator *scheduler.Coordinator
 	plans       scheduler.PlanConfig
-	drive       func(scheduler.Event) // gives an event to the stagers of all ranks
+	drive       func(scheduler.Event) // passes an event to the stagers of all ranks
 	// executes their commands, after each event of the coordinator
 	settle   func()
 	events   []scheduler.CoordinatorEvent
 	answered *scheduler.Plan // the newest plan that a trainer got
 }
 
-// newTraining has all trainers open the data set. drive and settle may be nil.
+// newTraining returns a training in which all trainers have opened the data set. drive and settle
+// may be nil.
 func (s *setup) newTraining(
 	seed int64, plans scheduler.PlanConfig, placement func(*scheduler.Placed) *scheduler.Placement,
 	drive func(scheduler.Event), settle func(),
@@ -39,7 +40,7 @@ func (s *setup) newTraining(
 	return t
 }
 
-// begin has all trainers ask for an epoch's plan, and returns it.
+// begin makes all trainers ask for an epoch's plan, and returns it.
 func (t *training) begin(epoch int) *scheduler.Plan {
 	for trainer := range t.plans.World {
 		t.step(scheduler.PlanWanted{Trainer: trainer, Epoch: epoch})
@@ -59,7 +60,7 @@ func (t *training) report(epoch, batch int, losses []float32) {
 // weighted reports whether draws depend on losses.
 func (t *training) weighted() bool { return t.coordinator.Weighted() }
 
-// score returns what is known of a sample.
+// score returns a sample's score, 0 if there are none.
 func (t *training) score(id scheduler.SampleID) float32 {
 	if l := t.coordinator.Ledger(); l != nil {
 		return l.Scores()[id]

@@ -49,14 +49,14 @@ type Config struct {
 }
 
 // Rule makes some accesses fail or stall. Conditions that are left out always hold. After ESTALE,
-// Linux itself looks a path up and opens it again, once, so a program sees that error only if two
-// successive accesses have it.
+// Linux itself looks up a path and opens it again, once, so a program sees that error only if two
+// successive accesses get it.
 type Rule struct {
-	// a glob (path.Match) of the path below the root, or without a slash of the last name
+	// a glob (path.Match) for the path below the root, or, without a slash, for its last name
 	Match   string        `toml:"match"`
 	Op      Op            `toml:"op"`      // "open", "read", "list" or "stat"
 	Targets []int         `toml:"targets"` // reads that touch one of these targets, counted from 0
-	After   time.Duration `toml:"after"`   // from this time after the start on
+	After   time.Duration `toml:"after"`   // starting at this time after the start
 	During  time.Duration `toml:"during"`  // for this long; 0: forever
 
 	// starting with the nth such access of each file; 0 is 1, the first
@@ -68,8 +68,8 @@ type Rule struct {
 	Stall time.Duration `toml:"stall"` // how much later it is answered
 }
 
-// Bytes is a size, or a rate a second, in bytes; its text is a number or what humanize reads, such
-// as 200MB or 1MiB.
+// Bytes is a size in bytes, or a rate in bytes per second. Its text is a number or what humanize
+// parses, such as 200MB or 1MiB.
 type Bytes int64
 
 // UnmarshalText parses "200MB", "1MiB" or "4096".
@@ -115,7 +115,7 @@ func Load(path string, settings ...string) (Config, error) {
 
 func (c *Config) decode(text string) error {
 	before := c.Rules
-	c.Rules = nil // Otherwise new rules would be decoded over old ones, and keep their other fields.
+	c.Rules = nil // Otherwise new rules would be decoded over old ones, and keep old fields.
 	meta, err := toml.Decode(text, c)
 	if err != nil {
 		return err

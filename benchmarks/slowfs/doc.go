@@ -16,7 +16,7 @@
 //
 // A hash of its path chooses the target of a file, or the first target of a striped one. The
 // [Engine] holds model, rules and counters; it is pure, in virtual time. [Mount] makes a FUSE file
-// system of it, and package slowstorage a storage.Storage.
+// system from it, and package slowstorage a storage.Storage.
 //
 // # Use
 //

@@ -28,8 +28,8 @@ type Verdict struct {
 	Err syscall.Errno // the error; 0: none
 }
 
-// NewEngine returns an engine at time 0. It panics if config.Check fails, which the caller should
-// have called.
+// NewEngine returns an engine at time 0. It panics if config.Check fails; callers should check
+// first.
 func NewEngine(config Config) *Engine {
 	if err := config.Check(); err != nil {
 		panic("slowfs: NewEngine with a config that Check refuses: " + err.Error())
@@ -108,7 +108,7 @@ func (e *Engine) Stat(now time.Duration, path string) Verdict {
 	return v
 }
 
-// obey applies the rules: Due is only the time that they add. e.mu is held.
+// obey applies the rules. Due is only the time that they add. e.mu must be held.
 func (e *Engine) obey(a access) (v Verdict) {
 	for _, r := range e.rules {
 		if !r.hits(a) {
@@ -169,7 +169,7 @@ type pipe struct {
 	free      time.Duration // when it will have served everything
 }
 
-// take returns when an amount that is requested now will have been served.
+// take returns when an amount requested now will have been served.
 func (p *pipe) take(now time.Duration, amount int64) time.Duration {
 	if p.perSecond == 0 {
 		return now

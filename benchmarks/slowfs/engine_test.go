@@ -246,7 +246,7 @@ func TestAReadThatFailsTakesNoBandwidth(t *testing.T) {
 	}
 }
 
-// TestChanceDependsOnSeedAndAccessOnly asks in two orders, and with two seeds.
+// TestChanceDependsOnSeedAndAccessOnly makes accesses in two orders, and with two seeds.
 func TestChanceDependsOnSeedAndAccessOnly(t *testing.T) {
 	const files, times = 40, 25
 	failures := func(seed uint64, each func(do func(file, time int))) (

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRead is the largest read of the kernel, 1 MiB, the most that FUSE has.
+// maxRead is the kernel's largest read, 1 MiB, the most that FUSE supports.
 const maxRead = 1 << 20
 
 // A Server is a mounted file system. Its methods are safe for concurrent use.
@@ -28,8 +28,8 @@ type Server struct {
 
 // Mount shows the folder source, read-only, at the folder dir until the Server is closed. Accesses
 // from this process work, but a test that leaves files open must close them before it closes the
-// Server. It fails when config.Check does, when source cannot be read, and when the system has no
-// FUSE or does not allow to mount.
+// Server. It fails if config.Check does, if source cannot be read, and if the system has no FUSE or
+// does not allow mounting.
 func Mount(source, dir string, config Config) (*Server, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (s *Server) options() *fs.Options {
 			FsName: "slowfs", Name: "slowfs",
 			DirectMount: true, Options: []string{"ro"},
 			MaxWrite: maxRead, MaxReadAhead: maxRead,
-			// With it, listing a folder would look at each of its files, one after the other.
+			// With it, listing a folder would stat each of its files, one after the other.
 			DisableReadDirPlus: true,
 		},
 	}
@@ -88,10 +88,9 @@ func (s *Server) ResetStats() { s.engine.ResetStats() }
 // Wait returns when the file system is no longer mounted.
 func (s *Server) Wait() { s.fuse.Wait() }
 
-// Close unmounts the file system. Accesses that wait are answered at once, with EIO. When files are
-// still open, or the file system is some process's current folder, it is taken away from under
-// them, and Close returns an error that wraps EBUSY. Closing again does nothing and returns the
-// same.
+// Close unmounts the file system. Accesses that wait are answered at once, with EIO. If files are
+// still open, or the file system is some process's current folder, Close unmounts it anyway, and
+// returns an error that wraps EBUSY. Closing again does nothing and returns the same.
 func (s *Server) Close() error { return s.close() }
 
 func (s *Server) unmount() error {
@@ -119,15 +118,15 @@ func (s *Server) unmount() error {
 }
 
 // timerGrain is how late Go's timers are on an idle machine: the runtime waits whole milliseconds.
-// What is shorter sleeps in the kernel.
+// Shorter waits sleep in the kernel.
 const timerGrain = time.Millisecond
 
 // now returns the engine's time.
 func (s *Server) now() time.Duration { return time.Since(s.began) }
 
 // wait sleeps until an access is to be answered, and returns how it fails. An interrupt does not
-// end it: storage does not forget a request because the client got a signal, and programs that are
-// written in Go get many.
+// end it: storage does not forget a request because the client got a signal, and Go programs get
+// many.
 func (s *Server) wait(v Verdict) error {
 	if left := v.Due - s.now(); left > 2*timerGrain {
 		timer := time.NewTimer(left - timerGrain)
@@ -157,8 +156,8 @@ type testingT interface {
 	Error(...any)
 }
 
-// MountFor mounts source at a temporary folder for a test, and unmounts it when the test ends, also
-// after a failure. The test fails when it cannot be mounted, and when it is in use at the end.
+// MountFor mounts source at a temporary folder for a test, and unmounts it when the test ends, even
+// after a failure. The test fails if it cannot be mounted, or is in use at the end.
 func MountFor(t testingT, source string, config Config) *Server {
 	t.Helper()
 	s, err := Mount(source, t.TempDir(), config)

@@ -215,8 +215,8 @@ func TestErrorsReachTheProgram(t *testing.T) {
 	}
 }
 
-// TestBandwidthIsKept reads more than the rate gives in 50 ms, and finds that it took at least that
-// long; how much longer depends on the machine.
+// TestBandwidthIsKept reads more than the rate allows in 50 ms, and checks that it took at least
+// that long; how much longer depends on the machine.
 func TestBandwidthIsKept(t *testing.T) {
 	s := MountFor(t, makeTree(t), Config{Bandwidth: 40e6})
 	began := time.Now()
@@ -314,7 +314,8 @@ func TestCloseWhileAFileIsOpen(t *testing.T) {
 	}
 }
 
-// TestCloseEndsStalls reads a file that answers after an hour.
+// TestCloseWhileAnotherNamespaceHasTheMount checks that Close unmounts although another mount
+// namespace has a copy of the mount.
 func TestCloseWhileAnotherNamespaceHasTheMount(t *testing.T) {
 	s, err := Mount(makeTree(t), t.TempDir(), Config{})
 	if err != nil {
@@ -347,6 +348,7 @@ func TestCloseWhileAnotherNamespaceHasTheMount(t *testing.T) {
 	}
 }
 
+// TestCloseEndsStalls reads a file that answers after an hour.
 func TestCloseEndsStalls(t *testing.T) {
 	s, err := Mount(makeTree(t), t.TempDir(), Config{
 		Rules: []Rule{{Match: "page", Op: Read, Stall: time.Hour}},
@@ -358,11 +360,11 @@ func TestCloseEndsStalls(t *testing.T) {
 	var reader sync.WaitGroup
 	reader.Go(func() { _, failed = os.ReadFile(filepath.Join(s.Dir(), "a/page")) })
 	for s.Stats().Stalls == 0 {
-		runtime.Gosched() // The kernel brings the read; there is nothing to wait for.
+		runtime.Gosched() // The kernel sends the read; there is nothing to wait for.
 	}
 	_ = s.Close() // The file may still be open.
 	reader.Wait()
-	s.Wait() // It would take the hour if the answer still waited.
+	s.Wait() // This would take the hour if the answer still waited.
 	if failed == nil {
 		t.Error("the read did not fail")
 	}
@@ -371,7 +373,7 @@ func TestCloseEndsStalls(t *testing.T) {
 	}
 }
 
-// TestProgram mounts by the command, and ends it with SIGTERM.
+// TestProgram mounts with the command, and ends it with SIGTERM.
 func TestProgram(t *testing.T) {
 	program, dir := filepath.Join(t.TempDir(), "slowfs"), t.TempDir()
 	if said, err := exec.Command("go", "build", "-o", program, "./cmd").CombinedOutput(); err != nil {

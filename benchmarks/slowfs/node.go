@@ -11,13 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// node is a file or folder: the one below, late.
+// node is a file or folder of the source, served late.
 type node struct {
 	*fs.LoopbackNode
 	server *Server
 }
 
-// WrapChild makes the nodes that LoopbackNode makes ours; the statistics stay what they are.
+// WrapChild turns the nodes that LoopbackNode makes into ours, and leaves the statistics as they
+// are.
 func (n *node) WrapChild(_ context.Context, child fs.InodeEmbedder) fs.InodeEmbedder {
 	if below, ok := child.(*fs.LoopbackNode); ok {
 		return &node{LoopbackNode: below, server: n.server}
@@ -28,10 +29,10 @@ func (n *node) WrapChild(_ context.Context, child fs.InodeEmbedder) fs.InodeEmbe
 // name returns the path below the root.
 func (n *node) name() string { return n.Path(n.Root()) }
 
-// statsFolder is in the root but not listed, so that who copies the tree does not copy it.
+// statsFolder is in the root but not listed, so that copies of the tree do not include it.
 const statsFolder = ".slowfs"
 
-// OnAdd makes the statistics when the root is mounted.
+// OnAdd adds the statistics when the root is mounted.
 func (n *node) OnAdd(ctx context.Context) {
 	if !n.IsRoot() {
 		return
@@ -68,7 +69,7 @@ func (n *node) Getattr(ctx context.Context, f fs.FileHandle, out *fuse.AttrOut) 
 	return n.LoopbackNode.Getattr(ctx, f, out)
 }
 
-// Statx is Getattr, so that the program's statx costs the same.
+// Statx is not implemented, so that the kernel calls Getattr and a program's statx costs the same.
 func (n *node) Statx(context.Context, fs.FileHandle, uint32, uint32, *fuse.StatxOut) syscall.Errno {
 	return syscall.ENOSYS
 }
@@ -101,7 +102,7 @@ type file struct {
 	name   string
 }
 
-// PassthroughFd keeps the kernel from reading the file below without asking.
+// PassthroughFd keeps the kernel from reading the source file directly.
 func (f *file) PassthroughFd() (int, bool) { return 0, false }
 
 // Read reads up to len(dest) bytes at an offset.
@@ -145,13 +146,13 @@ type folder struct {
 	below  dirStream
 	server *Server
 	name   string
-	due    time.Duration // when what was read so far is to be answered
+	due    time.Duration // when the entries read so far are to be answered
 }
 
-// leastSleep is what Go can sleep; shorter latencies of entries are added up to it.
+// leastSleep is the shortest time that Go can sleep; shorter latencies of entries add up to it.
 const leastSleep = time.Millisecond
 
-// Readdirent reads an entry, nil at the end.
+// Readdirent reads an entry. It returns nil at the end.
 func (d *folder) Readdirent(ctx context.Context) (*fuse.DirEntry, syscall.Errno) {
 	entry, errno := d.below.Readdirent(ctx)
 	now := d.server.now()
@@ -178,19 +179,19 @@ func (d *folder) Seekdir(ctx context.Context, offset uint64) syscall.Errno {
 // Releasedir closes the folder.
 func (d *folder) Releasedir(ctx context.Context, flags uint32) { d.below.Releasedir(ctx, flags) }
 
-// statsFile is Stats as JSON, taken when it is opened.
+// statsFile is Stats as JSON, as of when it is opened.
 type statsFile struct {
 	fs.Inode
 	engine *Engine
 }
 
-// Getattr lets everyone read it. Its size is not known before it is read.
+// Getattr lets everyone read it. Its size is unknown until it is opened.
 func (*statsFile) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
 	out.Mode = 0o444
 	return fs.OK
 }
 
-// Open takes the counts.
+// Open reads the counts.
 func (s *statsFile) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	text, err := json.MarshalIndent(s.engine.Stats(), "", " ")
 	if err != nil {

@@ -30,7 +30,7 @@ var opNames = []string{"", "open", "read", "list", "stat"}
 // String returns the name of the kind, "" for Any.
 func (op Op) String() string { return opNames[op] }
 
-// UnmarshalText reads a name.
+// UnmarshalText parses a name.
 func (op *Op) UnmarshalText(text []byte) error {
 	i := slices.Index(opNames, string(text))
 	if i < 0 {

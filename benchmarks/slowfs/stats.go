@@ -77,7 +77,7 @@ type fileCount struct {
 	read spans
 }
 
-// file returns the counts of a file. e.mu is held.
+// file returns the counts of a file. e.mu must be held.
 func (e *Engine) file(path string) *fileCount {
 	f, ok := e.files[path]
 	if !ok {
@@ -87,7 +87,7 @@ func (e *Engine) file(path string) *fileCount {
 	return f
 }
 
-// countRead counts a read. e.mu is held.
+// countRead counts a read. e.mu must be held.
 func (e *Engine) countRead(now time.Duration, path string, offset, sizeBytes int64, pieces []piece,
 	failed bool,
 ) {

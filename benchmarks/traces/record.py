@@ -1,11 +1,11 @@
-"""Records what training reports of every sample in every epoch: the trace that `rankpool simulate`
-takes.
+"""Records what training reports for every sample in every epoch: the trace that `rankpool simulate`
+reads.
 
 Trains a small network on a part of Fashion-MNIST (Debian packages python3-torch and
 dataset-fashion-mnist), each epoch in a new random order, every sample once. Writes OUT-losses.npy
 (float32 [epochs, samples], the cross entropy when the sample was trained on), OUT-labels.npy (int32
-[samples]) and OUT-embeddings.npy (float16 [epochs, samples, dimensions], what the layer before the
-classifier gave). On one machine with one PyTorch the same arguments give the same bytes.
+[samples]) and OUT-embeddings.npy (float16 [epochs, samples, dimensions], the output of the layer
+before the classifier). On one machine with one PyTorch, the same arguments give the same bytes.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def load(source: Path, samples: int, seed: int) -> tuple[torch.Tensor, torch.Ten
 def train(
     x: torch.Tensor, y: torch.Tensor, args: argparse.Namespace
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the losses and the embeddings, as each sample was trained on."""
+    """Returns the losses and the embeddings at the time each sample was trained on."""
     network = Network(args.dimensions)
     optimizer = torch.optim.SGD(network.parameters(), args.lr, momentum=0.9)
     losses = np.zeros((args.epochs, len(y)), np.float32)

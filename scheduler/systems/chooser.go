@@ -9,39 +9,39 @@ import (
 	"rankpool/scheduler"
 )
 
-// A Chooser is the sampler of a system that ranks are by its plans: of every epoch it says which
-// samples are served, where each lies, and which draws find their sample in memory. It runs the
-// system's pool through the epoch at the cut of the epoch before, when all that the pool's answers
-// depend on is known. So what is served is decided when an epoch is planned, on every rank alike,
-// and never at delivery.
+// A Chooser is the sampler of a system that ranks run by plans: for each epoch it decides which
+// samples are served, where each one lies, and which draws find their sample in memory. It runs the
+// system's pool through the epoch at the cut of the previous epoch, when everything that the pool's
+// answers depend on is known. So all ranks decide alike what is served when they plan an epoch, and
+// never at delivery.
 //
-// The memory that it fills is a book: it holds no bytes, and its capacity is that of all ranks
-// together. What ranks have may be less; that costs reads, and changes nothing that is served.
+// Its memory is a book: it holds no bytes, and its capacity is that of all ranks together. Ranks
+// may hold less; that costs reads, but does not change what is served.
 //
-// Where the answers depend on more that training reports than scores, as SpiderCache's do on
-// embeddings, it chooses one epoch after each Begin, by what was reported and by the memory as the
-// epoch before has left it: both are in what a Learner, see NewFollower, had at the cut.
+// If the answers depend on more reports than scores, as SpiderCache's depend on embeddings, it
+// chooses one epoch after each Begin, by the reports and by the memory at the end of the previous
+// epoch. A scheduler.Learner, see NewFollower, saves both at the cut.
 //
 // It is not safe for concurrent use.
 type Chooser struct {
 	cfg       ChooserConfig
 	weighted  bool
-	processes int // that it chooses for
+	processes int // the number that it chooses for
 	samplers  map[string]scheduler.Sampler
 	memory    *Memory
 	scores    *Scores
 	pool      Pool
-	next      int // the first epoch that was not chosen
-	// by epoch that was chosen: the scores, where draws depend on them
+	next      int // the first epoch not chosen yet
+	// by chosen epoch: the scores, if draws depend on them
 	cuts map[int][]float32
-	made map[int]*scheduler.Draws // the newest two, where they do not depend on scores
+	made map[int]*scheduler.Draws // the newest two, if draws do not depend on scores
 }
 
-// ChooserConfig is what a Chooser or a Learner is made from. All ranks must be given the same.
+// ChooserConfig configures a Chooser or a Learner. All ranks must use the same.
 type ChooserConfig struct {
 	System  *System
 	Values  Values
-	Sampler scheduler.SamplerConfig // seed, sizes of batches; its name does not count
+	Sampler scheduler.SamplerConfig // seed, batch sizes; Name is ignored
 	World   []int32                 // rank of each trainer
 	Ranks   int
 	Epochs  int // that will be trained; 0: not known
@@ -49,13 +49,13 @@ type ChooserConfig struct {
 	CapacityBytes int64
 	Size          func(scheduler.SampleID) int64
 	Initial       float32 // score of a sample that was never scored
-	// of systems that need them: each sample's class, and the numbers in an embedding
+	// for systems that need them: each sample's class, and the length of an embedding
 	Labels     []int32
 	Dimensions int
 }
 
-// BookBytes is the memory of all ranks together when it is a share of the data: with samples of one
-// size a whole number of them.
+// BookBytes returns the memory of all ranks together, given as a share of the data. If all samples
+// have one size, it is a whole number of samples.
 func BookBytes(share float64, samples int, size func(scheduler.SampleID) int64) int64 {
 	total, first, equal := int64(0), size(0), true
 	for id := range scheduler.SampleID(samples) {
@@ -68,27 +68,26 @@ func BookBytes(share float64, samples int, size func(scheduler.SampleID) int64) 
 	return int64(share * float64(total))
 }
 
-// Chooses reports whether ranks are the system by a Chooser, for training that draws with its
+// Chooses reports whether ranks run the system with a Chooser, for training that draws with its
 // LiveSampler.
 func (s *System) Chooses() bool { return s.Live == livePlaced || s.Live == liveServed }
 
-// Learns reports the same of a Learner.
+// Learns reports the same for a Learner.
 func (s *System) Learns() bool { return s.Live == liveLearned }
 
-// follows reports whether the Chooser goes by what a Learner has followed, and not by the scores at
-// all cuts.
+// follows reports whether the Chooser chooses by what a follower saved (see NewFollower), and not
+// by the scores at all cuts.
 func (s *System) follows() bool { return s.Chooses() && s.NeedsEmbeddings }
 
-// Draws reports whether ranks are the system by a sampler of its own, whose draws depend on the
-// size of the memory.
+// Draws reports whether ranks run the system with its own sampler, a Chooser or a Learner, whose
+// draws depend on the memory size.
 func (s *System) Draws() bool { return s.Live != liveParts }
 
-// Substitutes reports whether ranks that are the system serve other samples than those that were
-// drawn.
+// Substitutes reports whether ranks that run the system may serve samples other than those drawn.
 func (s *System) Substitutes() bool { return s.Live == liveServed }
 
-// LiveSampler is the sampler that training draws with when ranks are the system. One that is no
-// sampler of others has the system's name.
+// LiveSampler returns the name of the sampler that training draws with when ranks run the system. A
+// sampler that no other system uses has the system's name.
 func (s *System) LiveSampler() string {
 	if s.Substitutes() || s.Learns() || s.follows() {
 		return s.Name
@@ -96,9 +95,9 @@ func (s *System) LiveSampler() string {
 	return s.Sampler
 }
 
-// NewSampler returns the sampler that cfg describes, for ranks that are s. Of a system with a
-// sampler of its own it is the one that this begins with: it says whether draws depend on scores,
-// and what is wrong with cfg.
+// NewSampler returns the sampler that cfg describes, for ranks that run s. If that is the system's
+// own sampler, it returns the sampler underneath, which shows whether draws depend on scores. It
+// returns an error if cfg is wrong.
 func (s *System) NewSampler(cfg scheduler.SamplerConfig) (scheduler.Sampler, error) {
 	if s.Draws() && cfg.Name == s.LiveSampler() {
 		cfg.Name = s.Sampler
@@ -106,8 +105,8 @@ func (s *System) NewSampler(cfg scheduler.SamplerConfig) (scheduler.Sampler, err
 	return scheduler.NewSampler(cfg)
 }
 
-// NewChooser returns the chooser of cfg's system. It returns an error when the sampler cannot be
-// had, or when something is not known without which the system cannot choose.
+// NewChooser returns a chooser for cfg's system. It returns an error if the sampler cannot be
+// created, or if cfg lacks something that the system needs.
 func NewChooser(cfg ChooserConfig) (*Chooser, error) {
 	cfg.Sampler.Name = cfg.System.LiveSampler()
 	sampler, err := cfg.System.NewSampler(cfg.Sampler)
@@ -127,8 +126,7 @@ func NewChooser(cfg ChooserConfig) (*Chooser, error) {
 	return c, nil
 }
 
-// checkFollowed returns an error when something is missing without which a followed system cannot
-// choose.
+// checkFollowed returns an error if cfg lacks something that a followed system needs.
 func (cfg *ChooserConfig) checkFollowed() error {
 	if cfg.Dimensions < 1 {
 		return fmt.Errorf("systems: %s scores samples by their embeddings: give their length, "+
@@ -141,9 +139,9 @@ func (cfg *ChooserConfig) checkFollowed() error {
 	return nil
 }
 
-// Begin has the epoch that is drawn next chosen by what a Learner had at its cut, see NewFollower;
-// of other systems it does nothing. It returns an error when that is damaged, or of other samples
-// or another memory.
+// Begin loads what a scheduler.Learner saved at its cut, see NewFollower, so that the next epoch
+// drawn is chosen by it. It does nothing for systems that are not followed. It returns an error if
+// learned is damaged, or is from other samples or another memory.
 func (c *Chooser) Begin(learned []byte) error {
 	if !c.cfg.System.follows() {
 		return nil
@@ -160,10 +158,10 @@ func (c *Chooser) Begin(learned []byte) error {
 	return nil
 }
 
-// Follows reports whether the Chooser goes by what is reported, see Begin.
+// Follows reports whether the Chooser chooses by what training reported, see Begin.
 func (c *Chooser) Follows() bool { return c.cfg.System.follows() }
 
-// begin forgets everything.
+// begin discards all state.
 func (c *Chooser) begin() {
 	cfg := &c.cfg
 	c.samplers, c.made, c.next, c.cuts = map[string]scheduler.Sampler{}, map[int]*scheduler.Draws{},
@@ -206,16 +204,16 @@ func (c *Chooser) Pad(processes int) scheduler.Sampler {
 // Weighted implements scheduler.Sampler.
 func (c *Chooser) Weighted() bool { return c.weighted }
 
-// Draw implements scheduler.Sampler. The samples of the Draws are those that are served. An epoch
-// is chosen by what was chosen for the epochs before; one that was chosen already is chosen anew,
-// and those after it are forgotten.
+// Draw implements scheduler.Sampler. The Draws hold the samples that are served. An epoch's choice
+// depends on the choices for all earlier epochs. Drawing an earlier epoch that is not in made
+// discards it and all later ones, and chooses it again.
 func (c *Chooser) Draw(epoch int, scores []float32) *scheduler.Draws {
 	if c.cfg.System.follows() {
 		if c.pool == nil {
 			panic("systems: " + c.cfg.System.Name + " chooses an epoch after each Begin.")
 		}
 		d := c.choose(epoch, scores)
-		c.pool, c.memory, c.scores = nil, nil, nil // a graph of all samples
+		c.pool, c.memory, c.scores = nil, nil, nil // frees a graph of all samples
 		return d
 	}
 	if d := c.made[epoch]; d != nil {
@@ -236,8 +234,8 @@ func (c *Chooser) Draw(epoch int, scores []float32) *scheduler.Draws {
 	return c.made[epoch]
 }
 
-// Follow has the epochs before one chosen by cuts, the scores that their plans were made from,
-// unless it has chosen them so.
+// Follow chooses the epochs before epoch by cuts, the scores that their plans were made from,
+// unless they were chosen by those already.
 func (c *Chooser) Follow(epoch int, cuts []scheduler.Cut) {
 	mine := 0
 	for e := range c.cuts {
@@ -255,7 +253,7 @@ func (c *Chooser) Follow(epoch int, cuts []scheduler.Cut) {
 	}
 }
 
-// rewind goes back to where an epoch was to be chosen.
+// rewind goes back to the state before an epoch was chosen.
 func (c *Chooser) rewind(epoch int) {
 	cuts := c.cuts
 	c.begin()
@@ -281,7 +279,7 @@ func (c *Chooser) choose(epoch int, scores []float32) *scheduler.Draws {
 	drawn := c.draw(epoch, scores)
 	c.pool.Begin(0, epoch, drawn)
 	choice := scheduler.Choice{Epoch: epoch, Held: make([]bool, c.cfg.Sampler.Samples)}
-	c.memory.Packages() // those of an epoch that was given up
+	c.memory.Packages() // discard those of an abandoned epoch
 	var packages Packages
 	batches := slices.Collect(slices.Chunk(drawn, c.globalBatch()))
 	for b, ids := range batches {
@@ -302,7 +300,7 @@ func (c *Chooser) choose(epoch int, scores []float32) *scheduler.Draws {
 	return choice.Draws()
 }
 
-// draw draws an epoch, as the system's pool has it.
+// draw draws an epoch with the sampler and scores that the system's pool asks for.
 func (c *Chooser) draw(epoch int, scores []float32) []scheduler.SampleID {
 	name := c.cfg.System.Sampler
 	if r, ok := c.pool.(Resampler); ok {
@@ -322,7 +320,7 @@ func (c *Chooser) draw(epoch int, scores []float32) []scheduler.SampleID {
 	return sampler.Draw(epoch, scores).IDs
 }
 
-// batch has the pool answer a global batch.
+// batch lets the pool answer a global batch.
 func (c *Chooser) batch(
 	choice *scheduler.Choice, number int, ids []scheduler.SampleID, packages *Packages,
 ) {
@@ -344,7 +342,7 @@ func (c *Chooser) batch(
 	}
 }
 
-// evaluate puts a forward pass over samples, which are in memory, into an epoch. They are repeated
+// evaluate adds a forward pass over samples, which are in memory, to an epoch. It repeats samples
 // to fill the last global batch.
 func (c *Chooser) evaluate(
 	choice *scheduler.Choice, samples []scheduler.SampleID, packages *Packages,
@@ -360,7 +358,7 @@ func (c *Chooser) evaluate(
 	c.add(choice, ids, answers, packages)
 }
 
-// add adds draws as they were answered.
+// add adds answered draws to choice.
 func (c *Chooser) add(
 	choice *scheduler.Choice, ids []scheduler.SampleID, answers []Answer, packages *Packages,
 ) {
@@ -380,6 +378,6 @@ func (c *Chooser) add(
 	}
 }
 
-// rankAt is the rank of whose trainer place i of a global batch is: trainer i mod W, as of
-// DistributedSampler.
+// rankAt returns the rank of the trainer that gets place i of a global batch: trainer i mod W, as
+// in DistributedSampler.
 func (c *Chooser) rankAt(i int) int32 { return c.cfg.World[i%len(c.cfg.World)] }

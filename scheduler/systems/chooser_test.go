@@ -30,8 +30,8 @@ func cutOf(epoch int) []float32 {
 	return scores
 }
 
-// TestChooserGoesOn: a chooser that was given the cuts of the epochs before, or is asked for an
-// epoch again, makes the same choices as one that has followed training from the start.
+// TestChooserGoesOn checks that a chooser that gets the cuts of earlier epochs, or is asked for an
+// epoch again, makes the same choices as one that followed training from the start.
 func TestChooserGoesOn(t *testing.T) {
 	for _, system := range []*System{
 		&quiverSystem, &nopfsSystem, &icacheSystem, &impactSystem,
@@ -60,7 +60,7 @@ func TestChooserGoesOn(t *testing.T) {
 	}
 }
 
-// TestChooserNeedsEpochs: NoPFS cannot count what will be read without knowing how long.
+// TestChooserNeedsEpochs checks that NoPFS needs the number of epochs, to count future reads.
 func TestChooserNeedsEpochs(t *testing.T) {
 	if _, err := NewChooser(ChooserConfig{
 		System: &nopfsSystem, Sampler: scheduler.SamplerConfig{Samples: 10, BatchSize: 1, World: 1},

@@ -6,9 +6,9 @@ import (
 	"rankpool/scheduler"
 )
 
-// TestCoorDLMinIO holds MinIO against theory: under torch, each epoch after the first hits exactly
-// what fits, at any number of ranks, and each sample stays with the rank that read it first while
-// that has room.
+// TestCoorDLMinIO compares MinIO with theory: under torch, each epoch after the first hits exactly
+// what fits, at any number of ranks, and each sample stays on the rank that read it first while
+// that rank has room.
 func TestCoorDLMinIO(t *testing.T) {
 	const samples, epochs, globalBatch = 240, 5, 24
 	for _, ranks := range []int{1, 4} {

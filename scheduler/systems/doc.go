@@ -1,6 +1,6 @@
-// Package systems holds the published cache systems of deep-learning training, one file each: a
-// system is a named triple of scorer, sampler and policy, with the options that its paper gives it.
+// Package systems holds the published cache systems for deep-learning training. A system is a named
+// triple of scorer, sampler and policy, with its options.
 //
-// Like package scheduler it decides and does nothing else: no clock, no goroutine, no file, no
-// random number but of a seed.
+// Like package scheduler, it only decides: it uses no clock, starts no goroutine, opens no file,
+// and draws random numbers only from a seed.
 package systems

@@ -15,20 +15,20 @@ import (
 
 var update = flag.Bool("update", false, "write the golden traces instead of comparing with them")
 
-// TestGolden holds every system against the answers that it gave when somebody last looked at them:
-// testdata/golden has a file a system, with a line a global batch. `go test ./scheduler/systems
-// -run TestGolden/NAME -update` writes one anew.
+// TestGolden compares every system's answers with those last reviewed: testdata/golden has a file
+// per system, with a line per global batch. `go test ./scheduler/systems -run TestGolden/NAME
+// -update` rewrites one.
 func TestGolden(t *testing.T) {
 	for _, s := range All() {
 		if s.Offline() {
-			continue // package simulator's, with tests of its own
+			continue // package simulator runs and tests it
 		}
 		t.Run(s.Name, func(t *testing.T) { golden(t, s.Name, &s, goldenTrace{}) })
 	}
 }
 
-// goldenTrace is a small training of synthetic losses, labels and embeddings; what is zero takes
-// the default.
+// goldenTrace is a small training with synthetic losses, labels and embeddings. A zero field has
+// its default.
 type goldenTrace struct {
 	samples, epochs, jobs, ranks int // 200, 6, 1, 2
 	globalBatch, capacity        int // 20 draws, 40 samples
@@ -37,9 +37,9 @@ type goldenTrace struct {
 	sizes func(scheduler.SampleID) int64
 	// PoolConfig.BatchSeconds
 	took func(job, begin, end int) float64
-	// last changes to what the pool is made from
+	// changes the pool's configuration last
 	change func(cfg *PoolConfig)
-	// more to hold, after every batch
+	// more checks, after every batch
 	check func(t *testing.T, b *Batch, answers []Answer)
 }
 
@@ -64,14 +64,14 @@ func (g *goldenTrace) setDefaults() {
 	}
 }
 
-// goldenClasses is the number of labels, goldenDimensions that of an embedding's coordinates.
+// goldenClasses is the number of labels, goldenDimensions the length of an embedding.
 const goldenClasses, goldenDimensions = 5, 4
 
 // golden runs a system on a trace and compares all its answers with testdata/golden/file.txt.
 //
 // A line has the draws of a batch: `7` was served from its consumer's memory, `7@1` from rank 1's,
-// `7+` was read and kept, `7-` was read and not kept, each as it is when the batch is answered, and
-// `7>9` was served by sample 9. At its end are the bytes in memory and those loaded ahead.
+// `7+` was read and kept, `7-` was read and not kept, each at the time when the batch is answered,
+// and `7>9` was served by sample 9. At its end are the bytes in memory and those loaded ahead.
 func golden(t *testing.T, file string, s *System, trace goldenTrace) {
 	t.Helper()
 	trace.setDefaults()
@@ -102,8 +102,7 @@ func golden(t *testing.T, file string, s *System, trace goldenTrace) {
 	}
 }
 
-// goldenDriver drives a pool as the simulator does, with scores that are up to date after every
-// batch.
+// goldenDriver drives a pool as the simulator does. Scores are updated after every batch.
 type goldenDriver struct {
 	t       *testing.T
 	trace   goldenTrace
@@ -164,8 +163,8 @@ func newGoldenDriver(t *testing.T, s *System, trace goldenTrace) *goldenDriver {
 	return d
 }
 
-// synthesise makes losses of samples that differ in how hard they are and become easier, and
-// embeddings around their classes.
+// synthesise makes losses of samples that differ in difficulty and get easier, and embeddings that
+// cluster by class.
 func (d *goldenDriver) synthesise() {
 	r := newRandom(12345)
 	centre := make([][goldenDimensions]int, goldenClasses)
@@ -272,7 +271,7 @@ func (d *goldenDriver) batch(job, epoch, number int) {
 	d.foresee(ids)
 }
 
-// next is when some job draws a sample again.
+// next returns when some job draws a sample again.
 func (d *goldenDriver) next(id scheduler.SampleID) float64 {
 	at := math.Inf(1)
 	for job, draws := range d.plans {
@@ -311,7 +310,7 @@ func (d *goldenDriver) score(job int, r scheduler.Report) {
 	}
 }
 
-// write adds the line of a batch, and checks what holds for every pool.
+// write adds the line of a batch, and checks what must hold for every pool.
 func (d *goldenDriver) write(b *Batch, answers []Answer) {
 	if d.memory.UsedBytes() > d.memory.CapacityBytes() {
 		d.t.Errorf("batch %d of epoch %d: %d bytes of %d are used", b.Number, b.Epoch,

@@ -2,14 +2,12 @@ package systems
 
 import "rankpool/scheduler"
 
-// heap is a priority queue of places: a binary heap that knows where each place is in it, so that a
-// place can be moved or taken out when its rank changes. What less says of two places that are in
-// the heap may change only for a place that is passed to Fix next. Its memory grows with the
-// largest place.
+// heap is a priority queue of places: a binary heap that records the index of each place, so that a
+// place can be moved or removed when its rank changes. What less returns for two places in the heap
+// may change only if one of them is passed to Fix next. Its memory grows with the largest place.
 //
-// less(a, b) says that a comes out before b. To make the order one of samples, not of places, let
-// it end in a comparison of ids; places that less does not tell apart come out in the order of
-// their numbers.
+// less(a, b) reports whether a comes out before b. To order samples, not places, let it end with a
+// comparison of ids; places that it does not distinguish come out in numerical order.
 type heap struct {
 	less  func(a, b scheduler.Place) bool
 	order []scheduler.Place // the heap
@@ -18,7 +16,7 @@ type heap struct {
 
 func newHeap(less func(a, b scheduler.Place) bool) *heap { return &heap{less: less} }
 
-// Len is the number of places in the heap.
+// Len returns the number of places in the heap.
 func (h *heap) Len() int { return len(h.order) }
 
 // Has reports whether p is in the heap.
@@ -32,7 +30,7 @@ func (h *heap) Min() (scheduler.Place, bool) {
 	return h.order[0], true
 }
 
-// Push puts p in, which must not be in the heap.
+// Push adds p, which must not be in the heap.
 func (h *heap) Push(p scheduler.Place) {
 	for int(p) >= len(h.where) {
 		h.where = append(h.where, 0)
@@ -42,14 +40,14 @@ func (h *heap) Push(p scheduler.Place) {
 	h.up(len(h.order) - 1)
 }
 
-// Fix puts p, which must be in the heap, where it belongs after its rank changed.
+// Fix moves p, which must be in the heap, to where it belongs after its rank changed.
 func (h *heap) Fix(p scheduler.Place) {
 	i := h.where[p] - 1
 	h.up(i)
 	h.down(h.where[p] - 1)
 }
 
-// Remove takes p out, which must be in the heap.
+// Remove removes p, which must be in the heap.
 func (h *heap) Remove(p scheduler.Place) {
 	i, last := h.where[p]-1, len(h.order)-1
 	h.swap(i, last)

@@ -9,7 +9,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// TestHeap compares with a list that is searched.
+// TestHeap compares the heap with a linear search of a list.
 func TestHeap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rank := make([]int, 12)

@@ -21,7 +21,7 @@ type bench struct {
 	number []int // next batch, by job
 }
 
-// newBench returns a bench of a system; change, if not nil, changes what the pool is made from.
+// newBench returns a bench of a system; change, if not nil, changes the pool's configuration.
 func newBench(
 	s *System, samples, capacity, jobs int, values Values, change func(*PoolConfig),
 ) *bench {
@@ -46,7 +46,7 @@ func newBench(
 	return b
 }
 
-// score tells the importance of all samples to a job.
+// score sets the importance of all samples for a job.
 func (b *bench) score(job int, of ...float32) {
 	for i, s := range of {
 		b.scores[job].Of[i], b.scores[job].Known[i] = s, true
@@ -61,8 +61,8 @@ func (b *bench) begin(job int, ids ...scheduler.SampleID) {
 	b.number[job] = 0
 }
 
-// draw answers a batch, one character a draw and its sample: 7 was in memory, 7+ was read and kept,
-// 7- was read, 7>9 was served by 9.
+// draw answers a batch, and returns a word per draw: 7 was in memory, 7+ was read and kept, 7- was
+// read, 7>9 was served by 9.
 func (b *bench) draw(job int, ids ...scheduler.SampleID) (got []string) {
 	answers := make([]Answer, len(ids))
 	b.pool.Batch(&Batch{
@@ -141,8 +141,8 @@ func newH(values Values) *importanceHeap {
 	return newImportanceHeap(PolicyConfig{System: &icacheHSystem, Values: values})
 }
 
-// A draw of each kind, in a memory of 10: an H-cache of 9 and an L-cache of one package of one
-// sample.
+// Checks a draw of each kind, in a memory of 10: an H-cache of 9 and an L-cache of one package of
+// one sample.
 func TestICACHEAlgorithm1(t *testing.T) {
 	b := newBench(&icacheSystem, 20, 10, 1, nil, nil)
 	all := make([]scheduler.SampleID, 20)
@@ -182,7 +182,7 @@ func TestICACHEShadowHeap(t *testing.T) {
 	for id := range scheduler.SampleID(3) {
 		draw(id, scores[id])
 	}
-	// the shadow heap takes in one place a draw from now on
+	// from now on the shadow heap gets one place per draw
 	h.Epoch([]float32{9, 8, 7, 6, 5, 5, 10}, false)
 	draw(3, 1)
 	same(t, "the newcomer is compared with the old importance", evicted)
@@ -230,7 +230,7 @@ func TestICACHESizes(t *testing.T) {
 	}
 }
 
-// packages makes a packager over samples of two bytes of which those below low are L.
+// packages makes a packager over samples of two bytes, of which those below low are L.
 func packages(memory *Memory, low scheduler.SampleID, bytes int64) *packager {
 	cfg := PoolConfig{Samples: 20, Memory: memory, Seed: 3}
 	return newPackager(cfg, bytes, func(id scheduler.SampleID) bool { return id < low })
@@ -353,9 +353,9 @@ func TestICACHEMultiJobAIV(t *testing.T) {
 	}
 }
 
-// TestICACHEMultiJobBenefit has the first batches of an epoch go without the cache and the next
-// with it, and the benefit be the ratio of what these took, of each job by itself. What is measured
-// is told from what it was asked for.
+// TestICACHEMultiJobBenefit checks that each job's first batches of an epoch go without the cache
+// and the next with it, and that its benefit is the ratio of their times. It also checks which
+// times the pool asks for.
 func TestICACHEMultiJobBenefit(t *testing.T) {
 	type span struct{ job, begin, end int }
 	var asked []span
@@ -392,7 +392,7 @@ func TestICACHEMultiJobBenefit(t *testing.T) {
 	}
 }
 
-// Golden traces of what the default trace does not show: a heap that is rebuilt slowly and a cache
+// Golden traces of what the default trace does not cover: a heap that is rebuilt slowly and a cache
 // with room; an L-cache of its least size and L-samples in the H-cache; jobs with different
 // benefits.
 func TestICACHEGolden(t *testing.T) {
@@ -434,7 +434,7 @@ func TestLFU(t *testing.T) {
 		residentsAfter(newLFU(PolicyConfig{}), none, 1, 1, 2, 2, 3, 4, 3, 4), 1, 2, 4)
 }
 
-// watch holds what must be true of every answer of iCACHE and IMPACT.
+// watch checks what must be true of every answer of iCACHE and IMPACT.
 type watch struct {
 	*bench
 	used []map[scheduler.SampleID]bool // by job, in its epoch
@@ -467,9 +467,9 @@ func (w *watch) batch(t *rapid.T, job int, ids []scheduler.SampleID) {
 	}
 }
 
-// Whatever is drawn: memory is never over capacity, what is not read is in memory, and a substitute
-// is an L-sample that the job did not use in this epoch. Batches of one draw, so that nothing comes
-// after an answer.
+// Whatever is drawn, memory is never over capacity, what is not read is in memory, and a substitute
+// is an L-sample that the job has not used in this epoch. Batches have one draw, so that nothing
+// changes after an answer.
 func TestICACHEProperties(t *testing.T) { properties(t, &icacheSystem) }
 
 func TestIMPACTProperties(t *testing.T) { properties(t, &impactSystem) }

@@ -8,8 +8,8 @@ import (
 )
 
 // newWarm returns a bench of IMPACT with six samples, a memory of eight and room for two in S, and
-// scores at the cuts of as many epochs as are given. It returns the set that was the last; the
-// epoch after it begins with begin.
+// with the given scores at the cuts of the first epochs. It also returns the last set. begin begins
+// the epoch after that.
 func newWarm(values Values, epochs ...[]float32) (*bench, []scheduler.SampleID) {
 	b := newBench(&impactSystem, 6, 8, 1, values, nil)
 	for e, scores := range epochs {
@@ -20,7 +20,7 @@ func newWarm(values Values, epochs ...[]float32) (*bench, []scheduler.SampleID) 
 	return b, b.pool.(*impact).unstable
 }
 
-// cut has the pool take in the scores at the cut before an epoch.
+// cut passes the pool the scores at the cut before an epoch.
 func (b *bench) cut(epoch int) {
 	b.scores[0].TakeCut()
 	b.pool.(Evaluator).TakeCut(0, epoch)
@@ -96,8 +96,7 @@ func TestIMPACTStaticCaching(t *testing.T) {
 	same(t, "second epoch", b.draw(0, 0, 1, 2, 3, 4, 5), "0-", "1", "2-", "3", "4-", "5")
 }
 
-// S has its own memory: it is served whatever the caches hold, and they have the rest of the
-// memory.
+// S has its own memory: it is served whatever the caches hold. They have the rest of the memory.
 func TestIMPACTStaticBuffer(t *testing.T) {
 	b, _ := newWarm(nil, restless...)
 	same(t, "before the warm-up has ended, nothing of S is brought in", b.has())
@@ -137,7 +136,7 @@ func TestIMPACTAfterWarmUp(t *testing.T) {
 // their history; 4, 1 and 3 are the next epoch; only 1 and 3 are read, and only they get a new loss
 // by training that is not S's.
 func TestIMPACTFigure7(t *testing.T) {
-	// so steep that the three most important samples are drawn
+	// steep enough that the three most important samples are drawn
 	b, _ := newWarm(Values{"beta": 40}, restless...)
 	b.begin(0)
 	same(t, "1: S is evaluated", b.pool.(Evaluator).Evaluate(0), 2, 4)
@@ -160,7 +159,7 @@ func TestIMPACTFigure7(t *testing.T) {
 	}
 }
 
-// The default trace has no end of the warm-up.
+// In the default trace the warm-up does not end.
 func TestIMPACTGolden(t *testing.T) {
 	for file, trace := range map[string]goldenTrace{
 		"impact-limit":  {capacity: 80, values: Values{"max_warm_up_epochs": 2}},

@@ -7,12 +7,12 @@ import (
 	"rankpool/scheduler"
 )
 
-// A Learner is the sampler of a system that learns while an epoch is trained, and draws the next by
-// that. It takes in the batches of an epoch by the system's pool with the memory of all ranks, and
-// then has what the next epoch is drawn by. So that nothing waits for it, what follows training
-// (NewFollower) only keeps the batches, and whoever makes a plan has a Learner take them in.
+// A Learner is the sampler of a system that learns while an epoch is trained, and draws the next
+// epoch by what it learned. It runs an epoch's batches through the system's pool, with the memory
+// of all ranks. So that training does not wait for it, the follower (NewFollower) only stores the
+// batches, and whoever makes a plan runs a Learner over them.
 //
-// Its memory holds no bytes. What ranks hold is their policy's, and may be less.
+// Its memory holds no bytes. What ranks hold is decided by their policy, and may be less.
 //
 // It is not safe for concurrent use.
 type Learner struct {
@@ -22,8 +22,8 @@ type Learner struct {
 	pool      learning
 }
 
-// NewLearner returns the learner of cfg's system, which has learned nothing. It returns an error
-// when the sampler cannot be had.
+// NewLearner returns a learner for cfg's system that has learned nothing. It returns an error if
+// the sampler cannot be created.
 func NewLearner(cfg ChooserConfig) (*Learner, error) {
 	cfg.Sampler.Name = cfg.System.LiveSampler()
 	if _, err := cfg.System.NewSampler(cfg.Sampler); err != nil {
@@ -60,9 +60,9 @@ func (l *Learner) Draw(epoch int, scores []float32) *scheduler.Draws {
 	return scheduler.Listed(ids).Draw(epoch, nil)
 }
 
-// Begin forgets everything, and begins with scores and with what Cut returned before, nil for
-// nothing, of which it keeps neither. What was learned says how many processes draws are for: a
-// training that continues with fewer has the same epochs.
+// Begin discards all state and starts from scores and from learned, which Cut returned; nil means
+// nothing was learned. It keeps neither slice. learned includes the number of processes to draw
+// for, so that a training that continues with fewer has the same epochs.
 func (l *Learner) Begin(scores []float32, learned []byte) error {
 	if learned == nil {
 		l.begin(scores, len(l.cfg.World))
@@ -79,15 +79,15 @@ func (l *Learner) Begin(scores []float32, learned []byte) error {
 	return nil
 }
 
-// appendHead appends what has learned: u32 processes, u64 capacity, u32 samples.
+// appendHead appends the head of what was learned: u32 processes, u64 capacity, u32 samples.
 func (cfg *ChooserConfig) appendHead(b []byte, processes int) []byte {
 	b = le.AppendUint32(b, uint32(processes))
 	b = le.AppendUint64(b, uint64(cfg.CapacityBytes))
 	return le.AppendUint32(b, uint32(cfg.Sampler.Samples))
 }
 
-// takeHead is the inverse of appendHead. It returns an error when what was learned is damaged, or
-// of other samples or another memory.
+// takeHead parses what appendHead appended. It returns an error if learned is damaged, or is from
+// other samples or another memory.
 func (cfg *ChooserConfig) takeHead(learned []byte) (processes int, rest []byte, err error) {
 	r := reader{learned}
 	of, capacity, samples := r.u32(), r.u64(), r.u32()
@@ -102,10 +102,11 @@ func (cfg *ChooserConfig) takeHead(learned []byte) (processes int, rest []byte, 
 	return int(of), r.b, err
 }
 
-// maxProcesses bounds the processes that are believed; WORLD_SIZE is at most as large.
+// maxProcesses bounds the number of processes that takeHead accepts; WORLD_SIZE is at most as
+// large.
 const maxProcesses = 1<<16 - 1
 
-// Learn adds a batch that was trained: scores[i] is the score of f.IDs[i].
+// Learn adds a trained batch: scores[i] is the score of f.IDs[i].
 func (l *Learner) Learn(f scheduler.Folded, scores []float32) {
 	b := &Batch{
 		Epoch: f.Epoch, Number: f.Batch, IDs: f.IDs, Rank: make([]int32, len(f.IDs)),
@@ -120,15 +121,15 @@ func (l *Learner) Learn(f scheduler.Folded, scores []float32) {
 	l.pool.Trained(b, scheduler.Report{IDs: f.IDs, Losses: f.Losses})
 }
 
-// Cut ends what the next epoch is drawn by, and returns it.
+// Cut ends an epoch's learning, and returns the state by which the next epoch is drawn.
 func (l *Learner) Cut() []byte {
 	l.pool.Cut(0)
 	return l.pool.appendState(l.cfg.appendHead(nil, l.processes))
 }
 
-// learnerFollower keeps the batches since the last cut for a Learner, which takes them in where the
-// bytes of the next cut are made: it takes an epoch's batches some time to pass through the pool,
-// and what it has learned is 4 bytes a sample and more.
+// learnerFollower stores the batches since the last cut. A Learner runs over them only when the
+// bytes of the next cut are made: an epoch's batches take some time to pass through the pool, and
+// the state has at least 4 bytes per sample.
 type learnerFollower struct {
 	cfg     ChooserConfig
 	scores  []float32         // at the last cut; nil: equal
@@ -136,7 +137,7 @@ type learnerFollower struct {
 	batches []learnedBatch
 }
 
-// learnedBatch is a batch, and its samples' scores after it.
+// learnedBatch is a batch, and its samples' scores after it was trained.
 type learnedBatch struct {
 	scheduler.Folded
 	scores []float32
@@ -154,14 +155,14 @@ func (f *learnerFollower) Begin(scores []float32, learned []byte) error {
 	now := learnerFollower{
 		cfg: f.cfg, scores: slices.Clone(scores), learned: scheduler.Known(slices.Clone(learned)),
 	}
-	if _, err := now.learner(); err != nil { // whether it could be drawn by
+	if _, err := now.learner(); err != nil { // checks that it can be drawn by
 		return err
 	}
 	*f = now
 	return nil
 }
 
-// learner returns a Learner that has taken in what came before the last cut.
+// learner returns a Learner with the state of the last cut.
 func (f *learnerFollower) learner() (*Learner, error) {
 	l, err := NewLearner(f.cfg)
 	if err != nil || f.scores == nil {
@@ -174,10 +175,10 @@ func (f *learnerFollower) learner() (*Learner, error) {
 	return l, l.Begin(f.scores, learned)
 }
 
-// Open implements scheduler.Learner. What was learned is what Cut has returned, or Begin was given.
+// Open implements scheduler.Learner. learned is what Cut returned or Begin got.
 func (f *learnerFollower) Open(_ *scheduler.Plan, learned scheduler.Learned) {
 	if learned != nil {
-		f.learned = learned // which is kept once it was made
+		f.learned = learned // whoever calls Open may keep its bytes once they are made
 	}
 }
 
@@ -198,11 +199,11 @@ func (f *learnerFollower) Cut(scores []float32) scheduler.Learned {
 	return f.learned
 }
 
-// bytes returns what was learned until a cut.
+// bytes returns the state at a cut.
 func (f *learnerFollower) bytes() []byte {
 	l, err := f.learner()
 	if err != nil {
-		panic("systems: " + err.Error()) // it is what this made, or Begin has taken
+		panic("systems: " + err.Error()) // the follower made these bytes, or Begin checked them
 	}
 	for _, b := range f.batches {
 		l.Learn(b.Folded, b.scores)
@@ -210,8 +211,8 @@ func (f *learnerFollower) bytes() []byte {
 	return l.Cut()
 }
 
-// Prepare brings a system's own sampler to where it draws the epoch of m. Other samplers need
-// nothing.
+// Prepare brings a system's own sampler to the state in which it draws the epoch of m. It does
+// nothing for other samplers.
 func Prepare(s scheduler.Sampler, m *scheduler.MakePlan) error {
 	var learned []byte
 	if m.Learned != nil {

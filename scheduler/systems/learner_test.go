@@ -22,7 +22,7 @@ func newTestLearner(t *testing.T, trainers int, capacityBytes int64) *Learner {
 	return l
 }
 
-// teach has a learner follow epochs, and returns what it has learned by the cut of the last one.
+// teach lets a learner follow epochs, and returns what it has learned by the cut of the last one.
 func teach(l *Learner, from, to int) (scores []float32, learned []byte) {
 	scores = cutOf(from)
 	for epoch := from; epoch < to; epoch++ {
@@ -45,8 +45,8 @@ func teach(l *Learner, from, to int) (scores []float32, learned []byte) {
 	return scores, learned
 }
 
-// TestLearnerGoesOn: a learner that begins with what another one has learned draws and learns as
-// that one, also when there are fewer processes now.
+// TestLearnerGoesOn checks that a learner that begins with what another one learned draws and
+// learns like that one, even with fewer processes.
 func TestLearnerGoesOn(t *testing.T) {
 	whole := newTestLearner(t, 4, 40)
 	scores, learned := teach(whole, 0, 5)
@@ -74,7 +74,8 @@ func TestLearnerGoesOn(t *testing.T) {
 	}
 }
 
-// TestLearnerOfSomethingElse: what was learned with another memory, or is damaged, is refused.
+// TestLearnerOfSomethingElse checks that a learner refuses what was learned with another memory, or
+// is damaged.
 func TestLearnerOfSomethingElse(t *testing.T) {
 	l := newTestLearner(t, 2, 40)
 	scores, learned := teach(l, 0, 3)
@@ -87,7 +88,7 @@ func TestLearnerOfSomethingElse(t *testing.T) {
 			t.Fatalf("the first %d bytes of %d are taken", n, len(learned))
 		}
 	}
-	// the first four are of the processes, of which there may be many
+	// the first four are the number of processes, which may be large
 	for i := 4; i < len(learned); i += 1 + i/64 {
 		hurt := slices.Clone(learned)
 		hurt[i] ^= 0xff
@@ -97,7 +98,7 @@ func TestLearnerOfSomethingElse(t *testing.T) {
 	}
 }
 
-// TestLearnerDrops leaves out the last batch where training wants only full ones.
+// TestLearnerDrops checks that the last batch is left out if training wants only full ones.
 func TestLearnerDrops(t *testing.T) {
 	for drop, want := range map[bool]int{false: 200, true: 198} {
 		l, err := NewLearner(ChooserConfig{

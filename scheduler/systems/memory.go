@@ -7,28 +7,28 @@ import (
 	"rankpool/scheduler"
 )
 
-// Memory is what a pool holds, and at which rank each sample lies: one, unless the pool says Copy.
-// It never holds more than its capacity, and counts what storage is read for.
+// Memory records which samples a pool holds, and on which rank each one lies. A sample lies on one
+// rank unless the pool calls Copy. Memory never exceeds its capacity, and counts the reads of Load.
 //
-// A rank's part of the capacity is equal; a sample goes to the rank that asked for it if that has
-// room, else to the one with the most room. With samples of different sizes a rank's part may be
-// exceeded by a sample; the whole never is.
+// Each rank has an equal part of the capacity. A sample goes to the rank that asked for it if that
+// rank has room, else to the one with the most room. A sample that fits in no part exceeds one, but
+// never the whole.
 type Memory struct {
 	size          func(scheduler.SampleID) int64
 	ranks         int
-	unit          int64 // the bytes of every sample; 1 where they differ
+	unit          int64 // bytes per sample; 1 if sizes differ
 	capacityBytes int64
 	usedBytes     int64
-	// by sample: 1 + rank; negative: it lay there last; 0: it never was here
+	// by sample: 1 + the rank that holds it; negated: the one that held it last; 0: none did
 	homes  []int32
-	copies map[scheduler.SampleID][]int32 // ranks that hold a copy beside the home's
-	// by sample: not served since it was brought in last
+	copies map[scheduler.SampleID][]int32 // ranks that hold a copy besides the home
+	// by sample: loaded ahead of draws, and not served since
 	fresh     []bool
 	room      *rooms // by rank
 	readBytes int64
 	requests  int64
-	moved     []scheduler.SampleID   // since the last call of Moved
-	packages  [][]scheduler.SampleID // since the last call of Packages
+	moved     []scheduler.SampleID   // since the last call to Moved
+	packages  [][]scheduler.SampleID // since the last call to Packages
 }
 
 // NewMemory returns an empty memory of capacityBytes over ranks.
@@ -48,7 +48,7 @@ func NewMemory(
 	return m
 }
 
-// unitOf returns the bytes of every sample, 1 where they differ.
+// unitOf returns the bytes per sample, or 1 if sizes differ.
 func unitOf(samples int, size func(scheduler.SampleID) int64) int64 {
 	if samples == 0 {
 		return 1
@@ -62,8 +62,8 @@ func unitOf(samples int, size func(scheduler.SampleID) int64) int64 {
 	return max(first, 1)
 }
 
-// Part returns a share of bytes, for a region of the memory: of samples of one size a whole number,
-// so that regions hold the same samples whatever that size is.
+// Part returns a share of bytes, for a region of the memory. If all samples have one size, it is a
+// whole number of samples, so that regions hold the same samples whatever the size.
 func (m *Memory) Part(share float64, bytes int64) int64 {
 	return int64(share*float64(bytes/m.unit)) * m.unit
 }
@@ -73,31 +73,31 @@ func (m *Memory) At(id scheduler.SampleID, rank int) bool {
 	return m.homes[id] == int32(rank)+1 || slices.Contains(m.copies[id], int32(rank))
 }
 
-// Has reports whether id is here.
+// Has reports whether id is in memory.
 func (m *Memory) Has(id scheduler.SampleID) bool { return m.homes[id] > 0 }
 
-// Home returns the rank that has id, or that had it last; -1 if none did.
+// Home returns the rank that holds id or held it last, or -1 if none did.
 func (m *Memory) Home(id scheduler.SampleID) int { return int(max(m.homes[id], -m.homes[id])) - 1 }
 
-// Size returns the bytes of a sample.
+// Size returns the size of a sample in bytes.
 func (m *Memory) Size(id scheduler.SampleID) int64 { return m.size(id) }
 
-// CapacityBytes is the most that Memory holds.
+// CapacityBytes returns the most bytes that Memory holds.
 func (m *Memory) CapacityBytes() int64 { return m.capacityBytes }
 
-// UsedBytes is what it holds.
+// UsedBytes returns the bytes that it holds now.
 func (m *Memory) UsedBytes() int64 { return m.usedBytes }
 
 // Room returns the free bytes of a rank's part.
 func (m *Memory) Room(rank int) int64 { return m.room.of(int32(rank)) }
 
-// Fits reports whether id could be kept beside what is here.
+// Fits reports whether there is room for id.
 func (m *Memory) Fits(id scheduler.SampleID) bool {
 	return m.usedBytes+m.size(id) <= m.capacityBytes
 }
 
-// Keep takes in a sample that was read for a draw: its bytes are counted with the draw. It panics
-// when the sample is here already or does not fit.
+// Keep adds a sample that was read for a draw. Its bytes are counted with the draw. It panics if
+// the sample is in memory already or does not fit.
 func (m *Memory) Keep(id scheduler.SampleID, rank int32) {
 	size := m.size(id)
 	if m.Has(id) || m.usedBytes+size > m.capacityBytes {
@@ -118,8 +118,9 @@ func (m *Memory) Keep(id scheduler.SampleID, rank int32) {
 	m.usedBytes += size
 }
 
-// Copy has a rank hold a copy of a sample that is here, out of another's memory or a read for a
-// draw. It panics when the sample is not here, the rank holds it, or the rank has no room.
+// Copy adds a copy on a rank of a sample that is in memory; the bytes come from another rank or
+// from a read for a draw. It panics if the sample is not in memory, the rank holds it, or the rank
+// has no room.
 func (m *Memory) Copy(id scheduler.SampleID, rank int32) {
 	size := m.size(id)
 	if !m.Has(id) || m.At(id, int(rank)) || m.room.of(rank) < size {
@@ -137,8 +138,8 @@ func (m *Memory) Copy(id scheduler.SampleID, rank int32) {
 	m.usedBytes += size
 }
 
-// Load brings samples in ahead of any draw, by one sequential read of storage: the read is counted
-// here. It panics as Keep does.
+// Load adds samples ahead of any draw, by one sequential read of storage, which it counts. It
+// panics as Keep does.
 func (m *Memory) Load(ids []scheduler.SampleID, rank int32) {
 	if len(ids) == 0 {
 		return
@@ -151,20 +152,20 @@ func (m *Memory) Load(ids []scheduler.SampleID, rank int32) {
 	}
 }
 
-// LoadPackage is Load of samples that lie beside each other in a file made for that.
+// LoadPackage is Load for samples that lie side by side in a file written for that purpose.
 func (m *Memory) LoadPackage(ids []scheduler.SampleID, rank int32) {
 	m.Load(ids, rank)
 	m.packages = append(m.packages, ids)
 }
 
-// Packages returns the samples of each call of LoadPackage since the last call of Packages.
+// Packages returns the samples of each call to LoadPackage since the last call to Packages.
 func (m *Memory) Packages() [][]scheduler.SampleID {
 	loaded := m.packages
 	m.packages = nil
 	return loaded
 }
 
-// Drop gives up a sample that is here, with all copies.
+// Drop removes a sample that is in memory, and all its copies.
 func (m *Memory) Drop(id scheduler.SampleID) {
 	for _, rank := range m.copies[id] {
 		m.room.add(rank, m.size(id))
@@ -178,23 +179,22 @@ func (m *Memory) Drop(id scheduler.SampleID) {
 	m.usedBytes -= m.size(id)
 }
 
-// Served reports that id, which is here or was when it was served, answered a draw, and reports
-// whether it was brought in ahead and this is the first since: such a draw is a read of storage
-// done early, not a hit. A pool's caller calls it, not the pool.
+// Served records that id answered a draw. It reports whether id was loaded ahead and this is its
+// first draw since: such a draw is an early read of storage, not a hit. A pool's caller calls it,
+// not the pool.
 func (m *Memory) Served(id scheduler.SampleID) (first bool) {
 	first, m.fresh[id] = m.fresh[id], false
 	return first
 }
 
-// Fresh reports whether id was brought in ahead and not served since.
+// Fresh reports whether id was loaded ahead and not served since.
 func (m *Memory) Fresh(id scheduler.SampleID) bool { return m.fresh[id] }
 
-// Ahead reports that id, which is here, was read for no draw. A pool's caller calls it, not the
-// pool.
+// Ahead marks id, which must be in memory, as loaded ahead. A pool's caller calls it, not the pool.
 func (m *Memory) Ahead(id scheduler.SampleID) { m.fresh[id] = true }
 
-// Moved calls f for each sample that was taken in or dropped since the last call of Moved, once a
-// move, in order.
+// Moved calls f for each sample added or dropped since the last call to Moved, once per move, in
+// order.
 func (m *Memory) Moved(f func(scheduler.SampleID)) {
 	for _, id := range m.moved {
 		f(id)
@@ -202,7 +202,7 @@ func (m *Memory) Moved(f func(scheduler.SampleID)) {
 	m.moved = m.moved[:0]
 }
 
-// Loaded returns the bytes and the requests of all calls of Load since the last call of Loaded.
+// Loaded returns the bytes and the requests of all calls to Load since the last call to Loaded.
 func (m *Memory) Loaded() (bytes, requests int64) {
 	bytes, requests = m.readBytes, m.requests
 	m.readBytes, m.requests = 0, 0

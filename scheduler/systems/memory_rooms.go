@@ -1,7 +1,6 @@
 package systems
 
-// rooms are the free bytes of each rank, in a tree that knows the most of them: a change takes
-// O(log ranks).
+// rooms holds the free bytes of each rank in a tree of maxima. A change takes O(log ranks).
 type rooms struct {
 	leaves int // a power of two, at least the ranks
 	// most[i] is the larger of most[2i] and most[2i+1]; rank r is leaf leaves+r; the leaves after
@@ -25,8 +24,7 @@ func newRooms(bytes []int64) *rooms {
 	return t
 }
 
-// of returns the free bytes of a rank; they are negative where a sample of another size did not
-// quite fit.
+// of returns the free bytes of a rank; they are negative if a sample did not quite fit.
 func (t *rooms) of(rank int32) int64 { return t.most[t.leaves+int(rank)] }
 
 func (t *rooms) add(rank int32, bytes int64) {
@@ -37,7 +35,7 @@ func (t *rooms) add(rank int32, bytes int64) {
 	}
 }
 
-// widest returns the rank with the most free bytes, the first of equals.
+// widest returns the rank with the most free bytes, the first in a tie.
 func (t *rooms) widest() int32 {
 	i := 1
 	for i < t.leaves {

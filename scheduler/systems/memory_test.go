@@ -9,7 +9,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// TestMemory holds Memory against a plain model, of samples of different sizes.
+// TestMemory compares Memory with a plain model, with samples of different sizes.
 func TestMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const samples = 30
@@ -65,8 +65,8 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestMemoryAfterADrop has what a caller of a pool needs to know of a sample that was served and
-// dropped in one batch.
+// TestMemoryAfterADrop checks what the caller of a pool needs to know about a sample that was
+// served and dropped in one batch.
 func TestMemoryAfterADrop(t *testing.T) {
 	m := NewMemory(4, 2, 2, func(scheduler.SampleID) int64 { return 1 })
 	m.Load([]scheduler.SampleID{3}, 1)
@@ -108,7 +108,8 @@ func TestMemoryPanics(t *testing.T) {
 	}
 }
 
-// TestMemoryCopies has copies take room at their ranks, be found there, and go with the sample.
+// TestMemoryCopies checks that copies take room on their ranks, are found there, and are dropped
+// with the sample.
 func TestMemoryCopies(t *testing.T) {
 	m := NewMemory(4, 3, 6, func(scheduler.SampleID) int64 { return 1 })
 	m.Keep(2, 1)

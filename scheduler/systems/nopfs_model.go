@@ -16,32 +16,32 @@ type NoPFSModel struct {
 	Tiers []NoPFSTier
 }
 
-// NoPFSRate is the bandwidth of that many clients together.
+// NoPFSRate is the bandwidth of Clients clients together.
 type NoPFSRate struct{ Clients, MBps float64 }
 
 // NoPFSTier is a storage class of a worker.
 type NoPFSTier struct {
 	ReadMBps  float64 // r_j(p_j)
 	WriteMBps float64 // w_j(p_j)
-	Threads   float64 // p_j: of prefetching
+	Threads   float64 // p_j: prefetching threads
 }
 
-// NoPFSSource is where a worker fetches a sample.
+// NoPFSSource is where a worker fetches a sample from.
 type NoPFSSource uint8
 
-// The sources, in the order in which Fetch prefers equals.
+// The sources, in the order in which Fetch prefers them in a tie.
 const (
 	NoPFSLocal   NoPFSSource = iota // its own tier
 	NoPFSRemote                     // another worker's tier
 	NoPFSStorage                    // the PFS
 )
 
-// NoPFSNowhere reports that no tier holds a sample.
+// NoPFSNowhere means that no tier holds a sample.
 const NoPFSNowhere = -1
 
 // Fetch returns how long a worker takes to fetch a sample of sizeMB while clients read the PFS, and
-// from where it does: the fastest of its own tier local, another worker's tier remote (NoPFSNowhere
-// if there is none) and the PFS, the first in a tie.
+// the source that it chooses: the fastest of its own tier local, another worker's tier remote
+// (NoPFSNowhere if there is none) and the PFS; the first in a tie.
 func (m *NoPFSModel) Fetch(
 	sizeMB, clients float64, local, remote int,
 ) (seconds float64, source NoPFSSource) {
@@ -67,16 +67,15 @@ func (m *NoPFSModel) Write(sizeMB float64) float64 {
 	return max(sizeMB/m.Preprocess, sizeMB/(staging.WriteMBps/staging.Threads))
 }
 
-// Read returns how long a sample takes from its source into the staging buffer: Fetch and then
-// Write.
+// Read returns how long it takes to read a sample from its source into the staging buffer: Fetch,
+// then Write.
 func (m *NoPFSModel) Read(sizeMB, clients float64, local, remote int) float64 {
 	fetch, _ := m.Fetch(sizeMB, clients, local, remote)
 	return fetch + m.Write(sizeMB)
 }
 
-// Available returns avail(f) for each f: when the sample that is read as the f-th one is in the
-// staging buffer, the sum of the reads up to it over the buffer's threads. reads are in order of
-// access.
+// Available returns avail(f) for each f, the time when the f-th sample is in the staging buffer:
+// the sum of the reads up to it, divided by the buffer's threads. reads are in order of access.
 func (m *NoPFSModel) Available(reads []float64) []float64 {
 	avail, sum := make([]float64, len(reads)), 0.0
 	for f, took := range reads {
@@ -86,8 +85,8 @@ func (m *NoPFSModel) Available(reads []float64) []float64 {
 	return avail
 }
 
-// Consumed returns t(f) for each f: when training begins with the f-th sample, which must be
-// available and the one before it computed.
+// Consumed returns t(f) for each f, the time when training on the f-th sample begins: once it is
+// available and the one before it is computed.
 func (m *NoPFSModel) Consumed(avail, sizesMB []float64) []float64 {
 	t := make([]float64, len(avail))
 	for f := range avail {
@@ -99,15 +98,15 @@ func (m *NoPFSModel) Consumed(avail, sizesMB []float64) []float64 {
 	return t
 }
 
-// perThread is what one prefetching thread reads from a tier.
+// perThread returns the bandwidth at which one prefetching thread reads from a tier.
 func (m *NoPFSModel) perThread(tier int) float64 {
 	return m.Tiers[tier].ReadMBps / m.Tiers[tier].Threads
 }
 
-// pfs is t(γ).
+// pfs returns t(γ).
 //
-// Differs: the paper measures it for some numbers of clients. Between them it is linear here; with
-// fewer clients than the first each gets what that one's each get; beyond the last it stays.
+// Differs: the paper measures it for some numbers of clients. Here it is linear between them and
+// constant beyond the last. With fewer clients than the first, each gets as much as each of those.
 func (m *NoPFSModel) pfs(clients float64) float64 {
 	last := NoPFSRate{}
 	for _, r := range m.PFS {

@@ -16,9 +16,9 @@ type nopfsAccess struct {
 // nopfsHome is where a sample is placed: a worker and one of its tiers, 1 the fastest.
 type nopfsHome struct{ rank, tier int32 }
 
-// nopfsAccesses returns who reads what how often over all epochs of a sampler, the most frequent
-// first, and of equal ones the sample that is drawn first; of a sample's equal readers, the lowest
-// rank. A worker is a rank with its trainers; place j of a global batch belongs to trainer j mod W.
+// nopfsAccesses returns how often each worker reads each sample over all epochs of the samplers,
+// the most frequent first; in a tie, the sample that is drawn first, and then the lowest rank. A
+// worker is a rank with its trainers; place j of a global batch belongs to trainer j mod W.
 //
 // Source: Dryden et al., "Clairvoyant Prefetching for Distributed Machine Learning I/O", SC 2021,
 // access frequencies; PyTorch, DistributedSampler.
@@ -57,10 +57,11 @@ func nopfsAccesses(
 	return slices.Concat(byCount...)
 }
 
-// nopfsPlace has each worker choose alone: in the order of its accesses, samples fill its tiers
-// from the fastest to the slowest. It returns the homes of each sample, of the worker that reads it
-// most first; several workers may choose the same one. room[rank] are the capacities of the tiers
-// of a worker in bytes, the fastest first; they become what is left.
+// nopfsPlace places samples for each worker separately: in the order of its accesses, samples fill
+// its tiers from the fastest to the slowest. It returns the homes of each sample, starting with the
+// worker that reads it most; several workers may choose the same sample. room[rank] are the
+// capacities of a worker's tiers in bytes, the fastest first; nopfsPlace reduces them to what is
+// left.
 //
 // Source: Dryden et al., SC 2021, the caching policy; a worker knows nothing of what others choose.
 // Differs: the published code closes a tier at the first sample that does not fit; here smaller

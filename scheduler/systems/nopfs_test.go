@@ -14,8 +14,8 @@ import (
 // near reports whether two numbers agree to twelve digits.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*math.Max(math.Abs(a), math.Abs(b)) }
 
-// nopfsExample is a machine with round numbers: two threads of the staging buffer, memory with
-// 4,000 and a disk with 500 MB/s a thread.
+// nopfsExample is a machine with round numbers: a staging buffer with two threads, memory with
+// 4,000 MB/s per thread and a disk with 500 MB/s per thread.
 var nopfsExample = NoPFSModel{
 	Compute: 64, Preprocess: 200, Network: 1000,
 	PFS: []NoPFSRate{{1, 330}, {2, 730}, {4, 1540}, {8, 2870}},
@@ -134,14 +134,14 @@ func TestNoPFSPlacement(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("homes %v, want %v", got, want)
 	}
-	// A sample that does not fit goes down, and leaves its room to a smaller one.
+	// A sample that does not fit goes to a lower tier, and leaves its room to a smaller one.
 	sizes := []int64{3, 2, 1}
 	got = nopfsPlace([]nopfsAccess{{1, 0, 3}, {0, 0, 2}, {2, 0, 1}}, 3, [][]int64{{3, 3}},
 		func(id scheduler.SampleID) int64 { return sizes[id] })
 	if want := [][]nopfsHome{{{0, 2}}, {{0, 1}}, {{0, 1}}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("homes %v, want %v", got, want)
 	}
-	// Workers choose alone: both take the sample that they read most.
+	// Workers choose separately: both keep the sample that they read most.
 	got = nopfsPlace([]nopfsAccess{{0, 1, 3}, {0, 0, 2}, {1, 0, 1}, {1, 1, 1}}, 2,
 		[][]int64{{1}, {1}}, func(scheduler.SampleID) int64 { return 1 })
 	if want := [][]nopfsHome{{{1, 1}, {0, 1}}, nil}; !reflect.DeepEqual(got, want) {
@@ -149,9 +149,9 @@ func TestNoPFSPlacement(t *testing.T) {
 	}
 }
 
-// TestNoPFSCopies has the share of the data that some worker holds fall short of what memory has
-// room for, since workers choose alone and hold the same samples. The shares are those of another
-// program that fills each worker's memory with what it reads most.
+// TestNoPFSCopies checks that the share of the data that some worker holds falls short of what
+// memory has room for, since workers choose separately and hold the same samples. The expected
+// shares come from another program that fills each worker's memory with what it reads most.
 func TestNoPFSCopies(t *testing.T) {
 	const samples = 4000
 	for _, c := range []struct {
@@ -185,7 +185,7 @@ func TestNoPFSCopies(t *testing.T) {
 	}
 }
 
-// nopfsCounts are the frequencies of a seeded shuffle.
+// nopfsCounts returns the frequencies of a seeded shuffle.
 func nopfsCounts(samples, epochs, ranks int) []nopfsAccess {
 	cfg := &PoolConfig{
 		Samples: samples, Jobs: 1, Ranks: ranks, Epochs: epochs,
@@ -194,7 +194,7 @@ func nopfsCounts(samples, epochs, ranks int) []nopfsAccess {
 	return nopfsAccesses(nopfsSamplers(cfg), samples, epochs, ranks, 1)
 }
 
-// TestNoPFSFrequencies holds the frequencies against the draws themselves, and their order.
+// TestNoPFSFrequencies compares the frequencies with the draws themselves, and checks their order.
 func TestNoPFSFrequencies(t *testing.T) {
 	const samples, epochs, ranks = 48, 9, 3
 	type reader struct {
@@ -221,7 +221,7 @@ func TestNoPFSFrequencies(t *testing.T) {
 	}
 }
 
-// above is the chance that a Binomial(n, p) variable exceeds k.
+// above returns the probability that a Binomial(n, p) variable exceeds k.
 func above(n int, p float64, k int) float64 {
 	sum, term := 0.0, math.Pow(1-p, float64(n))
 	for i := range k + 1 {
@@ -262,8 +262,7 @@ func TestNoPFSBinomial(t *testing.T) {
 }
 
 // TestNoPFSPool checks the pool on the shuffle that it knows: after the first epoch it hits exactly
-// what fits; what it holds lies with its home; and more hits are local than the share that chance
-// gives.
+// what fits; what it holds lies on its home; and more hits are local than by chance.
 func TestNoPFSPool(t *testing.T) {
 	const samples, epochs, ranks, capacity = 480, 12, 4, 96
 	memory := NewMemory(samples, ranks, capacity, func(scheduler.SampleID) int64 { return 1 })
@@ -328,7 +327,7 @@ func TestNoPFSSourceByModel(t *testing.T) {
 
 // TestNoPFSProperties checks for any sizes and ranks: no tier holds more than its room, a sample's
 // homes are workers that read it, each once, and no worker has room left for a sample that it reads
-// and is no home of.
+// without being its home.
 func TestNoPFSProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		ranks := rapid.IntRange(1, 5).Draw(r, "ranks")

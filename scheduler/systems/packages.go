@@ -6,10 +6,9 @@ import (
 	"rankpool/scheduler"
 )
 
-// Packages finds out which samples of the packages that a pool loads in an epoch the ranks read in
-// one piece. A package is divided by the ranks that its samples lie on; samples that the epoch does
-// not draw after they were loaded are left out, and so is what is left of a package if it is a
-// single sample.
+// Packages finds the samples that ranks read in one piece, among the packages that a pool loads in
+// an epoch. It splits a package by the ranks that its samples lie on. It leaves out samples that
+// the epoch does not draw after they were loaded, and parts with a single sample.
 //
 // The zero Packages is ready for an epoch.
 type Packages struct {
@@ -20,7 +19,7 @@ type Packages struct {
 
 type packagePart struct{ number, home int }
 
-// Load adds the packages that were loaded, see Memory.Packages.
+// Load adds loaded packages, see Memory.Packages.
 func (p *Packages) Load(loaded [][]scheduler.SampleID) {
 	if p.of == nil {
 		p.of, p.parts = map[scheduler.SampleID]int{}, map[packagePart]scheduler.Package{}
@@ -33,7 +32,7 @@ func (p *Packages) Load(loaded [][]scheduler.SampleID) {
 	}
 }
 
-// Serve adds a draw for which a sample on rank home was read: the first since it was loaded.
+// Serve adds the first draw of a sample since it was loaded: at a place of the epoch, on rank home.
 func (p *Packages) Serve(place int, id scheduler.SampleID, home int) {
 	if number, in := p.of[id]; in {
 		part := packagePart{number, home}

@@ -2,8 +2,8 @@ package systems
 
 import "rankpool/scheduler"
 
-// minIO keeps every newcomer while there is room, and none of them ever leaves. In a pool of
-// several ranks a sample is kept once, by the rank that reads it first.
+// minIO keeps every newcomer while there is room, and never evicts. In a pool of several ranks a
+// sample is kept once, by the rank that reads it first.
 type minIO struct{}
 
 func (minIO) Admit(scheduler.Place, scheduler.Use)       {}

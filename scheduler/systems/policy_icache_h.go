@@ -10,16 +10,16 @@ import (
 // importanceHeap is iCACHE's H-cache: it keeps H-samples only, the most important ones. A newcomer
 // replaces the top of the H-heap, the least important resident, if it is more important.
 //
-// Importance is that of the last H-list pulled. With a new list the H-heap becomes read-only and
-// continues naming victims, while a shadow heap takes in every newcomer and, a few residents a
-// draw, all residents with their new importance; when it has all, it is the H-heap.
+// Importance comes from the H-list pulled last. After a pull the H-heap becomes read-only and
+// continues to name victims, while a shadow heap gets every newcomer and, a few per draw, all
+// residents with their new importance. Once it has all residents, it becomes the H-heap.
 //
 // Source: Chen et al., "iCACHE", HPCA 2023, §III-B and Algorithm 1, lines 4 to 18. Differs: the
-// paper's thread that builds the shadow heap is a number of residents a draw here. The paper does
-// not say which samples are H: they are a share of all.
+// paper builds the shadow heap in a thread; here each draw adds a number of residents to it. The
+// paper does not say which samples are H; here they are a share of all.
 type importanceHeap struct {
-	share     float64 // of the draws that are H-samples
-	perDraw   int     // places that the shadow heap takes in with a draw
+	share     float64 // of all samples that are H-samples
+	perDraw   int     // places added to the shadow heap per draw
 	threshold float32 // least importance of an H-sample
 
 	id         []scheduler.SampleID // by place
@@ -28,7 +28,7 @@ type importanceHeap struct {
 	heaps      [2]*heap     // the H-heap and the shadow heap
 	current    int          // which one is the H-heap
 	rebuilding bool         // there is a shadow heap
-	cursor     int          // the places below are in it
+	cursor     int          // the places below it are in the shadow heap
 }
 
 func newImportanceHeap(cfg PolicyConfig) *importanceHeap {
@@ -50,8 +50,8 @@ func (h *importanceHeap) newHeap(k int) *heap {
 	})
 }
 
-// Epoch implements scheduler.Lister: it pulls the H-list of an epoch. As long as no sample was
-// scored, all are H.
+// Epoch implements scheduler.Lister: it pulls the H-list of an epoch. Until a sample is scored, all
+// are H.
 func (h *importanceHeap) Epoch(scores []float32, known bool) {
 	h.threshold = float32(math.Inf(-1))
 	if known {
@@ -60,7 +60,7 @@ func (h *importanceHeap) Epoch(scores []float32, known bool) {
 	h.pull(scores)
 }
 
-// pull begins a shadow heap. The importance of residents is list's, by sample.
+// pull starts a shadow heap. list has the importance of its residents, by sample.
 func (h *importanceHeap) pull(list []float32) {
 	shadow := 1 - h.current
 	h.heaps[shadow] = h.newHeap(shadow)
@@ -70,8 +70,8 @@ func (h *importanceHeap) pull(list []float32) {
 	h.rebuilding, h.cursor = true, 0
 }
 
-// rebuild takes the next places into the shadow heap, and makes it the H-heap when it has all
-// residents.
+// rebuild adds the residents in the next places to the shadow heap, and makes it the H-heap once it
+// has all residents.
 func (h *importanceHeap) rebuild(places int) {
 	if !h.rebuilding {
 		return
@@ -88,7 +88,7 @@ func (h *importanceHeap) rebuild(places int) {
 	}
 }
 
-// Keeps implements scheduler.Gate; it is called with every draw of a sample that is no resident.
+// Keeps implements scheduler.Gate; it is called for every draw of a sample that is not resident.
 func (h *importanceHeap) Keeps(u scheduler.Use) bool {
 	h.rebuild(h.perDraw)
 	return u.Score >= h.threshold
@@ -134,8 +134,7 @@ func (h *importanceHeap) Yields(victim scheduler.Place, newcomer scheduler.Use) 
 	return newcomer.Score > h.values[h.current][victim]
 }
 
-// leastOf sorts values, of which there is at least one, and returns the least of the upper share of
-// them.
+// leastOf sorts values, which must not be empty, and returns the least value in their upper share.
 func leastOf(values []float32, share float64) float32 {
 	slices.Sort(values)
 	upper := int(math.Ceil(share * float64(len(values))))

@@ -2,12 +2,12 @@ package systems
 
 import "rankpool/scheduler"
 
-// lfu evicts the resident with the fewest draws since it came in, of equals the one that came in
-// first, and keeps every newcomer.
+// lfu evicts the resident with the fewest draws since it was admitted, in a tie the one admitted
+// first. It keeps every newcomer.
 type lfu struct {
 	queue *heap
 	draws []int64 // by place
-	came  []int64 // by place: the number of admissions before
+	came  []int64 // by place: the number of earlier admissions
 	count int64
 }
 

@@ -2,9 +2,9 @@ package systems
 
 import "rankpool/scheduler"
 
-// lru evicts the resident whose last draw is longest ago and keeps every newcomer.
+// lru evicts the least recently drawn resident and keeps every newcomer.
 type lru struct {
-	// a ring through the residents; its head is entry 0, the resident of place p entry p+1
+	// a ring of the residents: entry 0 is its head, entry p+1 the resident in place p
 	older, newer []scheduler.Place
 }
 

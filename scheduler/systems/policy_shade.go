@@ -5,16 +5,16 @@ import "rankpool/scheduler"
 // byImportance evicts the least important resident. It is SHADE's APP, adaptive priority-aware
 // prediction, and the two queues that SHADE is compared with.
 //
-// Source: Khan et al., "SHADE", FAST 2023, §4.2.2, Algorithm 1. Line 2, PQ: queue, in which a
-// resident has the tuple <ir, af> of importance and access frequency. The ghost cache, which has
-// every sample ever scored and its latest score, is what a Use says: Known is ghost_cache.exist,
-// and Score is ghost_cache.get. Differs: Algorithm 1 scores a sample (line 5) before it looks for
-// it (line 7), though the score comes from training on it. Here a sample is looked for with the
-// score of its last training; otherwise all were known and line 22 had no use. §4.2.2 has the
+// Source: Khan et al., "SHADE", FAST 2023, §4.2.2, Algorithm 1. Line 2: PQ is queue, in which a
+// resident has the tuple <ir, af> of importance and access frequency. The ghost cache has every
+// sample ever scored and its latest score, which a Use carries: Known is ghost_cache.exist, and
+// Score is ghost_cache.get. Differs: Algorithm 1 scores a sample (line 5) before it looks it up
+// (line 7), though the score comes from training on it. Here a sample is looked up with the score
+// of its last training; otherwise all would be known and line 22 would have no use. §4.2.2 puts the
 // samples "that have ever been cached" in the ghost cache, line 2 "all previously-trained"; line 6
-// decides it. The paper does not say how equal importance is ordered: it is by af, as tuples
-// compare, then by id. af counts the draws since admission, as the authors' implementation does;
-// the ghost cache's af decides nothing and is not kept.
+// decides it. The paper does not say how to order equal importance: here by af, as tuples compare,
+// then by id. af counts the draws since admission, as in the authors' implementation; the ghost
+// cache's af decides nothing and is not kept.
 type byImportance struct {
 	ghost     bool // only a known sample that is at least as important displaces a resident
 	frequency bool // equal importance is ordered by frequency
@@ -61,8 +61,7 @@ func (q *byImportance) Touch(p scheduler.Place, u scheduler.Use) {
 	q.Refresh(p, u)
 }
 
-// Refresh implements scheduler.Policy: line 6; §4.2.2 has scores change "as soon as" they are
-// known.
+// Refresh implements scheduler.Policy: line 6; in §4.2.2 scores change "as soon as" they are known.
 func (q *byImportance) Refresh(p scheduler.Place, u scheduler.Use) {
 	q.residents[p].score = u.Score
 	q.queue.Fix(p)

@@ -2,24 +2,24 @@ package systems
 
 import "rankpool/scheduler"
 
-// The variants of SHADE's §6.2 have the coarse score of a whole mini-batch and draw by it; each has
-// another policy.
+// The variants in SHADE's §6.2 give a whole mini-batch one coarse score and draw by it. Each has a
+// different policy.
 //
-// Differs: the paper calls the variants by one sentence each. Those with a priority queue differ
-// from APP in one rule, that every newcomer is admitted; their scores change as soon as they are
-// reported, as APP's do.
+// Differs: the paper has one sentence on each variant. Here pq and pqlfu are APP, except that they
+// admit every newcomer, and that pq orders equal scores by id alone. Their scores change as soon as
+// they are reported, as APP's do.
 
 func newPQ(PolicyConfig) scheduler.Policy { return newByImportance(false, false) }
 
 func newPQLFU(PolicyConfig) scheduler.Policy { return newByImportance(false, true) }
 
-// evictRandom evicts any resident, each with the same probability, and keeps every newcomer.
+// evictRandom evicts a resident chosen uniformly at random, and keeps every newcomer.
 type evictRandom struct {
 	random  random
 	places  []scheduler.Place // of the residents
 	where   []int             // by place of a resident, its index in places
 	chosen  int               // index of the victim
-	pending bool              // chosen is to be drawn anew
+	pending bool              // chosen must be drawn again
 }
 
 func newEvictRandom(cfg PolicyConfig) scheduler.Policy {
@@ -63,7 +63,7 @@ func (e *evictRandom) Victim() (scheduler.Place, bool) {
 // Yields implements scheduler.Policy.
 func (e *evictRandom) Yields(scheduler.Place, scheduler.Use) bool { return true }
 
-// shadeVariant returns a variant of §6.2, described by the numbered item in about.
+// shadeVariant returns a variant of §6.2, which about describes.
 func shadeVariant(
 	name, policy, about string, newPolicy func(PolicyConfig) scheduler.Policy,
 ) System {

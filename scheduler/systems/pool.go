@@ -6,67 +6,65 @@ import (
 	"rankpool/scheduler"
 )
 
-// A Pool is a system's memory as a whole, of all ranks together: it answers draws, batch by batch,
-// in the order in which training takes them. It keeps what it holds in a Memory, which counts and
-// enforces the capacity. It is not safe for concurrent use, and the same calls give the same
-// answers.
+// A Pool is the memory of all ranks together. It answers draws, batch by batch, in the order in
+// which training consumes them. It keeps what it holds in a Memory, which counts reads and enforces
+// the capacity. It is deterministic, and not safe for concurrent use.
 //
-// For each epoch of a job a caller calls Begin; then, for each of its global batches, Batch and
-// Trained. The batches of several jobs may alternate.
+// For each epoch of a job, the caller calls Begin, and then Batch and Trained for each global
+// batch. The batches of several jobs may alternate.
 type Pool interface {
 	// Begin starts an epoch of a job: ids are its draws in order. ids must not change afterwards.
 	Begin(job, epoch int, ids []scheduler.SampleID)
-	// Batch answers the draws of a global batch: answers[i] for b.IDs[i]. It brings in, keeps and
-	// drops samples in its Memory.
+	// Batch answers the draws of a global batch: answers[i] for b.IDs[i]. It loads, keeps and drops
+	// samples in its Memory.
 	Batch(b *Batch, answers []Answer)
-	// Trained tells what training reported of the batch that was answered last: r.IDs are the
-	// samples that were served. The scores in PoolConfig.Scores have been brought up to date
-	// before.
+	// Trained passes on what training reported for the batch that was answered last: r.IDs are the
+	// samples that were served. PoolConfig.Scores are up to date by then.
 	Trained(b *Batch, r scheduler.Report)
 }
 
-// An Evaluator is a Pool that has some samples' losses measured in an epoch, by a forward pass
-// without training: these losses enter the scores that the next epoch is drawn from.
+// An Evaluator is a Pool that has the losses of some samples measured during an epoch, by a forward
+// pass without training. These losses go into the scores that the next epoch is drawn from.
 type Evaluator interface {
-	// Evaluate returns the samples, which are all in memory. It is called once in an epoch, before
-	// batch scheduler.EvaluateAt.
+	// Evaluate returns the samples, which are all in memory. It is called once per epoch, before batch
+	// scheduler.EvaluateAt.
 	Evaluate(job int) []scheduler.SampleID
-	// TakeCut is called at an epoch's cut, after Scores.TakeCut. epoch is the one that comes next.
+	// TakeCut is called at an epoch's cut, after Scores.TakeCut. epoch is the next one.
 	TakeCut(job, epoch int)
 }
 
-// A Resampler is a Pool that changes the draws of an epoch before they are drawn. It is not asked
-// when the user chose the sampler.
+// A Resampler is a Pool that chooses how an epoch is drawn. It is not asked if the user chose the
+// sampler.
 type Resampler interface {
-	// Resample is called at the cut of the epoch before. It returns the name of the sampler for the
-	// epoch, and the scores to draw it with; scores itself must not be changed.
+	// Resample is called at the cut of the previous epoch. It returns the name of the sampler for the
+	// epoch, and the scores to draw it with. It must not change scores.
 	Resample(job, epoch int, scores []float32) (sampler string, weights []float32)
 }
 
-// A Drawer is a Pool that draws an epoch itself. It is not asked when the user chose the sampler.
+// A Drawer is a Pool that draws an epoch itself. It is not asked if the user chose the sampler.
 type Drawer interface {
-	// Cut is called at the cut of the epoch before, before Draw: what the pool has learned by then is
-	// what Draw draws by.
+	// Cut is called at the cut of the previous epoch, before Draw. Draw uses what the pool has learned
+	// by then.
 	Cut(job int)
-	// Draw returns the draws of an epoch in order, from scores, which must not be changed. Place j is
-	// of trainer j mod W, of W trainers.
+	// Draw returns the draws of an epoch in order. It must not change scores. Place j belongs to
+	// trainer j mod W, where W is the number of trainers.
 	Draw(job, epoch int, scores []float32) []scheduler.SampleID
 }
 
-// A learning pool is a Drawer that ranks follow training with, see Learner.
+// learning is a Drawer that ranks run with a Learner.
 type learning interface {
 	Pool
 	Drawer
-	// appendState appends what Draw depends on, and the pool resumes from, to b.
+	// appendState appends to b what Draw depends on and what the pool resumes from.
 	appendState(b []byte) []byte
-	// restoreState brings an empty pool to where it was when appendState returned state. It returns an
-	// error when it is of another pool.
+	// restoreState restores an empty pool to when appendState returned state. It returns an error if
+	// state is from another pool.
 	restoreState(state []byte) error
 }
 
-// A Foreseer is a Pool that learns when more is known of the draws to come: of all samples when
-// the epochs of all jobs have begun, and of a batch's after Trained. next returns when a sample is
-// drawn next, by any job, see scheduler.Use.
+// A Foreseer is a Pool that is told when more is known about future draws: of all samples when the
+// epochs of all jobs have begun, and of a batch's samples after Trained. next returns when any job
+// draws a sample next, see scheduler.Use.
 type Foreseer interface {
 	Foresee(ids []scheduler.SampleID, next func(scheduler.SampleID) float64) // nil: all samples
 }
@@ -82,30 +80,30 @@ type Divider interface {
 type Batch struct {
 	Job, Epoch, Number int
 	IDs                []scheduler.SampleID // drawn
-	Rank               []int32              // whose trainer consumes each draw
+	Rank               []int32              // rank of the trainer that consumes each draw
 	// time of the next draw of each sample, see scheduler.Use
 	Next []float64
 }
 
 // Answer is how a draw is served.
 type Answer struct {
-	// the sample that is trained on; substitution if it is not the one drawn
+	// the sample that is trained on; a substitute if it is not the one drawn
 	Served scheduler.SampleID
-	Read   bool // it is read from storage now; else it is in memory
+	Read   bool // read from storage now; otherwise from memory
 }
 
-// Scores is what a system knows of the importance of samples, one entry a sample each. A pool reads
-// them; its caller writes them.
+// Scores is what a system knows about the importance of samples, with one entry per sample. A pool
+// reads it; the pool's caller writes it.
 type Scores struct {
 	Of    []float32
 	Known []bool // false: never scored, Of is the scorer's initial score
-	// Cut is Of as it was at the cut of the epoch before, see scheduler.Plan.Cut: what the epoch
-	// that begins is chosen by. It is a copy. AnyKnown says whether a sample was scored by then.
+	// Cut is a copy of Of at the cut of the previous epoch, see scheduler.Plan.Cut. The epoch that
+	// begins is chosen by it. AnyKnown reports whether any sample had been scored by then.
 	Cut      []float32
 	AnyKnown bool
 }
 
-// TakeCut has the epoch that comes next chosen by the scores as they are now.
+// TakeCut copies Of to Cut, so that the next epoch is chosen by the current scores.
 func (s *Scores) TakeCut() {
 	s.Cut, s.AnyKnown = slices.Clone(s.Of), slices.Contains(s.Known, true)
 }
@@ -117,10 +115,10 @@ type PoolConfig struct {
 	Samples int
 	Jobs    int // at least 1
 	Ranks   int
-	// TrainersPerRank are the training processes of each rank: trainer t is on rank t /
+	// TrainersPerRank is the number of training processes on each rank: trainer t is on rank t /
 	// TrainersPerRank. 0 means 1.
 	TrainersPerRank int
-	Epochs          int // that are trained
+	Epochs          int // number that will be trained
 	// GlobalBatch is the number of draws in a full global batch of one job.
 	GlobalBatch int
 	Seed        int64
@@ -128,20 +126,18 @@ type PoolConfig struct {
 	Scores      []*Scores // by job
 	Labels      []int32   // by sample; nil if there are none
 	Dimensions  int       // of the embeddings that Report carries; 0 if there are none
-	// Machine has the bandwidths of a rank and of the storage that ranks share, for systems that
-	// choose by them; nil if nothing is known.
+	// Machine holds the bandwidths of a rank and of the shared storage, for systems that choose by
+	// them; nil if unknown.
 	Machine *NoPFSModel
-	// StepSeconds returns how long the last steps of a job take on average with all samples in
-	// memory and with all on storage; nil if nothing is known. Systems that weigh jobs by what
-	// caching could bring use it.
+	// StepSeconds returns the mean time of a job's last steps with all samples in memory, and with all
+	// on storage; nil if unknown. Systems that weigh jobs by the possible gain of caching use it.
 	StepSeconds func(job int) (cached, uncached float64)
-	// BatchSeconds returns how long batches [begin, end) of a job's epoch under way took together,
-	// of those that were answered; nil if nothing is known. Systems that measure what caching has
-	// brought use it.
+	// BatchSeconds returns the total time of the batches in [begin, end) of a job's current epoch that
+	// were answered; nil if unknown. Systems that measure the gain of caching use it.
 	BatchSeconds func(job, begin, end int) float64
 }
 
-// trainers is how many there are on all ranks.
+// trainers returns the number of trainers on all ranks.
 func (c *PoolConfig) trainers() int { return c.Ranks * max(c.TrainersPerRank, 1) }
 
 // Value returns the value of one of the system's options.

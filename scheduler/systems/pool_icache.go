@@ -16,14 +16,14 @@ import (
 //
 // Source: Chen et al., "iCACHE", HPCA 2023, §III and Algorithm 1. Differs: a sample is served from
 // wherever it is in memory, so that none is there twice; Algorithm 1 looks for an L-sample in the
-// L-cache only. L-samples that an H-list makes H move to the H-cache if it takes them, and are
-// dropped if not.
+// L-cache only. L-samples that a new H-list makes H move to the H-cache if it admits them, and are
+// dropped otherwise.
 type icache struct {
 	selective
 	memory        *Memory
 	jobs          *icacheJobs
 	capacityBytes int64 // of both caches
-	leastLow      int64 // bytes of the L-cache: one package
+	leastLow      int64 // least bytes of the L-cache: one package
 
 	heap *importanceHeap
 	high *scheduler.Cache
@@ -32,20 +32,20 @@ type icache struct {
 	seen []frequency // by job, in the epoch under way
 	past []frequency // by job, in its last epoch with an H-list
 
-	// by sample: it is in memory for good and none of the caches' business; nil if there are none
+	// by sample: it is in memory for good, outside both caches; nil if none is
 	static []bool
 }
 
 // frequency counts draws of H-samples and of L-samples.
 type frequency struct{ high, low uint64 }
 
-// highShare is the H-cache's share of the memory as long as no frequencies are known.
+// highShareNum / highShareDen is the H-cache's share of the memory until frequencies are known.
 //
 // Source: iCACHE, §V-A: "the initial ratio … is 9:1".
 const highShareNum, highShareDen = 9, 10
 
-// packageSamples are those of mean size in a package: so what is served does not depend on how
-// large samples are, as long as all are alike.
+// packageSamples is the default number of samples of mean size in a package. So if all samples have
+// one size, what is served does not depend on it.
 const packageSamples = 10
 
 // newICache returns empty caches of capacityBytes of cfg's memory.
@@ -88,22 +88,22 @@ func (c *icache) Begin(job, epoch int, ids []scheduler.SampleID) {
 	c.low.begin(job, epoch)
 }
 
-// pull takes over new H-lists.
+// pull applies new H-lists.
 func (c *icache) pull() {
 	c.list = c.jobs.importance()
 	c.heap.pull(c.list)
 	c.low.filter(c.jobs.isLow, c.adopt)
 }
 
-// adopt offers the H-cache a sample that is in memory and in neither cache; one that it does not
-// take is dropped.
+// adopt offers the H-cache a sample that is in memory and in neither cache, and drops the sample if
+// it is not admitted.
 func (c *icache) adopt(id scheduler.SampleID) {
 	if c.high.Draw(scheduler.Use{ID: id, Score: c.list[id]}, c.memory.Drop) != scheduler.Admitted {
 		c.memory.Drop(id)
 	}
 }
 
-// resize gives each cache its share by the frequencies of the last epochs:
+// resize gives each cache its share, by the frequencies in the last epochs:
 //
 //	Size_H = Size · freq_H / (freq_L + freq_H), and the L-cache holds one package at least.
 //

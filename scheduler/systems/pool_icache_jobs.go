@@ -7,29 +7,29 @@ import (
 	"rankpool/scheduler"
 )
 
-// icacheJobs are the jobs that train on the same samples: their H-lists, and what their importance
-// amounts to together.
+// icacheJobs holds the jobs that train on the same samples: their H-lists, and their combined
+// importance.
 //
-// With several jobs, the first batches of each one's epoch are served without the cache and the
-// next as many with it; the ratio of the times is the job's benefit. A job that benefits enough is
-// eligible, and the importance of sample i is
+// With several jobs, the first batches of each job's epoch are served without the cache, and as
+// many after them with it; the ratio of the times is the job's benefit. A job that benefits enough
+// is eligible. The importance of sample i is
 //
 //	AIV_i = Σ benefit_j · RIV_ij
 //
 // over the eligible jobs j, where RIV_ij is the percentile of i's importance in job j.
 //
-// Source: Chen et al., "iCACHE", HPCA 2023, §III-D. Differs: an epoch of no more batches than it
-// takes to measure is measured with a quarter of its batches without the cache and a quarter with
-// it. A job's benefit is 2 until it is known. If no job is eligible, all are.
+// Source: Chen et al., "iCACHE", HPCA 2023, §III-D. Differs: an epoch too short for that is
+// measured with a quarter of its batches without the cache and a quarter with it. A job's benefit
+// is 2 until it is known. If no job is eligible, all are.
 type icacheJobs struct {
 	cfg       PoolConfig
 	share     float64
-	probe     int // the same, as asked for
+	probe     int // batches without, and then with the cache, as the option asks
 	threshold float64
 	jobs      []icacheJob
 }
 
-// icacheJob is a job's H-list, and what its epoch under way is.
+// icacheJob is a job's H-list and the state of its epoch under way.
 type icacheJob struct {
 	listed  bool      // it has a list; without one all samples are H
 	values  []float32 // importance of all samples, on the list
@@ -39,8 +39,8 @@ type icacheJob struct {
 	probe   int // batches of the epoch without, and then with the cache; 0: nothing is measured
 }
 
-// unmeasured is the benefit of a job that is not known yet: above the paper's threshold, so that
-// the cache is used.
+// unmeasured is the benefit of a job until it is measured: above the paper's threshold, so that the
+// job is eligible.
 const unmeasured = 2
 
 func newICacheJobs(cfg PoolConfig) *icacheJobs {
@@ -65,8 +65,9 @@ func (j *icacheJobs) pull(job int) {
 	}
 }
 
-// begin pulls the H-list of a job's epoch, and reports whether it had one in the epoch before.
-// H-samples are those as important as the least of the most important share of the epoch's draws.
+// begin pulls the H-list of a job's epoch, and reports whether the job had one in the previous
+// epoch. H-samples are those at least as important as the least important draw in the top share of
+// the epoch's draws.
 func (j *icacheJobs) begin(job int, ids []scheduler.SampleID) (had bool) {
 	list := &j.jobs[job]
 	had = list.listed
@@ -93,7 +94,8 @@ func (j *icacheJobs) isHigh(job int, id scheduler.SampleID) bool {
 	return !list.listed || list.values[id] >= list.least
 }
 
-// isLow reports whether a sample is on no H-list; as long as there is none, no sample is.
+// isLow reports whether a sample is on no H-list. It is false for all samples until there is a
+// list.
 func (j *icacheJobs) isLow(id scheduler.SampleID) bool {
 	low := false
 	for job := range j.jobs {
@@ -107,15 +109,15 @@ func (j *icacheJobs) isLow(id scheduler.SampleID) bool {
 	return low
 }
 
-// step says whether a batch is served without the cache, and whether the job's benefit has changed,
+// step reports whether a batch is served without the cache, and whether the job's benefit changed,
 // which changes the importance.
 func (j *icacheJobs) step(b *Batch) (without, changed bool) {
 	probe := j.jobs[b.Job].probe
 	return b.Number < probe, probe > 0 && b.Number == 2*probe && j.measure(b.Job)
 }
 
-// measure brings a job's benefit up to date, Ratio = T_cacheless / T_cache of the batches that the
-// epoch has had, and reports whether it changed.
+// measure updates a job's benefit, Ratio = T_cacheless / T_cache over the epoch's measured batches,
+// and reports whether it changed.
 func (j *icacheJobs) measure(job int) (changed bool) {
 	if j.cfg.BatchSeconds == nil {
 		return false
@@ -131,7 +133,7 @@ func (j *icacheJobs) measure(job int) (changed bool) {
 	return list.benefit != before
 }
 
-// importance returns the importance of all samples: a single job's own, or else AIV.
+// importance returns the importance of all samples: a single job's own, otherwise AIV.
 func (j *icacheJobs) importance() []float32 {
 	if len(j.jobs) == 1 {
 		return j.jobs[0].values

@@ -2,13 +2,13 @@ package systems
 
 import "rankpool/scheduler"
 
-// lcache is iCACHE's L-cache: L-samples, brought in by packages. A draw of an L-sample that is not
-// here is served by one that is and that the job did not train on in this epoch. When there is
-// none, everything goes and the next packages come in.
+// lcache is iCACHE's L-cache: L-samples, loaded in packages. A draw of an L-sample that it does not
+// hold is served by one that it holds and that the job has not trained on in this epoch. If there
+// is none, it drops everything and loads the next packages.
 //
 // Source: Chen et al., "iCACHE", HPCA 2023, §III-C. Differs: the paper's loading thread loads when
-// all of the L-cache was accessed; here the next draw that finds nothing unused does. When all
-// packages of an H-list were loaded and used up, missed L-samples are read one by one.
+// all of the L-cache was accessed; here the next draw that finds nothing unused does. Once all
+// packages of an H-list are used up, missed L-samples are read one by one.
 type lcache struct {
 	memory        *Memory
 	packages      *packager
@@ -21,7 +21,7 @@ type lcache struct {
 	epoch []int32 // by job, from 1 on
 	// by job and sample: the last epoch in which the job trained on it
 	used [][]int32
-	// by job: what may be chosen from; entries may be used, or gone, by now
+	// by job: the candidates; some may be used or dropped by now
 	unused [][]scheduler.SampleID
 }
 
@@ -44,11 +44,11 @@ func (l *lcache) begin(job, epoch int) {
 	l.unused[job] = append(l.unused[job][:0], l.items...)
 }
 
-// use says that a job trains on a sample.
+// use records that a job trains on a sample.
 func (l *lcache) use(job int, id scheduler.SampleID) { l.used[job][id] = l.epoch[job] }
 
-// substitute returns an item for a draw of a sample that is not here, or false when there is none
-// that may be served. It may be the sample itself, if that comes with a package now.
+// substitute returns an item to serve for a draw of a sample that l does not hold, or false if
+// there is none. It may be the sample itself, if a package loaded now has it.
 func (l *lcache) substitute(job int, id scheduler.SampleID, rank int32) (scheduler.SampleID, bool) {
 	l.packages.miss(id)
 	if s, ok := l.pick(job); ok {
@@ -75,8 +75,8 @@ func (l *lcache) pick(job int) (scheduler.SampleID, bool) {
 	return 0, false
 }
 
-// load replaces all items by the next packages, as many as there is room for; if there are none, it
-// does nothing.
+// load replaces all items with the next packages, as many as fit. It does nothing if there are
+// none.
 func (l *lcache) load(rank int32) {
 	if l.packages.empty() {
 		return
@@ -99,7 +99,7 @@ func (l *lcache) load(rank int32) {
 	}
 }
 
-// resize drops the items that came last until at most keepBytes are used, and sets the capacity.
+// resize drops the newest items until at most keepBytes are used, and sets the capacity.
 func (l *lcache) resize(keepBytes, capacityBytes int64) {
 	l.capacityBytes = capacityBytes
 	for l.usedBytes > keepBytes {
@@ -110,8 +110,8 @@ func (l *lcache) resize(keepBytes, capacityBytes int64) {
 	}
 }
 
-// filter keeps the items that are low, and calls gone for each other one, which is in memory but
-// not here then.
+// filter removes the items that are not low, and calls gone for each, which is then in memory but
+// not in l.
 func (l *lcache) filter(low func(scheduler.SampleID) bool, gone func(scheduler.SampleID)) {
 	kept := l.items[:0]
 	for _, id := range l.items {

@@ -2,17 +2,17 @@ package systems
 
 import "rankpool/scheduler"
 
-// packager makes the packages that iCACHE's L-cache is loaded from, anew with every H-list:
-// L-samples that were missed since the last time come first, in the order of their misses; then
-// L-samples that were in packages before, in random order. The first time, all L-samples take part.
-// What is in memory is left out.
+// packager makes the packages that iCACHE's L-cache loads, again for every H-list. L-samples missed
+// since the last time come first, in the order of their misses; then the L-samples that were in
+// packages before, in random order. The first time, it packs all L-samples. It leaves out what is
+// in memory.
 //
-// Source: Chen et al., "iCACHE", HPCA 2023, §III-C.
-// Differs: what the paper's packaging thread reads and writes beside the training is not counted.
+// Source: Chen et al., "iCACHE", HPCA 2023, §III-C. Differs: what the paper's packaging thread
+// reads and writes during training is not counted.
 type packager struct {
 	memory *Memory
 	low    func(scheduler.SampleID) bool // whether a sample is in no H-list
-	// a package is closed by the sample with which it is as large
+	// a package ends with the sample that makes it at least this large
 	bytes    int64
 	random   random
 	queue    [][]scheduler.SampleID
@@ -29,17 +29,17 @@ func newPackager(cfg PoolConfig, bytes int64, low func(scheduler.SampleID) bool)
 	}
 }
 
-// miss says that a draw did not find a sample.
+// miss records that a draw did not find a sample.
 func (p *packager) miss(id scheduler.SampleID) {
 	if !p.isMissed[id] {
 		p.isMissed[id], p.missed = true, append(p.missed, id)
 	}
 }
 
-// empty reports whether all packages were taken.
+// empty reports whether no packages are left.
 func (p *packager) empty() bool { return len(p.queue) == 0 }
 
-// next returns what of the next package is not in memory, and its bytes.
+// next returns the samples of the next package that are not in memory, and their bytes.
 func (p *packager) next() (ids []scheduler.SampleID, bytes int64) {
 	for _, id := range p.queue[0] {
 		if !p.memory.Has(id) {
@@ -49,7 +49,7 @@ func (p *packager) next() (ids []scheduler.SampleID, bytes int64) {
 	return ids, bytes
 }
 
-// take takes the next package out.
+// take removes the next package.
 func (p *packager) take() { p.queue = p.queue[1:] }
 
 // repack makes new packages after an H-list changed.
@@ -78,7 +78,7 @@ func (p *packager) repack() {
 // fits reports whether a sample may be in a package.
 func (p *packager) fits(id scheduler.SampleID) bool { return p.low(id) && !p.memory.Has(id) }
 
-// cut makes the packages of ids, in order.
+// cut divides ids into packages, in order.
 func (p *packager) cut(ids []scheduler.SampleID) {
 	p.queue = nil
 	begin, bytes := 0, int64(0)

@@ -6,29 +6,28 @@ import (
 	"rankpool/scheduler"
 )
 
-// impact is IMPACT's memory. In the warm-up all samples are trained on and what is read first
-// stays. Then the samples whose importance ranks vary most, the set S, lie in a buffer of their own
-// and are evaluated before every epoch; the rest of the memory is iCACHE's.
+// impact is IMPACT's memory. In the warm-up, training uses all samples and memory keeps what is
+// read first. Afterwards the samples whose importance ranks vary most, the set S, have their own
+// buffer and are evaluated before every epoch. iCACHE has the rest of the memory.
 //
 // Source: Chen et al., "IMPACT", IEEE Transactions on Computers 2025, §III. Differs: S is evaluated
-// before the cut of every epoch after the warm-up, for the plan of the next; so it is not for the
-// first of them, for which the warm-up has trained on all of S. The importance sampling that it
-// takes from Mindermann et al. (ICML 2022) needs a second model; iCACHE's is used instead. What the
-// warm-up kept and S does not need is offered to the H-cache. With several jobs, of which the paper
-// does not speak, S and the end of the warm-up are the first job's.
+// before the cut of every epoch after the warm-up, for the plan of the next. So it is not evaluated
+// for the first of them, but the warm-up has trained on all of S. The importance sampling that
+// IMPACT takes from Mindermann et al. (ICML 2022) needs a second model; iCACHE's is used instead.
+// What the warm-up kept and S does not need is offered to the H-cache. With several jobs, which the
+// paper does not cover, the first job determines S and the end of the warm-up.
 type impact struct {
 	*icache
 	cfg      PoolConfig
 	maxWarm  int
 	variance *rankVariance
 	warm     bool // in the warm-up
-	ending   bool // which ends with the epoch under way
+	ending   bool // the warm-up ends with the epoch under way
 	unstable []scheduler.SampleID
-	buffer   int64 // bytes that S may have
+	buffer   int64 // most bytes of S
 }
 
-// stableOverlap is the share of two successive sets that ends the warm-up when they have more in
-// common.
+// stableOverlap ends the warm-up when two successive sets have more than this share in common.
 //
 // Source: IMPACT, §III-B: "over 80 %".
 const stableOverlap = 0.8
@@ -53,7 +52,8 @@ func (p *impact) Evaluate(int) []scheduler.SampleID {
 	return slices.Clone(p.unstable)
 }
 
-// TakeCut implements Evaluator. It takes in the first job's epoch under way, in the warm-up.
+// TakeCut implements Evaluator. In the warm-up it adds the first job's epoch under way to the
+// variance.
 func (p *impact) TakeCut(job, epoch int) {
 	if !p.warm || p.ending || job != 0 {
 		return
@@ -66,7 +66,7 @@ func (p *impact) TakeCut(job, epoch int) {
 	p.ending = epoch >= p.maxWarm || stable(last, p.unstable)
 }
 
-// stable reports whether two successive sets, sorted by id, have enough in common.
+// stable reports whether two successive sets, sorted by id, have more than stableOverlap in common.
 func stable(last, now []scheduler.SampleID) bool {
 	common := 0
 	for _, id := range now {

@@ -6,22 +6,22 @@ import (
 	"rankpool/scheduler"
 )
 
-// nopfs keeps in each rank what the rank reads most over the whole training, and never evicts.
+// nopfs keeps on each rank what the rank reads most over the whole training, and never evicts.
 //
-// The frequencies are those of the sampler torch, whatever the sampler is: with draws that depend
-// on losses the future is not known, and caches that are filled once stay as the shuffle would have
-// them.
+// The frequencies are those of the sampler torch, whatever sampler is used: if draws depend on
+// losses the future is not known, and caches that are filled once stay as the shuffle filled them.
 //
 // Source: Dryden et al., "Clairvoyant Prefetching for Distributed Machine Learning I/O", SC 2021.
-// Differs: when a sample is first read, by whomever, its first home keeps it, so it is read from
-// storage once; another home takes a copy when it reads the sample itself. NoPFS's homes read for
-// themselves, in the order in which they need samples. A home has one tier, memory. The staging
-// buffer, which is filled in order of access and emptied by use, is every system's: it is the time
-// model's reading ahead. That a remote copy is there is known, not guessed from one's own progress.
+// Differs: when any rank first reads a sample, the sample's first home keeps it, so it is read from
+// storage once; another home stores a copy when it reads the sample itself. In NoPFS, homes read
+// for themselves, in the order in which they need samples. A home has one tier, memory. The staging
+// buffer, which is filled in order of access and emptied by use, is part of every system: it is the
+// read-ahead of the time model. Ranks know that a remote copy exists; they do not guess it from
+// their own progress.
 type nopfs struct {
 	memory                *Memory
 	homes                 [][]nopfsHome // by sample
-	localPays, remotePays bool          // the model would rather read there than from storage
+	localPays, remotePays bool          // the model reads there rather than from storage
 }
 
 func newNoPFS(cfg PoolConfig) Pool {
@@ -41,7 +41,7 @@ func newNoPFS(cfg PoolConfig) Pool {
 	return p
 }
 
-// nopfsSamplers are the shuffles of all jobs.
+// nopfsSamplers returns the shuffles of all jobs.
 func nopfsSamplers(cfg *PoolConfig) []scheduler.Sampler {
 	all := make([]scheduler.Sampler, cfg.Jobs)
 	for job := range all {
@@ -57,8 +57,8 @@ func nopfsSamplers(cfg *PoolConfig) []scheduler.Sampler {
 	return all
 }
 
-// nopfsMachine is the machine whose model chooses sources: the caller's, or the one that the paper
-// simulates; options come before both.
+// nopfsMachine returns the model that chooses sources: the caller's, or that of the machine that
+// the paper simulates. Options override both.
 func nopfsMachine(cfg *PoolConfig) NoPFSModel {
 	m := NoPFSModel{
 		Compute: 64, Preprocess: 200, Network: 24000,
@@ -77,7 +77,8 @@ func nopfsMachine(cfg *PoolConfig) NoPFSModel {
 	return m
 }
 
-// nopfsMemory are tiers of a worker that has memory alone, for staging and for what it keeps.
+// nopfsMemory returns the tiers of a worker that has only memory, for staging and for what it
+// keeps.
 func nopfsMemory(mbps float64) []NoPFSTier {
 	return []NoPFSTier{
 		{ReadMBps: mbps, WriteMBps: mbps, Threads: 1},
@@ -111,7 +112,7 @@ func (p *nopfs) Batch(b *Batch, answers []Answer) {
 	}
 }
 
-// take has a rank that has read a sample keep it, if it is one of its homes.
+// take stores a copy of a sample on the rank that read it, if the rank is one of its homes.
 func (p *nopfs) take(id scheduler.SampleID, rank int32) {
 	home := func(h nopfsHome) bool { return h.rank == rank }
 	if slices.ContainsFunc(p.homes[id], home) && !p.memory.At(id, int(rank)) {

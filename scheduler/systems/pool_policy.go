@@ -6,7 +6,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// PolicyPool is a Pool of one region that a Policy orders.
+// PolicyPool is a Pool with one region, ordered by a Policy.
 type PolicyPool struct {
 	cfg    PoolConfig
 	memory *Memory

@@ -6,23 +6,22 @@ import (
 	"rankpool/scheduler"
 )
 
-// quiver serves the jobs of one data set from two chunks of it: a job looks ahead in its
-// permutation for samples that are in memory, and where it does not find enough, it takes the
-// samples of the chunk that all jobs work on.
+// quiver serves the jobs of one data set from two chunks of it. A job looks ahead in its
+// permutation for samples in memory; if it finds too few, it uses other samples of the chunk that
+// it works on.
 //
 // Source: Kumar and Sivathanu, "Quiver", FAST 2020, §4.7, §5, Algorithm 1. Differs: a served sample
 // that the same batch drew answers its own draw, so it counts as exact; the order inside a global
 // batch does not change the step. All jobs share one data set, so jobs beyond the first are §5.4's
-// multi-job. A sample lies with the rank that reads it, not where consistent hashing puts it
-// (§4.4).
+// multi-job. A sample lies on the rank that reads it, not where consistent hashing puts it (§4.4).
 type quiver struct {
 	quiverBuffer
 	cfg       PoolConfig
 	ahead     int     // how many times the batch is looked up
-	benefit   float64 // t_m/t_h from which on a job is cached for
+	benefit   float64 // least t_m/t_h of a job that is cached for
 	seat      []int32 // by sample: 1 + its place in the batch under way
 	picked    []int32 // draws that the batch under way uses
-	here      []bool  // of each: it was in memory when it was picked
+	here      []bool  // by place in picked: the draw's sample was in memory then
 	order     []int32 // by place in the batch: its draw's place in picked, -1 until it has one
 	displaced []int32 // places in picked of samples that the batch did not draw
 }
@@ -34,8 +33,8 @@ func newQuiver(cfg PoolConfig) Pool {
 	return q
 }
 
-// Begin implements Pool. The manager weighs the jobs again whenever one begins an epoch; a job that
-// does not profit then reads storage, and gets what it draws, until its epoch ends.
+// Begin implements Pool. The manager weighs the jobs again whenever one begins an epoch. A job that
+// does not profit reads what it draws from storage until its epoch ends.
 func (q *quiver) Begin(job, epoch int, ids []scheduler.SampleID) {
 	j := &q.jobs[job]
 	j.begin(epoch, ids, &q.quiverChunks)
@@ -75,11 +74,10 @@ func (q *quiver) Batch(b *Batch, answers []Answer) {
 
 // getBatch picks size draws of a job.
 //
-// Source: Algorithm 1. Differs: there a job asks for the current chunk (line 16) and tells the
-// servers that it works on it (line 22) when it first misses, and that it has used it up (line 25)
-// only if a miss finds nothing at all left in it. Here it works on a chunk from its first batch to
-// when nothing is left, as §5.1 has it. After an epoch it stays with its chunk, all of which it can
-// use again.
+// Source: Algorithm 1. Differs: in the paper a job asks for the current chunk (line 16) and tells
+// the servers that it works on it (line 22) at its first miss, and reports it used up (line 25)
+// only if a miss finds nothing left in it. Here a job works on a chunk from its first batch until
+// nothing is left, as in §5.1. After an epoch it stays on its chunk, all of which it can use again.
 func (q *quiver) getBatch(j *quiverJob, size int) {
 	if j.chunk < 0 {
 		j.chunk = q.current()
@@ -100,8 +98,8 @@ func (q *quiver) getBatch(j *quiverJob, size int) {
 	}
 }
 
-// answer serves the draws that were picked, reads those that are not in memory and keeps what
-// belongs to a chunk that is cached.
+// answer serves the picked draws. It reads those that are not in memory, and keeps those of a
+// cached chunk.
 func (q *quiver) answer(j *quiverJob, b *Batch, answers []Answer) {
 	for i, id := range b.IDs {
 		q.seat[id] = int32(i) + 1

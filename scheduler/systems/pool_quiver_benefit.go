@@ -14,7 +14,7 @@ const (
 // quiverData is a data set as the cache manager sees it.
 type quiverData struct {
 	bytes     int64   // cost of all of it
-	pairBytes int64   // cost of two chunks; 0 when it cannot be had in chunks
+	pairBytes int64   // cost of two chunks; 0 if it cannot be cached in chunks
 	full      float64 // G, the sum of the jobs' g, with all of it in memory
 	chunked   float64 // the same with two chunks
 }
@@ -26,14 +26,14 @@ func quiverGain(hitSeconds, missSeconds float64, gpus int) float64 {
 	return missSeconds / hitSeconds * float64(gpus)
 }
 
-// quiverPlace gives each data set a mode, greedily: of all steps from one mode to a larger one that
-// fit into what is left of capacityBytes, it takes the one with the largest ratio of more benefit
-// to more cost, the first in a tie; a data set without any benefit gets nothing.
+// quiverPlace chooses a mode for each data set, greedily: of all steps to a larger mode that fit
+// into what is left of capacityBytes, it takes the one with the largest ratio of added benefit to
+// added cost, the first in a tie. A data set without any benefit is not cached.
 //
-// Source: §5.3. Differs: the paper has one benefit a data set, with which two chunks would always
-// be the better choice. Its §7.6 caches data sets as a whole when there is room, so here a step
-// counts what it adds; with the figures of Table 3 for hits and for co-operative misses this gives
-// the choices of §7.6.
+// Source: §5.3. Differs: the paper has one benefit per data set, by which two chunks would always
+// be the better choice. Its §7.6 caches whole data sets when there is room, so here a step counts
+// what it adds. With Table 3's figures for hits and co-operative misses this gives the choices of
+// §7.6.
 func quiverPlace(data []quiverData, capacityBytes int64) []quiverMode {
 	modes := make([]quiverMode, len(data))
 	for {
@@ -60,7 +60,7 @@ func quiverPlace(data []quiverData, capacityBytes int64) []quiverMode {
 	}
 }
 
-// quiverRatio is benefit per byte; a step that costs nothing comes first.
+// quiverRatio returns benefit per byte, infinite for a step that costs nothing.
 func quiverRatio(benefit float64, costBytes int64) float64 {
 	if costBytes <= 0 {
 		return math.Inf(1)
@@ -72,10 +72,9 @@ func (d *quiverData) cost(m quiverMode) int64 { return [...]int64{0, d.pairBytes
 
 func (d *quiverData) gain(m quiverMode) float64 { return [...]float64{0, d.chunked, d.full}[m] }
 
-// weight is a job's g, and 0 when it does not profit from caching. A job of which nothing is known
-// profits.
+// weight returns a job's g, 0 if the job does not profit from caching, and 1 if nothing is known.
 //
-// Differs: there is no probing phase in which look-ups are refused; PoolConfig.StepSeconds tells
+// Differs: there is no probing phase in which look-ups are refused; PoolConfig.StepSeconds returns
 // what it would measure.
 func (q *quiver) weight(job int) float64 {
 	if q.cfg.StepSeconds == nil {
@@ -91,8 +90,8 @@ func (q *quiver) weight(job int) float64 {
 	return quiverGain(hit, miss, q.cfg.Ranks)
 }
 
-// weigh chooses the mode anew for the benefits of all jobs. Of co-operative misses there is no
-// measurement: they count like hits.
+// weigh chooses the mode again by the benefits of all jobs. Co-operative misses are not measured;
+// they count as hits.
 func (q *quiver) weigh() {
 	sum := 0.0
 	for job := range q.jobs {

@@ -2,16 +2,15 @@ package systems
 
 import "rankpool/scheduler"
 
-// quiverBuffer is what Quiver's servers hold: while jobs work on chunk front, chunk back is brought
-// in.
+// quiverBuffer is what Quiver's servers hold. While jobs work on chunk front, it loads chunk back.
 //
 // Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.1. Differs: the paper does not say how fast
-// a chunk is brought in. Here each batch of b draws brings in b divided by the number of jobs, so
-// that back is complete when the jobs have used front; what they miss of it meanwhile they bring in
-// themselves. A sample is a read, as a client's "random subset" (§5.2) is, and a chunk's stripe
-// units are not contiguous in storage (§5.1); option packed has them lie so, and each rank reads
-// its part at once. The chunk after back is the next that some job has not used up. At the end of
-// the last epoch a chunk is brought in for nobody.
+// a chunk is loaded. Here each batch of b draws loads b samples divided by the number of jobs, so
+// that back is complete when the jobs have used up front. Jobs that miss samples of back in the
+// meantime load them themselves. Each sample is a separate read, as in a client's "random subset"
+// (§5.2), since a chunk's stripe units are not contiguous in storage (§5.1). With option packed
+// they are, and each rank reads its part at once. The chunk after back is the next that some job
+// has not used up. At the end of the last epoch a chunk is loaded that nobody uses.
 type quiverBuffer struct {
 	quiverChunks
 	memory      *Memory
@@ -21,14 +20,14 @@ type quiverBuffer struct {
 	pairBytes   int64 // of two chunks
 	ranks       int
 	patience    int64
-	packed      bool // what a rank brings in for a batch is one sequential read
+	packed      bool // a rank loads its part for a batch in one sequential read
 	front, back int
 	missing     int // samples of back that are not in memory
-	// first sample of back that was not brought in; others may be here by misses
+	// index in back's members of the next one to load; misses may have loaded later ones
 	next   int
-	due    int     // draws that were answered and not matched by samples brought in
+	due    int     // answered draws that loaded samples do not match yet
 	clock  int64   // batches
-	doneAt []int64 // by chunk: clock when the first job was done with it; 0: none is
+	doneAt []int64 // by chunk: 1 + clock when the first job was done with it; 0: none is
 	piece  []scheduler.SampleID
 }
 
@@ -50,7 +49,7 @@ func newQuiverBuffer(cfg *PoolConfig) quiverBuffer {
 	return q
 }
 
-// reset gives everything up and starts with the first chunk.
+// reset drops everything and starts with the first chunk.
 func (q *quiverBuffer) reset(mode quiverMode) {
 	for id := range q.of {
 		if q.memory.Has(scheduler.SampleID(id)) {
@@ -64,7 +63,7 @@ func (q *quiverBuffer) reset(mode quiverMode) {
 	}
 }
 
-// open makes a chunk the one that is brought in.
+// open makes a chunk the one to load.
 func (q *quiverBuffer) open(chunk int) {
 	q.back, q.missing, q.next, q.doneAt[chunk] = chunk, len(q.members[chunk]), 0, 0
 }
@@ -72,7 +71,7 @@ func (q *quiverBuffer) open(chunk int) {
 // marked reports whether front is marked for eviction: back is complete.
 func (q *quiverBuffer) marked() bool { return q.mode == quiverChunked && q.missing == 0 }
 
-// current is the chunk that new jobs begin with.
+// current returns the chunk that new jobs begin with.
 func (q *quiverBuffer) current() int {
 	if q.marked() {
 		return q.back
@@ -80,16 +79,16 @@ func (q *quiverBuffer) current() int {
 	return q.front
 }
 
-// serves reports whether a look-up by j finds id. A job finds only the chunk that it works on, so
-// that a batch is of one chunk, back is whole when jobs come to it, and a chunk that is marked for
-// eviction serves no new jobs.
+// serves reports whether a look-up by j finds id. With two chunks, a job finds only samples of the
+// chunk that it works on: so a batch comes from one chunk, back is whole when jobs get to it, and a
+// chunk marked for eviction serves no new jobs.
 //
 // Source: §5.1.
 func (q *quiverBuffer) serves(j *quiverJob, id scheduler.SampleID) bool {
 	return q.memory.Has(id) && (q.mode == quiverFull || int(q.of[id]) == j.chunk)
 }
 
-// keep takes in a sample that a job read, if it is of a chunk that is cached.
+// keep stores a sample that a job read, if its chunk is cached.
 func (q *quiverBuffer) keep(id scheduler.SampleID, rank int32) {
 	c := int(q.of[id])
 	if q.mode == quiverNone || q.mode == quiverChunked && c != q.front && c != q.back {
@@ -101,7 +100,8 @@ func (q *quiverBuffer) keep(id scheduler.SampleID, rank int32) {
 	}
 }
 
-// move says that a job is done with its chunk, which may go then, and lets it continue to the next.
+// move marks a job's chunk as done, so that it may be evicted, and moves the job on to the next
+// chunk.
 //
 // Source: Algorithm 1, lines 25 and 31.
 func (q *quiverBuffer) move(j *quiverJob) {
@@ -112,9 +112,9 @@ func (q *quiverBuffer) move(j *quiverJob) {
 	q.turn()
 }
 
-// turn replaces front by the chunk that jobs need next, and reports whether it does. Front may go
-// when back is complete, a job is done with front or none needs it, and nobody works on it any more
-// or the first job's end on it is too long ago.
+// turn evicts front, makes back the front, and opens the chunk that jobs need next. It reports
+// whether it did. Front may go once back is complete, a job is done with front or none needs it,
+// and either nobody works on it any more or the first job finished it too long ago.
 func (q *quiverBuffer) turn() bool {
 	users := 0
 	for i := range q.jobs {
@@ -144,7 +144,7 @@ func (q *quiverBuffer) turn() bool {
 	return true
 }
 
-// wanted reports whether a job has not used all of a chunk in its epoch, or is between epochs.
+// wanted reports whether some job has not used up a chunk in its epoch, or is between epochs.
 func (q *quiverBuffer) wanted(chunk int) bool {
 	for i := range q.jobs {
 		if j := &q.jobs[i]; j.on && (j.rest[chunk] > 0 || j.unused == 0) {
@@ -154,7 +154,7 @@ func (q *quiverBuffer) wanted(chunk int) bool {
 	return false
 }
 
-// active is the number of jobs that are cached for.
+// active returns the number of jobs that are cached for.
 func (q *quiverBuffer) active() (n int64) {
 	for i := range q.jobs {
 		if q.jobs[i].on {
@@ -164,7 +164,7 @@ func (q *quiverBuffer) active() (n int64) {
 	return n
 }
 
-// advance brings in what is due after a batch of some draws.
+// advance loads what is due after a batch of draws.
 func (q *quiverBuffer) advance(draws int) {
 	q.clock++
 	if q.mode != quiverChunked {
@@ -178,8 +178,8 @@ func (q *quiverBuffer) advance(draws int) {
 	}
 }
 
-// load brings in the next samples of back that are not here, in parts of equal numbers for each
-// rank, and returns how many.
+// load loads the next samples of back that are not in memory, in equal parts on each rank, and
+// returns how many it loaded.
 func (q *quiverBuffer) load(samples int) int {
 	members := q.members[q.back]
 	q.piece = q.piece[:0]
@@ -196,7 +196,7 @@ func (q *quiverBuffer) load(samples int) int {
 	return len(q.piece)
 }
 
-// read brings in a rank's part.
+// read loads a rank's part.
 func (q *quiverBuffer) read(ids []scheduler.SampleID, rank int32) {
 	if q.packed {
 		q.memory.Load(ids, rank)

@@ -17,11 +17,11 @@ func quiverStripe(samples, chunks int) quiverChunks {
 	return s
 }
 
-// quiverFit returns the data set in chunks so that any two fit into capacityBytes, and the bytes of
-// the largest two. There are no chunks when not even single samples fit.
+// quiverFit divides the data set into chunks of which any two fit into capacityBytes. It also
+// returns the bytes of the largest two. It returns no chunks if not even single samples fit.
 //
-// Differs: §5.3 has one size of chunks; here they become smaller, an eighth at a time, when two of
-// them do not fit.
+// Differs: §5.3 has one chunk size; here the number of chunks grows, by an eighth at a time, until
+// two of them fit.
 func quiverFit(
 	samples, chunks int, size func(scheduler.SampleID) int64, capacityBytes int64,
 ) (quiverChunks, int64) {
@@ -34,7 +34,7 @@ func quiverFit(
 	return quiverChunks{}, 0
 }
 
-// pairBytes is the size of the largest two chunks, or of the only one.
+// pairBytes returns the size of the largest two chunks, or of the only one.
 func (s *quiverChunks) pairBytes(size func(scheduler.SampleID) int64) int64 {
 	first, second := int64(0), int64(0)
 	for _, members := range s.members {

@@ -3,11 +3,11 @@ package systems
 import "rankpool/scheduler"
 
 // quiverJob is what Quiver's client knows: the draws of its epoch, and which of them were used. A
-// draw is named by its place in the epoch, so a sample that is drawn twice is used twice.
+// draw is identified by its place in the epoch, so a sample that is drawn twice is used twice.
 //
-// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §4.6, §4.7. Differs: the job's permutation is
-// the random order in which unused indices are looked up, and in which a chunk's are taken; jobs
-// have seeds of their own, so they take different ones.
+// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §4.6, §4.7. Differs: unused indices are looked
+// up, and a chunk's are picked, in the random order of the job's permutation. Each job has its own
+// seed, so jobs pick different ones.
 type quiverJob struct {
 	on     bool // it trains, and is cached for in this epoch
 	epoch  int
@@ -15,7 +15,7 @@ type quiverJob struct {
 	used   []bool    // by draw
 	unused int       // draws that were not used
 	pass   []int32   // draws of this pass over the list
-	at     int       // first one of pass that was not looked up
+	at     int       // index in pass of the first draw not looked up yet
 	missed []int32   // pending: draws of the next pass
 	of     []int32   // by sample: its chunk
 	places [][]int32 // by chunk: its draws, used ones at the front cut off
@@ -41,9 +41,9 @@ func (j *quiverJob) begin(epoch int, ids []scheduler.SampleID, chunks *quiverChu
 	}
 }
 
-// lookup looks for unused draws in memory and picks the first ones that hit, at most size; it looks
-// at no more than limit. Those that miss are pending until the list is at its end. What lies behind
-// the last one that is picked is looked up by the next batch.
+// lookup picks the first unused draws that are in memory, at most size, and looks up no more than
+// limit. Draws that miss are pending until the end of the list. The next batch continues after the
+// last draw looked up.
 //
 // Source: Algorithm 1, lines 5 to 9; passes: §4.7.
 func (j *quiverJob) lookup(
@@ -68,7 +68,7 @@ func (j *quiverJob) lookup(
 	return picked
 }
 
-// take picks unused draws of the job's chunk until there are size.
+// take picks unused draws of the job's chunk until size are picked or none is left.
 //
 // Source: Algorithm 1, lines 23 and 27.
 func (j *quiverJob) take(size int, picked []int32) []int32 {

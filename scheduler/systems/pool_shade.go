@@ -6,17 +6,17 @@ import (
 	"rankpool/scheduler"
 )
 
-// shadePool is APP, and PADS, which draws for each process alone (shade_pads.go).
+// shadePool is APP together with PADS, which draws for each process separately (shade_pads.go).
 //
 // Source: Khan et al., "SHADE", FAST 2023, §4.2.1, "Priority-based Adaptive Data Sampling".
-// Differs: the paper has no numbers. The factor is the replication_factor of the authors'
-// implementation. That draws nothing but samples in memory once the factor fills an epoch; here
+// Differs: the paper gives no numbers. The factor is replication_factor in the authors'
+// implementation, which draws nothing but samples in memory once the factor fills an epoch; here
 // max_share bounds it. "On noticing a steep decline in the loss convergence curve or a stagnant
-// accuracy curve" the important samples are shuffled: as in that implementation, a process then
-// takes every P-th entry of its list, not the most repeated ones, and samples in memory are
-// repeated all the same; the implementation looks at accuracy alone. Traces hold no validation
-// accuracy: its place takes the share of samples with a loss below ln 2, which a model gives a
-// probability above 1/2 and so predicts right for sure.
+// accuracy curve" the important samples are shuffled. As in that implementation, a process then
+// gets every P-th entry of its list instead of the most repeated ones, and samples in memory are
+// still repeated; the implementation looks at accuracy alone. Traces hold no validation accuracy.
+// The share of samples with a loss below ln 2 replaces it: the model gives their label a
+// probability above 1/2, and so predicts them right for sure.
 type shadePool struct {
 	*PolicyPool
 	repetition, maxShare, steep, gain float64
@@ -25,11 +25,11 @@ type shadePool struct {
 	samplers                          [][]scheduler.Sampler // by job and process
 }
 
-// curve is the course of a job's training. Every sample counts once, with its latest loss, so that
-// repetition does not bend it.
+// curve tracks a job's training. Every sample counts once, with its latest loss, so that repetition
+// does not distort the curve.
 type curve struct {
 	latest     []float32 // by sample: its latest loss; NaN: none yet
-	loss       float64   // mean of the epoch before; 0 before the first
+	loss       float64   // mean of the previous epoch; 0 before the first
 	accuracies []float64 // of the last epochs, the newest last, at most stagnationEpochs + 1
 	even       bool      // the next epoch prefers no draws
 }
@@ -91,7 +91,7 @@ func newShadePool(cfg PoolConfig) Pool {
 	return p
 }
 
-// newPADSSampler returns the sampler of a process's list.
+// newPADSSampler returns the sampler that draws a process's list.
 func newPADSSampler(cfg *PoolConfig, job, process int) scheduler.Sampler {
 	s, err := scheduler.NewSampler(scheduler.SamplerConfig{
 		Name: "pads", Samples: cfg.Samples, Seed: padsSeed(cfg.Seed+int64(job), process),
@@ -119,7 +119,7 @@ func (p *shadePool) Cut(job int) {
 	c.even = c.end(p.steep, p.gain)
 }
 
-// Draw implements Drawer. Place j of an epoch is of process j mod P.
+// Draw implements Drawer. Place j of an epoch belongs to process j mod P.
 func (p *shadePool) Draw(job, epoch int, scores []float32) []scheduler.SampleID {
 	processes := len(p.samplers[job])
 	n := (len(scores) + processes - 1) / processes
@@ -141,9 +141,9 @@ func (p *shadePool) Draw(job, epoch int, scores []float32) []scheduler.SampleID 
 	return ids
 }
 
-// end ends an epoch, and reports whether the next one prefers no draws: before there are two epochs
-// to compare, when the loss fell steeply in the last one, or when accuracy has not gained enough in
-// the last ones.
+// end ends an epoch, and reports whether the next one prefers no draws: until there are two epochs
+// to compare, if the loss fell steeply in the last one, or if accuracy gained too little in the
+// last ones.
 func (c *curve) end(steep, gain float64) bool {
 	sum, right, known := 0.0, 0, 0
 	for _, l := range c.latest {

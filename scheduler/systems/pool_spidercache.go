@@ -10,19 +10,19 @@ import (
 // the homophily cache samples that are served for their neighbours. No sample is in both.
 //
 // Source: Wang et al., "SpiderCache", ICPP 2025, §4, Fig. 9, Algorithm 1. Differs: a resident's
-// place in the importance cache follows its score (global imp_score, line 17); who is a resident
-// changes on misses alone. Since the regions are exclusive, the node with the highest degree is
-// chosen among those of the batch that are in neither region (in Fig. 9, b "which was not
-// previously in the Homophily Cache"). A batch is a process's: place i of a global batch is of
-// process i mod W, of W, and each process's part gives a node. Lines 13 to 17 zip the drawn
-// indices with the items that were served for them; here embedding and score belong to the sample
-// that was served, so that of one that is substituted stays as old as its last training. With
-// several jobs each has a graph of its own, all share the regions, and the ratio follows job 0.
-// §4.2 also names prefetching by score, of which nothing is said; there is none.
+// position in the importance cache follows its score (global imp_score, line 17); residents change
+// only on misses. Since the regions are exclusive, the node with the highest degree is chosen among
+// those of the batch that are in neither region (in Fig. 9, b "which was not previously in the
+// Homophily Cache"). A batch belongs to a process: place i of a global batch belongs to process i
+// mod W, of W, and each process's part yields a node. Lines 13 to 17 zip the drawn indices with the
+// items that were served for them. Here embedding and score belong to the sample that was served;
+// those of a substituted sample stay as they were at its last training. With several jobs each has
+// its own graph, all share the regions, and the ratio follows job 0. §4.2 also names prefetching by
+// score, but does not describe it; there is none.
 //
-// Differs: it chooses by epoch, see spiderEpochs, unless the option by_batch has scores, neighbours
-// and the sampler's weights change with every batch, as Algorithm 1 has them. The queue of the
-// homophily cache continues batch by batch in both.
+// Differs: it chooses by epoch, see spiderEpochs. With the option by_batch, scores, neighbours and
+// the sampler's weights change with every batch, as in Algorithm 1. The queue of the homophily
+// cache changes batch by batch in both cases.
 type spiderPool struct {
 	memory     *Memory
 	importance *scheduler.Cache
@@ -87,7 +87,7 @@ func (p *spiderPool) divide(ratio float64) {
 // Ratio implements Divider.
 func (p *spiderPool) Ratio() (float64, bool) { return p.divided, p.ratio.elastic() }
 
-// Begin implements Pool. It is line 24, once an epoch.
+// Begin implements Pool. It is line 24, once per epoch.
 func (p *spiderPool) Begin(job, epoch int, _ []scheduler.SampleID) {
 	if p.epochs != nil {
 		p.turn(job, epoch)
@@ -140,8 +140,8 @@ func (p *spiderPool) Trained(b *Batch, r scheduler.Report) {
 	}
 }
 
-// Promote gives the homophily cache each process's node with the highest degree among the samples
-// that were served for a batch (lines 15 to 22). It implements followed.
+// Promote implements followed. For each process, it adds the node with the highest degree among the
+// samples served for a batch to the homophily cache (lines 15 to 22).
 func (p *spiderPool) Promote(b *Batch, served []scheduler.SampleID) {
 	g := p.graphs[b.Job]
 	p.batches++
@@ -150,7 +150,7 @@ func (p *spiderPool) Promote(b *Batch, served []scheduler.SampleID) {
 	}
 	for i, id := range served {
 		if p.scored[id] == p.batches || !g.index.Has(int32(id)) {
-			continue // the batch has it twice, and its score would be the same; or it has none yet
+			continue // a repeat in the batch, with the same score; or it has no embedding yet
 		}
 		p.scored[id] = p.batches
 		score, neighbours := g.score(id)
@@ -169,8 +169,8 @@ func (p *spiderPool) Promote(b *Batch, served []scheduler.SampleID) {
 	}
 }
 
-// spiderHeap orders the importance cache: the least score goes first, and only for a higher one
-// (Fig. 9, cases 2 and 4).
+// spiderHeap orders the importance cache: the lowest score is evicted first, and only for a higher
+// one (Fig. 9, cases 2 and 4).
 type spiderHeap struct {
 	*heap
 	uses []scheduler.Use // by place

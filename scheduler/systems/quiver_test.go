@@ -13,7 +13,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// quiverDriver asks a quiver for batches and writes down what it answers.
+// quiverDriver asks a quiver for batches and records its answers.
 type quiverDriver struct {
 	*quiver
 	number []int // by job: the next batch
@@ -56,8 +56,8 @@ func (d *quiverDriver) answers(job, size int) (*Batch, []Answer) {
 	return b, answers
 }
 
-// batch is answers in words: `5>3+` when sample 5 was drawn, sample 3 answers it, and it is read
-// from storage.
+// batch is answers, formatted as words: `5>3+` when sample 5 was drawn, sample 3 answers it, and it
+// is read from storage.
 func (d *quiverDriver) batch(job, size int) string {
 	b, answers := d.answers(job, size)
 	words := make([]string, size)
@@ -73,7 +73,7 @@ func (d *quiverDriver) batch(job, size int) string {
 	return strings.Join(words, " ")
 }
 
-// held are the samples in memory.
+// held returns the samples in memory.
 func (d *quiverDriver) held() []scheduler.SampleID {
 	var ids []scheduler.SampleID
 	for id := range d.of {
@@ -84,7 +84,7 @@ func (d *quiverDriver) held() []scheduler.SampleID {
 	return ids
 }
 
-// permuted are the draws of the sampler torch.
+// permuted returns the draws of the sampler torch.
 func permuted(samples, seed, epoch int) []scheduler.SampleID {
 	s, err := scheduler.NewSampler(
 		scheduler.SamplerConfig{
@@ -98,8 +98,7 @@ func permuted(samples, seed, epoch int) []scheduler.SampleID {
 }
 
 // TestQuiverAlgorithm1 follows 12 samples in chunks {0 3 6 9}, {1 4 7 10}, {2 5 8 11}, of which two
-// fit, by hand: batches of three, look-ups of six, and as many samples brought in ahead as are
-// drawn.
+// fit, by hand: batches of three, look-ups of six, and as many samples loaded ahead as are drawn.
 func TestQuiverAlgorithm1(t *testing.T) {
 	d := newQuiverDriver(12, 1, 1, 8, Values{"chunks": 3, "lookup": 2}, nil)
 	first := []scheduler.SampleID{5, 0, 9, 1, 3, 4, 2, 6, 7, 8, 10, 11}
@@ -253,8 +252,8 @@ func TestQuiverSection51Eviction(t *testing.T) {
 	}
 }
 
-// TestQuiverSection51Forced checks that a slow job holds a chunk for so many batches of each job
-// after the first job's end on it, and then reads what is left of it itself.
+// TestQuiverSection51Forced checks that a slow job holds a chunk only for a number of batches of
+// each job after the first job finished it, and then reads the rest of the chunk itself.
 func TestQuiverSection51Forced(t *testing.T) {
 	for _, patience := range []int{10, 15} {
 		d := newQuiverDriver(60, 2, 1, 40, Values{"chunks": 3, "patience": float64(patience)}, nil)
@@ -293,9 +292,9 @@ func TestQuiverSection51Forced(t *testing.T) {
 	}
 }
 
-// TestQuiverSection52 checks that jobs share what each reads: k jobs at the same pace read each
-// sample about once an epoch together, from a cold cache and with a fifth of the data set in
-// memory; and with batches larger than chunks.
+// TestQuiverSection52 checks that jobs share what each reads: k jobs at the same pace together read
+// each sample about once per epoch, from a cold cache and with a fifth of the data set in memory;
+// also with batches larger than chunks.
 func TestQuiverSection52(t *testing.T) {
 	const samples, epochs = 2000, 3
 	for _, c := range []struct{ jobs, batch int }{
@@ -326,7 +325,7 @@ func TestQuiverSection52(t *testing.T) {
 			}
 		}
 		loaded, _ := d.memory.Loaded()
-		// Two chunks may have been brought in for an epoch after the last.
+		// Two chunks may have been loaded for an epoch after the last.
 		if share := float64(reads+loaded-2*samples/10) / (samples * epochs); share > 1 {
 			t.Errorf("%d jobs with batches of %d read each sample %.2f times an epoch, want once",
 				jobs, batch, share)
@@ -382,8 +381,8 @@ func TestQuiverSection53(t *testing.T) {
 	}
 }
 
-// TestQuiverSection53Probing checks that a job whose steps take as long without caching gets what
-// it draws, from storage, and that the manager changes its mind when its steps become slower.
+// TestQuiverSection53Probing checks that a job whose steps take no longer without caching gets what
+// it draws, from storage, and that the manager caches for it once such steps become slower.
 func TestQuiverSection53Probing(t *testing.T) {
 	miss := []float64{1, 1}
 	d := newQuiverDriver(30, 2, 1, 20, Values{"benefit": 1.1}, func(cfg *PoolConfig) {
@@ -449,8 +448,8 @@ func TestQuiverSection54(t *testing.T) {
 }
 
 // TestQuiverProperties checks, for any jobs, sizes and options: a job uses each of its draws once
-// an epoch; what is served from memory was there; memory has two chunks at most (Figure 7), which
-// no batch exceeds.
+// per epoch; what is served from memory was there; with chunks, memory never holds more than two
+// (Figure 7).
 func TestQuiverProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		samples := rapid.IntRange(1, 80).Draw(r, "samples")
@@ -535,7 +534,7 @@ func (d *quiverDriver) checkBatch(r *rapid.T, job int, used map[scheduler.Sample
 	}
 }
 
-// TestGoldenQuiverJobs is the golden trace of two jobs on eight smaller chunks and of a small
+// TestGoldenQuiverJobs is the golden trace of two jobs with eight smaller chunks and a small
 // patience.
 func TestGoldenQuiverJobs(t *testing.T) {
 	golden(t, "quiver-jobs", &quiverSystem,

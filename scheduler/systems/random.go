@@ -6,7 +6,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// random is a generator with a seed of the run.
+// random is a random number generator, seeded by the run.
 //
 // Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014
 // (SplitMix64).

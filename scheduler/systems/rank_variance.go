@@ -20,7 +20,7 @@ func newRankVariance(samples int) *rankVariance {
 	return &rankVariance{sum: make([]uint64, samples), squares: make([]uint64, samples)}
 }
 
-// add takes in the importance of all samples at the end of an epoch.
+// add adds the importance of all samples at the end of an epoch.
 func (v *rankVariance) add(scores []float32) {
 	v.epochs++
 	for i, rank := range scheduler.Ranks(scores) {
@@ -30,13 +30,12 @@ func (v *rankVariance) add(scores []float32) {
 	}
 }
 
-// of is a sample's variance times the square of the number of epochs.
+// of returns a sample's variance times the square of the number of epochs.
 func (v *rankVariance) of(i scheduler.SampleID) uint64 {
 	return v.epochs*v.squares[i] - v.sum[i]*v.sum[i]
 }
 
-// top returns the samples with the highest variance, as many as have sizeBytes together, sorted by
-// id.
+// top returns the samples with the highest variance, as many as fit in sizeBytes, sorted by id.
 func (v *rankVariance) top(
 	sizeBytes int64, size func(scheduler.SampleID) int64,
 ) []scheduler.SampleID {

@@ -2,19 +2,19 @@ package systems
 
 import "rankpool/scheduler"
 
-// selective chooses what an epoch trains on: all samples as long as there is no history, then a
-// sample with a probability in proportion to the percentile of its loss to the power beta.
+// selective chooses what an epoch trains on: in the warm-up all samples, then each sample with a
+// probability proportional to the percentile of its loss to the power beta.
 //
 // Source: Jiang et al., "Accelerating Deep Learning by Focusing on the Biggest Losers", arXiv
 // 1910.00762, §3: P = CDF(loss)^beta, which iCACHE (HPCA 2023, §III-A) applies to the losses of the
-// epochs before. It is the sampler selective, by the scores that a pool has when an epoch begins:
-// in ranks these are the scores before the cut.
+// previous epochs. It is the sampler selective with the scores that a pool has when an epoch
+// begins; on ranks these are the scores before the cut.
 type selective struct {
 	beta   float64
 	warmUp int // epochs
 }
 
-// maxBeta bounds beta, far above what leaves any but the largest loss a weight.
+// maxBeta bounds beta. Far smaller values already leave a weight to the largest loss only.
 const maxBeta = 1 << 20
 
 var selectiveOptions = []Option{
@@ -52,13 +52,13 @@ func (s selective) Resample(_, epoch int, scores []float32) (string, []float32) 
 	return "subset", scheduler.SelectiveWeights(scores, s.beta)
 }
 
-// selectivePool is a policy's pool whose epochs selective chooses.
+// selectivePool is a PolicyPool whose epochs are chosen by selective.
 type selectivePool struct {
 	*PolicyPool
 	selective
 }
 
-// newSelectivePool returns what makes the selectivePool of a policy.
+// newSelectivePool returns a constructor for the selectivePool of a policy.
 func newSelectivePool(policy func(PolicyConfig) scheduler.Policy) func(PoolConfig) Pool {
 	return func(cfg PoolConfig) Pool {
 		m := cfg.Memory

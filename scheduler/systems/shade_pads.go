@@ -7,19 +7,19 @@ import (
 	"rankpool/scheduler"
 )
 
-// PADS draws for each process alone: a list of as many draws as there are samples, in proportion to
-// their scores; of it the part of the most repeated entries that is the process's share of an
-// epoch; and of that, samples in memory several times in the place of others.
+// PADS draws for each process separately. It draws a list of as many entries as there are samples,
+// in proportion to their scores; cuts the list to the most repeated entries, as many as the
+// process's share of an epoch; and repeats those of them that are in memory, in place of others.
 //
 // Source: Khan et al., "SHADE", FAST 2023, §4.2.1, "Priority-based Adaptive Data Sampling"; the
 // authors' ShadeSampler (pads_sort, score_based_rep, prepare_hits). Differs: their processes score
-// what they trained on themselves, and so draw from scores of their own; here all know all scores.
-// They put what repeats of samples in memory before the others, each in random order; here a
-// process's part as a whole is in random order.
+// only what they trained on, and so each draws from its own scores; here all know all scores. They
+// put the repeated samples in memory before the others, each group in random order; here a
+// process's whole part is in random order.
 
-// padsCut returns the n most repeated entries of a list, the most repeated first. Of samples that
-// are repeated equally often the most important comes first, as in the paper's example, then the
-// lower id.
+// padsCut returns the n most repeated entries of a list, the most repeated first. Among samples
+// repeated equally often, the most important comes first, as in the paper's example, then the lower
+// id.
 func padsCut(list []scheduler.SampleID, scores []float32, n int) []scheduler.SampleID {
 	times := make([]int32, len(scores))
 	for _, id := range list {
@@ -33,9 +33,8 @@ func padsCut(list []scheduler.SampleID, scores []float32, n int) []scheduler.Sam
 	return cut[:min(n, len(cut))]
 }
 
-// padsStride returns a process's entries of a list where no part is preferred: those at place
-// process, process + processes, …, n of them. As of DistributedSampler, a list that is too short
-// begins again.
+// padsStride returns a process's n entries of a list when no part is preferred: those at places
+// process, process + processes, …. As in DistributedSampler, a list that is too short starts again.
 func padsStride(list []scheduler.SampleID, process, processes, n int) []scheduler.SampleID {
 	part := make([]scheduler.SampleID, n)
 	for k := range part {
@@ -44,9 +43,8 @@ func padsStride(list []scheduler.SampleID, process, processes, n int) []schedule
 	return part
 }
 
-// padsRepeat has the entries of part that are in memory come times as often as they do, up to the
-// share most of it, in the place of others; where they have a larger share already, nothing
-// changes.
+// padsRepeat makes the entries of part that are in memory come `times` as often, up to the share
+// `most` of part, in place of others. If their share is larger already, it repeats none.
 func padsRepeat(
 	part []scheduler.SampleID, in func(scheduler.SampleID) bool, times, most float64,
 ) []scheduler.SampleID {
@@ -68,7 +66,7 @@ func padsRepeat(
 	return append(result, others[:len(part)-repeated]...)
 }
 
-// padsSeed is the seed of a process; that of the first is the job's.
+// padsSeed returns the seed of a process; the first process has the job's seed.
 func padsSeed(seed int64, process int) int64 {
 	if process == 0 {
 		return seed

@@ -11,7 +11,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// padsPool returns a pool of SHADE for samples of one byte, with the first residents of them in
+// padsPool returns a pool of SHADE for samples of one byte, with the first `residents` of them in
 // memory.
 func padsPool(samples, residents int, values Values, ranks, trainers int) *shadePool {
 	memory := NewMemory(samples, ranks, int64(samples), func(scheduler.SampleID) int64 { return 1 })
@@ -25,7 +25,7 @@ func padsPool(samples, residents int, values Values, ranks, trainers int) *shade
 	}).(*shadePool)
 }
 
-// report has every sample report the same loss, apart from the first wrong ones, which report 2.
+// report reports the same loss for every sample, except 2 for the first `wrong` ones.
 func (p *shadePool) report(loss float32, wrong int) {
 	var r scheduler.Report
 	for id := range p.cfg.Samples {
@@ -38,7 +38,7 @@ func (p *shadePool) report(loss float32, wrong int) {
 	p.Trained(&Batch{}, r)
 }
 
-// TestSHADEPADSRepetition has entries of samples in memory come several times in the place of
+// TestSHADEPADSRepetition checks that entries of samples in memory come several times in place of
 // others, which keep their order.
 func TestSHADEPADSRepetition(t *testing.T) {
 	part := []scheduler.SampleID{10, 1, 11, 12, 2, 13, 14, 15, 16, 17}
@@ -49,13 +49,13 @@ func TestSHADEPADSRepetition(t *testing.T) {
 	}{
 		{3, 3, 1, []scheduler.SampleID{1, 2, 1, 2, 1, 2, 10, 11, 12, 13}},
 		{2, 3, 1, []scheduler.SampleID{1, 1, 1, 10, 11, 12, 2, 13, 14, 15}},
-		// half a time more: the first half again
+		// one and a half times: the first half again
 		{3, 1.5, 1, []scheduler.SampleID{1, 2, 1, 10, 11, 12, 13, 14, 15, 16}},
 		{3, 1, 1, []scheduler.SampleID{1, 2, 10, 11, 12, 13, 14, 15, 16, 17}},
 		{3, 9, 0.5, []scheduler.SampleID{1, 2, 1, 2, 1, 10, 11, 12, 13, 14}},
-		// they are more than most by themselves
+		// their share is above `most` already
 		{3, 9, 0.1, []scheduler.SampleID{1, 2, 10, 11, 12, 13, 14, 15, 16, 17}},
-		// nothing else, as by the authors' implementation
+		// nothing else, as in the authors' implementation
 		{3, 9, 1, []scheduler.SampleID{1, 2, 1, 2, 1, 2, 1, 2, 1, 2}},
 		{0, 3, 1, part},
 		{99, 3, 0.9, part},
@@ -69,9 +69,9 @@ func TestSHADEPADSRepetition(t *testing.T) {
 	}
 }
 
-// TestSHADEPADSProcesses has each process take the most repeated entries of a list of its own, and
-// nobody's list cut when there is one process: of each sample a process has all draws of its list
-// or none, but for one sample at the cut.
+// TestSHADEPADSProcesses checks that each process gets the most repeated entries of its own list,
+// and that a single process gets its whole list. Of each sample, a process has all draws of its
+// list or none, except for one sample at the cut.
 func TestSHADEPADSProcesses(t *testing.T) {
 	const samples, processes = 1000, 4
 	scores := make([]float32, samples)
@@ -119,7 +119,7 @@ func TestSHADEPADSProcesses(t *testing.T) {
 	}
 }
 
-// times is how often each sample is in a list.
+// times returns how often each sample is in a list.
 func times(ids []scheduler.SampleID) map[scheduler.SampleID]int {
 	n := map[scheduler.SampleID]int{}
 	for _, id := range ids {
@@ -128,9 +128,9 @@ func times(ids []scheduler.SampleID) map[scheduler.SampleID]int {
 	return n
 }
 
-// TestSHADEPADSCurve has processes take every P-th entry of their lists, not the most repeated
-// ones, after a steep decline of the loss and while accuracy stagnates; samples in memory are
-// repeated all the same.
+// TestSHADEPADSCurve checks that processes get every P-th entry of their lists, not the most
+// repeated ones, after a steep decline of the loss and while accuracy stagnates. Samples in memory
+// are still repeated.
 func TestSHADEPADSCurve(t *testing.T) {
 	type epoch struct {
 		loss  float32
@@ -221,16 +221,17 @@ func countBelow(ids []scheduler.SampleID, bound scheduler.SampleID) (n int) {
 	return n
 }
 
-// TestSHADEPADSGolden has the golden trace of a cache that repetition would fill an epoch with, in
+// TestSHADEPADSGolden is the golden trace of a cache with which repetition would fill an epoch, in
 // a training with steep declines.
 func TestSHADEPADSGolden(t *testing.T) {
 	golden(t, "shade-pads", &shadeSystem,
 		goldenTrace{capacity: 80, epochs: 8, values: Values{"steep": 0.08}})
 }
 
-// TestSHADEFigure12 has SHADE's hit ratio with a cache of 20 % be near the paper's 72.5 %, in
-// another training: Fashion-MNIST where the paper has CIFAR-10. Without repetition it is the share
-// of the draws that the best 20 % of ranks have, 24 %. No epoch of it is even.
+// TestSHADEFigure12 checks that SHADE's hit ratio with a cache of 20 % is near the paper's 72.5 %,
+// though the training is another: Fashion-MNIST, where the paper has CIFAR-10. Without repetition
+// it is the share of the draws that the best 20 % of ranks have, 24 %. No epoch of the training is
+// even.
 func TestSHADEFigure12(t *testing.T) {
 	losses := recordedLosses(t)
 	for _, c := range []struct{ repetition, low, high float64 }{{3, 0.62, 0.78}, {1, 0.22, 0.26}} {
@@ -243,8 +244,8 @@ func TestSHADEFigure12(t *testing.T) {
 	}
 }
 
-// recordedLosses returns losses of real training, [epoch][sample], of a quarter of the samples of a
-// file in NumPy's format.
+// recordedLosses returns recorded losses, [epoch][sample], of a quarter of the samples in a file in
+// NumPy's format.
 func recordedLosses(t *testing.T) [][]float32 {
 	t.Helper()
 	const epochs, samples = 10, 8000
@@ -263,8 +264,8 @@ func recordedLosses(t *testing.T) [][]float32 {
 	return losses
 }
 
-// shadeHitRatio trains all epochs with a cache of 20 % and returns the share of hits in the second
-// half of them.
+// shadeHitRatio trains all epochs with a cache of 20 %, and returns the share of hits in their
+// second half.
 func shadeHitRatio(t *testing.T, losses [][]float32, values Values) float64 {
 	t.Helper()
 	samples, hits, draws := len(losses[0]), 0, 0

@@ -10,16 +10,17 @@ import (
 	"rankpool/scheduler"
 )
 
-// What shadePool has learned, for one job, as bytes: u32 1 if the next epoch prefers no draws, f64
-// mean loss of the epoch before, u32 n and f64 accuracy[n], u32 n and of each resident in order of
-// ids u32 id, u32 draws; then f32 latest loss of each sample. A resident's importance is its score.
+// What shadePool has learned for one job, as bytes: u32 1 if the next epoch prefers no draws, f64
+// mean loss of the previous epoch, u32 n and f64 accuracy[n], u32 n and for each resident, sorted
+// by id, u32 id, u32 draws; then f32 latest loss of each sample. A resident's importance is its
+// score.
 
 var (
 	le         = binary.LittleEndian
 	errDamaged = errors.New("it is damaged")
 )
 
-// reader takes numbers from bytes; b is nil once there were too few.
+// reader reads numbers from b, which becomes nil when it is too short.
 type reader struct{ b []byte }
 
 func (r *reader) take(n int) []byte {
@@ -99,7 +100,7 @@ func (p *shadePool) restoreResident(number, draws uint32) error {
 	return nil
 }
 
-// all returns the residents in order of ids.
+// all returns the residents, sorted by id.
 func (q *byImportance) all() []importance {
 	all := make([]importance, 0, q.queue.Len())
 	for _, place := range q.queue.order {
@@ -109,7 +110,7 @@ func (q *byImportance) all() []importance {
 	return all
 }
 
-// drawn says how often the newest resident was drawn since it was admitted.
+// drawn sets how often id, which must be the newest resident, was drawn since its admission.
 func (q *byImportance) drawn(id scheduler.SampleID, draws uint32) {
 	place := scheduler.Place(len(q.residents) - 1)
 	if q.residents[place].id != id {

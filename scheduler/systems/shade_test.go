@@ -12,9 +12,9 @@ import (
 	"rankpool/scheduler"
 )
 
-// script drives a policy through the real cache, with samples of one byte that are named by letters
-// or numbers. Its words are draws, `a`, and reports of a score, `a=7`. The answer has a word a
-// draw: `hit`, `+` when the sample is admitted, `+c` when it displaces c, and `-` when it is not
+// script drives a policy through the real cache, with samples of one byte, named by letters or
+// numbers. Its words are draws, `a`, and reports of a score, `a=7`. The answer has a word per draw:
+// `hit`, `+` when the sample is admitted, `+c` when it displaces c, and `-` when it is not
 // admitted.
 type script struct {
 	cache  *scheduler.Cache
@@ -66,7 +66,7 @@ func (s *script) run(words string) string {
 	return strings.Join(answers, " ")
 }
 
-// TestSHADEAlgorithm1 has a case a line of the algorithm, with two places.
+// TestSHADEAlgorithm1 has a case per line of the algorithm, in a cache with two places.
 func TestSHADEAlgorithm1(t *testing.T) {
 	for _, c := range []struct{ lines, words, want string }{
 		{"7-8: a hit needs no score", "a a", "+ hit"},
@@ -95,8 +95,8 @@ func TestSHADEAlgorithm1(t *testing.T) {
 	}
 }
 
-// TestSHADEVariants has what tells the policies of §6.2 apart; d, the newcomer, is the least
-// important and unknown.
+// TestSHADEVariants checks what distinguishes the policies of §6.2. The newcomer d is the least
+// important, and unknown.
 func TestSHADEVariants(t *testing.T) {
 	const words = "a a a b c b=2 a=2 c=3 d e=2 e"
 	for _, c := range []struct{ policy, want string }{
@@ -122,7 +122,8 @@ func TestSHADEVariants(t *testing.T) {
 	}
 }
 
-// TestSHADERandom has every resident be evicted equally often, and the seed decide which.
+// TestSHADERandom checks that all residents are evicted equally often, and that the seed decides
+// which.
 func TestSHADERandom(t *testing.T) {
 	const residents, evictions = 10, 20000
 	trial := func(seed int64) []int {
@@ -155,8 +156,8 @@ func TestSHADERandom(t *testing.T) {
 }
 
 // TestSHADESection421Example has the ten samples of §4.2.1 and a cache of two. As in the paper, a
-// cache begins with the samples that its policy would have: offline MIN with the best two for the
-// draws to come, SHADE with the most important two.
+// cache begins with the samples that its policy would hold: offline MIN with the best two for the
+// coming draws, SHADE with the two most important ones.
 func TestSHADESection421Example(t *testing.T) {
 	// "Offline Belady's MIN" with the random samples 1, 3, 5, 6, 8: 40 %, two of five.
 	if hits := minHits("1 3", "1 3 5 6 8"); hits != 2 {
@@ -186,7 +187,7 @@ func TestSHADESection421Example(t *testing.T) {
 	}
 }
 
-// minHits returns the hits of Bélády's MIN with room for two samples, which are warm at first.
+// minHits returns the hits of Bélády's MIN with room for two samples. It begins with those of warm.
 func minHits(warm, draws string) int {
 	words := append(strings.Fields(warm), strings.Fields(draws)...)
 	cache := newScript(scheduler.NewClairvoyant(), 2)
@@ -204,7 +205,7 @@ func minHits(warm, draws string) int {
 	return hits
 }
 
-// TestSHADEPolicies has what holds for every policy, with samples of different sizes: never more
+// TestSHADEPolicies checks what holds for every policy, with samples of different sizes: never more
 // than the capacity, a hit exactly for what was admitted and not evicted, and the same answers to
 // the same calls.
 func TestSHADEPolicies(t *testing.T) {

@@ -2,8 +2,8 @@ package systems
 
 import "rankpool/scheduler"
 
-// spiderLatest has the newest embedding of each sample that a job was trained on, in 4 bytes a
-// number: what the graph of its next epoch is built from at the cut.
+// spiderLatest holds the newest embedding of each sample that a job trained on, 4 bytes per number.
+// The graph of the job's next epoch is built from it at the cut.
 type spiderLatest struct {
 	cfg        *PoolConfig
 	job        int
@@ -18,7 +18,7 @@ func newSpiderLatest(cfg *PoolConfig, job int) *spiderLatest {
 	}
 }
 
-// update takes new embeddings. It panics when the report has none.
+// update stores new embeddings. It panics unless the report has one per sample.
 func (l *spiderLatest) update(r scheduler.Report) {
 	checkEmbeddings(r)
 	for i, id := range r.IDs {
@@ -26,7 +26,7 @@ func (l *spiderLatest) update(r scheduler.Report) {
 	}
 }
 
-// take takes a new embedding, if it counts.
+// take stores a new embedding, if all its numbers are finite.
 func (l *spiderLatest) take(id scheduler.SampleID, embedding []float32) {
 	if scheduler.ReportedEmbedding(embedding) {
 		copy(l.of(id), embedding)
@@ -38,8 +38,8 @@ func (l *spiderLatest) of(id scheduler.SampleID) []float32 {
 	return l.embeddings[int(id)*l.cfg.Dimensions:][:l.cfg.Dimensions]
 }
 
-// graph builds the graph anew, in the order of ids, and scores all samples. So it depends on the
-// newest embeddings alone, and on nothing that was before.
+// graph builds the graph from scratch, in the order of ids, and scores all samples. So it depends
+// on the newest embeddings alone.
 func (l *spiderLatest) graph() *spiderGraph {
 	g := newSpiderGraph(l.cfg, l.job)
 	for id, has := range l.has {
@@ -56,9 +56,9 @@ func (l *spiderLatest) graph() *spiderGraph {
 	return g
 }
 
-// spiderEpochs has a pool choose by epoch: scores, neighbours and the ratio of an epoch are those
-// at the cut of the epoch before, and stay until the next. So all that the pool does in an epoch is
-// known when the epoch is planned.
+// spiderEpochs lets a pool choose by epoch: an epoch's scores, neighbours and ratio are those at
+// the cut of the previous epoch, and stay until the next epoch. So everything that the pool does in
+// an epoch is known when the epoch is planned.
 type spiderEpochs struct {
 	latest []*spiderLatest // by job
 	next   []*spiderGraph  // by job: of the epoch that begins next; nil before its cut
@@ -73,7 +73,7 @@ func newSpiderEpochs(cfg *PoolConfig, ratio float64) *spiderEpochs {
 	return e
 }
 
-// cut chooses a job's epoch, by what has been trained so far.
+// cut chooses a job's epoch by what was trained so far.
 func (p *spiderPool) cut(job, epoch int) {
 	p.epochs.next[job] = p.epochs.latest[job].graph()
 	if job == 0 && p.trained {
@@ -81,9 +81,9 @@ func (p *spiderPool) cut(job, epoch int) {
 	}
 }
 
-// turn begins the epoch that was chosen last: residents get their new scores, the nodes of the
-// homophily cache their new lists. With several jobs these are of the one that began last. An epoch
-// that is drawn by another sampler has no cut before.
+// turn begins the epoch that was chosen last: residents get their new scores, and the nodes of the
+// homophily cache their new lists. With several jobs, these are those of the job whose epoch began
+// last. An epoch that another sampler draws was not cut before, so turn cuts it.
 func (p *spiderPool) turn(job, epoch int) {
 	if p.epochs.next[job] == nil {
 		p.cut(job, epoch)

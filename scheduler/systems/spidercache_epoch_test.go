@@ -8,12 +8,12 @@ import (
 	"rankpool/scheduler"
 )
 
-// spiderTraining trains an epoch after the other, each with a cut before its end.
+// spiderTraining trains one epoch after the other, each with a cut before its end.
 type spiderTraining struct {
 	t       *testing.T
 	sampler scheduler.Sampler
-	pool    *spiderPool // is told what training reports
-	planner *spiderPool // is told what pool has seen at the cuts
+	pool    *spiderPool // gets what training reports
+	planner *spiderPool // gets what pool has seen at the cuts
 	random  uint64
 }
 
@@ -37,7 +37,7 @@ func newSpiderTraining(t *testing.T, capacity int64) *spiderTraining {
 	}
 }
 
-// cut has both choose an epoch, and returns its draws.
+// cut makes both choose an epoch, and returns its draws.
 func (s *spiderTraining) cut(epoch int) []scheduler.SampleID {
 	seen, told := s.pool.epochs.latest[0], s.planner.epochs.latest[0]
 	copy(told.embeddings, seen.embeddings)
@@ -89,8 +89,8 @@ func servedBy(answers []Answer) []scheduler.SampleID {
 	return served
 }
 
-// TestSpiderCacheIsKnownAtTheCut has a pool that is told embeddings and losses at the cuts alone
-// answer every epoch before it is trained as the pool that follows training does.
+// TestSpiderCacheIsKnownAtTheCut checks that a pool that gets embeddings and losses only at the
+// cuts answers every epoch, before it is trained, like the pool that follows training.
 func TestSpiderCacheIsKnownAtTheCut(t *testing.T) {
 	for _, capacity := range []int64{30, 60, 120} {
 		t.Run(fmt.Sprint(capacity), func(t *testing.T) {

@@ -7,39 +7,40 @@ import (
 	"rankpool/scheduler"
 )
 
-// A followed pool is one that chooses an epoch by what training has reported up to the cut of the
-// epoch before, and by what its memory holds when that epoch has ended. Ranks are it by a Chooser,
-// which has the memory of the epochs that it chose, and by a Learner that keeps the reports.
+// followed is a pool that chooses an epoch by what training reported up to the cut of the previous
+// epoch, and by what its memory holds at the end of that epoch. Ranks run it with a Chooser, which
+// has the memory after each epoch that it chose, and a scheduler.Learner, which stores the reports.
 type followed interface {
 	Pool
 	Resampler
-	// Promote does what Trained does with the memory: served are the samples that a batch was
-	// served.
+	// Promote does what Trained does with the memory. served are the samples served for the batch.
 	Promote(b *Batch, served []scheduler.SampleID)
-	// restore brings an empty pool to where it chooses the next epoch, by what was reported and the
-	// memory, see appendMemory; nil: it is empty. It returns an error when one is of another pool.
+	// restore brings an empty pool to where it chooses the next epoch, from what was reported and from
+	// the memory, see appendMemory; an empty memory means none was held. It returns an error if one of
+	// them is from another pool.
 	restore(reported, memory []byte) error
-	// appendMemory appends what the memory holds, and all else that the next epoch is chosen by
-	// besides reports, to b.
+	// appendMemory appends to b what the memory holds, and everything else besides reports that the
+	// next epoch is chosen by.
 	appendMemory(b []byte) []byte
 }
 
-// spiderFollower keeps what training reports, for the Chooser of SpiderCache: the newest embedding
-// of each sample, and how many of its losses were those of right predictions. What it has at the
-// cut is for the most part the embeddings, 4 bytes a number. They are copied when the cut's bytes
-// are made: until then it keeps the bytes of the cut before, and the batches since. With them goes
-// the memory as the plan of the epoch under way leaves it: the caches are no matter of what was
-// reported, but of earlier cuts.
+// spiderFollower stores what training reports for SpiderCache's Chooser: the newest embedding of
+// each sample, and how many losses were those of right predictions. Its state at a cut is mostly
+// embeddings, 4 bytes per number. They are copied when the cut's bytes are made; until then it
+// keeps the bytes of the previous cut, and the batches since. The bytes also include the memory as
+// the plan of the epoch under way leaves it, since the caches depend on earlier cuts, not on the
+// reports.
 type spiderFollower struct {
 	cfg       ChooserConfig
 	processes int
 	learned   scheduler.Learned  // at the last cut; nil: nothing
 	batches   []scheduler.Folded // since then
-	memory    []byte             // when the epoch under way has ended
+	memory    []byte             // at the end of the epoch under way
 }
 
-// NewFollower returns what follows training for the Chooser or Learner of cfg's system, nil where
-// that needs nothing. It returns an error when the sampler cannot be had, or something is missing.
+// NewFollower returns the scheduler.Learner that follows training for the Chooser or Learner of
+// cfg's system, or nil if the system needs none. It returns an error if the sampler cannot be
+// created, or cfg lacks something.
 func NewFollower(cfg ChooserConfig) (scheduler.Learner, error) {
 	switch {
 	case cfg.System.Learns():
@@ -57,7 +58,7 @@ func NewFollower(cfg ChooserConfig) (scheduler.Learner, error) {
 func (f *spiderFollower) Begin(_ []float32, learned []byte) error {
 	now := spiderFollower{cfg: f.cfg, processes: len(f.cfg.World)}
 	if learned != nil {
-		chooser, err := NewChooser(f.cfg) // whether it could be chosen by
+		chooser, err := NewChooser(f.cfg) // checks that it can be chosen by
 		if err == nil {
 			err = chooser.Begin(learned)
 		}
@@ -89,7 +90,7 @@ func (f *spiderFollower) Cut([]float32) scheduler.Learned {
 	return f.learned
 }
 
-// bytes returns what was learned until a cut: u32 processes, u64 capacity, u32 samples, u64 n, the
+// bytes returns what was learned up to a cut: u32 processes, u64 capacity, u32 samples, u64 n, the
 // n bytes of what was reported, and the memory.
 func (f *spiderFollower) bytes() []byte {
 	latest := newSpiderLatest(&PoolConfig{
@@ -98,11 +99,11 @@ func (f *spiderFollower) bytes() []byte {
 	if f.learned != nil {
 		_, reported, _, err := f.cfg.parts(f.learned())
 		if err == nil {
-			// what was counted before that cut was the next epoch's, and counts no more after it
+			// the losses counted up to that cut were for the next epoch, and are not counted again
 			_, _, err = latest.restore(reported)
 		}
 		if err != nil {
-			panic("systems: " + err.Error()) // it is what this made, or Begin has taken
+			panic("systems: " + err.Error()) // the follower made these bytes, or Begin checked them
 		}
 	}
 	counts, d := rightness{}, f.cfg.Dimensions
@@ -119,7 +120,7 @@ func (f *spiderFollower) bytes() []byte {
 	return append(b, f.memory...)
 }
 
-// parts takes what a Cut returned apart. It returns an error when that is damaged, or of other
+// parts parses what Cut returned. It returns an error if learned is damaged, or is from other
 // samples or another memory.
 func (cfg *ChooserConfig) parts(learned []byte) (
 	processes int, reported, memory []byte, err error,
@@ -138,12 +139,12 @@ func (cfg *ChooserConfig) parts(learned []byte) (
 }
 
 // What was reported, as bytes: u64 losses of right predictions, u64 losses, u32 1 if a batch was
-// trained since the last cut, u32 dimensions; u8 of each sample, 1 if it has an embedding; then
-// those, f32 each number.
+// trained since the last cut, u32 dimensions; u8 for each sample, 1 if it has an embedding; then
+// the embeddings, f32 per number.
 
 const spiderReportedHead = 24
 
-// bytes is how many append appends.
+// bytes returns how many bytes append appends.
 func (l *spiderLatest) bytes() int {
 	n := 0
 	for _, has := range l.has {
@@ -178,7 +179,7 @@ func bit(b bool) uint32 {
 	return 0
 }
 
-// restore is the inverse of append, for one that has nothing.
+// restore reads what append wrote into an empty l. It returns an error if that is damaged.
 func (l *spiderLatest) restore(reported []byte) (counts rightness, trained bool, err error) {
 	r := reader{reported}
 	right, of := r.u64(), r.u64()
@@ -209,10 +210,10 @@ func (l *spiderLatest) restore(reported []byte) (counts rightness, trained bool,
 	return rightness{int(right), int(of)}, trained, nil
 }
 
-// The memory, as bytes: f64 ratio of the epoch, f64 ratio that it has come to, u32 1 if it is
-// moving, u32 n, f64 deviation[n], f64 accuracy[n]; u32 n and of each resident of the importance
-// cache u32 id, f32 score, u32 rank; u32 n and of each node of the homophily cache, oldest first,
-// u32 id, u32 rank. Neighbour lists are not among it: a new epoch has new ones.
+// The memory, as bytes: f64 ratio of the epoch, f64 latest ratio, u32 1 if β is active, u32 n, f64
+// deviation[n], f64 accuracy[n]; u32 n and for each resident of the importance cache u32 id, f32
+// score, u32 rank; u32 n and for each node of the homophily cache, oldest first, u32 id, u32 rank.
+// It leaves out neighbour lists: a new epoch has new ones.
 
 // appendMemory implements followed.
 func (p *spiderPool) appendMemory(b []byte) []byte {
@@ -286,12 +287,12 @@ func (p *spiderPool) restore(reported, memory []byte) (err error) {
 	return nil
 }
 
-// new reports whether there is such a sample, which is not in memory.
+// new reports whether sample id exists and is not in memory.
 func (p *spiderPool) new(id uint32) bool {
 	return int64(id) < int64(len(p.scored)) && !p.memory.Has(scheduler.SampleID(id))
 }
 
-// f64s takes n numbers, which must be finite.
+// f64s reads n numbers, which must be finite.
 func (r *reader) f64s(n uint32) ([]float64, error) {
 	if uint64(n)*8 > uint64(len(r.b)) {
 		return nil, errDamaged

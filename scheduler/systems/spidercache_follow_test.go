@@ -11,7 +11,7 @@ import (
 
 const followedSamples = 120
 
-// followedConfig is that of ranks with so many trainers, in batches of 12.
+// followedConfig returns the configuration of ranks with a number of trainers, in batches of 12.
 func followedConfig(trainers int, capacityBytes int64) ChooserConfig {
 	labels := make([]int32, followedSamples)
 	for id := range labels {
@@ -28,7 +28,7 @@ func followedConfig(trainers int, capacityBytes int64) ChooserConfig {
 	}
 }
 
-// follow has ranks train epochs, and returns what is learned by the cut of the last one.
+// follow trains epochs on ranks, and returns what is learned by the cut of the last one.
 func follow(t *testing.T, cfg ChooserConfig, learned []byte, from, to int) ([]byte, []string) {
 	t.Helper()
 	l, err := NewFollower(cfg)
@@ -78,8 +78,8 @@ func chooseEpoch(t *testing.T, cfg ChooserConfig, learned []byte, epoch int) *sc
 	return c.Draw(epoch, scheduler.EqualScores(followedSamples, 1))
 }
 
-// TestFollowerGoesOn: a follower that begins with what another one has learned continues as that
-// one, also when there are fewer processes now.
+// TestFollowerGoesOn checks that a follower that begins with what another one learned continues
+// like that one, even with fewer processes.
 func TestFollowerGoesOn(t *testing.T) {
 	half, _ := follow(t, followedConfig(4, 24), nil, 0, 6)
 	want, served := follow(t, followedConfig(4, 24), half, 6, 10)
@@ -97,8 +97,8 @@ func TestFollowerGoesOn(t *testing.T) {
 	}
 }
 
-// TestFollowerOfSomethingElse: what was learned with another memory or other embeddings, or is
-// damaged, is refused, by whoever chooses as by whoever follows, or at worst is another epoch.
+// TestFollowerOfSomethingElse checks that chooser and follower alike refuse what was learned with
+// another memory or other embeddings, or is damaged, or at worst choose another epoch.
 func TestFollowerOfSomethingElse(t *testing.T) {
 	cfg := followedConfig(2, 24)
 	learned, _ := follow(t, cfg, nil, 0, 7)
@@ -133,7 +133,7 @@ func TestFollowerOfSomethingElse(t *testing.T) {
 	}
 	for i := range learned {
 		if i < 4 || i > 64 && i < len(learned)-700 && i%97 > 0 {
-			continue // of processes there may be many; of embeddings there are
+			continue // the number of processes may be large; embeddings are many bytes
 		}
 		hurt := slices.Clone(learned)
 		hurt[i] ^= 0xff
@@ -152,7 +152,8 @@ func TestFollowerOfSomethingElse(t *testing.T) {
 	}
 }
 
-// TestEmbeddingsThatDoNotCount leave a sample the one that it has.
+// TestEmbeddingsThatDoNotCount checks that a sample keeps its embedding if a new one does not
+// count.
 func TestEmbeddingsThatDoNotCount(t *testing.T) {
 	cfg := followedConfig(1, 24)
 	nan := float32(0)
@@ -183,8 +184,8 @@ func TestEmbeddingsThatDoNotCount(t *testing.T) {
 	}
 }
 
-// TestCutCopiesNothing: what was learned is copied when its bytes are asked for, and then is as it
-// was at the cut. Of 20,000 samples with 64 numbers these are 5 MB.
+// TestCutCopiesNothing checks that what was learned is copied only when its bytes are asked for,
+// and is then as it was at the cut. For 20,000 samples with 64 numbers these are 5 MB.
 func TestCutCopiesNothing(t *testing.T) {
 	cfg := followedConfig(1, 24)
 	const samples = 20000
@@ -221,7 +222,7 @@ func TestCutCopiesNothing(t *testing.T) {
 	}
 }
 
-// TestOptionsOfRanks has ranks refuse what only the simulator can do.
+// TestOptionsOfRanks checks that ranks refuse what only the simulator can do.
 func TestOptionsOfRanks(t *testing.T) {
 	for by, want := range map[float64]bool{0: true, 1: false} {
 		if err := spiderCacheSystem.CheckLive(Values{"by_batch": by}); (err == nil) != want {
@@ -230,7 +231,7 @@ func TestOptionsOfRanks(t *testing.T) {
 	}
 }
 
-// TestMemoryPart has regions of the same samples, whatever size these have.
+// TestMemoryPart checks that regions hold the same samples, whatever their size.
 func TestMemoryPart(t *testing.T) {
 	for _, c := range []struct{ first, rest, capacity, want int64 }{
 		{1, 1, 100, 86},

@@ -9,19 +9,18 @@ import (
 )
 
 // spiderGraph scores samples by their neighbours among the latest embeddings of all samples that
-// one job was trained on.
+// one job trained on.
 //
 // Source: Wang et al., "SpiderCache", ICPP 2025, §4.1, Eq. 1–4. Differs: the paper gives no numbers
 // for λ and α, and what it calls near in Eq. 2 depends on the unit of the embeddings. Here
-// distances count in units of the root mean square distance of two samples' embeddings, so that λ
-// and α mean the same for every model and epoch. A query of the index for a sample that it holds
-// finds the sample itself, at distance 0: a sample is its own neighbour, so x_same is at least 1
-// and Eq. 4 never divides by 0. Product quantization (§5) is left out: it saves memory and changes
-// distances.
+// distances are in units of the root mean square distance of two samples' embeddings, so that λ and
+// α mean the same for every model and epoch. A query for a sample in the index finds the sample
+// itself, at distance 0: a sample is its own neighbour, so x_same is at least 1 and Eq. 4 never
+// divides by 0. Product quantization (§5) is left out: it saves memory and changes distances.
 type spiderGraph struct {
 	labels       []int32
 	index        *hnsw.Index
-	reachSquared float64 // below which a squared distance makes an edge, in squares of the unit
+	reachSquared float64 // a squared distance below it makes an edge; in squares of the unit
 	most, ef     int
 	sameClass    bool // the neighbour lists leave other classes out
 	scores       []float32
@@ -59,7 +58,7 @@ func newSpiderGraph(cfg *PoolConfig, job int) *spiderGraph {
 }
 
 // spiderReachSquared solves Eq. 2 and 3 for the distance, so that no exponential is needed:
-// exp(-λd) > α says d < -ln(α)/λ.
+// exp(-λd) > α means d < -ln(α)/λ.
 func spiderReachSquared(lambda, alpha float64) float64 {
 	reach := -scheduler.Ln(alpha) / lambda
 	return float64(reach * reach)
@@ -86,7 +85,7 @@ func checkEmbeddings(r scheduler.Report) {
 	}
 }
 
-// count adds an embedding that comes into the index (sign 1) or takes out one that leaves it (-1).
+// count adds an embedding that enters the index (sign 1), or subtracts one that leaves it (-1).
 func (g *spiderGraph) count(embedding []float32, sign int) {
 	g.held += sign
 	for _, v := range embedding {
@@ -97,7 +96,8 @@ func (g *spiderGraph) count(embedding []float32, sign int) {
 	}
 }
 
-// unitSquared is the mean squared distance of two embeddings: twice the sum of their variances.
+// unitSquared returns the mean squared distance of two embeddings: twice the sum of their
+// variances.
 func (g *spiderGraph) unitSquared() float64 {
 	n := float64(g.held)
 	variance := g.squares / n
@@ -107,12 +107,11 @@ func (g *spiderGraph) unitSquared() float64 {
 	return 2 * variance
 }
 
-// score brings the score of a sample in the index up to date, and returns it with the sample's
-// neighbours, those of its own class first (Algorithm 1, lines 16 and 17). The neighbours are valid
-// until the next call.
+// score updates the score of a sample in the index, and returns it with the sample's neighbours,
+// those of its own class first (Algorithm 1, lines 16 and 17). The neighbours are valid until the
+// next call.
 func (g *spiderGraph) score(id scheduler.SampleID) (float32, []int32) {
-	// A sample at distance 0 has the similarity 1, and so an edge, also when all embeddings are
-	// equal.
+	// A sample at distance 0 has similarity 1, and so an edge, even if all embeddings are equal.
 	radius := max(float32(g.reachSquared*g.unitSquared()), math.SmallestNonzeroFloat32)
 	g.neighbours = g.index.Within(g.neighbours[:0], int32(id), radius, g.most, g.ef)
 	same := 0
@@ -129,7 +128,7 @@ func (g *spiderGraph) score(id scheduler.SampleID) (float32, []int32) {
 	return g.scores[id], g.neighbours
 }
 
-// known are the scores of the samples that have been trained on.
+// known returns the scores of the samples that were trained on.
 func (g *spiderGraph) known() []float32 {
 	var known []float32
 	for id, score := range g.scores {
@@ -140,7 +139,7 @@ func (g *spiderGraph) known() []float32 {
 	return known
 }
 
-// eq4 is ln(1/x_same + x_other/neighbormax + 1).
+// eq4 returns ln(1/x_same + x_other/neighbormax + 1).
 func (g *spiderGraph) eq4(same, other int) float32 {
 	return float32(scheduler.Ln(1/float64(same) + float64(other)/float64(g.most) + 1))
 }

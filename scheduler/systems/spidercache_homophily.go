@@ -2,13 +2,13 @@ package systems
 
 import "rankpool/scheduler"
 
-// homophily is a queue of samples that have many neighbours; each is served for all samples in its
-// neighbour list.
+// homophily is a queue of samples with many neighbours. Each is served in place of all samples in
+// its neighbour list.
 //
 // Source: Wang et al., "SpiderCache", ICPP 2025, §4.2, Homophily Cache. Differs: the paper does not
-// say who serves a sample that is in several lists. As in Algorithm 1's neighbor_to_key, the list
-// that came last does, and when it leaves the sample is in none. A node in the queue serves itself,
-// whatever lists it is in.
+// say which node serves a sample that is in several lists. As in Algorithm 1's neighbor_to_key, the
+// node pushed last does, and when it leaves, none does. A node in the queue serves itself, whatever
+// lists it is in.
 type homophily struct {
 	memory        *Memory
 	capacityBytes int64
@@ -35,8 +35,8 @@ func (h *homophily) Serves(id scheduler.SampleID) (scheduler.SampleID, bool) {
 // Has reports whether id is in the queue.
 func (h *homophily) Has(id scheduler.SampleID) bool { return h.server[id] == int32(id)+1 }
 
-// Push puts id, which is not in memory, in the queue with a copy of its neighbours. The oldest make
-// room for it. A sample that is larger than the cache stays out.
+// Push adds id, which must not be in memory, to the queue with a copy of its neighbours. The oldest
+// nodes make room for it. A sample larger than the cache is not added.
 func (h *homophily) Push(id scheduler.SampleID, neighbours []int32, rank int32) {
 	size := h.memory.Size(id)
 	if size > h.capacityBytes {
@@ -51,8 +51,9 @@ func (h *homophily) Push(id scheduler.SampleID, neighbours []int32, rank int32) 
 	h.serve(node)
 }
 
-// Renew gives each node in the queue the list that neighbours returns for it, or leaves it its own
-// where there is none, as if all were pushed again. neighbours may return the same slice for each.
+// Renew gives each node in the queue the list that neighbours returns for it, as if all were pushed
+// again. A node for which there is none keeps its list. neighbours may return the same slice for
+// each.
 func (h *homophily) Renew(neighbours func(id scheduler.SampleID) (list []int32, ok bool)) {
 	clear(h.server)
 	for _, node := range h.queue {
@@ -67,7 +68,7 @@ func (h *homophily) Renew(neighbours func(id scheduler.SampleID) (list []int32, 
 	}
 }
 
-// serve has a node be served for its neighbours.
+// serve makes a node serve its neighbours.
 func (h *homophily) serve(node homophilyNode) {
 	for _, n := range node.neighbours {
 		if !h.Has(scheduler.SampleID(n)) {
@@ -76,13 +77,13 @@ func (h *homophily) serve(node homophilyNode) {
 	}
 }
 
-// Resize changes the capacity; the oldest leave until the rest fits.
+// Resize changes the capacity, and drops the oldest nodes until the rest fits.
 func (h *homophily) Resize(capacityBytes int64) {
 	h.capacityBytes = capacityBytes
 	h.shrink(capacityBytes)
 }
 
-// shrink lets the oldest leave until no more than `most` bytes are used.
+// shrink drops the oldest nodes until no more than `most` bytes are used.
 func (h *homophily) shrink(most int64) {
 	for h.usedBytes > most {
 		oldest := h.queue[0]

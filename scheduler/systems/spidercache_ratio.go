@@ -6,20 +6,18 @@ import (
 	"rankpool/scheduler"
 )
 
-// spiderRatio is the Elastic Cache Manager: it says which share of the memory is the importance
-// cache's.
+// spiderRatio is the Elastic Cache Manager: it chooses the importance cache's share of the memory.
 //
-// Source: Wang et al., "SpiderCache", ICPP 2025, §4.3, Eq. 5–8. Differs: it decides once an epoch,
-// when an accuracy is there, and counts t and T in epochs; Algorithm 1 calls it every batch. Traces
-// hold no validation accuracy: its place takes the share of an epoch's reported losses below ln 2,
-// which means p > 1/2 for the true class, so a right prediction. Growth that is negative counts as
-// none, or u could leave [0, 1).
+// Source: Wang et al., "SpiderCache", ICPP 2025, §4.3, Eq. 5–8. Differs: it decides once per epoch,
+// when there is an accuracy, and counts t and T in epochs; Algorithm 1 calls it every batch. Traces
+// hold no validation accuracy. The share of an epoch's reported losses below ln 2 replaces it: such
+// a loss means p > 1/2 for the true class, so a right prediction. Negative growth counts as none;
+// otherwise u could leave [0, 1).
 //
-// Eq. 5 is the sign of one slope. The deviation is that of the samples that were scored, and its
-// slope is taken as Eq. 6 takes that of accuracy, over a smoothed window, so there is none before
-// the window is full. β is "triggered" (§4.3) once and stays, and a ratio that has moved does not
-// move back when u grows: read epoch by epoch, noise takes it back to r_start, where Fig. 11 has it
-// fall.
+// Eq. 5 is the sign of one slope. The deviation is that of the samples that were scored. Its slope
+// is computed as in Eq. 6, over a smoothed window, so there is none before the window is full. β is
+// "triggered" (§4.3) once and stays. A ratio that has moved does not move back when u grows:
+// computed for each epoch anew, noise would take it back to r_start, while it falls in Fig. 11.
 type spiderRatio struct {
 	start, end, gamma float64
 	epochs            int // T
@@ -39,7 +37,7 @@ func newSpiderRatio(start, end, gamma float64, epochs int) *spiderRatio {
 	return &spiderRatio{start: start, end: end, gamma: gamma, epochs: epochs, ratio: start}
 }
 
-// elastic reports whether there are two caches at any time.
+// elastic reports whether there are ever two caches.
 func (c *spiderRatio) elastic() bool { return c.start < 1 || c.end < 1 }
 
 // observe counts the losses that training reports.
@@ -55,8 +53,8 @@ func (c *rightness) observe(losses []float32) {
 	}
 }
 
-// next ends an epoch with the scores of all samples that have one, and returns the ratio for the
-// one that follows, which is number epoch.
+// next ends an epoch and returns the ratio for the following one, whose number is epoch. scores are
+// those of all samples that have one.
 func (c *spiderRatio) next(epoch int, scores []float32) float64 {
 	accuracy := 0.0
 	if c.reported > 0 {
@@ -79,7 +77,7 @@ func (c *spiderRatio) next(epoch int, scores []float32) float64 {
 	return c.ratio
 }
 
-// deviation is the standard deviation of scores, 0 when there are none.
+// deviation returns the standard deviation of scores, 0 when there are none.
 func deviation(scores []float32) float64 {
 	mean, sum := 0.0, 0.0
 	for _, s := range scores {

@@ -44,7 +44,7 @@ func spiderReport(
 	return r
 }
 
-// TestSpiderCacheEq1 has Euclidean distances, squared.
+// TestSpiderCacheEq1 checks that distances are Euclidean, squared.
 func TestSpiderCacheEq1(t *testing.T) {
 	if got := hnsw.Squared([]float32{1, 2, 3}, []float32{4, 6, 3}); got != 25 {
 		t.Errorf("the squared distance is %v, want 5²", got)
@@ -67,7 +67,7 @@ func TestSpiderCacheEq2and3(t *testing.T) {
 	})
 }
 
-// TestSpiderCacheEq4 has the scores of the four states of Fig. 8(b), and their order.
+// TestSpiderCacheEq4 checks the scores of the four states of Fig. 8(b), and their order.
 func TestSpiderCacheEq4(t *testing.T) {
 	g := spiderTest(2, 2, nil, nil).graphs[0]
 	scores := map[string]float32{}
@@ -138,7 +138,7 @@ func TestSpiderCacheScores(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheEqualEmbeddings has the unit 0: similarity is 1 everywhere.
+// TestSpiderCacheEqualEmbeddings has a unit of 0: similarity is 1 everywhere.
 func TestSpiderCacheEqualEmbeddings(t *testing.T) {
 	g := spiderTest(3, 3, nil, nil).graphs[0]
 	g.update(spiderReport(map[scheduler.SampleID]float32{}, 0, 1, 2))
@@ -189,8 +189,8 @@ func TestSpiderCacheFigure9(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheAlgorithm1Line18 has the first of the nodes with the highest degree chosen, and
-// none that the importance cache holds.
+// TestSpiderCacheAlgorithm1Line18 checks that the first of the nodes with the highest degree is
+// chosen, and none that the importance cache holds.
 func TestSpiderCacheAlgorithm1Line18(t *testing.T) {
 	place := map[scheduler.SampleID]float32{0: 200, 1: 100, 2: 101, 3: 0, 4: 1, 5: 2}
 	for _, c := range []struct {
@@ -211,8 +211,8 @@ func TestSpiderCacheAlgorithm1Line18(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheNodesOfProcesses has each process's part of a batch give the homophily cache its
-// node with the highest degree, whichever rank the process is on.
+// TestSpiderCacheNodesOfProcesses checks that the homophily cache gets the node with the highest
+// degree of each process's part of a batch, whichever rank the process is on.
 func TestSpiderCacheNodesOfProcesses(t *testing.T) {
 	one := func(scheduler.SampleID) int64 { return 1 }
 	for _, c := range []struct {
@@ -247,8 +247,8 @@ func TestSpiderCacheNodesOfProcesses(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheSameClass has a sample be served for those of its own class only, unless the
-// option says otherwise.
+// TestSpiderCacheSameClass checks that a sample is served only for those of its own class, unless
+// the option says otherwise.
 func TestSpiderCacheSameClass(t *testing.T) {
 	for _, c := range []struct {
 		values Values
@@ -277,8 +277,8 @@ func TestSpiderCacheSameClass(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheAlgorithm1Line17 has a resident's place follow its new score, and the sampler get
-// it.
+// TestSpiderCacheAlgorithm1Line17 checks that a resident's place follows its new score, and that
+// the sampler gets the score.
 func TestSpiderCacheAlgorithm1Line17(t *testing.T) {
 	p := spiderTest(5, 2, nil, Values{"r_start": 1})
 	batch := spiderBatch(0, 1)
@@ -308,7 +308,7 @@ func TestSpiderCacheAlgorithm1Line17(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheHomophily has a queue of samples with lists that overlap.
+// TestSpiderCacheHomophily checks a queue of samples with overlapping lists.
 func TestSpiderCacheHomophily(t *testing.T) {
 	h := newHomophily(NewMemory(10, 1, 10, func(id scheduler.SampleID) int64 { return int64(id) }),
 		10)
@@ -341,9 +341,9 @@ func TestSpiderCacheHomophily(t *testing.T) {
 	serves(0, 0, 0, 0, 0, 0, 0, 0)
 }
 
-// TestSpiderCacheEq5 has the ratio stay while the deviation of the scores rises, and fall from when
-// its smoothed slope is negative on, as Eq. 8 and Fig. 11 have it; what the deviation does then,
-// and whether u grows again, takes it back by nothing.
+// TestSpiderCacheEq5 checks that the ratio stays while the deviation of the scores rises, and falls
+// once its smoothed slope is negative, as in Eq. 8 and Fig. 11. It never goes back, whatever the
+// deviation does then and even if u grows again.
 func TestSpiderCacheEq5(t *testing.T) {
 	deviations := func(values ...float64) []float64 {
 		c := newSpiderRatio(0.9, 0.8, 0.01, len(values)+1)
@@ -376,8 +376,8 @@ func TestSpiderCacheEq5(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheAccuracy has the share of losses below ln 2 in each epoch; what is not reported
-// does not count.
+// TestSpiderCacheAccuracy checks the share of losses below ln 2 in each epoch. Losses that are not
+// reported do not count.
 func TestSpiderCacheAccuracy(t *testing.T) {
 	c := newSpiderRatio(0.9, 0.8, 0.01, 10)
 	c.observe([]float32{0, 0.6, 0.7})
@@ -391,8 +391,8 @@ func TestSpiderCacheAccuracy(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheSavitzkyGolay holds the filter of §4.3 to what defines it: parabolas stay as they
-// are, and a pulse gives the published weights of five points.
+// TestSpiderCacheSavitzkyGolay checks what defines the filter of §4.3: it leaves parabolas
+// unchanged, and a pulse gives the published weights of five points.
 func TestSpiderCacheSavitzkyGolay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := rapid.IntRange(-9, 9).Draw(t, "a"), rapid.IntRange(-9, 9).Draw(t, "b"),
@@ -453,7 +453,7 @@ func TestSpiderCacheEq7(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheEq8 has the ends of Fig. 11 and compares with math.Pow between them.
+// TestSpiderCacheEq8 checks the ends of Fig. 11, and compares with math.Pow between them.
 func TestSpiderCacheEq8(t *testing.T) {
 	if first, last := spiderImpRatio(0.9, 0.8, 0, 0.5),
 		spiderImpRatio(0.9, 0.8, 1, 0.5); first != 0.9 || math.Abs(last-0.8) > 1e-12 {
@@ -469,7 +469,7 @@ func TestSpiderCacheEq8(t *testing.T) {
 	})
 }
 
-// TestSpiderCacheRatio has both regions follow the ratio, and job 0 alone move it.
+// TestSpiderCacheRatio checks that both regions follow the ratio, and that only job 0 moves it.
 func TestSpiderCacheRatio(t *testing.T) {
 	p := spiderTest(20, 10, nil, nil)
 	bytes := func() [2]int64 {
@@ -533,8 +533,8 @@ func TestSpiderCacheNeedsEmbeddings(t *testing.T) {
 }
 
 // TestSpiderCacheAnyTrace draws at random with samples of different sizes: memory holds what the
-// regions hold, no sample is in both, answers are legal, and who is served for another was a
-// neighbour when it entered the homophily cache.
+// regions hold, no sample is in both, answers are legal, and a sample that is served for another
+// was its neighbour when it entered the homophily cache.
 func TestSpiderCacheAnyTrace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const samples = 30
@@ -596,7 +596,7 @@ func TestSpiderCacheAnyTrace(t *testing.T) {
 	})
 }
 
-// spiderLists are the neighbour lists of the homophily cache, by node.
+// spiderLists returns the neighbour lists of the homophily cache, by node.
 func spiderLists(p *spiderPool) map[scheduler.SampleID][]int32 {
 	lists := map[scheduler.SampleID][]int32{}
 	for _, n := range p.homophily.queue {
@@ -626,9 +626,9 @@ func spiderCheck(t *rapid.T, p *spiderPool) {
 	}
 }
 
-// TestSpiderCacheByEpoch has an epoch go by what was trained before its cut: the sampler's weights,
-// the places of residents, and the lists of the homophily cache. What comes later counts for the
-// epoch after it.
+// TestSpiderCacheByEpoch checks that an epoch depends on what was trained before its cut: the
+// sampler's weights, the places of residents, and the lists of the homophily cache. What comes
+// later counts for the epoch after it.
 func TestSpiderCacheByEpoch(t *testing.T) {
 	p := spiderTest(6, 4, nil, Values{"by_batch": 0, "r_start": 0.5, "r_end": 0.5})
 	alone, three := float32(math.Ln2), float32(scheduler.Ln(1/3.+1))
@@ -652,7 +652,7 @@ func TestSpiderCacheByEpoch(t *testing.T) {
 		t.Errorf("epoch 0 has no graph, and nodes %v", p.homophily.queue)
 	}
 	cut(1, three, three, three, alone, alone, alone)
-	train(map[scheduler.SampleID]float32{0: 2000, 4: 1000}, 0, 4) // behind the cut
+	train(map[scheduler.SampleID]float32{0: 2000, 4: 1000}, 0, 4) // after the cut
 	if p.graphs[0].scores[0] != alone {
 		t.Error("the cut has changed the epoch under way")
 	}
@@ -680,7 +680,7 @@ func TestSpiderCacheByEpoch(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheGraphOfAnEpoch has the graph depend on the newest embeddings alone.
+// TestSpiderCacheGraphOfAnEpoch checks that the graph depends on the newest embeddings alone.
 func TestSpiderCacheGraphOfAnEpoch(t *testing.T) {
 	scores := func(order ...scheduler.SampleID) []float32 {
 		p := spiderTest(40, 4, nil, Values{"by_batch": 0})
@@ -702,7 +702,8 @@ func TestSpiderCacheGraphOfAnEpoch(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheRatioByEpoch has the ratio be decided at the cut, and hold from the next epoch on.
+// TestSpiderCacheRatioByEpoch checks that the ratio is decided at the cut, and holds from the next
+// epoch on.
 func TestSpiderCacheRatioByEpoch(t *testing.T) {
 	p := spiderTest(20, 10, nil, Values{"by_batch": 0})
 	p.Begin(0, 0, nil)
@@ -717,7 +718,8 @@ func TestSpiderCacheRatioByEpoch(t *testing.T) {
 	}
 }
 
-// TestGoldenSpiderCacheByBatch has both systems learn batch by batch, as published.
+// TestGoldenSpiderCacheByBatch is the golden trace of both systems learning batch by batch, as
+// published.
 func TestGoldenSpiderCacheByBatch(t *testing.T) {
 	for _, s := range []System{spiderCacheSystem, spiderCacheImpSystem} {
 		golden(t, s.Name+"-batch", &s, goldenTrace{values: Values{"by_batch": 1}})

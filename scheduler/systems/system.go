@@ -13,70 +13,69 @@ import (
 	"rankpool/scheduler"
 )
 
-// A System is a named triple of scorer, sampler and policy. Its mechanisms stand in one of two
-// forms: a Policy, when they fit one (NewPolicy is set), which ranks and simulator run alike, or a
-// Pool (NewPool is set), when the system has several regions, brings samples in by itself,
-// substitutes, or draws by what is in memory; ranks run pools by a Chooser or a Learner.
+// A System is a named triple of scorer, sampler and policy. NewPolicy is set if its mechanisms fit
+// a Policy, which ranks and simulator run alike. NewPool is set if the system has several regions,
+// loads samples ahead of draws, substitutes samples, or chooses its draws. If both are set, the
+// simulator uses the Pool. Ranks run pools with a Chooser or a Learner.
 type System struct {
 	Name    string
 	About   string // one line, for people
 	Source  string // author, venue, section
 	Scorer  string // name for NewScorer; "" when scores are not used
 	Sampler string // name for scheduler.NewSampler
-	Policy  string // name for NewPolicy; of a system with a pool, what tables call its policy
+	Policy  string // name for NewPolicy; without one, the policy's name in tables
 	Options []Option
 
-	// NeedsLabels and NeedsEmbeddings: the system cannot be made without the samples' labels, or
+	// NeedsLabels and NeedsEmbeddings report whether the system needs the samples' labels or
 	// embeddings.
 	NeedsLabels, NeedsEmbeddings bool
 
 	NewPolicy func(PolicyConfig) scheduler.Policy
 	NewPool   func(PoolConfig) Pool
 
-	// Live is how ranks run the system. NeedsEpochs: they must know how many epochs will be
-	// trained.
+	// Live says how ranks run the system. NeedsEpochs reports whether they must know how many epochs
+	// will be trained.
 	Live        live
 	NeedsEpochs bool
 
-	// Packs: some samples are read in packages, see Packages.
+	// Packs reports whether some samples are read in packages, see Packages.
 	Packs bool
 
-	// Evaluates: some batches are not trained on, see Evaluator.
+	// Evaluates reports whether some batches are evaluated but not trained on, see Evaluator.
 	Evaluates bool
 
-	// Simulated reports why ranks cannot be this system, in the words that follow "it"; "": they
-	// can, with its policy, scorer and sampler.
+	// Simulated says why ranks cannot run this system, in the words that follow "it"; "" if they can.
 	Simulated string
 }
 
-// live is how ranks are a system.
+// live says how ranks run a system.
 type live uint8
 
 const (
-	liveParts   live = iota // by its policy, scorer and sampler
-	livePlaced              // by a Chooser, which says where samples lie and serves what was drawn
-	liveServed              // by a Chooser, which serves other samples than were drawn
-	liveLearned             // by its policy, its scorer, and a Learner that draws by the reports
+	liveParts   live = iota // with its policy, scorer and sampler
+	livePlaced              // with a Chooser, which places samples and serves what was drawn
+	liveServed              // with a Chooser, which may serve samples other than those drawn
+	liveLearned             // with its policy, its scorer, and a Learner that draws by reports
 )
 
-// An Option is a number that a system can be tuned by.
+// An Option is a number that tunes a system.
 type Option struct {
 	Name    string
 	Default float64
 	Least   float64 // values below it are refused
 	Most    float64 // values above it are refused
-	Whole   bool    // only whole numbers are taken
+	Whole   bool    // only whole numbers are accepted
 	About   string  // one line: meaning, unit and range
 	Source  string  // section of the paper, or the measurement behind the default
-	// Simulated: ranks have the default, and only the simulator another value
+	// Simulated: ranks always use the default; only the simulator accepts other values
 	Simulated bool
 }
 
-// Values are the options that differ from their defaults, by name.
+// Values are the options that were set, by name; the others have their defaults.
 type Values map[string]float64
 
-// String returns the options as --set has them, sorted by name: `beta=0.5,h_share=0.6`; "" when
-// there are none.
+// String returns the options in the form that --set takes, sorted by name: `beta=0.5,h_share=0.6`;
+// "" when there are none.
 func (v Values) String() string {
 	words := make([]string, 0, len(v))
 	for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -85,8 +84,8 @@ func (v Values) String() string {
 	return strings.Join(words, ",")
 }
 
-// Parse returns the options that words, each `OPTION=VALUE`, give s. The error names what is wrong,
-// and the nearest known option.
+// Parse parses words, each `OPTION=VALUE`, as options of s. The error says what is wrong; for an
+// unknown option it names the nearest known one.
 func (s *System) Parse(words []string) (Values, error) {
 	known := make([]string, len(s.Options))
 	for i, o := range s.Options {
@@ -112,7 +111,7 @@ func (s *System) Parse(words []string) (Values, error) {
 	return values, s.Check(values)
 }
 
-// Sample sets the options of a sampler that is part of a system.
+// Sample sets the options in cfg that belong to its sampler, selective or subset.
 func (v Values) Sample(cfg *scheduler.SamplerConfig) {
 	if fraction, given := v["fraction"]; given &&
 		(cfg.Name == "selective" || cfg.Name == "subset") {
@@ -131,8 +130,8 @@ func (v Values) Sample(cfg *scheduler.SamplerConfig) {
 	}
 }
 
-// Value returns the value of an option of s. It panics when s has no such option: the name is a
-// constant of the caller.
+// Value returns the value of an option of s: the one in values, or the default. It panics if s has
+// no such option, since the names are constants in the callers.
 func (s *System) Value(values Values, name string) float64 {
 	if v, ok := values[name]; ok {
 		return v
@@ -145,7 +144,7 @@ func (s *System) Value(values Values, name string) float64 {
 	panic(fmt.Sprintf("systems: %s has no option %q.", s.Name, name))
 }
 
-// CheckLive returns an error when a value is one that only the simulator has.
+// CheckLive returns an error if a value is one that only the simulator accepts.
 func (s *System) CheckLive(values Values) error {
 	for _, o := range s.Options {
 		if v, given := values[o.Name]; given && o.Simulated && v != o.Default {
@@ -156,8 +155,8 @@ func (s *System) CheckLive(values Values) error {
 	return nil
 }
 
-// Check returns an error when a value is not in its option's range, and nil for names that s does
-// not have.
+// Check returns an error if a value is outside its option's range, or is not whole where it must
+// be. It ignores names that s does not have.
 func (s *System) Check(values Values) error {
 	for _, o := range s.Options {
 		v, given := values[o.Name]
@@ -174,7 +173,7 @@ func (s *System) Check(values Values) error {
 	return nil
 }
 
-// PolicyConfig is what a policy may know when it is made.
+// PolicyConfig configures a new policy.
 type PolicyConfig struct {
 	System        *System // for its options
 	Samples       int
@@ -184,8 +183,8 @@ type PolicyConfig struct {
 	Values        Values
 }
 
-// NewPolicy returns the policy of that name, without residents, and an error that names the nearest
-// known one if there is none.
+// NewPolicy returns a new policy of that name, without residents. If there is none, the error names
+// the nearest known one.
 func NewPolicy(name string, cfg PolicyConfig) (scheduler.Policy, error) {
 	for i := range registry {
 		if s := &registry[i]; s.Policy == name && s.NewPolicy != nil {
@@ -198,7 +197,7 @@ func NewPolicy(name string, cfg PolicyConfig) (scheduler.Policy, error) {
 		name, Nearest(name, known), strings.Join(known, ", "))
 }
 
-// PolicyNames returns the names that NewPolicy knows, in the order of systems.
+// PolicyNames returns the names that NewPolicy knows, in the order of All.
 func PolicyNames() []string {
 	var all []string
 	for _, s := range registry {
@@ -209,7 +208,7 @@ func PolicyNames() []string {
 	return all
 }
 
-// registry has one entry a system, in the order in which tables list them.
+// registry has one entry per system, in the order in which tables list them.
 var registry = []System{
 	lruSystem,
 	lfuSystem,
@@ -237,8 +236,7 @@ var registry = []System{
 // All returns every system, in the order in which tables list them. The slice is the caller's.
 func All() []System { return append([]System(nil), registry...) }
 
-// Find returns the system of that name, and an error that names the nearest known one if there is
-// none.
+// Find returns the system of that name. If there is none, the error names the nearest known one.
 func Find(name string) (*System, error) {
 	for i := range registry {
 		if registry[i].Name == name {
@@ -257,8 +255,8 @@ func names() []string {
 	return all
 }
 
-// Nearest returns the one of known with the fewest insertions, deletions and changes of a letter
-// from name; the first in a tie. known must not be empty.
+// Nearest returns the name in known that takes the fewest insertions, deletions and substitutions
+// of letters to get from name; the first in a tie. known must not be empty.
 func Nearest(name string, known []string) string {
 	best, least := known[0], 1<<30
 	for _, k := range known {

@@ -7,8 +7,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// TestRegistry has every system be found by a name of its own, be complete, and say where it comes
-// from.
+// TestRegistry checks that every system has a unique name, is complete, and names its source.
 func TestRegistry(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range All() {
@@ -38,7 +37,7 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// TestOptions has every option be documented, with the source of its default.
+// TestOptions checks that every option is documented, with the source of its default.
 func TestOptions(t *testing.T) {
 	for _, s := range All() {
 		seen := map[string]bool{}
@@ -58,7 +57,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestPolicyNames has every policy that stands alone be made by its name.
+// TestPolicyNames checks that every policy that stands alone can be made by its name.
 func TestPolicyNames(t *testing.T) {
 	for _, name := range PolicyNames() {
 		policy, err := NewPolicy(name,

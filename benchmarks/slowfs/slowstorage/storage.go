@@ -1,5 +1,5 @@
-// Package slowstorage is package slowfs without a file system: a storage.Storage with the same
-// model, rules and counters, over another one, by a clock that tests may replace.
+// Package slowstorage is package slowfs without a file system: a storage.Storage over another one,
+// with the same model, rules and counters, and with a clock that tests may replace.
 package slowstorage
 
 import (
@@ -15,7 +15,7 @@ import (
 	"rankpool/staging/storage"
 )
 
-// Clock is the time that a Storage goes by. It is safe for concurrent use.
+// Clock is the clock of a Storage. It is safe for concurrent use.
 type Clock interface {
 	// Now returns the time.
 	Now() time.Time
@@ -44,7 +44,7 @@ type Storage struct {
 }
 
 // New returns a Storage over below. Rules and counters see paths without the folder root; "" leaves
-// absolute paths as they are, less the first slash. A nil clock is SystemClock. It panics when
+// absolute paths as they are, less the first slash. A nil clock is SystemClock. It panics if
 // config.Check fails.
 func New(below storage.Storage, root string, config slowfs.Config, clock Clock) *Storage {
 	if clock == nil {
@@ -88,7 +88,7 @@ func (s *Storage) wait(call string, v slowfs.Verdict) error {
 	return nil
 }
 
-// file is an open file; what it does not slow down goes to the one below.
+// file is an open file. Calls that it does not slow down go to the one below.
 type file struct {
 	storage.File
 	storage *Storage
@@ -116,11 +116,11 @@ func (f *file) Stat() (sizeBytes, modTime int64, err error) {
 	return f.File.Stat()
 }
 
-// Memory is storage in memory: the contents of files by absolute path, all modified at time 0.
-// Nobody may change it while it is read.
+// Memory is storage in memory: the contents of files by absolute path, all modified at time 0. It
+// must not change while it is read.
 type Memory map[string][]byte
 
-// Open opens a file; one that is not there fails with ENOENT.
+// Open opens a file. It fails with ENOENT if there is none.
 func (m Memory) Open(path string) (storage.File, error) {
 	content, ok := m[path]
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"rankpool/staging/storage"
 )
 
-// manualClock is a clock of one goroutine: sleeping moves it.
+// manualClock is a clock for one goroutine: sleeping advances it.
 type manualClock struct{ now time.Time }
 
 func (c *manualClock) Now() time.Time        { return c.now }
@@ -93,8 +93,8 @@ func TestErrorsAreSystemErrors(t *testing.T) {
 	}
 }
 
-// TestManyReadersFillTheBandwidth reads by 16 goroutines in virtual time: 100 files of 10,000 bytes
-// at 1 MB/s take a second, though each open takes 10 ms.
+// TestManyReadersFillTheBandwidth reads with 16 goroutines in virtual time: 100 files of 10,000
+// bytes at 1 MB/s take a second, though each open takes 10 ms.
 func TestManyReadersFillTheBandwidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := make(Memory)

@@ -9,13 +9,12 @@ import (
 type view struct {
 	index  *Index
 	vector []float32
-	// below 2^31; another one for every node, so that not all choose the same ones among equal
-	// vectors
+	// below 2^31; it varies by node, so that not all nodes choose the same ones among equal vectors
 	salt uint32
 }
 
-// key is a node and its squared distance, as they are seen from a view. Nearer nodes have smaller
-// keys; of nodes as near, those whose number with the view's salt is smaller.
+// key is a node and its squared distance from a view. Nearer nodes have smaller keys; at equal
+// distance, those with the smaller node number XOR salt.
 type key uint64
 
 // none is larger than every key.
@@ -30,10 +29,10 @@ func (v view) node(k key) int32 { return int32(uint32(k) ^ v.salt) }
 
 func (k key) squared() float32 { return math.Float32frombits(uint32(k >> 32)) }
 
-// choose returns at most `most` of the candidates, which are sorted: those that are no nearer to
-// one chosen before than to the view, and then the nearest of the rest (Algorithm 4, with
-// keepPrunedConnections). Of equal vectors one counts as near, so that they do not shut out all
-// others.
+// choose returns at most `most` of the candidates, which must be sorted: those that are no nearer
+// to one chosen before than to the view, and then the nearest of the rest (Algorithm 4, with
+// keepPrunedConnections). Equal vectors count as nearer to each other, so that they do not shut out
+// all others.
 func (v view) choose(candidates []key, most int) []key {
 	chosen, rest := make([]key, 0, most), make([]key, 0, len(candidates))
 	for _, c := range candidates {
@@ -53,9 +52,9 @@ func (v view) choose(candidates []key, most int) []key {
 	return append(chosen, rest[:min(len(rest), most-len(chosen))]...)
 }
 
-// Squared is the squared Euclidean distance of two vectors of the same dimensions, in float32. Four
-// sums that do not wait for each other are added up in a fixed order, and no product is fused with
-// a sum, so it has the same bits on every machine.
+// Squared returns the squared Euclidean distance of two vectors of the same dimensions, in float32.
+// It adds four independent sums in a fixed order and fuses no product with a sum, so that it has
+// the same bits on every machine.
 func Squared(a, b []float32) float32 {
 	var s0, s1, s2, s3 float32
 	b = b[:len(a)]

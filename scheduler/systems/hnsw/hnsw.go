@@ -3,8 +3,8 @@
 // machine.
 //
 // Source: Malkov and Yashunin, "Efficient and robust approximate nearest neighbor search using
-// hierarchical navigable small world graphs", TPAMI 2020, Algorithms 1 to 5. Differs: links go both
-// ways always, so that a vector that moves takes all its links with it and none continues to lead
+// hierarchical navigable small world graphs", TPAMI 2020, Algorithms 1 to 5. Differs: links always
+// go both ways, so that a vector that moves takes all its links with it and none still leads to
 // where it was; a search may also collect all vectors within a radius.
 package hnsw
 
@@ -22,14 +22,14 @@ const (
 	linksMax = links
 	// linksMaxGround is Mmax0, the same in the ground layer. Source: §4.1, 2·M.
 	linksMaxGround = 2 * links
-	// linksLeast is how many links a node keeps when its neighbours have too many: among equal
-	// vectors all links are as useful, and some nodes would lose every one.
+	// linksLeast is how many links a node keeps when its neighbours have too many. Among equal vectors
+	// all links are equally useful, and some nodes would otherwise lose every one.
 	linksLeast = links / 2
 	// efConstruction is the number of candidates for a node's links.
 	efConstruction = 48
 )
 
-// Index holds at most one vector a node. It is not safe for concurrent use.
+// Index holds at most one vector per node. It is not safe for concurrent use.
 type Index struct {
 	dimensions int
 	seed       uint64
@@ -40,7 +40,7 @@ type Index struct {
 }
 
 // New returns an empty index for the nodes 0 … nodes-1 with vectors of the given dimensions. seed
-// draws the nodes' layers.
+// determines the nodes' layers.
 func New(nodes, dimensions int, seed int64) *Index {
 	x := &Index{
 		dimensions: dimensions, seed: uint64(seed), vectors: make([]float32, nodes*dimensions),
@@ -53,14 +53,14 @@ func New(nodes, dimensions int, seed int64) *Index {
 // Has reports whether node has a vector.
 func (x *Index) Has(node int32) bool { return x.linked[node] != nil }
 
-// Vector returns the vector of node, which must have one. It must not be changed, and changes with
-// node's next Update.
+// Vector returns the vector of node, which must have one. The caller must not change it. It changes
+// with node's next Update.
 func (x *Index) Vector(node int32) []float32 {
 	return x.vectors[int(node)*x.dimensions : (int(node)+1)*x.dimensions]
 }
 
-// Update gives node a vector, whether or not it has one. The vector is copied; its components must
-// be finite. Update panics when the vector has other dimensions than the index.
+// Update sets the vector of node, whether or not it has one. It copies the vector, whose components
+// must be finite. It panics if the vector has other dimensions than the index.
 func (x *Index) Update(node int32, vector []float32) {
 	if len(vector) != x.dimensions {
 		panic(
@@ -80,10 +80,9 @@ func (x *Index) Update(node int32, vector []float32) {
 }
 
 // Within appends to nodes those whose squared distance to node's vector is below squaredRadius,
-// node among them, nearest first and at most `most` of them, and returns the extended slice. Some
-// may be missed: the fewer, the larger ef, the number of nodes that the search keeps in view
-// whether or not they are within the radius. node must have a vector; 0 < squaredRadius, 1 ≤ ef, 1
-// ≤ most.
+// node among them, nearest first and at most `most` of them, and returns the extended slice. It may
+// miss some: the fewer, the larger ef, which is the number of nodes that the search keeps whether
+// or not they are within the radius. node must have a vector; 0 < squaredRadius, 1 ≤ ef, 1 ≤ most.
 func (x *Index) Within(nodes []int32, node int32, squaredRadius float32, most, ef int) []int32 {
 	s := &x.search
 	v := view{x, x.Vector(node), 0}
@@ -140,8 +139,8 @@ func (x *Index) connect(layer int, a, b int32) {
 	x.shrink(layer, b)
 }
 
-// shrink takes out node's least useful link, if it has one too many: the last that choose would
-// take, whose other end can spare it.
+// shrink removes node's least useful link if it has one too many: the last one in choose's order
+// whose other end can spare it.
 func (x *Index) shrink(layer int, node int32) {
 	most, linked := linksMax, x.linked[node][layer]
 	if layer == 0 {
@@ -167,7 +166,7 @@ func (x *Index) shrink(layer int, node int32) {
 	x.cut(layer, drop, node)
 }
 
-// cut takes b out of a's links.
+// cut removes b from a's links.
 func (x *Index) cut(layer int, a, b int32) {
 	l := x.linked[a][layer]
 	i := slices.Index(l, b)
@@ -175,8 +174,8 @@ func (x *Index) cut(layer int, a, b int32) {
 	x.linked[a][layer] = l[:len(l)-1]
 }
 
-// unlink takes node out of the graph. Each of its neighbours gets a link to the nearest of the
-// others that it has none to, so that no way is lost.
+// unlink removes node from the graph. Each of its neighbours gets a link to the nearest of the
+// others that it is not linked to, so that no path is lost.
 func (x *Index) unlink(node int32) {
 	for layer, linked := range x.linked[node] {
 		for _, a := range linked {
@@ -200,7 +199,7 @@ func (x *Index) unlink(node int32) {
 	}
 }
 
-// highest returns the first node of the highest layer, other than except; -1 if there is none.
+// highest returns the first node of the highest layer other than except, or -1 if there is none.
 func (x *Index) highest(except int32) int32 {
 	best, layers := int32(-1), 0
 	for node, l := range x.linked {
@@ -211,7 +210,7 @@ func (x *Index) highest(except int32) int32 {
 	return best
 }
 
-// layers is the number of layers that node is in: l or more with the probability M^-(l-1), as with
+// layers returns the number of layers that node is in: l or more with probability M^-(l-1), as with
 // mL = 1/ln M in §4.1.
 func (x *Index) layers(node int32) int {
 	return 1 + bits.TrailingZeros64(x.hash(node)|1<<32)/bits.TrailingZeros(links)

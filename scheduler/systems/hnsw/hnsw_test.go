@@ -37,7 +37,7 @@ func (c *cloud) shift(v []float32, width float32) {
 	}
 }
 
-// brute is Within by looking at all vectors.
+// brute is Within by brute force.
 func (x *Index) brute(node int32, squaredRadius float32, most int) []int32 {
 	var near []key
 	v := view{x, x.Vector(node), 0}
@@ -54,7 +54,7 @@ func (x *Index) brute(node int32, squaredRadius float32, most int) []int32 {
 	return nodes
 }
 
-// checkLinks holds the graph's form: links go both ways, join nodes of the layer, and are not too
+// checkLinks checks the graph's form: links go both ways, join nodes of the layer, and are not too
 // many (§4.1, Mmax and Mmax0).
 func (x *Index) checkLinks(t interface{ Errorf(string, ...any) }) {
 	for node, layers := range x.linked {
@@ -74,8 +74,8 @@ func (x *Index) checkLinks(t interface{ Errorf(string, ...any) }) {
 	}
 }
 
-// TestRecall compares with brute force when the index is new, and after all vectors moved several
-// times.
+// TestRecall compares searches with brute force when the index is new, and after all vectors moved
+// several times.
 func TestRecall(t *testing.T) {
 	const nodes, radius, most = 1500, 14, 60
 	c := newCloud(nodes, 8, 10)
@@ -105,8 +105,8 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// TestWithin has few enough nodes that a search sees all that can be reached: so every node can be
-// reached, and every answer is exact, whatever moves where.
+// TestWithin has so few nodes that a search sees all that can be reached. It checks that every node
+// can be reached and every answer is exact, whatever moves where.
 func TestWithin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := rapid.IntRange(1, 80).Draw(t, "nodes")
@@ -130,7 +130,8 @@ func TestWithin(t *testing.T) {
 	})
 }
 
-// TestSameBits has the answers and links of one run, so that a machine that gives others is found.
+// TestSameBits compares the answers and links with those of one run, to find machines that give
+// others.
 func TestSameBits(t *testing.T) {
 	const nodes = 400
 	c := newCloud(nodes, 5, 4)
@@ -148,8 +149,8 @@ func TestSameBits(t *testing.T) {
 	}
 }
 
-// TestEqualVectors has far more equal vectors than links, at two places, move one by one, and every
-// one found from every one.
+// TestEqualVectors moves far more equal vectors than links, at two places, one by one, and checks
+// that every one is found from every one.
 func TestEqualVectors(t *testing.T) {
 	const nodes = 200
 	x := New(nodes, 1, 1)

@@ -2,8 +2,8 @@ package hnsw
 
 import "slices"
 
-// search is SEARCH-LAYER (Algorithm 2), which continues until it has the ef nearest nodes, and then
-// as long as there are more within the radius, up to `most`.
+// search is SEARCH-LAYER (Algorithm 2). It runs until it has the ef nearest nodes, and then while
+// it finds more within the radius, up to `most`.
 type search struct {
 	met   []uint32 // by node: the last round that met it
 	round uint32
@@ -12,8 +12,8 @@ type search struct {
 	layer, ef int
 	radius    float32 // squared
 	most      int
-	open      heap // nodes whose links were not followed yet, nearest first
-	found     heap // what is kept, complemented: farthest first
+	open      heap // nodes whose links are not followed yet, nearest first
+	found     heap // nodes kept, complemented keys: farthest first
 	nearToFar []key
 }
 
@@ -45,7 +45,8 @@ func (s *search) meet(node int32) {
 	}
 }
 
-// run returns what is found from the nodes met so far, nearest first. The next begin reuses it.
+// run returns what it finds from the nodes met so far, nearest first. The next run reuses the
+// slice.
 func (s *search) run() []key {
 	for len(s.open) > 0 {
 		k := s.open.pop()
