@@ -2,7 +2,7 @@ package mpicache
 
 import "time"
 
-// beginRecord is the first line that a rank 0 writes to the run log.
+// beginRecord is the first line that rank 0 writes to the run log.
 type beginRecord struct {
 	Event  string    `json:"event"`
 	Time   time.Time `json:"time"`
@@ -11,8 +11,8 @@ type beginRecord struct {
 	Data   []string  `json:"data"` // the first is trained on
 }
 
-// recordBegin writes the line, on rank 0, if the start of the training has a name: without one it
-// would not help readers.
+// recordBegin writes the line on rank 0 if the start of the training has a name; without one the
+// line would not help readers.
 func (n *Node) recordBegin() {
 	if n.report == nil || n.cfg.Launch == "" || n.cfg.Record == nil {
 		return

@@ -11,24 +11,24 @@ import (
 	"rankpool/scheduler"
 )
 
-// What the cache is worth to each training is measured where it matters: when several trainings or
-// data sets share memory that does not hold all of their samples, or when the user asks for it.
-// scheduler.Benefit decides when and how; the rank has the clock, and reads the samples once more.
+// A rank measures what the cache is worth to each training where it matters: when several trainings
+// or data sets share memory that does not hold all of their samples, or when the user asks for it.
+// scheduler.Benefit decides when and how; the rank provides the clock, and reads the samples again.
 
-// Benefit is when the benefit of trainings is measured.
+// Benefit says when the benefit of trainings is measured.
 type Benefit uint8
 
 // The values of Config.Benefit.
 const (
-	BenefitAuto   Benefit = iota // when there is memory to be divided
-	BenefitAlways                // of every training
+	BenefitAuto   Benefit = iota // when there is memory to divide
+	BenefitAlways                // for every training
 	BenefitNever
 )
 
 // Benefits are the names of these values.
 var Benefits = []string{"auto", "always", "never"}
 
-// measures reports whether the benefit of trainings is to be measured now.
+// measures reports whether to measure the benefit of trainings now.
 func (n *Node) measures() bool {
 	switch n.cfg.Benefit {
 	case BenefitAlways:
@@ -52,8 +52,7 @@ func (s *stream) probe(e scheduler.Planned) scheduler.Probe {
 
 var errNoRoom = errors.New("mpicache: no room for a sample")
 
-// reread reads a sample into memory of its own, for which there is room in the window, and frees
-// that.
+// reread reads a sample into separate memory, for which the window has room, and then frees it.
 func (s *samples) reread(c scheduler.Read) {
 	size := s.data.Size(c.ID)
 	off, ok := s.node.alloc(size)
@@ -72,8 +71,8 @@ func (s *samples) reread(c scheduler.Read) {
 	})
 }
 
-// timed notes that a trainer's part of a batch is complete, and logs the benefit when it is known:
-// the rank of the first trainer does.
+// timed notes that a trainer's part of a batch is complete. When the benefit is known, the rank of
+// the first trainer logs it.
 func (s *stream) timed(c scheduler.Timed) {
 	if !s.benefit.Ready(c.Epoch, c.Batch, s.node.now().Sub(s.node.started)) {
 		return

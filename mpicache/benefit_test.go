@@ -11,8 +11,8 @@ import (
 )
 
 // TestBenefitOfATraining checks that a training that is measured gets what it draws, that its
-// benefit is known after its second epoch, and that what was read for this are the samples of a
-// twentieth of it; and that a training alone is measured only when the user asks for it.
+// benefit is known after its second epoch, that measuring it reads the samples of a twentieth of
+// that epoch, and that a single training is measured only if the user asks for it.
 func TestBenefitOfATraining(t *testing.T) {
 	const batchSize, batches, epochs = 2, 200, 3
 	for _, c := range []struct {
@@ -73,7 +73,8 @@ func measuredAs(ratio float64) *scheduler.Benefit {
 	return b
 }
 
-// TestMemoryIsDividedByBenefit checks what two data sets get, of which a rank's memory holds half.
+// TestMemoryIsDividedByBenefit checks what two data sets get of a rank's memory, which holds half
+// of them.
 func TestMemoryIsDividedByBenefit(t *testing.T) {
 	for _, c := range []struct {
 		ratios     [2]float64 // 0: unknown
@@ -113,7 +114,7 @@ func TestMemoryIsDividedByBenefit(t *testing.T) {
 }
 
 // TestUnusedMemoryIsGivenBack checks that --memory auto returns the memory of a training that gains
-// nothing, and that it trains on.
+// nothing, and that the training continues.
 func TestUnusedMemoryIsGivenBack(t *testing.T) {
 	const samples, capacity = 4000, 1 << 20
 	looks := make(chan struct{})
@@ -145,9 +146,9 @@ func TestUnusedMemoryIsGivenBack(t *testing.T) {
 	cl.close()
 }
 
-// TestGivenBackMemoryIsNotMissed has memory of a data set that gains nothing be given back: the
-// other one, whose benefit is unknown, keeps its part, however often memory is divided, and also
-// when the first one's training has ended.
+// TestGivenBackMemoryIsNotMissed gives back the memory of a data set that gains nothing: the other
+// one, whose benefit is unknown, keeps its part, however often memory is divided, even after the
+// first one's training has ended.
 func TestGivenBackMemoryIsNotMissed(t *testing.T) {
 	const bytes = 1 << 17
 	cl := newCluster(t, 1, 2000, bytes, func(cfg *Config) {

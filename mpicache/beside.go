@@ -9,22 +9,22 @@ import (
 	"rankpool/scheduler"
 )
 
-// A process may read a data set in another order beside its training on it, usually to evaluate. It
-// can get the plan of any epoch, since draws that depend on no scores can be made at any time, and
-// reads storage by the index. It uses no memory and does not affect the training: its counts and
-// reports are ignored.
+// While a process trains on a data set, it may also read it in another order, usually to evaluate.
+// It can get the plan of any epoch, since draws that do not depend on scores can be made at any
+// time; it reads the samples from storage through the index. This uses none of the rank's memory
+// and does not affect the training: its counts and reports are ignored.
 
-// besideStreams is the first number of such streams. A number is derived from the spec, so that it
-// is the same for all connections of a process and after a restart.
+// besideStreams is the first number of these streams. A stream's number is derived from its spec,
+// so that it is the same for all connections of a process and after a restart.
 const besideStreams = 1 << 31
 
-// beside is such a stream, of one connection.
+// beside is one of these streams, of one connection.
 type beside struct {
 	spec Spec
 	plan scheduler.PlanConfig
 }
 
-// openBeside answers OPEN of a stream beside the training on s.
+// openBeside handles OPEN for a stream beside the training on s.
 func (c *conn) openBeside(f door.Frame, s *samples, spec Spec) error {
 	sampler, err := scheduler.NewSampler(spec.SamplerConfig(s.data.Samples))
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *conn) openBeside(f door.Frame, s *samples, spec Spec) error {
 	return nil
 }
 
-// numberOf is the number of the stream of a spec.
+// numberOf returns the number of a spec's stream.
 func numberOf(spec Spec) uint32 {
 	spec.Training = nil
 	text, err := json.Marshal(spec)
@@ -62,7 +62,7 @@ func numberOf(spec Spec) uint32 {
 		panic("mpicache: a spec is not JSON: " + err.Error())
 	}
 	h := fnv.New32a()
-	_, _ = h.Write(text) // a hash takes everything
+	_, _ = h.Write(text) // a hash never returns an error
 	return besideStreams | h.Sum32()
 }
 

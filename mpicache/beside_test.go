@@ -26,9 +26,9 @@ func openBeside(c *door.Client, spec Spec) (uint32, error) {
 	return opened.Stream, json.Unmarshal(reply, &opened)
 }
 
-// TestBeside has the processes of a training evaluate on the same data in mid-epoch, in order, each
-// its part or all of it. They get their own ids, and the training gets the stream, and has the
-// counts, that it has without.
+// TestBeside makes the processes of a training evaluate on the same data in mid-epoch, in order,
+// each its part or all of it. They get their own ids, and the training's stream and counts are the
+// same as without.
 func TestBeside(t *testing.T) {
 	const epochs, samples = 3, 115
 	undisturbed := newCluster(t, 2, samples, 3000)
@@ -107,8 +107,8 @@ func evaluate(t *testing.T, dir string, rank, world, epoch int) []uint32 {
 	return ids
 }
 
-// TestBesideDrawsWithoutScores checks what is refused beside a training, and that numbers of
-// streams are the same again.
+// TestBesideDrawsWithoutScores checks what is refused beside a training, and that a stream opened
+// again has the same number.
 func TestBesideDrawsWithoutScores(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<16)
 	defer cl.close()
@@ -137,9 +137,9 @@ func TestBesideDrawsWithoutScores(t *testing.T) {
 	refused(t, err, "one more is too many")
 }
 
-// TestPlanElsewhereWithoutScores checks that a trainer that goes elsewhere alone has its plan at
-// once, and the batches from storage, where draws depend on no scores: the others stay where they
-// are.
+// TestPlanElsewhereWithoutScores checks that, if draws depend on no scores, a trainer that goes to
+// another epoch alone gets its plan at once, and the batches from storage, while the others stay
+// where they are.
 func TestPlanElsewhereWithoutScores(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
 	defer cl.close()

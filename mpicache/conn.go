@@ -19,20 +19,20 @@ type conn struct {
 	node *Node
 
 	// Only the goroutine that serves the connection uses these.
-	streams map[uint32]*stream // that this connection has opened, by number
+	streams map[uint32]*stream // opened by this connection, by number
 	limits  door.Limits
-	asked   bool     // for a plan or a batch: it counts for this rank from then on
+	asked   bool     // for a plan or a batch: from then on its tallies count for this rank
 	numbers []uint32 // a buffer for lists of leases
 	besides map[uint32]*beside
 
-	plansBeside atomic.Int32 // without a reply
+	plansBeside atomic.Int32 // PLANs that are not answered yet
 
 	mu         sync.Mutex // protects the rest
 	door.Hello            // the client's identity; ControlTrainer before its HELLO
 	closed     bool
 	lastLease  uint32
 	leases     map[uint32]leaseRef
-	waiting    map[uint64]*samples // tickets of GETs under way
+	waiting    map[uint64]*samples // by ticket: GETs under way
 }
 
 // leaseRef is a lease as its stager knows it.
@@ -50,7 +50,7 @@ func (n *Node) newConn(sock door.Socket) *conn {
 	return c
 }
 
-// Enter admits a client, unless there are too many connections of this rank or of its process.
+// Enter admits a client, unless this rank or the client's process has too many connections.
 func (c *conn) Enter() error {
 	n := c.node
 	n.connMu.Lock()
@@ -92,7 +92,7 @@ func (c *conn) Greet(h door.Hello) (w door.Welcome, slabFD int) {
 	return w, c.node.slabFD
 }
 
-// Limits are those of the data sets that are open.
+// Limits returns the limits for the data sets that the client has opened.
 func (c *conn) Limits() door.Limits { return c.limits }
 
 // Handle does what a frame asks for.
@@ -253,8 +253,8 @@ func (c *conn) metric(f door.Frame) error {
 	return s.onMetric(m)
 }
 
-// release ends leases and records the tally that comes with them, if it is of a data set that is
-// open here: a door.Tally may be of one that was opened before a reconnect.
+// release ends leases, and records the tally that comes with them if this connection has opened its
+// data set: a client may send a tally for one that it opened before it reconnected.
 func (c *conn) release(g door.Get) error {
 	for _, id := range g.Leases {
 		c.mu.Lock()

@@ -9,16 +9,16 @@ import (
 	"rankpool/scheduler"
 )
 
-// A rank does not trust what arrives at its door. Package door reads no more bytes than the kind of
-// a frame needs, and checks that its fields are there; this file checks each number in them against
-// the sender's identity and what it was given: once, before anything is done with it. The rest of
-// the package relies on that.
+// A rank does not trust what arrives at its door. Package door reads no more bytes than a frame of
+// its kind needs, and checks that all fields are there. This file checks each number in them once,
+// before it is used, against the sender's identity and what the sender was given. The rest of the
+// package relies on that.
 //
-// A frame that breaks the rules ends its connection, with a sentence that wraps door.ErrFrame. A
-// valid request that cannot be met is answered with a door.Error, and the connection stays.
-// Either harms only the sender.
+// A frame that breaks the rules ends its connection, with an error that wraps door.ErrFrame. A
+// valid request that cannot be met is answered with a door.Error, and the connection stays open.
+// Either affects only the sender.
 
-// checkSpec returns an error unless the spec is one that this client may ask for.
+// checkSpec returns an error unless this client may send this spec.
 func (c *conn) checkSpec(spec *Spec, d *DataSet) error {
 	if c.Trainer == door.ControlTrainer {
 		return door.Broken("OPEN from a client that trains nothing")
@@ -52,8 +52,8 @@ func (c *conn) checkSpec(spec *Spec, d *DataSet) error {
 	return nil
 }
 
-// checkEmbeddings returns an error unless a system that scores samples by their embeddings gets
-// some that are neither too many nor too large.
+// checkEmbeddings checks the length of the embeddings for a system that scores samples by them. It
+// returns an error if there is none, or if it is too large, by itself or for the batch size.
 func checkEmbeddings(spec *Spec, system string) error {
 	switch d := spec.Embeddings; {
 	case d == 0:
@@ -78,7 +78,7 @@ func (c *conn) opened(index uint32) (*stream, error) {
 	return s, nil
 }
 
-// checkPlace returns an error unless the stream may have such an epoch and batch.
+// checkPlace returns an error unless the stream can have this epoch and batch.
 func (s *stream) checkPlace(epoch, batch uint32) error {
 	if n := s.coordinator.Spec().Batches(s.data.Samples); int64(batch) >= int64(n) {
 		return door.Broken("batch %d, of %d in an epoch", batch, n)
@@ -115,7 +115,7 @@ func (s *stream) checkGet(c *conn, g door.Get) error {
 	return nil
 }
 
-// checkPlan also allows the number of batches: training ended there.
+// checkPlan also allows the batch after an epoch's last one: training may have ended there.
 func (s *stream) checkPlan(c *conn, p door.Place) error {
 	n := s.requested(c, door.KindPlan)
 	batches := s.coordinator.Spec().Batches(s.data.Samples)
@@ -141,10 +141,9 @@ func (s *stream) checkSave(c *conn, p door.Place) error {
 	return checkEpoch(p.Epoch)
 }
 
-// checkReport returns an error unless the losses, and their embeddings where the system needs them,
-// are of the trainer's part of a batch of an epoch
-// whose plan it has. A rank that was restarted does not know that plan yet: it accepts anything
-// possible.
+// checkReport returns an error unless the losses, and the embeddings if the system needs them, fit
+// the trainer's part of a batch in an epoch whose plan the trainer has. A restarted rank does not
+// know that plan yet: it accepts everything possible.
 func (s *stream) checkReport(c *conn, r door.Report) error {
 	if err := s.checkPlace(r.Epoch, r.Batch); err != nil {
 		return err
@@ -179,8 +178,8 @@ func (s *stream) checkReport(c *conn, r door.Report) error {
 	return nil
 }
 
-// possible reports whether a teller whose previous tally was last can have counted t since: in an
-// existing epoch, existing samples, and seconds that have passed.
+// possible reports whether a worker whose previous tally was last can have reached t since: its
+// epoch exists, the new samples and bytes fit into an epoch, and no time exceeds a year.
 func (s *stream) possible(t, last door.Tally) bool {
 	if checkEpoch(t.Epoch) != nil || !s.countable(int(t.Epoch)) ||
 		max(t.Counts[stats.StallSeconds], t.Counts[stats.TrainSeconds]) > maxTalliedMicroseconds {

@@ -329,8 +329,8 @@ func TestHelloIsChecked(t *testing.T) {
 	}
 }
 
-// TestPlanFromTheEnd resumes at an epoch's end, and where it has fewer batches than it could have:
-// a sampler may draw fewer samples. The last batch is a small one.
+// TestPlanFromTheEnd resumes at an epoch's end, also if the epoch has fewer batches than it could
+// have, since a sampler may draw fewer samples. The last batch is a small one.
 func TestPlanFromTheEnd(t *testing.T) {
 	for _, sampler := range []string{"pads", "subset", "torch"} {
 		for _, from := range []uint32{0, 1, 19, 20} {
@@ -350,8 +350,8 @@ func TestPlanFromTheEnd(t *testing.T) {
 	}
 }
 
-// TestReportsBeforeAPlan has a trainer resend all its reports to a restarted rank, three times, as
-// after a cut connection; each batch counts once. Reports of more epochs than it can have are
+// TestReportsBeforeAPlan makes a trainer resend all its reports to a restarted rank, three times,
+// as after a cut connection; each batch counts once. Reports of more epochs than it can have are
 // refused.
 func TestReportsBeforeAPlan(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<16)

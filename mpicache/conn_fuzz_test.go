@@ -15,7 +15,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// script reads what a hostile client does from the fuzzer's bytes; behind their end it reads zeros.
+// script reads what a hostile client does from the fuzzer's bytes; past their end it reads zeros.
 type script struct{ b []byte }
 
 func (s *script) byte() byte {
@@ -27,7 +27,7 @@ func (s *script) byte() byte {
 	return v
 }
 
-// number is one that a field may have: most often a small one, else one near a limit, or any.
+// number returns a value for a field: usually a small one, else one near a limit, or any.
 func (s *script) number() uint32 {
 	limits := []uint32{
 		12, 13, 48, 1 << 8, 1<<16 - 1, 1 << 16, 1 << 20, maxEpoch, maxEpoch + 1, 1 << 31,
@@ -53,7 +53,7 @@ func (s *script) numbers(n int) []byte {
 	return b
 }
 
-// frame is a frame of any kind, most often with the fields that its kind has, of which some lie.
+// frame returns a frame of any kind, usually with the fields of that kind, some of them false.
 func (s *script) frame(trainer uint32) (frame []byte, whole bool) {
 	kinds := []door.Kind{
 		door.KindOpen, door.KindOpen, door.KindOpen, door.KindGet, door.KindReport,
@@ -83,9 +83,9 @@ func (s *script) frame(trainer uint32) (frame []byte, whole bool) {
 	}
 	b := door.AppendFrame(nil, kind, s.number(), p)
 	switch s.byte() {
-	case 1: // a length that lies
+	case 1: // a false length
 		le.PutUint32(b, s.number())
-	case 2: // one that is cut off
+	case 2: // a frame that is cut off
 		b = b[:int(s.byte())%(len(b)+1)]
 	case 3: // any byte
 		b[int(s.byte())%len(b)] = s.byte()
@@ -108,7 +108,7 @@ func (s *script) leases(b []byte) []byte {
 	return append(s.counted(b, int(s.byte())%3), s.numbers(16)...)
 }
 
-// spec is that of the training, unless a field of it is another.
+// spec returns the training's spec, possibly with some fields changed.
 func (s *script) spec(trainer uint32) []byte {
 	samplers := []string{"sequential", "torch", "subset", "", "none"}
 	jobs := []string{"a", "b", sameNumber[0], sameNumber[1], "../a"}
@@ -155,8 +155,8 @@ func (s *script) training() *Training {
 	return t
 }
 
-// hello returns the HELLO of a hostile client, as of a training of two: of a process of its own, a
-// child of a trainer, or a launcher. Most often it connects to the rank of its trainer.
+// hello returns the HELLO of a hostile client in a training of two: a process of its own, a child
+// of a trainer, or a launcher. It usually connects to the rank of its trainer.
 func (s *script) hello() (rank int, h door.Hello) {
 	who := s.byte()
 	h = hello(uint32(who&1), 2, uint64(who&15), 5, 5)
@@ -176,12 +176,12 @@ func (s *script) hello() (rank int, h door.Hello) {
 type hostiles struct {
 	t     *testing.T
 	dirs  []string
-	opens bool // the data set, first thing
+	opens bool // they open the data set first
 	conns map[door.Hello]*net.UnixConn
 }
 
-// say sends frames to a rank, on the connection of the client who, and returns when they were
-// handled, or the client was disconnected. An incomplete frame is the connection's last.
+// say sends frames to a rank, on who's connection, and returns when they have been handled, or the
+// client has been disconnected. An incomplete frame is the connection's last.
 func (h *hostiles) say(rank int, who door.Hello, frames []byte, whole bool) {
 	key := who
 	key.Worker |= uint64(rank) << 32
@@ -219,7 +219,7 @@ func (h *hostiles) say(rank int, who door.Hello, frames []byte, whole bool) {
 			return
 		}
 	}
-	_ = c.Close() // it was left
+	_ = c.Close() // the rank no longer serves it
 	delete(h.conns, key)
 }
 
@@ -241,7 +241,7 @@ func addScripts(f *testing.F) {
 	}
 }
 
-// FuzzDoor has hostile clients send anything to two ranks, at any moment of a training. No rank
+// FuzzDoor makes hostile clients send anything to two ranks, at any moment of a training. No rank
 // panics, and the training gets the stream that it gets without them.
 func FuzzDoor(f *testing.F) {
 	addScripts(f)
@@ -275,7 +275,8 @@ func FuzzDoor(f *testing.F) {
 	})
 }
 
-// FuzzTrainers has the trainers of two ranks themselves send anything: no rank panics, and all end.
+// FuzzTrainers makes the trainers of two ranks themselves send anything: no rank panics, and all
+// end.
 func FuzzTrainers(f *testing.F) {
 	addScripts(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {

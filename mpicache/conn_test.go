@@ -74,7 +74,7 @@ func TestOtherVersion(t *testing.T) {
 	}
 }
 
-// TestLargeHello checks that a reply to HELLO that is larger than a socket's buffer comes whole,
+// TestLargeHello checks that a reply to HELLO that is larger than a socket's buffer arrives whole,
 // with the slab.
 func TestLargeHello(t *testing.T) {
 	name := strings.Repeat("n", 4<<20)
@@ -87,9 +87,9 @@ func TestLargeHello(t *testing.T) {
 	}
 }
 
-// TestClientThatDoesNotRead has a trainer wait for its plan while it sends so many other requests
-// that its socket is full. The other trainer gets its plan nevertheless, and this one all its
-// replies as soon as it reads.
+// TestClientThatDoesNotRead makes a trainer wait for its plan while it sends so many other requests
+// that its socket is full. The other trainer still gets its plan, and this one gets all its replies
+// as soon as it reads.
 func TestClientThatDoesNotRead(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<16)
 	defer cl.close()
@@ -131,8 +131,8 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded fills a rank with connections: who comes then hears why not, and comes
-// in when one has left.
+// TestConnectionsAreBounded fills a rank with connections: the next client is told why it is
+// refused, and is admitted once another has left.
 func TestConnectionsAreBounded(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<16)
 	defer cl.close()

@@ -16,7 +16,8 @@ import (
 
 // The data set's coordinator decides which training this is, when plans are made and who gets them.
 // This file passes it events and executes its commands. Nothing here waits while the stream is
-// locked: plans are made, and files read and written, by goroutines whose end is another event.
+// locked: plans are made, and files read and written, by goroutines that report their end as
+// another event.
 
 // Spec is a trainer's request when it opens a data set (OPEN).
 type Spec = scheduler.Spec
@@ -27,12 +28,12 @@ type Training = scheduler.Training
 // Checkpoint is the checkpoint from which a training resumes.
 type Checkpoint = scheduler.Checkpoint
 
-// request is an OPEN, PLAN or SAVE without reply. The coordinator knows it by a number.
+// request is an OPEN, PLAN or SAVE that has no reply yet. The coordinator knows it by its number.
 type request struct {
 	conn   *conn
 	kind   door.Kind
 	ticket uint32
-	err    error // why it is refused, if that is known before the frame is handled
+	err    error // why it was refused, if the coordinator refused it at once
 }
 
 func newCoordinator(s *stream) *scheduler.Coordinator {
@@ -41,7 +42,7 @@ func newCoordinator(s *stream) *scheduler.Coordinator {
 	return scheduler.NewCoordinator(cfg)
 }
 
-// coordination is what the coordinator's decisions depend on besides events.
+// coordination returns what the coordinator's decisions depend on besides events.
 func (s *stream) coordination() *record.Coordination {
 	cfg := &s.node.cfg
 	return &record.Coordination{
@@ -55,8 +56,9 @@ func (s *stream) coordination() *record.Coordination {
 	}
 }
 
-// placesBytes is what each rank keeps, nil if plans may not place samples: copies are with the
-// owners by hash, which stay the same, and a training with a name shares its memory with others.
+// placesBytes returns how many bytes each rank keeps, or nil if plans may not place samples: with
+// kept copies the owners must stay those by hash, and a training with a name shares its memory with
+// others.
 func (s *stream) placesBytes() []int64 {
 	if s.data.KeepsCopies || s.job != "" {
 		return nil
@@ -64,8 +66,8 @@ func (s *stream) placesBytes() []int64 {
 	return s.data.keptBytes()
 }
 
-// newLearner returns what follows a training that begins, nil where the system learns nothing but
-// scores.
+// newLearner returns the learner for a training that begins, or nil if the system learns nothing
+// but scores.
 func (s *stream) newLearner() scheduler.Learner {
 	if l := s.setup.NewLearner(); l != nil {
 		return onceLearner{l}
@@ -73,8 +75,8 @@ func (s *stream) newLearner() scheduler.Learner {
 	return nil
 }
 
-// onceLearner makes the bytes of what was learned once, for whoever asks first: who makes a plan,
-// or writes a state, beside the stream.
+// onceLearner encodes what was learned only once, when the first goroutine needs it to make a plan
+// or write a state.
 type onceLearner struct{ scheduler.Learner }
 
 func (l onceLearner) Cut(scores []float32) scheduler.Learned {
@@ -84,8 +86,8 @@ func (l onceLearner) Cut(scores []float32) scheduler.Learned {
 	return nil
 }
 
-// newPlacement returns the placement of samples for a training that begins, or, unless from is nil,
-// continues from there.
+// newPlacement returns the placement of samples for a training that begins or, if from is not nil,
+// continues from it.
 func (s *stream) newPlacement(from *scheduler.Placed) *scheduler.Placement {
 	sampler := s.plans.Sampler
 	if shared, is := sampler.(*sharedSampler); is {
@@ -116,8 +118,8 @@ func (s *stream) coordinate(e scheduler.CoordinatorEvent) {
 }
 
 // recordingOf returns the tape that records an event of this coordinator, or nil. Of several
-// trainings on a data set the first that a trainer opens, or that a restarted rank remembers, is
-// recorded, until the second begins.
+// trainings on a data set, the tape records the first that a trainer opens or that a restarted rank
+// remembers, until the second begins.
 func (s *stream) recordingOf(e scheduler.CoordinatorEvent) *record.CoordinatorTape {
 	if s.recorded == nil {
 		switch e.(type) {
@@ -134,7 +136,7 @@ func (s *stream) recordingOf(e scheduler.CoordinatorEvent) *record.CoordinatorTa
 	return s.decisions
 }
 
-// now is the time as the coordinator knows it.
+// now returns the coordinator's time: how long the node has run.
 func (s *stream) now() time.Duration { return s.node.now().Sub(s.node.started) }
 
 // register numbers a request.
@@ -156,7 +158,7 @@ func (s *stream) requested(c *conn, kind door.Kind) int {
 	return n
 }
 
-// respond ends a request with a reply, which is made after the stream is unlocked.
+// respond ends a request with a reply, which is sent after the stream is unlocked.
 func (s *stream) respond(number uint64, reply func(c *conn, ticket uint32)) {
 	r := s.requests[number]
 	if r == nil {
@@ -223,8 +225,8 @@ func (s *stream) onPlan(c *conn, ticket uint32, f door.Place) (err error) {
 	return err
 }
 
-// onSave answers SAVE when the reports of all trainers before the batch are in the state, and the
-// state is on disk.
+// onSave answers SAVE when the state has the reports of all trainers from before the batch, and is
+// on disk.
 func (s *stream) onSave(c *conn, ticket uint32, f door.Place) (err error) {
 	s.locked(func() {
 		if err = s.checkSave(c, f); err == nil {
@@ -282,7 +284,7 @@ func (s *stream) obey(c scheduler.CoordinatorCommand) {
 		s.tape.Base(c.Base)
 		s.step(s.inLane(c.Event))
 	case scheduler.Train:
-		delete(s.closedEpochs, c.Epoch) // it may be trained once more
+		delete(s.closedEpochs, c.Epoch) // it may be trained again
 		s.recordImportance(c.Epoch, c.Scores)
 	case scheduler.AnswerPlan:
 		answer, path := c, ""
@@ -356,7 +358,7 @@ func (s *stream) begin() {
 		})
 }
 
-// takeLane makes the stager, or opens another lane of it.
+// takeLane creates the data set's stager, or opens another lane in it.
 func (s *stream) takeLane() error {
 	spec, t := s.coordinator.Spec(), s.node.cfg.Transport
 	assignment, err := spec.Assignment(s.node.cfg.Assignment)
@@ -441,7 +443,7 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 		tape.Learned(c.Learned)
 		if shared, ok := cfg.Sampler.(*sharedSampler); ok {
 			if err := shared.prepare(c); err != nil {
-				panic("mpicache: " + err.Error()) // the coordinator's learner has taken it, or made it
+				panic("mpicache: " + err.Error()) // the coordinator's learner has accepted it, or made it
 			}
 		}
 		tidy()
@@ -458,13 +460,13 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 	})
 }
 
-// tidySamples is the number of samples from which plans leave enough garbage, some megabytes, to be
-// worth a collection.
+// tidySamples is how many planned samples leave enough garbage, some megabytes, to be worth a
+// collection.
 const tidySamples = 1 << 18
 
 // tidy is called before, during and after the planning of an epoch. It returns the garbage of plans
-// to the system, the first time and whenever there is much of it: an epoch of a few thousand
-// samples takes no longer than a collection.
+// to the system, the first time and whenever there is much of it: planning an epoch of a few
+// thousand samples takes no longer than a collection.
 func (n *Node) tidy(samples int) {
 	if n.cfg.Tidy == nil {
 		return
@@ -530,7 +532,7 @@ func (s *samples) onOpened(about sender, text []byte) {
 	}
 	s.locked(func() {
 		if !s.isCurrent(about.job, about.generation) {
-			return // its trainers open the data set anew when the sender is told
+			return // when the sender ends it, its trainers open the data set again
 		}
 		l, err := s.join(about.job)
 		if err != nil {
@@ -542,7 +544,7 @@ func (s *samples) onOpened(about sender, text []byte) {
 	})
 }
 
-// hearOpened takes the news that a trainer of another rank has opened the data set.
+// hearOpened handles another rank's message that one of its trainers has opened the data set.
 func (s *stream) hearOpened(e scheduler.Opened) {
 	// the sender remembers that training as well
 	if s.coordinator.Remembers() && !s.livesHere() {
@@ -568,8 +570,8 @@ func (s *stream) onSaved(from int, text []byte) {
 	s.locked(func() { s.coordinate(e) })
 }
 
-// onRefused handles another rank's message that it cannot make a plan, without which trainers here
-// get none.
+// onRefused handles another rank's message that it cannot make a plan: then trainers here get none,
+// either.
 func (s *stream) onRefused(from int, sentence string) {
 	s.locked(func() { s.coordinate(scheduler.Declined{Rank: from, Why: sentence}) })
 }

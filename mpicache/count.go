@@ -17,11 +17,11 @@ import (
 	"rankpool/scheduler"
 )
 
-// epochCount holds the counts of the trainers here in an epoch. They count themselves, so that a
-// rank that dies loses nothing.
+// epochCount holds the counts of the trainers here in an epoch. Trainers count themselves, so that
+// a rank that dies loses nothing.
 type epochCount struct {
-	tallies map[teller]door.Tally // running sums, the last one counts
-	before  map[teller]door.Tally // of that, what it was given before this rank began
+	tallies map[teller]door.Tally // running sums: only the newest counts
+	before  map[teller]door.Tally // what each had counted before this rank began
 	metrics map[string]float64
 }
 
@@ -72,7 +72,7 @@ func (s *stream) onTally(from teller, t door.Tally, asked bool) {
 			before.Counts[stats.FallbackReads], before.Counts[stats.FallbackBytes] = 0, 0
 			e.before[from] = before
 		} else if t.Fell(last) {
-			delete(e.before, from) // it counts from the beginning again
+			delete(e.before, from) // it counts from 0 again
 		}
 		e.tallies[from] = t
 		s.noteMoved() // a restarted cache may have missed it
@@ -130,7 +130,7 @@ func (s *stream) stagerCounts(epoch int) (counts stats.Counts) {
 // that are still in flight.
 const lingerAfterMove = 300 * time.Millisecond
 
-// noteMoved records the epochs that no trainer here is in any more.
+// noteMoved records the epochs that all trainers here have left.
 func (s *stream) noteMoved() {
 	used := map[int]bool{}
 	for _, t := range s.coordinator.Locals() {
@@ -187,7 +187,7 @@ func (s *stream) finish() {
 }
 
 // finishing closes all epochs. The channel that it returns is closed when the last state is
-// written; nil: it is already.
+// written; nil: there is none.
 func (s *stream) finishing() (saving chan struct{}) {
 	s.locked(func() {
 		s.flushReports()
@@ -201,7 +201,7 @@ func (s *stream) finishing() (saving chan struct{}) {
 }
 
 // reporter gathers the counts of all ranks on rank 0 and records an epoch when all ranks with
-// trainers have sent it.
+// trainers have sent theirs.
 type reporter struct {
 	node *Node
 
@@ -244,7 +244,7 @@ type gathered map[int]*stats.Count
 func newReporter(n *Node) *reporter {
 	r := &reporter{node: n, open: map[countKey]gathered{}, all: make(chan struct{})}
 	if text, err := ReadFile(r.recordedPath()); err == nil {
-		_ = json.Unmarshal(text, &r.recorded) // a rank that died as it wrote leaves the file before
+		_ = json.Unmarshal(text, &r.recorded) // a rank that died while writing leaves the previous file
 	}
 	if r.recorded == nil {
 		r.recorded = map[string]map[int]stats.Count{}
@@ -252,7 +252,7 @@ func newReporter(n *Node) *reporter {
 	return r
 }
 
-// recordedPath is the file in which the list of recorded epochs outlives this rank.
+// recordedPath returns the file of the recorded epochs, which outlives this rank.
 func (r *reporter) recordedPath() string { return filepath.Join(r.node.cfg.Dir, "recorded") }
 
 func (r *reporter) onCount(from int, s *stream, text []byte) {
@@ -345,7 +345,8 @@ func (r *reporter) record(key countKey, g gathered) {
 	}
 }
 
-// total is the sum over the epochs of all trainings on a data set; its Epoch is their number.
+// total returns the sum over the epochs of all trainings on a data set; its Epoch is the number of
+// epochs.
 func (r *reporter) total(set int) stats.Count {
 	var total stats.Count
 	seconds, epochs := 0.0, 0
@@ -360,7 +361,7 @@ func (r *reporter) total(set int) stats.Count {
 		epochs += len(recorded)
 	}
 	total.Epoch, total.Seconds, total.Metrics = epochs, seconds, nil
-	total.Benefit = stats.Benefit{} // of different times and trainings
+	total.Benefit = stats.Benefit{} // benefits of different times and trainings do not add up
 	return total
 }
 
@@ -435,8 +436,8 @@ func (s *stream) status() door.DataStatus {
 	return st
 }
 
-// slowest returns how many batches of the plan every trainer here has been given at least; the last
-// one may be smaller.
+// slowest returns how many of the plan's batches the slowest trainer here has been given; the last
+// batch may be smaller.
 func (s *stream) slowest(plan *scheduler.Plan, c *epochCount) int {
 	draws := map[int]int{}
 	for from, t := range c.tallies {
@@ -451,7 +452,7 @@ func (s *stream) slowest(plan *scheduler.Plan, c *epochCount) int {
 		batch := s.coordinator.Spec().BatchSize
 		batches := (draws[trainer] + batch - 1) / batch
 		if batches == last && len(plan.Part(nil, last, trainer)) == 0 {
-			batches++ // there was none for it in the last one
+			batches++ // the last one has nothing for it
 		}
 		least = min(least, batches)
 	}

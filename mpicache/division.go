@@ -9,8 +9,9 @@ import (
 )
 
 // A rank divides its memory among data sets, and what stays of each among its trainings, by what
-// the cache is worth to them there (scheduler.Divide, scheduler.Weights). The draws, and what a
-// system that chooses by epoch serves, do not depend on it: its book is that of the start.
+// the cache is worth to the trainings on this rank (scheduler.Divide, scheduler.Weights). Draws do
+// not depend on it, and neither does what a system that chooses by epoch serves: its book stays as
+// it was at the start.
 
 // gains returns what the cache is worth to each training on the data set, by lane; -1: unknown.
 func (s *samples) gains() (lanes []int, gains []float64) {
@@ -23,8 +24,8 @@ func (s *samples) gains() (lanes []int, gains []float64) {
 	return lanes, gains
 }
 
-// weigh queues what memory is worth to each training for the stager, and has memory divided anew.
-// It is called when a training begins or ends, and when its benefit is known.
+// weigh queues each training's weight for the stager, and requests that memory be divided again. It
+// is called when a training begins or ends, and when its benefit is known.
 func (s *samples) weigh() {
 	lanes, gains := s.gains()
 	for i, weight := range scheduler.Weights(gains) {
@@ -36,15 +37,16 @@ func (s *samples) weigh() {
 	s.node.shrinker.divide.Store(true)
 }
 
-// weighNow is weigh where no events are being handled.
+// weighNow is weigh for callers that are not handling an event of the stager: it also handles the
+// queue.
 func (s *samples) weighNow() {
 	if s.weigh(); !s.closed {
 		s.drain()
 	}
 }
 
-// claim is the data set's claim to the memory of this rank, beside its part by size. One without
-// trainings keeps that part.
+// claim returns the data set's claim to the memory of this rank, without its part by size. A data
+// set that has no trainings, or a training with an unknown benefit, keeps that part.
 func (s *samples) claim() scheduler.Claim {
 	c := scheduler.Claim{
 		WholeBytes: max(s.ownBytes, s.data.PartitionBytes[s.node.cfg.Transport.Rank()]),
@@ -62,7 +64,7 @@ func (s *samples) claim() scheduler.Claim {
 	return c
 }
 
-// partitions divides what the slab has for residents among the data sets.
+// partitions divides the slab's memory for residents among the data sets.
 func (h *shrinker) partitions() []int64 {
 	n, share, total := h.node, h.share(), 0.0
 	var claims []scheduler.Claim
@@ -75,7 +77,7 @@ func (h *shrinker) partitions() []int64 {
 	return scheduler.Divide(claims, int64(total), n.cfg.GiveUnused)
 }
 
-// share is the share of the parts by size that is left since the node ran short of memory.
+// share returns the share of the parts by size that is left after the node ran short of memory.
 func (h *shrinker) share() float64 {
 	if cache := h.evenOf - h.leastBytes; cache > 0 {
 		return float64(h.nowBytes-h.leastBytes) / float64(cache)
@@ -83,8 +85,8 @@ func (h *shrinker) share() float64 {
 	return 0
 }
 
-// divideAnew divides the partitions by what is known of the trainings now, and returns memory that
-// none of them gains from to the system, if it is to.
+// divideAnew divides memory by what is known about the trainings now. With Config.GiveUnused it
+// returns memory that no training gains from to the system.
 func (h *shrinker) divideAnew() {
 	n := h.node
 	parts, sum := h.partitions(), int64(0)
@@ -99,7 +101,7 @@ func (h *shrinker) divideAnew() {
 		h.shrinkTo(to)
 		return
 	}
-	// those that get less first, so that there is room for the others
+	// shrink partitions first, so that there is room for those that grow
 	for _, grows := range []bool{false, true} {
 		for i, s := range n.streams {
 			if grows != (parts[i] > s.capacity()) || parts[i] == s.capacity() {
@@ -112,11 +114,11 @@ func (h *shrinker) divideAnew() {
 	}
 }
 
-// shrinkSlack is the part of the residents' bytes that the slab has besides, for the gaps between
-// samples.
+// shrinkSlack is the divisor of the residents' bytes that gives the extra memory for the gaps
+// between samples.
 const shrinkSlack = 16
 
-// capacity is the size of the partition now.
+// capacity returns the current size of the partition.
 func (s *samples) capacity() (bytes int64) {
 	s.locked(func() { bytes = s.capacityBytes })
 	return bytes

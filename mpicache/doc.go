@@ -2,8 +2,8 @@
 // exchange of samples and scores with the other ranks, and the door at which the node's training
 // processes are served.
 //
-//	Node       a rank; it drives one stager (package scheduler) a data set
-//	Client     a connection to a door, from Go
+//	Node           a rank; it drives one stager (package scheduler) per data set
+//	door.Client    a connection to a door, from Go
 //
-// Package slab manages the memory, package transport the messages between ranks.
+// Package slab manages the memory, and package transport carries the messages between ranks.
 package mpicache

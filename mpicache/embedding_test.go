@@ -48,8 +48,8 @@ func spiderRanks(cfg *Config) {
 	cfg.System, cfg.Sampler, cfg.Scorer = "spidercache", "spidercache", "loss"
 }
 
-// TestEmbeddingsAtTheDoor has a system that scores samples by embeddings want those that trainers
-// have announced.
+// TestEmbeddingsAtTheDoor checks which embeddings trainers may announce to a system that scores
+// samples by them.
 func TestEmbeddingsAtTheDoor(t *testing.T) {
 	for _, c := range []struct {
 		d    int
@@ -81,7 +81,8 @@ func TestEmbeddingsAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestReportsOfOtherEmbeddings break the protocol, and those that fit are taken.
+// TestReportsOfOtherEmbeddings checks that reports with other embeddings than announced break the
+// protocol, and that those that fit are accepted.
 func TestReportsOfOtherEmbeddings(t *testing.T) {
 	for _, c := range []struct {
 		payload []byte
@@ -119,8 +120,8 @@ func TestReportsOfOtherEmbeddings(t *testing.T) {
 	}
 }
 
-// TestReportsAreAsLargeAsAnnounced has a report be read only as far as its losses and embeddings
-// may reach: those of a batch, and of an epoch.
+// TestReportsAreAsLargeAsAnnounced checks that a report is limited to the losses and embeddings
+// that a batch, and an epoch, can have.
 func TestReportsAreAsLargeAsAnnounced(t *testing.T) {
 	for spec, want := range map[Spec]int{
 		{BatchSize: 4, World: 1}:                       16 + 4*4,
@@ -146,7 +147,7 @@ func TestReportsAreAsLargeAsAnnounced(t *testing.T) {
 	}
 }
 
-// TestRecordsOfEmbeddings are read by other ranks as they were written.
+// TestRecordsOfEmbeddings checks that other ranks read records of embeddings as they were written.
 func TestRecordsOfEmbeddings(t *testing.T) {
 	s := &stream{}
 	s.outRecord(recordReport, 2, 3, 4, []float32{1, 2}, []float32{5, 6, 7, 8})

@@ -8,7 +8,7 @@ import (
 	"rankpool/mpicache/transport"
 )
 
-// What the network and the number of clients do to a training: nothing.
+// Neither the network nor the number of clients may change a training.
 
 // slowLink is a rank's transport that delays each message by a random time, and keeps their order.
 type slowLink struct {
@@ -46,7 +46,7 @@ func (l slowLink) Post(to int, msg []byte) {
 	l.Transport.Post(to, msg)
 }
 
-// TestSlowLinks trains over links that take up to so long a message, undisturbed and with ranks
+// TestSlowLinks trains over links that delay each message by up to most, undisturbed and with ranks
 // that are restarted.
 func TestSlowLinks(t *testing.T) {
 	const epochs = 3

@@ -17,11 +17,11 @@ import (
 
 func slabFootprint(id scheduler.SampleID) int64 { return slab.Footprint(sampleSize(id)) }
 
-// simFault is something that happens to a job, behind its step's global batch.
+// simFault is something that happens to a job, after the global batch number step.
 type simFault struct {
 	name  string
 	step  int
-	delay time.Duration // it happens up to so long after that
+	delay time.Duration // it happens up to this long after that
 	do    func(j *simJob)
 }
 
@@ -78,7 +78,7 @@ func newSimFaults(clock *simClock, c *simConfig) []simFault {
 	return faults
 }
 
-// some is one of the ranks that live; nil: there are none.
+// some returns one of the live ranks, or nil if there are none.
 func (j *simJob) some() *simRank {
 	if j.ranks == nil {
 		return nil
@@ -117,8 +117,8 @@ func (j *simJob) stop() {
 	})
 }
 
-// cutLink cuts the link between two ranks, or all of a rank's, perhaps for good: that is, until the
-// cache is restarted.
+// cutLink cuts the link between two ranks, or all links of a rank, perhaps until the cache is
+// restarted.
 func (j *simJob) cutLink() {
 	r := j.some()
 	if r == nil || len(j.ranks.all) == 1 {
@@ -173,8 +173,8 @@ func (j *simJob) clearFolder() {
 	_ = os.MkdirAll(j.machines[r.number].folder, 0o700)
 }
 
-// loseNode loses a node without trainers, if there is one: the cache goes on without it. The other
-// ranks are counted anew.
+// loseNode loses a node without trainers, if there is one: the cache continues without it, and the
+// other ranks are renumbered.
 func (j *simJob) loseNode() {
 	if j.ranks == nil || j.ranks.loses || j.cfg.idle == 0 {
 		return
@@ -183,7 +183,7 @@ func (j *simJob) loseNode() {
 	j.ranks.all[j.cfg.idleRank()].exit("its node is lost")
 }
 
-// goAround has the cache go on without the node that it has lost.
+// goAround makes the cache continue without the node that it has lost.
 func (j *simJob) goAround() {
 	lost := j.cfg.idleRank()
 	j.machines[lost].close()
@@ -197,8 +197,8 @@ func (j *simJob) goAround() {
 	}
 }
 
-// rescan has the folder of the data set change. Ranks that are restarted serve the index that
-// the run keeps, so that nothing comes of it but reads that fail, if at all.
+// rescan changes the folder of the data set. Restarted ranks serve the index that the run keeps, so
+// the most that can happen is that reads fail.
 func (j *simJob) rescan() {
 	r := j.some()
 	if r == nil {
@@ -221,7 +221,7 @@ func (j *simJob) writeMemory() {
 	r.exit("killed")
 }
 
-// requeue has the job end, and begin again on other nodes.
+// requeue ends the job, and starts it again on other nodes.
 func (j *simJob) requeue() {
 	if j.checkpoint == nil {
 		return
@@ -264,7 +264,7 @@ func (j *simJob) shutDown() {
 	}
 }
 
-// stranger connects somebody to a rank.
+// stranger connects another process to a rank.
 func (j *simJob) stranger(r *simRank, trainer uint32, family uint64) *simConn {
 	c := r.dial(&simProcess{name: "stranger"})
 	if c == nil {
@@ -277,14 +277,14 @@ func (j *simJob) stranger(r *simRank, trainer uint32, family uint64) *simConn {
 	return c
 }
 
-// seated reports whether all trainers have taken their seats: before, nobody can tell who is the
-// stranger.
+// seated reports whether all trainers have taken their seats: before that, nobody can tell who the
+// stranger is.
 func (j *simJob) seated() bool {
 	return len(j.trainers) > 0 && j.steps > 0 && !slices.ContainsFunc(j.trainers,
 		func(t *simTrainer) bool { return t.epoch == 0 && t.parts == nil || t.over })
 }
 
-// newcomer has another process come with the RANK of a trainer, or another spec.
+// newcomer connects another process with the RANK of a trainer, or another spec.
 func (j *simJob) newcomer() {
 	r := j.some()
 	if r == nil || !j.seated() {
@@ -325,7 +325,7 @@ func (j *simJob) newcomer() {
 	})
 }
 
-// hostile has somebody say anything, as the fuzz tests of the door do.
+// hostile sends anything to a rank, as the fuzz tests of the door do.
 func (j *simJob) hostile() {
 	r := j.some()
 	if r == nil || !j.seated() {
@@ -342,7 +342,7 @@ func (j *simJob) hostile() {
 		frame, _ := s.frame(trainer)
 		j.clock.after(j.clock.upTo(100*time.Millisecond), c.client, "", func() { c.say(frame) })
 	}
-	// what a broken client of the training's own may say
+	// what a broken client of the training itself may send
 	if t := j.trainers[trainer]; t.ready && j.clock.chance(2) {
 		own := j.stranger(j.ranks.all[t.rank], trainer, t.process)
 		if own == nil {
@@ -355,7 +355,7 @@ func (j *simJob) hostile() {
 	}
 }
 
-// allowed reports whether training may end with an error, after what has happened.
+// allowed reports whether training may end with this error, after what has happened.
 func (j *simJob) allowed(why string) bool {
 	for id := range j.bad {
 		if why == sampleError(uint32(id)) {
@@ -367,8 +367,8 @@ func (j *simJob) allowed(why string) bool {
 
 // Planted faults
 
-// simFlaws are faults that a job can be given a product with, and a seed that shows each. Those
-// with a number are as they once were in it.
+// simFlaws are faults that can be planted in the product, each with a seed that shows it. Those
+// with a number were once in the product.
 var simFlaws = []struct {
 	name string
 	seed uint64
@@ -403,12 +403,12 @@ var simFlaws = []struct {
 // planted reports whether a fault is planted.
 func (j *simJob) planted(name string) bool { return j.plant == name }
 
-// plants is planted, once in so many times.
+// plants is planted, but true only once in oneIn times.
 func (j *simJob) plants(name string, oneIn int) bool {
 	return j.plant == name && j.clock.chance(oneIn)
 }
 
-// flaw plants faults between a rank's coordinator and what it commands.
+// flaw plants faults between a rank's coordinator and its commands.
 func (r *simRank) flaw() {
 	s := r.node.streams[0]
 	s.command = func(c scheduler.CoordinatorCommand) {
@@ -427,7 +427,7 @@ func (r *simRank) flaw() {
 	}
 }
 
-// unchecked handles a frame as a door without its checks does, and reports whether it has.
+// unchecked handles a frame as a door without its checks would, and reports whether it has.
 func (j *simJob) unchecked(c *simConn, f door.Frame) bool {
 	stranger := strings.HasPrefix(c.client.name, "stranger")
 	switch {

@@ -19,10 +19,10 @@ import (
 	"rankpool/scheduler"
 )
 
-// simConfig is a job, as it follows from a seed.
+// simConfig describes a job, as it follows from a seed.
 type simConfig struct {
-	ranks, perRank, idle int // ranks, trainers of each, and ranks without
-	first                int // the rank of trainer 0, modulo ranks; from there the last are without
+	ranks, perRank, idle int // ranks, trainers of each, and ranks without trainers
+	first                int // rank of trainer 0, modulo ranks; counted from it, the last have none
 	samples, epochs      int
 	sampler              string
 	partition            int64 // bytes of each rank's
@@ -32,24 +32,24 @@ type simConfig struct {
 	faults               []simFault
 }
 
-// simGlobalBatch is what all trainers draw together, of whom there are 1, 2, 3, 4 or 6.
+// simGlobalBatch is how many samples all trainers, 1, 2, 3, 4 or 6, draw together.
 const simGlobalBatch = 12
 
 const simIdentity = "the data set's digest"
 
 func (c *simConfig) world() int { return (c.ranks - c.idle) * c.perRank }
 
-// rankOf is the rank of a trainer at the start.
+// rankOf returns the rank of a trainer at the start.
 func (c *simConfig) rankOf(trainer int) int { return (c.first + trainer/c.perRank) % c.ranks }
 
-// idleRank is a rank without trainers.
+// idleRank returns a rank without trainers.
 func (c *simConfig) idleRank() int { return (c.first + c.ranks - 1) % c.ranks }
 
 func (c *simConfig) batch() int { return simGlobalBatch / c.world() }
 
 func (c *simConfig) weighted() bool { return c.sampler == "pads" || c.sampler == "weighted-once" }
 
-// loss is what training says of a draw.
+// loss returns the loss that training reports for a draw.
 func (c *simConfig) loss(epoch, batch int, id uint32) float32 {
 	x := (uint64(id)*0x9e3779b97f4a7c15 + uint64(epoch)<<20 + uint64(batch)) * 0xbf58476d1ce4e5b9
 	x ^= x >> 31
@@ -99,7 +99,7 @@ type simJob struct {
 	watched  int // ranks at the start
 	machines []*simMachine
 	ranks    *simRanks // nil: the cache is away
-	opened   []*Node   // all that ever were
+	opened   []*Node   // all that were ever opened
 
 	identity string                      // of the data set that ranks serve
 	bad      map[scheduler.SampleID]bool // samples that have changed
@@ -108,7 +108,7 @@ type simJob struct {
 	slow     time.Duration               // until when the network is slow
 
 	trainers   []*simTrainer
-	reference  [][][]uint32 // by epoch and batch: what a training gets that nothing happens to
+	reference  [][][]uint32 // by epoch and batch: what an undisturbed training gets
 	steps      int          // global batches that were trained
 	starts     int          // of the cache
 	requeues   int
@@ -117,18 +117,18 @@ type simJob struct {
 	why        string // training ended with an error
 	violation  string
 	checkpoint *Checkpoint
-	uncounted  bool        // what was counted is gone with those who knew it
+	uncounted  bool        // counts were lost with those who knew them
 	trained    map[int]int // by epoch: draws
-	begins     int         // what was trained since the last requeue begins here: an epoch
+	begins     int         // the epoch in which training began after the last requeue
 }
 
-// simulate runs the job of a seed, and returns what is wrong with it, "" for nothing, and the hash
-// of all that happened.
+// simulate runs the job of a seed and returns it: its violation is what is wrong with it, "" for
+// nothing, and its trace has the hash of all that happened.
 func simulate(seed uint64, plant string, keep bool) *simJob {
 	return simulateWith(seed, plant, keep, func(*simConfig) {})
 }
 
-// simulateWith is simulate with a job that differs from that of its seed.
+// simulateWith is simulate with a job that change has changed.
 func simulateWith(seed uint64, plant string, keep bool, change func(*simConfig)) *simJob {
 	clock := newSimClock(seed, keep)
 	j := &simJob{
@@ -137,7 +137,7 @@ func simulateWith(seed uint64, plant string, keep bool, change func(*simConfig))
 	}
 	j.cfg = newSimConfig(clock)
 	change(&j.cfg)
-	// of one length, as paths are in frames
+	// always of the same length, since frames have paths in them
 	j.dir = filepath.Join(simFolder(), fmt.Sprintf("rankpool-job-%07d-%07d", simPID, simJobs.Add(1)))
 	clock.trace.differs = strings.NewReplacer(
 		j.dir, "FOLDER", fmt.Sprint("process ", simPID), "process PID")
@@ -152,7 +152,7 @@ func simulateWith(seed uint64, plant string, keep bool, change func(*simConfig))
 // simJobs numbers the jobs of this process.
 var simJobs atomic.Int64
 
-// simFolder is in memory, if there is such a folder: jobs write many small files.
+// simFolder returns a folder in memory, if there is one: jobs write many small files.
 func simFolder() string {
 	if runtime.GOOS == "linux" {
 		if _, err := os.Stat("/dev/shm"); err == nil {
@@ -196,7 +196,7 @@ func (j *simJob) violate(format string, args ...any) {
 	}
 }
 
-// stream is the stream of a training that nothing happens to, by the rules and not by a rank.
+// stream returns the stream of an undisturbed training, by the rules and not by a rank.
 func (c *simConfig) stream() [][][]uint32 {
 	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{
 		Name: c.sampler, Samples: c.samples, Seed: 1, BatchSize: simGlobalBatch, World: 1,
@@ -250,7 +250,7 @@ func (c *simConfig) stream() [][][]uint32 {
 	return all
 }
 
-// start starts a job, or what becomes of it when it was requeued.
+// start starts a job, or starts it again after it was requeued.
 func (j *simJob) start() {
 	j.machines = nil
 	for n := range j.cfg.ranks {
@@ -346,7 +346,7 @@ func (j *simJob) look() {
 				j.drive(liveness.Answered{At: at})
 			}
 		}
-		for at := len(j.ranks.all); at < j.watched; at++ { // nobody waits for those that are lost
+		for at := len(j.ranks.all); at < j.watched; at++ { // nobody waits for lost ranks
 			j.drive(liveness.Answered{At: at})
 		}
 	}
@@ -412,7 +412,7 @@ func (j *simJob) arrived() {
 	}
 }
 
-// between is what happens between two global batches, behind the one before a place.
+// between does what is due between two global batches, before the one at a place.
 func (j *simJob) between(at place) {
 	j.saveCheckpoint(at)
 	for i := range j.cfg.faults {
@@ -428,7 +428,7 @@ func (j *simJob) between(at place) {
 	}
 }
 
-// saveCheckpoint has all trainers make a checkpoint now and then.
+// saveCheckpoint makes all trainers make a checkpoint now and then.
 func (j *simJob) saveCheckpoint(at place) {
 	if !j.cfg.saves || at.batch == len(j.reference[at.epoch]) || !j.clock.chance(6) {
 		return
@@ -440,7 +440,7 @@ func (j *simJob) saveCheckpoint(at place) {
 				j.violate("one checkpoint has the states %.8s and %.8s", state, a.State)
 			}
 			state = cmp.Or(a.State, state)
-			// the first trainer writes the checkpoint, as it is usual
+			// the first trainer writes the checkpoint, as is usual
 			if t.number == 0 && (a.State != "" || !j.cfg.weighted()) {
 				j.clock.trace.note("training", "has a checkpoint", at.epoch, at.batch)
 				j.checkpoint = &Checkpoint{Epoch: at.epoch, Batch: at.batch, State: a.State}
@@ -468,7 +468,7 @@ func (j *simJob) left() {
 	}
 	j.closing = true
 	j.drive(liveness.Over{})
-	// what is under way ends: peers that are silent are given up, storage answers
+	// let what is under way end: silent peers are given up, storage answers
 	wait := 2*time.Second + max(0, j.stall-j.clock.now) + max(0, j.slow-j.clock.now)
 	j.clock.after(wait, nil, "", j.finish)
 }
@@ -492,7 +492,7 @@ func (j *simJob) finish() {
 	j.clock.after(10*time.Second, nil, "", j.conclude)
 }
 
-// conclude looks at what a job leaves: counts that are right, and nothing else.
+// conclude checks what a job leaves: correct counts, and nothing else.
 func (j *simJob) conclude() {
 	j.over = true
 	if j.ranks == nil || j.ranks.all[0].dead {
@@ -528,7 +528,7 @@ func (j *simJob) conclude() {
 	}
 }
 
-// leftovers says what is left of a training in a rank that nobody uses any more.
+// leftovers reports what is left of a training in a rank that nobody uses any more.
 func (j *simJob) leftovers(r *simRank) {
 	s := r.node.streams[0]
 	if n := len(s.gets) + len(s.due) + len(s.requests); n > 0 {

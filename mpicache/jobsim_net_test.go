@@ -12,8 +12,8 @@ import (
 	"rankpool/mpicache/door"
 )
 
-// simTransport is the transport of a rank, as MPI promises it: what one rank tells another comes in
-// order and whole, after a while, unless one of them dies.
+// simTransport is the transport of a rank, with MPI's promises: messages from one rank to another
+// arrive in order and whole, after a while, unless one of the ranks dies.
 type simTransport struct {
 	ranks  *simRanks
 	number int
@@ -22,7 +22,7 @@ type simTransport struct {
 	pairs  map[simPair]*simTransfer
 }
 
-// simLink is the way from one rank to another, of one start of the cache.
+// simLink is the link from one rank to another, in one start of the cache.
 type simLink struct {
 	ranks    *simRanks
 	from, to int
@@ -98,15 +98,15 @@ func (t *simTransport) Take(from int, ticket uint32, segs [][]byte, done func(er
 	t.move(from, t.number, tr)
 }
 
-// move moves the bytes when both sides are there. It writes to the taker's memory at any time
-// before it says that they have come.
+// move moves the bytes when both sides are there. It may write to the taker's memory at any time
+// before it reports that they have arrived.
 func (t *simTransport) move(from, to int, tr *simTransfer) {
 	if tr.both < 2 {
 		return
 	}
 	ranks := t.ranks
 	ranks.send(from, to, nil, func() {
-		if ranks.all[from].dead { // and its memory gone
+		if ranks.all[from].dead { // and its memory is gone
 			return
 		}
 		var err error
@@ -128,8 +128,8 @@ func (t *simTransport) move(from, to int, tr *simTransfer) {
 
 func (t *simTransport) Close() error { return nil }
 
-// send has something happen at a rank when what another one sends has come. While the link between
-// them is cut, nothing comes.
+// send calls do at rank to when a message from rank from arrives. While the link between them is
+// cut, nothing arrives.
 func (r *simRanks) send(from, to int, key any, do func()) {
 	job := r.job
 	d := job.clock.upTo(400 * time.Microsecond)
@@ -141,7 +141,7 @@ func (r *simRanks) send(from, to int, key any, do func()) {
 	}
 	job.clock.inOrder(key, d, r.all[to].simProcess, "", func() {
 		link := simLink{r, from, to}
-		if r.all[from].dead && from != to { // it has left, or it and all after it never will
+		if r.all[from].dead && from != to { // it was sent, or it and all after it never will be
 			r.broken[link] = r.broken[link] || job.clock.chance(2)
 		}
 		if !r.broken[link] {
@@ -157,13 +157,13 @@ type simConn struct {
 	client *simProcess
 	conn   *conn // the rank's end
 	in     []byte
-	closed bool // the rank will not hear of it any more
-	left   bool // the rank does not read any more
+	closed bool // nothing more reaches the rank
+	left   bool // the rank has stopped reading
 
-	reply func(door.Frame) // a whole frame came; the payload is valid during the call
+	reply func(door.Frame) // a whole frame has arrived; the payload is valid during the call
 	lost  func()           // it ended
 	over  bool             // the client knows that it ended
-	out   []byte           // a frame that has not come as a whole
+	out   []byte           // a frame that has not arrived whole
 }
 
 // dial connects a client to a rank's door. It returns nil where there is no door.
@@ -202,7 +202,7 @@ func (c *simConn) serve() {
 		r := bytes.NewReader(c.in)
 		err := c.conn.Next(r)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return // more will come
+			return // more will arrive
 		}
 		c.in = c.in[len(c.in)-r.Len():]
 		if err != nil {
@@ -229,7 +229,7 @@ func (h simHandler) Handle(f door.Frame) error {
 	return h.conn.Handle(f)
 }
 
-// hangUp is the client's end of the connection.
+// hangUp ends the connection from the client's side.
 func (c *simConn) hangUp() {
 	if c.over {
 		return
@@ -246,7 +246,7 @@ func (c *simConn) close() {
 	}
 }
 
-// end has the client see the connection's end.
+// end lets the client see the connection's end.
 func (c *simConn) end() {
 	c.job.clock.inOrder(&c.out, c.job.clock.upTo(60*time.Microsecond), c.client, "", func() {
 		if !c.over {
@@ -256,7 +256,7 @@ func (c *simConn) end() {
 	})
 }
 
-// What follows is the rank's socket.
+// The following methods are the rank's socket.
 
 func (c *simConn) WriteNow(b []byte) (int, error) {
 	if c.closed {
@@ -273,7 +273,7 @@ func (c *simConn) WriteNow(b []byte) (int, error) {
 			var buf []byte
 			f, err := door.ReadReply(r, &buf)
 			if err != nil {
-				return // more will come
+				return // more will arrive
 			}
 			c.out = c.out[len(c.out)-r.Len():]
 			c.reply(f)
@@ -288,7 +288,7 @@ func (c *simConn) WriteMsgUnix(b, _ []byte, _ *net.UnixAddr) (int, int, error) {
 }
 
 func (c *simConn) Close() error {
-	if !c.closed && !c.rank.dead { // the goroutine that reads will find it so
+	if !c.closed && !c.rank.dead { // the goroutine that reads will notice
 		c.job.clock.after(0, c.rank.simProcess, "", func() { c.close() })
 		c.end()
 	}

@@ -19,10 +19,10 @@ import (
 	"rankpool/scheduler"
 )
 
-// simPID is the process that all clients are of: one that lives.
+// simPID is the PID of all clients: that of a live process.
 var simPID = int32(os.Getpid())
 
-// The bounds of a simulated job: shorter than those of a job, so that it takes fewer ticks.
+// The bounds of a simulated job: shorter than those of a real one, so that it takes fewer ticks.
 const (
 	simAnswerWithin = 3 * time.Second
 	simPeerTimeout  = 300 * time.Millisecond
@@ -45,10 +45,10 @@ type simRanks struct {
 	size int
 	all  []*simRank
 	cut  map[[2]int]time.Duration // by link: until when
-	// from a rank that is dead: what it sent last never left
+	// links from dead ranks: what was sent last never left
 	broken map[simLink]bool
 	over   bool
-	loses  bool // a node for good
+	loses  bool // it loses a node for good
 }
 
 // simRank is a rank's process. Its Node is the code that runs in jobs, without its goroutines.
@@ -63,7 +63,7 @@ type simRank struct {
 	serves    bool
 }
 
-// now, beside and giveWay are the outside of the rank's node.
+// now, beside and giveWay implement outside for the rank's node.
 
 func (r *simRank) now() time.Time { return simEpoch.Add(r.job.clock.now) }
 
@@ -88,7 +88,7 @@ func (r *simRank) Fetch(id scheduler.SampleID, into []byte, _ uint64, done func(
 	})
 }
 
-// newRanks starts ranks: each takes what the one before has left.
+// newRanks starts ranks: each takes over what the one before has left.
 func (j *simJob) newRanks() *simRanks {
 	ranks := &simRanks{
 		job: j, size: j.cfg.ranks, cut: map[[2]int]time.Duration{}, broken: map[simLink]bool{},
@@ -117,7 +117,7 @@ func (j *simJob) newRanks() *simRanks {
 	return ranks
 }
 
-// onMessage is what arrives on the channels of a rank.
+// onMessage handles what arrives on the channels of a rank.
 func (r *simRank) onMessage(from int, msg []byte) {
 	if len(msg) == 1 && msg[0] == messageBeat {
 		r.pulse.heard(from, false)
@@ -126,7 +126,7 @@ func (r *simRank) onMessage(from int, msg []byte) {
 	r.node.onMessage(from, msg)
 }
 
-// every has something happen repeatedly while a process lives.
+// every calls do repeatedly while a process lives.
 func (j *simJob) every(d time.Duration, p *simProcess, do func()) {
 	j.clock.after(d, p, "", func() {
 		do()
@@ -178,10 +178,10 @@ func (j *simJob) newRank(ranks *simRanks, number int, before [][]Before) *simRan
 	return r
 }
 
-// simWindow is what a rank has for samples ahead of use.
+// simWindow is how much memory a rank has for samples ahead of use.
 const simWindow = 1 << 12
 
-// takeBack takes the memory that trainers have of the rank before, as TakeBack does.
+// takeBack takes the memory of the rank before back from the trainers, as TakeBack does.
 func (j *simJob) takeBack(m *simMachine, cfg *Config) *slab.Slab {
 	if m.memory < 0 {
 		return nil
@@ -200,7 +200,7 @@ func (j *simJob) takeBack(m *simMachine, cfg *Config) *slab.Slab {
 	return memory
 }
 
-// exit is the rank's end by itself, which MPI makes the end of all.
+// exit ends the rank by itself; MPI then ends all ranks.
 func (r *simRank) exit(why string) {
 	if r == nil || r.dead || r.transport.ranks.over {
 		return
@@ -226,7 +226,7 @@ func (r *simRank) kill() {
 	r.close()
 }
 
-// close gives the memory back, but for what the trainers have of it.
+// close gives the memory back, except what the trainers have of it.
 func (r *simRank) close() {
 	_ = r.node.slab.Close()
 }
@@ -253,7 +253,7 @@ func (r *simRanks) end(how string) {
 	r.job.drive(liveness.Ended{How: how})
 }
 
-// lookAtDoor ends a rank that was told to end.
+// lookAtDoor ends a rank that was asked to end.
 func (r *simRank) lookAtDoor() {
 	select {
 	case <-r.node.stopped:
@@ -284,7 +284,7 @@ func (l *simLog) Handle(_ context.Context, record slog.Record) error {
 
 var errGone = errors.New("it changed since the data set was indexed")
 
-// readTime is how long a read of storage takes.
+// readTime returns how long a read of storage takes.
 func (j *simJob) readTime() time.Duration {
 	d := j.clock.upTo(2 * time.Millisecond)
 	if j.stall > j.clock.now {
@@ -346,7 +346,7 @@ func (j *simJob) statePath() string {
 	return filepath.Join(j.dir, "importance")
 }
 
-// seatsKept has the launcher look at, and put back, who trains.
+// seatsKept makes the launcher remember the list of trainers, or put it back.
 func (m *simMachine) seatsKept(putBack bool) {
 	path := filepath.Join(m.folder, KeptName)
 	text, err := os.ReadFile(path)
@@ -359,7 +359,7 @@ func (m *simMachine) seatsKept(putBack bool) {
 	}
 }
 
-// wrong is what is wrong with bytes that a trainer was given of a sample; "": nothing.
+// wrong says what is wrong with the bytes that a trainer got for a sample; "": nothing.
 func wrong(got []byte, id uint32) string {
 	if bytes.Equal(got, sampleBytes(scheduler.SampleID(id))) {
 		return ""
@@ -367,7 +367,7 @@ func wrong(got []byte, id uint32) string {
 	return fmt.Sprintf("sample %d has other bytes", id)
 }
 
-// close gives up what trainers have of a rank's memory.
+// close drops what trainers have of a rank's memory.
 func (m *simMachine) close() {
 	if m.memory >= 0 {
 		_ = unix.Close(m.memory)

@@ -10,8 +10,8 @@ import (
 
 var updateScenes = flag.Bool("update", false, "write the scenes of e2e")
 
-// scene is the job of a seed for people, and for e2e/scenes.py, which plays it with processes:
-// without ranks that have no trainers.
+// scene describes the job of a seed, without the ranks that have no trainers, for people and for
+// e2e/scenes.py, which plays it with processes.
 func (c *simConfig) scene(seed uint64) string {
 	ranks := c.ranks - c.idle
 	text := fmt.Sprintf("seed=%d ranks=%d trainers=%d samples=%d epochs=%d sampler=%s memory=%d "+
@@ -23,8 +23,8 @@ func (c *simConfig) scene(seed uint64) string {
 	return text
 }
 
-// TestScenes compares the file that e2e plays with what the first hundred seeds draw. With -update
-// it writes the file.
+// TestScenes compares the file that e2e plays with the jobs of the first hundred seeds. With
+// -update it writes the file.
 func TestScenes(t *testing.T) {
 	const path = "../e2e/scenes.txt"
 	var all strings.Builder

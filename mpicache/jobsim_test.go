@@ -13,30 +13,30 @@ import (
 
 // The simulation of whole jobs: ranks, launcher, trainers, storage and network of one job, in one
 // goroutine and in virtual time. All that happens, and when, follows from a seed. docs/testing.md
-// says what of it is the code that runs in jobs, and what is a model.
+// says which parts of it are the code that runs in jobs, and which are models.
 
-// simClock lets things happen, one after the other, by their time.
+// simClock runs events one at a time, in order of their time.
 type simClock struct {
 	rng   *rand.Rand
 	now   time.Duration
 	queue simQueue
 	last  uint64
-	lanes map[any]time.Duration // by key: when the newest of what happens in order is due
+	lanes map[any]time.Duration // by key: when the newest event that must happen in order is due
 	trace simTrace
 }
 
-// simProcess is a process of the job, or of somebody else, that things happen in.
+// simProcess is a process, of the job or of somebody else, that events happen in.
 type simProcess struct {
 	name    string
 	dead    bool
 	stopped bool     // as by SIGSTOP
-	held    []func() // what is to happen when it runs again
+	held    []func() // what happens when it runs again
 }
 
 type simEvent struct {
 	at      time.Duration
 	number  uint64
-	process *simProcess // nil: it happens whoever lives
+	process *simProcess // nil: it happens in any case
 	what    string
 	do      func()
 }
@@ -63,14 +63,14 @@ func newSimClock(seed uint64, keep bool) *simClock {
 	return c
 }
 
-// after has something happen in a process, unless it is dead by then. A process that is stopped
-// does it when it runs again.
+// after calls do in process p, after d, unless p is dead by then. A stopped process does it when it
+// runs again.
 func (c *simClock) after(d time.Duration, p *simProcess, what string, do func()) {
 	c.last++
 	heap.Push(&c.queue, simEvent{c.now + d, c.last, p, what, do})
 }
 
-// inOrder is after, but nothing of the same key, unless it is nil, is overtaken.
+// inOrder is after, but events with the same key, unless that is nil, happen in order.
 func (c *simClock) inOrder(key any, d time.Duration, p *simProcess, what string, do func()) {
 	if key == nil {
 		c.after(d, p, what, do)
@@ -81,7 +81,7 @@ func (c *simClock) inOrder(key any, d time.Duration, p *simProcess, what string,
 	c.after(at-c.now, p, what, do)
 }
 
-// step lets the next thing happen; false: nothing is left.
+// step runs the next event, or returns false if none is left.
 func (c *simClock) step() bool {
 	if len(c.queue) == 0 {
 		return false
@@ -117,7 +117,7 @@ func (c *simClock) cont(p *simProcess) {
 	}
 }
 
-// upTo is a random time.
+// upTo returns a random time, at most d.
 func (c *simClock) upTo(d time.Duration) time.Duration {
 	return time.Duration(c.rng.Int64N(int64(d) + 1))
 }
@@ -129,7 +129,7 @@ func (c *simClock) chance(oneIn int) bool { return oneIn > 0 && c.rng.IntN(oneIn
 type simTrace struct {
 	clock *simClock
 	hash  *xxh3.Hasher
-	// what of the texts is another one each time, and what stands for it
+	// replaces what differs in the texts from run to run
 	differs *strings.Replacer
 	keep    bool
 	lines   []string
@@ -157,7 +157,7 @@ func (t *simTrace) note(who, what string, numbers ...int) {
 	}
 }
 
-// text is what happened last, for people.
+// text returns what happened last, for people.
 func (t *simTrace) text(lines int) string {
 	return strings.Join(t.lines[max(0, len(t.lines)-lines):], "\n")
 }

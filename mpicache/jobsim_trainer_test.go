@@ -26,7 +26,7 @@ type simTrainer struct {
 	process      uint64
 
 	conn    *simConn // nil: the cache is away
-	ready   bool     // it was told what it may have forgotten
+	ready   bool     // the rank was told what it may have forgotten
 	retryAt time.Duration
 	retry   time.Duration
 	late    bool // a batch did not come in time, and none has since
@@ -41,7 +41,7 @@ type simTrainer struct {
 
 	epoch, from int
 	parts       [][]uint32 // of the epoch; nil: the plan is not there yet
-	asks        bool       // for the plan, or a save
+	asks        bool       // it has asked for the plan, or a save
 	batch       int        // that is trained, or waited for
 	got         map[int]*simBatch
 	due         []uint32 // leases that have ended
@@ -62,9 +62,9 @@ type simHeld struct {
 	data []byte
 }
 
-// simBatch is a batch that was asked for.
+// simBatch is a batch that was requested.
 type simBatch struct {
-	conn    *simConn // by which it came; nil: it was read from storage
+	conn    *simConn // on which it arrived; nil: it was read from storage
 	lease   uint32
 	offsets []uint64
 	sources []byte
@@ -77,10 +77,10 @@ const (
 	simRetry        = 100 * time.Millisecond
 	simMaxRetry     = 2 * time.Second
 	simHelloTimeout = time.Second
-	simAhead        = 3 // batches that are asked for before they are trained
+	simAhead        = 3 // batches that are requested before they are trained
 )
 
-// connect reports whether the cache is there, and tries to reach it if it is time to.
+// connect reports whether the cache is there, and tries to reach it if it is time.
 func (t *simTrainer) connect() bool {
 	if t.ready || t.conn != nil || t.job.clock.now < t.retryAt || t.job.ranks == nil {
 		return t.ready
@@ -111,7 +111,7 @@ func (t *simTrainer) connect() bool {
 	return false
 }
 
-// putBack writes into the rank's folder what it had there, unless it has it.
+// putBack restores the states that were in the rank's folder, unless they are still there.
 func (t *simTrainer) putBack() {
 	if t.job.planted("states are not restored") ||
 		t.job.planted("F4 clients do not announce their plans") {
@@ -172,7 +172,7 @@ func (t *simTrainer) onReply(f door.Frame) {
 	t.advance()
 }
 
-// refusal is the code and the sentence of an error reply; code 0: it is none.
+// simRefusal returns the code and the sentence of an error reply; code 0: it is none.
 func simRefusal(f door.Frame) (code int, sentence string) {
 	if f.Kind != door.KindError {
 		return 0, ""
@@ -180,7 +180,7 @@ func simRefusal(f door.Frame) (code int, sentence string) {
 	return int(le.Uint16(f.Payload)), string(f.Payload[4:])
 }
 
-// onHello tells the rank what it may have forgotten, after it has compared the data set.
+// onHello compares the data set, and then tells the rank what it may have forgotten.
 func (t *simTrainer) onHello(f door.Frame) {
 	var welcome struct{ Data []struct{ Identity string } }
 	if err := json.Unmarshal(f.Payload[20:], &welcome); err != nil {
@@ -290,7 +290,7 @@ func (t *simTrainer) advance() {
 	}
 }
 
-// plan asks for the epoch's plan.
+// plan requests the epoch's plan.
 func (t *simTrainer) plan() {
 	if t.asks || !t.connect() {
 		return
@@ -357,7 +357,7 @@ func (t *simTrainer) note(epoch int, source scheduler.Digest, path string) {
 	maps.DeleteFunc(t.held, func(e int, _ simHeld) bool { return e < epoch-1 })
 }
 
-// ask asks for a batch, or reads it from storage.
+// ask requests a batch, or reads it from storage.
 func (t *simTrainer) ask(b int) {
 	batch := &simBatch{}
 	t.got[b] = batch
@@ -371,7 +371,7 @@ func (t *simTrainer) ask(b int) {
 	epoch, conn := t.epoch, t.conn
 	t.call(door.KindGet, p, func(f door.Frame, ok bool) {
 		if t.epoch != epoch || t.got[b] != batch {
-			if code, _ := simRefusal(f); ok && code == 0 { // it came too late
+			if code, _ := simRefusal(f); ok && code == 0 { // it arrived too late
 				c := fields.Reader{Rest: f.Payload}
 				t.due = append(t.due, c.U32())
 			}
@@ -447,7 +447,7 @@ func (t *simTrainer) check(b int, batch *simBatch) bool {
 	return true
 }
 
-// readStorage reads what the cache has not of a batch.
+// readStorage reads the samples of a batch that the cache did not serve.
 func (t *simTrainer) readStorage(b int, batch *simBatch) {
 	if batch.reading {
 		return
@@ -483,7 +483,7 @@ func (t *simTrainer) look() {
 		return
 	}
 	batch := t.got[t.batch]
-	if batch.here && batch.conn != nil && batch.conn.over { // its bytes may have been others' since
+	if batch.here && batch.conn != nil && batch.conn.over { // its bytes may have been overwritten
 		batch.here, batch.conn = false, nil
 		t.readStorage(t.batch, batch)
 	}
@@ -493,7 +493,7 @@ func (t *simTrainer) look() {
 	}
 }
 
-// late gives up a cache that does not answer.
+// tick gives up a cache that does not answer.
 func (t *simTrainer) tick() {
 	if t.over || t.dead || t.job.over || t.job.planted("F9 waits have no time limit") {
 		return
@@ -502,7 +502,7 @@ func (t *simTrainer) tick() {
 	hung := t.conn != nil && t.conn.rank.stopped
 	switch {
 	case t.parts == nil:
-		// a rank that greets is waited for as long as it takes
+		// it waits as long as it takes for a rank that greets
 		if hung && t.ready && now-t.waitsSince > simBatchTimeout {
 			t.waitsSince = now
 			t.drop()
@@ -579,8 +579,8 @@ func (t *simTrainer) endEpoch() {
 	t.begin(epoch, 0)
 }
 
-// leave ends the connection, once the cache knows what was counted; a cache that is away is waited
-// for.
+// leave ends the connection, once the cache knows what was counted; it waits for a cache that is
+// away.
 func (t *simTrainer) leave() {
 	t.tally = tally{Epoch: uint32(t.epoch - 1)}
 	if len(t.ended) > 0 {
@@ -596,7 +596,7 @@ func (t *simTrainer) leave() {
 	}
 }
 
-// save asks for the state of a place that a checkpoint is made of.
+// save requests the state of a place for a checkpoint.
 func (t *simTrainer) save(done func(door.Saved)) {
 	if !t.ready {
 		done(door.Saved{})

@@ -8,10 +8,10 @@ import (
 	"rankpool/scheduler"
 )
 
-// A node that is asked to end during training is a lame duck for a while if the whole job ends:
+// If the whole job ends, a node that is asked to end during training is a lame duck for a while:
 // training may write a last checkpoint, for which it needs its rank and rank 0. If another rank has
-// died, the node ends at once, since all ranks are restarted. The node asks its peers to find out:
-// dead ones do not answer.
+// died, the node ends at once, since all ranks are restarted. To find out which it is, the node
+// asks its peers: dead ones do not answer.
 
 // livesWithin is how long a peer may take to send a sign of life, on a machine that is busy writing
 // checkpoints.
@@ -27,7 +27,7 @@ type lifeSigns struct {
 
 // LameDuck keeps serving until the last trainer here has left, and reports whether it has: then
 // Close ends the node properly. It returns false, and Abandon must follow, if a peer is silent
-// while trainers are connected, and when ctx ends.
+// while trainers are connected, or when ctx ends.
 func (n *Node) LameDuck(ctx context.Context) bool {
 	if !n.PeersLive(ctx) && n.Training() {
 		return false
@@ -41,7 +41,7 @@ func (n *Node) LameDuck(ctx context.Context) bool {
 		case <-look.C:
 		}
 	}
-	n.toPeers(messageLeaves) // otherwise ranks that are told later would take it for dead
+	n.toPeers(messageLeaves) // otherwise ranks that are asked to end later would think it dead
 	return true
 }
 

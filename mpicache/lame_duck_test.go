@@ -11,7 +11,7 @@ import (
 	"rankpool/mpicache/transport"
 )
 
-// muted is a transport that loses the messages of one byte that it should send.
+// muted is a transport that does not send messages of one byte.
 type muted struct{ transport.Transport }
 
 func (m muted) Post(to int, msg []byte) {
@@ -91,7 +91,7 @@ func TestLameDuckSavesImportance(t *testing.T) {
 	if err := tr.Send(door.KindReport, report); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tr.Call(door.KindStatus, nil); err != nil { // the report was taken
+	if _, err := tr.Call(door.KindStatus, nil); err != nil { // the report was accepted
 		t.Fatal(err)
 	}
 	over, cancel := context.WithCancel(t.Context())

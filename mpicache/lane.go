@@ -13,18 +13,19 @@ import (
 	"rankpool/scheduler"
 )
 
-// Several trainings may use a data set at the same time, each with its own job name, and one
-// without: each is a stream, with its own coordinator, counts and state, and a lane of the data
-// set's stager.
+// Several trainings may use a data set at the same time: one without a job name, the others each
+// with its own. Each is a stream, with its own coordinator, counts and state, and a lane in the
+// data set's stager.
 
 const (
-	// maxJobs is how many trainings with names a rank lets in for a data set at a time.
+	// maxJobs is how many trainings with names a rank admits for a data set at a time.
 	maxJobs = 64
-	// jobBits is where a stream's number has the job: below are the data set's, above besideStreams.
+	// jobBits is the position of the job in a stream's number: below it is the data set, above it
+	// besideStreams.
 	jobBits, jobsMask = 8, 1<<23 - 1
 )
 
-// jobNames are the names that a training may have: they are part of the names of files.
+// jobNames matches the names that a training may have: they become part of file names.
 var jobNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
 
 // JobNames describes the names that a training may have, for messages.
@@ -33,8 +34,8 @@ const JobNames = "1 to 64 letters, digits, dots, dashes and underscores, the fir
 // IsJobName reports whether a training may have that name.
 func IsJobName(name string) bool { return jobNames.MatchString(name) }
 
-// number is the stream's number at the door. It is derived from the name, so that it is the same
-// on all ranks, and after a restart. Two streams may have the same, but not on one connection.
+// number is the stream's number at the door. It is derived from the name, so that it is the same on
+// all ranks, and after a restart. Two streams may have the same number, but not on one connection.
 func (s *stream) number() uint32 { return streamNumber(s.index, s.job) }
 
 func streamNumber(index int, job string) uint32 {
@@ -42,11 +43,11 @@ func streamNumber(index int, job string) uint32 {
 		return uint32(index)
 	}
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(job)) // a hash takes everything
+	_, _ = h.Write([]byte(job)) // a hash never returns an error
 	return uint32(index) | max(h.Sum32()&jobsMask, 1)<<jobBits
 }
 
-// of returns the stream of a training, nil if it is not there.
+// of returns the stream of a training, or nil if there is none.
 func (s *samples) of(job string) *stream {
 	for _, l := range s.streams {
 		if l.job == job {
@@ -56,8 +57,8 @@ func (s *samples) of(job string) *stream {
 	return nil
 }
 
-// admit returns the stream of a training that a client here opens. Only here is it counted how many
-// there are: a rank that turned away a training that another one has let in would leave its
+// admit returns the stream of a training that a client of this rank opens. Only admit limits how
+// many there are: a rank that refused a training that another rank has admitted would leave its
 // trainers waiting for a plan.
 func (s *samples) admit(c *conn, job string) (*stream, error) {
 	switch other := c.streams[streamNumber(s.index, job)]; {
@@ -71,7 +72,7 @@ func (s *samples) admit(c *conn, job string) (*stream, error) {
 	return s.join(job)
 }
 
-// join returns the stream of a training, which begins if it is not there.
+// join returns the stream of a training, and creates it if there is none.
 func (s *samples) join(job string) (*stream, error) {
 	if l := s.of(job); l != nil {
 		return l, nil
@@ -108,7 +109,7 @@ func (n *Node) all() []*stream {
 	return all
 }
 
-// freeLane is the least number of a lane that is not open.
+// freeLane returns the lowest number that no open lane has.
 func (s *samples) freeLane() int {
 	for lane := 0; ; lane++ {
 		if !slices.ContainsFunc(s.streams,
@@ -118,7 +119,7 @@ func (s *samples) freeLane() int {
 	}
 }
 
-// inLane is an event of the coordinator's as one of the stream's lane.
+// inLane returns an event from the coordinator as one of the stream's lane.
 func (s *stream) inLane(e scheduler.Event) scheduler.Event {
 	switch e := e.(type) {
 	case scheduler.Planned:
@@ -144,11 +145,11 @@ func (s *stream) message(kind byte) []byte {
 // message begins a message about the data set.
 func (s *samples) message(kind byte) []byte { return []byte{kind, byte(s.index), 0} }
 
-// isCurrent reports whether a message about a training is of the one that this rank serves under
-// that name, or will serve. Trainings with the same name, one after the other, have generations,
-// counted by their ends. Rank 0 decides when one ends: a rank that has not been told yet may still
-// send messages of the training that has ended, and one that has been told may already send those
-// of the next.
+// isCurrent reports whether a message is about the training that this rank serves, or will serve,
+// under that name. Trainings that have the same name, one after the other, differ in their
+// generation: how many of that name have ended before. Rank 0 decides when one ends: a rank that
+// does not know yet may still send messages about the old training, and one that knows may already
+// send messages about the next.
 func (s *samples) isCurrent(job string, generation uint32) bool {
 	if job == "" {
 		return true
@@ -173,7 +174,7 @@ const (
 	isOver
 )
 
-// usualJobIdle is longer than torchrun takes to start processes again.
+// usualJobIdle is longer than torchrun takes to restart processes.
 const usualJobIdle = 10 * time.Second
 
 // lookIdle notes whether the training has processes here.
@@ -209,7 +210,7 @@ func (s *stream) tellIdle(what byte) {
 	s.hearIdle(0, what)
 }
 
-// onIdle handles the news from another rank.
+// onIdle handles another rank's messageIdle.
 func (s *stream) onIdle(from int, body []byte) {
 	if len(body) == 1 {
 		s.locked(func() { s.hearIdle(from, body[0]) })
@@ -253,7 +254,7 @@ func (s *stream) end() {
 		s.weighNow()
 	}
 	for c := range s.clients {
-		c.HangUp() // the client opens the data set anew
+		c.HangUp() // the client opens the data set again
 	}
 	s.node.seatsChanged.Store(true)
 	close(s.over)

@@ -15,7 +15,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// newJob returns the trainers of another training on a crew's ranks, which have not come yet.
+// newJob returns the trainers of another training on a crew's ranks. They have not connected yet.
 func (c *crew) newJob(job string, seed int64, world, globalBatch int) *crew {
 	d := &crew{
 		t: c.t, cluster: c.cluster, ranks: c.ranks, batch: globalBatch / world, edit: c.edit,
@@ -51,7 +51,7 @@ func alone(t *testing.T, job string, seed int64, world, globalBatch, epochs int)
 	return d.stream
 }
 
-// TestJobsDrawAsAlone has three trainings on one cache, with other seeds, batch sizes and worlds.
+// TestJobsDrawAsAlone runs three trainings on one cache, with other seeds, batch sizes and worlds.
 // One begins in the middle of another's epoch, one ends before the others, and the ranks are
 // killed meanwhile. Each draws what it draws alone.
 func TestJobsDrawAsAlone(t *testing.T) {
@@ -156,11 +156,11 @@ func TestJobsShare(t *testing.T) {
 	if slices.Sort(jobs); !slices.Equal(jobs, []string{"", "d"}) {
 		t.Errorf("the run log has epochs of jobs %q", jobs)
 	}
-	c.cluster = newCluster(t, 1, 4, 100) // that the clean-up closes
+	c.cluster = newCluster(t, 1, 4, 100) // for the clean-up to close
 }
 
-// checkJobsOf checks that each rank says what each training was given, and that this is what all
-// together were given.
+// checkJobsOf checks that each rank reports what each training was given, and that this adds up to
+// what it gave to all.
 func checkJobsOf(t *testing.T, nodes []*Node) {
 	t.Helper()
 	for rank, n := range nodes {
@@ -179,7 +179,7 @@ func checkJobsOf(t *testing.T, nodes []*Node) {
 	}
 }
 
-// TestJobsAreRefused checks the sentences for what no job can be.
+// TestJobsAreRefused checks the errors for invalid jobs.
 func TestJobsAreRefused(t *testing.T) {
 	cl := newCluster(t, 1, 60, 1000)
 	defer cl.close()
@@ -218,8 +218,8 @@ func TestJobsAreRefused(t *testing.T) {
 	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "is being trained on with seed 1")
 }
 
-// TestSystemThatChoosesServesOneTraining has another training connect in mid-training to a cache
-// that chooses by epoch: it is refused with one sentence, and the training's stream stays the same.
+// TestSystemThatChoosesServesOneTraining connects another training in mid-training to a cache that
+// chooses by epoch: it is refused with one error, and the training's stream stays the same.
 func TestSystemThatChoosesServesOneTraining(t *testing.T) {
 	quiver := func(cfg *Config) {
 		cfg.System, cfg.Data[0].BookBytes = "quiver", 3000
@@ -250,7 +250,7 @@ func TestSystemThatChoosesServesOneTraining(t *testing.T) {
 	}
 }
 
-// TestJobsComeAndGo opens a hundred jobs, one after the other, and has each end when its processes
+// TestJobsComeAndGo opens a hundred jobs, one after the other, and lets each end when its processes
 // are gone: its name is free for another training, and nothing of it is left but samples that
 // nobody else wants.
 func TestJobsComeAndGo(t *testing.T) {
@@ -330,9 +330,9 @@ func checkMemory(t *testing.T, s *samples) {
 	})
 }
 
-// TestJobThatHangs has a training stop in the middle of an epoch, with batches in its hands and
-// others requested, and never continue. The other draws what it draws alone; when the first is
-// killed, nothing of it is left.
+// TestJobThatHangs stops a training in the middle of an epoch, with batches in its hands and others
+// requested, and never continues it. The other draws what it draws alone; when the first is killed,
+// nothing of it is left.
 func TestJobThatHangs(t *testing.T) {
 	want := alone(t, "a", 5, 2, 12, 4)
 	c := newCrew(t, 2, 1, 6, func(cfg *Config) { cfg.JobIdle = time.Nanosecond })
@@ -385,9 +385,9 @@ func TestJobThatHangs(t *testing.T) {
 	}
 }
 
-// TestJobOpenedWhileItEnds has a training open a name on rank 1 while rank 0 ends the training of
-// that name, and rank 1 has not been told yet: what it tells rank 0 of the old training does not
-// reach the new one. Both draw what they draw alone.
+// TestJobOpenedWhileItEnds opens a training on rank 1 while rank 0 ends the one of that name, and
+// rank 1 does not know yet: its message to rank 0 about the old training does not reach the new
+// one. Both draw what they draw alone.
 func TestJobOpenedWhileItEnds(t *testing.T) {
 	want := alone(t, "x", 7, 2, 12, 2)
 	c := newCrew(t, 3, 1, 6, func(cfg *Config) { cfg.JobIdle = time.Hour })
@@ -465,7 +465,7 @@ func TestJobOpenedWhileItEnds(t *testing.T) {
 	c.leave()
 }
 
-// openFiles is the number of this process's descriptors.
+// openFiles returns the number of this process's descriptors.
 func openFiles(t *testing.T) int {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
@@ -475,7 +475,7 @@ func openFiles(t *testing.T) int {
 	return len(open)
 }
 
-// TestStatesOfJobs checks that the files of a job are not taken for those of another.
+// TestStatesOfJobs checks that the files of a job are not mistaken for those of another.
 func TestStatesOfJobs(t *testing.T) {
 	cl := newCluster(t, 1, 60, 1000)
 	defer cl.close()
@@ -507,8 +507,8 @@ func TestStatesOfJobs(t *testing.T) {
 // sameNumber are names whose trainings have the same number at the door.
 var sameNumber = []string{"job-16564", "job-59600"}
 
-// TestJobsOfAllRanksAreServed has a rank serve the trainings that another one has let in, also
-// where it would let in none itself, and trainings whose names have the same number.
+// TestJobsOfAllRanksAreServed checks that a rank serves the trainings that another one has
+// admitted, even if it would admit none itself, and trainings whose names have the same number.
 func TestJobsOfAllRanksAreServed(t *testing.T) {
 	c := newCrew(t, 2, 1, 12, nil)
 	set := c.cluster.nodes[1].streams[0].samples

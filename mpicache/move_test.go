@@ -8,7 +8,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// noticed sends on a channel of capacity 1 that something has happened since it was last read.
+// noticed is a channel of capacity 1, which holds a value if something has happened since it was
+// last read.
 type noticed chan struct{}
 
 func (n noticed) notice() {

@@ -44,9 +44,9 @@ func refused(t *testing.T, err error, want string) {
 
 var agreed = Spec{Data: "train", Sampler: "pads", Seed: 1, BatchSize: 6, World: 2}
 
-// TestNewcomersAreRefusedAlone has a newcomer come in mid-training, to each rank of two, with
-// another value of each field of the spec, and with none. It hears one sentence, and the training
-// gets the stream that it gets without.
+// TestNewcomersAreRefusedAlone connects a newcomer in mid-training to each rank of two, with
+// another value of each field of the spec, and with none. It gets one error, and the training gets
+// the stream that it gets without the newcomer.
 func TestNewcomersAreRefusedAlone(t *testing.T) {
 	t.Parallel() // it waits
 	const epochs, samples = 3, 120
@@ -122,7 +122,7 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 	}
 }
 
-// TestNewcomerAfterARestart has a newcomer be the first to come to a rank that was restarted
+// TestNewcomerAfterARestart makes a newcomer the first to connect to a rank that was restarted
 // under a training.
 func TestNewcomerAfterARestart(t *testing.T) {
 	first := newCluster(t, 1, 120, 3000)
@@ -143,8 +143,8 @@ func TestNewcomerAfterARestart(t *testing.T) {
 	}
 }
 
-// TestNewcomerBeforeTheTrainers has newcomers be the first to come to two ranks that were started
-// again under a training.
+// TestNewcomerBeforeTheTrainers makes newcomers the first to connect to two ranks that were
+// restarted under a training.
 func TestNewcomerBeforeTheTrainers(t *testing.T) {
 	c := newCrew(t, 2, 2, 12, nil)
 	at := place{1, 4}
@@ -174,8 +174,8 @@ func TestNewcomerBeforeTheTrainers(t *testing.T) {
 	compareStreams(t, c.stream, reference(t, 3))
 }
 
-// TestTrainerStartedAgain has a trainer be another process than before, which is gone; workers of
-// that one have stayed.
+// TestTrainerStartedAgain starts a trainer again as another process; the one before is gone, but
+// workers of it have stayed.
 func TestTrainerStartedAgain(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
 	defer cl.close()
@@ -241,7 +241,7 @@ func TestOneProcessOfAFamilyActs(t *testing.T) {
 }
 
 // TestTrainersGoElsewhereTogether checks that trainers go to an epoch that is neither open nor next
-// when all have asked.
+// when all have requested it.
 func TestTrainersGoElsewhereTogether(t *testing.T) {
 	for _, sampler := range []string{"torch", "pads"} {
 		cl := newCluster(t, 2, 120, 3000)
@@ -269,7 +269,7 @@ func TestTrainersGoElsewhereTogether(t *testing.T) {
 	}
 }
 
-// plan has trainer 0 of 1 request the plan of an epoch.
+// plan makes trainer 0 of 1 request the plan of an epoch.
 func (c *cluster) plan(t *testing.T, epoch int) *trainer {
 	t.Helper()
 	tr, err := c.trainer(0, 1)
@@ -298,7 +298,7 @@ func (c *cluster) kill() {
 	}
 }
 
-// shutStorage is storage that gives nothing before open is closed.
+// shutStorage is storage that returns nothing before open is closed.
 type shutStorage struct {
 	Storage
 	open chan struct{}
@@ -311,7 +311,7 @@ func (g shutStorage) Fetch(id scheduler.SampleID, into []byte, need uint64, done
 	}()
 }
 
-// TestSameBatchTwice has two connections of a trainer request the same batch, as threads with a
+// TestSameBatchTwice makes two connections of a trainer request the same batch, as threads with a
 // sampler each do: the second gets an error at once, the first the batch.
 func TestSameBatchTwice(t *testing.T) {
 	open := make(chan struct{})
@@ -329,7 +329,7 @@ func TestSameBatchTwice(t *testing.T) {
 	if err := first.Send(door.KindStatus, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.Receive(); err != nil { // the GET before it was taken
+	if _, err := first.Receive(); err != nil { // the GET before it was accepted
 		t.Fatal(err)
 	}
 	_, err := second.Call(door.KindGet, get)
@@ -343,7 +343,7 @@ func TestSameBatchTwice(t *testing.T) {
 	}
 }
 
-// missed has a trainer request the first plan in vain, until it times out, and checks the error.
+// missed makes a trainer request the first plan in vain, until it times out, and checks the error.
 func missed(t *testing.T, cl *cluster, tr *trainer, want string) {
 	t.Helper()
 	s, answer := cl.nodes[0].streams[0], tr.planBeside()
@@ -358,7 +358,7 @@ func missed(t *testing.T, cl *cluster, tr *trainer, want string) {
 	}
 }
 
-// TestTrainersOfWhichOnlyWorkersComeAreNamed has a trainer wait for a plan while only the workers
+// TestTrainersOfWhichOnlyWorkersComeAreNamed makes a trainer wait for a plan while only the workers
 // of the other one have opened the data set, so that its checkpoint is unknown.
 func TestTrainersOfWhichOnlyWorkersComeAreNamed(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
@@ -384,8 +384,8 @@ func TestTrainersOfWhichOnlyWorkersComeAreNamed(t *testing.T) {
 	}
 }
 
-// TestMissingTrainersAreNamed has trainers wait for a plan while others are missing. The reply
-// names those; once all have come, the next request gets the plan.
+// TestMissingTrainersAreNamed makes trainers wait for a plan while others are missing. The reply
+// names the missing ones; once all have connected, the next request gets the plan.
 func TestMissingTrainersAreNamed(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000)
 	defer cl.close()
@@ -399,7 +399,7 @@ func TestMissingTrainersAreNamed(t *testing.T) {
 	}
 }
 
-// before returns what ranks that are restarted in the folders of others would send each other.
+// before returns what ranks that are restarted in these folders would send each other.
 func before(dirs []string) [][]Before {
 	known := make([][]Before, len(dirs))
 	for rank, dir := range dirs {
@@ -408,9 +408,9 @@ func before(dirs []string) [][]Before {
 	return known
 }
 
-// TestNewcomerAtARankThatForgot has newcomers be the first to come to ranks that were started
-// again: to one without trainers, and to one whose folder was cleared. What another rank knows
-// keeps the training, as long as one of its trainers lives.
+// TestNewcomerAtARankThatForgot makes newcomers the first to connect to restarted ranks: to one
+// without trainers, and to one whose folder was cleared. What another rank knows protects the
+// training, as long as one of its trainers lives.
 func TestNewcomerAtARankThatForgot(t *testing.T) {
 	for name, n := range map[string]struct {
 		trainers int // the first ranks have one each
@@ -460,8 +460,8 @@ func TestNewcomerAtARankThatForgot(t *testing.T) {
 	}
 }
 
-// TestTrainingBeforeThatEnds has the trainers of the training before end on one rank: then another
-// one may begin on any.
+// TestTrainingBeforeThatEnds ends the trainers of the training before on one rank: then another
+// training may begin on any rank.
 func TestTrainingBeforeThatEnds(t *testing.T) {
 	first := newCluster(t, 2, 120, 3000)
 	_ = first.plan(t, 0).close() // of rank 0

@@ -46,7 +46,8 @@ type DataSet struct {
 	Storage   Storage
 
 	PartitionBytes []int64 // capacity of every rank's partition, the same on all ranks
-	// BookBytes is the total memory of all ranks for a system that chooses by epoch, in bytes of Size.
+	// BookBytes is the total memory of all ranks, as Size counts it, for a system that chooses by
+	// epoch.
 	BookBytes   int64
 	WindowBytes int64 // for samples read ahead or in use, beyond this rank's partition
 
@@ -56,8 +57,9 @@ type DataSet struct {
 	TierBlockBytes int64
 	Tier           Tier // this rank's; nil if it has none, or cannot use it
 
-	// Packages has this rank's packages of a system that has them, by number; of PackageBytes, in
-	// whole blocks of PackageBlockBytes. nil: samples of packages are read one by one.
+	// Packages holds this rank's packages, by number, for a system that uses packages. Its capacity is
+	// PackageBytes, in whole blocks of PackageBlockBytes. nil: samples of packages are read one by
+	// one.
 	Packages                        Tier
 	PackageBytes, PackageBlockBytes int64
 
@@ -74,11 +76,11 @@ type Config struct {
 	SlabBytes int64
 	// Memory is what TakeBack returned. The node uses SlabBytes of it. nil: the node allocates memory.
 	Memory  *slab.Slab
-	System  string // that the ranks are, for systems.Find; "": rankpool
+	System  string // what the ranks run, for systems.Find; "": rankpool
 	Policy  string
-	Options systems.Values // of the system that policy and sampler are of
-	Scorer  string         // of what training reports; "": the one that goes with the sampler
-	// that training must draw with, except for sequential passes; "": any
+	Options systems.Values // of the policy's and the sampler's system
+	Scorer  string         // makes scores of reports; "": the sampler's own
+	// the sampler that training must use, except for sequential passes; "": any
 	Sampler     string
 	Assignment  scheduler.Assignment
 	PeerTimeout time.Duration
@@ -88,27 +90,26 @@ type Config struct {
 	// cannot continue, and Spoilt must not return; nil: the node panics. The memory is not taken over
 	// again.
 	Spoilt    func(why error)
-	Dir       string // of this rank: door.sock, importance states
+	Dir       string // this rank's folder: door.sock, importance states
 	StatePath string // where rank 0 saves importance; "": nowhere
 	// StateOptional lets a training begin with whatever scores exist if the state file is not the one
 	// that it needs.
 	StateOptional bool
 	Session       string // sent to clients
-	// by rank, of each data set: what ranks that were restarted know; nil: nothing
+	// by rank: what restarted ranks know of the trainings before; nil: nothing
 	Before [][]Before
-	// names the start of the training in the run log: ranks restarted in it have the same; "":
-	// none
+	// names this start of the training in the run log; restarted ranks keep it; "": none
 	Launch string
-	// JobIdle is how long a training with a job name may have no process on any rank before it has
-	// ended; 0: ten seconds.
+	// JobIdle is how long a training with a job name may have no process on any rank before it ends;
+	// 0: ten seconds.
 	JobIdle time.Duration
 	Log     *slog.Logger     // at most one line a second in steady state
 	Record  func(record any) // called on rank 0 with each line of the run log
 	// Room, if not nil, returns how many bytes may be allocated before a process is killed for it. It
 	// is called while the slab is allocated.
 	Room func() int64
-	// Tidy, if it is not nil, is called before, while and after a plan is made, which takes most
-	// memory and leaves most garbage; of small ones, now and then.
+	// Tidy, if not nil, is called before, while and after a plan is made, which needs the most memory
+	// and leaves the most garbage. For small plans it is called only now and then.
 	Tidy func()
 	// GiveBack, if not nil, returns how many bytes of the slab, which has slabBytes now, the node
 	// should return to the system because memory is short (0: none), and after how long to call it
@@ -116,12 +117,12 @@ type Config struct {
 	GiveBack  func(slabBytes int64) (bytes int64, again time.Duration)
 	NodeEvery time.Duration // between two lines of the run log about each rank; 0: none
 	// Observe, if not nil, measures the machine: first before the door opens, then once a second. Its
-	// arguments are the number of trainers here, and how long they have waited for samples so far, in
-	// total.
+	// arguments are how long the trainers here have waited for samples so far, in total, and how many
+	// trainers there are.
 	Observe  func(stallSeconds float64, trainers int) stats.Machine
-	Recorder *record.Recorder // of the stagers' decisions; nil: none
-	Benefit  Benefit          // when it is measured what the cache is worth to trainings
-	// GiveUnused returns memory to the system that no training gains from.
+	Recorder *record.Recorder // of the stagers' and coordinators' decisions; nil: none
+	Benefit  Benefit          // when to measure what the cache is worth to trainings
+	// GiveUnused makes the node return memory that no training gains from to the system.
 	GiveUnused bool
 
 	outside outside // nil: the real world
@@ -135,7 +136,7 @@ type Node struct {
 	slab     *slab.Slab
 	slabFD   int
 	door     *door.Door
-	streams  []*stream    // of each data set, that of the training without a job name
+	streams  []*stream    // by data set: that of the training without a job name
 	peers    []peerHealth // protected by connMu
 	life     lifeSigns
 	report   *reporter // rank 0
@@ -147,7 +148,7 @@ type Node struct {
 	bulk         atomic.Uint32
 	tickets      atomic.Uint64
 	lanes        atomic.Int32 // trainings that have begun and not ended
-	planned      atomic.Int64 // samples of plans since Tidy was called; 0: it never was
+	planned      atomic.Int64 // samples planned since Tidy was called; 0: it never was
 	stopping     atomic.Bool
 	// seatsChanged requests that the list of trainers be written.
 	seatsChanged atomic.Bool
@@ -192,7 +193,7 @@ func newNode(cfg Config) (*Node, error) {
 	if cfg.outside == nil {
 		cfg.outside = realWorld{}
 	}
-	cfg.SlabBytes = memory.SizeBytes() // whole pages: clients map as much as samples are put into
+	cfg.SlabBytes = memory.SizeBytes() // whole pages: clients must map all that samples are put into
 	n := &Node{
 		outside: cfg.outside, cfg: cfg, slab: memory, slabFD: -1, arena: memory.Arena,
 		conns: map[*conn]struct{}{},
@@ -242,7 +243,7 @@ func (n *Node) listen() error {
 func (n *Node) Stopped() <-chan struct{} { return n.stopped }
 
 // tickInterval paces what is batched or bounded in time: reports to peers, time-outs, the closing
-// of epochs. At 1,024 ranks reports leave twice a second, which is 2,000 messages a second and
+// of epochs. At 1,024 ranks reports leave twice a second, which is 2,000 messages per second and
 // rank.
 func (n *Node) tickInterval() time.Duration {
 	return max(20*time.Millisecond, time.Duration(n.cfg.Transport.Size())*time.Millisecond/2)
@@ -366,7 +367,7 @@ func (n *Node) TrainersLeave() bool {
 	return !n.Training()
 }
 
-// waitForTrainers gives the node time to read the rest of connections whose client has gone.
+// waitForTrainers gives the node time to read what is left on connections whose clients are gone.
 func (n *Node) waitForTrainers() {
 	for range 50 {
 		if !n.Training() {

@@ -10,7 +10,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// fakeKept keeps copies in a map, of which every some cannot be read.
+// fakeKept keeps copies in a map; some reads of them fail.
 type fakeKept struct {
 	broken int // one in so many reads fails; 0: none
 

@@ -12,7 +12,7 @@ import (
 )
 
 // packages gives every rank a folder of packages of its own. It must be called before trainers
-// come.
+// connect.
 func (c *cluster) packages(faults tierFaults) []*fakeTier {
 	var all []*fakeTier
 	for _, n := range c.nodes {

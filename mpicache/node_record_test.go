@@ -10,8 +10,8 @@ import (
 	"rankpool/mpicache/record"
 )
 
-// record has all ranks recorded from now on, and returns the recording. It must be called before
-// trainers come.
+// record records all ranks from now on, and returns the recording's path. It must be called before
+// trainers connect.
 func (c *cluster) record(session string) string {
 	c.t.Helper()
 	path := filepath.Join(c.t.TempDir(), "recording")

@@ -81,8 +81,8 @@ func TestResidentsAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// TestSilentPeer checks that trainers continue, by storage, when a rank does not answer, and that a
-// replay decides the same.
+// TestSilentPeer checks that trainers continue, from storage, when a rank does not answer, and that
+// a replay decides the same.
 func TestSilentPeer(t *testing.T) {
 	t.Parallel() // it waits
 	cl := newCluster(t, 3, 240, 1<<20)
@@ -106,7 +106,7 @@ func TestSilentPeer(t *testing.T) {
 	}
 }
 
-// opened is the number of ranks that know all trainers.
+// opened returns the number of ranks that know all trainers.
 func (c *cluster) opened() int {
 	n := 0
 	for _, node := range c.nodes {

@@ -62,8 +62,8 @@ type cluster struct {
 	dirs    []string
 	records []any
 	mu      sync.Mutex
-	// between, if it is not nil, is called by trainer 0 before each batch, when all trainers have
-	// trained the one before.
+	// between, if not nil, is called by trainer 0 before each batch, when all trainers have trained
+	// the one before.
 	between func(epoch, batch int)
 }
 
@@ -118,7 +118,7 @@ func newClusterIn(
 	return c
 }
 
-// halt has nodes that a test leaves open write nothing more to their folders, which are removed.
+// halt stops nodes that a test leaves open from writing to their folders, which are removed.
 func (c *cluster) halt() {
 	for _, n := range c.nodes {
 		n.halt()
@@ -149,7 +149,7 @@ type trainer struct {
 	from        int      // the batch that it begins its next epoch at
 	state       string   // the file with what its newest plan was made from
 	job         string   // of the training
-	seed        int64    // what it is above that of a training without a job name
+	seed        int64    // added to that of a training without a job name
 	stream      uint32   // the number that the rank gave it
 }
 
@@ -266,7 +266,7 @@ func (tr *trainer) plan(epoch int) ([][]uint32, error) {
 	return parts, nil
 }
 
-// get takes one batch, checks it, and returns its ids.
+// get requests one batch, checks it, and returns its ids.
 func (tr *trainer) get(
 	epoch, batch int, leases ...uint32,
 ) (ids []uint32, lease uint32, sources []byte, err error) {
@@ -307,7 +307,7 @@ func (tr *trainer) get(
 	return ids, lease, sources, nil
 }
 
-// counterOf returns what a trainer counts a sample from a source as.
+// counterOf returns the counter for a sample from a source.
 func counterOf(source scheduler.Source) stats.Counter {
 	switch source {
 	case scheduler.FromLocal:
@@ -343,8 +343,8 @@ func hello(trainer, world uint32, worker, process, family uint64) door.Hello {
 
 func counted(epoch uint32, c counts) tally { return tally{Epoch: epoch, Counts: c} }
 
-// epoch trains one epoch, as step by step as an all-reduce makes it, and returns what each global
-// batch held.
+// epoch trains one epoch, in step with the others as with an all-reduce, and returns this trainer's
+// part of each global batch.
 func (tr *trainer) epoch(epoch int, step *barrier) ([][]uint32, error) {
 	parts, err := tr.plan(epoch)
 	if err != nil {

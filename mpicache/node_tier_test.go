@@ -92,7 +92,7 @@ func (f *fakeTier) End() {
 	f.ended = true
 }
 
-// tier gives every rank a tier of its own. It must be called before trainers come.
+// tier gives every rank a tier of its own. It must be called before trainers connect.
 func (c *cluster) tier(sizeBytes int64, faults tierFaults) []*fakeTier {
 	var all []*fakeTier
 	for _, n := range c.nodes {

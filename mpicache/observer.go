@@ -17,7 +17,7 @@ const (
 	// silentRank is how long a rank may be silent before rank 0 leaves it out of its answers.
 	silentRank = 5 * time.Second
 	// linesPerSecond bounds the lines about ranks in the run log: a line has about a kilobyte, and
-	// 1,024 ranks would write a gigabyte in three hours at one line a rank and ten seconds.
+	// 1,024 ranks with a line every ten seconds would write a gigabyte in three hours.
 	linesPerSecond = 10
 )
 
@@ -31,7 +31,7 @@ type observer struct {
 	logged    time.Time // last, by tick
 
 	mu    sync.Mutex
-	heard []heardStats // by rank; rank 0: of all, elsewhere of this one
+	heard []heardStats // by rank; rank 0 has all, the others only their own
 }
 
 type heardStats struct {
@@ -49,7 +49,7 @@ func (o *observer) init(n *Node) {
 	o.take(n.cfg.Transport.Rank(), n.Stats(), o.logged)
 }
 
-// tick measures when it is time to. Only the node's ticker calls it.
+// tick measures when it is time. Only the node's ticker calls it.
 func (o *observer) tick(now time.Time) {
 	if now.Sub(o.observed) < observeEvery {
 		return
@@ -110,7 +110,7 @@ type nodeRecord struct {
 	stats.Reading
 }
 
-// log writes a line a rank to the run log, when it is time to.
+// log writes a line per rank to the run log when it is time.
 func (o *observer) log(now time.Time) {
 	every := max(o.node.cfg.NodeEvery, time.Duration(len(o.heard))*time.Second/linesPerSecond)
 	if now.Sub(o.logged) < every-observeEvery/2 {
@@ -120,7 +120,7 @@ func (o *observer) log(now time.Time) {
 	o.record(now)
 }
 
-// record writes a line a rank to the run log.
+// record writes a line per rank to the run log.
 func (o *observer) record(now time.Time) {
 	if o.node.cfg.NodeEvery <= 0 {
 		return
@@ -198,7 +198,7 @@ func (s *stream) addStats(st *stats.Reading, sum *stats.Counts) {
 	}
 }
 
-// addMemory adds what is in memory to st, and what trainings did that have ended to sum.
+// addMemory adds what is in memory to st, and the counts of ended trainings to sum.
 func (s *samples) addMemory(st *stats.Reading, sum *stats.Counts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,7 +214,7 @@ func (s *samples) addMemory(st *stats.Reading, sum *stats.Counts) {
 	}
 }
 
-// addEpoch adds the counts of the trainers here in an epoch since this rank began.
+// addEpoch adds what the trainers here have counted in an epoch since this rank began.
 func (s *stream) addEpoch(sum *stats.Counts, epoch int) {
 	e := s.epochs[epoch]
 	longest := int64(0)
@@ -233,15 +233,15 @@ func (s *stream) addEpoch(sum *stats.Counts, epoch int) {
 // importanceBins is the number of bars of an importance histogram in the run log.
 const importanceBins = 40
 
-// importanceRecord is a line of the run log: how the scores that an epoch was drawn by are
-// distributed.
+// importanceRecord is a line of the run log: the distribution of the scores that an epoch was drawn
+// by.
 type importanceRecord struct {
 	Event string    `json:"event"`
 	Time  time.Time `json:"time"`
 	Data  string    `json:"data"`
 	Epoch int       `json:"epoch"`
-	// one more than counts: counts[i] samples have scores in [edges[i], edges[i+1]), in the last
-	// bin up to its end
+	// one more than Counts: Counts[i] samples have scores in [Edges[i], Edges[i+1]); the last bin
+	// includes its end
 	Edges  []float64 `json:"edges"`
 	Counts []int64   `json:"counts"`
 }
@@ -262,7 +262,7 @@ func (s *stream) importance(epoch int, scores []float32) importanceRecord {
 	}
 	width := (float64(high) - float64(low)) / importanceBins
 	if width == 0 {
-		// all are equal: they are in the first bin
+		// all are equal: they go into the first bin
 		width = math.Max(math.Abs(float64(high)), 1) / importanceBins
 	}
 	for i := range rec.Edges {

@@ -99,7 +99,7 @@ func TestSilentRanksAreLeftOut(t *testing.T) {
 }
 
 // TestStatsBeginWithTheRank checks that a rank leaves out what a trainer counted with the rank
-// before it, but for what it read itself when there was none.
+// before it, except what the trainer read itself while there was no rank.
 func TestStatsBeginWithTheRank(t *testing.T) {
 	n := agreedRank(t)
 	const epoch = 7
@@ -129,8 +129,8 @@ func TestStatsBeginWithTheRank(t *testing.T) {
 	}
 }
 
-// agreedRank returns a rank that believes that its trainer, who does not come, has opened the data
-// set.
+// agreedRank returns a rank that believes that its trainer, which never connects, has opened the
+// data set.
 func agreedRank(t *testing.T) *Node {
 	t.Helper()
 	cl := newCluster(t, 1, 10, 1<<14)
@@ -151,7 +151,7 @@ func (c *cluster) connect(trainer, world uint32, worker uint64) *door.Client {
 }
 
 // tell sends the tally of a process that has received nothing on this connection, and returns when
-// it was handled.
+// it has been handled.
 func (c *cluster) tell(client *door.Client, t tally) {
 	c.t.Helper()
 	if err := client.Send(door.KindRelease, t.Append(u32s(0))); err != nil {
@@ -171,7 +171,7 @@ func TestTrainersAreCountedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients := []*door.Client{cl.connect(door.ControlTrainer, 0, 0)} // taken after the silent one
+	clients := []*door.Client{cl.connect(door.ControlTrainer, 0, 0)} // accepted after the silent one
 	if n.Training() {
 		t.Error("a launcher, or a client before its HELLO, counts as a trainer")
 	}
@@ -235,7 +235,7 @@ func TestFirstTallyCounts(t *testing.T) {
 }
 
 // TestSumsDoNotFall checks that sums of seconds stay as they are while nothing happens: added up as
-// floats, in the order of a map, they would differ by what is rounded.
+// floats, in the order of a map, they would differ by rounding.
 func TestSumsDoNotFall(t *testing.T) {
 	n := agreedRank(t)
 	const epochs = maxToldEpochs
@@ -337,7 +337,7 @@ func (l lateTransport) Post(to int, msg []byte) {
 	l.Transport.Post(to, msg)
 }
 
-// TestStatusFromTheFirst checks that a rank has measured itself before it takes the first
+// TestStatusFromTheFirst checks that a rank has measured itself before it accepts the first
 // connection, so that STATUS always has its node.
 func TestStatusFromTheFirst(t *testing.T) {
 	cl := newCluster(t, 2, 10, 1<<14, func(c *Config) {

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outside is what a node needs of the world besides its transport, storage and files. The
-// simulation of whole jobs has another one, in virtual time.
+// outside is what a node needs from the world besides its transport, storage and files. The
+// simulation of whole jobs has its own, in virtual time.
 type outside interface {
 	now() time.Time
-	// beside runs f beside the caller, which may hold a lock. Those with the same key are begun in
-	// order; with nil, in any.
+	// beside runs f concurrently with the caller, which may hold a lock. The simulation starts
+	// functions with the same key, if it is not nil, in order; goroutines start in any order.
 	beside(key any, what string, f func())
-	// giveWay lets others run while the function that beside runs computes for long.
+	// giveWay lets others run while a function that beside runs computes for a long time.
 	giveWay()
 }
 

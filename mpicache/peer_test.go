@@ -14,7 +14,7 @@ import (
 	"rankpool/mpicache/door"
 )
 
-// asNobody runs f on a thread that is another user's, which ends with it. Only root can.
+// asNobody runs f as another user, on a thread that ends with it. Only root can.
 func asNobody(t *testing.T, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -38,7 +38,7 @@ func asNobody(t *testing.T, f func()) {
 	}
 }
 
-// TestClientOfAnotherUser has another user come to a door whose modes let everybody in.
+// TestClientOfAnotherUser makes another user connect to a door whose modes let everybody in.
 func TestClientOfAnotherUser(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<16)
 	defer cl.close()
@@ -74,7 +74,7 @@ func TestClientOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestDoorOfAnotherUser has another user serve a door.
+// TestDoorOfAnotherUser makes another user serve a door.
 func TestDoorOfAnotherUser(t *testing.T) {
 	dir := t.TempDir()
 	for _, d := range []string{dir, filepath.Dir(dir)} { // the two that t.TempDir has made

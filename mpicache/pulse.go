@@ -10,14 +10,14 @@ import (
 	"rankpool/scheduler"
 )
 
-// A Pulse shows the other ranks that this one lives, and misses those that show it no more. It
-// begins as soon as the ranks have met, while they still read their indexes and take their memory,
-// and is all that a process needs for a sign of life: no storage, no plan, no disk.
+// A Pulse sends the other ranks signs of life, and notices when theirs stop. It begins as soon as
+// the ranks have met, while they still read their indexes and allocate their memory. It needs no
+// storage, plan or disk.
 //
 // Signs of life are messages. Those from and to rank 0 are sent every liveness.Every(bound); those
-// between other ranks, of which there are many pairs, less often: they find a network that is cut
-// only between two of them, while both reach rank 0. MPI itself does not report a rank that is
-// stopped or hangs, whose node is lost or whose network is cut, or only after a quarter of an hour.
+// between other ranks, of which there are many pairs, less often: they detect a network that is cut
+// only between two ranks that both reach rank 0. MPI itself does not report a rank that is stopped
+// or hangs, whose node is lost or whose network is cut, or does so only after a quarter of an hour.
 type Pulse struct {
 	transport transport.Transport
 	bound     time.Duration
@@ -29,22 +29,21 @@ type Pulse struct {
 	mu    sync.Mutex
 	ranks []int // the others
 	watch *liveness.Watch
-	left  map[int]bool   // those that have announced that they leave
-	turns int            // another rank than 0 gets a sign in one of so many beats
+	left  map[int]bool   // those that have announced that they are leaving
+	turns int            // each rank but 0 gets a sign in one of this many beats
 	turn  int            // of the newest beat
-	hung  func(rank int) // of the node, once there is one; called at each beat while a rank is lost
+	hung  func(rank int) // the node's, once there is one; called at each beat while a rank is lost
 }
 
 // messageBeat is a sign of life.
 const messageBeat = 11
 
-// signsWithin is how many signs of life of each other rank are due within the bound: at 1,024 ranks
-// and a bound of two minutes a rank sends 70 a second.
+// signsWithin is how many signs of life are due from each other rank within the bound: at 1,024
+// ranks and a bound of two minutes a rank sends 70 a second.
 const signsWithin = 8
 
-// NewPulse begins to beat. The channel t is the pulse's own, on all ranks. bound, above 0, is how
-// long another rank may show no sign of life before lost is called, once, until it is heard of
-// again.
+// NewPulse starts a pulse. All ranks use the channel t for the pulse only. When another rank has
+// shown no sign of life for bound (> 0), lost is called, once until the rank is heard from again.
 func NewPulse(t transport.Transport, bound time.Duration, lost func(rank int)) *Pulse {
 	p := newPulse(t, bound, lost)
 	t.Start(func(from int, _ []byte) { p.heard(from, false) })
@@ -78,14 +77,13 @@ func newPulse(t transport.Transport, bound time.Duration, lost func(rank int)) *
 	return p
 }
 
-// Stop ends the pulse, and waits for the calls of its functions. The other ranks will miss this
-// one.
+// Stop ends the pulse, and waits for its running callbacks. The other ranks will miss this one.
 func (p *Pulse) Stop() {
 	close(p.stop)
 	p.beating.Wait()
 }
 
-// attach has hung called at each beat while a rank is lost.
+// attach makes the pulse call hung at each beat while a rank is lost.
 func (p *Pulse) attach(hung func(rank int)) {
 	if p == nil {
 		return
@@ -95,7 +93,7 @@ func (p *Pulse) attach(hung func(rank int)) {
 	p.hung = hung
 }
 
-// next returns the ranks that this rank shows its next sign of life.
+// next returns the ranks to send the next sign of life to.
 func (p *Pulse) next() (to []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +106,7 @@ func (p *Pulse) next() (to []int) {
 	return to
 }
 
-// heard notes a sign of life of a rank, or that it leaves, and will show no more.
+// heard records a sign of life from a rank; leaves means that it is leaving, and will send no more.
 func (p *Pulse) heard(from int, leaves bool) {
 	if p == nil {
 		return
@@ -123,8 +121,8 @@ func (p *Pulse) heard(from int, leaves bool) {
 	}
 }
 
-// tick sets the time, and returns the ranks that have now been silent for too long, and all that
-// are.
+// tick sets the time, and returns the ranks that have now become silent for too long, all that are,
+// and the node's function.
 func (p *Pulse) tick(now time.Duration) (newly, all []int, hung func(rank int)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +142,7 @@ func (p *Pulse) tick(now time.Duration) (newly, all []int, hung func(rank int)) 
 	return newly, all, p.hung
 }
 
-// beat shows this rank's sign of life, and misses those of the others.
+// beat sends this rank's signs of life, and reports the ranks that are silent.
 func (p *Pulse) beat(now time.Duration) {
 	for _, rank := range p.next() {
 		p.transport.Post(rank, []byte{messageBeat})
@@ -158,8 +156,8 @@ func (p *Pulse) beat(now time.Duration) {
 	}
 }
 
-// refusePlans answers the trainers that wait for a plan that there is none, as a rank is lost: they
-// wait, but not for ever.
+// refusePlans tells the trainers that wait for a plan to retry later, since a rank is lost: they
+// should wait, but not forever.
 func (n *Node) refusePlans(lost int) {
 	why := fmt.Sprintf("rank %d has not answered for %v, and a plan needs what its trainers report",
 		lost, n.cfg.Pulse.bound)

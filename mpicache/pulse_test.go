@@ -142,7 +142,7 @@ func TestLostRank(t *testing.T) {
 			missed <- fmt.Sprint(cfg.Transport.Rank(), " misses ", rank)
 		})
 	})
-	// the other two do not open the data set, so that its plan is waited for
+	// the other two do not open the data set, so the trainer waits for its plan
 	tr, err := c.trainer(0, 3)
 	if err != nil {
 		t.Fatal(err)
@@ -169,12 +169,12 @@ func TestLostRank(t *testing.T) {
 	for _, n := range c.nodes {
 		n.cfg.Pulse.Stop()
 		_ = group[n.cfg.Transport.Rank()].Close()
-		_ = n.Abandon() // the silent one would be waited for
+		_ = n.Abandon() // Close would wait for the silent one
 	}
 }
 
-// TestSignsBetweenRanks checks that a rank shows rank 0 a sign of life in each beat, and every
-// other rank signsWithin times within the bound.
+// TestSignsBetweenRanks checks that a rank sends rank 0 a sign of life in each beat, and every
+// other rank signsWithin of them within the bound.
 func TestSignsBetweenRanks(t *testing.T) {
 	const size, bound = 40, 2 * time.Minute
 	for rank := range size {

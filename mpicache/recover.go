@@ -35,11 +35,11 @@ type found struct {
 	residents int // of the rank before
 }
 
-// takeMemory returns the node's memory, and its samples.
+// takeMemory returns the node's memory, and the samples found in it.
 func (cfg *Config) takeMemory() (memory *slab.Slab, f found, err error) {
 	memory = cfg.Memory
 	if memory == nil {
-		forgetSlab(cfg.Dir) // clients release it
+		forgetSlab(cfg.Dir) // so that clients release the old memory
 		if err := renewInPlace(cfg.Dir); err != nil {
 			return nil, f, err
 		}
@@ -56,7 +56,7 @@ func (cfg *Config) takeMemory() (memory *slab.Slab, f found, err error) {
 	return memory, f, nil
 }
 
-// held is how many samples of mean size there is memory for.
+// held returns how many samples of mean size there is memory for.
 func (cfg *Config) held() int {
 	samples, total := int64(0), int64(0)
 	for set, d := range cfg.Data {
@@ -86,7 +86,8 @@ func (n *Node) recover(f found) {
 // been complete in memory.
 func (n *Node) Recovered() (kept, of int) { return n.kept, n.keptOf }
 
-// sumOf returns what the directory knows bytes by that were read without err.
+// sumOf returns the directory's sum of bytes; 0 if reading them failed with err, or there is no
+// directory.
 func (s *samples) sumOf(bytes []byte, err error) uint32 {
 	if err != nil || s.entries == nil {
 		return 0

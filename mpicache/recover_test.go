@@ -43,7 +43,8 @@ func (c *cluster) killed() (fds []int) {
 	return fds
 }
 
-// again starts the ranks of a cluster again in their folders; clients bring what they have.
+// again restarts the ranks of a cluster in their folders; clients hand back the memory that they
+// have.
 func (c *cluster) again(
 	t *testing.T, fds []int, samples int, capacityBytes int64, edits ...func(*Config),
 ) *cluster {
@@ -66,8 +67,8 @@ func (c *cluster) again(
 	return newClusterIn(t, next, len(c.dirs), samples, capacityBytes, edits...)
 }
 
-// handBack gives the rank that is served from a folder the memory that a client has of the one
-// before. It returns an error when no rank looks for it.
+// handBack sends the rank with this folder the memory that a client has of the one before. It
+// returns an error if no rank looks for it.
 func handBack(dir string, slabFD int) error {
 	addr := &net.UnixAddr{Name: filepath.Join(dir, backDoorName), Net: "unix"}
 	there, err := net.DialUnix("unix", nil, addr)
@@ -119,8 +120,8 @@ func (c *cluster) residents() (n int64) {
 	return n
 }
 
-// TestRecover has all ranks killed, three times: what was resident is served again, and storage is
-// read for the rest.
+// TestRecover kills all ranks, three times: what was resident is served again, and storage is read
+// for the rest.
 func TestRecover(t *testing.T) {
 	const samples, capacity = 240, 6000
 	for _, sampler := range []string{"torch", "pads"} {
@@ -204,7 +205,7 @@ func TestRecoverSmaller(t *testing.T) {
 	cl.close()
 }
 
-// TestTakeBackRefuses has clients bring what is not the memory of the rank before.
+// TestTakeBackRefuses makes clients send what is not the memory of the rank before.
 func TestTakeBackRefuses(t *testing.T) {
 	const samples, capacity = 240, 6000
 	cl := newCluster(t, 1, samples, capacity)
@@ -279,9 +280,9 @@ func TestTakeBackRefuses(t *testing.T) {
 	}
 }
 
-// TestTakeBackWaitsForViews has scripts use the memory in place: a rank takes it over when the last
-// script has released it. A script that locks the old file afterwards sees that another file is
-// there.
+// TestTakeBackWaitsForViews lets scripts use the memory in place: a rank takes it over when the
+// last script has released it. A script that locks the old file afterwards sees that another file
+// is there.
 func TestTakeBackWaitsForViews(t *testing.T) {
 	const samples, capacity = 240, 6000
 	cl := newCluster(t, 1, samples, capacity)
@@ -322,7 +323,7 @@ func TestTakeBackWaitsForViews(t *testing.T) {
 		}
 		_ = forked.Close()
 	})
-	late, err := os.OpenFile(inPlace, os.O_RDWR, 0) // by who has not locked it yet
+	late, err := os.OpenFile(inPlace, os.O_RDWR, 0) // by a client that has not locked it yet
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +349,7 @@ func TestTakeBackWaitsForViews(t *testing.T) {
 	}
 }
 
-// TestColdStartForgets has a rank begin with memory of its own: clients see that theirs is not it.
+// TestColdStartForgets starts a rank with new memory: clients see that theirs is another.
 func TestColdStartForgets(t *testing.T) {
 	cl := newCluster(t, 1, 24, 6000)
 	first, err := readSlabNote(cl.dirs[0])
@@ -363,7 +364,7 @@ func TestColdStartForgets(t *testing.T) {
 	cl.close()
 }
 
-// TestDirectoryWrittenTo has another process write to the directory of a rank that serves: either
+// TestDirectoryWrittenTo lets another process write to the directory of a rank that serves: either
 // the rank ends with an error and its memory is not taken over, or the write does no harm.
 func TestDirectoryWrittenTo(t *testing.T) {
 	const samples, capacity = 240, 6000

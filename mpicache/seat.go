@@ -26,7 +26,7 @@ import (
 // the rank.
 type seat struct {
 	Family uint64 `json:"family"`
-	// the one of the family that plans, reports and saves; 0: not connected yet
+	// the family's one process that plans, reports and saves; 0: not connected yet
 	Process uint64 `json:"process"`
 	PID     int32  `json:"pid"`     // 0: unknown here, as in another PID namespace
 	Started uint64 `json:"started"` // when PID began, in the kernel's ticks since boot
@@ -135,8 +135,8 @@ type kept struct {
 	Set   int     `json:"set"`           // the data set's number
 	Job   string  `json:"job,omitempty"` // the training's name
 	Spec  *Spec   `json:"spec"`          // nil: the data set was not trained on
-	Ranks []int32 `json:"ranks"`         // of all trainers; nil if some were missing
-	// number of ranks: with fewer after a restart, ranks have other numbers
+	Ranks []int32 `json:"ranks"`         // each trainer's rank; nil if some were missing
+	// number of ranks: if it changes at a restart, the ranks are renumbered
 	Of    int           `json:"of"`
 	Seats map[int]*seat `json:"seats"`
 }
@@ -187,18 +187,18 @@ type Before struct {
 	Set  int    // the data set's number
 	Job  string // the training's name
 	Spec *Spec  // nil: nothing
-	// of its trainers, from the first ranks, which know as much as the others; nil if some were
-	// missing
+	// each trainer's rank, sent only by the first ranks, since others know no more; nil if some
+	// trainers were missing
 	Ranks []int32
-	Lives bool // one of the rank's own trainers does
+	Lives bool // one of the rank's own trainers is alive
 }
 
-const tellRanks = 8 // ranks that send Before.Ranks: others may have lost it
+const tellRanks = 8 // how many ranks send Before.Ranks: some may have lost it
 
-// ReadBefore returns, by data set, what an earlier life of a rank has left in its folder; nil for
-// nothing.
+// ReadBefore returns what an earlier life of a rank has left in its folder, one entry per training;
+// nil for nothing.
 func ReadBefore(dir string, rank, ranks int) []Before {
-	all, _ := readKept(dir, ranks) // an error is that of NewNode, which reads it too
+	all, _ := readKept(dir, ranks) // NewNode reads it too, and reports the error
 	known := make([]Before, len(all))
 	for i, k := range all {
 		known[i].Set, known[i].Job, known[i].Spec = k.Set, k.Job, k.Spec
@@ -212,8 +212,8 @@ func ReadBefore(dir string, rank, ranks int) []Before {
 	return known
 }
 
-// readKept reads the file in a rank's folder. If the number of ranks has changed, they have other
-// numbers than it says.
+// readKept reads the list of trainers in a rank's folder. It drops their ranks if the number of
+// ranks has changed, since the ranks then have other numbers.
 func readKept(dir string, ranks int) (all []kept, err error) {
 	text, err := ReadFile(filepath.Join(dir, KeptName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -231,7 +231,7 @@ func readKept(dir string, ranks int) (all []kept, err error) {
 }
 
 // recall restores what an earlier life of this rank has saved, and what other ranks know. It
-// ignores a file of another data set.
+// ignores a file that names an unknown data set.
 func (n *Node) recall() {
 	all, err := readKept(n.cfg.Dir, n.cfg.Transport.Size())
 	for _, k := range all {

@@ -13,7 +13,7 @@ import (
 const (
 	// Bounds of the time between two polls of the memory, whatever Config.GiveBack returns.
 	leastLook, mostLook = 5 * time.Millisecond, time.Second
-	// shrinkShare of the slab is returned at a time, at least, so that samples are rarely evicted for
+	// At least 1/shrinkShare of the slab is returned at a time, so that samples are rarely evicted for
 	// this.
 	shrinkShare = 64
 	// sweepEvery is the time between two searches for samples in memory that is to be returned.
@@ -29,14 +29,14 @@ type shrinker struct {
 	nowBytes              int64
 	heldBytes             int64 // not given back yet
 	swept                 time.Time
-	told                  bool // that there is nothing left to give
+	told                  bool // it has logged that nothing is left to give
 
-	// even are the data sets' parts by size, of a slab of evenOf bytes: their partitions, but for
-	// memory that was given back since no training gained from it.
+	// even holds the data sets' parts by size, of a slab of evenOf bytes: their partitions at the
+	// start, less the memory that was given back because no training gained from it.
 	even   []int64
 	evenOf int64
 
-	// divide requests that the partitions be divided anew.
+	// divide requests that memory be divided again.
 	divide atomic.Bool
 }
 

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocated is the memory that the slab's file has.
+// allocated returns how much memory the slab's file has.
 func allocated(t *testing.T, n *Node) int64 {
 	t.Helper()
 	fd, err := n.slab.ReadOnlyFD()
@@ -98,8 +98,8 @@ func TestShrinkKeepsTheWindow(t *testing.T) {
 	cl.close()
 }
 
-// TestLooks checks the bounds of the time between two looks, and that the swept samples are looked
-// for once a second.
+// TestLooks checks the bounds of the time between two looks, and that the slab is swept at most
+// once a second, and only after it has shrunk.
 func TestLooks(t *testing.T) {
 	var again time.Duration
 	bytes := int64(0)
@@ -137,7 +137,7 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// TestHalt checks that a node that watches its memory ends, also if it is asked to twice.
+// TestHalt checks that a node that watches its memory ends, even if it is asked to twice.
 func TestHalt(t *testing.T) {
 	cl := newCluster(t, 1, 24, 1<<18, func(c *Config) {
 		c.GiveBack = func(int64) (int64, time.Duration) { return 0, time.Hour }

@@ -23,7 +23,7 @@ var (
 type jobsSeen struct{ jobs, batches, starts, requeues, errors int }
 
 // jobsAtOnce simulates the jobs of seeds from 0 on, on all processors, until one is wrong. It
-// returns that of the smallest seed, nil for none, and what happened in all.
+// returns the wrong one with the smallest seed, nil for none, and what happened in all jobs.
 func jobsAtOnce(seeds uint64, flaw string) (bad *simJob, seed uint64, seen jobsSeen) {
 	var next atomic.Uint64
 	var mu sync.Mutex
@@ -98,7 +98,7 @@ func TestRanksThatLoseEachOther(t *testing.T) {
 			c.ranks, c.perRank, c.idle, c.sampler = 3, 1, 0, "pads"
 			c.samples, c.epochs = 6*simGlobalBatch, 3
 			c.partition = int64(c.samples) * 32
-			step := 1 + int(seed) // in the last batches they need nothing of each other
+			step := 1 + int(seed) // in the last batches they need nothing from each other
 			c.faults = []simFault{{name: "two ranks lose each other", step: step, do: (*simJob).part}}
 		})
 		if j.violation != "" || j.starts != 2 {
@@ -108,8 +108,8 @@ func TestRanksThatLoseEachOther(t *testing.T) {
 }
 
 // TestLostNode loses a node without trainers between two epochs, when some trainers may have the
-// plan of the second one and others not. All get the draws that they would have got. If plans went
-// by the ranks that are left, they would get draws twice, or none.
+// plan of the second one and others not. All get the draws that they would have got. If plans
+// depended on the ranks that are left, draws would come twice, or not at all.
 func TestLostNode(t *testing.T) {
 	for _, sampler := range []string{"torch", "pads"} {
 		wrong := 0
@@ -164,7 +164,8 @@ func TestJobsReplay(t *testing.T) {
 }
 
 // TestJobsFindFlaws plants faults in the product, one at a time, and checks that the job of a seed
-// shows each. A seed that does not any more, as jobs are others now, is looked for again.
+// shows each. If a seed no longer does, because jobs have changed, it looks for another one and
+// logs it.
 func TestJobsFindFlaws(t *testing.T) {
 	for _, flaw := range simFlaws {
 		t.Run(flaw.name, func(t *testing.T) {

@@ -16,10 +16,9 @@ import (
 	"rankpool/scheduler"
 )
 
-// Importance is kept in three places: in the rank's folder, which lives in memory and outlives the
-// rank, so that a rank that is restarted plans the same epochs; by the trainers, which hold the
-// files of that folder open and put them back when it was cleared; and in the state file of the
-// user, written by rank 0.
+// Importance is kept in three places: in the rank's folder, which is in memory and outlives the
+// rank, so that a restarted rank plans the same epochs; by the trainers, which hold that folder's
+// files open and restore them if it is cleared; and in the user's state file, which rank 0 writes.
 
 // statePrefix begins the names of states in the rank's folder.
 const statePrefix = "state-"
@@ -49,20 +48,20 @@ func (s *stream) userStatePath() string {
 	return path
 }
 
-// ownStatePath is the file in the rank's folder for the state that belongs to a checkpoint, where
-// there is no state file: of the trainings on this cache, one that is restarted resumes from
-// it.
+// ownStatePath returns the file in the rank's folder for the state of a checkpoint, used if there
+// is no state file: a training that is restarted on this cache resumes from it.
 func (s *stream) ownStatePath() string {
 	return filepath.Join(s.node.cfg.Dir, "saved-"+s.fileName())
 }
 
-// previousState is the file that holds the state that was saved before the one in the state file: a
-// checkpoint is written after its state, and until it is there the one before it counts. No name of
-// a training or a data set has a tilde.
+// previousState returns the file with the state that was saved before the one in path: a checkpoint
+// is written after its state, and until it is there the previous checkpoint counts. No name of a
+// training or a data set has a tilde.
 func previousState(path string) string { return path + "~" }
 
-// keepState writes the state that a plan was made from into the rank's folder, beside the stream.
-// Trainers get the plan when it is there: they must not know a plan that cannot be made again.
+// keepState writes the state that a plan was made from into the rank's folder, without the stream's
+// lock. Trainers get the plan once it is there: they must not have a plan that cannot be made
+// again.
 func (s *stream) keepState(c scheduler.KeepState) {
 	s.inFolder(func() {
 		if err := writeState(s.statePath(c.Snap.Epoch), c.Snap.Encoded()); err != nil {
@@ -80,8 +79,8 @@ func (s *stream) keepState(c scheduler.KeepState) {
 // after the other.
 func (s *stream) inFolder(f func()) { s.inTurn(&s.keeping, "change the rank's folder", f) }
 
-// inTurn calls f without the stream's lock, after the call before it with the same last, which
-// becomes the channel that is closed when f returns.
+// inTurn calls f without the stream's lock, after the previous call with the same last has
+// returned. It sets *last to a channel that is closed when f returns.
 func (s *stream) inTurn(last *chan struct{}, what string, f func()) {
 	before, done := *last, make(chan struct{})
 	*last = done
@@ -94,8 +93,8 @@ func (s *stream) inTurn(last *chan struct{}, what string, f func()) {
 	})
 }
 
-// forgetStates removes the states of epochs before one from the rank's folder. They would be taken
-// for those of this training.
+// forgetStates removes the states of earlier epochs than before from the rank's folder. They could
+// be mistaken for those of this training.
 func (s *stream) forgetStates(before int) {
 	for _, path := range s.statePaths() {
 		if epoch, _ := strconv.Atoi(path[strings.LastIndexByte(path, '-')+1:]); epoch < before {
@@ -118,7 +117,7 @@ func KeptStates(dir string) []string {
 	return names
 }
 
-// TrainingOfState returns the part of a state's name that all states of a training have.
+// TrainingOfState returns the part of a state's name that all states of a training share.
 func TrainingOfState(name string) string { return name[:max(0, strings.LastIndexByte(name, '-'))] }
 
 // statePaths returns the states in the rank's folder.
@@ -138,7 +137,7 @@ func WriteFile(path string, data []byte) error { return writeFile(path, inOne(da
 // ReadFile is os.ReadFile for a file of a rank's folder, or a state file: it returns an error if
 // something else is in its place, such as a FIFO, which may never end.
 func ReadFile(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // that of a FIFO waits for a writer
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // else a FIFO waits for a writer
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +175,8 @@ func (s *stream) saveState(c scheduler.SaveState) {
 	})
 }
 
-// writeUserState returns the path of the state file, "" if there is none or it cannot be written.
+// writeUserState writes a state and returns the path of the state file; "" if there is none or it
+// cannot be written.
 func (s *stream) writeUserState(c scheduler.SaveState) string {
 	path, write := s.userStatePath(), writeFile
 	if path != "" && s.node.cfg.Transport.Rank() != 0 || path == "" && !c.Snap.Checkpoint {
@@ -203,13 +203,13 @@ func (s *stream) writeUserState(c scheduler.SaveState) string {
 	return told
 }
 
-// asideState is the file for the state of a checkpoint that a training began without.
+// asideState returns the file for the state of a checkpoint that a training began without.
 func asideState(path string, state scheduler.Digest) string {
 	return previousState(path) + string(state)
 }
 
-// putAside renames the states of checkpoints that path and the file before it hold. Training began
-// without a checkpoint: it was killed before it had written one, or somebody has forgotten it.
+// putAside renames path and the previous state file, if they hold states of checkpoints. Training
+// began without a checkpoint: it was killed before it wrote one, or somebody forgot to pass it.
 func (s *stream) putAside(path string, stream scheduler.StreamID) {
 	for _, name := range []string{path, previousState(path)} {
 		f := readState(name, stream)
@@ -227,11 +227,11 @@ func (s *stream) putAside(path string, stream scheduler.StreamID) {
 	}
 }
 
-// setAside keeps a state file under the name of the previous one too.
+// setAside keeps a state file under the name of the previous one, too.
 func setAside(path string) error {
 	old := previousState(path)
 	next := old + ".new"
-	_ = os.Remove(next) // of a rank that died
+	_ = os.Remove(next) // left by a rank that died
 	err := os.Link(path, next)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -254,11 +254,11 @@ func (s *stream) awaitStates() {
 	}
 }
 
-// inOne is data for writeFile in one piece.
+// inOne returns data as one piece, for writeFile.
 func inOne(data []byte) iter.Seq[[]byte] { return slices.Values([][]byte{data}) }
 
 // flushBytes is how much of a file is written before the kernel is told to send it to the disk.
-// Sent all at the end, it occupies processors for milliseconds.
+// Sending everything at the end would occupy processors for milliseconds.
 const flushBytes = 1 << 20
 
 // writeFile replaces path atomically by a file that is on disk when it returns, or leaves it
@@ -274,7 +274,7 @@ func writeFile(path string, data iter.Seq[[]byte]) error {
 			break
 		}
 		if written += int64(len(piece)); written-flushed >= flushBytes {
-			// only a hint, which not all file systems take
+			// only a hint, which not all file systems support
 			_ = unix.SyncFileRange(int(f.Fd()), flushed, written-flushed, unix.SYNC_FILE_RANGE_WRITE)
 			flushed = written
 		}
@@ -293,7 +293,8 @@ func writeFile(path string, data iter.Seq[[]byte]) error {
 	return nil
 }
 
-// readStates reads all states that a training of this stream may resume from, beside the stream.
+// readStates reads all states that a training of this stream may resume from, without the stream's
+// lock.
 func (s *stream) readStates(stream scheduler.StreamID, state scheduler.Digest) {
 	s.inFolder(func() {
 		var e scheduler.StatesRead

@@ -9,8 +9,8 @@ import (
 	"rankpool/mpicache/door"
 )
 
-// TestStateFileStaysUntilRead checks that the epoch that a state file was saved in does not
-// overwrite it when it is planned again: the other ranks read the file when they come to it.
+// TestStateFileStaysUntilRead checks that planning the epoch again that a state file was saved in
+// does not overwrite the file: the other ranks may read it later.
 func TestStateFileStaysUntilRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	begin := func() (*cluster, *trainer) {

@@ -27,7 +27,7 @@ type samples struct {
 	reads    sync.WaitGroup // reads from storage into the slab in progress
 
 	streams []*stream    // the first one is that of the training without a job name
-	gone    stats.Counts // what those counted that have ended
+	gone    stats.Counts // what ended trainings have counted
 	// by job name: how many trainings of that name have ended
 	generations map[string]uint32
 
@@ -38,7 +38,7 @@ type samples struct {
 	recorded  *stream // nil until a training has opened the data set
 
 	entries *slab.Entries // where each sample lies in the slab
-	// recovered are the previous rank's residents, for the stager; with placed, samples of peers may
+	// recovered are the previous rank's residents, for the stager. If placed, samples from peers may
 	// become residents.
 	recovered []scheduler.SampleID
 	placed    bool
@@ -56,12 +56,12 @@ type samples struct {
 	tierErr  error // why the tier failed last
 	tierOver bool  // it was given up
 
-	packageFailed bool // and a warning has said so
+	packageFailed bool // a package failed, and a warning was logged
 
 	gets  map[uint64]pendingGet
 	asks  map[uint32]*asking
 	lost  map[uint32]*asking // abandoned, but the peer may still write to their places
-	bulks map[asker]uint32   // the peer's ticket of its request
+	bulks map[asker]uint32   // by request of a peer: the ticket of its bytes
 }
 
 // stream is one training on a data set, on this rank.
@@ -76,7 +76,7 @@ type stream struct {
 
 	recording sync.WaitGroup // lines of the run log in progress
 	saving    chan struct{}  // closed when the newest state is written, or nil
-	keeping   chan struct{}  // the same, of the rank's folder
+	keeping   chan struct{}  // the same for the rank's folder
 
 	coordinator  *scheduler.Coordinator
 	command      func(scheduler.CoordinatorCommand) // obey
@@ -84,9 +84,9 @@ type stream struct {
 	coordinating bool
 	requests     map[uint64]*request // by number
 	lastRequest  uint64
-	// choices of the epochs before the one planned last; -1: none was planned
+	// cuts that the last plan was made from; -1: there is no plan yet
 	chosen int
-	begins bool                 // it is to be given a lane
+	begins bool                 // it needs a lane
 	setup  *record.Setup        // basis of plans and stager, once it has begun
 	plans  scheduler.PlanConfig // what plans are made from
 	// benefit measures what the cache is worth to it, once it has begun
@@ -102,16 +102,16 @@ type stream struct {
 
 	clients   map[*conn]bool // that have opened it
 	idleSince time.Time      // since when it has no process here; zero if it has one
-	idle      bool           // and rank 0 was told so
+	idle      bool           // it is idle, and rank 0 knows
 	idleAt    map[int]bool   // rank 0: the ranks that have reported this
 
 	due      map[due]bool // what GETs wait for
-	plansHad int          // that the stager had released at the last look
+	plansHad int          // plans that the stager had released at the last look
 
 	epochs       map[int]*epochCount
-	closedEpochs map[int]bool    // whose counts have left
-	past         stats.Counts    // what they counted
-	shown        door.DataStatus // the newest progress that was told
+	closedEpochs map[int]bool    // whose counts have been sent
+	past         stats.Counts    // what they have counted
+	shown        door.DataStatus // the newest progress reported
 }
 
 // pendingGet is a GET that waits for its batch.
@@ -385,8 +385,8 @@ func (s *samples) deliver(c scheduler.Deliver) {
 		c.Errs))
 }
 
-// onGet answers GET. A rank that has no plan for the epoch says so at once, so that the client
-// reads storage, and makes the plan meanwhile, if it is the one that comes next.
+// onGet answers GET. A rank that has no plan for the epoch replies so at once, so that the client
+// reads storage; meanwhile it makes the plan, if that is the next one.
 func (s *stream) onGet(c *conn, ticket uint32, g door.Get) (err error) {
 	s.locked(func() {
 		if err = s.checkGet(c, g); err == nil {

@@ -2,15 +2,15 @@ package mpicache
 
 import "rankpool/scheduler"
 
-// Kept keeps copies of samples on a disk of the node beyond the end of this rank. It is declared
-// here, by its consumer; staging/tier/keep has one. None of its methods waits for the disk. Copies
-// may be lost at any time, but what is read is what storage gave.
+// Kept keeps copies of samples on a disk of the node beyond the end of this rank. Package
+// staging/tier/keep implements it. None of its methods waits for the disk. Copies may be lost at
+// any time, but a copy that is read has the bytes that storage returned.
 type Kept interface {
 	// Read reads the sample into into, which has its size, and calls done once, from any goroutine.
 	// An error leaves into unchanged. It returns false, and does nothing, if there is no copy.
 	Read(id scheduler.SampleID, into []byte, done func(error)) bool
-	// Write has a copy of the sample made, as storage gave it, if there is room. The bytes are the
-	// caller's again when it returns.
+	// Write makes a copy of the sample, as storage returned it, if there is room. The caller may reuse
+	// bytes when it returns.
 	Write(id scheduler.SampleID, bytes []byte)
 }
 
@@ -19,7 +19,7 @@ func (s *samples) read(id scheduler.SampleID, need uint64, done func(kept bool, 
 	s.readInto(id, s.bytes(id), need, done)
 }
 
-// readInto reads a sample: a kept copy, or else storage, of which a copy is kept then.
+// readInto reads a sample from its kept copy, or else from storage, and then keeps a copy.
 func (s *samples) readInto(
 	id scheduler.SampleID, into []byte, need uint64, done func(kept bool, err error),
 ) {

@@ -7,7 +7,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// pack writes a package. What of it is in memory is copied at once; the rest is read from storage.
+// pack writes a package. It copies the samples that are in memory at once, and reads the rest.
 func (s *samples) pack(c scheduler.Pack) {
 	bytes := make([]byte, s.packageBytes(c.IDs))
 	w := packageWrite{samples: s, number: c.Package, bytes: bytes, missing: 1}
@@ -50,7 +50,7 @@ func (w *packageWrite) add(n int) (missing int) {
 	return w.missing
 }
 
-// arrived handles the end of a read of a sample; the last one has the package written.
+// arrived handles the end of a sample's read, and writes the package after the last one.
 func (w *packageWrite) arrived(err error) {
 	w.mu.Lock()
 	w.err = errors.Join(w.err, err)
@@ -104,8 +104,8 @@ func (s *samples) unpack(c scheduler.Unpack) {
 	})
 }
 
-// divide copies the samples of a package that was read to their places, and returns their sums;
-// none when it was not read.
+// divide copies the samples of a package to their places, and returns their sums; none if reading
+// the package failed with err.
 func (s *samples) divide(
 	layout []scheduler.SampleID, bytes []byte, places map[scheduler.SampleID][]byte, err error,
 ) map[scheduler.SampleID]uint32 {

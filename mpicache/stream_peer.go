@@ -17,16 +17,16 @@ const (
 	messageReports = 2  // REPORT and FINISH records
 	messageAsk     = 3  // u32 ticket, u32 bulk, u32 epoch, u32 batch, u32 ids…
 	messageAnswer  = 4  // u32 ticket, u8 status…
-	messageCount   = 5  // what an epoch counted, as JSON
+	messageCount   = 5  // an epoch's counts, as JSON
 	messageBye     = 6  // the sender has sent all counts
 	messageStats   = 7  // stats.Reading as JSON, to rank 0
 	messageSource  = 12 // u32 generation, u32 epoch, the digest of the scores of its plan
 	messageRefused = 13 // a sentence: the sender makes no plan
-	messageOver    = 14 // no trainer of the sender's lives from before the restart
+	messageOver    = 14 // no trainer of the sender from before the restart is alive
 	messageSaved   = 16 // scheduler.Saved as JSON: rank 0 has saved the state of a checkpoint
 	messageIdle    = 15 // isEmpty, isUsed or isOver: whether the job has processes on the sender
 
-	// One byte each, between ranks that are told to end.
+	// One byte each, between ranks that are asked to end.
 	messageLives  = 8  // does the receiver live?
 	messageLived  = 9  // yes
 	messageLeaves = 10 // the sender ends by itself
@@ -34,21 +34,21 @@ const (
 
 var le = binary.LittleEndian
 
-// peerHealth is what this rank has seen of another.
+// peerHealth is what this rank has seen of another one.
 type peerHealth struct {
 	lost    int       // questions in a row that were not answered in time
 	retryAt time.Time // when to retry a peer that was given up
 }
 
-// silentAfter questions without an answer in time, a peer is not asked any more but once in a
-// while.
+// silentAfter is after how many questions in a row without a timely answer a peer is asked only
+// once in a while.
 const silentAfter = 3
 
 // asking is a question to a peer, with the places for the answer.
 type asking struct {
 	scheduler.Ask
 	ids      []scheduler.SampleID // requested, with a place
-	at       []int                // their places in Ask.IDs
+	at       []int                // their indexes in Ask.IDs
 	places   []int64              // in the slab, kept when the request is abandoned
 	bulk     uint32
 	deadline time.Time
@@ -99,7 +99,7 @@ func (n *Node) onMessage(from int, msg []byte) {
 				s = set.of(about.job)
 			}
 		})
-		if s != nil { // it has ended here
+		if s != nil { // nil: the training has ended here
 			s.onMessage(kind, from, body)
 		}
 	}
@@ -132,7 +132,7 @@ func (s *stream) onMessage(kind byte, from int, body []byte) {
 	}
 }
 
-// ask puts a question to a peer for the samples that there is room for.
+// ask asks a peer for the samples that there is room for.
 func (s *samples) ask(c scheduler.Ask) {
 	a := &asking{
 		Ask: c, bulk: s.node.bulk.Add(1), deadline: s.node.now().Add(s.node.cfg.PeerTimeout),
@@ -165,7 +165,7 @@ func (s *samples) ask(c scheduler.Ask) {
 	s.node.cfg.Transport.Post(c.Peer, msg)
 }
 
-// mayAsk reports whether peer is worth a question: it answers, or was left alone for a while.
+// mayAsk reports whether to ask a peer: it answers, or has not been asked for a while.
 func (n *Node) mayAsk(to int) bool {
 	n.connMu.Lock()
 	defer n.connMu.Unlock()
@@ -196,8 +196,8 @@ func (n *Node) noteAnswer(from int, inTime bool) {
 	}
 }
 
-// giveUp ends a question. The peer may still write to its places, so these are kept until it has,
-// or forever.
+// giveUp abandons a question. The peer may still write to its places, so they stay allocated until
+// it has, or forever.
 func (s *samples) giveUp(a *asking) {
 	delete(s.asks, a.Ticket)
 	for _, id := range a.ids {
@@ -257,7 +257,7 @@ func (s *samples) outOfRange(ids []scheduler.SampleID) bool {
 	return false
 }
 
-// send answers a question: what there is, then the bytes straight from the slab.
+// send answers a question: first what there is, then the bytes straight from the slab.
 func (s *samples) send(c scheduler.Send) {
 	s.answer(c.Peer, c.Ticket, c.Status)
 	key := asker{c.Peer, c.Ticket}

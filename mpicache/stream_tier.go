@@ -22,8 +22,8 @@ type Tier interface {
 	End()
 }
 
-// keptBytes is what each rank's memory and tier keep together: they keep what one memory of that
-// size would.
+// keptBytes returns how many bytes each rank's memory and tier keep together: they keep what one
+// memory of that size would.
 func (d *DataSet) keptBytes() []int64 {
 	kept := slices.Clone(d.PartitionBytes)
 	for r, bytes := range d.TierBytes {
@@ -78,7 +78,7 @@ func (s *samples) noteTier(what string, id scheduler.SampleID, err error) {
 	})
 }
 
-// endTier gives the tier up.
+// endTier abandons the tier.
 func (s *samples) endTier() {
 	s.tierOver = true
 	s.node.cfg.Log.Warn("the tier fails repeatedly; training continues without it", "data",

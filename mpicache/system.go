@@ -10,7 +10,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// system is what the ranks are.
+// system returns the system that the ranks run.
 func (c *Config) system() *systems.System {
 	s, err := systems.Find(cmp.Or(c.System, "rankpool"))
 	if err != nil {
@@ -19,11 +19,11 @@ func (c *Config) system() *systems.System {
 	return s
 }
 
-// systemSampler is the sampler that goes with the system.
+// systemSampler returns the sampler that goes with the system.
 func (n *Node) systemSampler() string { return cmp.Or(n.cfg.Sampler, n.cfg.system().LiveSampler()) }
 
-// book is what the draws of the system's own sampler depend on, nil when it has none, or spec draws
-// with another.
+// book returns what the draws of the system's own sampler depend on; nil if the system has none, or
+// spec uses another one.
 func (s *stream) book(spec *Spec) *record.Book {
 	system := s.node.cfg.system()
 	if !system.Draws() || spec.Sampler != system.LiveSampler() {
@@ -61,8 +61,8 @@ func equal(sizes []int64) bool {
 	return true
 }
 
-// choice is what the draws of the system's own sampler depend on, besides the spec and the options,
-// in words; "" when it has none.
+// choice describes what the draws of the system's own sampler depend on, besides the spec and the
+// options; "" if the system has none, or spec uses another one.
 func (s *stream) choice(spec *Spec) string {
 	system := s.node.cfg.system()
 	if !system.Draws() || spec.Sampler != system.LiveSampler() {
@@ -75,15 +75,15 @@ func (s *stream) choice(spec *Spec) string {
 	return text
 }
 
-// sharedSampler is a Sampler that may be called concurrently: plans beside the training are made of
-// the same one.
+// sharedSampler is a Sampler that may be called concurrently: plans beside the training use the
+// same one.
 type sharedSampler struct {
 	scheduler.Sampler
 	mu sync.Mutex
 }
 
-// chooser returns what chooses the samples that are served, and where they are kept, nil if what is
-// drawn is served.
+// chooser returns what chooses the samples to serve, and where they are kept; nil if the samples
+// drawn are served.
 func (s *stream) chooser() *systems.Chooser {
 	if shared, ok := s.plans.Sampler.(*sharedSampler); ok {
 		chooser, _ := shared.Sampler.(*systems.Chooser)
@@ -92,13 +92,13 @@ func (s *stream) chooser() *systems.Chooser {
 	return nil
 }
 
-// chooses reports whether the system chooses what is served by the scores of all epochs.
+// chooses reports whether the system chooses what to serve by the scores of all epochs.
 func (s *stream) chooses() bool {
 	chooser := s.chooser()
 	return chooser != nil && !chooser.Follows()
 }
 
-// prepare brings a system's own sampler to where it draws the epoch of m.
+// prepare brings a system's own sampler to the point where it draws the epoch of m.
 func (s *sharedSampler) prepare(m scheduler.MakePlan) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// TestSamplerOfTheSystem has a cache that is a published system refuse training that draws with
-// another sampler, and no pass in order.
+// TestSamplerOfTheSystem checks that a cache that runs as a published system refuses training with
+// another sampler, but not sequential passes.
 func TestSamplerOfTheSystem(t *testing.T) {
 	for sampler, want := range map[string]string{
 		"selective": "", "sequential": "",
@@ -71,7 +71,8 @@ func TestOptionsOfTheSystem(t *testing.T) {
 	}
 }
 
-// TestStateOfOtherOptions has an importance state be left alone that was made with other options.
+// TestStateOfOtherOptions checks that an importance state that was made with other options is left
+// alone.
 func TestStateOfOtherOptions(t *testing.T) {
 	for _, c := range []struct {
 		options systems.Values

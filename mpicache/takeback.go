@@ -24,9 +24,9 @@ import (
 const backDoorName = "slab.sock"
 
 // inPlaceName is the file in the rank's folder on which a client holds a shared lock while a script
-// holds views of the memory. A rank that took the memory back would overwrite them; samples that a
-// client is decoding itself it rereads. Each rank creates a new file before its door opens, so a
-// lock on an old file has no effect.
+// holds views of the memory. A rank that took the memory back would overwrite them; the client
+// rereads samples that it is decoding itself. Each rank creates a new file before its door opens,
+// so a lock on an old file has no effect.
 const inPlaceName = "in-place"
 
 // handsPatience is how long a rank waits for scripts to release its memory. A script that makes a
@@ -83,7 +83,7 @@ func takeBack(
 	defer func() { _ = door.Close() }() // removes it
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	brought := make(chan *slab.Slab) // nil: what is brought is of no use
+	brought := make(chan *slab.Slab) // nil: the memory is of no use
 	go func() {
 		for {
 			client, err := door.AcceptUnix()
@@ -133,7 +133,7 @@ func takeFromHands(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("mpicache: %w", err) // the lock's holder is unknown
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // it was only locked
 	ctx, cancel := context.WithTimeout(ctx, handsPatience)
 	defer cancel()
 	for {

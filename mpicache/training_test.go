@@ -17,9 +17,9 @@ import (
 	"rankpool/scheduler"
 )
 
-// A crew is the trainers of a training, step by step together, each as the Python client is: it
-// keeps its reports of three epochs and what its plans were made from, and tells a cache that was
-// restarted.
+// A crew is the trainers of a training, in step with each other. Each does what the Python client
+// does: it keeps its reports of three epochs and what its plans were made from, and sends them to a
+// restarted cache.
 type crew struct {
 	t        *testing.T
 	cluster  *cluster
@@ -69,7 +69,7 @@ func newCrew(t *testing.T, ranks, world, globalBatch int, edit func(*Config)) *c
 	return c
 }
 
-// all has every trainer do f at the same time.
+// all calls f for every trainer at the same time.
 func (c *crew) all(f func(tr *trainer) error) error {
 	errs := make([]error, len(c.trainers))
 	var group sync.WaitGroup
@@ -80,7 +80,7 @@ func (c *crew) all(f func(tr *trainer) error) error {
 	return errors.Join(errs...)
 }
 
-// openFrom has every trainer open the data set with a checkpoint.
+// openFrom opens the data set for every trainer, with a checkpoint.
 func (c *crew) openFrom(at place, state scheduler.Digest) {
 	c.t.Helper()
 	for _, tr := range c.trainers {
@@ -91,7 +91,8 @@ func (c *crew) openFrom(at place, state scheduler.Digest) {
 	}
 }
 
-// connect has every trainer come to the cluster, and tell what it has told another one.
+// connect connects every trainer to the cluster, and sends what the trainer has sent to another
+// one.
 func (c *crew) connect() {
 	c.t.Helper()
 	err := c.all(func(tr *trainer) error {
@@ -137,7 +138,7 @@ func (c *crew) putBack(r int) {
 	}
 }
 
-// let has a trainer keep the newest files only.
+// let closes all files of a trainer but the newest, of which it keeps keep.
 func (c *crew) let(r, keep int) {
 	for len(c.held[r]) > keep {
 		c.held[r][0].Close()
@@ -145,7 +146,7 @@ func (c *crew) let(r, keep int) {
 	}
 }
 
-// restart ends the ranks as a signal does, has hurt do harm, and starts them again.
+// restart ends the ranks as a signal does, lets hurt do harm, and starts them again.
 func (c *crew) restart(hurt func(dirs []string)) {
 	c.t.Helper()
 	for _, tr := range c.trainers {
@@ -231,7 +232,7 @@ func (c *crew) epoch(epoch, first int, to place) error {
 	return nil
 }
 
-// step takes a batch, from storage if the rank has no plan, and reports it.
+// step trains a batch, from storage if the rank has no plan, and reports it.
 func (c *crew) step(tr *trainer, epoch, b int, want []uint32) error {
 	ids, lease, _, err := tr.get(epoch, b)
 	var no door.Error
@@ -276,7 +277,7 @@ func (c *crew) trainAndSave(at place) door.Saved {
 	return saved
 }
 
-// save has every trainer save, and returns the reply, which must be the same for all.
+// save makes every trainer save, and returns the reply, which must be the same for all.
 func (c *crew) save(at place) (door.Saved, error) {
 	answers := make([]door.Saved, len(c.trainers))
 	err := c.all(func(tr *trainer) error {
@@ -294,7 +295,7 @@ func (c *crew) save(at place) (door.Saved, error) {
 	return answers[0], err
 }
 
-// reference is the stream of a training that nothing happens to, in global batches of 12.
+// reference returns the stream of an undisturbed training, in global batches of 12.
 func reference(t *testing.T, epochs int) []string {
 	t.Helper()
 	c := newCrew(t, 1, 1, 12, nil)
@@ -318,8 +319,8 @@ func clearAll(dirs []string) {
 }
 
 // TestScoresOutliveTheRanks kills all ranks at one moment or two, in the first epoch, in a later
-// one, and between two, with their folders or without: the stream is that of a training that
-// nothing happens to, as the trainers hand back what is lost.
+// one, and between two, with their folders or without: the stream is that of an undisturbed
+// training, since the trainers restore what is lost.
 func TestScoresOutliveTheRanks(t *testing.T) {
 	const epochs = 4
 	want := reference(t, epochs)
@@ -371,8 +372,8 @@ func compareStreams(t *testing.T, got, want []string) {
 	}
 }
 
-// TestFoldersClearedUnderRanks has somebody clear the ranks' folders while they run; they die an
-// epoch later, or two.
+// TestFoldersClearedUnderRanks clears the ranks' folders while they run; they die one to three
+// epochs later.
 func TestFoldersClearedUnderRanks(t *testing.T) {
 	const epochs = 5
 	want := reference(t, epochs)
@@ -390,7 +391,7 @@ func TestFoldersClearedUnderRanks(t *testing.T) {
 }
 
 // TestLostScoresEndTraining checks that ranks that cannot know the scores make no plan: trainers
-// hear a sentence at the next epoch, and until then read storage.
+// get an error at the next epoch, and until then read storage.
 func TestLostScoresEndTraining(t *testing.T) {
 	want := reference(t, 4)
 	for _, ranks := range []int{1, 2} {
@@ -412,8 +413,8 @@ func TestLostScoresEndTraining(t *testing.T) {
 	}
 }
 
-// TestFIFOsInTheFolder checks that ranks do not wait for somebody to write to a FIFO that is in the
-// place of a file of theirs: training ends with a sentence.
+// TestFIFOsInTheFolder checks that ranks do not wait for somebody to write to a FIFO that is in
+// place of one of their files: training ends with an error.
 func TestFIFOsInTheFolder(t *testing.T) {
 	c := newCrew(t, 2, 2, 12, nil)
 	c.at[place{1, 5}] = func() { c.restart(statesAreFIFOs(t)) } // trainers put them back
@@ -468,7 +469,7 @@ func TestOneRankLost(t *testing.T) {
 	compareStreams(t, c.stream, reference(t, 3))
 }
 
-// TestRanksComparePlans has a rank make a plan from other scores than the others: no trainer gets
+// TestRanksComparePlans makes a rank make a plan from other scores than the others: no trainer gets
 // it.
 func TestRanksComparePlans(t *testing.T) {
 	c := newCrew(t, 2, 2, 12, nil)
@@ -488,9 +489,8 @@ func TestRanksComparePlans(t *testing.T) {
 	compareStreams(t, c.stream, reference(t, 2))
 }
 
-// TestCheckpointsResume saves at a place, continues a while as a training does that is killed
-// later, and resumes on other ranks and trainers, from the state file, or from the one that was
-// saved before it.
+// TestCheckpointsResume saves at a place, continues for a while, as a training does that is killed
+// later, and resumes with other ranks and trainers, from the state file or from the previous one.
 func TestCheckpointsResume(t *testing.T) {
 	const epochs = 4
 	want := reference(t, epochs)
@@ -649,8 +649,8 @@ func TestForeignStatesEndTraining(t *testing.T) {
 	resume("another training's, but optional", "", true)
 }
 
-// TestTrainersResumeFromTheSame has one trainer resume from another checkpoint than the others, or
-// from none.
+// TestTrainersResumeFromTheSame makes one trainer resume from another checkpoint than the others,
+// or from none.
 func TestTrainersResumeFromTheSame(t *testing.T) {
 	for _, other := range []*Checkpoint{
 		nil,
@@ -777,8 +777,8 @@ func TestSaveAnswersDoNotDepend(t *testing.T) {
 	}
 }
 
-// TestLateOpenIsIgnored has another connection of a trainer tell late what it was before it loaded
-// a checkpoint.
+// TestLateOpenIsIgnored makes another connection of a trainer send, late, what the training was
+// before it loaded a checkpoint.
 func TestLateOpenIsIgnored(t *testing.T) {
 	path, at := filepath.Join(t.TempDir(), "state"), place{1, 7}
 	keep := func(cfg *Config) { cfg.StatePath = path }
@@ -807,8 +807,8 @@ func TestLateOpenIsIgnored(t *testing.T) {
 	compareStreams(t, second.stream, reference(t, 3)[at.epoch*batchesOf+at.batch:])
 }
 
-// TestAnotherTrainerHasThePlan has the ranks be restarted where one trainer has the plan of the
-// next epoch, and waits in a step for the other, which has yet to get it.
+// TestAnotherTrainerHasThePlan restarts the ranks when one trainer has the plan of the next epoch,
+// and waits in a step for the other, which has yet to get it.
 func TestAnotherTrainerHasThePlan(t *testing.T) {
 	for name, hurt := range map[string]func([]string){
 		"as it was": func([]string) {},

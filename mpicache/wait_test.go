@@ -6,8 +6,8 @@ import (
 	"rankpool/mpicache/stats"
 )
 
-// TestGetsDoNotWaitForTheRunLog has the run log take nothing, when an epoch's line is written to
-// it: batches are served meanwhile.
+// TestGetsDoNotWaitForTheRunLog blocks the run log when an epoch's line is written to it: batches
+// are served meanwhile.
 func TestGetsDoNotWaitForTheRunLog(t *testing.T) {
 	written, open := make(chan struct{}), make(chan struct{})
 	cl := newCluster(t, 1, 120, 3000, func(cfg *Config) {

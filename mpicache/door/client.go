@@ -28,17 +28,17 @@ type Client struct {
 	SlabFD int
 }
 
-// thisProcess is this process's number at doors, and its family's.
+// thisProcess identifies this process, and its family, at doors.
 //
 //nolint:forbidigo // it decides nothing, and no two processes may share it
 var thisProcess = rand.Uint64()
 
-// NewHello is who this process is as a trainer's worker, or as ControlTrainer.
+// NewHello identifies this process as a trainer's worker, or as ControlTrainer.
 func NewHello(trainer, world uint32, worker uint64) Hello {
 	return Hello{Version, trainer, world, worker, thisProcess, thisProcess}
 }
 
-// Dial connects to the door at path. timeout bounds every call; 0: none.
+// Dial connects to the door at path. timeout bounds every call; 0: no bound.
 func Dial(path string, h Hello, timeout time.Duration) (*Client, error) {
 	conn, err := net.DialTimeout("unix", path, timeout)
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *Client) Send(kind Kind, payload []byte) error {
 	return nil
 }
 
-// Receive returns the next reply, whatever it is the reply to, and an Error for an error reply.
+// Receive returns the next reply, to whichever request, and an Error for an error reply.
 func (c *Client) Receive() (Frame, error) {
 	f, err := ReadReply(c.r, &c.buf)
 	if err != nil {

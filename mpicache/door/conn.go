@@ -12,34 +12,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Handler is the rank behind the door, as one client has it. The goroutine that serves the client
-// calls its methods.
+// A Handler is the rank behind the door, for one client. The goroutine that serves the client calls
+// its methods.
 //
-// Nothing that a client sends is trusted. Read reads no more bytes than the kind of a frame needs,
-// and the parsers check that its fields are there; what numbers they may have is the Handler's.
+// Nothing that a client sends is trusted. Read reads no more bytes than a frame of its kind needs,
+// and the parsers check that all fields are there; the Handler checks the numbers in them.
 type Handler interface {
 	// Enter admits a client before its HELLO, or returns the reason why not.
 	Enter() error
 	// Greet receives the client's HELLO and returns the answer to it, and the descriptor of the slab,
 	// which the Handler keeps; -1 if there is no slab.
 	Greet(h Hello) (w Welcome, slabFD int)
-	// Limits are those of the next frame.
+	// Limits returns the limits for the next frame.
 	Limits() Limits
-	// Handle does what a frame asks for. An Error is sent as its reply, if it has one; another
-	// error ends the connection, with a sentence if it wraps ErrFrame.
+	// Handle does what a frame asks for. An Error is sent as the reply. Any other error, or an Error
+	// for a REPORT, which has no reply, ends the connection; the client gets its text if it is an
+	// Error or wraps ErrFrame.
 	Handle(f Frame) error
 	// Close is called once, when the client is gone.
 	Close()
 }
 
-// Beside runs f beside the caller, which may hold a lock. Those with the same key are begun in
-// order.
+// Beside runs f concurrently with the caller, which may hold a lock. A simulation may start
+// functions with the same key in order.
 type Beside func(key any, what string, f func())
 
 // Conn is the rank's end of a connection. All methods but Serve and Next may be called
 // concurrently.
 type Conn struct {
-	PID int32 // of the client, 0: it has PIDs of its own
+	PID int32 // of the client; 0: it is in another PID namespace
 
 	sock    Socket
 	log     *slog.Logger
@@ -79,7 +80,7 @@ func (c *Conn) Serve() {
 	}
 }
 
-// serve handles the frames that it reads from r, until one is in error, or none comes.
+// serve reads frames from r and handles them, until one fails or r ends.
 func (c *Conn) serve(r *bufio.Reader) error {
 	for {
 		if err := c.Next(r); err != nil {
@@ -202,4 +203,4 @@ func (c *Conn) linger() {
 }
 
 // HangUp ends the connection: Serve returns.
-func (c *Conn) HangUp() { _ = c.sock.Close() } // it may be closed
+func (c *Conn) HangUp() { _ = c.sock.Close() } // it may be closed already

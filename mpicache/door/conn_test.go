@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRepliesToSeveralRequestsLeaveTogether: requests that have been read together are answered
-// by one write to the socket, also when the connection then ends.
+// TestRepliesToSeveralRequestsLeaveTogether checks that requests that were read together are
+// answered by one write to the socket, even if the connection then ends.
 func TestRepliesToSeveralRequestsLeaveTogether(t *testing.T) {
 	ours, _ := socketPair(t)
 	var two, three []byte
@@ -41,7 +41,7 @@ func TestRepliesToSeveralRequestsLeaveTogether(t *testing.T) {
 	}
 }
 
-// countingSocket keeps how much each write had.
+// countingSocket records the size of each write.
 type countingSocket struct {
 	Socket
 	writes []int

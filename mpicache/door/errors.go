@@ -34,7 +34,7 @@ func NotReady(format string, args ...any) error {
 // ErrFrame is wrapped by every error about bytes that are not a frame of this protocol.
 var ErrFrame = errors.New("not a frame of rankpool's protocol")
 
-// Broken is the error of a frame that the protocol does not allow.
+// Broken returns the error for a frame that the protocol does not allow.
 func Broken(format string, args ...any) error {
 	return fmt.Errorf("door: %s: %w", fmt.Sprintf(format, args...), ErrFrame)
 }

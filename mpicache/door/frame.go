@@ -38,7 +38,7 @@ const (
 	KindError    Kind = 99
 )
 
-// Reply is the kind of the reply to a request of kind k.
+// Reply returns the kind of the reply to a request of kind k.
 func (k Kind) Reply() Kind { return k + 100 }
 
 var le = binary.LittleEndian
@@ -56,7 +56,7 @@ func AppendFrame(b []byte, kind Kind, ticket uint32, payload []byte) []byte {
 	return endFrame(append(appendHead(b, kind, ticket), payload...), start)
 }
 
-// appendHead appends a frame's head; the payload's length is put in by endFrame.
+// appendHead appends a frame's head; endFrame fills in the payload's length.
 func appendHead(b []byte, kind Kind, ticket uint32) []byte {
 	b = le.AppendUint32(b, 0)
 	b = le.AppendUint16(b, uint16(kind))
@@ -70,8 +70,8 @@ func endFrame(b []byte, start int) []byte {
 	return b
 }
 
-// Read reads a frame, with its payload in buf, which grows as needed. limit returns the
-// largest size of a payload of a kind; false if the kind is unknown.
+// Read reads a frame, with its payload in buf, which grows as needed. limit returns the largest
+// payload size of a kind; false if the kind is unknown.
 func Read(r io.Reader, buf *[]byte, limit func(Kind) (bytes int, ok bool)) (Frame, error) {
 	var head [headBytes]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -97,7 +97,7 @@ func ReadReply(r io.Reader, buf *[]byte) (Frame, error) {
 	return Read(r, buf, func(Kind) (int, bool) { return maxReplyBytes, true })
 }
 
-// fill reads the payload piece by piece, so that a lying length costs no memory.
+// fill reads the payload piece by piece, so that a false length costs no memory.
 func (f *Frame) fill(r io.Reader, buf *[]byte, n int) error {
 	const piece = 1 << 20
 	*buf = (*buf)[:0]

@@ -1,21 +1,21 @@
 package door
 
-// What a frame may have at most: far more than two hundred trainers with all their workers
-// need.
+// Limits on a frame: far more than two hundred trainers with all their workers need.
 const (
 	maxWorld = 1<<16 - 1 // trainers that a plan can name (uint16)
-	// MaxLeases is how many leases a connection holds.
+	// MaxLeases is how many leases a connection may hold.
 	MaxLeases = 1024
 )
 
-// Limits are how large the frames of a client may be.
+// Limits bound the size of a client's frames.
 type Limits struct {
 	ReportBytes int // of the largest REPORT of the data sets that it has opened
 }
 
 const reportHeadBytes = 16
 
-// ReportBytes is the size of a REPORT, with embeddings of so many dimensions; 0: without.
+// ReportBytes returns the size of a REPORT with this many losses, and with embeddings of this many
+// dimensions; 0: without embeddings.
 func ReportBytes(losses, dimensions int) int {
 	bytes := reportHeadBytes + 4*losses
 	if dimensions > 0 {
@@ -28,7 +28,7 @@ func ReportBytes(losses, dimensions int) int {
 // if the kind is unknown.
 func (l Limits) Payload(kind Kind) (bytes int, ok bool) {
 	switch kind {
-	case KindHello: // of another version too, which is refused by its number
+	case KindHello: // also of another version, which is refused by its number
 		return 1 << 10, true
 	case KindOpen:
 		return 64 << 10, true

@@ -16,11 +16,11 @@ type outbox struct {
 	mu     sync.Mutex // protects the rest
 	corked bool       // more requests have been read: their replies leave together
 	rest   []byte     // to be sent
-	// whole frames, each in pieces that are made when they are to be sent
+	// whole frames, each in pieces that are made when they are sent
 	long    []iter.Seq[[]byte]
 	sending bool // by the goroutine
 	last    bool // nothing comes after what is queued
-	over    bool // the client is left
+	over    bool // nothing more is sent
 }
 
 const (
@@ -28,14 +28,14 @@ const (
 	writeTimeout = 10 * time.Second
 	// helloTimeout is how long a client may take to identify itself.
 	helloTimeout = 30 * time.Second
-	// maxUnread is how much may be queued before a further reply.
+	// maxUnread is how much may be queued when another reply is added.
 	maxUnread = 16 << 20
 	// writePiece is how much a client has to read within writeTimeout.
 	writePiece = 1 << 20
 )
 
-// cork holds replies back, until it is called with false: the last of several requests has been
-// answered, or none can be.
+// cork(true) holds replies back until cork(false), which is called when the last of several
+// requests has been answered, or none can be.
 func (o *outbox) cork(corked bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -61,7 +61,8 @@ func (o *outbox) write(b []byte) {
 	}
 }
 
-// stream has the goroutine send a frame that is too large to be queued, after what is.
+// stream makes the goroutine send a frame that is too large to queue, after everything that is
+// queued.
 func (o *outbox) stream(frame iter.Seq[[]byte]) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,14 +74,14 @@ func (o *outbox) stream(frame iter.Seq[[]byte]) {
 	}
 }
 
-// sendBeside has what is queued sent beside the caller.
+// sendBeside starts the goroutine that sends what is queued.
 func (o *outbox) sendBeside() {
 	o.sending = true
 	o.beside(o, "send what is queued", o.sendRest)
 }
 
-// send sends what the socket takes at once, and has the goroutine send a copy of the rest. There is
-// nothing before it.
+// send sends what the socket accepts at once, and makes the goroutine send a copy of the rest.
+// Nothing must be queued before it.
 func (o *outbox) send(b []byte) {
 	n, err := o.sock.WriteNow(b)
 	if err != nil {
@@ -124,7 +125,7 @@ func (o *outbox) sendRest() {
 	}
 }
 
-// hangUp ends what the client reads, after all that is queued.
+// hangUp closes the sending side after everything that is queued.
 func (o *outbox) hangUp() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -133,7 +134,8 @@ func (o *outbox) hangUp() {
 	}
 }
 
-// end leaves a client that cannot be written to; one that reads again sees the end, and closes.
+// end stops sending to the client, and drops what is queued. A client that reads again sees the
+// end, and closes.
 func (o *outbox) end() {
 	o.over, o.rest, o.long = true, nil, nil
 	_ = o.sock.CloseWrite() // it may be closed

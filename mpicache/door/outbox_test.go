@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestLastWords reach a client also when the frame before is still being sent.
+// TestLastWords checks that the last frame reaches a client even if the one before is still being
+// sent.
 func TestLastWords(t *testing.T) {
 	ours, theirs := socketPair(t)
 	o := outbox{sock: ours, beside: goBeside}
@@ -33,7 +34,7 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// TestClientThatNeverReads is left when too much waits for it.
+// TestClientThatNeverReads checks that a rank gives up a client when too much waits for it.
 func TestClientThatNeverReads(t *testing.T) {
 	ours, theirs := socketPair(t)
 	o := outbox{sock: ours, beside: goBeside}
@@ -53,7 +54,8 @@ func TestClientThatNeverReads(t *testing.T) {
 	o.write(frame) // the reader has gone
 }
 
-// TestLongFrames: what is sent in pieces arrives whole, and so does what is written meanwhile.
+// TestLongFrames checks that what is sent in pieces arrives whole, and so does what is written
+// meanwhile.
 func TestLongFrames(t *testing.T) {
 	ours, theirs := socketPair(t)
 	o := outbox{sock: ours, beside: goBeside}
@@ -111,6 +113,6 @@ func socketPair(t *testing.T) (here Socket, there *net.UnixConn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _, _ = ours.Close(), there.Close() }) // a test may have
+	t.Cleanup(func() { _, _ = ours.Close(), there.Close() }) // a test may have closed them
 	return &unixSocket{ours, raw}, there
 }

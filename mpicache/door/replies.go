@@ -10,7 +10,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// Welcome is the reply to HELLO. It is JSON, except what the reply has as binary fields.
+// Welcome is the reply to HELLO. It is JSON, except for the fields that the reply has in binary.
 type Welcome struct {
 	Rank        int           `json:"-"`
 	Ranks       int           `json:"-"`
@@ -66,14 +66,14 @@ type Opened struct {
 	Scorer  string `json:"scorer"`
 	// what the served samples depend on besides spec and options
 	Choice string `json:"choice,omitempty"`
-	// numbers in the embedding that is to be reported with each loss; 0: none
+	// length of the embedding to report with each loss; 0: none
 	Embeddings int `json:"embeddings,omitempty"`
 }
 
 // Saved is the reply to SAVE.
 type Saved struct {
 	Saved string `json:"saved"` // the state file; "": there is none
-	// "": nothing depends on importance, or not all reports came
+	// "": nothing depends on importance, or not all reports arrived
 	State scheduler.Digest `json:"state"`
 }
 
@@ -82,7 +82,7 @@ type Status struct {
 	Rank  int          `json:"rank"`
 	Ranks int          `json:"ranks"`
 	Data  []DataStatus `json:"data"`
-	// by rank: on rank 0 of every rank that has reported lately, elsewhere of this one
+	// by rank: on rank 0 all ranks that have reported lately, elsewhere only this one
 	Nodes []stats.Reading `json:"nodes"`
 }
 
@@ -95,8 +95,8 @@ type DataStatus struct {
 	Batches int    `json:"batches"`
 	Hits    int64  `json:"hits"`
 	Draws   int64  `json:"draws"`
-	// NextChunk is the chunk that it draws after the one under way; -1: its sampler has none, or it
-	// is between two epochs.
+	// NextChunk is the chunk that is drawn after the current one; -1: the sampler has no chunks, or
+	// training is between two epochs.
 	NextChunk int `json:"next_chunk"`
 }
 
@@ -123,7 +123,7 @@ type BatchEntry struct {
 	ID, Label, Length uint32
 	Offset            uint64
 	Source            scheduler.Source
-	Substitute        bool // served in the place of another sample
+	Substitute        bool // served in place of another sample
 }
 
 // substituteBit marks, in the source of a sample, that it is served instead of another one.
@@ -229,8 +229,8 @@ func PlanFrame(
 	}
 }
 
-// pieceBytes is the most of a plan's frame that is in memory at a time, but for what is behind its
-// columns.
+// pieceBytes is the most of a plan's frame that is in memory at a time, not counting what follows
+// its columns.
 const pieceBytes = 64 << 10
 
 // planColumns yields the lengths of the trainer's part of every batch, and the columns of its draws

@@ -15,7 +15,7 @@ type Hello struct {
 	Process, Family uint64
 }
 
-// ParseHello parses HELLO. Of another version it returns no more than that.
+// ParseHello parses HELLO. If the version is another one, it returns only the version.
 func ParseHello(b []byte) (Hello, error) {
 	p := read(b)
 	if string(p.Bytes(len(magic))) != magic {
@@ -45,7 +45,7 @@ func AppendHello(b []byte, ticket uint32, h Hello) []byte {
 	return endFrame(b, start)
 }
 
-// check returns an error unless h is a trainer's, or that of a client that trains nothing.
+// check returns an error unless h is from a trainer, or from a client that trains nothing.
 func (h Hello) check() error {
 	switch {
 	case h.Version != Version:
@@ -87,13 +87,13 @@ func (g Get) released(p *payload, leases []uint32) (Get, error) {
 	return g, p.end()
 }
 
-// Tally is what a worker has counted in an epoch so far; of its counts, those on the wire.
+// Tally is what a worker has counted in an epoch so far. Only the counts on the wire are set.
 type Tally struct {
 	Stream, Epoch uint32
 	Counts        stats.Counts
 }
 
-// Append appends the tally as it is in a frame.
+// Append appends the tally as encoded in a frame.
 func (t Tally) Append(b []byte) []byte {
 	b = le.AppendUint32(le.AppendUint32(b, t.Stream), t.Epoch)
 	for i := stats.HitsLocal; i <= stats.SubstituteReads; i++ {
@@ -109,8 +109,7 @@ func (t Tally) Append(b []byte) []byte {
 	return b
 }
 
-// Fell reports whether a count is less than it was in last: the worker counts from the beginning
-// again.
+// Fell reports whether a count is less than it was in last: then the worker counts from 0 again.
 func (t Tally) Fell(last Tally) bool {
 	for c := range t.Counts {
 		if t.Counts[c] < last.Counts[c] {

@@ -16,7 +16,7 @@ import (
 // A Door is a socket that accepts clients.
 type Door struct{ listener *net.UnixListener }
 
-// Open opens a door at path, where a rank that died may have left one.
+// Open opens a door at path. It replaces one that a dead rank may have left there.
 func Open(path string) (*Door, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("door: %w", err)
@@ -31,8 +31,7 @@ func Open(path string) (*Door, error) {
 	return &Door{listener}, nil
 }
 
-// Accept passes each client that comes to serve, in a goroutine of its own, until the door is
-// closed.
+// Accept calls serve for each client, in a goroutine of its own, until the door is closed.
 func (d *Door) Accept(log *slog.Logger, serve func(Socket)) {
 	for {
 		sock, err := d.listener.AcceptUnix()
@@ -50,10 +49,10 @@ func (d *Door) Accept(log *slog.Logger, serve func(Socket)) {
 	}
 }
 
-// Close closes the door. Clients that are in stay.
+// Close closes the door. Connected clients stay connected.
 func (d *Door) Close() error { return d.listener.Close() }
 
-// A Socket is a connection to a client as the kernel has it, or a simulation.
+// A Socket is a connection to a client: a real or a simulated one.
 type Socket interface {
 	io.ReadWriteCloser
 	CloseWrite() error
@@ -61,7 +60,7 @@ type Socket interface {
 	SetWriteDeadline(at time.Time) error
 	// WriteMsgUnix is net.UnixConn's.
 	WriteMsgUnix(b, oob []byte, to *net.UnixAddr) (n, oobn int, err error)
-	// WriteNow sends what is accepted at once.
+	// WriteNow sends what can be sent without waiting.
 	WriteNow(b []byte) (n int, err error)
 	// Peer returns the process at the other end.
 	Peer() (*unix.Ucred, error)
@@ -69,7 +68,7 @@ type Socket interface {
 
 type unixSocket struct {
 	*net.UnixConn
-	raw syscall.RawConn // its
+	raw syscall.RawConn // of the UnixConn
 }
 
 func (s *unixSocket) Peer() (*unix.Ucred, error) { return PeerOf(s.UnixConn) }
@@ -94,8 +93,8 @@ func (s *unixSocket) WriteNow(b []byte) (n int, err error) {
 }
 
 // PeerOf returns the process at the other end of a socket, as reported by the kernel. It returns an
-// error if that belongs to another user, except root: the modes of the socket and of its folder
-// should prevent that, and may not.
+// error if that process belongs to another user, except root: the modes of the socket and of its
+// folder should prevent this, but may not.
 func PeerOf(sock *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := sock.SyscallConn()
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// A Reader reads one field after the other. When one is missing, it and all that follow are zero.
+// A Reader reads one field after the other. If one is missing, it and all that follow read as zero.
 type Reader struct {
-	Rest  []byte // what was not read
+	Rest  []byte // what has not been read
 	Short bool   // a field was missing
 }
 
-// Bytes returns the next n bytes; where they are missing, at most 8 zeros.
+// Bytes returns the next n bytes; if they are missing, at most 8 zeros.
 func (r *Reader) Bytes(n int) []byte {
 	if r.Short || n < 0 || n > len(r.Rest) {
 		r.Short = true
@@ -33,7 +33,7 @@ func (r *Reader) U32() uint32 { return binary.LittleEndian.Uint32(r.Bytes(4)) }
 // U64 returns the next number of eight bytes.
 func (r *Reader) U64() uint64 { return binary.LittleEndian.Uint64(r.Bytes(8)) }
 
-// List returns the bytes of n numbers of four bytes, nil where there are fewer.
+// List returns the bytes of n numbers of four bytes, or nil if there are fewer.
 func (r *Reader) List(n uint32) []byte {
 	if uint64(n)*4 > uint64(len(r.Rest)) {
 		r.Short = true

@@ -13,21 +13,21 @@ const (
 	lastPause  = 5 * time.Second
 	lifeProves = 30 * time.Second
 
-	// aloneFor is how long a launcher of ranks may run without ranks before it counts as hung: it
-	// may be about to start them, or to end. On a machine that is busy, or loads it from slow
-	// storage, it takes longer to start them (5 s and more at a load of 80 on 2 cores): until some
-	// have been seen it has alonePatience times as long at each try.
+	// aloneFor is how long a launcher of ranks may run without ranks before it counts as hung: it may
+	// be about to start them, or to end. On a machine that is busy, or loads it from slow storage, it
+	// takes longer to start them (5 s and more at a load of 80 on 2 cores): until ranks have been
+	// seen, each try gets alonePatience times as long as the one before.
 	aloneFor      = 5 * time.Second
 	alonePatience = 4
 
-	// aloneTries is how often a first start is retried if the launcher hangs without ranks: Open
-	// MPI's mpirun does when a signal ends a rank that is just connecting to it. Where something is
-	// scarce, it is retried less often: the third try would wait for a minute more.
+	// aloneTries is how often a first start is tried if the launcher hangs without ranks: Open MPI's
+	// mpirun does when a signal ends a rank that is just connecting to it. If Options.Scarce, it is
+	// tried less often: the third try would wait for a minute more.
 	aloneTries  = 3
 	scarceTries = 2
 
-	// readyFactor times StartWithin may pass from the ranks' meeting until they are ready: taking
-	// memory and disks may be slow.
+	// The ranks may take readyFactor times StartWithin from when they have met until they are ready:
+	// allocating memory and disk space may be slow.
 	readyFactor = 10
 )
 
@@ -82,7 +82,7 @@ type Command interface{ command() }
 
 // The commands.
 type (
-	// Start starts the cache, after the rest of an earlier one has been killed.
+	// Start starts the cache, after killing what is left of an earlier one.
 	Start struct{}
 	// End kills the cache; Ended follows, if it can be killed.
 	End struct{}
@@ -113,7 +113,7 @@ const (
 
 const hangsAlone = "what starts its ranks hangs, and has none"
 
-// A Keeper decides when a cache is ended and restarted, from its first start on.
+// A Keeper decides when to end and restart a cache, from its first start on.
 type Keeper struct {
 	opt      Options
 	clock    clock
@@ -123,7 +123,7 @@ type Keeper struct {
 	why      string        // it is being ended
 	alone    bool          // no rank was seen since aloneAt
 	aloneAt  time.Duration
-	seen     bool // ranks were, since the cache was started
+	seen     bool // ranks have been seen since the cache was started
 	served   bool // it was ready once
 	tries    int  // starts in a row whose launcher hung without ranks
 	over     bool
@@ -250,7 +250,7 @@ func (k *Keeper) tick(now time.Duration) []Command {
 	return nil
 }
 
-// mostTries returns how often a first start is tried whose launcher hangs without ranks.
+// mostTries returns how often a first start is tried if its launcher hangs without ranks.
 func (k *Keeper) mostTries() int {
 	if k.opt.Scarce {
 		return scarceTries

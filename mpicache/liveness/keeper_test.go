@@ -348,8 +348,8 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// TestKeeperAlwaysGoesOn: after any events a cache that can be started is served in the end, unless
-// it failed at first or is over.
+// TestKeeperAlwaysGoesOn checks that after any events a cache that can be started serves in the
+// end, unless its first start failed or it is over.
 func TestKeeperAlwaysGoesOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newScene(-1)

@@ -1,6 +1,6 @@
-// Package liveness decides who has been silent for too long, and when a cache is ended and
-// restarted. It is pure: callers report what happened and when, and execute its commands. It has no
-// clock, goroutine, file or socket.
+// Package liveness decides who has been silent for too long, and when to end and restart a cache.
+// It is pure: callers report what happened and when, and execute its commands. It has no clock,
+// goroutine, file or socket.
 //
 // Times are those of a monotonic clock such as CLOCK_MONOTONIC, from any origin. What counts is the
 // time that the caller itself was running: if it receives nothing because all processes of the job
@@ -15,8 +15,8 @@ func Every(bound time.Duration) time.Duration {
 	return min(max(bound/24, 10*time.Millisecond), time.Second)
 }
 
-// A clock measures the time in which this process ran. Of the time between two readings it counts
-// most at most: the process was stopped for the rest.
+// A clock measures the time in which this process ran. Between two readings it counts no more than
+// the field most: the process was stopped for the rest.
 type clock struct {
 	most time.Duration
 	last time.Duration // the newest reading

@@ -11,7 +11,7 @@ import (
 
 const bound = 2 * time.Minute
 
-// A world is a Watch in virtual time, over peers that show signs of life as the scene has them.
+// A world is a Watch in virtual time, over peers that show signs of life as the scene says.
 type world struct {
 	*Watch
 	now  time.Duration
@@ -94,8 +94,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchIsFair: whatever stops this process and for how long, a peer that is heard of within the
-// bound while it runs is never lost, and one that is not, always is.
+// TestWatchIsFair checks that, whatever stops this process and for how long, a peer that is heard
+// from within the bound while it runs is never lost, and that one that is not always is.
 func TestWatchIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{Watch: NewWatch(2, bound)}

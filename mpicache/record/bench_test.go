@@ -17,7 +17,7 @@ func (c *counted) Write(p []byte) (int, error) {
 func (c *counted) Close() error { return nil }
 
 // BenchmarkStep measures what recording costs a rank: an event with its commands, of the kinds that
-// come for every sample.
+// there are for every sample.
 func BenchmarkStep(b *testing.B) {
 	var out counted
 	r := newRecorder(&out, begin(), quiet(), 1<<40)

@@ -14,12 +14,12 @@ import (
 type coordinated struct {
 	*scheduler.Coordinator
 	coordination *Coordination
-	setup        *Setup // of the training that is agreed on; nil before
+	setup        *Setup // of the training agreed on; nil before
 	plans        scheduler.PlanConfig
 	making       *scheduler.MakePlan // nil: none
-	note         string              // in what the event itself differs
+	note         string              // how the event itself differs
 	last         any                 // event
-	commands     []string            // that came of it
+	commands     []string            // that it caused
 	events       int64
 }
 
@@ -37,8 +37,8 @@ func (p *player) coordinate(stream int, c *Coordination) error {
 	return nil
 }
 
-// begin gives the coordinator the setup of the training that it has agreed on. It has a sampler of
-// its own, since that of the stager's plans follows those.
+// begin gives the coordinator the setup of the training that it has agreed on. The coordinator has
+// its own sampler, since the stager's follows the stager's plans.
 func (s *coordinated) begin(setup *Setup) error {
 	if setup.Sampler.Samples != s.coordination.Config.Samples {
 		return errMalformed
@@ -48,7 +48,7 @@ func (s *coordinated) begin(setup *Setup) error {
 	return err
 }
 
-// placement is scheduler.CoordinatorConfig.Placement, as ranks have it.
+// placement implements scheduler.CoordinatorConfig.Placement as ranks do.
 func (s *coordinated) placement(from *scheduler.Placed) *scheduler.Placement {
 	if s.setup == nil {
 		return nil
@@ -93,7 +93,7 @@ func (s *coordinated) told(told any, drawsMax int) (err error) {
 	return nil
 }
 
-// plausible returns an error for an event that would take more memory than the data set allows.
+// plausible returns an error for an event that would need more memory than the data set allows.
 func plausible(e scheduler.CoordinatorEvent, drawsMax int) error {
 	var spec scheduler.Spec
 	switch e := e.(type) {
@@ -154,7 +154,7 @@ func (s *coordinated) planMade(t planMade) (scheduler.CoordinatorEvent, error) {
 	return e, nil
 }
 
-// did compares the commands that came of the last event with those that were recorded.
+// did compares the commands that the last event caused with the recorded ones.
 func (p *player) did(s *coordinated, recorded []string) {
 	if s.note == "" && slices.Equal(recorded, s.commands) {
 		return

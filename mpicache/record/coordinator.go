@@ -13,7 +13,7 @@ import (
 // events and the Setup of the training that it agrees on.
 type Coordination struct {
 	Config scheduler.CoordinatorConfig // without its functions
-	// what each rank keeps, if plans may place samples; nil: they may not
+	// how many bytes each rank keeps, if plans may place samples; nil: they may not
 	KeptBytes []int64
 }
 
@@ -35,8 +35,8 @@ func (r *Recorder) CoordinatorTape(stream int, c *Coordination) *CoordinatorTape
 	return &CoordinatorTape{r: r, stream: stream}
 }
 
-// Step has the coordinator handle an event, and records it and the commands, which it passes to do.
-// Of a series of Ticked without commands only the last is recorded. A nil tape records nothing.
+// Step passes the coordinator an event, passes the resulting commands to do, and records both. Of a
+// series of Ticked without commands only the last is recorded. A nil tape records nothing.
 func (t *CoordinatorTape) Step(
 	c *scheduler.Coordinator, e scheduler.CoordinatorEvent, do func(scheduler.CoordinatorCommand),
 ) {
@@ -68,7 +68,7 @@ func (t *CoordinatorTape) Step(
 	t.r.add(&entry{Stream: t.stream, Did: did})
 }
 
-// did has the texts of the commands that came of an event.
+// did has the texts of the commands that an event caused.
 type did struct{ Commands []string }
 
 // planMade stands for scheduler.PlanMade: a replay makes the plan again.
@@ -83,7 +83,7 @@ type statesRead struct {
 	File, Previous, Aside stateFile
 }
 
-// stateFile stands for scheduler.StateFile, with the snapshot as a file has it; nil: none.
+// stateFile stands for scheduler.StateFile, with the snapshot encoded as in a file; nil: none.
 type stateFile struct {
 	Path string
 	Snap []byte
@@ -167,7 +167,7 @@ func (f stateFile) state() scheduler.StateFile {
 }
 
 // commandText is the text of a coordinator's command, with digests in place of plans and states.
-// What a Drive passes to the stager is recorded there.
+// The stager's tape records what a Drive passes to the stager.
 func commandText(c scheduler.CoordinatorCommand) string {
 	switch c := c.(type) {
 	case scheduler.Tell:
@@ -211,8 +211,8 @@ func layoutText(l *scheduler.Layout) string {
 	return fmt.Sprintf("%+v", *l)
 }
 
-// fieldsText is the name of a struct's type and its fields, also those behind pointers. The struct
-// must contain no NaN, which JSON cannot express.
+// fieldsText returns the name of a struct's type and its fields, including those behind pointers.
+// The struct must contain no NaN, which JSON cannot express.
 func fieldsText(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -21,8 +21,8 @@ type coordinatedRank struct {
 	plan     *scheduler.Plan
 }
 
-// decided trains two epochs with the sampler pads, records the coordinator's decisions, a seed, and
-// what add adds at the end, if it is not nil.
+// decided trains two epochs with the sampler pads. It records the coordinator's decisions, a setup
+// with this seed, and what add, if not nil, adds at the end.
 func decided(t testing.TB, seed int64, add func(r *Recorder)) []byte {
 	var b buffer
 	b.WriteString(magic)
@@ -106,8 +106,8 @@ func TestReplayOfACoordinator(t *testing.T) {
 	}
 }
 
-// TestReplayNoticesADecision checks that a replay finds a command or a plan that is not the one
-// that the rank had.
+// TestReplayNoticesADecision checks that a replay finds a command or a plan that differs from the
+// rank's.
 func TestReplayNoticesADecision(t *testing.T) {
 	for name, c := range map[string]struct {
 		seed int64
@@ -137,8 +137,8 @@ func TestReplayNoticesADecision(t *testing.T) {
 	}
 }
 
-// TestReplayOfImpossibleDecisions checks that a recording of what no coordinator was told is an
-// error.
+// TestReplayOfImpossibleDecisions checks that a recording of events that no coordinator can get is
+// an error.
 func TestReplayOfImpossibleDecisions(t *testing.T) {
 	for name, told := range map[string]any{
 		"a plan not requested":   planMade{Epoch: 7},

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Bounds of the description of a difference: commands, and characters of each.
+// Bounds of the description of a difference: commands, and bytes of each.
 const (
 	commandsShown = 10
 	lettersShown  = 300
@@ -42,7 +42,7 @@ func short(text string) string {
 	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:lettersShown], ""), len(text))
 }
 
-// describeCommands lists two series of commands from the first that differs on.
+// describeCommands lists two series of commands from the first that differs.
 func describeCommands(a, b []string) (first, second []string) {
 	same := 0
 	for same < min(len(a), len(b)) && a[same] == b[same] {

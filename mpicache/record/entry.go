@@ -8,32 +8,32 @@ import (
 	"rankpool/scheduler"
 )
 
-// An entry is one thing in a recording. Of the fields from Begin to End one is set; Setup and what
-// follows are about data set Stream.
+// An entry is one item of a recording. One of its fields is set, with Sizes or Commands if these
+// belong to it. Those other than Begin and End are about data set Stream.
 type entry struct {
 	Stream int
 	Begin  *Begin
 	End    *end
-	// of the data set's coordinator: its beginning, what portableTold returns of an event, and the
-	// commands that came of it
+	// of the data set's coordinator: its beginning, what portableTold returns for an event, and the
+	// commands that the event caused
 	Coordinator *Coordination
 	Told        any
 	Did         *did
 	Setup       *Setup
-	Sizes       []int64   // with Setup, what the samples take in bytes: one for all, or one each
+	Sizes       []int64   // with Setup: the memory of the samples in bytes, one for all or one each
 	Base        []float32 // the scores that plans are made from, from here on
 	// the basis of a system's choices for earlier epochs, if it has not made them here
 	Cuts     []scheduler.Cut
 	Learned  []byte // what the next Planned's plan was made from besides Base
-	Event    any    // what portable returns of an event
-	Commands []any  // what portable returns of the commands that came of it
+	Event    any    // what portable returns for an event
+	Commands []any  // with Event: what portable returns for the commands that it caused
 }
 
-// end is the end of a recording. Why is empty when it is the rank's.
+// end is the end of a recording. Why is empty if the rank has ended.
 type end struct{ Why string }
 
-// planned stands for scheduler.Planned: what it takes to make the plan again, and a digest to
-// compare the result by.
+// planned stands for scheduler.Planned: what is needed to make the plan again, and a digest to
+// compare the result with.
 type planned struct {
 	Epoch, From int
 	Probe       scheduler.Probe
@@ -181,7 +181,7 @@ func digest(p *scheduler.Plan) uint64 {
 		b = binary.LittleEndian.AppendUint32(b, uint32(id))
 		b = binary.LittleEndian.AppendUint16(b, p.Consumer[i])
 		if len(b) > cap(b)-6 || i == len(p.IDs)-1 {
-			h.Write(b) // a hash takes everything
+			h.Write(b) // a hash never returns an error
 			b = b[:0]
 		}
 	}

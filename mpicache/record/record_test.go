@@ -51,7 +51,7 @@ func testSetup(policy, sampler string) *Setup {
 type driven struct {
 	*scheduler.Stager
 	tape *Tape
-	// of event n, before they are recorded
+	// changes the commands of event n before they are recorded
 	alter  func(n int, commands []scheduler.Command) []scheduler.Command
 	events int
 	queue  []scheduler.Event
@@ -163,7 +163,7 @@ func (d *driven) answer(commands []scheduler.Command) {
 	}
 }
 
-// recorded returns a recording of drive; header stands in it instead of setup, if it is not nil.
+// recorded returns a recording of drive; header, if not nil, is recorded instead of setup.
 func recorded(
 	t testing.TB, setup, header *Setup, alter func(int, []scheduler.Command) []scheduler.Command,
 ) []byte {
@@ -231,7 +231,7 @@ func TestReplayOfAnEpochLeftEarly(t *testing.T) {
 	}
 }
 
-// TestReplayNoticesACommand checks that one command that is not the stager's is found, where it is.
+// TestReplayNoticesACommand checks that a replay finds the one command that is not the stager's.
 func TestReplayNoticesACommand(t *testing.T) {
 	at := 0
 	alter := func(n int, commands []scheduler.Command) []scheduler.Command {
@@ -280,12 +280,12 @@ func TestReplayNoticesAnotherScheduler(t *testing.T) {
 	}
 }
 
-// TestReplayOfABeginning checks that whatever a kill leaves of a file is replayed without a
-// complaint, and is a beginning.
+// TestReplayOfABeginning checks that whatever a kill leaves of a file is replayed without an error,
+// and is a beginning.
 func TestReplayOfABeginning(t *testing.T) {
 	var b buffer
 	b.WriteString(magic)
-	chunked := func(records []byte) { // one chunk an add, as a slow rank writes them
+	chunked := func(records []byte) { // one chunk per add, as a slow rank writes them
 		zip, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 		if err != nil {
 			t.Fatal(err)
@@ -358,7 +358,7 @@ func TestReplayOfDamage(t *testing.T) {
 	}
 }
 
-// slow is a file that takes nothing until it may.
+// slow is a file that accepts nothing until it may.
 type slow struct {
 	buffer
 	may chan struct{}
@@ -394,7 +394,7 @@ func TestSlowStorage(t *testing.T) {
 	}
 }
 
-// full is a file that takes no more than n bytes.
+// full is a file that accepts no more than n bytes.
 type full struct {
 	buffer
 	n int
@@ -428,7 +428,7 @@ func TestFullStorage(t *testing.T) {
 	}
 }
 
-// TestNothingIsRecorded checks that a tape that is not there may be used.
+// TestNothingIsRecorded checks that a nil tape may be used.
 func TestNothingIsRecorded(t *testing.T) {
 	var r *Recorder
 	tape := r.Tape(0, testSetup("lru", "torch"))
@@ -439,7 +439,7 @@ func TestNothingIsRecorded(t *testing.T) {
 	}
 }
 
-// TestFiles checks what becomes of a file that is there.
+// TestFiles checks what becomes of a file that exists.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "recording")
@@ -564,7 +564,7 @@ func TestEntries(t *testing.T) {
 	})
 }
 
-// FuzzReplay gives records that no rank wrote to a replay.
+// FuzzReplay replays records that no rank wrote.
 func FuzzReplay(f *testing.F) {
 	for _, recording := range [][]byte{
 		recorded(f, testSetup("clairvoyant", "torch"), nil, nil),
@@ -596,7 +596,7 @@ func FuzzReplay(f *testing.F) {
 	})
 }
 
-// FuzzFile gives files that no rank wrote to a replay.
+// FuzzFile replays files that no rank wrote.
 func FuzzFile(f *testing.F) {
 	f.Add(recorded(f, testSetup("lru", "torch"), nil, nil))
 	f.Fuzz(func(_ *testing.T, file []byte) {

@@ -22,7 +22,7 @@ import (
 type Recorder struct {
 	out   io.WriteCloser
 	log   *slog.Logger
-	bound int // of bytes that wait; what is being written comes on top of it, and is bounded alike
+	bound int // of bytes that wait; those being written are not included, and have the same bound
 
 	wake chan struct{}
 	done chan struct{} // closed when the writer has ended
@@ -31,7 +31,7 @@ type Recorder struct {
 	pending *bytes.Buffer // the gob stream of the entries that wait
 	gob     *gob.Encoder  // to pending
 	spare   *bytes.Buffer // nil: there is none
-	over    bool          // no entry is taken any more
+	over    bool          // no more entries are accepted
 	why     string        // it is over; "": the rank has ended
 }
 
@@ -71,7 +71,7 @@ func newRecorder(out io.WriteCloser, begin Begin, log *slog.Logger, bound int) *
 	return r
 }
 
-// Close writes what waits, and the end. It waits for storage, but not for long.
+// Close writes the entries that wait, and the end. It waits for storage, but not for long.
 func (r *Recorder) Close() error {
 	r.stop("")
 	select {
@@ -138,7 +138,7 @@ func (r *Recorder) encode(e *entry) {
 	}
 }
 
-// write is the writer's life.
+// write is the writer's goroutine.
 func (r *Recorder) write() {
 	defer close(r.done)
 	tick := time.NewTicker(flushEvery)
@@ -164,7 +164,7 @@ func (r *Recorder) write() {
 		}
 		if err != nil {
 			r.stop(fmt.Sprintf("it cannot be written: %v", err))
-			_ = r.out.Close() // the error before is being told
+			_ = r.out.Close() // the error before is reported
 			return
 		}
 		if last {
@@ -203,7 +203,7 @@ func (r *Recorder) give(entries *bytes.Buffer) {
 type Tape struct {
 	r      *Recorder
 	stream int
-	told   bool // the scores of all samples
+	told   bool // the scores of all samples were recorded
 }
 
 // Tape begins the record of a data set; stream is its number on this rank. r may be nil.
@@ -237,8 +237,8 @@ func (t *Tape) Base(scores []float32) {
 	t.r.add(&entry{Stream: t.stream, Base: scores})
 }
 
-// Cuts records the scores of the epochs before the next Planned, if a system that chooses by them
-// did not choose for these epochs here.
+// Cuts records the scores of the epochs before the next Planned, if a system chooses by them but
+// has not made its choices for these epochs here.
 func (t *Tape) Cuts(cuts []scheduler.Cut) {
 	if t != nil && len(cuts) > 0 {
 		t.r.add(&entry{Stream: t.stream, Cuts: cuts})

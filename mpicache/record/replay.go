@@ -25,7 +25,7 @@ type Row struct {
 	CoordinatorEvents int64 `json:"coordinator_events"`
 }
 
-// Difference is the first event from which other commands came than were recorded.
+// Difference is the first event that caused other commands than were recorded.
 type Difference struct {
 	Rank     int      `json:"rank"`
 	Start    int      `json:"start"`
@@ -85,9 +85,9 @@ func replay(recording io.Reader, drawsMax int) (*Result, error) {
 // player is a replay under way.
 type player struct {
 	Result
-	drawsMax int // samples and draws in a global batch that are believed
+	drawsMax int // limit on samples, and on draws in a global batch
 	streams  map[int]*replayed
-	// by the number of the data set, as streams
+	// by the number of the data set, like streams
 	coordinators map[int]*coordinated
 }
 
@@ -163,7 +163,7 @@ func (p *player) entry(e *entry) error {
 	return nil
 }
 
-// follow has a system choose the epochs before by the scores at their cuts.
+// follow makes a system choose for the epochs before, by the scores at their cuts.
 func (s *replayed) follow(cuts []scheduler.Cut) error {
 	chooser, ok := s.plans.Sampler.(*systems.Chooser)
 	if !ok || chooser.Follows() {
@@ -180,7 +180,7 @@ func (s *replayed) follow(cuts []scheduler.Cut) error {
 	return nil
 }
 
-// learn has a system draw the next epoch by what it has learned.
+// learn makes a system draw the next epoch by what it has learned.
 func (s *replayed) learn(learned []byte) error {
 	switch own := s.plans.Sampler.(type) {
 	case *systems.Learner:
@@ -276,8 +276,8 @@ func (p *player) event(s *replayed, e *entry) error {
 	return nil
 }
 
-// step gives an event to the stager. note is not empty when the event itself could not be made as
-// it was. It returns an error when the stager panics: the recording is damaged, or has found a bug.
+// step gives an event to the stager. note is not empty if the event itself could not be reproduced.
+// It returns an error when the stager panics: the recording is damaged, or has found a bug.
 func (s *replayed) step(read any) (commands []scheduler.Command, note string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -311,10 +311,10 @@ func (s *replayed) remade(read any) (e scheduler.Event, same bool) {
 	case scored:
 		return s.rescored(r), true
 	}
-	return read.(scheduler.Event), true // of another type: step makes an error of the panic
+	return read.(scheduler.Event), true // of another type: step turns the panic into an error
 }
 
-// rescored brings the scores up to date.
+// rescored updates the scores, and returns the event.
 func (s *replayed) rescored(r scored) scheduler.Scored {
 	if r.Whole {
 		s.scores, s.known = r.Values, r.Known

@@ -8,11 +8,11 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// Begin describes who wrote a recording, or a part of one: a rank that is restarted appends to its
-// file with another Begin.
+// Begin describes who wrote a recording, or a part of one: a restarted rank appends to its file,
+// with another Begin.
 type Begin struct {
 	Version string `json:"version"` // of rankpool
-	Session string `json:"session"` // of the run: what all lives of a rank have in common
+	Session string `json:"session"` // of the run: the same in all lives of a rank
 	Rank    int    `json:"rank"`
 	Ranks   int    `json:"ranks"`
 }
@@ -33,7 +33,7 @@ type Setup struct {
 	// of samples that are not residents
 	WindowBytes int64 `json:"window_bytes"`
 
-	// of a system that ranks are by its plans; nil: the policy decides
+	// of a system whose own sampler draws; nil: the policy decides
 	Book *Book `json:"book,omitempty"`
 
 	TierBytes      int64 `json:"tier_bytes,omitempty"` // of this rank's tier
@@ -44,26 +44,27 @@ type Setup struct {
 
 	OwnersRead bool `json:"owners_read,omitempty"` // see scheduler.StagerConfig
 
-	// Size is what a sample takes of memory, in bytes.
+	// Size returns the memory that a sample needs, in bytes.
 	Size func(scheduler.SampleID) int64 `json:"-"`
 	// Kept is scheduler.StagerConfig.Kept.
 	Kept func(id scheduler.SampleID, kept bool) `json:"-"`
 }
 
-// Book is what the draws of a system depend on that makes plans, see systems.Chooser and
-// systems.Learner, besides the rest of Setup.
+// Book is what the draws of systems.Chooser and systems.Learner depend on, besides the rest of
+// Setup.
 type Book struct {
 	System        string  `json:"system"`
 	CapacityBytes int64   `json:"capacity_bytes"` // of all ranks together
 	Epochs        int     `json:"epochs,omitempty"`
 	SizesBytes    []int64 `json:"sizes_bytes"` // one for all samples, or one each
 	Initial       float32 `json:"initial,omitempty"`
-	// of a system that scores samples by embeddings: each sample's class, and the numbers in one
+	// of a system that scores samples by embeddings: each sample's class, and the length of an
+	// embedding
 	Labels     []int32 `json:"labels,omitempty"`
 	Dimensions int     `json:"dimensions,omitempty"`
 }
 
-// size is the bytes of a sample, as the system counts them.
+// size returns the bytes of a sample, as the system counts them.
 func (b *Book) size(id scheduler.SampleID) int64 {
 	return b.SizesBytes[min(int(id), len(b.SizesBytes)-1)]
 }
@@ -83,8 +84,8 @@ func (s *Setup) sampler() (scheduler.Sampler, error) {
 	return systems.NewChooser(cfg)
 }
 
-// NewLearner returns what follows training where the plans' sampler draws by what is learned so,
-// nil where it does not. The setup must be one that New has taken.
+// NewLearner returns what follows training, if the plans' sampler draws by what it learns, and nil
+// otherwise. New must have accepted the setup.
 func (s *Setup) NewLearner() scheduler.Learner {
 	if s.Book == nil {
 		return nil
@@ -100,9 +101,9 @@ func (s *Setup) NewLearner() scheduler.Learner {
 	return l
 }
 
-// Placement returns the placement of samples for a training that begins, or, unless from is nil,
-// continues from there; nil if a hash or the system says where samples are. keptBytes is what each
-// rank keeps, nil if plans may not place samples.
+// Placement returns the placement of samples for a training that begins or, if from is not nil,
+// continues from it; nil if a hash or the system decides where samples are. keptBytes is how many
+// bytes each rank keeps, nil if plans may not place samples.
 func (s *Setup) Placement(
 	sampler scheduler.Sampler, keptBytes []int64, from *scheduler.Placed,
 ) *scheduler.Placement {
@@ -140,9 +141,8 @@ func (s *Setup) chooserConfig() (cfg systems.ChooserConfig, err error) {
 	}, nil
 }
 
-// New returns what plans are made from, without Place, and a stager that has nothing. It returns an
-// error when the sampler or the policy is unknown, or cannot be had for so many samples and
-// trainers.
+// New returns what plans are made from, without Place, and an empty stager. It returns an error if
+// the sampler or the policy is unknown, or does not support that many samples and trainers.
 func (s *Setup) New() (scheduler.PlanConfig, *scheduler.Stager, error) {
 	sampler, err := s.sampler()
 	if err != nil {

@@ -80,8 +80,8 @@ func NewArena(sizeBytes int64) *Arena {
 	return a
 }
 
-// Expect makes room for the records of so many live blocks, and for an eighth more of free ones, so
-// that no array has to be copied as they come.
+// Expect makes room for the records of this many live blocks, and an eighth more for free ones, so
+// that no array is copied as they are added.
 func (a *Arena) Expect(blocks int) {
 	a.blocks = slices.Grow(a.blocks, blocks+blocks/8)
 	if a.high != nil {
@@ -164,7 +164,7 @@ func (a *Arena) Free(off int64) {
 	a.link(b)
 }
 
-// Has reports whether Free may be given off.
+// Has reports whether Free may be called with off.
 func (a *Arena) Has(off int64) bool { return *a.chained(off) != none }
 
 // SizeBytes returns the arena's size, without what was taken out of use.
@@ -282,7 +282,7 @@ func (a *Arena) bucket(at int64) *int32 {
 	return &a.buckets[i]
 }
 
-// remember marks b live, findable by its offset.
+// remember marks b live, and adds it to the table.
 func (a *Arena) remember(b int32) {
 	if a.lives == len(a.buckets) {
 		a.rehash(2 * a.lives)
@@ -329,8 +329,8 @@ func (a *Arena) forget(off int64) int32 {
 	return b
 }
 
-// occupy makes a live block of sizeBytes at off, which must lie in the first block. That is free,
-// as in a new arena of which only places behind off are occupied.
+// occupy makes a live block of sizeBytes at off, which must lie in the first block. That must be
+// free, as in a new arena in which only places after off are occupied.
 func (a *Arena) occupy(off, sizeBytes int64) {
 	const first = int32(1)
 	b, want := first, Footprint(sizeBytes)/granuleBytes

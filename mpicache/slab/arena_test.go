@@ -67,7 +67,7 @@ func checkArena(t rapid.TB, a *Arena) {
 }
 
 // TestArenaAgainstModel compares random calls with a list of intervals: no overlap, inside the
-// arena, aligned, one free block when all is given back.
+// arena, aligned, one free block when everything is freed.
 func TestArenaAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(0, 1<<20).Draw(t, "arena")
@@ -121,8 +121,7 @@ func TestArenaAgainstModel(t *testing.T) {
 	})
 }
 
-// TestArenaOffsetsBeyond32Bits has blocks that begin beyond 2^32 granules, the first of them at
-// that place.
+// TestArenaOffsetsBeyond32Bits allocates blocks that begin at 2^32 granules and beyond.
 func TestArenaOffsetsBeyond32Bits(t *testing.T) {
 	const size, blocks = 1 << 34, 1 << 6
 	a := NewArena(size * blocks)
@@ -145,7 +144,7 @@ func TestArenaOffsetsBeyond32Bits(t *testing.T) {
 	}
 }
 
-// TestArenaExpect: what was expected is taken in without growth.
+// TestArenaExpect checks that as many blocks as were expected are allocated without growth.
 func TestArenaExpect(t *testing.T) {
 	const blocks = 10_000
 	a := NewArena(blocks * granuleBytes)
@@ -231,8 +230,8 @@ func TestFragmentation(t *testing.T) {
 	}
 }
 
-// TestArenaReusesEqualSizes has a full arena of equal blocks, none a multiple of its class's width:
-// any freed one must do.
+// TestArenaReusesEqualSizes fills an arena with equal blocks, whose size is no multiple of the
+// width of their class: any freed one must do.
 func TestArenaReusesEqualSizes(t *testing.T) {
 	const size, blocks = 110<<10 + 64, 1000
 	a := NewArena(size * blocks)
@@ -290,7 +289,7 @@ func BenchmarkArenaRecords(b *testing.B) {
 	}
 }
 
-// heapBytes returns what is in use of the heap.
+// heapBytes returns how much of the heap is in use.
 func heapBytes() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -298,7 +297,7 @@ func heapBytes() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// largestFreeBytes is the size of the largest free block; it walks the list of one class.
+// largestFreeBytes returns the size of the largest free block; it walks the list of one class.
 func (a *Arena) largestFreeBytes() int64 {
 	if a.first == 0 {
 		return 0

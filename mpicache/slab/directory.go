@@ -17,27 +17,28 @@ type Set struct {
 	Key [32]byte
 }
 
-// A Directory records which samples lie where in a slab. It is in the slab's file, behind the
-// samples, so that whoever has the memory knows what is in it: the rank that takes it over from one
-// that died, and a client that has no rank meanwhile. docs/wire/README.md has its layout.
+// A Directory records which samples lie where in a slab. It is in the slab's file, after the
+// samples, so that whoever has the memory knows what is in it: the rank that takes it over from a
+// dead one, and a client that has no rank meanwhile. docs/wire/README.md has its layout.
 //
-// An entry is a word and a sum. The word, which is stored at once, says where the sample lies and
-// whether it is whole: that is set after the bytes and the sum, and cleared before either changes.
-// So a writer that dies between any two instructions leaves only whole entries.
+// An entry is a word and a sum. The word, which is stored atomically, says where the sample lies
+// and whether it is whole: that bit is set after the bytes and the sum are written, and cleared
+// before either changes. So whenever a writer dies, every entry that it leaves marked whole is
+// whole.
 //
-// Everybody who has the memory may write to it. What a directory holds is therefore compared with
-// what the slab has: nothing in it leads out of the samples' memory (Slab.Holds).
+// Everybody who has the memory may write to it. Places in a directory are therefore checked: none
+// may lie outside the samples' memory (Slab.Holds).
 type Directory struct {
-	sampleBytes int64 // what lies before it
+	sampleBytes int64 // the samples' memory before it
 	entries     []*Entries
 }
 
-// Entries are a directory's entries of one data set. One goroutine at a time may change them; nil
-// are the entries of a slab without memory, of which nothing is kept.
+// Entries are a directory's entries for one data set. One goroutine at a time may change them. A
+// slab without memory has nil entries, which record nothing.
 type Entries struct {
 	words []uint64
 	sums  []uint32
-	// stored, if it is not nil, is called after each store to the memory: tests die there.
+	// stored, if not nil, is called after each store to the memory: tests stop the writer there.
 	stored func()
 }
 
@@ -55,9 +56,9 @@ const (
 	trailerBytes   = 8  // where the directory begins, at the end of the file
 	alignBytes     = 64
 
-	wholeBit = 1 << 63 // the sample's bytes are all there, and have the sum
+	wholeBit = 1 << 63 // the sample's bytes are all there, and match the sum
 	keptBit  = 1 << 62 // the sample is a resident: it stays until the cache needs the room
-	takenBit = 1 << 61 // the sample has a place, where its bytes are not all there yet
+	takenBit = 1 << 61 // the sample has a place, but its bytes are not all there yet
 	placeMax = 1<<48 - 1
 )
 
@@ -65,7 +66,7 @@ var le = binary.LittleEndian
 
 func align(n int64) int64 { return (n + alignBytes - 1) / alignBytes * alignBytes }
 
-// directoryBytes is what the directory of these data sets takes; of none there is none.
+// directoryBytes returns the size of the directory for these data sets; 0 if there are none.
 func directoryBytes(sets []Set) int64 {
 	if len(sets) == 0 {
 		return 0
@@ -77,7 +78,8 @@ func directoryBytes(sets []Set) int64 {
 	return n + trailerBytes
 }
 
-// header is the beginning of the directory of these data sets behind samples of sampleBytes.
+// header returns the beginning of the directory for these data sets, which follows sampleBytes of
+// samples.
 func header(sampleBytes int64, sets []Set) []byte {
 	b := append([]byte(nil), directoryMagic...)
 	b = le.AppendUint64(b, uint64(sampleBytes))
@@ -100,8 +102,8 @@ func newDirectory(memory []byte, sampleBytes int64, sets []Set) *Directory {
 	return mapDirectory(memory, sampleBytes, sets)
 }
 
-// openDirectory returns the directory that memory holds, nil unless it is of these data sets and of
-// a slab with samples of sampleBytes.
+// openDirectory returns the directory that memory holds, or nil unless it is for these data sets
+// and sampleBytes of samples.
 func openDirectory(memory []byte, sampleBytes int64, sets []Set) *Directory {
 	if int64(len(memory)) < directoryBytes(sets) ||
 		!bytes.HasPrefix(memory, header(sampleBytes, sets)) {
@@ -126,8 +128,8 @@ func mapDirectory(memory []byte, sampleBytes int64, sets []Set) *Directory {
 	return d
 }
 
-// Sum is what a directory knows a sample's bytes by: their CRC-32, which Go and Python compute at
-// 1 GB/s and more. It is against accidents, not against attacks.
+// Sum returns what a directory stores to check a sample's bytes: their CRC-32, which Go and Python
+// compute at 1 GB/s and more. It protects against accidents, not against attacks.
 //
 // Source: IEEE 802.3, as in zlib.
 func Sum(sample []byte) uint32 { return crc32.ChecksumIEEE(sample) }
@@ -147,7 +149,7 @@ func (e *Entries) Place(id int) (off int64, ok bool) {
 	return int64(e.words[id]&placeMax) * granuleBytes, true
 }
 
-// Take gives a sample, which has none, the place at off.
+// Take gives a sample that has no place the one at off.
 func (e *Entries) Take(id int, off int64) {
 	e.store(id, e.words[id]&keptBit|takenBit|uint64(off/granuleBytes))
 }
@@ -195,7 +197,7 @@ func (e *Entries) Drop(id int) {
 	}
 }
 
-// Sum returns the sum that a sample's bytes must have, false where the sample is not all there.
+// Sum returns the sum that a sample's bytes must have, or false if the sample is not whole.
 func (e *Entries) Sum(id int) (sum uint32, whole bool) {
 	if e == nil || e.words[id]&wholeBit == 0 {
 		return 0, false
@@ -203,11 +205,11 @@ func (e *Entries) Sum(id int) (sum uint32, whole bool) {
 	return e.sums[id], true
 }
 
-// recover returns the residents that are whole and lie within sizeBytes, by their places, and how
-// many whole ones there were. A resident that was still being read is none of them: it may become
-// one before its bytes are there, if it was drawn while the cache was away. recover clears all
-// other entries. size is a sample's size in bytes. Of two that overlap, which no writer leaves, the
-// first counts.
+// recover returns the residents that are whole and lie within sizeBytes, in order of their places,
+// and how many whole ones there were. Residents that were still being read do not count: a sample
+// may become a resident before its bytes are there, if it was drawn while the cache was away.
+// recover clears all other entries. size is a sample's size in bytes. Of two that overlap, which no
+// writer leaves, the first counts.
 func (d *Directory) recover(
 	sizeBytes int64, size func(set, sample int) int64,
 ) (whole []Entry, residents int) {

@@ -70,7 +70,7 @@ func MeasureFragmentation(
 	return Fragmentation{sum.Free / float64(rounds), sum.Unusable / float64(rounds)}
 }
 
-// logUniform draws from smallest … largest so that every octave is as likely.
+// logUniform draws from smallest … largest so that every octave is equally likely.
 func logUniform(rng *rand.Rand, smallest, largest int64) int64 {
 	return int64(
 		float64(smallest) * math.Exp(rng.Float64()*math.Log(float64(largest)/float64(smallest))))

@@ -18,8 +18,8 @@ import (
 const populateBytes = 256 << 20
 
 // Slab is the node's shared memory: one anonymous file (memfd) of a fixed size, really allocated,
-// that the rank maps read-write and sends to clients read-only. The embedded Arena divides it.
-// Behind what that divides lies a Directory.
+// that the rank maps read-write and sends to clients read-only. The embedded Arena divides it. A
+// Directory follows the memory that the Arena divides.
 //
 // Bytes may be used by many goroutines; Alloc, Free and the sums are the Arena's and need the
 // caller's lock.
@@ -73,7 +73,7 @@ func (s *Slab) Entries(i int) *Entries {
 
 // open creates, fills, maps and seals the file.
 func (s *Slab) open(sizeBytes int64, room func() int64) (err error) {
-	// Else the kernel would kill a process, not return an error.
+	// Otherwise the kernel would kill a process, not return an error.
 	if have, err := availableBytes(); err == nil && have < sizeBytes {
 		return fmt.Errorf("only %s are available", humanize.IBytes(uint64(have)))
 	}
@@ -93,7 +93,7 @@ func (s *Slab) open(sizeBytes int64, room func() int64) (err error) {
 	_ = unix.Madvise(s.memory, unix.MADV_HUGEPAGE)
 	for at := int64(0); at < sizeBytes; at += populateBytes {
 		part := min(populateBytes, sizeBytes-at)
-		if room != nil && room() < part { // what the size was planned by may be others' now
+		if room != nil && room() < part { // others may have taken it since the size was chosen
 			return fmt.Errorf("the node ran out of memory when %s of it were allocated",
 				humanize.IBytes(uint64(at)))
 		}
@@ -104,8 +104,8 @@ func (s *Slab) open(sizeBytes int64, room func() int64) (err error) {
 	return seal(s.fd)
 }
 
-// populate allocates the pages of a part. Writing through the mapping is what honours the huge-page
-// advice; before Linux 5.14 the file is extended instead.
+// populate allocates the pages of a part. Only writing through the mapping honours the huge-page
+// advice; before Linux 5.14 the file is allocated instead.
 func (s *Slab) populate(at, sizeBytes int64) error {
 	for {
 		err := unix.Madvise(s.memory[at:at+sizeBytes], unix.MADV_POPULATE_WRITE)
@@ -118,7 +118,8 @@ func (s *Slab) populate(at, sizeBytes int64) error {
 	}
 }
 
-// availableBytes is the kernel's estimate of what can be allocated without swapping (MemAvailable).
+// availableBytes returns the kernel's estimate of what can be allocated without swapping
+// (MemAvailable).
 func availableBytes() (int64, error) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -133,8 +134,8 @@ func availableBytes() (int64, error) {
 	return 0, errors.New("/proc/meminfo: no MemAvailable")
 }
 
-// seal fixes the file's size. Writing is not sealed, since a sealed file gives no memory back;
-// clients cannot map it for writing by the descriptor that they get.
+// seal fixes the file's size. Writing is not sealed, since then the file could not give memory
+// back; clients cannot map it for writing with the descriptor that they get.
 //
 // Source: Linux, mm/shmem.c, shmem_fallocate: punching a hole fails under F_SEAL_WRITE and
 // F_SEAL_FUTURE_WRITE.
@@ -174,8 +175,8 @@ func (s *Slab) ReadOnlyFD() (int, error) {
 	return fd, nil
 }
 
-// Bytes is the slab's memory at the half-open range off … off+n; it stays valid until Close, and
-// appending to it copies.
+// Bytes returns the slab's memory at the half-open range off … off+n; it stays valid until Close,
+// and appending to it copies.
 func (s *Slab) Bytes(off, n int64) []byte {
 	return s.memory[off : off+n : off+n]
 }

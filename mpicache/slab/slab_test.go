@@ -94,7 +94,7 @@ func TestSlabTooLarge(t *testing.T) {
 	}
 }
 
-// TestSlabStopsWhereMemoryEnds checks that a slab looks before each part of itself whether there is
+// TestSlabStopsWhereMemoryEnds checks that a slab checks before each of its parts whether there is
 // memory for it.
 func TestSlabStopsWhereMemoryEnds(t *testing.T) {
 	left := int64(populateBytes) // for the first part

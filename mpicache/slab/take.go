@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Identity distinguishes a slab's memory from all other memory of the machine while somebody
-// has it.
+// An Identity distinguishes a slab's memory from all other memory on the machine while somebody has
+// it.
 type Identity struct {
 	Device, Inode uint64
 	SizeBytes     int64 // of the file, with the directory
@@ -31,15 +31,15 @@ func (s *Slab) Identity() (Identity, error) {
 	return IdentityOf(s.fd)
 }
 
-// ErrOther is the error of Take where the memory is the right one, and its directory is not of the
-// data sets that are wanted, or has been written to.
+// ErrOther is the error of Take if the memory is the right one, but its directory is for other data
+// sets or has been overwritten.
 var ErrOther = errors.New("slab: the memory holds other data sets")
 
 // Take takes over the memory behind fd, which the clients of a dead rank still hold. No other
 // process may write to it. The slab has no room before Resume. The caller keeps fd.
 //
 // It returns an error unless the memory is the one that want names, with its size sealed, and its
-// directory is of these data sets; if only that is missing, ErrOther.
+// directory is for these data sets; if only the directory is wrong, ErrOther.
 func Take(fd int, want Identity, sets []Set) (*Slab, error) {
 	got, err := IdentityOf(fd)
 	if err != nil {
@@ -57,7 +57,7 @@ func Take(fd int, want Identity, sets []Set) (*Slab, error) {
 		return nil, fmt.Errorf("slab: the size of the memory is not sealed (%#x)", seals)
 	}
 	s := &Slab{Arena: NewArena(0)}
-	// What clients have is for reading only.
+	// The clients' descriptors are read-only.
 	s.fd, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("slab: opening the memory for writing: %w", err)
@@ -84,13 +84,13 @@ func (s *Slab) mapTaken(fileBytes int64, sets []Set) (err error) {
 	return nil
 }
 
-// TakenBytes is the most that Resume may be given: what there is for samples.
+// TakenBytes returns the size of the memory for samples, the most that Resume uses.
 func (s *Slab) TakenBytes() int64 { return s.directory.sampleBytes }
 
 // Resume makes a slab of at most sizeBytes (≥ 0, rounded up to a page) of memory that was taken
-// over, and gives the rest back to the system. It returns the residents whose entries are whole, by
-// their places, which are allocated, and how many of them there were before. size is a sample's
-// size in bytes. Check their bytes with Entries.Sum before using them.
+// over, and gives the rest back to the system. It returns the whole residents that it kept, in
+// order of their places, which are allocated, and how many whole residents there were before. size
+// is a sample's size in bytes. Check their bytes with Entries.Sum before using them.
 func (s *Slab) Resume(
 	sizeBytes int64, size func(set, sample int) int64,
 ) (whole []Entry, residents int, err error) {

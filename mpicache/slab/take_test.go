@@ -17,7 +17,7 @@ var twoSets = []Set{{Samples: 40, Key: [32]byte{1}}, {Samples: 7, Key: [32]byte{
 
 func sizeOf(set, sample int) int64 { return int64(50+90*set) + int64(sample)*3 }
 
-// pattern returns what a sample's bytes are in one of its versions: all are right.
+// pattern returns a sample's bytes.
 func pattern(set, sample int) []byte {
 	return bytes.Repeat([]byte{byte(1 + set*100 + sample)}, int(sizeOf(set, sample)))
 }
@@ -90,7 +90,7 @@ func checkWhole(t testing.TB, s *Slab, whole []Entry) {
 	}
 }
 
-// copyOf returns the slab as who takes it over would find it now.
+// copyOf returns the slab as a rank that takes it over now would find it.
 func copyOf(t testing.TB, s *Slab) *Slab {
 	t.Helper()
 	c := &Slab{Arena: NewArena(0), fd: -1, memory: bytes.Clone(s.memory)}
@@ -129,7 +129,7 @@ func TestDeathAtEveryStore(t *testing.T) {
 	}
 }
 
-// memoryVariable marks the test binary, when restarted, as a rank, and has the slab's size.
+// memoryVariable makes the test binary, when restarted, a rank, and has the slab's size.
 const memoryVariable = "RANKPOOL_TEST_SLAB_BYTES"
 
 // TestMain is also a rank that is killed.
@@ -258,7 +258,8 @@ func TestResume(t *testing.T) {
 }
 
 // TestDeathWhileTakingOver stops a rank that takes memory over, of which it needs less than there
-// was, after each of its stores: the next one finds whole entries, or such as their sums give away.
+// was, after each of its stores: the next one finds whole entries, or ones that their sums show to
+// be damaged.
 func TestDeathWhileTakingOver(t *testing.T) {
 	s := newSlabOf(t, 1<<16, twoSets)
 	w := newScribbler(t, s, 4)
@@ -301,7 +302,7 @@ func newSlabOf(t testing.TB, sizeBytes int64, sets []Set) *Slab {
 	return s
 }
 
-// TestTakeRefuses checks what is not believed.
+// TestTakeRefuses checks which memory Take refuses.
 func TestTakeRefuses(t *testing.T) {
 	s, other := newSlabOf(t, 1<<16, twoSets), newSlabOf(t, 1<<16, twoSets)
 	is, _ := s.Identity()
@@ -337,7 +338,7 @@ func TestTakeRefuses(t *testing.T) {
 	}
 }
 
-// TestSpoiltBytes checks that a sample with other bytes than were written is none.
+// TestSpoiltBytes checks that a sample with other bytes than were written is not whole.
 func TestSpoiltBytes(t *testing.T) {
 	s := newSlabOf(t, 1<<16, twoSets)
 	off, _ := s.Alloc(sizeOf(0, 3))
@@ -395,7 +396,7 @@ func TestGoldenDirectory(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden file")
 
-// FuzzDirectory has anything stand in a directory.
+// FuzzDirectory fills a directory with anything.
 func FuzzDirectory(f *testing.F) {
 	f.Add([]byte{0xff, 1, 2, 3}, uint64(1))
 	f.Fuzz(func(t *testing.T, junk []byte, seed uint64) {
@@ -430,7 +431,7 @@ func FuzzDirectory(f *testing.F) {
 	})
 }
 
-// BenchmarkSum is what an entry costs when its sample is fetched.
+// BenchmarkSum measures what an entry costs when its sample is fetched.
 func BenchmarkSum(b *testing.B) {
 	for _, size := range []int{3 << 10, 110 << 10} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {

@@ -12,32 +12,32 @@ type Reading struct {
 
 	PeerBytes int64 `json:"peer_bytes"` // received from other ranks' memory
 
-	// of samples' memory; less than at the start when it has shrunk
+	// memory for samples; less than at the start if it has shrunk
 	SlabBytes     int64 `json:"slab_bytes"`
 	UsedBytes     int64 `json:"used_bytes"` // of the slab
 	Residents     int64 `json:"residents"`  // samples that stay in memory
 	ResidentBytes int64 `json:"resident_bytes"`
 
-	// residents of the rank before, of how many, that were in its memory when this one took it over;
-	// 0 of 0 for a rank that began with empty memory
+	// Kept of the previous rank's KeptOf residents were in its memory when this rank took it over; 0
+	// of 0 if this rank began with empty memory
 	Kept   int64 `json:"kept"`
 	KeptOf int64 `json:"kept_of"`
 
-	// Ready is the share of what the trainers here are given next, as far as the staging window
-	// reaches, that is in memory, in [0, 1].
+	// Ready is the share of the trainers' next samples within the staging window that is in memory, in
+	// [0, 1].
 	Ready float64 `json:"ready"`
-	// the next epoch's plan is there, so that the window runs on into it
+	// the next epoch's plan is there, so the window extends into it
 	NextPlanned bool `json:"next_planned"`
 
 	Machine Machine `json:"machine"`
 
-	// Jobs are the trainings on this rank, if one of them has a job name, or if it was measured what
-	// the cache is worth to one; else there are none.
+	// Jobs are the trainings on this rank, if one of them has a job name or a measured benefit;
+	// otherwise there are none.
 	Jobs []Job `json:"jobs,omitempty"`
 }
 
-// Progress is how far training is on a rank, and what the trainers there were given since the rank
-// began.
+// Progress is how far training is on a rank, and what the trainers there have been given since the
+// rank began.
 type Progress struct {
 	Data    string `json:"data"`    // the data set in training, "" before the first epoch
 	Epoch   int    `json:"epoch"`   // -1 before the first
@@ -53,12 +53,12 @@ type Progress struct {
 	FallbackReads int64 `json:"fallback_reads"`
 	FallbackBytes int64 `json:"fallback_bytes"`
 	Substituted   int64 `json:"substituted"`
-	// of the reads, those of samples given in the place of others
+	// of the reads, those of samples given in place of others
 	SubstituteReads int64 `json:"substitute_reads"`
-	// given to measure their losses, and not to train on: not among the samples above
+	// given to measure their losses, not to train on; not included above
 	Evaluated      int64 `json:"evaluated"`
 	EvaluatedReads int64 `json:"evaluated_reads"` // of these, read from storage
-	// of a system that reads samples in pieces, written beside training
+	// of a system that reads samples in packages, written beside training
 	PackageReads      int64 `json:"package_reads"`
 	PackageReadBytes  int64 `json:"package_read_bytes"`
 	PackageWrites     int64 `json:"package_writes"`
@@ -69,7 +69,7 @@ type Progress struct {
 }
 
 // A Job is the progress of one of several trainings. It is no longer listed when it has ended; the
-// rank's sums keep what it was given.
+// rank's sums still include what it was given.
 type Job struct {
 	Name string `json:"name"` // "": the training without a name
 	Progress
@@ -77,8 +77,8 @@ type Job struct {
 	Benefit // as measured last
 }
 
-// A Benefit is how long a global batch takes with the cache, and if all samples are read from
-// storage; 0: not measured.
+// A Benefit is how long a global batch takes with the cache, and how long if all samples are read
+// from storage; 0: not measured.
 type Benefit struct {
 	BatchSeconds         float64 `json:"batch_seconds,omitempty"`
 	UncachedBatchSeconds float64 `json:"uncached_batch_seconds,omitempty"`
@@ -87,7 +87,7 @@ type Benefit struct {
 // Ratio is how many times as long a batch takes without the cache; NaN: not measured.
 func (b Benefit) Ratio() float64 { return Ratio(b.UncachedBatchSeconds, b.BatchSeconds) }
 
-// Join adds what another rank measured: a step takes as long as on the slowest.
+// Join merges what another rank measured: a step takes as long as on the slowest rank.
 func (b *Benefit) Join(other Benefit) {
 	b.BatchSeconds = max(b.BatchSeconds, other.BatchSeconds)
 	b.UncachedBatchSeconds = max(b.UncachedBatchSeconds, other.UncachedBatchSeconds)
@@ -96,7 +96,7 @@ func (b *Benefit) Join(other Benefit) {
 // Machine is what the rank's process knows about its storage, memory and GPUs. Whoever configures
 // the node measures it.
 type Machine struct {
-	StorageReads  int64 `json:"storage_reads"` // requests by this rank, ahead of use too
+	StorageReads  int64 `json:"storage_reads"` // reads by this rank, including those ahead of use
 	StorageBytes  int64 `json:"storage_bytes"`
 	StorageErrors int64 `json:"storage_errors"`
 	// summed over the requests: divided by StorageReads the mean latency
@@ -129,7 +129,7 @@ type GPU struct {
 	WaitedSeconds  float64 `json:"waited_seconds"`
 }
 
-// A Summary is what a run was. Its Count is the sum over the run's epochs.
+// A Summary describes a whole run. Its Count is the sum over the run's epochs.
 type Summary struct {
 	Data        string  `json:"data"`
 	Ranks       int     `json:"ranks"`
@@ -145,21 +145,21 @@ type Count struct {
 	HitsLocal     int64   `json:"hits_local"`
 	HitsRemote    int64   `json:"hits_remote"`
 	StorageReads  int64   `json:"storage_reads"`
-	StorageBytes  int64   `json:"storage_bytes"` // with those of fallback reads
+	StorageBytes  int64   `json:"storage_bytes"` // including those of fallback reads
 	Substituted   int64   `json:"substituted"`
 	FallbackReads int64   `json:"fallback_reads"`
 	FallbackBytes int64   `json:"fallback_bytes"`
 	StallSeconds  float64 `json:"stall_seconds"` // mean over trainers
 	Seconds       float64 `json:"seconds"`       // the slowest trainer's
-	// of the reads, those of samples given in the place of others
+	// of the reads, those of samples given in place of others
 	SubstituteReads int64 `json:"substitute_reads"`
 	// samples whose losses were measured without training on them; not included above
 	Evaluated      int64 `json:"evaluated"`
-	EvaluatedReads int64 `json:"evaluated_reads"` // of these; their bytes are with those of reads
+	EvaluatedReads int64 `json:"evaluated_reads"` // of these; their bytes are included above
 	PlannedHits    int64 `json:"planned_hits"`    // draws that the policies called hits
 	// of the hits, local and remote, those that came from a tier
 	TierHits int64 `json:"tier_hits"`
-	// of a system that reads samples in pieces, written beside training
+	// of a system that reads samples in packages, written beside training
 	PackageReads      int64              `json:"package_reads"`
 	PackageReadBytes  int64              `json:"package_read_bytes"`
 	PackageWrites     int64              `json:"package_writes"`

@@ -1,10 +1,10 @@
-// Package stats is the table of what ranks count: where the run log has a counter, what its metric
-// is called, and what tables and plots call it. The lines of the run log are structs here, whose
-// fields the table names; sums over ranks, epochs and time are made of all counters at once.
+// Package stats has the table of what ranks count: each counter's field in the run log, its metric,
+// and its name in tables and plots. It also has the structs for lines of the run log, whose fields
+// the table names. Sums over ranks, epochs and time are computed for all counters at once.
 //
 // To add a counter, add its constant, its row in Table, and its fields in Reading, Progress and
-// Count; mpicache/count.go counts it. One that clients tally is also in a frame of the door, and so
-// in mpicache/door, python/rankpool/wire.py and docs/wire/README.md.
+// Count; mpicache/count.go counts it. A counter that clients tally is also in a frame of the door,
+// and therefore in mpicache/door, python/rankpool/wire.py and docs/wire/README.md.
 package stats
 
 import (
@@ -34,14 +34,14 @@ const (
 	TrainSeconds
 
 	TierHits // of the local and remote hits
-	// Of systems that read samples in pieces.
+	// Of systems that read samples in packages.
 	PackageReads
 	PackageReadBytes
 	PackageWrites
 	PackageWriteBytes
 	PlannedHits
 	PeerBytes
-	ReadCount // of storage, ahead of use too
+	ReadCount // reads of storage, including those ahead of use
 	ReadBytes
 	ReadErrors
 	ReadSeconds
@@ -64,7 +64,7 @@ const (
 // A Row describes a counter.
 type Row struct {
 	Unit    Unit
-	Rank    string // its field in a Reading's JSON, "" if it has none, and in Progress's
+	Rank    string // its field in the JSON of Reading and Progress, "" if it has none
 	Epoch   string // its field in a Count's JSON
 	Heading string // of its column in the table at the end of a run
 
@@ -193,8 +193,8 @@ var Table = [Counters]Row{
 // Values has a value for each counter.
 type Values[T int64 | float64] [Counters]T
 
-// Counts are values as ranks count them: seconds are microseconds. Whole numbers add up to the same
-// in any order, so a sum that is made twice does not fall.
+// Counts are values as ranks count them: seconds in microseconds. Integers have the same sum in any
+// order, so a sum that is computed again does not fall.
 type Counts = Values[int64]
 
 // Sums are values in base units.

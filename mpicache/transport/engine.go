@@ -112,7 +112,7 @@ func (e *engine) poll() bool {
 	return e.listen() || busy
 }
 
-// settled gives the credit that a flow's finished sends have returned to those that wait.
+// settled gives waiting sends the credit that a flow's finished sends have returned.
 func (e *engine) settled(f *flow) {
 	if f.receives {
 		return
@@ -251,7 +251,7 @@ func (e *engine) over() bool {
 	return e.sends == 0 && e.missing() == nil || time.Now().After(e.deadline)
 }
 
-// missing is an error that names the ranks which have not closed.
+// missing returns an error that names the ranks that have not closed, or nil.
 func (e *engine) missing() error {
 	var ranks []int
 	for i := range e.peers {

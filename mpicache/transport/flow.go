@@ -8,8 +8,8 @@ import (
 )
 
 // flow is a series of MPI messages with one peer that begin, and are seen to finish, in order. Only
-// its first unfinished message is in the array that is tested, so that polling costs one test a
-// flow, not one a message.
+// its first unfinished message is in the array that is tested, so that polling costs one test per
+// flow, not one per message.
 type flow struct {
 	peer, tag int
 	receives  bool

@@ -61,7 +61,7 @@ func group(segs [][]byte) []message {
 
 // tagOf is the MPI tag of a ticket; tag 0 is the control messages'. Tickets that are equal modulo
 // the largest power of two within MPI's range (2^14 at least, 2^30 with Open MPI 4.1) share a tag;
-// a power of two keeps tickets apart that run over 2^32.
+// a power of two keeps tickets apart when they wrap around 2^32.
 func tagOf(ticket uint32) int {
 	return 1 + int(ticket)&(1<<(bits.Len(uint(mpi.MaxTag()))-1)-1)
 }

@@ -23,10 +23,10 @@ type Library struct {
 // what to do.
 var ErrNoLibrary = errors.New("no MPI library can be loaded")
 
-// Load loads the first of the libraries that can be, for the life of the process. It starts
-// nothing of MPI.
+// Load loads the first of the libraries that can be loaded, for the life of the process. It does
+// not start MPI.
 //
-// Errors: ErrNoMPI.
+// Errors: ErrNoLibrary.
 func Load(choices []mpilib.Choice) (Library, error) {
 	var missing, broken []string
 	for _, c := range choices {

@@ -16,7 +16,7 @@ func TestLocalContract(t *testing.T) {
 	}
 }
 
-// TestLocalSilence has a silent rank: nothing arrives from it or at it, and the others continue.
+// TestLocalSilence silences a rank: nothing arrives from it or at it, and the others continue.
 func TestLocalSilence(t *testing.T) {
 	group := transport.NewLocal(3)
 	defer func() {
@@ -51,7 +51,7 @@ func TestLocalSilence(t *testing.T) {
 	}
 }
 
-// TestLocalWaitsForStart has messages sent before the receiver starts.
+// TestLocalWaitsForStart sends messages before the receiver starts.
 func TestLocalWaitsForStart(t *testing.T) {
 	group := transport.NewLocal(2)
 	group[0].Post(1, []byte("early"))

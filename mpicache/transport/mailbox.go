@@ -36,7 +36,7 @@ func (m *mailbox) drain() int {
 	return len(calls)
 }
 
-// empty reports whether no message is queued.
+// empty reports whether no call is queued.
 func (m *mailbox) empty() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"rankpool/mpicache/transport/internal/mpi"
 )
 
-// RemoteRead sets MeasureRemote: rank 1 reads batches of samples out of rank 0's slab into its own.
+// RemoteRead configures MeasureRemote: rank 1 reads batches of samples out of rank 0's slab into
+// its own.
 type RemoteRead struct {
 	SampleBytes int64
 	Batch       int // samples in a batch
@@ -24,12 +25,12 @@ type RemoteRates struct {
 	Transport, RawMPI float64
 }
 
-// MeasureRemote measures reads through a Transport next to the same transfers by bare MPI_Isend and
+// MeasureRemote compares reads through a Transport with the same transfers by bare MPI_Isend and
 // MPI_Irecv, in turns in one run.
 //
 // Both ranks of a group of two call it, on a transport that is not started; it neither closes the
 // transport nor leaves it usable for other messages. A batch is requested by one small message and
-// answered by its samples. The slabs hold eight batches and one, times Ahead.
+// answered by its samples. Each slab holds eight batches, or Ahead if that is more.
 func MeasureRemote(t Transport, r RemoteRead) (RemoteRates, error) {
 	m, ok := t.(*MPI)
 	if !ok || t.Size() != 2 {
@@ -95,7 +96,7 @@ func (r *remoteRun) meet() {
 	<-r.barrier
 }
 
-// samples are the places of a batch.
+// samples returns the places of a batch.
 func (r *remoteRun) samples(batch int) [][]byte {
 	segs := make([][]byte, r.Batch)
 	for i := range segs {

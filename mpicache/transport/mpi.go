@@ -32,8 +32,8 @@ var (
 	running *engine
 )
 
-// NewMPI starts the MPI library that LoadMPI has loaded, and joins all ranks of the launch; without
-// a launcher the group is this process alone. It can be called once in a process's life.
+// NewMPI starts the MPI library that Load has loaded, and joins all ranks of the launch; without a
+// launcher the group is this process alone. It can be called once in a process's life.
 func NewMPI() (Transport, error) {
 	if started.Swap(true) {
 		return nil, errors.New("transport: MPI was started before in this process")
@@ -54,8 +54,8 @@ func NewMPI() (Transport, error) {
 // ends all ranks when one fails, and drops output that it has not yet read.
 const lastWords = 300 * time.Millisecond
 
-// ExitMPI ends the process, if MPI has been finalized in it; else it returns. MPI's launcher takes
-// any other end for a crash.
+// ExitMPI ends the process, if MPI has been finalized in it; else it returns. MPI's launcher treats
+// any other end as a crash.
 func ExitMPI(code int) {
 	if code != 0 && running != nil && len(running.peers) > 1 {
 		time.Sleep(lastWords)

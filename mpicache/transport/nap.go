@@ -20,7 +20,7 @@ const (
 	timerNap   = time.Millisecond // from here on a timer of Go's is exact enough
 	// bulkNap is the longest nap while bytes are in flight, which need polling to move over TCP.
 	bulkNap = 100 * time.Microsecond
-	// bulkPatience is after how long bytes that do not come no longer shorten naps.
+	// bulkPatience is how long bytes in flight shorten naps while nothing happens.
 	bulkPatience = 100 * time.Millisecond
 	// wakePolls is how often to poll after a nap: Open MPI 4.1 polls its sockets every 8th time.
 	wakePolls = 8

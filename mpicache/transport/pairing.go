@@ -30,7 +30,7 @@ func newPairing() *pairing {
 // put matches a waiting take, or waits.
 func (p *pairing) put(key pairKey, put half) { meet(key, put, p.puts, p.takes, copyOver) }
 
-// take meets a waiting put, or waits.
+// take matches a waiting put, or waits.
 func (p *pairing) take(key pairKey, take half) {
 	meet(key, take, p.takes, p.puts, func(take, put half) { copyOver(put, take) })
 }

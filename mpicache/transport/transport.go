@@ -42,8 +42,8 @@ type Transport interface {
 	// lengths of the Put's; done is called once, when the bytes have arrived, or with an error if
 	// the lengths differ.
 	Take(from int, ticket uint32, segs [][]byte, done func(error))
-	// Close ends it. It waits a bounded time, a few seconds, for posted messages to be sent and for
-	// the peers to close too; its error says which did not.
+	// Close ends the transport. It waits a bounded time, a few seconds, for posted messages to be sent
+	// and for the peers to close too; its error says which did not.
 	Close() error
 }
 
@@ -54,7 +54,7 @@ func checkPeer(rank, size int) {
 	}
 }
 
-// checkPost panics when a control message is misused.
+// checkPost panics if a control message has no receiver in the group, or is too large.
 func checkPost(to, size int, msg []byte) {
 	checkPeer(to, size)
 	if len(msg) > maxPostBytes {

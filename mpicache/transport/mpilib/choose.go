@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Variable names the library unless a flag does.
+// Variable is the environment variable that names the library unless a flag does.
 const Variable = "RANKPOOL_MPI_LIBRARY"
 
 // A Choice is a library to try.
@@ -53,7 +53,7 @@ func (w Wish) Choices(getenv func(string) string) []Choice {
 	}
 	if launcher, why := startedBy(getenv); launcher != "" && w.Mpirun == "" {
 		if family != launcher {
-			path = "" // of another installation
+			path = "" // it belongs to another installation
 		}
 		return append(beside(path, launcher, why), named(launcher, why)...)
 	}

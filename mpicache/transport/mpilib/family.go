@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Family is MPI libraries that are launched alike.
+// A Family is a group of MPI libraries that are launched alike.
 type Family string
 
 // The families. Libraries with MPICH's ABI are MPICH: Intel MPI, MVAPICH, Cray MPICH.
@@ -51,8 +51,8 @@ func IsMPICH(text string) bool {
 	})
 }
 
-// launchers are the programs that start ranks of a family, and words; "--version" prints one of
-// them. mpirun comes first: it belongs to the loaded module.
+// launchers are the programs that start ranks of a family, and words of which "--version" prints
+// one. mpirun comes first: it belongs to the loaded module.
 var launchers = map[Family]struct{ names, words []string }{
 	OpenMPI: {[]string{"mpirun", "mpirun.openmpi"}, []string{"Open MPI", "OpenRTE", "PRRTE"}},
 	MPICH: {

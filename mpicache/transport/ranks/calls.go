@@ -36,7 +36,7 @@ type response struct {
 	err  error
 }
 
-// A RemoteError is what a call failed of at another rank.
+// A RemoteError is the error that a call failed with at another rank.
 type RemoteError struct {
 	Rank int
 	Text string

@@ -94,9 +94,9 @@ func (m *Mux) SendOthers(channel byte, body []byte) {
 	}
 }
 
-// Handle has handle called for each message of a channel, also for those that have arrived before,
-// by the transport's goroutine: it must not block. body is valid during the call only. It is called
-// once for a channel.
+// Handle makes the transport's goroutine call handle for each message of a channel, including those
+// that have arrived before. handle must not block; body is valid during the call only. Handle is
+// called once for a channel.
 func (m *Mux) Handle(channel byte, handle func(from int, body []byte)) {
 	m.mu.Lock()
 	m.channels[channel].handle = handle
@@ -124,7 +124,7 @@ func (m *Mux) Receive(ctx context.Context, channel byte) (Message, error) {
 	}
 }
 
-// Deliver has body received as if rank from had sent it. The channel must have no handler.
+// Deliver delivers body as if rank from had sent it. The channel must have no handler.
 func (m *Mux) Deliver(from int, channel byte, body []byte) {
 	c := &m.channels[channel]
 	m.mu.Lock()

@@ -56,7 +56,7 @@ func TestLongMessages(t *testing.T) {
 	}
 }
 
-// TestStartLate has messages of a channel arrive before and after its Start: it sees all, in order.
+// TestStartLate sends messages on a channel before and after its Start: it gets all, in order.
 func TestStartLate(t *testing.T) {
 	group := muxes(t, 2)
 	const n = 100
@@ -152,8 +152,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestGatherHearsEveryRank sends twice from one rank, as one does that was wrongly considered dead:
-// the first value counts.
+// TestGatherHearsEveryRank sends twice from one rank, as a rank does that was wrongly considered
+// dead: the first value counts.
 func TestGatherHearsEveryRank(t *testing.T) {
 	group := muxes(t, 3)
 	for _, from := range []int{1, 1, 2} {
@@ -165,7 +165,7 @@ func TestGatherHearsEveryRank(t *testing.T) {
 	}
 }
 
-// TestValuesOfAnotherVersion names the rank whose value has another type.
+// TestValuesOfAnotherVersion checks that the error names the rank whose value has another type.
 func TestValuesOfAnotherVersion(t *testing.T) {
 	group := muxes(t, 2)
 	group[1].Send(0, 1, Encode("text"))
@@ -180,7 +180,7 @@ func TestValuesOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestWatch stops the signs of a rank: it is lost after the bound, once, until it is heard of.
+// TestWatch stops the signs of a rank: it is lost after the bound, once, until it is heard from.
 func TestWatch(t *testing.T) {
 	group := muxes(t, 3)
 	ticks := make([]chan time.Time, 3)

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Encode returns v as Decode reads it, never nothing. It panics if gob cannot encode v's type.
+// Encode encodes v for Decode; the result is never empty. It panics if gob cannot encode v's type.
 func Encode(v any) []byte {
 	var out bytes.Buffer
 	if err := gob.NewEncoder(&out).Encode(v); err != nil {
@@ -92,7 +92,7 @@ func Barrier(ctx context.Context, m *Mux, channel byte) error {
 	return Spread(ctx, m, channel, &all)
 }
 
-// receiveAll receives a value from each rank; the first of a rank counts.
+// receiveAll receives a value from each rank; the first one from a rank counts.
 func receiveAll[T any](ctx context.Context, m *Mux, channel byte, came func(n int)) ([]T, error) {
 	bodies, all := make([][]byte, m.Size()), make([]T, m.Size())
 	for n := 0; n < len(all); {

@@ -11,7 +11,7 @@ type WatchOptions struct {
 	Bound int                         // ticks without a sign of life after which a rank is lost
 	Sign  func() []byte               // makes a sign of life
 	Heard func(from int, sign []byte) // by the transport's goroutine: must not block
-	Lost  func(rank int)              // is called once, until the rank is heard of again
+	Lost  func(rank int)              // is called once, until the rank is heard from again
 }
 
 // A Watch finds ranks that are gone: at each tick rank 0 sends a sign of life to every rank, and
@@ -43,7 +43,7 @@ func NewWatch(m *Mux, channel byte, opt WatchOptions) *Watch {
 	return w
 }
 
-// Stop ends the watch, and waits for the calls of its functions.
+// Stop ends the watch, and waits for its running callbacks.
 func (w *Watch) Stop() {
 	close(w.stop)
 	w.running.Wait()
@@ -79,7 +79,7 @@ func (w *Watch) run() {
 	}
 }
 
-// tick counts a tick of the ranks that send signs here, and returns those now lost.
+// tick counts a tick for the ranks that send signs here, and returns those now lost.
 func (w *Watch) tick() (lost []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

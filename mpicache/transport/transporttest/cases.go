@@ -22,8 +22,8 @@ func controlOrder(r *rank) {
 	r.barrier()
 }
 
-// controlSizes has messages from none to 5 MiB; a short one does not overtake a long one, and the
-// sender may reuse its memory.
+// controlSizes sends messages of 0 bytes to 5 MiB; a short one does not overtake a long one, and
+// the sender may reuse its memory.
 func controlSizes(r *rank) {
 	sizes := []int{0, 1, 4096, 5 << 20, 3, 65_537, 0, 1 << 20, 7}
 	for to := range r.Size() {
@@ -61,7 +61,7 @@ func controlFromCallbacks(r *rank) {
 	for from := range r.Size() {
 		r.expect(from, []byte("taken"))
 	}
-	own.Wait() // Else this rank's barrier could come before its last "taken".
+	own.Wait() // Otherwise this rank's barrier could come before its last "taken".
 	r.barrier()
 }
 
@@ -88,7 +88,7 @@ func inTurn(r *rank, ticket uint32,
 	r.barrier()
 }
 
-// putsTakenBackwards takes in the opposite order, with tickets that run over the end of their
+// putsTakenBackwards takes in the opposite order, with tickets that wrap around the end of their
 // range.
 func putsTakenBackwards(r *rank) {
 	tickets := []uint32{math.MaxUint32 - 1, math.MaxUint32, 0, 1, 2, 100}
@@ -143,7 +143,7 @@ func noBytes(r *rank) {
 	r.barrier()
 }
 
-// otherLengths has a Take that does not fit its Put: an error, not other bytes.
+// otherLengths calls Take with other lengths than Put: it must return an error, not other bytes.
 func otherLengths(r *rank) {
 	for ticket, lengths := range [][2]int{
 		{1000, 900},

@@ -1,5 +1,6 @@
-// Package transporttest is the contract of transport.Transport as a test: one text that every
-// transport must pass, run with all ranks in one process, or with one rank a process under mpirun.
+// Package transporttest is the contract of transport.Transport as a test: one test that every
+// transport must pass, run with all ranks in one process, or with one rank per process under
+// mpirun.
 package transporttest
 
 import (
@@ -102,7 +103,8 @@ func (r *rank) barrier() {
 	}
 }
 
-// noise is what all bytes are cut from: making them afresh would take most of the test's time.
+// noise is what all bytes are cut from: generating them each time would take most of the test's
+// time.
 var noise = func() []byte {
 	b := make([]byte, 9<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // It never fails.
@@ -115,7 +117,7 @@ func bytesOf(from, to int, ticket uint32, n int) []byte {
 	return bytes.Clone(noise[start : start+n])
 }
 
-// segments are bytesOf, cut into the given lengths.
+// segments returns bytesOf, cut into the given lengths.
 func segments(from, to int, ticket uint32, lengths []int) [][]byte {
 	total := 0
 	for _, n := range lengths {
@@ -148,8 +150,8 @@ func (s *transfers) put(to int, ticket uint32, lengths []int) {
 	})
 }
 
-// take begins a Take and compares what comes. Bytes on both sides of each segment must stay as they
-// are.
+// take begins a Take and compares what arrives. Bytes on both sides of each segment must stay as
+// they are.
 func (s *transfers) take(from int, ticket uint32, lengths []int) {
 	const guard = 8
 	frames, segs := make([][]byte, len(lengths)), make([][]byte, len(lengths))

@@ -15,7 +15,7 @@ var world struct {
 	threadLevel int32
 }
 
-// fail is the error of a call's code, nil for success.
+// fail returns the error for a call's code, nil for success.
 func fail(name string, code int32) error {
 	if code == success {
 		return nil
@@ -48,7 +48,7 @@ func Init() error {
 // join makes our communicator.
 func join() error {
 	l := &loaded
-	// Errors of no communicator are those of MPI_COMM_SELF: MPI 4.0, §9.3.
+	// Errors that belong to no communicator are raised on MPI_COMM_SELF: MPI 4.0, §9.3.
 	for _, comm := range []uintptr{l.world, l.self} {
 		code := call(l.setErrhandler, comm, l.errorsReturn)
 		if err := fail("MPI_Comm_set_errhandler", code); err != nil {
@@ -89,7 +89,7 @@ func Rank() int { return world.rank }
 // Size is the number of ranks.
 func Size() int { return world.size }
 
-// ThreadLevel names the thread level that MPI gave to Init, as in the standard:
+// ThreadLevel returns the standard's name of the thread level that MPI gave to Init, such as
 // MPI_THREAD_MULTIPLE.
 func ThreadLevel() string {
 	if world.threadLevel >= loaded.multiple {

@@ -27,7 +27,7 @@ var loaded struct {
 	functions
 }
 
-// functions are the addresses of those of MPI that we call.
+// functions are the addresses of the MPI functions that we call.
 type functions struct {
 	initThread, finalize, libraryVersion, errorString       uintptr
 	setErrhandler, commDup, commRank, commSize, commGetAttr uintptr
@@ -59,20 +59,20 @@ var results struct {
 	a, b   int32
 	handle uint64
 	status [32]byte // as large as any ABI's
-	bound  *int32   // of C's memory
+	bound  *int32   // points into C's memory
 	text   [maxText]byte
 }
 
 // inOut is what C reads and writes through pointers.
 var inOut struct{ message, request uint64 }
 
-// out is the address of a variable of the package's.
+// out returns the address of a variable of this package.
 func out[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
 
 // data returns the address of a slice's bytes, which are not on a stack.
 func data(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// call calls a function of C that returns an int. Addresses among args are of memory that does not
+// call calls a C function that returns an int. Addresses in args must be of memory that does not
 // move.
 func call(function uintptr, args ...uintptr) int32 {
 	n := copy(arguments[:], args)
@@ -80,12 +80,12 @@ func call(function uintptr, args ...uintptr) int32 {
 	return int32(r)
 }
 
-// arguments are those of the call under way: a slice of the caller's would be allocated for every
-// call.
-var arguments [7]uintptr // MPI_Isend has as many
+// arguments holds the arguments of the current call: a slice of the caller's would be allocated for
+// every call.
+var arguments [7]uintptr // as many as MPI_Isend has
 
 // Load loads the library at path, or with a name that the loader looks up, and detects its ABI. It
-// does not start MPI. A library that does not fit is left loaded, and another one may be tried.
+// does not start MPI. A library that does not fit is closed, and another one may be tried.
 //
 // Errors: those of the loader; a missing function; an unknown ABI.
 func Load(path string) (Library, error) {

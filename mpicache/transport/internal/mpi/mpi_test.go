@@ -13,8 +13,8 @@ import (
 	"rankpool/mpicache/transport/internal/mpi/mpitest"
 )
 
-// start loads a fake library and starts it. The process may do so repeatedly: nothing of a
-// fake lives on.
+// start loads a fake library and starts it. The process may do so repeatedly: a fake leaves nothing
+// behind.
 func start(t *testing.T, abi string) Library {
 	t.Helper()
 	library, err := Load(mpitest.Build(t, abi))
@@ -64,7 +64,7 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// TestCalls makes the calls by each ABI.
+// TestCalls makes the calls with each ABI.
 func TestCalls(t *testing.T) {
 	for _, abi := range []string{"OPEN_MPI", "MPICH", "STANDARD"} {
 		t.Run(abi, func(t *testing.T) {
@@ -185,7 +185,7 @@ func cancelled(t *testing.T) {
 	}
 }
 
-// noAllocations has the calls that are made for every message.
+// noAllocations checks that the calls that are made for every message allocate nothing.
 func noAllocations(t *testing.T) {
 	var q Requests
 	q.Append(must(Irecv(make([]byte, 8), 0, 7)))
@@ -204,7 +204,7 @@ func noAllocations(t *testing.T) {
 	}
 }
 
-// underRaceDetector reports whether sync.Pool, which purego uses, forgets things on purpose.
+// underRaceDetector reports whether sync.Pool, which purego uses, drops items on purpose.
 func underRaceDetector() bool {
 	info, _ := debug.ReadBuildInfo()
 	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
@@ -217,7 +217,7 @@ func must(r Request, err error) Request {
 	return r
 }
 
-// startAny loads RANKPOOL_TEST_LIBRARY, else the false library, and begins MPI.
+// startAny loads RANKPOOL_TEST_LIBRARY, or else the fake library, and starts MPI.
 func startAny(tb testing.TB) {
 	tb.Helper()
 	path := os.Getenv("RANKPOOL_TEST_LIBRARY")
@@ -232,7 +232,7 @@ func startAny(tb testing.TB) {
 	}
 }
 
-// BenchmarkTestsome is what a look at a receive under way costs, in a world of one.
+// BenchmarkTestsome measures what a test of a receive under way costs, in a world of one.
 func BenchmarkTestsome(b *testing.B) {
 	startAny(b)
 	var q Requests

@@ -15,8 +15,8 @@ import (
 )
 
 // TestMPIUnderSignals sends messages while every thread of the process gets signals and memory is
-// collected. Under mpirun (test-mpi.sh) that is with a real library, whose handlers Go would not
-// survive, and with its threads.
+// collected. Under mpirun (test-mpi.sh) it does so with a real library, whose handlers Go would not
+// survive, and with the library's threads.
 func TestMPIUnderSignals(t *testing.T) {
 	startAny(t)
 	end := make(chan struct{})
@@ -35,7 +35,7 @@ func TestMPIUnderSignals(t *testing.T) {
 	}
 }
 
-// ring sends a message to the next rank and receives one from that before.
+// ring sends a message to the next rank and receives one from the rank before.
 func ring(t *testing.T, mark byte) {
 	n := Size()
 	sent, got := bytes.Repeat([]byte{mark}, 110<<10), make([]byte, 110<<10)
@@ -64,7 +64,7 @@ func ring(t *testing.T, mark byte) {
 	}
 }
 
-// litter makes garbage, and has it collected.
+// litter makes garbage, and collects it.
 func litter(end <-chan struct{}) {
 	for {
 		var keep [][]byte
@@ -81,7 +81,7 @@ func litter(end <-chan struct{}) {
 	}
 }
 
-// signalThreads sends a signal to one thread after the other, also to those of C, and waits for
+// signalThreads sends a signal to one thread after the other, including those of C, and waits for
 // each to arrive.
 func signalThreads(t *testing.T, end <-chan struct{}) {
 	arrived := make(chan os.Signal, 1)
@@ -107,8 +107,8 @@ func signalThreads(t *testing.T, end <-chan struct{}) {
 	}
 }
 
-// threads are the numbers of this process's threads that take the signal: a library may have some
-// that do not.
+// threads returns the IDs of this process's threads that do not block the signal: a library may
+// have some that do.
 func threads(t *testing.T) (numbers []int) {
 	entries, err := os.ReadDir("/proc/self/task")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 //go:embed testdata/fakempi.c
 var source []byte
 
-// Names are those that libraries have by their ABI, as testdata/fakempi.c calls it.
+// Names are the names that libraries have, by their ABI as testdata/fakempi.c calls it.
 var Names = map[string]string{
 	"OPEN_MPI": "libmpi.so.40",
 	"MPICH":    "libmpich.so.12",
