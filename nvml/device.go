@@ -23,11 +23,11 @@ type Memory struct {
 
 // Throughput is what a GPU moves over PCIe.
 type Throughput struct {
-	ReceiveBytes float64 // a second, to the GPU
-	SendBytes    float64 // a second, from the GPU
+	ReceiveBytes float64 // bytes per second, to the GPU
+	SendBytes    float64 // bytes per second, from the GPU
 }
 
-// Numbers of nvml.h: nvmlTemperatureSensors_t, nvmlPcieUtilCounter_t and the MIG modes.
+// Constants of nvml.h: nvmlTemperatureSensors_t, nvmlPcieUtilCounter_t and the MIG modes.
 const (
 	temperatureGPU = 0
 	pcieSend       = 0
@@ -125,8 +125,8 @@ func (d Device) MIG() (enabled bool, err error) {
 	return current == migEnabled, err
 }
 
-// MIGDevices returns the GPU's MIG devices in order of index; none if the GPU is not or cannot be
-// partitioned.
+// MIGDevices returns the GPU's MIG devices in order of index. It returns none if the GPU is not
+// partitioned or cannot be.
 func (d Device) MIGDevices() ([]Device, error) {
 	var most uint32
 	c := d.library.calls

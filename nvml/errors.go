@@ -70,7 +70,7 @@ var codeNames = map[Code]string{
 	28: "GPU_NOT_FOUND", 29: "INVALID_STATE", 30: "RESET_TYPE_NOT_SUPPORTED", 999: "UNKNOWN",
 }
 
-// String returns NVML's name of the code without its prefix, such as "GPU_IS_LOST".
+// String returns NVML's name for the code, without its prefix, such as "GPU_IS_LOST".
 func (c Code) String() string {
 	if name, known := codeNames[c]; known {
 		return name

@@ -1,6 +1,6 @@
 // Package nvml reads the state of NVIDIA GPUs through the driver's management library (NVML). It
-// loads the library at run time: building needs nothing of CUDA, and a machine without the library
-// is normal ([ErrNotFound]).
+// loads the library at run time: building does not need CUDA, and a machine without the library is
+// normal ([ErrNotFound]).
 //
 // A value that a GPU, its driver or its administrator does not provide is an error that is
 // [ErrNotAvailable], never 0. A [Library] and its Devices may be used by several goroutines; NVML
@@ -155,7 +155,7 @@ func (l *Library) text(symbol string, there bool, call func(text *byte, size uin
 	return string(text), nil
 }
 
-// Close shuts NVML down and unloads the library, after the calls in progress. Calls after it fail
+// Close waits for calls in progress, then shuts NVML down and unloads the library. Later calls fail
 // with Uninitialized; a second Close does nothing.
 func (l *Library) Close() error {
 	l.mu.Lock()

@@ -49,7 +49,7 @@ func text(value any, err error) any {
 	return value
 }
 
-// readings are all values of d.
+// readings returns all values of d, by name.
 func readings(d Device) map[string]any {
 	uuid, uuidErr := d.UUID()
 	name, nameErr := d.Name()
@@ -68,7 +68,7 @@ func readings(d Device) map[string]any {
 	}
 }
 
-// Each value of each kind of GPU is the one that the library returns, or its error code.
+// Every value of every kind of GPU is what the library returns, or its error code.
 func TestReadings(t *testing.T) {
 	l := open(t, nvmltest.Build(t))
 	if n, err := l.Count(); n != nvmltest.GPUs || err != nil {
@@ -140,7 +140,7 @@ func TestMIGDevices(t *testing.T) {
 	}
 }
 
-// The kind of an error decides whether a caller shows "not available" or reports a failure.
+// The kind of error decides whether a caller shows "not available" or reports a failure.
 func TestErrors(t *testing.T) {
 	notAvailable := map[Code]bool{
 		NotSupported: true, NoPermission: true, FunctionNotFound: true,
@@ -163,7 +163,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A machine without a usable driver is a normal state; another failure to begin is not.
+// A machine without a usable driver is normal; any other failure to initialise is not.
 func TestOpenWithout(t *testing.T) {
 	notALibrary := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
 	if err := os.WriteFile(notALibrary, []byte("no ELF"), 0o600); err != nil {
@@ -192,7 +192,7 @@ func TestOpenWithout(t *testing.T) {
 	}
 }
 
-// A driver that lacks an optional function returns the other values.
+// If a driver lacks an optional function, the other values can still be read.
 func TestOldDriver(t *testing.T) {
 	d := device(t, open(t, nvmltest.Build(t, "-DWITHOUT_POWER")), 0)
 	if _, err := d.Power(); !errors.Is(err, ErrNotAvailable) {
@@ -210,7 +210,7 @@ func TestHiddenGPU(t *testing.T) {
 	}
 }
 
-// Close ends NVML once, and calls after it fail instead of calling into what is unloaded.
+// Close ends NVML once, and calls after it fail instead of calling into an unloaded library.
 func TestClose(t *testing.T) {
 	path := nvmltest.Build(t)
 	l, other := open(t, path), open(t, path) // the second keeps the library loaded
@@ -235,7 +235,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// Several goroutines may read, and one may close under them.
+// Several goroutines may read while another closes the library.
 func TestConcurrent(t *testing.T) {
 	l := open(t, nvmltest.Build(t))
 	d := device(t, l, 0)
@@ -265,8 +265,7 @@ func TestConcurrent(t *testing.T) {
 	group.Wait()
 }
 
-// Any library, also a real one (-nvml), returns values in their ranges or that they are not
-// available.
+// Any library, including a real one (-nvml), returns values within their ranges or ErrNotAvailable.
 func TestAnyLibrary(t *testing.T) {
 	libraries := map[string]string{"fake": nvmltest.Build(t)}
 	if *realPath != "" {
@@ -327,8 +326,8 @@ func checkRanges(t *testing.T, d Device) {
 		err)
 }
 
-// What one round of a GPU costs, apart from the driver's own work, which the fake library does not
-// do.
+// BenchmarkReadings measures what one reading of a GPU costs, apart from the driver's own work,
+// which the fake library does not do.
 func BenchmarkReadings(b *testing.B) {
 	d := device(b, open(b, nvmltest.Build(b)), 0)
 	for b.Loop() {
@@ -339,5 +338,5 @@ func BenchmarkReadings(b *testing.B) {
 	}
 }
 
-// readInt reads an int of C.
+// readInt reads a C int.
 func readInt(address uintptr) int32 { return **(**int32)(unsafe.Pointer(&address)) }

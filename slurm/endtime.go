@@ -17,12 +17,12 @@ var ErrNoEndTime = errors.New("slurm: the end of the job is unknown")
 type Runner func(ctx context.Context, name string, args ...string) (string, error)
 
 // squeueTimeout bounds the wait for the controller, which answers within milliseconds or, under
-// load, not for minutes.
+// load, only after minutes.
 const squeueTimeout = 5 * time.Second
 
 // EndTime returns when Slurm will end the job, from SLURM_JOB_END_TIME (Slurm 22.05 and later),
-// else from squeue, within 5 s. Only squeue has a time limit that was changed after the job
-// began. Local is the node's time zone (time.Local), which squeue uses. The error is ErrNoEndTime,
+// else from squeue, within 5 s. Only squeue knows of a time limit that was changed after the job
+// began. local is the node's time zone (time.Local), which squeue uses. The error is ErrNoEndTime,
 // or wraps squeue's failure.
 func EndTime(ctx context.Context, getenv func(string) string, run Runner, local *time.Location) (
 	time.Time, error,

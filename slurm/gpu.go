@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// A Device is one entry of CUDA_VISIBLE_DEVICES or of a list of Slurm: an index, a GPU's UUID, or
-// an instance of a partitioned GPU (MIG).
+// A Device is one entry of CUDA_VISIBLE_DEVICES or of one of Slurm's lists: an index, a GPU's UUID,
+// or an instance of a partitioned GPU (MIG).
 type Device struct {
-	// Index is the GPU's position among those that the driver shows, from 0; Absent for a device with
-	// another kind of name.
+	// Index is the GPU's position among those that the driver lists, from 0; Absent for a device that
+	// is not named by index.
 	Index int
 	// UUID is in CUDA's form: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6" or a prefix, which stands for
 	// the first GPU that it matches; "MIG-" and a UUID for a MIG instance; for an instance with a
 	// driver before 470, the GPU's UUID.
 	UUID string
 	// GPUInstance and ComputeInstance identify the MIG instance with a driver before 470
-	// (MIG-GPU-UUID/1/0); else they are Absent.
+	// (MIG-GPU-UUID/1/0); otherwise they are Absent.
 	GPUInstance, ComputeInstance int
 }
 
@@ -46,8 +46,8 @@ type GPUs struct {
 	Source  string // Source is the variable that Count comes from; "" for none.
 }
 
-// The variables that limit a process, in order: those of its vendor's library, then what Slurm gave
-// to the step and to the job.
+// The variables that limit a process, in order of precedence: those of the GPU vendor's library,
+// then what Slurm gave the step and the job.
 //
 // Source: CUDA C++ Programming Guide, CUDA environment variables; ROCm, GPU isolation techniques;
 // srun(1) and sbatch(1).
@@ -81,8 +81,8 @@ func DetectGPUs(lookup func(string) (string, bool)) GPUs {
 	return gpus
 }
 
-// gpusOnNode is the largest number in any variable: a step may have fewer GPUs than its job, or
-// none.
+// gpusOnNode returns the largest number in any variable: a step may have fewer GPUs than its job,
+// or none.
 func gpusOnNode(getenv func(string) string) int {
 	gpus := number(getenv, "SLURM_GPUS_ON_NODE")
 	for _, name := range []string{"SLURM_JOB_GPUS", "SLURM_STEP_GPUS"} {
@@ -123,10 +123,11 @@ func ParseDevices(list string) []Device {
 	return devices
 }
 
-// maxDevices bounds a range of indices; Linux has 256 minor numbers of /dev/nvidia.
+// maxDevices bounds a range of indices; Linux has 256 minor numbers for /dev/nvidia.
 const maxDevices = 256
 
-// parseDevice parses one entry, nil for none. A range, which only Slurm writes, is several devices.
+// parseDevice parses one entry. It returns nil if the entry names no device, and several devices
+// for a range, which only Slurm writes.
 func parseDevice(entry string) []Device {
 	low, high, isRange := strings.Cut(entry, "-")
 	if from, err := strconv.ParseUint(low, 10, 16); err == nil {

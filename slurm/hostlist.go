@@ -194,7 +194,8 @@ func FormatHostlist(hosts []string) string {
 	return strings.Join(elements, ",")
 }
 
-// consecutive returns how many of hosts, starting with the first, prefix+low, count up.
+// consecutive returns how many of hosts have consecutive numbers, starting with the first,
+// prefix+low.
 func consecutive(hosts []string, prefix, low string) int {
 	n, _ := parseNumber(low)
 	for i := 1; i < len(hosts); i++ {

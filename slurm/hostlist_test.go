@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestParseHostlist has lists and what "scontrol show hostnames" of Slurm 22.05 made of them, but
-// for those marked.
+// TestParseHostlist compares with what "scontrol show hostnames" of Slurm 22.05 printed, except
+// where marked.
 func TestParseHostlist(t *testing.T) {
 	for list, want := range map[string]string{
 		"":              "",
@@ -38,7 +38,7 @@ func TestParseHostlist(t *testing.T) {
 		"[1-3]":            "1 2 3",
 		"3":                "3",
 		"1-3":              "1-3",
-		// Slurm 22.05 refuses it, and later ones take it
+		// Slurm 22.05 refuses it; later versions accept it
 		"n[1-3]-ib":               "n1-ib n2-ib n3-ib",
 		"n[1-2]m,x[08-10]y[1-2]z": "n1m n2m x08y1z x08y2z x09y1z x09y2z x10y1z x10y2z", // as above
 		// Slurm's order differs
@@ -95,7 +95,7 @@ func TestParseHostlistRefuses(t *testing.T) {
 	}
 }
 
-// TestFormatHostlist has what "scontrol show hostlist" of Slurm 22.05 printed.
+// TestFormatHostlist compares with what "scontrol show hostlist" of Slurm 22.05 printed.
 func TestFormatHostlist(t *testing.T) {
 	for hosts, want := range map[string]string{
 		"":                  "",
@@ -127,8 +127,8 @@ func TestFormatHostlist(t *testing.T) {
 
 func TestHostlistRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		// Few prefixes and numbers, so that there is something to fold; widths, ends of decades and long
-		// numbers.
+		// Few prefixes and numbers, so that there is something to fold; also different widths, ends of
+		// decades and long numbers.
 		name := rapid.Custom(func(t *rapid.T) string {
 			return rapid.SampledFrom([]string{"n", "gpu", "r1n", "a-", ""}).Draw(t, "prefix") +
 				rapid.SampledFrom([]string{

@@ -63,9 +63,9 @@ type Job struct {
 // Detect reads the job from the environment that getenv returns (os.Getenv, or a test's). It is
 // pure, and never fails: what is missing or malformed is Absent or empty.
 //
-// In the shell of an interactive step, which has the variables of a step of one task, it returns
-// the job that the shell launches on. It mistakes a step of another job, from which this job was
-// submitted, for a step of this one; see Leftovers.
+// The shell of an interactive step has the variables of a step of one task; there, Detect returns
+// the job that the shell launches on. If the job was submitted from inside a step of another job,
+// Detect mistakes that step for one of this job; see Leftovers.
 func Detect(getenv func(string) string) Job {
 	if id := (Job{JobID: jobID(getenv), StepID: stepID(getenv)}); !id.InStep() {
 		getenv = withoutStep(getenv)

@@ -29,7 +29,7 @@ func environment(t *testing.T, name string) func(string) string {
 
 func TestDetect(t *testing.T) {
 	const no = Absent
-	// None is what the environment of no job gives.
+	// none is the result outside a job.
 	none := Job{
 		NodeID: no, Nodes: no, Tasks: no, ProcID: no, LocalID: no, LocalTasks: no, CPUsPerTask: no,
 		CPUsHere: no, ArrayTaskID: no,
@@ -118,7 +118,7 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// TestComponentByNumber checks that a component is found where the name of the node is not known.
+// TestComponentByNumber checks that a component is found without the node's name.
 func TestComponentByNumber(t *testing.T) {
 	env := map[string]string{
 		"SLURM_JOB_ID": "701", "SLURM_HET_SIZE": "2", "SLURM_JOB_ID_HET_GROUP_0": "700",

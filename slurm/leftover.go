@@ -92,12 +92,12 @@ func (j Job) foreignStep(getenv func(string) string, readFile func(string) ([]by
 	if !found {
 		return j.InStep() && j.contradicts(getenv)
 	}
-	// The components of a heterogeneous job have their own numbers, and tasks have the first one's.
+	// Each component of a heterogeneous job has its own job ID, but tasks have the first one's.
 	return step == "batch" || job != j.JobID && !j.InHet()
 }
 
-// contradicts reports whether the step's variables contradict the job's. Some of the job's are set
-// again by srun for its tasks.
+// contradicts reports whether the step's variables contradict the job's. srun sets some of the
+// job's variables again for its tasks.
 func (j Job) contradicts(getenv func(string) string) bool {
 	if byMPIRun(getenv) {
 		return false
@@ -119,7 +119,7 @@ func (j Job) contradicts(getenv func(string) string) bool {
 	return false
 }
 
-// maxAncestors is how far up stepDaemon looks; shells and wrappers are a handful.
+// maxAncestors is how far up stepDaemon looks; there are only a handful of shells and wrappers.
 const maxAncestors = 64
 
 // stepDaemon returns the job and the step ("batch", "interactive", "0") of the slurmstepd that this

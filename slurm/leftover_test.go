@@ -38,12 +38,12 @@ func below(titles ...string) files {
 	return proc
 }
 
-// TestLeftovers has the environments as measured, and the slurmstepd that was seen above each.
+// TestLeftovers uses measured environments, each with the slurmstepd that was seen above it.
 func TestLeftovers(t *testing.T) {
 	hidden := below("/bin/bash")
 	for _, c := range []struct {
 		file   string
-		daemon string // "": it is hidden
+		daemon string // "": hidden
 		want   map[string]string
 		nodes  int // after the change
 		tasks  int
@@ -109,7 +109,7 @@ func TestLeftovers(t *testing.T) {
 }
 
 // TestLeftoversOfSameShape checks a case that only slurmstepd distinguishes: a job submitted by its
-// predecessor, on as many nodes.
+// predecessor, on the same number of nodes.
 func TestLeftoversOfSameShape(t *testing.T) {
 	env := append(environ(t, "steppmix"), "SLURM_STEP_GPUS=0", "SLURM_STEPMGR=node1")
 	if got := Leftovers(env, below("sh",
@@ -133,7 +133,7 @@ func TestLeftoversOfSameShape(t *testing.T) {
 	if got := Leftovers(proxy, below().read); got != nil {
 		t.Errorf("a rank of mpirun on another node than its own: %v", got)
 	}
-	told := append(environ(t, "leak"), "SLURM_NTASKS_PER_NODE=1") // of the step's srun
+	told := append(environ(t, "leak"), "SLURM_NTASKS_PER_NODE=1") // from the step's srun
 	if value, found := Leftovers(told, below().read)["SLURM_NTASKS_PER_NODE"]; !found || value != "" {
 		t.Errorf("SLURM_NTASKS_PER_NODE=%s of the step stays", value)
 	}
@@ -185,7 +185,7 @@ func TestLeftoversNeverPanics(t *testing.T) {
 	})
 }
 
-// lines returns an environment with a change made.
+// lines returns environ with change applied.
 func lines(environ []string, change map[string]string) []string {
 	env := map[string]string{}
 	for _, line := range environ {

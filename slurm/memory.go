@@ -26,7 +26,7 @@ func GiveBack(m Memory, reserveBytes int64) int64 { return max(0, reserveBytes-m
 
 // ReadMemory returns the limit of this process with the least memory left; see ReadMemoryLimits.
 // Without any limit, LimitBytes and FreeBytes are math.MaxInt64. It reads a handful of small files,
-// cheap enough for once a second.
+// so calling it once a second is cheap.
 func ReadMemory(readFile func(string) ([]byte, error), getenv func(string) string,
 	usedBytes int64,
 ) Memory {
@@ -45,8 +45,8 @@ func ReadMemory(readFile func(string) ([]byte, error), getenv func(string) strin
 //
 // Free memory is what is not in use, plus file pages that can be dropped at once. Pages of shared
 // memory (tmpfs, memfd) are in use: they count against the control group of the process that
-// touched them first. The job's use of Slurm's allocation is that of its control group; if it has
-// none, usedBytes must return it, since only the caller knows its own.
+// touched them first. The job's use of Slurm's allocation is that of its control group, or
+// usedBytes, the caller's own figure, if that is larger or there is no such group.
 //
 // Source: Linux, admin-guide/cgroup-v2, "Memory Interface Files"; cgroup-v1/memory; sbatch(1),
 // output environment variables.
@@ -114,8 +114,9 @@ func (p probe) controlGroups(job string) (limits []Memory, jobUsed int64) {
 	return limits, jobUsed
 }
 
-// The files of a memory control group: its limits, its use, and the fields of memory.stat that
-// count file pages, and those of them that must be written back before they can be dropped.
+// cgroupFiles are the files of a memory control group: its limits, its use, and the fields of
+// memory.stat that count file pages and, of these, the pages that must be written back before they
+// can be dropped.
 type cgroupFiles struct {
 	limits []string
 	usage  string

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// files is a file system of a test.
+// files is a file system for tests.
 type files map[string]string
 
 func (f files) read(name string) ([]byte, error) {
@@ -22,7 +22,7 @@ func (f files) read(name string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// group returns the files of a control group of version 2 below the mount.
+// group adds the files of a version 2 control group below the mount, and returns f.
 func (f files) group(name, limit, usage, stat string) files {
 	f["/sys/fs/cgroup"+name+"/memory.max"] = limit + "\n"
 	f["/sys/fs/cgroup"+name+"/memory.current"] = usage + "\n"
@@ -175,7 +175,7 @@ func TestMemoryOfUnevenNodes(t *testing.T) {
 	}
 }
 
-// TestReadMemoryLimits checks that every limit is there, not only the one with the least left.
+// TestReadMemoryLimits checks that every limit is returned, not only the one with the least left.
 func TestReadMemoryLimits(t *testing.T) {
 	f := files{
 		"/proc/self/cgroup": "0::/a/b\n",

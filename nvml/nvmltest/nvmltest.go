@@ -16,13 +16,12 @@ import (
 //go:embed testdata/fakenvml.c
 var source []byte
 
-// GPUs is the number of GPUs of the library; what each is like is at the head of
-// testdata/fakenvml.c.
+// GPUs is the number of GPUs in the library; the head of testdata/fakenvml.c describes each.
 const GPUs = 4
 
-// Build compiles the library with the C compiler's flags (-DNAME or -DNAME=VALUE, see
-// testdata/fakenvml.c) and returns its path, whose last part is the name that the loader looks for.
-// The test fails without a C compiler.
+// Build compiles the library with flags for the C compiler (-DNAME or -DNAME=VALUE, see
+// testdata/fakenvml.c) and returns its path, which ends in the name that the loader looks for. The
+// test fails without a C compiler.
 func Build(t testing.TB, flags ...string) (path string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,7 +38,7 @@ func Build(t testing.TB, flags ...string) (path string) {
 	return path
 }
 
-// BuildHanging compiles a library whose start hangs until release is called.
+// BuildHanging compiles a library whose nvmlInit_v2 hangs until release is called.
 func BuildHanging(t *testing.T) (path string, release func()) {
 	t.Helper()
 	fifo := filepath.Join(t.TempDir(), "fifo")

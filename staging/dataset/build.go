@@ -22,7 +22,7 @@ type Sample struct {
 	Members  []Member // none: the sample is one range of bytes
 }
 
-// Sample returns what Build needs to make sample id again; the caller owns Members.
+// Sample returns what Build needs to rebuild sample id; the caller owns Members.
 func (m *Manifest) Sample(id scheduler.SampleID) Sample {
 	sum, _ := m.Checksum(id)
 	s := Sample{

@@ -39,7 +39,7 @@ func (b *Builder) AddShard(name string, label uint32, modTime int64, format Form
 }
 
 // Manifest returns the manifest, whose classes are named by label. The Builder must not be used
-// any more.
+// afterwards.
 func (b *Builder) Manifest(classes []string) *Manifest {
 	b.m.classes, b.m.members.numbers = classes, nil
 	return b.m

@@ -34,7 +34,7 @@ func (c *Changes) String() string {
 	return fmt.Sprintf("%d %s added, %d removed, %d changed", c.Added, samples, c.Removed, c.Changed)
 }
 
-// First returns the end of a sentence, which names one change.
+// First returns the end of a sentence that names one change, such as " (added: a/b)"; "" for none.
 func (c *Changes) First() string {
 	for _, named := range []struct {
 		what  string

@@ -9,7 +9,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// TestCompareOrder checks against sets of paths, of manifests in any order.
+// TestCompareOrder compares manifests in any order, and checks the result against sets of paths.
 func TestCompareOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := anyFiles(t, "before"), anyFiles(t, "after")
@@ -44,7 +44,7 @@ func TestCompareOrder(t *testing.T) {
 	})
 }
 
-// anyFiles draws a manifest of a few files of folders, each once, in any order.
+// anyFiles draws a manifest of a few files in folders, each file once, in any order.
 func anyFiles(t *rapid.T, label string) *Manifest {
 	m := &Manifest{
 		root: "/" + label, classes: []string{"c"},

@@ -54,21 +54,21 @@ type columnHead struct {
 	Base    int64
 	Unit    uint64
 	Width   uint32 // bytes of a cell
-	Filling uint32 // 0
+	Filling uint32 // padding, 0
 }
 
 const columnHeadBytes = 24
 
 // A narrowColumn is a column that writeIndex writes.
 type narrowColumn interface {
-	// sizeBytes returns the size of the column in an index, its head and its filling included.
+	// sizeBytes returns the size of the column in an index, including its head and its padding.
 	sizeBytes() uint64
 	write(w io.Writer) error
 }
 
-// plan returns the head of the column in an index, in which a cell has as few bytes as possible.
-// Only a scaled column has another base than 0 and another unit than 1: the smallest number, and
-// the greatest common divisor of what the others have beyond it.
+// plan returns the head of the column in an index, with cells of as few bytes as possible. Only a
+// scaled column has a base other than 0 and a unit other than 1: the smallest number, and the
+// greatest common divisor of the differences from it.
 func (c *column[T]) plan(scaled bool) columnHead {
 	head := columnHead{Unit: 1, Width: 1}
 	if c.len() == 0 {
@@ -141,7 +141,7 @@ func (n narrow[T]) write(w io.Writer) error {
 	return err
 }
 
-// take has the column be that of n rows at offset at of an index, and returns how long it is there.
+// take sets the column to the one of n rows at offset at of an index, and returns its size there.
 func (c *column[T]) take(data []byte, at, n uint64) (sizeBytes uint64, err error) {
 	raw, err := cut(data, at, columnHeadBytes)
 	if err != nil {

@@ -40,7 +40,7 @@ func formatOf(name string) (Format, bool) {
 	return 0, false
 }
 
-// A FormatCount is how many samples of a format a data set has, and in how many files.
+// A FormatCount counts the samples of a format in a data set, and the files that hold them.
 type FormatCount struct {
 	Format         Format
 	Samples, Files int

@@ -12,8 +12,8 @@ import (
 	"rankpool/staging/stagingtest"
 )
 
-// listed returns the manifest that a scan of stagingtest.Tree(t, entries...) would return, but for
-// the folders' times; it makes no files. Entries end in "/" if they are empty folders.
+// listed returns the manifest that a scan of stagingtest.Tree(t, entries...) would return, except
+// for the folders' times; it makes no files. An entry that ends in "/" is an empty folder.
 func listed(entries ...string) *Manifest {
 	files := map[string][]string{}
 	for _, entry := range append(entries, "") {
@@ -64,8 +64,8 @@ func wantRead(t *rapid.T, want, got *Manifest, err error, isIndex bool) {
 	}
 }
 
-// difference returns the first way in which two manifests differ, "" if none. An index keeps no
-// times of folders.
+// difference returns the first way in which two manifests differ, "" if none. An index does not
+// hold the folders' times.
 func difference(a, b *Manifest, isIndex bool) string {
 	if a.Len() != b.Len() || a.Root() != b.Root() {
 		return fmt.Sprintf("%d samples of %q, %d of %q", a.Len(), a.Root(), b.Len(), b.Root())

@@ -51,7 +51,7 @@ func (id Identity) Differs(other Identity) bool {
 }
 
 // blockSamples is how many samples are hashed together: few enough that a difference is found by
-// listing one block, so many that the digests of the blocks of 14 M samples take 56 KiB.
+// listing one block, and enough that the digests of the blocks of 14 M samples take 56 KiB.
 const blockSamples = 4096
 
 // Identity returns the data set's identity. It takes some 50 ms per million samples on one core.
@@ -111,8 +111,8 @@ func (m *Manifest) appendTimes(to []byte, first, last int) []byte {
 	return to
 }
 
-// blocks returns the digest of the bytes that appended appends for each block, the samples from
-// first to last.
+// blocks returns a digest per block, of what appended appends for the block's samples, which start
+// at first and end before last.
 func (m *Manifest) blocks(appended func(to []byte, first, last int) []byte) []Digest {
 	blocks := make([]Digest, (m.Len()+blockSamples-1)/blockSamples)
 	var next atomic.Int64
@@ -130,8 +130,8 @@ func (m *Manifest) blocks(appended func(to []byte, first, last int) []byte) []Di
 	return blocks
 }
 
-// appendBlock appends the samples. One in the folder of the preceding sample has a mark instead of
-// the folder.
+// appendBlock appends the samples. A sample in the same folder as the preceding one has a mark
+// instead of the folder.
 func (m *Manifest) appendBlock(to []byte, first, last int) []byte {
 	var before string
 	for i := first; i < last; i++ {
@@ -192,9 +192,9 @@ func (m *Manifest) List(b int) Listing {
 	return l
 }
 
-// FirstDifference describes the first difference of there, the same block of another data set, from
-// here; "" if there is none. It ignores modification times. The words follow the name of the rank
-// that has there: "lacks a/1.png".
+// FirstDifference describes the first difference between here and there, the same block of another
+// data set; "" if there is none. It ignores modification times. The words follow the name of the
+// rank that has there: "lacks a/1.png".
 func FirstDifference(here, there Listing) string {
 	for i := range max(len(here.Listed), len(there.Listed)) {
 		switch {

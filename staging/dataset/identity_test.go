@@ -43,8 +43,8 @@ func TestIdentityIsOfTheData(t *testing.T) {
 	}
 }
 
-// TestDifferencesAreNamed checks that every difference that training could see makes another data
-// set, and is named.
+// TestDifferencesAreNamed checks that every difference that training could see is detected and
+// named.
 func TestDifferencesAreNamed(t *testing.T) {
 	files := []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png"}
 	m := listed(files...)
@@ -84,7 +84,7 @@ func TestDifferencesAreNamed(t *testing.T) {
 	}
 }
 
-// TestBlocksFindTheDifference checks the first block that differs, in data sets of several.
+// TestBlocksFindTheDifference checks the first block that differs, in data sets of several blocks.
 func TestBlocksFindTheDifference(t *testing.T) {
 	const n = 3*blockSamples - 1
 	build := func(n int, edit func(i int, s *Sample)) *Manifest {
@@ -143,7 +143,7 @@ func TestDamagedIndexIsFound(t *testing.T) {
 			missed = append(missed, i)
 		}
 	}
-	if len(missed) > 4 { // three ends of names are filled up by 4 bytes
+	if len(missed) > 4 { // the ends of three names are padded with 4 bytes
 		t.Errorf("bytes %d may change unseen, of %d", missed, len(data))
 	}
 }

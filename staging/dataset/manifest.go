@@ -17,11 +17,11 @@ import (
 // its label and its modification time.
 //
 // It holds dense columns and no pointer per sample: 28 bytes and the file's name; 9 more if any
-// sample is part of a file, 8 if there are checksums, and 4 and 20 per member if there are members.
-// Opened from a sample index (OpenIndex) it is smaller: 18 bytes and the name are common.
-// Sizes and offsets are in bytes, modification times in nanoseconds since 1970. Names are the file
-// system's bytes, in any encoding. A Manifest is immutable, so any number of goroutines may read
-// it. Every method that takes an id panics if the id is not in [0, Len()).
+// sample is part of a file, 8 if there are checksums, and, if there are members, 4 and another 20
+// per member. Opened from a sample index (OpenIndex) it is smaller: 18 bytes and the name are
+// common. Sizes and offsets are in bytes, modification times in nanoseconds since 1970. Names are
+// the file system's bytes, in any encoding. A Manifest is immutable, so any number of goroutines
+// may read it. Every method that takes an id panics if the id is not in [0, Len()).
 //
 // The order of the samples is ImageFolder's: classes by name; within a class, folders by path, and
 // within a folder, files by name; names in Python's order (CompareNames).
@@ -42,7 +42,7 @@ type Manifest struct {
 	names    []byte
 
 	offsets   column[int64] // absent, like formats, if every sample is a whole file
-	formats   []Format      // as offsets
+	formats   []Format      // likewise
 	checksums []uint64      // nil if there are none; 0: unknown
 	members   memberTable
 
@@ -97,7 +97,7 @@ func (m *Manifest) Offset(id scheduler.SampleID) int64 {
 	return m.offsets.at(int(id))
 }
 
-// Format returns how sample id lies in its file.
+// Format returns how sample id is stored in its file.
 func (m *Manifest) Format(id scheduler.SampleID) Format {
 	if m.formats == nil {
 		return FormatFile
@@ -151,8 +151,8 @@ func (m *Manifest) WithRoot(root string) *Manifest {
 }
 
 // WithChecksums returns a manifest of the same samples with the XXH3 hash of each, 0 if unknown;
-// nil removes all checksums. It shares all columns, and sums, which the caller must not change any
-// more. It panics if len(sums) is not the number of samples.
+// nil removes all checksums. It shares all columns, and sums, which the caller must not change
+// afterwards. It panics if len(sums) is not the number of samples.
 func (m *Manifest) WithChecksums(sums []uint64) *Manifest {
 	if sums != nil && len(sums) != m.Len() {
 		panic(fmt.Sprintf("staging: %d checksums for %d samples", len(sums), m.Len()))
@@ -170,8 +170,8 @@ func (m *Manifest) name(id scheduler.SampleID) []byte {
 	return m.names[start:m.nameEnds[id]]
 }
 
-// SizeFits reports whether a file of sizeBytes bytes can hold sample id at its place: if the sample
-// is a whole file, only a file of its size.
+// SizeFits reports whether a file of sizeBytes bytes can hold sample id at its place. If the sample
+// is a whole file, the sizes must be equal.
 func (m *Manifest) SizeFits(id scheduler.SampleID, sizeBytes int64) bool {
 	if m.Format(id) == FormatFile {
 		return sizeBytes == m.sizes.at(int(id))
@@ -179,7 +179,7 @@ func (m *Manifest) SizeFits(id scheduler.SampleID, sizeBytes int64) bool {
 	return sizeBytes >= m.End(id)
 }
 
-// End returns where the file's bytes that sample id needs end.
+// End returns where the bytes that sample id needs end in its file.
 func (m *Manifest) End(id scheduler.SampleID) int64 {
 	end := m.Offset(id) + m.sizes.at(int(id))
 	for i, last := m.members.span(id); i < last; i++ {
@@ -264,7 +264,7 @@ func CheckName(name []byte) error {
 	return nil
 }
 
-// CheckFolder returns an error if path is not "" or a relative path of proper names.
+// CheckFolder returns an error unless path is "" or a relative path of valid names.
 func CheckFolder(path string) error {
 	if path == "" {
 		return nil

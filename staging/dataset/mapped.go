@@ -24,7 +24,8 @@ func mapFile(path string) ([]byte, error) {
 
 // takeColumn sets *column to the n little-endian integers at offset at of data, and returns the
 // bytes they occupy there, up to the next column. If the processor is little-endian and they are
-// aligned, as in a mapped file, *column is data itself. If data is too short, *column stays nil.
+// aligned, as in a mapped file, *column shares data's memory. If data is too short, *column stays
+// nil.
 func takeColumn[T uint64 | uint32 | Format](column *[]T, data []byte, at, n uint64) uint64 {
 	var one T
 	width := uint64(unsafe.Sizeof(one))

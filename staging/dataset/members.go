@@ -51,8 +51,8 @@ func (m *Manifest) Members(id scheduler.SampleID) []Member {
 	return found
 }
 
-// Ranges yields the ranges of its file that sample id is made of, offset and size in bytes, in the
-// order of its bytes.
+// Ranges yields the ranges of the file that make up sample id, as offset and size in bytes, in the
+// order of the sample's bytes.
 func (m *Manifest) Ranges(id scheduler.SampleID) iter.Seq2[int64, int64] {
 	return func(yield func(offset, sizeBytes int64) bool) {
 		first, last := m.members.span(id)
@@ -109,7 +109,7 @@ func (t *memberTable) addNone() {
 	}
 }
 
-// kindNumber returns the index of kind in kinds, to which it appends a new kind.
+// kindNumber returns the index of kind in kinds, and appends it there if it is new.
 func (t *memberTable) kindNumber(kind string) uint32 {
 	if number, known := t.numbers[kind]; known {
 		return number

@@ -9,15 +9,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestComparePython checks orders that Python 3 gave for sorted(os.fsdecode(b) for b in names).
+// TestComparePython checks the orders that Python 3 printed for sorted(os.fsdecode(b) for b in
+// names).
 func TestComparePython(t *testing.T) {
 	for _, sorted := range [][]string{
 		{"", "A", "B", "_", "a", "a-b", "a.b", "ab", "b"},
 		{"10", "2", "9"},
-		// an odd byte is U+DC80…U+DCFF
+		// an invalid byte counts as U+DC80…U+DCFF
 		{"z", "ä", "\u20ac", "\ud7ff", "\x80", "\xff", "\ue000", "\uffff", "\U00010000"},
 		{"a\xe2\x82", "a\xe2\x82a", "a\xff", "b"},
-		{"\xed\xa0\x80", "\xf0\x9f"}, // a surrogate in UTF-8 is three odd bytes
+		{"\xed\xa0\x80", "\xf0\x9f"}, // a surrogate in UTF-8 is three invalid bytes
 	} {
 		shuffled := slices.Clone(sorted)
 		slices.Reverse(shuffled)

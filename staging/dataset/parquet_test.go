@@ -88,7 +88,8 @@ func schemaText(t *testing.T, path string) string {
 	return "message row {" + text
 }
 
-// A foreignRow is a row as pyarrow writes it: everything may be null, dictionaries everywhere.
+// A foreignRow is a row as pyarrow may write it: any value may be null, and many columns have a
+// dictionary.
 type foreignRow struct {
 	Path   *string `parquet:"path,dict,optional"`
 	ID     *uint32 `parquet:"id,optional"`
@@ -325,9 +326,8 @@ func TestParquetDamaged(t *testing.T) {
 	stagingtest.WantError(t, err, "staging: write manifest ", "no such file")
 }
 
-// TestParquetFlippedBits damages one byte after the other: reading must give an error, or a
-// manifest that holds together. (Not a fuzz target: the library counts to 2³¹ at some damaged
-// footers.)
+// TestParquetFlippedBits damages each byte in turn: reading must return an error, or a consistent
+// manifest. (Not a fuzz target: the library counts to 2³¹ at some damaged footers.)
 func TestParquetFlippedBits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.parquet")
 	stagingtest.Must(t, WriteParquet(path, goldenIndex()))
@@ -349,8 +349,7 @@ func TestParquetFlippedBits(t *testing.T) {
 	}
 }
 
-// FuzzParquet reads manifests of any values: that must give an error, or a manifest that holds
-// together.
+// FuzzParquet reads manifests of any values: that must return an error, or a consistent manifest.
 func FuzzParquet(f *testing.F) {
 	m := &Manifest{classes: []string{"a"}, folders: []Folder{{"a", 1}}}
 	f.Add(uint32(0), "a/1", int64(5), int32(0), int64(0), int64(7), "/data", encodeNames(m.classes),

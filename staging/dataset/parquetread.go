@@ -14,7 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// ReadParquet reads a manifest that WriteParquet wrote, or another program wrote with the same
+// ReadParquet reads a manifest that WriteParquet wrote, or that another program wrote with the same
 // columns and metadata.
 //
 // Errors, one sentence each that names the file: it cannot be read, is not a parquet file, is
@@ -144,8 +144,8 @@ func readMetadata(file *parquet.File) (*Manifest, error) {
 	return m, nil
 }
 
-// readColumns reads the columns one after the other, and checks each value against what is known by
-// then.
+// readColumns reads the columns one after the other, and checks each value against what was read
+// before.
 func (m *Manifest) readColumns(file *parquet.File) error {
 	ids := int64(0)
 	err := readInts(file, "id", 0, func(id int64) error {

@@ -140,7 +140,7 @@ func (c fixed[T]) write(w io.Writer) error {
 
 func align8(n uint64) uint64 { return (n + 7) &^ 7 }
 
-// OpenIndex maps a sample index that WriteIndex wrote: its columns need no memory beside the
+// OpenIndex maps a sample index that WriteIndex wrote: its columns need no memory beyond the
 // file's, and stay mapped as long as the process lives. What an index does not contain is missing
 // from the manifest: its folders have no modification times. The manifest's Identity is the one in
 // the index; CheckIdentity compares it with the columns.
@@ -214,7 +214,7 @@ func (m *Manifest) parseColumns(data []byte, header indexHeader) error {
 	return c.err
 }
 
-// A columnReader is at a column of an index; after an error it reads nothing more.
+// A columnReader reads the columns of an index in order; after an error it reads nothing more.
 type columnReader struct {
 	data []byte
 	at   uint64

@@ -36,7 +36,8 @@ func TestIndexRoundTrip(t *testing.T) {
 	}
 }
 
-// A golden describes the content of an index file. Text is JSON as Python's surrogateescape has it.
+// A golden describes the content of an index file. Texts are JSON, escaped as Python's
+// surrogateescape does.
 type golden struct {
 	Root    json.RawMessage   `json:"root"`
 	Digest  string            `json:"digest"`

@@ -9,7 +9,7 @@ import (
 )
 
 // BenchmarkScan scans 1 M files of a few bytes in 1,000 folders. The bar is 150,000 files a second
-// on two cores and tmpfs: set TMPDIR to one, of which it takes about 6 GB until it ends.
+// on two cores and tmpfs: set TMPDIR to a tmpfs, of which it uses about 6 GB until it ends.
 func BenchmarkScan(b *testing.B) {
 	root := b.TempDir()
 	growMany(b, root, 1000, 1000)
@@ -24,7 +24,7 @@ func BenchmarkScan(b *testing.B) {
 	b.ReportMetric(float64(files)/b.Elapsed().Seconds(), "files/s")
 }
 
-// growMany makes folders folders with each each files, as a data set of so many classes.
+// growMany makes a data set: folders class folders of each files.
 func growMany(b *testing.B, root string, folders, each int) {
 	for class := range folders {
 		dir := filepath.Join(root, fmt.Sprintf("n%08d", class))

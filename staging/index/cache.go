@@ -70,8 +70,8 @@ func cacheFile(root string, opt OpenOptions) (string, error) {
 	return filepath.Join(cacheDir, "manifests", hex.EncodeToString(key[:16])+".parquet"), nil
 }
 
-// readCached returns the cached manifest of root, with an error if it no longer describes it. The
-// error wraps fs.ErrNotExist if there is no cached manifest.
+// readCached returns the cached manifest of root, together with an error if it no longer describes
+// root. The error wraps fs.ErrNotExist if there is no cached manifest.
 func readCached(
 	ctx context.Context,
 	cached, root string,

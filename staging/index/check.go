@@ -32,8 +32,8 @@ func checkFolderTime(root string, in dataset.Folder) error {
 	return nil
 }
 
-// checkSpread compares up to spotChecks samples, spread evenly and with both ends, with the file
-// system.
+// checkSpread compares up to spotChecks samples, evenly spread from the first to the last, with the
+// file system.
 func checkSpread(ctx context.Context, m *dataset.Manifest, concurrency int) error {
 	n := min(m.Len(), spotChecks)
 	return inParallel(ctx, n, concurrency, func(i int) error {
@@ -77,8 +77,8 @@ func statFile(path string) (size, modTime int64, problem string) {
 	return st.Size, st.Mtim.Nano(), ""
 }
 
-// inParallel calls check(i) for i in [0, n) on a few goroutines, and returns the error of the least
-// i that failed. After an error, or when ctx ends, it starts no more calls.
+// inParallel calls check(i) for i in [0, n) on a few goroutines, and returns the error of the
+// smallest i that failed. After an error, or when ctx ends, it starts no more calls.
 func inParallel(ctx context.Context, n, concurrency int, check func(i int) error) error {
 	if concurrency <= 0 {
 		concurrency = DefaultScanConcurrency

@@ -16,9 +16,9 @@ import (
 	"rankpool/staging/storage"
 )
 
-// The samples that one goroutine checksums before another may take over: this many, or this many
-// bytes. They are neighbours, so that one open of a shard serves many, and few enough that all
-// goroutines end at about the same time.
+// The batch of samples that a goroutine checksums at a time ends after this many samples, or this
+// many bytes. Its samples are neighbours, so that one open of a shard serves many, and few enough
+// that all goroutines end at about the same time.
 const (
 	sumBatchSamples = 256
 	sumBatchBytes   = 16 << 20
@@ -27,12 +27,12 @@ const (
 // sumBuffer is how much a goroutine reads at a time: a stripe of Lustre, two chunks of BeeGFS.
 const sumBuffer = 1 << 20
 
-// sumTries is how often a read is tried if its error may be temporary (see passing).
+// sumTries is how often a read is tried if its error may be temporary (storage.Failure.MayPass).
 const sumTries = 3
 
 // ChecksumOptions controls Checksums. The zero value is ready to use.
 type ChecksumOptions struct {
-	Concurrency int // files read at a time, of each rank; 0: DefaultScanConcurrency
+	Concurrency int // files that each rank reads at a time; 0: DefaultScanConcurrency
 	// called with the number of bytes done, never by two goroutines at a time
 	Progress func(bytes int64)
 	Journal  *Journal // keeps the checksums for the next run; may be nil
@@ -47,7 +47,7 @@ type ChecksumOptions struct {
 }
 
 // Checksums reads all samples of m in parallel and returns a copy of the manifest with their
-// checksums. It needs 1 MiB of memory for each file that is read at a time, and 8 bytes per sample.
+// checksums. It needs 1 MiB of memory for each file being read, and 8 bytes per sample.
 //
 // Errors: a SampleError, unless opt.Unreadable is set; a journal that cannot be written; ctx's end.
 func Checksums(
@@ -115,7 +115,7 @@ func (s *summing) work(sum func(context.Context, []sumTask) ([]sumResult, error)
 	}
 }
 
-// take assigns the next samples; the journal has the checksums of ready of them.
+// take assigns the next samples, and copies the checksums of ready others from the journal.
 func (s *summing) take() (ids []scheduler.SampleID, tasks []sumTask, ready int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -63,7 +63,8 @@ func TestChecksums(t *testing.T) {
 	}
 }
 
-// TestGoldenChecksums reads the sums that the Python client computes itself, docs/wire/xxh3.txt.
+// TestGoldenChecksums compares with docs/wire/xxh3.txt, which also tests the Python client's own
+// XXH3.
 func TestGoldenChecksums(t *testing.T) {
 	text, err := os.ReadFile("../../docs/wire/xxh3.txt")
 	stagingtest.Must(t, err)
@@ -83,7 +84,7 @@ func TestGoldenChecksums(t *testing.T) {
 	}
 }
 
-// TestChecksumsOfParts has samples that lie in one file, in parts and in members.
+// TestChecksumsOfParts checks samples that lie in one file, as parts and as members.
 func TestChecksumsOfParts(t *testing.T) {
 	path, modTime := "s/0123456789", stagingtest.ModTime.UnixNano()
 	root := stagingtest.Tree(t, path)
@@ -112,7 +113,7 @@ func TestChecksumsOfParts(t *testing.T) {
 	}
 }
 
-// A countingStorage counts how often each file is opened, and fails as set.
+// A countingStorage counts how often each file is opened, and fails when fail says so.
 type countingStorage struct {
 	storage.SystemStorage
 	mu     sync.Mutex
@@ -190,7 +191,8 @@ func TestChecksumErrors(t *testing.T) {
 	stagingtest.WantError(t, err, "staging: checksums of "+root+": enough")
 }
 
-// TestChecksumRetries has reads fail that may pass, as often as is tried, and once more.
+// TestChecksumRetries makes reads fail with an error that may pass, on all tries but the last, and
+// on all tries.
 func TestChecksumRetries(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1", "b/2")
 	m := scan(t, root)
@@ -211,7 +213,7 @@ func TestChecksumRetries(t *testing.T) {
 	}
 }
 
-// TestChecksumJournal continues after an end in the middle: no sample is read twice, but those that
+// TestChecksumJournal resumes after an interruption: no sample is read twice, except those that
 // changed meanwhile.
 func TestChecksumJournal(t *testing.T) {
 	root := t.TempDir()

@@ -31,14 +31,14 @@ const (
 // The kinds of requests, their first byte.
 const (
 	askList = 'l' // flags (a byte: 1 sync, 2 known), known time (varint), path
-	askSums = 's' // see sumBatch.append
+	askSums = 's' // see appendTasks
 	askWork = 'w' // see Group.Work
 )
 
 // The first byte of a reply.
 const (
-	replied  = 0 // and the result
-	vanished = 1 // and the text of a vanishedError
+	replied  = 0 // followed by the result
+	vanished = 1 // followed by the text of a vanishedError
 )
 
 // NewGroup makes the group of t's ranks and starts delivery (Transport.Start). It returns nil, this
@@ -94,9 +94,9 @@ func (g *Group) Dismiss() {
 // error.
 func (g *Group) Serve(ctx context.Context, concurrency int) { g.ServeWork(ctx, concurrency, nil) }
 
-// ServeWork is like Serve, and also answers the requests of rank 0's Work: many goroutines call
-// answer, with a context that ends when the rank is dismissed; ServeWork returns when all calls
-// have.
+// ServeWork is like Serve, and also answers the requests of rank 0's Work: it calls answer from
+// many goroutines, with a context that ends when the rank is dismissed, and returns when all calls
+// have returned.
 func (g *Group) ServeWork(ctx context.Context, concurrency int,
 	answer func(ctx context.Context, request []byte) ([]byte, error),
 ) {
@@ -104,7 +104,7 @@ func (g *Group) ServeWork(ctx context.Context, concurrency int,
 	defer working.Wait()
 	dismissed := context.WithoutCancel(ctx)
 	ctx, stop := context.WithCancel(ctx)
-	defer stop() // work whose caller has gone
+	defer stop() // ends work whose caller has gone
 	s := &server{[2]*systemLister{
 		newSystemLister(concurrency, false),
 		newSystemLister(concurrency, true),
@@ -119,11 +119,11 @@ func (g *Group) ServeWork(ctx context.Context, concurrency int,
 		}
 		start(func() { reply(s.reply(ctx, request[0], request[1:])) })
 	})
-	_, _ = g.mux.Receive(dismissed, channelDismiss) // which does not end
+	_, _ = g.mux.Receive(dismissed, channelDismiss) // a context that does not end
 }
 
 // Work sends request to rank's ServeWork and returns its answer's reply. Only rank 0 calls it, from
-// any number of goroutines. The error of another rank names it.
+// any number of goroutines. An error of another rank names that rank.
 func (g *Group) Work(ctx context.Context, rank int, request []byte) ([]byte, error) {
 	return g.ask(ctx, rank, askWork, request)
 }
@@ -161,8 +161,8 @@ func (s *server) answer(ctx context.Context, kind byte, data []byte) ([]byte, er
 	return nil, fmt.Errorf("unknown request kind %q", kind)
 }
 
-// listers returns the listers of the other ranks, several per rank, so that it always has a next
-// folder.
+// listers returns the listers of the other ranks, several per rank, so that each rank always has a
+// next folder.
 func (g *Group) listers(concurrency int, sync bool) []lister {
 	var all []lister
 	for to := 1; to < g.Size(); to++ {

@@ -51,7 +51,7 @@ func TestGroupAlone(t *testing.T) {
 	}
 }
 
-// TestGroupList lists on another rank: results, unchanged folders, and errors are as they are here.
+// TestGroupList lists on another rank: results, unchanged folders, and errors are as on this rank.
 func TestGroupList(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1", "a/\xff\n", "a/l -> .", "b -> nowhere")
 	group := testGroup(t, 2)
@@ -80,7 +80,7 @@ func TestGroupList(t *testing.T) {
 	}
 }
 
-// TestGroupScanErrors has ranks fail: the scan fails, names the path, and leaves no manifest.
+// TestGroupScanErrors makes ranks fail: the scan fails, names the path, and leaves no manifest.
 func TestGroupScanErrors(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1", "b/2 -> gone", "c/3")
 	for _, ranks := range []int{2, 4} {

@@ -16,9 +16,10 @@ import (
 	"rankpool/staging/posix"
 )
 
-// A Journal records in a file what an index has found so far, every folder's listing and every
-// checksum, so that an interrupted index can resume. Each record is written at once, so a killed
-// process loses none. A nil Journal records nothing. All methods are safe for concurrent use.
+// A Journal records in a file what an indexing run has found so far, every folder's listing and
+// every checksum, so that an interrupted run can resume. Each record is written at once, so a
+// killed process loses none. A nil Journal records nothing. All methods are safe for concurrent
+// use.
 type Journal struct {
 	file *os.File
 
@@ -51,10 +52,10 @@ const (
 	journalRecordHead = 4 + 8
 )
 
-// OpenJournal opens or creates the journal of an index of the folder root, an absolute path, in the
-// file path, and reads its records. It drops what an index of another root or with another Sync, or
-// a crash of the machine, left there. The caller closes it, and removes it when the index is
-// complete.
+// OpenJournal opens or creates, in the file path, the journal of a run that indexes the folder
+// root, an absolute path, and reads its records. It drops records of another root or another Sync,
+// and what a crash of the machine left incomplete or damaged. The caller closes it, and removes it
+// when the index is complete.
 //
 // Errors: the file cannot be read or written; another process writes to it.
 func OpenJournal(path, root string, sync bool) (*Journal, error) {

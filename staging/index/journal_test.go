@@ -26,8 +26,8 @@ func openJournal(t testing.TB, path, root string) *Journal {
 	return j
 }
 
-// TestJournalKilled kills an index with signal 9 in the middle, twice, and resumes: no folder is
-// listed twice, and the manifest is that of an uninterrupted scan.
+// TestJournalKilled kills an indexing run with SIGKILL, twice, and resumes: no folder is listed
+// twice, and the manifest is that of an uninterrupted scan.
 func TestJournalKilled(t *testing.T) {
 	const variable = "RANKPOOL_TEST_JOURNAL"
 	if job := os.Getenv(variable); job != "" {
@@ -77,7 +77,7 @@ func TestJournalKilled(t *testing.T) {
 	}
 }
 
-// beKilled is the child: it lists so many folders, reports that, and waits.
+// beKilled is the child: it lists as many folders as job says, reports that, and waits.
 func beKilled(t *testing.T, job string) {
 	count, rest, _ := strings.Cut(job, ":")
 	path, root, _ := strings.Cut(rest, ":")
@@ -88,7 +88,7 @@ func beKilled(t *testing.T, job string) {
 		defer f.mu.Unlock()
 		if n == 1 && fmt.Sprint(f.total()) == count {
 			fmt.Println("waiting")
-			select {} // for the end
+			select {} // until killed
 		}
 		return nil
 	}
@@ -96,7 +96,7 @@ func beKilled(t *testing.T, job string) {
 	t.Fatalf("the scan continued: %v", err)
 }
 
-// TestJournalOutOfDate changes folders between two tries: those are listed again, and only those.
+// TestJournalOutOfDate changes folders between two runs: those are listed again, and only those.
 func TestJournalOutOfDate(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1", "b/2", "b/c/3", "d/4")
 	path := filepath.Join(t.TempDir(), "journal")
@@ -121,7 +121,7 @@ func TestJournalOutOfDate(t *testing.T) {
 	}
 }
 
-// TestJournalOfAnother drops what does not belong to this index.
+// TestJournalOfAnother checks that a run drops what another one recorded.
 func TestJournalOfAnother(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1")
 	path := filepath.Join(t.TempDir(), "journal")
@@ -161,7 +161,7 @@ func TestJournalOfAnother(t *testing.T) {
 	stagingtest.WantError(t, err, "staging: journal: open "+path+"/x: not a directory")
 }
 
-// TestJournalFull has a full disk: the scan returns an error.
+// TestJournalFull checks that a scan on a full disk returns an error.
 func TestJournalFull(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	stagingtest.Must(t, err)
@@ -178,8 +178,8 @@ func TestJournalFull(t *testing.T) {
 	}
 }
 
-// TestJournalDamaged cuts a journal anywhere, or changes a byte: what is left is right, and can be
-// gone on with.
+// TestJournalDamaged truncates a journal anywhere, or changes a byte: the remaining records are
+// right, and a scan can resume from them.
 func TestJournalDamaged(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1", "a/\xff\n2", "b/c/3", "b/l -> ../a", "d/")
 	dir := t.TempDir()
@@ -295,7 +295,7 @@ func FuzzParseJournal(f *testing.F) {
 	})
 }
 
-// TestJournalLock checks that the lock goes with the process that has it.
+// TestJournalLock checks that a journal is locked while it is open.
 func TestJournalLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j := openJournal(t, path, "/")

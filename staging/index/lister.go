@@ -110,7 +110,7 @@ func (l *systemLister) entries(dir *os.File) (entries []unseen, subs []subFolder
 	return entries, subs, err
 }
 
-// look examines all entries of the folder dir, in chunks, in parallel as far as there are places.
+// look examines all entries of the folder dir, in chunks, in parallel as far as places allow.
 func (l *systemLister) look(ctx context.Context, dir *os.File, entries []unseen, found *listing) (
 	err error,
 ) {
@@ -172,12 +172,13 @@ func (l *systemLister) lookAt(ctx context.Context, fd int, entries []unseen) (
 	return files, subs, nil
 }
 
-// attributes sets *st to what the entry is in the end, and reports whether it is a link to that. An
-// entry that disappeared is a vanishedError; a dangling link is not.
+// attributes sets *st to the attributes of the entry, or of the target if it is a link, and reports
+// whether it is a link. If the entry disappeared, the error is a vanishedError; a dangling link is
+// another error.
 //
-// The file system need not ask its servers for attributes that it has cached. A size of 0 is
-// requested once more from the servers: Lustre's metadata server does not know the sizes of files
-// whose data are elsewhere.
+// Unless Sync is set, the file system may use attributes that it has cached. If it reports a size
+// of 0, attributes asks the servers once more: Lustre's metadata server does not know the sizes of
+// files whose data are elsewhere.
 func (l *systemLister) attributes(fd int, entry unseen, st *unix.Statx_t) (link bool, err error) {
 	relaxed := unix.AT_STATX_DONT_SYNC
 	if l.sync {
@@ -202,12 +203,12 @@ func (l *systemLister) attributes(fd int, entry unseen, st *unix.Statx_t) (link 
 	return link, err
 }
 
-// settle waits until a change of the folder from now on is certain to show in its modification
-// time, and returns that time.
+// settle waits until any later change of the folder is certain to show in its modification time,
+// and returns that time.
 //
 // Time stamps advance in steps: 1 to 10 ms in Linux (its tick), a second on file systems that keep
 // whole seconds. A folder that is listed in the step in which it changed could change again
-// unnoticed. So settle waits for a folder that changed less than a step ago: once, and at most a
+// unnoticed. So if the folder changed less than a step ago, settle waits: once, and at most about a
 // second.
 func settle(dir *os.File) (modTime int64, err error) {
 	const tick, coarse = 20 * time.Millisecond, time.Second + 20*time.Millisecond
@@ -234,7 +235,7 @@ func settle(dir *os.File) (modTime int64, err error) {
 	return st.Mtim.Nano(), nil
 }
 
-// A folderID identifies a folder of this machine.
+// A folderID identifies a folder on this machine.
 type folderID struct{ device, inode uint64 }
 
 // statFolder returns a folder's identity and its modification time according to the file system's

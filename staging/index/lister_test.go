@@ -65,12 +65,12 @@ func (f *fakeLister) total() (n int) {
 	return n
 }
 
-// TestScanChanges changes folders at the worst moments: the manifest has what is there in the end.
+// TestScanChanges changes folders at the worst moments: the manifest has what is there at the end.
 func TestScanChanges(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		folder string // when it is listed for the first time
-		after  bool   // right after, else right before
+		folder string // the change happens when this folder is first listed
+		after  bool   // right after that, else right before
 		change func(t *testing.T, root string)
 		want   []string
 		listed map[string]int
@@ -182,7 +182,7 @@ func TestScanNeverStill(t *testing.T) {
 	}
 }
 
-// TestScanUnreadableFolder has folders fail that are deep in the tree, on each of many workers.
+// TestScanUnreadableFolder makes one folder fail, the root or one deep in the tree.
 func TestScanUnreadableFolder(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1", "b/c/d/2", "e/3")
 	for _, folder := range []string{"", "a", "b/c/d"} {

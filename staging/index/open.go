@@ -27,13 +27,13 @@ const ManifestName = "rankpool.parquet"
 // Open returns the manifest of a data set: a folder, or a manifest file that WriteParquet wrote.
 //
 // A folder is scanned, unless the manifest of an earlier scan is cached, every folder still has its
-// modification time, and a spread of 64 samples their size and modification time. A change of a
-// file's content in place, in a folder that did not change, may pass that check; reading the sample
-// then is an error (SampleError). The name of the cache file depends on the folder's absolute path.
-// A failure to read or write it is only logged.
+// modification time, and 64 samples spread over the data set still have their size and modification
+// time. A change of a file's content in place, in a folder that did not change, may pass that
+// check; then reading the sample fails with a SampleError. The name of the cache file depends on
+// the folder's absolute path. A failure to read or write it is only logged.
 //
-// A manifest file is checked in the same spread of 64 samples. A folder that contains one named
-// ManifestName is opened by that, wherever the folder is now.
+// For a manifest file, Open checks the same spread of 64 samples. If a folder contains a manifest
+// named ManifestName, Open uses that, wherever the folder is now.
 //
 // Errors: those of Scan, of ReadParquet, and a manifest file that does not describe its root.
 func Open(ctx context.Context, dataPath string, opt OpenOptions) (*dataset.Manifest, error) {

@@ -14,8 +14,8 @@ import (
 	"rankpool/staging/stagingtest"
 )
 
-// A session opens data sets with one cache folder, and keeps what was logged and how often a scan
-// was begun.
+// A session opens data sets with one cache folder, and records what was logged and how many scans
+// began.
 type session struct {
 	opt   OpenOptions
 	log   []string
@@ -216,7 +216,7 @@ func TestOpenManifestOfParts(t *testing.T) {
 	stagingtest.WantError(t, err, "/s/shard has size 7, less than 8")
 }
 
-// TestCheckSpread checks that the check looks at both ends, and at about 64 samples of many.
+// TestCheckSpread checks that checkSpread looks at both ends, and at about 64 samples of many.
 func TestCheckSpread(t *testing.T) {
 	root := t.TempDir()
 	stagingtest.Must(t, os.Mkdir(filepath.Join(root, "c"), 0o755))
@@ -275,8 +275,8 @@ func TestSplits(t *testing.T) {
 	stagingtest.WantError(t, err, "staging: ", "/x/link")
 }
 
-// TestFolderWithItsManifest opens a folder by the manifest in it, wherever the folder is, and scans
-// it without that.
+// TestFolderWithItsManifest checks that a folder is opened by the manifest in it, wherever the
+// folder is, and scanned without one.
 func TestFolderWithItsManifest(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1", "a/2", "b/3")
 	m := scan(t, root)

@@ -67,8 +67,9 @@ func (s *scanner) manifest() (*dataset.Manifest, error) {
 }
 
 // A labelling assigns labels to classes: a folder's samples have the index of its class among the
-// class folders, and the samples of a shard with class numbers have those. A class with a number
-// and no folder is named by the number; if all samples have numbers, the folders are not classes.
+// class folders, and the samples of a shard with class numbers have those numbers. A class with a
+// number and no folder is named by the number; if all samples have numbers, the folders are not
+// classes.
 type labelling struct {
 	classes  []string // of the folders so far
 	byFolder bool     // some sample has its folder's class
@@ -83,8 +84,8 @@ func (l *labelling) enter(path string, alone bool) {
 	}
 }
 
-// folder returns the label of the current folder; 0 in the root, which has none beside other
-// folders.
+// folder returns the label of the current folder; 0 in the root, which has no class if there
+// are other folders.
 func (l *labelling) folder() uint32 { return uint32(max(0, len(l.classes)-1)) }
 
 // number records class numbers of samples.

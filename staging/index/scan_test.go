@@ -134,14 +134,14 @@ func TestScanErrors(t *testing.T) {
 	stagingtest.WantError(t, err, "/gone", "no such file")
 }
 
-// TestScanUnreadable scans without the right to read everything, also when root runs the test.
+// TestScanUnreadable scans without permission to read everything, even if root runs the test.
 func TestScanUnreadable(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1", "b/c/2")
 	stagingtest.Must(t, os.Chmod(filepath.Join(root, "b/c"), 0))
 	t.Cleanup(func() { os.Chmod(filepath.Join(root, "b/c"), 0o755) })
 	result := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		var caps [2]unix.CapUserData
 		head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		if err := unix.Capget(&head, &caps[0]); err != nil {
@@ -183,8 +183,8 @@ func TestScanProgress(t *testing.T) {
 	}
 }
 
-// TestScanSettles checks that a folder which changed just now is listed later than the step of its
-// time stamp, by the clock of a synctest bubble.
+// TestScanSettles checks, by the clock of a synctest bubble, that a folder that has just changed is
+// not listed before the step of its time stamp has ended.
 func TestScanSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct{ age, wait time.Duration }{
@@ -211,7 +211,7 @@ func TestScanSettles(t *testing.T) {
 	})
 }
 
-// TestScanManyFiles has more files in a folder than a chunk, and more folders than goroutines.
+// TestScanManyFiles scans a folder with more files than a chunk, and more folders than goroutines.
 func TestScanManyFiles(t *testing.T) {
 	root := t.TempDir()
 	var want []string

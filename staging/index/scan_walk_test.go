@@ -16,8 +16,8 @@ import (
 	"rankpool/staging/dataset"
 )
 
-// oddName draws file names of any bytes that a file system takes; few letters, so that names share
-// their starts.
+// oddName draws file names of any bytes that a file system accepts, from few letters, so that names
+// share prefixes.
 func oddName() *rapid.Generator[string] {
 	letter := rapid.SampledFrom([]string{"a", "b", "-", "\n", " ", `"`, "ä", "\xff", "\xc3", "."})
 	return rapid.Map(rapid.SliceOfN(letter, 1, 5), func(letters []string) string {

@@ -17,7 +17,7 @@ import (
 )
 
 // tfRecordName matches the names of TFRecord files: x.tfrecord, x.tfrecords, x.tfrec, each also as
-// one of a set, x.tfrecord-00001-of-00128.
+// part of a set, x.tfrecord-00001-of-00128.
 var tfRecordName = regexp.MustCompile(`\.(tfrecords?|tfrec)(-[0-9]+-of-[0-9]+)?$`)
 
 // formatByName returns the format of the samples in a file of this name.
@@ -41,7 +41,8 @@ type shardFile struct {
 	contents *shards.Contents
 }
 
-// shards finds the samples in all shards of the scanned folders; the result is by folder and file.
+// shards finds the samples in all shards of the scanned folders. The keys of the result point into
+// the folders' files.
 func (s *scanner) shards() (map[*scannedFile]*shardFile, error) {
 	found := make(map[*scannedFile]*shardFile)
 	if s.opt.WholeFiles {
@@ -81,7 +82,7 @@ func (s *scanner) shards() (map[*scannedFile]*shardFile, error) {
 	return found, nil
 }
 
-// read finds the samples in the file, which must be as it was listed.
+// read finds the samples in the file, which must not have changed since it was listed.
 func (f *shardFile) read(ctx context.Context) error {
 	file, err := os.OpenFile(f.path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

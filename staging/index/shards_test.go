@@ -260,7 +260,7 @@ func TestReadRecordChecksum(t *testing.T) {
 	)
 }
 
-// TestReadChecksums changes bytes behind the back of size and modification time.
+// TestReadChecksums changes bytes without changing size or modification time.
 func TestReadChecksums(t *testing.T) {
 	root := t.TempDir()
 	put(t, root, "1", []byte("good"))

@@ -32,7 +32,7 @@ const (
 
 // readBeeGFS asks the BeeGFS client for the layout of the file at path; the zero Layout if path
 // turns out not to be on BeeGFS. Opening does not wait for a file whose content is on a remote
-// storage target: that is a Stub.
+// storage target; such a file is a Stub.
 func readBeeGFS(sys system, path string) (Layout, error) {
 	file, err := sys.open(path)
 	switch {

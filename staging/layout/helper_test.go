@@ -47,7 +47,7 @@ type fakeFile struct {
 	statfsed error
 }
 
-// fakeSystem is a file system of files by path, which counts its calls.
+// fakeSystem is a file system with files by path, which counts its calls.
 type fakeSystem struct {
 	files map[string]fakeFile
 
@@ -144,7 +144,7 @@ func (d fakeDevice) Close() {
 	d.system.opened--
 }
 
-// A sample is one of a fake data set.
+// A sample belongs to a fake data set.
 type sample struct {
 	path         string
 	offset, size int64

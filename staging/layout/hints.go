@@ -8,15 +8,15 @@ import (
 
 // Thresholds for hints.
 const (
-	// imbalanced is the ratio of the fullest target to the mean from which reading everything takes
-	// visibly longer than necessary.
+	// imbalanced is the ratio of the fullest target's load to the mean from which reading everything
+	// takes visibly longer than necessary.
 	imbalanced = 1.5
-	// manySmall is the share of small files, and their number, from which requests bound the rate, not
-	// bytes.
+	// manySmall and manySmallFiles are the share and the number of small files from which requests,
+	// not bytes, limit the rate.
 	manySmall      = 0.5
 	manySmallFiles = 1000
-	// filesPerTarget is the number of files per target from which the places of the files alone spread
-	// the load.
+	// filesPerTarget is the number of files per target from which placing whole files is enough to
+	// spread the load.
 	filesPerTarget = 4
 )
 

@@ -1,4 +1,4 @@
-// Package layout finds out on which storage targets files are: the OSTs and the MDT of Lustre, the
+// Package layout finds the storage targets that hold a file: the OSTs and the MDT of Lustre, the
 // targets of BeeGFS.
 //
 // It needs no privileges: it reads the extended attribute lustre.lov, and uses the ioctls of the
@@ -16,8 +16,8 @@ import (
 // The targets without a number.
 const (
 	NoTarget = -1 // unknown, or on no target
-	// Lustre's metadata target of the file, which holds its first bytes (DoM); the layout does not
-	// contain which MDT.
+	// Lustre's metadata target of the file, which holds its first bytes (DoM); the layout does not say
+	// which MDT.
 	MDT = -2
 )
 
@@ -26,8 +26,8 @@ const (
 // targets from 1.
 const maxTarget = 0xFFFD
 
-// targetNumber returns NoTarget for an invalid number, such as that of a lost object, or from
-// hostile bytes.
+// targetNumber converts a target's number; an invalid one, such as that of a lost object, or from
+// hostile bytes, becomes NoTarget.
 func targetNumber(raw uint32) int {
 	if raw > maxTarget {
 		return NoTarget
@@ -144,8 +144,8 @@ func (l Layout) Pieces(offset, length int64) iter.Seq[Piece] {
 	}
 }
 
-// BytesOn calls add with the number of bytes of [offset, offset+length) on each target, at least
-// once per target. Its cost grows with the targets, not with the length.
+// BytesOn calls add with the number of bytes of [offset, offset+length) on each target, possibly in
+// several calls per target. Its cost grows with the number of targets, not with the length.
 func (l Layout) BytesOn(offset, length int64, add func(target int, sizeBytes int64)) {
 	checkRange(offset, length)
 	for at, end := offset, offset+length; at < end; {
@@ -170,7 +170,8 @@ func (l Layout) BytesOn(offset, length int64, add func(target int, sizeBytes int
 	}
 }
 
-// at returns the component that holds offset, nil if there is none, and where that ends.
+// at returns the component that holds offset, and its end. If there is none, it returns nil, and
+// where the next component starts.
 func (l Layout) at(offset int64) (c *Component, end int64) {
 	after, _ := slices.BinarySearchFunc(l.Components, offset, func(c Component, offset int64) int {
 		if c.End <= offset {

@@ -79,7 +79,7 @@ func TestTargetAt(t *testing.T) {
 		{striped, m, 10},
 		{striped, 2 * m, 3},
 		{striped, eof - 1, 10},
-		{striped, eof, NoTarget}, // behind every file
+		{striped, eof, NoTarget}, // beyond every file
 		{dom, 0, MDT},
 		{dom, 256*k - 1, MDT},
 		{dom, 256 * k, 5},

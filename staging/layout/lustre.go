@@ -41,7 +41,7 @@ const (
 
 	entryStale     = 0x1
 	entryPreferred = 0x2
-	// never with LCME_FL_EXTENSION, the room that a self-extending layout may still use.
+	// never set with LCME_FL_EXTENSION, the room that a self-extending layout may still use.
 	entryInit   = 0x10
 	entryParity = 0x80
 
@@ -174,7 +174,7 @@ func parseEntries(value []byte) (entries []entry, mirrors int, err error) {
 	return entries, mirrors, nil
 }
 
-// position returns an offset in a file; "no end" is all ones.
+// position returns an offset in a file; all ones mean "no end".
 func position(raw uint64) int64 { return int64(min(raw, math.MaxInt64)) }
 
 // mirrorToRead returns the number of the mirror that a client reads: among those without a stale
@@ -266,7 +266,7 @@ func (l *Layout) add(p plain, start, end int64) {
 	switch {
 	case start == end:
 	case p.onMDT:
-		// The MDT has no stripes: the component, which is the file's first, is one.
+		// The MDT has no stripes: the component, which is the file's first, counts as one.
 		l.Components = append(l.Components, Component{start, end, end, []int{MDT}})
 	case len(p.targets) > 0:
 		l.Components = append(l.Components, Component{start, end, p.stripeBytes, p.targets})

@@ -51,7 +51,7 @@ func TestParseLustreGolden(t *testing.T) {
 	}
 }
 
-// What has not been written to has no place yet, also on the MDT.
+// What has not been written to has no place yet, not even on the MDT.
 func TestParseLustreNotMade(t *testing.T) {
 	value := bytes.Clone(golden(t, "dom"))
 	value[compBytes+4] = 0 // flags of the first component: not LCME_FL_INIT
@@ -66,8 +66,8 @@ func TestParseLustreNotMade(t *testing.T) {
 	}
 }
 
-// A composite's size field is not needed for reading, but a wrong one in a golden image would be a
-// wrong image.
+// A composite's size field is not needed for reading, but a golden image with a wrong one would be
+// a wrong image.
 func TestGoldenSizes(t *testing.T) {
 	for _, name := range []string{"dom", "sel", "mirrored"} {
 		value := golden(t, name)
@@ -77,8 +77,8 @@ func TestGoldenSizes(t *testing.T) {
 	}
 }
 
-// Where an image is cut off, reading is an error, or the layout was complete: never a panic, never
-// another layout.
+// Parsing a truncated image returns an error or, if the layout was complete, that layout: it never
+// panics, and never returns another layout.
 func TestParseLustreCutOff(t *testing.T) {
 	for name, want := range lustreGolden {
 		value := golden(t, name)

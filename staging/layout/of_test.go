@@ -32,7 +32,8 @@ func beegfsFile(targets ...uint32) fakeFile {
 	}
 }
 
-// The images of testdata are little-endian, as BeeGFS's machines are; the test needs one too.
+// The images in testdata are little-endian, as BeeGFS's machines are; the test needs such a machine
+// too.
 func TestBeeGFSGolden(t *testing.T) {
 	file := fakeFile{
 		magic: posix.BeeGFSMagic, stripes: golden(t, "beegfs_stripeinfo"),

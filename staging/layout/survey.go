@@ -54,9 +54,9 @@ type Load struct {
 	Bytes  int64
 }
 
-// Take reads the layouts of all files of a data set and adds them up; root is a folder of it, which
-// determines the number of targets. Its Files are 0 if the file system has no layouts, by the test
-// that Build uses.
+// Take reads the layouts of all files of a data set and adds them up. root is a folder of the data
+// set, whose file system determines the number of targets. Files is 0 if the file system has no
+// layouts, by the test that Build uses.
 //
 // Errors: ctx's end, as its cause.
 func Take(ctx context.Context, root string, samples Samples, opt Options) (*Survey, error) {

@@ -80,7 +80,7 @@ func (b *builder) add(f file) {
 	}
 }
 
-// finish sorts what came in any order.
+// finish sorts what was added in any order.
 func (b *builder) finish() *Table {
 	t := b.table
 	slices.Sort(t.offline)

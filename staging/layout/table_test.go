@@ -72,7 +72,8 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// One look a file, however many samples and chunks it has, beside those of the spread.
+// Each file's layout is read once, however many samples and chunks it has, apart from the reads of
+// the spread.
 func TestBuildLooksOnceAFile(t *testing.T) {
 	sys := newFake(map[string]fakeFile{"/a": lustreFile(1), "/b": lustreFile(2)})
 	var data dataSet
@@ -120,7 +121,7 @@ func TestBuildOnBeeGFS(t *testing.T) {
 	if !slices.Equal(table.Offline(), []scheduler.SampleID{2}) || sys.opened != 0 {
 		t.Errorf("offline %v, %d open", table.Offline(), sys.opened)
 	}
-	// statfs is a request to the servers: the spread asks it, the files are not asked again.
+	// statfs is a request to the servers: it is called for the spread, and not again for the files.
 	if sys.calls["statfs"] > 2*data.Len() {
 		t.Errorf("calls: %v", sys.calls)
 	}
@@ -202,8 +203,8 @@ func TestBuilderSorts(t *testing.T) {
 	}
 }
 
-// Any number of goroutines gives the same table, and each sample's target is that of a look at its
-// file alone.
+// The table is the same for any number of goroutines, and each sample's target is that of its file
+// examined alone.
 func TestBuildIsThatOfEachFile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		files := map[string]fakeFile{}

@@ -140,7 +140,7 @@ func (w *walk) tell(samples int) {
 	w.progress(w.done)
 }
 
-// fileSystems reports which of Lustre and BeeGFS hold a spread of the data set's files.
+// fileSystems reports which of Lustre and BeeGFS hold any of a spread of the data set's files.
 func fileSystems(ctx context.Context, sys system, samples Samples) (lustre, beegfs bool) {
 	n := samples.Len()
 	for i := range min(n, spread) {

@@ -111,7 +111,7 @@ func (c *crew) each(ctx context.Context, tasks []task,
 	})
 }
 
-// do has a rank perform a task.
+// do performs a task on a rank.
 func (c *crew) do(ctx context.Context, rank int, t task) (r result, err error) {
 	if rank == 0 {
 		return c.own.do(ctx, t)
@@ -141,7 +141,7 @@ func (w *worker) syncAll() error {
 	return nil
 }
 
-// Serve answers the requests of the rank 0 that calls Run, and returns when it is dismissed. It
+// Serve answers the requests of rank 0, which calls Run, and returns when rank 0 dismisses it. It
 // also lists folders for a scan, as Group.Serve does; concurrency is that of Group.Serve. After
 // ctx's end every answer is an error.
 func Serve(ctx context.Context, group *index.Group, concurrency int) {

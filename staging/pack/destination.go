@@ -57,15 +57,15 @@ type output interface {
 // a dot, so that it is not a sample.
 func createTemp(dir, name string) (output, error) { return os.CreateTemp(dir, "."+name+".*") }
 
-// isTemp reports whether a name is a temporary, from createTemp or of the manifest, of a run that
-// was killed.
+// isTemp reports whether a name is that of a temporary, from createTemp or for the manifest, that a
+// killed run left.
 func isTemp(name string) bool {
 	shard, _ := path.Match(".pack-*.tar.*", name) // the patterns are valid
 	return shard || strings.HasPrefix(name, "."+index.ManifestName+".")
 }
 
-// prepare creates the folder dest, or checks that it holds nothing but a pack, and removes what a
-// killed run left. The caller holds the journal's lock; begun reports that there was a journal.
+// prepare checks that the folder dest holds nothing but a pack, and removes what a killed run left.
+// The caller holds the journal's lock; begun reports whether there was a journal.
 func prepare(dest string, begun bool) error {
 	entries, err := os.ReadDir(dest)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"rankpool/staging/stagingtest"
 )
 
-// TestMain packs and kills itself when a test has started it for that: TestKilledPackGoesOn.
+// TestMain packs and kills itself if TestKilledPackGoesOn has started it for that.
 func TestMain(m *testing.M) {
 	if src := os.Getenv("PACK_AND_DIE"); src != "" {
 		packAndDie(src, os.Getenv("PACK_DEST"))
@@ -54,7 +54,7 @@ func packAndDie(src, dest string) {
 			return file, err
 		},
 	})
-	panic(err) // it should not come so far
+	panic(err) // Run should have killed the process
 }
 
 func TestKilledPackGoesOn(t *testing.T) {
@@ -158,7 +158,7 @@ func TestDestinationFails(t *testing.T) {
 	stagingtest.WantError(t, err, " cannot be written to: not a directory")
 }
 
-// A lossyFile loses what is written to it.
+// A lossyFile changes what is written to it.
 type lossyFile struct{ *os.File }
 
 func (f lossyFile) Write(p []byte) (int, error) {

@@ -79,7 +79,7 @@ func open(t testing.TB, dest string) *dataset.Manifest {
 	return m
 }
 
-// read reads a sample by a fetcher, which looks at its checksum.
+// read reads a sample with a fetcher, which verifies its checksum.
 func read(t testing.TB, m *dataset.Manifest, f *storage.Fetcher, id scheduler.SampleID) string {
 	t.Helper()
 	into, done := make([]byte, m.Size(id)), make(chan error, 1)
@@ -88,7 +88,7 @@ func read(t testing.TB, m *dataset.Manifest, f *storage.Fetcher, id scheduler.Sa
 	return string(into)
 }
 
-// plain reads a sample's members from its file, by nothing of the product.
+// plain reads a sample's members from its file, without the product's readers.
 func plain(t testing.TB, m *dataset.Manifest, id scheduler.SampleID) string {
 	t.Helper()
 	file, err := os.ReadFile(m.Path(id))
@@ -114,7 +114,7 @@ func files(t testing.TB, dir string) map[string]string {
 	return found
 }
 
-// shardsOf is files without what is not a shard.
+// shardsOf is like files, but returns only shards.
 func shardsOf(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	found := files(t, dir)
@@ -126,7 +126,7 @@ func shardsOf(t testing.TB, dir string) map[string]string {
 	return found
 }
 
-// groupOf returns rank 0 of a group whose other ranks serve until end, and end.
+// groupOf returns rank 0 of a group whose other ranks serve until end is called.
 func groupOf(t testing.TB, ranks int) (group *index.Group, end func()) {
 	t.Helper()
 	peers := transport.NewLocal(ranks)

@@ -30,7 +30,7 @@ type journal struct {
 }
 
 // openJournal opens or creates the journal of p in the folder dest, which it creates too, and locks
-// it against other packers. begun reports that there was one.
+// it against other packers. begun reports whether there was one.
 //
 // Errors: another pack's journal, one that is in use, a *DestinationError.
 func openJournal(dest string, p *Plan) (j *journal, begun bool, err error) {
@@ -66,8 +66,8 @@ func openJournal(dest string, p *Plan) (j *journal, begun bool, err error) {
 	return j, good > 0, nil
 }
 
-// peekJournal returns how many shards of p the journal in dest names, for a dry run. Errors: as
-// openJournal.
+// peekJournal returns the checksums of the shards of p in the journal in dest, by shard, for a dry
+// run. Errors: as openJournal.
 func peekJournal(dest string, p *Plan) (shards map[int][]uint64, err error) {
 	data, err := os.ReadFile(filepath.Join(dest, journalName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,8 +82,7 @@ func peekJournal(dest string, p *Plan) (shards map[int][]uint64, err error) {
 	return shards, nil
 }
 
-// cut removes everything after the valid part of the journal, and writes its header if that is
-// missing.
+// cut removes everything after the valid part of the journal, so that writing continues there.
 func (j *journal) cut(good int) error {
 	if err := j.file.Truncate(int64(good)); err != nil {
 		return err
@@ -122,7 +121,7 @@ func parseJournal(data []byte, p *Plan) (sums map[int][]uint64, good int, err er
 	head := append([]byte(journalHead), identity[:]...)
 	if len(data) < len(head) && bytes.HasPrefix(
 		[]byte(journalHead), data[:min(len(data), len(journalHead))]) {
-		return sums, 0, nil // it was killed before it packed anything
+		return sums, 0, nil // the run was killed before it packed anything
 	}
 	if !bytes.HasPrefix(data, head) {
 		return nil, 0, errOtherPack

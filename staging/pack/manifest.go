@@ -27,7 +27,7 @@ func (p *Plan) built(root string, from, to int, name func(shard int) string, mod
 			shard, at, path = s, 0, name(s)
 		}
 		if files, failed = p.files(files[:0], place); failed != nil {
-			return dataset.Sample{Label: -1} // which ends it
+			return dataset.Sample{Label: -1} // ends Build with an error
 		}
 		id := p.order[place]
 		members = members[:0]

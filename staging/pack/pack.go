@@ -19,7 +19,7 @@ import (
 // a quarter of a second, far longer than it takes to open it, and a data set of 150 GB has 600.
 const DefaultShardBytes = 256 << 20
 
-// Options holds where and how to pack. Dest is required; the zero value of the others is a default.
+// Options says where and how to pack. Dest is required; the zero value of the others is a default.
 type Options struct {
 	Dest string // absolute path of the folder for the shards, visible to all ranks
 	// the samples in packing order; nil: all, in manifest order
@@ -59,8 +59,8 @@ type Report struct {
 }
 
 // Run packs samples of m into opt.Dest, as the shards of a Plan and the manifest
-// index.ManifestName. The other ranks of opt.Group must be in Serve; Run does not dismiss them.
-// The same arguments give the same shards, whatever the ranks.
+// index.ManifestName. The other ranks of opt.Group must be in Serve; Run does not dismiss them. The
+// same arguments give the same shards, whatever the number of ranks.
 //
 // The folder is new, empty except for hidden names, or holds a pack that the same arguments began:
 // existing shards are read, and kept if they are intact. The manifest is written last, and removed
@@ -68,8 +68,8 @@ type Report struct {
 //
 // Errors, one sentence each: those of NewPlan; a *storage.SampleError for a sample that cannot be
 // read, or has changed since m was made; a *DestinationError; a folder that holds something else,
-// or that another process packs into; a shard that reads back differently from what was written;
-// another rank's, which is named; ctx's cause.
+// or that another process packs into; a shard that reads back differently from what was written; an
+// error of another rank, which is named; ctx's cause.
 func Run(ctx context.Context, m *dataset.Manifest, opt Options) (*Report, error) {
 	if !filepath.IsAbs(opt.Dest) {
 		panic(fmt.Sprintf("pack: the destination must be an absolute path, not %q", opt.Dest))

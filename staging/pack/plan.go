@@ -35,7 +35,7 @@ type Plan struct {
 
 // NewPlan plans shards of at most shardBytes bytes each, or of one larger sample, that hold the
 // samples of m in the order of ids. An id may occur several times; its position in the order is its
-// key. It keeps ids, which the caller must not change any more. The labels of a data set with
+// key. It keeps ids, which the caller must not change afterwards. The labels of a data set with
 // classes go into the shards as .cls files.
 //
 // Errors: no ids, a sample that cannot be stored in a tar shard, more than MaxLabels classes. It

@@ -57,7 +57,7 @@ func readInOrder(ctx context.Context, p *Plan, fetcher *storage.Fetcher, from, t
 	return nil
 }
 
-// begin requests the sample at a position of the order, which is also its need.
+// begin requests the sample at a position of the order; the position is also its need.
 func begin(p *Plan, fetcher *storage.Fetcher, place int) pending {
 	s := pending{place, make([]byte, p.size(place)), make(chan error, 1)}
 	fetcher.Fetch(p.order[place], s.bytes, uint64(place), func(err error) { s.done <- err })

@@ -36,7 +36,7 @@ type file struct {
 // end returns the end of a file that starts at an offset, where the next one starts.
 func (f *file) end(at int64) int64 { return f.data(at) + f.size + padding(f.size) }
 
-// data returns where the data of a file start that starts at an offset.
+// data returns where the data of a file start, if the file starts at an offset.
 func (f *file) data(at int64) int64 { return at + f.headBytes }
 
 // padding returns how many bytes follow size bytes up to the next block.

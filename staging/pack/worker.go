@@ -18,8 +18,8 @@ import (
 	"rankpool/staging/storage"
 )
 
-// verifyConcurrency is how many reads are in flight when a shard is read back; two shards may be at
-// a time.
+// verifyConcurrency is how many reads are in flight when a shard is read back; two shards may be
+// read back at a time.
 const verifyConcurrency = 4
 
 // A worker writes shards on one rank. Its methods may be called by many goroutines.
@@ -184,7 +184,7 @@ func (p *Plan) checkClass(place int, text []byte) error {
 // maxClassBytes is the maximum length of a class number. Source: shards.Tar, maxClassBytes.
 const maxClassBytes = 16
 
-// verify reads a shard, which now has this name, with the readers that training uses, and returns
+// verify reads a shard, under its current name, with the readers that training uses, and returns
 // its modification time.
 func (w *worker) verify(ctx context.Context, shard int, name string, sums []uint64) (
 	modTime int64, err error,

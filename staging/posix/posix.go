@@ -1,4 +1,4 @@
-// Package posix has what all code that makes system calls on files shares.
+// Package posix holds what all code that makes system calls on files shares.
 package posix
 
 import (
@@ -17,8 +17,8 @@ const (
 	GPFSMagic   = 0x47504653
 )
 
-// Retry makes a system call until a signal does not interrupt it. The Go runtime sends itself
-// signals, and file systems in user space and on networks let them through.
+// Retry repeats a system call until no signal interrupts it. The Go runtime sends itself signals,
+// and user-space and network file systems let them through.
 func Retry(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {

@@ -41,8 +41,8 @@ type NPYHeader struct {
 
 // ReadNPYHeader reads the header of a .npy file of sizeBytes bytes.
 //
-// Errors, which continue the file's name: it is not a .npy file of version 1 to 3, or its header is
-// damaged.
+// Errors, whose text follows the file's name: it is not a .npy file of version 1 to 3, or its
+// header is damaged.
 //
 // Source: NumPy Enhancement Proposal 1 and numpy.lib.format, "Format Version 1.0" to "3.0".
 func ReadNPYHeader(in io.ReaderAt, sizeBytes int64) (NPYHeader, error) {
@@ -64,8 +64,8 @@ func ReadNPYHeader(in io.ReaderAt, sizeBytes int64) (NPYHeader, error) {
 // NPY finds the rows of the array in a .npy file of sizeBytes bytes; each row, array[i], is a
 // sample.
 //
-// Errors, which continue the file's name: those of ReadNPYHeader; it is longer or shorter than its
-// shape says, holds a single number, Python objects, rows without bytes, or is in column-major
+// Errors, whose text follows the file's name: those of ReadNPYHeader; it is longer or shorter than
+// its shape says, holds a single number, Python objects, rows without bytes, or is in column-major
 // order (fortran_order).
 func NPY(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 	header, err := ReadNPYHeader(in, sizeBytes)

@@ -39,8 +39,8 @@ const MaxClasses = 1 << 20
 // members between two large members of a tar shard.
 const windowBytes = 8 << 10
 
-// A window reads a file of size bytes by position, through a small buffer. Its errors continue the
-// file's name.
+// A window reads a file of size bytes by position, through a small buffer. The text of its errors
+// follows the file's name.
 type window struct {
 	in     io.ReaderAt
 	size   int64
@@ -111,8 +111,8 @@ func (e *readError) Error() string { return "cannot be read: " + e.err.Error() }
 
 func (e *readError) Unwrap() error { return e.err }
 
-// truncated reports that a file of size bytes ends too early: what, which starts at offset, needs
-// bytes up to end.
+// truncated returns the error for a file of size bytes that ends too early: what, which starts at
+// offset, needs bytes up to end.
 func truncated(what string, offset, end, size int64) error {
 	return fmt.Errorf("is truncated: %s at byte %d needs %d bytes of the file, which has %d", what,
 		offset, end, size)

@@ -49,7 +49,7 @@ func (p *place) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &[]any{&p.Kind, &p.Offset, &p.Size})
 }
 
-// places lists the members of each sample; one without members is one place of the kind alone.
+// places lists the members of each sample; a sample without members is one place of the kind alone.
 func (c *Contents) places(alone string) [][]place {
 	list := make([][]place, len(c.Samples))
 	first := uint32(0)

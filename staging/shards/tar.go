@@ -18,14 +18,14 @@ const maxClassBytes = 16
 
 // Tar finds the samples of a tar file of sizeBytes bytes: ustar, pax and GNU headers.
 //
-// A member's key is its path up to the first dot of its base name, its kind what follows that dot.
-// Members with the same key are one sample, wherever they are; samples come in the order of their
-// first members. As in WebDataset, members whose base name has no dot or begins with one, names
-// such as __x__, and anything but regular files are left out. If the .cls members hold numbers,
-// these are the samples' labels.
+// A member's key is its path up to the first dot of its base name, and its kind is what follows
+// that dot. Members with the same key are one sample, wherever they are; samples come in the order
+// of their first members. As in WebDataset, members whose base name has no dot or begins with one,
+// names such as __x__, and anything but regular files are left out. If the .cls members hold
+// numbers, these are the samples' labels.
 //
-// Errors, which continue the file's name: it is truncated (or lacks its end mark), damaged, has a
-// sparse member, a sample with two members of one kind, or a class number for only some of its
+// Errors, whose text follows the file's name: it is truncated (or lacks its end mark), damaged, has
+// a sparse member, a sample with two members of one kind, or a class number for only some of its
 // samples.
 //
 // Source: WebDataset, tariterators.py, base_plus_ext, tar_file_iterator and group_by_keys.

@@ -32,7 +32,7 @@ func MaskedCRC(p []byte) uint32 {
 // TFRecord finds the records of a TFRecord file of sizeBytes bytes, each a sample, and verifies the
 // checksums of their lengths, not of their data.
 //
-// Errors, which continue the file's name: it is truncated, or a length's checksum is wrong.
+// Errors, whose text follows the file's name: it is truncated, or a length's checksum is wrong.
 func TFRecord(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 	w := newWindow(in, sizeBytes)
 	c := &Contents{}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestHardLinkFollowsItsFile changes a file of two names between two runs: the second name gets the
-// new bytes too.
+// TestHardLinkFollowsItsFile changes a file with two names between two runs: the second name gets
+// the new bytes too.
 func TestHardLinkFollowsItsFile(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	mustDo(t, os.Link(filepath.Join(src, "large"), filepath.Join(src, "sub", "other-name")))
@@ -26,8 +26,8 @@ func TestHardLinkFollowsItsFile(t *testing.T) {
 	}
 }
 
-// TestRecordOfAnotherClient checks that the device, which every client numbers differently, does
-// not make a copy old, and all else does.
+// TestRecordOfAnotherClient checks that a record still fits if only the device differs, which every
+// client numbers differently, and no longer fits if anything else does.
 func TestRecordOfAnotherClient(t *testing.T) {
 	plan := &Plan{Root: "/data", Items: []Item{{Path: "a b", Size: 1, ModTime: 2, Dev: 3, Inode: 4}}}
 	r, ok := parseRecord("00000000000000ff", recordOf(plan, &plan.Items[0], 255, 9).source())
@@ -48,8 +48,8 @@ func TestRecordOfAnotherClient(t *testing.T) {
 	}
 }
 
-// TestFoldersWaitForAllRanks has rank 0 place files after rank 1 is through, in one destination:
-// the folders' times are the source's.
+// TestFoldersWaitForAllRanks makes rank 0 place files after rank 1 has finished, in one
+// destination: the folders' times are the source's.
 func TestFoldersWaitForAllRanks(t *testing.T) {
 	src, dest := smallTree(t), filepath.Join(t.TempDir(), "all")
 	group := newMemory(2)
@@ -84,8 +84,8 @@ func TestFoldersWaitForAllRanks(t *testing.T) {
 	checkSame(t, describe(t, src), describe(t, dest))
 }
 
-// TestToldToEnd ends all ranks from outside in mid-stage: each gives that as its reason, and leaves
-// no temporary.
+// TestToldToEnd cancels all ranks from outside in mid-stage: each returns the cause, and leaves no
+// temporary.
 func TestToldToEnd(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	told := errors.New("told to end")

@@ -13,8 +13,8 @@ import (
 	"rankpool/staging/layout"
 )
 
-// TestArchivedFilesComeLast releases two of six files: each is read, after all others of its rank,
-// and counted once, also one in pieces.
+// TestArchivedFilesComeLast releases two of six files: each is read after all others of its rank,
+// and counted once, even in pieces.
 func TestArchivedFilesComeLast(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -61,8 +61,8 @@ func TestArchivedFilesComeLast(t *testing.T) {
 	}
 }
 
-// TestArchiveDoesNotAnswer has a stub that cannot be opened: it fails with what to do about it, and
-// nothing else does.
+// TestArchiveDoesNotAnswer stages a stub that cannot be opened: only that fails, and the error says
+// what to do about it.
 func TestArchiveDoesNotAnswer(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	source := newFaulty(on("open", "file3", unix.EWOULDBLOCK, 0))
@@ -91,7 +91,7 @@ func (a *asked) Layouts(root string) func(string) (layout.Layout, error) {
 	return a.System.Layouts(root)
 }
 
-// TestNoLayouts asks a file system that has none once a rank.
+// TestNoLayouts checks that each rank asks a file system without layouts once.
 func TestNoLayouts(t *testing.T) {
 	source := &asked{}
 	reports, errs := stageAll(3, smallTree(t), t.TempDir(),

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestTwoRunsIntoOneDestination starts several runs at once: one of them stages, the others return
-// the reason why they do not.
+// TestTwoRunsIntoOneDestination starts several runs at once: at least one of them stages, and the
+// others return the reason why they do not.
 func TestTwoRunsIntoOneDestination(t *testing.T) {
 	src, base := wideTree(t), t.TempDir()
 	const runs = 4
@@ -34,7 +34,7 @@ func TestTwoRunsIntoOneDestination(t *testing.T) {
 	for _, err := range errs {
 		switch {
 		case err == nil:
-			staged++ // one after another is another matter
+			staged++ // several may stage one after another
 		case !strings.Contains(err.Error(), "another \"rankpool "+
 			"stage\" writes to "+filepath.Join(base, "all")):
 			t.Error(err)

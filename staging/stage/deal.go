@@ -31,7 +31,8 @@ func (s set) count() (n int64) {
 	return n
 }
 
-// owned returns the files and links that rank gets, out of ranks. Every rank gets all folders.
+// owned returns the files and links that rank gets; ranks is the number of ranks. Every rank gets
+// all folders.
 func owned(plan *Plan, mode Mode, rank, ranks int) set {
 	mine := newSet(len(plan.Items))
 	if mode == Replicate {
@@ -78,8 +79,8 @@ func owners(plan *Plan, ranks int) []int32 {
 	return all
 }
 
-// share returns which of ranks equal parts of [0, total) contains at, 0 ≤ at ≤ total; in integers,
-// so that all machines agree.
+// share returns which of ranks equal parts of [0, total) contains at, 0 ≤ at ≤ total. It uses
+// integers, so that all machines agree.
 func share(at, total int64, ranks int) int32 {
 	high, low := bits.Mul64(uint64(at), uint64(ranks))
 	part, _ := bits.Div64(high, low, uint64(total))
@@ -90,14 +91,14 @@ func share(at, total int64, ranks int) int32 {
 type piece struct {
 	item          int
 	offset, bytes int64
-	number, of    int // of the pieces of the file
+	number, of    int // which of the file's pieces, from 0, and how many
 }
 
-// weight is the cost of a piece for balancing, as item.weight.
+// weight is the cost of a piece for balancing, like Item.weight.
 func (p piece) weight() int64 { return p.bytes + openBytes }
 
-// cut returns the pieces of item i: of cutBytes, the last one shorter. A sparse file stays whole,
-// since only its reader knows its holes.
+// cut returns the pieces of item i: cutBytes each, the last one may be shorter. A sparse file
+// stays whole, since only its reader knows its holes.
 func cut(plan *Plan, i int, cutBytes int64) []piece {
 	item := &plan.Items[i]
 	if item.Size <= cutBytes || item.Sparse {
@@ -120,8 +121,8 @@ type readShare struct {
 	bytesShare, opensShare float64 // of what all ranks read, 0 to 1
 }
 
-// readers assigns the files that any rank is missing to ranks that miss them, those larger than
-// cutBytes in pieces, balanced by bytes; it returns rank's part. needs are by rank.
+// readers assigns each file that any rank is missing, in pieces if it is larger than cutBytes, to
+// ranks that miss it, balanced by bytes. It returns rank's part. needs is indexed by rank.
 func readers(plan *Plan, needs []set, rank int, cutBytes int64) readShare {
 	var wanted []piece
 	for i := range plan.Items {

@@ -23,7 +23,7 @@ type destination struct {
 	sync   SyncPolicy
 	verify bool
 	made   bool      // root did not exist
-	told   bool      // by a token that this rank wrote here
+	told   bool      // this rank wrote a token here
 	lock   io.Closer // on the token, while this rank lives; nil if the file system has no locks
 
 	cutBytes int64 // of the pieces of large files
@@ -54,9 +54,9 @@ func (d *destination) survey(owned set, checksum bool) (need set, needBytes int6
 	return need, needBytes
 }
 
-// isCurrent reports whether the destination has the item as the source has it now: for a file, that
-// this program placed it there, and that neither end has changed since; with checksum, also that
-// its bytes still have their checksum.
+// isCurrent reports whether the destination has the item as the source has it now. For a file this
+// means that this program placed it there, and that neither end has changed since; with checksum,
+// also that its bytes still have their checksum.
 func (d *destination) isCurrent(item *Item, checksum bool) bool {
 	info, err := d.fsys.Lstat(d.path(item))
 	if err != nil {
@@ -90,7 +90,7 @@ func (d *destination) isCurrent(item *Item, checksum bool) bool {
 	return err == nil && sum == r.sum
 }
 
-// record returns the record of the copy at rel, which was placed as first.
+// record returns the record of the copy at rel, which was placed under the name first.
 func (d *destination) record(rel, first string) (record, bool) {
 	if r, found := d.index.find(first); found {
 		return r, true
@@ -138,7 +138,7 @@ func (d *destination) prepare() (failed []Failure, err error) {
 	return failed, nil
 }
 
-// writeToken writes a token that shows other ranks that this one writes here too.
+// writeToken writes a token that shows other ranks and runs that this rank writes here.
 func (d *destination) writeToken() error {
 	token, err := d.fsys.Create(d.token(d.rank))
 	if err != nil {
@@ -154,9 +154,9 @@ func (d *destination) writeToken() error {
 	return nil
 }
 
-// removeToken removes it: this rank no longer writes here.
+// removeToken removes the token: this rank no longer writes here.
 func (d *destination) removeToken() {
-	_ = d.fsys.Remove(d.token(d.rank)) // otherwise the next run removes it
+	_ = d.fsys.Remove(d.token(d.rank)) // if this fails, the next run removes it
 	if d.lock != nil {
 		_ = d.lock.Close() // nothing was written to it
 		d.lock = nil
@@ -167,8 +167,8 @@ func (d *destination) removeToken() {
 const claimPatience = 2 * time.Second
 
 // claim makes sure that no other run writes here, since each would remove the other's temporaries.
-// Of several that begin at the same moment, the one with the least name continues: the others see
-// it.
+// Of several that begin at the same moment, the one with the lowest name continues: the others see
+// its token and give up.
 func (d *destination) claim() error {
 	for end := time.Now().Add(claimPatience); ; time.Sleep(20 * time.Millisecond) {
 		names, err := d.fsys.ReadNames(d.root)
@@ -198,7 +198,7 @@ func (d *destination) isLiving(name string) bool {
 	return errors.Is(err, unix.EWOULDBLOCK)
 }
 
-// room checks that size bytes fit.
+// room checks that needBytes bytes fit.
 func (d *destination) room(needBytes int64) error {
 	if needBytes == 0 {
 		return nil
@@ -211,7 +211,7 @@ func (d *destination) room(needBytes int64) error {
 	return nil
 }
 
-// isReady reports whether all folders of the plan exist, and none has what another run left.
+// isReady reports whether all folders of the plan exist, and none holds what another run left.
 func (d *destination) isReady() bool {
 	for i := range d.plan.Items {
 		item := &d.plan.Items[i]

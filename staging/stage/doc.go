@@ -1,5 +1,5 @@
 // Package stage is the batch stager: it copies a data set, or a part of it, from storage to a
-// folder of every rank.
+// folder on every rank.
 //
 // One rank walks the source and sends the plan to the others; each rank compares it with what it
 // has; then each file that any rank is missing is read from storage once, by one rank, and passed

@@ -18,8 +18,8 @@ import (
 	"rankpool/staging/layout"
 )
 
-// faulty is a file system that asks before each call; an error of ask is the call's. It counts what
-// is read.
+// faulty is a file system that calls ask before each call, and fails if ask does. It counts how
+// often each file is opened.
 type faulty struct {
 	System
 	ask func(op, path string) error
@@ -144,8 +144,7 @@ func smallTree(t *testing.T) string {
 	return src
 }
 
-// on returns a fault: err for op on paths that have part in them, the first times times (0:
-// always).
+// on returns a fault: err for op on paths that contain part, the first times times (0: always).
 func on(op, part string, err error, times int) func(string, string) error {
 	var mu sync.Mutex
 	seen := 0
@@ -162,8 +161,8 @@ func on(op, part string, err error, times int) func(string, string) error {
 
 func nothing(string, string) error { return nil }
 
-// noPartOf fails when a destination has a file under its final name that is not the source's, or a
-// temporary.
+// noPartOf fails the test if a destination holds a temporary, or a file under its final name that
+// is not the source's.
 func noPartOf(t *testing.T, src, dest string) {
 	t.Helper()
 	want := describe(t, src)
@@ -283,7 +282,7 @@ func TestFaultsOfADestination(t *testing.T) {
 	}
 }
 
-// TestSourceChanges changes a file between the plan and its reading, and while it is read.
+// TestSourceChanges changes a file between planning and reading it, and while it is read.
 func TestSourceChanges(t *testing.T) {
 	change := map[string]func(path string) error{
 		"shrinks": func(path string) error { return os.Truncate(path, 4096) },
@@ -336,7 +335,7 @@ func TestSourceChanges(t *testing.T) {
 	}
 }
 
-// TestReadOnce counts at the file system: a replication opens every file once, on whatever rank.
+// TestReadOnce counts opens: a replication opens every file once, over all ranks.
 func TestReadOnce(t *testing.T) {
 	src := smallTree(t)
 	source := newFaulty(nothing)
@@ -486,8 +485,8 @@ func TestSharedReplica(t *testing.T) {
 	}
 }
 
-// lateLooker waits before it lists a folder with a token of rank 0, but for the two looks with
-// which that rank prepares.
+// lateLooker waits before it lists a folder with a token of rank 0, except for the two listings
+// that rank 0 makes when it prepares.
 type lateLooker struct {
 	System
 	wait   chan struct{}
@@ -518,7 +517,7 @@ func TestDeadRank(t *testing.T) {
 			for rank := range ticks {
 				ticks[rank] = make(chan time.Time)
 			}
-			beat := sync.OnceFunc(func() { // the ranks' clocks run from the death on, in step
+			beat := sync.OnceFunc(func() { // from the death on, the ranks' clocks run in step
 				beating.Go(func() {
 					for {
 						for rank := range ticks {
@@ -528,7 +527,7 @@ func TestDeadRank(t *testing.T) {
 								return
 							}
 						}
-						for _, m := range group { // all that was sent is there
+						for _, m := range group { // wait until all that was sent has arrived
 							there := make(chan struct{})
 							m.Put(m.Rank(), 0, nil, func(error) {})
 							m.Take(m.Rank(), 0, nil, func(error) { close(there) })
@@ -558,7 +557,7 @@ func TestDeadRank(t *testing.T) {
 						Readers: 1, Writers: 1,
 						Target: target, Ticks: ticks[rank], PeerTicks: 5, Sync: SyncNever,
 					})
-					go func() { // a rank that has ended takes no ticks
+					go func() { // a rank that has ended reads no ticks
 						for {
 							select {
 							case <-ticks[rank]:

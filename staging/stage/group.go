@@ -40,7 +40,7 @@ type abortError struct{ sentence string }
 
 func (e abortError) Error() string { return e.sentence }
 
-// abortAll ends staging on all ranks with this rank's err; the first one counts.
+// abortAll ends staging on all ranks with this rank's err; the first error counts.
 func (g *group) abortAll(err error) {
 	g.abort(err)
 	body := []byte(fmt.Sprintf("rank %d: %v", g.Rank(), err))

@@ -15,11 +15,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// killVariable has a victim in JSON: this test program then is one.
+// killVariable holds a victim in JSON: this test program then runs as that victim.
 const killVariable = "COPIER_TEST_VICTIM"
 
-// A victim is a staging in a process of its own that kills itself, as by kill -9, before a call of
-// its file system.
+// A victim is a staging run in a process of its own that kills itself, as by kill -9, before a call
+// to its file system.
 type victim struct {
 	Src, Base string
 	Ranks     int
@@ -88,8 +88,8 @@ func sums(t fatal, root string) map[string]string {
 	return tree
 }
 
-// TestKilledAndRunAgain kills a staging at a random call, and runs it again: the same trees, by an
-// independent look, nothing that was there is copied again, and no temporary is left.
+// TestKilledAndRunAgain kills a staging run at a random call, and runs it again: an independent
+// look finds the same trees, nothing that was there is copied again, and no temporary is left.
 func TestKilledAndRunAgain(t *testing.T) {
 	checkTrees(t, func(t *rapid.T, dir, src string) {
 		v := victim{
@@ -130,7 +130,7 @@ func TestKilledAndRunAgain(t *testing.T) {
 	})
 }
 
-// TestKilledInPartition does so once where the ranks share a destination.
+// TestKilledInPartition does the same once, with ranks that share a destination.
 func TestKilledInPartition(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	v := victim{Src: src, Base: base, Ranks: 2, Mode: Partition, Op: "write", Nth: 4}

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A clock continues when somebody waits for it.
+// A clock advances when somebody waits for it.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -29,9 +29,9 @@ func (c *clock) pause(_ context.Context, d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// TestLimits stages random trees with limits, each rank with a clock of its own. No rank reads more
-// than its part of the limits allows, which together are the job's; and the job takes as long as
-// its limits imply, so that it uses all of them.
+// TestLimits stages random trees with limits, each rank with its own clock. No rank reads more than
+// its part of the job's limits allows; and the job takes as long as its limits imply, so it uses
+// all of them.
 func TestLimits(t *testing.T) {
 	checkTrees(t, func(t *rapid.T, dir, src string) {
 		n := rapid.IntRange(1, 4).Draw(t, "ranks")
@@ -57,8 +57,8 @@ func TestLimits(t *testing.T) {
 		if r.StorageBytes == 0 {
 			return
 		}
-		// A rank's part is its part of the bytes, holes included, so all are through at the same time:
-		// that is what the limit implies, less a burst of 0.1 s and less the last chunk.
+		// A rank's part of the limit is its part of the bytes, holes included, so all ranks finish at the
+		// same time: after what the limit implies, less a burst of 0.1 s and less the last chunk.
 		atLeast, atMost := 0.0, 0.2
 		if rate > 0 {
 			atLeast, atMost = float64(r.StorageBytes-int64(n)*4096)/rate-0.1,
@@ -75,7 +75,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestLimitOfTheOneThatReads gives all of the limit to the only rank that lacks something.
+// TestLimitOfTheOneThatReads checks that the only rank that lacks something gets all of the limit.
 func TestLimitOfTheOneThatReads(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	_, errs := stageAll(4, src, base, func(_ int, o *Options) { o.Mode = Replicate })

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// SyncPolicy is what survives the loss of a node; a process that is killed loses nothing.
+// SyncPolicy determines what survives the loss of a node; a process that is killed loses nothing.
 type SyncPolicy string
 
 // The policies: flush nothing; the destination's file system once, at the end; or each file before
@@ -17,7 +17,7 @@ const (
 	SyncFiles SyncPolicy = "file"
 )
 
-// Options holds what to stage, and how. Dest and Plan are required; the zero value of the others is
+// Options says what to stage, and how. Dest and Plan are required; the zero value of the others is
 // a default.
 type Options struct {
 	Plan func(context.Context) (*Plan, error) // called on rank 0 only
@@ -52,7 +52,7 @@ type Options struct {
 	PeerTicks int              // ticks after which a silent rank is dead; 0: 30
 	Progress  func(Progress)   // called on rank 0 at every tick, by one goroutine
 
-	// between tries, and for the limits; a test's does not wait
+	// waits between tries, and for the limits; a test's does not wait
 	pause func(ctx context.Context, d time.Duration)
 	now   func() time.Time // the clock of the limits
 }
@@ -77,7 +77,7 @@ func (o Options) defaults() *Options {
 	if o.CutBytes <= 0 {
 		o.CutBytes = 256 << 20
 	}
-	if o.NoVerify { // the checksum of a file in pieces is known when it is read back
+	if o.NoVerify { // the checksum of a file in pieces is only known when it is read back
 		o.CutBytes = math.MaxInt64
 	}
 	if o.Mode == "" {
@@ -129,7 +129,7 @@ type Report struct {
 	Targets      map[string]int64 `json:"targets,omitempty"` // bytes read from each storage target
 	// files read that were in an archive, after all others
 	Released int64 `json:"released"`
-	// copies of an earlier partition that do not belong to this one, at all ranks
+	// copies of an earlier partition that do not belong to this one, on all ranks
 	Stale  int64 `json:"stale"`
 	Pruned int64 `json:"pruned"` // stale copies removed
 	// the first of each rank, relative to its destination

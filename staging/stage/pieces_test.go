@@ -81,8 +81,8 @@ func TestPiecesAreReadByAll(t *testing.T) {
 	}
 }
 
-// TestFaultsOfPieces damages one piece of many: the file fails, at the ranks that it is damaged at,
-// and the next run brings it.
+// TestFaultsOfPieces damages one of many pieces: the file fails on the ranks where it is damaged,
+// and the next run copies it.
 func TestFaultsOfPieces(t *testing.T) {
 	for _, test := range []struct {
 		name, want string

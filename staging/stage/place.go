@@ -20,7 +20,7 @@ type placing struct {
 	ends  []end // of pieces, in any order
 }
 
-// placings are those in progress on a rank.
+// placings holds the placings in progress on a rank.
 type placings struct {
 	mu   sync.Mutex
 	open map[int32]*placing
@@ -232,7 +232,7 @@ func (p *placings) clear(d *destination) {
 	for _, f := range p.open {
 		if f.file != nil {
 			_ = f.file.Close()        // it is given up
-			_ = d.fsys.Remove(f.temp) // otherwise the next run removes it
+			_ = d.fsys.Remove(f.temp) // if this fails, the next run removes it
 		}
 	}
 }

@@ -64,8 +64,7 @@ func TestWalkLinks(t *testing.T) {
 	}
 }
 
-// TestFollowedTree stages what links lead to: a tree without links, in which "cp -rL" has made the
-// same.
+// TestFollowedTree stages with links followed: what was a link is a file with its target's content.
 func TestFollowedTree(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	mustDo(t, os.Symlink("sub", filepath.Join(src, "to-sub")))
@@ -201,7 +200,7 @@ func TestDealing(t *testing.T) {
 	})
 }
 
-// TestChainCrossesOnce checks what the buffers' classes rest on: a chain goes from a higher rank to
+// TestChainCrossesOnce checks what the buffers' classes rely on: a chain goes from a higher rank to
 // a lower one at most once.
 func TestChainCrossesOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -288,7 +287,7 @@ func FuzzReadList(f *testing.F) {
 	})
 }
 
-// FuzzRecord checks that a record that can be read is written as it was.
+// FuzzRecord checks that a record that was parsed and written again parses to the same record.
 func FuzzRecord(f *testing.F) {
 	f.Add("0123456789abcdef", "1 5 6 7 8 9 /a b\n")
 	f.Fuzz(func(t *testing.T, sum, source string) {

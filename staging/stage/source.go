@@ -33,7 +33,7 @@ func newSource(t *transfer, u unit, k int) *source {
 	return s
 }
 
-// begin opens the file. A late one is brought back from its archive by reading a byte, before
+// begin opens the file. It brings a late file back from its archive by reading a byte, before
 // anything asks for its holes and targets.
 func (s *source) begin(ctx context.Context, late bool) error {
 	err := s.try(ctx, s.unchanged)

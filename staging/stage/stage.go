@@ -100,7 +100,7 @@ type shortfall struct {
 	Need  set
 	Bytes int64
 	Dest  string
-	Told  bool // by a token that it wrote to Dest
+	Told  bool // the rank wrote a token to Dest
 }
 
 // stage does everything but the end.
@@ -186,7 +186,7 @@ func (s *session) prepare() ([]Failure, error) {
 	}
 	if s.need.count() == 0 && !s.opt.Prune && s.dest.isReady() {
 		if s.opt.Mode == Partition && s.g.Size() > 1 {
-			_ = s.dest.writeToken() // the other ranks see that the token is missing
+			_ = s.dest.writeToken() // if this fails, the other ranks see that the token is missing
 		}
 		return nil, nil
 	}

@@ -44,8 +44,8 @@ func stageOver(group []*memory, src, base string, change func(rank int, o *Optio
 	return reports, errs
 }
 
-// describe is an independent walk: of every name below root its kind, mode, time, size, content,
-// link text and, for hard links, the group.
+// describe walks a tree independently: it returns the kind, mode, time, size, content, link text
+// and, for hard links, the group of every name below root.
 func describe(t fatal, root string) map[string]string {
 	tree := map[string]string{}
 	groups := map[uint64]string{}
@@ -57,7 +57,7 @@ func describe(t fatal, root string) map[string]string {
 		if rel == "." {
 			return nil
 		}
-		if rel == stateName { // is there where the file system has no extended attributes
+		if rel == stateName { // exists where the file system has no extended attributes
 			return filepath.SkipDir
 		}
 		var st unix.Stat_t
@@ -96,8 +96,8 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
-// drawTree makes a random tree: empty and sparse files, names with newlines and without UTF-8,
-// links of both kinds, empty folders.
+// drawTree makes a random tree: empty and sparse files, names with newlines or invalid UTF-8, links
+// of both kinds, empty folders.
 func drawTree(t *rapid.T, root string) {
 	folders := []string{root}
 	name := rapid.SampledFrom([]string{
@@ -205,7 +205,7 @@ func TestReplicateIsTheSameTree(t *testing.T) {
 }
 
 // TestPartitionCoversTheTree stages random trees in shares: their union is the tree, no file is
-// twice there, and shares are balanced.
+// there twice, and shares are balanced.
 func TestPartitionCoversTheTree(t *testing.T) {
 	checkTrees(t, func(t *rapid.T, dir, src string) {
 		want, got := describe(t, src), map[string]string{}

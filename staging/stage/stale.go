@@ -12,9 +12,9 @@ import (
 // shownStale is how many stale copies of a rank a report names.
 const shownStale = 10
 
-// sweep finds this rank's stale copies, and removes them if asked to: what an earlier run staged
-// from the same source into the plan's folders, and no rank with this destination gets any more.
-// This makes room before anything is copied.
+// sweep finds this rank's stale copies, and removes them if asked to. A copy is stale if an earlier
+// run staged it from the same source into the plan's folders, and no rank with this destination
+// gets it any more. Removing it makes room before anything is copied.
 func (s *session) sweep(ctx context.Context, shortfalls []shortfall) error {
 	if s.opt.Mode != Partition {
 		return nil
@@ -65,8 +65,8 @@ func (s *session) sharing(shortfalls []shortfall) []int {
 }
 
 // stale returns the copies in the plan's folders that this program placed there from the plan's
-// source, that have not changed since, and that keep does not report. Copies whose source could not
-// be examined stay.
+// source, that have not changed since, and for which keep does not return true. Copies whose source
+// could not be examined stay.
 func (d *destination) stale(ctx context.Context, keep func(i int) bool) (stale []string) {
 	failed := map[string]bool{}
 	for _, f := range d.plan.Failed {

@@ -15,8 +15,8 @@ import (
 )
 
 // TestStaleAfterAnotherPartition stages a random tree to more or fewer ranks than before. What
-// rankpool has staged and is another rank's now is stale, and goes with Prune; what a user has put
-// there, or has changed, stays.
+// rankpool staged and now belongs to another rank is stale, and Prune removes it; what a user put
+// there, or changed, stays.
 func TestStaleAfterAnotherPartition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir := tempDir(t)
@@ -79,7 +79,8 @@ func TestStaleAfterAnotherPartition(t *testing.T) {
 	})
 }
 
-// TestPruneKeeps checks what is never pruned, beside one copy that is: that of a file that is gone.
+// TestPruneKeeps checks what Prune never removes, and that it removes the copy of a file that is
+// gone.
 func TestPruneKeeps(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	for _, name := range []string{"gone", "changed", "unlisted/gone"} {
@@ -144,8 +145,8 @@ func TestPruneOfSharedDestination(t *testing.T) {
 	}
 }
 
-// TestStaleWithoutTokens has a rank that cannot write its token: its destination is unknown, so its
-// samples are not stale copies on any rank.
+// TestStaleWithoutTokens makes a rank fail to write its token: its destination is unknown, so its
+// files are not stale copies on any rank.
 func TestStaleWithoutTokens(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	all := filepath.Join(base, "all")

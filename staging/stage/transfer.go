@@ -23,7 +23,7 @@ import (
 // Memory is bounded: a frame is sent when the next rank has a buffer for it, and keeps its own
 // until then. Waiting in a ring could deadlock, so buffers come in two classes: a frame needs one
 // of class 0, and one of class 1 once it has gone from a higher rank to a lower one, which it does
-// at most once. So no buffer ever waits, over any number of ranks, for itself.
+// at most once. So no buffer ever waits for itself, over any number of ranks.
 type transfer struct {
 	g    *group
 	plan *Plan
@@ -57,7 +57,7 @@ type transfer struct {
 	placings placings
 }
 
-// stats are counted while it runs.
+// stats are counted during the transfer.
 type stats struct {
 	storageReads, storageBytes     atomic.Int64
 	released                       atomic.Int64 // files read from an archive
@@ -259,9 +259,9 @@ func (t *transfer) announced(from int, body []byte) {
 	t.pump(a.Class)
 }
 
-// pump accepts waiting frames, as far as there are buffers, in turn for the ranks that read them:
-// otherwise the neighbour's own frames would fill all buffers, and the links would wait for each
-// other (1.7 times the time, measured with 4 ranks). t.mu is held.
+// pump accepts waiting frames while there are buffers, and takes turns among the ranks that read
+// them: otherwise the neighbour's own frames would fill all buffers, and the links would wait for
+// each other (1.7 times the time, measured with 4 ranks). t.mu is held.
 func (t *transfer) pump(class uint8) {
 	for len(t.waiting[class]) > 0 {
 		var buf []byte

@@ -125,7 +125,7 @@ func (w *walker) plan() (*Plan, error) {
 	return newPlan(w.root, w.items, w.links, w.failed), nil
 }
 
-// spawn runs f on another goroutine if there is a place for one, else right here.
+// spawn runs f on another goroutine if there is a place for one, otherwise on this one.
 func (w *walker) spawn(f func()) {
 	select {
 	case w.places <- struct{}{}:
@@ -182,8 +182,8 @@ func (w *walker) folder(rel string, info Info, up *above) {
 	}
 }
 
-// name examines one name. want is what is known of a selected one; alone leaves out what is below a
-// folder.
+// name examines one name. want is what is known about a selected name; alone leaves out what is
+// below a folder.
 func (w *walker) name(rel string, want *Selected, up *above, alone bool) {
 	if w.ctx.Err() != nil {
 		return

@@ -69,7 +69,7 @@ func (s *session) progress() Progress {
 	return p
 }
 
-// A SilentError means that a rank is taken for dead.
+// A SilentError means that a rank is assumed dead.
 type SilentError struct{ Rank, Ticks int }
 
 // Error returns one sentence, with what to do.
@@ -79,7 +79,7 @@ func (e *SilentError) Error() string {
 		e.Rank, e.Ticks)
 }
 
-// lost ends staging without a rank that is gone. Rank 0 does not wait for its report.
+// lost ends staging because a rank is gone. Rank 0 does not wait for that rank's report.
 func (s *session) lost(rank int) {
 	err := &SilentError{rank, s.opt.PeerTicks}
 	if rank == 0 {

@@ -1,4 +1,4 @@
-// Package stagingtest has what the tests of the packages below staging share.
+// Package stagingtest holds what the tests of the packages below staging share.
 package stagingtest
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ModTime is the modification time of every file that tree makes.
+// ModTime is the modification time of every file that Tree and Grow make.
 var ModTime = time.Date(2024, 2, 29, 12, 30, 0, 123_456_789, time.UTC)
 
 // Tree makes files below a new folder and returns it. An entry is a path; "path -> target" is a

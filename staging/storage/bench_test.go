@@ -11,8 +11,8 @@ import (
 	"rankpool/staging/stagingtest"
 )
 
-// BenchmarkFetch reads files of 110 KiB, in a new tree: TMPDIR should be a tmpfs, so that it
-// measures the Fetcher. It requests 256 samples at a time.
+// BenchmarkFetch reads files of 110 KiB, in a new tree. TMPDIR should be a tmpfs, so that the
+// benchmark measures the Fetcher. It requests 256 samples at a time.
 func BenchmarkFetch(b *testing.B) {
 	const files, sizeBytes = 500, 110 << 10
 	root := b.TempDir()

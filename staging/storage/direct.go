@@ -88,7 +88,7 @@ func (f *directFile) ReadVector(into [][]byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// readBuffered clears the flag, and reads.
+// readBuffered clears O_DIRECT, and reads.
 func (f *directFile) readBuffered(p []byte, off int64) (int, error) {
 	flags, err := unix.FcntlInt(uintptr(f.systemFile), unix.F_GETFL, 0)
 	if err == nil {

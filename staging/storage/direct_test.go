@@ -17,8 +17,8 @@ import (
 	"rankpool/staging/stagingtest"
 )
 
-// TestDirectStorage reads ranges of a file at any places, past the page cache if the file system of
-// the test lets it.
+// TestDirectStorage reads ranges anywhere in a file, bypassing the page cache if the test's file
+// system allows that.
 func TestDirectStorage(t *testing.T) {
 	data := make([]byte, directPieceBytes+3*directAlign+7)
 	random := rand.New(rand.NewPCG(1, 2))

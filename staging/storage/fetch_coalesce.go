@@ -13,10 +13,10 @@ const (
 	maxJoined = 64
 )
 
-// coalesce returns r and the waiting reads that are done by the same request, in file order:
-// neighbours in the same shard with gaps of at most maxGapBytes, maxBytes in all at most. A
-// read that training waits for (demanded) is coalesced only with reads that are needed as soon, so
-// others never delay it.
+// coalesce returns r and the waiting reads that the same request serves, in file order: neighbours
+// in the same shard with gaps of at most maxGapBytes, at most maxBytes in all. A read that training
+// waits for (demanded) is coalesced only with reads that are needed as soon, so others never delay
+// it.
 func coalesce(r *read, demanded bool, maxBytes int64) []*read {
 	if r.shard == nil || r.tries > 0 || maxBytes <= 0 {
 		return []*read{r}

@@ -9,7 +9,7 @@ const (
 	// samples are not large.
 	DefaultFetchConcurrency = 16
 
-	// Where samples are large, fewer requests with firstBytes in flight, but at least leastFirst.
+	// If samples are large, fewer requests with firstBytes in flight in all, but at least leastFirst.
 	firstBytes = 32 << 20
 	leastFirst = 4
 
@@ -72,13 +72,13 @@ func firstConcurrency(samples int, totalBytes int64) int {
 	return int(min(DefaultFetchConcurrency, max(leastFirst, fit)))
 }
 
-// newConcurrency starts at a limit; with fixed it never changes it.
+// newConcurrency starts at limit; if fixed, it never changes it.
 func newConcurrency(limit, most int, fixed bool) concurrency {
 	return concurrency{limit: limit, max: most, fixed: fixed, patience: firstHolding}
 }
 
 // ended counts a request of sizeBytes bytes that took latency and ended now; held reports whether
-// others waited only because limit were in flight.
+// others waited only because as many requests as limit were in flight.
 func (c *concurrency) ended(now time.Time, latency time.Duration, sizeBytes int64, held bool) {
 	if c.fixed {
 		return

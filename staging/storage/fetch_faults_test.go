@@ -19,8 +19,8 @@ import (
 	"rankpool/staging/dataset"
 )
 
-// A roughStorage is a storage in memory with random delays and faults. It knows what a Fetcher may
-// do to it, and notes what it must not do. It is used in a synctest bubble.
+// A roughStorage is a storage in memory with random delays and faults. It records the most requests
+// and bytes at a time, and panics if a file has two users. It is used in a synctest bubble.
 type roughStorage struct {
 	m       *dataset.Manifest
 	sizes   map[string]int64
@@ -45,7 +45,7 @@ type roughStorage struct {
 // roughByte is the byte at a place of a file.
 func roughByte(path string, at int64) byte { return byte(at*31+at>>8) ^ path[len(path)-1] }
 
-// roughSample returns the bytes of a sample.
+// sample returns the bytes of a sample.
 func (s *roughStorage) sample(id scheduler.SampleID) []byte {
 	data := make([]byte, s.m.Size(id))
 	for i := range data {
@@ -54,7 +54,7 @@ func (s *roughStorage) sample(id scheduler.SampleID) []byte {
 	return data
 }
 
-// rough returns a storage of shards with a number of samples each, and of as many whole files as
+// rough returns a storage of shards with perShard samples each, and of as many whole files as
 // shards; shard and file i lie on target i mod 3, the last ones on none.
 func rough(seed uint64, shards, perShard, maxBytes int) *roughStorage {
 	s := &roughStorage{
@@ -94,7 +94,7 @@ func rough(seed uint64, shards, perShard, maxBytes int) *roughStorage {
 	return s
 }
 
-// begin begins an operation of n bytes, and returns what ends it and its fault.
+// begin begins an operation of n bytes, and returns a function that ends it, and its fault.
 func (s *roughStorage) begin(path string, n int64) (end func(), fault error) {
 	s.mu.Lock()
 	s.requests[path]++
@@ -209,8 +209,8 @@ func (f *roughFile) Close() error {
 	return nil
 }
 
-// A reader asks a Fetcher for samples of a rough storage. When done is called it checks the sample,
-// gives its memory another content, and looks at the end whether that is still there.
+// A roughReader requests samples of a rough storage from a Fetcher. When done is called it checks
+// the sample and overwrites its memory; at the end it checks that nothing has changed that memory.
 type roughReader struct {
 	*Fetcher
 	s       *roughStorage
@@ -259,7 +259,8 @@ func (r *roughReader) ask(id scheduler.SampleID, need uint64) {
 	})
 }
 
-// end waits for all, closes, waits until what is late has ended, and returns what is wrong.
+// end waits for all reads, closes the Fetcher, waits until what is late has ended, and returns what
+// is wrong.
 func (r *roughReader) end() string {
 	r.pending.Wait()
 	r.Close()
@@ -282,8 +283,8 @@ func (r *roughReader) end() string {
 	return strings.Join(r.broken, "; ")
 }
 
-// TestFetchRandomFaults checks what must hold whatever storage does: one done a Fetch, right bytes
-// or an error, nothing written after that, and the bounds on requests and bytes.
+// TestFetchRandomFaults checks what must hold whatever storage does: one call of done per Fetch,
+// right bytes or an error, nothing written after that, and the bounds on requests and bytes.
 func TestFetchRandomFaults(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := rough(rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(1, 6).Draw(rt, "shards"),
@@ -336,8 +337,8 @@ func TestFetchRandomFaults(t *testing.T) {
 	})
 }
 
-// TestStallReport has storage stuck: there is a line that names file and target, and not one a
-// request.
+// TestStallReport makes storage hang: lines at intervals name the file and the target, not one line
+// for each request.
 func TestStallReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := rough(1, 2, 10, 2000)
@@ -369,7 +370,7 @@ func TestStallReport(t *testing.T) {
 	})
 }
 
-// TestTargets has one target slow: the others' reads continue, and it never gets more than its
+// TestTargets makes one target slow: the others' reads continue, and it never gets more than its
 // share.
 func TestTargets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -396,7 +397,8 @@ func TestTargets(t *testing.T) {
 	})
 }
 
-// TestSpread has all samples equally needed: what begins together goes to different targets.
+// TestSpread requests all samples with equal need: reads that begin together go to different
+// targets.
 func TestSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := rough(1, 7, 20, 2000)
@@ -447,8 +449,8 @@ func TestCoalesced(t *testing.T) {
 	})
 }
 
-// TestDemand has reads ahead take all but an eighth of the requests, so that what training waits
-// for is read at once.
+// TestDemand checks that reads ahead use all but an eighth of the requests, so that what training
+// waits for is read at once.
 func TestDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := rough(1, 3, 200, 2000)
@@ -465,7 +467,7 @@ func TestDemand(t *testing.T) {
 		if got := r.Stats().UnderWay; got != 15 {
 			t.Errorf("%d requests with one that training waits for", got)
 		}
-		r.Demand(10) // now all are
+		r.Demand(10) // now training waits for all
 		if got := r.Stats().UnderWay; got != 16 {
 			t.Errorf("%d requests when all are waited for", got)
 		}
@@ -476,7 +478,7 @@ func TestDemand(t *testing.T) {
 	})
 }
 
-// TestSharedLimit has two Fetchers share a limit.
+// TestSharedLimit makes two Fetchers share a limit.
 func TestSharedLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit, began := NewRateLimit(100_000, 0), time.Now()

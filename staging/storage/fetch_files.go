@@ -40,8 +40,8 @@ func (s *idleFiles) put(of *shard, file File, now time.Time) {
 	s.files = append(s.files, idleFile{of.path, file, now})
 }
 
-// takeOld removes and returns the files that are too many or idle for too long; the caller closes
-// them.
+// takeOld removes and returns the files beyond maxIdleFiles, and those that were idle for too long;
+// the caller closes them.
 func (s *idleFiles) takeOld(now time.Time) []idleFile {
 	n := max(0, len(s.files)-maxIdleFiles)
 	for n < len(s.files) && now.Sub(s.files[n].since) >= idleTime {

@@ -10,9 +10,9 @@ import (
 const burstSeconds = 0.1
 
 // A RateLimit bounds how fast its users, such as Fetchers, read: bytes and opened files per second.
-// Over any time t they read at most rate·t, a tenth of a second's worth, and one request; the same
-// holds for opens. A job's limit is divided evenly over its ranks, and no rank gets what another
-// does not use. It is safe for concurrent use.
+// Over any time t they read at most rate·t, plus a tenth of a second's worth, plus one request; the
+// same holds for opens. A job's limit is divided evenly over its ranks, and no rank gets what
+// another does not use. It is safe for concurrent use.
 type RateLimit struct {
 	mu           sync.Mutex
 	bytes, opens bucket

@@ -23,7 +23,7 @@ func (f *Fetcher) pause(r *read) bool {
 	return true
 }
 
-// resume puts a paused read back into the queue, with its current urgency.
+// resume puts a paused read back into the queue.
 func (f *Fetcher) resume(r *read) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,8 +11,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A simulated storage has a latency, in which it serves any number of requests, and then one line
-// of a bandwidth, which loses by every request beyond crowd. It runs in virtual time.
+// A simulated storage delays each request by its latency, any number of them at a time, and then
+// serves them over one line, whose bandwidth drops with every request beyond crowd. It runs in
+// virtual time.
 type simulated struct {
 	latency   time.Duration
 	bandwidth float64 // bytes a second
@@ -37,7 +38,7 @@ func (h *endHeap) Pop() any {
 
 const simulatedBytes = 110 << 10
 
-// run keeps c.limit requests under way for a time, and returns the bandwidth that they had.
+// run keeps c.limit requests under way for a time, and returns the bandwidth that they got.
 func (s *simulated) run(c *concurrency, d time.Duration) float64 {
 	until, begun := s.now.Add(d), s.now
 	done := 0
@@ -128,9 +129,9 @@ func TestFirstConcurrency(t *testing.T) {
 	}
 }
 
-// TestConcurrencyBacksOff has a storage lose nearly all its bandwidth when 256 requests are under
-// way, and get it back. In between 44 requests would do; three times the latency of quiet storage
-// is 133.
+// TestConcurrencyBacksOff makes a storage lose nearly all its bandwidth when 256 requests are under
+// way, and regain it. In between, 44 requests would be enough; at 133, the latency is three times
+// that of quiet storage.
 func TestConcurrencyBacksOff(t *testing.T) {
 	s := simulated{
 		latency: 50 * time.Millisecond, bandwidth: 100e9,
@@ -151,7 +152,7 @@ func TestConcurrencyBacksOff(t *testing.T) {
 	}
 }
 
-// TestConcurrencyUnused has requests that do not wait for the limit: they do not change it.
+// TestConcurrencyUnused checks that requests that do not wait for the limit do not change it.
 func TestConcurrencyUnused(t *testing.T) {
 	c := newConcurrency(16, 256, false)
 	now := time.Unix(1e9, 0)
@@ -184,7 +185,7 @@ func TestAheadShare(t *testing.T) {
 	}
 }
 
-// TestRateLimit has random requests at random times: over every interval no more is read than the
+// TestRateLimit makes random requests at random times: over every interval no more is read than the
 // limit allows.
 func TestRateLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

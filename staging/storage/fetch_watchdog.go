@@ -63,7 +63,8 @@ func (f *Fetcher) scan() {
 	}
 }
 
-// report describes a flight that takes long, as one of several, in a sentence.
+// report describes a flight that takes long in one sentence; late is how many such flights there
+// are.
 func (fl *flight) report(m *dataset.Manifest, now time.Time, late int) string {
 	where := ""
 	if id := fl.reads[0].target.id; id >= 0 {

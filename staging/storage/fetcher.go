@@ -124,9 +124,9 @@ func NewFetcher(m *dataset.Manifest, opt FetchOptions) *Fetcher {
 	return f
 }
 
-// Fetch requests sample id, which is needed at time need (in any unit; the least is read first; on
-// every storage target, equal ones are read in the order of the calls). len(into) must be the
-// sample's size. It returns at once.
+// Fetch requests sample id, which is needed at time need, in any unit. Lower needs are read first;
+// on each storage target, equal ones are read in the order of the calls. len(into) must be the
+// sample's size. Fetch returns at once.
 //
 // done is called exactly once, on another goroutine, with nil when into holds the sample. It must
 // not block for long, as it blocks a reader, and must not call Close. Until then into belongs to

@@ -31,7 +31,7 @@ type fault struct {
 	piece            int // reads return at most so many bytes
 }
 
-// A faultyStorage is a Storage in memory with one fault a try; when its list is used up there are
+// A faultyStorage is a Storage in memory with one fault per try; when its list is used up there are
 // no more. Its methods are safe for concurrent use.
 type faultyStorage struct {
 	mu     sync.Mutex
@@ -245,7 +245,7 @@ func TestFetchOptions(t *testing.T) {
 	})
 }
 
-// TestFetchDelays reads the clock of the synctest bubble, which only moves when everybody waits.
+// TestFetchDelays reads the clock of the synctest bubble, which only advances when everybody waits.
 func TestFetchDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := faulty(1)
@@ -340,8 +340,7 @@ func TestFetchEqualNeedInOrderOfAsking(t *testing.T) {
 	})
 }
 
-// TestRetryHoldsUpNobody has one reader; while a read waits for its next try the others are read,
-// and a promotion meanwhile counts.
+// TestRetryHoldsUpNobody has one reader: while a read waits for its next try, the others are read.
 func TestRetryHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsking(4)
@@ -405,7 +404,7 @@ func TestFetchMisuse(t *testing.T) {
 	}
 }
 
-// TestFetchFiles reads real files, whole and parts of them, by many goroutines into one slab.
+// TestFetchFiles reads real files, whole and in parts, into one slab, requested by many goroutines.
 func TestFetchFiles(t *testing.T) {
 	var entries []string
 	for i := range 200 {

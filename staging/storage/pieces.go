@@ -55,7 +55,7 @@ func appendPieces(pieces []piece, m *dataset.Manifest, id scheduler.SampleID, in
 	return pieces
 }
 
-// readPieces reads all pieces, with one request for those that are adjacent in the file but for
+// readPieces reads all pieces, with one request for those that are adjacent in the file except for
 // small gaps. It returns how many of their bytes it has read: less than all if the file ends early.
 func readPieces(file File, pieces []piece) (got int, err error) {
 	for len(pieces) > 0 {

@@ -11,7 +11,7 @@ import (
 	"rankpool/staging/dataset"
 )
 
-// memory is a File that gives at most some bytes at a time.
+// memory is a File that returns at most most bytes at a time.
 type memory struct {
 	data  []byte
 	most  int
@@ -43,8 +43,8 @@ func (f *vectorMemory) ReadVector(buffers [][]byte, off int64) (n int, err error
 	return n, nil
 }
 
-// TestReadPieces reads random pieces of a file that gives any number of bytes at a time, and may be
-// too short.
+// TestReadPieces reads random pieces of a file that returns any number of bytes at a time, and may
+// be too short.
 func TestReadPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 300_000).Draw(t, "size")

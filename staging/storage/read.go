@@ -13,7 +13,7 @@ import (
 	"rankpool/staging/dataset"
 )
 
-// A SampleError is why a sample could not be read.
+// A SampleError says why a sample could not be read.
 type SampleError struct {
 	ID     scheduler.SampleID
 	Path   string // relative to the manifest's root

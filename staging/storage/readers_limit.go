@@ -12,10 +12,10 @@ import (
 // readersLimitName is the name of the file in a rank's folder, which the client knows too.
 const readersLimitName = "storage-limit"
 
-// WriteReadersLimit writes the share of a node's trainers in the job's limits, bytes and opened
-// files per second, for when they read storage themselves because the rank is gone; 0 is unlimited.
-// From then on the trainers write to the file (docs/wire/README.md). A file with the same limits is
-// left alone: a rank that restarts finds the trainers reading.
+// WriteReadersLimit writes the share of the job's limits, in bytes and opened files per second,
+// that a node's trainers have when they read storage themselves because the rank is gone; 0 is
+// unlimited. From then on the trainers write to the file (docs/wire/README.md). A file with the
+// same limits is left alone: a rank that restarts finds the trainers reading.
 func WriteReadersLimit(folder string, bytesPerSecond, opensPerSecond float64) error {
 	content := appendReadersLimit(nil, bytesPerSecond, opensPerSecond)
 	path := filepath.Join(folder, readersLimitName)

@@ -60,7 +60,7 @@ func (q *queues) target(id int) *target {
 	return t
 }
 
-// join returns the shard with a path, which is kept until as many reads have left it.
+// join returns the shard with a path, which is kept until as many reads have left it as joined it.
 func (q *queues) join(path string) *shard {
 	s := q.shards[path]
 	if s == nil {

@@ -18,11 +18,11 @@ const (
 	writers = 2
 	// queuedWrites is how many samples may wait to be written; further ones are refused.
 	queuedWrites = 256
-	// readTimeout is as long as the timeout for another rank (--peer-timeout): after it, storage is
-	// read.
+	// readTimeout is as long as the timeout for another rank (--peer-timeout): after it, the sample is
+	// read from storage.
 	readTimeout = 2 * time.Second
-	// writeTimeout is longer: a device that collects its garbage stalls writes for a second or more,
-	// and training does not wait for writes.
+	// writeTimeout is longer: a device that collects garbage stalls writes for a second or more, and
+	// training does not wait for writes.
 	writeTimeout = 10 * time.Second
 	// openTimeout bounds how long an unresponsive folder delays the start.
 	openTimeout = 30 * time.Second
@@ -167,8 +167,8 @@ func probe(file File, opt Options) error {
 }
 
 // Store writes a sample that is not in the Disk. It returns false, and does nothing, if there is no
-// room or too many writes wait already. The bytes must not change until done is called; with nil,
-// the sample is stored.
+// room or too many writes wait already. The bytes must not change until done is called; if its
+// error is nil, the sample is stored.
 func (d *Disk) Store(id scheduler.SampleID, bytes []byte, done func(error)) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -17,12 +17,12 @@ import (
 	"rankpool/scheduler"
 )
 
-// memoryFile is a file in memory that fails as set.
+// memoryFile is a file in memory that fails as its fields say.
 type memoryFile struct {
 	mu     sync.Mutex
 	b      []byte
 	fail   error         // of reads and writes
-	rot    bool          // reads give other bytes
+	rot    bool          // reads return other bytes
 	stall  chan struct{} // reads and writes wait until it is closed; nil: they do not
 	busy   chan struct{} // receives when one begins to wait
 	closed bool
@@ -78,7 +78,7 @@ func (f *memoryFile) set(change func()) {
 	change()
 }
 
-// clock has time-outs expire when a test calls it.
+// clock makes time-outs expire when a test calls timeOut.
 type clock struct {
 	mu  sync.Mutex
 	due map[int]func()
@@ -103,7 +103,7 @@ func (c *clock) after(_ time.Duration, f func()) func() bool {
 	}
 }
 
-// timeOut has everything that is under way take too long.
+// timeOut makes everything that is under way time out.
 func (c *clock) timeOut() {
 	c.mu.Lock()
 	due := c.due
@@ -311,7 +311,7 @@ func TestDiskRefusesWhatItCannotWriteInTime(t *testing.T) {
 	}
 }
 
-// TestDiskReadsInOrderOfNeed has one reader left and sees in which order it reads.
+// TestDiskReadsInOrderOfNeed leaves one reader, and checks the order in which it reads.
 func TestDiskReadsInOrderOfNeed(t *testing.T) {
 	d, f, _ := open(t, 1<<20)
 	for id := range scheduler.SampleID(4) {
@@ -348,7 +348,7 @@ func TestDiskReadsInOrderOfNeed(t *testing.T) {
 	}
 }
 
-// TestDiskEnds checks that all that is under way, and all that comes, ends with an error.
+// TestDiskEnds checks that all requests under way, and all later ones, end with an error.
 func TestDiskEnds(t *testing.T) {
 	d, f, _ := open(t, 1<<20)
 	if err := d.store(1, sample(1, 600)); err != nil {
@@ -425,7 +425,7 @@ func TestOpenChecks(t *testing.T) {
 	}
 }
 
-// TestOpenDoesNotWaitForEver has the folder not answer.
+// TestOpenDoesNotWaitForEver opens a folder that does not answer.
 func TestOpenDoesNotWaitForEver(t *testing.T) {
 	f := &memoryFile{stall: make(chan struct{}), busy: make(chan struct{})}
 	c := &clock{}

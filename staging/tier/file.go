@@ -12,10 +12,11 @@ import (
 	"rankpool/staging/posix"
 )
 
-// FileSystem creates a disk's file. Tests replace it by a file system that is full, slow or broken.
+// FileSystem creates a disk's file. Tests replace it with a file system that is full, slow or
+// broken.
 type FileSystem interface {
-	// Create creates a file of sizeBytes in a folder, which disappears when it is closed or this
-	// process ends. It returns an error if the folder is not writable or has less space.
+	// Create creates a file of sizeBytes in a folder. The file disappears when it is closed or this
+	// process ends. Create returns an error if the folder is not writable or has less space.
 	Create(dir string, sizeBytes int64) (File, error)
 }
 
@@ -25,7 +26,7 @@ type File interface {
 	ReadAt(p []byte, off int64) (int, error)
 	// WriteAt writes len(p) bytes at offset off, or returns an error.
 	WriteAt(p []byte, off int64) (int, error)
-	// Forget writes length bytes from off on to the device, and drops them from memory.
+	// Forget writes the length bytes at off to the device, and drops them from memory.
 	Forget(off, length int64)
 	// Close closes the file. Reads and writes in progress may fail.
 	Close() error
@@ -34,8 +35,8 @@ type File interface {
 // SystemFileSystem is the file system of this machine.
 type SystemFileSystem struct{}
 
-// leftoverPattern matches the names that files have between their creation and the removal of the
-// name, on file systems that cannot create them without one.
+// leftoverPattern matches the names that files have until the name is removed, on file systems that
+// cannot create a file without one.
 const leftoverPattern = ".rankpool-tier-*"
 
 // Create implements FileSystem.
@@ -91,7 +92,7 @@ type systemFile struct{ *os.File }
 func (f systemFile) Forget(off, length int64) {
 	conn, err := f.SyscallConn()
 	if err == nil {
-		_ = conn.Control(func(fd uintptr) { // a closed file needs nothing forgotten
+		_ = conn.Control(func(fd uintptr) { // a closed file has nothing to forget
 			_ = unix.Fadvise(int(fd), off, length, unix.FADV_DONTNEED) // advice; its failure changes nothing
 		})
 	}

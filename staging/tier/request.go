@@ -42,7 +42,7 @@ type request struct {
 	done   func(error)
 }
 
-// end calls done, unless that was done already, and reports whether it did. Before that, while the
+// end calls done, unless it was called already, and reports whether it did. Before that, while the
 // memory still belongs to the request, it calls with.
 func (q *request) end(err error, with func()) bool {
 	q.mu.Lock()
@@ -59,8 +59,8 @@ func (q *request) end(err error, with func()) bool {
 	return true
 }
 
-// copyOut copies a sample that is to be written out of memory. It returns false if the request is
-// over.
+// copyOut copies a sample that is to be written from the request's memory. It returns false if the
+// request is over.
 func (q *request) copyOut(into []byte) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -94,8 +94,8 @@ func (q *requests) Pop() any {
 }
 
 // work performs requests of a kind until the end. A worker that is stuck in a request is replaced
-// by another one, and ends when the file releases it: so a file that does not answer is detected
-// after a few time-outs, and that bounds the number of workers.
+// by another one, and ends when the file releases it. So a file that does not answer is detected
+// after a few time-outs, which bounds the number of workers.
 func (d *Disk) work(k kind) {
 	var buffer []byte
 	for {

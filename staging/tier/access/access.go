@@ -27,19 +27,20 @@ type Access struct {
 // Source: Linux, uapi/linux/xattr.h; fs/nfs/nfs4proc.c.
 var acls = []string{"system.posix_acl_access", "system.nfs4_acl", "system.richacl"}
 
-// A Checker looks at files. It remembers folders, and is not safe for concurrent use.
+// A Checker determines who may read files. It remembers folders, and is not safe for concurrent
+// use.
 type Checker struct {
-	folders map[string][]entry // that lead to a folder, by its path; nil: they have lists
+	folders map[string][]entry // the folders that lead to a folder, by its path
 }
 
-// entry is what must let a reader pass.
+// entry is a file or folder that must let a reader pass.
 type entry struct {
 	group                int
 	everybody, itsMember bool
 }
 
 // Of returns who may read all of these files. A reader must pass each folder that leads to a file,
-// too. Errors: ErrNotShared, and those of a file that cannot be looked at.
+// too. Errors: ErrNotShared, and those of a file that cannot be examined.
 func (c *Checker) Of(paths []string) (Access, error) {
 	who := Access{Mode: 0o444, Group: -1}
 	for _, path := range paths {
@@ -73,7 +74,7 @@ func (a *Access) narrow(e entry) bool {
 	return true
 }
 
-// file looks at a file, and returns the folder that it is in after all links.
+// file examines a file, and returns the folder that it is in after all links.
 func (c *Checker) file(path string) (entry, string, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
@@ -90,7 +91,7 @@ func (c *Checker) file(path string) (entry, string, error) {
 	return e, filepath.Dir(path), err
 }
 
-// leading returns the folders that lead to what is in dir.
+// leading returns dir and the folders above it, after all links.
 func (c *Checker) leading(dir string) ([]entry, error) {
 	if found, ok := c.folders[dir]; ok {
 		return found, nil
@@ -136,6 +137,6 @@ func look(path string, bit uint32) (entry, error) {
 		}
 	}
 	member := st.Mode&(bit<<3) != 0
-	// Who is a member of the file's group does not have the rights of everybody.
+	// Members of the file's group do not have the rights of everybody.
 	return entry{int(st.Gid), member && st.Mode&bit != 0, member}, nil
 }

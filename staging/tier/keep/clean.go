@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clean removes the user's copies in dir that were used last before a time, and returns how many
-// files and bytes these were. A job that uses them reads storage then. It returns an error, and
-// removes nothing, unless DIR/UID is the user's own.
+// Clean removes the user's copies in dir that were last used before a time, and returns how many
+// files and bytes these were. A job that uses them then reads storage instead. It returns an error,
+// and removes nothing, unless DIR/UID is the user's own.
 func Clean(dir string, before time.Time) (files int, bytes int64, err error) {
 	shared, err := openDirectory(unix.AT_FDCWD, dir)
 	if err != nil {

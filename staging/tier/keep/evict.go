@@ -29,8 +29,8 @@ func (f *Folder) claim(size int64) error {
 	return nil
 }
 
-// evict removes the files that were used last the longest ago, until there is room for want bytes
-// or all that are left are in use. It returns the room.
+// evict removes the least recently used files, until there is room for want bytes or all that are
+// left are in use. It returns the room.
 func (f *Folder) evict(files []file, want int64) (left int64) {
 	left = f.quota
 	for _, one := range files {
@@ -48,11 +48,11 @@ func (f *Folder) evict(files []file, want int64) (left int64) {
 	return left
 }
 
-// groupName matches the names of groups, and of those that are being made. What else is in the part
-// is not ours: the folder may be the user's scratch folder, too.
+// groupName matches the names of groups, and of those that are being made. Nothing else in the part
+// is ours: the folder may be the user's scratch folder, too.
 var groupName = regexp.MustCompile(`^[0-9a-f]{32}\.[0-9]+(\.[0-9]+)?$|^[0-9a-f]{64}$`)
 
-// A file is one of the part's.
+// A file is a file of the user's part.
 type file struct {
 	name string
 	size int64
@@ -76,7 +76,7 @@ func (f *Folder) files() ([]file, error) {
 		var st unix.Stat_t
 		if !groupName.MatchString(name) ||
 			unix.Fstatat(f.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-			continue // no group, or removed meanwhile
+			continue // not a group, or removed meanwhile
 		}
 		if st.Mode&unix.S_IFMT == unix.S_IFREG {
 			found = append(found, file{name, st.Size, time.Unix(st.Mtim.Unix())})

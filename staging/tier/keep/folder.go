@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// usedFor is how long after it was used last a group is in use by a job.
+	// usedFor is how long after its last use a group counts as in use by a job.
 	usedFor = 5 * time.Minute
 	// touchEvery is how often a job marks a group as in use.
 	touchEvery = time.Minute
@@ -28,19 +28,20 @@ type Folder struct {
 	fd     int // of the user's own part
 	quota  int64
 	now    func() time.Time
-	others *others // whose copies are used, and who may use this user's; nil: no other user's
+	others *others // the parts of other users; nil: copies are not shared
 
 	mu      sync.Mutex
-	claimed int64 // may be taken before the files are counted again
+	claimed int64 // may be claimed before the files are counted again
 }
 
-// OpenFolder opens the user's part of dir, DIR/UID, and makes it if need be. It holds quota bytes
-// at most; jobs of the user beside this one may add a 64th of that each.
+// OpenFolder opens the user's part of dir, DIR/UID, and creates it if necessary. It holds at most
+// quota bytes; each other job of the user may add a 64th of that.
 //
-// With share, copies are used by all users who know their names and whom their modes let read them.
+// With share, a copy is used by all users who know its name and whom its mode lets read it.
 //
-// It returns an error unless dir is the user's own or has mode 1777, and unless the part is the
-// user's own. Nobody else can write to it. With share, dir must be root's.
+// It returns an error unless dir has mode 1777, or is the user's own and nobody else can write to
+// it, and unless the part is the user's own and nobody else can list it or write to it. With share,
+// dir must be root's and have mode 1777.
 func OpenFolder(dir string, quota int64, share bool) (*Folder, error) {
 	fd, err := openShared(dir, share)
 	if err != nil {
@@ -59,7 +60,7 @@ func OpenFolder(dir string, quota int64, share bool) (*Folder, error) {
 	return f, unix.Close(fd)
 }
 
-// openShared opens the folder that has the parts of all users.
+// openShared opens the folder that holds the parts of all users.
 func openShared(dir string, share bool) (int, error) {
 	fd, err := openDirectory(unix.AT_FDCWD, dir)
 	if err != nil {
@@ -101,7 +102,7 @@ func Check(dir string, share bool) error {
 	return errors.Join(err, unix.Close(shared))
 }
 
-// openOwn opens this user's part of a folder, and makes it if need be.
+// openOwn opens this user's part of a folder, and creates it if necessary.
 func openOwn(shared int, share bool) (int, error) {
 	name := strconv.Itoa(os.Geteuid())
 	if err := unix.Mkdirat(shared, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
@@ -151,7 +152,7 @@ func openDirectory(at int, name string, flags ...int) (fd int, err error) {
 	return fd, err
 }
 
-// Close gives the Folder up. Its Stores must be closed.
+// Close closes the Folder. Its Stores must be closed.
 func (f *Folder) Close() error {
 	if f.others == nil {
 		return unix.Close(f.fd)
@@ -169,13 +170,13 @@ func (f *Folder) open(name string, flags int, size int64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "a group"), nil
 }
 
-// clear removes files that have a group's name but are not groups.
+// clear removes the file with a group's name if it is not a group.
 func (f *Folder) clear(name string, size int64) {
 	file, err := f.open(name, os.O_RDONLY, size)
 	if err == nil {
 		_ = file.Close() // it was only read
 	} else if errors.Is(err, errNoGroup) {
-		_ = unix.Unlinkat(f.fd, name, 0) // else the group is not written
+		_ = unix.Unlinkat(f.fd, name, 0) // if this fails, the group is not written
 	}
 }
 

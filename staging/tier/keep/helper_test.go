@@ -46,7 +46,7 @@ func sample(id scheduler.SampleID) []byte {
 	return b
 }
 
-// size returns how many these are, some 20 KB.
+// size returns a sample's size, some 20 KB.
 func size(id scheduler.SampleID) int64 { return 20_000 + int64(id)*2654435761%1000 }
 
 func (w *world) open() *Store {
@@ -59,7 +59,7 @@ func (w *world) open() *Store {
 	return s
 }
 
-// fill writes all samples, as a job does, and ends it.
+// fill writes all samples, as a job does, and ends the job.
 func (w *world) fill() Counts {
 	w.t.Helper()
 	s := w.open()
@@ -69,7 +69,7 @@ func (w *world) fill() Counts {
 	return s.Close(time.Minute)
 }
 
-// read returns what a job reads of a sample; nil if the copies have it not.
+// read returns what a job reads of a sample; nil if there is no copy.
 func (w *world) read(s *Store, id scheduler.SampleID) []byte {
 	w.t.Helper()
 	into, done := make([]byte, w.set.Size(id)), make(chan error, 1)

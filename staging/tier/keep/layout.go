@@ -20,7 +20,7 @@ const (
 type layout struct {
 	rank, ranks int
 	offset      []uint32 // of each slot within its group; groups end with the sample that fills them
-	first       []int    // the first slot of each group, and how many slots there are
+	first       []int    // the first slot of each group, and then the number of slots
 	bytes       []int64  // of each group
 }
 
@@ -55,8 +55,8 @@ func (l *layout) slots() int { return len(l.offset) }
 // groups returns how many groups there are.
 func (l *layout) groups() int { return len(l.bytes) }
 
-// slot returns the slot of a sample, or false if another rank owns it. Of each run of consecutive
-// ids as long as there are ranks, each rank owns one (scheduler.Owner).
+// slot returns the slot of a sample, or false if another rank owns it. Every block of ranks
+// consecutive ids has one sample of each rank (scheduler.Owner).
 func (l *layout) slot(id scheduler.SampleID) (int, bool) {
 	slot := int(id) / l.ranks
 	return slot, slot < l.slots() && scheduler.Owner(id, l.ranks) == l.rank

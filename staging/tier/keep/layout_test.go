@@ -8,15 +8,15 @@ import (
 	"rankpool/scheduler"
 )
 
-// TestLayout checks that the ranks' slots have each sample once, in places of their groups that do
-// not overlap and leave nothing free.
+// TestLayout checks that the ranks' slots have each sample once, at places in their groups that
+// neither overlap nor leave gaps.
 func TestLayout(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		samples := rapid.IntRange(0, 400).Draw(r, "samples")
 		ranks := rapid.IntRange(1, 9).Draw(r, "ranks")
 		seed := rapid.Uint32().Draw(r, "seed")
 		size := func(id scheduler.SampleID) int64 {
-			return int64((uint32(id)*2654435761 ^ seed) % 300_000 * (seed % 2)) // also none
+			return int64((uint32(id)*2654435761 ^ seed) % 300_000 * (seed % 2)) // also 0
 		}
 		owners := make([]int, samples)
 		for rank := range ranks {

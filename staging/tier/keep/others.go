@@ -13,17 +13,17 @@ import (
 // lookForUsers is how often the folder is searched for parts of other users.
 const lookForUsers = time.Minute
 
-// others are the parts of other users. Nothing in them is believed.
+// others are the parts of other users. Nothing in them is trusted.
 type others struct {
-	fd int // of the folder that has all parts
+	fd int // of the folder that holds all parts
 
 	mu     sync.Mutex
 	looked time.Time
 	parts  map[int]int // by user: the part, which can be searched but not listed
 }
 
-// open opens a group in the part of a user who is not refused. It returns whose it is. Without one
-// it returns errAbsent.
+// open opens a group in the part of a user who is not refused, and returns that user. It returns
+// errAbsent if there is none.
 func (o *others) open(called string, size int64, refused map[int]bool) (*os.File, int, error) {
 	for uid, part := range o.all() {
 		if refused[uid] {
@@ -47,7 +47,7 @@ func (o *others) all() map[int]int {
 	return o.parts
 }
 
-// look searches the folder. A part that has been found stays as it was. o.mu is held.
+// look searches the folder. A part that was found before stays open. o.mu is held.
 func (o *others) look() {
 	fd, err := openDirectory(o.fd, ".")
 	if err != nil {
@@ -55,7 +55,7 @@ func (o *others) look() {
 	}
 	dir := os.NewFile(uintptr(fd), "the folder of copies")
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // what there is of them
+	names, _ := dir.Readdirnames(-1) // after an error, the names read so far
 	parts := map[int]int{}
 	for uid, part := range o.parts {
 		parts[uid] = part

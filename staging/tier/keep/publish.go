@@ -40,7 +40,7 @@ func (s *Store) publish(g int) error {
 	if err := unix.Unlinkat(folder, s.name(g), 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
-	// Under its old name, which others can guess, no other user could read it.
+	// The mode changes only now: under its old name, which others can guess, nobody else may read it.
 	fd, err := openRegular(folder, called.String(), os.O_RDONLY, s.layout.bytes[g])
 	if err != nil {
 		return withoutName(err)
@@ -48,12 +48,12 @@ func (s *Store) publish(g int) error {
 	if err = unix.Fchown(fd, -1, who.Group); err == nil {
 		err = unix.Fchmod(fd, who.Mode)
 	} else if errors.Is(err, unix.EPERM) {
-		err = nil // a user outside the group keeps it alone
+		err = nil // a user outside the group does not share it
 	}
 	return errors.Join(err, unix.Close(fd))
 }
 
-// withoutName keeps a name out of messages: errors of the system's have it, numbers have not.
+// withoutName keeps a name out of messages: the system's errors contain it, their numbers do not.
 func withoutName(err error) error {
 	var number unix.Errno
 	if errors.As(err, &number) {
@@ -89,7 +89,7 @@ func (s *Store) nameOf(g int) (name, error) {
 	return name(h.Sum(nil)), nil
 }
 
-// access returns who may read all that a group was made of.
+// access returns who may read everything that a group was made of.
 func (s *Store) access(g int) (access.Access, error) {
 	if s.path == nil {
 		return access.Access{}, access.ErrNotShared

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// failuresMax failures in a row abandon the copies: a disk that works has none.
+	// failuresMax is how many failures in a row make a Store abandon the copies: a disk that works has
+	// none.
 	failuresMax = 8
 	// lookAgain is the time before a missing group is looked up again, and before a group without room
 	// is tried again.
@@ -39,15 +40,15 @@ type Set struct {
 	Samples     int
 	Size        func(scheduler.SampleID) int64
 	Rank, Ranks int
-	// Path returns the file that a sample is in. nil: copies are not shared, whatever the Folder.
+	// Path returns the file that a sample is in. nil: copies are not shared, whatever the Folder does.
 	Path func(scheduler.SampleID) string
-	// TagsDir is a folder of the user's, on storage of all nodes if there is one.
+	// TagsDir is a folder of the user's, on storage that all nodes share if there is any.
 	TagsDir string
 	Log     *slog.Logger
 }
 
 // A Store keeps copies of the samples of a data set that a rank owns. All methods are safe for
-// concurrent use; but for Close none waits for the disk.
+// concurrent use; none but Close waits for the disk.
 type Store struct {
 	folder  *Folder
 	layout  layout
@@ -72,7 +73,7 @@ type Store struct {
 // Counts are the totals of a Store.
 type Counts struct {
 	Reads, Writes int64 // samples
-	Changed       int64 // samples whose copies were other bytes, or had not been written
+	Changed       int64 // samples whose copies had other bytes, or had not been written
 	Refused       int64 // samples not written, for lack of room or because the disk was behind
 }
 
@@ -81,18 +82,18 @@ type slotState uint8
 
 const (
 	unknown slotState = iota
-	whole             // it was written, or read and had its tag
-	lacking           // it was read, and had another tag
+	whole             // it was written, or was read and matched its tag
+	lacking           // it was read, and did not match its tag
 )
 
 // group is the state of a group's file.
 type group struct {
-	missing time.Time // it was not there; zero: it is, or may be
+	missing time.Time // when it was found missing; zero: it is there, or may be
 	full    time.Time // when there was no room for it; zero: there may be
 	touched time.Time
 
-	whole    int          // samples of this user's file, which others have no name of
-	unshared bool         // others may not read all that it is made of
+	whole    int          // samples whose state is whole
+	unshared bool         // others may not read all of its sources
 	refused  map[int]bool // users whose file had other bytes
 }
 
@@ -118,8 +119,8 @@ func (f *Folder) Open(set Set) (*Store, error) {
 }
 
 // Read reads a sample into into, which must have its size and belongs to the Store until done is
-// called, which is once, on another goroutine. After an error into is unchanged. It returns false,
-// and does nothing, if it is known to have no copy.
+// called. done is called once, on another goroutine. After an error into is unchanged. Read returns
+// false, and does nothing, if it knows that there is no copy.
 func (s *Store) Read(id scheduler.SampleID, into []byte, done func(error)) bool {
 	slot, own := s.layout.slot(id)
 	if !own || s.tags.get(slot) == (tag{}) {
@@ -132,8 +133,8 @@ func (s *Store) Read(id scheduler.SampleID, into []byte, done func(error)) bool 
 	return !none && s.work.add(&request{kind: reading, slot: slot, memory: into, done: done})
 }
 
-// Write queues a copy of a sample, as storage returned it, to be written. The caller
-// may reuse bytes when it returns. If the disk is behind or full, it does nothing.
+// Write queues a sample's bytes, as storage returned them, to be written. The caller may reuse
+// bytes when Write returns. If the disk is behind or full, Write does nothing.
 func (s *Store) Write(id scheduler.SampleID, bytes []byte) {
 	slot, own := s.layout.slot(id)
 	if !own {
@@ -157,7 +158,7 @@ func (s *Store) Write(id scheduler.SampleID, bytes []byte) {
 	}
 }
 
-// lately reports whether something was found to be so a moment ago.
+// lately reports whether at is less than lookAgain ago.
 func (s *Store) lately(at time.Time) bool { return s.folder.now().Sub(at) < lookAgain }
 
 // Close writes queued samples, for at most patience, and the tags. Later calls are refused.
@@ -180,7 +181,7 @@ func (s *Store) Close(patience time.Duration) Counts {
 	return s.counts
 }
 
-// flushNowAndThen writes the tags until the end, for a twentieth of the time at most.
+// flushNowAndThen writes the tags until the Store is closed, for at most a twentieth of the time.
 func (s *Store) flushNowAndThen() {
 	wait := flushEvery
 	for {
@@ -216,8 +217,7 @@ func (s *Store) open(g, flags int) (*os.File, error) {
 	return file, nil
 }
 
-// openNamed opens a group's file that has its own name: this user's, or another one's. It returns
-// whose it is.
+// openNamed opens a group's published file, this user's or another user's. It returns that user.
 func (s *Store) openNamed(g int) (*os.File, int, error) {
 	called, known := s.tags.name(g)
 	if !known {
@@ -247,11 +247,11 @@ func (s *Store) openNamed(g int) (*os.File, int, error) {
 func (s *Store) touch(g int, file *os.File) {
 	if now := s.folder.now(); now.Sub(s.groups[g].touched) > touchEvery {
 		s.groups[g].touched = now
-		_ = unix.Futimes(int(file.Fd()), nil) // a group that looks old is evicted first, and no more
+		_ = unix.Futimes(int(file.Fd()), nil) // if this fails, the group looks old and is evicted first
 	}
 }
 
-// refuse uses a user's file of a group no more: it had other bytes.
+// refuse stops using a user's file of a group: it had other bytes.
 func (s *Store) refuse(g, uid int) {
 	if called, known := s.tags.name(g); known && uid == os.Geteuid() {
 		_ = unix.Unlinkat(s.folder.fd, called.String(), 0) // it is written again
@@ -266,7 +266,7 @@ func (s *Store) refuse(g, uid int) {
 	s.counts.Changed++
 }
 
-// mark notes the state of a sample's copy. s.mu is held.
+// mark records the state of a sample's copy. s.mu is held.
 func (s *Store) mark(slot int, to slotState) {
 	g := &s.groups[s.layout.group(slot)]
 	if s.slots[slot] == whole {
@@ -327,7 +327,7 @@ func (s *Store) read(slot int, buffer []byte) error {
 	if s.slots[slot] != whole {
 		s.mark(slot, whole)
 		if !named && s.complete(g) {
-			s.work.add(&request{kind: writing, slot: ^g}) // if it is too much now, another job does it
+			s.work.add(&request{kind: writing, slot: ^g}) // if the queue is full now, another job does it
 		}
 	}
 	return nil
@@ -350,7 +350,7 @@ func (s *Store) write(slot int, buffer []byte) error {
 	if err != nil {
 		return err
 	}
-	if file == nil { // it is there, and has its name
+	if file == nil { // it is published
 		s.tags.set(slot, tagOf(buffer))
 		return nil
 	}
@@ -371,8 +371,7 @@ func (s *Store) write(slot int, buffer []byte) error {
 	return nil
 }
 
-// openOrCreate opens a group's file for writing. It returns nil if there is one that has its own
-// name.
+// openOrCreate opens a group's file for writing. It returns nil if there is a published one.
 func (s *Store) openOrCreate(g int) (*os.File, error) {
 	file, err := s.open(g, os.O_WRONLY)
 	if !errors.Is(err, errAbsent) {
@@ -407,7 +406,7 @@ func (s *Store) create(g int) (*os.File, error) {
 	return s.open(g, os.O_WRONLY)
 }
 
-// judge counts failures of the disk in a row, and gives the copies up when there are too many.
+// judge counts failures of the disk in a row, and abandons the copies when there are too many.
 func (s *Store) judge(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

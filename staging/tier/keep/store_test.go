@@ -65,8 +65,7 @@ func TestEachRankKeepsItsOwn(t *testing.T) {
 	}
 }
 
-// TestDamage checks that bytes that changed cost a read of storage, after which they are there
-// again.
+// TestDamage checks that damaged bytes cost a read from storage, and are then copied again.
 func TestDamage(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
 		"a byte": func(path string) error { return overwrite(path, 5, []byte{0}, []byte{1}) },
@@ -152,7 +151,7 @@ func overwrite(path string, at int64, one, other []byte) error {
 	return f.Close()
 }
 
-// TestCrash checks that whatever a crash leaves of the two files, samples are right or not there.
+// TestCrash checks that whatever a crash leaves of the two files, samples are right or missing.
 func TestCrash(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		w := newWorld(t, 60, 1<<30)

@@ -38,9 +38,9 @@ const nameDomain = "rankpool group 1\x00"
 
 func (n name) String() string { return hex.EncodeToString(n[:]) }
 
-// tags is the file of the tags of a data set's samples, as a rank owns them, and of the names of
-// their groups. All jobs of a user write to it; if one overwrites another's tag, that costs a read
-// from storage. A wrong tag matches no bytes.
+// tags is the file that holds the tags of the samples that a rank owns, and the names of their
+// groups. All jobs of a user write to it; if one overwrites another's tag, that costs a read from
+// storage. A wrong tag matches no bytes.
 type tags struct {
 	header []byte
 	mu     sync.Mutex
@@ -91,7 +91,7 @@ func (t *tags) check(path string) error {
 // load reads the tags. A file of another kind is replaced.
 func (t *tags) load() error {
 	all := make([]byte, t.namesAt()+len(name{})*len(t.names))
-	n, _ := t.file.ReadAt(all, 0) // what is not there is not known
+	n, _ := t.file.ReadAt(all, 0) // what the file lacks is unknown
 	if n < len(t.header) || string(all[:len(t.header)]) != string(t.header) {
 		if err := t.file.Truncate(0); err != nil {
 			return err

@@ -35,7 +35,7 @@ type job struct {
 	Names             []string // to force
 }
 
-// outcome is what came of it.
+// outcome is the result of a job.
 type outcome struct {
 	Counts Counts
 	Found  int
@@ -93,7 +93,7 @@ func (j job) run() (out outcome) {
 	return out
 }
 
-// force tries to open files of another user's part whose names are known, and to create names
+// force tries to open files in another user's part whose names are known, and to create names
 // there. Found is how often that succeeds.
 func (j job) force() (out outcome) {
 	for i, called := range j.Names {
@@ -127,7 +127,7 @@ func sourceOf(source string, id scheduler.SampleID) string {
 	return filepath.Join(source, strconv.Itoa(int(id%10)))
 }
 
-// A node has a folder as a centre makes it, users with a cache folder each, and data.
+// A node has a folder set up as a centre does, users with a cache folder each, and data.
 type node struct {
 	t                  *testing.T
 	dir, elsewhere     string // DIR on this node and on another node
@@ -181,7 +181,7 @@ func (n *node) tags(uid int) string { return filepath.Join(n.home, strconv.Itoa(
 
 func (n *node) part(uid int) string { return filepath.Join(n.dir, strconv.Itoa(uid)) }
 
-// groups returns the files of a user's that have their own names.
+// groups returns a user's published files.
 func (n *node) groups(uid int) (paths []string) {
 	n.t.Helper()
 	all, err := filepath.Glob(n.part(uid) + "/*")
@@ -194,7 +194,7 @@ func (n *node) groups(uid int) (paths []string) {
 	return paths
 }
 
-// as does a job as a user.
+// as runs a job as a user.
 func (n *node) as(uid int, what, dir string) outcome {
 	n.t.Helper()
 	return n.asJob(uid, job{What: what, Dir: dir, Tags: n.tags(uid), Source: n.source})
@@ -225,7 +225,8 @@ func (n *node) asJob(uid int, j job) outcome {
 	return out
 }
 
-// fill has alice's copies on the node, and bob know the data from another node.
+// fill makes alice keep copies on the node, and bob learn the data's names and tags on another
+// node.
 func (n *node) fill() {
 	n.t.Helper()
 	for _, c := range []struct {
@@ -258,7 +259,8 @@ func TestAnotherUserBeginsWarm(t *testing.T) {
 	}
 }
 
-// TestWhoMayNotReadTheDataGetsNothing checks that names, however they are known, do not help.
+// TestWhoMayNotReadTheDataGetsNothing checks that knowing names does not help, however they became
+// known.
 func TestWhoMayNotReadTheDataGetsNothing(t *testing.T) {
 	n := newNode(t, 0o640)
 	n.fill()
@@ -281,8 +283,8 @@ func TestWhoMayNotReadTheDataGetsNothing(t *testing.T) {
 }
 
 // TestNamesThatAreKnownOpenNothing gives eve, who may not read the data, the name of each file in
-// alice's part, whether it is told, guessed, or of a group that is not shared. She can neither read
-// nor link nor replace a file, nor take a name in that part.
+// alice's part, whether it was disclosed, guessed, or belongs to a group that is not shared. She
+// can neither read nor link nor replace a file, nor create a name in that part.
 func TestNamesThatAreKnownOpenNothing(t *testing.T) {
 	for _, mode := range []os.FileMode{0o640, 0o600} {
 		n := newNode(t, mode)
@@ -333,7 +335,8 @@ func wantOnlyAlice(t *testing.T, n *node) {
 	}
 }
 
-// readableBy is the list of a file that its owner can write, and a user and everybody can read.
+// readableBy returns the access control list of a file that its owner can write, and a user and
+// everybody can read.
 func readableBy(uid int) []byte {
 	list := binary.LittleEndian.AppendUint32(nil, 2) // the version
 	const none = math.MaxUint32

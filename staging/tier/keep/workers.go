@@ -9,9 +9,10 @@ import (
 const (
 	// readers and writers are as many as package tier has, for the same reasons.
 	readers, writers = 8, 2
-	// queuedBytes may wait to be written; what comes beyond is not.
+	// queuedBytes is how many bytes may wait to be written; samples beyond that are not written.
 	queuedBytes = 256 << 20
-	// readTimeout is as long as the time-out for another rank: after it, storage is read.
+	// readTimeout is as long as the time-out for another rank: after it, the sample is read from
+	// storage.
 	readTimeout = 2 * time.Second
 )
 
@@ -80,7 +81,7 @@ func newWorkers(read, write func(slot int, buffer []byte) error, judge func(erro
 	return w
 }
 
-// add passes a request to the workers. It returns false, and does nothing, if they take no more.
+// add passes a request to the workers. It returns false, and does nothing, if they accept no more.
 func (w *workers) add(q *request) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,8 +96,8 @@ func (w *workers) add(q *request) bool {
 	return true
 }
 
-// refuse takes no more requests. Reads that wait end with errEnded; what waits to be written still
-// is.
+// refuse makes the workers accept no more requests. Reads that wait end with errEnded; what waits
+// to be written is still written.
 func (w *workers) refuse() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +120,7 @@ func (w *workers) refuse() {
 	w.checkIdle()
 }
 
-// close takes no more requests, and waits until all is written, for as long as patience.
+// close makes the workers accept no more requests, and waits at most patience until all is written.
 func (w *workers) close(patience time.Duration) {
 	w.refuse()
 	select {
@@ -192,8 +193,8 @@ func (w *workers) work(k kind) {
 	}
 }
 
-// end ends a request, and reports whether it was still open. The result is judged first: whoever
-// asks again after done meets what was made of it.
+// end ends a request, and reports whether it was still open. It judges the result first, so that
+// whoever asks again after done sees the effect.
 func (w *workers) end(q *request, err error, read []byte) bool {
 	if !q.finish(err, read) {
 		return false
