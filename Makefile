@@ -1,4 +1,4 @@
-# Targets and variables are listed by "make help".
+# "make help" lists targets and variables.
 
 PYTHON ?= /usr/bin/python3
 RANKS  ?= 4
@@ -15,13 +15,13 @@ FUZZTIME ?= 3m
 describe = cat VERSION || git describe --tags --always --dirty || echo unknown
 version  = $(or $(VERSION),$(shell { $(describe); } 2>/dev/null))
 go_build = CGO_ENABLED=0 go build -trimpath
-# Where the program begins: see cmd/rankpool/internal/entry.
+# The linker flag for the program's entry point: see cmd/rankpool/internal/entry.
 entry    = $(if $(filter linux/amd64 linux/arm64,$(shell go env GOOS)/$(goarch)),-E rankpool_entry)
 goarch   = $(or $(GOARCH),$(shell go env GOARCH))
 # $(call program,FILE) builds the program for $GOOS and $GOARCH.
 named    = -X rankpool/cmd/rankpool/internal/version.Text=$(version)
 program  = $(go_build) -ldflags '$(entry) $(named)' -o $(1) ./cmd/rankpool
-# The machine that a wheel is for, as pip names it.
+# The machine that a wheel is for, in pip's spelling.
 machine  = $(patsubst amd64,x86_64,$(patsubst arm64,aarch64,$(goarch)))
 golangci = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 deps     = PYTHON=$(PYTHON) scripts/deps.sh
@@ -31,8 +31,8 @@ traces   = benchmarks/traces/fashion
 simulate = bin/rankpool simulate --losses $(traces)-losses.npy --labels $(traces)-labels.npy \
 	--embeddings $(traces)-embeddings.npy --systems all --capacity 0.1,0.2,0.4 --ranks 8 --batch-size 8
 
-# Packages in which no goroutine is, their tests included: the race detector finds nothing there,
-# and makes them five times as slow.
+# Packages that start no goroutine, tests included: the race detector finds nothing there, and makes
+# them five times slower.
 one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/systems/hnsw slurm \
 	staging/dataset staging/shards benchmarks/clusters benchmarks/npy benchmarks/planning \
 	benchmarks/plots benchmarks/simulator contrib docs \

@@ -1,4 +1,5 @@
-// Package docs has no code; its test holds the packages to the arrows that design.md shows.
+// Package docs has no code. Its tests check that packages import only along the arrows of
+// design.md.
 package docs
 
 import (
@@ -19,8 +20,8 @@ import (
 
 const module = "rankpool"
 
-// arrows has for each package what it may import of ours, and why. A package that is not here
-// imports nothing of ours.
+// arrows lists for each package which packages of ours it may import, and why. A package that is
+// not listed may import none.
 var arrows = map[string]map[string]string{
 	"scheduler/systems": {
 		"scheduler":              "a system is a sampler, a scorer and a policy of the scheduler",
@@ -205,7 +206,7 @@ var arrows = map[string]map[string]string{
 	},
 }
 
-// inTests has what only the tests of a package import besides.
+// inTests lists what only the tests of a package may import in addition.
 var inTests = map[string]map[string]string{
 	"cmd/rankpool":                  {"nvml/nvmltest": "a false driver"},
 	"cmd/rankpool/internal/control": {"mpicache/door/doortest": "a door"},
@@ -229,11 +230,12 @@ var inTests = map[string]map[string]string{
 	"staging/storage": {"staging/stagingtest": "trees of files"},
 }
 
-// all stands for every package but cmd/rankpool, which no package imports.
+// all stands for every package except cmd/rankpool, which no package may import.
 const all = "*"
 
-// pure are the packages that only decide; pureImports is what they may import of others, which has
-// no clock, file, lock or random number, and pureUses what they may use of packages that have more.
+// pure lists the packages that only decide. pureImports lists the foreign packages that they may
+// import: none gives access to a clock, file, lock or random number. pureUses limits what they may
+// use of those that have more.
 var (
 	pure        = []string{"scheduler", "scheduler/systems", "scheduler/systems/hnsw"}
 	pureImports = []string{
@@ -249,10 +251,10 @@ var (
 	}
 )
 
-// outsideTable are the folders whose packages design.md does not list one by one.
+// outsideTable matches the packages that design.md does not list one by one.
 var outsideTable = regexp.MustCompile(`^(cmd/rankpool/internal|benchmarks)/|test$`)
 
-// notOurs are the folders that hold no package of ours.
+// notOurs matches the folders that hold no package of ours.
 var notOurs = regexp.MustCompile(`^(\..*|testdata|vendor|build|bin)$`)
 
 // source is a Go file of the repository.
@@ -301,7 +303,7 @@ func (s source) imports() []string {
 	return paths
 }
 
-// ours returns a package's folder, "" for one of others.
+// ours returns the folder of a package of ours, "" for any other package.
 func ours(importPath string) string {
 	folder, _ := strings.CutPrefix(importPath, module+"/")
 	if folder == importPath {

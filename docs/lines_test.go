@@ -11,11 +11,11 @@ import (
 	"unicode/utf8"
 )
 
-// mostColumns is how long lines may be; golangci-lint has the same bound for Go.
+// mostColumns is the maximum length of a line; golangci-lint has the same bound for Go.
 const mostColumns = 100
 
-// unbreakable matches lines that may be longer: rows of tables, and in programs long strings, which
-// are searched for as a whole.
+// unbreakable matches lines that may be longer: rows of tables and, in programs, long strings,
+// which people search for as a whole.
 var unbreakable = map[string]*regexp.Regexp{
 	".md":      regexp.MustCompile(`^\|`),
 	".sh":      regexp.MustCompile(`^$`),

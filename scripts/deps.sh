@@ -1,18 +1,18 @@
 #!/bin/sh
-# deps.sh TARGET…: installs the Debian packages that the targets need and that are not there.
-#   build   nothing but Go, which it looks for
+# deps.sh TARGET…: installs the Debian packages that the targets need and that are missing.
+#   build   nothing but Go, which it only looks for
 #   run     what "make run" needs: an MPI, PyTorch, Pillow, Fashion-MNIST
 #   test    what "make test" needs: the above, both MPIs, C compiler, Slurm, pytest, Redis, browser
 #   bench   what "make bench" needs: Python and Redis
-#   bench-staging  what "make bench-staging" needs: PyTorch, rsync, and to mount FUSE file systems
+#   bench-staging  what "make bench-staging" needs: PyTorch, rsync and FUSE
 #   debian13  what "make test-debian13" needs: debootstrap
-# Where it may not install, it prints the packages and fails.
+# If it may not install packages, it prints their names and fails.
 set -eu
 here=$(dirname "$0")
 python=${PYTHON:-/usr/bin/python3}
 missing=
 
-# need PACKAGES COMMAND…: the packages are missing when the command fails.
+# need PACKAGES COMMAND… counts the packages as missing if the command fails.
 need() {
 	packages=$1
 	shift
@@ -42,7 +42,7 @@ for_bench() {
 }
 
 for_fuse() {
-	# Who is not root mounts by a program that is.
+	# Users other than root mount with a setuid program.
 	[ "$(id -u)" = 0 ] || need fuse3 program fusermount3
 }
 
@@ -63,7 +63,7 @@ for_test() {
 	need python3-pytest-xdist module xdist
 	need chromium-headless-shell program chromium-headless-shell
 	need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
-	# the race detector is C, and so are the libraries that tests make up
+	# the race detector needs a C compiler, and so do the libraries that tests build
 	need "gcc libc6-dev" program gcc
 	need openmpi-bin program mpirun.openmpi
 	need mpich program mpirun.mpich
@@ -103,5 +103,5 @@ install() {
 	$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
 		-o DPkg::Lock::Timeout=300 $missing
 }
-# The lists of packages may be missing or out of date: try without fetching them first.
+# Package lists are fetched only if the installation fails: they may be missing or out of date.
 install || { $as_root apt-get update -q && install; }

@@ -1,9 +1,8 @@
-"""Writes Debian's Fashion-MNIST as folders of PNG files: OUT/train/<class>/xxxxx.png and
-OUT/test/<class>/xxxxx.png.
+"""Writes Debian's Fashion-MNIST as folders of PNG files.
 
-The class is the label, 0 to 9; the number is the image's place in the original file. Pixels are
-unchanged. OUT is complete or not there: it is written beside its place and renamed. An OUT that is
-there is left as it is.
+The files are OUT/train/<class>/xxxxx.png and OUT/test/<class>/xxxxx.png. The class is the label, 0
+to 9; the number is the image's place in the original file. Pixels are unchanged. OUT is complete or
+absent: it is written beside its place and renamed. An existing OUT is left as it is.
 """
 
 import argparse

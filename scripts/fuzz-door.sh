@@ -1,6 +1,6 @@
 #!/bin/sh
-# Says anything to two ranks through their doors, for a time: hostile clients beside a training,
-# whose stream is compared, and the trainers themselves. What ends a rank, or changes the stream, is
+# Fuzzes the doors of two ranks for some time: as hostile clients beside a training whose stream is
+# compared, and as the trainers themselves. Any input that ends a rank or changes the stream is
 # written to mpicache/testdata/fuzz, and is a test from then on. Usage: scripts/fuzz-door.sh TIME,
 # such as 10m.
 set -eu

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Runs "make run EPOCHS=1" and "make test" on Debian 13, or another command:
-# scripts/test-debian13.sh [COMMAND]. It needs root, and Debian's mirror as apt knows it. A root of
-# Debian 13 and the packages in it stay in the cache folder (3 GB in
-# $XDG_CACHE_HOME/rankpool/debian13), so that they are fetched once a machine. Everything else goes
-# away at the end, also of a run that fails or is killed: it has namespaces of its own for mounts,
+# Runs "make run EPOCHS=1" and "make test", or another command, on Debian 13:
+# scripts/test-debian13.sh [COMMAND]. It needs root, and a Debian mirror that apt knows. The root
+# file system of Debian 13 with its packages stays in the cache folder (3 GB in
+# $XDG_CACHE_HOME/rankpool/debian13), so that they are fetched once per machine. Everything else is
+# gone at the end, even if the run fails or is killed: it has its own namespaces for mounts,
 # processes, network and IPC.
 set -eu
 cd "$(dirname "$0")/.."
@@ -16,20 +16,20 @@ exec 9>"$cache/lock"
 flock --nonblock 9 ||
 	{ echo "test-debian13.sh: another run uses $cache: waiting for its end" >&2; flock 9; }
 
-# mirror prints where this machine gets Debian from.
+# mirror prints the mirror from which this machine gets Debian.
 mirror() {
-	# shellcheck disable=SC2016 # the words with a dollar are apt's
+	# shellcheck disable=SC2016 # the $(…) are apt's
 	apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Identifier: Packages' |
 		sed -n 's/^Debian //p' | head -n 1
 }
 
-# enter NAMESPACES COMMAND runs a command in the clone's copy in the root. The machine's Go and its
-# caches are there too.
+# enter NAMESPACES COMMAND runs a command in the copy of the clone, inside the root file system. The
+# machine's Go and its caches are there too.
 enter() {
 	unshare --mount --pid --ipc --uts --fork --kill-child $1 bash -c '
 		set -eu
 		root=$1 clone=$2 tmp=$3 command=$4
-		mount --bind "$root" "$root" # tests change the propagation of /, which has to be a mount
+		mount --bind "$root" "$root" # tests change the propagation of /, which must be a mount
 		mount --rbind /dev "$root/dev"
 		mount -t tmpfs tmpfs "$root/dev/shm"
 		mount -t tmpfs tmpfs "$root/run"
@@ -42,7 +42,7 @@ enter() {
 			mount --bind "$folder" "$root$folder"
 		done
 		PATH=$PATH:/usr/sbin:/sbin
-		# UCX takes devices that /sys shows; nodes call theirs eth0
+		# UCX uses devices that /sys shows; on nodes they are called eth0
 		[ -z "$5" ] || { ip link set lo up && ip link add eth0 type veth peer name eth1; }
 		env -i TERM=dumb HOME=/root LANG=C.UTF-8 \
 			PATH="$(go env GOROOT)/bin:/usr/sbin:/usr/bin:/sbin:/bin" \

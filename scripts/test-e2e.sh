@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs the trainings of e2e/ with both MPIs, but for those under Slurm. Usage: scripts/test-e2e.sh
-# [PYTEST ARGUMENT…]. It fails when a component is missing. WORKERS=N: tests at once.
+# Runs the trainings of e2e/ with both MPIs, except those under Slurm. Usage: scripts/test-e2e.sh
+# [PYTEST ARGUMENT…]. It fails if a component is missing. WORKERS=N: tests at once.
 set -eu
 cd "$(dirname "$0")/.."
 tools=
 . scripts/test-tools.sh
-# A shell has what it starts in the background ignore SIGINT.
+# A shell starts background processes with SIGINT ignored.
 env --default-signal=INT "$python" -m pytest -v -p no:cacheprovider --basetemp "$dir/tmp" \
 	--durations 10 -n "${WORKERS:-4}" --dist loadgroup --ignore e2e/slurm e2e "$@"

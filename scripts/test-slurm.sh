@@ -1,7 +1,7 @@
 #!/bin/sh
-# Brings up a Slurm of four nodes on this machine, runs the trainings of e2e/slurm/ on it with both
-# MPIs, and takes it down again. Usage: scripts/test-slurm.sh [PYTEST ARGUMENT…]. It fails when a
-# component is missing. WORKERS=N: tests at once.
+# Starts a Slurm cluster of four nodes on this machine, runs the trainings of e2e/slurm/ on it with
+# both MPIs, and stops it. Usage: scripts/test-slurm.sh [PYTEST ARGUMENT…]. It fails if a component
+# is missing. WORKERS=N: tests at once.
 set -eu
 cd "$(dirname "$0")/.."
 tools="munged slurmctld slurmd srun sbatch"

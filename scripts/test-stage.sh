@@ -1,7 +1,8 @@
 #!/bin/sh
-# Stages a tree with each MPI that is asked for (default: Open MPI and MPICH) and 1, 2 and 4 ranks,
-# in both modes, and twice; compares copies with the tree, and kills a replication in the middle.
-# Usage: scripts/test-stage.sh [openmpi] [mpich]. It fails when a launcher is missing.
+# Stages a tree with each of the given MPIs (default: Open MPI and MPICH), with 1, 2 and 4 ranks, in
+# both modes: twice by replication, once by partition. It compares the copies with the tree, and
+# kills a replication in the middle. Usage: scripts/test-stage.sh [openmpi] [mpich]. It fails if a
+# launcher is missing.
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- openmpi mpich

@@ -1,6 +1,6 @@
-# Sourced by the scripts that train. It checks that the tools named in $tools are there, and makes a
-# folder that goes with the script. $RANKPOOL is the program that all tests run, by default that of
-# "make build".
+# Sourced by the scripts that train. It checks that the tools in $tools are installed, and creates a
+# folder that is removed when the script ends. $RANKPOOL is the program that all tests run, by
+# default the one from "make build".
 python=${PYTHON:-/usr/bin/python3}
 PATH=$PATH:/usr/sbin:/sbin
 export RANKPOOL="$(readlink -f "${RANKPOOL:-bin/rankpool}")"

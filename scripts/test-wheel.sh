@@ -1,7 +1,7 @@
 #!/bin/bash
-# Installs the wheel of "make wheel" by pip on a Debian 13 that has neither compiler nor MPI, and
-# trains there. It needs root, and Debian's mirror as apt knows it. The root of Debian 13 stays in
-# build/bare (300 MB).
+# Installs the wheel from "make wheel" with pip on a Debian 13 that has neither a compiler nor MPI,
+# and trains there. It needs root, and a Debian mirror that apt knows. The root file system of
+# Debian 13 stays in build/bare (300 MB).
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD/build/bare
@@ -11,7 +11,7 @@ wheel=$(echo "$PWD"/build/rankpool-*-linux_"$(uname -m)".whl)
 [ -e "$wheel" ] || { echo "test-wheel.sh: there is no wheel in build: say make wheel" >&2; exit 1; }
 
 if [ ! -e "$root" ]; then
-	# shellcheck disable=SC2016 # the words with a dollar are apt's
+	# shellcheck disable=SC2016 # the $(…) are apt's
 	from=$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Identifier: Packages' |
 		sed -n 's/^Debian //p' | head -n 1)
 	[ -n "$from" ] || { echo "test-wheel.sh: apt knows no mirror of Debian here" >&2; exit 1; }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestManPages has every command that help lists described by a page, the same at every time and
-// place.
+// TestManPages checks that every command that help lists has a page, and that the pages depend on
+// neither time nor place.
 func TestManPages(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	for _, dir := range []string{first, second} {
@@ -59,8 +59,8 @@ func TestManPages(t *testing.T) {
 	}
 }
 
-// TestManPageOfRankpool looks at what is in rankpool(1) alone: the exit codes, and every variable
-// that the code reads.
+// TestManPageOfRankpool checks what only rankpool(1) contains: the exit codes, the commands, and
+// every variable that the code reads.
 func TestManPageOfRankpool(t *testing.T) {
 	dir := t.TempDir()
 	if err := writeManPages(dir); err != nil {
@@ -92,7 +92,7 @@ func TestManPageOfRankpool(t *testing.T) {
 	}
 }
 
-// variablesOfCode returns the variables RANKPOOL_… in the repository's code without its tests.
+// variablesOfCode returns the RANKPOOL_… variables that the code uses, tests aside.
 func variablesOfCode(t *testing.T) []string {
 	variable := regexp.MustCompile(`["']RANKPOOL_[A-Z_]+["']`)
 	var names []string
@@ -122,7 +122,7 @@ func variablesOfCode(t *testing.T) []string {
 	return names
 }
 
-// TestMarkdown keeps what a help text means through markdown.
+// TestMarkdown checks that markdown keeps the meaning of a help text.
 func TestMarkdown(t *testing.T) {
 	for help, want := range map[string]string{
 		"a_b *c* <d>\n":          "a\\_b \\*c\\* \\<d\\>\n",

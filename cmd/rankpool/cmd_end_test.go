@@ -10,7 +10,7 @@ import (
 	"rankpool/slurm"
 )
 
-// makeFiles makes empty files, and the folders that they are in, below a new folder of this user's.
+// makeFiles creates empty files and their folders below a new folder that belongs to this user.
 func makeFiles(t *testing.T, folder string, names ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), folder)

@@ -100,8 +100,9 @@ func (o *indexOptions) check() error {
 	return nil
 }
 
-// share shares the work among the ranks that a launcher started: rank 0 has the command, the others
-// help it. They end well in any case: mpirun would kill rank 0 in the middle of its last sentence.
+// share divides the work among the ranks that a launcher started: rank 0 runs the command, the
+// others help it. The others exit with success even if it fails: otherwise mpirun would kill rank 0
+// while it prints its error.
 func (o *indexOptions) share(ctx context.Context, dir string, out io.Writer) (err error) {
 	transport, err := world.Open(o.mpi)
 	if err != nil {
@@ -194,8 +195,8 @@ func readOutput(path string) (*dataset.Manifest, error) {
 	return m, nil
 }
 
-// index scans the folder, and reads the samples if they are to be read. scanned is the duration of
-// the scan.
+// index scans the folder, and reads the samples for --checksum and --verify. scanned is the
+// duration of the scan.
 func (x *indexing) index(
 	ctx context.Context, unreadable func(*storage.SampleError),
 ) (m *dataset.Manifest, scanned time.Duration, err error) {
@@ -290,7 +291,7 @@ func printFormats(w io.Writer, m *dataset.Manifest) error {
 	return err
 }
 
-// printChanges names changed samples, a line each.
+// printChanges prints the names of changed samples, one per line.
 func printChanges(w io.Writer, c *dataset.Changes) error {
 	for _, list := range []struct {
 		what  string

@@ -49,7 +49,7 @@ hint: 1,234 files, but on only 2 of 32 targets (pool flash): "lfs getstripe -d D
 	}
 }
 
-// No line of the picture is as wide as the terminal, and every bar has at least its least columns.
+// No line of the picture is as wide as the terminal, and every bar has at least minBar columns.
 func TestPrintBarsFitsTerminal(t *testing.T) {
 	s := surveyOf(storage.Load{Target: 3, Files: 1200, Bytes: 40 << 20},
 		storage.Load{Target: 4, Files: 0, Bytes: 0})
@@ -108,7 +108,7 @@ func TestLayoutJSON(t *testing.T) {
 	}
 }
 
-// What is not a terminal gets plain ASCII.
+// Anything that is not a terminal gets plain ASCII.
 func TestPictureStyle(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/out")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// planRounds is how many plans are timed; the fastest counts, since other programs only ever slow a
+// planRounds is how many plans are timed. The fastest counts, since other programs can only slow a
 // plan down.
 const planRounds = 3
 

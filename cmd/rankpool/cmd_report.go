@@ -78,7 +78,7 @@ func (o *reportOptions) report(paths []string, stdout io.Writer) error {
 	return o.write(paths, stdout)
 }
 
-// checkOutput refuses to write the page over one of the logs.
+// checkOutput returns an error if the page would overwrite one of the logs.
 func (o *reportOptions) checkOutput(paths []string) error {
 	page, err := os.Stat(o.output)
 	for _, path := range paths {
@@ -91,7 +91,7 @@ func (o *reportOptions) checkOutput(paths []string) error {
 	return nil
 }
 
-// compare writes a page that has the logs side by side.
+// compare writes a page that shows the logs side by side.
 func (o *reportOptions) compare(args []string, stdout io.Writer) error {
 	c := page.Comparison{Title: "Trainings side by side"}
 	var paths []string
@@ -139,7 +139,7 @@ func (o *reportOptions) write(paths []string, stdout io.Writer) error {
 	return writeWhole(o.output, func(w io.Writer) error { return page.Write(w, run, options) })
 }
 
-// readRunLogs reads logs as one run, and shows how far it is.
+// readRunLogs reads logs as one run, and shows its progress.
 func readRunLogs(paths []string, quiet bool) (*runlog.Run, error) {
 	total := int64(0)
 	for _, path := range paths {

@@ -199,7 +199,7 @@ func (o *sbatchOptions) runCheck(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// readScript reads a file, or standard input for "-", no further than a script may go.
+// readScript reads a file, or standard input for "-", up to the size that a script may have.
 func readScript(name string, stdin io.Reader) (string, error) {
 	in := stdin
 	if name != "-" {
@@ -218,7 +218,7 @@ func sentence(w batchscript.Warning) string {
 	return fmt.Sprintf("line %d: %s; %s", w.Line, w.What, w.Advice)
 }
 
-// warningsOf checks a script as one for this rankpool on this machine.
+// warningsOf checks a script for this version of rankpool and this machine.
 func warningsOf(text string, root *cobra.Command) ([]batchscript.Warning, error) {
 	script, err := batchscript.Parse(text)
 	if err != nil {

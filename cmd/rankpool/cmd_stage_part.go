@@ -66,7 +66,7 @@ func (p *stagePart) check() error {
 	return nil
 }
 
-// plan makes the plan of the part. Root is where the data of a manifest are, "" for where it says.
+// plan makes the plan of the part. root is the folder of a manifest's data; "" is the one it names.
 func (p *stagePart) plan(
 	ctx context.Context, data, root string, opt stage.WalkOptions,
 ) (*stage.Plan, error) {

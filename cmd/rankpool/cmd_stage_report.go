@@ -64,8 +64,8 @@ func printStaged(w io.Writer, r *stage.Report) error {
 	return printTargets(w, r.Targets)
 }
 
-// printTargets prints how much was read from each storage target, largest first, as far as there is
-// room.
+// printTargets prints how much was read from each storage target, largest first, up to maxBars of
+// them.
 func printTargets(w io.Writer, targets map[string]int64) error {
 	names := slices.SortedFunc(maps.Keys(targets), func(a, b string) int {
 		return cmp.Or(-cmp.Compare(targets[a], targets[b]), cmp.Compare(a, b))

@@ -15,7 +15,7 @@ import (
 // printed.
 type copyOptions struct {
 	mpi             world.MPIOptions
-	data, root      string // root: where the data of a manifest are, if not where it says
+	data, root      string // root: the folder of a manifest's data, if not the one it names
 	dest            string
 	ranks           int
 	sync            string

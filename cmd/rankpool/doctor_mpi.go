@@ -14,8 +14,8 @@ import (
 // forever if a rank is missing.
 const initPatience = time.Minute
 
-// joinDoctors starts MPI where a launcher started this process, and returns the transport of all
-// ranks; nil when this process stays alone. What went wrong is in env.
+// joinDoctors starts MPI if a launcher started this process, and returns the transport of all
+// ranks; nil if this process stays alone. Errors are recorded in env.
 func joinDoctors(env *doctor.Env, at world.Place, library transport.Library) transport.Transport {
 	if at.Tasks > 1 && env.MPI.Missing != nil {
 		env.Launch.Failure = fmt.Errorf("%s started %d tasks, which need MPI, and %w", at.By,

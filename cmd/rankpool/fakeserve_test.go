@@ -63,7 +63,7 @@ func serveFakeDoor(args []string) error {
 	}
 }
 
-// answer answers as the rank of a training would.
+// answer replies as a rank of a training would.
 func answer(conn net.Conn, rank int, log string) {
 	deaf := os.Getenv("FAKESERVE") == "deaf"
 	doortest.Answer(conn, func(kind door.Kind) ([]byte, bool) {
@@ -81,7 +81,7 @@ func answer(conn net.Conn, rank int, log string) {
 	})
 }
 
-// endFake logs what training would have been, and ends the process.
+// endFake logs two invented epochs if it is rank 0, and ends the process.
 func endFake(rank int, log string) {
 	for epoch := 0; epoch < 2 && rank == 0; epoch++ {
 		if err := appendLine(log, fmt.Sprintf(`{"event":"epoch","data":"train","epoch":%d,"draws":1000,"hits_local":500,`+

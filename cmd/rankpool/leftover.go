@@ -8,8 +8,8 @@ import (
 )
 
 // dropLeftovers removes inherited step variables from this process's environment if the job was
-// submitted from inside a step of another job. With them, training would be taken for a task of
-// that step, and run alone.
+// submitted from inside a step of another job. With them, training would believe that it is a task
+// of that step, and run alone.
 func dropLeftovers() {
 	change := slurm.Leftovers(os.Environ(), os.ReadFile)
 	if len(change) == 0 {

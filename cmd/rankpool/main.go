@@ -1,4 +1,4 @@
-// Command rankpool feeds deep-learning training on supercomputers: one MPI rank a node pools the
+// Command rankpool feeds deep-learning training on supercomputers: one MPI rank per node pools the
 // nodes' memory into one cache, stages samples from storage ahead of their use, and serves the
 // training processes.
 package main

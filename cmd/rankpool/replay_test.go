@@ -11,8 +11,9 @@ import (
 	"rankpool/scheduler"
 )
 
-// writeRecording is the script command "recording FILE RANK RANKS SESSION [EVENT]": what a rank
-// decides that asks itself for an epoch; in event EVENT a command that no stager gives is written.
+// writeRecording is the script command "recording FILE RANK RANKS SESSION [EVENT]". It records what
+// a rank decides that requests an epoch from itself; with EVENT, it adds a command that no stager
+// gives to that event.
 func writeRecording(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 4 {
 		ts.Fatalf("usage: recording FILE RANK RANKS SESSION [EVENT]")

@@ -20,7 +20,7 @@ One MPI rank a node pools the nodes' memory into one cache, reads the samples th
 storage before training asks for them, and hands them to the node's training processes through
 shared memory. Training sees exactly the samples that its sampler drew.`
 
-// run is the program without the process around it: it returns the exit code.
+// run executes the command line args and returns the exit code.
 func run(args []string) int {
 	root := newRootCommand()
 	root.SetArgs(args)
@@ -72,7 +72,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 	return exit.Usagef("%q is not a command%s; see \"rankpool --help\"", name, hint)
 }
 
-// exactly returns a check that a command gets n arguments; what names them in the message.
+// exactly returns a check that a command gets n arguments; the error message calls them what.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == n {

@@ -10,9 +10,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// writeNPY is the script command "npy FILE TYPE SHAPE NUMBER…"; TYPE is <f4, <f8, <i4 or <i8, SHAPE
-// is as in NumPy without brackets. When there are fewer numbers than the shape takes, they are
-// repeated.
+// writeNPY is the script command "npy FILE TYPE SHAPE NUMBER…". TYPE is <f4, <f8, <i4 or <i8; SHAPE
+// is as in NumPy, without brackets. If there are fewer numbers than the shape needs, they repeat.
 func writeNPY(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 4 {
 		ts.Fatalf("usage: npy FILE TYPE SHAPE NUMBER…")

@@ -34,7 +34,7 @@ func TestScripts(t *testing.T) {
 			}
 			env.Defer(func() { _ = os.RemoveAll(runtime) })
 			env.Setenv("RUNTIME", runtime)
-			env.Setenv(mpilib.Variable, "/no/libmpi.so") // what a machine has makes no difference
+			env.Setenv(mpilib.Variable, "/no/libmpi.so") // do not depend on the machine's MPI
 			traces, err := filepath.Abs("../../benchmarks/traces")
 			if err != nil {
 				return err

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// testFacts are those of a build with Open MPI, with the flags of rankpool that the tests use.
+// testFacts describes a build with Open MPI, with the flags of rankpool that the tests use.
 func testFacts() Facts {
 	flags := map[string]*pflag.FlagSet{}
 	names := []string{"run", "serve", "stage", "pack", "index", "join", "end", "doctor"}

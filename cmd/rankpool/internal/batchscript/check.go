@@ -80,9 +80,9 @@ var checks = []struct {
 	{"array-file", (*job).checkArrayFiles},
 }
 
-// Check returns what will go wrong when the script is submitted, in order of the lines. A warning
-// may be wrong if the script does what its text does not show; a script without warnings may still
-// fail.
+// Check returns what will go wrong when the script is submitted, in line order. A warning may be
+// wrong if the script does something that its text does not show; a script without warnings may
+// still fail.
 func Check(script *Script, facts Facts) []Warning {
 	j := &job{script: script, request: newRequest(script.Directives), facts: facts}
 	j.steps = findSteps(script.Commands, facts)

@@ -9,8 +9,8 @@ import (
 // head is the beginning of a correct script; the tests insert and append lines.
 const head = "#!/bin/bash\n#SBATCH --time=10\n"
 
-// TestCheck checks scripts with one mistake, or, without a name of a check, none. The wanted line,
-// check and part of the message follow each.
+// TestCheck checks scripts with one mistake each, or none if check is "". line is the expected
+// line, says a part of the message.
 func TestCheck(t *testing.T) {
 	run := "exec rankpool run --data d -- python t.py"
 	requeue := "exec rankpool run --data d --requeue --state s -- python t.py"
@@ -475,8 +475,8 @@ type notes []string
 
 func (n *notes) note(name string) { *n = append(*n, name) }
 
-// TestCheckWithoutMPI has a login node without an MPI library: the compute nodes' library is
-// unknown.
+// TestCheckWithoutMPI checks a script on a login node without an MPI library: the compute nodes'
+// library is unknown.
 func TestCheckWithoutMPI(t *testing.T) {
 	facts := testFacts()
 	facts.MPI = ""

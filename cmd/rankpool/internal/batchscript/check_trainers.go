@@ -10,7 +10,7 @@ import (
 )
 
 // launcherOf returns the launcher with which a command, or the text of its sh -c, starts all
-// training processes of a node, and the words of that call; "" if there is none.
+// training processes of a node, and the words of its command; "" if there is none.
 func launcherOf(command []string) (name string, call []string) {
 	if name = launchers.Of(command); name != "" {
 		return name, command
@@ -24,7 +24,7 @@ func launcherOf(command []string) (name string, call []string) {
 	return "", nil
 }
 
-// shellText returns the text that a shell is to run, as in sh -c TEXT, "" if there is none.
+// shellText returns the text that a shell runs, as in sh -c TEXT, "" if there is none.
 func shellText(command []string) string {
 	command = launchers.Unwrap(command)
 	if !opaque(command) {
@@ -42,7 +42,7 @@ func shellText(command []string) string {
 	return ""
 }
 
-// opaque reports whether a training command is a shell's, in which anything may happen.
+// opaque reports whether a training command is a shell or a shell script, which may do anything.
 func opaque(command []string) bool {
 	if len(command) == 0 {
 		return false

@@ -49,8 +49,8 @@ var goldenOptions = map[string]Options{
 	},
 }
 
-// TestGenerate compares generated scripts with those that a person has read, which bash must take
-// and Check must like.
+// TestGenerate checks that generated scripts equal those that a person has read, that bash parses
+// them, and that Check has no warnings.
 func TestGenerate(t *testing.T) {
 	for name, options := range goldenOptions {
 		t.Run(name, func(t *testing.T) {
@@ -188,14 +188,14 @@ func TestGenerateRefuses(t *testing.T) {
 	}
 }
 
-// wordOf draws a word with everything that a shell may trip over.
+// wordOf draws a word of characters that are special to a shell.
 func wordOf() *rapid.Generator[string] {
 	return rapid.StringOf(rapid.OneOf(rapid.RuneFrom([]rune("ab -$`'\"\\\n;&|<>(){}*?#!~=\t")),
 		rapid.RuneFrom([]rune("é✓"))))
 }
 
-// TestWordsArrive draws training commands, and has this package and bash read what Generate writes:
-// both must see the command as it was given.
+// TestWordsArrive draws training commands and generates scripts for them: both Parse and bash must
+// see each command as it was given.
 func TestWordsArrive(t *testing.T) {
 	dir := t.TempDir()
 	show := "#!/bin/sh\nprintf '%s\\0' \"$@\" >" + filepath.Join(dir, "words") + "\n"

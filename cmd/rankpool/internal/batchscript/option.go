@@ -158,8 +158,7 @@ func find(options []Option, names ...string) (Option, bool) {
 	return Option{}, false
 }
 
-// near returns the one of names that a misspelt word probably means, "" if none is within two
-// letters.
+// near returns the name that a misspelt word probably means, "" if none is within two letters.
 func near(word string, names []string) string {
 	best, bestDistance := "", 3
 	for _, name := range names {

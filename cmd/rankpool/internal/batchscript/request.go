@@ -74,7 +74,7 @@ func number(options []Option, name string) int {
 	return n
 }
 
-// gpusPerNode counts the GPUs of a node, in whatever way they are requested.
+// gpusPerNode counts the GPUs of a node, however they are requested.
 func gpusPerNode(options []Option, nodes, tasksPerNode int) int {
 	if o, found := find(options, "gpus-per-node"); found {
 		return countGPUs(o.Value)

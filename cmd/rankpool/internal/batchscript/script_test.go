@@ -165,7 +165,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// FuzzCheck has every text parsed and checked: whatever it is, lines and sentences make sense.
+// FuzzCheck parses and checks any text: line numbers must exist, and warnings must be complete.
 func FuzzCheck(f *testing.F) {
 	golden, err := filepath.Glob("../../testdata/sbatch/*.sh")
 	if err != nil || len(golden) == 0 {

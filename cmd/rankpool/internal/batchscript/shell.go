@@ -28,8 +28,8 @@ func (c Command) asksStatus() bool {
 }
 
 // readCommands returns the simple commands of a bash script in the order of the text, without those
-// in substitutions. If the text is not bash, it returns those before that place, and an error for
-// syntaxError.
+// in substitutions. If the text is not valid bash, it returns the commands before the error, and an
+// error for syntaxError.
 func readCommands(text string) ([]Command, error) {
 	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
 	r := reader{text: text}
@@ -127,7 +127,7 @@ func (r *reader) words(words []*syntax.Word) []string {
 	return texts
 }
 
-// assignments returns NAME=VALUE, and names without a value in export and the like.
+// assignments returns NAME=VALUE, and for export and the like also names without a value.
 func (r *reader) assignments(assigns []*syntax.Assign) []string {
 	var texts []string
 	for _, a := range assigns {

@@ -34,7 +34,7 @@ type step struct {
 	program  []string // including its arguments
 	exec     bool     // it replaces the shell
 	tool     *Tool    // nil: another program
-	refused  string   // the word in place of rankpool's subcommand that is not one
+	refused  string   // the invalid word in the place of rankpool's subcommand
 }
 
 // is reports whether the step is a call of one of rankpool's subcommands.
@@ -127,8 +127,8 @@ func findTool(words []string, facts Facts) *Tool {
 	return nil
 }
 
-// noSubcommand returns the word that a call of rankpool has in place of a subcommand; "" if it is
-// not such a call.
+// noSubcommand returns the word after rankpool in a call of it, where a subcommand belongs; "" if
+// the command is not such a call.
 func noSubcommand(words []string) string {
 	words = launchers.Unwrap(words)
 	if len(words) < 2 || path.Base(words[0]) != "rankpool" || strings.HasPrefix(words[1], "-") ||

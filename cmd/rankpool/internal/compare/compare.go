@@ -25,13 +25,13 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// Systems are those that are compared unless others are named: the published ones, two baselines,
-// and rankpool.
+// Systems are the systems that are compared by default: the published ones, two baselines, and
+// rankpool.
 var Systems = []string{
 	"lru", "coordl", "nopfs", "quiver", "shade", "icache", "impact", "spidercache", "rankpool",
 }
 
-// passedOn are the flags of run that compare has too, for every training.
+// passedOn are the flags that compare shares with run, and passes on for every training.
 var passedOn = []string{
 	"data", "memory", "ranks", "trainers-per-rank", "window", "tier", "assign", "runtime-dir",
 	"mpi-library", "mpirun", "verbose",
@@ -52,7 +52,7 @@ type Options struct {
 	storage    *slowfs.Config // nil: the data are read where they are
 }
 
-// Register adds the flags of compare, and of run those that hold for every training.
+// Register adds the flags of compare, and those of run that apply to every training.
 func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.systems, "systems", Systems,
 		"systems to train under, in this order, see \"rankpool simulate --list\"")
@@ -75,8 +75,8 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	}
 }
 
-// Run trains under each system with each seed, and writes the page and the table. flags are those
-// that Register was given, parsed.
+// Run trains under each system with each seed, and writes the page and the table. flags is the
+// parsed flag set that Register extended.
 func (o *Options) Run(
 	parent context.Context, flags *pflag.FlagSet, command []string, out io.Writer,
 ) error {
@@ -102,7 +102,7 @@ func (o *Options) Run(
 	return o.show(results, out)
 }
 
-// takeFlags keeps the flags of run that were given.
+// takeFlags stores the flags of run that were given.
 func (o *Options) takeFlags(flags *pflag.FlagSet) {
 	o.packages = flags.Lookup("packages").Value.String()
 	for _, name := range passedOn {
@@ -215,7 +215,7 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// trainAll trains what was not trained before, and returns all results, by system and then seed.
+// trainAll trains what has no result yet, and returns all results, by system and then seed.
 func (o *Options) trainAll(ctx context.Context) ([]result, error) {
 	var results []result
 	var trained time.Duration // in this call
@@ -262,7 +262,7 @@ func (o *Options) nameOf(t *training) string {
 	return fmt.Sprintf("%s, seed %d", t.system, t.seed)
 }
 
-// left returns how long the rest will take, estimated from the trainings that are done; "" if none
+// left returns the estimated time for the remaining trainings, from those that are done; "" if none
 // is.
 func left(took time.Duration, done, rest int) string {
 	if done == 0 {
@@ -276,7 +276,7 @@ func say(format string, args ...any) {
 	fmt.Fprintf(outlet.Stderr, "rankpool: "+format+"\n", args...)
 }
 
-// about is what must be the same for a result to be used again.
+// about returns what must be equal for a result to be reused.
 func (o *Options) about() identity {
 	id := identity{Version: version.Text, Data: o.data, Flags: o.flags}
 	if o.storage != nil {

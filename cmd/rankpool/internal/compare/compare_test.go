@@ -74,9 +74,8 @@ func TestTrainings(t *testing.T) {
 	}
 }
 
-// TestSystems holds the names of the usual systems to those that there are.
-// TestPackages: --packages is for the systems that read packages, and a matter of their results
-// alone.
+// TestPackages checks that only systems that read packages get --packages, so that only their
+// results depend on it.
 func TestPackages(t *testing.T) {
 	o, err := optionsOf(t, "train", "--data", "d", "--ranks", "2", "--packages", "p:1MiB")
 	if err != nil {
@@ -94,6 +93,7 @@ func TestPackages(t *testing.T) {
 	}
 }
 
+// TestSystems checks that the default systems exist.
 func TestSystems(t *testing.T) {
 	for _, name := range Systems {
 		if _, err := systems.Find(name); err != nil {

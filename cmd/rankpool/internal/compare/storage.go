@@ -9,15 +9,16 @@ import (
 	"rankpool/cmd/rankpool/internal/rank"
 )
 
-// A storage is where a training's data are: where they were, or folders that emulate slow storage.
+// A storage is where a training reads its data: the original places, or folders that emulate slow
+// storage.
 type storage struct {
 	data    []string // flags of run
 	servers []*slowfs.Server
 	root    string // of the mounts, "" without
 }
 
-// mount returns where a training finds the data; with --slowfs that is fresh storage, which the
-// caller closes.
+// mount returns where a training finds the data. With --slowfs that is newly mounted storage, which
+// the caller closes.
 func (o *Options) mount() (*storage, error) {
 	if o.storage == nil {
 		return &storage{data: o.data}, nil
@@ -32,7 +33,7 @@ func (o *Options) mount() (*storage, error) {
 		if path, err = filepath.Abs(path); err != nil {
 			return nil, errors.Join(err, s.close())
 		}
-		// A data set has the name of its folder.
+		// A data set is named after its folder, so keep the folder's name.
 		dir := filepath.Join(root, string(rune('a'+i)), filepath.Base(path))
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, errors.Join(err, s.close())
@@ -59,7 +60,7 @@ func (s *storage) bytes() *int64 {
 	return &sum
 }
 
-// close takes the emulated storage away. Closing again does nothing.
+// close unmounts and removes the emulated storage. Closing again does nothing.
 func (s *storage) close() error {
 	if s.root == "" {
 		return nil
@@ -68,7 +69,7 @@ func (s *storage) close() error {
 	for _, server := range s.servers {
 		err = errors.Join(err, server.Close())
 	}
-	if err == nil { // else a mount may be there still
+	if err == nil { // otherwise something may still be mounted
 		err = os.RemoveAll(s.root)
 	}
 	s.root = ""

@@ -34,7 +34,7 @@ const (
 	resultName = "result.json"
 )
 
-// An identity is what must be the same for a result to be used again.
+// An identity is what must be equal for a result to be reused.
 type identity struct {
 	Version string   `json:"version"`
 	Data    []string `json:"data"`
@@ -52,7 +52,7 @@ type training struct {
 	id     identity
 }
 
-// A result is what a training has left behind, in its folder.
+// A result is what a training leaves behind in its folder.
 type result struct {
 	Of           identity `json:"of"`
 	System       string   `json:"system"`
@@ -61,7 +61,7 @@ type result struct {
 	StorageBytes *int64   `json:"storage_bytes,omitempty"` // that emulated storage counted
 
 	run     *runlog.Run // nil when it did not end well
-	refused bool        // by run, and so with any seed
+	refused bool        // by run, so that it fails with any seed
 }
 
 // training returns the training of a system with a seed.
@@ -84,8 +84,8 @@ func (o *Options) training(system string, seed int) training {
 	return t
 }
 
-// finished returns the result of the training when it ended well before, else nil. It fails when
-// the result is of another training.
+// finished returns the result of an earlier training that ended well, nil if there is none. It
+// returns an error if the result is that of a different training.
 func (t *training) finished() (*result, error) {
 	text, err := os.ReadFile(filepath.Join(t.dir, resultName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,7 +119,7 @@ func (r *result) load(t *training) {
 	}
 }
 
-// side returns what the report takes of a result that ended well.
+// side returns what the report uses of a result that ended well.
 func (r *result) side() report.SideRun {
 	return report.NewSideRun(r.run, r.StorageBytes)
 }
@@ -164,8 +164,8 @@ func (o *Options) train(ctx context.Context, t training) (*result, error) {
 	return r, os.WriteFile(filepath.Join(t.dir, resultName), append(text, '\n'), 0o644)
 }
 
-// launch calls "rankpool run", and sets the reason of a training that does not end well. The error
-// is the signal that ended compare, or why nothing can be started.
+// launch runs "rankpool run", and sets the reason if training does not end well. The error is the
+// signal that ended compare, or why nothing can be started.
 func (o *Options) launch(ctx context.Context, r *result, dir string, data []string) error {
 	runtime.LockOSThread() // the child gets a signal when this thread ends
 	defer runtime.UnlockOSThread()

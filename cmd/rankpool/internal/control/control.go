@@ -1,4 +1,5 @@
-// Package control calls the doors of ranks as one that trains nothing: status, and the end.
+// Package control is a client of ranks' doors that does not train: it gets their status, and ends
+// them.
 package control
 
 import (
@@ -16,7 +17,7 @@ import (
 // controlDeadline bounds each call of the launcher at a door.
 const controlDeadline = 2 * time.Second
 
-// Dial connects to the door at path as one that trains nothing.
+// Dial connects to the door at path as a client that does not train.
 func Dial(path string) (*door.Client, error) {
 	return door.Dial(path, door.NewHello(door.ControlTrainer, 0, 0), controlDeadline)
 }
@@ -85,7 +86,7 @@ func Watch(path string, done <-chan struct{}) <-chan DataStatus {
 			}
 			all, err := Status(c)
 			if err != nil {
-				_ = c.Close() // the error before it is the news
+				_ = c.Close() // the error of Status counts
 				c = nil
 				continue
 			}
@@ -96,7 +97,7 @@ func Watch(path string, done <-chan struct{}) <-chan DataStatus {
 				last[s.Name] = s
 				select {
 				case moving <- s:
-				default: // the last one was not shown yet
+				default: // the previous one was not received yet
 				}
 			}
 		}

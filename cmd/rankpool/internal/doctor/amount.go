@@ -60,8 +60,7 @@ func shortly(d time.Duration) string {
 	return fmt.Sprintf("%.3g µs", d.Seconds()*1e6)
 }
 
-// verbatim escapes "{}" in text for a Detail, such as a path, so that it is not taken for an
-// amount's place.
+// verbatim escapes "{}" in text for a Detail, such as a path, so that fill does not replace it.
 func verbatim(text string) string { return strings.ReplaceAll(text, nothingYet, kept) }
 
 // fill inserts the amounts into detail, each as its range over all nodes. amounts holds a list per

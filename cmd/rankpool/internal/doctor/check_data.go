@@ -153,8 +153,8 @@ func layoutFindings(data string, looked, known, offline, narrow int,
 	return []Finding{good(fmt.Sprintf("of %d files: %s", looked, text))}
 }
 
-// checkRead reads a few files, but none that is only in the archive. It is a glance, not a
-// measurement: caches may hold them.
+// checkRead reads a few files, but none that is only in the archive. It is no measurement: caches
+// may hold the files.
 func checkRead(env *Env) []Finding {
 	return eachData(env, func(data string) []Finding {
 		samples, err := env.Machine.Samples(data, fewSamples)

@@ -97,8 +97,8 @@ func jobGPUs(env *Env) (job slurm.GPUs, given string) {
 	return job, given
 }
 
-// checkGPU checks the GPUs whose statistics the rank would read. rankpool works without them, but a
-// GPU of the job that does not answer ends training.
+// checkGPU checks the GPUs whose statistics the rank would read. rankpool works without them, but
+// training fails if a GPU of the job does not respond.
 func checkGPU(env *Env) []Finding {
 	gpus, err := env.GPUs()
 	job, given := jobGPUs(env)

@@ -56,7 +56,7 @@ func checkMemory(env *Env) []Finding {
 	return []Finding{good(detail, left)}
 }
 
-// judgeAuto judges what --memory auto takes of the free memory.
+// judgeAuto judges what --memory auto uses of the free memory.
 func judgeAuto(bytes int64, left Amount, from string) Finding {
 	if bytes <= 0 {
 		return bad("{} may still be used ("+from+"), of which --memory auto has nothing left "+

@@ -33,8 +33,8 @@ func (r pythonReport) version() string {
 	return fmt.Sprintf("%d.%d.%d", r.Version[0], r.Version[1], r.Version[2])
 }
 
-// checkPython starts the Python of training, imports what training imports, and reports which
-// client it gets.
+// checkPython starts training's Python, imports what training imports, and reports which client it
+// finds.
 func checkPython(env *Env) []Finding {
 	p := env.Python
 	if p.Failure != nil {

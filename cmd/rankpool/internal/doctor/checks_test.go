@@ -40,7 +40,7 @@ func TestHealthyMachineIsGood(t *testing.T) {
 	}
 }
 
-// TestOnceIsAtRankZero: a server is asked by one rank, not by a thousand.
+// TestOnceIsAtRankZero checks that one rank queries a server, not a thousand.
 func TestOnceIsAtRankZero(t *testing.T) {
 	env, _ := healthy(t)
 	env.Rank = 1
@@ -213,7 +213,7 @@ func TestChecks(t *testing.T) {
 			"signals", file("/proc/self/status", "SigIgn:\t0000000000000002\n"), Warning,
 			"SIGINT was ignored", "interactive",
 		},
-		// SIGHUP too, as of nohup
+		// SIGHUP too, as under nohup
 		{
 			"signals", file("/proc/self/status", "SigIgn:\t0000000000004001\n"), Warning, "SIGTERM was",
 			"trap",
@@ -556,7 +556,7 @@ func TestDataSetsAreNamed(t *testing.T) {
 	}
 }
 
-// TestVerbatim: a path with {} is not a place of an amount.
+// TestVerbatim checks that "{}" in a path is not replaced by an amount.
 func TestVerbatim(t *testing.T) {
 	env, m := healthy(t)
 	m.vars["TMPDIR"] = "/a{}b"
@@ -589,8 +589,8 @@ func TestListed(t *testing.T) {
 	}
 }
 
-// TestHangingCheck: a check that hangs is reported and abandoned, and is a bad finding; the next
-// check runs.
+// TestHangingCheck checks that a check that hangs is reported and abandoned, and is a bad finding;
+// the next check runs.
 func TestHangingCheck(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
@@ -654,7 +654,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestEachCheckHasAFunction: each check of scope Between has its function, and the others theirs.
+// TestEachCheckHasAFunction checks that all checks have a function: those of scope Between in
+// between, the others their own.
 func TestEachCheckHasAFunction(t *testing.T) {
 	for _, c := range Checks() {
 		if (between[c.Name] != nil) != (c.Scope == Between) || (c.find == nil) != (c.Scope == Between) {
@@ -663,7 +664,7 @@ func TestEachCheckHasAFunction(t *testing.T) {
 	}
 }
 
-// TestDocumented: the table in docs/doctor.md is that of the checks.
+// TestDocumented checks that the table in docs/doctor.md lists the checks.
 func TestDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/doctor.md")
 	if err != nil {

@@ -91,7 +91,7 @@ type Options struct {
 	After    func(time.Duration) <-chan time.Time // nil: time.After
 }
 
-// Run runs those of the checks that examine this machine, one after the other, and returns their
+// Run runs the checks that examine this machine, one after the other, and returns their
 // findings in order.
 //
 // A check that does not answer in time is abandoned, and is a bad finding itself: a process cannot

@@ -108,8 +108,8 @@ type Machine interface {
 	Root() bool
 
 	LookPath(name string) (string, error)
-	// Output runs a program with additional environment variables, and returns its output, also with
-	// an error. It kills the program after the time.
+	// Output runs a program with additional environment variables, and returns its output, even
+	// with an error. It kills the program after the time.
 	Output(within time.Duration, env []string, name string, args ...string) (string, error)
 
 	// Samples returns up to n files of a data set, spread over it as far as that is quick to find out.

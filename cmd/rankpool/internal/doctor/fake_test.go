@@ -14,14 +14,14 @@ import (
 	"rankpool/staging/layout"
 )
 
-// A fakeMachine answers what a test has put into it.
+// A fakeMachine returns what a test has put into it.
 type fakeMachine struct {
 	vars     map[string]string
 	files    map[string]string
 	dirs     map[string][]string
 	mounts   map[string]FileSystem
 	denied   map[string]error  // by path, for any access
-	programs map[string]string // their output by command line; a program without one is not there
+	programs map[string]string // their output by command line; others are not installed
 	failing  map[string]error  // by command line
 	memlock  uint64
 	threads  int
@@ -128,7 +128,7 @@ const healthyPython = `{"version": [3, 11, 2], "executable": "/usr/bin/python3",
 
 var now = time.Unix(1_800_000_000, 0)
 
-// healthy returns an environment in which all is good: a rank of a Slurm job on 4 nodes.
+// healthy returns an environment without problems: a rank of a Slurm job on 4 nodes.
 func healthy(t *testing.T) (*Env, *fakeMachine) {
 	t.Helper()
 	m := &fakeMachine{

@@ -35,7 +35,7 @@ const (
 	askBulk    = 'b' // 4 bytes: the ticket under which the sender receives a bulk transfer
 )
 
-// GroupOptions has a Group's clocks. The zero value is ready to use.
+// GroupOptions holds the name of a Group's host, and its clocks. The zero value is ready to use.
 type GroupOptions struct {
 	Host string
 	// nil: time.Now; the wall clock is compared, the monotonic one measures
@@ -46,8 +46,8 @@ type GroupOptions struct {
 }
 
 // A Group is one rank's side of the communication between all ranks. Rank 0 gathers the reports,
-// has links measured, and ends it; the others report and wait for the end. Every wait is bounded: a
-// rank that sends nothing for 16 s counts as lost.
+// requests the measurements of links, and ends the group; the others report and wait for the end.
+// Every wait is bounded: a rank that sends nothing for 16 s counts as lost.
 //
 // Its methods may be called by several goroutines.
 type Group struct {
@@ -71,7 +71,7 @@ type other struct {
 	report      *Report
 }
 
-// Join starts to communicate on a transport that is not started.
+// Join starts communication on a transport that has not started yet.
 func Join(t transport.Transport, opt GroupOptions) *Group {
 	g := &Group{mux: ranks.NewMux(t), opt: opt, peers: make([]other, t.Size())}
 	g.changed = sync.NewCond(&g.mu)
@@ -104,7 +104,7 @@ func Join(t transport.Transport, opt GroupOptions) *Group {
 	return g
 }
 
-// Close ends the signs of life. The caller closes the transport.
+// Close ends the signs of life, and waits for its callbacks. The caller closes the transport.
 func (g *Group) Close() { g.watch.Stop() }
 
 // change changes the state that await waits for.
@@ -127,7 +127,7 @@ func (g *Group) sign() []byte {
 	return []byte(g.opt.Host + "\n" + g.check)
 }
 
-// answer answers another rank's request, or one of its own.
+// answer answers a request of another rank or of this one.
 func (g *Group) answer(from int, request []byte, reply func([]byte, error)) {
 	var way Way
 	switch {

@@ -16,7 +16,7 @@ import (
 	"rankpool/slurm"
 )
 
-// TestGroup has four ranks talk: two on one node, one with a clock that is 2 s late.
+// TestGroup connects four ranks: two on one node, one with a clock that is 2 s late.
 func TestGroup(t *testing.T) {
 	const n = 4
 	hosts := []string{"n1", "n2", "n3", "n3"}
@@ -102,8 +102,8 @@ func checkWays(t *testing.T, ways []Way, n int) {
 	}
 }
 
-// TestLostRank: a rank that reports its host once and then is silent counts as lost, and the list
-// is made from the others.
+// TestLostRank checks that a rank that reports its host once and then is silent counts as lost, and
+// that the others' findings make the list.
 func TestLostRank(t *testing.T) {
 	transports := transport.NewLocal(3)
 	ticks := make(chan time.Time)
@@ -153,7 +153,7 @@ func TestLostRank(t *testing.T) {
 	}
 }
 
-// TestSilentRootEndsAssist: a rank does not wait forever for rank 0.
+// TestSilentRootEndsAssist checks that a rank does not wait forever for rank 0.
 func TestSilentRootEndsAssist(t *testing.T) {
 	transports := transport.NewLocal(2)
 	ticks := make(chan time.Time)
@@ -174,8 +174,8 @@ func TestSilentRootEndsAssist(t *testing.T) {
 	}
 }
 
-// TestSilentWay: a peer that does not answer a ping is a failure of the way, not a wait without
-// end.
+// TestSilentWay checks that a way fails, and does not wait forever, if the peer does not answer a
+// ping.
 func TestSilentWay(t *testing.T) {
 	transports := transport.NewLocal(2)
 	root := Join(transports[0], GroupOptions{
@@ -187,7 +187,7 @@ func TestSilentWay(t *testing.T) {
 		},
 	})
 	defer root.Close()
-	// it takes messages, and answers none
+	// it receives messages, and answers none
 	ranks.NewMux(transports[1]).Send(0, channelReport, encodeReport("n2", nil))
 	if _, _, err := root.Gather(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestSilentWay(t *testing.T) {
 	}
 }
 
-// TestGatherEndsWithContext returns what has come, and the cause.
+// TestGatherEndsWithContext checks that Gather returns what has arrived, and the cause.
 func TestGatherEndsWithContext(t *testing.T) {
 	transports := transport.NewLocal(2)
 	root := Join(transports[0], GroupOptions{Tick: make(chan time.Time)})
@@ -219,7 +219,7 @@ func TestGatherEndsWithContext(t *testing.T) {
 	}
 }
 
-// TestGroupTakesAnyBytes: what another version of rankpool might send changes nothing.
+// TestGroupTakesAnyBytes checks that messages of another version of rankpool change nothing.
 func TestGroupTakesAnyBytes(t *testing.T) {
 	transports := transport.NewLocal(2)
 	g := Join(transports[0], GroupOptions{Tick: make(chan time.Time)})

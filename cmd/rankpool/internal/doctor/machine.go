@@ -93,9 +93,9 @@ func (*System) LookPath(name string) (string, error) { return exec.LookPath(name
 // maxOutput bounds how much of a program's output is kept.
 const maxOutput = 1 << 20
 
-// Output implements Machine. The program has no terminal, everything that it started is killed with
-// it, and it does not outlive this process: it inherits mpirun's descriptors, and mpirun would wait
-// for it.
+// Output implements Machine. The program has no terminal, is killed together with everything that
+// it started, and does not outlive this process: it inherits mpirun's descriptors, and mpirun would
+// wait for it.
 func (*System) Output(within time.Duration, env []string, name string, args ...string) (
 	string, error,
 ) {
@@ -120,8 +120,8 @@ func (*System) Output(within time.Duration, env []string, name string, args ...s
 	return out.String() + tail(&errs, out.Len() == 0), err
 }
 
-// tail returns a program's stderr if it wrote nothing else: "srun --mpi=list" of Slurm before 22
-// did.
+// tail returns a program's stderr if all is set, because stdout is empty: "srun --mpi=list" of
+// Slurm before 22 writes to stderr.
 func tail(errs *limited, all bool) string {
 	if all {
 		return errs.String()

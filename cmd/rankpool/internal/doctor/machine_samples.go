@@ -20,8 +20,8 @@ const (
 
 var errNoSample = errors.New("it holds no sample")
 
-// Samples implements Machine: those of a manifest are spread over it, those of a folder over the
-// first of its sub-folders. A data set known to be empty is an error.
+// Samples implements Machine. Samples of a manifest are spread over it, those of a folder over the
+// first of its subfolders. A data set known to be empty is an error.
 func (s *System) Samples(data string, n int) ([]Sample, error) {
 	info, err := os.Stat(data)
 	if err != nil {
@@ -108,7 +108,7 @@ func someEntries(folder string) ([]os.DirEntry, error) {
 	return nil, err
 }
 
-// pick takes n files from all folders in turn, in the order in which the folders list them.
+// pick chooses n files from all folders in turn, in the order in which the folders list them.
 func pick(folders [][]string, n int) (samples []Sample) {
 	for turn, more := 0, true; more; turn++ {
 		more = false

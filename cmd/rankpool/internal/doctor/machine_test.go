@@ -12,7 +12,7 @@ import (
 	"rankpool/staging/index"
 )
 
-// TestSystem makes every check on the machine that runs the test: none may hang or panic, whatever
+// TestSystem runs every check on the machine that runs the test: none may hang or panic, whatever
 // it finds.
 func TestSystem(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "data")
@@ -112,7 +112,8 @@ func TestIndexAndSamples(t *testing.T) {
 	}
 }
 
-// TestNoSamples: a folder without samples is an error, one too large to search is not.
+// TestNoSamples checks that a folder without samples is an error, and one too large to search is
+// not.
 func TestNoSamples(t *testing.T) {
 	s, root := &System{}, t.TempDir()
 	add := func(name string) {
@@ -135,8 +136,8 @@ func TestNoSamples(t *testing.T) {
 	}
 }
 
-// TestOutput: a program that does not end is ended, with what it started, and its last words are in
-// the error.
+// TestOutput checks that a program that takes too long is killed together with its children, and
+// that the error of a program that fails contains the last line of its stderr.
 func TestOutput(t *testing.T) {
 	s := &System{}
 	if out, err := s.Output(time.Minute, []string{"WORD=hello"}, "sh", "-c",
@@ -158,8 +159,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestProbe: the program that Python is given prints what check "python" reads, with and without
-// modules.
+// TestProbe checks that Python's probe prints what check "python" reads, with and without modules.
 func TestProbe(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

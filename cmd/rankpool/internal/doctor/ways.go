@@ -89,7 +89,8 @@ func (g *Group) isLost(rank int) bool {
 	return g.peers[rank].report == nil
 }
 
-// measureRound has the first rank of each link measure it, and waits for all.
+// measureRound asks the first rank of each link to measure it, and returns the links with their
+// results.
 func (g *Group) measureRound(ctx context.Context, round []Way) []Way {
 	ctx, stop := g.opt.Late(ctx, roundPatience)
 	defer stop()
@@ -162,7 +163,7 @@ func (g *Group) ping(to int) (pong, error) {
 
 var sent = sync.OnceValue(func() []byte { return make([]byte, bulkBytes) })
 
-// bulk returns the segments of one large transfer. All that are sent are the same memory.
+// bulk returns the segments of one large transfer. Segments to send are all the same memory.
 func bulk(send bool) [][]byte {
 	segs := make([][]byte, bulkSegs)
 	for i := range segs {

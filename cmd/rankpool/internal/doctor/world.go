@@ -26,7 +26,7 @@ const (
 	clockBad     = time.Second
 )
 
-// A World is what rank 0 knows of all ranks when all have reported and all ways are measured.
+// A World is what rank 0 knows of all ranks after all have reported and all ways are measured.
 type World struct {
 	Job     slurm.Job
 	Reports []Report // in order of rank
@@ -41,8 +41,7 @@ var between = map[string]func(World) []Finding{
 	"versions": func(w World) []Finding { return compareFacts(w.Reports) },
 }
 
-// Findings returns the findings of those of the checks that are of scope Between. It is a pure
-// function.
+// Findings returns the findings of the checks that have scope Between. It is a pure function.
 func (w World) Findings(checks []Check) []Finding {
 	var all []Finding
 	for _, check := range checks {
@@ -105,8 +104,8 @@ func checkRanks(w World) []Finding {
 	return found
 }
 
-// kinds parts the ways: those inside a node are faster than those between nodes, and some have
-// failed.
+// kinds divides the ways into those inside a node, which are faster, and those between nodes, and
+// returns findings for those that have failed.
 func (w World) kinds() (inside, across []Way, failed []Finding) {
 	for _, way := range w.Ways {
 		switch {
@@ -188,7 +187,7 @@ func (w World) checkLinks(c linkCheck) (found []Finding) {
 	return found
 }
 
-// wayDetail completes a sentence about the median of n ways by the least and the largest.
+// wayDetail appends the lowest and the highest value of n ways to a sentence about their median.
 func wayDetail(sentence string, n int, unit Unit, low, median, high float64) (string, []Amount) {
 	if n == 1 {
 		return sentence + " (1 way)", []Amount{{median, unit}}
@@ -197,7 +196,8 @@ func wayDetail(sentence string, n int, unit Unit, low, median, high float64) (st
 		[]Amount{{median, unit}, {low, unit}, {high, unit}}
 }
 
-// spread returns the least, the median and the largest value of ways, which are not empty.
+// spread returns the lowest, the median and the highest value of ways, of which there is at least
+// one.
 func spread(ways []Way, value func(Way) float64) (low, median, high float64) {
 	var all []float64
 	for _, way := range ways {
@@ -227,8 +227,8 @@ func (w World) slow(ways []Way, value func(Way) float64, unit Unit,
 	return strings.Join(names, ", ")
 }
 
-// checkClock compares clocks with their median, so that one clock that is wrong is named, also when
-// it is rank 0's.
+// checkClock compares clocks with their median, so that it names a single wrong clock even if that
+// is rank 0's.
 func checkClock(w World) []Finding {
 	if len(w.Offsets) < 2 {
 		return nil

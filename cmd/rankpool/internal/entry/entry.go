@@ -1,9 +1,9 @@
 // Package entry is the entry point of the program, which runs before Go's runtime: the linker's
 // flag -E selects it, see the Makefile.
 //
-// Where "ulimit -v" leaves less address space than the runtime reserves, the runtime ends the
-// process with a trace before the first line of Go runs. The few instructions here end it with a
-// sentence instead. A program that is linked without -E does without.
+// If "ulimit -v" leaves less address space than the runtime reserves, the runtime ends the process
+// with a trace before the first line of Go runs. The few instructions here end it with a sentence
+// instead. A program that is linked without -E lacks this.
 package entry
 
 // Least is the smallest address space in bytes in which a process can run. Go's runtime alone

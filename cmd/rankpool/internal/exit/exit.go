@@ -92,7 +92,7 @@ func Interruptible(parent context.Context, more ...os.Signal) (ctx context.Conte
 	}
 }
 
-// Notify relays those of the signals that the process was not started to ignore (nohup ignores
+// Notify relays the signals, except those that the process was started to ignore (nohup ignores
 // SIGHUP).
 func Notify(to chan<- os.Signal, signals ...os.Signal) {
 	for _, s := range signals {

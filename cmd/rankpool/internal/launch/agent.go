@@ -14,7 +14,8 @@ import (
 
 // isAgent reports whether a training command is torchrun. torchrun starts the trainers, recent
 // versions each in its own session, and dies of SIGUSR1 and SIGUSR2, which sbatch --signal sends to
-// every process of a step. Trainers inherit the signals as ignored, and can still install handlers.
+// every process of a step. So join ignores both before it becomes torchrun; trainers inherit that,
+// and can still install handlers.
 //
 // Source: PyTorch, issue 154849; torch/distributed/elastic/multiprocessing/api.py.
 func isAgent(argv []string) bool { return launchers.Of(argv) == "torchrun" }

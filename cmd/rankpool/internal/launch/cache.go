@@ -28,21 +28,21 @@ type cacheWatch struct {
 	begun    time.Time
 	running  *process // the cache; nil while it is down
 	clearing *process // ends ranks of all nodes that outlived their launch, before the next one
-	answers  chan int // places in folders, of ranks that have answered
+	answers  chan int // indexes in folders, of ranks that have answered
 	done     chan struct{}
 	failed   string     // why the cache will not run any more
 	seats    []keptFile // from the ranks' folders: the trainers
 }
 
-// A keptFile is a file of a session that the launcher knows the content of, so that it can put it
-// back.
+// A keptFile is a file of a session whose content the launcher remembers, so that it can restore
+// it.
 type keptFile struct {
 	path string
 	seen os.FileInfo // nil until the file has existed
 	text []byte
 }
 
-// look reads the file if it has changed. If it is gone or unreadable, the last content is kept.
+// look reads the file if it has changed. If it is missing or unreadable, the last content is kept.
 func (f *keptFile) look() {
 	info, err := os.Stat(f.path)
 	if err != nil || f.seen != nil && os.SameFile(info, f.seen) &&
@@ -65,8 +65,8 @@ func (f *keptFile) putBack() error {
 	return renameio.WriteFile(f.path, f.text, 0o600)
 }
 
-// beginWatch makes the keeper of a cache that is starting, and has its ranks here send signs of
-// life.
+// beginWatch creates the keeper of a cache that is about to start, and begins to look for signs of
+// life of the ranks on this machine.
 func (l *launcher) beginWatch(o liveness.Options) {
 	o.EndWithin, o.Again = exit.Patience, l.restart
 	if l.restart { // otherwise leave a hanging rank alone: ending it might end training
@@ -88,16 +88,15 @@ func (l *launcher) endWatch() { close(l.done) }
 func (l *launcher) ranksHere() []int {
 	ranks := make([]int, len(l.folders))
 	for i, folder := range l.folders {
-		// rankFolder made it
+		// session.RankFolder formed the name
 		ranks[i], _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(folder), "r"))
 	}
 	return ranks
 }
 
 // askForLife looks for signs of life of the rank of a folder repeatedly until done is closed, and
-// sends at when there is one. The rank greets at its door, and before it has one, touches a file,
-// whatever its storage, its plans and its disks are doing: nothing but its process is needed for
-// that.
+// sends at for each. The rank touches a file before it has a door, and then greets at its door,
+// whatever its storage, plans and disks are doing: that needs nothing but a live process.
 func askForLife(
 	folder string, at int, every time.Duration, answers chan<- int, done <-chan struct{},
 ) {
@@ -144,7 +143,7 @@ func (l *launcher) drive(e liveness.Event) {
 	}
 }
 
-// lookAtCache reports to the keeper the state of the cache, and the time.
+// lookAtCache reports the state of the cache and the time to the keeper.
 func (l *launcher) lookAtCache() {
 	for i := range l.seats {
 		l.seats[i].look()
@@ -175,7 +174,7 @@ func (l *launcher) startCache() (err error) {
 	if err := l.indexes.PutBack(); err != nil {
 		return fmt.Errorf("the run's index of its data cannot be restored: %w", err)
 	}
-	if l.keeper.Restarts() > 0 { // training processes may be restarted too, and import it
+	if l.keeper.Restarts() > 0 { // training processes may be restarted too, and import the client
 		if _, err := ExtractClient(l.session, os.Getenv); err != nil {
 			l.print("%v", err)
 		}
@@ -195,7 +194,7 @@ func (l *launcher) startCache() (err error) {
 	}
 	var more []syscall.Signal
 	if l.openMPI {
-		more = append(more, syscall.SIGTERM) // when all processes get it, the ranks have theirs
+		more = append(more, syscall.SIGTERM) // if all processes get it, the ranks handle it themselves
 	}
 	l.running, err = startSheltered("the cache", l.cache, l.exits, more...)
 	if err != nil {
@@ -208,7 +207,7 @@ func (l *launcher) startCache() (err error) {
 	return nil
 }
 
-// restartCache starts the cache again, after it has ended ranks that outlived their mpirun or srun.
+// restartCache ends the ranks that outlived their mpirun or srun, and starts the cache again.
 func (l *launcher) restartCache() {
 	if l.endRanks == nil {
 		control.EndAll(l.folders)
@@ -257,8 +256,8 @@ func (l *launcher) killCache() {
 	}
 }
 
-// What MPI needs at least of resources that are often scarce in containers: some MiB of shared
-// memory per rank, and file descriptors.
+// Minimum amounts that MPI needs of resources that are often scarce in containers: some MiB of
+// shared memory per rank, and file descriptors.
 const (
 	leastSharedMemory = 64 << 20
 	leastDescriptors  = 256

@@ -15,7 +15,7 @@ import (
 	"rankpool/slurm"
 )
 
-// checkLaunch validates how run was launched and what it is to launch. Only one task reports an
+// checkLaunch validates how run was launched, and what it will launch. Only one task reports an
 // error.
 func (o *Options) checkLaunch(job slurm.Job, f form, at world.Place) error {
 	err := world.WrongLaunch(at, world.AllocatedNodes(os.Getenv), o.library.Family, "run")

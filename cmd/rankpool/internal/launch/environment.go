@@ -57,8 +57,8 @@ func trainerEnv(env []string, s seat, sessionDir, folder, pythonPath string) []s
 }
 
 // ExtractClient writes the Python client into the session folder, once for all trainers of the
-// machine, and returns the folder for PYTHONPATH; "" when RANKPOOL_PYTHON=no asks for the client
-// that Python finds by itself.
+// machine, and returns the folder for PYTHONPATH; "" if RANKPOOL_PYTHON=no selects the client that
+// Python finds by itself.
 func ExtractClient(sessionDir string, getenv func(string) string) (string, error) {
 	if getenv("RANKPOOL_PYTHON") == "no" {
 		return "", nil
@@ -81,7 +81,7 @@ func ExtractClient(sessionDir string, getenv func(string) string) (string, error
 	return dir, nil
 }
 
-// freePort returns a TCP port for MASTER_PORT that is not in use now, and not taken already.
+// freePort returns a TCP port for MASTER_PORT that is not in use now, and not in taken.
 func freePort(taken ...int) (int, error) {
 	var err error
 	for i := range 100 + len(taken) {

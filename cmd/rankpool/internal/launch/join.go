@@ -26,12 +26,12 @@ import (
 // without it: the client reads storage until the rank is there.
 const doorPatience = time.Minute
 
-// cacheBegins is how long a cache that is started by hand may take to appear before join suggests
-// that it was not started.
+// cacheBegins is how long a cache that is started by hand may take to appear before join checks
+// whether it was started at all.
 const cacheBegins = 10 * time.Second
 
-// Join becomes the training command argv, of a training of that name if it is not empty; it returns
-// only when that fails.
+// Join becomes the training command argv, of the training called name ("" for none). It returns
+// only on failure.
 func Join(dir, name string, argv []string) (err error) {
 	if len(argv) == 0 {
 		return exit.NoCommand("srun --overlap rankpool join -- python train.py")
@@ -84,7 +84,7 @@ func Join(dir, name string, argv []string) (err error) {
 	}
 	select {
 	case s := <-told:
-		// training's time is over before it began
+		// training's time was over before it began
 		return exit.SignalError{Signal: s.(syscall.Signal)}
 	default:
 	}
@@ -95,7 +95,7 @@ func Join(dir, name string, argv []string) (err error) {
 		ownGPUs(joinEnv(os.Environ(), job, name, dir, folder, client)))
 }
 
-// noOtherStep reports whether this job runs no step but this one, so that no cache can come.
+// noOtherStep reports whether this job runs no other step, so that no cache can appear.
 func noOtherStep(job slurm.Job) bool {
 	ctx, end := context.WithTimeout(context.Background(), doorPatience)
 	defer end()
@@ -131,7 +131,7 @@ func joinEnv(env []string, job slurm.Job, name, dir, folder, client string) []st
 	return withTorchrun(env, job.JobID+name, job.Nodes, job.NodeID)
 }
 
-// withTorchrun adds defaults of torchrun's options for nodes with one task each. On a single node
+// withTorchrun adds defaults for torchrun's options on nodes with one task each. On a single node
 // that is a port that no other job's torchrun uses.
 //
 // Source: PyTorch, torch/distributed/argparse_util.py: the option --nnodes reads PET_NNODES, and so
@@ -173,7 +173,7 @@ func awaitRank(
 	return folder, true
 }
 
-// accepts reports whether a rank serves in a folder: one that died has left its mark.
+// accepts reports whether a rank serves in a folder: one that died leaves its ready file behind.
 func accepts(folder string) bool {
 	if !isReady(folder) {
 		return false

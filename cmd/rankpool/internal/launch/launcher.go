@@ -45,12 +45,12 @@ type launcher struct {
 
 	children []*process   // the trainers
 	failure  int          // the exit code of the first trainer that failed
-	doomed   map[int]bool // the trainings that are ended, since a trainer of theirs has failed
+	doomed   map[int]bool // trainings that are being ended, since one of their trainers has failed
 	killNow  <-chan time.Time
 }
 
-// Run starts everything, waits for the trainers' end, ends the cache, and returns the trainers'
-// exit code.
+// Run starts everything, waits until the trainers have ended, ends the cache, and returns the
+// trainers' exit code.
 func (l *launcher) Run() (code int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -143,7 +143,7 @@ func (l *launcher) startTrainers() error {
 }
 
 // nextLook returns when to look at the cache next, after an event. An event may bring a look
-// forward, and never delays it: ranks answer as often as they are looked at.
+// forward but never delays it: ranks answer as often as the launcher looks.
 func nextLook(due, now time.Time, wait time.Duration) time.Time {
 	if next := now.Add(wait); next.Before(due) {
 		return next
@@ -202,8 +202,8 @@ func (l *launcher) ended(p *process) {
 	}
 }
 
-// trainerEnded notes the first failure of a training: its other trainers would wait for the failed
-// one forever.
+// trainerEnded ends a training when one of its trainers fails: the others would wait for it
+// forever.
 func (l *launcher) trainerEnded(p *process) {
 	if p.code() == 0 || l.doomed[p.training] {
 		return
@@ -225,7 +225,7 @@ func (l *launcher) fail(code int) {
 	l.endDoomed()
 }
 
-// doom has a training end. The run's exit code is that of the first failure.
+// doom marks a training as one to end. The run's exit code is that of the first failure.
 func (l *launcher) doom(code, training int) {
 	if l.failure == 0 {
 		l.failure = code
@@ -236,7 +236,7 @@ func (l *launcher) doom(code, training int) {
 	l.doomed[training] = true
 }
 
-// goesOn reports whether a training continues.
+// goesOn reports whether any training continues.
 func (l *launcher) goesOn() bool {
 	return slices.ContainsFunc(l.children, func(p *process) bool {
 		return !p.over && !l.doomed[p.training]
@@ -259,7 +259,7 @@ func (l *launcher) signalDoomed(s syscall.Signal) {
 	}
 }
 
-// pass passes a signal to run on to the trainers.
+// pass forwards a signal that run received to the trainers.
 func (l *launcher) pass(s syscall.Signal) {
 	if exit.EndsRun(s) {
 		l.asked = true
@@ -295,8 +295,8 @@ func (l *launcher) killTrainers() {
 	}
 }
 
-// endCache asks the ranks to finish, and after exit.Patience makes them. A signal shortens the
-// wait.
+// endCache asks the ranks to finish, and ends them if they have not after exit.Patience; if other
+// launchers may still be training, it waits longer. A signal shortens the wait.
 func (l *launcher) endCache() {
 	if l.end != nil {
 		l.endNodes()
@@ -306,13 +306,13 @@ func (l *launcher) endCache() {
 	}
 	end := syscall.SIGTERM
 	if l.openMPI {
-		end = syscall.SIGINT // which mpirun is not sheltered from
+		end = syscall.SIGINT // mpirun was started with SIGTERM blocked
 	}
 	patience, others := exit.Patience, rank.OthersPatience
 	if l.end == nil && control.EndAll(l.folders) == 0 {
 		l.running.signal(end)
 		if l.keeper.Serving() && control.EndAll(l.folders) == 0 {
-			// No rank answers: all hang, or are ending.
+			// No rank answers: all hang, or are about to end.
 			patience, others = termPatience, l.bounds.AnswerWithin
 		}
 	}
@@ -345,7 +345,7 @@ func (l *launcher) endNodes() {
 	}
 }
 
-// awaitEnd waits for one process's end and reports whether it came within patience and before a
+// awaitEnd waits until a process ends, and reports whether it did within patience and before a
 // signal.
 func (l *launcher) awaitEnd(p *process, patience time.Duration) bool {
 	late := time.After(patience)

@@ -48,16 +48,16 @@ type layout struct {
 	restart bool // a dead cache can be restarted while training runs
 	// a command that ends the cache on all nodes; nil: through the doors of folders
 	end      []string
-	endRanks []string // the same, but keeps the session; nil with end
+	endRanks []string // the same, but keeps the session; nil if end is
 	reports  bool     // this launcher shows the progress and the table
 	byMpirun bool     // cache is an mpirun, whose children are the ranks
 	// cache is Open MPI's mpirun, which kills the ranks soon after it gets SIGTERM
 	openMPI bool
-	// around changes the cache's commands for a job that has lost nodes; nil: it cannot. hosts are
-	// those that it has.
+	// around changes the cache's commands for a job that has lost nodes; nil: it cannot. hosts are the
+	// nodes that the job has.
 	around func(l *layout, living []string)
 	hosts  []string
-	// the session folder, if training is a separate step whose number join notes there; else ""
+	// the session folder, if training is a separate step whose number join writes there; else ""
 	step string
 	// the training command is torchrun, which starts the trainers and dies of SIGUSR1 and SIGUSR2
 	agents  bool
@@ -79,7 +79,8 @@ func (o *Options) serveArgs(sessionDir string) []string {
 	return append(words, o.cache.Args()...)
 }
 
-// layout returns what to start in a form. Files it needs in the session folder are made.
+// layout returns what to start in a form, and creates the files that this needs in the session
+// folder.
 func (o *Options) layout(
 	f form, job slurm.Job, at world.Place, s *session.Session, env []string,
 ) (l layout, err error) {
@@ -205,8 +206,8 @@ func otherComponents(job slurm.Job) string {
 		max(0, job.HetGroup), job.NodeList, job.HetSize-1)
 }
 
-// checkRendezvous returns an error if the tasks are on several machines and nothing gives them the
-// name of the first: outside Slurm.
+// checkRendezvous returns an error if the tasks are on several machines, and neither Slurm nor
+// MASTER_ADDR and MASTER_PORT identify the first one.
 func checkRendezvous(at world.Place, job slurm.Job, getenv func(string) string) error {
 	told := job.InJob() || getenv("MASTER_ADDR") != "" && getenv("MASTER_PORT") != ""
 	if told || at.LocalTasks >= at.Tasks {
@@ -218,7 +219,7 @@ func checkRendezvous(at world.Place, job slurm.Job, getenv func(string) string) 
 		"MPI: mpirun -x MASTER_ADDR -x MASTER_PORT)", at.By)
 }
 
-// firstHost returns the machine of task 0: a step may run on a part of the allocation. mpirun
+// firstHost returns the machine of task 0. A step may run on a part of the allocation; mpirun
 // begins with the allocation's first node, and its daemons are tasks of a step on the others.
 func firstHost(at world.Place, job slurm.Job, getenv func(string) string) string {
 	if list := getenv("SLURM_STEP_NODELIST"); at.BySrun() && list != "" {
@@ -229,17 +230,17 @@ func firstHost(at world.Place, job slurm.Job, getenv func(string) string) string
 
 func (o *Options) trainer(first bool, env []string) command {
 	c := command{args: o.Command, env: env, stdout: os.Stdout}
-	// A process group in the background that reads a terminal is stopped, so only a pipe or a file
-	// is passed on.
+	// The kernel stops a background process group that reads a terminal, so only a pipe or a file is
+	// passed on.
 	if first && !term.IsTerminal(int(os.Stdin.Fd())) {
 		c.stdin = os.Stdin
 	}
 	return c
 }
 
-// launchKey identifies a launch, the same for all its tasks: the numbers of the job and step, with
-// mpirun the name that it gave its ranks (its daemons run outside steps, or in a step of their
-// own), outside Slurm the process that started all of them on this machine.
+// launchKey identifies a launch, the same for all its tasks: the numbers of the job and step; under
+// mpirun, the job and the namespace that mpirun gave its ranks (its daemons run outside steps, or
+// in a step of their own); outside Slurm, the process that started all of them on this machine.
 func launchKey(at world.Place, job slurm.Job, getenv func(string) string) string {
 	switch {
 	case !job.InJob():
@@ -250,9 +251,9 @@ func launchKey(at world.Place, job slurm.Job, getenv func(string) string) string
 	return job.JobID + "." + getenv("PMIX_NAMESPACE")
 }
 
-// MASTER_PORT is below the ports from which the kernel chooses those of outgoing connections
-// (Linux: 32768 up): one of these could have it before training listens, or a trainer that connects
-// too early could be connected to itself.
+// MASTER_PORT lies below the kernel's range for outgoing connections (Linux: 32768 up). An outgoing
+// connection could occupy a port of that range before training listens, or a trainer that connects
+// too early could connect to itself.
 const (
 	firstMasterPort = 20000
 	masterPorts     = 10000

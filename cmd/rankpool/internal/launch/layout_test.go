@@ -106,7 +106,7 @@ func TestSlurmLayout(t *testing.T) {
 }
 
 // TestSlurmLayoutAroundLostNodes checks the commands of a job that Slurm has taken nodes from: the
-// others' folders keep their numbers.
+// folders of the remaining nodes keep their numbers.
 func TestSlurmLayoutAroundLostNodes(t *testing.T) {
 	job := slurm.Job{JobID: "7", Nodes: 3, NodeID: 0, NodeList: "n[1-3]"}
 	o := testOptions()
@@ -414,7 +414,7 @@ func TestJoinEnv(t *testing.T) {
 	}
 }
 
-// TestJoinAJob checks that a training with a name passes it on, and uses ports of its own.
+// TestJoinAJob checks that a training with a name passes it on, and has ports of its own.
 func TestJoinAJob(t *testing.T) {
 	env := []string{"SLURM_JOB_ID=5", "SLURM_PROCID=0", "SLURM_NTASKS=1", "SLURM_STEP_ID=1"}
 	ports := map[string]bool{}
@@ -497,7 +497,7 @@ func TestMPIRun(t *testing.T) {
 	}
 }
 
-// TestFreePort checks that no outgoing connection can have the port.
+// TestFreePort checks that no outgoing connection can occupy the port.
 func TestFreePort(t *testing.T) {
 	for range 100 {
 		if port, err := freePort(); err != nil || port < 20000 || port >= 30000 {
@@ -506,8 +506,8 @@ func TestFreePort(t *testing.T) {
 	}
 }
 
-// TestTrainersTimeouts checks whose word counts on what trainers wait for: a flag's, else the
-// environment's.
+// TestTrainersTimeouts checks that a flag overrides the environment, and the environment the
+// default.
 func TestTrainersTimeouts(t *testing.T) {
 	for _, c := range []struct {
 		env   string

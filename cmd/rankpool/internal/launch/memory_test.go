@@ -11,7 +11,7 @@ import (
 	"rankpool/slurm"
 )
 
-// TestTasksOfBatchScript checks that ranks know of the trainers that srun starts on their nodes.
+// TestTasksOfBatchScript checks that ranks know how many trainers srun starts on their nodes.
 func TestTasksOfBatchScript(t *testing.T) {
 	job := slurm.Job{JobID: "7", Nodes: 3, TasksPerNode: "2,4(x2)"}
 	for _, c := range []struct {
@@ -32,8 +32,8 @@ func TestTasksOfBatchScript(t *testing.T) {
 	}
 }
 
-// TestMemoryLimitsReachRanks checks that ranks that mpirun starts know what Slurm has given to the
-// job.
+// TestMemoryLimitsReachRanks checks that ranks that mpirun starts learn the limits that Slurm gave
+// the job.
 func TestMemoryLimitsReachRanks(t *testing.T) {
 	env := mpirunEnv([]string{"SLURM_JOB_ID=1", "SLURM_MEM_PER_NODE=5", "SLURM_NTASKS=7"}, 1000,
 		mpilib.MPICH, "/dev/shm/s")

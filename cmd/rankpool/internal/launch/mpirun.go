@@ -38,10 +38,10 @@ func mpirunEnv(env []string, uid int, family mpilib.Family, sessionDir string) [
 // openMPIEnv returns the settings of Open MPI's mpirun for version 4 (ORTE) and version 5 (PRRTE),
 // whose options have different names: each version ignores the other's variables.
 //
-// It would refuse more ranks than cores, would bind each rank to one core (then Go runs on one
-// thread), and would leave its files in /tmp and /dev/shm when it is killed: they go into the
-// session folder. On one machine it needs no TCP, whose interfaces version 5 complains of; the
-// other components left out are those that Debian leaves out.
+// By default mpirun would refuse more ranks than cores, bind each rank to one core (Go then runs on
+// one thread), and leave its files in /tmp and /dev/shm when it is killed: they go into the session
+// folder. On one machine it needs no TCP, and version 5 complains about TCP interfaces; the other
+// components left out are those that Debian leaves out.
 func openMPIEnv(sessionDir string) map[string]string {
 	set := map[string]string{
 		"OMPI_MCA_btl":                          "^tcp,uct,openib,ofi",

@@ -14,19 +14,20 @@ import (
 	"rankpool/cmd/rankpool/internal/outlet"
 )
 
-// lastWords is how long a process that outlives its parent in the cache may delay the report of the
-// cache's end, since it may still print.
+// lastWords is how long a process that outlives its parent in the cache may delay the report that
+// the cache has ended, since it may still print.
 const lastWords = 200 * time.Millisecond
 
-// A Command is a process to start.
+// A command is a process to start.
 type command struct {
 	args   []string // args[0] is a path, or a name in $PATH
 	env    []string
 	stdin  *os.File // nil: /dev/null
 	stdout *os.File // nil: /dev/null
-	// a part of the cache: its output, on stdout too, is messages, for which it does not wait
+	// part of the cache: its output, also on stdout, consists of messages, and run does not wait for
+	// it
 	ours bool
-	// the number of its training, among so many: of several, the output has the number
+	// the number of its training, and how many there are; with several, output lines carry the number
 	training, among int
 }
 
@@ -57,7 +58,7 @@ func startSheltered(
 	return startMasked(unix.SIG_BLOCK, name, c, exits, more...)
 }
 
-// startMasked has the process begin with SIGUSR1, SIGUSR2 and more signals blocked, or not.
+// startMasked starts a process with SIGUSR1, SIGUSR2 and more signals blocked or unblocked.
 func startMasked(
 	how int, name string, c command, exits chan<- *process, more ...syscall.Signal,
 ) (*process, error) {
@@ -81,7 +82,7 @@ func startMasked(
 	}
 	end := syscall.SIGTERM
 	if slices.Contains(more, end) {
-		end = syscall.SIGINT // which it handles
+		end = syscall.SIGINT // which is not blocked
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
 	if err := withMask(how, append(more, unix.SIGUSR1, unix.SIGUSR2), cmd.Start); err != nil {
@@ -98,8 +99,8 @@ func startMasked(
 	return p, nil
 }
 
-// withMask calls f with signals blocked or unblocked on this thread: a process that f starts
-// inherits that.
+// withMask calls f with signals blocked or unblocked on this thread; a process that f starts
+// inherits the mask.
 func withMask(how int, signals []syscall.Signal, f func() error) error {
 	var set, old unix.Sigset_t
 	for _, s := range signals {
@@ -125,7 +126,7 @@ func (p *process) code() int {
 }
 
 // shot reports whether SIGUSR1 or SIGUSR2 ended a process, or a rank that it started: the signals
-// of sbatch --signal kill a program that is still being loaded.
+// of sbatch --signal kill a program that is still loading.
 func (p *process) shot() bool { return diedOfUserSignal(p.code()) }
 
 // how describes how a process ended.

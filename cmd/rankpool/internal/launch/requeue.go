@@ -29,8 +29,8 @@ const requeueSignal = "USR1"
 // Slurm does so within a second or two.
 const endedBySlurmWithin = time.Minute
 
-// handlerWithin is the time by which training has loaded its libraries, and handles signals if it
-// ever will.
+// handlerWithin is how long training may take to load its libraries; after that it handles signals
+// if it ever will.
 const handlerWithin = 2 * time.Minute
 
 // A requeue is run's part in restarting a Slurm job: a signal announces the end of the job's time,
@@ -62,7 +62,7 @@ func parseSignal(text string) (syscall.Signal, error) {
 		"--signal=B:USR1@120, not %q", text)
 }
 
-// checkRequeue reads the flag.
+// checkRequeue parses and validates the flag.
 func (o *Options) checkRequeue() (err error) {
 	if o.requeue == "" {
 		return nil
@@ -84,8 +84,8 @@ func (q *requeue) note(s os.Signal) {
 	q.ending = q.ending || s == unix.SIGTERM
 }
 
-// noteMarks records the signals that Slurm sent to the steps and not to run, which ranks of this
-// machine noted.
+// noteMarks records the signal if a rank of this machine noted it: Slurm may send it to the steps
+// and not to run.
 func (q *requeue) noteMarks(folders []string) {
 	for _, folder := range folders {
 		if _, err := os.Stat(rank.SignalMark(folder, q.signal)); err == nil {
@@ -94,8 +94,8 @@ func (q *requeue) noteMarks(folders []string) {
 	}
 }
 
-// conclude has Slurm start the job again if its time was over before training ended, and waits to
-// be ended. err is the result of run, which conclude returns.
+// conclude asks Slurm to start the job again if its time was over before training ended, and then
+// waits for Slurm to end this process. err is the result of run, which conclude returns.
 func (q *requeue) conclude(err error) error {
 	if q.signal == 0 || !q.here {
 		return err
@@ -148,7 +148,7 @@ func trainingCode(err error) int {
 }
 
 // diedOfUserSignal reports whether code is that of a training that SIGUSR1 or SIGUSR2 ended. It had
-// no handler yet, or never has one: then the job would start over in every life, forever.
+// no handler yet, or never has one: then the job would start over in every life.
 func diedOfUserSignal(code int) bool {
 	return code == exit.BySignal+int(unix.SIGUSR1) || code == exit.BySignal+int(unix.SIGUSR2)
 }
@@ -165,14 +165,15 @@ func outlook(code int) string {
 // jobState is the state of a job as reported by Slurm.
 type jobState struct {
 	state, reason string // JobState and Reason, as in RUNNING and TimeLimit
-	nodes         string // NodeList: those that it has still
+	nodes         string // NodeList: the nodes that it still has
 	preempted     bool   // the job is being preempted: its grace time runs
 	restarts      int
 }
 
-// requeues reports whether run must ask for the job to be restarted, after the announcement, before
-// training ended, that the job's time is over, or in a job that was ending. It must not in a job
-// that was cancelled or is being requeued already.
+// requeues reports whether run must ask Slurm to restart the job: because the signal came before
+// training ended (told), because the job is being preempted, or because it reached its time limit
+// after the signal or SIGTERM (ending). run must not if the job was cancelled or is already being
+// requeued.
 //
 // Source: measured with Slurm 22.05: in its grace time a job is RUNNING and has a PreemptTime, and
 // if it ends by itself it is completed. At the time limit, and when it is cancelled or requeued, it
@@ -191,7 +192,7 @@ func (s jobState) requeues(told, ending bool, restarts int) bool {
 // --signal and preemption, its state is briefly SIGNALING, and then RUNNING again.
 func (s jobState) runs() bool { return s.state == "RUNNING" || s.state == "SIGNALING" }
 
-// askJob queries Slurm for the state of the job; ok is false if Slurm does not report it.
+// askJob queries Slurm for the state of the job; known is false if Slurm does not report it.
 func askJob(job slurm.Job) (s jobState, known bool) {
 	text, err := slurmCommand("scontrol", "show", "job", "--oneliner", jobName(job))
 	if err != nil {
@@ -227,8 +228,8 @@ func slurmCommand(args ...string) (string, error) {
 	return string(bytes.Join(bytes.Fields(text), []byte(" "))), err
 }
 
-// jobName returns how to name the job to scontrol: the number of an array's first task is that of
-// the whole array.
+// jobName returns the job's name for scontrol. In an array it includes the number of the task: one
+// of the tasks has the number of the whole array.
 func jobName(job slurm.Job) string {
 	if job.InArray() {
 		return fmt.Sprintf("%s_%d", job.ArrayJobID, job.ArrayTaskID)
@@ -276,7 +277,7 @@ func aboutState(path string) string {
 		s.Final)
 }
 
-// killStep has Slurm kill the cache's step on all nodes: killing srun would leave its tasks
+// killStep asks Slurm to kill the cache's step on all nodes: killing srun would leave its tasks
 // running.
 func killStep(folder string, job slurm.Job) {
 	if step, err := os.ReadFile(filepath.Join(folder, session.CacheStepName)); err == nil {
@@ -285,9 +286,10 @@ func killStep(folder string, job slurm.Job) {
 	}
 }
 
-// signalSteps has Slurm send s to all training steps of a session, so many, and reports whether one
-// has got it, or all had before. srun itself reacts to a signal that ends it by killing its tasks
-// at once, and when Slurm ends a job it has signalled the steps already.
+// signalSteps asks Slurm to send s to all training steps of a session, of which there are
+// trainings. It reports whether one of them got it, or Slurm has signalled them already because the
+// job ends. Signals to srun would not do: it reacts to one that ends it by killing its tasks at
+// once.
 //
 // Source: measured with Slurm 22.05.
 func signalSteps(folder string, trainings int, job slurm.Job, s syscall.Signal) (sent bool) {

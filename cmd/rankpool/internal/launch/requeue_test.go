@@ -59,8 +59,8 @@ func TestRequeues(t *testing.T) {
 	}
 }
 
-// fakeScontrol puts a Slurm in $PATH that describes a running job, and ends this process, as it
-// were, when that is requeued. The result tells whether it was.
+// fakeScontrol puts a Slurm into $PATH that describes a running job and, when that is requeued,
+// sends this process SIGUSR2 instead of ending it. The result reports whether it was requeued.
 func fakeScontrol(t *testing.T, signals chan os.Signal) (requeued func() bool) {
 	t.Helper()
 	folder := t.TempDir()
@@ -79,7 +79,7 @@ func fakeScontrol(t *testing.T, signals chan os.Signal) (requeued func() bool) {
 	}
 }
 
-// TestConclude checks what becomes of a job whose time is over, by how its training ended.
+// TestConclude checks what happens to a job whose time is over, by how its training ended.
 func TestConclude(t *testing.T) {
 	onward, missing := "is requeued, and will continue where training left off\n",
 		": its checkpoint may be missing\n"
@@ -158,8 +158,8 @@ func TestParseSignal(t *testing.T) {
 	}
 }
 
-// TestJobName checks that a task of an array is not taken for the array, whose number one of them
-// has.
+// TestJobName checks that a task of an array is not mistaken for the array, whose number one of the
+// tasks has.
 func TestJobName(t *testing.T) {
 	if got := jobName(slurm.Job{JobID: "17", ArrayJobID: "17", ArrayTaskID: 4}); got != "17_4" {
 		t.Error(got)

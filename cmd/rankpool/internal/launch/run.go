@@ -251,7 +251,7 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	return o.launch(f, job, at, s, again)
 }
 
-// indexData looks what every data set holds, so that the ranks need not walk, and keeps that for
+// indexData indexes every data set, so that the ranks need not scan them, and keeps the indexes for
 // the whole run.
 func (o *Options) indexData(parent context.Context) error {
 	var more []os.Signal
@@ -282,7 +282,7 @@ func (o *Options) indexData(parent context.Context) error {
 	return nil
 }
 
-// logVerbose prints what is of interest only with --verbose.
+// logVerbose prints a message with --verbose only.
 func (o *Options) logVerbose(msg string) {
 	if o.cache.Verbose {
 		fmt.Fprintln(outlet.Stderr, "rankpool:", msg)

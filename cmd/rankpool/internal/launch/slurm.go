@@ -12,11 +12,11 @@ import (
 	"rankpool/slurm"
 )
 
-// slurmLayout starts two overlapping steps: the cache, one rank per node, and the training command
-// with the tasks that the batch script asked for; of several trainings each is a step with as many.
-// They are separate because a rank that dies takes its step with it.
+// slurmLayout starts two overlapping steps: the cache, with one rank per node, and the training
+// command, with the tasks that the batch script asked for. With several trainings, each is a step
+// with that many tasks. The steps are separate because a rank that dies takes its step with it.
 //
-// --mem=0 lets a step share the job's memory: otherwise a step of the user's that runs beside it
+// --mem=0 lets a step share the job's memory: otherwise a step that the user runs beside it
 // reserves all of it.
 func (o *Options) slurmLayout(job slurm.Job, dir string, env []string) layout {
 	l := layout{restart: true, reports: true, step: dir}
@@ -53,7 +53,7 @@ func (o *Options) slurmTraining(training int, job slurm.Job, dir string, env []s
 	}
 }
 
-// slurmCache fills in the cache's step and the one that ends it: on all nodes of the job or, where
+// slurmCache fills in the cache's step and the one that ends it: on all nodes of the job or, if
 // some are lost, on the living ones.
 func (o *Options) slurmCache(l *layout, job slurm.Job, dir string, env, living []string) {
 	nodes, start, serve := job.Nodes, o.slurmMPI, o.serveArgs(dir)
@@ -84,7 +84,7 @@ func (o *Options) slurmCache(l *layout, job slurm.Job, dir string, env, living [
 	l.endRanks = append(l.endRanks, "--keep")
 }
 
-// goAround has the cache continue without the nodes that Slurm has taken from the job, which
+// goAround lets the cache continue without the nodes that Slurm has taken from the job, which
 // survives without them (sbatch --no-kill).
 func (l *launcher) goAround() {
 	if l.around == nil {
@@ -125,9 +125,9 @@ func trainingStep(job slurm.Job, get func(string) string, dir string) map[string
 	return set
 }
 
-// cacheGPUs returns the option of srun for the GPUs of the cache's step, which monitors them and
-// leaves them to training. It returns no option if steps cannot share GPUs, or the batch script
-// does not ask for as many on each node.
+// cacheGPUs returns srun's option for the GPUs of the cache's step, which monitors them and leaves
+// them to training. It is --gres=none if steps cannot share GPUs, or the batch script does not ask
+// for the same number on each node.
 //
 // Source: SchedMD, release notes of Slurm 22.05: srun --overlap now shares memory and GRES too.
 // Slurm refuses --gres=none beside --gpus-per-node.
@@ -150,11 +150,11 @@ func slurmVersion() string {
 
 // cacheStepEnv returns the environment of the srun that starts the ranks.
 //
-// It selects the ring among Slurm's algorithms for PMIx's fences, unless the user has chosen one.
-// Source: measured with Slurm 22.05, PMIx 4.2 and Open MPI 4.1 on two nodes: with the default
+// It selects the ring algorithm for the fences of Slurm's PMIx plugin, unless the user has chosen
+// one. Source: measured with Slurm 22.05, PMIx 4.2 and Open MPI 4.1 on two nodes: with the default
 // ("mixed") 4 of 1,000 starts died in MPI_Init, where a message arrived before its receiver was
-// ready; with ring or tree 0 of 1,200, but with tree a step hangs that does not include the
-// allocation's first node.
+// ready; with ring or tree 0 of 1,200, but with tree a step that does not include the allocation's
+// first node hangs.
 func cacheStepEnv(env []string) []string {
 	env = world.WithoutTaskOptions(env)
 	if world.Lookup(env)("SLURM_PMIX_FENCE") != "" {

@@ -53,8 +53,8 @@ func trainingEnv(env []string, training, of int) []string {
 	})
 }
 
-// ownGPUs leaves a training among several its share of the GPUs in its environment; if there are
-// fewer GPUs than trainings, all.
+// ownGPUs limits the GPUs in the environment of a training among several to its share; with fewer
+// GPUs than trainings, each has all.
 func ownGPUs(env []string) []string {
 	get := world.Lookup(env)
 	training, _ := strconv.Atoi(get("RANKPOOL_TRAINING"))
@@ -70,7 +70,7 @@ func ownGPUs(env []string) []string {
 }
 
 // prefixed writes lines to a file that several processes write to, each line whole and with a
-// prefix. A carriage return ends a line, too: it is that of a progress bar.
+// prefix. A carriage return also ends a line: progress bars write them.
 type prefixed struct {
 	to     io.Writer
 	mu     *sync.Mutex // of the file
@@ -114,7 +114,7 @@ func (p *prefixed) print(line []byte) error {
 // end prints what is left of a last line.
 func (p *prefixed) end() {
 	if len(p.rest) > 0 {
-		_ = p.print(p.rest) // a stdout that is closed ends training as it writes
+		_ = p.print(p.rest) // if stdout is closed, training fails as it writes
 		p.rest = nil
 	}
 }

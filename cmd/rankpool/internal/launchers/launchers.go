@@ -17,7 +17,7 @@ var modules = map[string]string{
 	"deepspeed.launcher.runner":  "deepspeed",
 }
 
-// Of returns the launcher that a training command calls, which starts all training processes of a
+// Of returns the launcher that a training command calls and that starts all training processes of a
 // node itself: "torchrun", "accelerate", "deepspeed" or "horovodrun", even if python or a container
 // runs it; "" for any other command. Arguments of other programs and the text of a shell do not
 // count.

@@ -85,12 +85,12 @@ func (t *Trainers) trainersHere(ranksHere int, getenv func(string) string) int {
 	return max(1, t.PerRank*ranksHere, gpus.OnNode)
 }
 
-// TasksANode returns the most tasks that a batch script asks for on a node, if run starts a
-// training process in each; else 0. The ranks cannot know: in their step Slurm's variables describe
-// the ranks alone.
+// TasksANode returns the most tasks that a batch script asks for on a node if run starts a training
+// process in each, else 0. The ranks cannot know: in their step Slurm's variables describe only the
+// ranks.
 //
-// Source: measured with Slurm 22.05: SLURM_TASKS_PER_NODE is then "1(x2)" in a step of a task a
-// node, also where the job has more.
+// Source: measured with Slurm 22.05: SLURM_TASKS_PER_NODE is then "1(x2)" in a step with one task a
+// node, even if the job has more.
 func TasksANode(job slurm.Job, ofJob bool) int {
 	if counts := job.TaskCounts(); ofJob && len(counts) > 0 {
 		return slices.Max(counts)

@@ -89,8 +89,8 @@ func TestMemoryAutoPlan(t *testing.T) {
 	}
 }
 
-// TestMemoryAutoFits checks that trainers, reserve and slabs are within what is free, and that
-// without a --trainer-memory there is always a slab where half of the limit is free.
+// TestMemoryAutoFits checks that trainers, reserve and slabs fit into the free memory, and that
+// without --trainer-memory there is always a slab if half of the limit is free.
 func TestMemoryAutoFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.Int64Range(1<<20, 1<<62).Draw(t, "limit")

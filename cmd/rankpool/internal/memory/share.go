@@ -41,9 +41,9 @@ const (
 type demand struct{ owned, window []int64 }
 
 // Divide sets each data set's part of the ranks' memory, in PartitionBytes and WindowBytes. slabs
-// are the sizes of the ranks' slabs. Where one is 0, or slabs is nil, --memory decides: a size, or
-// a share of the data, which counts the bytes that a rank owns, so that 100 % hold all of them. A
-// slab that was chosen automatically does not become larger than that.
+// holds the sizes of the ranks' slabs. Where one is 0, or slabs is nil, --memory decides: a size,
+// or a share of the data, which counts the bytes that a rank owns, so that 100 % hold all of them.
+// A slab whose size was chosen automatically is at most that large.
 func (r Request) Divide(data []mpicache.DataSet, slabs []int64, rank, ranks int) (Plan, error) {
 	var memory Amount
 	if r.Memory != Auto {
@@ -113,7 +113,7 @@ func (r Request) demands(data []mpicache.DataSet, ranks int) ([]demand, error) {
 	return demands, nil
 }
 
-// wants returns the memory in which a rank keeps all samples that it owns.
+// wants returns the memory that a rank needs to keep all samples that it owns.
 func wants(demands []demand, rank int) int64 {
 	bytes := int64(0)
 	for _, d := range demands {
@@ -122,11 +122,11 @@ func wants(demands []demand, rank int) int64 {
 	return bytes
 }
 
-// withSlack returns the size of a slab for a cache and a window.
+// withSlack returns the size of a slab for a cache and windows of that size.
 func withSlack(bytes int64) int64 { return bytes + bytes/slackShare }
 
-// divideRank sets the PartitionBytes of a rank, and shrinks its windows if the slab is small: a
-// share of what the rank owns, or its part of a slab.
+// divideRank sets the PartitionBytes of a rank: a share of what the rank owns or, if slab is not 0,
+// a part of the slab. If the slab is small, it shrinks the rank's windows.
 func divideRank(
 	data []mpicache.DataSet, demands []demand, rank int, share float64, slab int64,
 ) Plan {
@@ -157,7 +157,7 @@ func divideRank(
 	return plan
 }
 
-// WindowBytes returns the requested size of the window, else an eighth of what the rank owns,
+// windowBytes returns the requested size of the window, else an eighth of what the rank owns,
 // within bounds. A batch that is due is staged even if it is larger.
 func (r Request) windowBytes(owned, largest int64) (int64, error) {
 	if r.Window == AutoWindow {

@@ -16,12 +16,12 @@ import (
 // An Amount is how much memory the user gives to samples: bytes of each node, or a share of the
 // data over all nodes.
 type Amount struct {
-	Bytes   int64   // of each node; counts where isShare is false
+	Bytes   int64   // of each node, if IsShare is false
 	Share   float64 // of the data's bytes, in [0, 1]
 	IsShare bool
 }
 
-// Parse reads a size as parseSize does, or "20%" (a share of the data).
+// Parse reads a size as ParseSize does, or "20%" (a share of the data).
 //
 // Shares are in [0, 100].
 func Parse(text string) (Amount, error) {

@@ -47,7 +47,7 @@ func (d *describer) add(kind prometheus.ValueType, name, help string, values fun
 	d.families = append(d.families, family{desc, kind, values})
 }
 
-// one is a family with a single series.
+// one returns the values of a family with a single series.
 func one[T int | int64 | float64](value func(reading) T) func(reading, emit) {
 	return func(s reading, to emit) { to(float64(value(s))) }
 }
@@ -85,8 +85,8 @@ func (d *describer) training() {
 	})
 }
 
-// counters adds the metrics of the table of counters: a rank's, and, where several trainings share
-// the cache, each one's, with the prefix training_.
+// counters adds the metrics of the table of counters: a rank's and, where several trainings share
+// the cache, those of each training, with the prefix training_.
 func (d *describer) counters() {
 	d.table("", stats.Counters, nil, func(r reading, to func(stats.Sums, ...string)) {
 		to(r.Sums())
@@ -130,8 +130,9 @@ func (d *describer) counters() {
 		place(func(j stats.Job) int { return j.Batches }), ofEach...)
 }
 
-// table adds the metrics of the counters below an end, with a prefix, and series of sums with
-// labels. Counters with the same metric are its series.
+// table adds the metrics of the counters below end, with prefix before their names. sums passes
+// sums to its argument, each with values for labels. Counters with the same metric become its
+// series.
 func (d *describer) table(prefix string, end stats.Counter, labels []string,
 	sums func(reading, func(of stats.Sums, values ...string)),
 ) {

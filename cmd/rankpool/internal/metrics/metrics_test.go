@@ -25,7 +25,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// full is a rank of which everything is known; its numbers are all different.
+// full is a rank that reports everything; its numbers are all different.
 func full() stats.Reading {
 	return stats.Reading{
 		Rank: 1, Host: "nid2", Seconds: 100.5, Trainers: 4,
@@ -74,7 +74,7 @@ func shared() stats.Reading {
 	return s
 }
 
-// fresh is a rank before training, on a machine that measures nothing.
+// fresh is a rank before training, on a machine without any measurements.
 func fresh() stats.Reading { return stats.Reading{Progress: stats.Progress{Epoch: -1}} }
 
 func registry(labels metrics.Labels, s stats.Reading) *prometheus.Registry {
@@ -93,7 +93,7 @@ func TestNamesFollowTheConventions(t *testing.T) {
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
-	// The linter is at work.
+	// Check that the linter finds mistakes.
 	bad, err := promlint.New(strings.NewReader("# TYPE reads_total gauge\nreads_total 1\n")).Lint()
 	if err != nil || len(bad) == 0 {
 		t.Errorf("the linter finds nothing wrong with a gauge that ends in _total (%v)", err)

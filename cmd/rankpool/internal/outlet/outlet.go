@@ -38,7 +38,7 @@ const (
 	Patience = time.Second
 )
 
-// Stderr is where run and the ranks write their messages: a launcher that blocked on stderr would
+// Stderr is where run and the ranks write their messages: a launcher that blocks on stderr would
 // not restart a dead cache, and a rank would serve no requests.
 var Stderr = New(os.Stderr, StderrBytes, nil)
 

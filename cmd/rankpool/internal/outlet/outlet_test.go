@@ -27,8 +27,8 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// TestOutletNobodyReads: lines that find no room are dropped and counted, and the count is written
-// when the reader continues.
+// TestOutletNobodyReads checks that lines that do not fit are dropped and counted, and that the
+// count is written when the reader continues.
 func TestOutletNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &slowWriter{gate: make(chan struct{})}
@@ -50,8 +50,8 @@ func TestOutletNobodyReads(t *testing.T) {
 	})
 }
 
-// TestOutletFails: consecutive errors are reported once, and the lines lost once writing works
-// again.
+// TestOutletFails checks that consecutive errors are reported once, and the lost lines when writing
+// works again.
 func TestOutletFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &slowWriter{err: errors.New("the disk is full")}

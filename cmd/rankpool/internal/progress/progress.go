@@ -61,8 +61,8 @@ func (p *Scan) Update(files int64) {
 	})
 }
 
-// show moves the bar, or prints a line when it is time for one; seconds are those since the scan
-// began.
+// show moves the bar, or prints a line when one is due; seconds counts from the beginning of the
+// scan.
 func (p *Scan) show(done int64, line func(seconds float64) string) {
 	switch {
 	case p.quiet:
@@ -158,7 +158,7 @@ func (p *Train) End() {
 	}
 }
 
-// A Layout shows of how many samples the layout is known: a bar on a terminal, else a line now and
+// A Layout shows for how many samples the layout is known: a bar on a terminal, else a line now and
 // then.
 type Layout struct {
 	Scan

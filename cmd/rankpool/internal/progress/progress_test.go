@@ -9,7 +9,7 @@ import (
 	"rankpool/cmd/rankpool/internal/control"
 )
 
-// TestProgressLines: where stderr is a file there are plain lines, and no carriage returns.
+// TestProgressLines checks that a file gets plain lines, without carriage returns.
 func TestProgressLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stderr")
 	f, err := os.Create(path)

@@ -15,8 +15,8 @@ import (
 )
 
 // An intro is what ranks send each other before they begin. Settings that must be the same on all
-// ranks are compared: a run whose ranks see different data would train on other samples than it
-// reports.
+// ranks are compared: ranks that see different data would train on samples other than those
+// reported.
 type intro struct {
 	Host      string
 	SlabBytes int64
@@ -34,7 +34,7 @@ type dataIntro struct {
 	Identity   dataset.Identity
 }
 
-// A blocksNote and a dataset.Listing follow the intro where data sets differ, from the two ranks
+// A blocksNote and then a dataset.Listing follow the intro if data sets differ, from the two ranks
 // that are compared.
 type blocksNote struct{ Digests []dataset.Digest }
 

@@ -18,8 +18,8 @@ import (
 	"rankpool/staging/index"
 )
 
-// folderSet returns a data set of files below a new folder, as a rank opens it. Each file holds its
-// path.
+// folderSet returns a data set of files below a new folder, as a rank opens it. Each file contains
+// its path.
 func folderSet(t *testing.T, files ...string) openedSet {
 	t.Helper()
 	root := t.TempDir()
@@ -37,8 +37,7 @@ func folderSet(t *testing.T, files ...string) openedSet {
 	return openedSet{dataSet{"train", root}, m}
 }
 
-// compareRanks has ranks with these data sets compare, and returns what each finds: its error, ""
-// for none.
+// compareRanks lets ranks with these data sets compare, and returns each rank's error, "" for none.
 func compareRanks(
 	t *testing.T, sets [][]openedSet, edit func(rank int, r *process, cfg *mpicache.Config),
 ) []string {
@@ -67,8 +66,8 @@ func compareRanks(
 	return found
 }
 
-// TestRanksCompareData checks that ranks that see different data do not begin, and that the
-// sentence names the rank, its Path, and the first file.
+// TestRanksCompareData checks that ranks that see different data do not begin, and that the error
+// names the rank, its Path, and the first file that differs.
 func TestRanksCompareData(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -153,8 +152,9 @@ func TestRanksCompareOptions(t *testing.T) {
 	}
 }
 
-// TestRanksCompleteTheirStates has a rank whose folder was cleared get the importance states of
-// each training that another rank has, and one that has some of a training keep those.
+// TestRanksCompleteTheirStates checks that a rank whose folder was cleared gets the importance
+// states of each training that another rank has, and that a rank keeps its own states of a training
+// if it has any.
 func TestRanksCompleteTheirStates(t *testing.T) {
 	set := folderSet(t, "a/1.png")
 	had := []map[string]string{

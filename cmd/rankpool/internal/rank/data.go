@@ -88,7 +88,7 @@ func resolveOne(flag string) ([]dataSet, error) {
 	if !info.IsDir() {
 		name = strings.TrimSuffix(name, filepath.Ext(name))
 	}
-	// The ranks get it as NAME=PATH.
+	// The ranks are given NAME=PATH.
 	name = strings.TrimLeft(notInName.ReplaceAllString(name, "_"), "_.-")
 	if name == "" {
 		name = "data"

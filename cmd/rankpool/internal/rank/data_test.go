@@ -52,7 +52,7 @@ func TestResolveData(t *testing.T) {
 		if (err == nil) != (c.want != nil) || !slices.Equal(names, c.want) {
 			t.Errorf("resolveData(%q) = %q, %v, want %q", c.flags, names, err, c.want)
 		}
-		for _, set := range got { // the ranks read what run has resolved
+		for _, set := range got { // the ranks parse what run has resolved
 			if again, err := resolveOne(set.String()); err != nil || again[0] != set {
 				t.Errorf("resolveOne(%q) = %q, %v, want %q", set.String(), again, err, set)
 			}

@@ -10,8 +10,8 @@ import (
 	"rankpool/mpicache/transport/ranks"
 )
 
-// OthersPatience is how long a rank whose training is over waits for the others': one of them may
-// still be writing its last checkpoint, and under most launchers the end of one task is the end of
+// OthersPatience is how long a rank whose training is over waits for that of the others: one of
+// them may still be writing its last checkpoint, and under most launchers the end of one task ends
 // all.
 const OthersPatience = 10 * time.Minute
 
@@ -26,11 +26,11 @@ const (
 	channelPulse
 )
 
-// endTogether lets ranks end together that have a separate launcher each, which asks only its own
+// endTogether lets ranks end at the same time if each has its own launcher, which asks only its own
 // rank to end.
 type endTogether struct {
 	tell func()        // announces, once, that this rank was asked to end
-	all  chan struct{} // closed when all were
+	all  chan struct{} // closed when all ranks were
 }
 
 func newEndTogether(m *ranks.Mux) *endTogether {
@@ -44,8 +44,8 @@ func newEndTogether(m *ranks.Mux) *endTogether {
 	})}
 }
 
-// await announces that this rank was asked to end. It returns when all ranks were, at a signal that
-// ends a run, when a rank is lost, which can no longer be asked, or after patience.
+// await announces that this rank was asked to end. It returns when all ranks were, when a signal
+// arrives that ends a run, when a rank is lost, since it can no longer be asked, or after patience.
 func (t *endTogether) await(signals <-chan os.Signal, lost <-chan int, patience time.Duration) {
 	t.tell()
 	late := time.After(patience)

@@ -24,7 +24,7 @@ const (
 	gpuStale = 5 * time.Second
 )
 
-// A gpuDevice is what the sampler reads of a GPU: an nvml.Device, or a test's.
+// A gpuDevice is what the sampler reads of a GPU: an nvml.Device, or a test's fake.
 type gpuDevice interface {
 	Utilisation() (float64, error)
 	Memory() (nvml.Memory, error)
@@ -55,9 +55,9 @@ type gpuSampler struct {
 	stall   float64 // seconds, summed over trainers, accounted so far
 }
 
-// startGPUSampler begins to read the GPUs that this process's environment lets it use, until ctx
-// ends. It returns nil if that is none. It does not wait for the driver, which may hang: Snapshot
-// has no GPUs until the driver has reported them.
+// startGPUSampler begins to read the GPUs that this process's environment allows, until ctx ends.
+// It returns nil if there are none. It does not wait for the driver, which may hang: Snapshot
+// returns no GPUs until the driver has reported them.
 func startGPUSampler(ctx context.Context, log *slog.Logger) *gpuSampler {
 	return sampleGPUs(ctx, nvml.DefaultPath, time.After(gpuStale), log)
 }
@@ -73,7 +73,7 @@ func sampleGPUs(
 	}
 	s := newGPUSampler(nil, time.Now)
 	go s.watchOpening(ctx, late, log)
-	go func() { // it stays where a call of the driver does not return, and ends with the process
+	go func() { // it hangs where a call of the driver does, and ends with the process
 		library := s.openLibrary(ctx, path, may, log)
 		if library == nil {
 			return
@@ -130,14 +130,14 @@ func (s *gpuSampler) openLibrary(
 	return library
 }
 
-// newGPUSampler returns a sampler of gpus that reads nothing before run.
+// newGPUSampler returns a sampler of gpus, which reads nothing until run is called.
 func newGPUSampler(gpus []sampledGPU, clock func() time.Time) *gpuSampler {
 	s := &gpuSampler{clock: clock, opened: make(chan struct{})}
 	s.use(gpus)
 	return s
 }
 
-// use makes gpus those that are read. It must come before run.
+// use sets the GPUs to read. It must be called before run.
 func (s *gpuSampler) use(gpus []sampledGPU) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,8 +168,7 @@ func (s *gpuSampler) sample() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	// A GPU that was not read for long is not accounted: a single reading proves nothing about the
-	// interval.
+	// Do not account a long interval between two readings: a single reading says nothing about it.
 	seconds := now.Sub(s.read).Seconds()
 	if s.read.IsZero() || seconds > gpuStale.Seconds() {
 		seconds = 0
@@ -185,7 +184,7 @@ func (s *gpuSampler) sample() {
 	}
 }
 
-// readGPU reads device; identity and PCIe are kept from before.
+// readGPU reads device; identity and PCIe are copied from before.
 func readGPU(device gpuDevice, before stats.GPU) stats.GPU {
 	now := stats.GPU{
 		UUID: before.UUID, Name: before.Name, Index: before.Index,
@@ -235,7 +234,7 @@ func (s *gpuSampler) Snapshot(stallSeconds float64, trainers int) []stats.GPU {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.gpus) == 0 {
-		// what training waits before GPUs are read is not joined with anything
+		// time that training waits before GPUs are read is not accounted
 		s.stall = stallSeconds
 		return nil
 	}
@@ -258,7 +257,7 @@ func (s *gpuSampler) Snapshot(stallSeconds float64, trainers int) []stats.GPU {
 // then.
 func (s *gpuSampler) account(stallSeconds float64, trainers int) {
 	if s.pending.seconds == 0 {
-		return // nothing was read: the waiting is the next call's
+		return // nothing was read: leave the waiting to the next call
 	}
 	if trainers > 0 {
 		s.pending.stalled = max(0, stallSeconds-s.stall) / float64(trainers)

@@ -20,8 +20,7 @@ type nodeGPU struct {
 
 // FindGPUs returns the GPUs that a process may use: those that may names, in its order, or all that
 // the library offers if may names none. MIG devices stand for a GPU that is partitioned. The error
-// names GPUs that are left out because they do not respond or do not exist; the others are returned
-// with it.
+// names the GPUs that do not respond or do not exist; the others are returned with it.
 func FindGPUs(library *nvml.Library, may slurm.GPUs) ([]sampledGPU, error) {
 	if may.Count == 0 {
 		return nil, nil
@@ -48,9 +47,9 @@ func FindGPUs(library *nvml.Library, may slurm.GPUs) ([]sampledGPU, error) {
 	return found, errors.Join(left...)
 }
 
-// named reports whether may names GPUs among those of the library. Slurm's own lists count the
-// node's GPUs; if the job's control group shows only these, there is nothing to choose. Lists of
-// other vendors do not name NVIDIA GPUs.
+// named reports whether may selects GPUs among those of the library. Slurm's own lists count the
+// node's GPUs; if the job's control group shows only the listed ones, there is nothing to select.
+// Lists of other vendors do not name NVIDIA GPUs.
 func named(may slurm.GPUs, library int) bool {
 	switch may.Source {
 	case "CUDA_VISIBLE_DEVICES":

@@ -3,7 +3,7 @@ package rank
 // An idleInterval is an interval in which GPUs were sampled.
 type idleInterval struct {
 	seconds float64   // its length
-	stalled float64   // of those training waited for samples, mean over the trainers
+	stalled float64   // of which training waited for samples, mean over the trainers
 	sampled []float64 // seconds, a GPU: the length, or less where its utilisation was not available
 	idle    []float64 // seconds, a GPU, in [0, sampled]
 }
@@ -19,12 +19,12 @@ type idleSums struct{ sampled, idle, waited float64 }
 // waited, and at the end of a wait, so a minute covers a wait of a minute.
 const idleHistory = 64
 
-// An idleJoin adds up how long GPUs were idle, and how much of it while training waited for
-// samples. For each interval only the seconds are known in which a GPU was idle and in which
-// training waited, not when: the smaller of the two counts as both.
+// An idleJoin adds up how long GPUs were idle, and for how much of that time training waited for
+// samples. Of each interval it knows only for how many seconds a GPU was idle and training waited,
+// not when: the smaller number counts as both.
 //
-// A wait is known when it has ended. Whatever exceeds the interval in which it becomes known is
-// assigned to earlier intervals, newest first.
+// A wait becomes known when it has ended. Whatever exceeds the interval in which it becomes known
+// is assigned to earlier intervals, newest first.
 //
 // Source: the question of which part of the idle time is a data stall is DS-Analyzer's: Mohan et
 // al., "Analyzing and Mitigating Data Stalls in DNN Training", VLDB 2021, section 4. Differs:
@@ -55,7 +55,7 @@ func (j *idleJoin) add(now idleInterval) {
 	}
 }
 
-// stall has training wait in interval for up to seconds more, and returns for how many it can.
+// stall adds at most seconds of waiting to interval, and returns how many it could add.
 func (j *idleJoin) stall(interval *idleInterval, seconds float64) float64 {
 	before := interval.stalled
 	interval.stalled = min(interval.seconds, before+seconds)
@@ -65,7 +65,7 @@ func (j *idleJoin) stall(interval *idleInterval, seconds float64) float64 {
 	return interval.stalled - before
 }
 
-// Verdicts of bound.
+// Verdicts of summary.Bound.
 const (
 	BoundByIO      = "I/O-bound"
 	BoundByCompute = "compute-bound"

@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// interval is one of a single GPU that was sampled throughout.
+// interval returns an interval of a single GPU that was sampled throughout.
 func interval(seconds, idle, stalled float64) idleInterval {
 	return idleInterval{
 		seconds: seconds, stalled: stalled, sampled: []float64{seconds},
@@ -65,7 +65,7 @@ func TestIdleJoin(t *testing.T) {
 	}
 }
 
-// A wait longer than what is remembered covers that, and no more.
+// A wait longer than what is remembered covers all of that, and no more.
 func TestIdleJoinForgets(t *testing.T) {
 	j := newIdleJoin(1)
 	for range 100 {

@@ -29,7 +29,7 @@ func openFakeNVML(t testing.TB, flags ...string) *nvml.Library {
 	return library
 }
 
-// gpusOf is what a process with the variables (NAME=VALUE) may use.
+// gpusOf returns the GPUs that a process with these variables (NAME=VALUE) may use.
 func gpusOf(env ...string) slurm.GPUs {
 	return slurm.DetectGPUs(func(name string) (string, bool) {
 		for _, line := range env {
@@ -276,7 +276,7 @@ func TestGPUSamplerAccounts(t *testing.T) {
 	})
 }
 
-// PCIe, which takes 40 ms, is read of one GPU every ten seconds, in turn.
+// The PCIe throughput, which takes 40 ms to read, is read of one GPU every ten seconds, in turn.
 func TestGPUSamplerReadsPCIeSparsely(t *testing.T) {
 	b := newGPUBench(2)
 	for range 40 { // seconds 0 to 39
@@ -310,7 +310,7 @@ func TestGPUSamplerRuns(t *testing.T) {
 	}
 }
 
-// never is the channel late of a driver that answers.
+// never is the late channel for a driver that answers.
 var never <-chan time.Time
 
 // A process without GPUs has no sampler, or one that lists none.
@@ -333,7 +333,7 @@ func TestSampleGPUs(t *testing.T) {
 	}
 }
 
-// A lineBuffer gives each write to the channel.
+// A lineBuffer sends each write to the channel.
 type lineBuffer chan string
 
 func (b lineBuffer) Write(line []byte) (int, error) {
@@ -381,7 +381,7 @@ func TestHangingDriverAtTheEnd(t *testing.T) {
 	}
 }
 
-// The work of one second on a node of eight GPUs, without what a driver does in its calls.
+// The work of one second on a node with eight GPUs, without the driver's calls.
 func BenchmarkGPUSample(b *testing.B) {
 	node, err := FindGPUs(openFakeNVML(b), gpusOf("CUDA_VISIBLE_DEVICES=0,1"))
 	if err != nil {

@@ -11,17 +11,16 @@ import (
 	"rankpool/staging/dataset"
 )
 
-// refuse leaves word for the launcher that starting the ranks again would not help.
+// refuse records for the launcher that starting the ranks again would not help.
 func (r *process) refuse(why error) {
 	if r.transport.Rank() == 0 {
-		// without it they are restarted
+		// without it the launcher restarts them
 		_ = os.WriteFile(filepath.Join(r.opt.Session, session.RefusedName), []byte(why.Error()),
 			0o600)
 	}
 }
 
-// checkRun returns an error unless the data sets are those with which the run began, according to
-// its launcher.
+// checkRun returns an error unless the data sets are those with which the launcher began the run.
 func (r *process) checkRun() error {
 	for _, set := range r.sets {
 		digest := set.manifest.Identity().Digest.String()

@@ -15,8 +15,8 @@ import (
 	"rankpool/staging/index"
 )
 
-// TestRankOpensTheRunsIndex checks which index a rank serves by, whatever became of the files since
-// the run began.
+// TestRankOpensTheRunsIndex checks which index a rank serves from, whatever has happened to the
+// files since the run began.
 func TestRankOpensTheRunsIndex(t *testing.T) {
 	set := folderSet(t, "a/1.png", "a/2.png", "b/1.png")
 	folder := t.TempDir()

@@ -17,22 +17,22 @@ import (
 // lifeName is the file in a rank's folder that identifies the life in which the folder was made.
 const lifeName = "life"
 
-// A life is one launch of the ranks, with all times that they are restarted in it.
+// A life is one launch of the ranks, including their restarts.
 type life struct {
-	// the current life, the same on all ranks: the value of --launch, else how often the job was
-	// requeued
+	// the current life, the same on all ranks: the value of --launch, else the number of times that
+	// the job was requeued
 	key    string
-	launch string // the name of it in the run log
+	launch string // its name in the run log
 }
 
-// NewLaunch returns a name for a launch that no other has.
+// NewLaunch returns a unique name for a launch.
 func NewLaunch() string {
 	return fmt.Sprintf("%s-%08x", time.Now().UTC().Format("20060102T150405Z"), rand.Uint32())
 }
 
 // beginLife removes what an earlier launch left on this node when it was killed: states of epochs
 // that the other ranks do not have, and folders of ranks that are now on other nodes. The rank's
-// own folder is locked; files of an earlier rank of this life stay in it.
+// own folder is locked; files of an earlier rank of the same life stay in it.
 func (r *process) beginLife(job slurm.Job) error {
 	r.life = life{key: r.opt.Launch, launch: r.opt.Launch}
 	if r.life.key == "" { // started by hand
@@ -51,11 +51,11 @@ func (r *process) beginLife(job slurm.Job) error {
 	return r.life.write(r.dir)
 }
 
-// endLaunch forgets the launch's name when training has ended but the folder may stay: whatever is
+// endLaunch removes the launch's name when training has ended but the folder may stay: anything
 // started in it by hand is another training.
 func (r *process) endLaunch() {
 	r.life.launch = ""
-	_ = r.life.write(r.dir) // the next training is called as this one then
+	_ = r.life.write(r.dir) // on failure the next training has the same name
 }
 
 func readLife(folder string) (l life, known bool) {

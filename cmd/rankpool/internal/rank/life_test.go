@@ -13,7 +13,7 @@ import (
 	"rankpool/slurm"
 )
 
-// lifeFolder makes a rank's folder with an importance state, as a rank of a life left it.
+// lifeFolder creates a rank's folder with an importance state, as a rank of a life leaves it.
 func lifeFolder(t *testing.T, folder string, rank int, l life) string {
 	t.Helper()
 	dir := session.RankFolder(folder, rank)
@@ -27,8 +27,8 @@ func lifeFolder(t *testing.T, folder string, rank int, l life) string {
 	return dir
 }
 
-// TestBeginLife has rank 1 find folders of an earlier life, of this life, and of another rank that
-// lives.
+// TestBeginLife checks what rank 1 removes if it finds folders of an earlier life, of this life,
+// and of another rank that is alive.
 func TestBeginLife(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, now string // of run's launch
@@ -80,8 +80,8 @@ func TestBeginLife(t *testing.T) {
 	}
 }
 
-// TestEndLaunch checks that a training after the end of another has a name of its own in the run
-// log, where serve is called by hand.
+// TestEndLaunch checks that a training that starts after another has ended has its own name in the
+// run log if serve is called by hand.
 func TestEndLaunch(t *testing.T) {
 	for _, launch := range []string{"", "a"} {
 		folder := t.TempDir()

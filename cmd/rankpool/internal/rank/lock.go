@@ -17,8 +17,8 @@ import (
 
 // lockFolder locks the rank's own folder, so that no other rank serves there.
 //
-// An earlier rank of the same launch may still hold the lock. It gets patience to end, as it was
-// asked to, and is killed then. A rank that survives even that, since it waits in the kernel for a
+// An earlier rank of the same launch may still hold the lock. It was asked to end, and is killed if
+// it has not after patience. A rank that survives even that, because it waits in the kernel for a
 // device or a server that does not respond, keeps its lock and its memory: this rank then creates a
 // new lock, and uses the memory that is left.
 func (r *process) lockFolder(patience time.Duration) error {
@@ -38,11 +38,11 @@ func (r *process) lockFolder(patience time.Duration) error {
 	if err := lock.Truncate(0); err != nil {
 		return err
 	}
-	_, err = lock.WriteString(strconv.Itoa(os.Getpid())) // for the next one
+	_, err = lock.WriteString(strconv.Itoa(os.Getpid())) // for the next rank
 	return err
 }
 
-// takeLock waits for the lock at path, ends its holder, and makes another lock if that does not
+// takeLock waits for the lock at path, kills its holder, and replaces the lock if that does not
 // help.
 func takeLock(path string, patience time.Duration) (*os.File, error) {
 	if lock, err := awaitLock(path, patience); !errors.Is(err, unix.EWOULDBLOCK) {
@@ -66,7 +66,7 @@ func takeLock(path string, patience time.Duration) (*os.File, error) {
 	return session.LockFile(path)
 }
 
-// awaitLock is lockFile for a lock that may become free within patience.
+// awaitLock is session.LockFile for a lock that may become free within patience.
 func awaitLock(path string, patience time.Duration) (*os.File, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(session.PollEvery) {
 		lock, err := session.LockFile(path)

@@ -14,8 +14,8 @@ import (
 	"rankpool/cmd/rankpool/internal/session"
 )
 
-// lockedFolder makes a rank's folder of a launch, whose lock another process has, and returns the
-// rank and that process.
+// lockedFolder creates the folder of a rank of a launch, whose lock another process holds, and
+// returns the rank and that process.
 func lockedFolder(t *testing.T, launch string) (*process, *exec.Cmd) {
 	t.Helper()
 	r := &process{opt: &Options{Launch: "this"}, dir: t.TempDir()}
@@ -27,7 +27,7 @@ func lockedFolder(t *testing.T, launch string) (*process, *exec.Cmd) {
 		t.Fatal(err)
 	}
 	holder := exec.Command("sleep", "1000")
-	holder.ExtraFiles = []*os.File{lock} // a lock is of all who have the file open
+	holder.ExtraFiles = []*os.File{lock} // all processes with the file open hold a lock
 	if err := holder.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func noteHolder(t *testing.T, r *process, pid int) {
 	}
 }
 
-// TestLockOfARankThatHangs: the previous rank is ended.
+// TestLockOfARankThatHangs checks that the previous rank is killed.
 func TestLockOfARankThatHangs(t *testing.T) {
 	r, holder := lockedFolder(t, "this")
 	noteHolder(t, r, holder.Process.Pid)
@@ -67,9 +67,10 @@ func TestLockOfARankThatHangs(t *testing.T) {
 	}
 }
 
-// TestLockOfARankThatCannotBeEnded: the previous rank keeps its lock, and this one gets another.
+// TestLockOfARankThatCannotBeEnded checks that the previous rank keeps its lock, and this one gets
+// another.
 func TestLockOfARankThatCannotBeEnded(t *testing.T) {
-	r, _ := lockedFolder(t, "this") // the process that has it is unknown
+	r, _ := lockedFolder(t, "this") // the process that holds it is unknown
 	said := outlettest.Stderr(t, func() {
 		if err := r.lockFolder(time.Millisecond); err != nil {
 			t.Error(err)
@@ -84,7 +85,7 @@ func TestLockOfARankThatCannotBeEnded(t *testing.T) {
 	}
 }
 
-// TestLockOfAnotherRun: processes of other launches are not ended.
+// TestLockOfAnotherRun checks that processes of other launches are not killed.
 func TestLockOfAnotherRun(t *testing.T) {
 	r, holder := lockedFolder(t, "another")
 	noteHolder(t, r, holder.Process.Pid)

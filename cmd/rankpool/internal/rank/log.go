@@ -25,7 +25,7 @@ const (
 	levelNotice = slog.LevelInfo + 2
 )
 
-// notice writes a line that everybody shall see.
+// notice writes a line that everybody should see.
 func notice(l *slog.Logger, message string, args ...any) {
 	l.Log(context.Background(), levelNotice, message, args...)
 }
@@ -35,7 +35,7 @@ var LogFormats = []string{"text", "json"}
 
 // logOptions are the fields of every line of a rank's log.
 type logOptions struct {
-	format string     // of logFormats; "" is text
+	format string     // one of LogFormats; "" is text
 	level  slog.Level // the lowest level that is written
 	job    string     // omitted if ""
 	step   string     // omitted if ""
@@ -117,7 +117,7 @@ type logWait struct {
 	count  int
 }
 
-// A logQueue bounds the lines of a logger and of all that were made of it. Its methods may be
+// A logQueue bounds the lines of a logger and of all loggers derived from it. Its methods may be
 // called concurrently.
 type logQueue struct {
 	mu      sync.Mutex
@@ -162,7 +162,7 @@ func (q *logQueue) handle(ctx context.Context, format slog.Handler, r slog.Recor
 	return nil
 }
 
-// spend uses up a token, if more than left tokens are available.
+// spend uses up a token if more than left tokens are available.
 func (q *logQueue) spend(now time.Time, left int) bool {
 	if full := now.Add(-logBurst * logEvery); q.spent.Before(full) {
 		q.spent = full

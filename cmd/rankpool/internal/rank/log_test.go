@@ -17,7 +17,7 @@ import (
 
 var logged = logOptions{job: "77", step: "1", rank: 3, host: "nid4"}
 
-// A logBuffer is what was logged, also by the queue's timer.
+// A logBuffer holds what was logged, also by the queue's timer.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -163,8 +163,8 @@ func TestFlushLog(t *testing.T) {
 	})
 }
 
-// A line that waits has its token: what comes while it waits does not take that, and no second is
-// given two lines.
+// A queued line keeps its token: lines that arrive meanwhile do not use it, and no second gets two
+// lines.
 func TestLogIsALineASecondAtMost(t *testing.T) {
 	withLogger(t, func(t *testing.T, l *slog.Logger, out *logBuffer) {
 		for i := range logBurst {
@@ -206,8 +206,8 @@ func TestLogNotice(t *testing.T) {
 	}
 }
 
-// Whatever is logged when, no message is lost, and after the burst there is a line a second at
-// most.
+// Whatever is logged when, no message is lost, and after the burst there is at most one line a
+// second.
 func TestLogProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		gaps := rapid.SliceOfN(rapid.IntRange(0, 1500), 1, 200).Draw(rt,

@@ -50,8 +50,8 @@ func TestMemoryIsDivided(t *testing.T) {
 		t.Errorf("50 %%: %d, %v, and 100 %% is %d", halves[1].PartitionBytes, err,
 			whole[1].PartitionBytes)
 	}
-	// A rank with little memory, one with more than it needs, and one with plenty: all agree on
-	// all.
+	// A rank with little memory, one with more than it needs, and one with plenty: all agree on all
+	// sizes.
 	slabs := []int64{4 << 20, all.SlabBytes, 1 << 50}
 	var agreed [2][]int64
 	for rank := range n {
@@ -96,7 +96,7 @@ func TestMemoryIsDivided(t *testing.T) {
 	}
 }
 
-// newTestRank returns a rank alone.
+// newTestRank returns the only rank of a cache.
 func newTestRank(t *testing.T, amount string) *process {
 	transport := ranks.NewMux(transport.NewLocal(1)[0])
 	t.Cleanup(func() { transport.Close() })

@@ -17,7 +17,7 @@ import (
 
 // planMemory decides how this rank divides its memory among the data sets, and sets their
 // PartitionBytes and WindowBytes. All ranks must call it: they exchange the sizes of their slabs.
-// If one rank has too little memory all end, with one sentence about why.
+// If one rank has too little memory, all end, with one sentence that says why.
 func (r *process) planMemory(ctx context.Context, cfg *mpicache.Config) (memory.Plan, error) {
 	own, reason := r.ownMemory(ctx, cfg.Data)
 	var tooMuch *memory.TooSmallError
@@ -48,18 +48,18 @@ func (r *process) planMemory(ctx context.Context, cfg *mpicache.Config) (memory.
 	return own.plan, r.noted.write(r.dir)
 }
 
-// An ownPlan is a rank's plan before it knows those of the others.
+// An ownPlan is a rank's plan before it knows those of the other ranks.
 type ownPlan struct {
-	plan  memory.Plan      // undecided if the others get a size
+	plan  memory.Plan      // not final if slabBytes is not 0
 	auto  *memory.AutoPlan // nil: the user gave a size
 	asked string           // the request that led to the plan
-	// what the others get: the slab has this size; 0: the size of --memory; -1: the node has too
-	// little
+	// what the others receive: the size of the slab; 0: the size that --memory gives; -1: the node has
+	// too little memory
 	slabBytes int64
 }
 
-// ownMemory returns this rank's plan. The error is a memoryError where the node has too little
-// memory.
+// ownMemory returns this rank's plan. The error is a *memory.TooSmallError if the node has too
+// little memory.
 func (r *process) ownMemory(ctx context.Context, data []mpicache.DataSet) (own ownPlan, err error) {
 	if r.opt.Memory == memory.Auto {
 		return r.autoMemory(ctx, data)
@@ -85,7 +85,7 @@ func (r *process) ownMemory(ctx context.Context, data []mpicache.DataSet) (own o
 	return own, nil
 }
 
-// autoMemory is ownMemory where the rank chooses the size of its slab.
+// autoMemory is ownMemory for --memory auto.
 func (r *process) autoMemory(
 	ctx context.Context, data []mpicache.DataSet,
 ) (own ownPlan, err error) {
@@ -115,8 +115,8 @@ func (r *process) autoMemory(
 // have to read a large index first.
 const gatherInterval = 30 * time.Second
 
-// gatherSlabs returns the sizes of all ranks' slabs. It returns an error when the ranks were not
-// all started for the same run.
+// gatherSlabs returns the sizes of all ranks' slabs. It returns an error if the ranks were not all
+// started for the same run.
 func (r *process) gatherSlabs(
 	ctx context.Context, cfg *mpicache.Config, own int64,
 ) ([]int64, error) {
@@ -124,7 +124,7 @@ func (r *process) gatherSlabs(
 }
 
 // exchange sends note to all ranks, and returns the notes of all by rank. It waits for them until
-// ctx ends, and logs that it does: the launcher notices a rank that dies, and ends the others.
+// ctx ends, and logs that it waits: the launcher notices if a rank dies, and ends the others.
 func exchange[T any](ctx context.Context, r *process, channel byte, note T) ([]T, error) {
 	var there atomic.Int64
 	ctx, done := context.WithCancelCause(ctx)

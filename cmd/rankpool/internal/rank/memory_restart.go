@@ -15,9 +15,9 @@ import (
 	"rankpool/slurm"
 )
 
-// A rank that is restarted while training runs finds trainers that still map the memory of its
-// predecessor, until they notice that it is gone, and whose memory may have grown meanwhile. It
-// must not use so much that the job is killed.
+// When a rank is restarted while training runs, trainers still map the memory of its predecessor
+// until they notice that it is gone, and their own memory may have grown meanwhile. The rank must
+// not use so much that the job is killed.
 
 const (
 	// roomPatience is how long such a rank waits for its memory. Trainers notice at their next
@@ -51,7 +51,7 @@ func readMemoryNote(folder string) (n memoryNote, err error) {
 	return n, err
 }
 
-// write replaces the note at once, since the rank may be killed at any time.
+// write replaces the note atomically, since the rank may be killed at any time.
 func (n memoryNote) write(folder string) error {
 	fresh := filepath.Join(folder, memoryName+".new")
 	if err := os.WriteFile(fresh, fmt.Appendf(nil, "%d %s", n.slabBytes, n.asked),
@@ -61,7 +61,7 @@ func (n memoryNote) write(folder string) error {
 	return os.Rename(fresh, filepath.Join(folder, memoryName))
 }
 
-// noteSlab keeps the size that the slab has now.
+// noteSlab records the current size of the slab.
 func (r *process) noteSlab(slabBytes int64) {
 	if r.noted.slabBytes == slabBytes {
 		return
@@ -79,7 +79,7 @@ func (r *process) slabBefore(asked string) (slabBytes int64, again bool) {
 	return n.slabBytes, err == nil && n.asked == asked && n.slabBytes > 0
 }
 
-// takeBack takes the memory back that the rank before this one left with training processes, and
+// takeBack takes back the memory that the rank before this one left with training processes, and
 // reports whether one of them returned it.
 func (r *process) takeBack(ctx context.Context, data []mpicache.DataSet) bool {
 	r.memory = mpicache.TakeBack(ctx, r.dir, data, r.transport.Size(), backPatience, r.logger)
@@ -108,8 +108,8 @@ func (r *process) slabAgain(ctx context.Context, beforeBytes int64) (int64, erro
 	return slab, nil
 }
 
-// awaitRoom waits a limited time until size bytes and the reserve are free, and returns the free
-// memory minus the reserve.
+// awaitRoom waits a limited time until the given bytes and the reserve are free, and returns the
+// free memory minus the reserve.
 func (r *process) awaitRoom(ctx context.Context, bytes int64) (int64, error) {
 	look := time.NewTicker(roomLook)
 	defer look.Stop()

@@ -22,8 +22,8 @@ import (
 	"rankpool/slurm"
 )
 
-// machine is a readFile of a machine of 4 GiB without control groups that has so many bytes free at
-// each look, the last forever.
+// machine returns the readFile of a machine with 4 GiB and without control groups that has
+// freeBytes free at successive looks, the last value forever.
 func machine(freeBytes ...int64) func(string) ([]byte, error) {
 	return func(name string) ([]byte, error) {
 		if name != "/proc/meminfo" {
@@ -39,7 +39,7 @@ func machine(freeBytes ...int64) func(string) ([]byte, error) {
 
 const reserve4GiB = 64 << 20 // of 4 GiB
 
-// startedAgain returns a rank that finds what rank r has left.
+// startedAgain returns a rank that finds what rank r left behind.
 func startedAgain(t *testing.T, r *process, memory string) *process {
 	again := newTestRank(t, memory)
 	again.dir, again.opt.Session = r.dir, r.opt.Session
@@ -80,7 +80,7 @@ func largeSets() []mpicache.DataSet {
 }
 
 // TestMemoryIsLessAfterADeath checks that a rank allocates no more than it last had, and no more
-// than is free, that all ranks agree on it, and that it is noted for the next restart.
+// than is free, that all ranks agree on it, and that it is recorded for the next restart.
 func TestMemoryIsLessAfterADeath(t *testing.T) {
 	for _, memory := range []string{"64MiB", "100%", memory.Auto} {
 		for name, c := range map[string]struct{ before, free, want int64 }{
@@ -96,7 +96,7 @@ func TestMemoryIsLessAfterADeath(t *testing.T) {
 	}
 }
 
-// testMemoryAfterADeath starts two ranks, of which the first is restarted.
+// testMemoryAfterADeath starts two ranks, the first of them after a restart.
 func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, want int64) {
 	const n = 2
 	partitions, failed := make([][]int64, n), make(chan error, n)
@@ -138,7 +138,7 @@ func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, 
 }
 
 // TestRoomIsAwaited checks that a rank waits until training has released its memory, and shares
-// what there is with the other ranks here.
+// what is free with the other ranks on this machine.
 func TestRoomIsAwaited(t *testing.T) {
 	const slab = 100 << 20
 	r := newTestRank(t, memory.Auto)
@@ -220,8 +220,8 @@ func TestGiveBack(t *testing.T) {
 	}
 }
 
-// TestGiveBackKnowsTheSlab checks that a slab which was given back does not count as used any more,
-// where only Slurm's number limits.
+// TestGiveBackKnowsTheSlab checks that a slab that was given back no longer counts as used, if
+// Slurm's number is the only limit.
 func TestGiveBackKnowsTheSlab(t *testing.T) {
 	t.Setenv("SLURM_MEM_PER_NODE", "300")
 	r := newTestRank(t, "250MiB")

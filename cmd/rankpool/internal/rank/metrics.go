@@ -73,9 +73,9 @@ func metricsJob(job slurm.Job, session string) string {
 	return parts[len(parts)-1]
 }
 
-// startMetrics begins to show a rank's statistics: at addr over HTTP, and in file or a file of that
-// folder for node_exporter; each may be "". stats may be called at any time until stop returns. log
-// gets the URL where the port was left to the system. stop removes the file.
+// startMetrics begins to export a rank's statistics: at addr over HTTP, and for node_exporter in
+// file, or in a file of the folder of that name; each may be "". stats may be called at any time
+// until stop returns. If the system chooses the port, log receives the URL. stop removes the file.
 //
 // A port that another process uses (another rank on the same machine) is a warning; other failures
 // are errors.

@@ -113,7 +113,7 @@ func TestStartMetrics(t *testing.T) {
 		!strings.Contains(string(text), want) {
 		t.Errorf("no %s in\n%s\nor in\n%s\n%v", want, text, file, err)
 	}
-	// The rank beside it finds the port taken, and continues.
+	// The other rank on the machine finds the port in use, and continues.
 	addr := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/metrics")
 	other, err := start(addr, "")
 	if err != nil || !strings.Contains(logged.String(), "level=WARN") ||

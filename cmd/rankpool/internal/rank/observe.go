@@ -28,8 +28,8 @@ func hostname() string {
 	return name
 }
 
-// startObserving begins to read the node's GPUs, in the first rank of the node, and to show
-// metrics.
+// startObserving begins to export metrics and, in the first rank of the node, to read the node's
+// GPUs.
 func (r *process) startObserving() (err error) {
 	ctx, end := context.WithCancel(context.Background())
 	r.endGPUs = end
@@ -81,8 +81,8 @@ func (r *process) readMemory() slurm.Memory {
 	return slurm.ReadMemory(r.readFile, os.Getenv, r.slabBytes.Load())
 }
 
-// Bounds of the memory that is kept free while training runs, a 64th of the limit: what a process
-// can fill until the next poll, but not so much that the cache misses it.
+// Bounds of the memory that is kept free while training runs, a 64th of the limit: as much as a
+// process can fill until the next poll, but not so much that the cache would miss it.
 const (
 	reserveShare    = 64
 	leastReserve    = 64 << 20
@@ -101,8 +101,8 @@ const (
 	fillRate = 8 << 30
 	// Bounds of the time between two polls of the memory: in the shortest, a process fills 10 to 30
 	// MB. Near the limit, but with little growth, the interval is longer, since a poll takes 0.2 to
-	// 0.5 ms of a core: then the first poll after a process begins to fill memory comes after 50 MB
-	// at 1 GB/s, of the reserve of 64 MiB at least.
+	// 0.5 ms of a core: if a process then begins to fill memory, the next poll comes after 50 MB at 1
+	// GB/s, out of a reserve of at least 64 MiB.
 	leastLook, calmLook, mostLook = 10 * time.Millisecond, 50 * time.Millisecond, time.Second
 	// less growth than this between two polls counts as idle.
 	calmBytes = 1 << 20
@@ -125,7 +125,7 @@ func giveBack(
 ) (bytes int64, again time.Duration) {
 	reserve := reserveOf(memory)
 	if missing := slurm.GiveBack(memory, reserve); missing > 0 {
-		// a half more, so that it need not come again at once
+		// half of the reserve more, so that this is not needed again at once
 		return max(1, (missing+reserve/2)/int64(ranksHere)), leastLook
 	}
 	least := leastLook

@@ -192,9 +192,9 @@ func (o *CacheOptions) DropState() string {
 		KindOf(o.State))
 }
 
-// resolveSystem fills in the policy, the scorer, the sampler and the assignment that were not
+// resolveSystem fills in the policy, the scorer, the sampler and the assignment if they were not
 // given. A published system determines all of them; rankpool works with every sampler, and leaves
-// the scorer to it.
+// the choice of the scorer to the sampler.
 func (o *CacheOptions) resolveSystem() error {
 	system, err := systems.Find(o.System)
 	if err != nil {
@@ -239,8 +239,8 @@ func (o *CacheOptions) resolveSystem() error {
 	return o.parseSet(system)
 }
 
-// resolveOwn fills in the parts of a system that has a sampler of its own. Where that decides what
-// is kept, memory holds that.
+// resolveOwn fills in the parts of a system that has a sampler of its own. If that sampler decides
+// what is kept, memory holds what it chose (policy clairvoyant).
 func (o *CacheOptions) resolveOwn(system *systems.System) (err error) {
 	policy := system.Policy
 	if system.Chooses() {
@@ -266,7 +266,7 @@ func (o *CacheOptions) resolveOwn(system *systems.System) (err error) {
 	return nil
 }
 
-// Substitutes warns that training gets other samples than were drawn; "" if it does not.
+// Substitutes returns a warning if training gets samples other than those drawn, else "".
 func (o *CacheOptions) Substitutes() string {
 	system, err := systems.Find(o.System)
 	if err != nil || !system.Substitutes() {
@@ -276,8 +276,8 @@ func (o *CacheOptions) Substitutes() string {
 		"are counted as substituted", system.Name)
 }
 
-// parseSet reads the options of a published system, which must be used unchanged: half of the
-// options would mean nothing to another policy or sampler.
+// parseSet parses the options of a published system, which must be unmodified: half of the options
+// would mean nothing to another policy or sampler.
 func (o *CacheOptions) parseSet(system *systems.System) (err error) {
 	if len(o.set) == 0 {
 		return nil
@@ -332,7 +332,7 @@ func (o *CacheOptions) Args() []string {
 	return args
 }
 
-// OneOf returns an error of wrong usage unless a flag's value is one of those that are known.
+// OneOf returns an error of wrong usage unless a flag's value is one of those allowed.
 func OneOf(flag, value string, allowed []string) error {
 	if slices.Contains(allowed, value) {
 		return nil

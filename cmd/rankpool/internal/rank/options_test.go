@@ -10,7 +10,8 @@ import (
 )
 
 // TestSystemIsItselfOrRefused checks that every system named alone uses its own policy, scorer,
-// sampler and consumers, also when run passes the options to serve, or is refused with a reason.
+// sampler and consumers, even after run has passed the options to serve, or is refused with a
+// reason.
 func TestSystemIsItselfOrRefused(t *testing.T) {
 	ran := 0
 	for _, s := range systems.All() {

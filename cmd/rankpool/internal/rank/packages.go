@@ -32,7 +32,7 @@ func ParsePackages(text string) (dir string, bytes int64, err error) {
 	return text[:at], bytes, err
 }
 
-// checkPackages validates --packages, for the system, and makes its folder absolute.
+// checkPackages checks that the system can use --packages, and makes its folder absolute.
 func (o *CacheOptions) checkPackages() error {
 	dir, _, err := ParsePackages(o.packages)
 	if err != nil {

@@ -36,7 +36,7 @@ import (
 	"rankpool/staging/tier"
 )
 
-// Serve is a rank from its start to its end.
+// Serve runs a rank from start to end.
 func (o *Options) Serve(ctx context.Context) error {
 	sets, err := ResolveData(o.Data)
 	if err != nil {
@@ -44,7 +44,7 @@ func (o *Options) Serve(ctx context.Context) error {
 	}
 	parent := os.Getppid()
 	endWithParent()
-	// a launcher that died reads stderr no more, and the state is still to be saved
+	// a launcher that died no longer reads stderr, and the state must still be saved
 	signal.Ignore(syscall.SIGPIPE)
 	// Register for signals before MPI starts threads: Go ends a process that gets an unhandled
 	// signal on a thread of C.
@@ -79,10 +79,10 @@ func (o *Options) Serve(ctx context.Context) error {
 	return rank.serveUntilTold()
 }
 
-// endWithParent has the kernel end this process when its parent dies, so that a killed launcher
+// endWithParent asks the kernel to end this process when its parent dies, so that a killed launcher
 // leaves nothing behind.
 func endWithParent() {
-	// a kernel without it leaves cleaning up to the next run
+	// if the kernel cannot do that, the next run cleans up
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0)
 }
 
@@ -108,11 +108,11 @@ type process struct {
 	disks     []*tier.Disk
 	kept      kept
 
-	readFile func(name string) ([]byte, error) // of the kernel's, about memory
-	// restarted, this rank waits so long for its memory
+	readFile func(name string) ([]byte, error) // reads the kernel's files about memory
+	// how long this rank waits for its memory after a restart
 	roomPatience time.Duration
 	sets         []openedSet
-	// by rank: the training that was served before they were restarted
+	// by rank: the training that it served before the restart
 	before     [][]mpicache.Before
 	memory     *slab.Slab   // of the rank before this one; nil: the node allocates its own
 	slabBytes  atomic.Int64 // of all ranks of this machine, now
@@ -121,14 +121,14 @@ type process struct {
 
 	// nil if there are none, or the first rank of this machine reads them
 	gpus *gpuSampler
-	// whose statistics are shown; nil: it does not serve yet
+	// the node whose statistics are shown; nil: it does not serve yet
 	stats      atomic.Pointer[mpicache.Node]
 	endMetrics func()
 	endGPUs    context.CancelFunc
 
 	endFinding []context.CancelFunc // of storage targets
 	node       *mpicache.Node
-	told       bool // the door was asked to end
+	told       bool // the door was asked to end, or training ended after a signal
 }
 
 // An openedSet is a data set as this rank sees it.
@@ -231,8 +231,8 @@ func (o *CacheOptions) level() slog.Level {
 	return levelNotice
 }
 
-// folderNumber is this rank's number, or the number of its node before the job lost others:
-// trainers know that folder.
+// folderNumber returns this rank's number, or the number that its node had before the job lost
+// others: trainers know that folder.
 func (r *process) folderNumber() int {
 	hosts, err := slurm.ParseHostlist(r.opt.Hosts)
 	if at := slices.Index(hosts, slurm.Detect(os.Getenv).NodeName); err == nil && at >= 0 {
@@ -351,8 +351,8 @@ func (r *process) openData(
 	}, nil
 }
 
-// close releases everything. After a signal the folder stays: it holds what the rank needs to
-// resume when it is restarted.
+// close releases everything. Unless told is set, the folder stays: it holds what the rank needs to
+// resume after a restart.
 func (r *process) close() {
 	if r.node != nil {
 		_ = r.node.Close() // an error before this one is being reported

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// logBytes bounds the lines of the run log that wait: a minute's of 100 ranks.
+	// logBytes bounds the run log's lines that wait to be written: a minute's of 100 ranks.
 	logBytes = 4 << 20
 	// logPatience is how long a rank that ends waits for storage to accept the last lines of the
 	// run log.

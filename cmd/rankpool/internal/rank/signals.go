@@ -31,11 +31,11 @@ func (r *process) serveUntilTold() error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	node := r.node
 	r.node = nil
-	missed := false // a rank that does not answer; it may again, but is not waited for
+	missed := false // whether a rank did not answer; it may again, but is not waited for
 	for {
 		select {
 		case <-node.Stopped():
-			// not asked by run, which will restart the rank
+			// run did not ask, and will restart the rank
 			if r.opt.Launch != "" && !node.TrainersLeave() {
 				r.logger.Warn("this rank was asked to end during training")
 				return node.Abandon()
@@ -63,8 +63,8 @@ func (r *process) serveUntilTold() error {
 	}
 }
 
-// rankTimeout is how long another rank may be silent. The launcher, which can end a rank on its
-// machine and report it, acts first.
+// rankTimeout is how long another rank may be silent. It is longer than the launcher's timeout: the
+// launcher can end a rank on its machine and report it, so it should act first.
 func (r *process) rankTimeout() time.Duration {
 	return r.opt.RankTimeout + min(r.opt.RankTimeout/8, math.MaxInt64-r.opt.RankTimeout)
 }
@@ -77,17 +77,17 @@ func (r *process) lose(rank int) {
 	}
 }
 
-// silence is the error of a rank that ends because another one does not answer: so all ranks end,
-// and can be restarted.
+// silence returns the error of a rank that ends because another one does not answer: all ranks end
+// that way, and can be restarted.
 func (r *process) silence(rank int) error {
 	return fmt.Errorf("rank %d: rank %d has not answered for %v: its process is stopped or "+
 		"hangs, its node is lost, or the network to it is cut",
 		r.transport.Rank(), rank, r.rankTimeout())
 }
 
-// liveUntil shows the launcher that this rank lives while it reads its index and takes its memory,
-// which may take minutes: from then on its door does. When another rank is lost meanwhile, this one
-// ends, though its storage may not answer.
+// liveUntil shows the launcher that this rank is alive while it reads its index and allocates its
+// memory, which may take minutes; after that its door does. If another rank is lost meanwhile, this
+// one ends, even if its storage does not respond.
 func (r *process) liveUntil(opened <-chan struct{}) {
 	tick := time.NewTicker(liveness.Every(r.opt.RankTimeout))
 	defer tick.Stop()
@@ -99,14 +99,14 @@ func (r *process) liveUntil(opened <-chan struct{}) {
 			r.logger.Error(r.silence(rank).Error())
 			r.endAtOnce()
 		case now := <-tick.C:
-			// where it cannot be done, the rank cannot say that it is ready either
+			// if this fails, the rank cannot report that it is ready either
 			_ = os.Chtimes(filepath.Join(r.dir, session.MetName), now, now)
 		}
 	}
 }
 
-// endSpoilt ends the process, where what it has in memory is not what it put there. It can be
-// restarted, and begins with empty memory.
+// endSpoilt ends the process if its memory does not hold what it put there. It can be restarted,
+// and begins with empty memory.
 func (r *process) endSpoilt(why error) {
 	r.logger.Error("this rank ends, and can begin again with empty memory", "error", why)
 	r.endAtOnce()
@@ -118,8 +118,8 @@ func (r *process) endAtOnce() {
 	os.Exit(exit.Failure)
 }
 
-// drainAndEnd ends the rank after a signal: when training here has ended, soon if that takes long,
-// and at once if another rank has died.
+// drainAndEnd ends the rank after a signal: when training here has ended, after a short time if
+// that takes long, and at once if another rank has died.
 func (r *process) drainAndEnd(node *mpicache.Node) error {
 	training := node.Training()
 	ctx, cancel := context.WithTimeout(context.Background(), lameDuckPatience)
@@ -147,9 +147,9 @@ func (r *process) drainAndEnd(node *mpicache.Node) error {
 	return node.Close()
 }
 
-// watchParent calls orphaned when the process that started this one is dead: not the job ends, and
-// a launcher may start the ranks again. Its threads die one after the other, and the first has the
-// signal sent (see endWithParent): the others may live for a moment.
+// watchParent calls orphaned when the parent process is dead: then it is not the job that ends, and
+// a launcher may start the ranks again. The parent's threads die one after the other, and the
+// signal of the first (see endWithParent) may arrive while others are alive.
 func (r *process) watchParent(ctx context.Context, orphaned func()) {
 	look := time.NewTicker(session.PollEvery)
 	defer look.Stop()
@@ -163,8 +163,8 @@ func (r *process) watchParent(ctx context.Context, orphaned func()) {
 	orphaned()
 }
 
-// noteSignal leaves a mark of a signal in the rank's folder: Slurm signals steps, and the launcher
-// in the batch script does not get the signal.
+// noteSignal records a signal in the rank's folder: Slurm signals steps, and the launcher in the
+// batch script does not get the signal.
 func (r *process) noteSignal(s syscall.Signal) {
 	if err := os.WriteFile(SignalMark(r.dir, s), nil, 0o600); err != nil {
 		r.logger.Warn("a signal was not noted", "signal", s, "error", err)

@@ -7,7 +7,7 @@ import (
 )
 
 // TestRankTimeout checks that ranks wait for each other longer than the launcher does, and that the
-// longest time that can be given is not taken for the shortest.
+// longest possible time does not overflow.
 func TestRankTimeout(t *testing.T) {
 	for _, c := range []struct{ given, want time.Duration }{
 		{time.Second, 1125 * time.Millisecond},

@@ -8,15 +8,15 @@ import (
 	"rankpool/mpicache"
 )
 
-// Ranks that are restarted resume from the importance states in their folders. When somebody has
-// cleared one of them, the trainers of its node put the states back. Where it has no trainers,
-// another rank sends them.
+// Ranks that are restarted resume from the importance states in their folders. If such a folder was
+// cleared, the trainers of its node put the states back. If there are no trainers, another rank
+// sends them.
 
-// A statesNote is what a rank sends of its importance states: the content of files, by name.
+// A statesNote holds the importance states that a rank sends: the content of files, by name.
 type statesNote struct{ Files map[string][]byte }
 
-// completeStates writes the importance states that other ranks have of trainings of which this one
-// has none. All ranks take part, or none, as the intros say.
+// completeStates writes the importance states of trainings of which other ranks have some and this
+// one has none. Either all ranks take part or none, as the intros show.
 func (r *process) completeStates(ctx context.Context, intros []intro) error {
 	senders := stateSenders(intros)
 	if len(senders) == 0 {

@@ -26,7 +26,7 @@ func (o *StorageOptions) register(flags *pflag.FlagSet) {
 		"read storage past the page cache (O_DIRECT) if the file system supports it")
 }
 
-// RegisterLimits registers the flags that hold for every reader of storage. A rank's share is an
+// RegisterLimits registers the flags that apply to every reader of storage. A rank's share is an
 // equal one, or all if it reads everything.
 func (o *StorageOptions) RegisterLimits(flags *pflag.FlagSet) {
 	flags.StringVar(&o.MaxRate, "max-storage-rate", "", "read at most this much per second from "+
@@ -55,7 +55,7 @@ func (o *StorageOptions) Rate() (int64, error) {
 	return memory.ParseSize(strings.TrimSuffix(o.MaxRate, "/s"))
 }
 
-// Args returns the options that were given as flags of serve.
+// args returns the options that were given as flags of serve.
 func (o *StorageOptions) args() []string {
 	var args []string
 	if o.MaxRate != "" {

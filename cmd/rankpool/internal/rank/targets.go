@@ -11,8 +11,8 @@ import (
 )
 
 // ownTargets are the storage targets of the samples that a rank owns. A rank reads few others, so
-// all ranks together query the layout of a file about once. They are read in the background: until
-// they are there, and on file systems that do not report them, no target is known.
+// all ranks together query the layout of each file about once. The layouts are read in the
+// background: no target is known before they are, or if the file system does not report them.
 type ownTargets struct {
 	manifest    *dataset.Manifest
 	rank, ranks int

@@ -14,13 +14,14 @@ import (
 	"rankpool/staging/tier"
 )
 
-// A tierPlace is where each rank keeps samples that leave its memory, autoScratch for the node's
-// scratch folder, and how much of it. With keep, it keeps copies of what it reads that outlive it.
+// A tierPlace is where each rank keeps samples that leave its memory (autoScratch for the node's
+// scratch folder), and how much of it. With keep, the rank keeps copies of what it reads, which
+// outlive it.
 type tierPlace struct {
 	dir  string
 	size memory.Amount
 	keep bool
-	// share has copies of other users read, and lets other users read those of this one.
+	// share: read the copies of other users, and let them read those of this one.
 	share bool
 }
 
@@ -81,7 +82,7 @@ func (r *process) openTiers(data []mpicache.DataSet, log *slog.Logger) error {
 		r.openKept(place, data, log)
 		return nil
 	}
-	place.divide(data, r.transport.Size()) // on all ranks alike, also on one without a folder
+	place.divide(data, r.transport.Size()) // on all ranks alike, even on one without a folder
 	rule := "as asked"
 	if place.dir == autoScratch {
 		if place.dir, rule, err = findScratch(); err != nil {

@@ -16,7 +16,7 @@ import (
 // keptPatience is how long a rank waits at its end until what it has read is written to the disk.
 const keptPatience = 10 * time.Second
 
-// kept is what a rank has of the copies that outlive it.
+// kept holds a rank's part of the copies that outlive it.
 type kept struct {
 	folder *keep.Folder // nil: none
 	stores []keptStore
@@ -27,11 +27,11 @@ type keptStore struct {
 	set string
 }
 
-// openKept has this rank's samples kept on the node's disk, beyond its end. A folder that cannot be
-// used is a warning: training continues without.
+// openKept opens the folder on the node's disk in which copies of this rank's samples outlive it.
+// If the folder cannot be used, it logs a warning, and training continues without it.
 func (r *process) openKept(place tierPlace, data []mpicache.DataSet, log *slog.Logger) {
 	for i := range data {
-		data[i].KeepsCopies = true // on all ranks alike, also on one without a folder
+		data[i].KeepsCopies = true // on all ranks alike, even on one without a folder
 	}
 	if err := r.tryKept(place, data, log); err != nil {
 		log.Warn("this node has no tier; training continues without it", "error", err)
@@ -48,7 +48,7 @@ func (r *process) tryKept(place tierPlace, data []mpicache.DataSet, log *slog.Lo
 	}
 	quota := place.size.Bytes
 	for i := 0; i < len(data) && place.size.IsShare; i++ {
-		for id := range scheduler.SampleID(data[i].Samples) { // of all: ranks here share the folder
+		for id := range scheduler.SampleID(data[i].Samples) { // all samples: ranks here share the folder
 			quota += data[i].Size(id)
 		}
 	}
@@ -82,7 +82,7 @@ func (r *process) tryKept(place tierPlace, data []mpicache.DataSet, log *slog.Lo
 	return err
 }
 
-// close ends the copies when what was read is written.
+// close closes the copies after the samples that were read have been written.
 func (k *kept) close(log *slog.Logger) {
 	for _, s := range k.stores {
 		c := s.Close(keptPatience)

@@ -10,8 +10,8 @@ import (
 	"rankpool/staging/posix"
 )
 
-// autoScratch as the folder of --tier is the node's scratch folder, whose name may differ between
-// nodes.
+// autoScratch, as the folder of --tier, stands for the node's scratch folder, whose name may differ
+// between nodes.
 const autoScratch = "auto"
 
 // findScratch returns the folder of this node that is meant to hold data of the job, and the rule

@@ -55,8 +55,8 @@ func TestTierFolderBecomesAbsolute(t *testing.T) {
 	}
 }
 
-// TestTierIsDivided checks that 100 % hold all that a rank owns, and that a size is shared by the
-// data sets.
+// TestTierIsDivided checks that 100 % hold all that a rank owns, and that the data sets share a
+// size.
 func TestTierIsDivided(t *testing.T) {
 	sets := func() []mpicache.DataSet {
 		return []mpicache.DataSet{

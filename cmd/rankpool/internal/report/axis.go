@@ -111,7 +111,7 @@ func clockUnit(seconds float64) string {
 	return "h:min"
 }
 
-// clockText formats a time for the axis of a run of a length in seconds.
+// clockText formats a time for the axis of a run that takes the given number of seconds.
 func clockText(at, seconds float64) string {
 	switch s := int64(at + 0.5); {
 	case seconds < 120:

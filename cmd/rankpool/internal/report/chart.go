@@ -159,7 +159,7 @@ func (p *painter) xAxis() {
 	p.text("name", "middle", (p.c.left+p.c.width-p.c.right)/2, p.c.height-5, p.c.x.name)
 }
 
-// between draws the range of values at points as one shape; edges are the points.
+// between draws the range between two values at each point as one shape; edges are the points.
 func (p *painter) between(a area) {
 	var d strings.Builder
 	pen := "M"

@@ -18,7 +18,8 @@ type Comparison struct {
 	Summary []string // what was compared, in sentences
 	Notes   []string // what else limits the comparison, in sentences
 	Sides   []Side
-	// Target is the accuracy that the time to is shown; 0: the highest that all runs reach.
+	// Target is the accuracy for which the tables show how long it took; 0: the highest that all runs
+	// reach.
 	Target float64
 }
 
@@ -70,13 +71,13 @@ type sideRow struct {
 	Missing     string // instead of the cells
 }
 
-// A Cell is a value of the table; Best: none in its column is better.
+// A Cell is a value of the table. Best is set if none in its column is better.
 type Cell struct {
 	Text string
 	Best bool
 }
 
-// target returns the accuracy to which times are shown, NaN if no accuracy was reported.
+// target returns the accuracy for which times are shown, NaN if no accuracy was reported.
 func (c *Comparison) target() float64 {
 	if c.Target > 0 {
 		return c.Target
@@ -92,8 +93,7 @@ func (c *Comparison) target() float64 {
 	return math.Floor(lowest*1000) / 1000
 }
 
-// A column of a table. better is 1 where high values are better, -1 where low ones are, and 0 where
-// neither is.
+// A column of a table. better is 1 if high values are better, -1 if low ones are, and 0 otherwise.
 type column struct {
 	name   string
 	value  func(*SideRun) float64
@@ -101,7 +101,7 @@ type column struct {
 	better float64
 }
 
-// learning returns the name and the columns of the table of what training came to.
+// learning returns the name and the columns of the table of training's results.
 func (c *Comparison) learning() (name string, all []column) {
 	if target := c.target(); !math.IsNaN(target) {
 		goal := " to " + percent(target)
@@ -128,7 +128,7 @@ func (c *Comparison) learning() (name string, all []column) {
 	}...)
 }
 
-// feeding returns the name and the columns of the table of where samples came from.
+// feeding returns the name and the columns of the table of sources of samples.
 func (c *Comparison) feeding() (name string, all []column) {
 	all = []column{
 		{"hits", (*SideRun).hits, percent, 1},
@@ -163,12 +163,12 @@ func (c *Comparison) feeding() (name string, all []column) {
 // evaluates reports whether any run has measured losses of samples that it did not train on.
 func (c *Comparison) evaluates() bool { return c.any(stats.Evaluated) }
 
-// any reports whether any run has counted something.
+// any reports whether a counter is above 0 in any run.
 func (c *Comparison) any(of stats.Counter) bool {
 	return slices.ContainsFunc(c.Sides, func(s Side) bool { return s.over(sumOf(of)).mean > 0 })
 }
 
-// emulated reports whether any run was counted by emulated storage.
+// emulated reports whether emulated storage counted the bytes of any run.
 func (c *Comparison) emulated() bool {
 	return slices.ContainsFunc(c.Sides, func(s Side) bool {
 		return slices.ContainsFunc(s.Runs, func(r SideRun) bool { return !math.IsNaN(r.StorageBytes) })

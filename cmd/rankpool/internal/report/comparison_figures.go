@@ -9,10 +9,10 @@ import (
 	"rankpool/mpicache/stats"
 )
 
-// sideColours is how many colours there are; further sides have those of the first again.
+// sideColours is the number of colours; further sides reuse them from the first.
 const sideColours = 12
 
-// sideClass is the class of everything that is drawn of the i-th side.
+// sideClass returns the class of everything that is drawn for the i-th side.
 func sideClass(i int) string { return fmt.Sprintf("side s%d", i%sideColours) }
 
 // figures makes the plots of a comparison.
@@ -55,7 +55,7 @@ func (c *Comparison) figures() []*Figure {
 
 var amounts = []unit{{"", 1}, {"thousand", 1e3}, {"million", 1e6}, {"billion", 1e9}}
 
-// accuracy draws each side's accuracy against something that grows. toAxis makes the axis up to the
+// accuracy draws each side's accuracy against a growing quantity. toAxis makes its axis, up to the
 // highest value.
 func (c *Comparison) accuracy(id, title, caption string, of func(point) float64,
 	toAxis func(high float64) axis,
@@ -147,7 +147,7 @@ func (c *Comparison) sources() *Figure {
 	return f.withLedger(&b)
 }
 
-// times shows how long each side trained, and how much of it it waited.
+// times shows how long each side trained, and how much of that it waited.
 func (c *Comparison) times() *Figure {
 	f := &Figure{
 		ID: "times", Title: "Time in training, and waiting for samples",

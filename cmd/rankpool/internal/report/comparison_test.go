@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// logOfEpochs returns the log of a training of 100 draws and 10 s an epoch, of which 2 s are
-// waiting and so many draws are hits, with an accuracy after each epoch.
+// logOfEpochs returns the log of a training with an epoch for each accuracy. Each epoch has 100
+// draws, of which the given number are hits, and takes 10 s, of which 2 s are waiting.
 func logOfEpochs(hits int, accuracy ...float64) string {
 	var log strings.Builder
 	for e, a := range accuracy {

@@ -69,7 +69,7 @@ func sources(t, coarse *track) *Figure {
 	return f
 }
 
-// packageText says how much was read and written in packages, "" if none were.
+// packageText describes how much was read and written in packages, "" if none were.
 func packageText(all *stats.Sums) string {
 	if all[stats.PackageWrites] == 0 {
 		return ""
@@ -81,7 +81,7 @@ func packageText(all *stats.Sums) string {
 		humanize.IBytes(uint64(all[stats.PackageReadBytes])))
 }
 
-// sourceSeries returns the sources of any samples, as shares of the draws.
+// sourceSeries returns the shown sources, as shares of the draws.
 func sourceSeries(all *stats.Sums) []series {
 	of := func(q stats.Counter) func(*runlog.Bin, float64) float64 {
 		return func(b *runlog.Bin, _ float64) float64 {
@@ -101,8 +101,7 @@ var sourcesOf = []stats.Counter{
 	stats.FallbackReads,
 }
 
-// shownSources returns the sources that a legend has: four always, the others where they gave
-// samples.
+// shownSources returns the sources in a legend: four always, the others if they gave samples.
 func shownSources(all *stats.Sums) []stats.Counter {
 	return slices.DeleteFunc(slices.Clone(sourcesOf), func(c stats.Counter) bool {
 		return (c == stats.TierHits || c == stats.Substituted) && all[c] == 0
@@ -114,8 +113,8 @@ func sourceKey(c stats.Counter) Key {
 	return Key{Class: stats.Table[c].Source, Name: stats.Table[c].Place}
 }
 
-// source returns how many samples came from a source. Ranks count hits of a tier among the other
-// hits.
+// source returns the number of samples from a source. Ranks count hits of a tier as local or remote
+// hits too, so these are reduced.
 func source(s *stats.Sums, q stats.Counter) float64 {
 	if q == stats.HitsLocal || q == stats.HitsRemote {
 		if hits := s.Hits(); hits > 0 {
@@ -197,8 +196,8 @@ func throughput(t, coarse *track) *Figure {
 		return func(b *runlog.Bin, seconds float64) float64 { return known(b, b.Sums[q]/seconds) }
 	}
 	storage := series{Key: Key{Class: "b", Name: "storage", Line: true}, value: rate(stats.ReadBytes)}
-	// an old rank, or one that does not measure: use the bytes that trainers got, which leave out what
-	// was read ahead and kept
+	// The rank is old, or does not measure: use the bytes that trainers received, which exclude what
+	// was read ahead and kept.
 	if all[stats.ReadBytes] == 0 {
 		storage = series{
 			Key:   Key{Class: "b", Name: "storage, as trainers saw it", Line: true},

@@ -14,8 +14,8 @@ const (
 	ledgerLetter    = 6.6   // of a text
 )
 
-// A ledger is a plot of horizontal bars, one below the other, each with a name before it and a
-// text behind it.
+// A ledger is a plot of horizontal bars, one below the other, each with a name on its left and a
+// text on its right.
 type ledger struct {
 	id, title, desc string
 	x               axis

@@ -20,13 +20,13 @@ const (
 	maxRemarks    = 5    // of a kind
 )
 
-// A Remark is something that a reader should look at. Bad: it cost time or is a fault.
+// A Remark is something that a reader should look at. Bad is set if it cost time or is a fault.
 type Remark struct {
 	Bad  bool
 	Text string
 }
 
-// remarks looks for anything out of the ordinary.
+// remarks finds anything out of the ordinary.
 func remarks(run *runlog.Run) []Remark {
 	var all []Remark
 	for _, find := range []func(*runlog.Run) []Remark{
@@ -96,7 +96,7 @@ func restartRemarks(run *runlog.Run) []Remark {
 	return all
 }
 
-// keptIn describes what became of the samples in memory in a restart.
+// keptIn describes what happened to the samples in memory in a restart.
 func keptIn(m *runlog.Mark) string {
 	kept := fmt.Sprintf("kept %s of %s samples in memory", count(float64(m.Kept)),
 		count(float64(m.KeptOf)))

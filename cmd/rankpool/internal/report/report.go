@@ -136,7 +136,7 @@ func facts(run *runlog.Run) []fact {
 	}
 }
 
-// verdict returns what bound the run.
+// verdict returns what limited the run.
 func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string, string)) (
 	string, string,
 ) {

@@ -130,7 +130,7 @@ func TestPageOfACluster(t *testing.T) {
 	}
 }
 
-// TestQuietRun has no trouble, so there is nothing to remark.
+// TestQuietRun checks that a run without trouble gets no remarks.
 func TestQuietRun(t *testing.T) {
 	training := runlogtest.Cluster()
 	training.SlowNode, training.ShrinkNode, training.DeadNode = -1, -1, -1
@@ -162,8 +162,8 @@ func TestKeptInMemory(t *testing.T) {
 	}
 }
 
-// TestPlannedHits compares the hits that were planned with those that training got: substituted
-// draws are among both.
+// TestPlannedHits compares planned hits with those that training got: both include substituted
+// draws.
 func TestPlannedHits(t *testing.T) {
 	const epoch = `{"event":"epoch","epoch":0,"draws":100,"planned_hits":50,"hits_local":10,` +
 		`"storage_reads":%d,"substituted":%d,"seconds":1}` + "\n"
@@ -180,7 +180,7 @@ func TestPlannedHits(t *testing.T) {
 	}
 }
 
-// TestTrainingsWithJobNames has a table of the trainings, and one of the epochs of each.
+// TestTrainingsWithJobNames checks the table of the trainings, and those of the epochs of each.
 func TestTrainingsWithJobNames(t *testing.T) {
 	const epoch = `{"event":"job","data":"train","job":%q,"epoch":%d,"draws":100,"hits_local":%d,` +
 		`"storage_reads":%d,"seconds":4,"stall_seconds":1}` + "\n"
@@ -333,7 +333,7 @@ func TestNamesAreEscaped(t *testing.T) {
 	checkPage(t, page.String())
 }
 
-// TestManyNodes groups nodes that have no room beside each other.
+// TestManyNodes groups nodes that do not fit beside each other.
 func TestManyNodes(t *testing.T) {
 	training := runlogtest.Cluster()
 	training.Nodes, training.Epochs, training.EpochSeconds, training.EverySeconds, training.GPUs = 300,

@@ -9,11 +9,11 @@ import (
 	"rankpool/mpicache/stats"
 )
 
-// AccuracyMetric is the name of the metric that trainings are compared by, a share that should be
-// high: sampler.metric("accuracy", …) of the Python client.
+// AccuracyMetric is the name of the metric by which trainings are compared, a share in which more
+// is better: sampler.metric("accuracy", …) of the Python client.
 const AccuracyMetric = "accuracy"
 
-// A Side is one of the trainings that are compared: a system with a run for each seed.
+// A Side is one of the compared trainings: a system with a run for each seed.
 type Side struct {
 	Name    string
 	Runs    []SideRun
@@ -23,12 +23,13 @@ type Side struct {
 // A SideRun is the training of a Side with one seed.
 type SideRun struct {
 	Log *runlog.Run
-	// StorageBytes is what emulated storage gave to the training and its tests; NaN: not known.
+	// StorageBytes is how much emulated storage delivered to the training and its tests; NaN: not
+	// known.
 	StorageBytes float64
 }
 
-// NewSideRun returns the training of a run log, with what emulated storage gave to it, nil if that
-// is not known.
+// NewSideRun returns the training of a run log. storageBytes is how much emulated storage delivered
+// to it, nil if that is not known.
 func NewSideRun(log *runlog.Run, storageBytes *int64) SideRun {
 	r := SideRun{Log: log, StorageBytes: math.NaN()}
 	if storageBytes != nil {
@@ -92,7 +93,7 @@ func (r *SideRun) last() float64 {
 	return math.NaN()
 }
 
-// until returns the first point with at least an accuracy, and whether there is one.
+// until returns the first point with at least the given accuracy, and whether there is one.
 func (r *SideRun) until(accuracy float64) (point, bool) {
 	for _, p := range r.points() {
 		if p.accuracy >= accuracy {
@@ -115,12 +116,13 @@ func sumOf(c stats.Counter) func(*SideRun) float64 {
 	return func(r *SideRun) float64 { return r.sums()[c] }
 }
 
-// shareOf returns a function for the part of the draws that a counter has.
+// shareOf returns a function for the ratio of a counter to the draws.
 func shareOf(c stats.Counter) func(*SideRun) float64 {
 	return func(r *SideRun) float64 { return stats.Ratio(r.sums()[c], r.draws()) }
 }
 
-// read returns the bytes that the ranks read from storage, for draws or not; NaN: not known.
+// read returns the bytes that the ranks read from storage, whether for draws or not; NaN: not
+// known.
 func (r *SideRun) read() float64 {
 	if totals := r.Log.Totals(); totals[stats.ReadCount] > 0 {
 		return totals[stats.ReadBytes]
@@ -131,10 +133,10 @@ func (r *SideRun) read() float64 {
 // draws returns how many samples were trained on.
 func (r *SideRun) draws() float64 { return r.sums().Draws() }
 
-// hits returns the part of the draws that were hits.
+// hits returns the share of the draws that were hits.
 func (r *SideRun) hits() float64 { return stats.Ratio(r.sums().Hits(), r.draws()) }
 
-// waited returns the part of the time that training waited for samples.
+// waited returns the share of the time in which training waited for samples.
 func (r *SideRun) waited() float64 {
 	return min(1, r.sums().Share(stats.StallSeconds, stats.TrainSeconds))
 }

@@ -68,7 +68,7 @@ func (t *track) seen(l runlog.Level) bool {
 	return slices.ContainsFunc(t.bins, func(b runlog.Bin) bool { return b.Levels[l].Seen() })
 }
 
-// curve goes through the middles of the bins, or over them.
+// curve goes through the middles of the bins or, with steps, along their width.
 func (t *track) curve(class string, values []float64) curve {
 	l := curve{class: class}
 	for i, v := range values {
@@ -121,7 +121,7 @@ func flags(run *runlog.Run) []flag {
 	return all
 }
 
-// epochTrack returns a track of the epochs' events: an old log has nothing finer.
+// epochTrack returns a track of the epochs' events: an old log has no finer ones.
 func epochTrack(run *runlog.Run, most int) *track {
 	n := len(run.Epochs)
 	t := &track{head: "epoch", steps: true}
@@ -147,7 +147,7 @@ func epochTrack(run *runlog.Run, most int) *track {
 	return t
 }
 
-// indexAxis returns an axis of whole numbers [low, high), each with a place of width 1.
+// indexAxis returns an axis of whole numbers [low, high), each 1 wide.
 func indexAxis(name string, low, high int) axis {
 	a := axis{low: float64(low), high: float64(max(high, low+1)), name: name}
 	step := 1
@@ -171,7 +171,7 @@ func groupsOf(n, most int) [][2]int {
 	return all
 }
 
-// A series is a value of a bin that lasted for some seconds, in base units; NaN: none.
+// A series is a value of each bin, in base units, given the bin's length in seconds; NaN: none.
 type series struct {
 	Key
 	value func(b *runlog.Bin, seconds float64) float64

@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// maxMarks of a kind are kept: more do not fit into a plot.
+// maxMarks is how many marks of each kind are kept: more do not fit into a plot.
 const maxMarks = 512
 
 // A Builder builds a Run from events in the order of the log. The zero Builder is ready to use. It
-// keeps no events, only an entry for each rank, each epoch and each bin of the timeline. It is not
-// safe for concurrent use.
+// keeps only a few events, and an entry for each rank, each epoch and each bin of the timeline. It
+// is not safe for concurrent use.
 //
 // Logs are appended to, so one may contain several jobs and trainings. A job ends with its summary,
 // a new file, or the beginning of another launch. The next one is another training if its first
@@ -25,7 +25,7 @@ type Builder struct {
 	epochs map[epochKey]*epochSum
 	scores scores
 	begin  *Begin         // the newest; nil: an older rankpool wrote the log
-	again  bool           // it is not the first of its launch: ranks restarted
+	again  bool           // begin is not the first of its launch: ranks restarted
 	data   string         // of the epochs, "" before the first
 	held   []Event        // of a job that has not named an epoch yet
 	jobs   int            // finished jobs
@@ -105,8 +105,8 @@ func (b *Builder) adopt() {
 	}
 }
 
-// epochOf returns the training's epoch of a rank's line, -1 for none: before the first epoch ranks
-// report passes over another data set, which have their own numbers.
+// epochOf returns the training's epoch of a rank's line, -1 for none: before the first epoch, ranks
+// report passes over another data set, which have numbers of their own.
 func (b *Builder) epochOf(n *Node) int {
 	trained := b.data
 	if b.begin != nil {
@@ -121,7 +121,7 @@ func (b *Builder) epochOf(n *Node) int {
 // AddBroken counts invalid lines.
 func (b *Builder) AddBroken(lines int64) { b.run.Broken += lines }
 
-// enter records that training is or was in an epoch; -1 is before the first.
+// enter records that training is or was in an epoch; -1 means before the first.
 func (b *Builder) enter(epoch int) {
 	b.open()
 	if epoch < 0 {
@@ -153,13 +153,13 @@ func (b *Builder) nextJob(epoch int) {
 	b.adopt()
 }
 
-// maxHeld bounds the events kept of a job that has not named an epoch yet: plans are made for two
-// epochs, and there are few passes before training.
+// maxHeld bounds the events that are kept from a job that has not named an epoch yet: plans are
+// made for two epochs, and there are few passes before training.
 const maxHeld = 8
 
 // beside handles a pass, an epoch of a training with a job name, or a distribution. They may
-// precede the first epoch of their job, when it is not known yet to which training they belong:
-// scores are logged when an epoch is planned, and a pass may precede all training.
+// precede the first epoch of their job, when their training is not known yet: scores are logged
+// when an epoch is planned, and a pass may precede all training.
 func (b *Builder) beside(e Event) {
 	b.open()
 	if b.over || e.Importance != nil && b.run.Newest < 0 {

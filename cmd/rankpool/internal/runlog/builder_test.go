@@ -9,7 +9,7 @@ import (
 	"rankpool/mpicache/stats"
 )
 
-// A script is a log that is written by hand, of a data set "train" and one beside it, "val".
+// A script is a log written by hand, with a data set "train" that is trained on and another, "val".
 type script struct {
 	strings.Builder
 	second float64
@@ -23,7 +23,7 @@ func (s *script) begin(launch string) {
 		launch)
 }
 
-// epoch writes 100 draws of an epoch of the first data set, pass 10 of the other.
+// epoch writes an epoch of 100 draws of the first data set; pass writes one of 10 of the other.
 func (s *script) epoch(n int) {
 	s.line(`{"event":"epoch","data":"train","epoch":%d,"draws":100,"hits_local":100,"seconds":10}`, n)
 }
@@ -32,7 +32,7 @@ func (s *script) pass(n int) {
 	s.line(`{"event":"pass","data":"val","epoch":%d,"draws":10,"hits_local":10,"seconds":1}`, n)
 }
 
-// node writes a line of rank 0, which began some seconds ago, in an epoch of a data set.
+// node writes a line of rank 0, which started some seconds ago, in an epoch of a data set.
 func (s *script) node(data string, epoch int, seconds float64) {
 	s.second++
 	at := time.Date(2026, 3, 14, 10, 0, 0, 0, time.UTC).Add(time.Duration(s.second * 1e9))
@@ -48,7 +48,7 @@ func (s *script) summary() {
 	s.line(`{"event":"summary","data":"train","ranks":3,"wall_seconds":30}`)
 }
 
-// checkRun asserts how many epochs and passes a log has, and of what.
+// checkRun checks the numbers of epochs, passes, jobs and earlier trainings in a log.
 func checkRun(t *testing.T, log *script, epochs, passes, jobs, earlier int) *Run {
 	t.Helper()
 	run := read(t, log.String())
@@ -66,15 +66,15 @@ func checkRun(t *testing.T, log *script, epochs, passes, jobs, earlier int) *Run
 	return run
 }
 
-// newScripts returns a log that has a begin, and one that lacks it.
+// newScripts returns a log with a begin, and one without.
 func newScripts() []*script {
 	begun := &script{}
 	begun.begin("a")
 	return []*script{begun, {}}
 }
 
-// TestPassesAreLate validates after every third epoch: a pass is logged when the next one begins,
-// and has a number of its own.
+// TestPassesAreLate reads a log of a training that validates after every third epoch: a pass is
+// logged when the next epoch begins, and has a number of its own.
 func TestPassesAreLate(t *testing.T) {
 	for _, log := range newScripts() {
 		for e := range 30 {
@@ -95,7 +95,7 @@ func TestPassesAreLate(t *testing.T) {
 	}
 }
 
-// TestShortEpochs has epochs shorter than what lines are late by.
+// TestShortEpochs reads a log whose epochs are shorter than the delay of its lines.
 func TestShortEpochs(t *testing.T) {
 	for _, log := range newScripts() {
 		for e := range 60 {
@@ -119,8 +119,8 @@ func TestShortEpochs(t *testing.T) {
 	}
 }
 
-// TestRequeuedPasses continues in epoch 4 of a job that was killed or ended, with passes that have
-// begun at 0 again, one of them before training.
+// TestRequeuedPasses continues in epoch 4 of a job that was killed or ended. Passes begin at 0
+// again, one of them before training.
 func TestRequeuedPasses(t *testing.T) {
 	for _, killed := range []bool{true, false} {
 		var log script
@@ -207,7 +207,7 @@ func TestFirstEpochOfAJob(t *testing.T) {
 	}
 }
 
-// TestWhatIsTrained finds the data set that is trained on, by the begin or else by the epochs.
+// TestWhatIsTrained checks which data set is trained on, by the begin or else by the epochs.
 func TestWhatIsTrained(t *testing.T) {
 	var log script
 	log.begin("a")
@@ -252,7 +252,8 @@ func TestSameLaunch(t *testing.T) {
 	}
 }
 
-// TestRestartBeforeTheFirstLine reads the log of ranks that restarted before they wrote a line.
+// TestRestartBeforeTheFirstLine reads the log of ranks that restarted before they had written a
+// line.
 func TestRestartBeforeTheFirstLine(t *testing.T) {
 	var log script
 	log.begin("a")
@@ -267,8 +268,8 @@ func TestRestartBeforeTheFirstLine(t *testing.T) {
 	}
 }
 
-// TestTrainingsWithJobNames checks that the epochs of trainings with job names are beside those of
-// the one without, and are added up over jobs of Slurm.
+// TestTrainingsWithJobNames checks that the epochs of trainings with job names are separate from
+// those of the training without, and are added up over jobs of Slurm.
 func TestTrainingsWithJobNames(t *testing.T) {
 	var log script
 	job := func(name string, epoch int) {

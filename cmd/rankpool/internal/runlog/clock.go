@@ -2,7 +2,7 @@ package runlog
 
 import "time"
 
-// pauseAfter is how long nothing must run for the time to be left out: a requeued job may have
+// pauseAfter is how long nothing must run for the time to be omitted: a requeued job may have
 // waited for hours.
 const pauseAfter = 2 * time.Minute
 
@@ -12,9 +12,9 @@ type clock struct {
 	cut         time.Duration
 }
 
-// advance handles a line at the time at, which covers a span that began at from; fresh: nothing
-// earlier of that rank's process is known. It returns the seconds for which the run paused before
-// it, usually 0.
+// advance handles a line at the time at, which covers a span that began at from. fresh means that
+// nothing earlier of that rank's process is known. It returns the seconds for which the run paused
+// before the line, usually 0.
 func (c *clock) advance(from, at time.Time, fresh bool) (pause float64) {
 	if c.begin.IsZero() {
 		c.begin, c.last = from, from

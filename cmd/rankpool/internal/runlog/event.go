@@ -1,10 +1,9 @@
 // Package runlog reads run logs, files of one JSON event per line that "rankpool run --log" writes,
 // and condenses them into one Run, whose size does not grow with the log's.
 //
-//	Read      the events of a log, in order
-//	Builder   takes events and makes a Run
+//	Read      reads the events of a log, in order
+//	Builder   builds a Run from events
 //	Run       what happened: epochs, nodes, a timeline of bins, importance
-//	Remarks   what of it a reader should look at
 package runlog
 
 import (
@@ -30,8 +29,8 @@ type Event struct {
 	Summary    *Summary
 }
 
-// A Begin is the start of rank 0. A rank 0 that restarts under running training has the launch of
-// the previous one.
+// A Begin is the start of rank 0. If rank 0 restarts while training runs, the launch stays the
+// same.
 type Begin struct {
 	Time   time.Time `json:"time"`
 	Launch string    `json:"launch"`
@@ -45,9 +44,9 @@ type Node struct {
 	stats.Reading
 }
 
-// An Epoch holds the counts of an epoch over all trainers. In an event "job" it is that of a
-// training with a job name, beside the one without. In an event "pass" it is a pass over a
-// data set beside the first.
+// An Epoch holds the counts of an epoch over all trainers. In an event "job" it belongs to a
+// training with a job name, separate from the one without. In an event "pass" it is a pass over a
+// data set other than the first.
 type Epoch struct {
 	Time  time.Time `json:"time"` // zero if the log does not have it
 	Data  string    `json:"data"`
@@ -68,8 +67,8 @@ type Importance struct {
 // A Summary ends a job.
 type Summary struct{ stats.Summary }
 
-// Limits on the values of an event. Larger ones are errors of the writer, and would spoil every
-// sum.
+// Limits on the values of an event. Larger values are errors of the writer, and would spoil all
+// sums.
 const (
 	maxRank    = 1 << 20
 	maxEpoch   = 1 << 24
@@ -107,7 +106,7 @@ func Parse(line []byte) (e Event, err error) {
 	return e, err
 }
 
-// eventName returns the event's name. Ranks write it first, where it is found without parsing the
+// eventName returns the event's name. Ranks write it first, so that it is found without parsing the
 // line twice.
 func eventName(line []byte) (string, error) {
 	if rest, found := bytes.CutPrefix(line, []byte(`{"event":"`)); found {

@@ -6,17 +6,18 @@ import (
 	"rankpool/mpicache/stats"
 )
 
-// Quantiles are the shares of the samples for which a Distribution has the score.
+// Quantiles are the shares of the samples for which a Distribution holds a score.
 var Quantiles = [...]float64{0.05, 0.25, 0.5, 0.75, 0.95}
 
 // A Distribution describes the scores after an epoch.
 type Distribution struct {
 	Epoch   int
 	Samples float64
-	// the score below which that share of the samples lies; linear within a class
+	// the scores below which these shares of the samples lie; linear within a class
 	Quantiles [len(Quantiles)]float64
 	Mean      float64
-	// the share of the sum of scores that the highest tenth of the samples has, NaN if the sum is 0
+	// the share of the sum of scores that belongs to the highest tenth of the samples, NaN if the sum
+	// is 0
 	TopShare float64
 }
 
@@ -27,7 +28,7 @@ const maxHistograms = 32
 type scores struct {
 	distributions []Distribution
 	histograms    []Importance
-	// of the distributions that also have a histogram, as a power of two; the newest always has one
+	// one in so many distributions also has a histogram, a power of two; the newest always has one
 	every int
 }
 

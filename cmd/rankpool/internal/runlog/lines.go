@@ -9,13 +9,13 @@ import (
 	"os"
 )
 
-// maxLineBytes is more than a line of a rank with 64 GPUs takes (some 30 KiB). A longer line is not
+// maxLineBytes is more than a line of a rank with 64 GPUs needs (some 30 KiB). A longer line is not
 // an event.
 const maxLineBytes = 1 << 20
 
-// Read calls handle with the events of a log, in order. A rank that was killed may have left half a
-// line, followed by the next one on the same line: broken counts such lines, and the rest of the
-// line is parsed. It needs memory for one line. The error is log's.
+// Read calls handle for each event of a log, in order. A rank that was killed may have left half a
+// line, to which the next one is appended: broken counts such lines, and the rest of the line is
+// parsed. Read needs memory for one line. The error is log's.
 func Read(log io.Reader, handle func(Event)) (broken int64, err error) {
 	lines := bufio.NewReaderSize(log, maxLineBytes)
 	for {

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// MetricNames returns the metrics that training reported in any of the epochs, in order of name.
+// MetricNames returns the names of the metrics that training reported in any of the epochs, in
+// order.
 func MetricNames(epochs []Epoch) []string {
 	names := map[string]bool{}
 	for i := range epochs {

@@ -19,10 +19,10 @@ type rank struct {
 	slab    int64      // bytes, at that line
 }
 
-// unknownEpoch is the epoch of a restart before the first line of a rank.
+// unknownEpoch is the epoch of a restart that precedes a rank's first line.
 const unknownEpoch = -1
 
-// node handles a line of a rank that is in an epoch of the training, or in none: -1.
+// node handles a line of a rank in an epoch of the training; -1 is none.
 func (b *Builder) node(n *Node, epoch int) {
 	k, known := b.ranks[n.Rank]
 	if !known {
@@ -53,7 +53,7 @@ func (b *Builder) node(n *Node, epoch int) {
 	case known:
 		k.run.Restarts++
 		b.restarted(n, max(k.epoch, 0), begin)
-	case b.again: // the rank before it was gone before its first line
+	case b.again: // the rank before it wrote no line
 		k.run.Restarts++
 		b.restarted(n, unknownEpoch, begin)
 	}
@@ -75,8 +75,8 @@ func (b *Builder) node(n *Node, epoch int) {
 // fell reports whether a total is less than it was, which does not happen while a rank lives.
 // Totals in a log may have been rounded twice.
 func fell(before, now *stats.Sums) bool {
-	// relative: a million times the rounding error of float64; after a restart a total falls by all of
-	// it
+	// relative: a million times the rounding error of float64; after a restart a total starts again
+	// from 0
 	const rounding = 1e-9
 	for q := range now {
 		if before[q]-now[q] > rounding*before[q] && stats.Counter(q) < stats.GPUSampled {
@@ -86,7 +86,7 @@ func fell(before, now *stats.Sums) bool {
 	return false
 }
 
-// take adds what the node did in some seconds. fresh: its process started with them.
+// take adds what the node did in some seconds. fresh means that its process started with them.
 func (r *NodeRun) take(
 	n *Node, delta stats.Sums, level *[levels]float64, seconds float64, fresh bool,
 ) {

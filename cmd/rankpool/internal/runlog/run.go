@@ -17,7 +17,7 @@ type Run struct {
 	Data    string    // the data set's name, "" if unknown
 	Ranks   int       // as far as the log shows
 	Ended   bool      // the last job has written its summary
-	Jobs    int       // that have written something: more than 1 after a requeue
+	Jobs    int       // those that wrote something: more than 1 after a requeue
 	Begin   time.Time // of rank 0 or the first node line; zero if the log has neither
 	Seconds float64   // from the beginning to the last line of a node, without pauses
 	Wall    float64   // seconds, the sum of the jobs' summaries
@@ -57,7 +57,7 @@ type GPURun struct {
 	Waited      float64 // of the idle seconds: training waited for samples
 	Utilisation Gauge
 
-	before [3]float64 // the three, at the last line
+	before [3]float64 // the three values above, at the last line
 }
 
 // A Shrink is the first time that a slab returned memory, and its final size.
@@ -84,7 +84,7 @@ type Mark struct {
 	Epoch   int     // which began, or in which it happened; -1: not known
 	Rank    int     // the first one seen
 	Nodes   int     // number restarted within a minute
-	Warm    int     // of them, those that took the memory of the rank before over
+	Warm    int     // of them, those that took over the memory of the rank before
 	Kept    int64   // samples that these kept in memory
 	KeptOf  int64   // of so many
 	Seconds float64 // of a pause

@@ -38,7 +38,7 @@ func small() runlogtest.Training {
 	return training
 }
 
-// TestGolden compares what a run of eight nodes comes to, with the troubles of runlogtest.Cluster.
+// TestGolden checks the run of eight nodes with the troubles of runlogtest.Cluster.
 func TestGolden(t *testing.T) {
 	run := read(t, runlogtest.Cluster().Text())
 	var out bytes.Buffer
@@ -159,7 +159,8 @@ func TestBrokenLines(t *testing.T) {
 	}
 }
 
-// TestTrainingsInOneLog appends: another training hides the one before, a requeued job continues.
+// TestTrainingsInOneLog appends to a log: another training hides the one before, a requeued job
+// continues it.
 func TestTrainingsInOneLog(t *testing.T) {
 	first := small()
 	second := first
@@ -268,8 +269,8 @@ func TestEpochTwice(t *testing.T) {
 	}
 }
 
-// TestRestartOfAll is what a dead rank mostly comes to: all ranks are restarted. Rank 2 begins
-// empty, the others keep most of what they had.
+// TestRestartOfAll reads a log with what usually happens when a rank dies: all ranks restart. Rank
+// 2 begins empty, the others keep most of what they had.
 func TestRestartOfAll(t *testing.T) {
 	var log strings.Builder
 	for second := 10; second <= 100; second += 10 {

@@ -34,8 +34,7 @@ type Timeline struct {
 	Bins       []Bin
 }
 
-// cover adds totals of [from, to) seconds, spread evenly over the time, and the levels that held
-// then.
+// cover adds totals of [from, to) seconds, spread evenly over that time, and the levels during it.
 func (t *Timeline) cover(from, to float64, sums stats.Sums, level *[levels]float64) {
 	to = max(to, from+1e-3) // two lines at one moment
 	t.reach(to)

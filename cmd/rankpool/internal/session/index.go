@@ -10,18 +10,19 @@ import (
 	"rankpool/staging/dataset"
 )
 
-// Indexes are the indexes of a run's data sets, as its launcher found them when it began, whatever
-// happens to the files or to a manifest afterwards. The launcher writes them into the session
-// folder for the ranks of its machine, which then do not scan the data themselves, and passes their
-// identities to all ranks. It keeps the files open, so that it can restore them if the folder is
-// cleared.
+// Indexes are the indexes of a run's data sets, as its launcher found them when the run began,
+// whatever happens to the files or to a manifest afterwards. The launcher writes them into the
+// session folder for the ranks of its machine, which then do not scan the data themselves, and
+// passes the identities of the data sets to all ranks. It keeps the files open, so that it can
+// restore them if the folder is cleared.
 type Indexes struct {
 	Dir        string
 	files      []*os.File
 	Identities []string // NAME=DIGEST
 }
 
-// IndexPath is the file in the session folder that has the sample index of a run's data set i.
+// IndexPath returns the file in the session folder that holds the sample index of a run's data set
+// i.
 func IndexPath(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("index-%d", i)) }
 
 // Keep adds the next data set. Without a folder only its identity is kept.
@@ -46,7 +47,7 @@ func (x *Indexes) PutBack() error {
 	for i, file := range x.files {
 		path := IndexPath(x.Dir, i)
 		if _, err := os.Stat(path); err == nil || !errors.Is(err, os.ErrNotExist) {
-			continue // the ranks will report the problem
+			continue // it exists, or the ranks will report the problem
 		}
 		if err := os.MkdirAll(x.Dir, 0o700); err != nil {
 			return err
@@ -86,10 +87,10 @@ func (x *Indexes) Close() {
 }
 
 // RefusedName is the file in the session folder in which rank 0 writes why no rank can serve this
-// run any more.
+// run any longer.
 const RefusedName = "refused"
 
-// Refusal returns the reason that rank 0 has written with Refuse, or "".
+// Refusal returns the reason that rank 0 wrote to RefusedName, or "".
 func Refusal(sessionDir string) string {
 	why, _ := os.ReadFile(filepath.Join(sessionDir, RefusedName))
 	return string(why)

@@ -16,7 +16,7 @@ import (
 // trusted: sockets, states, the Python client. So only this user and root may be able to replace a
 // part of its path. Both sides check every part, the client in python/rankpool/owner.py.
 
-// maxLinks is how many symbolic links a path may lead over.
+// maxLinks is the maximum number of symbolic links in a path.
 //
 // Source: Linux, path_resolution(7).
 const maxLinks = 40

@@ -12,8 +12,8 @@ import (
 // nobody is the number of another user.
 const nobody = 65534
 
-// asRoot makes what only root can; who runs the tests as another user sees what modes and links
-// decide.
+// asRoot gives path to another user, which only root can do. Run as another user, the tests cover
+// only modes and links.
 func asRoot(t *testing.T, path string) bool {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -25,8 +25,8 @@ func asRoot(t *testing.T, path string) bool {
 	return true
 }
 
-// TestCheckFolder checks whose folders are accepted, and that no other user may change a part of
-// their paths.
+// TestCheckFolder checks whose folders are accepted, and that no other user may be able to change a
+// part of their paths.
 func TestCheckFolder(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(t *testing.T, base string) (path string)
@@ -85,7 +85,7 @@ func TestCheckFolder(t *testing.T) {
 			base := t.TempDir()
 			path := c.make(t, base)
 			if os.Geteuid() != 0 && strings.Contains(name, "nother") {
-				path, c.want = "/usr", "belongs to user 0" // what there is of others
+				path, c.want = "/usr", "belongs to user 0" // an existing folder of another user
 			}
 			err := CheckFolder(path)
 			if (err == nil) != (c.want == "") ||
@@ -126,15 +126,15 @@ func file(t *testing.T, base, name string) string {
 	return path
 }
 
-// foreign makes path another user's, and returns it.
+// foreign gives path to another user, and returns it.
 func foreign(t *testing.T, path string) string {
 	t.Helper()
 	asRoot(t, path)
 	return path
 }
 
-// TestSessionOfAnotherUser has another user be the first to make the folder of a job's session, as
-// a folder for all and as a link: whoever looks for it hears whose it is.
+// TestSessionOfAnotherUser checks that a session's folder is refused if another user created it
+// first, as a folder for everyone or as a link.
 func TestSessionOfAnotherUser(t *testing.T) {
 	job := slurm.Job{JobID: "4711"}
 	for _, kind := range []string{"folder", "link"} {

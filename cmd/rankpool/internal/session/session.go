@@ -1,5 +1,5 @@
-// Package session is the folder of a run on a machine: its name, its lock, its owner, and the files
-// by which launcher, ranks and trainers find each other.
+// Package session manages the folder of a run on a machine: its name, its lock, its owner, and the
+// files by which launcher, ranks and trainers find each other.
 package session
 
 import (
@@ -20,12 +20,12 @@ import (
 	"rankpool/slurm"
 )
 
-// A Session is the folder of one run on this machine: <base>/rankpool-<uid>-<job>. It holds a
-// folder a rank (r<rank>: lock, door.sock, ready, job) and the Python client, and is locked while
+// A Session is the folder of one run on this machine: <base>/rankpool-<uid>-<job>. It contains a
+// folder per rank (r<rank>: lock, door.sock, ready, job) and the Python client, and is locked while
 // its launcher lives.
 type Session struct {
 	Dir  string
-	lock *os.File // nil where another process holds the session
+	lock *os.File // nil if another process holds the session
 }
 
 const (
@@ -34,8 +34,8 @@ const (
 	// Source: Linux, unix(7).
 	maxSocketPath = 107
 
-	// staleAfter is the age from which an unlocked session counts as left behind: far longer than a
-	// rank takes from making its folder to locking it.
+	// staleAfter is the age from which an unlocked session counts as abandoned: far longer than a rank
+	// needs from creating its folder to locking it.
 	staleAfter = 10 * time.Minute
 
 	// PollEvery is the pause between two polls for a file of a session, which is in this machine's
@@ -57,8 +57,8 @@ func RankFolder(sessionDir string, rank int) string {
 	return filepath.Join(sessionDir, "r"+strconv.Itoa(rank))
 }
 
-// Base returns the folder for session folders: the one that the user named, else the first of
-// /dev/shm, $TMPDIR and /tmp that is writable.
+// Base returns the folder for session folders: the one that the user named, else the first writable
+// one of /dev/shm, $TMPDIR and /tmp.
 func Base(named string) (string, error) {
 	candidates := []string{named}
 	if named == "" {
@@ -88,8 +88,9 @@ func Name(ofJob bool, uid int, job slurm.Job, pid int) string {
 	return fmt.Sprintf("rankpool-%d-pid%d-%08x", uid, pid, rand.Uint32())
 }
 
-// Open makes the session folder base/name, empty and locked by this process, after it has removed
-// what dead runs of the same user left in base. ranks is the number of rank folders it will hold.
+// Open creates the session folder base/name, empty and locked by this process, after it has removed
+// what dead runs of the same user left in base. ranks is the number of rank folders that it will
+// hold.
 //
 // Errors: a socket path that is too long, and a session of that name that is in use.
 func Open(base, name string, ranks int) (*Session, error) {
@@ -99,8 +100,8 @@ func Open(base, name string, ranks int) (*Session, error) {
 		return nil, err
 	}
 	reclaimSessions(base, os.Getuid(), time.Now())
-	// The folder is renamed to its final name only when it is locked, so that no other launcher can
-	// take it for a stale one.
+	// The folder is renamed to its final name only when it is locked, so that no other launcher
+	// mistakes it for a stale one.
 	fresh, err := os.MkdirTemp(base, fmt.Sprintf(".rankpool-%d-", os.Getuid()))
 	if err != nil {
 		return nil, fmt.Errorf("the session folder cannot be made: %w", err)
@@ -177,8 +178,8 @@ func (s *Session) Remove() error {
 	return errors.Join(err, s.lock.Close())
 }
 
-// Check returns an error unless dir is a session folder of this user: it has a session's name, or
-// the lock of a launcher or of a rank, where "serve" was given another one.
+// Check returns an error unless dir is a session folder of this user: one with a session's name or,
+// where "serve" was given another name, with the lock of a launcher or of a rank.
 func Check(dir string) error {
 	if err := CheckFolder(dir); err != nil {
 		return err
@@ -201,8 +202,8 @@ func hasSessionName(dir string) bool {
 	return strings.HasPrefix(filepath.Base(dir), fmt.Sprintf("rankpool-%d-", os.Getuid()))
 }
 
-// Remove removes a session folder that no process holds. From a folder that the user has named it
-// removes what a session creates, and leaves everything else.
+// Remove removes a session folder that no process holds. From a folder that the user named, it
+// removes what a session creates, and nothing else.
 func Remove(dir string) error {
 	if hasSessionName(dir) {
 		return os.RemoveAll(dir)
@@ -222,8 +223,8 @@ func Remove(dir string) error {
 	return nil
 }
 
-// LockFile opens (or makes) a file and locks it for this process; the kernel unlocks it when the
-// process ends. The error is unix.EWOULDBLOCK when another process holds it.
+// LockFile opens (or creates) a file and locks it for this process; the kernel unlocks it when the
+// process ends. The error is unix.EWOULDBLOCK if another process holds the lock.
 func LockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -266,7 +267,7 @@ func LauncherHolds(dir string) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// RankFolders returns the folders of ranks that are in a session folder.
+// RankFolders returns the rank folders in a session folder.
 func RankFolders(dir string) []string {
 	entries, _ := os.ReadDir(dir) // empty without the folder
 	var folders []string

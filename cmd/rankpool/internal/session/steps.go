@@ -8,22 +8,22 @@ import (
 	"rankpool/slurm"
 )
 
-// The files in the session folder that have the numbers of the training step and of the cache's.
-// The name of a training's job, if it has one, follows the first after an @.
+// The files in the session folder that contain the number of the training step, and that of the
+// cache's step. If a training has a job name, an @ and the name follow StepName.
 const (
 	StepName      = "training-step"
 	CacheStepName = "cache-step"
 )
 
-// NoteStep notes the step that this process is a task of, for the launcher.
+// NoteStep records the step to which this process belongs, for the launcher.
 func NoteStep(session, name string, job slurm.Job) {
 	if job.InStep() {
-		// without it srun ends the step its own way
+		// without it srun ends the step in its own way
 		_ = os.WriteFile(filepath.Join(session, name), []byte(job.StepID), 0o600)
 	}
 }
 
-// TrainingSteps returns the numbers of the training steps that were noted.
+// TrainingSteps returns the numbers of the training steps that were recorded.
 func TrainingSteps(session string) (steps []string) {
 	for _, path := range stepPaths(session) {
 		if step, err := os.ReadFile(path); err == nil {
@@ -33,7 +33,7 @@ func TrainingSteps(session string) (steps []string) {
 	return steps
 }
 
-// stepPaths returns the files that have their numbers.
+// stepPaths returns the files that contain the numbers of training steps.
 func stepPaths(session string) []string {
 	names, _ := os.ReadDir(session) // without it none is known
 	var paths []string

@@ -19,12 +19,12 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 )
 
-// defaultJobStep is the default time of a global batch of a job. Only the ratios of the jobs' steps
+// defaultJobStep is the default duration of a global batch of a job. Only the ratios between jobs
 // matter.
 const defaultJobStep = 10 * time.Millisecond
 
-// parseJob returns the job that text describes: NAME=LOSSES.npy,step=…,seed=…, and so on, where all
-// after the name may be left out. number is its place among the jobs.
+// parseJob returns the job that text describes: NAME=LOSSES.npy,step=…,seed=…, and so on, where
+// everything after the name may be left out. number is its place among the jobs.
 func (o *Options) parseJob(text string, number int) (simulator.Lane, error) {
 	name, rest, _ := strings.Cut(text, "=")
 	job := simulator.Lane{Name: name, Seed: o.seed + int64(number), Step: defaultJobStep}
@@ -101,7 +101,7 @@ func (o *Options) parseJobs() ([]simulator.Lane, error) {
 	return jobs, nil
 }
 
-// checkJobs returns an error for flags that have no meaning with jobs by name.
+// checkJobs returns an error for flags that have no meaning with named jobs.
 func (o *Options) checkJobs() error {
 	for _, flag := range []string{
 		"jobs", "job-steps", "job-losses", "skip-epochs", "plot", "ids-digest", "csv", "cluster",
@@ -122,7 +122,7 @@ func (o *Options) checkJobs() error {
 	return nil
 }
 
-// runJobs simulates trainings that share a cache, and prints what each was given and what all read.
+// runJobs simulates trainings that share a cache, and prints what each got and what all read.
 func (o *Options) runJobs(parent context.Context, out io.Writer) error {
 	if err := o.checkJobs(); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (o *Options) runJobs(parent context.Context, out io.Writer) error {
 	return study.printJobs(out, results)
 }
 
-// printJobs prints a row a job, and one of all, for each capacity.
+// printJobs prints, for each capacity, a row per job and one for all.
 func (s *study) printJobs(w io.Writer, results []*simulator.LanesResult) error {
 	samples := s.base.Trace.Samples()
 	what := fmt.Sprintf("%s: %s samples, %s of each job", s.trace, humanize.Comma(int64(samples)),
@@ -233,7 +233,7 @@ func (s *study) printJobs(w io.Writer, results []*simulator.LanesResult) error {
 	return err
 }
 
-// printData prints a row a data set for each capacity, if there are several.
+// printData prints, for each capacity, a row per data set, if there are several.
 func (s *study) printData(w io.Writer, results []*simulator.LanesResult) error {
 	if len(results[0].Data) == 0 {
 		return nil

@@ -32,7 +32,7 @@ type listedOption struct {
 	Source  string  `json:"source"`
 }
 
-// printList prints the systems that --systems names, and what each can be tuned by.
+// printList prints the systems that --systems names, and the options of each.
 func (o *Options) printList(w io.Writer) error {
 	chosen, err := o.chosenSystems()
 	if err != nil {

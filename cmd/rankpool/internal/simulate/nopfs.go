@@ -19,7 +19,7 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 )
 
-// nopfsFlags are the flags that --nopfs can be used with; nopfsOnly those that need it.
+// nopfsFlags are the flags that --nopfs can be used with; nopfsOnly are those that need it.
 var (
 	nopfsFlags = []string{
 		"nopfs", "samples", "sizes", "tiers", "systems", "ranks", "batch-size", "epochs", "seed",
@@ -28,7 +28,7 @@ var (
 	nopfsOnly = []string{"samples", "tiers"}
 )
 
-// sizesNormal begins a --sizes that is a distribution.
+// sizesNormal is the beginning of a --sizes that is a distribution.
 const sizesNormal = "normal:"
 
 func (o *Options) registerNoPFS(flags *pflag.FlagSet) {
@@ -93,7 +93,7 @@ func (o *Options) runNoPFS(parent context.Context, out io.Writer) error {
 	}
 }
 
-// nopfsPolicies are those that --systems names.
+// nopfsPolicies returns the policies that --systems names.
 func (o *Options) nopfsPolicies() ([]string, error) {
 	known := nopfs.Policies()
 	if slices.Equal(o.systems, []string{"all"}) {
@@ -114,7 +114,7 @@ func (o *Options) nopfsPolicies() ([]string, error) {
 	return o.systems, nil
 }
 
-// scenario returns the scenario that --nopfs names, as other flags change it.
+// scenario returns the scenario that --nopfs names, with the changes of other flags.
 func (o *Options) scenario() (*nopfs.Scenario, error) {
 	s, err := nopfs.Load(o.nopfs)
 	if err != nil {
@@ -166,7 +166,7 @@ func parseNormal(text string) (mean, deviation float64, err error) {
 	return mean, deviation, nil
 }
 
-// runPolicies runs one policy after another: each takes memory for every sample.
+// runPolicies runs one policy after another: each needs memory for every sample.
 func runPolicies(
 	parent context.Context, s *nopfs.Scenario, policies []string,
 ) ([]*nopfs.Result, error) {

@@ -20,7 +20,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// printResultsJSON prints an array with an object a line.
+// printResultsJSON prints an array with one object per line.
 func printResultsJSON(w io.Writer, results []*simulator.Result) error {
 	return printJSONLines(w, results)
 }
@@ -41,7 +41,7 @@ func printJSONLines[T any](w io.Writer, objects []T) error {
 	return err
 }
 
-// printCSV prints a header and a row a result, with the names and the numbers of the JSON.
+// printCSV prints a header and a row per result, with the names and the numbers of the JSON.
 func printCSV[T any](w io.Writer, results []*T) error {
 	kind := reflect.TypeFor[T]()
 	var header []string
@@ -113,7 +113,8 @@ func (s *study) printTable(w io.Writer, results []*simulator.Result) error {
 	return err
 }
 
-// impRatios says how SpiderCache's ratio of the caches has moved, a line a capacity.
+// impRatios describes how the share of SpiderCache's importance cache has changed, one line per
+// capacity.
 func impRatios(results []*simulator.Result) string {
 	var text strings.Builder
 	for _, r := range results {
@@ -175,8 +176,8 @@ func percentOf[N int | int64](part float64, whole N) string {
 	return fmt.Sprintf("%.1f %%", 100*part/float64(max(whole, 1)))
 }
 
-// ofMin returns a result's hits as a share of those that the system min has with the same draws, or
-// "-" if the result is missing.
+// ofMin returns a result's hits as a share of those of the system min with the same draws, or "-"
+// if there is no such result.
 func (s *study) ofMin(r *simulator.Result, all []*simulator.Result) string {
 	for _, best := range all {
 		if best.System == "min" && cmp.Compare(best.Capacity, r.Capacity) == 0 && best.Hits > 0 &&
@@ -187,8 +188,8 @@ func (s *study) ofMin(r *simulator.Result, all []*simulator.Result) string {
 	return "-"
 }
 
-// sameDraws reports whether two systems were given the same draws: because the user chose the
-// sampler, or because theirs is the same and depends on no scores.
+// sameDraws reports whether two systems got the same draws: because the user chose the sampler, or
+// because they have the same sampler and it depends on no scores.
 func (s *study) sameDraws(a, b *simulator.Result) bool {
 	if s.base.Sampler != "" {
 		return true

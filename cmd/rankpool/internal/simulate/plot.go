@@ -59,7 +59,7 @@ func (s *study) title(what, circumstances string) plots.Title {
 	}
 }
 
-// countedSpan names the epochs that are counted.
+// countedSpan describes which epochs are counted.
 func (s *study) countedSpan() string {
 	if s.base.Epochs-s.base.SkipEpochs == 1 {
 		return fmt.Sprintf("epoch %d", s.base.SkipEpochs)
@@ -67,7 +67,7 @@ func (s *study) countedSpan() string {
 	return fmt.Sprintf("mean of epochs %d to %d", s.base.SkipEpochs, s.base.Epochs-1)
 }
 
-// plotPercent is a share in percent, rounded so that 0.07 is 7.
+// plotPercent converts a share to percent, rounded so that 0.07 is 7.
 func plotPercent(share float64) float64 { return float64(int64(share*1e6+0.5)) / 1e4 }
 
 func (s *study) hitCurves(results []*simulator.Result) []plots.Curve {

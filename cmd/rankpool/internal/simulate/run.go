@@ -38,11 +38,11 @@ type Options struct {
 	tiers                    []string
 	flags                    *pflag.FlagSet
 
-	SkipGiven bool // --skip-epochs was
+	SkipGiven bool // whether --skip-epochs was given
 }
 
-// defaultCluster is the machine that is modelled unless one is named: its accelerators are fast
-// enough for storage to matter.
+// defaultCluster is the machine that is modelled by default: its accelerators are fast enough for
+// storage to matter.
 const defaultCluster = "mlperf-resnet50"
 
 // defaultSkip is how many epochs warm up the cache before counting begins.

@@ -52,7 +52,8 @@ func TestOfMin(t *testing.T) {
 	}
 }
 
-// TestAreas sums the counted epochs by part, and the shares of each part are 1.
+// TestAreas checks that areas sums the counted epochs by part, and that the shares of each part add
+// up to 1.
 func TestAreas(t *testing.T) {
 	s := &study{base: simulator.Config{SkipEpochs: 1}}
 	epoch := simulator.EpochResult{Batches: []simulator.BatchResult{

@@ -71,8 +71,8 @@ func (o *Options) study() (*study, error) {
 	return s, nil
 }
 
-// configs returns the simulations of every system with every capacity, in that order. The bounds
-// keep their policy.
+// configs returns the simulations of every system with every capacity, in that order. The offline
+// bounds keep their own policy.
 func (s *study) configs(ranks int, capacities []float64) []simulator.Config {
 	var all []simulator.Config
 	for _, system := range s.systems {
@@ -92,7 +92,7 @@ func (s *study) configs(ranks int, capacities []float64) []simulator.Config {
 	return all
 }
 
-// policyOwner names the system that a policy is of, "" for none.
+// policyOwner returns the name of the system that a policy belongs to, "" for none.
 func policyOwner(policy string) string {
 	for _, s := range systems.All() {
 		if s.Policy == policy && s.NewPolicy != nil {
@@ -102,7 +102,8 @@ func policyOwner(policy string) string {
 	return ""
 }
 
-// noteLeftOut names the systems that were left out of "all" because something they need is missing.
+// noteLeftOut names the systems that were left out of "all" because they need something that is
+// missing.
 func (o *Options) noteLeftOut() {
 	for _, s := range systems.All() {
 		if missing := o.missing(&s); missing != "" && slices.Contains(o.systems, "all") {

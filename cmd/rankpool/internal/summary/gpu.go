@@ -7,7 +7,7 @@ import (
 	"rankpool/cmd/rankpool/internal/runlog"
 )
 
-// gpuSentence describes what the GPUs of a run did, with means over them, or returns "" if there is
+// gpuSentence describes what the GPUs of a run did, as means over them, or returns "" if there is
 // nothing to report.
 func gpuSentence(run *runlog.Run) string {
 	sampled, idle, waited, gpus := run.GPUSeconds()
@@ -32,10 +32,10 @@ func gpuSentence(run *runlog.Run) string {
 	return sentence
 }
 
-// Bound names what held training back. Of sampled seconds in which GPUs were sampled, they were
-// idle for idle seconds, and in waited of those training waited for samples. The result is
-// boundByIO if it waited for a tenth of the time or more; else boundByCompute if the GPUs were idle
-// for less than a tenth; else boundByOther. With several GPUs the seconds are means over them. Both
+// Bound names what held training back. GPUs were sampled for sampled seconds, idle for idle of
+// those, and training waited for samples in waited of these. The verdict is rank.BoundByIO if it
+// waited for a tenth of the time or more; else rank.BoundByCompute if the GPUs were idle for less
+// than a tenth; else rank.BoundByOther. With several GPUs the seconds are means over them. Both
 // results are empty if sampled is 0.
 func Bound(sampled, idle, waited float64) (verdict, sentence string) {
 	if !(sampled > 0) {

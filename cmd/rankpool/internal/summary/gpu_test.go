@@ -48,7 +48,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// event is a rank's "node" event with GPUs of so many seconds.
+// event returns a rank's "node" event with GPUs of these seconds.
 func event(rank int, sums ...gpuSeconds) stats.Reading {
 	e := stats.Reading{Rank: rank, Seconds: sums[0].sampled}
 	for g, s := range sums {
@@ -124,6 +124,6 @@ func TestGPUSentence(t *testing.T) {
 	}
 }
 
-// gpuSeconds are those of a GPU in which it was sampled, idle, and idle while training waited for
-// data.
+// gpuSeconds are the seconds in which a GPU was sampled, was idle, and was idle while training
+// waited for data.
 type gpuSeconds struct{ sampled, idle, waited float64 }

@@ -1,4 +1,4 @@
-// Package summary prints the table at the end of a run, made of its run log.
+// Package summary prints the table at the end of a run from its run log.
 package summary
 
 import (
@@ -31,7 +31,7 @@ type ranLog struct {
 // Patience is how long a run whose training has ended waits for storage to return the run log.
 const Patience = 10 * time.Second
 
-// Read is readLog with an end, also where storage hangs.
+// Read is readLog with a time limit, even if storage hangs.
 func Read(patience time.Duration, path string, offset int64) (ranLog, error) {
 	var log ranLog
 	read := make(chan error, 1)
@@ -123,9 +123,9 @@ func counter(c stats.Counter) column {
 	}}
 }
 
-// columns returns the columns of a table of epochs. Substituted samples, reads for some, evaluated
-// samples, reads for these, hits from a tier, and the benefit of the cache have one if there are
-// any, and so have the data set's name and the job's if there are several.
+// columns returns the columns of a table of epochs. Substituted and evaluated samples, the reads
+// for both, hits from a tier, packages, the benefit of the cache and training's metrics have a
+// column if there are any; the names of the data set and the job, if there are several.
 func columns(rows []epochRow) []column {
 	all := []column{
 		{"epoch", func(r epochRow) string { return fmt.Sprint(r.Epoch) }},
@@ -169,10 +169,10 @@ func columns(rows []epochRow) []column {
 	return all
 }
 
-// windowHits is the number of hits that nothing was kept for: draws that found their sample still
-// held for another draw, in the window of samples read ahead of their use. The window is a larger
-// part of a small data set than of a large one; planned hits are the policy's own, substituted
-// draws among them. Those from a node's disk are neither.
+// windowHits returns the number of hits on samples that were not kept: draws that found their
+// sample still held for another draw, in the window of samples read ahead of their use. The window
+// is a larger part of a small data set than of a large one. Planned hits are the policy's own,
+// substituted draws among them. Hits from a node's disk count as neither.
 func windowHits(r epochRow) int64 {
 	return max(0, r.HitsLocal+r.HitsRemote+r.Substituted-r.TierHits-r.PlannedHits)
 }
@@ -202,7 +202,7 @@ func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
 	return printTotals(w, rows, restarts)
 }
 
-// printTotals prints a line of each training, where there are several, and one of all.
+// printTotals prints a line for each training, if there are several, and one for all.
 func printTotals(w io.Writer, rows []epochRow, restarts int) error {
 	byJob := map[string][]epochRow{}
 	for _, r := range rows {

@@ -89,7 +89,7 @@ func TestReadEpochsFromOffset(t *testing.T) {
 	}
 }
 
-// TestTotalsOfJobs has two trainings, each with a line of totals, and both in the last one.
+// TestTotalsOfJobs checks two trainings: each has a line of totals, and the last line adds up both.
 func TestTotalsOfJobs(t *testing.T) {
 	var out strings.Builder
 	row := func(job string, epoch int, hits, reads int64) epochRow {

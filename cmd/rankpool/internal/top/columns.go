@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Where a figure deserves a look: training that waits a tenth of its time loses as much, and so
-// near to its memory's limit a job is about to be killed.
+// Values from which a figure is highlighted: training that waits a tenth of its time loses as much,
+// and a job so near its memory limit is about to be killed.
 const (
 	stallNotable  = 0.1
 	stallBad      = 0.3
@@ -192,7 +192,8 @@ func gpuCell(share *float64) line {
 	return styled(s, "%.0f %%", 100**share)
 }
 
-// nextCell shows whether the next epoch is planned, so that the staging window extends into it.
+// nextCell shows whether the next epoch is planned, in which case the staging window extends into
+// it.
 func nextCell(planned bool) line {
 	if planned {
 		return styled(plainText, "planned")
@@ -200,7 +201,7 @@ func nextCell(planned bool) line {
 	return styled(plainText, "-")
 }
 
-// readyOf returns how ready a rank's staging window is, nil before the first epoch.
+// readyOf returns what share of a rank's staging window is ready, nil before the first epoch.
 func readyOf(r nodeRow) *float64 {
 	if r.Epoch < 0 {
 		return nil

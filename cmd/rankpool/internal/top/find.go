@@ -37,9 +37,9 @@ func here() place {
 	return place{os.Getenv, bases, os.Getuid()}
 }
 
-// Session returns the folder to show: the given one, else $RANKPOOL_SESSION, else that of the Slurm
-// job on this node, else the only one of this user in which a rank serves; inside a job, not that
-// of another job.
+// session returns the folder to show: the given one, else $RANKPOOL_SESSION, else that of the Slurm
+// job on this node, else this user's only session in which a rank serves; inside a job, not that of
+// another job.
 func (p place) session(named string) (string, error) {
 	if dir := cmp.Or(named, p.getenv("RANKPOOL_SESSION")); dir != "" {
 		return dir, nil
@@ -63,13 +63,13 @@ func (p place) session(named string) (string, error) {
 			"for another folder --session DIR")
 }
 
-// jobSession returns the session of a Slurm job here, or "" if none serves. A job that has several
-// is an error.
+// jobSession returns the session of a Slurm job here, or "" if no rank serves. It is an error if
+// the job has several.
 func (p place) jobSession(id string) (string, error) {
 	return only(p.live(func(job string) bool { return job == id }))
 }
 
-// only returns the one of some sessions, "" of none. Several are an error.
+// only returns the only one of some sessions, "" if there is none. Several are an error.
 func only(live []string) (string, error) {
 	switch len(live) {
 	case 0:
@@ -81,8 +81,8 @@ func only(live []string) (string, error) {
 		strings.Join(live, "\n  "))
 }
 
-// live returns the sessions of this user in which a rank serves, of the given jobs; the job is ""
-// outside Slurm.
+// live returns the sessions of this user in which a rank serves and whose job is wanted; the job is
+// "" outside Slurm.
 func (p place) live(wanted func(job string) bool) []string {
 	var found []string
 	for _, base := range p.bases {
@@ -108,11 +108,11 @@ func doorAnswers(dir string) bool {
 	if err != nil {
 		return false
 	}
-	_ = c.Close() // an answer was all
+	_ = c.Close() // an answer is enough
 	return true
 }
 
-// firstDoor returns the door of the least rank that has a folder in a session.
+// firstDoor returns the door of the lowest rank that has a folder in a session.
 func firstDoor(dir string) (string, error) {
 	least := -1
 	for _, folder := range session.RankFolders(dir) {
@@ -127,7 +127,7 @@ func firstDoor(dir string) (string, error) {
 	return filepath.Join(session.RankFolder(dir, least), session.DoorName), nil
 }
 
-// A Job is a Slurm job that top reaches through a step.
+// A job is a Slurm job that top reaches through a step.
 type job struct {
 	id   string // may be of a job array, as in 77_3
 	args []string

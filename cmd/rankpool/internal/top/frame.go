@@ -37,8 +37,8 @@ type nodeColumn struct {
 	total func(nodeTotal) line
 }
 
-// frame returns the lines of a picture: the title, the nodes, their total, the trainings if there
-// are several, and notes. It reduces skip if that is too much.
+// frame returns the lines of a picture: the title, the nodes, their total, the trainings if ranks
+// report them, and notes. It reduces skip if that is too much.
 func (v *view) frame() []line {
 	rows := v.sorted()
 	total := totalOf(rows)
@@ -181,8 +181,8 @@ func embolden(l line) line {
 	return out
 }
 
-// fitting returns the places of the columns that fit, with two spaces between them; the first
-// always does. Orders are those in which columns are dropped.
+// fitting returns the indexes of the columns that fit, with two spaces between them. It drops
+// columns by descending order, but none with order 0.
 func fitting(orders, widths []int, width int) []int {
 	var places []int
 	sum := -2

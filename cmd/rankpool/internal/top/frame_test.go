@@ -96,7 +96,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// Whatever the terminal's size, the frame fits, and the rank and its node are there.
+// Whatever the terminal's size, the frame fits, and a rank and its node are shown.
 func TestFrameFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := viewOf(rapid.IntRange(0, 40).Draw(t, "nodes"))

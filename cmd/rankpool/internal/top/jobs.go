@@ -22,8 +22,8 @@ type jobRow struct {
 	stats.Benefit
 }
 
-// jobFlows returns what each training was given per second on a rank between two readings. A
-// training that is new, or has restarted, counts from 0.
+// jobFlows returns what each training got per second on a rank between two readings. A training
+// that is new, or has restarted, counts from 0.
 func jobFlows(earlier, later stats.Reading) map[jobKey]stats.Sums {
 	before := map[jobKey]stats.Sums{}
 	for _, j := range earlier.Jobs {
@@ -40,7 +40,7 @@ func jobFlows(earlier, later stats.Reading) map[jobKey]stats.Sums {
 	return flows
 }
 
-// jobsOf returns the trainings on the ranks, by name; nil where there is only one without a name.
+// jobsOf returns the trainings that the ranks report, by name; nil if there are none.
 func jobsOf(rows []nodeRow) []jobRow {
 	var jobs []jobRow
 	flows := map[jobKey]stats.Sums{}
@@ -128,7 +128,7 @@ func jobColumns(jobs []jobRow) []column[jobRow] {
 	return columns
 }
 
-// benefitCell is how many times as long a batch takes without the cache.
+// benefitCell shows how many times as long a batch takes without the cache.
 func benefitCell(j jobRow) line {
 	if j.BatchSeconds <= 0 {
 		return styled(plainText, "-")
@@ -136,8 +136,8 @@ func benefitCell(j jobRow) line {
 	return styled(plainText, "%.2f", j.Ratio())
 }
 
-// jobLines returns the table of trainings after an empty line, nil where there are none. If there
-// are many, it has the first.
+// jobLines returns an empty line and the table of trainings, nil if there are none. If there are
+// many, it shows the first ones.
 func (v *view) jobLines() []line {
 	jobs := jobsOf(v.rows)
 	if len(jobs) == 0 {

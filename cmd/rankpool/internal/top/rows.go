@@ -7,7 +7,8 @@ import (
 	"rankpool/mpicache/stats"
 )
 
-// flowBetween returns what a rank did per second between two readings; later's Seconds is greater.
+// flowBetween returns what a rank did per second between two readings; later.Seconds must be
+// greater.
 func flowBetween(earlier, later stats.Reading) stats.Sums {
 	flow := later.Sums().Minus(earlier.Sums())
 	for c := range flow {
@@ -16,7 +17,7 @@ func flowBetween(earlier, later stats.Reading) stats.Sums {
 	return flow
 }
 
-// nodeRates is what one or several ranks did per second, as people read it. nil: not available.
+// nodeRates is what one or several ranks did per second, in readable units. nil: not available.
 type nodeRates struct {
 	servedRates
 	StorageBytesPerSecond float64  `json:"storage_bytes_per_second"` // read ahead of use too
@@ -26,12 +27,12 @@ type nodeRates struct {
 	PackageBytesPerSecond float64  `json:"package_bytes_per_second"` // read
 }
 
-// servedRates is what trainers were given per second.
+// servedRates is what trainers got per second.
 type servedRates struct {
 	SamplesPerSecond float64  `json:"samples_per_second"`
 	LocalShare       *float64 `json:"local_share"` // of the samples, like the next four
 	RemoteShare      *float64 `json:"remote_share"`
-	// of the samples; those are in the two above too
+	// of the samples; they also count as local or remote
 	TierShare     *float64 `json:"tier_share"`
 	StorageShare  *float64 `json:"storage_share"`
 	FallbackShare *float64 `json:"fallback_share"`
@@ -77,7 +78,7 @@ func ratio(a, b float64) *float64 {
 type nodeRow struct {
 	stats.Reading
 	flow  stats.Sums
-	jobs  map[jobKey]stats.Sums // what each training was given since; nil after the first reading
+	jobs  map[jobKey]stats.Sums // what each training got since; nil after the first reading
 	Rates *nodeRates            `json:"rates"`           // nil after the first reading
 	GPU   *float64              `json:"gpu_utilisation"` // mean of its GPUs; nil: not available
 }
@@ -93,7 +94,7 @@ type nodeTotal struct {
 	Batches         int      `json:"batches"`
 	SlabBytes       int64    `json:"slab_bytes"`
 	UsedBytes       int64    `json:"used_bytes"`
-	Kept            int64    `json:"kept"` // of how many, where ranks took memory over
+	Kept            int64    `json:"kept"` // of kept_of, on ranks that took over memory
 	KeptOf          int64    `json:"kept_of"`
 	MemoryFreeBytes *int64   `json:"memory_free_bytes"` // the smallest of all nodes
 	Ready           *float64 `json:"ready"`             // mean
@@ -177,8 +178,8 @@ type twoReadings struct {
 	both           bool
 }
 
-// add adds a reading of all ranks that are there. A rank without news keeps its two readings, and
-// one that was restarted begins at 0.
+// add adds a reading of all present ranks. A rank without news keeps its two readings, and one that
+// was restarted begins at 0.
 func (h *nodeHistory) add(nodes []stats.Reading) {
 	ranks := make(map[int]twoReadings, len(nodes))
 	for _, n := range nodes {

@@ -10,7 +10,7 @@ import (
 	"rankpool/mpicache/stats"
 )
 
-// someNodes are n ranks after so many seconds. Rank 1 waits for storage, rank 2 has a tier and a
+// someNodes returns n ranks after some seconds. Rank 1 waits for storage, rank 2 has a tier and a
 // GPU without readings.
 func someNodes(n int, seconds float64) []stats.Reading {
 	var nodes []stats.Reading
@@ -54,8 +54,8 @@ func someNodes(n int, seconds float64) []stats.Reading {
 	return nodes
 }
 
-// withJobs adds trainings to nodes. The first one is given 100 samples a second on each, the next
-// one 200, and so on; the last one has only begun on rank 0. The benefit of a is known.
+// withJobs adds trainings to nodes. The first one gets 100 samples a second on each, the next one
+// 200, and so on; the last one has begun on rank 0 only. The benefit of a is known.
 func withJobs(nodes []stats.Reading, names ...string) []stats.Reading {
 	for r := range nodes {
 		for i, name := range names {
@@ -77,7 +77,7 @@ func withJobs(nodes []stats.Reading, names ...string) []stats.Reading {
 	return nodes
 }
 
-// TestJobs checks what trainings were given when one is new, one has restarted, and one has gone.
+// TestJobs checks what trainings got if one is new, one has restarted, and one is gone.
 func TestJobs(t *testing.T) {
 	reading := func(seconds float64, jobs ...stats.Job) []stats.Reading {
 		return []stats.Reading{{Seconds: seconds, Jobs: jobs}}
@@ -210,8 +210,7 @@ func TestHistory(t *testing.T) {
 	want("rank 1 is back", map[int]float64{0: 0, 1: -1})
 }
 
-// The shares of the four sources are of one whole, and the total's rates are the sums of the
-// ranks'.
+// The shares of the four sources add up to 1, and the total's rates are the sums of the ranks'.
 func TestRatesProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "ranks")

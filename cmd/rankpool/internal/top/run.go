@@ -99,7 +99,7 @@ type run struct {
 	view    view
 }
 
-// add adds a reading. over: the run has ended.
+// add adds a reading. over is true if the run has ended.
 func (t *run) add(r reading) (over bool) {
 	t.view.at = r.at
 	if r.err != nil {
@@ -114,7 +114,7 @@ func (t *run) add(r reading) (over bool) {
 	return false
 }
 
-// Once prints what happened between two readings.
+// once prints what happened between two readings.
 func (t *run) once(ctx context.Context) error {
 	defer t.door.close()
 	for n := range onceReadings {
@@ -158,7 +158,7 @@ func (t *run) stream(ctx context.Context) error {
 	}
 }
 
-// pause waits, and returns why ctx ended when it does before.
+// pause waits for d. If ctx ends before, it returns the cause.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -179,7 +179,7 @@ type jsonReport struct {
 	Silent  []int     `json:"silent"` // ranks that have been silent for a while
 	Total   nodeTotal `json:"total"`
 	Nodes   []nodeRow `json:"nodes"`
-	Jobs    []jobRow  `json:"jobs,omitempty"` // the trainings, if one has a name
+	Jobs    []jobRow  `json:"jobs,omitempty"` // the trainings, see stats.Reading
 }
 
 // print prints the last readings as a table or as JSON.

@@ -68,7 +68,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// running are all n ranks, a second later every time.
+// running returns a function that reports n ranks, a second later every time.
 func running(n int) func(int) nodesStatus {
 	return func(asked int) nodesStatus {
 		return nodesStatus{0, n, someNodes(n, 100+float64(asked))}
@@ -159,7 +159,7 @@ func TestTopOfARankWithoutStatistics(t *testing.T) {
 	}
 }
 
-// stream continues through a rank that is restarted, and ends with the run.
+// stream continues while a rank restarts, and ends with the run.
 func TestTopStream(t *testing.T) {
 	base := shortDir(t)
 	var d *nodesDoor
@@ -234,7 +234,7 @@ func TestFindTopSession(t *testing.T) {
 	job := map[string]string{"SLURM_JOB_ID": "77"}
 	want(nil, "", "", "no cache of yours runs on this machine; name a Slurm job with --job ID")
 	want(job, "", "", `no rank of job 77 serves on this machine; "rankpool top --job 77" asks`)
-	// What is dead, or another user's, does not count.
+	// Dead sessions and those of other users do not count.
 	if err := os.MkdirAll(filepath.Join(bases[0], name("pid1-dead"), "r0"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -258,8 +258,7 @@ func TestFindTopSession(t *testing.T) {
 		"several caches run here; choose one with --session:\n  "+two.dir+"\n  "+one.dir)
 	want(map[string]string{"RANKPOOL_SESSION": one.dir, "SLURM_JOB_ID": "77"}, "", one.dir, "")
 	want(map[string]string{"RANKPOOL_SESSION": one.dir}, two.dir, two.dir, "")
-	// Jobs that started run with mpirun, or as one step, have sessions that are not called after
-	// them.
+	// If a job started run with mpirun, or as one step, its sessions are not named after it.
 	three := openNodesDoor(t, bases[0], name("pid4-job78"), 0, running(1))
 	note(three.dir, "78")
 	want(job, "", two.dir, "")

@@ -30,7 +30,7 @@ type topScreen struct {
 	before  *term.State // of in; nil if that is not a terminal
 }
 
-// openScreen gives the terminal to top; close gives it back as it was.
+// openScreen switches the terminal to top's screen; close restores it.
 func openScreen(in, out *os.File) (*topScreen, error) {
 	s := &topScreen{in: in, out: out}
 	if term.IsTerminal(int(in.Fd())) {
@@ -120,7 +120,7 @@ func splitKeys(typed string) []string {
 	return keys
 }
 
-// readings asks the door until ctx ends, and closes the channel then.
+// readings polls the door until ctx ends, and then closes the channel.
 func (t *run) readings(ctx context.Context) <-chan reading {
 	to := make(chan reading)
 	go func() {
@@ -160,7 +160,7 @@ func (t *run) live(parent context.Context, in, out *os.File) (err error) {
 	keys, readings := readKeys(in), t.readings(ctx)
 	for {
 		t.view.width, t.view.height = screen.size()
-		t.view.height-- // the cursor's
+		t.view.height-- // leave a line for the cursor
 		if err := screen.draw(t.view.withKeys(), t.colors); err != nil {
 			return err
 		}

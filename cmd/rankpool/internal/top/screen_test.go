@@ -19,7 +19,7 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 )
 
-// A pseudoTerminal is the two ends of a terminal, and what has come out of it.
+// A pseudoTerminal is the two ends of a terminal, and its output.
 type pseudoTerminal struct {
 	person, program *os.File
 	mu              sync.Mutex
@@ -92,7 +92,7 @@ func (p *pseudoTerminal) text() string {
 	return p.shown.String()
 }
 
-// wait returns when condition holds for what was shown since the last wait, and forgets that.
+// wait returns when condition holds for the output since the last wait, and then discards that.
 func (p *pseudoTerminal) wait(t *testing.T, ended <-chan struct{}, condition func(string) bool) {
 	t.Helper()
 	for {
@@ -118,7 +118,7 @@ func (p *pseudoTerminal) press(t *testing.T, keys string) {
 	}
 }
 
-// TestMain is top itself where a test has started this program on a terminal.
+// TestMain runs top itself if a test has started this program on a terminal.
 func TestMain(m *testing.M) {
 	if os.Getenv("RANKPOOL_TEST_TOP") == "" {
 		os.Exit(m.Run())
@@ -147,7 +147,7 @@ func onTerminal(
 		"NO_COLOR=")
 	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	// a signal that this process was started to ignore, as by nohup, top would ignore too
+	// If this process ignores a signal, as under nohup, top would ignore it too.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(caught)
@@ -177,7 +177,7 @@ func TestTopOnATerminal(t *testing.T) {
 	p := openPseudoTerminal(t, 200, 30)
 	before := p.mode(t)
 	cmd, ended := onTerminal(t, p, nil, "--session", d.dir, "--interval", "1h")
-	// There are rates after two readings, and from then on only keys and the terminal's size change
+	// After two readings there are rates, and from then on only keys and the terminal's size change
 	// the picture.
 	p.wait(
 		t, ended, has(enterScreen, "\x1b[1mrankpool top\x1b[0m  job 77  40 of 40 ranks", "nid001",

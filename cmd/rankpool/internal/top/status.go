@@ -86,7 +86,7 @@ func someOf(numbers []int) string {
 	return strings.Join(texts, ", ")
 }
 
-// A reading is a door's answer at a time, or the error instead.
+// A reading is a door's answer at a time, or an error.
 type reading struct {
 	at     time.Time
 	status nodesStatus

@@ -135,8 +135,8 @@ func (g glyphs) bar(share float64, width int, s style) line {
 // sourceStyles are those of local, remote, storage and fallback.
 var sourceStyles = [4]style{green, cyan, yellow, red}
 
-// stack returns a bar of the four sources' shares, whose sum is 1. A source of little has a cell
-// nevertheless, at the cost of the largest.
+// stack returns a bar of the shares of the four sources, whose sum is 1. A source with a small
+// share gets a cell nevertheless, at the expense of the largest.
 func (g glyphs) stack(shares [4]float64, width int) line {
 	var cells [4]int
 	left := width

@@ -1,4 +1,4 @@
-// Package version is what this build of rankpool is called.
+// Package version holds the version of this build of rankpool.
 package version
 
 // Text is the output of "git describe" at build time (set by the linker, see Makefile).

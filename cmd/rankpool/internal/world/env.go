@@ -20,7 +20,7 @@ func WithEnv(env []string, set map[string]string) []string {
 	return out
 }
 
-// Lookup returns a function like os.Getenv over env; the last of several lines counts.
+// Lookup returns a function like os.Getenv over env; the last of several lines wins.
 func Lookup(env []string) func(string) string {
 	return func(name string) string {
 		for _, line := range slices.Backward(env) {
@@ -33,8 +33,8 @@ func Lookup(env []string) func(string) string {
 }
 
 // WithoutLaunch returns env without the variables by which mpirun or srun describe this process's
-// place among its tasks, so that a child does not take itself for a task. What the user set
-// (OMPI_MCA_btl, MPIR_CVAR_…) stays, except where Open MPI's mpirun has set variables of the same
+// place among its tasks, so that a child does not believe that it is a task. Variables that the
+// user set (OMPI_MCA_btl, MPIR_CVAR_…) stay, unless Open MPI's mpirun has set variables of the same
 // names.
 func WithoutLaunch(env []string, prefixes ...string) []string {
 	prefixes = append(prefixes, "OMPI_COMM_WORLD_", "PMI_", "PMI2_", "PMIX_", "HYDI_", "MPI_LOCAL")

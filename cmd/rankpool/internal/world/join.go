@@ -9,7 +9,8 @@ import (
 
 // JoinCache joins the other ranks of the cache, or runs alone. byHand is set if "rankpool run" did
 // not start this rank, so that the rank itself must report a wrong launch. world is the number of
-// ranks that "rankpool run" has launched, 0 by hand: with some launchers a process cannot know it.
+// ranks that "rankpool run" has launched, 0 if by hand: with some launchers a process cannot find
+// it out.
 func JoinCache(options MPIOptions, world int, byHand bool) (transport.Transport, error) {
 	at := Find(os.Getenv)
 	if at.Tasks <= 1 && world > 1 {

@@ -42,7 +42,7 @@ func (o MPIOptions) Load() (transport.Library, error) {
 	return transport.Load(o.Wish.Choices(os.Getenv))
 }
 
-// A Probe is what a child process finds out about the library.
+// A probe is what a child process finds out about the library.
 type probe struct {
 	transport.Library
 	Level   string // the thread level, where MPI was started
@@ -58,15 +58,15 @@ func (o MPIOptions) Ask() (transport.Library, error) {
 	return found.Library, err
 }
 
-// A noMPIError is mpicache.ErrNoMPI in the words of a child.
+// A noMPIError is transport.ErrNoLibrary with the text of a child.
 type noMPIError struct{ text string }
 
 func (e *noMPIError) Error() string        { return e.text }
 func (e *noMPIError) Is(target error) bool { return target == transport.ErrNoLibrary }
 
 // Probe runs one of the hidden commands of this file in a child process, since a library may end a
-// process whose environment it rejects. The choices describe this process's place among the tasks
-// of a launcher; the child must not inherit it.
+// process whose environment it rejects. The choices depend on this process's place among the tasks
+// of a launcher, which the child must not inherit: it reads the choices from stdin.
 func (o MPIOptions) Probe(patience time.Duration, command string) (found probe, err error) {
 	self, err := os.Executable()
 	if err != nil {

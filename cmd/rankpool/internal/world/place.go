@@ -20,7 +20,8 @@ type Place struct {
 }
 
 // OnlyFirst returns an error that all tasks have, such as a wrong flag, for the first task to
-// print; the others get its exit code without a message. OnceForAll also waits for the first task.
+// print; the others get its exit code without a message. OnceForAll also gives the first task time
+// to print.
 func (p Place) OnlyFirst(err error) error {
 	if p.Task > 0 {
 		return &exit.StatusError{Code: exit.Code(err)}
@@ -85,14 +86,14 @@ func (p Place) BySrun() bool {
 }
 
 // LaunchedAs returns how many tasks a launcher started together with this process, and the
-// launcher's name. It is 0 and "" for a process that was started by hand.
+// launcher's name; 0 and "" for a process that was started by hand.
 func LaunchedAs(getenv func(string) string) (tasks int, by string) {
 	at := Find(getenv)
 	return at.Tasks, at.By
 }
 
-// CheckWorld compares what the launcher started with what MPI sees: tasks that each see a world of
-// one are the accident of silent singletons. The error names the remedy.
+// CheckWorld compares what the launcher started with what MPI sees: if the launcher and the library
+// do not match, each task silently sees a world of one. The error names the remedy.
 func CheckWorld(tasks int, by string, mpiSize int, library transport.Library) error {
 	if tasks <= 1 || tasks == mpiSize {
 		return nil
@@ -112,7 +113,7 @@ func About(library transport.Library) string {
 // LauncherOf returns advice on how to launch ranks if the launcher does not fit their library, or
 // "".
 //
-// Source: as for slurmMPI.
+// Source: as for SlurmMPI.
 func LauncherOf(library transport.Library, by string) string {
 	own := library.Family
 	remedy := ""

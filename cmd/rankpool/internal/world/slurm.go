@@ -10,8 +10,7 @@ import (
 )
 
 // SlurmMPI returns the value of srun --mpi that starts ranks of a family, from list, the output of
-// "srun --mpi=list"; if list has none or is "", the one to wish for. Without a library it is
-// "none".
+// "srun --mpi=list"; if list has none or is "", the preferred one. Without a library it is "none".
 //
 // Source: measured with Slurm 22.05, Open MPI 4.1 and MPICH 4.0: MPICH does not support PMIx, Open
 // MPI as built by Debian does not support PMI2, and each silently starts worlds of one under the

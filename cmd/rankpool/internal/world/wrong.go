@@ -16,7 +16,7 @@ import (
 // allocation, 0 outside Slurm.
 //
 // Two ranks on one machine are wrong only if there are several machines, or if Slurm has started
-// them: otherwise they are a way to try things out.
+// them: otherwise the user may just be trying things out.
 func WrongLaunch(at Place, nodes int, family mpilib.Family, verb string) error {
 	switch {
 	case at.Tasks <= 1:
@@ -32,7 +32,7 @@ func WrongLaunch(at Place, nodes int, family mpilib.Family, verb string) error {
 	return nil
 }
 
-// OnceForAll returns the error of all tasks at the first one, and leaves it to that at the others.
+// OnceForAll returns err on the first task; the other tasks leave the report to that one.
 func OnceForAll(at Place, err error) error {
 	if at.Task > 0 {
 		return FirstSpeaks()
@@ -41,7 +41,8 @@ func OnceForAll(at Place, err error) error {
 }
 
 // FirstSpeaks returns the error of a task that leaves it to the first task to report the common
-// problem. It gives that task time: mpirun ends all tasks, and drops their output, when one fails.
+// problem. It first gives that task time: when one task fails, mpirun ends all and drops their
+// output.
 func FirstSpeaks() error {
 	time.Sleep(2 * time.Second)
 	return &exit.StatusError{Code: exit.Failure}
@@ -88,7 +89,7 @@ func AllocatedNodes(getenv func(string) string) int {
 	return max(0, slurm.Detect(withoutStep).Nodes)
 }
 
-// WarnTask prints what the first task's environment shows to be wrong, once for all tasks.
+// WarnTask prints warnings on the first task only.
 func WarnTask(task int, warnings ...string) {
 	for _, w := range warnings {
 		if task == 0 && w != "" {

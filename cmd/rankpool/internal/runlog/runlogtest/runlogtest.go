@@ -14,8 +14,8 @@ import (
 	"rankpool/mpicache/stats"
 )
 
-// A Training is what is logged. Each node has a GPU share of four and a slab of 64 GiB; the first
-// epoch reads storage, in the others 0.62 of the draws are hits.
+// A Training describes what is logged. Each node has a slab of 64 GiB; the first epoch reads
+// storage, in the others 0.62 of the draws are hits.
 type Training struct {
 	Nodes        int
 	Epochs       int
@@ -30,7 +30,7 @@ type Training struct {
 	DeadNode   int // dies in the middle of epoch 2 and is restarted; -1: none
 }
 
-// Cluster is a training of a size as it is seen: 8 nodes with 4 GPUs each, 6 epochs, 65 minutes,
+// Cluster returns a training of a realistic size: 8 nodes with 4 GPUs each, 6 epochs, 65 minutes,
 // and all of the troubles.
 func Cluster() Training {
 	return Training{
@@ -39,7 +39,7 @@ func Cluster() Training {
 	}
 }
 
-// begin is when the training began.
+// begin is the time at which the training began.
 var begin = time.Date(2026, 3, 14, 9, 26, 53, 0, time.UTC)
 
 const (
@@ -48,7 +48,7 @@ const (
 	gibibyte       = 1 << 30
 )
 
-// Write writes the log. It is the same for the same Training.
+// Write writes the log, which is the same for the same Training.
 func (t Training) Write(w io.Writer) error {
 	out := &writer{
 		Training: t, to: bufio.NewWriterSize(w, 1<<20),
@@ -89,7 +89,7 @@ func (t Training) Write(w io.Writer) error {
 func (t Training) Text() string {
 	var log strings.Builder
 	if err := t.Write(&log); err != nil {
-		panic(err) // a strings.Builder takes everything
+		panic(err) // a strings.Builder accepts everything
 	}
 	return log.String()
 }
@@ -157,7 +157,7 @@ func (w *writer) epoch(e int, second, length float64) {
 	w.importance(e)
 }
 
-// advance lets a node train until second at, where the epoch is done to a part.
+// advance lets a node train until second at, when it has done the given part of the epoch.
 func (w *writer) advance(n *node, sum *stats.Count, epoch int, part, at float64, died bool) {
 	seconds := at - n.latest
 	hit, latency := 0.62, 0.004*(1+0.3*w.random.Float64())
