@@ -26,11 +26,7 @@ import redis
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 import rankpool  # noqa: E402
 
-<<<<<<< HEAD
 PASS_SECONDS = 0.15  # a contender's turn repeats the batches until it has taken this long
-=======
-PASS_SECONDS = 0.15  # a contender's turn repeats the batches for at least this long
->>>>>>> 36c3d73 (eng-systems: plainer comments in benchmarks)
 
 
 class Ours:

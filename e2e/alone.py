@@ -1,5 +1,5 @@
-"""A /dev/shm for this process and those that it starts, so that no other run of the machine is seen
-in it."""
+"""A /dev/shm for this process and those that it starts, in which no other run of the machine
+appears."""
 
 import ctypes
 import os
@@ -8,8 +8,8 @@ CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000  # linux/sched.h, lin
 
 
 def own_shared_memory():
-    """Mounts an empty /dev/shm that only this process and its children have; returns whether this
-    process may."""
+    """Mounts an empty /dev/shm that only this process and its children see; returns False if this
+    process may not."""
     libc = ctypes.CDLL(None, use_errno=True)
     if os.geteuid() != 0 or libc.unshare(CLONE_NEWNS) != 0:
         return False

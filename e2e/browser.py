@@ -1,4 +1,4 @@
-"""A headless browser for the tests: pictures of pages, and what pages become when their scripts
+"""A headless browser for the tests: pictures of pages, and pages as they are after their scripts
 have run."""
 
 import os
@@ -19,13 +19,13 @@ def browser():
 
 
 def _run(html_path, *options):
-    """Opens a page of this machine without network, and returns what the browser prints; fails when
-    it fails."""
+    """Opens a local page without network, and returns what the browser prints; fails if the browser
+    fails."""
     return _open(html_path, *options).stdout
 
 
 def _open(html_path, *options):
-    """Opens a page as _run does, and returns the ended browser."""
+    """Opens a page as _run does, and returns the completed process."""
     with tempfile.TemporaryDirectory() as profile:
         command = [
             browser(), "--headless", "--disable-gpu", "--disable-dev-shm-usage",

@@ -12,7 +12,7 @@ from losses import loss
 
 
 def pytest_configure(config):
-    if not any("slurm" in word for word in config.args):  # whose testbed has namespaces of its own
+    if not any("slurm" in word for word in config.args):  # Slurm's testbed has its own namespaces
         own_shared_memory()
 
 
@@ -36,8 +36,8 @@ def tree(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def losses(tmp_path_factory):
-    """The arguments that make train.py report the losses that trainer.py does, so that all runs of
-    pads draw the same."""
+    """The arguments that make train.py report the same losses as trainer.py, so that all runs of
+    pads draw the same samples."""
     path = tmp_path_factory.mktemp("losses") / "losses.npy"
     numpy.save(
         path, numpy.array([[loss(e, i) for i in range(SAMPLES)] for e in range(EPOCHS)], "float32")
@@ -47,8 +47,8 @@ def losses(tmp_path_factory):
 
 @pytest.fixture
 def start(tmp_path, tree, losses):
-    """start(**what) starts a run in a folder of its own; see run.start. On `tree` train.py reports
-    what trainer.py does."""
+    """start(**what) starts a run in a folder of its own; see run.start. On `tree`, train.py reports
+    the same losses as trainer.py."""
     numbers, runs = itertools.count(), []
 
     def start(data=None, args=(), **what):
@@ -71,8 +71,7 @@ def train(start):
 
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory, tree):
-    """reference(sampler) is the result of a run without cache, on one rank, and without anything
-    that may go wrong."""
+    """reference(sampler) is the result of an undisturbed run on one rank, without a cache."""
     known = {}
 
     def reference(sampler):

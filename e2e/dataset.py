@@ -5,13 +5,13 @@ from PIL import Image
 
 SAMPLES = 360
 EPOCHS = 3
-GLOBAL_BATCH = 24  # divides by 1, 2 and 4 trainers
+GLOBAL_BATCH = 24  # divisible among 1, 2 and 4 trainers
 BATCHES = SAMPLES // GLOBAL_BATCH  # of an epoch
 
 
 def make_tree(root, samples, side=None):
-    """Writes `samples` PNG files of noise into the class folders a, b and c, of sides 8 to 63
-    unless given."""
+    """Writes `samples` PNG files of noise into the class folders a, b and c, with sides of 8 to 63
+    pixels unless `side` is given."""
     noise = numpy.random.default_rng(1)
     for name in "abc":
         (root / name).mkdir(parents=True)

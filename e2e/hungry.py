@@ -1,8 +1,7 @@
-"""Trains under `rankpool run` by reading every byte, at a training's pace, while it allocates
-more and more memory.
+"""Trains under `rankpool run` by reading every byte, and allocates more and more memory.
 
-Prints "digest" and the SHA-256 of the stream: of each batch its ids and the samples' bytes. The
-file "digest" has a line for each batch.
+It reads at a training's pace. It prints "digest" and the SHA-256 of the stream: the ids of each
+batch and its samples' bytes. The file "digest" has a line for each batch.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 DATA…
 
 It prints the digest of this trainer's part of the stream of each data set, and logs it in
-digest-DATA-RANK; the loaders of several data sets are read in turns. The trainers do not wait for
+digest-DATA-RANK; the loaders of several data sets are read in turn. The trainers do not wait for
 each other.
 """
 

@@ -1,4 +1,4 @@
-"""What trainer.py reports of a sample, and train.py by a file that has the same."""
+"""The losses that trainer.py reports, and that train.py reports from a file."""
 
 from math import log
 

@@ -1,8 +1,8 @@
-"""Runs a training script that stands still after global batches of choice: paused.py N,N,… SCRIPT
+"""Runs a training script and pauses it after the given global batches: paused.py N,N,… SCRIPT
 ARGUMENT…
 
 Once batch N of the run is in the digest, training waits for a file "go-N", or for a signal that the
-script handles. So a test harms a training where it wants to, however fast either is.
+script handles. So a test can disturb a training at the batch it wants, however fast either runs.
 """
 
 import os
@@ -11,7 +11,7 @@ import select
 import signal
 import sys
 
-STEP_SECONDS = 0.005  # between two looks for the file
+STEP_SECONDS = 0.005  # between two checks for the file
 
 
 def main():
@@ -21,7 +21,7 @@ def main():
     sys.path.append(
         os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python", "examples")
     )
-    import digest  # the first trainer's, which adds up what all have trained on
+    import digest  # the first trainer's Digest adds up what all have trained on
 
     pause, add, added = Pause(), digest.Digest.add, 0
 
@@ -37,7 +37,7 @@ def main():
 
 
 class Pause:
-    """Hears signals from the start on: one that comes before the pause ends it too."""
+    """Listens for signals from the start: one that comes before the pause ends it too."""
 
     def __init__(self):
         self._heard, told = os.pipe()

@@ -1,5 +1,4 @@
-"""Runs a training script that writes down what it reads from storage itself: readings.py SCRIPT
-ARGUMENT…
+"""Runs a training script and logs what it reads from storage itself: readings.py SCRIPT ARGUMENT…
 
 Each id is a line of the file "readings-RANK".
 """

@@ -21,8 +21,7 @@ PATIENCE_SECONDS = 300  # for what takes a few seconds on an idle machine
 STOP_SECONDS = 60  # until every thread of a process has seen that it should stop
 SHM = Path("/dev/shm")
 
-# For mpirun by hand. That of Open MPI 5 has no --quiet, and speaks of interfaces that TCP cannot
-# match.
+# For mpirun by hand. Open MPI 5's has no --quiet, and warns about interfaces that TCP cannot match.
 MPIRUN_ENV = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_orte_execute_quiet": "1",
@@ -32,7 +31,7 @@ MPIRUN_ENV = {
 
 @dataclass
 class Result:
-    """What is left of a run that has ended."""
+    """The result of a run that has ended."""
 
     code: int
     stdout: str
@@ -69,8 +68,7 @@ class Result:
 
 
 class Watched:
-    """A training under way in a folder, with all its processes; a subclass knows which these
-    are."""
+    """A training under way in a folder, with all its processes; a subclass knows which they are."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -84,7 +82,7 @@ class Watched:
         return self.text("digest").splitlines()
 
     def processes(self):
-        """The living processes: their number, and their environment and arguments."""
+        """The live processes: the environment and arguments of each, by process number."""
         found = {}
         for entry in os.listdir("/proc"):
             if entry.isdigit():
@@ -112,11 +110,11 @@ class Watched:
         self.wait_for(lambda: len(self.batches()) >= n, f"{n} batches were trained")
 
     def go(self, batch):
-        """Lets a training continue that stands still after a batch."""
+        """Lets a training that is paused after a batch continue."""
         (self.folder / f"go-{batch}").touch()
 
     def kill(self, pids, number=signal.SIGKILL):
-        """Signals processes; after SIGSTOP they have stopped when it returns."""
+        """Signals processes; after SIGSTOP, it returns when they have stopped."""
         for pid in pids:
             try:
                 os.kill(pid, number)
@@ -129,8 +127,7 @@ class Watched:
                 time.sleep(0.001)
 
     def stacks(self):
-        """Ends the ranks and trainers, which show what they were doing, and returns what was said
-        on stderr."""
+        """Ends the ranks and trainers, which print what they were doing, and returns stderr."""
         hung = {pid for pid, (_, argv) in self.processes().items() if argv[1:2] != ["run"]}
         self.kill(hung, signal.SIGABRT)  # Go and Python show their stacks
         until = time.monotonic() + 5
@@ -140,7 +137,7 @@ class Watched:
 
 
 class Run(Watched):
-    """A run of rankpool under way; every process of it carries a mark in its environment."""
+    """A run of rankpool under way; each of its processes has a mark in its environment."""
 
     def __init__(self, folder, argv, stderr=None):
         super().__init__(folder)
@@ -154,7 +151,7 @@ class Run(Watched):
                 env=env,
             )
 
-    # --- what there is to see ---
+    # --- observing ---
 
     def mine(self, environment):
         return self.mark in environment
@@ -185,7 +182,8 @@ class Run(Watched):
         return self.session() and len(list(self.session().glob("r*/ready"))) == ranks
 
     def leftovers(self):
-        """What came to /dev/shm since the run began and is no living process's."""
+        """The names that were added to /dev/shm since the run began and that no live process or
+        other run uses."""
         new = {
             entry.name
             for entry in os.scandir(SHM)
@@ -202,7 +200,7 @@ class Run(Watched):
             held |= {name for name in new if f"{SHM}/{name}" in content}
         return sorted(new - others - held)
 
-    # --- what there is to do ---
+    # --- acting ---
 
     def wait_for(self, condition, what):
         """Returns when condition() holds; fails when the run ends before that."""
@@ -219,10 +217,11 @@ class Run(Watched):
             time.sleep(0.005)
 
     def remains(self, allowed=()):
-        """Returns what stays of a run that has ended, but for what is allowed: processes, and names
-        in /dev/shm.
+        """Returns what a run that has ended left behind, except what is allowed: processes, and
+        names in /dev/shm.
 
-        Other tests run beside it, whose names come and go: what is left is there every time.
+        Other tests run at the same time, and their names come and go: only names that are there
+        every time count.
         """
         until, left = time.monotonic() + 20, None
         while True:
@@ -235,7 +234,7 @@ class Run(Watched):
 
     def finish(self, may_leave=()):
         """Waits for the end, asserts that nothing of the run is left on the machine, and returns
-        the result. Names in /dev/shm may begin with `may_leave`."""
+        the result. Names in /dev/shm that begin with one of `may_leave` may be left."""
         try:
             self.process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -259,7 +258,7 @@ def ours(entry):
 
 def stands_still(pid):
     """Whether every thread of a process is stopped or has ended. A thread that waits for a
-    processor sees SIGSTOP when it gets one, and the others run until then."""
+    processor sees SIGSTOP only when it gets one; the others run until then."""
     for status in Path(f"/proc/{pid}/task").glob("*/stat"):
         try:
             state = status.read_text().rpartition(")")[2].split()[0]
@@ -271,7 +270,7 @@ def stands_still(pid):
 
 
 def slab_of(pid):
-    """Opens the memory for samples of a rank, as any process of the user may; None where it has
+    """Opens a rank's memory for samples, as any process of the user may; returns None if it has
     none."""
     for entry in os.listdir(f"/proc/{pid}/fd"):
         path = f"/proc/{pid}/fd/{entry}"
@@ -293,9 +292,10 @@ def plain(root, *args):
 
 
 def training(args=(), trainers=1, torch=False, pause=(), through=()):
-    """Returns the command of trainer.py, or of python/examples/train.py, which does the same with
-    PyTorch and starts in seconds, with the global batch that all tests have. It stands still after
-    the batches `pause`: see Watched.go. `through` is a script that runs it."""
+    """Returns the command of trainer.py, or with `torch` of python/examples/train.py, which does
+    the same with PyTorch and takes seconds to start. The global batch is that of all tests.
+    Training pauses after the batches `pause`: see Watched.go. `through` is a script that runs the
+    trainer."""
     program = EXAMPLES / "train.py" if torch else HERE / "trainer.py"
     paused = [HERE / "paused.py", ",".join(map(str, pause))] if pause else []
     return [
@@ -309,9 +309,9 @@ def start(
     trainers_per_rank=1, command=None,
     torch=False, pause=(), through=(), stderr=None,
 ):  # fmt: skip
-    """Starts a training in folder; `args`, `torch`, `pause` and `through` are those of `training`,
-    which `command` replaces, and `options` rankpool's; `stderr` is a descriptor in place of the
-    file of that name."""
+    """Starts a training in folder. `args`, `torch`, `pause` and `through` are those of `training`,
+    whose result `command` replaces; `options` are rankpool's. `stderr` is a descriptor to use
+    instead of the file of that name."""
     argv = [RANKPOOL, "run", "--ranks", ranks]
     if ranks > 1:
         argv += ["--mpirun", f"mpirun.{mpi or 'openmpi'}"]

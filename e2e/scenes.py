@@ -1,8 +1,8 @@
-"""Plays the jobs that `make simulate-faults` simulates, with processes and the Python client.
+"""Plays the jobs that `make simulate-faults` simulates, with real processes and the Python client.
 
 scenes.txt has what the first hundred seeds draw: the shape of the job, what is trained, and which
-fault comes after which global batch. What a seed does not say there is drawn here: which rank it
-is, the MPI, whether training waits for the cache, on how many ranks a job continues.
+fault comes after which global batch. What scenes.txt does not say is drawn here: which rank fails,
+the MPI, whether training waits for the cache, and on how many ranks a job continues.
 """
 
 import json
@@ -27,7 +27,8 @@ from rankpool import wire
 
 GLOBAL_BATCH = 12
 REQUEUE = "the job is requeued"
-# what processes on one machine cannot be made to do here; test_network and test_shrink do the like
+# what cannot be done here to processes on one machine; test_network and test_shrink do similar
+# things
 LEFT_OUT = [
     "the network is cut",
     "the network is slow",
@@ -35,7 +36,7 @@ LEFT_OUT = [
     "memory is short",
     "a node is lost",  # see slurm/test_lost_node.py
 ]
-# a rank of MPICH's that is killed in MPI_Init leaves such files in /dev/shm
+# an MPICH rank that is killed in MPI_Init leaves such files in /dev/shm
 MPI_LEAVES = ("ucx_shm_posix",)
 SHAPES = [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)]  # ranks and trainers of a requeued job
 STRANGERS = ["0, '{0}'", "5, '{0}'", "0, 'uniform'", "0, 'sequential'"]
@@ -43,7 +44,7 @@ STRANGERS = ["0, '{0}'", "5, '{0}'", "0, 'uniform'", "0, 'sequential'"]
 
 @dataclass
 class Scene:
-    """A job as it follows from a seed."""
+    """A job that is drawn from a seed."""
 
     seed: int
     ranks: int
@@ -75,11 +76,11 @@ def scenes():
 
 
 class Ended(Exception):
-    """Training has ended before a step of it."""
+    """Training has ended before the awaited step."""
 
 
 class Play:
-    """A scene that is played; `start` is the fixture of that name."""
+    """Plays a scene; `start` is the fixture of that name."""
 
     def __init__(self, scene, start, folder):
         self.scene, self._start, self.folder = scene, start, folder
@@ -97,12 +98,12 @@ class Play:
         self.changed = []  # samples
         self.added = []  # files of the data set
         self.beside = []  # threads
-        self.forgets = False  # who counted may be gone
+        self.forgets = False  # a process that has counted may be gone
         self.counted = True  # all draws will be in the run log
         self.reference = self.calm()
 
     def start(self, ranks, trainers, pause, args, **way):
-        """Starts a training; it stands still after the batches `pause`."""
+        """Starts a training that pauses after the batches `pause`."""
         paused = [HERE / "paused.py", ",".join(map(str, pause))] if pause else []
         command = [
             sys.executable, *paused, HERE / "trainer.py", "--batch-size",
@@ -113,7 +114,7 @@ class Play:
         )
 
     def calm(self):
-        """Returns the batches of a training that nothing happens to."""
+        """Returns the batches of an undisturbed training."""
         result = self.start(1, 1, [], [], memory="0").finish()
         assert result.code == 0, result.stderr
         return result.batches
@@ -132,7 +133,7 @@ class Play:
                 f"{self.scene}: after {done} batches training is another one\n{one.text('stderr')}"
             )
             if not requeued or result and "stopped in epoch" not in result.stdout:
-                break  # it may have been at its end before it was told
+                break  # it may have finished before it was told
             requeues += 1
             done = self.place()
             shape = self.rng.choice(SHAPES)
@@ -164,12 +165,12 @@ class Play:
         )  # fmt: skip
 
     def follow(self, one, faults, done):
-        """Does what happens in a life of the job; returns "" when it is over, else how it was
-        requeued."""
+        """Causes the faults in one life of the job; returns "" when the job is over, else how it
+        was requeued."""
         try:
             while faults:
                 step = faults[0][0]
-                # what was due before a job continued comes when it trains again
+                # a fault that was due before the job continued comes when it trains again
                 self.until(one, lambda: len(one.batches()) >= max(1, step - done))
                 while faults and faults[0][0] == step:
                     _, name = faults.pop(0)
@@ -222,7 +223,7 @@ class Play:
     def requeue(self, one):
         """Ends the job: warns it, so that it saves a checkpoint, or kills it if it has one."""
         if self.checkpoint.exists() and self.rng.random() < 0.5:
-            one.kill([one.process.pid])  # at first, as it starts others
+            one.kill([one.process.pid])  # first, as it starts others
             return "killed"
         trainers = one.trainers()
         for number in (signal.SIGSTOP, signal.SIGUSR1, signal.SIGCONT):  # to all of them at once
@@ -230,12 +231,12 @@ class Play:
         return "told"
 
     def some(self, one):
-        """Returns a rank that lives, None for none."""
+        """Returns a live rank, or None if there is none."""
         ranks = one.ranks()
         return self.rng.choice(sorted(ranks)) if ranks else None
 
     def later(self, seconds, do):
-        """Does something beside the training."""
+        """Does something after a delay, while training continues."""
 
         def wait_and_do():
             time.sleep(seconds)
@@ -244,7 +245,7 @@ class Play:
         self.beside.append(threading.Thread(target=wait_and_do))
         self.beside[-1].start()
 
-    # --- what happens ---
+    # --- faults ---
 
     def die(self, one):
         victim = self.some(one)
@@ -287,8 +288,8 @@ class Play:
         self.die(one)
 
     def write_memory(self, one):
-        """Writes to the directory of a rank that dies, before another one takes it over. Not to the
-        samples: trainers may be using some of them."""
+        """Writes to the directory of a rank that dies, before the next rank takes it over. It does
+        not write to the samples: trainers may be using some of them."""
         victim = self.some(one)
         if not victim:
             return
@@ -300,7 +301,7 @@ class Play:
         if memory is not None:
             end = os.fstat(memory).st_size - 8
             (begin,) = struct.unpack("<Q", os.pread(memory, 8, end))
-            begin += self.rng.choice([0, *[128] * 9])  # with the header, or without
+            begin += self.rng.choice([0, *[128] * 9])  # including the header, or not
             for _ in range(20):
                 os.pwrite(memory, self.rng.randbytes(8), self.rng.randrange(begin, end))
             os.close(memory)
@@ -316,7 +317,7 @@ class Play:
             subprocess.run([RANKPOOL, "end", "--session", one.session()], capture_output=True)
 
     def newcomer(self, one):
-        """Another process comes with the RANK of a trainer."""
+        """Starts another process with the RANK of a trainer."""
         known = [
             dict(v.split("=", 1) for v in env if "=" in v)
             for env, argv in one.processes().values()

@@ -1,8 +1,8 @@
-"""What the cache is worth to a training: it is measured, memory is divided by it, and memory that
-is worth nothing is given back.
+"""What the cache is worth to a training: this is measured, memory is divided by it, and memory that
+is worth nothing is released.
 
-A training that gains nothing stands still after it was measured without the cache, so much longer
-than that took that its batches take as long with the cache, however fast the machine is.
+A training that is to gain nothing pauses after it was measured without the cache. The pause is so
+long that its batches take no less time with the cache, however fast the machine is.
 """
 
 import sys
@@ -38,9 +38,9 @@ def trainer(name, batch_size, epochs, pauses):
 
 
 def measure_as_idle(one, name, start):
-    """Has a training go on from a pause after batch `start` to one when it has been measured, and
-    stand still there until it gains nothing: for as many times as long as there are other batches
-    for each of the stretch, and a half more."""
+    """Lets a training go on from its pause after batch `start` to the one after it was measured,
+    and holds it there until it gains nothing: for the time that took, times the number of batches
+    per batch of the stretch, and half as long again."""
     began = time.monotonic()
     one.go(start)
     wait_for_batch(one, name, BATCHES + MEASURED)
@@ -56,9 +56,9 @@ def reads(result, name):
 
 
 def test_data_sets_trade_memory(start, tree, tmp_path, tmp_path_factory):
-    """Storage is slow. A training waits for it, another one for itself: the data set of the first
-    is in memory as a whole from then on, and the other one gets what is left. Both train on what
-    they would have alone, without a cache."""
+    """Storage is slow. One training waits for storage, the other pauses by itself: from then on the
+    data set of the first is in memory as a whole, and the other gets what is left. Both train on
+    the batches that they would have alone, without a cache."""
     other = make_tree(tmp_path / "other", BATCHES)
     epochs = EPOCHS + 1
     waits = trainer("waits", BATCH, epochs, [BATCHES, 2 * BATCHES])
@@ -117,8 +117,8 @@ def test_memory_is_given_back(start, tree, tmp_path_factory):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_benefit(tmp_path_factory, tree, ranks):
-    """What is measured changes no stream, and is in the run log and the table, once: in the second
-    epoch, or in a later one if batches there were not complete in their order."""
+    """Measuring changes no stream. The result is in the run log and the table once: for the second
+    epoch, or for a later one if that epoch's batches were not completed in order."""
     epochs = 7  # the 8th would be measured again
     batch = 2  # 180 batches an epoch: fewer than 160 are not measured
     streams = {}

@@ -12,7 +12,7 @@ import run
 from browser import complaints, dump_dom
 from dataset import EPOCHS, SAMPLES
 
-SYSTEMS = ["lru", "min", "icache", "rankpool"]  # ranks cannot be min
+SYSTEMS = ["lru", "min", "icache", "rankpool"]  # ranks cannot run min
 TRAINER = [
     sys.executable, run.HERE / "trainer.py", "--epochs", EPOCHS, "--batch-size", 12, "--sampler",
     "system", "--accuracy", "--seed", "{seed}",
@@ -40,7 +40,8 @@ def results(out):
 
 
 def test_compare(tree, tmp_path):
-    """With emulated storage: its count is that of the ranks, and nothing of it stays mounted."""
+    """With emulated storage: it counts the same reads as the ranks, and nothing of it stays
+    mounted."""
     slow = tmp_path / "slow.toml"
     slow.write_text('read_latency = "100us"\n')
     out = tmp_path / "out"
@@ -84,14 +85,14 @@ def test_compare(tree, tmp_path):
     mounts = open("/proc/self/mounts").read()
     assert "rankpool-compare-" not in mounts
 
-    # What ended well is not trained again, and what is not the same is refused.
+    # A training that ended well is not repeated, and a different comparison is refused.
     again = train(tree, out, *options)
     assert again.returncode == 0 and again.stderr.count("was trained before") == 3, again.stderr
     assert again.stdout == done.stdout
     other = train(tree, out, "--ranks", 1)
     assert other.returncode == 2 and "name another folder with -o" in other.stderr, other.stderr
 
-    # The same logs beside each other, by hand.
+    # The same logs side by side, by hand.
     logs = [f"{name}={out / name / 'seed-0' / 'run.jsonl'}" for name in ("lru", "rankpool")]
     by_hand = [
         str(run.RANKPOOL), "report", "--side-by-side", *logs, "-o", str(tmp_path / "both.html"),
@@ -104,7 +105,7 @@ def test_compare(tree, tmp_path):
 
 
 def test_compare_goes_on(tree, tmp_path):
-    """Interrupted in its second training it ends with that signal, and keeps the first."""
+    """Interrupted in its second training, compare ends with that signal and keeps the first."""
     out = tmp_path / "out"
     command = compare(tree, out, "--seeds", 1)
     with open(tmp_path / "said", "w") as said:

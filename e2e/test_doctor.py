@@ -31,14 +31,14 @@ def doctor(mpi, ranks, *args, command=None, launch=None):
 
 @pytest.fixture
 def runtime():
-    """A folder for sessions that no other rankpool of the machine uses; its path is short, for a
-    socket lies in it."""
+    """A folder for sessions that no other rankpool of the machine uses; its path is short, because
+    it holds a socket."""
     with tempfile.TemporaryDirectory(prefix="rankpool-doctor-", dir=run.SHM) as folder:
         yield folder
 
 
 def findings(done):
-    """The list that --json has printed."""
+    """The list that --json printed."""
     assert done.stdout.startswith("["), f"{done.stdout}\n{done.stderr}"
     return json.loads(done.stdout)
 
@@ -59,7 +59,7 @@ def test_ranks_make_one_list(tree, runtime, mpi, ranks):
         assert f["status"] in ("good", "warning") and f["detail"] and "{}" not in f["detail"], f
         assert f["advice"] or f["status"] == "good", f
     of = {name: [f for f in found if f["check"] == name] for name in checks}
-    (mpi_line,) = of["mpi"]  # all ranks of one machine are one line
+    (mpi_line,) = of["mpi"]  # all ranks of one machine share one line
     assert "thread level MPI_THREAD_" in mpi_line["detail"] and mpi_line["node"]
     assert f"started {ranks} ranks" in of["launcher"][0]["detail"]
     assert "several ranks share a node" in of["ranks"][0]["detail"]
@@ -72,7 +72,7 @@ def test_ranks_make_one_list(tree, runtime, mpi, ranks):
 
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
 def test_strict_counts_warnings_once(mpi):
-    """Only rank 0 fails: the sharing of a node is a warning."""
+    """Only rank 0 fails: that ranks share a node is a warning."""
     done = doctor(mpi, 2, "--only", "ranks,kernel", "--strict")
     assert done.returncode == 1, done.stderr
     assert done.stdout.count("warning  ranks") == 1 and done.stdout.count("kernel") == 1
@@ -89,8 +89,8 @@ def test_alone_it_starts_mpi_in_a_child(mpi):
 
 
 def test_the_wrong_library_is_recognised():
-    """MPICH's ranks under Open MPI's mpirun are worlds of one: the first prints it, the others
-    nothing."""
+    """MPICH's ranks under Open MPI's mpirun are worlds of one: the first reports it, the others
+    print nothing."""
     done = doctor("openmpi", 2, "--only", "launcher", "--mpi-library", "libmpich.so.12")
     assert done.returncode != 0
     assert done.stdout.count("bad      launcher") == 1, done.stdout
@@ -124,8 +124,8 @@ PYTHONPATH=$dir:$PYTHONPATH exec {sys.executable} "$@"
 
 
 def test_a_rank_that_dies_is_named(tmp_path):
-    """Rank 1 is killed in a check: rank 0 waits as long as a rank may be silent, and then
-    names it."""
+    """Rank 1 is killed in a check: rank 0 waits for as long as a rank may be silent, and then names
+    it."""
     rank, python = tmp_path / "rank", tmp_path / "python"
     rank.write_text(
         f"""#!/bin/sh
@@ -141,7 +141,7 @@ exec {run.RANKPOOL} "$@"
         "openmpi", 2, "--only", "ranks,ping,python", "--runtime-dir", tmp_path, command=[rank],
         launch=survive,
     )
-    # On a busy machine it dies before its first sign of life has left; TestLostRank has where, and
-    # what it looked at.
+    # On a busy machine the rank dies before it has sent its first sign of life; TestLostRank tests
+    # that its node, and what it was checking, are named.
     named = re.search(r"(?m)^bad +ranks +rank 1 (on \S+ )?has not reported, ", done.stdout)
     assert named, done.stdout + done.stderr  # with recovery, mpirun's exit code means nothing

@@ -1,5 +1,5 @@
-"""A script with torchvision's and torch's own shape: the same tensors from the cache, whatever
-happens to it, and without."""
+"""A script that looks like one for torchvision and torch: it gets the same tensors from the cache,
+whatever happens to it, and without one."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ STOP = BATCHES + 7  # in mid-epoch
 
 
 def script(tree, trainers=1, workers=0, method=None, *args):
-    """Returns the command of a trainer with workers, which the start method starts."""
+    """Returns the command of a trainer with workers, which start by the start method `method`."""
     method = ["--start-method", method] if workers and method else []
     size = GLOBAL_BATCH // trainers
     return [
@@ -35,7 +35,7 @@ def rows(folder):
 
 @pytest.fixture(scope="session")
 def from_files(tree, tmp_path_factory):
-    """What the script was given by one process, without rankpool."""
+    """The rows of the script in one process, without a cache."""
     folder = tmp_path_factory.mktemp("files")
     command = [sys.executable, *script(tree, 1, 0, None, "--digest-log", folder / "digest")]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
@@ -48,8 +48,8 @@ def from_files(tree, tmp_path_factory):
 
 @pytest.fixture
 def trained(start, tree):
-    """trained(world, workers, method, *args) trains to the end, and returns what came of it and the
-    lines it wrote."""
+    """trained(world, workers, method, *args) trains to the end, and returns the result and the
+    lines that the script wrote."""
 
     def trained(world, workers, method, *args, kill=False):
         pause = [HERE / "paused.py", BATCHES] if kill else []
@@ -75,8 +75,8 @@ def trained(start, tree):
 
 
 def matrix(combinations, default):
-    """Returns parameters; those that are not in the default suite are marked full. Crowds of
-    processes come one by one."""
+    """Returns parameters; those that are not in the default suite are marked full, and run one at a
+    time, because they start many processes."""
     crowd = pytest.mark.xdist_group("crowd")
     return [
         pytest.param(*one, marks=() if one in default else (pytest.mark.full, crowd))
@@ -108,7 +108,7 @@ def test_the_same_tensors_as_from_files(trained, from_files, world, workers, met
 def test_the_same_tensors_when_ranks_die_and_training_is_requeued(
     trained, from_files, tmp_path, workers, method, then
 ):
-    """On another number of nodes."""
+    """Training continues on another number of ranks."""
     saved = "--checkpoint", tmp_path / "checkpoint"
     _, first = trained(2, workers, method, *saved, "--stop-after", STOP, kill=True)
     _, second = trained(then, workers, method, *saved)

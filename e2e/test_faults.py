@@ -29,10 +29,11 @@ def disturbed(start, reference):
 
 
 def kill_ranks(run, batch, count=None, back=True):
-    """Kills ranks when global batch `batch` is trained, where training pauses. Its processes stand
-    still until the ranks are dead, and continue when the cache is back. Or, where it pauses again
-    after ALONE batches, they continue without it, the launcher standing still: the cache is started
-    again after these (`back` False), or nobody waits for that (None)."""
+    """Kills ranks after global batch `batch`, where training pauses. The trainers are stopped until
+    the ranks are dead, and continue when the cache is back (`back` True). Otherwise the launcher is
+    stopped too, and the trainers continue without the cache to the next pause, ALONE batches later.
+    Then the launcher continues, and training waits until the cache is back (False), or does not
+    wait (None)."""
     run.wait_for_batches(batch)
     launcher, stopped = [] if back else [run.process.pid], run.trainers()
     run.kill(launcher + stopped, signal.SIGSTOP)
@@ -57,7 +58,7 @@ def kill_ranks(run, batch, count=None, back=True):
 )
 def test_ranks_killed_in_mid_epoch(disturbed, ranks, mpi, killed, back):
     """Without the cache a trainer reads what is still in the old memory, and the rest from storage:
-    here the memory holds less than the batches that are trained ALONE."""
+    here the memory holds less than the ALONE batches."""
     at = BATCHES + 5
     way = {} if back else {"memory": "2%", "window": "32KiB"}
     pause = [at] if back else [at, at + ALONE]
@@ -70,8 +71,8 @@ def test_ranks_killed_in_mid_epoch(disturbed, ranks, mpi, killed, back):
 
 @pytest.mark.parametrize("batch", [5, BATCHES - 2])
 def test_losses_that_are_not_finite(start, tmp_path, batch):
-    """Mixed precision yields NaN now and then; the newest batch's report is not lost with a rank
-    because of that."""
+    """Mixed precision sometimes yields NaN; that does not make the newest batch's report get lost
+    with a rank."""
     rng = numpy.random.default_rng(3)
     losses = rng.exponential(size=(EPOCHS, SAMPLES)).astype("float32")
     losses[rng.random(losses.shape) < 0.2] = numpy.nan
@@ -143,8 +144,8 @@ def test_mpirun_killed(disturbed):
 
 
 def test_silent_rank(start):
-    """A rank that does not answer for a while is not dead: the other reads storage, and hears what
-    it says late."""
+    """A rank that does not answer for a while is not dead: the other one reads storage, and
+    receives its late answers."""
     way = dict(ranks=2, memory="100%", options=["--peer-timeout", "50ms"])
     way["command"] = [
         sys.executable, ROOT / "e2e" / "loader_modes.py", "in process", 50, GLOBAL_BATCH // 2,

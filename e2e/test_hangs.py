@@ -1,4 +1,4 @@
-"""Whoever waits, waits for something that can end: ranks that hang, and starts that fail."""
+"""Every wait ends: with ranks that hang, and with starts that fail."""
 
 import fcntl
 import signal
@@ -25,8 +25,8 @@ def test_too_little_address_space(kilobytes):
 
 @pytest.fixture
 def disturbed(start, reference):
-    """disturbed(hurt, at, **way) trains with pads, and stands still after `at` batches while
-    hurt(run) does harm; returns the result, checked."""
+    """disturbed(hurt, at, **way) trains with pads, and pauses after `at` batches while hurt(run)
+    does harm; returns the result, checked."""
 
     def disturbed(hurt, at, args=(), options=(), **way):
         args = ["--epochs", EPOCHS, "--sampler", "pads", *args]
@@ -50,14 +50,14 @@ def stop_a_rank(run):
 @pytest.mark.parametrize("at", [5, BATCHES])
 def test_rank_that_hangs_for_good(disturbed, ranks, mpi, at):
     result = disturbed(stop_a_rank, at, ranks=ranks, mpi=mpi)
-    assert "has not answered for 3" in result.stderr  # s, or 3.375 s where a rank says so
+    assert "has not answered for 3" in result.stderr  # s, or 3.375 s if a rank says so
     assert "cache restarts 1" in result.stdout
 
 
 @pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.full)])
 def test_restarted_rank_that_hangs_before_it_is_ready(disturbed, mpi):
-    """It waits for the other rank, which waits for the lock of its folder. It was last heard of in
-    MPI_Init."""
+    """It waits for the other rank, which waits for the lock of its folder. It was last heard from
+    in MPI_Init."""
 
     def met(folder):
         try:
@@ -84,7 +84,7 @@ def test_restarted_rank_that_hangs_before_it_is_ready(disturbed, mpi):
 
 
 def in_a_small_machine(limit, command):
-    """Returns a command in a namespace of its own, where something is short."""
+    """Returns a command in a mount namespace of its own, with little of some resource."""
     return ["unshare", "--mount", "sh", "-c", f'{limit}; exec "$@"', "sh", *map(str, command)]
 
 
@@ -107,7 +107,7 @@ def test_first_start_that_fails(tree, tmp_path, mpi, limit, says):
     )
     assert done.returncode == 1, done.stderr
     assert not (tmp_path / "trained").exists()
-    last = done.stderr.replace("\0", "").splitlines()[-1]  # Open MPI 5 ends what it says with one
+    last = done.stderr.replace("\0", "").splitlines()[-1]  # Open MPI 5 ends its output with a NUL
     assert last.startswith("rankpool: the cache ended before it was ready (") and says in last, (
         done.stderr
     )
@@ -115,7 +115,7 @@ def test_first_start_that_fails(tree, tmp_path, mpi, limit, says):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_training_goes_on_without_a_rank_that_hangs(start, reference, workers):
-    """The rank is not ended in time, and training needs no plan any more."""
+    """The rank is not ended in time, but training needs no more plans."""
     args = ["--epochs", EPOCHS, "--sampler", "pads", *(["--workers", workers] if workers else [])]
     options, at = ["--batch-timeout", "500ms", "--rank-timeout", "1h"], (EPOCHS - 1) * BATCHES + 1
     one = start(args=args, options=options, torch=workers > 0, pause=[at])

@@ -1,5 +1,5 @@
-"""Training continues with what it began with, its data and its importance scores, whatever becomes
-of files and ranks, or ends."""
+"""Training continues with the data and the importance scores that it began with, whatever happens
+to files and ranks, or it ends."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def kill(run):
 
 
 def clear_and_kill(run):
-    shutil.rmtree(run.session(), ignore_errors=True)  # as rm -rf: a rank may be writing there
+    shutil.rmtree(run.session(), ignore_errors=True)  # like rm -rf: a rank may be writing there
     kill(run)
 
 
@@ -61,7 +61,7 @@ def trained(run, hurts):
 
 FULL = pytest.mark.full
 MOMENTS = [
-    # in epoch 0, behind its cut, at the last epoch
+    # in epoch 0, after its cut, at the start of the last epoch
     *(pytest.param(at, marks=FULL) for at in (3, BATCHES - 1, 2 * BATCHES)),
     BATCHES, BATCHES + 7,  # between epochs, and in an epoch that was planned from importance
 ]  # fmt: skip
@@ -108,7 +108,8 @@ def add_class(tree):
 
 
 def swap(tree):
-    """Anyone who opens the data set now finds a manifest in place of the folder's files."""
+    """Writes a manifest, which anyone who opens the data set now finds in place of the folder's
+    files."""
     index = [RANKPOOL, "index", tree / "a", "-o", tree / "rankpool.parquet"]
     subprocess.run(index, check=True, capture_output=True)
 
@@ -131,8 +132,8 @@ def test_data_that_came_meanwhile(start, reference, tmp_path, change, ranks, hur
 
 
 def test_data_that_went_meanwhile(start, reference, tmp_path):
-    """The samples that are still there are the same; training ends at the one that is not, and
-    names it."""
+    """The samples that are still there are the same; training ends at the missing one, and names
+    it."""
     tree = make_tree(tmp_path / "tree", SAMPLES)
     at = BATCHES + 4
     one = start(
@@ -224,8 +225,8 @@ def test_a_state_that_does_not_fit(train, stopped, tree, tmp_path, harm, says, r
 
 
 def test_a_data_set_that_was_copied_is_the_same(train, stopped, reference, tree, tmp_path):
-    """Under another name, with other modification times, the checkpoint continues; a file more, and
-    it does not."""
+    """Under another name and with other modification times, the checkpoint resumes; with one more
+    file, it does not."""
     copy = tmp_path / "elsewhere"
     shutil.copytree(tree, copy, copy_function=shutil.copyfile)
     options = ["--state", shutil.copy(stopped / "state", tmp_path)]
@@ -249,8 +250,7 @@ def test_a_requeued_training_without_a_checkpoint_begins_anew(start, reference, 
 def test_a_job_killed_between_its_first_state_and_its_first_checkpoint(
     start, train, stopped, reference, tmp_path
 ):
-    """It starts over; the checkpoint that it has forgotten, or never wrote, is resumed all the
-    same."""
+    """It starts over; a checkpoint that it has forgotten, or never wrote, can still be resumed."""
     folder = shutil.copytree(stopped, tmp_path / "copy")
     options, args = ["--state", folder / "state"], ["--epochs", EPOCHS, "--sampler", "pads"]
     own = tmp_path / "own"
@@ -267,7 +267,7 @@ def test_a_job_killed_between_its_first_state_and_its_first_checkpoint(
 
 
 def test_a_checkpoint_without_its_state(start, train, reference, tmp_path):
-    """The cache goes away and stays away while a checkpoint is made. The one before it still
+    """The cache goes away and stays away while a checkpoint is made. The previous checkpoint still
     resumes."""
     state, own, at = tmp_path / "state", tmp_path / "checkpoint", BATCHES + 4
     args = ["--epochs", EPOCHS, "--sampler", "pads"]

@@ -77,8 +77,7 @@ def test_verify(data, tmp_path, mpi):
 
 @pytest.mark.parametrize("mpi", LAUNCH)
 def test_killed(tmp_path, mpi):
-    """Signal 9 to all processes in the middle; the next try continues, with another number of
-    ranks."""
+    """Signal 9 to all processes midway; the next run continues, with another number of ranks."""
     root = tmp_path / "data"
     root.mkdir()
     for i in range(20000):
@@ -89,7 +88,7 @@ def test_killed(tmp_path, mpi):
         "OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_btl_vader_backing_directory",
         "PRTE_MCA_prte_tmpdir_base",
     )
-    # what it leaves behind when it is killed
+    # for what mpirun leaves behind when it is killed
     env = {**run.MPIRUN_ENV, **dict.fromkeys(here, tmp_path)}
     options = ["index", root, "-o", manifest, "--concurrency", "1"]
     setting = [f"{name}={value}" for name, value in env.items()]

@@ -16,7 +16,7 @@ NOTICE = re.compile(r"^-{70,}\nprterun detected that .*?^-{70,}\n", re.M | re.S)
 
 @pytest.fixture
 def refused(train):
-    """refused(words…, **way) starts a run that fails; one line of stderr must match each of the
+    """refused(patterns…, **way) starts a run that fails; one line of stderr must match all
     patterns."""
 
     def refused(*patterns, **way):
@@ -88,8 +88,8 @@ def test_another_mpirun_than_the_librarys(refused):
 
 
 def test_launcher_that_tells_nothing(refused, tmp_path):
-    """It starts processes that each are alone in a world of their own, which nothing in their
-    environment shows."""
+    """It starts processes that are each alone in a world of their own, and nothing in their
+    environment shows it."""
     mpirun = tmp_path / "mpirun"
     mpirun.write_text(
         """#!/bin/sh

@@ -1,7 +1,7 @@
-"""Several trainings share a cache: each sees the stream that it sees alone.
+"""Several trainings share a cache: each sees the stream that it would see alone.
 
-The first one stands still in the middle of its first epoch, where the second one begins, and the
-second one in the middle of its own.
+The first one pauses in the middle of its first epoch, where the second one begins; the second one
+pauses in the middle of its own.
 """
 
 import json
@@ -33,7 +33,7 @@ def trainer(job, ranks):
 
 
 def both(ranks):
-    """A command that trains both jobs, the second from the first one's pause on."""
+    """A command that trains both jobs; the second begins at the first one's pause."""
     first, second = trainer("a", ranks), trainer("b", ranks)
     begun = (
         f"until [ -f digest-a ] && [ $(wc -l < digest-a) -ge {JOBS['a']['pause']} ]; "
@@ -134,8 +134,8 @@ def test_started_together(start, alone):
 
 
 def test_a_newcomer_begins_where_the_others_are(start, tree, tmp_path):
-    """Job b begins with the chunk that job a uses next, and draws what it draws alone from that
-    chunk on; its checkpoint has the chunk."""
+    """Job b begins with the chunk that job a uses next, and from that chunk on draws what it would
+    draw alone; its checkpoint has the chunk."""
 
     def trainer(job, seed, pause, first):
         return (
@@ -154,7 +154,7 @@ def test_a_newcomer_begins_where_the_others_are(start, tree, tmp_path):
     result = one.finish()
     assert result.code == 0, result.stderr
     first = json.loads(one.text("state-b"))["first_chunk"]
-    # the rank knows of a batch when the next ones are asked for
+    # the rank learns of a batch when the next ones are requested
     assert first in {(half - 2) * 10 // BATCHES + 1, half * 10 // BATCHES + 1}
     args = [
         "--sampler", "chunks", "--epochs", EPOCHS, "--batch-size", GLOBAL_BATCH, "--seed", 2,

@@ -1,7 +1,7 @@
-"""Ranks are killed anywhere, repeatedly; RANKPOOL_KILLS is in how many trainings.
+"""Ranks are killed anywhere, repeatedly, in RANKPOOL_KILLS trainings.
 
-But not while they start: a rank that dies within MPI_Init leaves files of MPICH's in /dev/shm,
-which nobody knows.
+They are not killed while they start: an MPICH rank that dies in MPI_Init leaves files in /dev/shm,
+which nobody removes.
 """
 
 import os
@@ -17,8 +17,8 @@ KILLS = range(int(os.environ.get("RANKPOOL_KILLS", 20)))
 WAYS = [
     dict(), dict(ranks=2), dict(ranks=2, mpi="mpich"), dict(ranks=4), dict(ranks=4, mpi="mpich"),
 ]
-# How a script uses samples: it has them in its hands until it takes the next batch, for which it
-# has asked long before, or not; or its loader copies them.
+# How a script uses samples: it holds them until it takes the next batch, which it requested long
+# before, or not; or its loader copies them.
 HANDS = [dict(), dict(args=["--ahead", 1]), dict(args=["--evaluate"]), dict(torch=True)]
 TAKEN_OVER = re.compile(r'samples="kept (\d+) of (\d+)"')
 EMPTY = re.compile("is not taken over|the cache starts empty")
@@ -71,7 +71,7 @@ def test_killed_anywhere(start, reference, tmp_path, seed):
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", KILLS)
 def test_killed_anywhere_under_two_trainings(start, alone, seed):  # noqa: F811
-    """Both have a sampler and a batch of their own, and what they keep in one memory."""
+    """Both have their own sampler and batch size, and keep their samples in one memory."""
     rng = random.Random(seed)
     way = rng.choice(WAYS[:3])
     ranks = way.get("ranks", 1)

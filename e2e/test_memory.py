@@ -1,4 +1,4 @@
-"""Memory limits: of a control group of this machine, and of Slurm's variables."""
+"""Memory limits: from a control group of this machine, and from Slurm's variables."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 class Group:
-    """A control group below the one of this machine's top, with a limit on memory."""
+    """A control group below the machine's top one, with a limit on memory."""
 
     def __init__(self, parent, limit_file, own):
         self.path, self.limit_file, self.own = (
@@ -22,7 +22,7 @@ class Group:
 
     @contextlib.contextmanager
     def limited(self, limit_bytes):
-        """Processes that are started meanwhile are in the group."""
+        """Processes that are started in this context are in the group."""
         self.path.mkdir()
         try:
             (self.path / self.limit_file).write_text(str(limit_bytes))
@@ -42,8 +42,8 @@ class Group:
 
 
 def memory_group():
-    """Returns the Group of the version of control groups that is mounted; fails where this process
-    may make none."""
+    """Returns a Group of the version of control groups that is mounted; fails if this process may
+    not make one."""
     own = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -144,7 +144,7 @@ def resize_shared_memory(size):
 
 @pytest.fixture
 def small_shared_memory():
-    """Makes /dev/shm small, which is this process's and its children's own."""
+    """Makes /dev/shm small; only this process and its children see it."""
     resize_shared_memory("200m")
     yield
     resize_shared_memory("50%")

@@ -1,5 +1,5 @@
-"""The network is cut for good, of a node or only between two: training continues where it is
-planned, and ends with a sentence where it is not."""
+"""The network is cut for good, for one node or only between two: training continues as far as it is
+planned, and then ends with a sentence."""
 
 import os
 import re
@@ -80,8 +80,9 @@ def begin(nodes, tree, tmp_path, count):
         "oob_tcp_if_include": f"{net}.0/24", "btl_tcp_if_include": f"{net}.0/24",
     }  # fmt: skip
     if open_mpi() == 4:
-        # One daemon after the other: of 25 launches in which two started at once, 4 hung before any
-        # rank started, since mpirun did not hear of the second. Open MPI 5 hangs with it.
+        # Start one daemon after the other: of 25 launches in which two started at once, 4 hung
+        # before any rank started, because mpirun did not hear from the second. Open MPI 5 hangs
+        # with this option.
         mca["plm_rsh_num_concurrent"] = 1
     argv = [
         "mpirun.openmpi", "--allow-run-as-root",
@@ -103,7 +104,7 @@ def begin(nodes, tree, tmp_path, count):
 
 
 def gives_up(one, count):
-    """Lets a training continue whose network is cut, to the end of its epoch."""
+    """Lets a training whose network is cut continue to the end of its epoch."""
     one.wait_for(
         lambda: "another rank does not answer" in one.text("stderr"), "the other rank was missed"
     )

@@ -1,4 +1,4 @@
-"""A newcomer harms no training: a second process of the same RANK, another spec, a second sampler
+"""A newcomer harms no training: a second process with the same RANK, another spec, a second sampler
 in the same process."""
 
 import signal
@@ -51,7 +51,7 @@ def trainer_of(one, rank):
     ],
 )
 def test_a_second_process_of_the_same_rank(start, reference, rank, args, sentence):
-    """It comes in mid-epoch, hears why it cannot train, and the training continues as if it had not
+    """It comes in mid-epoch and is told why it cannot train; training continues as if it had not
     come."""
     one = start(ranks=2, args=["--epochs", EPOCHS], pause=[BATCHES + 5])
     one.wait_for_batches(BATCHES + 5)
@@ -69,8 +69,8 @@ def test_a_second_process_of_the_same_rank(start, reference, rank, args, sentenc
 
 
 def test_a_trainer_that_was_started_again(train, reference):
-    """As torchrun does it: another process of the same RANK, after the first was killed, with the
-    cache as it is."""
+    """As torchrun does: another process with the same RANK after the first has ended, with the same
+    cache."""
     again = f"{sys.executable} {TRAINER} --batch-size {GLOBAL_BATCH} --digest-log digest --epochs {EPOCHS} --checkpoint state"
     command = ["sh", "-c", f"{again} --stop-after {BATCHES + 5} && {again}"]
     result = train(command=command)
@@ -83,8 +83,8 @@ def test_a_trainer_that_was_started_again(train, reference):
 )
 @pytest.mark.parametrize("sampler", ["pads", pytest.param("torch", marks=pytest.mark.full)])
 def test_a_newcomer_that_comes_first_to_ranks_that_forgot(start, reference, ranks, mpi, sampler):
-    """The session's folder is cleared and the ranks die. Who comes first asks for another training,
-    from a node of the first one's."""
+    """The session folder is cleared and the ranks die. The first process to come asks for another
+    training, from a node of the first training."""
     at = BATCHES + 5
     one = start(ranks=ranks, mpi=mpi, args=["--epochs", EPOCHS, "--sampler", sampler], pause=[at])
     one.wait_for_batches(at)
@@ -92,7 +92,7 @@ def test_a_newcomer_that_comes_first_to_ranks_that_forgot(start, reference, rank
         lambda: len(list(one.session().glob("r*/trainers"))) == ranks,
         "all ranks had written down who trains",
     )
-    kill(one)  # when the launcher starts them again it looks who trains
+    kill(one)  # when the launcher restarts them, it finds out who trains
     _, environment = trainer_of(one, ranks - 1)
     trainers = one.trainers()
     one.kill(trainers, signal.SIGSTOP)

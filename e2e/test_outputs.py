@@ -75,7 +75,7 @@ def test_stderr_that_nobody_reads(start, reference, ranks):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_stderr_that_nobody_has_open(start, reference, ranks):
-    """As behind a `| tee` that was killed."""
+    """As with a `| tee` that was killed."""
     read, write = os.pipe()
     os.close(read)
     one = start(ranks=ranks, torch=False, args=ARGS, options=["-v"], stderr=write)

@@ -38,10 +38,10 @@ def hits(epoch):
 def test_hits_are_those_planned(epochs_of):
     planned = epochs_of("clairvoyant")
     for epoch in planned:
-        # A draw may also find its sample held by another draw of it that is not decided yet.
+        # A draw may also find its sample held for another draw of it that is not decided yet.
         assert 0.99 * epoch["planned_hits"] <= hits(epoch) <= 1.03 * epoch["planned_hits"], epoch
         assert epoch["hits_local"] >= 0.95 * hits(epoch), epoch
         assert hits(epoch) >= 0.5 * DRAWS, epoch
-    # what is held until it is decided comes on top
+    # samples that are held until they are decided come on top
     lru = sum(epoch["planned_hits"] for epoch in epochs_of("lru"))
     assert lru < 0.7 * sum(map(hits, planned))

@@ -37,8 +37,8 @@ def test_recorded_run(start, reference, mpi, sampler):
 
 
 def written(path):
-    """Whether a recording has more than the head of its file: its first chunk, compressed by gzip,
-    is there."""
+    """Whether a recording has more than its header: its first chunk, compressed by gzip, is
+    there."""
     return path.exists() and b"\x1f\x8b" in path.read_bytes()
 
 

@@ -1,5 +1,5 @@
-"""rankpool report of real trainings and of a made one, seen in a browser, and its picture in the
-docs."""
+"""rankpool report of real trainings and of an invented one, viewed in a browser, and its picture in
+the docs."""
 
 import json
 import os
@@ -17,14 +17,14 @@ SECTIONS = [
     "remarks", "epochs", "sources", "stall", "pace", "gpu", "throughput", "latency", "memory",
     "importance", "balance",
 ]  # fmt: skip
-# of style.css, in light
+# of style.css, in light mode
 LOCAL, REMOTE, STORAGE, LINE = (
     (0x0B, 0x3C, 0x6F), (0x4A, 0x98, 0xC9), (0xC9, 0xCB, 0xC4), (0x00, 0x72, 0xB2),
 )
 PICTURE_BYTES = 300_000
 
-# Put into a page it writes where its parts are: of each section its box and its plots', and whether
-# the page is too wide.
+# Put into a page, it writes where its parts are: the box of each section and those of its plots,
+# and whether the page is too wide.
 MEASURE = """<script>
 const edges = r => [r.left, r.top, r.width, r.height];
 const box = e => edges(e.getBoundingClientRect());
@@ -43,7 +43,7 @@ document.body.append(out);
 
 
 def report(folder, *logs):
-    """Makes the page of run logs."""
+    """Makes the page for run logs, and returns its path."""
     page = Path(folder) / "report.html"
     command = [run.RANKPOOL, "report", *logs, "-o", page]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
@@ -61,7 +61,7 @@ def measured(page):
 
 
 def colors(picture, left_out=0.0):
-    """Returns the colours that cover more than a part of a picture."""
+    """Returns the colours that cover more than the share `left_out` of a picture."""
     with Image.open(picture) as image:
         pixels = image.width * image.height
         return {
@@ -112,7 +112,7 @@ def test_report_of_a_training(start, tmp_path):
         in text.replace("&#39;", "'")
     )
     assert "Remarks" in text and "could not be read" not in text
-    for rank in (0, 1):  # the nodes' table has what the nodes were given
+    for rank in (0, 1):  # the table of nodes shows what each was given
         last = [e for e in result.events if e["event"] == "node" and e["rank"] == rank][-1]
         given = sum(
             last[name] for name in ("hits_local", "hits_remote", "storage_reads", "fallback_reads")
@@ -160,7 +160,7 @@ def test_report_of_a_cluster(cluster, tmp_path):
 
 @pytest.mark.xdist_group("cluster")
 def test_report_of_half_a_log(cluster, tmp_path):
-    """Neither nodes nor GPUs, and a last line cut off by a killed rank: the page names what is
+    """A log without nodes and GPUs, whose last line a killed rank cut off: the page names what is
     missing."""
     old = tmp_path / "old.jsonl"
     lines = [line for line in cluster.read_text().splitlines() if '"event":"epoch"' in line][:1]

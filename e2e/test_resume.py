@@ -1,4 +1,4 @@
-"""A run that stopped and the run that resumed it are together one that did not stop."""
+"""A run that stopped and the run that resumed it together equal one that did not stop."""
 
 import pytest
 from dataset import BATCHES, EPOCHS, SAMPLES
@@ -42,7 +42,7 @@ def test_stopped_and_resumed(train, reference, tmp_path, sampler, stop, first, s
 
 
 def test_resumed_from_the_checkpoint_of_an_epoch(train, reference, tmp_path):
-    """The first run continues after its last checkpoint, as one does that is killed between two."""
+    """The first run continues after its last checkpoint, like a run that is killed between two."""
     state, checkpoint = ["--state", tmp_path / "state"], tmp_path / "checkpoint"
     args = ["--sampler", "pads", "--save", checkpoint]
     train(ranks=2, args=[*args, "--epochs", 1], options=state)

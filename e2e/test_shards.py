@@ -1,4 +1,5 @@
-"""A data set in tar shards and TFRecord files is trained on as the same samples in files are."""
+"""Training on a data set in tar shards and TFRecord files equals training on the same samples in
+files."""
 
 import io
 import json
@@ -17,7 +18,7 @@ PER_SHARD = 50
 
 
 def shards_of(tree, root, write):
-    """Writes the files of each class folder of tree, in order, into shards by write(path without
+    """Writes the files of each class folder of tree, in order, into shards, with write(path without
     suffix, files)."""
     for folder in sorted(tree.iterdir()):
         files = sorted(folder.iterdir())
@@ -84,7 +85,7 @@ with open("seen-" + os.environ["RANK"], "w") as seen:
 
 
 def test_members_and_class_numbers(start, tmp_path):
-    """Each sample's members, as tarfile finds them, and the label that its .cls member says."""
+    """Each sample has its members, as tarfile finds them, and the label in its .cls member."""
     (tmp_path / "data").mkdir()
     want = []
     for shard in range(2):

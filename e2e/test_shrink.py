@@ -1,5 +1,5 @@
-"""A trainer that grows until its control group is full: the cache releases memory, grows again
-smaller, and the job lives."""
+"""A trainer that grows until its control group is full: the cache releases memory, a restarted rank
+takes no more than that, and the job lives."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import pytest
 import run
 from test_memory import MIB, memory_group
 
-pytestmark = pytest.mark.xdist_group("memory")  # one data set, and one at a time
+pytestmark = pytest.mark.xdist_group("memory")  # they share a data set, and run one at a time
 SAMPLES, SAMPLE_BYTES = 1600, 150_000  # 229 MiB
 BATCHES = SAMPLES // 16  # of an epoch
 LIMIT, SLAB = 512 * MIB, 256 * MIB
@@ -53,7 +53,7 @@ def limited():
 
 
 def noted(one):
-    """The size that the slab has, as the rank keeps it for the one after it."""
+    """The size of the slab, as the rank records it for its successor."""
     return int((one.session() / "r0" / "memory").read_text().split()[0])
 
 
@@ -94,8 +94,8 @@ def test_a_killed_rank_comes_back_smaller(hungry, calm):
 
 
 def test_a_rank_that_takes_memory_over_has_no_second_one(start, large_tree, calm):
-    """A control group in which the slab has no room twice counts it once, while a rank and the next
-    one have it."""
+    """A control group that has no room for two slabs counts the slab once, while a rank and its
+    successor both have it."""
     with memory_group().limited(SLAB * 7 // 4):
         one = start(**training(large_tree, 0))
         one.wait_for_batches(BATCHES + 5)

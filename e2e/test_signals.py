@@ -1,5 +1,5 @@
-"""Signals of a job's end: training ends with a checkpoint, run has Slurm start the job again, and
-nothing dies before it may."""
+"""Signals at a job's end: training ends with a checkpoint, run has Slurm start the job again, and
+nothing dies too early."""
 
 import re
 import signal
@@ -59,8 +59,8 @@ def life(start, tmp_path):
     return life
 
 
-# Open MPI's mpirun unblocks the signals that run has blocked: a rank may be shot while it is
-# loaded, and is restarted. A storm that never ends would shoot every one.
+# Open MPI's mpirun unblocks the signals that run has blocked: a signal may kill a rank while it is
+# loaded, and the rank is restarted. An endless storm would kill every rank.
 SHOT_AT_ANY_MOMENT = 4
 
 
@@ -166,8 +166,8 @@ def test_training_fails_and_is_not_requeued(start, slurm):
 
 @pytest.mark.parametrize("name", ["USR1", "USR2"])
 def test_told_before_training_hears(start, slurm, name):
-    """The signal comes before the cache is ready, or before the training command has handlers: it
-    dies of it then."""
+    """The signal comes before the cache is ready, or before the training command has handlers: then
+    the command dies of it."""
     one = start(ranks=2, options=[f"--requeue={name}"])
     number = getattr(signal, f"SIG{name}")
     one.wait_for(one.ranks, "a rank was started")
@@ -201,7 +201,8 @@ def test_ranks_live_through_user_signals(start, reference, way):
 
 
 def test_open_mpi_leaves_sigterm_to_the_ranks(start):
-    """Its mpirun would kill them two seconds after it got one, which a slow checkpoint outlasts."""
+    """Its mpirun would kill them two seconds after it got a SIGTERM, and a slow checkpoint takes
+    longer."""
     one = start(ranks=2, args=["--epochs", 10**6])
     one.wait_for_batches(1)
     (mpirun,) = one.mpiruns()

@@ -27,7 +27,7 @@ WAYS = {
 
 
 def tier(way):
-    """Loaders with workers have one way in the short suite."""
+    """The short suite tests loaders with workers in one way only."""
     return pytest.param(
         way, marks=pytest.mark.full if way in ("a size, workers", "2 ranks, workers") else ()
     )

@@ -1,5 +1,4 @@
-"""Live is what is simulated: the ids that training is served are those that `rankpool simulate`
-says."""
+"""Live runs do what is simulated: training is served the ids that `rankpool simulate` computes."""
 
 import json
 import os
@@ -15,7 +14,7 @@ from run import HERE, RANKPOOL, ROOT
 SAMPLES, EPOCHS = 320, 4  # of the recorded trace
 GLOBAL_BATCH = 16
 OPTIONS = {"impact": "max_warm_up_epochs=2"}
-# where training stands still: in the second epoch; right behind a batch that was evaluated
+# where training pauses: in the second epoch; right after a batch that was evaluated
 STOPS = {"impact": 54}
 
 
@@ -53,7 +52,7 @@ def trace(tmp_path_factory):
 
 
 def being(system):
-    """Returns the options of a run that is this system."""
+    """Returns the options of a run that runs this system."""
     options = ["--system", system]
     return [*options, "--set", OPTIONS[system]] if system in OPTIONS else options
 
@@ -116,7 +115,7 @@ def test_live_is_simulated(train, tree, trace, system, ranks):
     total = {count: sum(e[count] for e in result.epochs) for count in COUNTS}
     assert want["draws"] == sum(want[source] for source in SOURCES if source in want)
     assert total["draws"] == want["draws"]
-    # memory that is free keeps more than the book, so that less is read
+    # free memory keeps more than is accounted for, so that less is read
     assert total["storage_reads"] <= want["storage_reads"]
     for counts in total, want:
         counts["served another"] = counts["substituted"] + counts["substitute_reads"]
@@ -166,7 +165,7 @@ def test_bytes_read_are_those_that_storage_counts(tree, trace, tmp_path):
 def test_substitutes_are_announced_and_counted(train, tree, trace, system):
     result = train(data=tree, options=["--system", system], args=training(trace, 1))
     assert f"--system {system} serves other samples than those drawn" in result.stderr
-    if system == "quiver":  # which serves what it brings in
+    if system == "quiver":  # which serves the substitutes that it fetches
         assert sum(e["substitute_reads"] for e in result.epochs) > 0
     assert sum(e["substituted"] for e in result.epochs) > 0
 
@@ -193,8 +192,8 @@ def test_a_script_without_embeddings_is_refused(train, tree, trace):
     assert "spidercache scores samples by their embeddings: give their length" in result.stderr
 
 
-# Of 320 samples a memory of 64 has 16 in S: a global batch of each epoch after the warm-up of two,
-# which draw 224.
+# A memory of 64 of the 320 samples has 16 in S: these are one global batch of each epoch after the
+# two warm-up epochs. Those later epochs draw 224.
 def test_what_is_evaluated_is_trained_on_by_nobody(train, tree, trace):
     args = training(trace, 1)
     result = train(data=tree, options=being("impact"), args=args)
@@ -291,7 +290,7 @@ def test_packages_change_nothing(train, tree, trace, tmp_path, system, ranks):
 @pytest.mark.parametrize("fault", ["killed", "changed", "cut"])
 @pytest.mark.parametrize("system", ["icache", "impact"])
 def test_packages_under_faults(start, train, tree, trace, tmp_path, system, fault):
-    """A rank is killed, or its packages are changed or cut, where training stands still."""
+    """A rank is killed, or its packages are changed or cut, while training is paused."""
     args = training(trace, 2, "--digest")
     want = train(data=tree, ranks=2, options=being(system), args=args).digest
     folder = tmp_path / "packages"
@@ -318,7 +317,7 @@ def test_packages_under_faults(start, train, tree, trace, tmp_path, system, faul
 
 
 def package_files(pid, folder):
-    """Returns the open files of a process that were made in a folder, which shows none of them."""
+    """Returns the open files of a process that were made in a folder, which lists none of them."""
     found = []
     for file in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -347,7 +346,7 @@ def test_packages_are_refused_where_there_are_none(train, tree, trace, tmp_path)
 
 
 def small(folder, samples):
-    """Creates a data set of equally large samples, and a trace; returns their paths."""
+    """Creates a data set of samples of one size, and a trace; returns their paths."""
     image = next(make_tree(folder / "image", 1).glob("*/*.png")).read_bytes()
     for i in range(samples):
         (folder / "tree" / f"{i % 2}").mkdir(parents=True, exist_ok=True)
@@ -362,7 +361,7 @@ def small(folder, samples):
 @pytest.mark.parametrize("system", ["shade", "icache", "spidercache"])
 @pytest.mark.parametrize("samples", [9, 43])
 def test_few_samples(train, tmp_path, system, samples):
-    """Fewer than a global batch, and a last batch that is short where nothing is behind the cut."""
+    """Fewer than a global batch, and a short last batch with nothing after the cut."""
     tree, trace = small(tmp_path, samples)
     result = train(data=tree, memory="40%", options=being(system), args=training(trace, 1))
     assert served(result) == simulated(trace, system, 0.4, 1)

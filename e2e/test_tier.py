@@ -20,7 +20,7 @@ WAYS = {
 
 @pytest.fixture
 def kept(tmp_path):
-    """A folder as a centre makes it for the copies of all users."""
+    """A folder such as a computing centre makes for the copies of all users."""
     folder = tmp_path / "kept"
     folder.mkdir()
     folder.chmod(0o1777)
@@ -50,13 +50,13 @@ def test_nothing_is_read_twice_where_all_fits(train, tmp_path):
     samples = 240  # less than may wait to be written (staging/tier): a slow disk refuses none
     tree = make_tree(tmp_path / "tree", samples)
     way = dict(data=tree, args=["--epochs", EPOCHS, "--sampler", "torch", "--ahead", 1])
-    # in memory: storage is read when a busy disk takes two seconds to answer
+    # in memory: storage would be read if a busy disk took two seconds to answer
     with tempfile.TemporaryDirectory(dir="/dev/shm") as tier:
         result = train(memory="20%", options=["--tier", f"{tier}:100%"], **way).check(
             EPOCHS, samples
         )
     assert result.digest == train(memory="0", **way).digest
-    # the second epoch's first may come before the first has ended
+    # the second epoch's first samples may be read before the first epoch has ended
     read = [e["storage_reads"] for e in result.epochs]
     assert sum(read) == samples and read[0] > samples - GLOBAL_BATCH and read[2] == 0, read
 
@@ -106,8 +106,8 @@ def copies(folder):
 
 
 def keeping(folder, size="100%"):
-    """Options that keep copies; a busy machine must not make a rank read storage for another
-    one."""
+    """Options that keep copies; a busy machine must not make a rank read storage in place of
+    another rank."""
     return ["--tier", f"{folder}:{size},keep", "--peer-timeout", "1m"]
 
 
@@ -145,7 +145,7 @@ def test_copies_of_data_that_changed_are_not_used(train, kept, tmp_path):
     train(**keeps).check(EPOCHS, SAMPLES)
     path = next(path for path in sorted(tree.rglob("*")) if path.is_file())
     path.write_bytes(bytes(path.stat().st_size))
-    os.utime(path.parent)  # as if the file had been replaced, which a look at the folder shows
+    os.utime(path.parent)  # as if the file had been replaced, which the folder's time shows
     changed = train(**keeps).check(EPOCHS, SAMPLES)
     assert changed.digest == train(**what).digest
     assert reads(changed) > 0.5 * SAMPLES
@@ -172,7 +172,7 @@ def test_folder_that_cannot_have_copies(train, reference, tmp_path, folder, sent
 
 def job_of(uid, top, tree, node):
     """Trains as another user, who is a member of the data's group, and returns the digest and the
-    reads of storage."""
+    number of reads from storage."""
     home = top / f"home-{uid}"
     if not home.exists():
         home.mkdir()
@@ -236,8 +236,8 @@ def test_another_user_begins_warm(top):
 
 @pytest.fixture
 def top():
-    """A folder that every user can enter, with the program and the trainer, which need not be where
-    they can."""
+    """A folder that every user can enter, with the program and the trainer, which may be where
+    other users cannot go."""
     with tempfile.TemporaryDirectory(prefix="rankpool-users-") as name:
         folder = Path(name)
         folder.chmod(0o755)

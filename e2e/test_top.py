@@ -35,7 +35,7 @@ def top(one, *args):
 
 
 def waiting(training):
-    """A command that trains, and then stays until the test makes the file "go"."""
+    """A command that trains, and then waits until the test makes the file "go"."""
     return [
         "sh", "-c", f"{shlex.join(map(str, training))} && while [ ! -e go ]; do sleep 0.05; done",
     ]

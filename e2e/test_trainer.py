@@ -1,4 +1,4 @@
-"""trainer.py, which most tests train with, sees and prints what train.py does."""
+"""trainer.py, which most tests train with, sees and prints the same as train.py."""
 
 import pytest
 from dataset import BATCHES, EPOCHS, SAMPLES

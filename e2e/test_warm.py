@@ -23,8 +23,7 @@ from rankpool import memory
 RANKS = 4
 KILLS = [BATCHES + 3, BATCHES + 9, 2 * BATCHES + 2]  # of one rank each, in mid-epoch
 KEPT = re.compile(r'samples="kept (\d+) of (\d+)"')
-# batches that are trained without the cache: more than a script has asked for, which may be in its
-# hands
+# batches that are trained without the cache: more than a script has requested, which it may hold
 ALONE = 4
 MPI = ["openmpi", pytest.param("mpich", marks=pytest.mark.full)]
 
@@ -54,8 +53,8 @@ def readings(run):
 
 
 def check_readings(run, before):
-    """Checks that trainers have read nothing from storage, while there were no ranks, that was in
-    the memory of their node."""
+    """Checks that while there were no ranks, trainers read nothing from storage that was in their
+    node's memory."""
     read = [set(map(int, all[len(was) :])) for all, was in zip(readings(run), before)]
     assert any(read), "nothing was read from storage: the test shows nothing"
     for rank, ids in enumerate(read):
@@ -65,7 +64,7 @@ def check_readings(run, before):
 
 
 def in_memory(run, rank):
-    """The samples that are whole in the memory that a trainer has of the rank before."""
+    """The samples that are whole in the memory that a trainer has from the previous rank."""
     (pid,) = (
         pid
         for pid, (env, _) in run.processes().items()
@@ -83,7 +82,7 @@ def in_memory(run, rank):
 
 
 def disturbed(start, calm, alone, **way):
-    """Trains with three kills, and returns the run, its result, and what top said after the last
+    """Trains with three kills, and returns the run, its result, and what top printed after the last
     one."""
     one = start(**way, pause=sorted({batch + more for batch in KILLS for more in (0, alone)}))
     for batch in KILLS:
@@ -121,7 +120,7 @@ def test_what_was_in_memory_is_kept(start, mpi):
 
 @pytest.mark.parametrize("mpi", MPI)
 def test_what_was_in_memory_is_used_meanwhile(start, mpi):
-    """Trainers that use samples in place, and report what they read from storage themselves."""
+    """The trainers use samples in place, and log what they read from storage themselves."""
     way = dict(ranks=RANKS, mpi=mpi, memory="40%")
     args = ["--epochs", EPOCHS, "--sampler", "torch", "--ahead", 1]
     calm = start(**way, args=args).finish().check(EPOCHS, SAMPLES)
@@ -129,13 +128,13 @@ def test_what_was_in_memory_is_used_meanwhile(start, mpi):
         start, calm, ALONE, **way, args=args, through=[HERE / "readings.py"]
     )
     check_kept(result, said, calm)
-    # ranks read for a trainer, too, what they could not have in time
+    # fallback reads include those of ranks that could not get a sample in time
     assert 0 < sum(map(len, readings(one))) <= result.summary["fallback_reads"]
 
 
 def test_a_directory_that_somebody_writes_to(start, reference):
-    """A rank that finds what it has not written ends with a sentence, and begins with empty
-    memory."""
+    """A rank that finds something that it did not write ends with a sentence, and its successor
+    begins with empty memory."""
     at = BATCHES + 3
     one = start(ranks=2, args=["--epochs", EPOCHS, "--sampler", "pads"], pause=[at])
     one.wait_for_batches(at)

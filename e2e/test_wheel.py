@@ -17,7 +17,8 @@ pytestmark = pytest.mark.xdist_group("wheel")
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """The programs of a virtual environment, which has rankpool, and the system's PyTorch."""
+    """The folder of programs of a virtual environment that has rankpool and the system's
+    PyTorch."""
     subprocess.run(["make", "wheel", f"PYTHON={sys.executable}"], cwd=ROOT, check=True)
     (wheel,) = (ROOT / "build").glob(f"rankpool-*-linux_{platform.machine()}.whl")
     folder = tmp_path_factory.mktemp("wheel") / "venv"

@@ -1,9 +1,9 @@
-"""Trains nothing on what rankpool serves, as train.py does and in its words, but without PyTorch:
-it starts in a tenth of a second.
+"""Reads what rankpool serves as train.py does, without PyTorch: it starts in a tenth of a second.
 
-One process a trainer, as RANK and WORLD_SIZE say. In every step all trainers hand their samples to
-the first one, at MASTER_ADDR and MASTER_PORT, which adds up the digest and tells them whether to
-stop: so no trainer is ahead of another. A sample's "loss" depends on its id and the epoch alone.
+It trains nothing, but prints what train.py prints. There is one process per trainer, as RANK and
+WORLD_SIZE say. In every step all trainers send their samples to the first one, at MASTER_ADDR and
+MASTER_PORT, which adds up the digest and tells them whether to stop: so no trainer is ahead of
+another. A sample's "loss" depends only on its id and the epoch.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from losses import loss
 
 import rankpool
 
-CONNECT_SECONDS = 60.0  # the other trainers of a busy machine may start late
+CONNECT_SECONDS = 60.0  # on a busy machine the other trainers may start late
 
 
 def arguments():
@@ -185,8 +185,8 @@ class Trainer:
                 self.save()
 
     def evaluate(self):
-        """Reads the training data in order, beside the training: of each global batch this
-        trainer's part."""
+        """Reads the training data in order, beside the training: this trainer's part of each global
+        batch."""
         whole = iter(range(self.data.samples))
         lot = self.args.batch_size * self.group.world
         for samples in self.data.batches(self.beside):
@@ -198,7 +198,7 @@ class Trainer:
         assert next(whole, None) is None
 
     def step(self, epoch, samples):
-        """Takes a batch; returns whether it was the last one because training is to stop."""
+        """Handles a batch; returns whether it was the last one because training is to stop."""
         ids, number = list(samples.ids), self.sampler.batch - 1
         evaluated = self.sampler.evaluating(ids)
         self.sampler.report(
@@ -223,8 +223,8 @@ class Trainer:
         return True
 
     def save(self):
-        """Writes a checkpoint; the sampler's state is the same on every trainer, and each tells its
-        cache."""
+        """Writes a checkpoint. The sampler's state is the same on every trainer, but each must ask
+        its cache for it."""
         state = self.sampler.state_dict()
         if self.ids:
             state["ids"] = self.ids.ids.hex()
@@ -236,7 +236,7 @@ class Trainer:
 
 def recorded(path):
     """Returns the losses in a file, by epoch and id."""
-    import numpy  # it takes as long to start as all the rest
+    import numpy  # importing it takes as long as all the rest
 
     return numpy.load(path, mmap_mode="r")
 

@@ -15,11 +15,7 @@ import numpy
 import torch
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-<<<<<<< HEAD
 # the buffer of loaders that read shards sequentially, in samples and bytes: each worker has one
-=======
-# the shuffle buffer of loaders that read shards one after the other: one per worker
->>>>>>> 36c3d73 (eng-systems: plainer comments in benchmarks)
 SHUFFLED, SHUFFLED_BYTES = 1000, 64e6
 
 
@@ -176,12 +172,8 @@ class NoPFS:
     staging buffer is full.
     """
 
-<<<<<<< HEAD
     # bandwidths in MB/s, by number of threads: the model that decides where to read a sample needs
     # them
-=======
-    # bandwidths in MB/s, by number of threads: the model that chooses where to read needs them
->>>>>>> 36c3d73 (eng-systems: plainer comments in benchmarks)
     CONFIG = """
         b_c = 10000; b_fs = 2000; distributed_threads = 0; checkpoint = false;
         pfs_bandwidth: ({{ processes: 1; bw: 200; }});

@@ -41,7 +41,7 @@ def test_run_in_the_batch_script(submit, words, same_stream, mpi, nodes, tasks):
     "--gpus-per-task=1", *(pytest.param(g, marks=FULL) for g in ("--gres=gpu:4", "--gpus=8", "--mem-per-gpu=300 --gpus-per-node=2")),
 ])  # fmt: skip
 def test_ways_to_ask_for_gpus(submit, words, gpus):
-    """A training step that has its share of GPUs beside a cache that does not keep them."""
+    """A training step gets its share of GPUs beside a cache that does not keep them."""
     cache, _ = words(4)
     options = ["--nodes=2", "--ntasks-per-node=2", *gpus.split()]
     result = submit(
@@ -65,7 +65,7 @@ def test_two_steps_by_hand(submit, words, same_stream, mpi):
 
 @FULL
 def test_two_steps_by_hand_and_an_installed_client(submit, words, same_stream):
-    """A client that Python finds by itself finds the door and its own number too."""
+    """A client that Python imports by itself also finds the door and its own number."""
     cache, train = words(2)
     script = f"""
         srun --overlap --mpi=pmix --cpu-bind=none rankpool serve {cache} &
@@ -136,11 +136,13 @@ def test_torchrun(submit, words, same_stream):
 
 def test_trainings_of_one_command(submit, words, reference, tree, tmp_path):
     """run --trainings: each training is a step on both nodes, with its share of the GPUs and the
-    stream that it has alone. One that fails ends alone, and its exit code is that of run."""
+    stream that it would have alone. A training that fails ends alone, and run exits with its
+    code."""
     cache, train = words(2)
     say = (
         "'echo gpus $CUDA_VISIBLE_DEVICES, trainer $RANK of $WORLD_SIZE; "
-        # srun ends the other task when one fails, which ends with the same code, once it has begun
+        # when one task fails, srun ends the other, which exits with the same code once both have
+        # begun
         '[ $RANKPOOL_TRAINING = 2 ] && { trap "exit 3" TERM; touch begun-$RANK; '
         "until [ -e begun-0 ] && [ -e begun-1 ]; do sleep 0.1; done; exit 3; }; "
         'exec "$0" "$@" --seed $RANKPOOL_TRAINING --digest-log digest-$RANKPOOL_TRAINING\''
@@ -194,7 +196,7 @@ def test_two_jobs_on_a_node(submit, words, same_stream):
     jobs = [submit(f"rankpool run {cache} -- {train}", options=options) for _ in range(2)]
     for job in jobs:
         job.wait_for_batches(1)
-    for job in jobs:  # which stood still until both ran
+    for job in jobs:  # they were paused until both ran
         job.go(1)
     for job in jobs:
         same_stream(job)
@@ -202,7 +204,7 @@ def test_two_jobs_on_a_node(submit, words, same_stream):
 
 @FULL
 def test_two_torchruns_on_a_node(submit, words, tmp_path):
-    """Each has a port of its own."""
+    """Each has its own port."""
     cache, _ = words(1, **{"--memory": "10%"})
     here = tmp_path / "here"
     here.mkdir()
@@ -220,7 +222,7 @@ def test_two_torchruns_on_a_node(submit, words, tmp_path):
     "mpi, node", [pytest.param("openmpi", None, marks=FULL), ("mpich", "node2")]
 )
 def test_cache_is_killed(submit, words, same_stream, mpi, node):
-    """Training stands still until the ranks of all nodes, or of one, are dead, and the cache is
+    """Training is stopped until the ranks of all nodes, or of one, are dead, and the cache is
     back."""
     cache, train = words(2, pause=[BATCHES + 5])
     job = submit(
@@ -245,8 +247,8 @@ def test_cache_is_killed(submit, words, same_stream, mpi, node):
     [("openmpi", "node2"), ("mpich", "node2"), ("openmpi", "node1"), ("mpich", "node1")],
 )
 def test_a_rank_hangs(submit, words, same_stream, mpi, node):
-    """A rank of two is stopped for good, on the launcher's node or on the other one: the cache is
-    restarted without that process."""
+    """One of two ranks is stopped for good, on the launcher's node or on the other one: the cache
+    is restarted without that process."""
     cache, train = words(2, pause=[BATCHES + 5], **{"--rank-timeout": "4s"})
     job = submit(
         f"rankpool run {cache} -- {train}", mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1"]
@@ -278,10 +280,10 @@ def test_a_rank_of_one_step_hangs(submit, words, reference):
 
 @FULL
 def test_step_on_a_part_of_the_allocation(submit, words, same_stream):
-    """The tasks agree on the host of task 0, which is not the allocation's first.
+    """The tasks agree on the host of task 0, which is not the first of the allocation.
 
-    By PMI2, since Slurm 22.05's PMIx plugin has hung in steps that are not on the allocation's
-    first nodes.
+    It uses PMI2, because Slurm 22.05's PMIx plugin has hung in steps that are not on the
+    allocation's first nodes.
     """
     cache, train = words(2)
     script = f"srun --mpi=pmi2 --nodes=2 --ntasks=2 --nodelist=node3,node4 rankpool run {cache} -- {train}"
@@ -301,8 +303,7 @@ def test_shell_of_salloc(bed, words, tmp_path):
 
 
 def test_shell_on_the_first_node(bed, words, tmp_path):
-    """That shell, of salloc without a command, is a step of one task beside the tasks of the
-    job."""
+    """The shell of salloc without a command is a step of one task, beside the tasks of the job."""
     cache, _ = words(2)
     (tmp_path / "shell").write_text(f"#!/bin/sh\nexec rankpool run {cache} -- {SAY} 2>&1\n")
     (tmp_path / "shell").chmod(0o755)
@@ -316,7 +317,7 @@ def test_shell_on_the_first_node(bed, words, tmp_path):
     "step", ["--nodes=1 --ntasks=1", pytest.param("--nodes=2 --ntasks=2", marks=FULL)]
 )
 def test_job_from_inside_a_step(bed, words, tmp_path, step):
-    """It inherits the variables of the step, which may be one of as many tasks."""
+    """The job inherits the variables of the step, which may have as many tasks as the job."""
     cache, _ = words(2)
     (tmp_path / "job.sh").write_text(f"#!/bin/sh\nrankpool run {cache} -- {SAY}\n")
     sbatch = "[ $SLURM_PROCID != 0 ] || exec sbatch --wait --nodes=2 --ntasks-per-node=1 --output=stdout --error=stderr job.sh"

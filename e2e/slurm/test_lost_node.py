@@ -1,4 +1,5 @@
-"""A node of the job is lost, and the job lives without it (sbatch --no-kill): so does the cache."""
+"""A node of the job is lost, and the job goes on without it (sbatch --no-kill): so does the
+cache."""
 
 import os
 import signal
@@ -10,7 +11,7 @@ from dataset import BATCHES
 
 @pytest.fixture
 def own_bed():
-    """A testbed that only this test has: it loses a node."""
+    """A testbed for this test alone, because it loses a node."""
     bed = testbed.Testbed()
     try:
         bed.up()
@@ -20,7 +21,7 @@ def own_bed():
 
 
 def lose(bed, job, node):
-    """Nothing runs on a node any more, and nothing starts there."""
+    """Kills everything on a node, so that nothing more can start there."""
     os.kill(int((bed.folder / f"slurmd.{node}.pid").read_text()), signal.SIGKILL)
     job.kill([pid for pid, (env, _) in job.processes().items() if f"SLURMD_NODENAME={node}" in env])
 
@@ -40,8 +41,8 @@ def lose(bed, job, node):
 def test_the_cache_goes_on_without_a_lost_node(
     own_bed, words, same_stream, tmp_path, mpi, nodes, trainers, lost, left
 ):
-    """Training runs on the first nodes, and stands still until Slurm has given another one up, and
-    the cache is back. Its plans were for the ranks of all nodes."""
+    """Training runs on the first nodes, and is paused until Slurm has given up another one and the
+    cache is back. Its plans were for the ranks of all nodes."""
     cache, train = words(
         trainers, pause=[BATCHES + 5], **{"--rank-timeout": "4s", "--start-timeout": "15s"}
     )

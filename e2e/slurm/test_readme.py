@@ -1,5 +1,5 @@
-"""The batch scripts of README.md and docs/jobs.md run as they stand there, but for the size of the
-job, the machine's modules, and the training."""
+"""The batch scripts of README.md and docs/jobs.md run as they are, except for the size of the job,
+the machine's modules, and the training."""
 
 import re
 
@@ -9,7 +9,7 @@ from run import ROOT
 
 
 def script_of(document, words=""):
-    """Returns the one batch script of a document that has some words."""
+    """Returns the one batch script of a document that contains some words."""
     scripts = re.findall(
         r"^```bash\n(#!/bin/bash\n.*?)^```", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL
     )
@@ -42,7 +42,7 @@ def test_batch_script(submit, words, same_stream, tree):
 
 
 def test_sweep(submit, tree):
-    """Four trainings with seeds of their own share one cache; each draws what it draws alone."""
+    """Four trainings with their own seeds share one cache; each draws what it would draw alone."""
     args = ["--epochs", EPOCHS, "--batch-size", GLOBAL_BATCH]
     train = run.training(["--epochs", EPOCHS, "--sampler", "torch", "--seed", "$seed"])
     train[train.index("--digest-log") + 1] = "digest-$seed"

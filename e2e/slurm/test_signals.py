@@ -1,5 +1,5 @@
-"""Jobs that Slurm ends before their training has: they continue where they were, on as many nodes
-or on others."""
+"""Jobs that Slurm ends before their training has ended: they continue where they were, on as many
+nodes or on fewer."""
 
 import shlex
 import signal
@@ -17,8 +17,7 @@ def job(bed, submit, tree, losses):
     """job(pause=…, options=[…]) submits a job that requeues itself and resumes from its checkpoint,
     with the global batch of all tests.
 
-    Training stands still after batch `pause` until a signal comes; `torchrun` are words to start it
-    with.
+    Training pauses after batch `pause` until a signal comes; `torchrun` are words to start it with.
     """
 
     def job(
@@ -56,11 +55,11 @@ def job(bed, submit, tree, losses):
 
 @pytest.fixture
 def goes_on(bed, reference):
-    """goes_on(job, nodes=…) asserts that a job is requeued, and that in all lives together its
-    training is the reference's.
+    """goes_on(job, nodes=…) asserts that a job is requeued, and that all its lives together train
+    the reference's batches.
 
-    From 24.05 on, Slurm takes the end of a job that was preempted before for a preemption, and
-    requeues it once more (docs/debian.md): that life has nothing left to train.
+    From 24.05 on, Slurm treats the end of a job that was preempted before as another preemption,
+    and requeues it once more (docs/debian.md): that life has nothing left to train.
     """
     version = tuple(
         int(part) for part in bed.call("scontrol", "--version").split()[1].split(".")[:2]
@@ -91,8 +90,8 @@ def goes_on(bed, reference):
 
 
 def preempt(submit, job):
-    """Has a job of another partition take the nodes of one in its second epoch. Its trainers are
-    stopped: they would finish in a second, which Slurm also needs."""
+    """Submits a job of another partition that takes the nodes of a job in its second epoch. The
+    trainers are stopped first: they would finish in a second, and Slurm takes as long."""
     job.wait_for_batches(BATCHES + 4)
     job.kill(job.trainers(), signal.SIGSTOP)
     submit("true", options=["--partition=urgent", "--nodes=4", "--exclusive"])
@@ -113,8 +112,8 @@ def test_preempted_and_continued_on_half_the_nodes(submit, job, goes_on, workers
 
 @pytest.mark.full
 def test_preempted_by_sigterm_to_the_steps(submit, job, goes_on):
-    """Without --signal the steps get SIGTERM, after a SIGCONT, and the batch script nothing, until
-    the time of grace is over."""
+    """Without --signal, the steps get SIGTERM after a SIGCONT, and the batch script gets nothing
+    until the grace time is over."""
     one = job(torch=True, args=["--workers", 1])
     preempt(submit, one)
     assert f"job {one.id} is requeued" in goes_on(one, preempted=True).stderr
@@ -122,7 +121,7 @@ def test_preempted_by_sigterm_to_the_steps(submit, job, goes_on):
 
 @pytest.mark.full
 def test_torchrun_and_signals_to_all_steps(bed, job, goes_on):
-    """As by --signal=USR1@60, without B:."""
+    """As with --signal=USR1@60, without B:."""
     one = job(torchrun=[HERE / "torchrun.py", "--nproc_per_node", "2"], torch=True, trainers=2)
     one.wait_for_batches(BATCHES + 4)
     bed.call("scancel", "--signal=USR1", one.id)

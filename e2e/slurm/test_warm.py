@@ -1,9 +1,8 @@
 """A rank of a job of two nodes dies in mid-epoch: what both nodes had in memory is served again
-without storage, from the memory that they had.
+from the same memory, without storage.
 
-Here the nodes are of one machine, and have no control groups: that a second memory would count in
-the job is seen by which memory its processes have. That of a control group is in
-../test_shrink.py.
+Here the nodes are on one machine, without control groups, so the test looks at which memories the
+job's processes have: a second one would count. ../test_shrink.py tests this in a control group.
 """
 
 import os
@@ -16,7 +15,7 @@ KEPT = re.compile(r'samples="kept (\d+) of (\d+)"')
 
 
 def memories(job):
-    """The memories for samples that processes of a job have, by their inodes."""
+    """The inodes of the memories for samples that a job's processes have."""
     found = set()
     for pid in job.processes():
         try:
@@ -32,7 +31,7 @@ def memories(job):
 @pytest.mark.full
 @pytest.mark.parametrize("mpi, node", [("openmpi", "node2"), ("mpich", "node1")])
 def test_memory_is_taken_over(submit, words, same_stream, mpi, node):
-    """Training, whose loader copies samples, stands still until the cache is back."""
+    """Training, whose loader copies samples, is paused until the cache is back."""
     cache, train = words(2, torch=True, pause=[BATCHES + 5], **{"--memory": "40%"})
     job = submit(
         f"rankpool run {cache} -- {train}", mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1"]

@@ -1,4 +1,4 @@
-"""A wrong launch is answered within seconds by one sentence with the line to type, and no training
+"""A wrong launch fails within seconds with one sentence that has the line to type, and no training
 begins."""
 
 import re
@@ -6,15 +6,15 @@ import time
 
 import pytest
 
-# wrong_launch_test.go has the sentences; here is what Slurm and the MPIs make of them
+# wrong_launch_test.go tests the sentences; here they are tested with real Slurm and MPIs
 FULL = pytest.mark.full
-SECONDS = 30  # of a machine that does much else; each takes two or three
+SECONDS = 30  # on a busy machine; each takes two or three
 
 
 @pytest.fixture
 def wrong(submit, words):
-    """wrong(launch, sentence, …) asserts that a launch fails, saying sentence once, before
-    training; {cache} are the cache's options."""
+    """wrong(launch, sentence, …) asserts that a launch fails before training and prints the
+    sentence once; {cache} are the cache's options."""
 
     def wrong(
         launch, sentence, mpi="openmpi", options=("--nodes=2", "--ntasks-per-node=1"), times=1
@@ -81,8 +81,8 @@ def test_training_command_that_starts_tasks_itself(wrong, tasks, command, senten
 
 @FULL
 def test_step_that_training_would_wait_for(wrong):
-    """Neither step has --overlap: training would begin when the cache has ended."""
-    # srun -K may end before it has passed on what its tasks said
+    """Neither step has --overlap: training would begin only after the cache has ended."""
+    # srun -K may end before it has passed on what its tasks printed
     join = "srun -K --error=join-%t rankpool join -- {train}"
     launch = (
         "srun --mpi=pmix rankpool serve {cache} & sleep 1; "
@@ -111,7 +111,7 @@ def test_tasks_without_gpus(submit, words):
 
 @FULL
 def test_a_users_own_step_does_not_keep_the_cache_waiting(submit, words):
-    """One that runs beside, without --overlap, holds all of the job's resources."""
+    """A step that runs beside it without --overlap holds all of the job's resources."""
     cache, _ = words(2)
     script = (
         f"srun sleep 1000 & sleep 1; rankpool run {cache} -- true; code=$?; kill %1; exit $code"

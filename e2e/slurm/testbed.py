@@ -18,7 +18,7 @@ FIRST, PAST = 50, 100  # numbers of testbeds for tests; those below are a develo
 
 class Testbed:
     """Four nodes under Slurm, from up() to down(). Nodes are virtual: they share /tmp, and nothing
-    else where namespaces can be had."""
+    else if namespaces are available."""
 
     def __init__(self):
         self.number, self._claim = claim()
@@ -34,14 +34,14 @@ class Testbed:
         self.env[name] = path
         self.folder = Path(path).parent
         self.shared = (self.folder / "mode").read_text().strip() == "shared"
-        # It comes down when this process ends, however it does.
+        # The testbed comes down when this process ends, however it ends.
         down = ["sh", "-c", 'cat >/dev/null; exec "$0"', HERE / "testbed/down.sh"]
         self._end = subprocess.Popen(
             down, env=self.env, stdin=subprocess.PIPE, start_new_session=True
         )
 
     def user(self, mpi):
-        """The environment of a user who has loaded the module of an MPI, or has none, and has
+        """The environment of a user who has loaded the module of an MPI, or of none, and has
         rankpool in $PATH."""
         path = f"{run.RANKPOOL.parent}:{os.environ['PATH']}"
         env = {
@@ -52,11 +52,11 @@ class Testbed:
         if not mpi:
             env["RANKPOOL_MPI_LIBRARY"] = "/no/libmpi.so"
         if self.shared:
-            env["MASTER_ADDR"] = "127.0.0.1"  # nodes have names only for Slurm
+            env["MASTER_ADDR"] = "127.0.0.1"  # only Slurm knows the nodes' names
         return {**env, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
     def module(self, mpi):
-        """A folder for $PATH in which mpirun is that of an MPI."""
+        """A folder for $PATH whose mpirun is that of an MPI."""
         folder = self.folder / "modules" / mpi
         folder.mkdir(parents=True, exist_ok=True)
         mpirun = folder / "mpirun"
@@ -71,7 +71,7 @@ class Testbed:
         self._claim.close()
 
     def call(self, *argv, env=None, cwd=None):
-        """Runs a command of Slurm and returns what it printed."""
+        """Runs a Slurm command and returns what it printed."""
         argv = [str(word) for word in argv]
         done = subprocess.run(
             argv, env=env or self.env, cwd=cwd, capture_output=True, text=True, check=False
@@ -80,8 +80,7 @@ class Testbed:
         return done.stdout.strip()
 
     def shared_memory(self):
-        """The /dev/shm of each node by its name; of several slurmd on one machine, the
-        machine's."""
+        """The /dev/shm of each node, by node name; if the nodes share the machine's, that one."""
         pids = (
             {}
             if self.shared
@@ -96,8 +95,8 @@ class Testbed:
 
 
 def claim():
-    """Returns the number of a testbed that no other test has, and what holds it: a socket, which
-    the kernel takes back."""
+    """Returns the number of a testbed that no other test has, and a socket that reserves it, which
+    the kernel frees when the process ends."""
     asked = os.environ.get("RANKPOOL_TESTBED")
     for number in [int(asked)] if asked else range(FIRST, PAST):
         hold = socket.socket(socket.AF_UNIX)
@@ -132,7 +131,7 @@ class Job(run.Watched):
         assert done.returncode == 0, done.stderr
         self.id = done.stdout.strip()
 
-    # --- what there is to see ---
+    # --- observing ---
 
     def state(self):
         """What Slurm reports about the job, as a dictionary."""
@@ -170,7 +169,7 @@ class Job(run.Watched):
         }
         return sum((path / "ready").exists() for path in folders) == ranks
 
-    # --- what there is to do ---
+    # --- acting ---
 
     def wait_for(self, condition, what, ended_is_failure=True):
         """Returns when condition() holds; fails when the job ends before that."""
@@ -216,7 +215,7 @@ class Job(run.Watched):
         )
 
     def own_sessions(self):
-        """Sessions of this job, and new ones of launchers that no longer live."""
+        """Sessions of this job, and new ones of launchers that have ended."""
         new = set(self.sessions()) - self.sessions_before
         return [
             path
@@ -226,7 +225,7 @@ class Job(run.Watched):
 
 
 def pending(pid, number):
-    """Whether a signal waits for a process, which stands still."""
+    """Whether a signal is pending for a process, which is stopped."""
     status = Path(f"/proc/{pid}/status").read_text()
     return any(
         int(mask, 16) >> (number - 1) & 1 for mask in re.findall(r"^S..Pnd:\s*(\w+)", status, re.M)

@@ -1,8 +1,8 @@
 """torchrun, which Debian breaks twice.
 
-PyTorch 1.13 of Debian 12 does not know how Python 3.11 lists the members of a flag. PyTorch 2.6 of
-Debian 13 is built without libuv, and torchrun's stores ask for it, whatever USE_LIBUV says, and so
-do those that trainers share with it.
+PyTorch 1.13 of Debian 12 does not handle how Python 3.11 lists the members of a flag. PyTorch 2.6
+of Debian 13 is built without libuv, but torchrun's stores, and those that trainers share with it,
+ask for it whatever USE_LIBUV says.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Trains with Accelerate on a folder of images, beside a cache or without one.
+"""Trains with Accelerate on a folder of images, with or without a cache.
 
 rankpool run --ranks 2 --data DIR -- python accelerate_train.py DIR
 """
@@ -38,7 +38,7 @@ def main():
     )
     loader = DataLoader(data, args.batch_size, sampler=sampler, num_workers=args.workers)
     model = network(len(data.classes))
-    # Not the loader: its sampler gives each process its part already.
+    # Not the loader: its sampler already gives each process its part.
     model, optimizer = accelerator.prepare(
         model, torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
     )

@@ -6,9 +6,9 @@ SHA-256 of the bytes of all global batches of the run, in order. A line of the d
 BATCH HEX", HEX the SHA-256 of that batch's bytes: the logs of a run that stopped and of the run
 that resumed it are together the log of a run that did not stop.
 
-The bytes of a global batch of the digest of ids are its ids alone, in that form. `rankpool simulate
---ids-digest` prints the same. It continues over a resume: `ids`, all that was added, belongs in the
-checkpoint.
+In the digest of ids, the bytes of a global batch are its ids alone, in that form. `rankpool
+simulate --ids-digest` prints the same digest. To continue it after a resume, store `ids`, which
+holds all that was added, in the checkpoint.
 """
 
 import hashlib
@@ -38,8 +38,8 @@ class Digest:
 
 
 class IdsDigest:
-    """Adds up the ids of global batches, in any order each, after those of `ids`, which an earlier
-    one had."""
+    """Adds up the ids of global batches, each in any order; `ids` are those that an earlier
+    IdsDigest added up."""
 
     def __init__(self, ids=b""):
         self.ids = bytearray(ids)

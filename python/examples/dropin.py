@@ -1,12 +1,11 @@
-"""Trains a small network on a folder of images with a plain DataLoader, beside a cache or without
-one.
+"""Trains a small network on a folder of images with a plain DataLoader, with or without a cache.
 
-rankpool run --data DIR -- python dropin.py DIR        # from the cache python dropin.py DIR
-# from files: the same ids, in the same order, the same tensors
+    rankpool run --data DIR -- python dropin.py DIR  # from the cache
+    python dropin.py DIR  # from files: the same ids, in the same order, and the same tensors
 
-Two lines differ from a script of torchvision and torch: the data set and the sampler. With
---importance a third does. A checkpoint that has the sampler's state continues in mid-epoch, also
-with another number of trainers.
+Two lines differ from a script for torchvision and torch: the data set and the sampler. With
+--importance a third does. A checkpoint with the sampler's state resumes in mid-epoch, also with
+another number of trainers.
 """
 
 import argparse

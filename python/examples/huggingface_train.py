@@ -1,4 +1,4 @@
-"""Trains with Hugging Face's Trainer on a folder of images, beside a cache or without one.
+"""Trains with Hugging Face's Trainer on a folder of images, with or without a cache.
 
 rankpool run --ranks 2 --data DIR -- python huggingface_train.py DIR
 """
@@ -18,7 +18,7 @@ import rankpool
 
 
 class Images(Trainer):
-    """A Trainer whose batches the sampler of rankpool draws, each process its part."""
+    """A Trainer whose batches rankpool's sampler draws; each process gets its part."""
 
     def get_train_dataloader(self):
         sampler = rankpool.DistributedSampler(

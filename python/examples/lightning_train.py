@@ -1,4 +1,4 @@
-"""Trains with Lightning on a folder of images, beside a cache or without one.
+"""Trains with Lightning on a folder of images, with or without a cache.
 
 rankpool run --ranks 2 --data DIR -- python lightning_train.py DIR
 """
@@ -93,7 +93,7 @@ def main():
         strategy="ddp" if world > 1 else "auto",
         devices=here,
         num_nodes=world // here,
-        plugins=[TorchElasticEnvironment()] if world > 1 else None,  # RANK and its like are set
+        plugins=[TorchElasticEnvironment()] if world > 1 else None,  # RANK and the like are set
         use_distributed_sampler=False,  # the sampler is one already
         max_epochs=args.epochs,
         max_steps=args.max_steps,

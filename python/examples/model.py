@@ -8,7 +8,7 @@ from PIL import Image
 from torch import nn
 
 SIDE = 28  # pixels
-FEATURES = 128  # numbers that the last layer is given
+FEATURES = 128  # inputs of the last layer
 
 
 def network(classes, channels=16):

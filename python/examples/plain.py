@@ -1,5 +1,5 @@
-"""Prints the digest that plain PyTorch would train on: DistributedSampler over a tree of class
-folders, no rankpool.
+"""Prints the digest of the stream that plain PyTorch would train on: DistributedSampler over a tree
+of class folders, without rankpool.
 
 All trainers are simulated in this process: a global batch is what they read in one step.
 """
@@ -12,8 +12,8 @@ from torch.utils.data import DistributedSampler
 
 
 def files_of(root):
-    """Returns the files of the class folders in ImageFolder's order, hidden ones left out; the
-    place is the id."""
+    """Returns the files of the class folders in ImageFolder's order, without hidden ones; a file's
+    place is its id."""
     found = []
     classes = sorted(
         entry.name for entry in os.scandir(root) if entry.is_dir() and entry.name[0] != "."

@@ -1,5 +1,4 @@
-"""Trains a model of timm with timm's transforms on a folder of images, beside a cache or without
-one.
+"""Trains a model of timm with timm's transforms on a folder of images, with or without a cache.
 
 rankpool run --ranks 2 --data DIR -- python timm_train.py DIR --model resnet50 --image-size 224
 """
@@ -45,7 +44,7 @@ def main():
     )
     data = rankpool.ImageFolder(args.root, augment)
     sampler = rankpool.DistributedSampler(data, args.world_size, args.rank)
-    # timm's create_loader makes a sampler of its own; this is what else it makes.
+    # timm's create_loader makes its own sampler; this is the rest of what it does.
     loader = PrefetchLoader(
         DataLoader(
             data, args.batch_size, sampler=sampler, num_workers=args.workers,
@@ -84,7 +83,7 @@ def main():
             print(f"epoch {epoch} loss {loss.item():.4f}", flush=True)
     if args.checkpoint and args.rank == 0:
         network = model.module if args.distributed else model
-        # The prefetcher is a batch ahead of the loop: the sampler is told how many batches were
+        # The prefetcher is a batch ahead of the loop, so the sampler is told how many batches were
         # trained.
         state = sampler.state_dict(batch=batch + 1)
         parts = {"model": network, "optimizer": optimizer}

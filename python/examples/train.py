@@ -1,7 +1,7 @@
 """Trains a small network on images that rankpool serves; run it under `rankpool run … -- python
 train.py`.
 
-One process a trainer, as RANK and WORLD_SIZE say; the trainers average their gradients.
+There is one process per trainer, as RANK and WORLD_SIZE say; the trainers average their gradients.
 """
 
 import argparse
@@ -167,7 +167,7 @@ class Trainer:
         """Trains one epoch; returns False when it stopped on the way."""
         right = seen = 0
         for ids, x, y, *raw in self.loader:
-            evaluated = self.sampler.evaluating(ids)  # IMPACT wants losses, and no step
+            evaluated = self.sampler.evaluating(ids)  # IMPACT needs losses, and no step
             losses, hits = self.evaluate(x, y) if evaluated else self.step(ids, x, y)
             self.sampler.report(
                 ids,
@@ -198,12 +198,12 @@ class Trainer:
         return True
 
     def step(self, ids, x, y):
-        """Makes one step; returns the losses of the samples and the number of right answers.
+        """Takes one step; returns the losses of the samples and the number of right answers.
 
-        A global batch is divided among the trainers as it suits the cache, and its last part may be
-        smaller; so each divides its sum by the batch size, and the mean over the trainers is that
-        of the whole batch. Weights make the gradient that of all samples alike, however often each
-        is drawn.
+        The cache chooses how to divide a global batch among the trainers, and its last part may be
+        smaller; so each trainer divides its sum by the batch size, and the mean over the trainers
+        is that of the whole batch. The weights make the gradient that of all samples equally,
+        however often each is drawn.
         """
         answers = self.model(x)
         losses = nn.functional.cross_entropy(answers, y, reduction="none")
@@ -214,7 +214,7 @@ class Trainer:
         return losses.detach(), int((answers.argmax(1) == y).sum())
 
     def evaluate(self, x, y):
-        """Returns what step does, and changes nothing."""
+        """Returns the same as step, without training."""
         self.network.eval()
         with torch.no_grad():
             answers = self.network(x)
@@ -223,11 +223,12 @@ class Trainer:
         return losses, int((answers.argmax(1) == y).sum())
 
     def keep_features(self, layer, inputs):
-        """Keeps what the last layer is given: the embeddings of the batch."""
+        """Keeps the input of the last layer: the embeddings of the batch."""
         self.features = inputs[0].detach()
 
     def tested(self, epoch):
-        """Returns this trainer's right answers on the test data, and how many it was asked."""
+        """Returns the number of this trainer's right answers on the test data, and of its test
+        samples."""
         right = seen = 0
         self.test.sampler.set_epoch(epoch)
         self.network.eval()
@@ -243,8 +244,8 @@ class Trainer:
             self.digest.add(epoch, number, [sample for part in parts for sample in part])
 
     def save(self, path):
-        """Writes a checkpoint; the sampler's state is the same on every trainer, and each tells its
-        cache."""
+        """Writes a checkpoint. The sampler's state is the same on every trainer, but each must ask
+        its cache for it."""
         state = {"sampler": self.sampler.state_dict()}
         if RANK == 0 and path:
             state |= {"model": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
@@ -263,12 +264,12 @@ class Trainer:
 
 
 def row(recorded, epoch):
-    """Returns what was recorded in an epoch; beyond the last one, in that."""
+    """Returns what was recorded in an epoch; after the last one, what was recorded in that."""
     return recorded[min(epoch, len(recorded) - 1)]
 
 
 def gathered(mine):
-    """Returns what all trainers have, on the first one; nothing on the others."""
+    """Returns what all trainers have, on the first one; an empty list on the others."""
     if WORLD == 1:
         return [mine]
     parts = [None] * WORLD if RANK == 0 else None
@@ -285,8 +286,8 @@ def summed(*counts):
 
 
 def join_group():
-    """Joins the other trainers, also with a PyTorch that was built without libuv, such as Debian
-    13's: it must be told."""
+    """Joins the other trainers, even with a PyTorch that was built without libuv, such as Debian
+    13's, which must be told not to use it."""
     try:
         dist.init_process_group("gloo")
     except RuntimeError as error:
@@ -312,8 +313,8 @@ def main():
     if RANK == 0 and trainer.ids:
         print("ids-digest", trainer.ids.hex(), flush=True)
     if WORLD > 1:
-        # A thread of the group that releases a tensor while Python ends would abort the process.
-        # The group ends its threads when nothing holds it any more, and the model does.
+        # A thread of the group that releases a tensor while Python exits would abort the process.
+        # The group ends its threads when nothing refers to it any more, but the model does.
         del trainer
         gc.collect()
         dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""What the tests of frameworks share: images, and scripts that run with a cache or without."""
+"""What the framework tests share: images, and scripts that run with a cache or without one."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def images(tmp_path_factory):
 def trained(tmp_path):
     """trained(name, command, ranks, data) runs a command in a folder, and returns the folder.
 
-    With `data` it is served by a cache of so many ranks, else so many processes read files.
+    With `data`, a cache of `ranks` ranks serves it; without, `ranks` processes read files.
     """
 
     def trained(name, command, ranks=2, data=None):

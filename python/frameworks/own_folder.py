@@ -1,5 +1,5 @@
-"""Runs a script in a folder of each process's own, named by its rank: own_folder.py SCRIPT
-ARGUMENT… For scripts of which every process writes its checkpoints under the same names."""
+"""Runs a script with a working folder for each process, named after its rank: own_folder.py SCRIPT
+ARGUMENT… For scripts whose processes all write checkpoints under the same names."""
 
 import os
 import runpy

@@ -53,8 +53,8 @@ def scripts(request, tmp_path):
 
 
 def same_streams(trained, unchanged, changed, root):
-    """Checks that both commands train the same draws: of files, of the cache, and with an epoch
-    after a resume."""
+    """Checks that both commands train on the same draws, from files and from the cache; returns the
+    draws."""
     expected = stream(trained("unchanged", unchanged, RANKS))
     assert {len(ids) for ids in expected.values()} == {EPOCHS * SAMPLES["train"] // RANKS} and len(
         expected

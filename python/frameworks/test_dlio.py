@@ -32,7 +32,7 @@ PLUGGED_IN = {
 
 
 def dlio(folder, before, settings):
-    """Runs DLIO in a folder with settings of its workload, after the words of a launcher."""
+    """Runs DLIO in a folder with settings of its workload; `before` are the words of a launcher."""
     given = [f"++workload.{key}={value}" for key, value in {**COUNTS, **settings}.items()]
     words = [*before, DLIO, "workload=resnet50_h100", *given]
     environment = {
@@ -70,14 +70,14 @@ def data(tmp_path_factory):
 
 
 def serving(settings, *folders):
-    """Returns the words of `rankpool run` that serves some of the folders of the data."""
+    """Returns the words of a `rankpool run` that serves some of the data's folders."""
     root = settings["dataset.data_folder"]
     given = [word for folder in folders for word in ("--data", root / folder)]
     return [RANKPOOL, "run", *given, "--log", "run.jsonl", "--progress", 0, "--"]
 
 
 def check(done, tmp_path, draws):
-    """Checks that DLIO trained to its end, and that all it trained on came by the cache."""
+    """Checks that DLIO trained to its end, and that all it trained on came from the cache."""
     assert done.returncode == 0, done.stdout
     summary = json.loads((tmp_path / "output" / "summary.json").read_text())
     assert len(summary["metric"]["train_au_percentage"]) == EPOCHS

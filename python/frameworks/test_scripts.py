@@ -6,8 +6,8 @@ from conftest import ROOT, SAMPLES, draws, stream
 EPOCHS, GLOBAL_BATCH = 2, 4
 BATCHES = SAMPLES["train"] // GLOBAL_BATCH
 STOP = BATCHES + 2  # in mid-epoch
-# How each is told where its checkpoints are, and when to end; the batches that it fetches ahead of
-# the training.
+# Each script's options for where its checkpoints are and when to end, and how many batches it
+# fetches ahead of the training.
 SCRIPTS = {
     "lightning": ("--checkpoint", "model.ckpt", "--max-steps", 0),
     "accelerate": ("--checkpoint", "state", "--stop-after", 0),

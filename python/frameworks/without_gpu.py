@@ -1,5 +1,5 @@
-"""Runs a script that wants GPUs on CPUs: without_gpu.py SCRIPT ARGUMENT… NCCL becomes Gloo, a GPU
-the CPU."""
+"""Runs on CPUs a script that needs GPUs: without_gpu.py SCRIPT ARGUMENT… NCCL becomes Gloo, and a
+GPU the CPU."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""rankpool: feeds training from the memory that the job's nodes pool.
+"""rankpool feeds training from the pooled memory of the job's nodes.
 
     data = rankpool.Dataset(transform=decode)
     sampler = rankpool.BatchSampler(data, batch_size=64, seed=0, sampler="pads")
@@ -54,7 +54,7 @@ def loader(
     collate_fn: Optional[Callable[[List[Any]], Any]] = None,
     **options: Any,
 ):
-    """Returns a torch DataLoader that yields (ids, *fields) and asks the cache once a batch.
+    """Returns a torch DataLoader that yields (ids, *fields) and asks the cache once per batch.
 
     `collate_fn(items)` joins the items of a batch, as torch's does; a tuple it returns becomes the
     fields. Other options are DataLoader's (persistent_workers, pin_memory, multiprocessing_context,
@@ -65,7 +65,7 @@ def loader(
     return Loader(data, sampler, collate_fn, {"num_workers": num_workers, **options})
 
 
-# Not in __all__: a script without torch may import all the rest.
+# Not in __all__: a script without torch can import all the rest.
 _WITH_TORCH = {
     "DatasetFolder": "folder",
     "ImageFolder": "folder",
@@ -76,7 +76,7 @@ _WITH_TORCH = {
 
 
 def __getattr__(name: str):
-    """Imports what needs torch when it is first asked for."""
+    """Imports a name that needs torch on its first use."""
     if name in _WITH_TORCH:
         return getattr(import_module("." + _WITH_TORCH[name], __name__), name)
     raise AttributeError(f"module 'rankpool' has no attribute {name!r}")

@@ -1,5 +1,5 @@
-"""A batch: what a sampler yields, how its samples are asked for, and where they are read when the
-cache cannot."""
+"""A batch: what a sampler yields, how its samples are requested, and where they are read if the
+cache does not serve them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .lease import Lease
 class Batch(list):
     """The ids of one trainer's part of a global batch, in the order of the plan.
 
-    `stream` is the data set's number at the door, `number` the global batch's place in `epoch`, and
-    `spec` lets a worker ask for the batch by itself. It is small and can be pickled. `repeats` has
-    for each id how often the epoch drew it before, None: never. A stream below 0 is none of the
-    cache's. `evaluated`: it is not trained on. `together`: a DataLoader asks for all of it at once,
-    if one by one; workers do not know that.
+    `stream` is the stream's number at the door, `number` the global batch's place in `epoch`, and
+    `spec` lets a worker request the batch by itself. It is small and can be pickled. `repeats` has
+    for each id how often the epoch drew it before; None: never. The cache does not serve a stream
+    below 0. `evaluated`: the batch is not trained on. `together`: a DataLoader fetches the whole
+    batch in a row, even if one id at a time; it is not pickled, so workers do not have it.
     """
 
     __slots__ = ("stream", "epoch", "number", "spec", "repeats", "evaluated", "together")
@@ -58,7 +58,7 @@ class Batch(list):
         )
 
     def indices(self) -> Iterator[Index]:
-        """Yields the ids as a sampler of torch does, each with the batch that it is of."""
+        """Yields the ids as a torch sampler does, each with its batch."""
         for place, id in enumerate(self):
             yield Index(id, self, place)
 
@@ -70,7 +70,7 @@ def _batch(ids, stream, epoch, number, spec, repeats=None, evaluated=False) -> B
 class Index(int):
     """An id that knows its batch and its place in it: a torch DataLoader hands ids over one by one.
 
-    The indices of one batch that are pickled together, as for a worker, come out with one Batch.
+    Indices of one batch that are pickled together, as for a worker, share one Batch when unpickled.
     """
 
     batch: Batch
@@ -89,9 +89,9 @@ class Samples:
     """The samples of one batch: `ids`, `labels`, and `views`, each a memoryview of a sample's
     bytes.
 
-    `members` has for each sample its Members: memoryviews by extension. A sample's bytes are those
-    of its members, one after the other. The views point into the cache's memory. They are valid
-    until the batch is closed, and raise ValueError after. `copies()` are bytes that stay.
+    `members` holds the Members of each sample: memoryviews by extension. A sample's bytes are those
+    of its members, one after another. The views point into the cache's memory. They are valid until
+    the batch is closed, and raise ValueError afterwards. `copies()` returns bytes that stay valid.
     """
 
     __slots__ = ("ids", "_views", "_index", "_labels", "_lease", "_connection")
@@ -105,7 +105,7 @@ class Samples:
         lease: Optional[Lease],
         connection: Connection,
     ):
-        # views are None where they are the lease's
+        # views is None if the lease has them
         self.ids, self._views, self._index, self._labels = ids, views, index, labels
         self._lease, self._connection = lease, connection
 
@@ -138,7 +138,7 @@ class Samples:
         return self._labels
 
     def take_lease(self) -> Optional[Lease]:
-        """Returns the lease, which the caller now ends."""
+        """Returns the lease, which the caller must end."""
         if self._lease is not None:
             self._views = self.views
         lease, self._lease = self._lease, None
@@ -150,20 +150,20 @@ class Samples:
         return self._lease is not None and self._connection.lost(self._lease)
 
     def put_in_hand(self) -> bool:
-        """Keeps ranks from writing to the views until they are closed; returns False where one may
-        have."""
+        """Keeps ranks from writing to the views until they are closed; returns False if one may
+        have written already."""
         return self._lease is None or self._connection.lend(self._lease)
 
     def close(self) -> None:
-        """Releases the views; the cache may use the place again."""
+        """Releases the views; the cache may reuse their memory."""
         if self._lease is not None:
             self._connection.end(self._lease)
             self._lease = None
 
 
 def ask(connection: Connection, batches: Sequence[Batch]) -> List[Optional[int]]:
-    """Asks for batches of one epoch, at once, and returns a ticket for each, None when the cache is
-    away."""
+    """Requests batches of one epoch together; returns a ticket for each, or None for each if the
+    cache is away or not ready."""
     try:
         if batches and connection.connect():
             first = batches[0]
@@ -180,8 +180,7 @@ def ask(connection: Connection, batches: Sequence[Batch]) -> List[Optional[int]]
 
 
 def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[int]) -> Samples:
-    """Returns the samples of a batch that was asked for; what the cache does not have is read from
-    storage.
+    """Returns the samples of a requested batch; what the cache does not have is read from storage.
 
     Raises SampleError for a sample that cannot be read.
     """
@@ -219,8 +218,8 @@ def take_in_hand(
 def _reply(
     connection: Connection, ticket: Optional[int], again: bool = False
 ) -> Optional[Tuple[wire.BatchReply, Lease]]:
-    """Returns the reply and its lease, None when the cache has none; raises Away when it went away,
-    but not when asked again."""
+    """Returns the reply and its lease, or None if the cache has none; raises Away if the cache went
+    away, unless `again`."""
     try:
         return None if ticket is None else connection.batch(ticket)
     except Away:
@@ -239,8 +238,8 @@ def _from_cache(
     reply: wire.BatchReply,
     lease: Lease,
 ) -> Samples:
-    # The stream is the plan's, whatever the cache answers, and a view that the slab's end cuts off
-    # is not a sample.
+    # The plan decides the stream, whatever the cache answers; and a view that the end of the slab
+    # cuts off is not a sample.
     sources = reply.sources
     if reply.ids != batch or max(lease.ends, default=0) > len(lease.slab) and _cut_off(
         lease, sources
@@ -263,7 +262,7 @@ def _from_cache(
 
 
 def _cut_off(lease: Lease, sources: bytes) -> bool:
-    """Returns whether a sample that the cache claims to have is not all in its memory."""
+    """Returns whether a sample that the cache claims to have extends beyond its memory."""
     here = (wire.LOCAL, wire.REMOTE, wire.STORAGE, wire.FALLBACK)
     return any(
         end > len(lease.slab) and source & ~wire.SUBSTITUTE in here
@@ -307,10 +306,10 @@ def _mixed(
 
 
 def from_storage(connection: Connection, index: Index, batch: Batch) -> Samples:
-    """Returns the samples of a batch without a rank: from its memory, which are hits, the rest
-    read.
+    """Returns the samples of a batch without a rank: from the rank's memory, which count as hits,
+    or else from storage.
 
-    Raises SampleError for one that cannot be read.
+    Raises SampleError for a sample that cannot be read.
     """
     tally = connection.tally(batch.stream, batch.epoch)
     before = tally.counts() if batch.evaluated else None

@@ -30,13 +30,13 @@ from .waiting import Waiting, batch_timeout
 
 RETRY_SECONDS = 0.5  # between attempts to reach a cache that is down: an attempt costs some 20 µs
 HELLO_SECONDS = 5.0  # a door that accepts but does not reply for this long counts as down
-# and one that has hung: it is asked seldom, but training waits for the answer
+# and for a door that has hung: it is tried seldom, but training waits for the answer
 LATE_HELLO_SECONDS = 0.25
 # timeout of batches after a late one, until one arrives in time
 LATE_SECONDS = 1.0
 READ_ALONG_SECONDS = 0.05  # another thread may have read the reply
-HANG_UP_SECONDS = 1.0  # how long the end of a process waits at most for the door to hang up
-# and for a cache that is away, to send it the counts: a restart takes a few seconds, or many on a
+HANG_UP_SECONDS = 1.0  # the longest that a process's exit waits for the door
+# and for a cache that is away, to send it the counts: a restart takes a few seconds, or more on a
 # busy machine
 CLOSE_SECONDS = 30.0
 # Before its first read from storage after the cache was lost, a process waits a random time of up
@@ -47,7 +47,7 @@ MAX_HESITATE_SECONDS = 2.0  # of that: a step waits for its slowest trainer
 # number of ended epochs whose tallies and metrics are resent to a restarted cache, which may not
 # have recorded them
 KEPT = 8
-_random = random.SystemRandom()  # that of the module random is the script's
+_random = random.SystemRandom()  # the generator of the module random is the script's
 _BUFFER_BYTES = 64 << 10  # many times the reply to a batch of 64
 
 
@@ -93,11 +93,11 @@ class Connection:
         self.listeners: weakref.WeakSet = weakref.WeakSet()
         self._lock = threading.RLock()
         self._sock: Optional[socket.socket] = None
-        # greeted, and told what it may have forgotten: other threads may use it
+        # the cache has been sent what it may have forgotten: other threads may use the connection
         self._ready = False
         self._hesitated = False
         self._retry_at, self._retry = 0.0, RETRY_SECONDS
-        # for a reply; the second is less after one that was late
+        # timeouts for a reply; the second is shorter after a late reply
         self._bound = self._patience = batch_timeout()
         self._greeted, self._door = False, 0
         self._ticket = 0
@@ -109,7 +109,7 @@ class Connection:
         self._hands: Optional[Hands] = None  # views of the slab in a script's hands
         self._held: Optional[Lease] = None
         self._kept: List[Lease] = []
-        # ended, of earlier connections, with views that are still in use
+        # ended leases of earlier connections whose views are still in use
         self._old: List[Lease] = []
         self.choices: Dict[Spec, str] = {}  # what a system's choices depend on, as text
         # length of the embedding that the cache needs with each loss; 0: none
@@ -122,7 +122,7 @@ class Connection:
         """Discards the state of the connection; the slab is unmapped when its last view is gone."""
         self.slab = b""
         self._streams: Dict[Spec, Tuple[int, int]] = {}
-        # of the trainings that were reported to the cache
+        # lives of the trainings that were reported to the cache
         self._lives: Dict[Spec, Optional[Tuple[int, int]]] = {}
         self._asked: set = set()
         self._abandoned: set = set()
@@ -201,7 +201,7 @@ class Connection:
                 listener._reconnected(self)
             if again:
                 for spec in self._specs.values():
-                    self.open(spec)  # a door counts for those who have opened
+                    self.open(spec)  # a door records counts only of open streams
                 for metric in self._metrics:
                     self._send(wire.METRIC, metric)
                 for tally in (*self._ended, *self._tallies.values()):
@@ -325,8 +325,8 @@ class Connection:
     def close(self) -> None:
         """Sends the last tallies and closes the connection, which ends all its leases.
 
-        A training process waits for a cache that is down, up to CLOSE_SECONDS, or its counts would
-        be lost.
+        A training process waits up to CLOSE_SECONDS for a cache that is down; otherwise its counts
+        would be lost.
         """
         with self._lock:
             for listener in list(self.listeners):
@@ -335,7 +335,7 @@ class Connection:
             try:
                 while not self._say_bye():
                     waiting.pause()
-            except RankpoolError:  # it does not come, or will not have us
+            except RankpoolError:  # it does not come back, or refuses us
                 pass
             self._drop()
             self._forget_memory()
@@ -521,8 +521,8 @@ class Connection:
     # --- frames from the socket ---
 
     def _frame(self, fds: Optional[List[int]] = None) -> Tuple[int, int, bytearray]:
-        """Reads the next frame: its kind, its ticket, its payload; descriptors that come with it go
-        to fds."""
+        """Reads the next frame and returns its kind, ticket and payload; appends descriptors that
+        come with it to fds."""
         self._fill(wire.HEADER.size, fds)
         length, kind, _, ticket = wire.HEADER.unpack_from(self._buffer, self._start)
         if length > wire.MAX_PAYLOAD:
@@ -538,7 +538,7 @@ class Connection:
         return kind, ticket, payload
 
     def _fill(self, size: int, fds: Optional[List[int]]) -> None:
-        """Reads until size bytes lie at _start."""
+        """Reads until size bytes are buffered at _start."""
         missing = size - (self._end - self._start)
         if missing <= 0:
             return
@@ -584,8 +584,8 @@ class Connection:
         return opened
 
     def tally(self, stream: int, epoch: int) -> wire.Tally:
-        """Returns the running sums for one epoch; when the epoch is a new one, the old one's sums
-        are sent."""
+        """Returns the running sums for one epoch; if the epoch is new, sends the previous one's
+        sums."""
         tally = self._tallies.get(stream)
         if tally is None or tally.epoch != epoch:
             if tally is not None:
@@ -722,8 +722,8 @@ def connection(path: str, trainer: int, world: int) -> Connection:
     if found is None:
         if not _connections:
             multiprocessing.util.Finalize(None, _close_all, exitpriority=100)
-        # Of threads that come together one has its connection taken: reports and plans are told in
-        # order by one.
+        # Threads that come at the same time all get the connection of one of them: reports and
+        # plans must go through one connection, in order.
         found = _connections.setdefault((path, trainer, world), Connection(path, trainer, world))
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# pieces that are summed side by side; data below 4 bytes a lane are summed byte by byte
+# pieces that are summed side by side; data shorter than 4 bytes a lane is summed byte by byte
 _LANES = 1024
 
 
@@ -20,8 +20,8 @@ _BYTES = [bytes(entry >> shift & 255 for entry in _TABLE) for shift in (0, 8, 16
 
 
 def masked(data: bytes) -> int:
-    """Returns the checksum that a TFRecord file has of data (TensorFlow, core/lib/hash/crc32c.h,
-    Mask)."""
+    """Returns the checksum that a TFRecord file stores for data (TensorFlow,
+    core/lib/hash/crc32c.h, Mask)."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -38,12 +38,12 @@ def crc32c(data: bytes) -> int:
 
 
 def _by_lanes(crc: int, data: bytes) -> int:
-    """Returns the state after data, a multiple of _LANES bytes, from the state crc on.
+    """Returns the state after data, a multiple of _LANES bytes, starting from the state crc.
 
-    A state is linear in the state before and in the data. So each of _LANES pieces is summed from
-    state 0, all at once: byte k of all their states is a number of as many bytes, a table is
-    bytes.translate. 32 more pieces of zeros, from the states of one bit each, tell what a piece's
-    length does to any state, for joining the pieces.
+    A state is linear in the previous state and in the data. So each of _LANES pieces is summed from
+    state 0, all at once: byte k of all their states is one large integer, and a table lookup is
+    bytes.translate. 32 more pieces of zeros, each starting from a state with one bit set, give the
+    effect of a piece's length on any state, which is used to join the pieces.
     """
     steps = len(data) // _LANES
     width = _LANES + 32
@@ -77,7 +77,8 @@ def _by_lanes(crc: int, data: bytes) -> int:
 
 
 def _spread(bits: list) -> list:
-    """Returns for each of 256 bytes the xor of those of 8 numbers whose bits it has."""
+    """Returns, for each of the 256 byte values, the xor of those of 8 numbers whose bits are set in
+    it."""
     table = [0]
     for number in bits:
         table += [entry ^ number for entry in table]

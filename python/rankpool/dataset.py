@@ -17,34 +17,33 @@ from .index import Index, Members
 from .waiting import Waiting
 from .wire import Tally
 
-# Small batches are asked for several at a time: a request and its answer cost some 30 µs, whatever
+# Small batches are requested several at a time: a request and its answer cost some 30 µs, whatever
 # their size.
 AHEAD_BYTES = 2 << 20
 MAX_AHEAD = 8
-CONNECT_SECONDS = 60.0  # a cache step that starts beside the training step needs seconds
+CONNECT_SECONDS = 60.0  # a cache step that starts beside the training step takes seconds
 
 Transform = Callable[[Union[memoryview, Members], int], Any]
 
 
 class Dataset:
-    """The samples of one data set, a map-style data set of torch.
+    """The samples of one data set, as a torch map-style data set.
 
-    `split` is the data set's name, None the first that the cache serves. `transform(view, label)`
-    makes an item of a sample's bytes, in the worker; a tuple's fields become the fields of a batch,
-    another value x becomes (x, label). It must not return the view itself, which ends with the
-    batch. Without a transform the item is the memoryview, valid until the next batch, or in a
-    worker `bytes`.
+    `split` is the data set's name; None: the first that the cache serves. `transform(view, label)`
+    makes an item from a sample's bytes, in the worker: a tuple's fields become the fields of a
+    batch, any other value x becomes (x, label). It must not return the view itself, which ends with
+    the batch. Without a transform the item is the memoryview, valid until the next batch, or
+    `bytes` in a worker.
 
-    With `members`, a dict of the sample's members by extension, {"jpg": …, "json": …}, takes the
-    place of the view. None: when some sample of the data set has several, as samples in tar shards
-    do.
+    With `members`, a dict of the sample's members by extension, {"jpg": …, "json": …}, replaces the
+    view. None: only if some sample of the data set has several members, as in tar shards.
 
-    data[batch], with a Batch of a BatchSampler, is the collated batch (ids, *fields), by one
-    request to the cache. data[i], i an int, is (i, *fields), read from storage.
+    data[batch], with a Batch of a BatchSampler, is the collated batch (ids, *fields), fetched with
+    one request to the cache. data[i], i an int, is (i, *fields), read from storage.
 
     `name`, `classes` and `labels` (by id) describe it. It can be pickled; each process has its own
-    connection. Raises RankpoolError when the process was not started under `rankpool run`, or the
-    cache has no such data set.
+    connection. Raises RankpoolError if the process was not started under `rankpool run`, or the
+    cache does not serve the data set.
     """
 
     def __init__(
@@ -115,7 +114,7 @@ class Dataset:
         return key, *self._stored(key)
 
     def __getitems__(self, batch: List[int]) -> List[tuple]:
-        """Returns the items (id, *fields) of a batch, for DataLoader(data, batch_sampler=…) of
+        """Returns the items (id, *fields) of a batch, for DataLoader(data, batch_sampler=…) in
         torch 2."""
         if not isinstance(batch, Batch):
             return [self[id] for id in batch]
@@ -125,7 +124,7 @@ class Dataset:
         return [(id, *fields) for id, fields in zip(batch, self._items(samples, link))]
 
     def read(self, batch: Batch, join: Callable[[List[tuple]], Any]) -> tuple:
-        """Returns (ids, *fields) of a batch, its fields made of its items by join(items)."""
+        """Returns (ids, *fields) of a batch, its fields made from its items by join(items)."""
         import torch
 
         link = self._connection(batch)
@@ -151,8 +150,8 @@ class Dataset:
     def _joined(
         self, samples: Samples, link: Connection, join: Callable[[List[tuple]], Any]
     ) -> Tuple[Any, bool]:
-        """Returns the fields and whether they are of the samples' bytes: the cache kept its lease
-        to the end."""
+        """Returns the fields, and whether they were made from the samples' own bytes: the lease
+        held to the end."""
         try:
             # an empty part has the fields of any item
             items = self._items(samples, link) or [self._stored(0)]
@@ -166,14 +165,14 @@ class Dataset:
                 link.hold(samples.take_lease())
             return (fields if samples.ids else _emptied(fields)), True
         except Exception:
-            if samples.lost():  # what failed may be other bytes
+            if samples.lost():  # it may have failed on other bytes
                 return None, False
             raise
         finally:
             samples.close()
 
     def batches(self, sampler) -> Iterator[Samples]:
-        """Yields the Samples of each batch of the sampler's epoch, with requests ahead; needs no
+        """Yields the Samples of each batch of the sampler's epoch, requesting ahead; needs no
         torch.
 
         Each is valid until the next one is taken. No transform is applied.
@@ -192,7 +191,7 @@ class Dataset:
                     return
                 samples = take_in_hand(link, self.index, *asked.popleft())
                 sampler._handed_out()
-                # requests tell it too, but there may be MAX_AHEAD batches between two
+                # requests carry the counts too, but up to MAX_AHEAD batches may lie between two
                 sampler._goes_on()
                 if ahead == 1:
                     ahead = max(1, min(MAX_AHEAD, AHEAD_BYTES // (1 + _bytes(self.index, samples))))
@@ -207,12 +206,12 @@ class Dataset:
             sampler._stalled(0, last=True)
 
     def next_chunk(self) -> int:
-        """Returns the chunk that most trainings that share this data set, and draw with the sampler
-        "chunks", use after the one under way; 0 if there are none.
+        """Returns the chunk that comes next for most of the trainings that share this data set and
+        use the sampler "chunks"; 0 if there are none.
 
         A training that joins them can begin with it: BatchSampler(…, "chunks", first_chunk=…). All
-        trainers of a training must give the same, so one asks and tells the others; and one that
-        resumes gives what its checkpoint has.
+        trainers of a training must pass the same chunk, so one calls this and tells the others; a
+        training that resumes passes the chunk of its checkpoint.
         """
         status = _trainings(self.door)
         used = [
@@ -226,7 +225,7 @@ class Dataset:
             raise ValueError(
                 f"rankpool: a batch of data set {batch.spec.data!r} was asked of {self.name!r}"
             )
-        # a worker that was spawned knows nothing
+        # a spawned worker knows nothing yet
         identities(self.door).expect(self.name, self.identity, self.times)
         return connection(self.door, batch.spec.trainer, batch.spec.world)
 
@@ -270,7 +269,7 @@ def _trainings(door: str) -> List[dict]:
 
 
 def name_of(root: Union[str, os.PathLike]) -> Optional[str]:
-    """Returns the name of the data set that the cache serves from a folder, None where it serves
+    """Returns the name of the data set that the cache serves from a folder, or None if it serves
     none."""
     root = os.path.realpath(root)
     return next((d["name"] for d in data_sets() if os.path.realpath(d["root"]) == root), None)
@@ -293,7 +292,7 @@ def _bytes(index: Index, samples: Samples) -> int:
 
 
 def _emptied(fields):
-    """Returns the first nothing of each field of a batch."""
+    """Returns the fields of a batch with no elements left."""
     if isinstance(fields, dict):
         return {key: _emptied(value) for key, value in fields.items()}
     if isinstance(fields, (tuple, list)):

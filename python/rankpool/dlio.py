@@ -27,19 +27,18 @@ from .dataset import Dataset, name_of
 from .errors import RankpoolError
 from .sampler import BatchSampler
 
-FORMATS = ("jpeg", "npz", "png")  # DLIO's readers of these take open files
+FORMATS = ("jpeg", "npz", "png")  # DLIO's readers of these accept open files
 
 
 class Loader(BaseDataLoader):
     """Yields the batches of DLIO's workload from the cache, decoded by DLIO's own reader.
 
-    The folder `train` of the workload's data, and `valid` for an evaluation, are each given to
-    `rankpool run --data`. A sample is a file, of one of FORMATS; DLIO's options read_threads,
-    prefetch_size and multiprocessing_context are DataLoader's. DLIO's MPI rank is the number of the
-    trainer.
+    Give `rankpool run --data` the folder `train` of the workload's data, and `valid` for an
+    evaluation. A sample is a file in one of FORMATS. DLIO's options read_threads, prefetch_size and
+    multiprocessing_context are passed to DataLoader. DLIO's MPI rank is the trainer's number.
 
     Differs: DLIO's PyTorch loader gives each rank the same part of the files in every epoch. This
-    one draws as DistributedSampler does: all files anew each epoch; in order where both
+    one draws as DistributedSampler does: all files anew in each epoch, or in order if both
     file_shuffle and sample_shuffle are off.
     """
 
@@ -112,7 +111,7 @@ class Loader(BaseDataLoader):
 
 
 class _Decode:
-    """Does with a sample what DLIO's reader does with a file: returns an image of DLIO's."""
+    """Does with a sample what DLIO's reader does with a file: returns DLIO's image."""
 
     def __init__(self, of: Loader) -> None:
         self._format, self._dataset = of.format_type, of.dataset_type

@@ -12,7 +12,7 @@ class VersionError(RankpoolError):
 
 
 class OwnerError(RankpoolError):
-    """The cache is another user's, or could be: nothing of it is believed."""
+    """The cache belongs to another user, or could: nothing that it says is trusted."""
 
 
 class RequestError(RankpoolError):
@@ -29,7 +29,8 @@ class CacheAwayError(RankpoolError):
 
 
 class SampleError(RankpoolError):
-    """A sample cannot be read, or is not the file that was indexed; never other bytes.
+    """A sample cannot be read, or is not the file that was indexed: other bytes are never returned
+    for it.
 
     `id` and `path` are the sample and its place, `reason` is why it could not be read.
     """

@@ -25,16 +25,17 @@ def pil_loader(file) -> Any:
 class DatasetFolder(Served):
     """torchvision's DatasetFolder, with its signature, attributes and items (sample, target).
 
-    Under `rankpool run --data ROOT` samples come from the cache, a batch at a time, when a sampler
-    of rankpool draws them; others are read from storage. A root that the cache does not serve as
-    these samples is read from storage, with one warning. `loader` gets a file-like object (with
-    `.name`, the path); one that cannot use it gets the path, and then reads past the cache, which
-    is said once.
+    Under `rankpool run --data ROOT`, samples come from the cache, a batch at a time, if a sampler
+    of rankpool draws them; others are read from storage. If the cache does not serve the root, or
+    has other samples for it, the root is read from storage, with one warning. `loader` gets a
+    file-like object (with `.name`, the path); a loader that cannot use it gets the path instead and
+    so bypasses the cache, with one warning.
 
-    With rng="sample" the generators of Python, NumPy and torch (CPU) are seeded from (seed, epoch,
-    sample, k) before the transforms of a sample that a sampler of rankpool drew, its k-th draw in
-    the epoch: the same tensors with any number of workers and trainers, and after a resume.
-    rng=None leaves them alone. In the training process they are restored afterwards.
+    With rng="sample", the generators of Python, NumPy and torch (CPU) are seeded from (seed, epoch,
+    sample, k) before the transforms of a sample that a sampler of rankpool drew, where k is how
+    often the epoch drew it before. So the tensors are the same with any number of workers and
+    trainers, and after a resume. In the training process the generators are restored afterwards.
+    rng=None leaves them alone.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class DatasetFolder(Served):
         super().__init__(os.path.expanduser(root) if isinstance(root, str) else root, rng)
         self.loader, self.extensions = _known(loader), extensions
         self.transform, self.target_transform = transform, target_transform
-        self._by_path = False  # the loader takes nothing else
+        self._by_path = False  # the loader accepts nothing else
         self.classes, self.class_to_idx = self.find_classes(self.root)
         self._samples: Optional[List[Tuple[str, int]]] = None
         self._targets: Optional[List[int]] = None
@@ -96,7 +97,7 @@ class DatasetFolder(Served):
     # --- what the cache serves ---
 
     def _difference(self, data: Dataset, valid: Callable[[str], bool]) -> str:
-        """Says why the cache's samples are not those that torchvision would find, "" when they
+        """Returns why the cache's samples are not those that torchvision would find, "" if they
         are."""
         if list(data.classes) != self.classes:
             return (
@@ -114,7 +115,7 @@ class DatasetFolder(Served):
                 return f"{path}, which the cache serves, is not a sample here"
         return ""
 
-    # --- what torchvision's has ---
+    # --- torchvision's attributes ---
 
     @property
     def samples(self) -> List[Tuple[str, int]]:
@@ -228,7 +229,7 @@ class _File(io.BytesIO):
 
 
 def _known(loader: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Returns our loader for torchvision's own, which takes paths only."""
+    """Replaces torchvision's own loader, which accepts only paths, by ours."""
     home, name = getattr(loader, "__module__", ""), getattr(loader, "__name__", "")
     return (
         pil_loader

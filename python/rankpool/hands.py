@@ -1,4 +1,4 @@
-"""What a script has in its hands of a rank's memory, which no rank may write to meanwhile."""
+"""The parts of a rank's memory that a script holds, which no rank may write to meanwhile."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ IN_PLACE = "in-place"  # the file in the rank's folder whose lock says that view
 
 
 class Hands:
-    """The views that a process uses in place of the memory of one rank, by their leases.
+    """The views of one rank's memory that a process uses in place, by their leases.
 
-    While it has some it has a shared lock on a file in the rank's folder. The rank that is started
-    in the place of one that died takes the memory back only when it has that lock alone, and then
-    puts another file there. So who finds another file there than it opened before it connected
-    comes too late.
+    While there are any, the process holds a shared lock on a file in the rank's folder. The rank
+    that replaces a dead one takes the memory back only once it holds that lock exclusively, and
+    then puts another file there. So a process that finds a file other than the one it opened before
+    it connected is too late.
 
-    The lock ends when the process dies. A forked child has it, too: it may look at its parent's
-    views.
+    The lock ends when the process dies. A forked child holds it too, because it may use its
+    parent's views.
     """
 
     def __init__(self, folder: str) -> None:
@@ -33,8 +33,8 @@ class Hands:
             self._fd = -1
 
     def take(self, lease: Lease) -> bool:
-        """Puts the views of a lease into a script's hands; returns False where other bytes may be
-        there by now."""
+        """Lets a script hold the views of a lease; returns False if other bytes may be there by
+        now."""
         if not self._locked and not self._lock():
             return False
         self._leases.add(lease)
@@ -52,14 +52,14 @@ class Hands:
         return self._locked
 
     def give_back(self, lease: Lease) -> None:
-        """Takes a lease whose views are gone out of the script's hands."""
+        """Records that the script no longer holds a lease, whose views are gone."""
         self._leases.discard(lease)
         if self._left:
             self.leave()
 
     def leave(self) -> None:
-        """Takes note that the connection has ended: the lock ends with the last view."""
+        """Records that the connection has ended: the lock ends with the last view."""
         self._left = True
         if not self._leases and self._fd >= 0:
-            os.close(self._fd)  # and not an unlock, which would be one of forked children, too
+            os.close(self._fd)  # not an unlock, which would also unlock it for forked children
             self._fd, self._locked = -1, False

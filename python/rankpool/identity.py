@@ -1,4 +1,4 @@
-"""Which data set a training is on: what a cache that comes back serves is compared with what
+"""Which data set a training uses: compares what a cache serves when it comes back with what
 training began with."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ _BLOCK = 4096  # samples compared at a time
 
 
 class Known(NamedTuple):
-    """What a process knows of a data set since it first saw it; `index` is None where it has not
-    mapped it."""
+    """What a process recorded about a data set when it first saw it; `index` is None if it has not
+    mapped the index."""
 
     identity: str
     times: str
@@ -22,8 +22,8 @@ class Known(NamedTuple):
 
 
 class Identities:
-    """What this process knows of the data sets behind one door, the version of their plans, and the
-    cache's options."""
+    """What this process knows about the data sets behind one door, the version of their plans, and
+    the cache's options."""
 
     def __init__(self) -> None:
         self._data: Dict[str, Known] = {}
@@ -31,7 +31,7 @@ class Identities:
         self._options = self.sampler = ""
 
     def expect(self, name: str, identity: str, times: str, index: Optional[Index] = None) -> None:
-        """Notes what training began with; what is known already stays."""
+        """Records what training began with; a record that has an index stays."""
         known = self._data.get(name)
         if known is None or known.index is None:
             self._data[name] = Known(identity, times, index)
@@ -69,14 +69,13 @@ _by_door: Dict[str, Identities] = {}
 
 
 def identities(path: str) -> Identities:
-    """Returns what this process, or the one it was forked from, knows of the data sets behind the
-    door at path."""
+    """Returns what this process, or the one it was forked from, knows about the data sets behind
+    the door at path."""
     return _by_door.setdefault(path, Identities())
 
 
 def _difference(known: Known, found: dict) -> str:
-    """Says in words how the data set that the cache serves now differs from the one that is
-    known."""
+    """Describes how the data set that the cache serves now differs from the known one."""
     if known.index is not None:
         try:
             there = Index(found["index"])
@@ -90,7 +89,7 @@ def _difference(known: Known, found: dict) -> str:
 
 
 def first_difference(here: Index, there: Index) -> str:
-    """Returns how an index differs first from the one before, in words; "" if their samples are the
+    """Describes the first difference of an index from an earlier one; "" if their samples are the
     same."""
     least = min(len(here), len(there))
     for first in range(0, least, _BLOCK):

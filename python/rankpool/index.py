@@ -21,17 +21,17 @@ _COLUMN_HEAD_BYTES = 24
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # by the bytes of a column's cells
 _HAS_OFFSETS, _HAS_CHECKSUMS, _HAS_MEMBERS, _MANY_MEMBERS = 1, 2, 4, 8
 _FILE, _TFRECORD, _NPY = 0, 3, 4  # formats
-_CRC_BYTES = 4  # behind the data of a TFRecord file's record
-_GAP_BYTES = 64 << 10  # what lies between members is read along when it is less for each
+_CRC_BYTES = 4  # after the data of a TFRecord record
+_GAP_BYTES = 64 << 10  # gaps between members are read too, up to this much per member
 
 
 class Members(dict):
-    """The members of a sample: for each extension, as "jpg" or "seg.png", a memoryview (or bytes)
-    of its bytes."""
+    """The members of a sample: for each extension, such as "jpg" or "seg.png", a memoryview (or
+    bytes) of its bytes."""
 
 
 class Scaled:
-    """A column of integers: those of row i are base + unit * cells[i]."""
+    """A column of integers: row i is base + unit * cells[i]."""
 
     __slots__ = ("_cells", "_base", "_unit")
 
@@ -53,11 +53,11 @@ class Scaled:
 class Index:
     """The columns of a sample index file; they may be read from any thread.
 
-    `sizes` (bytes), `mtimes` (ns) and `labels` have one element a sample, the sample's id its
-    place. `has_members`: some sample has several members. `identity` is the digest of the
-    data set, `times` that of its modification times, both in hexadecimal: two indexes with both the
-    same are of the same untouched files. Raises RankpoolError when the file is not an index,
-    OSError when it cannot be opened.
+    `sizes` (bytes), `mtimes` (ns) and `labels` have one element per sample, at the place of its id.
+    `has_members`: some sample has several members. `identity` is the digest of the data set,
+    `times` that of its modification times, both in hexadecimal: two indexes that agree in both are
+    of the same unmodified files. Raises RankpoolError if the file is not an index, OSError if it
+    cannot be opened.
     """
 
     def __init__(self, path: str) -> None:
@@ -150,7 +150,7 @@ class Index:
         return os.path.join(self._root, self.relative(id))
 
     def relative(self, id: int) -> bytes:
-        """Returns that path below the root of the data set."""
+        """Returns the same path relative to the data set's root."""
         return os.path.join(self._folders[self._folder[id]], self._name(id))
 
     def is_file(self, id: int) -> bool:
@@ -161,7 +161,7 @@ class Index:
         return bytes(self._names[self._ends[id - 1] if id else 0 : self._ends[id]])
 
     def block(self, first: int, end: int) -> list:
-        """Returns all that is known of a range of samples, to be compared with another index's."""
+        """Returns what to compare with another index for a range of samples."""
         cells = [column[first:end].tolist() for column in (self.sizes, self.mtimes, self.labels)]
         cells.append([self._folders[f] for f in self._folder[first:end]])
         before = self._ends[first - 1] if first else 0
@@ -210,11 +210,11 @@ class Index:
         return found
 
     def read(self, id: int) -> bytes:
-        """Reads sample id from storage, when the job's limits allow it; raises SampleError unless
+        """Reads sample id from storage, once the job's limits allow it; raises SampleError unless
         it is there as it was indexed.
 
-        Its time and size are checked, the index's checksum of its bytes where there is one, and a
-        TFRecord's own.
+        Checks the modification time, the size of a file, the index's checksum of the bytes if there
+        is one, and a TFRecord's own checksum.
         """
         path = self.path(id)
         if self._throttle is not None:
@@ -241,8 +241,8 @@ class Index:
             )
 
     def _read_all(self, id: int, fd: int) -> bytes:
-        """Returns the sample's bytes, and behind them the checksum that a TFRecord file has
-        there."""
+        """Returns the sample's bytes, followed by the checksum that a TFRecord file has after
+        them."""
         members = self.members(id)
         if len(members) == 1:
             tail = _CRC_BYTES if self._format(id) == _TFRECORD else 0

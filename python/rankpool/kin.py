@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 
 _process = 0
-_family = 0  # the number of the process that trains: its own, or what a worker has from it
+_family = 0  # the training process's number: this one's own, or received by a worker
 
 
 def _begin() -> None:
-    """In a forked child too: another process, of the same family."""
+    """Chooses this process's number; a forked child is another process of the same family."""
     global _process
     _process = int.from_bytes(os.urandom(8), "little") or 1
 
@@ -20,7 +20,7 @@ os.register_at_fork(after_in_child=_begin)
 
 
 def process() -> int:
-    """Returns this process's number, a random one."""
+    """Returns this process's random number."""
     return _process
 
 
@@ -33,6 +33,7 @@ def family() -> int:
 
 
 def adopt(number: int) -> None:
-    """Belongs to a training process from now on, unless this process has begun as one already."""
+    """Makes this process belong to a training process, unless it already belongs to one or is
+    one."""
     global _family
     _family = _family or number

@@ -11,12 +11,12 @@ _release = memoryview.release
 
 
 class Lease:
-    """The samples of one batch in the slab, from each of `offsets` to the same of `ends`; `number`
-    is the door's name for it, `generation` that of the connection.
+    """The samples of one batch in the slab, each from its place in `offsets` to its place in
+    `ends`; `number` is the lease's number at the door, `generation` that of the connection.
 
     Between the slab and the views stands a guard with a buffer of its own: as long as any view,
     part of a view or array over a view is alive, the guard cannot be released. So a lease never
-    ends under somebody who still looks.
+    ends while its bytes are still in use.
     """
 
     __slots__ = (
@@ -28,7 +28,7 @@ class Lease:
     ) -> None:
         self.number, self.generation = number, generation
         self.slab, self.offsets, self.ends = slab, offsets, ends
-        self.hands = None  # that it is in (hands.py)
+        self.hands = None  # the Hands that hold it (hands.py)
         self._views: Optional[List[memoryview]] = None
 
     @property
@@ -54,8 +54,8 @@ class Lease:
         return self.slab
 
     def release(self) -> bool:
-        """Ends the use of all views, or returns False while something still exports one; then call
-        it again later.
+        """Ends the use of all views; returns False while one is still exported: then call it again
+        later.
 
         A view that was released raises ValueError when it is used.
         """

@@ -14,7 +14,7 @@ from .errors import OwnerError
 from .owner import check_folder, check_peer
 
 NOTE = "slab"  # the file in the rank's folder that names the memory: device, inode, size
-BACK_DOOR = "slab.sock"  # the socket there at which a rank takes the memory of the one before
+BACK_DOOR = "slab.sock"  # the socket there on which a rank receives its predecessor's memory
 BACK_DOOR_SECONDS = 1.0
 MAGIC = b"rpslab01"
 _HEADER_BYTES, _SET_BYTES, _TRAILER_BYTES = 32, 48, 8
@@ -24,7 +24,7 @@ _GRANULE_BYTES = 64
 
 
 class _Set(NamedTuple):
-    """The entries of one data set: a word and a sum a sample."""
+    """The entries of one data set: one word and one checksum per sample."""
 
     words: memoryview
     sums: memoryview
@@ -45,7 +45,7 @@ class Memory:
         return [stat.st_dev, stat.st_ino, stat.st_size] == self._identity
 
     def named(self, folder: str) -> bool:
-        """Returns whether a rank's folder names this memory: else no rank will take it back."""
+        """Returns whether a rank's folder names this memory: if not, no rank will take it back."""
         try:
             with open(os.path.join(folder, NOTE), "rb", opener=_not_waiting) as file:
                 return [int(word) for word in file.read().split()] == self._identity
@@ -53,7 +53,7 @@ class Memory:
             return False
 
     def hand_back(self, folder: str) -> None:
-        """Brings the memory to a rank that looks for it in its folder, if there is one."""
+        """Sends the memory to a rank that waits for it in its folder, if there is one."""
         path = os.path.join(folder, BACK_DOOR)
         if not os.path.exists(path):
             return
@@ -64,14 +64,14 @@ class Memory:
                 door.connect(path)
                 check_peer(door, path)
                 socket.send_fds(door, [MAGIC], [self.fd])
-        except (OSError, OwnerError):  # another one was faster
+        except (OSError, OwnerError):  # another process was faster
             pass
 
     def read(self, stream: int, id: int, size: int) -> Optional[bytes]:
-        """Returns a copy of a sample's bytes, None where they are not there.
+        """Returns a copy of a sample's bytes, or None if they are not there.
 
-        A rank may be writing meanwhile: the bytes count if they have the sum of an entry that stays
-        the same.
+        A rank may be writing meanwhile: the bytes are valid if they match the checksum of an entry
+        that does not change.
         """
         try:
             memory, found = self._mapped or self._map()
@@ -95,7 +95,7 @@ class Memory:
         return self._mapped
 
     def close(self) -> None:
-        """Lets go of the memory, but for what the process has mapped elsewhere."""
+        """Releases the memory, except what the process has mapped elsewhere."""
         self._mapped = None
         if self.fd >= 0:
             os.close(self.fd)
@@ -103,13 +103,14 @@ class Memory:
 
 
 def _not_waiting(path: str, flags: int) -> int:
-    """Opens a file; what somebody has put in its place, such as a FIFO, may wait for a writer."""
+    """Opens a file without waiting: somebody may have put a FIFO in its place, whose open waits for
+    a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def sets(whole: memoryview) -> List[_Set]:
-    """Returns the entries of all data sets in a memory; none where its directory is not one, as
-    when somebody has written to it."""
+    """Returns the entries of all data sets in a memory; none if its directory is not valid, as when
+    somebody has written to it."""
     (begin,) = unpack_from("<Q", whole, len(whole) - _TRAILER_BYTES)
     end = len(whole) - _TRAILER_BYTES
     if begin > end - _HEADER_BYTES or whole[begin : begin + len(MAGIC)] != MAGIC:

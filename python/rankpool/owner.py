@@ -1,7 +1,7 @@
 """Who owns a door: only this user and root may be able to replace it.
 
 A session folder has a name that anybody can guess, and lies where anybody may make folders. So
-every part of its path is checked, one after the other, and the user at the other end of the socket
+every part of its path is checked in turn, and so is the user at the other end of the socket
 (cmd/rankpool/internal/session/owner.go does the same on the other side).
 """
 
@@ -22,7 +22,7 @@ def check_folder(path: str) -> None:
     """Raises OwnerError unless path is a folder of this user that no other user can replace or
     write to.
 
-    Symbolic links may lead to it, but it is none. Raises OSError where it is not there.
+    Symbolic links may lead to it, but it must not be one. Raises OSError if it is not there.
     """
     user, unmapped, links = os.geteuid(), _unmapped_user(), 0
     rest = _parts(os.path.abspath(path))
@@ -92,8 +92,8 @@ def _unsafe(path: str, why: str) -> OwnerError:
 
 
 def _unmapped_user() -> int:
-    """Returns the user that stands for those that this user namespace does not map, root outside
-    among them; -1: none."""
+    """Returns the user that stands for all those that this user namespace does not map, including
+    the root user outside; -1: none."""
     try:
         with open("/proc/self/uid_map") as file:
             if file.read().split() == ["0", "0", "4294967295"]:

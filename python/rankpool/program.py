@@ -1,4 +1,4 @@
-"""The program `rankpool`, which a wheel of `make wheel` brings along."""
+"""The program `rankpool`, which the wheel of `make wheel` contains."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "rankpool
 
 
 def main() -> None:
-    """Becomes the program."""
+    """Replaces this process with the program."""
     try:
         os.execv(PATH, [PATH, *sys.argv[1:]])
     except FileNotFoundError:

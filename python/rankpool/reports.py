@@ -9,13 +9,12 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .wire import Plan
 
-# A cache that is restarted makes a plan from the state of the epoch before, which lacks the
-# last reports of the epoch before that. The trainer that asks for it may be an epoch behind this
-# one.
+# A restarted cache makes a plan from the state of the previous epoch, which lacks the last reports
+# of the epoch before that. The trainer that asks for the plan may be an epoch behind this one.
 KEPT_EPOCHS = 2
 
-# (epoch, batch, losses, embeddings), as the door hears it. The embeddings of all samples are one
-# after the other; None where there are none.
+# (epoch, batch, losses, embeddings), as sent to the door. The embeddings of all samples are one
+# after another; None if there are none.
 Told = Tuple[int, int, array, Optional[array]]
 
 

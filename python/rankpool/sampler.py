@@ -26,33 +26,32 @@ from .training import Training, training
 from .waiting import Waiting
 
 STATE_VERSION = 2
-# How long state_dict waits for a cache that is away. A restart takes a few seconds, or many where
-# much memory is taken back.
+# How long state_dict waits for a cache that is away. A restart takes a few seconds, or more if much
+# memory is taken back.
 SAVE_SECONDS = 60.0
 _SCORELESS = ("chunks", "quiver", "sequential", "torch", "uniform")
 _UNSAVED = (
     ": a training that resumes from this checkpoint cannot continue with the same batches; keep the "
     "one before it"
 )
-_ABSENT = {"first_chunk": 0}  # what states that lack a field mean
+_ABSENT = {"first_chunk": 0}  # values of fields that a state may lack
 _PROCESSES = (1 << 16) - 1  # the most that WORLD_SIZE may be
-_TALLY_SECONDS = 1.0  # how often a training process with workers tells how long it waited
+_TALLY_SECONDS = 1.0  # how often a training process reports its counts and waiting time
 
 
 class BatchSampler:
     """Yields this trainer's part of every global batch of an epoch; call set_epoch before each.
 
     `batch_size` is one trainer's; the global batch is batch_size · world_size. `sampler` names a
-    sampler of the cache, for example "pads", "torch" or "sequential"; "system" is the one that goes
-    with `run --system`. `assign` says which trainer gets which draw of a global batch: "local" by
-    where they are in memory, "sampler" in turn, as DistributedSampler does; None: as the cache was
-    started. `epochs`, how many will be trained, is for systems that choose by it, such as NoPFS.
-    `evaluates`: the script makes no step with batches that are `evaluating`, which IMPACT needs.
-    `embeddings` is how many numbers the embedding of a sample has that the script reports with its
-    loss, which SpiderCache needs.
-    `first_chunk` is the chunk that epoch 0 begins with, of the sampler "chunks": see
-    Dataset.next_chunk. It belongs to the stream, as the seed does.
-    `rank` and `world_size` are RANK and WORLD_SIZE unless given.
+    sampler of the cache, for example "pads", "torch" or "sequential"; "system" is that of the
+    cache's system (`run --system`). `assign` says which trainer gets which draw of a global batch:
+    "local" by where the samples are in memory, "sampler" in turn, as DistributedSampler does; None:
+    as the cache was started. `epochs` is how many will be trained, for systems that plan by it,
+    such as NoPFS. `evaluates` promises that the script takes no step with batches that are
+    `evaluating`, which IMPACT needs. `embeddings` is the length of the embedding that the script
+    reports with each loss, which SpiderCache needs. `first_chunk` is the chunk that epoch 0 of the
+    sampler "chunks" begins with: see Dataset.next_chunk. It belongs to the stream, as the seed
+    does. `rank` and `world_size` are RANK and WORLD_SIZE unless given.
 
     The epoch's plan is requested at the first batch. While the cache is down, this waits up to
     RANKPOOL_PLAN_TIMEOUT seconds (default 600), or 10 seconds after a signal that a Stop has heard,
@@ -114,7 +113,7 @@ class BatchSampler:
         self._warned = self._unsaved = False
         self._plan: Optional[wire.Plan] = None
         self._training: Training = training(data.door, self.spec)
-        self._processes = self.spec.world  # that the training began with
+        self._processes = self.spec.world  # number of trainers that the training began with
         self._reports = Reports()
         self._consumed = 0
         # The workers of the loader that counts the batches handed out; None: the iteration itself
@@ -184,7 +183,7 @@ class BatchSampler:
     def _train(self) -> Iterator[Batch]:
         self._tell(self._reports.close())
         plan, first = self._plan_epoch(), self._start
-        # the cache refuses what no epoch has; this one has fewer than the most
+        # the cache refuses a batch that no epoch has; this epoch may have fewer than others
         if first > plan.batches:
             raise ValueError(
                 f"rankpool: the saved state has batch = {first}, and epoch {plan.epoch} has "
@@ -209,8 +208,8 @@ class BatchSampler:
         return self._plan
 
     def _try_plan(self) -> None:
-        """Has this epoch planned if the cache is up: callers that know the draws without a plan do
-        not wait for a cache that is down."""
+        """Requests this epoch's plan if the cache is up: callers that know the draws without a plan
+        do not wait for a cache that is down."""
         if self._plan is not None and self._plan.epoch == self.epoch:
             return
         try:
@@ -240,7 +239,7 @@ class BatchSampler:
                 waiting.reason = str(why)
             waiting.pause()
 
-    # --- what training tells ---
+    # --- called by training ---
 
     def report(self, ids, losses, embeddings=None) -> None:
         """Reports the losses of a batch, or of part of it: tensors (of any type and device), arrays
@@ -335,7 +334,7 @@ class BatchSampler:
 
     def _reconnected(self, link: Connection) -> None:
         """Resends to a restarted cache what it may have lost."""
-        # before anything that a rank may plan after
+        # first: anything after it may let a rank plan
         self._training.put_back(os.path.dirname(link.path))
         stream, _ = self._open_at(link)
         for report in self._reports:
@@ -482,7 +481,7 @@ class BatchSampler:
             **first,
         }
 
-    # --- what a loader tells ---
+    # --- called by loaders ---
 
     def _handed_out(self, counts: tuple = ()) -> None:
         """Records that training got the next batch, with a worker's counts for it."""
@@ -491,7 +490,7 @@ class BatchSampler:
             self._connection.tally(self._stream, self._plan.epoch).add(counts)
 
     def _goes_on(self) -> None:
-        """Tells the cache now and then what was counted up to now."""
+        """Sends the counts so far to the cache now and then."""
         if time.monotonic() >= self._tally_at:
             self._stalled(0)
 
@@ -522,7 +521,7 @@ def _placed(door: str, spec: Spec) -> Spec:
     return spec._replace(beside=alone or first._replace(trainer=0) != spec._replace(trainer=0))
 
 
-# the samplers that draw by scores, while they are
+# the samplers that draw by scores, while they are iterated
 _iterated: Dict[Tuple[str, Spec], BatchSampler] = {}
 
 

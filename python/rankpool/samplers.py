@@ -19,22 +19,22 @@ from .connection import Spec
 from .sampler import BatchSampler
 from .served import Served, say_once
 
-_UNASKED = 64  # ids in a batch where nobody says how many: they only carry seed and epoch
-_FRAMES = 12  # between a loader's iterator and its sampler there are three
-# Classes of Accelerate and timm that hand out a batch when they have fetched the next one.
+_UNASKED = 64  # ids in a batch of unknown size, which only carries seed and epoch
+_FRAMES = 12  # to search; there are three between a loader's iterator and its sampler
+# Classes of Accelerate and timm that hand out a batch after they have fetched the next one.
 _PREFETCHERS = ("DataLoaderShard", "DataLoaderDispatcher", "PrefetchLoader")
 
 
 class _Asker(NamedTuple):
-    """The iterator of a sampler: its batch size, and the loader's iterator, which counts the
-    batches that it returns."""
+    """What iterates a sampler: its batch size, and the loader's iterator, which counts the batches
+    that it returns."""
 
     batch_size: Optional[int] = None
     drop_last: bool = False
     handed: Any = None  # returns the number of batches handed out, None: nobody counts
-    # makes batches of the batches: Accelerate's BatchSamplerShard or SkipBatchSampler
+    # makes batches out of batches: Accelerate's BatchSamplerShard or SkipBatchSampler
     between: Any = None
-    prefetcher: str = ""  # iterates the loader, and has fetched more than the loop has
+    prefetcher: str = ""  # iterates the loader, and is ahead of the loop
 
     def fetches(self, size: Optional[int]) -> bool:
         """Returns whether it is a loader that requests a batch of this size at once."""
@@ -69,7 +69,7 @@ class _Handed:
     def __init__(self, iterator: _BaseDataLoaderIter) -> None:
         self.in_order = getattr(iterator, "_in_order", True)
         self._count = 0
-        # not the iterator itself, which ends its workers when the loop lets it go
+        # not the iterator itself, which ends its workers when the loop drops it
         self._fields = vars(iterator)
         self._alive = weakref.ref(iterator, self._ended)
 
@@ -92,8 +92,8 @@ def _place(num_replicas: Optional[int], rank: Optional[int]) -> Tuple[int, int]:
 
 
 class DistributedSampler(TorchDistributedSampler):
-    """torch's DistributedSampler: the same ids in the same order, under `rankpool run` from the
-    cache.
+    """torch's DistributedSampler: the same ids in the same order; under `rankpool run`, samples
+    come from the cache.
 
     The cache learns the batch size from the DataLoader that iterates it, or from `batch_size`.
     assign="local" gives each trainer the samples of a global batch that are in its node's memory:
@@ -124,10 +124,11 @@ class DistributedSampler(TorchDistributedSampler):
         self._streams: Dict[Tuple[int, bool], BatchSampler] = {}
         self._asker = _Asker()  # of the iteration under way, which began at batch _first
         self._first = 0
-        self._state: Optional[Dict[str, Any]] = None  # that the next iteration begins at
+        self._state: Optional[Dict[str, Any]] = None  # where the next iteration begins
 
     def __getstate__(self) -> dict:
-        """Leaves out what is the process's own: a copy opens its streams, and knows no loader."""
+        """Leaves out what belongs to this process: a copy opens its own streams, and knows no
+        loader."""
         return {**self.__dict__, "_streams": {}, "_asker": _Asker()}
 
     def set_epoch(self, epoch: int) -> None:
@@ -176,7 +177,7 @@ class DistributedSampler(TorchDistributedSampler):
         """Returns the cache's stream, with this epoch planned from batch `first` if the cache is
         there; None when it serves nothing."""
         if self.dataset._data is None or drop_last and self.num_samples < size:
-            return None  # it serves nothing, or the loader leaves out the only batch
+            return None  # it serves nothing, or the loader drops the only batch
         stream = self._streams.get((size, drop_last))
         if stream is None:
             stream = self._streams[size, drop_last] = BatchSampler(
@@ -302,7 +303,7 @@ def _indices(batches: Iterator[Batch], together: bool) -> Iterator[Index]:
 
 
 class ImportanceSampler(Sampler):
-    """Draws samples by their importance, which follows from the losses that training reports.
+    """Draws samples by their importance, which is computed from the losses that training reports.
 
         sampler = rankpool.ImportanceSampler(dataset, "pads")
         loader = DataLoader(dataset, batch_size=64, sampler=sampler, num_workers=4)
@@ -347,12 +348,13 @@ class ImportanceSampler(Sampler):
         self._state: Optional[Dict[str, Any]] = None  # to be loaded once the stream is open
         self._handed: Any = None
         self._together = False
-        # of this iteration that no update has come for, the oldest first
+        # batches of this iteration without an update, the oldest first
         self._batches: List[Batch] = []
         self._drawn = self._done = self._first = 0
 
     def __getstate__(self) -> dict:
-        """Leaves out what is the process's own: a copy opens its stream, and knows no loader."""
+        """Leaves out what belongs to this process: a copy opens its own stream, and knows no
+        loader."""
         none = {"_stream": None, "_handed": None, "_batches": []}
         return {**self.__dict__, **none, "_drawn": 0, "_done": 0, "_first": 0}
 
@@ -431,7 +433,7 @@ class ImportanceSampler(Sampler):
                     self._drawn += 1
                 yield index
 
-    # --- what training tells ---
+    # --- called by training ---
 
     def update(self, losses: torch.Tensor, embeddings=None) -> torch.Tensor:
         """Reports the losses of the current batch, one per sample; returns their unbiased mean, to
@@ -472,8 +474,8 @@ class ImportanceSampler(Sampler):
         self._take()
 
     def _waiting(self) -> int:
-        """Returns how many returned batches neither update nor skip was called for, at least
-        one."""
+        """Returns how many of the returned batches still lack update or skip; raises ValueError if
+        none does."""
         handed = self._handed() if self._handed is not None else None
         waiting = (self._drawn if handed is None else handed) - self._done
         if waiting < 1:
@@ -523,8 +525,8 @@ class ImportanceSampler(Sampler):
 
 
 def _whole(plan, spec: Spec) -> int:
-    """Returns the batches that every trainer has a part of: in others, some trainers would wait
-    forever."""
+    """Returns the number of batches that every trainer has a part of: in the others, some trainers
+    would wait forever."""
     last = plan.draws - (plan.batches - 1) * spec.batch_size * spec.world
     return plan.batches - (last < spec.world)
 

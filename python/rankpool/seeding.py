@@ -1,5 +1,4 @@
-"""The same tensors: random numbers of a transform that depend on nothing but (seed, epoch, sample,
-k)."""
+"""Reproducible tensors: a transform's random numbers depend only on (seed, epoch, sample, k)."""
 
 from __future__ import annotations
 
@@ -33,8 +32,8 @@ def seed_all(number: int) -> None:
 
 
 def keep() -> Callable[[], None]:
-    """Returns what puts the generators back as they are now: the script's own random numbers go
-    on."""
+    """Returns a function that restores the generators to their current state: the script's own
+    random numbers then continue."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     states = (
         random.getstate(), numpy and numpy.random.get_state(),

@@ -38,7 +38,7 @@ class Sentinel(Connection):
         return super()._resume(again)
 
     def _watch(self) -> None:
-        """Stays connected for as long as main is there."""
+        """Stays connected for as long as main exists."""
         while self._main() is not None and not self._over.is_set():
             try:
                 if self.connect() and not self._over.is_set():
@@ -66,7 +66,7 @@ class Sentinel(Connection):
         return Away(f"rankpool: the cache at {self.path} does not answer")
 
     def end(self) -> None:
-        """Ends the thread: it must not wake up in an interpreter that is being taken down."""
+        """Ends the thread: it must not wake up in an interpreter that is shutting down."""
         self._over.set()
         sock = self._sock
         if sock is not None:

@@ -1,5 +1,5 @@
-"""What the drop-in data sets have in common: samples from the cache when it serves them, and the
-same tensors."""
+"""What the drop-in data sets have in common: samples from the cache if it serves them, and
+reproducible tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _said = set()
 
 
 def say_once(text: str) -> None:
-    """Prints a sentence on stderr, once a trainer."""
+    """Prints a sentence on stderr, once per trainer."""
     worker = get_worker_info()
     if text not in _said and (worker is None or worker.id == 0):
         print(f"rankpool: {text}", file=sys.stderr, flush=True)
@@ -29,11 +29,11 @@ def say_once(text: str) -> None:
 
 
 class Served(TorchDataset):
-    """A map-style data set whose samples come from the cache when it serves them, a batch at a
-    time, else from storage.
+    """A map-style data set whose samples come from the cache if it serves them, a batch at a time,
+    or else from storage.
 
-    `root` is its folder; `_data` is the cache's data set, None when samples are read from storage.
-    A class that derives from it makes the items, in `_item`.
+    `root` is its folder; `_data` is the cache's data set, None if samples are read from storage. A
+    subclass makes the items, in `_item`.
     """
 
     def __init__(self, root, rng: Optional[str]) -> None:
@@ -42,13 +42,13 @@ class Served(TorchDataset):
         self.root, self.rng = root, rng
         self._data: Optional[Dataset] = None
         self._reader: Optional[_Reader] = None
-        # puts the script's generators back: not yet
+        # restores the script's generators; None: nothing to restore
         self._restore: Optional[Callable[[], None]] = None
-        self._whole = False  # a batch is asked for in one go, at whose end that is done
+        self._whole = False  # a whole batch is being fetched, after which they are restored
 
     def _find_served(self, difference: Callable[[Dataset], str]) -> Optional[Dataset]:
-        """Returns the cache's data set of this root, unless difference returns why its samples are
-        others."""
+        """Returns the cache's data set for this root, or None if it has none or `difference`
+        returns why its samples differ."""
         if not session.launched():
             return None
         name = name_of(self.root)
@@ -86,8 +86,8 @@ class Served(TorchDataset):
                 self._end()
 
     def __getitems__(self, indices: List[int]) -> List[Any]:
-        """Returns the items of a batch, as torch 2 asks for them; a class that derives from this
-        one may make them in its own __getitem__."""
+        """Returns the items of a batch, as torch 2 asks for them; a subclass may make them in its
+        own __getitem__."""
         if any(map(self._restores, indices)):
             self._restore = self._restore or keep()
         self._whole = True
@@ -98,8 +98,8 @@ class Served(TorchDataset):
             self._end()
 
     def _restores(self, index: int) -> bool:
-        """Returns whether the generators are put back after this item: no others' are in a
-        worker."""
+        """Returns whether the generators are restored after this item; in a worker nobody else uses
+        them."""
         return self._seeds(index) and get_worker_info() is None
 
     def _end(self) -> None:
@@ -135,7 +135,7 @@ class Served(TorchDataset):
 
 
 class _Open:
-    """A batch that is being read; `left` of its samples have not been given."""
+    """A batch that is being read; `left` of its samples have not been returned yet."""
 
     __slots__ = ("batch", "samples", "left")
 
@@ -144,8 +144,8 @@ class _Open:
 
 
 class _Reader:
-    """The batches that this process reads, one for each thread: asked for at once, their samples
-    given one by one."""
+    """The batches that this process reads, one per thread: each is requested at once, and its
+    samples are returned one by one."""
 
     def __init__(self, data: Dataset) -> None:
         self._data = data
@@ -154,8 +154,8 @@ class _Reader:
         self.pid = os.getpid()  # a forked worker begins with its own
 
     def read(self, batch: Batch, place: int) -> bytes:
-        """Returns the bytes of the sample at a place of a batch; raises SampleError when it cannot
-        be read."""
+        """Returns the bytes of the sample at a place in a batch; raises SampleError if it cannot be
+        read."""
         with self._lock:
             mine = self._open.get(threading.get_ident())
             if mine is None or mine.batch is not batch:
@@ -170,7 +170,7 @@ class _Reader:
         return content
 
     def _begin(self, batch: Batch) -> _Open:
-        """Has this thread read a batch, in place of the one that it read."""
+        """Starts reading a batch in this thread, in place of the previous one."""
         thread = threading.get_ident()
         old = self._open.pop(thread, None)
         if old is not None and old not in self._open.values():
@@ -183,7 +183,7 @@ class _Reader:
         return found
 
     def _close(self, one: _Open) -> None:
-        """Gives the lease back, and sends what was counted."""
+        """Ends the lease, and sends the counts."""
         one.samples.close()
         spec = one.batch.spec
         link = connection(self._data.door, spec.trainer, spec.world)

@@ -1,5 +1,5 @@
-"""Where the cache's door is, and which trainer this process is, as the launcher's environment
-says."""
+"""Where the cache's door is, and which trainer this process is, according to the launcher's
+environment."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _HINT = "start the script under `rankpool run … -- python …`"
 
 
 def launched() -> bool:
-    """Returns whether this process was started beside a cache."""
+    """Returns whether this process was started with a cache."""
     return bool(
         os.environ.get("RANKPOOL_SOCKET") or os.environ.get("RANKPOOL_SESSION") or _job_session()
     )
 
 
 def door() -> str:
-    """Returns the path of this node's door: RANKPOOL_SOCKET, else the door in folder
-    RANKPOOL_SESSION, else in the Slurm job's."""
+    """Returns the path of this node's door: RANKPOOL_SOCKET, else the door in the folder
+    RANKPOOL_SESSION, else the one in the Slurm job's folder."""
     path = os.environ.get("RANKPOOL_SOCKET")
     if path:
         return path
@@ -44,8 +44,8 @@ def door() -> str:
 
 
 def _job_session() -> str | None:
-    """Returns the folder that `rankpool serve` makes by itself for this Slurm job, None when it is
-    not there."""
+    """Returns the folder that `rankpool serve` makes by default for this Slurm job, or None if it
+    is not there."""
     job = os.environ.get("SLURM_JOB_ID")
     for base in ("/dev/shm", os.environ.get("TMPDIR"), "/tmp"):
         folder = f"{base}/rankpool-{os.getuid()}-slurm{job}"
@@ -56,28 +56,28 @@ def _job_session() -> str | None:
 
 
 def trainer() -> int:
-    """Returns the number of this training process: RANK, else that of a task of a step of Slurm,
-    else 0."""
+    """Returns the number of this training process: RANK, else the number of its task in a Slurm
+    step, else 0."""
     return _number("RANK", "SLURM_PROCID", 0)
 
 
 def world() -> int:
-    """Returns the number of training processes: WORLD_SIZE, else that of the tasks of a step of
-    Slurm, else 1."""
+    """Returns the number of training processes: WORLD_SIZE, else the number of tasks in a Slurm
+    step, else 1."""
     return _number("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", 1)
 
 
 def job() -> str:
-    """Returns the name of this training among those that share the cache: RANKPOOL_JOB, "" for the
-    one without a name."""
+    """Returns the name of this training among those that share the cache: RANKPOOL_JOB, or "" for a
+    training without a name."""
     return os.environ.get("RANKPOOL_JOB", "")
 
 
 def seat(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
-    """Returns the number of this training process and that of all; those that are None are the
-    environment's.
+    """Returns the number of this training process, and how many there are; the environment gives
+    those that are None.
 
-    Raises ValueError where they are none that a training process can have.
+    Raises ValueError if one of them is out of range.
     """
     number, of = trainer() if rank is None else rank, world() if world_size is None else world_size
     if not 1 <= of <= MAX_WORLD:
@@ -96,8 +96,8 @@ def seat(rank: int | None = None, world_size: int | None = None) -> tuple[int, i
 
 
 def _number(name: str, of_step: str, otherwise: int) -> int:
-    """Returns a variable as a number, else Slurm's in a task of a step; a batch script has some of
-    these too, and is not a task."""
+    """Returns a variable as a number, or else Slurm's variable in a task of a step; a batch script
+    has some of those too, but is not a task."""
     text = os.environ.get(name)
     if not text:
         name, text = (

@@ -23,8 +23,7 @@ _kept: List[Any] = []
 
 
 class Stop:
-    """Notices the signals that end training's time; call it once a step, on every
-    trainer.
+    """Notices the signals that end a training's time; call it once per step, on every trainer.
 
         stop = rankpool.Stop()
         for ids, x, y in loader:
@@ -34,17 +33,16 @@ class Stop:
                 break
 
     It returns True from the same step on for all trainers of the process group (torch.distributed's
-    default), also when only one of them got a signal: a step or two later. What that takes, an
-    all-reduce of one byte, continues beside the step. Without a process group it is this process's
-    affair.
+    default), even if only one of them got a signal: a step or two later. The all-reduce of one byte
+    that this takes runs beside the step. Without a process group, only this process counts.
 
     Training then ends like any other program: the script returns, or calls sys.exit. rankpool
-    destroys a process group of gloo's that is left at exit.
+    destroys a gloo process group that is left at exit.
 
-    `signals` are SIGUSR1, SIGUSR2 and SIGTERM unless given. Make it in the main thread, as early as
-    possible: until then they end the process. It takes the place of other handlers of theirs until
-    `close`. Workers of rankpool.loader() that are started afterwards live on through these signals,
-    for WORKER_SECONDS through SIGTERM.
+    `signals` are SIGUSR1, SIGUSR2 and SIGTERM unless given. Create it in the main thread, as early
+    as possible: until then they end the process. It replaces other handlers of these signals until
+    `close`. Workers of rankpool.loader() that are started afterwards survive these signals;
+    SIGTERM, for WORKER_SECONDS.
     """
 
     def __init__(self, *signals: int) -> None:
@@ -94,7 +92,7 @@ class Stop:
         return dist.all_reduce(self._flag, op=dist.ReduceOp.MAX, async_op=True)
 
     def close(self) -> None:
-        """Gives the signals back."""
+        """Restores the previous handlers of the signals."""
         for number, before in self._before.items():
             signal.signal(number, signal.SIG_DFL if before is None else before)
         _handled.difference_update(self._before)
@@ -121,13 +119,13 @@ def _process_group() -> Any:
 def _end_group() -> None:
     """Ends the threads of gloo's default process group, unless training has.
 
-    Such a thread releases a collective's tensors a moment after the collective has ended. When
-    that is the last hold on a tensor that Python has seen, it waits for the interpreter's lock; and
-    a thread that waits for it while Python ends aborts the process: "terminate called without an
-    active exception". Here Python lets the threads have it.
+    Such a thread releases a collective's tensors a moment after the collective has ended. If that
+    is the last reference to a tensor that Python has seen, the thread waits for the interpreter's
+    lock; and a thread that waits for it while Python exits aborts the process: "terminate called
+    without an active exception". Here the threads still get the lock.
 
-    It takes as long as the collectives that were begun, which exit would wait for too. Where a
-    group is not gloo's, or PyTorch is not as we know it, the groups are left alone.
+    This takes as long as the collectives under way, which exit would wait for too. If a group is
+    not gloo's, or PyTorch's internals are not as expected, the groups are left alone.
     """
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
@@ -142,11 +140,11 @@ def _end_group() -> None:
 
 
 def _gloo_backends(dist: Any) -> Optional[List[Any]]:
-    """Returns what has the threads of all process groups, None unless all are gloo's.
+    """Returns the objects that own the threads of all process groups, None unless all are gloo's.
 
-    Up to PyTorch 2.6 at least, a group that goes waits for its threads with the interpreter's lock,
-    and forever if one of them waits for the lock. A backend that Python releases last waits
-    without it.
+    Up to PyTorch 2.6 at least, a destroyed group holds the interpreter's lock while it waits for
+    its threads: forever, if one of them waits for the lock. A backend whose last reference Python
+    releases waits without the lock.
     """
     import torch
 
@@ -160,7 +158,7 @@ def _gloo_backends(dist: Any) -> Optional[List[Any]]:
     ]
 
 
-# the threads are the parent's
+# the threads belong to the parent
 os.register_at_fork(after_in_child=lambda: atexit.unregister(_end_group))
 
 
@@ -169,7 +167,7 @@ os.register_at_fork(after_in_child=lambda: atexit.unregister(_end_group))
 
 class Spared:
     """A worker_init_fn: signals that stop training, and go to all of its processes, do not end the
-    worker before it."""
+    worker before training ends."""
 
     def __init__(self, then: Optional[Callable[[int], None]]) -> None:
         self.then, self.signals = then, frozenset()
@@ -183,7 +181,8 @@ class Spared:
 
     @contextmanager
     def starting(self, context) -> Iterator[None]:
-        """Workers that are started here begin with the signals blocked, until they call this.
+        """Workers that are started in this context begin with the signals blocked, until they call
+        this object.
 
         `context` is their multiprocessing context, None for the default one.
         """
@@ -191,7 +190,7 @@ class Spared:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, self.signals)
         try:
             if self.signals and (context or multiprocessing).get_start_method() != "fork":
-                # this unblocks SIGTERM: not after a worker has been started
+                # this unblocks SIGTERM: do it before a worker is started
                 resource_tracker.ensure_running()
                 signal.pthread_sigmask(signal.SIG_BLOCK, self.signals)
             yield
@@ -200,8 +199,8 @@ class Spared:
 
 
 def _linger(number: int, frame) -> None:
-    """Ends the worker in a while, if training has not: torch ends workers that are stuck by SIGTERM
-    too."""
+    """Ends the worker after WORKER_SECONDS, if training has not done so: torch also uses SIGTERM to
+    end stuck workers."""
     end = threading.Timer(WORKER_SECONDS, os._exit, (0,))
     end.daemon = True
     end.start()

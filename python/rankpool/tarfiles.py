@@ -11,11 +11,11 @@ Member = Tuple[str, int, int]  # extension, offset in the file, size in bytes
 
 
 def expand(urls: Union[str, os.PathLike, List[str]]) -> List[str]:
-    """Returns the paths that urls names: a folder's *.tar, or patterns as "a-{000..146}.tar" and
-    "{a,b}.tar", sorted.
+    """Returns the paths that urls names: a folder's *.tar, or patterns such as "a-{000..146}.tar"
+    and "{a,b}.tar", sorted.
 
-    Raises ValueError for what is not a path, as "http:…" and "pipe:…", FileNotFoundError for a file
-    that is not there.
+    Raises ValueError for what is not a path, such as "http:…" and "pipe:…", FileNotFoundError for a
+    file that is not there.
     """
     texts = (
         [os.fspath(urls)] if isinstance(urls, (str, os.PathLike)) else list(map(os.fspath, urls))
@@ -62,8 +62,8 @@ def _braces(text: str) -> List[str]:
 
 
 def split_name(path: str) -> Tuple[str, str]:
-    """Returns (key, extension) of a member, ("", "") for one that is of no sample, as WebDataset
-    has them."""
+    """Returns (key, extension) of a member as WebDataset defines them, ("", "") if it belongs to no
+    sample."""
     folder, slash, base = path.rpartition("/")
     stem, _, kind = base.partition(".")
     if not stem or "." not in base or (not slash and path.startswith("__") and path.endswith("__")):

@@ -1,4 +1,4 @@
-"""The job's limits of reading storage, as they hold for a node's trainers when these read it
+"""The job's limits on reading storage, applied to a node's trainers when they read it
 themselves."""
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Iterator, Optional
 FILE = "storage-limit"  # in the rank's folder, beside the index
 MAX_WAIT_SECONDS = 60.0  # for one sample: what is in the file must not stop training
 LOCK_SECONDS = 1.0  # a process that is stopped while it holds the lock must not stop the others
-BURST_NS = 100_000_000  # what may be read at once after a pause, as of the ranks
+BURST_NS = 100_000_000  # what may be read at once after a pause, as in the ranks
 _LIMIT = Struct("<8sddQ")
 _UNTIL_AT = 24
 
-_threads = threading.Lock()  # a lock on a file is a process's
+_threads = threading.Lock()  # a file lock belongs to the process, not to a thread
 
 
 class Throttle:
-    """The share of one node, among all its processes: bytes and opened files a second.
+    """The share of one node, for all its processes: bytes and opened files per second.
 
-    The file (docs/wire/README.md) has the shares, and until when what was read so far takes:
-    whoever reads moves that on by what it reads, and begins when its own turn has come. The file
-    outlives the rank.
+    The file (docs/wire/README.md) holds the shares, and the time until which the reads so far use
+    them up. Each reader advances that time by its own read, and begins when its turn comes. The
+    file outlives the rank.
     """
 
     def __init__(self, path: str) -> None:
-        """Opens the file; raises OSError or ValueError when there is none, or none with a limit."""
+        """Opens the file; raises OSError or ValueError if there is none, or it has no limit."""
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             if os.fstat(self._fd).st_size != _LIMIT.size:
@@ -64,7 +64,7 @@ class Throttle:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Has the lock, or after LOCK_SECONDS continues without it."""
+        """Holds the lock, or after LOCK_SECONDS continues without it."""
         end = time.monotonic() + LOCK_SECONDS
         with _threads:
             while True:
@@ -82,7 +82,7 @@ class Throttle:
 
 
 def throttle(folder: str) -> Optional[Throttle]:
-    """Returns the throttle of a rank's folder, None where the job has no limit."""
+    """Returns the throttle of a rank's folder, or None if the job has no limit."""
     try:
         return Throttle(os.path.join(folder, FILE))
     except (OSError, ValueError):

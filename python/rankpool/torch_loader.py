@@ -1,4 +1,4 @@
-"""The loader: a torch DataLoader that asks the cache once a batch."""
+"""The loader: a torch DataLoader that asks the cache once per batch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Loader(DataLoader):
         sampler._loader_workers = self.num_workers
 
     def __iter__(self) -> Iterator[tuple]:
-        """Yields the batches of the sampler's epoch; raises SampleError where a sample cannot be
+        """Yields the batches of the sampler's epoch; raises SampleError if a sample cannot be
         read."""
         sampler = self.sampler
         sampler._loader_workers = self.num_workers
@@ -67,16 +67,16 @@ class Loader(DataLoader):
 
 
 class _Reader(Dataset):
-    """The data set as a loader's workers use it: with the loader's collate function, errors handed
-    over whole."""
+    """The data set as a loader's workers use it: with the loader's collate function, and errors
+    passed on whole."""
 
     def __init__(self, data: Dataset, collate_fn: Callable[[List[Any]], Any]) -> None:
         self.__dict__.update(data.__dict__)
         self._collate = collate_fn
 
     def __getitem__(self, key):
-        """Returns a batch's counts and its fields: workers come and go, and the process that trains
-        adds up."""
+        """Returns a batch's counts and its fields: workers come and go, so the training process
+        adds up the counts."""
         if not isinstance(key, Batch):
             return super().__getitem__(key)
         self._counts = ()
@@ -92,7 +92,7 @@ class _Reader(Dataset):
 
 
 class _Failed:
-    """An error of a worker: torch would make another one of its text."""
+    """A worker's error: torch would make another error from its text."""
 
     def __init__(self, error: RankpoolError) -> None:
         self.error = error

@@ -1,5 +1,5 @@
-"""What this process trains on: what training resumes from, and what its plans were made from, which
-outlives the cache."""
+"""What this process trains on: what training resumes from and what its plans were made from, kept
+beyond the cache's life."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Training:
 
     def resume(self, epoch: int, batch: int, state: Optional[str], processes: int = 0) -> None:
         """Begins another turn, which resumes from a checkpoint; `state` is the digest of its
-        importance, and `processes` how many the training began with, 0: as many as resume.
+        importance scores, and `processes` how many the training began with; 0: as many as resume.
 
-        Turns are counted, because the sentinel may still be telling of the one before.
+        Turns are counted because the sentinel may still be reporting the previous one.
         """
         with self._lock:
             self.turn += 1
@@ -79,8 +79,8 @@ class Training:
     def describe(self, rank: int, ranks: int) -> Dict[str, Any]:
         """Returns what OPEN sends to a rank.
 
-        Plans go on counting this trainer as on the rank that it found first, or as a plan has said,
-        if the job loses nodes: other trainers may have an epoch's plan already.
+        If the job loses nodes, plans still count this trainer as on the rank that it found first,
+        or that a plan named: other trainers may have an epoch's plan already.
         """
         with self._lock:
             if self._consumer is None:
@@ -92,8 +92,8 @@ class Training:
             }
 
     def put_back(self, folder: str) -> None:
-        """Writes into a rank's folder what it had there, unless it has it; an error leaves it to
-        the other trainers."""
+        """Writes back into a rank's folder what it had there, unless it is still there; an error
+        leaves this to the other trainers."""
         with self._lock:
             for planned in self._planned:
                 path = os.path.join(folder, os.path.basename(planned.path))
@@ -109,7 +109,7 @@ def _number() -> int:
 
 
 def _opened(path: str) -> Optional[int]:
-    """Returns a descriptor of a state, None when it is gone already: then the one before it must
+    """Returns a descriptor of a state, or None if it is already gone: then the previous one must
     do."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -137,5 +137,5 @@ _trainings: Dict[Tuple[str, Any], Training] = {}
 
 
 def training(door: str, spec) -> Training:
-    """Returns what this process trains on by a spec."""
+    """Returns this process's Training for a spec."""
     return _trainings.setdefault((door, spec), Training())

@@ -1,5 +1,5 @@
-"""Drop-in for WebDataset's pipelines over tar shards, as far as they are about the members of a
-sample."""
+"""Drop-in for WebDataset's pipelines over tar shards, limited to stages that process single
+samples."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ class WebDataset(Served):
     """The samples of tar shards, as dicts of their members by extension: {"jpg": b"…", "cls":
     b"7"}.
 
-        data = rankpool.WebDataset("packed/pack-{000000..000146}.tar").decode("pil").to_tuple("jpg",
-        "cls") data = data.map_tuple(transform, None) loader = DataLoader(data, batch_size=64,
-        sampler=rankpool.DistributedSampler(data), num_workers=4)
+        data = rankpool.WebDataset("packed/pack-{000000..000146}.tar")
+        data = data.decode("pil").to_tuple("jpg", "cls").map_tuple(transform, None)
+        sampler = rankpool.DistributedSampler(data)
+        loader = DataLoader(data, batch_size=64, sampler=sampler, num_workers=4)
 
-    `urls` is a pattern with braces, a list of them, or a folder; paths on storage only. Ids are in
-    the order of the sorted paths, and in a shard in that of the samples. Unlike WebDataset's it is
-    a map-style data set: a sampler draws from all samples, one by one, and there is no `__key__`.
-    decode, to_tuple, map, map_tuple and map_dict each return a new data set with one more stage.
+    `urls` is a pattern with braces, a list of them, or a folder; only paths on storage. Ids follow
+    the order of the sorted paths and, within a shard, of the samples. Unlike WebDataset's own, this
+    is a map-style data set: a sampler draws from all samples, one by one, and there is no
+    `__key__`. decode, to_tuple, map, map_tuple and map_dict each return a new data set with one
+    more stage.
 
     Under `rankpool run --data FOLDER`, the folder of the shards, samples come from the cache.
     Elsewhere the headers of all shards are read first, and samples one by one. `rng` is that of
@@ -54,7 +56,7 @@ class WebDataset(Served):
         self._shards = Shards(paths) if self._data is None else None
 
     def _difference(self, data: Dataset, paths: List[str]) -> str:
-        """Says why the cache's samples are not those of the shards, "" when they are."""
+        """Returns why the cache's samples are not those of the shards, "" if they are."""
         index, files = data.index, []
         for id in range(len(index)):
             if index.is_file(id):
@@ -100,10 +102,10 @@ class WebDataset(Served):
         return self._then(_Decode(handlers))
 
     def to_tuple(self, *names: str) -> WebDataset:
-        """Makes a tuple of members; a name may be of several, "jpg;png": the first that the sample
-        has.
+        """Makes a tuple of members; a name may list alternatives, "jpg;png": the first that the
+        sample has.
 
-        Raises KeyError, at the sample, where it has none of them.
+        Raises KeyError, at the sample, if it has none of them.
         """
         wanted = [name for text in names for name in text.split()]
         return self._then(_ToTuple(wanted), draws=False)
@@ -178,8 +180,7 @@ class _Image:
 
 
 def _basic(name: str, content: bytes) -> Any:
-    """Returns what WebDataset makes of an extension, None for one that is not among those of
-    decode."""
+    """Returns what WebDataset makes of an extension, or None if it is not one that decode lists."""
     kind = name.rpartition(".")[2]
     if kind in ("txt", "text", "transcript"):
         return content.decode("utf-8")

@@ -1,4 +1,4 @@
-"""The frames of the door's protocol, version 2 (docs/wire/README.md): bytes in, values out, no
+"""The frames of the door's protocol, version 3 (docs/wire/README.md): bytes in, values out, no
 I/O."""
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ HELLO, OPEN, PLAN, GET, REPORT, RELEASE, METRIC, SAVE, STATUS, SHUTDOWN = range(
 REPLY = 100  # a reply's kind is its request's kind + REPLY
 ERROR = 99
 
-CONTROL = 0xFFFFFFFF  # in place of a trainer: who asks for nothing that is trained on
+CONTROL = 0xFFFFFFFF  # in place of a trainer: a client that requests nothing to train on
 
 E_PROTOCOL, E_REQUEST, E_NOT_READY, E_STOPPING = 1, 2, 3, 4
 
 # Where a sample of a batch comes from.
 LOCAL, REMOTE, STORAGE, FALLBACK, ELSEWHERE, UNREADABLE = range(6)
-SUBSTITUTE = 0x80  # a bit beside these: it is served in the place of another one
+SUBSTITUTE = 0x80  # a bit added to these: the sample is served in place of another
 
 HEADER = Struct("<IHHI")
 _TALLY = Struct("<8I4Q")
@@ -130,7 +130,7 @@ class Tally:
         return _counts(self)
 
     def restore(self, counts: tuple) -> None:
-        """Goes back to counts: what was counted since does not count."""
+        """Resets to earlier counts: what was counted since is dropped."""
         for field, count in zip(_COUNTED, counts):
             setattr(self, field, count)
 
@@ -156,7 +156,7 @@ class Tally:
             setattr(self, field, was[field])
 
     def touch(self, now_ns: int) -> None:
-        """Notes that the epoch continues; now_ns is perf_counter_ns's."""
+        """Records that the epoch continues; now_ns is from perf_counter_ns."""
         self.elapsed_ns = now_ns - self.began_ns
 
     def pack(self) -> bytes:
@@ -184,8 +184,8 @@ class Welcome(NamedTuple):
     data: list
     session: str
     plan_version: int
-    options: str  # of the system that the cache is, as text; empty: none
-    sampler: str  # that goes with the system that the cache is
+    options: str  # of the cache's system (`run --system`), as text; empty: none
+    sampler: str  # the sampler of the cache's system
 
 
 def unpack_hello(payload: bytes) -> Welcome:
@@ -258,7 +258,7 @@ class Plan:
 
 
 class BatchReply:
-    """The reply to GET; columns are taken out of its bytes when they are asked for."""
+    """The reply to GET; columns are parsed from its bytes when they are needed."""
 
     __slots__ = ("lease", "size", "_payload")
 

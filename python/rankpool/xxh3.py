@@ -29,7 +29,7 @@ _P64_1, _P64_2, _P64_3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E377
 _P64_4, _P64_5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 
 _STRIPE, _BLOCK = 64, 1024
-_CHUNK_BLOCKS = 64  # are summed at once: what that needs stays in the processor's cache
+_CHUNK_BLOCKS = 64  # are summed at once: they stay in the processor's cache
 _BLOCK_KEY = b"".join(
     _SECRET[8 * stripe : 8 * stripe + _STRIPE] for stripe in range(_BLOCK // _STRIPE)
 )
@@ -106,7 +106,7 @@ def _long(data, n: int) -> int:
 
 def _blocks(view: memoryview, blocks: int) -> Iterator[Sequence[int]]:
     """Yields what each block adds to the 8 numbers of the state: it depends on no other block."""
-    numpy = sys.modules.get("numpy")  # who has it has imported it long ago, with torch
+    numpy = sys.modules.get("numpy")  # a process that uses it has imported it long ago, with torch
     sums = _sums if numpy is None else _numpy_sums
     for first in range(0, blocks, _CHUNK_BLOCKS):
         count = min(_CHUNK_BLOCKS, blocks - first)
@@ -114,7 +114,7 @@ def _blocks(view: memoryview, blocks: int) -> Iterator[Sequence[int]]:
 
 
 def _sums(piece: memoryview, key: bytes) -> List[List[int]]:
-    """Returns what each block of piece, or the one that is no whole block, adds to the state."""
+    """Returns what each block of piece, or a piece shorter than a block, adds to the state."""
     keyed = (int.from_bytes(piece, "little") ^ int.from_bytes(key, "little")).to_bytes(
         len(piece), "little"
     )

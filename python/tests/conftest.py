@@ -8,8 +8,8 @@ import rankpool
 from fakedoor import Data, Door
 from rankpool import connection, sampler, waiting
 
-DEADLINE_SECONDS = 300  # a test that hangs ends the run with all stacks
-stderr = pytest.StashKey[int]()  # the real one, also while pytest catches what tests print
+DEADLINE_SECONDS = 300  # a test that hangs ends the run, which prints all stacks
+stderr = pytest.StashKey[int]()  # the real one, also while pytest captures output
 
 
 def pytest_configure(config):
@@ -36,7 +36,7 @@ def door(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(rankpool.__file__)))
     monkeypatch.setattr(connection, "RETRY_SECONDS", 0.0)
     monkeypatch.setattr(waiting, "PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(sampler, "watch_over", lambda link: None)  # what a door hears is counted
+    monkeypatch.setattr(sampler, "watch_over", lambda link: None)  # tests count requests
     served = Door(path, [train, test])
     yield served
     served.goes.set()

@@ -1,4 +1,4 @@
-"""A small data set for tests: files in class folders, and the sample index of them."""
+"""A small data set for tests: files in class folders, and their sample index."""
 
 import hashlib
 import os
@@ -25,9 +25,9 @@ def write_index(
     """Writes the index of files (in order of ids) as docs/wire/README.md says, and returns its
     identity and times.
 
-    formats are those of samples that have offsets; members are for each sample a list of (kind,
-    offset, size). The digests are of their own kind: clients only compare them. labels are the
-    folders' numbers unless they are given.
+    formats apply to samples that have offsets; members has a list of (kind, offset, size) for each
+    sample. The digests are not rankpool's, but clients only compare them. labels are the folders'
+    numbers unless given.
     """
     root, names, ends = os.fsencode(root), b"", []
     relative = [os.fsencode(os.path.relpath(f, os.fsdecode(root))) for f in files]

@@ -54,7 +54,7 @@ def is_sample(path):
 
 
 def read_file(file):
-    """A loader that takes an open file, or a path: the sample's number and its bytes."""
+    """A loader that accepts an open file or a path, and returns the sample's bytes."""
     if isinstance(file, str):
         with open(file, "rb") as opened:
             content = opened.read()
@@ -65,19 +65,19 @@ def read_file(file):
 
 
 def read_path(path):
-    """A loader that takes paths only."""
+    """A loader that accepts only paths."""
     with open(path, "rb") as file:
         return file.read()
 
 
 def augment(content):
-    """A transform that asks every generator; its first number is the sample's."""
+    """A transform that draws from every generator; the first number it returns is the sample's."""
     numbers = [random.random(), numpy.random.random(), torch.rand(1).item()]
     return torch.tensor([float(content[0]), float(len(content)), *numbers], dtype=torch.float64)
 
 
 def augment_normal(content):
-    """Leaves the second one of a pair of numbers in NumPy's generator."""
+    """Leaves the second of a pair of numbers in NumPy's generator."""
     return numpy.random.normal()
 
 

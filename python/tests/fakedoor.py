@@ -1,4 +1,4 @@
-"""A door in Python: the server's side of docs/wire/README.md, with a script of faults, for the
+"""A door in Python: the server's side of docs/wire/README.md, with faults on demand, for the
 client's tests."""
 
 import json
@@ -23,8 +23,8 @@ _doors = weakref.WeakSet()
 
 
 def _close_copies():
-    """In a forked worker: the doors' sockets are the parent's; a killed process leaves no copies
-    either."""
+    """Closes the doors' sockets in a forked worker: they belong to the parent, and a killed process
+    leaves no copies either."""
     for door in _doors:
         for sock in [*door.sockets, door.listener]:
             if sock is not None:
@@ -61,15 +61,15 @@ class Door:
         self.requests, self.changed = [], threading.Condition()
         self.sources, self.not_ready, self.wrong_ids, self.hang_up_at = {}, set(), set(), set()
         self.version, self.refuse, self.weights = 3, None, False
-        self.embeddings = 0  # numbers in the embedding that is to come with each loss
+        self.embeddings = 0  # length of the embedding that it needs with each loss
         self.missing = None  # what it says of trainers that have not come
         self.welcome = {"plan_version": 1}
         self.saved = {"saved": "/state", "state": "5a" * 16}
-        self.slab_bytes = SLAB_BYTES  # as it says
+        self.slab_bytes = SLAB_BYTES  # as it claims
         self.listener, self.sockets, self.life = None, [], 0
-        self.goes = threading.Event()  # cleared: it hangs, as a process does that is stopped
+        self.goes = threading.Event()  # cleared: it hangs like a stopped process
         self.goes.set()
-        self.faults = []  # what a client did against the protocol
+        self.faults = []  # how clients violated the protocol
         _doors.add(self)
         self.start()
 
@@ -88,7 +88,7 @@ class Door:
         threading.Thread(target=self._accept, args=(self.listener, self.life), daemon=True).start()
 
     def kill(self):
-        """Ends all connections as a killed process does: nobody writes into its slab any more."""
+        """Ends all connections as a killed process does: nobody writes to its slab any more."""
         with self.changed:
             self.life += 1
             if self.listener is not None:
@@ -99,7 +99,7 @@ class Door:
             self._shut_all()
 
     def hang_up(self):
-        """Ends all connections, and lives on: the leases are free, their places soon have other
+        """Ends all connections, and lives on: the leases are free, and their places soon hold other
         bytes."""
         with self.changed:
             self._shut_all()
@@ -279,12 +279,12 @@ class Door:
             return
         _, places = self.leases.pop(lease)
         for at in places:
-            # who looks now sees other bytes
+            # whoever reads now sees other bytes
             self.slab[at : at + PLACE_BYTES] = b"\xee" * PLACE_BYTES
             self.free.append(at)
         self.changed.notify_all()
 
-    # --- what a test asks ---
+    # --- for tests ---
 
     def seen(self, kind):
         """Returns the values of all requests of a kind so far."""
@@ -380,7 +380,7 @@ def _exactly(sock, size):
 
 
 def _linger(sock):
-    """Hangs up, and returns when the client has done so too: until then its leases hold."""
+    """Hangs up, and returns when the client has hung up too: until then its leases hold."""
     try:
         sock.shutdown(socket.SHUT_WR)
         while sock.recv(1 << 16):

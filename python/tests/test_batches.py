@@ -163,7 +163,7 @@ def test_substitutes_from_memory_are_counted_apart(door):
 def test_evaluated_samples_are_counted_apart(door):
     data, sampler = make(door)
     sampler.set_epoch(0)
-    sampler._plan_epoch().evaluated = range(1, 2)  # the false door evaluates none
+    sampler._plan_epoch().evaluated = range(1, 2)  # the fake door evaluates none
     door.sources = {(0, 0, 0): 1, (0, 1, 0): 2, (0, 1, 1): 4, (0, 1, 2): 0x80, (0, 2, 0): 0x82}
     want = expected(door, sampler, 0)
     flags = [pickle.loads(pickle.dumps(batch)).evaluated for batch in sampler]
@@ -215,7 +215,7 @@ def test_not_ready_reads_storage_and_asks_again(door):
     door.not_ready = {GET}
     for batch in data.batches(sampler):
         got.append(content(batch))
-        door.not_ready = set()  # what was asked for by now may have been refused, the rest is not
+        door.not_ready = set()  # earlier requests may have been refused, later ones are not
     assert got == expected(door, sampler, 0)
     door.wait(lambda: not door.leases)
     tally = last_tally(door, 0)
@@ -355,8 +355,7 @@ def test_a_trainer_alone_in_a_training_of_several_is_beside_it(door, monkeypatch
 
 
 def in_threads(count, work):
-    """Returns the results of work(), or its exceptions, in as many threads, which begin
-    together."""
+    """Runs work() in `count` threads, which begin together; returns their results or exceptions."""
     begin, results = threading.Barrier(count), [None] * count
 
     def run(number):
@@ -400,7 +399,7 @@ def test_of_samplers_that_draw_by_scores_one_is_iterated_at_a_time(door):
 
 
 def test_a_thread_that_waits_for_a_plan_holds_up_no_other(door):
-    """Other trainers may need what that one has to do first."""
+    """Other trainers may first need something from the trainer of that thread."""
     data, sampler = make(door)
     train = iter(sampler)
     batch = next(train)
@@ -427,7 +426,7 @@ def test_a_thread_that_waits_for_a_plan_holds_up_no_other(door):
 
 
 def test_samplers_of_one_stream_are_the_training(door):
-    """Also of several trainers in one process, and where the first sampler is gone."""
+    """Also with several trainers in one process, and when the first sampler is gone."""
     for rank in range(3):
         make(door, batch_size=2, rank=rank, world_size=3)
         make(door, batch_size=2, rank=rank, world_size=3)
@@ -482,7 +481,7 @@ def test_the_last_tally_is_sent_again_if_the_rank_dies_before_it_reads_it(door):
     ours, dying = socket.socketpair()
 
     class Dies:
-        """A connection that ends, with what was sent unread, when its end is awaited."""
+        """A connection that ends, with sent data unread, when the client waits for its end."""
 
         def __getattr__(self, name):
             return getattr(ours, name)
@@ -555,7 +554,7 @@ def test_a_forked_child_has_a_connection_of_its_own(door):
 
 
 def test_the_second_door_is_the_same_as_the_first(door, tmp_path):
-    """A cache that was restarted before its clients noticed: the next request finds the new one."""
+    """A cache is restarted before its clients notice: the next request finds the new one."""
     data, sampler = make(door)
     door.kill()
     other = Door(door.path, door.data)

@@ -1,4 +1,4 @@
-"""The drop-in classes with a plain torch DataLoader, beside a cache and without one."""
+"""The drop-in classes with a plain torch DataLoader, with and without a cache."""
 
 import copy
 import os
@@ -42,7 +42,7 @@ EACH += [
 
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch):
-    """Unless the fixture door brings one."""
+    """No cache, unless the fixture door provides one."""
     monkeypatch.setattr("rankpool.served._said", set())
     for name in ("RANKPOOL_SOCKET", "RANKPOOL_SESSION", "RANK", "WORLD_SIZE", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
@@ -136,7 +136,7 @@ def test_tensors_depend_on_seed_epoch_and_sample_only(tree, way, world):
 
 
 def test_a_sample_that_is_drawn_twice_is_another_one_each_time(tree):
-    """20 samples of 3 trainers: torch draws the first one again."""
+    """20 samples for 3 trainers: torch draws the first one again."""
     rows = [row[3] for row in epochs_of(data_of(tree), 3, 3, epochs=1)]
     assert len(rows) == 21 and len({row[0] for row in rows}) == 20 and len(set(rows)) == 21
 
@@ -183,7 +183,7 @@ def test_the_scripts_own_random_numbers_go_on(tree, normal):
 
 @pytest.mark.parametrize("by_batches", [True, False])
 def test_the_scripts_random_numbers_go_on_between_batches(tree, monkeypatch, by_batches):
-    """The generators are kept once a batch, also where torch asks for samples one by one."""
+    """The generators are saved once per batch, also where torch asks for samples one by one."""
     if not by_batches:
         monkeypatch.delattr(Served, "__getitems__")
     kept = []
@@ -248,7 +248,7 @@ def test_subsets_and_other_samplers(tree):
 
 
 class WithIndex(rankpool.DatasetFolder):
-    """Gives the index too, as many scripts do."""
+    """Returns the index too, as many scripts do."""
 
     def __getitem__(self, index):
         return (*super().__getitem__(index), index)
@@ -271,7 +271,7 @@ def test_a_class_that_derives_makes_its_own_items(tree, monkeypatch, workers, by
 
 
 def generator():
-    """A DataLoader that has one draws no number of the script's."""
+    """Returns a generator, so that a DataLoader draws no number from the script's."""
     return torch.Generator().manual_seed(1)
 
 
@@ -285,7 +285,7 @@ def test_copies_of_a_sampler_that_was_iterated(request, tree, cached):
         assert [x.tolist() for x, _ in DataLoader(other.dataset, 4, sampler=other)] == rows
 
 
-# --- beside a cache ---
+# --- with a cache ---
 
 
 @pytest.fixture
@@ -398,7 +398,7 @@ def test_the_list_of_samples_is_changed_in_place(door, served, capfd):
 
 
 def test_threads_read_batches_side_by_side(door, served, tree):
-    """Each its own, or parts of one."""
+    """Each reads its own batch, or all read parts of one."""
     data = data_of(served, rng=None, transform=None)
     sampler = rankpool.DistributedSampler(data, 1, 0)
     batches = list(BatchSampler(sampler, 4, False))
@@ -423,7 +423,7 @@ def test_threads_read_batches_side_by_side(door, served, tree):
 
 
 def test_an_epoch_without_a_whole_batch(door, served, tree):
-    """As torch has it: nothing is trained."""
+    """As in torch, nothing is trained."""
     for data in (data_of(served), data_of(tree)):
         sampler = rankpool.DistributedSampler(data, 1, 0)
         loader = DataLoader(data, batch_size=21, sampler=sampler, drop_last=True)
@@ -505,7 +505,7 @@ def test_a_state_of_another_stream_is_refused(tree):
 
 
 class PrefetchLoader:
-    """Hands out a batch when it has fetched the next one, as timm's class of this name and
+    """Returns a batch after it has fetched the next one, as timm's class of this name and
     Accelerate's loaders do."""
 
     def __init__(self, loader):

@@ -51,7 +51,7 @@ def python(script, *args, **env):
 
 
 def train(*args, world=1, status=0):
-    """Runs one process a trainer; returns what trainer 0 printed."""
+    """Runs one process per trainer; returns what trainer 0 printed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -13,7 +13,7 @@ from fakedoor import plan
 
 
 class Lock:
-    """The lock that a rank must have alone before it takes the memory of the one before back."""
+    """The lock that a rank must hold exclusively before it takes its predecessor's memory back."""
 
     def __init__(self, door):
         self.path = Path(door.path).with_name("in-place")
@@ -63,7 +63,7 @@ def test_a_batch_in_hand_is_locked_until_the_next_attempt_to_go_on(door, lock):
     check(door, next(coming))
     assert not lock.free()
     door.hang_up()
-    assert not lock.free()  # the script still looks
+    assert not lock.free()  # the script still uses the views
     ids = [list(batch.ids) for batch in coming]
     assert ids == expected(door, sampler)[1:]
 

@@ -16,8 +16,8 @@ OPEN, PLAN, GET, REPORT = 2, 3, 4, 5
 
 
 class Bounds:
-    """The client's time-outs: short while the door hangs, longer than any load of the machine needs
-    while it goes."""
+    """The client's time-outs: short while the door hangs, and too long to expire on a busy machine
+    while it works."""
 
     def __init__(self, door, monkeypatch):
         self.door, self.set, self.call = door, monkeypatch.setattr, connection._bound_calls
@@ -53,7 +53,7 @@ def bounds(door, monkeypatch):
 
 @pytest.fixture
 def batches(door, bounds, monkeypatch):
-    """batches(hurt) takes an epoch, calls hurt(number) before each batch is taken, and returns the
+    """batches(epoch, hurt) reads an epoch, calls hurt(number) before each batch, and returns the
     ids that came."""
     monkeypatch.setattr(dataset, "MAX_AHEAD", 1)
     data = rankpool.Dataset("train")
@@ -91,13 +91,13 @@ def test_a_cache_that_hangs_in_an_epoch(door, bounds, batches, capfd):
     said = capfd.readouterr().err
     assert said.count("the cache has not answered for 0.2 s; reading storage until it does") == 1
     assert said.count("the cache is back") == 1
-    # It has every report, also those of the time when it hung, and batches come in time again.
+    # It has every report, including those sent while it hung, and batches come in time again.
     assert {r[2] for r in door.seen(REPORT) if r[1] == 0} == set(range(10))
     assert link._patience == link._bound == 0.2
 
 
 def test_a_cache_that_hangs_for_good_costs_little(bounds, batches, monkeypatch):
-    """Of many batches the first ones wait."""
+    """Only the first of many batches waits."""
     waited = []
     monkeypatch.setattr(
         connection.Connection, "_late", counted(connection.Connection._late, waited)
@@ -116,7 +116,7 @@ def counted(method, calls):
 
 
 def test_reports_that_nobody_takes(bounds, batches):
-    """A trainer whose workers ask for the batches only sends: that ends too."""
+    """A trainer whose workers request the batches only sends: sending ends too."""
     link = batches.sampler._connection
     batches(0, lambda number: None)
     bounds.hang(link)
@@ -128,7 +128,7 @@ def test_reports_that_nobody_takes(bounds, batches):
 
 
 def test_a_plan_that_takes_its_time(door, bounds, batches):
-    """A trainer that is behind the others is waited for, as long as the rank lives."""
+    """A plan waits for a trainer that is behind the others, as long as the rank lives."""
     answer, gate = door._answer_3, threading.Event()
 
     def slow(values, streams, who):
@@ -140,7 +140,7 @@ def test_a_plan_that_takes_its_time(door, bounds, batches):
     door._answer_3 = slow
     probes = []
     link = batches.sampler._connection
-    # each time that the plan has not come so soon, the door is asked
+    # whenever the plan has not come within this time, the door is probed
     bounds.call(link._sock, float(BOUND))
 
     def probe():
@@ -163,8 +163,8 @@ def test_a_plan_of_a_cache_that_hangs(bounds, batches, monkeypatch):
 
 
 def test_a_plan_of_another_cache_in_its_place(door, bounds, batches):
-    """A rank that cannot be ended keeps its connections, and another one opens its door where the
-    first had its."""
+    """A rank that cannot be ended keeps its connections, and another one opens its door in the same
+    place."""
     link = batches.sampler._connection
     hung = door.goes
     bounds.hang(link)

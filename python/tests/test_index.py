@@ -102,8 +102,8 @@ def test_the_golden_index():
 
 
 def tar_index(tmp_path, names, order=None):
-    """Makes a shard of two samples with the members names and indexes it; returns the index and the
-    contents."""
+    """Makes a shard of two samples with the members `names` and indexes it; returns the index and
+    the contents."""
     shard = str(tmp_path / "s.tar")
     contents = {}
     with tarfile.open(shard, "w") as tar:
@@ -217,7 +217,8 @@ def golden_sums():
 
 @pytest.mark.parametrize("numpy", [True, False])
 def test_xxh3(monkeypatch, numpy):
-    """The sums that the ranks' own library has, in every length that the algorithm treats apart."""
+    """The same hashes as the ranks' own library, for every length that the algorithm treats
+    separately."""
     if not numpy:
         monkeypatch.setitem(sys.modules, "numpy", None)
     for n, sum in golden_sums():

@@ -10,8 +10,8 @@ from fakedoor import Data, plan
 
 
 class Shards(Data):
-    """A data set of which sample i is the members jpg (i bytes) and cls (one), with a gap between
-    them in a file."""
+    """A data set whose sample i has the members jpg (i bytes) and cls (one byte), with a gap
+    between them in the file."""
 
     def __init__(self, folder, name, samples=12):
         self.name, self.root = name, os.path.join(folder, name)

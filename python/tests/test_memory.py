@@ -1,4 +1,4 @@
-"""A rank's memory: what a client reads in it without the rank, and to whom it returns it."""
+"""A rank's memory: what a client reads from it without the rank, and to whom it returns it."""
 
 import collections
 import os
@@ -58,7 +58,7 @@ def test_memory_without_a_directory():
 
 
 def test_a_directory_that_somebody_wrote_to(memory):
-    """A sample has its bytes, or is not there, whatever stands in the directory."""
+    """A sample has its own bytes or is not there, whatever the directory contains."""
     whole, rng = GOLDEN.read_bytes(), random.Random(1)
     wanted = {(0, 2, 21): b"the bytes of sample 2", (1, 0, 16): b"those of another"}
     seen = collections.Counter()

@@ -1,4 +1,4 @@
-"""Whose a door is: other users' folders, links and sockets are refused."""
+"""Who owns a door: other users' folders, links and sockets are refused."""
 
 import os
 import subprocess
@@ -92,7 +92,7 @@ def test_a_link_of_another_user_is_not_followed(tmp_path):
 
 
 def test_a_door_in_another_users_folder_is_refused(door):
-    """Although it is the right one, and whenever it happens: the next connection is not made."""
+    """Even if it is the right door, and at any time: the next connection is not made."""
     folder = os.path.dirname(door.path)
     os.chmod(folder, 0o777)
     with pytest.raises(

@@ -120,7 +120,7 @@ def test_report_sends_the_embeddings_of_the_batch(door, kind):
     door.wait(lambda: len(door.seen(REPORT)) == 3)
     for number, report in enumerate(door.seen(REPORT)):
         assert report[2:] == (number, [0.5] * 4, rows(batches[number]))
-    door.hang_up()  # a cache that comes back hears them again
+    door.hang_up()  # a cache that comes back receives them again
     told = door.seen(REPORT)
     door.requests.clear()
     sampler.metric("any", 1)
@@ -239,7 +239,8 @@ def test_a_batch_reported_in_part_is_told_when_no_more_can_come(door, end):
 
 
 def losses_that_are_not_finite(kind):
-    """Half of the losses of a batch of four, in other forms than a list of floats."""
+    """The losses of a batch of four, half of them not finite, in other forms than a list of
+    floats."""
     if kind == "overflow":
         return [1e39, 0.5, -1e39, -0.0]
     losses = torch.tensor(
@@ -258,7 +259,7 @@ KINDS = ["float16", "bfloat16", "float64", "column", "alternate", "requires_grad
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("until", [1, 4])
 def test_losses_that_are_not_finite_are_sent_again_too(door, kind, until):
-    """A cache that is restarted hears of every batch, also of the newest one."""
+    """A restarted cache receives the report of every batch, including the newest."""
     _, sampler = make()
     for batch in sampler:
         sampler.report(torch.tensor(batch), losses_that_are_not_finite(kind))
@@ -313,7 +314,8 @@ def test_a_loss_that_is_no_number_changes_nothing(door):
 
 
 def test_nothing_reported_ends_nothing(door, monkeypatch):
-    """An empty report is of the batch under way: it closes no batch that has losses to come."""
+    """An empty report belongs to the current batch: it closes no batch whose losses are still to
+    come."""
     monkeypatch.setenv("WORLD_SIZE", "3")
     monkeypatch.setenv("RANK", "2")
     _, sampler = make(batch_size=3)  # of the last two samples this trainer has none
@@ -325,7 +327,7 @@ def test_nothing_reported_ends_nothing(door, monkeypatch):
 
 
 def test_a_part_is_of_the_batch_that_training_has(door):
-    """Samples of a batch that was not reported are drawn again: the report is of the newer draw."""
+    """Samples of an unreported batch are drawn again: the report belongs to the newer draw."""
     door.draws = "replacement"
     data, sampler = make(batch_size=10, seed=1)
     first, second = plan(door, 0, sampler.spec._asdict(), 0)
@@ -377,7 +379,7 @@ def test_batches_that_are_evaluated_are_found_by_their_ids(door):
     assert door.seen(2)[0]["evaluates"] is True
     found = []
     for samples in data.batches(sampler):
-        sampler._plan.evaluated = range(2, 4)  # the false door evaluates none
+        sampler._plan.evaluated = range(2, 4)  # the fake door evaluates none
         part = list(samples.ids)[1:]
         found.append((sampler.evaluating(samples.ids), sampler.evaluating(numpy.array(part))))
         assert not sampler.evaluating([])
@@ -471,7 +473,7 @@ def test_a_state_of_a_place_that_is_none_is_refused(door, field, value, most):
 
 
 def test_a_state_at_the_end_of_an_epoch_has_no_batches_left(door):
-    """Of an epoch that turns out to be shorter it is refused: a sampler may draw fewer samples than
+    """It is refused if the epoch turns out to be shorter: a sampler may draw fewer samples than
     there are."""
     _, sampler = make()
     state = sampler.state_dict()
@@ -525,7 +527,7 @@ def test_numbers_of_numpy_are_numbers(door):
 
 
 def test_a_state_of_a_cache_with_other_options_is_refused(door, monkeypatch):
-    """A cache that says none, and a state without any, have none."""
+    """A cache that reports no options, and a state without any, have none."""
     _, sampler = make()
     state = sampler.state_dict()
     del state["options"]
@@ -562,7 +564,7 @@ def test_a_state_of_other_choices_is_refused(door):
 
 
 def test_a_state_of_another_plan_version_is_refused(door, monkeypatch):
-    """A cache that says none, and a state without one, are of version 1."""
+    """A cache that reports no version, and a state without one, are of version 1."""
     _, sampler = make()
     state = sampler.state_dict()
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Which training process this is, by the launcher's environment and the script."""
+"""Which training process this is, according to the launcher's environment and the script."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Stopping at a signal: all trainers after the same step, and no worker before its trainer."""
+"""Stopping at a signal: all trainers stop after the same step, and no worker before its trainer."""
 
 import gc
 import multiprocessing
@@ -29,9 +29,9 @@ while not stop():
 print(step, stop.signal)
 """
 
-# A trainer that ends while an all-reduce is under way, which the other one joins when it hears
-# that. The last thing that the first one does keeps the interpreter's lock, until the other has
-# ended: threads that wait for it then wait while Python ends.
+# A trainer that exits while an all-reduce is under way, which the other one joins when it is told.
+# The last thing that the first one does holds the interpreter's lock until the other has ended:
+# threads that then wait for the lock still wait while Python exits.
 LEAVER = """
 import atexit, ctypes, os, sys
 rank, file, what = int(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -99,7 +99,7 @@ def trainer(script, rank, folder, *args, **options):
 
 @pytest.mark.parametrize("what", ["stop", "own"])
 def test_training_may_end_without_destroying_its_group(tmp_path, what):
-    """Of Stop, and of the training's own."""
+    """With an all-reduce of Stop, or one of the training's own."""
     (left, leaves), (over, ends) = os.pipe(), os.pipe()
     both = [
         trainer(LEAVER, 0, tmp_path, what, stdin=over, stdout=leaves, stderr=subprocess.PIPE),
@@ -112,7 +112,7 @@ def test_training_may_end_without_destroying_its_group(tmp_path, what):
 
 
 def test_stop_keeps_what_it_gives_to_torch(monkeypatch):
-    """A thread of gloo may release it after the last step, when Python ends."""
+    """A gloo thread may release it after the last step, while Python exits."""
     import torch.distributed as dist
 
     given = []
@@ -141,7 +141,7 @@ def test_stop_keeps_what_it_gives_to_torch(monkeypatch):
 
 @pytest.mark.parametrize("way", ["fork", "spawn"])
 def test_workers_outlive_the_signals(door, stop, way):
-    """They are sent from the first moment of a worker's life on."""
+    """The signals are sent from the first moment of a worker's life."""
     data = rankpool.Dataset(transform=decoders.first_byte)
     sampler = rankpool.BatchSampler(data, 4)
     seen = []
@@ -165,8 +165,8 @@ def storm():
 
 
 def test_workers_obey_when_nobody_waits_for_signals(door):
-    """One that a signal ends between batches may leave a lock of the loader taken, for good: these
-    end amid one."""
+    """A worker that a signal ends between batches may leave a lock of the loader held forever:
+    these end within a batch."""
     data = rankpool.Dataset(transform=decoders.hears_a_signal)
     loader = rankpool.loader(data, rankpool.BatchSampler(data, 4), num_workers=1)
     with pytest.raises(RuntimeError, match="DataLoader worker") as ended:

@@ -98,7 +98,7 @@ def test_all_processes_of_a_node_share_it(tmp_path, clock):
 
 
 def test_no_sample_waits_for_ever(tmp_path, clock):
-    """Whatever is in the file: a time of another boot, a limit of a byte a second."""
+    """Whatever is in the file: a time from another boot, a limit of one byte per second."""
     write_limit(tmp_path, 1.0, until=2**63)
     limit = throttle.throttle(tmp_path)
     limit.wait(1 << 30)
@@ -142,8 +142,8 @@ def test_an_index_reads_as_fast_as_the_limit_beside_it_says(tmp_path, clock):
 
 
 def test_each_waits_at_random_before_it_reads_storage(door, monkeypatch):
-    """Once for each time that the cache goes away, before the first read, and not at all while it
-    is there."""
+    """Once each time that the cache goes away, before the first read, and never while it is
+    there."""
     slept, read = [], []
     monkeypatch.setattr(connection._random, "uniform", lambda low, high: high, raising=False)
     monkeypatch.setattr(

@@ -62,7 +62,8 @@ def test_plans_are_told_after_a_restart(door):
 
 
 def test_plans_say_where_they_expect_a_trainer(door):
-    """A trainer reports to a restarted cache what its plans came from, whatever that cache is."""
+    """A trainer reports to a restarted cache on which rank its plans expect it, whichever rank that
+    cache is."""
     data, sampler = make()
     train(data, sampler, 1)
     sampler._training.note(wire.Plan(FRAMES["plan_reply_evaluated"][12:]))

@@ -1,4 +1,4 @@
-"""WebDataset over tar shards, beside a cache and without one."""
+"""WebDataset over tar shards, with and without a cache."""
 
 import io
 import os
@@ -19,7 +19,7 @@ GET = 4
 
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch):
-    """Unless the fixture door brings one."""
+    """No cache, unless the fixture door provides one."""
     monkeypatch.setattr("rankpool.served._said", set())
     for name in ("RANKPOOL_SOCKET", "RANKPOOL_SESSION", "RANK", "WORLD_SIZE", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
@@ -51,7 +51,7 @@ def shards(tmp_path):
 
 
 class Tars:
-    """The shards as the false door serves them."""
+    """The shards as the fake door serves them."""
 
     def __init__(self, root, with_cls=True):
         self.name, self.root, self.index = "tars", root, root + ".idx"
