@@ -34,7 +34,7 @@ simulate = bin/rankpool simulate --losses $(traces)-losses.npy --labels $(traces
 # Packages that start no goroutine, tests included: the race detector finds nothing there, and makes
 # them five times slower.
 one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/systems/hnsw slurm \
-	staging/dataset staging/shards benchmarks/clusters benchmarks/npy benchmarks/planning \
+	staging/shards benchmarks/clusters benchmarks/npy benchmarks/planning \
 	benchmarks/plots benchmarks/simulator contrib docs \
 	$(addprefix cmd/rankpool/internal/,batchscript launchers report runlog) mpicache/stats)
 packages      = $(shell go list ./...)

@@ -379,7 +379,7 @@ func FuzzParquet(f *testing.F) {
 func checkWhole(t *testing.T, m *Manifest) {
 	for id := range scheduler.SampleID(m.Len()) {
 		if !strings.HasPrefix(m.Path(id), m.Root()) || m.Size(id) < 0 || m.Offset(id) < 0 ||
-			m.Label(id) < 0 {
+			m.Label(id) < 0 || m.Label(id) >= len(m.Classes()) {
 			t.Errorf("sample %d: %s", id, fmt.Sprint(m.Path(id), m.Size(id), m.Offset(id), m.Label(id)))
 		}
 		m.ModTime(id)

@@ -323,6 +323,9 @@ func (m *Manifest) checkIndex() error {
 			return fmt.Errorf("the name of sample %d ends outside the names", i)
 		case m.inFolder.at(i) >= uint32(len(m.folders)):
 			return fmt.Errorf("sample %d is in folder %d of %d", i, m.inFolder.at(i), len(m.folders))
+		case int(m.labels.at(i)) >= len(m.classes):
+			return fmt.Errorf("sample %d has the label %d, but there are %d classes", i,
+				m.labels.at(i), len(m.classes))
 		case m.sizes.at(i) < 0, !m.offsets.absent() &&
 			(m.offsets.at(i) < 0 || m.offsets.at(i) > math.MaxInt64-RecordCRCBytes-m.sizes.at(i)):
 			return fmt.Errorf("sample %d has an impossible size or offset", i)

@@ -248,8 +248,14 @@ func TestIndexErrors(t *testing.T) {
 			t.Fatalf("the first %d of %d bytes are read without an error", n, len(data))
 		}
 	}
+	built.Reset()
+	wrong := goldenIndex()
+	wrong.classes = wrong.classes[:1]
+	stagingtest.Must(t, writeIndex(&built, wrong))
+	_, err := parseIndex(built.Bytes())
+	stagingtest.WantError(t, err, "has the label 1, but there are 1 classes")
 	path := filepath.Join(t.TempDir(), "index")
-	_, err := OpenIndex(path)
+	_, err = OpenIndex(path)
 	stagingtest.WantError(t, err, "staging: sample index: ", path, "no such file")
 	stagingtest.Must(t, os.WriteFile(path, make([]byte, 100), 0o644))
 	_, err = OpenIndex(path)

@@ -166,7 +166,7 @@ func (s *Store) Close(patience time.Duration) Counts {
 	s.work.close(patience)
 	s.mu.Lock()
 	if s.over {
-		s.mu.Unlock()
+		defer s.mu.Unlock()
 		return s.counts
 	}
 	s.over = true

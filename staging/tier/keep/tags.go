@@ -5,8 +5,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -140,33 +142,57 @@ func (t *tags) set(slot int, to tag) {
 	}
 }
 
-// flush writes the changes.
+// flush writes the changes. What it could not write, the next call writes.
 func (t *tags) flush() error {
-	t.mu.Lock()
-	blocks := t.dirty
-	t.dirty = map[int]struct{}{}
-	var buffer []byte
-	if t.named {
-		t.named = false
-		for _, one := range t.names {
-			buffer = append(buffer, one[:]...)
-		}
-	}
-	t.mu.Unlock()
-	if _, err := t.file.WriteAt(buffer, int64(t.namesAt())); err != nil {
+	if err := t.flushNames(); err != nil {
 		return err
 	}
-	for block := range blocks {
-		buffer = buffer[:0]
-		t.mu.Lock()
-		for _, one := range t.known[block*blockTags : min(len(t.known), (block+1)*blockTags)] {
-			buffer = append(buffer, one[:]...)
-		}
-		t.mu.Unlock()
-		at := int64(len(t.header)) + int64(block*blockTags*len(tag{}))
-		if _, err := t.file.WriteAt(buffer, at); err != nil {
+	t.mu.Lock()
+	blocks := slices.Sorted(maps.Keys(t.dirty))
+	t.mu.Unlock()
+	for _, block := range blocks {
+		if err := t.flushBlock(block); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (t *tags) flushNames() error {
+	t.mu.Lock()
+	changed := t.named
+	t.named = false
+	var buffer []byte
+	for _, one := range t.names {
+		buffer = append(buffer, one[:]...)
+	}
+	t.mu.Unlock()
+	if !changed {
+		return nil
+	}
+	_, err := t.file.WriteAt(buffer, int64(t.namesAt()))
+	if err != nil {
+		t.mu.Lock()
+		t.named = true
+		t.mu.Unlock()
+	}
+	return err
+}
+
+func (t *tags) flushBlock(block int) error {
+	t.mu.Lock()
+	delete(t.dirty, block)
+	first := block * blockTags
+	var buffer []byte
+	for _, one := range t.known[first:min(len(t.known), first+blockTags)] {
+		buffer = append(buffer, one[:]...)
+	}
+	t.mu.Unlock()
+	_, err := t.file.WriteAt(buffer, int64(len(t.header)+first*len(tag{})))
+	if err != nil {
+		t.mu.Lock()
+		t.dirty[block] = struct{}{}
+		t.mu.Unlock()
+	}
+	return err
 }
