@@ -180,24 +180,7 @@ func (c *conn) open(f door.Frame) error {
 	if spec.Beside {
 		return c.openBeside(f, set, spec)
 	}
-	if system := c.node.cfg.system(); !system.NeedsEpochs {
-		spec.Epochs = 0
-	} else if spec.Sampler == system.LiveSampler() && spec.Epochs < 1 {
-		return door.Refuse(
-			"%s needs the number of epochs: use BatchSampler(…, epochs=E)",
-			system.Name)
-	}
-	if system := c.node.cfg.system(); !system.Evaluates || spec.Sampler != system.LiveSampler() {
-		spec.Evaluates = false
-	} else if !spec.Evaluates {
-		return door.Refuse("%s has batches that are evaluated and not trained on: use "+
-			"BatchSampler(…, evaluates=True), and make no step with a batch of which "+
-			"sampler.evaluating(ids) is true, but report its losses", system.Name)
-	}
-	if system := c.node.cfg.system(); !system.NeedsEmbeddings ||
-		spec.Sampler != system.LiveSampler() {
-		spec.Embeddings = 0
-	} else if err := checkEmbeddings(&spec, system.Name); err != nil {
+	if err := checkNeeds(&spec, c.node.cfg.system()); err != nil {
 		return err
 	}
 	s, err := set.onOpen(c, spec)

@@ -7,6 +7,7 @@ import (
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/stats"
 	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
 )
 
 // A rank does not trust what arrives at its door. Package door reads no more bytes than a frame of
@@ -50,6 +51,30 @@ func (c *conn) checkSpec(spec *Spec, d *DataSet) error {
 			t.Consumer.Rank, t.Consumer.Ranks)
 	}
 	return nil
+}
+
+// checkNeeds returns an error if spec lacks what the system needs to know of a training, and clears
+// what the system does not use.
+func checkNeeds(spec *Spec, system *systems.System) error {
+	own := spec.Sampler == system.LiveSampler()
+	if !system.NeedsEpochs {
+		spec.Epochs = 0
+	} else if own && spec.Epochs < 1 {
+		return door.Refuse("%s needs the number of epochs: use BatchSampler(…, epochs=E)",
+			system.Name)
+	}
+	if !system.Evaluates || !own {
+		spec.Evaluates = false
+	} else if !spec.Evaluates {
+		return door.Refuse("%s has batches that are evaluated and not trained on: use "+
+			"BatchSampler(…, evaluates=True), and make no step with a batch of which "+
+			"sampler.evaluating(ids) is true, but report its losses", system.Name)
+	}
+	if !system.NeedsEmbeddings || !own {
+		spec.Embeddings = 0
+		return nil
+	}
+	return checkEmbeddings(spec, system.Name)
 }
 
 // checkEmbeddings checks the length of the embeddings for a system that scores samples by them. It
