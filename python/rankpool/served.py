@@ -4,7 +4,6 @@ reproducible tensors."""
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from typing import Any, Callable, Dict, List, Optional
 
@@ -15,6 +14,7 @@ from . import session
 from .batch import Batch, Index, Samples, ask, take
 from .connection import connection
 from .dataset import Dataset, name_of
+from .saying import say
 from .seeding import keep, number_of, seed_all
 
 _said = set()
@@ -24,7 +24,7 @@ def say_once(text: str) -> None:
     """Prints a sentence on stderr, once per trainer."""
     worker = get_worker_info()
     if text not in _said and (worker is None or worker.id == 0):
-        print(f"rankpool: {text}", file=sys.stderr, flush=True)
+        say(text)
     _said.add(text)
 
 

@@ -97,7 +97,7 @@ class WebDataset(Served):
 
         `handlers` are "pil", "pilrgb", "pill" and "pilrgba", for images, or functions of
         (extension, bytes) that return None for what they leave alone. Then texts (txt, text,
-        transcript), numbers (cls, cls2, index, inx, id), json and npy are decoded.
+        transcript), numbers (cls, cls2, index, inx, id), json (jsn, too) and npy are decoded.
         """
         return self._then(_Decode(handlers))
 

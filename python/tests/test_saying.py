@@ -1,12 +1,29 @@
 """Messages reach stderr if it has a reader, and block nothing if it has none."""
 
+import ast
 import io
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
 from rankpool import saying
+
+
+PACKAGE = Path(saying.__file__).parent
+
+
+@pytest.mark.parametrize("module", sorted(PACKAGE.glob("*.py")), ids=lambda path: path.name)
+def test_only_saying_prints(module):
+    """A print to a pipe that is full waits, and training with it."""
+    calls = [
+        node.lineno
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Name) and node.id == "print"
+        or isinstance(node, ast.Attribute) and node.attr in ("stderr", "stdout")
+    ]
+    assert not calls or module.name == "saying.py", f"lines {calls}"
 
 
 def fill(write):
