@@ -40,6 +40,18 @@ func newMemoryGroup(limit int64) (*memoryGroup, error) {
 	return g, nil
 }
 
+// mostBytes returns the most bytes that the group had in use at a time.
+func (g *memoryGroup) mostBytes() (int64, error) {
+	for _, file := range []string{"memory.max_usage_in_bytes", "memory.peak"} { // version 1, 2
+		text, err := os.ReadFile(filepath.Join(g.dir, file))
+		if err == nil {
+			return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("the kernel does not say how much memory was used in %s: "+
+		"version 2 of control groups does since Linux 5.19", g.dir)
+}
+
 // command returns a command that runs in the group.
 func (g *memoryGroup) command(words []string) *exec.Cmd {
 	enter := []string{"-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(g.dir, "cgroup.procs")}

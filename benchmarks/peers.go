@@ -79,14 +79,12 @@ func besideHeader() []string {
 }
 
 const (
-	leastShard  = 1 << 20 // bytes, the least that rankpool pack accepts without a unit
-	tarHeader   = 512     // bytes of a sample in a tar shard besides its own
-	peerWorkers = 4       // processes of each loader, threads of SPDL
-	leastShards = 12      // WebDataset's workers each read shards of their own
-	peerBase    = 1 << 30 // memory that Python, torch and the workers may use besides the samples
-	// and those of each further accelerator.
-	acceleratorBase = 512 << 20
-	withinBounds    = 1.01 // a ratio to the bound that counts as reached
+	leastShard   = 1 << 20 // bytes, the least that rankpool pack accepts without a unit
+	tarHeader    = 512     // bytes of a sample in a tar shard besides its own
+	peerWorkers  = 4       // processes of each loader, threads of SPDL
+	leastShards  = 12      // WebDataset's workers each read shards of their own
+	peerBase     = 1 << 30 // memory that Python, torch and the workers may use besides the samples
+	withinBounds = 1.01    // a ratio to the bound that counts as reached
 )
 
 var peersSection = section{
@@ -103,7 +101,10 @@ var peersSection = section{
 }
 
 // trained is what peers/train.py reports of two epochs.
-type trained struct{ Epochs []trainedEpoch }
+type trained struct {
+	Epochs    []trainedEpoch
+	mostBytes int64 // that its control group had in use at a time
+}
 
 type trainedEpoch struct {
 	Seconds, AU              float64
@@ -193,7 +194,8 @@ func (b *bench) trainShares(w workload, p peer, dir string) (map[int]trained, er
 	results := make(map[int]trained)
 	var failed []error
 	for _, share := range b.shares() {
-		one, err := b.trainPeer(training{w, p, dir, share, 1, pfsBandwidth})
+		t := training{w, p, dir, share, 1, pfsBandwidth}
+		one, err := b.trainPeer(t, peerBase+t.memoryBytes())
 		switch {
 		case err == nil:
 			results[share] = one
@@ -268,8 +270,8 @@ func (t training) workers() int {
 	return peerWorkers
 }
 
-// trainPeer trains in a control group that has memory for the share.
-func (b *bench) trainPeer(t training) (trained, error) {
+// trainPeer trains in a control group with so many bytes of memory for everything.
+func (b *bench) trainPeer(t training, memoryBytes int64) (trained, error) {
 	var result trained
 	config := slowPFS
 	config.KeepCache, config.Bandwidth = true, t.bandwidth
@@ -278,8 +280,7 @@ func (b *bench) trainPeer(t training) (trained, error) {
 		return result, err
 	}
 	defer b.unmount()
-	base := peerBase + int64(t.accelerators-1)*acceleratorBase
-	group, err := newMemoryGroup(base + t.memoryBytes())
+	group, err := newMemoryGroup(memoryBytes)
 	if err != nil {
 		return result, err
 	}
@@ -294,6 +295,9 @@ func (b *bench) trainPeer(t training) (trained, error) {
 		return result, fmt.Errorf("%w\n%s", err, said.Bytes())
 	}
 	if err := readJSON(out, &result); err != nil {
+		return result, err
+	}
+	if result.mostBytes, err = group.mostBytes(); err != nil {
 		return result, err
 	}
 	size := int64(t.samples) * int64(t.sampleBytes)
