@@ -73,7 +73,7 @@ func (o *CacheOptions) Register(flags *pflag.FlagSet) {
 		"next job on the data; DIR:SIZE,share also for other users' jobs")
 	flags.StringVar(&o.packages, "packages", "", "with --system icache or impact, write the samples "+
 		"that these read in packages to files here and read those: DIR:SIZE, with a size of each "+
-		"node (64GiB)")
+		"rank (64GiB)")
 	flags.StringVar(&o.System, "system", "rankpool",
 		"caching system: its policy, scorer and sampler, see \"rankpool simulate --list\"")
 	flags.StringArrayVar(&o.set, "set", nil, "OPTION=VALUE: an option of the system, see "+
