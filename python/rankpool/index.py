@@ -220,7 +220,8 @@ class Index:
         if self._throttle is not None:
             self._throttle.wait(self.sizes[id])
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # without O_NONBLOCK a pipe in the file's place would block forever
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 self._check(id, os.fstat(fd))
                 data = self._read_all(id, fd)

@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import signal
 import struct
 import sys
 import tarfile
@@ -74,6 +75,26 @@ def test_a_changed_file_is_an_error_never_other_bytes(tmp_path, change, reason):
     with pytest.raises(SampleError) as caught:
         index.read(1)
     assert (caught.value.id, caught.value.path, caught.value.reason) == (1, files[1], reason)
+
+
+def test_a_pipe_in_the_place_of_a_file_is_an_error(tmp_path):
+    """Nobody writes to it, and the reader would wait for that."""
+
+    def wake(number, frame):
+        raise TimeoutError("the read waits")
+
+    files = make_tree(str(tmp_path / "d"), samples=1)
+    write_index(tmp_path / "idx", str(tmp_path / "d"), files)
+    os.remove(files[0])
+    os.mkfifo(files[0])
+    before = signal.signal(signal.SIGALRM, wake)
+    signal.alarm(10)
+    try:
+        with pytest.raises(SampleError, match="the file was changed after it was indexed"):
+            Index(tmp_path / "idx").read(0)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("content", [b"", b"rpindex4", b"rpindex3" + bytes(120)])

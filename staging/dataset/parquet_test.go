@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parquet-go/parquet-go"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"rankpool/scheduler"
@@ -324,6 +326,18 @@ func TestParquetDamaged(t *testing.T) {
 	stagingtest.WantError(t, err, "staging: ", dir)
 	err = WriteParquet(filepath.Join(dir, "gone", "m.parquet"), synthetic(1, 1))
 	stagingtest.WantError(t, err, "staging: write manifest ", "no such file")
+}
+
+// TestPipes reads a manifest and an index where there is a pipe that nobody writes to.
+func TestPipes(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	stagingtest.Must(t, unix.Mkfifo(pipe, 0o600))
+	for want, open := range map[string]func(string) (*Manifest, error){
+		"is not a parquet file": ReadParquet, "is not a sample index": OpenIndex,
+	} {
+		_, err := open(pipe) // without a writer, an open that waits never returns
+		stagingtest.WantError(t, err, pipe, want)
+	}
 }
 
 // TestParquetFlippedBits damages each byte in turn: reading must return an error, or a consistent

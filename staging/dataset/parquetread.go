@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 
 	"github.com/parquet-go/parquet-go"
@@ -30,7 +29,7 @@ func ReadParquet(path string) (*Manifest, error) {
 }
 
 func readParquet(path string) (*Manifest, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
