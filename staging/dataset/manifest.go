@@ -142,6 +142,22 @@ func (m *Manifest) TotalBytes() int64 {
 	return total
 }
 
+// mostBytes is more than storage has, and so little that memory for a data set can be computed.
+const mostBytes = 1 << 56
+
+// CheckBytes returns an error if the samples cannot have so many bytes: a size in a manifest is
+// wrong, or a sparse file's.
+func (m *Manifest) CheckBytes() error {
+	left := int64(mostBytes)
+	for i := range m.Len() {
+		if left -= m.sizes.at(i); left < 0 {
+			return fmt.Errorf("staging: the samples of %s, up to sample %d, which has %d bytes, have "+
+				"more than %d bytes", m.root, i, m.sizes.at(i), int64(mostBytes))
+		}
+	}
+	return nil
+}
+
 // WithRoot returns a manifest of the same samples under another root, an absolute path. It shares
 // all columns.
 func (m *Manifest) WithRoot(root string) *Manifest {

@@ -35,8 +35,20 @@ const ManifestName = "rankpool.parquet"
 // For a manifest file, Open checks the same spread of 64 samples. If a folder contains a manifest
 // named ManifestName, Open uses that, wherever the folder is now.
 //
-// Errors: those of Scan, of ReadParquet, and a manifest file that does not describe its root.
+// Errors: those of Scan, of ReadParquet, a manifest file that does not describe its root, and more
+// bytes than a data set can have.
 func Open(ctx context.Context, dataPath string, opt OpenOptions) (*dataset.Manifest, error) {
+	m, err := openAny(ctx, dataPath, opt)
+	if err == nil {
+		err = m.CheckBytes()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func openAny(ctx context.Context, dataPath string, opt OpenOptions) (*dataset.Manifest, error) {
 	if opt.Log == nil {
 		opt.Log = func(string) {}
 	}

@@ -3,9 +3,11 @@ package index
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -198,6 +200,37 @@ func TestOpenManifest(t *testing.T) {
 	stagingtest.WantError(t, err, moved+" is a folder; another root is for manifest files")
 	_, err = Open(context.Background(), path+"x", OpenOptions{})
 	stagingtest.WantError(t, err, "staging: ", path+"x", "no such file")
+}
+
+// TestOpenImpossibleSizes opens manifests in which one size is impossible. The spread of samples
+// that is checked has some of them.
+func TestOpenImpossibleSizes(t *testing.T) {
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprintf("a/%d", i))
+	}
+	root := stagingtest.Tree(t, names...)
+	right, path, refused := scan(t, root), filepath.Join(t.TempDir(), "m.parquet"), 0
+	for wrong := range right.Len() {
+		m, err := dataset.Build(root, right.Classes(), right.Len(), func(i int) dataset.Sample {
+			s := right.Sample(scheduler.SampleID(i))
+			if i == wrong {
+				s.Size = math.MaxInt64 - dataset.RecordCRCBytes
+			}
+			return s
+		})
+		stagingtest.Must(t, err)
+		stagingtest.Must(t, dataset.WriteParquet(path, m))
+		_, err = Open(context.Background(), path, OpenOptions{})
+		if err == nil || !strings.Contains(err.Error(), "does not describe") {
+			refused++
+			stagingtest.WantError(t, err, "staging: the samples of "+root,
+				fmt.Sprintf("up to sample %d, which has", wrong))
+		}
+	}
+	if refused == 0 {
+		t.Error("all samples are in the spread")
+	}
 }
 
 func TestOpenManifestOfParts(t *testing.T) {
