@@ -457,8 +457,9 @@ class BatchSampler:
                     f"rankpool: the saved state has {field} = {state.get(field)!r}, this sampler "
                     f"{ours!r}"
                 )
-        epoch, batch = _place(state, "epoch", wire.MAX_EPOCH), _place(state, "batch", self._batches)
-        processes = _place(state, "processes", _PROCESSES) if "processes" in state else 0
+        epoch = place_of(state, "epoch", wire.MAX_EPOCH)
+        batch = place_of(state, "batch", self._batches)
+        processes = place_of(state, "processes", _PROCESSES) if "processes" in state else 0
         self._processes = processes or self.spec.world
         self.set_epoch(epoch)
         self._start = batch
@@ -562,7 +563,7 @@ def _diverges(difference: str, remedy: str) -> ValueError:
     )
 
 
-def _place(state: Dict[str, Any], field: str, most: int) -> int:
+def place_of(state: Dict[str, Any], field: str, most: int) -> int:
     """Returns a number of a saved state, which must be in [0, most]."""
     value = state.get(field)
     try:

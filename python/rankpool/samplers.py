@@ -13,10 +13,10 @@ from torch.utils.data import DistributedSampler as TorchDistributedSampler
 from torch.utils.data import Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from . import session
+from . import session, wire
 from .batch import Batch, Index
 from .connection import Spec
-from .sampler import BatchSampler
+from .sampler import BatchSampler, place_of
 from .served import Served, say_once
 
 _UNASKED = 64  # ids in a batch of unknown size, which only carries seed and epoch
@@ -238,23 +238,31 @@ class DistributedSampler(TorchDistributedSampler):
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Resumes at the state's position at the next iteration, which raises ValueError if the
         state belongs to another stream."""
-        self._state, self.epoch = dict(state), int(state["epoch"])
+        self.epoch = place_of(state, "epoch", wire.MAX_EPOCH)
+        place_of(state, "batch", len(self.dataset))
+        self._state = dict(state)
 
     def _resumed(self, size: Optional[int]) -> int:
         """Returns the batch that this iteration begins with."""
         state, self._state = self._state, None
-        if state is None or not state["batch"]:
+        if state is None:
             return 0
         for field, ours in self._identity(size).items():
-            if state.get(field) != ours:
+            theirs = state.get(field)
+            # only a cache knows the identity of its data; an epoch begins with any batches
+            unknown = {
+                "identity": None in (ours, theirs), "global_batch": not size and not state["batch"],
+            }
+            if theirs != ours and not unknown.get(field):
                 raise ValueError(
-                    f"rankpool: the saved state has {field} = {state.get(field)!r}, this sampler "
-                    f"{ours!r}"
+                    f"rankpool: the saved state has {field} = {theirs!r}, this sampler {ours!r}"
                 )
-        return state["batch"]
+        return state["batch"] and place_of(state, "batch", ceil(self.num_samples / size))
 
     def _identity(self, size: Optional[int]) -> Dict[str, Any]:
+        data = getattr(self.dataset, "_data", None)  # a plain data set has none
         return {
+            "identity": None if data is None else data.identity,
             "samples": len(self.dataset),
             "seed": self.seed,
             "shuffle": self.shuffle,
@@ -410,6 +418,11 @@ class ImportanceSampler(Sampler):
         return self._stream
 
     def _plain(self, size: int) -> Iterator[Batch]:
+        if self._state is not None:
+            raise ValueError(
+                "rankpool: the saved state is of draws by importance, and there is no cache for "
+                f"{self.dataset.root}, which could continue them"
+            )
         say_once(
             f"there is no cache for {self.dataset.root}: samples are drawn equally often, whatever "
             "their losses are"
@@ -521,7 +534,11 @@ class ImportanceSampler(Sampler):
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Resumes at the state's position at the next iteration, which raises ValueError if the
         state belongs to another stream."""
-        self._state, self.epoch = state if "sampler" in state else None, int(state["epoch"])
+        epoch, begun = place_of(state, "epoch", wire.MAX_EPOCH), "sampler" in state
+        # of a sampler that had not begun, there is no more
+        if not begun and (state.get("batch") != 0 or len(state) > len(("epoch", "batch"))):
+            raise ValueError("rankpool: the saved state is not that of an ImportanceSampler")
+        self._state, self.epoch = state if begun else None, epoch
 
 
 def _whole(plan, spec: Spec) -> int:

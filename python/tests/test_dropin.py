@@ -504,6 +504,50 @@ def test_a_state_of_another_stream_is_refused(tree):
         next(iter(DataLoader(data, 5, sampler=other)))
 
 
+@pytest.mark.parametrize("batches", [2, 5])  # 5: the state is of the beginning of an epoch
+def test_a_state_of_another_seed_or_of_other_data_is_refused(door, served, tree, batches):
+    def begun(seed=0, data=served):
+        sampler = rankpool.DistributedSampler(data_of(data), 1, 0, seed=seed)
+        return sampler, iter(DataLoader(sampler.dataset, 4, sampler=sampler))
+
+    sampler, loader = begun()
+    for _ in range(batches):
+        next(loader)
+    state = sampler.state_dict()
+    assert (state["epoch"], state["batch"]) == (batches // 5, batches % 5)
+    for seed, changed, wrong in [
+        (1, {}, "seed = 0, this sampler 1"),
+        (0, {"identity": 32 * "0"}, "identity = '0000.*', this sampler "),
+        (0, {"samples": 21}, "samples = 21, this sampler 20"),
+    ]:
+        other, loader = begun(seed)
+        other.load_state_dict({**state, **changed})
+        with pytest.raises(ValueError, match="the saved state has " + wrong):
+            next(loader)
+    other, loader = begun(data=tree)  # from storage, which knows no identity
+    other.load_state_dict(state)
+    next(loader)
+
+
+@pytest.mark.parametrize("field", ["epoch", "batch"])
+@pytest.mark.parametrize("value", [-1, 1 << 40, 1.5, "1", None])
+def test_a_state_with_a_wrong_number_is_refused(tree, field, value):
+    data = data_of(tree)
+    for sampler in rankpool.DistributedSampler(data, 1, 0), rankpool.ImportanceSampler(data):
+        with pytest.raises(ValueError, match="the saved state"):
+            sampler.load_state_dict({"epoch": 0, "batch": 0, field: value})
+
+
+def test_a_batch_that_no_epoch_has_is_refused(tree):
+    """The epoch would be left out."""
+    sampler = rankpool.DistributedSampler(data_of(tree), 1, 0)
+    loader = DataLoader(sampler.dataset, 4, sampler=sampler)
+    next(iter(loader))
+    sampler.load_state_dict({**sampler.state_dict(), "batch": 6})
+    with pytest.raises(ValueError, match=r"has batch = 6, which must be in \[0, 5\]"):
+        next(iter(loader))
+
+
 class PrefetchLoader:
     """Returns a batch after it has fetched the next one, as timm's class of this name and
     Accelerate's loaders do."""
@@ -665,6 +709,22 @@ def test_importance_resumes_in_mid_epoch(door, served, workers):
     sampler.load_state_dict(state)
     loader = DataLoader(data, batch_size=4, sampler=sampler, num_workers=workers)
     assert [rows.tolist() for rows, _ in loader] == whole[2:]
+
+
+def test_importance_refuses_a_state_of_another_sampler(door, served, tree):
+    data, sampler = importance(door, served)
+    next(iter(DataLoader(data, batch_size=4, sampler=sampler)))
+    sampler.skip()
+    state = sampler.state_dict()
+    plain = rankpool.DistributedSampler(data, 1, 0)
+    next(iter(DataLoader(data, batch_size=4, sampler=plain)))
+    with pytest.raises(ValueError, match="is not that of an ImportanceSampler"):
+        sampler.load_state_dict(plain.state_dict())
+    data = data_of(tree)
+    alone = rankpool.ImportanceSampler(data, "pads")
+    alone.load_state_dict(state)
+    with pytest.raises(ValueError, match="and there is no cache for .*tree"):
+        next(iter(DataLoader(data, batch_size=4, sampler=alone)))
 
 
 def test_importance_without_a_cache_draws_equally_often(tree, capfd):
