@@ -116,8 +116,10 @@ func (n *Node) planBeside(
 		n.besideMu.Lock()
 		reply := door.PlanFrame(ticket, scheduler.NewPlan(cfg, epoch, nil), trainer, "", "")
 		n.besideMu.Unlock()
-		c.plansBeside.Add(-1)
-		c.Stream(reply)
+		c.Stream(func(yield func([]byte) bool) {
+			reply(yield)
+			c.plansBeside.Add(-1) // the plan is in memory until then
+		})
 	})
 	return nil
 }

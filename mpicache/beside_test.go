@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/fields"
@@ -135,6 +136,37 @@ func TestBesideDrawsWithoutScores(t *testing.T) {
 	spec.Seed = -1
 	_, err = openBeside(c, spec)
 	refused(t, err, "one more is too many")
+}
+
+// TestPlansBesideThatNobodyReads has a client ask for plans whose replies it does not read: no more
+// of them are made than may wait.
+func TestPlansBesideThatNobodyReads(t *testing.T) {
+	cl := newCluster(t, 1, 1<<16, 1<<16)
+	defer cl.close()
+	c := cl.connect(0, 1, 0)
+	defer c.Close()
+	number, err := openBeside(c,
+		Spec{Data: "train", Sampler: "sequential", BatchSize: 4, World: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for epoch := range uint32(4 * maxWaiting) {
+		if err := c.Send(door.KindPlan, u32s(number, epoch, 0)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond) // a plan takes less
+	}
+	plans := 0
+	for {
+		f, err := c.Receive()
+		if err != nil {
+			refused(t, err, fmt.Sprintf("PLAN, where %d of this connection wait", maxWaiting))
+			break
+		}
+		if plans++; f.Kind != door.KindPlan.Reply() || plans > maxWaiting {
+			t.Fatalf("reply %d is of kind %d", plans, f.Kind)
+		}
+	}
 }
 
 // TestPlanElsewhereWithoutScores checks that, if draws depend on no scores, a trainer that goes to

@@ -25,7 +25,7 @@ type conn struct {
 	numbers []uint32 // a buffer for lists of leases
 	besides map[uint32]*beside
 
-	plansBeside atomic.Int32 // PLANs that are not answered yet
+	plansBeside atomic.Int32 // PLANs whose reply has not been sent
 
 	mu         sync.Mutex // protects the rest
 	door.Hello            // the client's identity; ControlTrainer before its HELLO
@@ -180,7 +180,7 @@ func (c *conn) open(f door.Frame) error {
 	if spec.Beside {
 		return c.openBeside(f, set, spec)
 	}
-	if err := checkNeeds(&spec, c.node.cfg.system()); err != nil {
+	if err := checkNeeds(&spec, c.node.cfg.system(), set.data.Samples); err != nil {
 		return err
 	}
 	s, err := set.onOpen(c, spec)

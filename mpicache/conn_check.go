@@ -55,13 +55,14 @@ func (c *conn) checkSpec(spec *Spec, d *DataSet) error {
 
 // checkNeeds returns an error if spec lacks what the system needs to know of a training, and clears
 // what the system does not use.
-func checkNeeds(spec *Spec, system *systems.System) error {
+func checkNeeds(spec *Spec, system *systems.System, samples int) error {
 	own := spec.Sampler == system.LiveSampler()
 	if !system.NeedsEpochs {
 		spec.Epochs = 0
-	} else if own && spec.Epochs < 1 {
-		return door.Refuse("%s needs the number of epochs: use BatchSampler(…, epochs=E)",
-			system.Name)
+	} else if own {
+		if err := system.CheckEpochs(spec.Epochs, samples); err != nil {
+			return door.Refuse("%s", err)
+		}
 	}
 	if !system.Evaluates || !own {
 		spec.Evaluates = false

@@ -150,6 +150,7 @@ type trainer struct {
 	state       string   // the file with what its newest plan was made from
 	job         string   // of the training
 	seed        int64    // added to that of a training without a job name
+	epochs      int      // of the training, as it says; 0: unknown
 	stream      uint32   // the number that the rank gave it
 }
 
@@ -194,7 +195,7 @@ func (tr *trainer) close() error { return errors.Join(unix.Munmap(tr.slab), tr.C
 func (tr *trainer) open(sampler string, batchSize int) error {
 	spec := Spec{
 		Data: "train", Job: tr.job, Sampler: sampler, Seed: 1 + tr.seed, BatchSize: batchSize,
-		Trainer: tr.rank, World: tr.world, Training: &tr.training,
+		Trainer: tr.rank, World: tr.world, Training: &tr.training, Epochs: tr.epochs,
 	}
 	text, err := json.Marshal(spec)
 	if err == nil {

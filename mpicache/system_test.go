@@ -1,6 +1,7 @@
 package mpicache
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,6 +31,22 @@ func TestSamplerOfTheSystem(t *testing.T) {
 			t.Error(err)
 		}
 		c.close()
+	}
+}
+
+// TestImpossibleEpochs has a cache that counts the draws of all epochs refuse a training that has
+// more than it can count.
+func TestImpossibleEpochs(t *testing.T) {
+	c := newCluster(t, 1, 16, 1<<20, func(cfg *Config) { cfg.System = "nopfs" })
+	defer c.close()
+	tr, err := c.trainer(0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.close()
+	tr.epochs = math.MaxInt32 - 1
+	if err := tr.open("torch", 4); err == nil || !strings.Contains(err.Error(), "have more than") {
+		t.Errorf("2 to the 31 epochs: %v", err)
 	}
 }
 

@@ -105,6 +105,9 @@ func (c SamplerConfig) check() error {
 		return fmt.Errorf(
 			"%d trainers with a batch size of %d make a global batch of 2^31 draws or more",
 			c.World, c.BatchSize)
+	case c.fillsBatches() && c.globalBatch() > max(c.Samples, mostFilled):
+		return fmt.Errorf("%d samples would be repeated to fill a global batch of %d draws, and at "+
+			"most %d are possible: give a smaller batch size", c.Samples, c.globalBatch(), mostFilled)
 	case c.Processes < 0 || c.Processes > 0 && c.globalBatch()%c.Processes != 0:
 		return fmt.Errorf("the training began with %d processes, which do not divide a global batch "+
 			"of %d", c.Processes, c.globalBatch())
@@ -139,6 +142,13 @@ func (c SamplerConfig) check() error {
 	}
 	return nil
 }
+
+// mostFilled is how many draws a global batch may have if the samples are fewer: an epoch has them
+// all, and plans take memory for each.
+const mostFilled = 1 << 22
+
+// fillsBatches reports whether an epoch is a whole number of global batches.
+func (c SamplerConfig) fillsBatches() bool { return c.Name != "torch" && c.Name != "sequential" }
 
 // globalBatch is the number of draws in a full global batch.
 func (c SamplerConfig) globalBatch() int { return c.BatchSize * c.World }

@@ -29,6 +29,10 @@ func TestNewSamplerErrors(t *testing.T) {
 			"huge batch", func(c *SamplerConfig) { c.BatchSize, c.World = 1<<20, 1<<11 },
 			"2^31 draws or more",
 		},
+		{
+			"a batch of few samples, repeated", func(c *SamplerConfig) { c.BatchSize = 1 << 25 },
+			"10 samples would be repeated to fill a global batch of 100663296 draws",
+		},
 		{"fraction", func(c *SamplerConfig) { c.Fraction = 1.5 }, "fraction is 1.5"},
 		{"beta", func(c *SamplerConfig) { c.Name, c.Beta = "selective", -1 }, "beta is -1"},
 		{"NaN fraction", func(c *SamplerConfig) { c.Fraction = math.NaN() }, "fraction is NaN"},

@@ -30,6 +30,8 @@ const (
 	helloTimeout = 30 * time.Second
 	// maxUnread is how much may be queued when another reply is added.
 	maxUnread = 16 << 20
+	// maxLong is how many frames that are sent in pieces may be queued before a further one.
+	maxLong = 1 << 10
 	// writePiece is how much a client has to read within writeTimeout.
 	writePiece = 1 << 20
 )
@@ -66,6 +68,9 @@ func (o *outbox) write(b []byte) {
 func (o *outbox) stream(frame iter.Seq[[]byte]) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if len(o.long) >= maxLong {
+		o.end()
+	}
 	if o.over || o.last {
 		return
 	}

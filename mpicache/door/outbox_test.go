@@ -54,6 +54,23 @@ func TestClientThatNeverReads(t *testing.T) {
 	o.write(frame) // the reader has gone
 }
 
+// TestPlansThatNobodyReads checks that a client is also dropped when too many long frames wait for
+// it.
+func TestPlansThatNobodyReads(t *testing.T) {
+	ours, _ := socketPair(t)
+	o := outbox{sock: ours, beside: goBeside}
+	blocked := make(chan struct{})
+	defer close(blocked)
+	for range maxLong + 2 { // one is being sent
+		o.stream(func(func([]byte) bool) { <-blocked })
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.over || len(o.long) != 0 {
+		t.Errorf("%d frames wait for a client that never reads", len(o.long))
+	}
+}
+
 // TestLongFrames checks that what is sent in pieces arrives whole, and so does what is written
 // meanwhile.
 func TestLongFrames(t *testing.T) {

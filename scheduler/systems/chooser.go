@@ -113,10 +113,8 @@ func NewChooser(cfg ChooserConfig) (*Chooser, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.System.NeedsEpochs && cfg.Epochs < 1 {
-		return nil, fmt.Errorf(
-			"systems: %s must know how many epochs will be trained: give BatchSampler epochs=E",
-			cfg.System.Name)
+	if err := cfg.System.CheckEpochs(cfg.Epochs, cfg.Sampler.Samples); err != nil {
+		return nil, err
 	}
 	c := &Chooser{cfg: cfg, weighted: sampler.Weighted(), processes: len(cfg.World)}
 	if cfg.System.follows() {

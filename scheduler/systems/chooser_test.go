@@ -1,7 +1,9 @@
 package systems
 
 import (
+	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"rankpool/scheduler"
@@ -60,13 +62,21 @@ func TestChooserGoesOn(t *testing.T) {
 	}
 }
 
-// TestChooserNeedsEpochs checks that NoPFS needs the number of epochs, to count future reads.
+// TestChooserNeedsEpochs checks that NoPFS needs the number of epochs, to count future reads, and
+// refuses one whose counts would not fit into memory.
 func TestChooserNeedsEpochs(t *testing.T) {
-	if _, err := NewChooser(ChooserConfig{
-		System: &nopfsSystem, Sampler: scheduler.SamplerConfig{Samples: 10, BatchSize: 1, World: 1},
-		World: []int32{0}, Ranks: 1,
-		Size: func(scheduler.SampleID) int64 { return 1 },
-	}); err == nil {
-		t.Error("there is no error")
+	for epochs, want := range map[int]string{
+		0: "must know how many epochs", math.MaxInt32 - 1: "2147483646 epochs of 10 samples have more",
+		math.MaxInt: "epochs of 10 samples have more", 100: "",
+	} {
+		_, err := NewChooser(ChooserConfig{
+			System: &nopfsSystem, Epochs: epochs,
+			Sampler: scheduler.SamplerConfig{Samples: 10, BatchSize: 1, World: 1},
+			World:   []int32{0}, Ranks: 1,
+			Size: func(scheduler.SampleID) int64 { return 1 },
+		})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d epochs: %v, want %q", epochs, err, want)
+		}
 	}
 }

@@ -122,7 +122,7 @@ func (p *nopfs) take(id scheduler.SampleID, rank int32) {
 
 var nopfsSystem = System{
 	Name: "nopfs", Sampler: "torch", Policy: "nopfs", NewPool: newNoPFS, Live: livePlaced,
-	NeedsEpochs: true,
+	NeedsEpochs: true, MostDraws: 1 << 32, // nopfsAccesses takes 2 bytes for each
 	About: "knows all shuffles: each rank keeps the samples that it will read most over all " +
 		"epochs, and never evicts",
 	Source: "Dryden et al., \"Clairvoyant Prefetching for Distributed Machine Learning I/O\", SC " +

@@ -35,8 +35,10 @@ type System struct {
 
 	// Live says how ranks run the system. NeedsEpochs reports whether they must know how many epochs
 	// will be trained.
+	// MostDraws is how many draws these epochs may have; 0: any number.
 	Live        live
 	NeedsEpochs bool
+	MostDraws   int
 
 	// Packs reports whether some samples are read in packages, see Packages.
 	Packs bool
@@ -46,6 +48,23 @@ type System struct {
 
 	// Simulated says why ranks cannot run this system, in the words that follow "it"; "" if they can.
 	Simulated string
+}
+
+// CheckEpochs returns an error if ranks cannot run the system for so many epochs of so many
+// samples.
+func (s *System) CheckEpochs(epochs, samples int) error {
+	switch {
+	case !s.NeedsEpochs:
+		return nil
+	case epochs < 1:
+		return fmt.Errorf("systems: %s must know how many epochs will be trained: give "+
+			"BatchSampler epochs=E", s.Name)
+	case s.MostDraws > 0 && epochs > s.MostDraws/max(samples, 1):
+		return fmt.Errorf("systems: %s counts the draws of all epochs that will be trained, and "+
+			"%d epochs of %d samples have more than %d: give BatchSampler fewer epochs", s.Name,
+			epochs, samples, s.MostDraws)
+	}
+	return nil
 }
 
 // live says how ranks run a system.
