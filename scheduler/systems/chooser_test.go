@@ -66,7 +66,7 @@ func TestChooserGoesOn(t *testing.T) {
 // refuses one whose counts would not fit into memory.
 func TestChooserNeedsEpochs(t *testing.T) {
 	for epochs, want := range map[int]string{
-		0: "must know how many epochs", math.MaxInt32 - 1: "2147483646 epochs of 10 samples have more",
+		0: "needs the number of epochs", math.MaxInt32 - 1: "2147483646 epochs of 10 samples have more",
 		math.MaxInt: "epochs of 10 samples have more", 100: "",
 	} {
 		_, err := NewChooser(ChooserConfig{

@@ -34,8 +34,7 @@ type System struct {
 	NewPool   func(PoolConfig) Pool
 
 	// Live says how ranks run the system. NeedsEpochs reports whether they must know how many epochs
-	// will be trained.
-	// MostDraws is how many draws these epochs may have; 0: any number.
+	// will be trained; these may have at most MostDraws draws, or any number if that is 0.
 	Live        live
 	NeedsEpochs bool
 	MostDraws   int
@@ -57,8 +56,8 @@ func (s *System) CheckEpochs(epochs, samples int) error {
 	case !s.NeedsEpochs:
 		return nil
 	case epochs < 1:
-		return fmt.Errorf("systems: %s must know how many epochs will be trained: give "+
-			"BatchSampler epochs=E", s.Name)
+		return fmt.Errorf("systems: %s needs the number of epochs: use "+
+			"BatchSampler(…, epochs=E)", s.Name)
 	case s.MostDraws > 0 && epochs > s.MostDraws/max(samples, 1):
 		return fmt.Errorf("systems: %s counts the draws of all epochs that will be trained, and "+
 			"%d epochs of %d samples have more than %d: give BatchSampler fewer epochs", s.Name,
