@@ -30,8 +30,10 @@ type Chooser struct {
 	samplers  map[string]scheduler.Sampler
 	memory    *Memory
 	scores    *Scores
-	pool      Pool
-	next      int // the first epoch not chosen yet
+	// nil before the first Draw, since callers of NewChooser hold locks: NoPFS's takes seconds to make
+	// for a large data set
+	pool Pool
+	next int // the first epoch not chosen yet
 	// by chosen epoch: the scores, if draws depend on them
 	cuts map[int][]float32
 	made map[int]*scheduler.Draws // the newest two, if draws do not depend on scores
@@ -118,10 +120,9 @@ func NewChooser(cfg ChooserConfig) (*Chooser, error) {
 	}
 	c := &Chooser{cfg: cfg, weighted: sampler.Weighted(), processes: len(cfg.World)}
 	if cfg.System.follows() {
-		return c, cfg.checkFollowed()
+		err = cfg.checkFollowed()
 	}
-	c.begin()
-	return c, nil
+	return c, err
 }
 
 // checkFollowed returns an error if cfg lacks something that a followed system needs.
@@ -194,7 +195,7 @@ func (c *Chooser) globalBatch() int { return c.cfg.Sampler.BatchSize * len(c.cfg
 func (c *Chooser) Pad(processes int) scheduler.Sampler {
 	if c.cfg.System.Sampler == "torch" && c.cfg.Sampler.Processes != processes {
 		c.cfg.Sampler.Processes = processes
-		c.begin()
+		c.pool = nil
 	}
 	return c
 }
@@ -213,6 +214,9 @@ func (c *Chooser) Draw(epoch int, scores []float32) *scheduler.Draws {
 		d := c.choose(epoch, scores)
 		c.pool, c.memory, c.scores = nil, nil, nil // frees a graph of all samples
 		return d
+	}
+	if c.pool == nil {
+		c.begin()
 	}
 	if d := c.made[epoch]; d != nil {
 		return d
