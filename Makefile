@@ -59,7 +59,7 @@ help: ## list the targets
 	@echo "               runs with kills, and time of a fuzz test in \"make test-nightly\"; SEEDS:"
 	@echo "               also jobs of \"make simulate-faults\""
 	@echo "               (default: $(SEEDS), $(CHECKS), $(KILLS), $(FUZZTIME))"
-	@echo "  WORKERS=N    tests at once in test-e2e and test-slurm (default: 4 and 3)"
+	@echo "  WORKERS=N    tests at once in test-e2e and test-slurm (default: 6 and 3)"
 	@echo "  PYTHON=PATH  the Python that has PyTorch (default: /usr/bin/python3)"
 
 build: ## build bin/rankpool, which loads the MPI library that it finds when it runs

@@ -16,6 +16,14 @@ def pytest_configure(config):
         own_shared_memory()
 
 
+# Tests that wait for time-outs: they start first, so that none runs alone at the end.
+WAITING = {"test_doctor.py", "test_hangs.py", "test_network.py", "test_shrink.py", "test_warm.py"}
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.name not in WAITING)
+
+
 def pytest_sessionstart(session):
     if not os.access(run.RANKPOOL, os.X_OK):
         raise pytest.UsageError(

@@ -7,4 +7,4 @@ tools=
 . scripts/test-tools.sh
 # A shell starts background processes with SIGINT ignored.
 env --default-signal=INT "$python" -m pytest -v -p no:cacheprovider --basetemp "$dir/tmp" \
-	--durations 10 -n "${WORKERS:-4}" --dist loadgroup --ignore e2e/slurm e2e "$@"
+	--durations 10 -n "${WORKERS:-6}" --dist loadgroup --ignore e2e/slurm e2e "$@"
