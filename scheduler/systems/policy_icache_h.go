@@ -144,7 +144,8 @@ func leastOf(values []float32, share float64) float32 {
 var importanceHeapOptions = []Option{
 	{
 		Name: "h_share", Default: 0.7, Least: 1e-06, Most: 1,
-		About: "share of H-samples, the most important ones, in the draws (icache) or in all samples, in (0, 1]",
+		About: "share of H-samples, the most important ones, in the draws (icache) or in all samples, " +
+			"in (0, 1]",
 		Source: "chosen as in the code that iCACHE's authors published (threshold 0.7 of an " +
 			"epoch's samples); the paper gives none",
 	},
