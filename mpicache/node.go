@@ -278,6 +278,7 @@ func (n *Node) Close() error {
 	for _, s := range n.all() {
 		s.finish()
 	}
+	within(readsTimeout, n.endReads) // the last line counts what storage returned
 	n.observer.observe(n.now())
 	if n.report != nil {
 		n.report.finish(closeTimeout)
@@ -334,29 +335,48 @@ func (n *Node) end() error {
 // closeTimeout bounds how long the end of a node waits for other processes.
 const closeTimeout = 5 * time.Second
 
+// readsTimeout bounds how long the last line about a rank waits for storage.
+const readsTimeout = 2 * time.Second
+
+// endReads closes all streams, so that they read nothing more, and waits for their reads.
+func (n *Node) endReads() {
+	for _, s := range n.streams {
+		s.locked(func() { s.closed = true })
+	}
+	for _, s := range n.streams {
+		s.reads.Wait()
+	}
+}
+
 // quiet ends all streams and reports whether all reads into the slab have ended.
 func (n *Node) quiet() bool {
-	done := make(chan struct{})
-	go func() {
+	return within(closeTimeout, func() {
 		for _, s := range n.streams {
-			s.locked(func() { s.closed = true })
 			if s.data.Tier != nil {
 				s.data.Tier.End()
 			}
 			if s.data.Packages != nil {
 				s.data.Packages.End()
 			}
-			s.reads.Wait()
 		}
+		n.endReads()
 		for _, s := range n.all() {
 			s.awaitStates()
 		}
+	})
+}
+
+// within reports whether f, which continues on its own, returns in time.
+func within(timeout time.Duration, f func()) bool {
+	done := make(chan struct{})
+	go func() {
+		f()
 		close(done)
 	}()
 	select {
 	case <-done:
 		return true
-	case <-time.After(closeTimeout):
+	case <-time.After(timeout):
 		return false
 	}
 }

@@ -361,3 +361,48 @@ func TestStatusFromTheFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestTheLastLineCountsAllReads checks that a rank measures itself for the last time when storage
+// has returned all that it requested, also ahead of training.
+func TestTheLastLineCountsAllReads(t *testing.T) {
+	open := make(chan struct{})
+	var underWay, atTheEnd atomic.Int32
+	cl := newCluster(t, 1, 120, 3000, func(c *Config) {
+		c.Data[0].Storage = countedStorage{shutStorage{c.Data[0].Storage, open}, &underWay}
+		c.Observe = func(float64, int) stats.Machine {
+			atTheEnd.Store(underWay.Load())
+			return stats.Machine{}
+		}
+	})
+	if err := cl.plan(t, 0).close(); err != nil {
+		t.Fatal(err)
+	}
+	if underWay.Load() == 0 {
+		t.Fatal("nothing is read ahead")
+	}
+	s := cl.nodes[0].streams[0]
+	go func() {
+		for closed := false; !closed; time.Sleep(time.Millisecond) {
+			s.locked(func() { closed = s.closed })
+		}
+		close(open)
+	}()
+	cl.close()
+	if n := atTheEnd.Load(); n != 0 {
+		t.Errorf("%d reads were under way", n)
+	}
+}
+
+// countedStorage counts the reads under way.
+type countedStorage struct {
+	Storage
+	underWay *atomic.Int32
+}
+
+func (c countedStorage) Fetch(id scheduler.SampleID, into []byte, need uint64, done func(error)) {
+	c.underWay.Add(1)
+	c.Storage.Fetch(id, into, need, func(err error) {
+		c.underWay.Add(-1)
+		done(err)
+	})
+}
