@@ -2,6 +2,7 @@
 nor the end of a run."""
 
 import os
+import shutil
 import threading
 
 import pytest
@@ -83,3 +84,24 @@ def test_stderr_that_nobody_has_open(start, reference, ranks):
     one.wait_for_batches(BATCHES)
     one.kill(one.ranks()[:1])
     check(one.finish(), reference)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_outputs_that_cannot_be_written_when_the_cache_restarts(start, reference, tmp_path, ranks):
+    """Somebody has removed their folder."""
+    out = tmp_path / "out"
+    out.mkdir()
+    options = ["--log", out / "log", "--record", out / "record", "--metrics-file", out / "m.prom"]
+    one = start(
+        ranks=ranks, args=ARGS, options=[*options, "--plan-timeout", "20s"], pause=[BATCHES - 1]
+    )
+    one.wait_for_batches(BATCHES - 1)
+    shutil.rmtree(out)
+    old = one.ranks()
+    one.kill(old)
+    one.wait_for(lambda: not set(old) & set(one.ranks()), "the ranks were dead")
+    one.go(BATCHES - 1)
+    result = one.finish()
+    check(result, reference)
+    for sentence in "the run log cannot be written", "the recording ends here", "metrics are lost":
+        assert sentence in result.stderr

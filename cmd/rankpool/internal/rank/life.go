@@ -34,11 +34,13 @@ func NewLaunch() string {
 // that the other ranks do not have, and folders of ranks that are now on other nodes. The rank's
 // own folder is locked; files of an earlier rank of the same life stay in it.
 func (r *process) beginLife(job slurm.Job) error {
+	before, known := readLife(r.dir)
+	r.again = known && before.key == r.opt.Launch && r.opt.Launch != ""
 	r.life = life{key: r.opt.Launch, launch: r.opt.Launch}
 	if r.life.key == "" { // started by hand
 		r.life = life{key: strconv.Itoa(job.RestartCount), launch: NewLaunch()}
 	}
-	if before, known := readLife(r.dir); known && before.key == r.life.key && before.launch != "" {
+	if known && before.key == r.life.key && before.launch != "" {
 		r.life.launch = before.launch
 	}
 	for _, folder := range session.RankFolders(r.opt.Session) {

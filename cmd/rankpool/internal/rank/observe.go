@@ -30,7 +30,7 @@ func hostname() string {
 
 // startObserving begins to export metrics and, in the first rank of the node, to read the node's
 // GPUs.
-func (r *process) startObserving() (err error) {
+func (r *process) startObserving() error {
 	ctx, end := context.WithCancel(context.Background())
 	r.endGPUs = end
 	if world.Find(os.Getenv).LocalTask == 0 {
@@ -40,21 +40,28 @@ func (r *process) startObserving() (err error) {
 		Job:  metricsJob(slurm.Detect(os.Getenv), r.opt.Session),
 		Rank: r.transport.Rank(), Host: hostname(),
 	}
-	r.endMetrics, err = startMetrics(r.opt.metrics, r.opt.metricsFile, labels,
-		func() stats.Reading {
-			if n := r.stats.Load(); n != nil {
-				return n.Stats()
-			}
-			return stats.Reading{
-				Rank: labels.Rank, Host: labels.Host, Progress: stats.Progress{Epoch: -1},
-			}
-		}, r.logger)
-	return err
+	read := func() stats.Reading {
+		if n := r.stats.Load(); n != nil {
+			return n.Stats()
+		}
+		return stats.Reading{
+			Rank: labels.Rank, Host: labels.Host, Progress: stats.Progress{Epoch: -1},
+		}
+	}
+	const lost = "metrics are lost from here on, training continues"
+	for _, to := range [][2]string{{r.opt.metrics, ""}, {"", r.opt.metricsFile}} {
+		end, err := startMetrics(to[0], to[1], labels, read, r.logger)
+		if err := r.unlessAgain(lost, err); err != nil {
+			return err
+		}
+		r.endMetrics = append(r.endMetrics, end)
+	}
+	return nil
 }
 
 func (r *process) endObserving() {
-	if r.endMetrics != nil {
-		r.endMetrics()
+	for _, end := range r.endMetrics {
+		end()
 	}
 	if r.endGPUs != nil {
 		r.endGPUs()

@@ -99,6 +99,7 @@ type process struct {
 	together  *endTogether // nil unless ranks end together
 	dir       string
 	life      life
+	again     bool // run starts this rank again
 	lock      *os.File
 	log       *outlet.Outlet
 	recorder  *record.Recorder
@@ -123,7 +124,7 @@ type process struct {
 	gpus *gpuSampler
 	// the node whose statistics are shown; nil: it does not serve yet
 	stats      atomic.Pointer[mpicache.Node]
-	endMetrics func()
+	endMetrics []func()
 	endGPUs    context.CancelFunc
 
 	endFinding []context.CancelFunc // of storage targets
@@ -286,11 +287,22 @@ func (r *process) openFolder() error {
 	return os.WriteFile(filepath.Join(r.dir, session.MetName), nil, 0o600)
 }
 
+// unlessAgain returns an error that keeps a cache from starting. If the cache is only restarted, it
+// logs the error with a message instead, and returns nil: training must not end because a file that
+// nobody needs can no longer be written.
+func (r *process) unlessAgain(message string, err error) error {
+	if err == nil || !r.again {
+		return err
+	}
+	r.logger.Warn(message, "error", err)
+	return nil
+}
+
 func (r *process) openLog(cfg *mpicache.Config) error {
 	if r.opt.Log == "" || r.transport.Rank() != 0 {
 		return nil
 	}
-	log, err := openRunLog(r.opt.Log, cfg.Log)
+	log, err := openRunLog(r.opt.Log, cfg.Log, r.again)
 	if err != nil {
 		return fmt.Errorf("--log: %w", err)
 	}
@@ -316,7 +328,8 @@ func (r *process) openRecorder(cfg *mpicache.Config) (err error) {
 	}
 	r.recorder, err = record.Create(r.opt.Record, begin, cfg.Log)
 	if err != nil {
-		return fmt.Errorf("--record: %w", err)
+		return r.unlessAgain("the recording ends here, training continues",
+			fmt.Errorf("--record: %w", err))
 	}
 	cfg.Recorder = r.recorder
 	return nil

@@ -22,12 +22,12 @@ const (
 	logPatience = 5 * time.Second
 )
 
-// openRunLog opens the run log at path for appending. It is an error if the log cannot be written
-// at first, unless it is a FIFO without a reader; later failures are logged once, and training
-// continues.
-func openRunLog(path string, log *slog.Logger) (*outlet.Outlet, error) {
+// openRunLog opens the run log at path for appending. It is an error if the log cannot be opened,
+// unless it is a FIFO without a reader, or the cache is started again; later failures are logged
+// once, and training continues.
+func openRunLog(path string, log *slog.Logger, again bool) (*outlet.Outlet, error) {
 	f := &logFile{path: path}
-	if err := f.open(); err != nil && !errors.Is(err, errNobodyReads) {
+	if err := f.open(); err != nil && !errors.Is(err, errNobodyReads) && !again {
 		return nil, err
 	}
 	return outlet.New(f, logBytes, func(lost int64, err error) {
