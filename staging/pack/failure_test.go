@@ -239,6 +239,9 @@ func TestDamagedShardIsWrittenAgain(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
 		"cut off": func(path string) error { return os.Truncate(path, 4096) },
 		"gone":    os.Remove,
+		"a pipe": func(path string) error {
+			return errors.Join(os.Remove(path), unix.Mkfifo(path, 0o644))
+		},
 		"another byte": func(path string) error {
 			text := []byte(want[filepath.Base(path)])
 			text[600] ^= 1
