@@ -131,6 +131,20 @@ def test_data_that_came_meanwhile(start, reference, tmp_path, change, ranks, hur
     assert trained(one, [hurt]) == reference(sampler).batches
 
 
+def test_a_manifest_that_went_meanwhile(start, reference, tree, tmp_path):
+    """The data are still there, and the run has their index."""
+    manifest = tmp_path / "tree.parquet"
+    subprocess.run([RANKPOOL, "index", tree, "-o", manifest], check=True, capture_output=True)
+    at = BATCHES + 4
+    args = ["--epochs", EPOCHS, "--sampler", "pads"]
+    one = start(data=manifest, ranks=2, args=args, pause=[at])
+    one.wait_for_batches(at)
+    manifest.unlink()
+    kill(one)
+    one.go(at)
+    assert trained(one, [kill]) == reference("pads").batches
+
+
 def test_data_that_went_meanwhile(start, reference, tmp_path):
     """The samples that are still there are the same; training ends at the missing one, and names
     it."""

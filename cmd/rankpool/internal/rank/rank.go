@@ -38,7 +38,7 @@ import (
 
 // Serve runs a rank from start to end.
 func (o *Options) Serve(ctx context.Context) error {
-	sets, err := ResolveData(o.Data)
+	sets, err := o.resolveData()
 	if err != nil {
 		return err
 	}
@@ -345,6 +345,9 @@ func (r *process) openData(
 	})
 	if err != nil {
 		return mpicache.DataSet{}, err
+	}
+	if _, err := os.Stat(m.Root()); err != nil {
+		return mpicache.DataSet{}, fmt.Errorf("data set %s cannot be read: %w", set.Name, err)
 	}
 	targets := &ownTargets{manifest: m, rank: r.transport.Rank(), ranks: r.transport.Size()}
 	options := r.opt.storage.fetchOptions(r.limit, log)
