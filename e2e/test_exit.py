@@ -1,8 +1,12 @@
 """The exit code of a run is the training command's, and signals reach it."""
 
+import os
+import shutil
 import signal
+import subprocess
 
 import pytest
+from run import PATIENCE_SECONDS
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -11,6 +15,25 @@ import pytest
 )
 def test_exit_code(train, ranks, script, code):
     assert train(ranks=ranks, command=["sh", "-c", script]).code == code
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+@pytest.mark.parametrize("code", [0, 7])
+def test_exit_code_when_the_session_cannot_be_removed(start, code):
+    script = f"echo >> digest; until [ -e go-1 ]; do sleep 0.01; done; exit {code}"
+    one = start(command=["sh", "-c", script])
+    one.wait_for_batches(1)
+    session = one.session()
+    (session / "mounted").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", session / "mounted"], check=True)
+    one.go(1)
+    try:
+        one.process.wait(PATIENCE_SECONDS)
+    finally:
+        subprocess.run(["umount", session / "mounted"], check=True)
+    shutil.rmtree(session)
+    result = one.finish()
+    assert result.code == code and "the session folder cannot be removed" in result.stderr
 
 
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])

@@ -236,9 +236,9 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if gone := s.Remove(); gone != nil && err == nil {
-			err = fmt.Errorf("the session folder cannot be removed: %w", gone)
+	defer func() { // training has ended, and its exit code is run's
+		if err := s.Remove(); err != nil {
+			fmt.Fprintf(outlet.Stderr, "rankpool: the session folder cannot be removed: %v\n", err)
 		}
 	}()
 	if f != FormSlurm || onFirstNode(job) {
