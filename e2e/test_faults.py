@@ -1,12 +1,14 @@
 """Ranks die; training continues, on the same stream, and every draw is counted once."""
 
+import shlex
+import shutil
 import signal
 import sys
 
 import numpy
 import pytest
 from dataset import BATCHES, EPOCHS, GLOBAL_BATCH, SAMPLES
-from run import ROOT
+from run import ROOT, training
 
 
 ALONE = 2  # batches that are trained without the cache
@@ -173,3 +175,23 @@ def test_launcher_killed(start, train, mpi):
     assert not one.remains(allowed=[folder.name])
     train(args=["--epochs", 1])  # another run may have removed the folder before
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_a_working_folder_that_was_removed(start, reference, tmp_path, mpi):
+    """The cache restarts; training works in another folder."""
+    own = tmp_path / "own"
+    own.mkdir()
+    words = training(["--epochs", EPOCHS, "--sampler", "pads"], trainers=2, pause=[BATCHES])
+    line = shlex.join(["cd", str(own)]) + " && exec " + shlex.join(map(str, words))
+    options = ["--log", own / "run.jsonl", "--plan-timeout", "20s"]
+    one = start(ranks=2, mpi=mpi, command=["sh", "-c", line], options=options)
+    removed, one.folder = one.folder, own
+    one.wait_for_batches(BATCHES)
+    shutil.rmtree(removed)
+    old = one.ranks()
+    one.kill(old)
+    one.wait_for(lambda: not set(old) & set(one.ranks()), "the ranks were dead")
+    one.go(BATCHES)
+    result = one.finish().check(EPOCHS, SAMPLES)
+    assert result.batches == reference("pads").batches

@@ -12,6 +12,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/rankpool/internal/world"
 )
 
 // lastWords is how long a process that outlives its parent in the cache may delay the report that
@@ -79,6 +80,10 @@ func startMasked(
 	}
 	if c.ours { // an mpirun that waits for stderr would not see that a rank is dead
 		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = outlet.Stderr, outlet.Stderr, lastWords
+		// In a working folder that was removed mpirun ends, or crashes. All paths are absolute.
+		if _, err := os.Getwd(); err != nil {
+			cmd.Dir, cmd.Env = "/", world.WithEnv(c.env, map[string]string{"PWD": "/"})
+		}
 	}
 	end := syscall.SIGTERM
 	if slices.Contains(more, end) {
