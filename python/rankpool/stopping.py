@@ -116,6 +116,18 @@ def _process_group() -> Any:
 
 
 @atexit.register
+def _ignore_signals() -> None:
+    """Ignores the signals of a Stop that has ended training.
+
+    Python restores their default handlers when it exits. A launcher that passes SIGTERM on may come
+    later than that, and would kill a process that has saved its checkpoint.
+    """
+    if _stopping.is_set():
+        for number in _handled:
+            signal.signal(number, signal.SIG_IGN)
+
+
+@atexit.register
 def _end_group() -> None:
     """Ends the threads of gloo's default process group, unless training has.
 

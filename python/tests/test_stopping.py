@@ -68,6 +68,23 @@ def test_one_trainer_stops_at_a_signal(stop, number):
     assert stop() and stop() and stop.signal == number
 
 
+TOLD_TWICE = """
+import os, signal, rankpool
+class Late:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGTERM):
+        kill(pid, number)
+late, stop = Late(), rankpool.Stop()
+os.kill(os.getpid(), signal.SIGTERM)
+assert stop()
+"""
+
+
+def test_a_signal_while_python_exits():
+    """Python deletes `late` when it has restored the default handlers."""
+    env = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(rankpool.__file__))}
+    assert subprocess.run([sys.executable, "-c", TOLD_TWICE], env=env, check=False).returncode == 0
+
+
 def test_close_gives_the_signals_back():
     before = [signal.getsignal(number) for number in ALL]
     stop = rankpool.Stop(signal.SIGUSR2)
