@@ -15,7 +15,7 @@ import (
 // or data sets share memory that does not hold all of their samples, or when the user asks for it.
 // scheduler.Benefit decides when and how; the rank provides the clock, and reads the samples again.
 
-// Benefit says when the benefit of trainings is measured.
+// Benefit selects when the benefit of trainings is measured.
 type Benefit uint8
 
 // The values of Config.Benefit.

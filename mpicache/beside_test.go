@@ -154,7 +154,7 @@ func TestPlansBesideThatNobodyReads(t *testing.T) {
 		if err := c.Send(door.KindPlan, u32s(number, epoch, 0)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond) // a plan takes less
+		time.Sleep(time.Millisecond) // most plans are made by then, so only their replies wait
 	}
 	plans := 0
 	for {

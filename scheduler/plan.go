@@ -31,7 +31,8 @@ type Plan struct {
 	Ranks int
 
 	Processes int // PlanConfig's
-	// Layout tells trainers by which ranks draws were assigned; nil: consumers do not depend on that.
+	// Layout is the ranks by which draws were assigned to trainers; nil if the assignment does not
+	// depend on ranks.
 	Layout *Layout
 
 	view *view

@@ -15,7 +15,7 @@ import (
 	"rankpool/scheduler"
 )
 
-// Config says what to plan.
+// Config describes the plan to make.
 type Config struct {
 	Sampler   string
 	Samples   int

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Shares says where the draws of a part of an epoch came from. They sum to 1.
+// Shares are the shares of draws by source, in a part of an epoch. They sum to 1.
 type Shares struct {
 	Local, Remote, Substituted, Storage float64
 }

@@ -420,8 +420,8 @@ class ImportanceSampler(Sampler):
     def _plain(self, size: int) -> Iterator[Batch]:
         if self._state is not None:
             raise ValueError(
-                "rankpool: the saved state is of draws by importance, and there is no cache for "
-                f"{self.dataset.root}, which could continue them"
+                "rankpool: the saved state needs the cache, which computes importance, and there is "
+                f"no cache for {self.dataset.root}: resume under rankpool run"
             )
         say_once(
             f"there is no cache for {self.dataset.root}: samples are drawn equally often, whatever "

@@ -98,8 +98,8 @@ class Served(TorchDataset):
             self._end()
 
     def _restores(self, index: int) -> bool:
-        """Returns whether the generators are restored after this item; in a worker nobody else uses
-        them."""
+        """Returns whether the generators are restored after this item. A worker uses them for
+        nothing else."""
         return self._seeds(index) and get_worker_info() is None
 
     def _end(self) -> None:

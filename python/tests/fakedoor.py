@@ -88,7 +88,7 @@ class Door:
         threading.Thread(target=self._accept, args=(self.listener, self.life), daemon=True).start()
 
     def kill(self):
-        """Ends all connections as a killed process does: nobody writes to its slab any more."""
+        """Ends all connections as a killed process does: its slab is no longer written."""
         with self.changed:
             self.life += 1
             if self.listener is not None:

@@ -13,7 +13,7 @@ import (
 // Source: Chen et al., "IMPACT", IEEE Transactions on Computers 2025, §III. Differs: S is evaluated
 // before the cut of every epoch after the warm-up, for the plan of the next. So it is not evaluated
 // for the first of them, but the warm-up has trained on all of S. The importance sampling that
-// IMPACT takes from Mindermann et al. (ICML 2022) needs a second model; iCACHE's is used instead.
+// IMPACT adopts from Mindermann et al. (ICML 2022) needs a second model; iCACHE's is used instead.
 // What the warm-up kept and S does not need is offered to the H-cache. With several jobs, which the
 // paper does not cover, the first job determines S and the end of the warm-up.
 type impact struct {

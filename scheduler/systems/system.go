@@ -33,7 +33,7 @@ type System struct {
 	NewPolicy func(PolicyConfig) scheduler.Policy
 	NewPool   func(PoolConfig) Pool
 
-	// Live says how ranks run the system. NeedsEpochs reports whether they must know how many epochs
+	// Live is how ranks run the system. NeedsEpochs reports whether they must know how many epochs
 	// will be trained; these may have at most MostDraws draws, or any number if that is 0.
 	Live        live
 	NeedsEpochs bool
@@ -45,7 +45,7 @@ type System struct {
 	// Evaluates reports whether some batches are evaluated but not trained on, see Evaluator.
 	Evaluates bool
 
-	// Simulated says why ranks cannot run this system, in the words that follow "it"; "" if they can.
+	// Simulated is why ranks cannot run the system, in the words that follow "it"; "" if they can.
 	Simulated string
 }
 
@@ -66,7 +66,7 @@ func (s *System) CheckEpochs(epochs, samples int) error {
 	return nil
 }
 
-// live says how ranks run a system.
+// live is how ranks run a system.
 type live uint8
 
 const (

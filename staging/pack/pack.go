@@ -19,7 +19,7 @@ import (
 // a quarter of a second, far longer than it takes to open it, and a data set of 150 GB has 600.
 const DefaultShardBytes = 256 << 20
 
-// Options says where and how to pack. Dest is required; the zero value of the others is a default.
+// Options configures packing. Dest is required; the zero value of the others is a default.
 type Options struct {
 	Dest string // absolute path of the folder for the shards, visible to all ranks
 	// the samples in packing order; nil: all, in manifest order
