@@ -23,7 +23,7 @@ def test_evaluating_on_the_training_data(train, reference, ranks):
 
 
 def test_evaluating_while_ranks_die(start, reference):
-    one = start(ranks=2, args=["--epochs", EPOCHS, "--evaluate"])
+    one = start(ranks=2, args=["--epochs", EPOCHS, "--evaluate"], pause=[BATCHES + 5])
     kill_ranks(one, BATCHES + 5, 1)
     assert one.finish().check(EPOCHS, SAMPLES).batches == reference("pads").batches
 

@@ -140,6 +140,8 @@ def test_without_a_checkpoint_importance_is_saved(start, tmp_path):
         args=["--epochs", 10**6, "--sampler", "pads"], options=["--state", tmp_path / "state"]
     )
     one.wait_for_batches(BATCHES + 4)
+    # training does not wait for this file
+    one.wait_for((tmp_path / "state").exists, "the state of an epoch's beginning is saved")
     before = (tmp_path / "state").read_bytes()
     one.kill(one.processes(), signal.SIGTERM)
     assert one.finish().code == 128 + signal.SIGTERM
