@@ -79,10 +79,13 @@ def test_stderr_that_nobody_has_open(start, reference, ranks):
     """As with a `| tee` that was killed."""
     read, write = os.pipe()
     os.close(read)
-    one = start(ranks=ranks, torch=False, args=ARGS, options=["-v"], stderr=write)
+    one = start(ranks=ranks, args=ARGS, options=["-v"], stderr=write, pause=[BATCHES])
     os.close(write)
     one.wait_for_batches(BATCHES)
-    one.kill(one.ranks()[:1])
+    victim = one.ranks()[0]
+    one.kill([victim])
+    one.wait_for(lambda: victim not in one.ranks(), "the rank was dead")
+    one.go(BATCHES)
     check(one.finish(), reference)
 
 
