@@ -14,6 +14,9 @@ import (
 // mostColumns is the maximum length of a line; golangci-lint has the same bound for Go.
 const mostColumns = 100
 
+// readmeLines is the maximum length of README.md: details belong in docs.
+const readmeLines = 150
+
 // unbreakable matches lines that may be longer: rows of tables and, in programs, long strings,
 // which people search for as a whole.
 var unbreakable = map[string]*regexp.Regexp{
@@ -54,5 +57,15 @@ func TestLinesFit(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+func TestReadmeIsShort(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n"); n > readmeLines {
+		t.Errorf("README.md has %d lines, more than %d", n, readmeLines)
 	}
 }
