@@ -37,18 +37,21 @@ def main():
 
 
 class Pause:
-    """Listens for signals from the start: one that comes before the pause ends it too."""
+    """Listens for signals from the start: one that comes before the pause ends it too. SIGCHLD, for
+    which torch has a handler, only says that a loader's worker has ended."""
 
     def __init__(self):
         self._heard, told = os.pipe()
+        os.set_blocking(self._heard, False)
         os.set_blocking(told, False)
         signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+        self._over = False
 
     def until_told(self, file):
-        while (
-            not os.path.exists(file) and not select.select([self._heard], [], [], STEP_SECONDS)[0]
-        ):
-            pass
+        while not self._over and not os.path.exists(file):
+            if select.select([self._heard], [], [], STEP_SECONDS)[0]:
+                numbers = os.read(self._heard, 4096)
+                self._over = any(number != signal.SIGCHLD for number in numbers)
 
 
 if __name__ == "__main__":
