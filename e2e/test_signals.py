@@ -136,16 +136,18 @@ def test_all_processes_are_told_to_end(life, slurm, reference, job, requeued, wa
 
 
 def test_without_a_checkpoint_importance_is_saved(start, tmp_path):
-    one = start(
-        args=["--epochs", 10**6, "--sampler", "pads"], options=["--state", tmp_path / "state"]
-    )
+    state = tmp_path / "state"
+    args = ["--epochs", EPOCHS, "--sampler", "pads"]
+    one = start(args=args, options=["--state", state], pause=[BATCHES + 4])
     one.wait_for_batches(BATCHES + 4)
-    # training does not wait for this file
-    one.wait_for((tmp_path / "state").exists, "the state of an epoch's beginning is saved")
-    before = (tmp_path / "state").read_bytes()
+    one.wait_for(  # training does not wait for this file
+        lambda: state.exists() and b'"Epoch":1,' in state.read_bytes(),
+        "the state of the epoch's beginning was saved",
+    )
+    before = state.read_bytes()
     one.kill(one.processes(), signal.SIGTERM)
     assert one.finish().code == 128 + signal.SIGTERM
-    assert (tmp_path / "state").read_bytes() != before
+    assert state.read_bytes() != before
 
 
 def test_slurm_refuses(life, slurm):
