@@ -238,7 +238,7 @@ func (c *simConfig) stream() [][][]uint32 {
 			if ledger == nil {
 				continue
 			}
-			if err := ledger.ReportAll(epoch, b, losses); err != nil {
+			if err := ledger.Report(scheduler.AllTrainers, epoch, b, losses, nil); err != nil {
 				panic(err)
 			}
 			if ledger.Fold(nil) && !taken {

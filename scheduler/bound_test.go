@@ -62,7 +62,7 @@ func drive(
 						func(SampleID) {}) == Hit)
 				report = append(report, losses[epoch][id])
 			}
-			if err := ledger.Report(0, epoch, b, report); err != nil {
+			if err := ledger.Report(0, epoch, b, report, nil); err != nil {
 				t.Fatal(err)
 			}
 			if b%lag == lag-1 {

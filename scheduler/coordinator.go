@@ -761,13 +761,7 @@ func (c *Coordinator) hold(r Trained) {
 }
 
 func (c *Coordinator) report(r Trained) {
-	var err error
-	if r.Trainer == AllTrainers {
-		err = c.ledger.ReportAll(r.Epoch, r.Batch, r.Losses)
-	} else {
-		err = c.ledger.ReportEmbedded(r.Trainer, r.Epoch, r.Batch, r.Losses, r.Embeddings)
-	}
-	if err != nil {
+	if err := c.ledger.Report(r.Trainer, r.Epoch, r.Batch, r.Losses, r.Embeddings); err != nil {
 		c.do(Log{LogError, "a report was not taken", r.Rank, err})
 	}
 }

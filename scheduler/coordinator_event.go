@@ -126,7 +126,7 @@ type (
 	Finished struct{}
 )
 
-// AllTrainers stands for all trainers in a Trained event, in simulations.
+// AllTrainers stands for all trainers in a report, in simulations.
 const AllTrainers = -1
 
 // A CoordinatorCommand is an output of Coordinator.Step, for the rank to carry out.

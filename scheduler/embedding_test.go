@@ -46,7 +46,7 @@ func (e *embedded) report(p *Plan, trainer, batch int) {
 			embeddings = append(embeddings, float32(100*p.Epoch+10*i+k))
 		}
 	}
-	err := e.ledger.ReportEmbedded(trainer, p.Epoch, batch, losses, embeddings)
+	err := e.ledger.Report(trainer, p.Epoch, batch, losses, embeddings)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -120,15 +120,15 @@ func TestEmbeddingsOfOtherSizes(t *testing.T) {
 	e := newEmbedded(t)
 	p := NewPlan(e.plans, 0, e.ledger.Take())
 	e.ledger.Open(p)
-	if err := e.ledger.ReportEmbedded(0, 0, 0, []float32{1, 2}, make([]float32, 5)); err == nil {
+	if err := e.ledger.Report(0, 0, 0, []float32{1, 2}, make([]float32, 5)); err == nil {
 		t.Error("5 numbers were taken as two embeddings of 3")
 	}
 	e.report(p, 0, 0)
 	e.report(p, 1, 0)
-	if err := e.ledger.ReportEmbedded(0, 0, 0, []float32{1, 2}, make([]float32, 6)); err != nil {
+	if err := e.ledger.Report(0, 0, 0, []float32{1, 2}, make([]float32, 6)); err != nil {
 		t.Error(err)
 	}
-	if err := e.ledger.Report(0, 0, 1, []float32{1, 2}); err != nil {
+	if err := e.ledger.Report(0, 0, 1, []float32{1, 2}, nil); err != nil {
 		t.Error(err)
 	}
 	e.report(p, 1, 1)

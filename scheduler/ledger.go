@@ -146,34 +146,34 @@ func (p *pass) batches() int { return (p.draws + p.batch - 1) / p.batch }
 // Opened reports whether epoch is open.
 func (l *Ledger) Opened(epoch int) bool { return l.find(epoch) != nil }
 
-// Report records the losses of trainer's part of a global batch, in the plan's order, and makes all
-// its earlier batches of that epoch final. What is final already is ignored: a report that is sent
-// twice counts once.
+// Report records what a trainer, or AllTrainers, reports of its part of a global batch, in the
+// plan's order, and makes all its earlier batches of that epoch final. embeddings are those of the
+// samples, one after the other, each of the length passed to Embed; none may be reported. What is
+// final already is ignored: a report that is sent twice counts once.
 //
-// It returns an error when the epoch is not open, the batch is out of range or the number of losses
-// is wrong.
-func (l *Ledger) Report(trainer, epoch, batch int, losses []float32) error {
-	return l.ReportEmbedded(trainer, epoch, batch, losses, nil)
-}
-
-// ReportEmbedded is Report with the samples' embeddings, one after the other, each of the
-// length passed to Embed. It also returns an error if their number is wrong.
-func (l *Ledger) ReportEmbedded(trainer, epoch, batch int, losses, embeddings []float32) error {
+// It returns an error when the epoch is not open, the trainer or the batch is out of range, or the
+// number of losses or of embeddings is wrong.
+func (l *Ledger) Report(trainer, epoch, batch int, losses, embeddings []float32) error {
 	p := l.find(epoch)
 	if p == nil {
 		return fmt.Errorf("scheduler: a report of epoch %d, which has no plan here", epoch)
 	}
-	if trainer < 0 || trainer >= len(p.final) || batch < 0 || batch >= p.batches() {
+	if trainer < AllTrainers || trainer >= len(p.final) || batch < 0 || batch >= p.batches() {
 		return fmt.Errorf("scheduler: a report of trainer %d, batch %d, of %d trainers, %d batches",
 			trainer, batch, len(p.final), p.batches())
 	}
+	final, all := p.final, trainer == AllTrainers
+	if !all {
+		final = p.final[trainer : trainer+1]
+	}
 	lo := batch*p.batch - p.start
-	if lo < 0 || batch < int(p.final[trainer]) {
+	if lo < 0 || batch < int(slices.Min(final)) {
 		return nil
 	}
+	hi := min(lo+p.batch, len(p.ids))
 	n := 0
-	for i := lo; i < min(lo+p.batch, len(p.ids)); i++ {
-		if int(p.consumer[i]) == trainer {
+	for i := lo; i < hi; i++ {
+		if all || int(p.consumer[i]) == trainer {
 			n++
 		}
 	}
@@ -187,8 +187,8 @@ func (l *Ledger) ReportEmbedded(trainer, epoch, batch int, losses, embeddings []
 			"embeddings of %d draws, each of %d", batch, epoch, len(embeddings), n, d)
 	}
 	n = 0
-	for i := lo; i < min(lo+p.batch, len(p.ids)); i++ {
-		if int(p.consumer[i]) == trainer {
+	for i := lo; i < hi; i++ {
+		if all || int(p.consumer[i]) == trainer {
 			p.losses[i] = losses[n]
 			if len(embeddings) > 0 {
 				copy(p.embeddings[i*d:][:d], embeddings[n*d:])
@@ -196,32 +196,8 @@ func (l *Ledger) ReportEmbedded(trainer, epoch, batch int, losses, embeddings []
 			n++
 		}
 	}
-	p.final[trainer] = int32(batch + 1)
-	return nil
-}
-
-// ReportAll records the losses of a whole global batch, in the plan's order, for all trainers. It
-// is Report otherwise, with the same errors.
-func (l *Ledger) ReportAll(epoch, batch int, losses []float32) error {
-	p := l.find(epoch)
-	if p == nil {
-		return fmt.Errorf("scheduler: a report of epoch %d, which has no plan here", epoch)
-	}
-	if batch < 0 || batch >= p.batches() {
-		return fmt.Errorf("scheduler: a report of batch %d, of %d batches", batch, p.batches())
-	}
-	lo := batch*p.batch - p.start
-	if lo < 0 || batch < p.final0() {
-		return nil
-	}
-	if n := min(p.batch, len(p.ids)-lo); n != len(losses) {
-		return fmt.Errorf(
-			"scheduler: a report of %d losses for batch %d of epoch %d, which has %d draws",
-			len(losses), batch, epoch, n)
-	}
-	copy(p.losses[lo:], losses)
-	for t := range p.final {
-		p.final[t] = max(p.final[t], int32(batch+1))
+	for t := range final {
+		final[t] = max(final[t], int32(batch+1))
 	}
 	return nil
 }

@@ -132,7 +132,7 @@ func TestSnapshotOfShortEpochs(t *testing.T) {
 				for i := range losses {
 					losses[i] = float32(b+i+epoch) + 1
 				}
-				if err := l.ReportAll(epoch, b, losses); err != nil {
+				if err := l.Report(AllTrainers, epoch, b, losses, nil); err != nil {
 					t.Fatal(err)
 				}
 				l.Fold(nil)
@@ -253,7 +253,7 @@ func TestSnapshotPlaces(t *testing.T) {
 		for i := range losses {
 			losses[i] = float32(b + i)
 		}
-		if err := l.Report(0, 0, b, losses); err != nil {
+		if err := l.Report(0, 0, b, losses, nil); err != nil {
 			t.Fatal(err)
 		}
 		l.Fold(nil)

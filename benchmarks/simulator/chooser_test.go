@@ -66,7 +66,7 @@ func chosen(t *testing.T, cfg *Config) []*scheduler.Draws {
 			lo, hi := plan.Range(b)
 			var r scheduler.Report
 			cfg.Trace.train(epoch, plan.IDs[lo:hi], &r)
-			if err := ledger.Report(0, epoch, b, r.Losses); err != nil {
+			if err := ledger.Report(0, epoch, b, r.Losses, nil); err != nil {
 				t.Fatal(err)
 			}
 			if ledger.Fold(nil); b+1 == plan.Cut() {

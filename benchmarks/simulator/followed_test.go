@@ -88,7 +88,7 @@ func (f *follower) train(p *scheduler.Plan, b int) {
 		}
 		var r scheduler.Report
 		f.cfg.Trace.train(p.Epoch, ids, &r)
-		if err := f.ledger.ReportEmbedded(trainer, p.Epoch, b, r.Losses,
+		if err := f.ledger.Report(trainer, p.Epoch, b, r.Losses,
 			slices.Concat(r.Embeddings...)); err != nil {
 			f.t.Fatal(err)
 		}

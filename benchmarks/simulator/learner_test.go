@@ -79,7 +79,7 @@ func learned(t *testing.T, cfg *Config) [][]scheduler.SampleID {
 			lo, hi := plan.Range(b)
 			var r scheduler.Report
 			cfg.Trace.train(epoch, plan.IDs[lo:hi], &r)
-			if err := ledger.ReportAll(epoch, b, r.Losses); err != nil {
+			if err := ledger.Report(scheduler.AllTrainers, epoch, b, r.Losses, nil); err != nil {
 				t.Fatal(err)
 			}
 			if fold(); b+1 == plan.Cut() {
