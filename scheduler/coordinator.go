@@ -1023,7 +1023,7 @@ func (c *Coordinator) sourceOf(epoch int, base []float32) *Snapshot {
 	} else {
 		switch newest, ok := c.ledger.Newest(); {
 		case ok && newest == epoch:
-			snap = c.ledger.shared(base, 0)
+			snap = c.ledger.Snapshot(base, 0)
 		case ok && newest == epoch-1:
 			snap = c.ledger.SnapshotNext(base)
 		}
@@ -1362,7 +1362,7 @@ func (c *Coordinator) saveAt(s *savedState) {
 	var snap *Snapshot
 	if newest, _ := c.ledger.Newest(); s.at.epoch == newest {
 		c.ledger.settle(s.at.batch)
-		snap = c.ledger.shared(c.base, s.at.batch)
+		snap = c.ledger.Snapshot(c.base, s.at.batch)
 		snap.Final = s.at.batch // even if trainers report nothing
 	} else {
 		if !c.haveCut {
@@ -1438,7 +1438,7 @@ func (c *Coordinator) savesFiles() bool { return c.cfg.StatePath != "" && c.cfg.
 func (c *Coordinator) onFinished() {
 	if c.ledger != nil && len(c.opened) > 0 && !c.checkpointed && c.savesFiles() {
 		final := c.ledger.Final(c.newest())
-		snap := c.ledger.shared(c.base, final)
+		snap := c.ledger.Snapshot(c.base, final)
 		snap.Stream = c.streamID()
 		c.save(SaveState{Snap: snap})
 	}

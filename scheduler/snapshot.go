@@ -412,19 +412,8 @@ const (
 
 // Snapshot returns the state of training before batch upTo of the newest epoch, without reports of
 // later batches. planScores are the scores that the newest epoch's plan was made from. The caller
-// fills in Stream. The arrays of losses are the snapshot's own.
+// fills in Stream. All losses before upTo must be final: the snapshot shares them with the ledger.
 func (l *Ledger) Snapshot(planScores []float32, upTo int) *Snapshot {
-	s := l.shared(planScores, upTo)
-	s.Losses = slices.Clone(s.complete().Losses)
-	s.TailLosses = slices.Clone(s.TailLosses)
-	s.Embeddings, s.TailEmbeddings = slices.Clone(s.Embeddings), slices.Clone(s.TailEmbeddings)
-	s.draws = 0
-	return s
-}
-
-// shared is like Snapshot, but shares the ledger's final losses instead of copying them. All losses
-// before upTo must be final.
-func (l *Ledger) shared(planScores []float32, upTo int) *Snapshot {
 	s := &Snapshot{Scores: planScores}
 	if len(l.passes) == 0 {
 		return s
@@ -442,17 +431,6 @@ func (l *Ledger) shared(planScores []float32, upTo int) *Snapshot {
 		s.setTail(l.passes[len(l.passes)-2], l.dimensions)
 	}
 	return s
-}
-
-// complete returns the snapshot with losses of all draws, NaN after those that it has.
-func (s *Snapshot) complete() *Snapshot {
-	if s.draws <= len(s.Losses) {
-		return s
-	}
-	whole := *s
-	whole.Losses, whole.draws = unreported(s.draws), 0
-	copy(whole.Losses, s.Losses)
-	return &whole
 }
 
 // SnapshotNext returns the state of training at the beginning of the epoch after the newest, which
