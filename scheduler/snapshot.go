@@ -289,14 +289,17 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 		cut := Cut{epoch, make([]float32, h.NumScores)}
 		s.Cuts, arrays = append(s.Cuts, cut), append(arrays, cut.Scores)
 	}
+	if h.Placed != nil {
+		placed, itsArrays := h.Placed.empty()
+		s.Placed, arrays = placed, append(arrays, itsArrays...)
+	}
 	r := bytes.NewReader(body)
 	for _, v := range arrays {
 		if err := binary.Read(r, binary.LittleEndian, v); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
 		}
 	}
-	placed := body[len(body)-h.NumLearned-h.Placed.bytes():]
-	if s.Placed = h.Placed.decode(placed, h.NumScores); s.Placed == nil && h.Placed != nil {
+	if s.Placed != nil && !s.Placed.fits(h.NumScores) {
 		return nil, ErrSnapshot
 	}
 	if h.NumLearned > 0 {

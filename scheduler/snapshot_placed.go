@@ -61,36 +61,24 @@ func (h *placedHead) bytes() int {
 	return int(n)
 }
 
-// decode returns what encode has written, nil if a number is out of range.
-func (h *placedHead) decode(data []byte, samples int) *Placed {
-	if h == nil || len(h.CapacityBytes) != len(h.NumResidents) {
-		return nil
-	}
-	p := &Placed{CapacityBytes: h.CapacityBytes, TailEpoch: h.TailEpoch}
-	ids := func(n int) []SampleID {
-		var ids []SampleID
-		for range n {
-			ids = append(ids, SampleID(binary.LittleEndian.Uint32(data)))
-			data = data[4:]
-		}
-		return ids
+// empty returns a Placed with arrays of the lengths in h, and these arrays in the order of encode.
+func (h *placedHead) empty() (p *Placed, arrays []any) {
+	p = &Placed{
+		CapacityBytes: h.CapacityBytes, TailEpoch: h.TailEpoch,
+		Tail: make([]SampleID, h.NumTail), TailHome: make([]uint16, h.NumTail),
 	}
 	for _, n := range h.NumResidents {
-		p.Residents = append(p.Residents, ids(n))
+		ids := make([]SampleID, n)
+		p.Residents, arrays = append(p.Residents, ids), append(arrays, ids)
 	}
-	p.Tail = ids(h.NumTail)
-	for range h.NumTail {
-		p.TailHome = append(p.TailHome, binary.LittleEndian.Uint16(data))
-		data = data[2:]
-	}
-	if !p.fits(samples) {
-		return nil
-	}
-	return p
+	return p, append(arrays, p.Tail, p.TailHome)
 }
 
 // fits reports whether all samples and ranks exist, and residents are ascending.
 func (p *Placed) fits(samples int) bool {
+	if len(p.CapacityBytes) != len(p.Residents) {
+		return false
+	}
 	for _, ids := range p.Residents {
 		for i, id := range ids {
 			if int(id) >= samples || i > 0 && ids[i-1] >= id {
