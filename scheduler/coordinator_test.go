@@ -584,7 +584,7 @@ func sayScores(scores []float32) string {
 	if equal {
 		return " from equal scores"
 	}
-	return " from scores " + string(ScoresDigest(StreamID{}, 0, scores)[:8])
+	return " from scores " + string((&Snapshot{Scores: scores}).Digest()[:8])
 }
 
 func sayDrive(c Drive) string {

@@ -30,9 +30,7 @@ func checkpointState(epoch, final, n int) *Snapshot {
 	return s
 }
 
-func sourceOf(s *Snapshot) Digest {
-	return ScoresDigest(originStream, s.Epoch, s.Scores)
-}
+func sourceOf(s *Snapshot) Digest { return sourceDigest(originStream, s) }
 
 func equalScores() []float32 { return []float32{9, 9, 9, 9} }
 

@@ -13,7 +13,7 @@ import (
 func TestPlacedInSnapshots(t *testing.T) {
 	placed := func() *Placed {
 		return &Placed{
-			CapacityBytes: []int64{300, 200}, Residents: [][]SampleID{{1, 4}, nil},
+			CapacityBytes: []int64{300, 200}, Residents: [][]SampleID{{1, 4}, {}},
 			TailEpoch: 2, Tail: []SampleID{3, 0, 3}, TailHome: []uint16{1, 0, 1},
 		}
 	}
@@ -28,8 +28,8 @@ func TestPlacedInSnapshots(t *testing.T) {
 	}
 	hashed := *whole
 	hashed.Placed = nil
-	if whole.Digest() != hashed.Digest() || sourceDigest(StreamID{}, &hashed) != ScoresDigest(
-		StreamID{}, 3, whole.Scores) {
+	scores := &Snapshot{Epoch: 3, Scores: whole.Scores}
+	if whole.Digest() != hashed.Digest() || sourceDigest(StreamID{}, &hashed) != scores.Digest() {
 		t.Error("a training cannot resume where a hash gives samples their owners")
 	}
 	digests := []Digest{sourceDigest(StreamID{}, &hashed), sourceDigest(StreamID{}, whole)}

@@ -366,12 +366,6 @@ func (d Digest) Valid() bool {
 	return err == nil && len(b) == 128/8
 }
 
-// ScoresDigest returns the digest of the scores that the plan of an epoch of a stream is made from.
-func ScoresDigest(stream StreamID, epoch int, scores []float32) Digest {
-	s := Snapshot{Stream: stream, Epoch: epoch, Scores: scores}
-	return s.Digest()
-}
-
 // Digest returns the digest of everything that a training depends on when it resumes from the
 // snapshot. It does not include who consumed the tail, the name of the data set, or what the
 // snapshot was saved for, nor where samples were: which samples make a batch does not depend on

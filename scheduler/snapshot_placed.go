@@ -97,7 +97,7 @@ func (p *Placed) fits(samples int) bool {
 // sourceDigest returns the digest of what the plan of a snapshot's epoch is made from: of its
 // scores and, if the plan places samples, of where they were.
 func sourceDigest(stream StreamID, s *Snapshot) Digest {
-	scores := ScoresDigest(stream, s.Epoch, s.Scores)
+	scores := (&Snapshot{Stream: stream, Epoch: s.Epoch, Scores: s.Scores}).Digest()
 	if s.Placed == nil {
 		return scores
 	}
