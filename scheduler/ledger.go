@@ -58,11 +58,7 @@ func (l *Ledger) sum() {
 
 // EqualScores returns equal scores, for samples without any history.
 func EqualScores(samples int, initial float32) []float32 {
-	scores := make([]float32, samples)
-	for i := range scores {
-		scores[i] = initial
-	}
-	return scores
+	return slices.Repeat([]float32{initial}, samples)
 }
 
 // Scores returns the scores as folded so far. The slice is the ledger's own and changes.
@@ -125,11 +121,7 @@ func (p *pass) keepTail(dimensions int) {
 func (p *pass) behindCut() int { return min(p.cut*p.batch-p.start, len(p.ids)) }
 
 func unreported(n int) []float32 {
-	losses := make([]float32, n)
-	for i := range losses {
-		losses[i] = float32(math.NaN())
-	}
-	return losses
+	return slices.Repeat([]float32{float32(math.NaN())}, n)
 }
 
 func (l *Ledger) find(epoch int) *pass {
@@ -244,11 +236,8 @@ func (l *Ledger) Fold(scored func(Folded)) bool {
 
 // Ready reports whether the scores for the plan after the newest epoch are all folded.
 func (l *Ledger) Ready() bool {
-	if len(l.passes) == 0 {
-		return true
-	}
-	p := l.passes[len(l.passes)-1]
-	return p.folded >= p.cut
+	n := len(l.passes)
+	return n == 0 || l.passes[n-1].folded >= l.passes[n-1].cut
 }
 
 // Take returns a copy of the scores from which the plan after the newest epoch is made, and lets
@@ -259,19 +248,15 @@ func (l *Ledger) Take() []float32 {
 		panic("scheduler: Take before the cut")
 	}
 	if len(l.passes) > 0 {
-		p := l.passes[len(l.passes)-1]
-		p.taken = true
+		l.passes[len(l.passes)-1].taken = true
 	}
-	return append([]float32(nil), l.scores...)
+	return slices.Clone(l.scores)
 }
 
 func (l *Ledger) foldPass(p *pass, all bool, scored func(Folded)) {
 	end := p.batches()
 	if !all {
-		for _, f := range p.final {
-			end = min(end, int(f))
-		}
-		if !p.taken {
+		if end = p.final0(); !p.taken {
 			end = min(end, p.cut)
 		}
 	}

@@ -473,11 +473,7 @@ func (l *Ledger) FinalOf(trainer, epoch int) int {
 
 // final0 returns the number of batches that are final for every trainer.
 func (p *pass) final0() int {
-	n := p.batches()
-	for _, f := range p.final {
-		n = min(n, int(f))
-	}
-	return n
+	return min(p.batches(), int(slices.Min(p.final)))
 }
 
 // Final returns the number of batches of epoch that are final for every trainer.
@@ -493,14 +489,14 @@ func (l *Ledger) Final(epoch int) int {
 // reports may still arrive; otherwise they count as never made. The caller opens Epoch with Open,
 // and then restores its losses with Resume.
 func RestoreLedger(scorer Scorer, s *Snapshot, trainers int, sameTrainers bool) *Ledger {
-	l := NewLedger(scorer, append([]float32(nil), s.Scores...))
+	l := NewLedger(scorer, slices.Clone(s.Scores))
 	l.Embed(s.Stream.Embeddings)
 	if len(s.TailIDs) == 0 {
 		return l
 	}
 	t := &pass{
 		epoch: s.TailEpoch, ids: s.TailIDs, consumer: s.TailConsumer,
-		losses:     append([]float32(nil), s.TailLosses...),
+		losses:     slices.Clone(s.TailLosses),
 		embeddings: slices.Clone(s.TailEmbeddings),
 		start:      s.TailBatch * s.Stream.Batch, batch: s.Stream.Batch, draws: s.TailDraws,
 		cut: s.TailBatch, taken: true,
