@@ -14,15 +14,16 @@ func uniform(h uint64) float64 {
 // exponential turns 64 random bits into a sample of the exponential distribution with mean 1, in
 // [2^-53, 36.8].
 func exponential(h uint64) float64 {
-	return -ln(uniform(h))
+	return -Ln(uniform(h))
 }
 
-// ln returns the natural logarithm of x, a positive normal number; the error is below 1 ulp.
+// Ln returns the natural logarithm of x, a positive normal number, with an error below 1 ulp and
+// the same bits on every machine.
 //
 // Source: Sun Microsystems, fdlibm 5.3, e_log.c: the reduction x = 2^k (1+f) with √2/2 < 1+f < √2,
 // and the minimax polynomial of log(1+f) in s = f/(2+f). Differs: math.Log has other bits on other
 // architectures.
-func ln(x float64) float64 {
+func Ln(x float64) float64 {
 	const (
 		ln2Hi = 6.93147180369123816490e-01
 		ln2Lo = 1.90821492927058770002e-10
@@ -79,7 +80,3 @@ func keyTime(key uint32) float64 {
 func neverKey(h uint64) uint32 {
 	return keyMax + 1 + uint32(^h>>(64-keyMantissaBits))
 }
-
-// Ln returns the natural logarithm of x, a positive normal number, with an error below 1 ulp and
-// the same bits on every machine.
-func Ln(x float64) float64 { return ln(x) }

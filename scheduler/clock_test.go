@@ -16,14 +16,14 @@ func ulps(a, b float64) int64 {
 func TestLn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := rapid.Float64Range(0x1p-1022, math.MaxFloat64).Draw(t, "x")
-		if got, want := ln(x), math.Log(x); ulps(got, want) > 1 {
+		if got, want := Ln(x), math.Log(x); ulps(got, want) > 1 {
 			t.Fatalf("ln(%v) = %v, math.Log gives %v", x, got, want)
 		}
 	})
 	stream := newSource(0, forClock).epoch(0)
 	for id := range SampleID(200_000) {
 		u := uniform(stream.bits(id, 0))
-		if got, want := ln(u), math.Log(u); ulps(got, want) > 1 {
+		if got, want := Ln(u), math.Log(u); ulps(got, want) > 1 {
 			t.Fatalf("ln(%v) = %v, math.Log gives %v", u, got, want)
 		}
 	}
@@ -32,8 +32,8 @@ func TestLn(t *testing.T) {
 // TestLnGolden pins the bits of the logarithm; on an architecture with fused products it fails if
 // one slips in.
 func TestLnGolden(t *testing.T) {
-	if ln(1) != 0 {
-		t.Errorf("ln(1) = %v", ln(1))
+	if Ln(1) != 0 {
+		t.Errorf("ln(1) = %v", Ln(1))
 	}
 	var sum uint64
 	stream := newSource(0, forClock).epoch(0)

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -69,12 +70,7 @@ var makers = map[string]func(SamplerConfig) Sampler{
 
 // SamplerNames returns the names that NewSampler knows, sorted.
 func SamplerNames() []string {
-	names := make([]string, 0, len(makers))
-	for name := range makers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(makers))
 }
 
 // NewSampler returns the sampler that cfg describes.

@@ -2,6 +2,9 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"strings"
 )
 
@@ -10,6 +13,18 @@ type Report struct {
 	IDs        []SampleID  // that were trained on
 	Losses     []float32   // those that are not Reported count as missing
 	Embeddings [][]float32 // nil when training reports none
+}
+
+// Reported reports whether a loss counts: it does when it is finite. NaN and the infinities, which
+// mixed precision gives now and then, count as not reported: the sample keeps the score that it
+// has. An infinite loss used as a score would leave no draws to other samples. Whatever reads
+// losses calls this function, so that ranks and simulator agree.
+func Reported(loss float32) bool { return loss <= math.MaxFloat32 && loss >= -math.MaxFloat32 }
+
+// ReportedEmbedding reports whether an embedding counts: all its numbers must be finite. Otherwise
+// the sample keeps its last one, whatever its loss.
+func ReportedEmbedding(embedding []float32) bool {
+	return !slices.ContainsFunc(embedding, func(x float32) bool { return !Reported(x) })
 }
 
 // A Scorer turns what training reports of one global batch into importance. It keeps scratch memory
@@ -25,23 +40,26 @@ type Scorer interface {
 	Initial(batch int) float32
 }
 
+// scorers has one entry per scorer.
+var scorers = map[string]func() Scorer{
+	"batchloss": func() Scorer { return batchLoss{} },
+	"logrank":   func() Scorer { return &logRank{} },
+	"loss":      func() Scorer { return loss{} },
+}
+
 // NewScorer returns the scorer with the given name: batchloss, logrank or loss. It returns an error
 // if the name is unknown.
 func NewScorer(name string) (Scorer, error) {
-	switch name {
-	case "batchloss":
-		return batchLoss{}, nil
-	case "logrank":
-		return &logRank{}, nil
-	case "loss":
-		return loss{}, nil
+	maker, ok := scorers[name]
+	if !ok {
+		return nil, fmt.Errorf("scheduler: unknown scorer %q, the known ones are %s", name,
+			strings.Join(ScorerNames(), ", "))
 	}
-	return nil, fmt.Errorf("scheduler: unknown scorer %q, the known ones are %s", name,
-		strings.Join(ScorerNames(), ", "))
+	return maker(), nil
 }
 
 // ScorerNames returns the names that NewScorer knows, sorted.
-func ScorerNames() []string { return []string{"batchloss", "logrank", "loss"} }
+func ScorerNames() []string { return slices.Sorted(maps.Keys(scorers)) }
 
 // DefaultScorer returns the name of the scorer that goes with a sampler: logrank for pads, loss for
 // the other weighted samplers, and "" for those that use no scores.
@@ -71,10 +89,37 @@ func (loss) Score(r Report, scores []float32) {
 // then replaces it.
 func (loss) Initial(int) float32 { return 1 }
 
+// batchLoss is the coarse score of importance sampling by the forward loss: every draw of a batch
+// gets the batch's mean loss. As with the scorer loss, a negative loss counts as 0; a draw whose
+// loss is not reported keeps its score and is left out of the mean.
+//
+// Source: Khan et al., "SHADE", FAST 2023, §4.2.1, "Loss Decomposition", Eq. 5: the score that
+// SHADE decomposes, and that its variants of §6.2 use. Differs: the mean is over the global batch,
+// where the paper's is over a process's mini-batch, so that scores do not depend on how many
+// trainers share the batch.
+type batchLoss struct{}
+
+func (batchLoss) Score(r Report, scores []float32) {
+	checkBatch(r, scores)
+	sum, reported := 0.0, 0
+	for _, l := range r.Losses {
+		if Reported(l) {
+			sum += float64(max(l, 0))
+			reported++
+		}
+	}
+	for i, l := range r.Losses {
+		if Reported(l) {
+			scores[i] = float32(sum / float64(reported))
+		}
+	}
+}
+
+// Initial returns 1, as with the scorer loss.
+func (batchLoss) Initial(int) float32 { return 1 }
+
 func checkBatch(r Report, scores []float32) {
 	if len(r.Losses) != len(scores) {
-		panic(
-			fmt.Sprintf("scheduler: Score got %d losses and %d scores.", len(r.Losses),
-				len(scores)))
+		panic(fmt.Sprintf("scheduler: Score got %d losses and %d scores.", len(r.Losses), len(scores)))
 	}
 }

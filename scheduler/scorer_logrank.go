@@ -35,7 +35,7 @@ func (s *logRank) Score(r Report, scores []float32) {
 		if word>>32 != s.order[smaller]>>32 {
 			smaller = i
 		}
-		scores[uint32(word)] = float32(ln(float64(smaller) + logRankBias))
+		scores[uint32(word)] = float32(Ln(float64(smaller) + logRankBias))
 	}
 }
 
@@ -44,7 +44,7 @@ func (s *logRank) Score(r Report, scores []float32) {
 func (s *logRank) Initial(batch int) float32 {
 	sum := 0.0
 	for k := range batch {
-		sum += ln(float64(k) + logRankBias)
+		sum += Ln(float64(k) + logRankBias)
 	}
 	return float32(sum / float64(batch))
 }
