@@ -451,7 +451,7 @@ func (s *stream) slowest(plan *scheduler.Plan, c *epochCount) int {
 	for _, trainer := range locals {
 		batch := s.coordinator.Spec().BatchSize
 		batches := (draws[trainer] + batch - 1) / batch
-		if batches == last && len(plan.Part(nil, last, trainer)) == 0 {
+		if batches == last && plan.PartLen(last, trainer) == 0 {
 			batches++ // the last one has nothing for it
 		}
 		least = min(least, batches)

@@ -229,7 +229,7 @@ func (c *simConfig) stream() [][][]uint32 {
 		for b := range plan.Batches() {
 			var ids []uint32
 			var losses []float32
-			for _, id := range plan.Part(nil, b, 0) {
+			for _, id := range plan.Part(b, 0) {
 				ids = append(ids, uint32(id))
 				losses = append(losses, c.loss(epoch, b, uint32(id)))
 			}

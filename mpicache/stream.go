@@ -366,16 +366,16 @@ func (s *samples) deliver(c scheduler.Deliver) {
 	}
 	entries := slices.Grow(s.batch[:0], len(c.IDs))[:len(c.IDs)]
 	s.batch = entries
-	var places []int32 // in the plan, where a draw may be served by another sample
+	var places []int // in the plan, where a draw may be served by another sample
 	plan := s.stager.Plan(g.stream.lane, g.due.epoch)
 	if plan != nil && plan.Chosen() {
-		places = plan.Places(g.due.batch, g.due.trainer)
+		places = slices.Collect(plan.Places(g.due.batch, g.due.trainer))
 	}
 	for i, id := range c.IDs {
 		entries[i] = door.BatchEntry{
 			ID: uint32(id), Label: uint32(s.data.Label(id)), Length: uint32(s.data.Size(id)),
 			Source:     c.Source[i],
-			Substitute: i < len(places) && plan.Substituted(int(places[i])),
+			Substitute: i < len(places) && plan.Substituted(places[i]),
 		}
 		if c.Source[i] != scheduler.NotHere && c.Source[i] != scheduler.Unreadable {
 			entries[i].Offset = uint64(s.place(id))

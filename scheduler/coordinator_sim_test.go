@@ -32,7 +32,7 @@ func (s *simTrainer) got(r *simRank, epoch int, scores Digest) {
 
 // byItself returns a batch that a trainer reads from storage.
 func (w *world) byItself(trainer, epoch, batch int) Deliver {
-	d := Deliver{IDs: w.plans[epoch].Part(nil, batch, trainer)}
+	d := Deliver{IDs: w.plans[epoch].Part(batch, trainer)}
 	d.Source = slices.Repeat([]Source{NotHere}, len(d.IDs))
 	return d
 }

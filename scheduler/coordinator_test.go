@@ -400,7 +400,7 @@ func (s *scenario) trained(trainer, epoch, batch int) CoordinatorEvent {
 	if plan == nil {
 		s.t.Fatalf("epoch %d is not open", epoch)
 	}
-	for _, id := range plan.Part(nil, batch, trainer) {
+	for _, id := range plan.Part(batch, trainer) {
 		e.Losses = append(e.Losses, 1+float32(id))
 	}
 	return e

@@ -159,7 +159,7 @@ func (w *laneWorld) train(l *simLane) {
 		r := w.ranks[rank]
 		w.tickets++
 		r.want[w.tickets] = func(d Deliver) {
-			if want := plan.Part(nil, batch, t); !slices.Equal(want, d.IDs) {
+			if want := plan.Part(batch, t); !slices.Equal(want, d.IDs) {
 				w.t.Fatalf("lane %d epoch %d batch %d trainer %d: got %v, want %v", l.number, epoch,
 					batch, t, d.IDs, want)
 			}

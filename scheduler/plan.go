@@ -134,37 +134,30 @@ func (p *Plan) Cut() int { return p.Batches() - tail(p.Batches()-p.Evaluated().N
 // tail is how many of the batches that an epoch trains come after its cut.
 func tail(trained int) int { return trained / 8 }
 
-// Part appends to dst the samples of global batch b that trainer consumes, in order.
-func (p *Plan) Part(dst []SampleID, b int, trainer int) []SampleID {
-	lo, hi := p.Range(b)
-	for i := lo; i < hi; i++ {
-		if int(p.Consumer[i]) == trainer {
-			dst = append(dst, p.IDs[i])
+// Places yields the places in IDs of the draws of global batch b that trainer consumes, in order.
+func (p *Plan) Places(b, trainer int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		lo, hi := p.Range(b)
+		for i := lo; i < hi; i++ {
+			if int(p.Consumer[i]) == trainer && !yield(i) {
+				return
+			}
 		}
 	}
-	return dst
 }
 
-// Places returns the places in IDs of what Part returns.
-func (p *Plan) Places(b int, trainer int) []int32 {
-	var places []int32
-	lo, hi := p.Range(b)
-	for i := lo; i < hi; i++ {
-		if int(p.Consumer[i]) == trainer {
-			places = append(places, int32(i))
-		}
+// Part returns the samples of global batch b that trainer consumes, in order.
+func (p *Plan) Part(b, trainer int) (ids []SampleID) {
+	for i := range p.Places(b, trainer) {
+		ids = append(ids, p.IDs[i])
 	}
-	return places
+	return ids
 }
 
 // PartLen is the number of samples of global batch b that trainer consumes.
-func (p *Plan) PartLen(b int, trainer int) int {
-	n := 0
-	lo, hi := p.Range(b)
-	for i := lo; i < hi; i++ {
-		if int(p.Consumer[i]) == trainer {
-			n++
-		}
+func (p *Plan) PartLen(b, trainer int) (n int) {
+	for range p.Places(b, trainer) {
+		n++
 	}
 	return n
 }

@@ -603,7 +603,7 @@ func (l *lane) request(plan *planned, e Requested) *part {
 	p := l.parts[key]
 	if p == nil {
 		p = l.partOf(key, pos)
-		for _, id := range plan.Part(nil, e.Batch, e.Trainer) {
+		for _, id := range plan.Part(e.Batch, e.Trainer) {
 			l.need(p, id, pos)
 		}
 	}

@@ -521,7 +521,7 @@ func (w *world) request(t, epoch, batch int, into map[int]Deliver) {
 // trained checks a delivered part against the plan and the slab, reports, and releases it.
 func (w *world) trained(t, epoch, b int, plan *Plan, d Deliver) {
 	r := w.ranks[w.cfg.World[t]]
-	want := plan.Part(nil, b, t)
+	want := plan.Part(b, t)
 	if fmt.Sprint(want) != fmt.Sprint(d.IDs) {
 		w.t.Fatalf("epoch %d batch %d trainer %d: got %v, want %v", epoch, b, t, d.IDs, want)
 	}

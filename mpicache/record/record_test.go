@@ -97,7 +97,7 @@ func drive(
 			d.step(
 				scheduler.Asked{
 					Peer: 1, Ticket: uint32(100*epoch + b), Epoch: epoch, Batch: b,
-					IDs: plan.Part(nil, b, 1),
+					IDs: plan.Part(b, 1),
 				})
 			if scores != nil {
 				d.score(plan, b, scores)
