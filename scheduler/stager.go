@@ -37,9 +37,9 @@ type Stager struct {
 	lastLease uint32
 	rereads   map[SampleID][]*part // that wait for Read
 
-	asks    map[uint32]*Ask
+	asks    map[uint32][]SampleID // by ticket: the samples that were requested
 	lastAsk uint32
-	answers map[answerKey]*answer
+	answers map[Sent]*answer // by the event that ends them
 
 	packages packages
 
@@ -108,8 +108,8 @@ func NewStager(cfg StagerConfig) *Stager {
 		byTicket: map[uint64]*part{},
 		leases:   map[uint32]*part{},
 		rereads:  map[SampleID][]*part{},
-		asks:     map[uint32]*Ask{},
-		answers:  map[answerKey]*answer{},
+		asks:     map[uint32][]SampleID{},
+		answers:  map[Sent]*answer{},
 		packages: newPackages(),
 	}
 	if !cfg.Sparse {
@@ -959,11 +959,6 @@ type answer struct {
 	missing int
 }
 
-type answerKey struct {
-	peer   int
-	ticket uint32
-}
-
 func (l *lane) promise(key promiseKey, pos int64, id SampleID) {
 	l.bring(id, l.needOf(pos))
 	l.heldBytes += l.cfg.Size(id)
@@ -996,11 +991,10 @@ func (p *promises) expire(position int64, unpin func(SampleID)) {
 
 func (l *lane) ask(peer, epoch, batch int, ids []SampleID) {
 	l.lastAsk++
-	a := &Ask{
+	l.asks[l.lastAsk] = ids
+	l.emit(Ask{
 		Lane: l.number, Peer: peer, Ticket: l.lastAsk, Epoch: epoch, Batch: batch, IDs: ids,
-	}
-	l.asks[a.Ticket] = a
-	l.emit(*a)
+	})
 }
 
 func (s *Stager) onReceived(e Received) {
@@ -1025,12 +1019,9 @@ func (s *Stager) onPeerLost(e PeerLost) {
 
 // endAsk forgets an ask and returns its samples; none if it has ended before.
 func (s *Stager) endAsk(ticket uint32) []SampleID {
-	a := s.asks[ticket]
-	if a == nil {
-		return nil
-	}
+	ids := s.asks[ticket]
 	delete(s.asks, ticket)
-	return a.IDs
+	return ids
 }
 
 // fetchInstead reads a sample from storage that a peer or the tier did not provide.
@@ -1079,7 +1070,7 @@ func (l *lane) answerEarly() {
 
 func (s *Stager) take(e Asked) {
 	a := &answer{Asked: e, gone: make([]bool, len(e.IDs))}
-	s.answers[answerKey{e.Peer, e.Ticket}] = a
+	s.answers[Sent{e.Peer, e.Ticket}] = a
 	for i, id := range e.IDs {
 		if s.copies.get(id).state == absent {
 			if !s.store.tier.has(id) && !s.cfg.OwnersRead {
@@ -1122,12 +1113,11 @@ func (s *Stager) trySend(a *answer) {
 }
 
 func (s *Stager) onSent(e Sent) {
-	key := answerKey{e.Peer, e.Ticket}
-	a := s.answers[key]
+	a := s.answers[e]
 	if a == nil {
 		return
 	}
-	delete(s.answers, key)
+	delete(s.answers, e)
 	for i, id := range a.IDs {
 		if !a.gone[i] {
 			s.unpin(id)
