@@ -209,7 +209,7 @@ func (s *Stager) onUnpacked(e Unpacked) {
 		if whole {
 			s.arrive(id)
 		} else {
-			s.fetchInstead(id, FromStorage)
+			s.fetch(id, s.Demand(), FromStorage)
 		}
 	}
 	s.discard(p)

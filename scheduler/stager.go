@@ -694,16 +694,18 @@ func (s *Stager) tryDeliver(p *part) {
 	s.emit(Deliver{Ticket: p.ticket, Lease: p.lease, IDs: p.ids, Source: p.source, Errs: p.errs})
 }
 
-// takeSource returns the source of a sample's next delivery; later ones are local hits, until it is
-// brought in again.
+// takeSource returns the source of a sample's next delivery, for a lane, nil if that is closed;
+// later ones are local hits, until it is brought in again.
 func (s *Stager) takeSource(id SampleID, l *lane, epoch int) Source {
 	source := s.copies.get(id).source
 	s.copies.setSource(id, FromLocal)
-	if source == fromTier {
-		l.tierHits[epoch]++
-		return FromLocal
+	if source != fromTier {
+		return source
 	}
-	return source
+	if l != nil {
+		l.tierHits[epoch]++
+	}
+	return FromLocal
 }
 
 func (s *Stager) onReleased(e Released) {
@@ -1001,7 +1003,7 @@ func (s *Stager) onReceived(e Received) {
 	for i, id := range s.endAsk(e.Ticket) {
 		switch e.Status[i] {
 		case Absent:
-			s.fetchInstead(id, FromStorage)
+			s.fetch(id, s.Demand(), FromStorage)
 		case Staged:
 			s.copies.setSource(id, FromStorage)
 			s.arrive(id)
@@ -1013,7 +1015,7 @@ func (s *Stager) onReceived(e Received) {
 
 func (s *Stager) onPeerLost(e PeerLost) {
 	for _, id := range s.endAsk(e.Ticket) {
-		s.fetchInstead(id, FromFallback)
+		s.fetch(id, s.Demand(), FromFallback)
 	}
 }
 
@@ -1022,11 +1024,6 @@ func (s *Stager) endAsk(ticket uint32) []SampleID {
 	ids := s.asks[ticket]
 	delete(s.asks, ticket)
 	return ids
-}
-
-// fetchInstead reads a sample from storage that a peer or the tier did not provide.
-func (s *Stager) fetchInstead(id SampleID, source Source) {
-	s.fetch(id, s.Demand(), source)
 }
 
 // onAsked answers once the window has reached the batch and the samples are here; for a closed
@@ -1072,11 +1069,9 @@ func (s *Stager) take(e Asked) {
 	a := &answer{Asked: e, gone: make([]bool, len(e.IDs))}
 	s.answers[Sent{e.Peer, e.Ticket}] = a
 	for i, id := range e.IDs {
-		if s.copies.get(id).state == absent {
-			if !s.store.tier.has(id) && !s.cfg.OwnersRead {
-				a.gone[i] = true
-				continue
-			}
+		if s.copies.get(id).state == absent && !s.store.tier.has(id) && !s.cfg.OwnersRead {
+			a.gone[i] = true
+			continue
 		}
 		s.bring(id, s.Demand())
 		s.await(id, waiter{answer: a, place: i})
@@ -1091,22 +1086,18 @@ func (s *Stager) trySend(a *answer) {
 	if a.missing > 0 {
 		return
 	}
-	status := make([]Status, len(a.IDs))
+	status := make([]Status, len(a.IDs)) // Absent
 	for i, id := range a.IDs {
-		switch {
-		case a.gone[i]:
-			status[i] = Absent
-		case s.copies.get(id).source == FromStorage || s.copies.get(id).source == FromFallback:
-			s.copies.setSource(id, FromLocal)
+		if a.gone[i] {
+			continue
+		}
+		status[i] = Present
+		switch s.copies.get(id).source {
+		case FromStorage, FromFallback:
 			status[i] = Staged
-		case s.copies.get(id).source == fromTier:
 			s.copies.setSource(id, FromLocal)
-			if l := s.lane(a.Lane); l != nil {
-				l.tierHits[a.Epoch]++
-			}
-			status[i] = Present
-		default:
-			status[i] = Present
+		case fromTier:
+			s.takeSource(id, s.lane(a.Lane), a.Epoch)
 		}
 	}
 	s.emit(Send{Peer: a.Peer, Ticket: a.Ticket, IDs: a.IDs, Status: status})

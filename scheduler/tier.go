@@ -140,7 +140,7 @@ func (s *Stager) onRecalled(e Recalled) {
 		s.emit(Erase{e.ID})
 	}
 	s.judge(e.Err)
-	s.fetchInstead(e.ID, FromFallback)
+	s.fetch(e.ID, s.Demand(), FromFallback)
 }
 
 // judge counts consecutive failures of the tier, and abandons it after too many.
