@@ -3,7 +3,6 @@ package scheduler
 import (
 	"iter"
 	"math"
-	"slices"
 )
 
 // Several trainings may use a data set at the same time. Each is a lane of the stager: it has its
@@ -73,15 +72,7 @@ func (s *Stager) onLaneClosed(e LaneClosed) {
 		return
 	}
 	l.decideUpTo(math.MaxInt64)
-	parts := make([]*part, 0, len(l.parts))
-	for _, p := range l.parts {
-		parts = append(parts, p)
-	}
-	slices.SortFunc(parts, func(a, b *part) int { return a.compare(b) })
-	for _, p := range parts {
-		delete(s.byTicket, p.ticket)
-		s.drop(p)
-	}
+	l.dropParts(func(*part) bool { return true })
 	l.promises.expire(math.MaxInt64, l.letGo)
 	l.dropPackages(math.MaxInt64)
 	s.lanes[e.Lane] = nil

@@ -594,8 +594,10 @@ func (l *lane) request(plan *planned, e Requested) *part {
 		l.jump(plan, e.Batch)
 	}
 	l.demandUpTo(pos)
-	if l.progress[e.Trainer] < plan.base {
-		l.expireParts(e.Trainer, plan.base)
+	if l.progress[e.Trainer] < plan.base { // it has left parts of earlier epochs
+		l.dropParts(func(p *part) bool {
+			return p.trainer == e.Trainer && p.position < plan.base && p.ticket == 0
+		})
 	}
 	l.progress[e.Trainer] = max(l.progress[e.Trainer], pos)
 	l.Stager.advance()
@@ -634,18 +636,13 @@ func (l *lane) jump(plan *planned, batch int) {
 	}
 }
 
-// expireParts drops parts of earlier epochs that a trainer never requested.
-func (l *lane) expireParts(trainer int, base int64) {
-	var old []*part
-	for key, p := range l.parts {
-		if key.trainer == trainer && p.position < base && p.ticket == 0 {
-			old = append(old, p)
+// dropParts drops the parts that old selects, in order, so that a replay frees in the same order.
+func (l *lane) dropParts(old func(*part) bool) {
+	for _, p := range slices.SortedFunc(maps.Values(l.parts), (*part).compare) {
+		if old(p) {
+			delete(l.byTicket, p.ticket)
+			l.drop(p)
 		}
-	}
-	// so that a replay frees in the same order
-	slices.SortFunc(old, func(a, b *part) int { return a.compare(b) })
-	for _, p := range old {
-		l.drop(p)
 	}
 }
 
@@ -653,12 +650,7 @@ func (l *lane) expireParts(trainer int, base int64) {
 func (s *Stager) drop(p *part) {
 	delete(p.lane.parts, p.partKey)
 	for _, id := range p.ids {
-		rest := s.waiting[id][:0]
-		for _, w := range s.waiting[id] {
-			if w.part != p {
-				rest = append(rest, w)
-			}
-		}
+		rest := slices.DeleteFunc(s.waiting[id], func(w waiter) bool { return w.part == p })
 		if len(rest) == 0 {
 			delete(s.waiting, id)
 		} else {
