@@ -136,14 +136,17 @@ func (l *lane) shareOfWindow() int64 {
 	return left / going
 }
 
-// makeRoom decides on draws that trainers have requested, until the window holds at most bytes.
+// makeRoom decides on draws of batches that the slowest trainer has requested, oldest first, until
+// the window holds at most bytes.
 func (s *Stager) makeRoom(bytes int64) {
 	for l := range s.open() {
 		if l.cur == nil {
 			continue
 		}
-		if slowest, local := l.slowest(); local {
-			l.decideFor(bytes, slowest)
+		slowest, local := l.slowest()
+		for local && len(l.undecided) > 0 && l.undecided[0].position < slowest &&
+			s.windowBytes > bytes {
+			l.decideUpTo(l.undecided[0].position)
 		}
 	}
 }

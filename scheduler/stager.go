@@ -77,13 +77,11 @@ type StagerConfig struct {
 // takes seconds.
 const aheadBatches = 64
 
-// ahead returns how many batches the window may run ahead of the slowest trainer: a thirty-second
-// of a short epoch, since a batch that enters the window is judged by scores that lack the losses
-// of the batches in the window. On losses recorded from training (8,000 samples, batch 64,
-// weighted) a quarter costs 0.7 % of the hits, a sixteenth 0.4 %, a thirty-second 0.3 %, two
-// batches 0.25 %.
-func (p *planned) ahead() int64 { return int64(aheadOf(p.Batches())) }
-
+// aheadOf returns how many batches of an epoch the window may run ahead of the slowest trainer: a
+// thirty-second of a short epoch, since a batch that enters the window is judged by scores that
+// lack the losses of the batches in the window. On losses recorded from training (8,000 samples,
+// batch 64, weighted) a quarter costs 0.7 % of the hits, a sixteenth 0.4 %, a thirty-second 0.3 %,
+// two batches 0.25 %.
 func aheadOf(batches int) int { return max(1, min(aheadBatches, batches/32)) }
 
 // planned is a plan in the stager's list.
@@ -361,11 +359,10 @@ func (l *lane) plan(epoch int) *planned {
 	return nil
 }
 
+// after returns the plan after one of the lane's, or nil.
 func (l *lane) after(p *planned) *planned {
-	for i, q := range l.plans {
-		if q == p && i+1 < len(l.plans) {
-			return l.plans[i+1]
-		}
+	if i := slices.Index(l.plans, p) + 1; i < len(l.plans) {
+		return l.plans[i]
 	}
 	return nil
 }
@@ -437,7 +434,7 @@ func (l *lane) mayEnter() bool {
 		return true
 	}
 	slowest, local := l.slowest()
-	if local && pos > slowest+l.cur.ahead() {
+	if local && pos > slowest+int64(aheadOf(l.cur.Batches())) {
 		return false
 	}
 	if pos <= l.asked {
@@ -903,14 +900,6 @@ func (l *lane) decideUpTo(position int64) {
 		n++
 	}
 	l.undecided = l.undecided[:copy(l.undecided, l.undecided[n:])]
-}
-
-// decideFor does the same for batches that the slowest trainer has requested, oldest first, until
-// the window holds at most bytes.
-func (l *lane) decideFor(bytes, slowest int64) {
-	for len(l.undecided) > 0 && l.undecided[0].position < slowest && l.windowBytes > bytes {
-		l.decideUpTo(l.undecided[0].position)
-	}
 }
 
 func (l *lane) decide(u undecided) {
