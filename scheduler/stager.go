@@ -255,12 +255,6 @@ func (t *copyTable) setSource(id SampleID, source Source) {
 	t.put(id, c)
 }
 
-func (t *copyTable) setState(id SampleID, state copyState) {
-	c := t.get(id)
-	c.state = state
-	t.put(id, c)
-}
-
 func (s *Stager) setState(id SampleID, state copyState, source Source) {
 	c := s.copies.get(id)
 	c.state, c.source = state, source
@@ -735,27 +729,25 @@ func (s *Stager) onFetched(e Fetched) {
 
 // arrive marks a coming sample as here, and notifies its waiters.
 func (s *Stager) arrive(id SampleID) {
-	s.copies.setState(id, here)
 	source := s.copies.get(id).source
+	s.setState(id, here, source)
 	for _, w := range s.takeWaiting(id) {
 		if w.part != nil && w.part.probed && source != FromStorage && source != FromFallback {
 			s.reread(w.part, id)
 		}
 		s.got(w)
 	}
-	s.settle(id)
 }
 
 // lose marks a coming sample as absent: it could not be read.
 func (s *Stager) lose(id SampleID, err error) {
-	s.copies.setState(id, absent)
 	if s.store.cache.Resident(id) {
 		s.store.cache.Remove(id)
 	}
+	s.setState(id, absent, FromLocal)
 	for _, w := range s.takeWaiting(id) {
 		s.giveUp(w, id, err)
 	}
-	s.settle(id)
 }
 
 func (s *Stager) takeWaiting(id SampleID) []waiter {
