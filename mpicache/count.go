@@ -100,8 +100,7 @@ func (s *stream) sum(epoch int) *stats.Count {
 	counts[stats.StorageBytes] += counts[stats.FallbackBytes]
 	counts[stats.TrainSeconds] = longest
 	if s.began {
-		hits, _ := s.stager.PlannedHits(s.lane, epoch)
-		counts[stats.PlannedHits] = int64(hits)
+		counts[stats.PlannedHits] = int64(s.stager.PlannedHits(s.lane, epoch))
 		counts.Add(s.stagerCounts(epoch))
 	}
 	c := &stats.Count{Epoch: epoch, Metrics: e.metrics}

@@ -151,8 +151,7 @@ func TestLaneThatGainsNothing(t *testing.T) {
 			}
 		}
 		for _, number := range lanes {
-			n, _ := s.PlannedHits(number, w.lanes[number].epoch-1)
-			hits = append(hits, n)
+			hits = append(hits, s.PlannedHits(number, w.lanes[number].epoch-1))
 		}
 		return hits
 	}

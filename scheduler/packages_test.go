@@ -141,7 +141,7 @@ func TestPackages(t *testing.T) {
 			if got := s.Packages(0, 0); got != c.count {
 				t.Errorf("counted %+v, want %+v", got, c.count)
 			}
-			if hits, _ := s.PlannedHits(0, 0); hits != 0 {
+			if hits := s.PlannedHits(0, 0); hits != 0 {
 				t.Errorf("%d planned hits", hits)
 			}
 			if len(c.packed) > 0 && s.packages.written != 0 {

@@ -26,8 +26,8 @@ type partition struct {
 	unpacked map[SampleID]bool
 }
 
-// hitCount counts the draws of an epoch that found their sample kept, by who consumes them.
-type hitCount struct{ epoch, local, peer int }
+// hitCount counts the draws of an epoch that found their sample kept.
+type hitCount struct{ epoch, hits int }
 
 // Instead of a place in the epoch: the sample is not drawn again in it, or its next draw is another
 // owner's.
@@ -245,12 +245,7 @@ func (p *partition) draw(i int, next int32, had bool, evicted func(SampleID)) Ou
 		outcome = p.pass(p.soonest(p, p.use(id, next)), had, evicted)
 	}
 	if outcome == Hit && !p.plan.Evaluated().Has(i/p.plan.Batch) && !p.unpacked[id] {
-		n := &p.hits[len(p.hits)-1]
-		if p.plan.Consumer != nil && int(p.plan.World[p.plan.Consumer[i]]) == p.rank {
-			n.local++
-		} else {
-			n.peer++
-		}
+		p.hits[len(p.hits)-1].hits++
 	}
 	delete(p.unpacked, id)
 	if p.drew != nil {

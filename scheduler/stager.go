@@ -1113,16 +1113,15 @@ func (s *Stager) PlansLeft(lane int) int {
 }
 
 // PlannedHits returns the number of draws of a lane's epoch that were hits for this rank's policy,
-// without those that are evaluated; its own trainers consume local of them.
-func (s *Stager) PlannedHits(lane, epoch int) (hits, local int) {
+// without those that are evaluated.
+func (s *Stager) PlannedHits(lane, epoch int) (hits int) {
 	l := s.lane(lane)
 	if l == nil {
-		return 0, 0
+		return 0
 	}
 	for _, n := range l.own.hits {
 		if n.epoch == epoch {
-			hits += n.local + n.peer
-			local += n.local
+			hits += n.hits
 		}
 	}
 	for _, u := range l.undecided {
@@ -1131,7 +1130,7 @@ func (s *Stager) PlannedHits(lane, epoch int) (hits, local int) {
 			hits++
 		}
 	}
-	return hits, local
+	return hits
 }
 
 // TierHits returns the number of draws of a lane's epoch, by local trainers and peers, that were
