@@ -46,7 +46,7 @@ func drive(
 		next, first := nextPlaces(plan.IDs, n)
 		for _, c := range caches {
 			c.RefreshAll(
-				func(id SampleID) Use {
+				func(id SampleID, _ float64) Use {
 					return Use{ID: id, Next: nextUse(plan, id, first[id], ledger.Scores())}
 				})
 		}

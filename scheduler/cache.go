@@ -246,11 +246,12 @@ func (c *Cache) Residents() []Use {
 	return all
 }
 
-// RefreshAll replaces the Use of every resident by the result of use, in order of places.
-func (c *Cache) RefreshAll(use func(SampleID) Use) {
+// RefreshAll replaces the Use of every resident by the result of use, in order of places; use gets
+// what was known of the sample's next draw.
+func (c *Cache) RefreshAll(use func(id SampleID, next float64) Use) {
 	for p, id := range c.residents.ids {
 		if q, in := c.at(id); in && q == Place(p) {
-			u := use(id)
+			u := use(id, c.residents.next[p])
 			c.residents.set(q, u)
 			c.policy.Refresh(q, u)
 		}

@@ -187,7 +187,7 @@ func (p *partition) start(plan *Plan, v *view, from int) {
 	}
 	p.hits = append(p.hits, hitCount{epoch: plan.Epoch})
 	p.unpacked = map[SampleID]bool{}
-	use := func(id SampleID) Use {
+	use := func(id SampleID, _ float64) Use {
 		place := v.first[id]
 		if place >= 0 && v.rank == AllRanks && plan.Owner(int(place)) != p.rank {
 			place = elsewhere
@@ -196,13 +196,12 @@ func (p *partition) start(plan *Plan, v *view, from int) {
 	}
 	if p.shared {
 		p.look()
-		use = func(id SampleID) Use { return p.soonest(p, p.use(id, p.upcoming[id])) }
+		use = p.refreshed
 	}
-	p.cache.RefreshAll(use)
+	p.refreshAll(use)
 	if l, ok := p.cache.policy.(Lister); ok && p.scored.Scores != nil {
 		l.Epoch(p.scored.Scores, p.scored.anyKnown())
 	}
-	p.tier.refreshAll(p.cache, func(id SampleID, _ float64) Use { return use(id) })
 	if v.rank != AllRanks {
 		v.first = nil
 	}
@@ -278,11 +277,7 @@ func (p *partition) pass(u Use, had bool, evicted func(SampleID)) Outcome {
 // has an exact place in that one.
 func (p *partition) foresee(plan *Plan) {
 	p.ahead = plan
-	p.cache.RefreshAll(func(id SampleID) Use {
-		next, _ := p.cache.Next(id)
-		return p.refreshed(id, next)
-	})
-	p.tier.refreshAll(p.cache, p.refreshed)
+	p.refreshAll(p.refreshed)
 }
 
 // use returns what is known of a sample whose next draw is at place.
@@ -330,10 +325,7 @@ func (p *partition) take(e Scored) {
 		return
 	}
 	if first {
-		p.cache.RefreshAll(func(id SampleID) Use {
-			next, _ := p.cache.Next(id)
-			return p.refreshed(id, next)
-		})
+		p.cache.RefreshAll(p.refreshed)
 	}
 	for _, id := range e.IDs {
 		if next, in := p.cache.Next(id); in {

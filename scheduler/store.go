@@ -1,6 +1,9 @@
 package scheduler
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // store holds a rank's samples: the residents in memory, and those in the tier. Several lanes may
 // use it. A sample's next use is then the nearest in any lane, on a common time scale: each lane's
@@ -60,12 +63,7 @@ func (st *store) join(p *partition) {
 
 // leave removes a lane. Samples that only it would have used have no next use then.
 func (st *store) leave(p *partition) {
-	for i, q := range st.lanes {
-		if p == q {
-			st.lanes = append(st.lanes[:i], st.lanes[i+1:]...)
-			break
-		}
-	}
+	st.lanes = slices.DeleteFunc(st.lanes, func(q *partition) bool { return q == p })
 	st.takePaces()
 }
 
@@ -128,8 +126,13 @@ func (st *store) takePaces() {
 	if len(st.lanes) == 0 {
 		return
 	}
-	st.cache.RefreshAll(func(id SampleID) Use { return st.nearest(id) })
-	st.tier.refreshAll(st.cache, func(id SampleID, _ float64) Use { return st.nearest(id) })
+	st.refreshAll(func(id SampleID, _ float64) Use { return st.nearest(id) })
+}
+
+// refreshAll replaces what is known of all samples; use gets what was known of their next draw.
+func (st *store) refreshAll(use func(id SampleID, next float64) Use) {
+	st.cache.RefreshAll(use)
+	st.tier.refreshAll(st.cache, use)
 }
 
 // nearest returns what is known of a sample, with its nearest use in any lane.

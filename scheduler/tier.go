@@ -77,11 +77,10 @@ func (t *tier) refreshAll(memory *Cache, use func(id SampleID, next float64) Use
 	if t == nil {
 		return
 	}
-	t.cache.RefreshAll(func(id SampleID) Use {
+	t.cache.RefreshAll(func(id SampleID, next float64) Use {
 		if memory.Resident(id) {
 			return Use{ID: id, Next: goneElsewhere}
 		}
-		next, _ := t.cache.Next(id)
 		return use(id, next)
 	})
 	for id, u := range t.leaving {

@@ -57,7 +57,7 @@ func (p *PolicyPool) Foresee(ids []scheduler.SampleID, next func(scheduler.Sampl
 	case !p.looks:
 	case ids == nil:
 		p.cache.RefreshAll(
-			func(id scheduler.SampleID) scheduler.Use {
+			func(id scheduler.SampleID, _ float64) scheduler.Use {
 				return scheduler.Use{ID: id, Next: next(id)}
 			})
 	default:
