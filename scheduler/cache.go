@@ -104,8 +104,8 @@ func (c *Cache) at(id SampleID) (Place, bool) {
 	return p - 1, p != 0
 }
 
-// fits reports whether id could be admitted without an eviction.
-func (c *Cache) fits(id SampleID) bool { return c.usedBytes+c.size(id) <= c.capacityBytes }
+// fits reports whether a sample of size bytes could be admitted without an eviction.
+func (c *Cache) fits(size int64) bool { return c.usedBytes+size <= c.capacityBytes }
 
 // Len returns the number of residents.
 func (c *Cache) Len() int { return len(c.residents.ids) - len(c.residents.free) }
@@ -169,7 +169,7 @@ func (c *Cache) Wants(u Use) bool {
 	if size > c.capacityBytes || c.gate != nil && !c.gate.Keeps(u) {
 		return false
 	}
-	if c.usedBytes+size <= c.capacityBytes {
+	if c.fits(size) {
 		return true
 	}
 	v, ok := c.policy.Victim()
@@ -179,7 +179,7 @@ func (c *Cache) Wants(u Use) bool {
 // makeRoom removes residents until size bytes fit; if one does not yield, all are restored.
 func (c *Cache) makeRoom(size int64, newcomer Use) bool {
 	c.out = c.out[:0]
-	for c.usedBytes+size > c.capacityBytes {
+	for !c.fits(size) {
 		v, ok := c.policy.Victim()
 		if !ok || !c.policy.Yields(v, newcomer) {
 			for _, u := range c.out {

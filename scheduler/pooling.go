@@ -204,13 +204,13 @@ const warmEnough = 0.1
 func (o *pooling) roomFor(u Use) int {
 	size, last := o.size(u.ID), slices.Max(o.yields)
 	home := Owner(u.ID, len(o.ranks))
-	if o.hasRoom(home, size) || o.cold && o.yields[home] >= last-warmEnough {
+	if o.ranks[home].fits(size) || o.cold && o.yields[home] >= last-warmEnough {
 		return home
 	}
 	best, least, latest := 0, math.Inf(1), float64(0)
 	expected := o.expectedAt(u.Next)
 	for r, next := range o.yields {
-		if o.hasRoom(r, size) {
+		if o.ranks[r].fits(size) {
 			next = never
 		} else if next < last-nearEnough {
 			continue
@@ -224,11 +224,6 @@ func (o *pooling) roomFor(u Use) int {
 		}
 	}
 	return best
-}
-
-func (o *pooling) hasRoom(rank int, size int64) bool {
-	c := o.ranks[rank]
-	return c.usedBytes+size <= c.capacityBytes
 }
 
 // partitions returns partitions with the current residents.

@@ -829,7 +829,7 @@ func (s *Stager) onRecovered(e Recovered) {
 		if s.copies.get(id).state != absent {
 			continue // it is here already
 		}
-		if s.store.cache.fits(id) {
+		if s.store.cache.fits(s.cfg.Size(id)) {
 			s.store.cache.Draw(Use{ID: id}, nobody)
 		}
 		s.setState(id, unchecked, FromLocal)
