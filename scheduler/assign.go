@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Assign gives every draw of an epoch a trainer: consumer[i] is the trainer, 0 … W-1, that consumes
@@ -117,11 +118,15 @@ func (a *assigner) batch(ids []SampleID, consumer []uint16) {
 			consumer[i] = a.take(&a.at[r])
 		}
 	}
-	rest := int32(0)
-	for i := range ids {
+	a.rest(consumer)
+}
+
+// rest gives the moved draws of a batch, in order, to the trainers that have room, in order.
+func (a *assigner) rest(consumer []uint16) {
+	at := int32(0)
+	for i := range consumer {
 		if a.moved[i] {
-			consumer[i] = a.take(&rest)
-			a.moved[i] = false
+			consumer[i], a.moved[i] = a.take(&at), false
 		}
 	}
 }
@@ -158,7 +163,7 @@ func (a *assigner) take(at *int32) uint16 {
 // spaces returns how many draws of a whole batch the trainers of each rank consume.
 func (a *assigner) spaces() []int32 {
 	a.open(len(a.owner))
-	return a.space
+	return slices.Clone(a.space)
 }
 
 // placed assigns the draws of one global batch, whose owners are in home, to the trainers of their
@@ -179,13 +184,7 @@ func (a *assigner) placed(home []uint16, kinds []drawKind, consumer []uint16) {
 			}
 		}
 	}
-	rest := int32(0)
-	for i := range moved {
-		if moved[i] {
-			consumer[i] = a.take(&rest)
-			moved[i] = false
-		}
-	}
+	a.rest(consumer)
 }
 
 // overflow marks the draws that leave their owners, where an owner has more draws than space: the

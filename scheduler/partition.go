@@ -1,6 +1,9 @@
 package scheduler
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // partition is one owner's cache, driven by a lane's plans: it gives the policy the time of each
 // sample's next draw by this owner, exact inside the epoch and predicted beyond it.
@@ -110,10 +113,7 @@ const AllRanks = -1
 
 // newView returns the view of a rank, or of AllRanks, of a plan.
 func newView(p *Plan, samples, rank int) *view {
-	v := &view{rank: rank, first: make([]int32, samples)}
-	for i := range v.first {
-		v.first[i] = noPlace
-	}
+	v := &view{rank: rank, first: slices.Repeat([]int32{noPlace}, samples)}
 	if rank == AllRanks {
 		v.next = make([]int32, len(p.IDs))
 		for i := len(p.IDs) - 1; i >= 0; i-- {

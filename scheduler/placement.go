@@ -152,6 +152,7 @@ func (r *Placing) Place(
 	run.begin()
 	r.ranks = run.partitions()
 	run.epoch()
-	r.view, r.home = run.view(), run.home
+	r.home = run.home
+	r.view = newView(&Plan{Draws: d, Home: r.home, Ranks: cfg.Ranks}, len(scores), AllRanks)
 	return run.home, run.consumer
 }

@@ -13,6 +13,7 @@ type pooling struct {
 	cfg    *PlanConfig
 	draws  *Draws
 	scores []float32
+	batch  int // draws in a global batch
 
 	ids   []SampleID // of the tail and of the epoch
 	tail  int        // how many of ids are the tail's
@@ -26,6 +27,7 @@ type pooling struct {
 	at     table[uint16] // by resident: 1 + its rank
 	// [batch of the epoch and of the next one][rank]: residents whose next draw is there, or was
 	expected []int32
+	assigner *assigner
 	space    []int32 // by rank: how many draws of a batch its trainers consume
 
 	cold           bool     // nothing is placed yet
@@ -46,27 +48,25 @@ func newPooling(
 	from *Placed, size func(SampleID) int64, cfg *PlanConfig, d *Draws, scores []float32,
 ) *pooling {
 	o := &pooling{
-		from: from, size: size, cfg: cfg, draws: d, scores: scores, ids: d.IDs,
-		at:   sparseTable[uint16](0),
+		from: from, size: size, cfg: cfg, draws: d, scores: scores,
+		batch: cfg.BatchSize * len(cfg.World),
+		ids:   d.IDs, at: sparseTable[uint16](0),
 		home: make([]uint16, len(d.IDs)), consumer: make([]uint16, len(d.IDs)),
 	}
 	if from.TailEpoch == d.Epoch-1 {
 		o.ids, o.tail = slices.Concat(from.Tail, d.IDs), len(from.Tail)
 	}
 	o.next, o.first = nextPlaces(o.ids, len(scores))
-	o.space = newAssigner(cfg.World, cfg.Ranks, cfg.BatchSize, nil).spaces()
-	batch := cfg.BatchSize * len(cfg.World)
-	o.expected = make([]int32, (2*len(d.IDs)+batch-1)/batch*cfg.Ranks)
+	o.assigner = newAssigner(cfg.World, cfg.Ranks, cfg.BatchSize, nil)
+	o.space = o.assigner.spaces()
+	o.expected = make([]int32, (2*len(d.IDs)+o.batch-1)/o.batch*cfg.Ranks)
 	return o
 }
 
 // nextPlaces returns, for each draw, the place of the sample's next draw, and for each sample that
 // of its first; noPlace if there is none.
 func nextPlaces(ids []SampleID, samples int) (next, first []int32) {
-	next, first = make([]int32, len(ids)), make([]int32, samples)
-	for i := range first {
-		first[i] = noPlace
-	}
+	next, first = make([]int32, len(ids)), slices.Repeat([]int32{noPlace}, samples)
 	for i := len(ids) - 1; i >= 0; i-- {
 		next[i] = first[ids[i]]
 		first[ids[i]] = int32(i)
@@ -145,8 +145,9 @@ func (o *pooling) expect(next float64, rank int, n int32) {
 // if that is neither in the epoch nor in the next one.
 func (o *pooling) expectedAt(next float64) []int32 {
 	place := math.Round((next - float64(o.draws.Epoch)) * float64(len(o.draws.IDs)))
-	ranks, batch := len(o.space), o.cfg.BatchSize*len(o.cfg.World)
-	if b := int(place) / batch * ranks; place >= 0 && place < float64(len(o.expected)/ranks*batch) {
+	ranks := len(o.space)
+	if b := int(place) / o.batch * ranks; place >= 0 &&
+		place < float64(len(o.expected)/ranks*o.batch) {
 		return o.expected[b:][:ranks]
 	}
 	return nil
@@ -154,19 +155,17 @@ func (o *pooling) expectedAt(next float64) []int32 {
 
 // epoch runs the partitions through the epoch, batch by batch.
 func (o *pooling) epoch() {
-	a := newAssigner(o.cfg.World, o.cfg.Ranks, o.cfg.BatchSize, nil)
 	if o.cfg.Assignment == AssignSampler {
 		Assign(o.draws.IDs, o.cfg.World, o.cfg.Ranks, o.cfg.BatchSize, AssignSampler, nil, o.consumer)
 	}
-	batch := o.cfg.BatchSize * len(o.cfg.World)
-	o.kinds = make([]drawKind, batch)
-	for lo := 0; lo < len(o.draws.IDs); lo += batch {
-		hi := min(lo+batch, len(o.draws.IDs))
+	o.kinds = make([]drawKind, o.batch)
+	for lo := 0; lo < len(o.draws.IDs); lo += o.batch {
+		hi := min(lo+o.batch, len(o.draws.IDs))
 		for i := lo; i < hi; i++ {
 			o.home[i], o.kinds[i-lo] = o.draw(o.tail + i)
 		}
 		if o.cfg.Assignment == AssignLocal {
-			a.placed(o.home[lo:hi], o.kinds[:hi-lo], o.consumer[lo:hi])
+			o.assigner.placed(o.home[lo:hi], o.kinds[:hi-lo], o.consumer[lo:hi])
 		}
 	}
 }
@@ -237,12 +236,6 @@ func (o *pooling) partitions() []partition {
 		ranks[r] = partition{rank: r, store: &store{cache: own}}
 	}
 	return ranks
-}
-
-// view returns when samples are drawn next in the epoch, for all ranks.
-func (o *pooling) view() *view {
-	plan := &Plan{Draws: o.draws, Home: o.home, Ranks: o.cfg.Ranks}
-	return newView(plan, len(o.scores), AllRanks)
 }
 
 func nobody(SampleID) {}
