@@ -15,7 +15,7 @@ type packages struct {
 	writing  *pack
 	written  int64            // room in use, including that of the one being written
 	reading  map[uint32]*pack // by number
-	failures int              // in a row
+	failures failures
 }
 
 // pack is a package.
@@ -35,8 +35,6 @@ type PackageCount struct {
 	WriteBytes, ReadBytes int64
 }
 
-func newPackages() packages { return packages{reading: map[uint32]*pack{}} }
-
 // ids returns the samples of a package, in order.
 func (p *pack) ids() []SampleID {
 	ids := make([]SampleID, len(p.places))
@@ -45,6 +43,9 @@ func (p *pack) ids() []SampleID {
 	}
 	return ids
 }
+
+// position returns that of the first batch that needs the package.
+func (p *pack) position() int64 { return p.plan.position(int(p.places[0]) / p.plan.Batch) }
 
 // room returns how much the package takes on disk.
 func (p *pack) room() (bytes int64) {
@@ -72,7 +73,7 @@ func (l *lane) expectPackages(p *planned) {
 // pack starts to write the next package, if none is being written and there is room for it.
 func (l *lane) pack() {
 	k := &l.packages
-	if k.writing != nil || k.failures >= tierFailuresMax {
+	if k.writing != nil || k.failures >= failuresMax {
 		return
 	}
 	for _, p := range l.packs {
@@ -90,8 +91,7 @@ func (l *lane) pack() {
 		for i, id := range ids {
 			found[i] = l.copies.get(id).state == here
 		}
-		first := int(p.places[0]) / p.plan.Batch
-		l.emit(Pack{Package: p.number, IDs: ids, Here: found, Need: l.needOf(p.plan.position(first))})
+		l.emit(Pack{Package: p.number, IDs: ids, Here: found, Need: l.needOf(p.position())})
 		return
 	}
 }
@@ -102,21 +102,12 @@ func (s *Stager) onPacked(e Packed) {
 		return
 	}
 	s.packages.writing = nil
-	s.packages.judge(e.Err)
+	s.packages.failures.note(e.Err)
 	if p.ready = e.Err == nil; p.ready {
 		p.count(PackageCount{Writes: 1, WriteBytes: e.Bytes})
 	}
 	if p.late || !p.ready {
 		s.discard(p)
-	}
-}
-
-// judge counts consecutive failures. After too many there are no more packages.
-func (k *packages) judge(err error) {
-	if err == nil {
-		k.failures = 0
-	} else {
-		k.failures++
 	}
 }
 
@@ -138,7 +129,7 @@ func (s *Stager) discard(p *pack) {
 func (l *lane) dropPackages(position int64) {
 	for len(l.packs) > 0 {
 		p := l.packs[0]
-		if p.plan.position(int(p.places[0])/p.plan.Batch) >= position {
+		if p.position() >= position {
 			return
 		}
 		l.packs = l.packs[1:]
@@ -186,9 +177,8 @@ func (l *lane) read(p *pack, hi int) {
 		return
 	}
 	l.packages.reading[p.number] = p
-	position := p.plan.position(int(p.places[0]) / p.plan.Batch)
 	l.emit(Unpack{
-		Package: p.number, Layout: p.ids(), IDs: p.into, Need: l.needOf(position),
+		Package: p.number, Layout: p.ids(), IDs: p.into, Need: l.needOf(p.position()),
 	})
 }
 
@@ -199,7 +189,7 @@ func (s *Stager) onUnpacked(e Unpacked) {
 	}
 	delete(s.packages.reading, e.Package)
 	if !e.NoRoom {
-		s.packages.judge(e.Err)
+		s.packages.failures.note(e.Err)
 	}
 	whole := e.Err == nil && !e.NoRoom
 	if whole {

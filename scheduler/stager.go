@@ -108,7 +108,7 @@ func NewStager(cfg StagerConfig) *Stager {
 		rereads:  map[SampleID][]*part{},
 		asks:     map[uint32][]SampleID{},
 		answers:  map[Sent]*answer{},
-		packages: newPackages(),
+		packages: packages{reading: map[uint32]*pack{}},
 	}
 	if !cfg.Sparse {
 		kept, held := cfg.held()

@@ -203,13 +203,13 @@ func TestTierGoesOnlyAfterFailuresInARow(t *testing.T) {
 		Ranks: 1, World: []int32{0}, Samples: 1, Size: func(SampleID) int64 { return 1 },
 		Policy: NewClairvoyant(), TierBytes: 1,
 	})
-	for i := range 2*tierFailuresMax - 1 {
+	for i := range 2*failuresMax - 1 {
 		var err error
-		if i != tierFailuresMax-1 {
+		if i != failuresMax-1 {
 			err = errTier
 		}
 		s.judge(err)
-		if last := i == 2*tierFailuresMax-1; (s.store.tier == nil) != last {
+		if last := i == 2*failuresMax-1; (s.store.tier == nil) != last {
 			t.Errorf("after event %d, given up: %v", i, !last)
 		}
 	}

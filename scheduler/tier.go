@@ -9,15 +9,25 @@ type tier struct {
 	// samples that memory drops once they are no longer needed, and that the tier does not have
 	leaving      map[SampleID]Use
 	storingBytes int64 // of samples that stay in memory until they are written
-	failures     int   // in a row
+	failures     failures
 }
 
 // One part in storingShare of the window may be waiting to be written. Samples that leave memory
 // while writes are behind are not stored.
 const storingShare = 4
 
-// tierFailuresMax failures in a row abandon the tier: a disk that works has none.
-const tierFailuresMax = 8
+// failures counts the failures of a disk, in a row.
+type failures int
+
+// failuresMax failures in a row abandon a disk, for the tier or for packages: one that works has
+// none.
+const failuresMax = 8
+
+func (f *failures) note(err error) {
+	if *f++; err == nil {
+		*f = 0
+	}
+}
 
 func newTier(cfg StagerConfig) *tier {
 	if cfg.TierBytes <= 0 {
@@ -142,18 +152,12 @@ func (s *Stager) onRecalled(e Recalled) {
 	s.fetch(e.ID, s.Demand(), FromFallback)
 }
 
-// judge counts consecutive failures of the tier, and abandons it after too many.
+// judge abandons the tier after too many failures.
 func (s *Stager) judge(err error) {
-	t := s.store.tier
-	if t == nil {
-		return
-	}
-	if err == nil {
-		t.failures = 0
-		return
-	}
-	if t.failures++; t.failures == tierFailuresMax {
-		s.store.tier = nil
-		s.emit(EndTier{})
+	if t := s.store.tier; t != nil {
+		if t.failures.note(err); t.failures == failuresMax {
+			s.store.tier = nil
+			s.emit(EndTier{})
+		}
 	}
 }
