@@ -1192,20 +1192,17 @@ func (c *Coordinator) wantedState() Digest {
 
 // origin decides where the first plan's scores come from.
 func (c *Coordinator) origin(at place, equal func() []float32) (origin, error) {
-	states := c.states
-	c.states = nil
 	n := need{
 		stream: c.streamID(), epoch: at.epoch, batch: at.batch,
 		trainings: c.agreed.trainings, equal: equal, placed: c.placedFirst,
-		path: c.cfg.StatePath, optional: c.cfg.StateOptional,
-		file: states.File, previous: states.Previous, aside: states.Aside, own: states.Own,
+		path: c.cfg.StatePath, optional: c.cfg.StateOptional, StatesRead: *c.states,
 	}
+	c.states = nil
 	if n.begun() {
-		for _, k := range states.Kept {
+		for _, k := range n.Kept {
 			if k.Err != nil {
 				c.do(Log{LogWarning, "an importance state is not used: " + k.Path, -1, k.Err})
 			}
-			n.kept = append(n.kept, k)
 		}
 	} else {
 		c.do(ForgetStates{Before: math.MaxInt}) // another training has left them
@@ -1216,8 +1213,8 @@ func (c *Coordinator) origin(at place, equal func() []float32) (origin, error) {
 		c.checkpointed = true
 	}
 	c.putAside = err == nil && checkpoint == nil && !n.begun() &&
-		(n.file.ofCheckpoint() || n.previous.ofCheckpoint())
-	if file := n.file.Snap; n.begun() && file != nil && file.Checkpoint {
+		(n.File.ofCheckpoint() || n.Previous.ofCheckpoint())
+	if n.begun() && n.File.ofCheckpoint() {
 		c.checkpointed = true // it belongs to a checkpoint made before the ranks were restarted
 	}
 	return n.decide()

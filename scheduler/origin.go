@@ -1,8 +1,6 @@
 package scheduler
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // This file decides where the scores of a rank's first plan come from. A rank starts without
 // scores, and serves one of three kinds of training: a new one, one that resumes from a checkpoint,
@@ -53,15 +51,9 @@ type need struct {
 	trainings []*Training
 	equal     func() []float32 // the scores before any report
 	placed    func() *Placed   // where samples are at first; nil: a hash decides
-	kept      []StateFile      // in the rank's folder
 	path      string           // of the state file; "": there is none
-	// the state file; the zero StateFile if there is none
-	file     StateFile
-	previous StateFile // the one that was saved before it
-	aside    StateFile // the checkpoint's, put aside by a training that began without it
-	// those that were saved in the rank's folder, if there is no state file
-	own      []StateFile
-	optional bool // begin even if the state file does not match
+	optional  bool             // begin even if the state file does not match
+	StatesRead
 }
 
 // StateFile is the content of a file with an importance state, or why it cannot be used; the zero
@@ -116,9 +108,8 @@ func (n *need) checkpoint() (*Checkpoint, error) {
 }
 
 func differentCheckpoints(a int, x *Checkpoint, b int, y *Checkpoint) error {
-	return fmt.Errorf(
-		"trainer %d resumes from %s, and trainer %d from %s: give all trainers the same checkpoint",
-		a, x, b, y)
+	return fmt.Errorf("trainer %d resumes from %s, and trainer %d from %s: give all trainers the "+
+		"same checkpoint", a, x, b, y)
 }
 
 func (c *Checkpoint) String() string {
@@ -142,9 +133,8 @@ func (n *need) planned(epoch int) (Digest, error) {
 				continue
 			}
 			if found != "" && found != p.Scores {
-				return "", fmt.Errorf(
-					"trainers %d and %d have plans of epoch %d from different importance scores",
-					of, t, epoch)
+				return "", fmt.Errorf("trainers %d and %d have plans of epoch %d from different "+
+					"importance scores", of, t, epoch)
 			}
 			found, of = p.Scores, t
 		}
@@ -195,16 +185,14 @@ func (n *need) goOn() (origin, error) {
 			}
 		}
 	}
-	return origin{},
-		fmt.Errorf("the importance scores of epoch %d of data set %s are lost: no rank has kept "+
-			"them, nor has a trainer; resume from a checkpoint",
-			n.epoch, n.stream.Data)
+	return origin{}, fmt.Errorf("the importance scores of epoch %d of data set %s are lost: no rank "+
+		"has kept them, nor has a trainer; resume from a checkpoint", n.epoch, n.stream.Data)
 }
 
 // candidates are the states that the training may have come from.
 func (n *need) candidates() []StateFile {
 	var found []StateFile
-	for _, k := range append(n.kept, n.file, n.previous) {
+	for _, k := range append(n.Kept, n.File, n.Previous) {
 		if k.Snap != nil {
 			found = append(found, k)
 		}
@@ -212,9 +200,7 @@ func (n *need) candidates() []StateFile {
 	return found
 }
 
-func (n *need) scores(s *Snapshot) Digest {
-	return sourceDigest(n.stream, s)
-}
+func (n *need) scores(s *Snapshot) Digest { return sourceDigest(n.stream, s) }
 
 func (n *need) equalState(epoch int) *Snapshot {
 	s := &Snapshot{Stream: n.stream, Epoch: epoch, Scores: n.equal()}
@@ -226,60 +212,56 @@ func (n *need) equalState(epoch int) *Snapshot {
 
 // resume decides for a training that resumes from a checkpoint, which identifies its state.
 func (n *need) resume(c *Checkpoint) (origin, error) {
-	for _, k := range append(n.own, n.file, n.previous, n.aside) {
+	for _, k := range append(n.Own, n.File, n.Previous, n.Aside) {
 		if k.Snap == nil || c.State == "" || k.Snap.Digest() != c.State {
 			continue
 		}
 		if n.epoch != k.Snap.Epoch && n.epoch != k.Snap.Epoch+1 {
-			return n.misfit(
-				fmt.Sprintf("training goes to epoch %d, and its checkpoint is of epoch %d", n.epoch,
-					k.Snap.Epoch))
+			return n.misfit("training goes to epoch %d, and its checkpoint is of epoch %d", n.epoch,
+				k.Snap.Epoch)
 		}
 		return origin{snap: k.Snap}, nil
 	}
 	switch {
 	case c.State == "":
-		return n.misfit("the checkpoint names no importance state, since the cache was away when " +
-			"it was made; resume from " + n.earlier())
+		return n.misfit("the checkpoint names no importance state, since the cache was away when "+
+			"it was made; resume from %s", n.earlier())
 	case n.path == "":
 		return n.misfit("the checkpoint belongs to an importance state, and this run has no --state FILE")
-	case n.file.missing():
-		return n.misfit(fmt.Sprintf("the checkpoint's importance state %s does not exist", n.path))
-	case n.file.Err != nil:
-		return n.misfit(
-			fmt.Sprintf("the checkpoint's importance state cannot be used: %s: %s", n.path,
-				n.file.Err))
+	case n.File.missing():
+		return n.misfit("the checkpoint's importance state %s does not exist", n.path)
+	case n.File.Err != nil:
+		return n.misfit("the checkpoint's importance state cannot be used: %s: %s", n.path,
+			n.File.Err)
 	}
-	return n.misfit(fmt.Sprintf("the checkpoint (%s) belongs to another importance state than %s "+
-		"holds: that is of epoch %d after %d batches, state %.8s",
-		c, n.path, n.file.Snap.Epoch, n.file.Snap.Final, n.file.Snap.Digest()))
+	return n.misfit("the checkpoint (%s) belongs to another importance state than %s holds: that is "+
+		"of epoch %d after %d batches, state %.8s",
+		c, n.path, n.File.Snap.Epoch, n.File.Snap.Final, n.File.Snap.Digest())
 }
 
 // earlier describes a checkpoint that training can resume from.
 func (n *need) earlier() string {
-	if !n.file.ofCheckpoint() {
+	if !n.File.ofCheckpoint() {
 		return "an earlier checkpoint"
 	}
 	return fmt.Sprintf("the checkpoint of epoch %d after %d batches, whose state %s holds",
-		n.file.Snap.Epoch, n.file.Snap.Final, n.path)
+		n.File.Snap.Epoch, n.File.Snap.Final, n.path)
 }
 
 // begin decides for a training without a rankpool checkpoint. It may have its own checkpoints, and
 // then continues at a later epoch with the state file.
 func (n *need) begin() (origin, error) {
-	f := n.file
+	f := n.File
 	switch {
 	case n.path == "" && n.epoch == 0, f.missing() && n.epoch == 0:
 		return origin{}, nil
 	case n.path == "":
-		return origin{warning: fmt.Sprintf(
-			"no importance state exists; training begins with equal scores at epoch %d",
-			n.epoch)}, nil
+		return origin{warning: fmt.Sprintf("no importance state exists; training begins with equal "+
+			"scores at epoch %d", n.epoch)}, nil
 	case f.missing():
-		return n.misfit(
-			fmt.Sprintf("training begins at epoch %d, and %s does not exist", n.epoch, n.path))
+		return n.misfit("training begins at epoch %d, and %s does not exist", n.epoch, n.path)
 	case f.Err != nil:
-		return n.misfit(fmt.Sprintf("%s cannot be used: %s", n.path, f.Err))
+		return n.misfit("%s cannot be used: %s", n.path, f.Err)
 	case f.Snap.Epoch == n.epoch && f.Snap.Final >= n.batch:
 		return origin{snap: f.Snap}, nil
 	case n.epoch == 0 && (!n.optional || !f.Snap.Checkpoint):
@@ -289,22 +271,20 @@ func (n *need) begin() (origin, error) {
 			"%s holds the state of epoch %d, but training has no checkpoint, so it starts over",
 			n.path, f.Snap.Epoch)}, nil
 	}
-	return n.misfit(fmt.Sprintf("%s is of epoch %d after %d batches, and training begins at "+
-		"epoch %d, batch %d, without a checkpoint",
-		n.path, f.Snap.Epoch, f.Snap.Final, n.epoch, n.batch))
+	return n.misfit("%s is of epoch %d after %d batches, and training begins at epoch %d, batch %d, "+
+		"without a checkpoint", n.path, f.Snap.Epoch, f.Snap.Final, n.epoch, n.batch)
 }
 
 // misfit decides if the state file is not the one that training needs: training does not begin,
 // unless the user allows it. Then it begins with the scores that exist.
-func (n *need) misfit(why string) (origin, error) {
+func (n *need) misfit(format string, args ...any) (origin, error) {
+	why := fmt.Sprintf(format, args...)
 	if !n.optional {
-		return origin{},
-			fmt.Errorf(
-				"training on data set %s would not continue with the same batches: %s; or begin "+
-					"with the scores that there are by --state-optional",
-				n.stream.Data, why)
+		return origin{}, fmt.Errorf("training on data set %s would not continue with the same "+
+			"batches: %s; or begin with the scores that there are by --state-optional",
+			n.stream.Data, why)
 	}
-	if s := n.file.Snap; s != nil {
+	if s := n.File.Snap; s != nil {
 		return origin{
 			snap: s, alone: true,
 			warning: why + "; training begins with the scores of its state file",

@@ -260,10 +260,11 @@ func TestOrigin(t *testing.T) {
 	} {
 		n := need{
 			stream: originStream, epoch: c.epoch, batch: c.batch, trainings: c.trainings,
-			equal: equalScores, file: c.file, previous: c.previous, aside: c.aside,
+			equal:      equalScores,
+			StatesRead: StatesRead{File: c.file, Previous: c.previous, Aside: c.aside},
 		}
 		for _, s := range c.kept {
-			n.kept = append(n.kept, file(s))
+			n.Kept = append(n.Kept, file(s))
 		}
 		if c.path {
 			n.path = "/s"
