@@ -236,8 +236,14 @@ func (c *Coordinator) Step(e CoordinatorEvent, do func(CoordinatorCommand)) {
 		c.onSaveWanted(e)
 	case Canceled:
 		c.cancel(e.Ticket)
-	case Moved, Wished, Restarted, Saving:
-		c.onTold(e)
+	case Moved:
+		c.onTold(told(e), c.onMoved)
+	case Wished:
+		c.onTold(told(e), c.wish)
+	case Restarted:
+		c.onTold(told(e), c.beginAnew)
+	case Saving:
+		c.onTold(told(e), c.onSaving)
 	case Saved:
 		c.onSaved(e)
 	case Sourced:
@@ -593,44 +599,23 @@ func (c *Coordinator) finishEpochs(trainer int, to place) {
 	c.do(Went{trainer, to.epoch})
 }
 
-// onTold handles a message from another rank about one of its trainers.
-func (c *Coordinator) onTold(e CoordinatorEvent) {
-	var rank, trainer int
-	var at place
-	switch e := e.(type) {
-	case Moved:
-		rank, trainer, at = e.Rank, e.Trainer, place{e.Epoch, e.Batch}
-	case Wished:
-		rank, trainer, at = e.Rank, e.Trainer, place{e.Epoch, e.Batch}
-	case Restarted:
-		rank, trainer, at = e.Rank, e.Trainer, place{e.Epoch, e.Batch}
-	case Saving:
-		rank, trainer, at = e.Rank, e.Trainer, place{e.Epoch, e.Batch}
+// told is a message of another rank about one of its trainers.
+type told struct{ Rank, Trainer, Epoch, Batch int }
+
+func (c *Coordinator) onTold(m told, handle func(trainer int, at place)) {
+	if c.theirs(m.Trainer, m.Rank) {
+		handle(m.Trainer, place{m.Epoch, m.Batch})
 	}
-	if !c.theirs(trainer, rank) {
-		return
+}
+
+// onMoved records that a trainer on another rank moved to a place.
+func (c *Coordinator) onMoved(trainer int, to place) {
+	delete(c.wishes, trainer)
+	if err := c.join(trainer); err != nil { // its rank did not know this rank's trainers yet
+		c.endTraining(err)
 	}
-	switch e.(type) {
-	case Moved:
-		delete(c.wishes, trainer)
-		if err := c.join(trainer); err != nil { // its rank did not know this rank's trainers yet
-			c.endTraining(err)
-		}
-		c.finishEpochs(trainer, at)
-		c.grant()
-	case Wished:
-		c.wish(trainer, at)
-	case Restarted:
-		c.beginAnew(trainer, at)
-	case Saving:
-		switch {
-		case c.begun && !c.weighted:
-		case c.cfg.Rank == 0:
-			c.awaitSave(trainer, at, 0)
-		default:
-			c.savesThere(trainer, at)
-		}
-	}
+	c.finishEpochs(trainer, to)
+	c.grant()
 }
 
 // theirs reports whether a trainer is on the rank that sent a message about it.
@@ -1254,6 +1239,17 @@ func (c *Coordinator) onSaveWanted(e SaveWanted) {
 	}
 	c.tell(Saving{c.cfg.Rank, e.Trainer, e.Epoch, e.Batch})
 	c.awaitSave(e.Trainer, place{e.Epoch, e.Batch}, e.Ticket)
+}
+
+// onSaving handles the save of a trainer on another rank.
+func (c *Coordinator) onSaving(trainer int, at place) {
+	switch {
+	case c.begun && !c.weighted:
+	case c.cfg.Rank == 0:
+		c.awaitSave(trainer, at, 0)
+	default:
+		c.savesThere(trainer, at)
+	}
 }
 
 // awaitSave makes this rank save the state of a place once all reports before it have arrived.
