@@ -1,6 +1,9 @@
 package scheduler
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // This file decides where the scores of a rank's first plan come from. A rank starts without
 // scores, and serves one of three kinds of training: a new one, one that resumes from a checkpoint,
@@ -81,12 +84,7 @@ type origin struct {
 
 // begun reports whether a trainer has received a plan before.
 func (n *need) begun() bool {
-	for _, t := range n.trainings {
-		if len(t.Planned) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.trainings, func(t *Training) bool { return len(t.Planned) > 0 })
 }
 
 // checkpoint returns the checkpoint from which the training resumes, nil for a new training. All
@@ -191,13 +189,8 @@ func (n *need) goOn() (origin, error) {
 
 // candidates are the states that the training may have come from.
 func (n *need) candidates() []StateFile {
-	var found []StateFile
-	for _, k := range append(n.Kept, n.File, n.Previous) {
-		if k.Snap != nil {
-			found = append(found, k)
-		}
-	}
-	return found
+	all := slices.Concat(n.Kept, []StateFile{n.File, n.Previous})
+	return slices.DeleteFunc(all, func(f StateFile) bool { return f.Snap == nil })
 }
 
 func (n *need) scores(s *Snapshot) Digest { return sourceDigest(n.stream, s) }
@@ -212,7 +205,7 @@ func (n *need) equalState(epoch int) *Snapshot {
 
 // resume decides for a training that resumes from a checkpoint, which identifies its state.
 func (n *need) resume(c *Checkpoint) (origin, error) {
-	for _, k := range append(n.Own, n.File, n.Previous, n.Aside) {
+	for _, k := range slices.Concat(n.Own, []StateFile{n.File, n.Previous, n.Aside}) {
 		if k.Snap == nil || c.State == "" || k.Snap.Digest() != c.State {
 			continue
 		}
