@@ -43,10 +43,10 @@ type Coordinator struct {
 	saves    []waitingSave       // waiting for reports
 	saving   map[int]*savedState // by SaveState.ID: those not yet made known to trainers
 	lastSave int
-	making   *making // the plan in progress, or nil
-	reading  bool    // states are being read
-	readFor  uint32  // the generation of that read
-	sources  sources // the scores that ranks have made plans from
+	making   *planning // in progress, or nil
+	reading  bool      // states are being read
+	readFor  uint32    // the generation of that read
+	sources  sources   // the scores that ranks have made plans from
 
 	life
 }
@@ -74,7 +74,7 @@ type life struct {
 
 	opened []int         // epochs that training is or was in, the newest last, at most two
 	plans  map[int]*Plan // those of their plans that the stager still has
-	ahead  *aheadPlan    // made before it was wanted
+	ahead  *planning     // made before it was wanted
 	want   int           // a requested epoch that is not open yet, or noEpoch
 	from   int           // its first batch
 	// by epoch: the digest of what its plan was made from, until the state is on disk
@@ -115,18 +115,13 @@ type joined struct {
 	checkpoint *Checkpoint
 }
 
-type making struct {
+// planning is a plan that is or was made, and what from.
+type planning struct {
 	epoch      int
-	scores     []float32
+	plan       *Plan // nil until it is made
+	base       []float32
 	placing    *Placing
-	generation uint32
-}
-
-// aheadPlan is a plan that was made, and what it was made from.
-type aheadPlan struct {
-	plan    *Plan
-	base    []float32
-	placing *Placing
+	generation uint32 // of sources
 }
 
 type waitingPlan struct {
@@ -825,11 +820,11 @@ func (c *Coordinator) plan() {
 		Learned: c.learned, Placed: c.placed, Processes: c.agreed.processes(), Layout: c.layout,
 	}
 	c.noteBesides(epoch)
-	if a := c.ahead; a != nil && a.plan.Epoch == epoch {
+	if a := c.ahead; a != nil && a.epoch == epoch {
 		c.install(a)
 		return
 	}
-	c.making = &making{epoch: epoch, scores: c.cut, generation: c.sources.generation}
+	c.making = &planning{epoch: epoch, base: c.cut, generation: c.sources.generation}
 	if c.placement != nil {
 		c.making.placing = &Placing{from: c.placed, size: c.placement.size}
 		m.Place = c.making.placing.Place
@@ -877,23 +872,21 @@ func (c *Coordinator) takeCut() {
 // samples are staged.
 func (c *Coordinator) onPlanMade(e PlanMade) {
 	m := c.making
-	c.making = nil
+	c.making, m.plan = nil, e.Plan
 	if m.generation != c.sources.generation {
 		c.plan() // training has moved on
 		return
 	}
-	epoch, base := m.epoch, m.scores
-	made := &aheadPlan{e.Plan, base, m.placing}
 	if c.weighted {
-		c.keeping[epoch] = e.Scores
-		c.do(KeepState{c.sourceOf(epoch, base), c.sources.generation})
+		c.keeping[m.epoch] = e.Scores
+		c.do(KeepState{c.sourceOf(m.epoch, m.base), c.sources.generation})
 	}
 	switch {
-	case epoch == c.want, c.restored != nil && c.restored.Epoch == epoch:
-		c.install(made)
+	case m.epoch == c.want, c.restored != nil && c.restored.Epoch == m.epoch:
+		c.install(m)
 	case c.want == noEpoch:
-		c.ahead = made
-		c.stage(Planned{Plan: e.Plan}, base)
+		c.ahead = m
+		c.stage(Planned{Plan: m.plan}, m.base)
 	default:
 		c.plan() // another epoch was requested meanwhile
 	}
@@ -901,7 +894,7 @@ func (c *Coordinator) onPlanMade(e PlanMade) {
 
 // install makes a plan the newest epoch's: reports refer to it from now on, and trainers may get
 // it.
-func (c *Coordinator) install(made *aheadPlan) {
+func (c *Coordinator) install(made *planning) {
 	plan, base := made.plan, made.base
 	from, trained := 0, plan.Batches()
 	if plan.Epoch == c.want {
