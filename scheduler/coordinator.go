@@ -39,7 +39,7 @@ type Coordinator struct {
 	weighted  bool // the sampler draws by importance
 	chooses   bool // a system chooses what is served from the scores of all epochs
 
-	waiting  []waitingPlan       // PlanWanted without an answer yet
+	waiting  []PlanWanted        // without an answer yet
 	saves    []waitingSave       // waiting for reports
 	saving   map[int]*savedState // by SaveState.ID: those not yet made known to trainers
 	lastSave int
@@ -122,13 +122,6 @@ type planning struct {
 	base       []float32
 	placing    *Placing
 	generation uint32 // of sources
-}
-
-type waitingPlan struct {
-	ticket  uint64
-	trainer int
-	epoch   int
-	since   time.Duration
 }
 
 // waitingSave is a SaveWanted that waits for reports that its state must include. Rank 0 also has
@@ -219,6 +212,7 @@ func (c *Coordinator) Step(e CoordinatorEvent, do func(CoordinatorCommand)) {
 		c.onBegun(e)
 	case PlanWanted:
 		c.now = max(c.now, e.Now)
+		e.Now = c.now
 		c.onPlanWanted(e)
 	case BatchWanted:
 		if c.isNext(e.Epoch) {
@@ -366,9 +360,9 @@ func (c *Coordinator) onPlanWanted(e PlanWanted) {
 		c.refuse(e.Ticket, c.agreed.conflict)
 		return
 	}
-	to, w := place{e.Epoch, e.Batch}, waitingPlan{e.Ticket, e.Trainer, e.Epoch, c.now}
+	to := place{e.Epoch, e.Batch}
 	if c.newLife(e.Trainer) {
-		c.waiting = append(c.waiting, w)
+		c.waiting = append(c.waiting, e)
 		c.tell(Restarted{c.cfg.Rank, e.Trainer, e.Epoch, e.Batch})
 		c.beginAnew(e.Trainer, to)
 		return
@@ -382,7 +376,7 @@ func (c *Coordinator) onPlanWanted(e PlanWanted) {
 		c.do(PlanBeside{e.Ticket, e.Trainer, e.Epoch, c.agreed.processes(), c.layout})
 		return
 	}
-	c.waiting = append(c.waiting, w)
+	c.waiting = append(c.waiting, e)
 	if c.refused != nil {
 		c.failPlans(c.refused.Error(), false)
 	}
@@ -393,14 +387,14 @@ func (c *Coordinator) onPlanWanted(e PlanWanted) {
 func (c *Coordinator) answerPlans() {
 	rest := c.waiting[:0]
 	for _, w := range c.waiting {
-		plan := c.Plan(w.epoch)
-		if _, waits := c.anew[w.trainer]; waits || plan == nil || !c.mayHave(w.epoch) {
+		plan := c.Plan(w.Epoch)
+		if _, waits := c.anew[w.Trainer]; waits || plan == nil || !c.mayHave(w.Epoch) {
 			rest = append(rest, w)
 			continue
 		}
-		a := AnswerPlan{Ticket: w.ticket, Trainer: w.trainer, Plan: plan}
+		a := AnswerPlan{Ticket: w.Ticket, Trainer: w.Trainer, Plan: plan}
 		if c.weighted {
-			a.Scores = c.sources.own(w.epoch)
+			a.Scores = c.sources.own(w.Epoch)
 		}
 		c.do(a)
 	}
@@ -418,7 +412,7 @@ func (c *Coordinator) failPlans(why string, retry bool) {
 	waiting := c.waiting
 	c.waiting = nil
 	for _, w := range waiting {
-		c.do(Refuse{w.ticket, retry, why})
+		c.do(Refuse{w.Ticket, retry, why})
 	}
 }
 
@@ -438,7 +432,7 @@ func (c *Coordinator) refuse(ticket uint64, err error) {
 }
 
 func (c *Coordinator) cancel(ticket uint64) {
-	c.waiting = slices.DeleteFunc(c.waiting, func(w waitingPlan) bool { return w.ticket == ticket })
+	c.waiting = slices.DeleteFunc(c.waiting, func(w PlanWanted) bool { return w.Ticket == ticket })
 	c.saves = slices.DeleteFunc(c.saves, func(w waitingSave) bool { return w.ticket == ticket })
 }
 
@@ -453,11 +447,11 @@ func (c *Coordinator) onTicked() {
 	if c.agreed.missing > 0 || c.begun && c.layout == nil && !c.agreed.known() {
 		rest := c.waiting[:0]
 		for _, w := range c.waiting {
-			if c.now-w.since < missedAfter {
+			if c.now-w.Now < missedAfter {
 				rest = append(rest, w)
 				continue
 			}
-			c.do(Refuse{w.ticket, true, c.agreed.whoIsMissing()})
+			c.do(Refuse{w.Ticket, true, c.agreed.whoIsMissing()})
 		}
 		c.waiting = rest
 	}
