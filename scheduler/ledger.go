@@ -15,10 +15,10 @@ import (
 type Ledger struct {
 	scorer Scorer
 	scores []float32
-	total  float64  // of scores
-	known  []uint64 // a bit per sample: scored by a report
-	passes []*pass  // oldest first; the newest has the epoch under way
-	buffer struct{ losses, scores []float32 }
+	total  float64   // of scores
+	known  []uint64  // a bit per sample: scored by a report
+	passes []*pass   // oldest first; the newest has the epoch under way
+	buffer []float32 // scores of a batch
 	// of the embeddings that are reported with losses; 0: none
 	dimensions int
 }
@@ -277,16 +277,15 @@ func (l *Ledger) foldPass(p *pass, all bool, scored func(Folded)) {
 }
 
 func (l *Ledger) foldBatch(ids []SampleID, losses []float32) {
-	b := &l.buffer
-	b.scores = b.scores[:0]
+	l.buffer = l.buffer[:0]
 	for _, id := range ids {
-		b.scores = append(b.scores, l.scores[id])
+		l.buffer = append(l.buffer, l.scores[id])
 	}
-	l.scorer.Score(Report{IDs: ids, Losses: losses}, b.scores)
+	l.scorer.Score(Report{IDs: ids, Losses: losses}, l.buffer)
 	for i, id := range ids {
 		if Reported(losses[i]) {
-			l.total += float64(b.scores[i]) - float64(l.scores[id])
-			l.scores[id] = b.scores[i]
+			l.total += float64(l.buffer[i]) - float64(l.scores[id])
+			l.scores[id] = l.buffer[i]
 			l.known[id/64] |= 1 << (id % 64)
 		}
 	}

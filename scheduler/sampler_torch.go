@@ -11,13 +11,11 @@ import "cmp"
 // Source: PyTorch 1.13, torch/utils/data/distributed.py, DistributedSampler.
 type torchSampler struct {
 	cfg   SamplerConfig
-	total int // draws before DropLast
-	draws int // draws of an epoch
+	draws int // of an epoch
 }
 
 func newTorchSampler(cfg SamplerConfig) Sampler {
-	s := &torchSampler{cfg: cfg, total: torchTotal(cfg)}
-	s.draws = s.total
+	s := &torchSampler{cfg: cfg, draws: torchTotal(cfg)}
 	if cfg.DropLast {
 		s.draws -= s.draws % cfg.globalBatch()
 	}
