@@ -74,17 +74,6 @@ func (d *Draws) Packages() []Package {
 	return d.choice.Packages
 }
 
-// packages returns the packages of a rank.
-func (p *Plan) packages(rank int) []Package {
-	var own []Package
-	for _, places := range p.Packages() {
-		if p.Owner(int(places[0])) == rank {
-			own = append(own, places)
-		}
-	}
-	return own
-}
-
 // After returns the encoded state that the system that made the draws resumes from after the epoch;
 // nil if the next epoch depends on no such state, or on none that a Learner keeps.
 func (d *Draws) After() []byte {

@@ -57,14 +57,15 @@ func (p *pack) room() (bytes int64) {
 	return (bytes + block - 1) / block * block
 }
 
-// expectPackages queues the packages of a plan, except those that begin before training does.
+// expectPackages queues this rank's packages of a plan, except those that begin before training
+// does.
 func (l *lane) expectPackages(p *planned) {
 	if l.cfg.PackageBytes <= 0 {
 		return
 	}
 	from, _ := p.Range(p.from)
-	for _, places := range p.packages(l.cfg.Rank) {
-		if int(places[0]) >= from {
+	for _, places := range p.Packages() {
+		if first := int(places[0]); p.Owner(first) == l.cfg.Rank && first >= from {
 			l.packs = append(l.packs, &pack{lane: l, plan: p, places: places})
 		}
 	}
