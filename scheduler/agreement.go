@@ -110,10 +110,8 @@ func (a *agreement) newcomer(spec Spec, rank int) error {
 		return nil
 	}
 	if field, x, y := difference(*begun, spec); field != "" {
-		return fmt.Errorf(
-			"data set %s is being trained on with %s %#v, but trainer %d requests %#v; "+
-				"give it its own cache, in a separate run", spec.Data, field, x,
-			spec.Trainer, y)
+		return fmt.Errorf("data set %s is being trained on with %s %#v, but trainer %d requests %#v; "+
+			"give it its own cache, in a separate run", spec.Data, field, x, spec.Trainer, y)
 	}
 	return nil
 }
@@ -124,10 +122,9 @@ func (a *agreement) stranger(spec Spec, rank int) error {
 	if spec.Trainer >= len(a.ranks) || a.ranks[spec.Trainer] == int32(rank) {
 		return nil
 	}
-	return fmt.Errorf(
-		"trainer %d of the training on data set %s is on rank %d, and this is rank %d; "+
-			"give every training process its own RANK", spec.Trainer, spec.Data,
-		a.ranks[spec.Trainer], rank)
+	return fmt.Errorf("trainer %d of the training on data set %s is on rank %d, and this is rank %d; "+
+		"give every training process its own RANK", spec.Trainer, spec.Data, a.ranks[spec.Trainer],
+		rank)
 }
 
 // open handles the spec of a trainer on rank and reports whether it is new. The error is a conflict
@@ -150,9 +147,8 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 		return false, err
 	}
 	if field, x, y := difference(*a.spec, spec); field != "" {
-		a.conflict = fmt.Errorf(
-			"the trainers disagree on data set %s: trainer %d has %s %v, trainer %d has %v",
-			spec.Data, a.spec.Trainer, field, x, spec.Trainer, y)
+		a.conflict = fmt.Errorf("the trainers disagree on data set %s: trainer %d has %s %v, trainer "+
+			"%d has %v", spec.Data, a.spec.Trainer, field, x, spec.Trainer, y)
 		return false, a.conflict
 	}
 	switch at := a.world[spec.Trainer]; {
@@ -165,8 +161,7 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 		return true, nil
 	default:
 		err := fmt.Errorf("trainer %d opened data set %s on rank %d and on rank %d; give every "+
-			"training process its own RANK",
-			spec.Trainer, spec.Data, at, rank)
+			"training process its own RANK", spec.Trainer, spec.Data, at, rank)
 		if a.missing > 0 {
 			a.conflict = err
 		}

@@ -29,10 +29,8 @@ func Assign(ids []SampleID, world []int32, ranks, batchSize int, mode Assignment
 	prefer func(id SampleID) float32, consumer []uint16,
 ) {
 	if len(consumer) != len(ids) || len(world) == 0 || ranks < 1 || batchSize < 1 {
-		panic(
-			fmt.Sprintf("scheduler: Assign got %d draws, %d consumers, %d trainers, %d ranks, "+
-				"batch size %d.",
-				len(ids), len(consumer), len(world), ranks, batchSize))
+		panic(fmt.Sprintf("scheduler: Assign got %d draws, %d consumers, %d trainers, %d ranks, "+
+			"batch size %d.", len(ids), len(consumer), len(world), ranks, batchSize))
 	}
 	if mode == AssignSampler {
 		for i := range consumer {

@@ -260,9 +260,8 @@ func (n *need) begin() (origin, error) {
 	case n.epoch == 0 && (!n.optional || !f.Snap.Checkpoint):
 		// The training ended before its first checkpoint was written. If there is one after all, its
 		// state is put aside, and will be found there.
-		return origin{warning: fmt.Sprintf(
-			"%s holds the state of epoch %d, but training has no checkpoint, so it starts over",
-			n.path, f.Snap.Epoch)}, nil
+		return origin{warning: fmt.Sprintf("%s holds the state of epoch %d, but training has no "+
+			"checkpoint, so it starts over", n.path, f.Snap.Epoch)}, nil
 	}
 	return n.misfit("%s is of epoch %d after %d batches, and training begins at epoch %d, batch %d, "+
 		"without a checkpoint", n.path, f.Snap.Epoch, f.Snap.Final, n.epoch, n.batch)

@@ -98,9 +98,8 @@ func (c SamplerConfig) check() error {
 	case c.World < 1 || c.World > math.MaxUint16:
 		return fmt.Errorf("the number of trainers is %d, it must be in [1, 65535]", c.World)
 	case c.BatchSize > math.MaxInt32/c.World:
-		return fmt.Errorf(
-			"%d trainers with a batch size of %d make a global batch of 2^31 draws or more",
-			c.World, c.BatchSize)
+		return fmt.Errorf("%d trainers with a batch size of %d make a global batch of 2^31 draws or "+
+			"more", c.World, c.BatchSize)
 	case c.fillsBatches() && c.globalBatch() > max(c.Samples, mostFilled):
 		return fmt.Errorf("%d samples would be repeated to fill a global batch of %d draws, and at "+
 			"most %d are possible: give a smaller batch size", c.Samples, c.globalBatch(), mostFilled)
@@ -119,9 +118,8 @@ func (c SamplerConfig) check() error {
 		return fmt.Errorf("the first chunk is %d, it must be in [0, %d)", c.FirstChunk,
 			min(Chunks, c.Samples))
 	case c.Name == "torch" && c.Samples >= torchSamplesMax:
-		return fmt.Errorf(
-			"the number of samples is %d, torch.randperm uses another algorithm from %d on",
-			c.Samples, torchSamplesMax)
+		return fmt.Errorf("the number of samples is %d, torch.randperm uses another algorithm from "+
+			"%d on", c.Samples, torchSamplesMax)
 	}
 	draws := c.Samples
 	if c.Name == "torch" {
@@ -132,8 +130,7 @@ func (c SamplerConfig) check() error {
 			c.Samples, c.World)
 	}
 	if c.DropLast && draws < c.globalBatch() {
-		return fmt.Errorf(
-			"%d draws are fewer than one global batch of %d, so drop_last leaves none",
+		return fmt.Errorf("%d draws are fewer than one global batch of %d, so drop_last leaves none",
 			draws, c.globalBatch())
 	}
 	return nil
@@ -186,9 +183,8 @@ func newRates(scores []float32, samples int, total float64) rates {
 	sum := 0.0
 	for id, s := range scores {
 		if !(s >= 0 && s <= math.MaxFloat32) {
-			panic(
-				fmt.Sprintf("scheduler: Draw got score %v of sample %d, it must be finite and "+
-					"not negative.", s, id))
+			panic(fmt.Sprintf("scheduler: Draw got score %v of sample %d, it must be finite and not "+
+				"negative.", s, id))
 		}
 		sum += float64(s)
 	}

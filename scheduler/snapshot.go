@@ -90,8 +90,7 @@ func (id StreamID) Differs(other StreamID) string {
 		{"sampler_drop_last", id.SamplerDropLast, other.SamplerDropLast},
 	} {
 		if f.here != f.there {
-			return fmt.Sprintf("its %s is %v, and that of this training %v", f.name, f.there,
-				f.here)
+			return fmt.Sprintf("its %s is %v, and that of this training %v", f.name, f.there, f.here)
 		}
 	}
 	return ""
@@ -312,9 +311,8 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 // in the head.
 func decodeHead(data []byte) (h snapshotHead, arrays []byte, err error) {
 	if bytes.HasPrefix(data, []byte(oldSnapshotMagic)) {
-		return h, nil, fmt.Errorf(
-			"%w of this version: an older rankpool wrote it, with which its training must continue",
-			ErrSnapshot)
+		return h, nil, fmt.Errorf("%w of this version: an older rankpool wrote it, with which its "+
+			"training must continue", ErrSnapshot)
 	}
 	if len(data) < len(snapshotMagic)+8 || string(data[:len(snapshotMagic)]) != snapshotMagic {
 		return h, nil, ErrSnapshot
