@@ -74,12 +74,23 @@ type agreement struct {
 	ranks     []int32 // of its trainers then; nil if some were missing
 }
 
-// difference returns the first field in which b differs from a, with both values; "" for none.
-func difference(a, b Spec) (field string, x, y any) {
-	for _, f := range []struct {
-		name string
-		a, b any
-	}{
+// field is a field of two descriptions, with both values.
+type field struct {
+	name string
+	a, b any
+}
+
+// unequal returns the first of the fields whose values differ; one without a name if there is none.
+func unequal(fields []field) field {
+	if i := slices.IndexFunc(fields, func(f field) bool { return f.a != f.b }); i >= 0 {
+		return fields[i]
+	}
+	return field{}
+}
+
+// difference returns the first field in which two specs of one training differ.
+func difference(a, b Spec) field {
+	return unequal([]field{
 		{"sampler", a.Sampler, b.Sampler},
 		{"seed", a.Seed, b.Seed},
 		{"batch_size", a.BatchSize, b.BatchSize},
@@ -90,12 +101,7 @@ func difference(a, b Spec) (field string, x, y any) {
 		{"epochs", a.Epochs, b.Epochs},
 		{"embeddings", a.Embeddings, b.Embeddings},
 		{"first_chunk", a.FirstChunk, b.FirstChunk},
-	} {
-		if f.a != f.b {
-			return f.name, f.a, f.b
-		}
-	}
-	return "", nil, nil
+	})
 }
 
 // newcomer returns an error if the spec differs from that of a training that has begun: all of its
@@ -109,9 +115,9 @@ func (a *agreement) newcomer(spec Spec, rank int) error {
 	if begun == nil {
 		return nil
 	}
-	if field, x, y := difference(*begun, spec); field != "" {
+	if f := difference(*begun, spec); f.name != "" {
 		return fmt.Errorf("data set %s is being trained on with %s %#v, but trainer %d requests %#v; "+
-			"give it its own cache, in a separate run", spec.Data, field, x, spec.Trainer, y)
+			"give it its own cache, in a separate run", spec.Data, f.name, f.a, spec.Trainer, f.b)
 	}
 	return nil
 }
@@ -146,9 +152,9 @@ func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
 	if err := a.newcomer(spec, rank); err != nil {
 		return false, err
 	}
-	if field, x, y := difference(*a.spec, spec); field != "" {
+	if f := difference(*a.spec, spec); f.name != "" {
 		a.conflict = fmt.Errorf("the trainers disagree on data set %s: trainer %d has %s %v, trainer "+
-			"%d has %v", spec.Data, a.spec.Trainer, field, x, spec.Trainer, y)
+			"%d has %v", spec.Data, a.spec.Trainer, f.name, f.a, spec.Trainer, f.b)
 		return false, a.conflict
 	}
 	switch at := a.world[spec.Trainer]; {

@@ -73,10 +73,7 @@ type StreamID struct {
 // Differs describes the first field in which other differs, with both values; "" if the streams are
 // the same.
 func (id StreamID) Differs(other StreamID) string {
-	for _, f := range []struct {
-		name        string
-		here, there any
-	}{
+	f := unequal([]field{
 		{"plan version", id.Plan, other.Plan},
 		{"samples", id.Samples, other.Samples},
 		{"data set", id.Identity, other.Identity},
@@ -88,12 +85,11 @@ func (id StreamID) Differs(other StreamID) string {
 		{"drop_last", id.DropLast, other.DropLast},
 		{"embeddings", id.Embeddings, other.Embeddings},
 		{"sampler_drop_last", id.SamplerDropLast, other.SamplerDropLast},
-	} {
-		if f.here != f.there {
-			return fmt.Sprintf("its %s is %v, and that of this training %v", f.name, f.there, f.here)
-		}
+	})
+	if f.name == "" {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("its %s is %v, and that of this training %v", f.name, f.b, f.a)
 }
 
 // ErrSnapshot is returned for bytes that are not a complete snapshot.
