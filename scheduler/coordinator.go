@@ -680,7 +680,7 @@ func (c *Coordinator) beginAnew(trainer int, at place) {
 func (c *Coordinator) nextGeneration() {
 	clear(c.keeping)
 	c.do(ForgetStates{Before: math.MaxInt})
-	for _, err := range c.sources.next() {
+	if err := c.sources.next(); err != nil {
 		c.endTraining(err)
 	}
 }

@@ -320,8 +320,8 @@ func TestSources(t *testing.T) {
 		"ranks 1 and 2 have planned epoch 1 from different importance scores (cc, bb)")
 	tell(1, 1, 0, "dd", "") // a generation ahead
 	tell(2, 1, 0, "dd", "")
-	if errs := s.next(); len(errs) > 0 {
-		t.Error(errs)
+	if err := s.next(); err != nil {
+		t.Error(err)
 	}
 	tell(0, 0, 0, "aa", "") // late
 	agreed(0, false)

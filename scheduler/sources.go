@@ -1,6 +1,10 @@
 package scheduler
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"maps"
+)
 
 // Each rank makes the same plans from the same scores. After it has saved the scores that a plan
 // was made from, it sends their digest to the other ranks; no trainer gets a plan before all ranks
@@ -28,22 +32,25 @@ func (s *sources) clear() {
 	}
 }
 
-// next begins a new generation with the digests that were already received for it, and returns
-// their errors.
-func (s *sources) next() (errs []error) {
+// next begins a new generation with the digests that were already received for it, and returns the
+// first of their errors.
+func (s *sources) next() (err error) {
 	s.clear()
 	s.generation++
 	early := s.early
 	s.early = nil
 	for _, e := range early {
-		if err := s.take(e); err != nil {
-			errs = append(errs, err)
-		}
+		err = cmp.Or(err, s.take(e))
 	}
-	return errs
+	return err
 }
 
-// take records a rank's digest, now or when its generation begins here.
+// keptSources is the number of epochs before a rank's newest for which its digests are kept: other
+// ranks may be that far behind.
+const keptSources = 3
+
+// take records a rank's digest, now or when its generation begins here, and returns an error if it
+// differs from that of another rank.
 func (s *sources) take(e Sourced) error {
 	switch {
 	case e.Generation > s.generation:
@@ -52,27 +59,17 @@ func (s *sources) take(e Sourced) error {
 	case e.Generation < s.generation:
 		return nil
 	}
-	return s.record(e.Rank, e.Epoch, e.Scores)
-}
-
-// keptSources is the number of epochs before a rank's newest for which its digests are kept: other
-// ranks may be that far behind.
-const keptSources = 3
-
-// record records the digest of a rank, and returns an error if it differs from that of another.
-func (s *sources) record(rank, epoch int, digest Digest) error {
-	s.told[rank][epoch], s.newest[rank] = digest, max(s.newest[rank], epoch)
-	for e := range s.told[rank] {
-		if e < s.newest[rank]-keptSources {
-			delete(s.told[rank], e)
-		}
-	}
+	digests := s.told[e.Rank]
+	digests[e.Epoch], s.newest[e.Rank] = e.Scores, max(s.newest[e.Rank], e.Epoch)
+	maps.DeleteFunc(digests, func(epoch int, _ Digest) bool {
+		return epoch < s.newest[e.Rank]-keptSources
+	})
 	for r, told := range s.told {
-		if other, ok := told[epoch]; ok && other != digest {
+		if other, ok := told[e.Epoch]; ok && other != e.Scores {
+			a, b := min(r, e.Rank), max(r, e.Rank)
 			return fmt.Errorf("ranks %d and %d have planned epoch %d from different importance "+
 				"scores (%.8s, %.8s): resume from a checkpoint",
-				min(r, rank), max(r, rank), epoch, s.told[min(r, rank)][epoch],
-				s.told[max(r, rank)][epoch])
+				a, b, e.Epoch, s.told[a][e.Epoch], s.told[b][e.Epoch])
 		}
 	}
 	return nil
