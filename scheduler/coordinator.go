@@ -993,10 +993,10 @@ func (c *Coordinator) sourceOf(epoch int, base []float32) *Snapshot {
 		snap = &again
 		snap.Placed = c.besides[epoch].placed
 	} else {
-		switch newest, ok := c.ledger.Newest(); {
-		case ok && newest == epoch:
+		switch c.ledger.newest() {
+		case epoch:
 			snap = c.ledger.Snapshot(base, 0)
-		case ok && newest == epoch-1:
+		case epoch - 1:
 			snap = c.ledger.SnapshotNext(base)
 		}
 		c.addBesides(snap)
@@ -1262,9 +1262,9 @@ func (c *Coordinator) savesThere(trainer int, at place) {
 
 // settle ends the epoch of a trainer that saves at its end.
 func (c *Coordinator) settle(trainer int) {
-	newest, ok := c.ledger.Newest()
-	if at, told := c.savesAt[trainer]; ok && told && c.canonical(at) == (place{newest + 1, 0}) {
-		c.ledger.Finish(trainer, newest+1)
+	next := place{c.ledger.newest() + 1, 0}
+	if at, told := c.savesAt[trainer]; told && c.canonical(at) == next {
+		c.ledger.Finish(trainer, next.epoch)
 	}
 }
 
@@ -1314,10 +1314,7 @@ func (c *Coordinator) answerSave(a AnswerSave) {
 // complete reports whether the ledger has all reports before a place, and can make a snapshot of
 // it.
 func (c *Coordinator) complete(at place) bool {
-	newest, ok := c.ledger.Newest()
-	if !ok {
-		return false
-	}
+	newest := c.ledger.newest()
 	switch {
 	case at.epoch == newest:
 		for t := range c.agreed.world {
@@ -1340,7 +1337,7 @@ func (c *Coordinator) complete(at place) bool {
 // saveAt requests that the state of a place be written; its waiting saves are answered after that.
 func (c *Coordinator) saveAt(s *savedState) {
 	var snap *Snapshot
-	if newest, _ := c.ledger.Newest(); s.at.epoch == newest {
+	if s.at.epoch == c.ledger.newest() {
 		c.ledger.settle(s.at.batch)
 		snap = c.ledger.Snapshot(c.base, s.at.batch)
 		snap.Final = s.at.batch // even if trainers report nothing

@@ -448,12 +448,12 @@ func (s *Snapshot) setTail(t *pass, dimensions int) {
 	}
 }
 
-// Newest returns the epoch that was opened last, and false if none was.
-func (l *Ledger) Newest() (epoch int, ok bool) {
+// newest returns the epoch that was opened last, noEpoch if none was.
+func (l *Ledger) newest() int {
 	if len(l.passes) == 0 {
-		return 0, false
+		return noEpoch
 	}
-	return l.passes[len(l.passes)-1].epoch, true
+	return l.passes[len(l.passes)-1].epoch
 }
 
 // FinalOf returns the number of batches of epoch that are final for trainer; 0 if the epoch is not
