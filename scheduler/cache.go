@@ -132,6 +132,11 @@ func (c *Cache) Resize(capacityBytes int64, evicted func(SampleID)) {
 //
 // A newcomer is admitted when there is room or when every resident that must leave yields to it.
 func (c *Cache) Draw(u Use, evicted func(SampleID)) Outcome {
+	return c.draw(u, func(v Use) { evicted(v.ID) })
+}
+
+// draw is Draw, and tells evicted all that was known of a resident that leaves.
+func (c *Cache) draw(u Use, evicted func(Use)) Outcome {
 	if p, in := c.at(u.ID); in {
 		c.residents.set(p, u)
 		c.policy.Touch(p, u)
@@ -142,21 +147,10 @@ func (c *Cache) Draw(u Use, evicted func(SampleID)) Outcome {
 		return Bypassed
 	}
 	for _, v := range c.out {
-		evicted(v.ID)
+		evicted(v)
 	}
 	c.admit(u)
 	return Admitted
-}
-
-// Leaving returns the Use of a leaving resident; only evicted may call it, for the resident that it
-// is called with.
-func (c *Cache) Leaving(id SampleID) Use {
-	for _, u := range c.out {
-		if u.ID == id {
-			return u
-		}
-	}
-	panic("scheduler: Leaving of a sample that does not leave.")
 }
 
 // Wants reports whether a draw would find the sample or keep it, if it came now. It looks at the

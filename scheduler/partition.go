@@ -260,9 +260,9 @@ func (p *partition) pass(u Use, had bool, evicted func(SampleID)) Outcome {
 	}
 	outcome := Bypassed
 	if had || p.cache.Resident(u.ID) {
-		outcome = p.cache.Draw(u, func(id SampleID) {
-			p.tier.left(p.cache.Leaving(id))
-			evicted(id)
+		outcome = p.cache.draw(u, func(v Use) {
+			p.tier.left(v)
+			evicted(v.ID)
 		})
 	}
 	if outcome == Bypassed {

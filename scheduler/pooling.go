@@ -112,10 +112,9 @@ func (o *pooling) resident(id SampleID) (rank int, in bool) {
 
 // keep passes a draw to the partition of a rank, and reports whether the sample stays there.
 func (o *pooling) keep(u Use, rank int) bool {
-	c := o.ranks[rank]
-	outcome := c.Draw(u, func(id SampleID) {
-		o.expect(c.Leaving(id).Next, rank, -1)
-		o.at.set(id, 0)
+	outcome := o.ranks[rank].draw(u, func(v Use) {
+		o.expect(v.Next, rank, -1)
+		o.at.set(v.ID, 0)
 	})
 	if outcome == Bypassed {
 		return false
