@@ -385,20 +385,18 @@ func (c *Coordinator) onPlanWanted(e PlanWanted) {
 
 // answerPlans answers every PlanWanted whose plan is ready.
 func (c *Coordinator) answerPlans() {
-	rest := c.waiting[:0]
-	for _, w := range c.waiting {
+	c.waiting = slices.DeleteFunc(c.waiting, func(w PlanWanted) (answered bool) {
 		plan := c.Plan(w.Epoch)
 		if _, waits := c.anew[w.Trainer]; waits || plan == nil || !c.mayHave(w.Epoch) {
-			rest = append(rest, w)
-			continue
+			return false
 		}
 		a := AnswerPlan{Ticket: w.Ticket, Trainer: w.Trainer, Plan: plan}
 		if c.weighted {
 			a.Scores = c.sources.own(w.Epoch)
 		}
 		c.do(a)
-	}
-	c.waiting = rest
+		return true
+	})
 }
 
 // mayHave reports whether trainers may have the plan of an epoch: all ranks have the same plan, and
@@ -445,15 +443,12 @@ func (c *Coordinator) tell(e CoordinatorEvent) {
 func (c *Coordinator) onTicked() {
 	// The stager needs all trainers; the first plan needs what each reports of its training.
 	if c.agreed.missing > 0 || c.begun && c.layout == nil && !c.agreed.known() {
-		rest := c.waiting[:0]
-		for _, w := range c.waiting {
-			if c.now-w.Now < missedAfter {
-				rest = append(rest, w)
-				continue
+		c.waiting = slices.DeleteFunc(c.waiting, func(w PlanWanted) (refused bool) {
+			if refused = c.now-w.Now >= missedAfter; refused {
+				c.do(Refuse{w.Ticket, true, c.agreed.whoIsMissing()})
 			}
-			c.do(Refuse{w.Ticket, true, c.agreed.whoIsMissing()})
-		}
-		c.waiting = rest
+			return refused
+		})
 	}
 	if len(c.saves) > 0 && c.now > c.saves[0].deadline {
 		c.answerSaves()
@@ -1278,8 +1273,7 @@ func (c *Coordinator) canonical(at place) place {
 
 // answerSaves answers every SaveWanted whose state is complete or that has timed out.
 func (c *Coordinator) answerSaves() {
-	rest := c.saves[:0]
-	for _, w := range c.saves {
+	c.saves = slices.DeleteFunc(c.saves, func(w waitingSave) (answered bool) {
 		at := c.canonical(w.at)
 		switch {
 		case c.saved != nil && c.saved.at == at:
@@ -1291,10 +1285,10 @@ func (c *Coordinator) answerSaves() {
 		case c.now > w.deadline:
 			c.answerSave(AnswerSave{Ticket: w.ticket})
 		default:
-			rest = append(rest, w)
+			return false
 		}
-	}
-	c.saves = rest
+		return true
+	})
 }
 
 func (c *Coordinator) attach(s *savedState, ticket uint64) {

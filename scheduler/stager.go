@@ -1027,15 +1027,12 @@ func (l *lane) reached(epoch, batch int) bool {
 
 // answerEarly handles the early requests whose batch has entered the window or never will.
 func (l *lane) answerEarly() {
-	rest := l.early[:0]
-	for _, e := range l.early {
-		if l.reached(e.Epoch, e.Batch) {
+	l.early = slices.DeleteFunc(l.early, func(e Asked) (answered bool) {
+		if answered = l.reached(e.Epoch, e.Batch); answered {
 			l.take(e)
-		} else {
-			rest = append(rest, e)
 		}
-	}
-	l.early = rest
+		return answered
+	})
 }
 
 func (s *Stager) take(e Asked) {
