@@ -1309,11 +1309,12 @@ func (c *Coordinator) answerSave(a AnswerSave) {
 // it.
 func (c *Coordinator) complete(at place) bool {
 	newest := c.ledger.newest()
+	p := c.ledger.find(newest)
 	switch {
 	case at.epoch == newest:
 		for t := range c.agreed.world {
 			finished, known := c.finish[t]
-			here := c.ledger.FinalOf(t, newest) >= at.batch &&
+			here := int(p.final[t]) >= at.batch &&
 				(at.batch > 0 || known && finished.epoch >= newest)
 			if told, ok := c.savesAt[t]; !here && (!ok || c.canonical(told) != at) {
 				return false

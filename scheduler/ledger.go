@@ -125,12 +125,11 @@ func unreported(n int) []float32 {
 }
 
 func (l *Ledger) find(epoch int) *pass {
-	for i := len(l.passes) - 1; i >= 0; i-- {
-		if l.passes[i].epoch == epoch {
-			return l.passes[i]
-		}
+	i := slices.IndexFunc(l.passes, func(p *pass) bool { return p.epoch == epoch })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return l.passes[i]
 }
 
 func (p *pass) batches() int { return (p.draws + p.batch - 1) / p.batch }

@@ -456,15 +456,6 @@ func (l *Ledger) newest() int {
 	return l.passes[len(l.passes)-1].epoch
 }
 
-// FinalOf returns the number of batches of epoch that are final for trainer; 0 if the epoch is not
-// open.
-func (l *Ledger) FinalOf(trainer, epoch int) int {
-	if p := l.find(epoch); p != nil {
-		return int(p.final[trainer])
-	}
-	return 0
-}
-
 // final0 returns the number of batches that are final for every trainer.
 func (p *pass) final0() int {
 	return min(p.batches(), int(slices.Min(p.final)))
