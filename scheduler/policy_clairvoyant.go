@@ -88,14 +88,6 @@ func (c *Clairvoyant) Victim() (Place, bool) {
 	return c.heap[0], true
 }
 
-// Farthest returns the next use of the resident that goes first, or false if there is none.
-func (c *Clairvoyant) Farthest() (float64, bool) {
-	if c.order(); len(c.heap) == 0 {
-		return 0, false
-	}
-	return c.of.next[c.heap[0]], true
-}
-
 // Yields implements Policy.
 func (c *Clairvoyant) Yields(victim Place, newcomer Use) bool {
 	return newcomer.Next < c.of.next[victim]

@@ -21,7 +21,6 @@ type pooling struct {
 	first []int32    // by sample: the place in ids of its next draw from now on, or noPlace
 
 	ranks []*Cache
-	heaps []*Clairvoyant
 	// by rank: the latest next draw of its residents, 0 without residents
 	yields []float64
 	at     table[uint16] // by resident: 1 + its rank
@@ -78,8 +77,7 @@ func nextPlaces(ids []SampleID, samples int) (next, first []int32) {
 func (o *pooling) begin() {
 	o.yields = make([]float64, len(o.from.CapacityBytes))
 	for r, bytes := range o.from.CapacityBytes {
-		o.heaps = append(o.heaps, NewClairvoyant())
-		o.ranks = append(o.ranks, NewCache(o.heaps[r], bytes, o.size))
+		o.ranks = append(o.ranks, NewCache(NewClairvoyant(), bytes, o.size))
 		for _, id := range o.from.Residents[r] {
 			o.keep(o.use(id), r)
 		}
@@ -121,7 +119,7 @@ func (o *pooling) keep(u Use, rank int) bool {
 	}
 	o.at.set(u.ID, uint16(rank)+1)
 	o.expect(u.Next, rank, 1)
-	o.yields[rank], _ = o.heaps[rank].Farthest()
+	o.noteYield(rank)
 	return true
 }
 
@@ -129,8 +127,16 @@ func (o *pooling) leave(id SampleID, rank int) {
 	next, _ := o.ranks[rank].Next(id)
 	o.expect(next, rank, -1)
 	o.ranks[rank].Remove(id)
-	o.yields[rank], _ = o.heaps[rank].Farthest()
+	o.noteYield(rank)
 	o.at.set(id, 0)
+}
+
+func (o *pooling) noteYield(rank int) {
+	c := o.ranks[rank]
+	o.yields[rank] = 0
+	if first, ok := c.policy.Victim(); ok {
+		o.yields[rank] = c.residents.next[first]
+	}
 }
 
 // expect adds n to the number of residents of a rank that are drawn in the batch at a time.
