@@ -365,21 +365,10 @@ func (d Digest) Valid() bool {
 // snapshot was saved for, nor where samples were: which samples make a batch does not depend on
 // that.
 func (s *Snapshot) Digest() Digest {
-	h := xxh3.New()
-	for piece := range s.hashed() {
-		_, _ = h.Write(piece) // a hash returns no error
-	}
-	sum := h.Sum128().Bytes()
-	return Digest(hex.EncodeToString(sum[:]))
-}
-
-// hashed yields what the digest covers, in pieces of at most 64 KiB.
-func (s *Snapshot) hashed() iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
+	return digestOf(func(e *encoder) {
 		head := s.head()
 		losses := head.NumLosses
 		head.Stream.Data, head.Checkpoint, head.Placed = "", false, nil
-		e := newEncoder(yield)
 		e.bytes(head.json())
 		e.hashable(s.Scores)
 		e.hashable(s.Losses)
@@ -392,8 +381,20 @@ func (s *Snapshot) hashed() iter.Seq[[]byte] {
 		}
 		e.words(len(s.TailIDs), func(i int) uint32 { return uint32(s.TailIDs[i]) })
 		e.bytes(s.Learned.bytes())
-		e.flush()
-	}
+	})
+}
+
+// digestOf returns the digest of what is encoded.
+func digestOf(encode func(e *encoder)) Digest {
+	h := xxh3.New()
+	e := newEncoder(func(piece []byte) bool {
+		_, _ = h.Write(piece) // a hash returns no error
+		return true
+	})
+	encode(e)
+	e.flush()
+	sum := h.Sum128().Bytes()
+	return Digest(hex.EncodeToString(sum[:]))
 }
 
 const (

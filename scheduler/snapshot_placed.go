@@ -2,10 +2,7 @@ package scheduler
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"math"
-
-	"github.com/zeebo/xxh3"
 )
 
 // placedHead is the part of a Placed in a snapshot's head, with the arrays' lengths. After the cuts
@@ -101,21 +98,16 @@ func sourceDigest(stream StreamID, s *Snapshot) Digest {
 	if s.Placed == nil {
 		return scores
 	}
-	h := xxh3.New()
-	write := func(word uint64) {
-		_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, word)) // a hash returns no error
-	}
-	_, _ = h.Write([]byte(scores))
-	write(uint64(len(s.Placed.CapacityBytes)))
-	for r, bytes := range s.Placed.CapacityBytes {
-		write(uint64(bytes))
-		write(uint64(len(s.Placed.Residents[r])))
-	}
-	write(uint64(s.Placed.TailEpoch))
-	write(uint64(len(s.Placed.Tail)))
-	e := newEncoder(func(b []byte) bool { _, _ = h.Write(b); return true })
-	s.Placed.encode(e)
-	e.flush()
-	sum := h.Sum128().Bytes()
-	return Digest(hex.EncodeToString(sum[:]))
+	return digestOf(func(e *encoder) {
+		number := func(n uint64) { e.bytes(binary.LittleEndian.AppendUint64(nil, n)) }
+		e.bytes([]byte(scores))
+		number(uint64(len(s.Placed.CapacityBytes)))
+		for r, bytes := range s.Placed.CapacityBytes {
+			number(uint64(bytes))
+			number(uint64(len(s.Placed.Residents[r])))
+		}
+		number(uint64(s.Placed.TailEpoch))
+		number(uint64(len(s.Placed.Tail)))
+		s.Placed.encode(e)
+	})
 }
