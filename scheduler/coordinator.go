@@ -59,10 +59,9 @@ type life struct {
 	restored *Snapshot
 	states   *StatesRead // for the first plan
 	refused  error       // why there is no ledger; nil if there is one, or none was needed yet
-	cut      []float32   // scores for the plan after the newest epoch; they do not change
-	haveCut  bool
-	base     []float32 // scores that the newest epoch's plan was made from
-	scored   bool      // the stager has received scores
+	cut      []float32   // scores for the plan after the newest epoch, nil until they are known
+	base     []float32   // scores that the newest epoch's plan was made from
+	scored   bool        // the stager has received scores
 	// of the epochs planned before, in order, if a system chooses by them
 	cuts      []Cut
 	placement *Placement      // nil: a hash gives samples their owners
@@ -747,7 +746,7 @@ func (c *Coordinator) fold() {
 		}
 		c.do(Drive{Event: scored})
 	})
-	if ready && !c.haveCut {
+	if ready && c.cut == nil {
 		c.plan()
 	}
 	c.answerSaves()
@@ -798,7 +797,7 @@ func (c *Coordinator) plan() {
 			c.want, c.from = first, 0
 		}
 	}
-	if c.weighted && !c.haveCut {
+	if c.weighted && c.cut == nil {
 		if !c.ledger.Ready() {
 			return
 		}
@@ -847,7 +846,7 @@ func (c *Coordinator) behindLast(epoch int) bool {
 
 // takeCut records what the next epoch is planned from.
 func (c *Coordinator) takeCut() {
-	c.cut, c.haveCut = c.ledger.Take(), true
+	c.cut = c.ledger.Take()
 	if c.placement != nil {
 		c.ledger.sum() // placements depend on it
 		c.placed = c.placement.Placed()
@@ -896,7 +895,7 @@ func (c *Coordinator) install(made *planning) {
 	}
 	c.ahead = nil
 	c.open(plan)
-	c.base, c.cut, c.haveCut, c.placed = base, nil, false, nil
+	c.base, c.cut, c.placed = base, nil, nil
 	train := Train{Epoch: plan.Epoch}
 	if c.weighted {
 		train.Scores = base
@@ -1092,7 +1091,7 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 		return epoch, true
 	}
 	c.restored, c.cuts = from.snap, from.snap.Cuts
-	c.cut, c.learned, c.haveCut = from.snap.Scores, learned, true
+	c.cut, c.learned = from.snap.Scores, learned
 	if c.placement != nil {
 		c.placed = c.placement.Placed()
 	} else if from.sameTrainers {
@@ -1323,7 +1322,7 @@ func (c *Coordinator) complete(at place) bool {
 		return true
 	case at == place{newest + 1, 0}:
 		plan := c.Plan(newest)
-		return plan != nil && (c.haveCut || c.behindLast(at.epoch)) &&
+		return plan != nil && (c.cut != nil || c.behindLast(at.epoch)) &&
 			c.ledger.Final(newest) == plan.Batches()
 	}
 	return false
@@ -1337,7 +1336,7 @@ func (c *Coordinator) saveAt(s *savedState) {
 		snap = c.ledger.Snapshot(c.base, s.at.batch)
 		snap.Final = s.at.batch // even if trainers report nothing
 	} else {
-		if !c.haveCut {
+		if c.cut == nil {
 			c.takeCut() // nothing is planned after the last epoch
 		}
 		snap = c.ledger.SnapshotNext(c.cut)
