@@ -192,7 +192,7 @@ func (a *agreement) note(spec Spec) bool {
 // loader workers have opened it but not they themselves.
 func (a *agreement) whoIsMissing() string {
 	const most = 8
-	missing, what := 0, "have not come"
+	what := "have not come"
 	if a.missing == 0 {
 		what = "have not come themselves, only their DataLoader's workers have"
 	}
@@ -201,12 +201,11 @@ func (a *agreement) whoIsMissing() string {
 		if a.missing > 0 && rank >= 0 || a.missing == 0 && a.trainings[t] != nil {
 			continue
 		}
-		if missing++; missing <= most {
-			names = append(names, strconv.Itoa(t))
-		}
+		names = append(names, strconv.Itoa(t))
 	}
+	missing := len(names)
 	if missing > most {
-		names = append(names, "...")
+		names = append(names[:most], "...")
 	}
 	return fmt.Sprintf("of %d trainers (WORLD_SIZE) %d %s: RANK %s",
 		len(a.world), missing, what, strings.Join(names, ", "))

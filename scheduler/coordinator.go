@@ -386,22 +386,15 @@ func (c *Coordinator) onPlanWanted(e PlanWanted) {
 func (c *Coordinator) answerPlans() {
 	c.waiting = slices.DeleteFunc(c.waiting, func(w PlanWanted) (answered bool) {
 		plan := c.Plan(w.Epoch)
-		if _, waits := c.anew[w.Trainer]; waits || plan == nil || !c.mayHave(w.Epoch) {
+		// All ranks must have the same plan, and be able to make it again.
+		scores, kept := c.sources.own(w.Epoch)
+		same := !c.weighted || kept && c.sources.agreed(w.Epoch)
+		if _, waits := c.anew[w.Trainer]; waits || plan == nil || !same {
 			return false
 		}
-		a := AnswerPlan{Ticket: w.Ticket, Trainer: w.Trainer, Plan: plan}
-		if c.weighted {
-			a.Scores = c.sources.own(w.Epoch)
-		}
-		c.do(a)
+		c.do(AnswerPlan{Ticket: w.Ticket, Trainer: w.Trainer, Plan: plan, Scores: scores})
 		return true
 	})
-}
-
-// mayHave reports whether trainers may have the plan of an epoch: all ranks have the same plan, and
-// can make it again.
-func (c *Coordinator) mayHave(epoch int) bool {
-	return !c.weighted || c.sources.keeps(epoch) && c.sources.agreed(epoch)
 }
 
 // failPlans answers all waiting plan requests with an error.

@@ -123,10 +123,9 @@ func (l *lane) letGo(id SampleID) {
 func (l *lane) shareOfWindow() int64 {
 	going, left := int64(0), l.cfg.WindowBytes
 	for m := range l.open() {
-		switch {
-		case m == l || m.own.goes():
+		if m == l || m.own.goes() {
 			going++
-		default:
+		} else {
 			left -= m.heldBytes
 		}
 	}

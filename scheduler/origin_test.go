@@ -327,8 +327,8 @@ func TestSources(t *testing.T) {
 	agreed(0, false)
 	tell(0, 1, 0, "dd", "")
 	agreed(0, true)
-	if s.own(0) != "dd" {
-		t.Errorf("this rank's digest is %q", s.own(0))
+	if own, kept := s.own(0); own != "dd" || !kept {
+		t.Errorf("this rank's digest is %q", own)
 	}
 	for epoch := range 10 {
 		tell(0, 1, epoch, "dd", "")

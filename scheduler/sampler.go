@@ -146,9 +146,6 @@ func (c SamplerConfig) fillsBatches() bool { return c.Name != "torch" && c.Name 
 // globalBatch is the number of draws in a full global batch.
 func (c SamplerConfig) globalBatch() int { return c.BatchSize * c.World }
 
-// clocks returns the race clocks of the samples.
-func (c SamplerConfig) clocks() source { return newSource(c.Seed, forClock) }
-
 // A race is the common part of the samplers whose epochs are as long as the data set, in whole
 // global batches, and in the order of race clocks.
 type race struct {
@@ -161,7 +158,7 @@ func (c SamplerConfig) race() race {
 	return race{
 		samples: c.Samples,
 		draws:   wholeBatches(c.Samples, c.globalBatch(), c.DropLast),
-		clocks:  c.clocks(),
+		clocks:  newSource(c.Seed, forClock),
 	}
 }
 

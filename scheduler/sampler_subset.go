@@ -33,7 +33,7 @@ func newSubsetSampler(cfg SamplerConfig) Sampler {
 		batch:    cfg.globalBatch(),
 		dropLast: cfg.DropLast,
 		fraction: cfg.Fraction,
-		clocks:   cfg.clocks(),
+		clocks:   newSource(cfg.Seed, forClock),
 		members:  newSource(cfg.Seed, forMembership),
 	}
 	if s.fraction == 0 {

@@ -85,11 +85,8 @@ func (s *sources) agreed(epoch int) bool {
 	return true
 }
 
-// keeps reports whether this rank has saved the scores that an epoch was planned from.
-func (s *sources) keeps(epoch int) bool {
-	_, ok := s.told[s.rank][epoch]
-	return ok
+// own returns this rank's digest for an epoch, false if it has not saved the scores.
+func (s *sources) own(epoch int) (scores Digest, kept bool) {
+	scores, kept = s.told[s.rank][epoch]
+	return scores, kept
 }
-
-// own returns this rank's digest for an epoch.
-func (s *sources) own(epoch int) Digest { return s.told[s.rank][epoch] }

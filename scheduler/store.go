@@ -107,13 +107,10 @@ func (st *store) allRecent() float64 {
 
 func (st *store) pacesChanged() bool {
 	sum := st.allRecent()
-	for _, q := range st.lanes {
+	return slices.ContainsFunc(st.lanes, func(q *partition) bool {
 		pace := max(q.recent/sum, paceLeast)
-		if pace > q.pace*(1+paceChange) || pace < q.pace/(1+paceChange) {
-			return true
-		}
-	}
-	return false
+		return pace > q.pace*(1+paceChange) || pace < q.pace/(1+paceChange)
+	})
 }
 
 // takePaces measures the current paces, and recomputes all next uses.
