@@ -30,31 +30,28 @@ type Claim struct {
 // first counts.
 func Divide(claims []Claim, capacityBytes int64, giveBack bool) []int64 {
 	parts := make([]int64, len(claims))
-	var known []int
+	var gaining, idle []int
+	idleBytes := int64(0)
 	for i, c := range claims {
-		if c.Gain < 0 {
+		switch {
+		case c.Gain < 0:
 			parts[i] = min(c.EvenBytes, capacityBytes)
 			capacityBytes -= parts[i]
-		} else {
-			known = append(known, i)
+		case c.Gain > 0:
+			gaining = append(gaining, i)
+		case !giveBack:
+			idle, idleBytes = append(idle, i), idleBytes+c.WholeBytes
 		}
 	}
 	perByte := func(i int) float64 { return claims[i].Gain / float64(max(1, claims[i].WholeBytes)) }
-	slices.SortStableFunc(known, func(i, j int) int { return cmp.Compare(perByte(j), perByte(i)) })
-	idle := int64(0)
-	for _, i := range known {
-		if claims[i].Gain == 0 {
-			idle += claims[i].WholeBytes
-			continue
-		}
+	slices.SortStableFunc(gaining, func(i, j int) int { return cmp.Compare(perByte(j), perByte(i)) })
+	for _, i := range gaining {
 		parts[i] = min(claims[i].WholeBytes, capacityBytes)
 		capacityBytes -= parts[i]
 	}
-	for _, i := range known {
-		if whole := claims[i].WholeBytes; claims[i].Gain == 0 && idle > 0 && !giveBack {
-			share := float64(min(idle, capacityBytes)) / float64(idle)
-			parts[i] = int64(share * float64(whole))
-		}
+	share := float64(min(idleBytes, capacityBytes)) / float64(max(1, idleBytes))
+	for _, i := range idle {
+		parts[i] = int64(share * float64(claims[i].WholeBytes))
 	}
 	return parts
 }
