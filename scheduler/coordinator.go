@@ -1153,7 +1153,9 @@ func (c *Coordinator) wantedState() Digest {
 func (c *Coordinator) origin(at place, equal func() []float32) (origin, error) {
 	n := need{
 		stream: c.streamID(), epoch: at.epoch, batch: at.batch,
-		trainings: c.agreed.trainings, equal: equal, placed: c.placedFirst,
+		trainings: c.agreed.trainings, equal: func() *Snapshot {
+			return &Snapshot{Stream: c.streamID(), Scores: equal(), Placed: c.placedFirst()}
+		},
 		path: c.cfg.StatePath, optional: c.cfg.StateOptional, StatesRead: *c.states,
 	}
 	c.states = nil

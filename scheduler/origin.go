@@ -52,8 +52,7 @@ type need struct {
 	epoch     int // the requested one
 	batch     int // its first
 	trainings []*Training
-	equal     func() []float32 // the scores before any report
-	placed    func() *Placed   // where samples are at first; nil: a hash decides
+	equal     func() *Snapshot // the state before any report
 	path      string           // of the state file; "": there is none
 	optional  bool             // begin even if the state file does not match
 	StatesRead
@@ -178,7 +177,7 @@ func (n *need) goOn() (origin, error) {
 		}
 		if want != "" && epoch == 0 && n.epoch <= 1 {
 			// the first epoch of a training may have begun with equal scores
-			if equal := n.equalState(epoch); want == n.scores(equal) {
+			if equal := n.equal(); want == n.scores(equal) {
 				return origin{snap: equal, sameTrainers: true}, nil
 			}
 		}
@@ -194,14 +193,6 @@ func (n *need) candidates() []StateFile {
 }
 
 func (n *need) scores(s *Snapshot) Digest { return sourceDigest(n.stream, s) }
-
-func (n *need) equalState(epoch int) *Snapshot {
-	s := &Snapshot{Stream: n.stream, Epoch: epoch, Scores: n.equal()}
-	if n.placed != nil {
-		s.Placed = n.placed()
-	}
-	return s
-}
 
 // resume decides for a training that resumes from a checkpoint, which identifies its state.
 func (n *need) resume(c *Checkpoint) (origin, error) {

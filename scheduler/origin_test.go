@@ -32,7 +32,9 @@ func checkpointState(epoch, final, n int) *Snapshot {
 
 func sourceOf(s *Snapshot) Digest { return sourceDigest(originStream, s) }
 
-func equalScores() []float32 { return []float32{9, 9, 9, 9} }
+func equalState() *Snapshot {
+	return &Snapshot{Stream: originStream, Scores: []float32{9, 9, 9, 9}}
+}
 
 func had(states ...*Snapshot) *Training {
 	t := &Training{}
@@ -63,7 +65,7 @@ var (
 // TestOrigin checks where the scores of a first plan come from. want is the state, nil for equal
 // scores; refused, if not empty, is what the error must contain.
 func TestOrigin(t *testing.T) {
-	s0 := &Snapshot{Stream: originStream, Scores: equalScores()}
+	s0 := equalState()
 	s2, s3, s4 := stateOf(2, 0, 2), stateOf(3, 0, 3), stateOf(4, 0, 4)
 	other3 := stateOf(3, 0, 33)
 	saved := checkpointState(3, 1, 5)
@@ -260,7 +262,7 @@ func TestOrigin(t *testing.T) {
 	} {
 		n := need{
 			stream: originStream, epoch: c.epoch, batch: c.batch, trainings: c.trainings,
-			equal:      equalScores,
+			equal:      equalState,
 			StatesRead: StatesRead{File: c.file, Previous: c.previous, Aside: c.aside},
 		}
 		for _, s := range c.kept {
