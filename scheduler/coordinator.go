@@ -470,12 +470,10 @@ func (c *Coordinator) isNext(epoch int) bool {
 	if epoch != c.opened[n-1]+1 {
 		return false
 	}
-	for _, t := range c.agreed.locals(c.cfg.Rank) {
-		if at, ok := c.finish[t]; ok && n > 1 && at.epoch < c.opened[n-1] {
-			return false
-		}
-	}
-	return true
+	return n == 1 || !slices.ContainsFunc(c.agreed.locals(c.cfg.Rank), func(t int) bool {
+		at, ok := c.finish[t]
+		return ok && at.epoch < c.opened[n-1]
+	})
 }
 
 // move moves a trainer of this rank to a place, and tells the other ranks. If the trainer may not

@@ -330,7 +330,8 @@ func (p *partition) take(e Scored) {
 	for _, id := range e.IDs {
 		if next, in := p.cache.Next(id); in {
 			p.cache.Refresh(p.refreshed(id, next))
-		} else if next, in := p.tier.next(id); in {
+		} else if p.tier.has(id) {
+			next, _ := p.tier.cache.Next(id)
 			p.tier.cache.Refresh(p.refreshed(id, next))
 		}
 	}

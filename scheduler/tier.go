@@ -47,14 +47,6 @@ func (t *tier) has(id SampleID) bool { return t != nil && t.cache.Resident(id) }
 // wants reports whether the tier has the sample or would take it.
 func (t *tier) wants(u Use) bool { return t != nil && t.cache.Wants(u) }
 
-// next is Cache.Next.
-func (t *tier) next(id SampleID) (float64, bool) {
-	if t == nil {
-		return 0, false
-	}
-	return t.cache.Next(id)
-}
-
 // kept records that memory keeps the sample: its place in the tier is reused first.
 func (t *tier) kept(id SampleID) {
 	if t != nil {
