@@ -176,6 +176,12 @@ type CoordinatorConfig struct {
 
 // NewCoordinator returns the coordinator of a data set that no trainer has opened yet.
 func NewCoordinator(cfg CoordinatorConfig) *Coordinator {
+	if cfg.Placement == nil {
+		cfg.Placement = func(*Placed) *Placement { return nil }
+	}
+	if cfg.Learner == nil {
+		cfg.Learner = func() Learner { return nil }
+	}
 	return &Coordinator{
 		cfg: cfg, sources: newSources(cfg.Rank, cfg.Ranks), saving: map[int]*savedState{},
 		life: noLife(),
@@ -331,15 +337,9 @@ func (c *Coordinator) onBegun(e Begun) {
 		return
 	}
 	c.begun, c.weighted, c.chooses = true, e.Weighted, e.Chooses
-	c.learn()
+	c.learner = c.cfg.Learner()
 	c.grant()
 	c.plan()
-}
-
-func (c *Coordinator) learn() {
-	if c.cfg.Learner != nil {
-		c.learner = c.cfg.Learner()
-	}
 }
 
 // endTraining refuses all trainers from now on: ranks or trainers differ, and it is unknown which
@@ -648,7 +648,7 @@ func (c *Coordinator) beginAnew(trainer int, at place) {
 	}
 	c.life = noLife()
 	c.cancel(0)
-	c.learn()
+	c.learner = c.cfg.Learner()
 	c.nextGeneration()
 	for t := range c.agreed.world {
 		if err := c.join(t); err != nil {
@@ -1095,8 +1095,6 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 // progress, else a new one.
 func (c *Coordinator) placementFrom(from origin) *Placement {
 	switch {
-	case c.cfg.Placement == nil:
-		return nil
 	case !from.sameTrainers:
 		return c.cfg.Placement(nil)
 	case from.snap.Placed == nil, len(from.snap.Placed.CapacityBytes) != c.layout.Ranks:
@@ -1121,10 +1119,8 @@ func (c *Coordinator) placedElsewhere(from origin) error {
 
 // placedFirst returns where samples are when a training begins.
 func (c *Coordinator) placedFirst() *Placed {
-	if c.cfg.Placement != nil {
-		if p := c.cfg.Placement(nil); p != nil {
-			return p.Placed()
-		}
+	if p := c.cfg.Placement(nil); p != nil {
+		return p.Placed()
 	}
 	return nil
 }
