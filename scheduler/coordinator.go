@@ -60,16 +60,15 @@ type life struct {
 	states   *StatesRead // for the first plan
 	refused  error       // why there is no ledger; nil if there is one, or none was needed yet
 	cut      []float32   // scores for the plan after the newest epoch, nil until they are known
-	base     []float32   // scores that the newest epoch's plan was made from
+	made     *planning   // the newest epoch's
 	scored   bool        // the stager has received scores
 	// of the epochs planned before, in order, if a system chooses by them
 	cuts      []Cut
-	placement *Placement      // nil: a hash gives samples their owners
-	placed    *Placed         // from placement, when cut was taken
-	learner   Learner         // nil: nothing is learned but scores
-	learned   Learned         // from learner, when cut was taken
-	besides   map[int]besides // by epoch, for the newest two
-	layout    *Layout         // of plans; nil before the first
+	placement *Placement // nil: a hash gives samples their owners
+	placed    *Placed    // from placement, when cut was taken
+	learner   Learner    // nil: nothing is learned but scores
+	learned   Learned    // from learner, when cut was taken
+	layout    *Layout    // of plans; nil before the first
 
 	opened []int         // epochs that training is or was in, the newest last, at most two
 	plans  map[int]*Plan // those of their plans that the stager still has
@@ -94,12 +93,6 @@ type life struct {
 	putAside     bool          // the next save puts the states of earlier checkpoints aside
 }
 
-// besides is what a plan was made from in addition to its scores.
-type besides struct {
-	placed  *Placed
-	learned Learned
-}
-
 // place is a batch of an epoch.
 type place struct{ epoch, batch int }
 
@@ -117,9 +110,11 @@ type joined struct {
 // planning is a plan that is or was made, and what from.
 type planning struct {
 	epoch      int
-	plan       *Plan // nil until it is made
-	base       []float32
+	plan       *Plan     // nil until it is made
+	base       []float32 // scores
+	placed     *Placed
 	placing    *Placing
+	learned    Learned
 	generation uint32 // of sources
 }
 
@@ -192,7 +187,7 @@ func noLife() life {
 	return life{
 		plans: map[int]*Plan{}, want: noEpoch, keeping: map[int]Digest{},
 		finish: map[int]place{}, wishes: map[int]place{}, joined: map[int]joined{}, anew: map[int]place{},
-		heldBy: map[int]map[place]bool{}, savesAt: map[int]place{}, besides: map[int]besides{},
+		heldBy: map[int]map[place]bool{}, savesAt: map[int]place{},
 	}
 }
 
@@ -798,12 +793,14 @@ func (c *Coordinator) plan() {
 		Epoch: epoch, Scores: c.cut, Stream: c.streamID(), Cuts: c.cutsBefore(epoch),
 		Learned: c.learned, Placed: c.placed, Processes: c.agreed.processes(), Layout: c.layout,
 	}
-	c.noteBesides(epoch)
 	if a := c.ahead; a != nil && a.epoch == epoch {
 		c.install(a)
 		return
 	}
-	c.making = &planning{epoch: epoch, base: c.cut, generation: c.sources.generation}
+	c.making = &planning{
+		epoch: epoch, base: c.cut, placed: c.placed, learned: c.learned,
+		generation: c.sources.generation,
+	}
 	if c.placement != nil {
 		c.making.placing = &Placing{from: c.placed, size: c.placement.size}
 		m.Place = c.making.placing.Place
@@ -858,7 +855,7 @@ func (c *Coordinator) onPlanMade(e PlanMade) {
 	}
 	if c.weighted {
 		c.keeping[m.epoch] = e.Scores
-		c.do(KeepState{c.sourceOf(m.epoch, m.base), c.sources.generation})
+		c.do(KeepState{c.sourceOf(m), c.sources.generation})
 	}
 	switch {
 	case m.epoch == c.want, c.restored != nil && c.restored.Epoch == m.epoch:
@@ -886,7 +883,7 @@ func (c *Coordinator) install(made *planning) {
 	}
 	c.ahead = nil
 	c.open(plan)
-	c.base, c.cut, c.placed = base, nil, nil
+	c.made, c.cut, c.placed = made, nil, nil
 	train := Train{Epoch: plan.Epoch}
 	if c.weighted {
 		train.Scores = base
@@ -895,7 +892,7 @@ func (c *Coordinator) install(made *planning) {
 		}
 		c.ledger.Open(plan)
 		if c.learner != nil {
-			c.learner.Open(plan, c.besides[plan.Epoch].learned)
+			c.learner.Open(plan, made.learned)
 		}
 		if c.placement != nil {
 			c.placement.Open(plan, made.placing)
@@ -908,7 +905,7 @@ func (c *Coordinator) install(made *planning) {
 		// After open, which may have folded the rest of an old epoch.
 		c.do(Drive{Event: c.ledger.Scored(Folded{Epoch: -1})})
 		if !c.checkpointed && !restored && c.savesFiles() {
-			c.save(SaveState{Snap: c.sourceOf(plan.Epoch, base)})
+			c.save(SaveState{Snap: c.sourceOf(made)})
 		}
 	}
 	c.do(train)
@@ -971,36 +968,27 @@ func (c *Coordinator) onSourced(e Sourced) {
 }
 
 // sourceOf returns the state that an epoch's plan was made from, or can be made again from.
-func (c *Coordinator) sourceOf(epoch int, base []float32) *Snapshot {
-	snap := &Snapshot{Epoch: epoch, Scores: base}
-	if c.restored != nil && c.restored.Epoch == epoch {
+func (c *Coordinator) sourceOf(m *planning) *Snapshot {
+	if c.restored != nil && c.restored.Epoch == m.epoch {
 		again := *c.restored
-		snap = &again
-		snap.Placed = c.besides[epoch].placed
-	} else {
-		switch c.ledger.newest() {
-		case epoch:
-			snap = c.ledger.Snapshot(base, 0)
-		case epoch - 1:
-			snap = c.ledger.SnapshotNext(base)
-		}
-		c.addBesides(snap)
+		again.Stream, again.Placed = c.streamID(), m.placed
+		return &again
 	}
-	snap.Stream = c.streamID()
+	snap := &Snapshot{Epoch: m.epoch, Scores: m.base}
+	switch c.ledger.newest() {
+	case m.epoch:
+		snap = c.ledger.Snapshot(m.base, 0)
+	case m.epoch - 1:
+		snap = c.ledger.SnapshotNext(m.base)
+	}
+	c.describe(snap, m.placed, m.learned)
 	return snap
 }
 
-// noteBesides records what an epoch is planned from besides scores. It keeps that of the epoch
-// before, too.
-func (c *Coordinator) noteBesides(epoch int) {
-	c.besides[epoch] = besides{c.placed, c.learned}
-	maps.DeleteFunc(c.besides, func(e int, _ besides) bool { return e < epoch-1 })
-}
-
-// addBesides adds to a snapshot what its epoch's plan was made from besides scores.
-func (c *Coordinator) addBesides(snap *Snapshot) {
-	b := c.besides[snap.Epoch]
-	snap.Cuts, snap.Placed, snap.Learned = c.cutsBefore(snap.Epoch), b.placed, b.learned
+// describe fills in what a snapshot's plan is made from besides scores.
+func (c *Coordinator) describe(snap *Snapshot, placed *Placed, learned Learned) {
+	snap.Stream, snap.Cuts = c.streamID(), c.cutsBefore(snap.Epoch)
+	snap.Placed, snap.Learned = placed, learned
 }
 
 // cutsBefore returns the cuts of the epochs before epoch. The caller may keep the result.
@@ -1322,17 +1310,17 @@ func (c *Coordinator) saveAt(s *savedState) {
 	var snap *Snapshot
 	if s.at.epoch == c.ledger.newest() {
 		c.ledger.settle(s.at.batch)
-		snap = c.ledger.Snapshot(c.base, s.at.batch)
+		snap = c.ledger.Snapshot(c.made.base, s.at.batch)
 		snap.Final = s.at.batch // even if trainers report nothing
+		c.describe(snap, c.made.placed, c.made.learned)
 	} else {
 		if c.cut == nil {
 			c.takeCut() // nothing is planned after the last epoch
 		}
 		snap = c.ledger.SnapshotNext(c.cut)
-		c.noteBesides(snap.Epoch)
+		c.describe(snap, c.placed, c.learned)
 	}
-	c.addBesides(snap)
-	snap.Stream, snap.Checkpoint = c.streamID(), true
+	snap.Checkpoint = true
 	c.lastSave++
 	c.saving[c.lastSave] = s
 	c.save(SaveState{ID: c.lastSave, Snap: snap, Previous: true})
@@ -1398,7 +1386,7 @@ func (c *Coordinator) savesFiles() bool { return c.cfg.StatePath != "" && c.cfg.
 func (c *Coordinator) onFinished() {
 	if c.ledger != nil && len(c.opened) > 0 && !c.checkpointed && c.savesFiles() {
 		final := c.ledger.Final(c.newest())
-		snap := c.ledger.Snapshot(c.base, final)
+		snap := c.ledger.Snapshot(c.made.base, final)
 		snap.Stream = c.streamID()
 		c.save(SaveState{Snap: snap})
 	}
