@@ -46,14 +46,12 @@ func (h *placedHead) bytes() int {
 	if h == nil {
 		return 0
 	}
-	n := int64(6) * int64(h.NumTail)
-	for _, residents := range append(h.NumResidents, h.NumTail) {
-		if residents < 0 || residents > math.MaxInt32 {
+	n := 2 * int64(h.NumTail)
+	for _, ids := range append(h.NumResidents, h.NumTail) {
+		if ids < 0 || ids > math.MaxInt32 {
 			return -1
 		}
-	}
-	for _, residents := range h.NumResidents {
-		n += 4 * int64(residents)
+		n += 4 * int64(ids)
 	}
 	return int(n)
 }
