@@ -237,8 +237,7 @@ func (spec *Spec) Assignment(otherwise Assignment) (Assignment, error) {
 	case "sampler":
 		return AssignSampler, nil
 	}
-	return 0, fmt.Errorf("trainer %d has assign %q; it is local or sampler", spec.Trainer,
-		spec.Assign)
+	return 0, fmt.Errorf("trainer %d has assign %q; it is local or sampler", spec.Trainer, spec.Assign)
 }
 
 // has reports whether trainer opened the data set on rank.

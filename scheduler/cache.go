@@ -94,9 +94,7 @@ func NewCache(policy Policy, capacityBytes int64, size func(SampleID) int64) *Ca
 }
 
 // Resident reports whether id is in the partition.
-func (c *Cache) Resident(id SampleID) bool {
-	return c.place.get(id) != 0
-}
+func (c *Cache) Resident(id SampleID) bool { return c.place.get(id) != 0 }
 
 // at returns the place of a resident, or false.
 func (c *Cache) at(id SampleID) (Place, bool) {

@@ -7,15 +7,11 @@ import "math"
 
 // uniform turns 64 random bits into a number in (0, 1): 2^52 equally spaced values, never 0 or 1,
 // symmetric: uniform(^h) = 1 - uniform(h).
-func uniform(h uint64) float64 {
-	return float64((float64(h>>12) + 0.5) * 0x1p-52)
-}
+func uniform(h uint64) float64 { return float64((float64(h>>12) + 0.5) * 0x1p-52) }
 
 // exponential turns 64 random bits into a sample of the exponential distribution with mean 1, in
 // [2^-53, 36.8].
-func exponential(h uint64) float64 {
-	return -Ln(uniform(h))
-}
+func exponential(h uint64) float64 { return -Ln(uniform(h)) }
 
 // Ln returns the natural logarithm of x, a positive normal number, with an error below 1 ulp and
 // the same bits on every machine.
@@ -77,6 +73,4 @@ func keyTime(key uint32) float64 {
 
 // neverKey is the key of a sample whose weight is 0: after all others, in the order of its own
 // clock.
-func neverKey(h uint64) uint32 {
-	return keyMax + 1 + uint32(^h>>(64-keyMantissaBits))
-}
+func neverKey(h uint64) uint32 { return keyMax + 1 + uint32(^h>>(64-keyMantissaBits)) }

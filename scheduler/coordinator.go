@@ -1290,8 +1290,7 @@ func (c *Coordinator) complete(at place) bool {
 	case at.epoch == newest:
 		for t := range c.agreed.world {
 			finished, known := c.finish[t]
-			here := int(p.final[t]) >= at.batch &&
-				(at.batch > 0 || known && finished.epoch >= newest)
+			here := int(p.final[t]) >= at.batch && (at.batch > 0 || known && finished.epoch >= newest)
 			if told, ok := c.savesAt[t]; !here && (!ok || c.canonical(told) != at) {
 				return false
 			}

@@ -120,9 +120,7 @@ func (p *pass) keepTail(dimensions int) {
 // the last batch may be short.
 func (p *pass) behindCut() int { return min(p.cut*p.batch-p.start, len(p.ids)) }
 
-func unreported(n int) []float32 {
-	return slices.Repeat([]float32{float32(math.NaN())}, n)
-}
+func unreported(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
 
 func (l *Ledger) find(epoch int) *pass {
 	i := slices.IndexFunc(l.passes, func(p *pass) bool { return p.epoch == epoch })

@@ -215,8 +215,7 @@ func (n *need) resume(c *Checkpoint) (origin, error) {
 	case n.File.missing():
 		return n.misfit("the checkpoint's importance state %s does not exist", n.path)
 	case n.File.Err != nil:
-		return n.misfit("the checkpoint's importance state cannot be used: %s: %s", n.path,
-			n.File.Err)
+		return n.misfit("the checkpoint's importance state cannot be used: %s: %s", n.path, n.File.Err)
 	}
 	return n.misfit("the checkpoint (%s) belongs to another importance state than %s holds: that is "+
 		"of epoch %d after %d batches, state %.8s",

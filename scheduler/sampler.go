@@ -69,9 +69,7 @@ var makers = map[string]func(SamplerConfig) Sampler{
 }
 
 // SamplerNames returns the names that NewSampler knows, sorted.
-func SamplerNames() []string {
-	return slices.Sorted(maps.Keys(makers))
-}
+func SamplerNames() []string { return slices.Sorted(maps.Keys(makers)) }
 
 // NewSampler returns the sampler that cfg describes.
 //

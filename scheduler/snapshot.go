@@ -458,9 +458,7 @@ func (l *Ledger) newest() int {
 }
 
 // final0 returns the number of batches that are final for every trainer.
-func (p *pass) final0() int {
-	return min(p.batches(), int(slices.Min(p.final)))
-}
+func (p *pass) final0() int { return min(p.batches(), int(slices.Min(p.final))) }
 
 // Final returns the number of batches of epoch that are final for every trainer.
 func (l *Ledger) Final(epoch int) int {
