@@ -231,33 +231,23 @@ func preferKey(f float32) uint32 {
 }
 
 // selectSmallest reorders distinct keys so that the n smallest come first, in any order. It takes
-// linear time on average (Hoare's quickselect, with the median of three as the pivot).
+// linear time on average (Hoare's quickselect).
 func selectSmallest(keys []uint64, n int) {
 	for n > 0 && n < len(keys) {
-		pivot := median(keys[0], keys[len(keys)/2], keys[len(keys)-1])
-		less := 0
-		for i, key := range keys {
+		last := len(keys) - 1
+		keys[last], keys[last/2] = keys[last/2], keys[last]
+		pivot, less := keys[last], 0
+		for i, key := range keys[:last] {
 			if key < pivot {
 				keys[i], keys[less] = keys[less], key
 				less++
 			}
 		}
-		switch {
-		case n < less:
+		keys[less], keys[last] = pivot, keys[less]
+		if n <= less {
 			keys = keys[:less]
-		case less > 0:
-			keys, n = keys[less:], n-less
-		default: // the pivot is the smallest
-			for i, key := range keys {
-				if key == pivot {
-					keys[0], keys[i] = keys[i], keys[0]
-				}
-			}
-			keys, n = keys[1:], n-1
+		} else {
+			keys, n = keys[less+1:], n-less-1
 		}
 	}
-}
-
-func median(a, b, c uint64) uint64 {
-	return max(min(a, b), min(max(a, b), c))
 }
