@@ -178,9 +178,8 @@ func (v *view) reach() (next int32) {
 // start begins a plan at batch from, and gives the residents their exact next uses.
 func (p *partition) start(plan *Plan, v *view, from int) {
 	p.plan, p.view, p.ahead = plan, v, nil
-	lo, _ := plan.Range(from)
-	p.place = lo
-	for i := 0; i < lo && v.rank != AllRanks; i++ { // draws of batches that are not trained
+	p.place, _ = plan.Range(from)
+	for i := 0; i < p.place && v.rank != AllRanks; i++ { // draws of batches that are not trained
 		if plan.Owner(i) == p.rank {
 			v.first[plan.IDs[i]] = v.reach()
 		}

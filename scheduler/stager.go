@@ -298,12 +298,10 @@ func (s *Stager) unpin(id SampleID) {
 // Plans
 
 func (l *lane) onPlanned(e Planned) {
-	base := int64(0)
+	p := &planned{Plan: e.Plan, from: e.From, probe: e.Probe}
 	if n := len(l.plans); n > 0 {
-		last := l.plans[n-1]
-		base = last.position(last.Batches())
+		p.base = l.plans[n-1].position(l.plans[n-1].Batches())
 	}
-	p := &planned{Plan: e.Plan, from: e.From, base: base, probe: e.Probe}
 	l.plans = append(l.plans, p)
 	l.expectPackages(p)
 	for _, a := range l.early {
@@ -974,15 +972,14 @@ func (l *lane) ask(peer, epoch, batch int, ids []SampleID) {
 
 func (s *Stager) onReceived(e Received) {
 	for i, id := range s.endAsk(e.Ticket) {
-		switch e.Status[i] {
-		case Absent:
+		if e.Status[i] == Absent {
 			s.fetch(id, s.Demand(), FromStorage)
-		case Staged:
-			s.copies.setSource(id, FromStorage)
-			s.arrive(id)
-		default:
-			s.arrive(id)
+			continue
 		}
+		if e.Status[i] == Staged {
+			s.copies.setSource(id, FromStorage)
+		}
+		s.arrive(id)
 	}
 }
 
