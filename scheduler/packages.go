@@ -164,11 +164,10 @@ func (l *lane) read(p *pack, hi int) {
 			continue
 		}
 		kept := l.store.cache.Draw(l.own.use(id, place), l.settle)
-		if kept == Bypassed && int(place) >= hi {
-			continue
-		}
 		if kept != Bypassed {
 			l.own.unpacked[id] = true
+		} else if int(place) >= hi {
+			continue
 		}
 		l.setState(id, coming, FromStorage)
 		p.into = append(p.into, id)

@@ -28,9 +28,8 @@ const (
 // newTimeSorter returns a sorter for about the given number of words. before returns roughly the
 // share of the words that come before a key; it must not decrease with the key.
 func newTimeSorter(words int, before func(key uint32) float64) *timeSorter {
-	s := &timeSorter{of: []uint16{0}, shift: 64}
 	n := min(max(1, words/bucketWords), bucketsMax)
-	s.buckets = make([]timeBucket, n)
+	s := &timeSorter{buckets: make([]timeBucket, n), of: []uint16{0}, shift: 64}
 	if n == 1 {
 		return s
 	}

@@ -28,12 +28,10 @@ func (s weightedSampler) Draw(epoch int, scores []float32) *Draws {
 	// Arrivals before the horizon are Poisson distributed with mean L·horizon, L + 5√L + 16 at first:
 	// one time in millions, there are fewer than L. The draws do not depend on the horizon.
 	horizon := 1 + 5/math.Sqrt(draws) + 16/draws
-	var words *timeSorter
-	for {
-		if words = arrivals(clock, r, draws, horizon); words.n >= s.draws {
-			break
-		}
+	words := arrivals(clock, r, draws, horizon)
+	for words.n < s.draws {
 		horizon *= 2
+		words = arrivals(clock, r, draws, horizon)
 	}
 	return &Draws{
 		total:    r.total,

@@ -367,12 +367,11 @@ func (d Digest) Valid() bool {
 func (s *Snapshot) Digest() Digest {
 	return digestOf(func(e *encoder) {
 		head := s.head()
-		losses := head.NumLosses
 		head.Stream.Data, head.Checkpoint, head.Placed = "", false, nil
 		e.bytes(head.json())
 		e.hashable(s.Scores)
 		e.hashable(s.Losses)
-		e.words(losses-len(s.Losses), func(int) uint32 { return quietNaN })
+		e.words(head.NumLosses-len(s.Losses), func(int) uint32 { return quietNaN })
 		e.hashable(s.TailLosses)
 		e.hashable(s.Embeddings)
 		e.hashable(s.TailEmbeddings)
