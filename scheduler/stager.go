@@ -276,8 +276,8 @@ func (s *Stager) settle(id SampleID) {
 			s.emit(Free{id})
 		}
 	}
-	if c.state == absent {
-		s.store.tier.gone(id)
+	if t := s.store.tier; t != nil && c.state == absent {
+		delete(t.leaving, id)
 	}
 	c.window = c.state != absent && !resident
 	if c.window && !before.window {

@@ -66,13 +66,6 @@ func (t *tier) left(u Use) {
 	}
 }
 
-// gone records that memory no longer has the sample.
-func (t *tier) gone(id SampleID) {
-	if t != nil {
-		delete(t.leaving, id)
-	}
-}
-
 // refreshAll replaces what is known of all samples that memory does not keep; use gets what was
 // known of their next draw.
 func (t *tier) refreshAll(memory *Cache, use func(id SampleID, next float64) Use) {
