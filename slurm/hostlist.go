@@ -75,35 +75,30 @@ func cutElement(list string) (element, rest string, err error) {
 
 // appendElement appends the hosts of an element with balanced brackets.
 func appendElement(hosts []string, element string) ([]string, error) {
-	parts := [][]string{} // the alternatives for each part of the names
-	count, length := 1, 0
+	names, length := []string{""}, 0 // of the longest
 	for rest := element; rest != ""; {
-		literal, more, found := strings.Cut(rest, "[")
-		part := []string{literal}
-		parts, length, rest = append(parts, part), length+len(literal), ""
-		if found {
+		literal, more, bracketed := strings.Cut(rest, "[")
+		numbers := []string{""}
+		rest = ""
+		if bracketed {
 			var inside string
 			var err error
 			inside, rest, _ = strings.Cut(more, "]")
-			if part, err = parseRanges(inside); err != nil {
+			if numbers, err = parseRanges(inside); err != nil {
 				return nil, err
 			}
-			parts, length = append(parts, part), length+longest(part)
 		}
-		if count *= len(part); len(hosts)+count > maxHosts {
+		if len(hosts)+len(names)*len(numbers) > maxHosts {
 			return nil, ErrTooManyHosts
 		}
-	}
-	if length > maxNameBytes {
-		return nil, fmt.Errorf("slurm: a name is longer than %d bytes in the host list %q",
-			maxNameBytes, clip(element))
-	}
-	names := []string{""}
-	for _, part := range parts {
-		longer := make([]string, 0, len(names)*len(part))
+		if length += len(literal) + longest(numbers); length > maxNameBytes {
+			return nil, fmt.Errorf("slurm: a name is longer than %d bytes in the host list %q",
+				maxNameBytes, clip(element))
+		}
+		longer := make([]string, 0, len(names)*len(numbers))
 		for _, name := range names {
-			for _, p := range part {
-				longer = append(longer, name+p)
+			for _, number := range numbers {
+				longer = append(longer, name+literal+number)
 			}
 		}
 		names = longer
@@ -169,44 +164,38 @@ func FormatHostlist(hosts []string) string {
 	var elements []string
 	for len(hosts) > 0 {
 		prefix, digits := splitName(hosts[0])
-		var ranges []string
-		begin := 0
-		for begin < len(hosts) && digits != "" {
-			p, low := splitName(hosts[begin])
-			if p != prefix || low == "" {
+		numbers := []string{digits} // after the prefix, of adjacent names
+		for digits != "" && len(numbers) < len(hosts) {
+			p, d := splitName(hosts[len(numbers)])
+			if p != prefix || d == "" {
 				break
 			}
-			end := begin + consecutive(hosts[begin:], prefix, low)
-			if _, high := splitName(hosts[end-1]); high != low {
-				low += "-" + high
-			}
-			ranges = append(ranges, low)
-			begin = end
+			numbers = append(numbers, d)
 		}
-		switch {
-		case begin <= 1: // a single name
-			elements, begin = append(elements, hosts[0]), 1
-		default:
-			elements = append(elements, prefix+"["+strings.Join(ranges, ",")+"]")
+		element := hosts[0]
+		if len(numbers) > 1 {
+			element = prefix + "[" + strings.Join(foldRanges(numbers), ",") + "]"
 		}
-		hosts = hosts[begin:]
+		elements, hosts = append(elements, element), hosts[len(numbers):]
 	}
 	return strings.Join(elements, ",")
 }
 
-// consecutive returns how many of hosts have consecutive numbers, starting with the first,
-// prefix+low.
-func consecutive(hosts []string, prefix, low string) int {
-	n, _ := parseNumber(low)
-	for i := 1; i < len(hosts); i++ {
-		if hosts[i] != prefix+pad(n+int64(i), len(low)) {
-			return i
+// foldRanges joins consecutive numbers to ranges: 01-02 and 07 for 01, 02 and 07.
+func foldRanges(numbers []string) []string {
+	var ranges []string
+	for len(numbers) > 0 {
+		low, n := numbers[0], 1
+		first, _ := parseNumber(low)
+		for n < len(numbers) && numbers[n] == pad(first+int64(n), len(low)) {
+			n++
 		}
-		if p, _ := splitName(hosts[i]); p != prefix { // more digits than maxDigits
-			return i
+		if n > 1 {
+			low += "-" + numbers[n-1]
 		}
+		ranges, numbers = append(ranges, low), numbers[n:]
 	}
-	return len(hosts)
+	return ranges
 }
 
 // splitName cuts a name before its final digits, at most maxDigits of them.

@@ -50,6 +50,10 @@ func TestParseHostlist(t *testing.T) {
 		if err != nil || strings.Join(got, " ") != want {
 			t.Errorf("ParseHostlist(%q) = %q, %v, want %q", list, got, err, want)
 		}
+		first, _, _ := strings.Cut(want, " ")
+		if got := (Job{NodeList: list}).FirstHost(); got != first {
+			t.Errorf("FirstHost(%q) = %q, want %q", list, got, first)
+		}
 	}
 }
 
@@ -86,6 +90,9 @@ func TestParseHostlistRefuses(t *testing.T) {
 		if err == nil || hosts != nil || errors.Is(err, ErrTooManyHosts) != tooMany ||
 			len(err.Error()) > 200 {
 			t.Errorf("ParseHostlist(%q) = %d hosts, %v", clip(list), len(hosts), err)
+		}
+		if got := (Job{NodeList: list}).FirstHost(); got != "" {
+			t.Errorf("FirstHost(%q) = %q", clip(list), got)
 		}
 	}
 	for _, list := range []string{"n[1-65536]", "n[1-256][1-256]", strings.Repeat("n,", 65536)} {
