@@ -31,7 +31,7 @@ func EndTime(ctx context.Context, getenv func(string) string, run Runner, local 
 		seconds > 0 && seconds < 1<<32-2 {
 		return time.Unix(seconds, 0), nil
 	}
-	job := first(getenv, "SLURM_JOB_ID", "SLURM_JOBID")
+	job := jobID(getenv)
 	if job == "" {
 		return time.Time{}, ErrNoEndTime
 	}

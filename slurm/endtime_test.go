@@ -76,12 +76,8 @@ func TestEndTime(t *testing.T) {
 			}
 			return c.out, c.fails
 		}
-		env := map[string]string{}
-		for _, line := range strings.Fields(c.env) {
-			name, value, _ := strings.Cut(line, "=")
-			env[name] = value
-		}
-		got, err := EndTime(t.Context(), func(name string) string { return env[name] }, run, time.UTC)
+		env := variablesOf(strings.Fields(c.env))
+		got, err := EndTime(t.Context(), env.get, run, time.UTC)
 		if !errors.Is(err, c.err) || asked != c.asked || c.err == nil && got.Unix() != c.want {
 			t.Errorf("%s: EndTime = %v, %v, squeue asked: %v", c.name, got, err, asked)
 		}

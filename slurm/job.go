@@ -27,8 +27,6 @@ const firstReservedStep = 0xfffffff0
 type Job struct {
 	// JobID is SLURM_JOB_ID; for a task of a job array, the number of the task's own job.
 	JobID    string
-	Name     string // Name is SLURM_JOB_NAME.
-	Cluster  string // Cluster is SLURM_CLUSTER_NAME.
 	StepID   string // StepID is SLURM_STEP_ID; empty in a batch script.
 	NodeID   int    // NodeID is the node's place in the allocation or the step, from 0.
 	NodeName string // NodeName is SLURMD_NODENAME, the name of this node in node lists.
@@ -43,16 +41,12 @@ type Job struct {
 	LocalTasks int
 	// TasksPerNode is the unparsed list of LocalTasks of all nodes, such as "4(x2),3"; see TaskCounts.
 	TasksPerNode string
-	CPUsPerTask  int // CPUsPerTask is SLURM_CPUS_PER_TASK, Absent unless --cpus-per-task was given.
-	// CPUsHere is the number of the job's CPUs on this node, or of the step's if the node is unknown.
-	CPUsHere     int
 	RestartCount int    // RestartCount is how often the job was requeued; 0 at the first start.
 	NodeList     string // NodeList is SLURM_JOB_NODELIST unparsed, such as "gpu[01-04,07]"; see Hosts.
 
 	// ArrayJobID is the number that the tasks of a job array share; empty outside one.
-	ArrayJobID     string
-	ArrayTaskID    int // ArrayTaskID is the task's index in the array.
-	ArrayTaskCount int // ArrayTaskCount is the number of tasks of the array.
+	ArrayJobID  string
+	ArrayTaskID int // ArrayTaskID is the task's index in the array.
 
 	// HetSize is the number of components of a heterogeneous job; Absent in other jobs.
 	HetSize int
@@ -73,28 +67,23 @@ func Detect(getenv func(string) string) Job {
 	node := number(getenv, "SLURM_NODEID")
 	tasks := first(getenv, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
 	job := Job{
-		JobID:          jobID(getenv),
-		Name:           getenv("SLURM_JOB_NAME"),
-		Cluster:        getenv("SLURM_CLUSTER_NAME"),
-		StepID:         stepID(getenv),
-		NodeID:         node,
-		NodeName:       getenv("SLURMD_NODENAME"),
-		Nodes:          number(getenv, "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"),
-		Tasks:          number(getenv, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"),
-		ProcID:         number(getenv, "SLURM_PROCID"),
-		LocalID:        number(getenv, "SLURM_LOCALID"),
-		LocalTasks:     entry(tasks, node),
-		TasksPerNode:   tasks,
-		CPUsPerTask:    number(getenv, "SLURM_CPUS_PER_TASK"),
-		RestartCount:   max(0, number(getenv, "SLURM_RESTART_COUNT")),
-		NodeList:       first(getenv, "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
-		ArrayJobID:     getenv("SLURM_ARRAY_JOB_ID"),
-		ArrayTaskID:    number(getenv, "SLURM_ARRAY_TASK_ID"),
-		ArrayTaskCount: number(getenv, "SLURM_ARRAY_TASK_COUNT"),
-		HetSize:        number(getenv, "SLURM_HET_SIZE"),
-		HetGroup:       Absent,
+		JobID:        jobID(getenv),
+		StepID:       stepID(getenv),
+		NodeID:       node,
+		NodeName:     getenv("SLURMD_NODENAME"),
+		Nodes:        number(getenv, "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"),
+		Tasks:        number(getenv, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"),
+		ProcID:       number(getenv, "SLURM_PROCID"),
+		LocalID:      number(getenv, "SLURM_LOCALID"),
+		LocalTasks:   entry(tasks, node),
+		TasksPerNode: tasks,
+		RestartCount: max(0, number(getenv, "SLURM_RESTART_COUNT")),
+		NodeList:     first(getenv, "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
+		ArrayJobID:   getenv("SLURM_ARRAY_JOB_ID"),
+		ArrayTaskID:  number(getenv, "SLURM_ARRAY_TASK_ID"),
+		HetSize:      number(getenv, "SLURM_HET_SIZE"),
+		HetGroup:     Absent,
 	}
-	job.CPUsHere = job.cpusHere(getenv)
 	if job.InHet() {
 		job.HetGroup = job.hetGroup(getenv)
 	}
@@ -119,7 +108,9 @@ func withoutStep(getenv func(string) string) func(string) string {
 	}
 }
 
-// cpusHere looks the node up in the job's list, since in a step SLURM_CPUS_ON_NODE is the step's.
+// cpusHere returns the number of the job's CPUs on this node, or of the step's if the node is
+// unknown. It looks the node up in the job's list, since in a step SLURM_CPUS_ON_NODE is the
+// step's.
 func (j Job) cpusHere(getenv func(string) string) int {
 	if hosts, err := j.Hosts(); err == nil {
 		if n := entry(getenv("SLURM_JOB_CPUS_PER_NODE"), slices.Index(hosts, j.NodeName)); n != Absent {
@@ -231,6 +222,11 @@ func run(part string) (count, times int) {
 		return Absent, 0
 	}
 	return count, times
+}
+
+// AllocatedNodes returns the size of the allocation, also within a smaller step, 0 outside Slurm.
+func AllocatedNodes(getenv func(string) string) int {
+	return max(0, number(getenv, "SLURM_JOB_NUM_NODES", "SLURM_NNODES"))
 }
 
 func first(getenv func(string) string, names ...string) string {

@@ -10,30 +10,28 @@ import (
 	"pgregory.net/rapid"
 )
 
-// environment reads testdata/name.env, lines of NAME=value.
-func environment(t *testing.T, name string) func(string) string {
+// environ returns testdata/name.env as lines of NAME=value.
+func environ(t *testing.T, name string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".env"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		key, value, found := strings.Cut(strings.TrimSpace(line), "=")
-		if found {
-			env[key] = value
-		}
-	}
-	return func(key string) string { return env[key] }
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}
+
+// environment is testdata/name.env as a function like os.Getenv.
+func environment(t *testing.T, name string) func(string) string {
+	t.Helper()
+	return variablesOf(environ(t, name)).get
 }
 
 func TestDetect(t *testing.T) {
 	const no = Absent
 	// none is the result outside a job.
 	none := Job{
-		NodeID: no, Nodes: no, Tasks: no, ProcID: no, LocalID: no, LocalTasks: no, CPUsPerTask: no,
-		CPUsHere: no, ArrayTaskID: no,
-		ArrayTaskCount: no, HetSize: no, HetGroup: no,
+		NodeID: no, Nodes: no, Tasks: no, ProcID: no, LocalID: no, LocalTasks: no, ArrayTaskID: no,
+		HetSize: no, HetGroup: no,
 	}
 	job := func(id string, set func(*Job)) Job {
 		j := none
@@ -61,7 +59,7 @@ func TestDetect(t *testing.T) {
 		{"shell", job("400015", func(j *Job) {
 			j.StepID, j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks = "4294967290", 0, 2, 4,
 				0, 0, 2
-			j.TasksPerNode, j.NodeList, j.NodeName, j.CPUsHere = "2(x2)", "node[1-2]", "node1", 2
+			j.TasksPerNode, j.NodeList, j.NodeName = "2(x2)", "node[1-2]", "node1"
 		}), false, "node1", []int{2, 2}},
 		{
 			"salloc", job("414", func(j *Job) { j.Nodes, j.NodeList = 4, "gpu[03,05-07]" }), false, "gpu03",
@@ -73,17 +71,15 @@ func TestDetect(t *testing.T) {
 		}), true, "gpu01", []int{1, 3}},
 		{"uneven", job("415", func(j *Job) {
 			j.StepID, j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks = "0", 2, 3, 3, 2, 0, 1
-			j.TasksPerNode, j.NodeList, j.NodeName, j.CPUsHere = "1(x3)", "n[08-10]", "n10", 36
+			j.TasksPerNode, j.NodeList, j.NodeName = "1(x3)", "n[08-10]", "n10"
 		}), true, "n08", []int{1, 1, 1}},
 		{"array", job("5013", func(j *Job) {
-			j.Name, j.Cluster, j.ArrayJobID, j.ArrayTaskID, j.ArrayTaskCount = "sweep", "aurora", "5011", 7,
-				4
-			j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks, j.CPUsPerTask, j.CPUsHere = 0, 1,
-				4, 0, 0, 4, 8, 32
+			j.ArrayJobID, j.ArrayTaskID = "5011", 7
+			j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks = 0, 1, 4, 0, 0, 4
 			j.TasksPerNode, j.NodeList, j.NodeName = "4", "gpu07", "gpu07"
 		}), false, "gpu07", []int{4}},
 		{"het", job("700", func(j *Job) {
-			j.Name, j.HetSize, j.HetGroup = "two-kinds", 2, 0
+			j.HetSize, j.HetGroup = 2, 0
 			j.NodeID, j.Nodes, j.ProcID, j.LocalID, j.NodeList, j.NodeName = 0, 2, 0, 0, "cpu[1-2]", "cpu1"
 		}), false, "cpu1", nil},
 		{"hetstep", job("700", func(j *Job) {
@@ -118,32 +114,33 @@ func TestDetect(t *testing.T) {
 	}
 }
 
+func TestCPUsHere(t *testing.T) {
+	for file, want := range map[string]int{"none": Absent, "shell": 2, "uneven": 36, "array": 32} {
+		env := environment(t, file)
+		if got := Detect(env).cpusHere(env); got != want {
+			t.Errorf("%s: %d CPUs, want %d", file, got, want)
+		}
+	}
+}
+
 // TestComponentByNumber checks that a component is found without the node's name.
 func TestComponentByNumber(t *testing.T) {
-	env := map[string]string{
+	env := variables{
 		"SLURM_JOB_ID": "701", "SLURM_HET_SIZE": "2", "SLURM_JOB_ID_HET_GROUP_0": "700",
 		"SLURM_JOB_ID_HET_GROUP_1": "701",
 	}
-	if got := Detect(func(name string) string { return env[name] }); got.HetGroup != 1 {
+	if got := Detect(env.get); got.HetGroup != 1 {
 		t.Errorf("HetGroup = %d, want 1", got.HetGroup)
 	}
 }
 
-func TestFirstHost(t *testing.T) {
-	for list, want := range map[string]string{
-		"":                               "",
-		"n1":                             "n1",
-		"n1,n2":                          "n1",
-		"n[001-128]":                     "n001",
-		"n[7,9-11],m3":                   "n7",
-		"login,n[1-2]":                   "login",
-		"rack[2-3]node[01-40],rack9node": "rack2node01",
-		"n[12]-ib":                       "n12-ib",
-		"n[":                             "",
-	} {
-		if got := (Job{NodeList: list}).FirstHost(); got != want {
-			t.Errorf("FirstHost(%q) = %q, want %q", list, got, want)
-		}
+func TestAllocatedNodes(t *testing.T) {
+	in := variables{"SLURM_JOB_NUM_NODES": "4", "SLURM_STEP_NUM_NODES": "2"}
+	if n := AllocatedNodes(in.get); n != 4 {
+		t.Errorf("in a step: %d", n)
+	}
+	if n := AllocatedNodes(variables{}.get); n != 0 {
+		t.Errorf("outside Slurm: %d", n)
 	}
 }
 

@@ -22,12 +22,8 @@ import (
 // Source: measured with Slurm 22.05 (testdata/leak*.env): of these variables sbatch always sets
 // SLURM_TASKS_PER_NODE, but SLURM_NTASKS only if the script asks for tasks.
 func Leftovers(environ []string, readFile func(string) ([]byte, error)) map[string]string {
-	env := map[string]string{}
-	for _, line := range environ {
-		name, value, _ := strings.Cut(line, "=")
-		env[name] = value
-	}
-	getenv := func(name string) string { return env[name] }
+	env := variablesOf(environ)
+	getenv := env.get
 	job := Detect(getenv)
 	if !job.InJob() || job.StepID == "" || !job.foreignStep(getenv, readFile) {
 		return nil
@@ -50,6 +46,20 @@ func Leftovers(environ []string, readFile func(string) ([]byte, error)) map[stri
 	correctTasks(change, getenv)
 	return change
 }
+
+// variables are an environment's, by name.
+type variables map[string]string
+
+func variablesOf(environ []string) variables {
+	v := variables{}
+	for _, line := range environ {
+		name, value, _ := strings.Cut(line, "=")
+		v[name] = value
+	}
+	return v
+}
+
+func (v variables) get(name string) string { return v[name] }
 
 // ofStep reports whether only srun sets a variable. SLURM_STEPMGR is not one of these: it belongs
 // to the job.

@@ -2,24 +2,11 @@ package slurm
 
 import (
 	"maps"
-	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 )
-
-// environ returns testdata/name.env as lines of NAME=value.
-func environ(t *testing.T, name string) []string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name+".env"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Split(strings.TrimSpace(string(text)), "\n")
-}
 
 // below returns the /proc of a process whose ancestors have the titles, the nearest first; the last
 // one's parent is 1.
@@ -96,7 +83,7 @@ func TestLeftovers(t *testing.T) {
 				t.Errorf("%s below %q: %s=%q (%v), want %q", c.file, c.daemon, name, is, found, value)
 			}
 		}
-		after := Detect(changed(env, got))
+		after := Detect(variablesOf(lines(env, got)).get)
 		if c.want != nil && (after.InStep() || after.StepID != "" ||
 			Leftovers(lines(env, got), proc.read) != nil) {
 			t.Errorf("%s below %q: still in a step: %v", c.file, c.daemon, got)
@@ -187,11 +174,7 @@ func TestLeftoversNeverPanics(t *testing.T) {
 
 // lines returns environ with change applied.
 func lines(environ []string, change map[string]string) []string {
-	env := map[string]string{}
-	for _, line := range environ {
-		name, value, _ := strings.Cut(line, "=")
-		env[name] = value
-	}
+	env := variablesOf(environ)
 	maps.Copy(env, change)
 	var out []string
 	for name, value := range env {
@@ -200,13 +183,4 @@ func lines(environ []string, change map[string]string) []string {
 		}
 	}
 	return out
-}
-
-func changed(environ []string, change map[string]string) func(string) string {
-	env := map[string]string{}
-	for _, line := range lines(environ, change) {
-		name, value, _ := strings.Cut(line, "=")
-		env[name] = value
-	}
-	return func(name string) string { return env[name] }
 }

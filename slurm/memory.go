@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"math"
 	"path"
 	"slices"
@@ -17,9 +18,6 @@ type Memory struct {
 	Limit string
 }
 
-// UsedBytes returns how much of the limit is in use.
-func (m Memory) UsedBytes() int64 { return m.LimitBytes - m.FreeBytes }
-
 // GiveBack returns how many bytes must be returned to the system now so that reserveBytes remain
 // free until the limit; 0 if they do.
 func GiveBack(m Memory, reserveBytes int64) int64 { return max(0, reserveBytes-m.FreeBytes) }
@@ -30,13 +28,10 @@ func GiveBack(m Memory, reserveBytes int64) int64 { return max(0, reserveBytes-m
 func ReadMemory(readFile func(string) ([]byte, error), getenv func(string) string,
 	usedBytes int64,
 ) Memory {
-	least := Memory{math.MaxInt64, math.MaxInt64, "no limit found"}
-	for _, m := range ReadMemoryLimits(readFile, getenv, usedBytes) {
-		if m.FreeBytes < least.FreeBytes {
-			least = m
-		}
-	}
-	return least
+	limits := append([]Memory{{math.MaxInt64, math.MaxInt64, "no limit found"}},
+		ReadMemoryLimits(readFile, getenv, usedBytes)...)
+	return slices.MinFunc(limits,
+		func(a, b Memory) int { return cmp.Compare(a.FreeBytes, b.FreeBytes) })
 }
 
 // ReadMemoryLimits returns all memory limits of this process: those of its control group and the
@@ -79,7 +74,7 @@ func slurmMemory(getenv func(string) string) (bytes int64, name string) {
 		times func() int
 	}{
 		{"SLURM_MEM_PER_NODE", func() int { return 1 }},
-		{"SLURM_MEM_PER_CPU", func() int { return Detect(getenv).CPUsHere }},
+		{"SLURM_MEM_PER_CPU", func() int { return Detect(getenv).cpusHere(getenv) }},
 		{"SLURM_MEM_PER_GPU", func() int { return gpusOnNode(getenv) }},
 	} {
 		mebibytes := int64(number(getenv, v.name))

@@ -151,18 +151,13 @@ func TestReadMemory(t *testing.T) {
 			Memory{9 << 10, 9 << 10, "the machine's available memory"},
 		},
 	} {
-		env := map[string]string{}
-		for _, line := range strings.Fields(c.env) {
-			name, value, _ := strings.Cut(line, "=")
-			env[name] = value
-		}
-		if got := ReadMemory(c.files.read, func(name string) string { return env[name] },
-			c.used); got != c.want {
+		env := variablesOf(strings.Fields(c.env))
+		if got := ReadMemory(c.files.read, env.get, c.used); got != c.want {
 			t.Errorf("%s: ReadMemory = %+v, want %+v", c.name, got, c.want)
 		}
 	}
-	if m := ReadMemory(os.ReadFile, func(string) string { return "" }, 0); m.FreeBytes <= 0 ||
-		m.UsedBytes() <= 0 || m.Limit == "no limit found" {
+	if m := ReadMemory(os.ReadFile, variables{}.get, 0); m.FreeBytes <= 0 ||
+		m.FreeBytes >= m.LimitBytes || m.Limit == "no limit found" {
 		t.Errorf("ReadMemory = %+v on this machine", m)
 	}
 }
@@ -182,9 +177,7 @@ func TestReadMemoryLimits(t *testing.T) {
 		"/proc/meminfo":     "MemTotal: 9 kB\nMemAvailable: 5 kB\n",
 	}.
 		group("/a/b", "500", "100", "").group("/a", "400", "300", "").group("", "max", "300", "")
-	got := ReadMemoryLimits(f.read, func(name string) string {
-		return map[string]string{"SLURM_MEM_PER_NODE": "1"}[name]
-	}, 0)
+	got := ReadMemoryLimits(f.read, variables{"SLURM_MEM_PER_NODE": "1"}.get, 0)
 	want := "[{500 400 the memory limit of control group /a/b} {400 100 the memory limit of " +
 		"control group /a} " +
 		"{1048576 1048576 SLURM_MEM_PER_NODE} {9216 5120 the machine's available memory}]"
