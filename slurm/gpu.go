@@ -1,36 +1,11 @@
 package slurm
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
 )
-
-// A Device is one entry of CUDA_VISIBLE_DEVICES or of one of Slurm's lists: an index, a GPU's UUID,
-// or an instance of a partitioned GPU (MIG).
-type Device struct {
-	// Index is the GPU's position among those that the driver lists, from 0; Absent for a device that
-	// is not named by index.
-	Index int
-	// UUID is in CUDA's form: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6" or a prefix, which stands for
-	// the first GPU that it matches; "MIG-" and a UUID for a MIG instance; for an instance with a
-	// driver before 470, the GPU's UUID.
-	UUID string
-	// GPUInstance and ComputeInstance identify the MIG instance with a driver before 470
-	// (MIG-GPU-UUID/1/0); otherwise they are Absent.
-	GPUInstance, ComputeInstance int
-}
-
-// String returns the entry as it appears in CUDA_VISIBLE_DEVICES.
-func (d Device) String() string {
-	switch {
-	case d.Index != Absent:
-		return strconv.Itoa(d.Index)
-	case d.GPUInstance != Absent:
-		return "MIG-" + d.UUID + "/" + strconv.Itoa(d.GPUInstance) + "/" + strconv.Itoa(d.ComputeInstance)
-	}
-	return d.UUID
-}
 
 // GPUs describes which GPUs a process may use, according to its environment.
 type GPUs struct {
@@ -40,9 +15,9 @@ type GPUs struct {
 	// OnNode is the number of the job's GPUs on this node, which its tasks share; Absent if Slurm does
 	// not report it.
 	OnNode int
-	// Visible lists them if the environment does. Slurm's own lists count the GPUs of the node,
-	// CUDA_VISIBLE_DEVICES those of the control group.
-	Visible []Device
+	// Visible lists them if the environment does, as ParseDevices does. Slurm's own lists count the
+	// GPUs of the node, CUDA_VISIBLE_DEVICES those of the control group.
+	Visible []string
 	Source  string // Source is the variable that Count comes from; "" for none.
 }
 
@@ -101,23 +76,28 @@ func gpusOnNode(getenv func(string) string) int {
 	return max(gpus, asked)
 }
 
-// ParseDevices parses a list such as "0,1", "0-3", "GPU-8932f937-…" or "MIG-…". As for CUDA, the
-// list ends before the first entry that is malformed, names no device ("-1", "NoDevFiles", "none"),
-// or is a duplicate. It is nil for the empty list.
-func ParseDevices(list string) []Device {
-	var devices []Device
+// ParseDevices parses a list such as "0,1", "0-3", "GPU-8932f937-…" or "MIG-…", in
+// CUDA_VISIBLE_DEVICES or one of Slurm's lists. A device is an index, from 0, among the GPUs that
+// the driver lists; a GPU's UUID or a prefix, which stands for the first GPU that it matches; or an
+// instance of a partitioned GPU: "MIG-" and its UUID or, with a driver before 470,
+// "MIG-GPU-8932f937-…/1/0".
+//
+// As for CUDA, the list ends before the first entry that is malformed, names no device ("-1",
+// "NoDevFiles", "none"), or is a duplicate. It is nil for the empty list.
+func ParseDevices(list string) []string {
+	var devices []string
 	seen := map[string]bool{}
 	for entry := range strings.SplitSeq(list, ",") {
 		parsed := parseDevice(strings.TrimSpace(entry))
 		if parsed == nil {
 			break
 		}
-		for _, d := range parsed {
-			if seen[d.String()] {
+		for _, device := range parsed {
+			if seen[device] {
 				return devices
 			}
-			seen[d.String()] = true
-			devices = append(devices, d)
+			seen[device] = true
+			devices = append(devices, device)
 		}
 	}
 	return devices
@@ -128,7 +108,7 @@ const maxDevices = 256
 
 // parseDevice parses one entry. It returns nil if the entry names no device, and several devices
 // for a range, which only Slurm writes.
-func parseDevice(entry string) []Device {
+func parseDevice(entry string) []string {
 	low, high, isRange := strings.Cut(entry, "-")
 	if from, err := strconv.ParseUint(low, 10, 16); err == nil {
 		to := from
@@ -138,29 +118,27 @@ func parseDevice(entry string) []Device {
 		if err != nil || to < from || to-from >= maxDevices {
 			return nil
 		}
-		var devices []Device
+		var devices []string
 		for i := from; i <= to; i++ {
-			devices = append(devices, Device{Index: int(i), GPUInstance: Absent, ComputeInstance: Absent})
+			devices = append(devices, strconv.FormatUint(i, 10))
 		}
 		return devices
 	}
-	d := Device{Index: Absent, UUID: entry, GPUInstance: Absent, ComputeInstance: Absent}
 	if old, found := strings.CutPrefix(entry, "MIG-GPU-"); found {
 		words := strings.Split(old, "/")
-		if len(words) != 3 {
+		if len(words) != 3 || !isUUID(words[0]) {
 			return nil
 		}
-		gi, err1 := strconv.ParseUint(words[1], 10, 16)
-		ci, err2 := strconv.ParseUint(words[2], 10, 16)
-		if err1 != nil || err2 != nil || !isUUID(words[0]) {
+		gpuInstance, err1 := strconv.ParseUint(words[1], 10, 16)
+		computeInstance, err2 := strconv.ParseUint(words[2], 10, 16)
+		if err1 != nil || err2 != nil {
 			return nil
 		}
-		d.UUID, d.GPUInstance, d.ComputeInstance = "GPU-"+words[0], int(gi), int(ci)
-		return []Device{d}
+		return []string{fmt.Sprintf("MIG-GPU-%s/%d/%d", words[0], gpuInstance, computeInstance)}
 	}
 	for _, prefix := range []string{"GPU-", "MIG-"} {
 		if id, found := strings.CutPrefix(entry, prefix); found && isUUID(id) {
-			return []Device{d}
+			return []string{entry}
 		}
 	}
 	return nil

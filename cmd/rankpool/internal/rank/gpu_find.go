@@ -3,6 +3,7 @@ package rank
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"rankpool/mpicache/stats"
@@ -40,8 +41,8 @@ func FindGPUs(library *nvml.Library, may slurm.GPUs) ([]sampledGPU, error) {
 		}
 		return found, errors.Join(left...)
 	}
-	for _, device := range may.Visible {
-		devices, err := pickGPU(node, device)
+	for _, name := range may.Visible {
+		devices, err := pickGPU(node, name)
 		found, left = append(found, devices...), append(left, err)
 	}
 	return found, errors.Join(left...)
@@ -60,22 +61,20 @@ func named(may slurm.GPUs, library int) bool {
 	return false
 }
 
-// pickGPU returns what device names: a GPU by its index, or a GPU or MIG device by the beginning of
-// its UUID.
-func pickGPU(node []nodeGPU, device slurm.Device) ([]sampledGPU, error) {
-	id := device.String()
+// pickGPU returns what name stands for: a GPU by its index, or a GPU or MIG device by the beginning
+// of its UUID.
+func pickGPU(node []nodeGPU, name string) ([]sampledGPU, error) {
 	for _, g := range node {
-		if device.Index == g.index ||
-			device.Index == slurm.Absent && strings.HasPrefix(g.uuid, id) {
+		if name == strconv.Itoa(g.index) || strings.HasPrefix(g.uuid, name) {
 			return g.devices, g.err
 		}
 		for _, d := range g.devices {
-			if device.Index == slurm.Absent && strings.HasPrefix(d.State.UUID, id) {
+			if strings.HasPrefix(d.State.UUID, name) {
 				return []sampledGPU{d}, nil
 			}
 		}
 	}
-	return nil, fmt.Errorf("GPU %s not found", id)
+	return nil, fmt.Errorf("GPU %s not found", name)
 }
 
 // listGPUs returns the node's GPUs as NVML counts them.
