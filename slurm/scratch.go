@@ -9,19 +9,15 @@ import (
 // Scratch returns the folder for node-local data and the rule that chose it, such as
 // "$SLURM_TMPDIR".
 //
-// flag is the user's choice, and is used unchecked. Otherwise Scratch chooses the first of
-// $SLURM_TMPDIR, $LOCAL_SCRATCH, /mnt/bb/$USER, $TMPDIR and /tmp that is an absolute path and
-// usable; usable returns nil, or why the folder is unsuitable. If none is usable, the error gives
-// the reason for each folder.
+// Scratch chooses the first of $SLURM_TMPDIR, $LOCAL_SCRATCH, /mnt/bb/$USER, $TMPDIR and /tmp that
+// is an absolute path and usable; usable returns nil, or why the folder is unsuitable. If none is
+// usable, the error gives the reason for each folder.
 //
 // Source: SLURM_TMPDIR is set at sites of the Digital Research Alliance of Canada, LOCAL_SCRATCH at
 // CSC; /mnt/bb/$USER is the node's NVMe on Frontier and Summit, with "#SBATCH -C nvme".
-func Scratch(flag string, getenv func(string) string, usable func(dir string) error) (
+func Scratch(getenv func(string) string, usable func(dir string) error) (
 	dir, rule string, err error,
 ) {
-	if flag != "" {
-		return flag, "as asked", nil
-	}
 	var refused []error
 	for _, c := range []struct{ dir, rule string }{
 		{getenv("SLURM_TMPDIR"), "$SLURM_TMPDIR"},

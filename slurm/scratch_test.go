@@ -2,42 +2,35 @@ package slurm
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
 
 func TestScratch(t *testing.T) {
 	for _, c := range []struct {
-		flag, env, usable string
-		dir, rule         string
+		env, usable string
+		dir, rule   string
 	}{
-		{"/nvme", "SLURM_TMPDIR=/a", "/a", "/nvme", "as asked"},
 		{
-			"", "SLURM_TMPDIR=/a LOCAL_SCRATCH=/b USER=ada TMPDIR=/c", "/a /b /mnt/bb/ada /c /tmp", "/a",
+			"SLURM_TMPDIR=/a LOCAL_SCRATCH=/b USER=ada TMPDIR=/c", "/a /b /mnt/bb/ada /c /tmp", "/a",
 			"$SLURM_TMPDIR",
 		},
 		{
-			"", "SLURM_TMPDIR=/a LOCAL_SCRATCH=/b USER=ada TMPDIR=/c", "/b /mnt/bb/ada /c /tmp", "/b",
+			"SLURM_TMPDIR=/a LOCAL_SCRATCH=/b USER=ada TMPDIR=/c", "/b /mnt/bb/ada /c /tmp", "/b",
 			"$LOCAL_SCRATCH",
 		},
-		{"", "SLURM_TMPDIR=/a USER=ada TMPDIR=/c", "/mnt/bb/ada /c /tmp", "/mnt/bb/ada", "/mnt/bb/$USER"},
-		{"", "USER=ada TMPDIR=/c", "/c /tmp", "/c", "$TMPDIR"},
-		{"", "USER=ada TMPDIR=c", "c /tmp", "/tmp", "/tmp"},
-		{"", "USER=../../etc", "/mnt/bb/../../etc /etc /tmp", "/tmp", "/tmp"},
-		{"", "", "", "", ""},
+		{"SLURM_TMPDIR=/a USER=ada TMPDIR=/c", "/mnt/bb/ada /c /tmp", "/mnt/bb/ada", "/mnt/bb/$USER"},
+		{"USER=ada TMPDIR=/c", "/c /tmp", "/c", "$TMPDIR"},
+		{"USER=ada TMPDIR=c", "c /tmp", "/tmp", "/tmp"},
+		{"USER=../../etc", "/mnt/bb/../../etc /etc /tmp", "/tmp", "/tmp"},
+		{"", "", "", ""},
 	} {
-		env := map[string]string{}
-		for _, line := range strings.Fields(c.env) {
-			name, value, _ := strings.Cut(line, "=")
-			env[name] = value
-		}
 		full := errors.New("is full")
-		dir, rule, err := Scratch(c.flag, func(name string) string { return env[name] },
+		dir, rule, err := Scratch(variablesOf(strings.Fields(c.env)).get,
 			func(dir string) error {
-				for _, u := range strings.Fields(c.usable) {
-					if u == dir {
-						return nil
-					}
+				if slices.Contains(strings.Fields(c.usable), dir) {
+					return nil
 				}
 				return full
 			})

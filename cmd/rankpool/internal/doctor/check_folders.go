@@ -39,7 +39,7 @@ func checkRuntime(env *Env) []Finding {
 // checkScratch checks the folder that staging and the tier would use.
 func checkScratch(env *Env) []Finding {
 	const advice = "name another node-local folder in $TMPDIR"
-	dir, rule, err := slurm.Scratch("", env.getenv,
+	dir, rule, err := slurm.Scratch(env.getenv,
 		func(dir string) error { return env.Machine.Access(dir, writable) })
 	if err != nil {
 		return []Finding{warning(err.Error(), advice)}

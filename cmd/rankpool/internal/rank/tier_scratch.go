@@ -17,7 +17,7 @@ const autoScratch = "auto"
 // findScratch returns the folder of this node that is meant to hold data of the job, and the rule
 // that chose it.
 func findScratch() (dir, rule string, err error) {
-	return slurm.Scratch("", os.Getenv, localDisk)
+	return slurm.Scratch(os.Getenv, localDisk)
 }
 
 // File systems that are not a local disk of the node: memory, or storage shared by all nodes.
