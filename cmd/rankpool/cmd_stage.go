@@ -166,7 +166,7 @@ func (o *stageOptions) stage(cmd *cobra.Command) error {
 // joinRanks returns the transports of this process's ranks: one if it is a task of a launcher, else
 // n in this process.
 func joinRanks(options world.MPIOptions, n int) ([]transport.Transport, error) {
-	if tasks, _ := world.LaunchedAs(os.Getenv); tasks == 0 {
+	if world.Find(os.Getenv).Tasks == 0 {
 		return transport.NewLocal(max(1, n)), nil
 	}
 	own, err := world.Open(options)

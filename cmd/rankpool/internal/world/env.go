@@ -1,6 +1,7 @@
 package world
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -12,11 +13,9 @@ func WithEnv(env []string, set map[string]string) []string {
 		_, replaced := set[name]
 		return replaced
 	})
-	begin := len(out)
-	for name, value := range set {
-		out = append(out, name+"="+value)
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		out = append(out, name+"="+set[name])
 	}
-	slices.Sort(out[begin:])
 	return out
 }
 

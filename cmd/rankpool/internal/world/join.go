@@ -5,6 +5,7 @@ import (
 
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
+	"rankpool/slurm"
 )
 
 // JoinCache joins the other ranks of the cache, or runs alone. byHand is set if "rankpool run" did
@@ -21,7 +22,7 @@ func JoinCache(options MPIOptions, world int, byHand bool) (transport.Transport,
 	}
 	library, err := options.Load()
 	if err == nil {
-		err = WrongLaunch(at, AllocatedNodes(os.Getenv), library.Family, "serve")
+		err = WrongLaunch(at, slurm.AllocatedNodes(os.Getenv), library.Family, "serve")
 	}
 	if err != nil {
 		return nil, OnceForAll(at, err)

@@ -85,13 +85,6 @@ func (p Place) BySrun() bool {
 	return p.By == BySrunPMIx || p.By == BySrunPMI2 || p.By == BySrunPlain
 }
 
-// LaunchedAs returns how many tasks a launcher started together with this process, and the
-// launcher's name; 0 and "" for a process that was started by hand.
-func LaunchedAs(getenv func(string) string) (tasks int, by string) {
-	at := Find(getenv)
-	return at.Tasks, at.By
-}
-
 // CheckWorld compares what the launcher started with what MPI sees: if the launcher and the library
 // do not match, each task silently sees a world of one. The error names the remedy.
 func CheckWorld(tasks int, by string, mpiSize int, library transport.Library) error {

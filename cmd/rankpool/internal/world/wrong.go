@@ -2,13 +2,11 @@ package world
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/mpicache/transport/mpilib"
-	"rankpool/slurm"
 )
 
 // WrongLaunch returns an error, with the line to type, if the launch of "rankpool run" or "rankpool
@@ -76,17 +74,6 @@ func orWithoutSrun(verb string) string {
 		return ""
 	}
 	return ", or in the batch script \"rankpool run …\" without srun"
-}
-
-// AllocatedNodes returns the size of the allocation, also within a smaller step, 0 outside Slurm.
-func AllocatedNodes(getenv func(string) string) int {
-	withoutStep := func(name string) string {
-		if strings.HasPrefix(name, "SLURM_STEP_") {
-			return ""
-		}
-		return getenv(name)
-	}
-	return max(0, slurm.Detect(withoutStep).Nodes)
 }
 
 // WarnTask prints warnings on the first task only.
