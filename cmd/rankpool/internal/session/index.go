@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/renameio/v2"
+
 	"rankpool/staging/dataset"
 )
 
@@ -46,7 +48,7 @@ func (x *Indexes) Keep(name string, m *dataset.Manifest) error {
 func (x *Indexes) PutBack() error {
 	for i, file := range x.files {
 		path := IndexPath(x.Dir, i)
-		if _, err := os.Stat(path); err == nil || !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			continue // it exists, or the ranks will report the problem
 		}
 		if err := os.MkdirAll(x.Dir, 0o700); err != nil {
@@ -61,22 +63,19 @@ func (x *Indexes) PutBack() error {
 
 // copyFile copies file to path, atomically.
 func copyFile(path string, file *os.File) error {
-	to, err := os.CreateTemp(filepath.Dir(path), ".index-")
+	to, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
+		renameio.WithStaticPermissions(0o644))
 	if err != nil {
 		return err
 	}
-	_, err = file.Seek(0, io.SeekStart)
-	if err == nil {
-		_, err = io.Copy(to, file)
+	defer func() { _ = to.Cleanup() }() // after an error, which is being returned
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
 	}
-	err = errors.Join(err, to.Chmod(0o644), to.Close())
-	if err == nil {
-		err = os.Rename(to.Name(), path)
+	if _, err := io.Copy(to, file); err != nil {
+		return err
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(to.Name()))
-	}
-	return nil
+	return to.CloseAtomicallyReplace()
 }
 
 // Close closes the files.

@@ -50,6 +50,10 @@ const (
 	ReadyName = "ready"
 	MetName   = "met" // the rank has joined the others
 	jobNote   = "job"
+	// These contain the number of the training step, and that of the cache's step. If a training has
+	// a job name, an @ and the name follow StepName.
+	StepName      = "training-step"
+	CacheStepName = "cache-step"
 )
 
 // RankFolder returns the folder of a rank.
@@ -99,7 +103,7 @@ func Open(base, name string, ranks int) (*Session, error) {
 		DoorName)); err != nil {
 		return nil, err
 	}
-	reclaimSessions(base, os.Getuid(), time.Now())
+	reclaimSessions(base)
 	// The folder is renamed to its final name only when it is locked, so that no other launcher
 	// mistakes it for a stale one.
 	fresh, err := os.MkdirTemp(base, fmt.Sprintf(".rankpool-%d-", os.Getuid()))
@@ -122,10 +126,11 @@ func Open(base, name string, ranks int) (*Session, error) {
 		}
 		return nil, fmt.Errorf("the session folder %s is in use by another rankpool: %w", dir, err)
 	}
+	s := &Session{dir, lock}
 	if err := CheckFolder(dir); err != nil {
-		return nil, errors.Join(err, (&Session{dir, lock}).Remove())
+		return nil, errors.Join(err, s.Remove())
 	}
-	return &Session{Dir: dir, lock: lock}, nil
+	return s, nil
 }
 
 // OfJob returns the session folder of a Slurm job, whose name all its steps know. The folder may
@@ -157,6 +162,36 @@ func JobOf(sessionDir string) string {
 	return ""
 }
 
+// NoteStep records the step to which this process belongs, for the launcher.
+func NoteStep(session, name string, job slurm.Job) {
+	if job.InStep() {
+		// without it srun ends the step in its own way
+		_ = os.WriteFile(filepath.Join(session, name), []byte(job.StepID), 0o600)
+	}
+}
+
+// TrainingSteps returns the numbers of the training steps that were recorded.
+func TrainingSteps(session string) (steps []string) {
+	for _, path := range stepPaths(session) {
+		if step, err := os.ReadFile(path); err == nil {
+			steps = append(steps, string(step))
+		}
+	}
+	return steps
+}
+
+// stepPaths returns the files that contain the numbers of training steps.
+func stepPaths(session string) []string {
+	names, _ := os.ReadDir(session) // without it none is known
+	var paths []string
+	for _, name := range names {
+		if strings.HasPrefix(name.Name(), StepName) {
+			paths = append(paths, filepath.Join(session, name.Name()))
+		}
+	}
+	return paths
+}
+
 // CheckSocketPath returns an error if path is too long for a socket.
 func CheckSocketPath(path string) error {
 	if len(path) <= maxSocketPath {
@@ -184,8 +219,7 @@ func Check(dir string) error {
 	if err := CheckFolder(dir); err != nil {
 		return err
 	}
-	hasLock := func(folder string) bool { return Exists(filepath.Join(folder, LockName)) }
-	if hasSessionName(dir) || hasLock(dir) || slices.ContainsFunc(RankFolders(dir), hasLock) {
+	if hasSessionName(dir) || slices.ContainsFunc(locks(dir), Exists) {
 		return nil
 	}
 	return fmt.Errorf("%s is not the folder of a session: it has no rank's folder (r0, r1, ...)",
@@ -237,34 +271,33 @@ func LockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// inUse reports whether a launcher, a rank or a trainer holds a lock in the session folder.
-func inUse(dir string) bool {
-	locks := []string{filepath.Join(dir, LockName)}
+// locks returns the lock files that a session folder may have: the launcher's, and each rank's.
+func locks(dir string) []string {
+	paths := []string{filepath.Join(dir, LockName)}
 	for _, folder := range RankFolders(dir) {
-		locks = append(locks, filepath.Join(folder, LockName))
+		paths = append(paths, filepath.Join(folder, LockName))
 	}
-	return slices.ContainsFunc(locks, Locked)
+	return paths
 }
 
+// inUse reports whether a launcher, a rank or a trainer holds a lock in the session folder.
+func inUse(dir string) bool { return slices.ContainsFunc(locks(dir), Locked) }
+
 // Locked reports whether a process holds the lock file at path.
-func Locked(path string) bool {
+func Locked(path string) bool { return refuses(path, unix.LOCK_EX) }
+
+// LauncherHolds reports whether the launcher of a session, which holds an exclusive lock, runs on
+// this node. Trainers share their locks.
+func LauncherHolds(dir string) bool { return refuses(filepath.Join(dir, LockName), unix.LOCK_SH) }
+
+// refuses reports whether another process's lock on the file at path excludes one of this kind.
+func refuses(path string, kind int) bool {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
-}
-
-// LauncherHolds reports whether the launcher of a session, which holds an exclusive lock, runs on
-// this node. Trainers share their locks.
-func LauncherHolds(dir string) bool {
-	f, err := os.OpenFile(filepath.Join(dir, LockName), os.O_RDWR, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	return errors.Is(unix.Flock(int(f.Fd()), kind|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // RankFolders returns the rank folders in a session folder.
@@ -282,11 +315,12 @@ func RankFolders(dir string) []string {
 
 // reclaimSessions removes the sessions of this user in base that no process holds. What cannot be
 // removed stays.
-func reclaimSessions(base string, uid int, now time.Time) {
+func reclaimSessions(base string) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
 		return
 	}
+	uid := os.Getuid()
 	prefix := fmt.Sprintf("rankpool-%d-", uid)
 	for _, entry := range entries {
 		job, ours := strings.CutPrefix(strings.TrimPrefix(entry.Name(), "."), prefix)
@@ -295,7 +329,7 @@ func reclaimSessions(base string, uid int, now time.Time) {
 			continue
 		}
 		dir := filepath.Join(base, entry.Name())
-		if (now.Sub(info.ModTime()) > staleAfter || launcherGone(job)) && !inUse(dir) {
+		if (time.Since(info.ModTime()) > staleAfter || launcherGone(job)) && !inUse(dir) {
 			_ = os.RemoveAll(dir)
 		}
 	}

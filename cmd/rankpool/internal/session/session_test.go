@@ -117,7 +117,7 @@ func TestReclaimSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reclaimSessions(base, uid, now)
+	reclaimSessions(base)
 	var left []string
 	entries, err := os.ReadDir(base)
 	if err != nil {
