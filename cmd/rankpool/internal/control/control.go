@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rankpool/cmd/rankpool/internal/session"
@@ -53,8 +54,8 @@ func Status(c *door.Client) ([]DataStatus, error) {
 	return status.Data, nil
 }
 
-// Shutdown asks the rank behind the door at path to finish.
-func Shutdown(path string) error {
+// shutdown asks the rank behind the door at path to finish.
+func shutdown(path string) error {
 	c, err := Dial(path)
 	if err != nil {
 		return err
@@ -107,17 +108,15 @@ func Watch(path string, done <-chan struct{}) <-chan DataStatus {
 
 // EndAll sends SHUTDOWN to the doors of the ranks' folders and returns how many received it.
 func EndAll(folders []string) int {
-	took := make([]bool, len(folders))
+	var took atomic.Int32
 	var all sync.WaitGroup
-	for i, folder := range folders {
-		all.Go(func() { took[i] = Shutdown(filepath.Join(folder, session.DoorName)) == nil })
+	for _, folder := range folders {
+		all.Go(func() {
+			if shutdown(filepath.Join(folder, session.DoorName)) == nil {
+				took.Add(1)
+			}
+		})
 	}
 	all.Wait()
-	n := 0
-	for _, t := range took {
-		if t {
-			n++
-		}
-	}
-	return n
+	return int(took.Load())
 }
