@@ -16,9 +16,9 @@ import (
 	"rankpool/cmd/rankpool/internal/outlet"
 )
 
-// scanLineEvery is the pause between progress lines of a scan if stderr is a file: a scan of a
-// million files takes minutes, and its log should stay short.
-const scanLineEvery = 10 * time.Second
+// lineEvery is the pause between the lines of a Counter if stderr is a file: a scan of a million
+// files takes minutes, and its log should stay short.
+const lineEvery = 10 * time.Second
 
 // isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
@@ -31,82 +31,89 @@ func isTerminal(w io.Writer) bool {
 	return false
 }
 
-// A Scan shows how far a scan is: a counter on a terminal, else a line now and then.
-type Scan struct {
+// newBar returns a bar on to, or nil if that is not a terminal.
+func newBar(to io.Writer, total int64, options ...progressbar.Option) *progressbar.ProgressBar {
+	if !isTerminal(to) {
+		return nil
+	}
+	return progressbar.NewOptions64(total, append(options, progressbar.OptionSetWriter(to),
+		progressbar.OptionClearOnFinish())...)
+}
+
+// A Counter shows how far a scan or a read is: a bar on a terminal, else a line now and then.
+type Counter struct {
 	to    io.Writer
 	bar   *progressbar.ProgressBar // nil where to is not a terminal
 	quiet bool
+	total int64 // -1: not known
+	// line describes what was done in the seconds since the beginning.
+	line  func(done int64, seconds float64) string
 	begin time.Time
 	last  time.Time
 }
 
-// NewScan shows a scan on to, unless it is to be quiet.
-func NewScan(to io.Writer, quiet bool) *Scan {
-	p := &Scan{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}
-	if !quiet && isTerminal(to) {
-		p.bar = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(to),
-			progressbar.OptionSetDescription("indexing"),
-			progressbar.OptionShowCount(), progressbar.OptionShowIts(),
-			progressbar.OptionSetItsString("files"),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+func newCounter(
+	to io.Writer, quiet bool, total int64, line func(done int64, seconds float64) string,
+	options ...progressbar.Option,
+) *Counter {
+	p := &Counter{
+		to: to, quiet: quiet, total: total, line: line, begin: time.Now(), last: time.Now(),
+	}
+	if !quiet && total != 0 {
+		p.bar = newBar(to, total, append(options,
+			progressbar.OptionThrottle(100*time.Millisecond))...)
 	}
 	return p
 }
 
-// Update shows the number of files found so far. Calls must not overlap.
-func (p *Scan) Update(files int64) {
-	p.show(files, func(seconds float64) string {
+// NewScan shows on to how many files a scan has found, unless it is to be quiet.
+func NewScan(to io.Writer, quiet bool) *Counter {
+	return newCounter(to, quiet, -1, func(files int64, seconds float64) string {
 		return fmt.Sprintf("indexed %s files in %.0f s (%s files/s)", humanize.Comma(files), seconds,
 			humanize.Comma(int64(float64(files)/seconds)))
-	})
+	}, progressbar.OptionSetDescription("indexing"), progressbar.OptionShowCount(),
+		progressbar.OptionShowIts(), progressbar.OptionSetItsString("files"))
 }
 
-// show moves the bar, or prints a line when one is due; seconds counts from the beginning of the
-// scan.
-func (p *Scan) show(done int64, line func(seconds float64) string) {
+// NewRead shows how many bytes of a data set have been read.
+func NewRead(to io.Writer, quiet bool, totalBytes int64) *Counter {
+	return newCounter(to, quiet, totalBytes, func(bytes int64, seconds float64) string {
+		return fmt.Sprintf("read %s of %s in %.0f s (%s/s)", humanize.IBytes(uint64(bytes)),
+			humanize.IBytes(uint64(totalBytes)), seconds,
+			humanize.IBytes(uint64(float64(bytes)/seconds)))
+	}, progressbar.OptionSetDescription("reading"), progressbar.OptionShowBytes(true))
+}
+
+// NewLayout shows for how many samples the layout has been read.
+func NewLayout(to io.Writer, quiet bool, total int64) *Counter {
+	return newCounter(to, quiet, total, func(samples int64, seconds float64) string {
+		return fmt.Sprintf("read the layouts of %s of %s samples in %.0f s",
+			humanize.Comma(samples), humanize.Comma(total), seconds)
+	}, progressbar.OptionSetDescription("reading layouts"), progressbar.OptionShowCount())
+}
+
+// Update shows how much has been done so far. Calls must not overlap.
+func (p *Counter) Update(done int64) {
+	if p.total > 0 {
+		done = min(done, p.total-1) // a full bar would end itself
+	}
 	switch {
 	case p.quiet:
 	case p.bar != nil:
 		_ = p.bar.Set64(done) // a terminal that cannot be written to changes nothing
-	case time.Since(p.last) >= scanLineEvery:
+	case time.Since(p.last) >= lineEvery:
 		p.last = time.Now()
-		fmt.Fprintln(p.to, "rankpool:", line(time.Since(p.begin).Seconds()))
+		fmt.Fprintln(p.to, "rankpool:", p.line(done, time.Since(p.begin).Seconds()))
 	}
 }
 
-// End removes the counter from the terminal.
-func (p *Scan) End() {
-	if p.bar != nil {
-		_ = p.bar.Clear()
+// End removes the bar from the terminal.
+func (p *Counter) End() { clearBar(p.bar) }
+
+func clearBar(bar *progressbar.ProgressBar) {
+	if bar != nil {
+		_ = bar.Clear() // a terminal that cannot be written to changes nothing
 	}
-}
-
-// A Read shows how much of a data set has been read: a bar on a terminal, else a line now and then.
-type Read struct {
-	Scan
-	total int64 // bytes
-}
-
-// NewRead shows the progress of reading a number of bytes.
-func NewRead(to io.Writer, quiet bool, totalBytes int64) *Read {
-	p := &Read{Scan{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}, totalBytes}
-	if !quiet && totalBytes > 0 && isTerminal(to) {
-		p.bar = progressbar.NewOptions64(totalBytes, progressbar.OptionSetWriter(to),
-			progressbar.OptionSetDescription("reading"),
-			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionClearOnFinish())
-	}
-	return p
-}
-
-// Update shows the number of bytes read so far. Calls must not overlap.
-func (p *Read) Update(bytes int64) {
-	// a full bar would end itself
-	p.show(min(bytes, p.total-1), func(seconds float64) string {
-		return fmt.Sprintf("read %s of %s in %.0f s (%s/s)", humanize.IBytes(uint64(bytes)),
-			humanize.IBytes(uint64(p.total)), seconds,
-			humanize.IBytes(uint64(float64(bytes)/seconds)))
-	})
 }
 
 // A Train shows how far training is: a bar on a terminal, else a line every so often.
@@ -121,11 +128,9 @@ type Train struct {
 // NewTrain shows the progress of training, once per interval if to is not a terminal.
 func NewTrain(to io.Writer, every time.Duration) *Train {
 	p := &Train{to: to, Every: every, last: time.Now()}
-	if every > 0 && isTerminal(to) {
-		p.bar = progressbar.NewOptions(1, progressbar.OptionSetWriter(to),
-			progressbar.OptionSetWidth(20),
-			progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false),
-			progressbar.OptionClearOnFinish())
+	if every > 0 {
+		p.bar = newBar(to, 1, progressbar.OptionSetWidth(20), progressbar.OptionShowCount(),
+			progressbar.OptionSetPredictTime(false))
 	}
 	return p
 }
@@ -152,36 +157,4 @@ func (p *Train) Update(s control.DataStatus) {
 }
 
 // End removes the bar from the terminal.
-func (p *Train) End() {
-	if p.bar != nil {
-		_ = p.bar.Clear()
-	}
-}
-
-// A Layout shows for how many samples the layout is known: a bar on a terminal, else a line now and
-// then.
-type Layout struct {
-	Scan
-	total int64
-}
-
-// NewLayout shows the progress of reading the layouts of a number of samples.
-func NewLayout(to *os.File, quiet bool, total int64) *Layout {
-	p := &Layout{Scan{to: to, quiet: quiet, begin: time.Now(), last: time.Now()}, total}
-	if !quiet && term.IsTerminal(int(to.Fd())) {
-		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(to),
-			progressbar.OptionSetDescription("reading layouts"),
-			progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionClearOnFinish())
-	}
-	return p
-}
-
-// Update shows the number of samples done so far. Calls must not overlap.
-func (p *Layout) Update(samples int64) {
-	// a full bar would end itself
-	p.show(min(samples, p.total-1), func(seconds float64) string {
-		return fmt.Sprintf("read the layouts of %s of %s samples in %.0f s", humanize.Comma(samples),
-			humanize.Comma(p.total), seconds)
-	})
-}
+func (p *Train) End() { clearBar(p.bar) }
