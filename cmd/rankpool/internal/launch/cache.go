@@ -192,11 +192,11 @@ func (l *launcher) startCache() (err error) {
 			}
 		}
 	}
-	var more []syscall.Signal
-	if l.openMPI {
-		more = append(more, syscall.SIGTERM) // if all processes get it, the ranks handle it themselves
+	blocked := []syscall.Signal{unix.SIGUSR1, unix.SIGUSR2}
+	if l.openMPI { // if all processes get SIGTERM, the ranks handle it themselves
+		blocked = append(blocked, syscall.SIGTERM)
 	}
-	l.running, err = startSheltered("the cache", l.cache, l.exits, more...)
+	l.running, err = start("the cache", l.cache, l.exits, blocked...)
 	if err != nil {
 		return err
 	}

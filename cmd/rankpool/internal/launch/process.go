@@ -43,25 +43,16 @@ type process struct {
 	over     bool // the launcher has seen its end
 }
 
-// start starts c and sends its end to exits. The child gets SIGTERM when the calling thread ends,
-// so the caller must be locked to a thread that lives as long as the launcher.
+// start starts c and sends its end to exits. When the calling thread ends, the child gets SIGTERM,
+// or SIGINT if SIGTERM is blocked; so the caller must be locked to a thread that lives as long as
+// the launcher.
+//
+// The child begins with the signals blocked, as do its children: none may end it before it has
+// installed its handlers. If there are none, SIGUSR1 and SIGUSR2 are not blocked.
 //
 // Source: Linux, prctl(2), PR_SET_PDEATHSIG: the "parent" is the thread that forked.
-func start(name string, c command, exits chan<- *process) (*process, error) {
-	return startMasked(unix.SIG_UNBLOCK, name, c, exits)
-}
-
-// startSheltered is start for a process that begins with SIGUSR1 and SIGUSR2 blocked, as do its
-// children: neither signal may end it before it has installed its handlers.
-func startSheltered(
-	name string, c command, exits chan<- *process, more ...syscall.Signal,
-) (*process, error) {
-	return startMasked(unix.SIG_BLOCK, name, c, exits, more...)
-}
-
-// startMasked starts a process with SIGUSR1, SIGUSR2 and more signals blocked or unblocked.
-func startMasked(
-	how int, name string, c command, exits chan<- *process, more ...syscall.Signal,
+func start(
+	name string, c command, exits chan<- *process, blocked ...syscall.Signal,
 ) (*process, error) {
 	cmd := exec.Command(c.args[0], c.args[1:]...)
 	cmd.Env = c.env
@@ -86,11 +77,15 @@ func startMasked(
 		}
 	}
 	end := syscall.SIGTERM
-	if slices.Contains(more, end) {
-		end = syscall.SIGINT // which is not blocked
+	if slices.Contains(blocked, end) {
+		end = syscall.SIGINT
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
-	if err := withMask(how, append(more, unix.SIGUSR1, unix.SIGUSR2), cmd.Start); err != nil {
+	how, signals := unix.SIG_BLOCK, blocked
+	if len(blocked) == 0 {
+		how, signals = unix.SIG_UNBLOCK, []syscall.Signal{unix.SIGUSR1, unix.SIGUSR2}
+	}
+	if err := withMask(how, signals, cmd.Start); err != nil {
 		return nil, fmt.Errorf("%s cannot be started: %w", name, err)
 	}
 	p := &process{
