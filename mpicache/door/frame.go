@@ -115,13 +115,8 @@ func (f *Frame) fill(r io.Reader, buf *[]byte, n int) error {
 	return nil
 }
 
-// payload reads the fields of a payload.
-type payload struct{ fields.Reader }
-
-func read(b []byte) payload { return payload{fields.Reader{Rest: b}} }
-
-// end returns an error if a field was missing, or bytes are left over.
-func (p *payload) end() error {
+// end returns an error if a field of a payload was missing, or bytes are left over.
+func end(p *fields.Reader) error {
 	if !p.Whole() {
 		return ErrFrame
 	}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 
+	"rankpool/mpicache/fields"
 	"rankpool/mpicache/stats"
 	"rankpool/scheduler"
 )
@@ -34,10 +35,6 @@ type WelcomeData struct {
 
 // appendWelcome appends the reply to HELLO.
 func appendWelcome(b []byte, ticket uint32, w Welcome) []byte {
-	text, err := json.Marshal(w)
-	if err != nil {
-		panic("door: a reply is not JSON: " + err.Error())
-	}
 	start := len(b)
 	b = appendHead(b, KindHello.Reply(), ticket)
 	b = le.AppendUint16(b, Version)
@@ -45,12 +42,12 @@ func appendWelcome(b []byte, ticket uint32, w Welcome) []byte {
 	b = le.AppendUint32(b, uint32(w.Rank))
 	b = le.AppendUint32(b, uint32(w.Ranks))
 	b = le.AppendUint64(b, uint64(w.SlabBytes))
-	return endFrame(append(b, text...), start)
+	return endFrame(append(b, encode(w)...), start)
 }
 
 // parseWelcome parses the reply to HELLO.
 func parseWelcome(b []byte) (Welcome, error) {
-	p := read(b)
+	p := fields.Reader{Rest: b}
 	p.U32()
 	w := Welcome{Rank: int(p.U32()), Ranks: int(p.U32()), SlabBytes: int64(p.U64())}
 	if p.Short {
@@ -102,11 +99,16 @@ type DataStatus struct {
 
 // AppendJSON appends a frame whose payload is v as JSON; v must be encodable.
 func AppendJSON(b []byte, kind Kind, ticket uint32, v any) []byte {
+	return AppendFrame(b, kind, ticket, encode(v))
+}
+
+// encode returns v as JSON; v must be encodable.
+func encode(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
 		panic("door: a reply is not JSON: " + err.Error())
 	}
-	return AppendFrame(b, kind, ticket, text)
+	return text
 }
 
 // AppendError appends an error reply.

@@ -17,7 +17,7 @@ type Hello struct {
 
 // ParseHello parses HELLO. If the version is another one, it returns only the version.
 func ParseHello(b []byte) (Hello, error) {
-	p := read(b)
+	p := fields.Reader{Rest: b}
 	if string(p.Bytes(len(magic))) != magic {
 		return Hello{}, ErrFrame
 	}
@@ -28,7 +28,7 @@ func ParseHello(b []byte) (Hello, error) {
 	p.U16()
 	h.Trainer, h.World, h.Worker = p.U32(), p.U32(), p.U64()
 	h.Process, h.Family = p.U64(), p.U64()
-	return h, p.end()
+	return h, end(&p)
 }
 
 // AppendHello appends the HELLO frame that opens a connection.
@@ -70,21 +70,21 @@ type Get struct {
 
 // ParseGet parses GET, with its leases in leases, which grows as needed.
 func ParseGet(b []byte, leases []uint32) (Get, error) {
-	p := read(b)
+	p := fields.Reader{Rest: b}
 	g := Get{Stream: p.U32(), Epoch: p.U32(), Batch: p.U32()}
 	return g.released(&p, leases)
 }
 
 // ParseRelease parses RELEASE, with its leases in leases, which grows as needed.
 func ParseRelease(b []byte, leases []uint32) (Get, error) {
-	p := read(b)
+	p := fields.Reader{Rest: b}
 	return Get{}.released(&p, leases)
 }
 
-func (g Get) released(p *payload, leases []uint32) (Get, error) {
-	g.Leases = fields.U32s(&p.Reader, leases[:0], p.U32())
-	g.Tally = p.tally()
-	return g, p.end()
+func (g Get) released(p *fields.Reader, leases []uint32) (Get, error) {
+	g.Leases = fields.U32s(p, leases[:0], p.U32())
+	g.Tally = parseTally(p)
+	return g, end(p)
 }
 
 // Tally is what a worker has counted in an epoch so far. Only the counts on the wire are set.
@@ -119,7 +119,7 @@ func (t Tally) Fell(last Tally) bool {
 	return false
 }
 
-func (p *payload) tally() Tally {
+func parseTally(p *fields.Reader) Tally {
 	t := Tally{Stream: p.U32(), Epoch: p.U32()}
 	for i := stats.HitsLocal; i <= stats.SubstituteReads; i++ {
 		t.Counts[i] = int64(p.U32())
@@ -143,19 +143,19 @@ type Report struct {
 
 // ParseReport parses REPORT.
 func ParseReport(b []byte) (Report, error) {
-	p := read(b)
+	p := fields.Reader{Rest: b}
 	r := Report{Stream: p.U32(), Epoch: p.U32(), Batch: p.U32()}
 	n := p.U32()
 	r.Losses = p.F32s(n)
 	if len(p.Rest) == 0 {
-		return r, p.end()
+		return r, end(&p)
 	}
 	r.Dimensions = p.U32()
 	if uint64(n)*uint64(r.Dimensions) > uint64(len(p.Rest)) {
 		return r, ErrFrame
 	}
 	r.Embeddings = p.F32s(n * r.Dimensions)
-	return r, p.end()
+	return r, end(&p)
 }
 
 // Place is the payload of PLAN and SAVE: a batch of an epoch.
@@ -163,8 +163,8 @@ type Place struct{ Stream, Epoch, Batch uint32 }
 
 // ParsePlace parses PLAN and SAVE.
 func ParsePlace(b []byte) (Place, error) {
-	p := read(b)
-	return Place{Stream: p.U32(), Epoch: p.U32(), Batch: p.U32()}, p.end()
+	p := fields.Reader{Rest: b}
+	return Place{Stream: p.U32(), Epoch: p.U32(), Batch: p.U32()}, end(&p)
 }
 
 // Metric is METRIC's payload, JSON.

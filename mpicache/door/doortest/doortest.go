@@ -3,9 +3,7 @@ package doortest
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/hex"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -49,31 +47,26 @@ func ListenAt(t *testing.T, path string, serve func(net.Conn)) net.Listener {
 // Answer answers the frames of a connection until it ends: reply returns a frame's payload, and
 // whether there is an answer. answered, if not nil, is called after each answer.
 func Answer(conn net.Conn, reply func(door.Kind) ([]byte, bool), answered func(door.Kind)) {
-	head := make([]byte, 12)
+	var buf []byte
 	for {
-		if _, err := io.ReadFull(conn, head); err != nil {
+		f, err := door.Read(conn, &buf, door.Limits{}.Payload)
+		if err != nil {
 			return
 		}
-		payload := make([]byte, binary.LittleEndian.Uint32(head))
-		if _, err := io.ReadFull(conn, payload); err != nil {
-			return
-		}
-		kind := door.Kind(binary.LittleEndian.Uint16(head[4:]))
-		if kind == door.KindHello && !bytes.HasPrefix(payload, []byte("rankpool")) {
+		if f.Kind == door.KindHello && !bytes.HasPrefix(f.Payload, []byte("rankpool")) {
 			conn.Close()
 			return
 		}
-		body, ok := reply(kind)
+		body, ok := reply(f.Kind)
 		if !ok {
 			continue
 		}
-		binary.LittleEndian.PutUint32(head, uint32(len(body)))
-		binary.LittleEndian.PutUint16(head[4:], uint16(kind+100))
-		if _, err := conn.Write(append(bytes.Clone(head), body...)); err != nil {
+		frame := door.AppendFrame(nil, f.Kind.Reply(), f.Ticket, body)
+		if _, err := conn.Write(frame); err != nil {
 			return
 		}
 		if answered != nil {
-			answered(kind)
+			answered(f.Kind)
 		}
 	}
 }
