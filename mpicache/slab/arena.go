@@ -131,7 +131,7 @@ func (a *Arena) Alloc(sizeBytes int64) (off int64, ok bool) {
 	if sizeBytes > a.granules*granuleBytes {
 		return 0, false
 	}
-	want := max(1, (sizeBytes+granuleBytes-1)/granuleBytes)
+	want := Footprint(sizeBytes) / granuleBytes
 	b := a.find(want)
 	if b == none {
 		return 0, false

@@ -64,7 +64,10 @@ const (
 
 var le = binary.LittleEndian
 
-func align(n int64) int64 { return (n + alignBytes - 1) / alignBytes * alignBytes }
+func align(n int64) int64 { return roundUp(n, alignBytes) }
+
+// bytes returns the size of the entries for a data set: its words, and then its sums.
+func (s Set) bytes() int64 { return align(8*int64(s.Samples)) + align(4*int64(s.Samples)) }
 
 // directoryBytes returns the size of the directory for these data sets; 0 if there are none.
 func directoryBytes(sets []Set) int64 {
@@ -73,7 +76,7 @@ func directoryBytes(sets []Set) int64 {
 	}
 	n := align(headerBytes + setBytes*int64(len(sets)))
 	for _, s := range sets {
-		n += align(8*int64(s.Samples)) + align(4*int64(s.Samples))
+		n += s.bytes()
 	}
 	return n + trailerBytes
 }
@@ -81,7 +84,7 @@ func directoryBytes(sets []Set) int64 {
 // header returns the beginning of the directory for these data sets, which follows sampleBytes of
 // samples.
 func header(sampleBytes int64, sets []Set) []byte {
-	b := append([]byte(nil), directoryMagic...)
+	b := []byte(directoryMagic)
 	b = le.AppendUint64(b, uint64(sampleBytes))
 	b = le.AppendUint64(b, uint64(len(sets)))
 	b = le.AppendUint64(b, 0)
@@ -90,7 +93,7 @@ func header(sampleBytes int64, sets []Set) []byte {
 		b = le.AppendUint64(b, uint64(s.Samples))
 		b = le.AppendUint64(b, uint64(at))
 		b = append(b, s.Key[:]...)
-		at += align(8*int64(s.Samples)) + align(4*int64(s.Samples))
+		at += s.bytes()
 	}
 	return b
 }
@@ -123,7 +126,7 @@ func mapDirectory(memory []byte, sampleBytes int64, sets []Set) *Directory {
 			e.sums = unsafe.Slice((*uint32)(unsafe.Pointer(&memory[at+align(8*n)])), n)
 		}
 		d.entries = append(d.entries, e)
-		at += align(8*n) + align(4*n)
+		at += s.bytes()
 	}
 	return d
 }

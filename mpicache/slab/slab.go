@@ -58,10 +58,10 @@ func New(sizeBytes int64, sets []Set, room func() int64) (*Slab, error) {
 	return s, nil
 }
 
-func wholePages(n int64) int64 {
-	page := int64(unix.Getpagesize())
-	return (n + page - 1) / page * page
-}
+func wholePages(n int64) int64 { return roundUp(n, int64(unix.Getpagesize())) }
+
+// roundUp returns the smallest multiple of unit that is at least n.
+func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
 // Entries are the directory's entries of data set i, in New's order; nil for a slab without one.
 func (s *Slab) Entries(i int) *Entries {
@@ -151,7 +151,7 @@ func seal(fd int) error {
 // then on, and must not be used.
 func (s *Slab) Release(off, n int64) error {
 	page := int64(unix.Getpagesize())
-	begin, end := (off+page-1)/page*page, (off+n)/page*page
+	begin, end := roundUp(off, page), (off+n)/page*page
 	if end <= begin {
 		return nil
 	}
@@ -206,6 +206,4 @@ func (s *Slab) Close() error {
 }
 
 // Footprint returns the memory that a sample of sizeBytes uses in a slab.
-func Footprint(sizeBytes int64) int64 {
-	return max(granuleBytes, (sizeBytes+granuleBytes-1)/granuleBytes*granuleBytes)
-}
+func Footprint(sizeBytes int64) int64 { return max(granuleBytes, roundUp(sizeBytes, granuleBytes)) }
