@@ -20,9 +20,8 @@ const closeWait = 8 * time.Second
 // methods queue calls for it.
 type MPI struct {
 	*engine
-	rank, size int
-	closing    sync.Once
-	closed     error
+	closing sync.Once
+	closed  error
 }
 
 var (
@@ -47,7 +46,7 @@ func NewMPI() (Transport, error) {
 	}
 	running = e
 	go e.run()
-	return &MPI{engine: e, rank: mpi.Rank(), size: mpi.Size()}, nil
+	return &MPI{engine: e}, nil
 }
 
 // lastWords is how long a failing rank lives on after it has printed its error: Open MPI 5's mpirun
@@ -71,7 +70,7 @@ func (t *MPI) ThreadLevel() string { return mpi.ThreadLevel() }
 func (t *MPI) Rank() int { return t.rank }
 
 // Size implements Transport.
-func (t *MPI) Size() int { return t.size }
+func (t *MPI) Size() int { return len(t.peers) }
 
 // Start implements Transport.
 func (t *MPI) Start(handle func(from int, msg []byte)) {
@@ -80,7 +79,7 @@ func (t *MPI) Start(handle func(from int, msg []byte)) {
 
 // Post implements Transport.
 func (t *MPI) Post(to int, msg []byte) {
-	checkPost(to, t.size, msg)
+	checkPost(to, t.Size(), msg)
 	buf := make([]byte, len(msg)+1)
 	copy(buf, msg)
 	buf[len(msg)] = kindMessage
@@ -89,7 +88,7 @@ func (t *MPI) Post(to int, msg []byte) {
 
 // Put implements Transport.
 func (t *MPI) Put(to int, ticket uint32, segs [][]byte, done func(error)) {
-	checkPeer(to, t.size)
+	checkPeer(to, t.Size())
 	if to == t.rank {
 		t.submit(func() { t.pairs.put(pairKey{to, ticket}, half{segs, done}) })
 		return
@@ -100,7 +99,7 @@ func (t *MPI) Put(to int, ticket uint32, segs [][]byte, done func(error)) {
 
 // Take implements Transport.
 func (t *MPI) Take(from int, ticket uint32, segs [][]byte, done func(error)) {
-	checkPeer(from, t.size)
+	checkPeer(from, t.Size())
 	if from == t.rank {
 		t.submit(func() { t.pairs.take(pairKey{from, ticket}, half{segs, done}) })
 		return

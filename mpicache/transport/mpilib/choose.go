@@ -55,19 +55,19 @@ func (w Wish) Choices(getenv func(string) string) []Choice {
 		if family != launcher {
 			path = "" // it belongs to another installation
 		}
-		return append(beside(path, launcher, why), named(launcher, why)...)
+		return ofFamily(path, launcher, why)
 	}
 	why := fmt.Sprintf("%s (%s) is of %s's family", where, path, family)
 	switch {
 	case err != nil:
-		return all("no " + name + " is in $PATH")
+		return named(anyNames, "no "+name+" is in $PATH")
 	case family == "":
-		return all(where + " (" + path + ") does not say whose it is")
+		return named(anyNames, where+" ("+path+") does not say whose it is")
 	case w.Mpirun != "":
-		return append(beside(path, family, why), named(family, why)...)
+		return ofFamily(path, family, why)
 	}
-	choices := append(beside(path, family, why), named(family, why)...)
-	return append(choices, all("that of "+where+" ("+path+") is not there")...)
+	return append(ofFamily(path, family, why),
+		named(anyNames, "that of "+where+" ("+path+") is not there")...)
 }
 
 // startedBy returns the family of the launcher that started this process, and a clause with the
@@ -84,9 +84,18 @@ func startedBy(getenv func(string) string) (family Family, why string) {
 	return "", ""
 }
 
-// beside returns the libraries of a family in the installation that an mpirun belongs to; none for
-// the path "".
-func beside(mpirun string, family Family, why string) (choices []Choice) {
+// ofFamily returns the libraries of a family: first those in the installation that an mpirun
+// belongs to, none for the path "", then those that the loader finds by name.
+func ofFamily(mpirun string, family Family, why string) []Choice {
+	names := mpichNames
+	if family == OpenMPI {
+		names = openMPINames
+	}
+	return append(beside(mpirun, slices.Concat(names, standardNames), why), named(names, why)...)
+}
+
+// beside returns the libraries with one of the names in the installation that an mpirun belongs to.
+func beside(mpirun string, names []string, why string) (choices []Choice) {
 	if mpirun == "" {
 		return nil
 	}
@@ -97,7 +106,7 @@ func beside(mpirun string, family Family, why string) (choices []Choice) {
 	for _, path := range paths {
 		prefix := filepath.Dir(filepath.Dir(path))
 		for _, folder := range []string{"lib", "lib64", "lib/release"} { // the last is Intel MPI's
-			for _, name := range append(namesOf(family), standardNames...) {
+			for _, name := range names {
 				file := filepath.Join(prefix, folder, name)
 				if _, err := os.Stat(file); err == nil {
 					choices = append(choices, Choice{file, why})
@@ -108,24 +117,9 @@ func beside(mpirun string, family Family, why string) (choices []Choice) {
 	return choices
 }
 
-func namesOf(family Family) []string {
-	if family == OpenMPI {
-		return append([]string{}, openMPINames...)
-	}
-	return append([]string{}, mpichNames...)
-}
-
-// named returns the names by which the loader finds the libraries of a family.
-func named(family Family, why string) (choices []Choice) {
-	for _, name := range namesOf(family) {
-		choices = append(choices, Choice{name, why})
-	}
-	return choices
-}
-
-// all returns the names by which the loader finds the libraries of all families.
-func all(why string) (choices []Choice) {
-	for _, name := range anyNames {
+// named returns the choices of libraries with these names, for the loader to find.
+func named(names []string, why string) (choices []Choice) {
+	for _, name := range names {
 		choices = append(choices, Choice{name, why})
 	}
 	return choices

@@ -1,6 +1,7 @@
 package transporttest
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -8,37 +9,16 @@ import (
 
 // controlOrder floods every rank, itself included; messages arrive in order per sender.
 func controlOrder(r *rank) {
-	const messages = 500
-	for i := range messages {
-		for to := range r.Size() {
-			r.Post(to, number(i))
-		}
-	}
-	for from := range r.Size() {
-		for i := range messages {
-			r.expect(from, number(i))
-		}
-	}
-	r.barrier()
+	r.flood(500, func(_, _, i int) []byte { return fmt.Appendf(nil, "message %d", i) })
 }
 
 // controlSizes sends messages of 0 bytes to 5 MiB; a short one does not overtake a long one, and
 // the sender may reuse its memory.
 func controlSizes(r *rank) {
 	sizes := []int{0, 1, 4096, 5 << 20, 3, 65_537, 0, 1 << 20, 7}
-	for to := range r.Size() {
-		for i, n := range sizes {
-			msg := bytesOf(r.Rank(), to, uint32(i), n)
-			r.Post(to, msg)
-			clear(msg)
-		}
-	}
-	for from := range r.Size() {
-		for i, n := range sizes {
-			r.expect(from, bytesOf(from, r.Rank(), uint32(i), n))
-		}
-	}
-	r.barrier()
+	r.flood(len(sizes), func(from, to, i int) []byte {
+		return bytesOf(from, to, uint32(i), sizes[i])
+	})
 }
 
 // controlFromCallbacks posts, puts and takes from inside done.
@@ -62,7 +42,6 @@ func controlFromCallbacks(r *rank) {
 		r.expect(from, []byte("taken"))
 	}
 	own.Wait() // Otherwise this rank's barrier could come before its last "taken".
-	r.barrier()
 }
 
 // mixed is a batch of segments of both kinds, packed and not.
@@ -85,7 +64,6 @@ func inTurn(r *rank, ticket uint32,
 		second(s, peer, ticket, mixed)
 	}
 	s.Wait()
-	r.barrier()
 }
 
 // putsTakenBackwards takes in the opposite order, with tickets that wrap around the end of their
@@ -105,7 +83,6 @@ func putsTakenBackwards(r *rank) {
 		}
 	}
 	s.Wait()
-	r.barrier()
 }
 
 // segmentSizes goes from one byte to 8 MiB, and to many small segments.
@@ -127,7 +104,6 @@ func segmentSizes(r *rank) {
 		s.put(next, uint32(i), lengths)
 	}
 	s.Wait()
-	r.barrier()
 }
 
 // noBytes moves nothing, and completes.
@@ -140,7 +116,6 @@ func noBytes(r *rank) {
 		}
 	}
 	s.Wait()
-	r.barrier()
 }
 
 // otherLengths calls Take with other lengths than Put: it must return an error, not other bytes.
@@ -167,7 +142,6 @@ func otherLengths(r *rank) {
 		}
 		both.Wait()
 	}
-	r.barrier()
 }
 
 // ticketInUse takes twice with one ticket: the second Take fails, the first is unharmed.
@@ -186,7 +160,6 @@ func ticketInUse(r *rank) {
 		s.put(peer, 9, mixed)
 	}
 	s.Wait()
-	r.barrier()
 }
 
 // allPairs has every rank read many batches from every rank at once.
@@ -203,7 +176,6 @@ func allPairs(r *rank) {
 		}
 	}
 	s.Wait()
-	r.barrier()
 }
 
 // manyGoroutines submits from many goroutines; each one's messages to a rank stay in order.
@@ -236,7 +208,6 @@ func manyGoroutines(r *rank) {
 	}
 	all.Wait()
 	s.Wait()
-	r.barrier()
 }
 
 // closeAll closes with a Take that is never answered: no callback runs after Close, and later calls

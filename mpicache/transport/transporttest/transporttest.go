@@ -5,7 +5,6 @@ package transporttest
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -45,7 +44,10 @@ func Run(t *testing.T, members []transport.Transport) {
 			var all sync.WaitGroup
 			for _, r := range ranks {
 				r.TB = t
-				all.Go(func() { c.program(r) })
+				all.Go(func() {
+					r.barrier()
+					c.program(r)
+				})
 			}
 			all.Wait()
 		})
@@ -90,6 +92,23 @@ func (r *rank) expect(from int, want []byte) {
 	if got := r.next(from); !bytes.Equal(got, want) {
 		r.Errorf("rank %d: from rank %d came %d bytes %.20x, want %d bytes %.20x", r.Rank(), from,
 			len(got), got, len(want), want)
+	}
+}
+
+// flood posts messages to every rank, and expects the same number from every rank. message returns
+// what one rank sends another.
+func (r *rank) flood(messages int, message func(from, to, i int) []byte) {
+	for i := range messages {
+		for to := range r.Size() {
+			msg := message(r.Rank(), to, i)
+			r.Post(to, msg)
+			clear(msg)
+		}
+	}
+	for from := range r.Size() {
+		for i := range messages {
+			r.expect(from, message(from, r.Rank(), i))
+		}
 	}
 }
 
@@ -179,5 +198,3 @@ func (s *transfers) take(from int, ticket uint32, lengths []int) {
 		}
 	})
 }
-
-func number(i int) []byte { return fmt.Appendf(nil, "message %d", i) }

@@ -27,6 +27,11 @@ func fail(name string, code int32) error {
 	return &Error{Call: name, Code: int(code), Text: string(r.text[:r.b])}
 }
 
+// try calls a function, and returns its error.
+func try(name string, function uintptr, args ...uintptr) error {
+	return fail(name, call(function, args...))
+}
+
 // Init starts MPI, once in a process's life. Errors come back as codes from then on. Go keeps its
 // signal handlers.
 func Init() error {
@@ -34,12 +39,11 @@ func Init() error {
 		return ErrNotLoaded
 	}
 	defer keepHandlers()()
-	level := &world.threadLevel
-	if code := call(loaded.initThread, 0, 0, uintptr(loaded.serialized),
-		out(level)); code != success {
-		return fail("MPI_Init_thread", code)
+	if err := try("MPI_Init_thread", loaded.initThread, 0, 0, uintptr(loaded.serialized),
+		out(&world.threadLevel)); err != nil {
+		return err
 	}
-	if *level < loaded.serialized {
+	if world.threadLevel < loaded.serialized {
 		return fmt.Errorf("mpi: this MPI does not offer MPI_THREAD_SERIALIZED: %s", loaded.Text)
 	}
 	return join()
@@ -47,29 +51,26 @@ func Init() error {
 
 // join makes our communicator.
 func join() error {
-	l := &loaded
+	l, w := &loaded, &world
 	// Errors that belong to no communicator are raised on MPI_COMM_SELF: MPI 4.0, §9.3.
 	for _, comm := range []uintptr{l.world, l.self} {
-		code := call(l.setErrhandler, comm, l.errorsReturn)
-		if err := fail("MPI_Comm_set_errhandler", code); err != nil {
+		if err := try("MPI_Comm_set_errhandler", l.setErrhandler, comm, l.errorsReturn); err != nil {
 			return err
 		}
 	}
 	results.handle = 0
-	if err := fail("MPI_Comm_dup", call(l.commDup, l.world, out(&results.handle))); err != nil {
+	if err := try("MPI_Comm_dup", l.commDup, l.world, out(&results.handle)); err != nil {
 		return err
 	}
-	w := &world
 	w.comm = uintptr(results.handle)
-	if err := fail("MPI_Comm_set_errhandler",
-		call(l.setErrhandler, w.comm, l.errorsReturn)); err != nil {
+	if err := try("MPI_Comm_set_errhandler", l.setErrhandler, w.comm, l.errorsReturn); err != nil {
 		return err
 	}
-	if err := fail("MPI_Comm_rank", call(l.commRank, w.comm, out(&results.a))); err != nil {
+	if err := try("MPI_Comm_rank", l.commRank, w.comm, out(&results.a)); err != nil {
 		return err
 	}
 	w.rank = int(results.a)
-	if err := fail("MPI_Comm_size", call(l.commSize, w.comm, out(&results.a))); err != nil {
+	if err := try("MPI_Comm_size", l.commSize, w.comm, out(&results.a)); err != nil {
 		return err
 	}
 	w.size = int(results.a)
@@ -154,10 +155,10 @@ func Imrecv(buf []byte, msg Message) (Request, error) {
 // Cancel cancels a pending receive; its Request is then invalid.
 func Cancel(r Request) error {
 	inOut.request = uint64(r)
-	if err := fail("MPI_Cancel", call(loaded.cancel, out(&inOut.request))); err != nil {
+	if err := try("MPI_Cancel", loaded.cancel, out(&inOut.request)); err != nil {
 		return err
 	}
-	return fail("MPI_Request_free", call(loaded.requestFree, out(&inOut.request)))
+	return try("MPI_Request_free", loaded.requestFree, out(&inOut.request))
 }
 
 // received returns the number of bytes in a status.
@@ -168,7 +169,7 @@ func received(status []byte) (n int, code int32) {
 
 // Finalize ends MPI. It may hang if a rank is gone.
 func Finalize() error {
-	err := fail("MPI_Finalize", call(loaded.finalize))
+	err := try("MPI_Finalize", loaded.finalize)
 	finalized.Store(err == nil)
 	return err
 }

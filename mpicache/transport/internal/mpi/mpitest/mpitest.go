@@ -3,8 +3,8 @@
 package mpitest
 
 import (
+	"bytes"
 	_ "embed"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -26,14 +26,10 @@ var Names = map[string]string{
 // fails without a C compiler.
 func Build(t testing.TB, abi string) (path string) {
 	t.Helper()
-	dir := t.TempDir()
-	path = filepath.Join(dir, Names[abi])
-	c := filepath.Join(dir, "fakempi.c")
-	if err := os.WriteFile(c, source, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path = filepath.Join(t.TempDir(), Names[abi])
 	command := exec.Command("cc", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-std=gnu11", "-Wall",
-		"-Werror", "-D"+abi, "-o", path, c)
+		"-Werror", "-D"+abi, "-o", path, "-x", "c", "-")
+	command.Stdin = bytes.NewReader(source)
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("cc: %v\n%s", err, out)
 	}
