@@ -1,6 +1,9 @@
 package nvml
 
-import "errors"
+import (
+	"bytes"
+	"errors"
+)
 
 // A Device is a GPU or a MIG device of an open [Library]. Its methods fail with an *Error, which is
 // ErrNotAvailable when the GPU, its driver or its administrator does not provide the value.
@@ -38,16 +41,32 @@ const (
 // UUID returns the GPU's identity, such as "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", or that of a
 // MIG device, "MIG-…".
 func (d Device) UUID() (string, error) {
-	c := d.library.calls
-	return d.library.text("nvmlDeviceGetUUID", true,
-		func(text *byte, size uint32) Code { return c.uuid(d.handle, text, size) })
+	return d.text("nvmlDeviceGetUUID", d.library.calls.uuid)
 }
 
 // Name returns the product name, such as "NVIDIA A100-SXM4-40GB".
 func (d Device) Name() (string, error) {
-	c := d.library.calls
-	return d.library.text("nvmlDeviceGetName", c.name != nil,
-		func(text *byte, size uint32) Code { return c.name(d.handle, text, size) })
+	return d.text("nvmlDeviceGetName", d.library.calls.name)
+}
+
+// text returns the string that call, which is symbol, writes into a buffer.
+func (d Device) text(
+	symbol string, call func(device uintptr, text *byte, size uint32) Code,
+) (string, error) {
+	var buffer [textBytes]byte
+	if err := d.library.do(symbol, call != nil,
+		func() Code { return call(d.handle, &buffer[0], textBytes) }); err != nil {
+		return "", err
+	}
+	text, _, _ := bytes.Cut(buffer[:], []byte{0})
+	return string(text), nil
+}
+
+// read returns the value that call, which is symbol, fills in.
+func read[T any](d Device, symbol string, call func(device uintptr, to *T) Code) (T, error) {
+	var value T
+	err := d.library.do(symbol, call != nil, func() Code { return call(d.handle, &value) })
+	return value, err
 }
 
 // Utilisation returns the share of the last sampling period in which a kernel ran, in [0, 1]. The
@@ -56,28 +75,19 @@ func (d Device) Name() (string, error) {
 //
 // Source: NVML API Reference Guide, nvmlUtilization_t and nvmlDeviceGetUtilizationRates.
 func (d Device) Utilisation() (float64, error) {
-	var u utilisation
-	c := d.library.calls
-	err := d.library.do("nvmlDeviceGetUtilizationRates", c.utilisation != nil,
-		func() Code { return c.utilisation(d.handle, &u) })
+	u, err := read(d, "nvmlDeviceGetUtilizationRates", d.library.calls.utilisation)
 	return float64(min(u.gpu, 100)) / 100, err
 }
 
 // Memory returns the memory of the GPU or MIG device.
 func (d Device) Memory() (Memory, error) {
-	var m memory
-	c := d.library.calls
-	err := d.library.do("nvmlDeviceGetMemoryInfo", c.memory != nil,
-		func() Code { return c.memory(d.handle, &m) })
+	m, err := read(d, "nvmlDeviceGetMemoryInfo", d.library.calls.memory)
 	return Memory{TotalBytes: int64(m.total), UsedBytes: int64(m.used)}, err
 }
 
 // Power returns the power draw of the GPU's board, in watts.
 func (d Device) Power() (float64, error) {
-	var milliwatts uint32
-	c := d.library.calls
-	err := d.library.do("nvmlDeviceGetPowerUsage", c.power != nil,
-		func() Code { return c.power(d.handle, &milliwatts) })
+	milliwatts, err := read(d, "nvmlDeviceGetPowerUsage", d.library.calls.power)
 	return float64(milliwatts) / 1000, err
 }
 
@@ -128,20 +138,18 @@ func (d Device) MIG() (enabled bool, err error) {
 // MIGDevices returns the GPU's MIG devices in order of index. It returns none if the GPU is not
 // partitioned or cannot be.
 func (d Device) MIGDevices() ([]Device, error) {
-	var most uint32
 	c := d.library.calls
-	err := d.library.do("nvmlDeviceGetMaxMigDeviceCount", c.migCount != nil && c.migHandle != nil,
-		func() Code { return c.migCount(d.handle, &most) })
+	most, err := read(d, "nvmlDeviceGetMaxMigDeviceCount", c.migCount)
+	if errors.Is(err, ErrNotAvailable) {
+		return nil, nil
+	}
 	if err != nil {
-		if errors.Is(err, ErrNotAvailable) {
-			return nil, nil
-		}
 		return nil, err
 	}
 	var devices []Device
 	for i := range most {
 		mig := Device{library: d.library}
-		err := d.library.do("nvmlDeviceGetMigDeviceHandleByIndex", true,
+		err := d.library.do("nvmlDeviceGetMigDeviceHandleByIndex", c.migHandle != nil,
 			func() Code { return c.migHandle(d.handle, i, &mig.handle) })
 		var failed *Error
 		switch {

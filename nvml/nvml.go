@@ -10,7 +10,6 @@
 package nvml
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"runtime"
@@ -141,18 +140,6 @@ func (l *Library) do(symbol string, there bool, call func() Code) error {
 		return &Error{symbol, code}
 	}
 	return nil
-}
-
-// text reads a string that call writes into a buffer.
-func (l *Library) text(symbol string, there bool, call func(text *byte, size uint32) Code) (
-	string, error,
-) {
-	var buffer [textBytes]byte
-	if err := l.do(symbol, there, func() Code { return call(&buffer[0], textBytes) }); err != nil {
-		return "", err
-	}
-	text, _, _ := bytes.Cut(buffer[:], []byte{0})
-	return string(text), nil
 }
 
 // Close waits for calls in progress, then shuts NVML down and unloads the library. Later calls fail

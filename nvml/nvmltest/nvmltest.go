@@ -2,6 +2,7 @@
 package nvmltest
 
 import (
+	"bytes"
 	_ "embed"
 	"errors"
 	"os"
@@ -24,15 +25,11 @@ const GPUs = 4
 // test fails without a C compiler.
 func Build(t testing.TB, flags ...string) (path string) {
 	t.Helper()
-	dir := t.TempDir()
-	path = filepath.Join(dir, "libnvidia-ml.so.1")
-	c := filepath.Join(dir, "fakenvml.c")
-	if err := os.WriteFile(c, source, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	args := append([]string{"-shared", "-fPIC", "-std=c11", "-Wall", "-Werror", "-o", path, c},
-		flags...)
-	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
+	path = filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
+	command := exec.Command("cc", append(flags, "-shared", "-fPIC", "-std=c11", "-Wall", "-Werror",
+		"-o", path, "-x", "c", "-")...)
+	command.Stdin = bytes.NewReader(source)
+	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("cc: %v\n%s", err, out)
 	}
 	return path
