@@ -96,10 +96,9 @@ var arrows = map[string]map[string]string{
 		"mpicache/transport/internal/mpi": "the calls of MPI",
 		"mpicache/transport/mpilib":       "the library to load",
 	},
-	"mpicache/transport/internal/mpi":  {"mpicache/transport/mpilib": "which texts are MPICH's"},
-	"mpicache/transport/ranks":         {"mpicache/transport": "it is shared by protocols"},
-	"mpicache/transport/transporttest": {"mpicache/transport": "the contract that it tests"},
-	"cmd/rankpool":                     {all: "it wires everything"},
+	"mpicache/transport/internal/mpi": {"mpicache/transport/mpilib": "which texts are MPICH's"},
+	"mpicache/transport/ranks":        {"mpicache/transport": "it is shared by protocols"},
+	"cmd/rankpool":                    {all: "it wires everything"},
 	"cmd/rankpool/internal/batchscript": {
 		"cmd/rankpool/internal/launchers": "what in a script starts trainers",
 	},
@@ -217,7 +216,6 @@ var inTests = map[string]map[string]string{
 	"cmd/rankpool/internal/runlog":  {"cmd/rankpool/internal/runlog/runlogtest": "a log to read"},
 	"mpicache/transport": {
 		"mpicache/transport/internal/mpi/mpitest": "a false MPI",
-		"mpicache/transport/transporttest":        "the contract",
 	},
 	"mpicache/transport/internal/mpi": {"mpicache/transport/internal/mpi/mpitest": "a false MPI"},
 	"nvml":                            {"nvml/nvmltest": "a false driver"},

@@ -5,13 +5,12 @@ import (
 	"testing"
 
 	"rankpool/mpicache/transport"
-	"rankpool/mpicache/transport/transporttest"
 )
 
 func TestLocalContract(t *testing.T) {
 	for _, ranks := range []int{1, 2, 4} {
 		t.Run(fmt.Sprintf("%d ranks", ranks), func(t *testing.T) {
-			transporttest.Run(t, transport.NewLocal(ranks))
+			checkContract(t, transport.NewLocal(ranks))
 		})
 	}
 }

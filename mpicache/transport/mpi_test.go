@@ -8,7 +8,6 @@ import (
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/internal/mpi/mpitest"
 	"rankpool/mpicache/transport/mpilib"
-	"rankpool/mpicache/transport/transporttest"
 )
 
 // TestMain ends as a rank ends: it notifies the launcher.
@@ -48,5 +47,5 @@ func TestMPIContract(t *testing.T) {
 		t.Fatalf("a group of %d, not %d", rank.Size(), ranks)
 	}
 	t.Logf("rank %d of %d, %+v", rank.Rank(), rank.Size(), library)
-	transporttest.Run(t, []transport.Transport{rank})
+	checkContract(t, []transport.Transport{rank})
 }
