@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -12,16 +11,16 @@ import (
 func TestTrainersHere(t *testing.T) {
 	for _, c := range []struct {
 		perRank, ranksHere int
-		env                string
+		env                map[string]string
 		want               int
 	}{
-		{0, 1, "", 1},
-		{3, 2, "", 6},
-		{1, 1, "SLURM_GPUS_ON_NODE=4", 4},
-		{1, 1, "SLURM_GPUS_ON_NODE=0 SLURM_GPUS_PER_NODE=a100:8", 8},
-		{8, 1, "SLURM_GPUS_ON_NODE=4", 8},
+		{0, 1, nil, 1},
+		{3, 2, nil, 6},
+		{1, 1, map[string]string{"SLURM_GPUS_ON_NODE": "4"}, 4},
+		{1, 1, map[string]string{"SLURM_GPUS_ON_NODE": "0", "SLURM_GPUS_PER_NODE": "a100:8"}, 8},
+		{8, 1, map[string]string{"SLURM_GPUS_ON_NODE": "4"}, 8},
 	} {
-		env := lookup(strings.Fields(c.env))
+		env := func(name string) string { return c.env[name] }
 		if got := (&Trainers{PerRank: c.perRank}).trainersHere(c.ranksHere, env); got != c.want {
 			t.Errorf("%+v: %d trainers", c, got)
 		}
@@ -101,7 +100,7 @@ func TestMemoryAutoFits(t *testing.T) {
 			Memory:  rapid.SampledFrom([]string{"", "0", "1GiB", "7EiB"}).Draw(t, "memory"),
 		}
 		p, err := NewAutoPlan(o, slurm.Memory{LimitBytes: limit, FreeBytes: free, Limit: "a test"},
-			ranks, lookup(nil))
+			ranks, func(string) string { return "" })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,16 +112,4 @@ func TestMemoryAutoFits(t *testing.T) {
 			t.Fatalf("%s: no slab", p)
 		}
 	})
-}
-
-// lookup returns a function like os.Getenv over lines.
-func lookup(lines []string) func(string) string {
-	return func(name string) string {
-		for _, line := range lines {
-			if value, found := strings.CutPrefix(line, name+"="); found {
-				return value
-			}
-		}
-		return ""
-	}
 }
