@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"bytes"
 	"path"
 	"slices"
 	"strconv"
@@ -170,7 +171,7 @@ func parent(readFile func(string) ([]byte, error), pid string) string {
 	if err != nil {
 		return ""
 	}
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 2 {
 		return ""
 	}

@@ -3,6 +3,7 @@ package slab
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -102,8 +103,8 @@ func (s *Slab) Resume(
 	whole, residents = s.directory.recover(sizeBytes, size)
 	s.Arena = NewArena(sizeBytes)
 	s.Expect(len(whole))
-	for i := len(whole) - 1; i >= 0; i-- { // from the end: what is left is one free block
-		s.occupy(whole[i].Off, size(whole[i].Set, whole[i].Sample))
+	for _, w := range slices.Backward(whole) { // from the end: what is left is one free block
+		s.occupy(w.Off, size(w.Set, w.Sample))
 	}
 	return whole, residents, nil
 }

@@ -28,7 +28,7 @@ func Of(command []string) string {
 	}
 	program, arguments := command[0], command[1:]
 	if IsPython(program) {
-		module := false
+		var module bool
 		if program, arguments, module = script(arguments); module {
 			return modules[program]
 		}

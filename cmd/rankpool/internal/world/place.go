@@ -109,7 +109,7 @@ func About(library transport.Library) string {
 // Source: as for SlurmMPI.
 func LauncherOf(library transport.Library, by string) string {
 	own := library.Family
-	remedy := ""
+	var remedy string
 	switch {
 	case by == byRun:
 		return ""

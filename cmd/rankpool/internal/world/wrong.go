@@ -48,7 +48,7 @@ func FirstSpeaks() error {
 
 // oneRank returns the line to type for one rank a node.
 func oneRank(at Place, nodes int, family mpilib.Family, verb string) string {
-	line := ""
+	var line string
 	switch at.By {
 	case ByOpenMPI:
 		line = fmt.Sprintf("mpirun --map-by ppr:1:node --bind-to none rankpool %s", verb)
