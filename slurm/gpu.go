@@ -1,8 +1,8 @@
 package slurm
 
 import (
-	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -124,27 +124,13 @@ func parseDevice(entry string) []string {
 		}
 		return devices
 	}
-	if old, found := strings.CutPrefix(entry, "MIG-GPU-"); found {
-		words := strings.Split(old, "/")
-		if len(words) != 3 || !isUUID(words[0]) {
-			return nil
-		}
-		gpuInstance, err1 := strconv.ParseUint(words[1], 10, 16)
-		computeInstance, err2 := strconv.ParseUint(words[2], 10, 16)
-		if err1 != nil || err2 != nil {
-			return nil
-		}
-		return []string{fmt.Sprintf("MIG-GPU-%s/%d/%d", words[0], gpuInstance, computeInstance)}
-	}
-	for _, prefix := range []string{"GPU-", "MIG-"} {
-		if id, found := strings.CutPrefix(entry, prefix); found && isUUID(id) {
-			return []string{entry}
-		}
+	if deviceName.MatchString(entry) {
+		return []string{entry}
 	}
 	return nil
 }
 
-// isUUID reports whether text is a UUID or a prefix of one.
-func isUUID(text string) bool {
-	return text != "" && len(text) <= 36 && strings.Trim(text, "0123456789abcdefABCDEF-") == ""
-}
+// deviceName matches what names a device, but for its index: "GPU-" or "MIG-" and a UUID, or the
+// beginning of one, and the older form of an instance.
+var deviceName = regexp.MustCompile(
+	`^(GPU|MIG)-[0-9a-fA-F-]{1,36}$|^MIG-GPU-[0-9a-fA-F-]{1,36}/[0-9]{1,5}/[0-9]{1,5}$`)
