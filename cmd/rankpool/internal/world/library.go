@@ -98,28 +98,23 @@ func (o MPIOptions) Probe(patience time.Duration, command string) (found probe, 
 // NewLibraryCommand is the child process that finds the MPI library: it reads mpilib.Choices and
 // writes a probe.
 func NewLibraryCommand() *cobra.Command {
-	return hiddenProbe("mpi-library", func(choices []mpilib.Choice) (found probe, err error) {
-		found.Library, err = transport.Load(choices)
-		return found, err
-	})
+	return hiddenProbe("mpi-library", func(*probe) error { return nil })
 }
 
 // NewStartCommand is the child process with which doctor tests whether MPI starts.
 func NewStartCommand() *cobra.Command {
-	return hiddenProbe("mpi-start", func(choices []mpilib.Choice) (found probe, err error) {
-		if found.Library, err = transport.Load(choices); err != nil {
-			return found, err
-		}
+	return hiddenProbe("mpi-start", func(found *probe) error {
 		world, err := transport.NewMPI()
 		if err != nil {
-			return found, err
+			return err
 		}
 		found.Level = world.(*transport.MPI).ThreadLevel()
-		return found, world.Close()
+		return world.Close()
 	})
 }
 
-func hiddenProbe(name string, do func([]mpilib.Choice) (probe, error)) *cobra.Command {
+// hiddenProbe is a command that loads the library, and then finds out more.
+func hiddenProbe(name string, more func(found *probe) error) *cobra.Command {
 	return &cobra.Command{
 		Use:    name,
 		Hidden: true,
@@ -129,7 +124,11 @@ func hiddenProbe(name string, do func([]mpilib.Choice) (probe, error)) *cobra.Co
 			if err := json.NewDecoder(cmd.InOrStdin()).Decode(&choices); err != nil {
 				return err
 			}
-			found, err := do(choices)
+			library, err := transport.Load(choices)
+			found := probe{Library: library}
+			if err == nil {
+				err = more(&found)
+			}
 			if err != nil {
 				found.Failure = err.Error()
 			}
