@@ -139,13 +139,9 @@ func unmappedUser() int {
 	if err != nil || slices.Equal(strings.Fields(string(text)), []string{"0", "0", "4294967295"}) {
 		return -1
 	}
-	text, err = os.ReadFile("/proc/sys/kernel/overflowuid")
-	if err != nil {
-		return -1
+	text, _ = os.ReadFile("/proc/sys/kernel/overflowuid")
+	if uid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+		return uid
 	}
-	uid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return -1
-	}
-	return uid
+	return -1
 }
