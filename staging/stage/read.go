@@ -135,7 +135,7 @@ func (t *transfer) readLarge(ctx context.Context, u unit) {
 	switch {
 	case err != nil:
 	case item.Sparse:
-		err = extents(s.nextData(ctx), item.Size, true, chunks)
+		err = extents(s.nextData(ctx), item.Size, chunks)
 	default:
 		err = chunks(p.offset, p.offset+p.bytes)
 	}

@@ -1,13 +1,10 @@
 package stage
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,31 +52,4 @@ func (e *DestinationError) Unwrap() error { return e.Err }
 // isFatal reports whether an error at the destination would affect every file after it too.
 func isFatal(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)
-}
-
-// passing are storage errors that may be temporary: a busy server, and what NFS, Lustre and BeeGFS
-// return while a server fails over, has evicted this client, or has replaced a file, which is then
-// looked up again.
-var passing = []error{unix.EAGAIN, unix.ESTALE, unix.EIO, unix.ETIMEDOUT, unix.ESHUTDOWN}
-
-func mayPass(err error) bool {
-	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
-}
-
-// tries is how often a read is tried, firstPause the wait before the second try; it doubles.
-// Source: as in the fetcher; a Lustre target fails over in tens of seconds, which the client itself
-// waits for.
-const (
-	tries      = 4
-	firstPause = 250 * time.Millisecond
-)
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -10,7 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/staging/layout"
+	"rankpool/staging/storage"
 )
+
+// tries is how often a read is tried, firstPause the wait before the second try; it doubles.
+// Source: as in the fetcher; a Lustre target fails over in tens of seconds, which the client itself
+// waits for.
+const (
+	tries      = 4
+	firstPause = 250 * time.Millisecond
+)
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
 
 // A source is a file that is being read from storage. After an error that may be temporary, the
 // file is opened again.
@@ -84,7 +101,7 @@ func (s *source) try(ctx context.Context, step func() error) error {
 			err = step()
 		}
 		s.tries++
-		if err == nil || !mayPass(err) || s.tries >= tries || ctx.Err() != nil {
+		if err == nil || !storage.MayPass(err) || s.tries >= tries || ctx.Err() != nil {
 			return err
 		}
 		s.close()
@@ -179,20 +196,13 @@ func (s *source) nextData(ctx context.Context) nextData {
 	}
 }
 
+// readAll reads all of p at offset off.
 func readAll(file File, p []byte, off int64) error {
-	for len(p) > 0 {
-		n, err := file.ReadAt(p, off)
-		p, off = p[n:], off+int64(n)
-		switch {
-		case len(p) == 0:
-			return nil
-		case errors.Is(err, io.EOF) || err == nil && n == 0:
-			return changedError{"it ends early"}
-		case err != nil:
-			return err
-		}
+	got, err := storage.ReadFull(file, p, off)
+	if err == nil && got < len(p) {
+		err = changedError{"it ends early"}
 	}
-	return nil
+	return err
 }
 
 // readReason describes why a file could not be read.
@@ -209,15 +219,8 @@ func readReason(err error) string {
 // nextData finds data as File.NextData does.
 type nextData func(off int64) (start, end int64, found bool, err error)
 
-// extents calls each for every stretch [start, end) of data in a file of size bytes; a file that is
-// not sparse is one stretch.
-func extents(next nextData, size int64, sparse bool, each func(start, end int64) error) error {
-	if !sparse {
-		if size == 0 {
-			return nil
-		}
-		return each(0, size)
-	}
+// extents calls each for every stretch [start, end) of data in a file of size bytes.
+func extents(next nextData, size int64, each func(start, end int64) error) error {
 	for off := int64(0); off < size; {
 		start, end, found, err := next(off)
 		if err != nil {

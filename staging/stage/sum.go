@@ -24,7 +24,7 @@ func hashFile(file File, size int64, h io.Writer) error {
 	}
 	done := int64(0)
 	buf := make([]byte, min(size, sumBytes))
-	err = extents(file.NextData, size, info.Blocks < size, func(start, end int64) error {
+	read := func(start, end int64) error {
 		hashZeros(h, start-done)
 		for done = start; done < end; {
 			piece := buf[:min(end-done, int64(len(buf)))]
@@ -35,7 +35,12 @@ func hashFile(file File, size int64, h io.Writer) error {
 			done += int64(len(piece))
 		}
 		return nil
-	})
+	}
+	if info.Blocks < size {
+		err = extents(file.NextData, size, read)
+	} else {
+		err = read(0, size)
+	}
 	hashZeros(h, size-done)
 	return err
 }

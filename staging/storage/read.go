@@ -47,13 +47,17 @@ var passing = []error{
 	unix.ESHUTDOWN,
 }
 
+// MayPass reports whether an error of the system may be temporary.
+func MayPass(err error) bool {
+	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
+}
+
 // SystemFailure returns the Failure of an error of the system.
 func SystemFailure(err error) *Failure {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return &Failure{Reason: "is missing" + IndexAgain, Err: err}
 	}
-	mayPass := slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
-	return &Failure{Reason: "cannot be read: " + err.Error(), Err: err, MayPass: mayPass}
+	return &Failure{Reason: "cannot be read: " + err.Error(), Err: err, MayPass: MayPass(err)}
 }
 
 // sampleError returns the error for the caller of r; nil if nothing failed.
@@ -105,7 +109,7 @@ func check(
 
 // ReadFull reads into p starting at offset, in as many pieces as the file returns, up to the end of
 // the file.
-func ReadFull(file File, p []byte, offset int64) (got int, err error) {
+func ReadFull(file io.ReaderAt, p []byte, offset int64) (got int, err error) {
 	for got < len(p) {
 		n, err := file.ReadAt(p[got:], offset+int64(got))
 		got += n
