@@ -251,8 +251,8 @@ func (d *destination) makeRoot() error {
 		}
 		missing = append(missing, dir)
 	}
-	for i := len(missing) - 1; i >= 0; i-- {
-		if err := makeFolder(d.fsys, missing[i]); err != nil {
+	for _, dir := range slices.Backward(missing) {
+		if err := makeFolder(d.fsys, dir); err != nil {
 			return &DestinationError{d.root, err}
 		}
 	}
@@ -316,38 +316,31 @@ func (d *destination) sharers(ranks int) (others []int, err error) {
 	}
 	for _, name := range names {
 		var rank int
-		if rest, found := strings.CutPrefix(name, tempPrefix+d.run+"-rank"); found {
-			if _, err := fmt.Sscanf(rest, "%d"+tempSuffix, &rank); err == nil && rank != d.rank &&
-				rank < ranks {
-				others = append(others, rank)
-			}
+		_, err := fmt.Sscanf(name, tempPrefix+d.run+"-rank%d"+tempSuffix, &rank)
+		if err == nil && rank != d.rank && rank < ranks {
+			others = append(others, rank)
 		}
 	}
 	return others, nil
 }
 
-// symlink and hardLink place one item each, as place does for files.
-func (d *destination) symlink(i int, item *Item) error {
+// link places a symbolic link or a hard link, as place does for files.
+func (d *destination) link(i int, item *Item) (err error) {
 	temp := d.temp(item.Path, fmt.Sprintf("%d-%d", d.rank, i))
-	if err := d.fsys.Symlink(item.Text, temp); err != nil {
+	if item.Kind == HardLink {
+		err = d.fsys.Link(d.path(&d.plan.Items[item.Primary]), temp)
+	} else {
+		err = d.fsys.Symlink(item.Text, temp)
+	}
+	if err != nil {
 		return err
 	}
-	if err := d.fsys.Chtime(temp, item.ModTime); err != nil && !errors.Is(err, unix.ENOTSUP) {
-		return d.giveUp(temp, err)
+	if item.Kind == Symlink {
+		err = d.fsys.Chtime(temp, item.ModTime)
 	}
-	return d.giveUp(temp, d.fsys.Rename(temp, d.path(item)))
-}
-
-func (d *destination) hardLink(i int, item *Item) error {
-	temp := d.temp(item.Path, fmt.Sprintf("%d-%d", d.rank, i))
-	if err := d.fsys.Link(d.path(&d.plan.Items[item.Primary]), temp); err != nil {
-		return err
+	if err == nil || errors.Is(err, unix.ENOTSUP) { // links have no times there
+		err = d.fsys.Rename(temp, d.path(item))
 	}
-	return d.giveUp(temp, d.fsys.Rename(temp, d.path(item)))
-}
-
-// giveUp removes a temporary after an error.
-func (d *destination) giveUp(temp string, err error) error {
 	if err != nil {
 		_ = d.fsys.Remove(temp) // err is being reported
 	}

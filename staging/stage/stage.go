@@ -236,33 +236,26 @@ func (s *session) placeLinks(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		place := s.dest.symlink
-		if item.Kind == HardLink {
-			place = s.dest.hardLink
-		}
-		err := place(i, item)
+		err := s.dest.link(i, item)
 		s.t.stats.settled.Add(1)
-		switch {
-		case err == nil:
+		if err == nil {
 			s.t.stats.copied.Add(1)
-		case isFatal(err):
-			s.t.fail(item, err)
+			continue
+		}
+		s.t.fail(item, err)
+		if isFatal(err) {
 			return &DestinationError{s.dest.root, err}
-		default:
-			s.t.fail(item, err)
 		}
 	}
 	return nil
 }
 
 func (s *session) makeDurable() error {
-	if err := s.dest.index.close(); err != nil {
-		return &DestinationError{s.dest.root, err}
+	err := s.dest.index.close()
+	if err == nil && s.opt.Sync != SyncNever && s.t.stats.copied.Load() > 0 {
+		err = s.opt.Target.SyncAll(s.dest.root)
 	}
-	if s.opt.Sync == SyncNever || s.t.stats.copied.Load() == 0 {
-		return nil
-	}
-	if err := s.opt.Target.SyncAll(s.dest.root); err != nil {
+	if err != nil {
 		return &DestinationError{s.dest.root, err}
 	}
 	return nil
