@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -64,33 +65,15 @@ type Options struct {
 // of them a rank needs 80 MiB. Pieces of 256 MiB take a tenth of a second on a 20 Gbit link: one
 // more or less makes no rank late.
 func (o Options) defaults() *Options {
-	set := func(n *int, to int) {
-		if *n <= 0 {
-			*n = to
-		}
-	}
-	set(&o.ChunkBytes, 2<<20)
-	set(&o.Buffers, 8)
-	set(&o.Readers, 16)
-	set(&o.Writers, 8)
-	set(&o.PeerTicks, 30)
-	if o.CutBytes <= 0 {
-		o.CutBytes = 256 << 20
-	}
+	o.Mode, o.Sync = cmp.Or(o.Mode, Partition), cmp.Or(o.Sync, SyncEnd)
+	o.Source = cmp.Or[FileSystem](o.Source, System{})
+	o.Target = cmp.Or[FileSystem](o.Target, System{})
+	o.ChunkBytes, o.Buffers = cmp.Or(o.ChunkBytes, 2<<20), cmp.Or(o.Buffers, 8)
+	o.Readers, o.Writers = cmp.Or(o.Readers, 16), cmp.Or(o.Writers, 8)
+	o.PeerTicks = cmp.Or(o.PeerTicks, 30)
+	o.CutBytes = cmp.Or(o.CutBytes, 256<<20)
 	if o.NoVerify { // the checksum of a file in pieces is only known when it is read back
 		o.CutBytes = math.MaxInt64
-	}
-	if o.Mode == "" {
-		o.Mode = Partition
-	}
-	if o.Sync == "" {
-		o.Sync = SyncEnd
-	}
-	if o.Source == nil {
-		o.Source = System{}
-	}
-	if o.Target == nil {
-		o.Target = System{}
 	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -106,15 +107,9 @@ type above struct {
 }
 
 func newWalker(ctx context.Context, fsys FileSystem, root string, opt WalkOptions) *walker {
-	if opt.Links == "" {
-		opt.Links = CopyLinks
-	}
-	if opt.Concurrency <= 0 {
-		opt.Concurrency = 16
-	}
 	return &walker{
 		ctx: ctx, fsys: fsys, root: root, opt: opt,
-		places: make(chan struct{}, opt.Concurrency-1), links: map[uint64]uint64{},
+		places: make(chan struct{}, cmp.Or(opt.Concurrency, 16)-1), links: map[uint64]uint64{},
 	}
 }
 
