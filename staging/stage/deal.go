@@ -35,16 +35,8 @@ func (s set) count() (n int64) {
 // all folders.
 func owned(plan *Plan, mode Mode, rank, ranks int) set {
 	mine := newSet(len(plan.Items))
-	if mode == Replicate {
-		for i := range plan.Items {
-			if plan.Items[i].Kind != Folder {
-				mine.add(i)
-			}
-		}
-		return mine
-	}
 	for i, owner := range owners(plan, ranks) {
-		if owner == int32(rank) {
+		if owner == int32(rank) || mode == Replicate && owner >= 0 {
 			mine.add(i)
 		}
 	}

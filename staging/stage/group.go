@@ -43,7 +43,7 @@ func (e abortError) Error() string { return e.sentence }
 // abortAll ends staging on all ranks with this rank's err; the first error counts.
 func (g *group) abortAll(err error) {
 	g.abort(err)
-	body := []byte(fmt.Sprintf("rank %d: %v", g.Rank(), err))
+	body := fmt.Appendf(nil, "rank %d: %v", g.Rank(), err)
 	if g.Rank() != 0 {
 		g.Send(0, kindAbort, body)
 		return

@@ -180,17 +180,16 @@ func (t *transfer) newFrame(ctx context.Context, chain []int32) *frame {
 			buf = make([]byte, t.opt.ChunkBytes)
 		}
 		t.work.Add(1)
-		f := &frame{
+		return &frame{
 			head: head{Origin: int32(t.g.Rank()), Chain: chain}, buf: buf,
 			release: func(buf []byte) { t.own <- buf },
 		}
-		return f
 	case <-ctx.Done():
 		return nil
 	}
 }
 
-// drop releases a frame that was not dispatched.
+// drop releases a frame that nobody uses any more.
 func (t *transfer) drop(f *frame) {
 	f.release(f.buf)
 	t.done(1)
@@ -198,12 +197,9 @@ func (t *transfer) drop(f *frame) {
 
 // dispatch writes a frame here and forwards it.
 func (t *transfer) dispatch(f *frame) {
-	uses := int32(1)
+	f.uses.Store(1)
 	if len(f.Chain) > 0 {
-		uses = 3 // written, sent, acknowledged
-	}
-	f.uses.Store(uses)
-	if len(f.Chain) > 0 {
+		f.uses.Store(3) // written, sent, acknowledged
 		t.forward(f)
 	}
 	t.writes <- f // has room for all buffers
@@ -211,8 +207,7 @@ func (t *transfer) dispatch(f *frame) {
 
 func (t *transfer) used(f *frame) {
 	if f.uses.Add(-1) == 0 {
-		f.release(f.buf)
-		t.done(1)
+		t.drop(f)
 	}
 }
 
