@@ -50,9 +50,7 @@ func (b *Builder) Manifest(classes []string) *Manifest {
 func (m *Manifest) addShard(in uint32, name string, label uint32, modTime int64, format Format,
 	c *shards.Contents,
 ) {
-	if m.offsets.absent() {
-		m.addFormats()
-	}
+	m.addFormats()
 	if c.Ends != nil && m.members.ends == nil {
 		m.members.ends = make([]uint32, m.Len(), cap(m.sizes.wide))
 	}

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"slices"
 
 	"rankpool/scheduler"
 )
@@ -32,12 +33,8 @@ var formatNames = [formats]string{"file", "part", "tar", "tfrecord", "npy"}
 
 // formatOf returns the format with a name.
 func formatOf(name string) (Format, bool) {
-	for f, known := range formatNames {
-		if known == name {
-			return Format(f), true
-		}
-	}
-	return 0, false
+	f := slices.Index(formatNames[:], name)
+	return Format(f), f >= 0
 }
 
 // A FormatCount counts the samples of a format in a data set, and the files that hold them.

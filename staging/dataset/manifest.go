@@ -201,10 +201,7 @@ func (m *Manifest) End(id scheduler.SampleID) int64 {
 	for i, last := m.members.span(id); i < last; i++ {
 		end = max(end, m.members.offsets.at(int(i))+m.members.sizes.at(int(i)))
 	}
-	if m.Format(id) == FormatTFRecord {
-		end += RecordCRCBytes
-	}
-	return end
+	return end + int64(m.TailBytes(id))
 }
 
 // Bounds returns the range of the file that contains all bytes of sample id.
@@ -249,13 +246,13 @@ func (m *Manifest) add(in uint32, name string, label uint32, sizeBytes, modTime 
 	m.members.addNone()
 }
 
-// addFormats adds columns of offsets and formats, in which all samples so far are whole files.
+// addFormats adds columns of offsets and formats, in which all samples so far are whole files,
+// unless there are such columns.
 func (m *Manifest) addFormats() {
-	m.offsets.wide, m.formats = make([]int64, m.Len(), cap(m.sizes.wide)), make(
-		[]Format,
-		m.Len(),
-		cap(m.sizes.wide),
-	)
+	if m.offsets.absent() {
+		m.offsets.wide = make([]int64, m.Len(), cap(m.sizes.wide))
+		m.formats = make([]Format, m.Len(), cap(m.sizes.wide))
+	}
 }
 
 // checkLimits returns an error if a data set is too large for 32-bit ids and name ends.

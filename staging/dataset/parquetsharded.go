@@ -52,9 +52,7 @@ func (m *Manifest) readFormats(file *parquet.File) error {
 	if err != nil || !other {
 		return err
 	}
-	if m.offsets.absent() {
-		m.addFormats()
-	}
+	m.addFormats()
 	m.formats = read
 	return nil
 }
