@@ -10,29 +10,25 @@ import (
 	"rankpool/scheduler"
 )
 
-// A Sample is one sample of a manifest, as Build reads it.
+// A Sample is one sample of a manifest, as Build reads it and a Listing has it.
 type Sample struct {
 	Path     string // of its file, relative to the root
 	Format   Format
-	Offset   int64 // in the file, in bytes
-	Size     int64 // in bytes; with members, the sum of their sizes
-	Label    int   // in [0, number of classes)
-	ModTime  int64 // of the file, in nanoseconds since 1970
-	Checksum uint64
+	Offset   int64    // in the file, in bytes
+	Size     int64    // in bytes; with members, the sum of their sizes
+	Label    int      // in [0, number of classes)
+	ModTime  int64    // of the file, in nanoseconds since 1970
+	Checksum uint64   // 0: unknown
 	Members  []Member // none: the sample is one range of bytes
 }
 
-// Sample returns what Build needs to rebuild sample id; the caller owns Members.
+// Sample returns all that the manifest says of sample id; the caller owns Members.
 func (m *Manifest) Sample(id scheduler.SampleID) Sample {
 	sum, _ := m.Checksum(id)
-	s := Sample{
+	return Sample{
 		Path: m.RelPath(id), Format: m.Format(id), Offset: m.Offset(id), Size: m.Size(id),
-		Label: m.Label(id), ModTime: m.ModTime(id), Checksum: sum,
+		Label: m.Label(id), ModTime: m.ModTime(id), Checksum: sum, Members: m.members.of(id),
 	}
-	if first, last := m.members.span(id); first < last {
-		s.Members = m.Members(id)
-	}
-	return s
 }
 
 // Build returns the manifest of n samples below root, an absolute path; it calls next(i) for i from
@@ -92,9 +88,7 @@ func (b *sampleBuilder) add(s Sample) error {
 	}
 	m.add(b.folder(dir), name, uint32(s.Label), s.Size, s.ModTime)
 	if s.Format != FormatFile {
-		if m.offsets.absent() {
-			m.addFormats()
-		}
+		m.addFormats()
 		m.offsets.wide[i], m.formats[i] = s.Offset, s.Format
 	}
 	if s.Checksum != 0 && m.checksums == nil {

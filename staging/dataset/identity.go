@@ -69,15 +69,10 @@ func (m *Manifest) Identity() Identity {
 		Digest: digestOf(text, m.BlockDigests()),
 		Times:  digestOf(nil, m.blocks(m.appendTimes)),
 	}
-	if m.allSummed() {
+	if m.checksums != nil && !slices.Contains(m.checksums, 0) { // each sample has one
 		id.Contents = digestOf(nil, m.ContentDigests())
 	}
 	return id
-}
-
-// allSummed reports whether each sample has a checksum.
-func (m *Manifest) allSummed() bool {
-	return m.checksums != nil && !slices.Contains(m.checksums, 0)
 }
 
 // digestOf returns the digest of a text and of digests.
@@ -162,32 +157,14 @@ func (m *Manifest) appendBlock(to []byte, first, last int) []byte {
 type Listing struct {
 	Classes []string
 	First   int // id of the first sample that is listed
-	Listed  []ListedSample
-}
-
-// A ListedSample is a sample of a Listing.
-type ListedSample struct {
-	Path     string // below the root
-	Size     int64
-	Offset   int64
-	Label    int
-	Members  []Member
-	Checksum uint64 // 0: unknown
+	Listed  []Sample
 }
 
 // List returns block b of the manifest; a block after the last has no samples.
 func (m *Manifest) List(b int) Listing {
 	l := Listing{Classes: m.classes, First: b * blockSamples}
 	for i := l.First; i < min(m.Len(), l.First+blockSamples); i++ {
-		id := scheduler.SampleID(i)
-		s := ListedSample{
-			Path: m.RelPath(id), Size: m.Size(id), Offset: m.Offset(id), Label: m.Label(id),
-		}
-		s.Checksum, _ = m.Checksum(id)
-		if first, last := m.members.span(id); first < last {
-			s.Members = m.Members(id)
-		}
-		l.Listed = append(l.Listed, s)
+		l.Listed = append(l.Listed, m.Sample(scheduler.SampleID(i)))
 	}
 	return l
 }
@@ -238,18 +215,14 @@ func sampleDifference(here, there Listing, i int) string {
 	case !slices.Equal(a.Members, b.Members):
 		return fmt.Sprintf("has %s with other members", b.place())
 	case a.Checksum != b.Checksum && a.Checksum != 0 && b.Checksum != 0:
-		return fmt.Sprintf(
-			"has %s with checksum %016x, which should be %016x",
-			b.place(),
-			b.Checksum,
-			a.Checksum,
-		)
+		return fmt.Sprintf("has %s with checksum %016x, which should be %016x", b.place(), b.Checksum,
+			a.Checksum)
 	}
 	return ""
 }
 
 // comparePaths orders samples as a scan does.
-func comparePaths(a, b ListedSample) int {
+func comparePaths(a, b Sample) int {
 	dirA, nameA := path.Split(a.Path)
 	dirB, nameB := path.Split(b.Path)
 	return cmp.Or(CompareFolders(strings.TrimSuffix(dirA, "/"), strings.TrimSuffix(dirB, "/")),
@@ -257,14 +230,14 @@ func comparePaths(a, b ListedSample) int {
 }
 
 // has reports whether the block has a sample at the path and offset of s.
-func (l *Listing) has(s ListedSample) bool {
-	return slices.ContainsFunc(l.Listed, func(t ListedSample) bool {
+func (l *Listing) has(s Sample) bool {
+	return slices.ContainsFunc(l.Listed, func(t Sample) bool {
 		return t.Path == s.Path && t.Offset == s.Offset
 	})
 }
 
 // place names the sample.
-func (s ListedSample) place() string {
+func (s Sample) place() string {
 	if s.Offset == 0 {
 		return printable(s.Path)
 	}

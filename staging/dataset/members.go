@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 
 	"rankpool/scheduler"
@@ -37,16 +38,18 @@ type memberTable struct {
 // sample that is a whole file has one, named by the file's extension; a record of a TFRecord file
 // has one, "tfrecord", a row of an array one, "npy".
 func (m *Manifest) Members(id scheduler.SampleID) []Member {
-	first, last := m.members.span(id)
-	if first == last {
-		return []Member{{m.kindAlone(id), m.Offset(id), m.Size(id)}}
+	if found := m.members.of(id); found != nil {
+		return found
 	}
-	found := make([]Member, 0, last-first)
-	for i := first; i < last; i++ {
-		found = append(found, Member{
-			m.members.kinds[m.members.kind.at(int(i))], m.members.offsets.at(int(i)),
-			m.members.sizes.at(int(i)),
-		})
+	return []Member{{m.kindAlone(id), m.Offset(id), m.Size(id)}}
+}
+
+// of returns the members of sample id; nil if it has none in the table.
+func (t *memberTable) of(id scheduler.SampleID) (found []Member) {
+	first, last := t.span(id)
+	found = slices.Grow(found, int(last-first))
+	for i := int(first); i < int(last); i++ {
+		found = append(found, Member{t.kinds[t.kind.at(i)], t.offsets.at(i), t.sizes.at(i)})
 	}
 	return found
 }
@@ -130,13 +133,7 @@ func (t *memberTable) add(kind uint32, offset, sizeBytes int64) {
 
 // check returns an error if sample i of sizeBytes bytes cannot have its members in the table.
 func (t *memberTable) check(i int, sizeBytes int64) error {
-	if t.ends == nil {
-		return nil
-	}
-	first, last := uint32(0), t.ends[i]
-	if i > 0 {
-		first = t.ends[i-1]
-	}
+	first, last := t.span(scheduler.SampleID(i))
 	if last < first || uint64(last) > uint64(t.kind.len()) {
 		return fmt.Errorf("the members of sample %d end outside their table", i)
 	}
