@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -65,8 +66,7 @@ type memberRow struct {
 // the sample is one range of bytes). The metadata hold the root, the classes, and all folders with
 // their modification times.
 func WriteParquet(path string, m *Manifest) error {
-	err := writeAtomic(path, m.encode)
-	if err != nil {
+	if err := writeAtomic(path, m.encode); err != nil {
 		return fmt.Errorf("staging: write manifest %s: %w", path, err)
 	}
 	return nil
@@ -86,6 +86,15 @@ func (m *Manifest) encode(w io.Writer) error {
 	}
 }
 
+// EncodeManifest returns what WriteParquet would write, to send it to another rank.
+func EncodeManifest(m *Manifest) ([]byte, error) {
+	var out bytes.Buffer
+	if err := m.encode(&out); err != nil {
+		return nil, fmt.Errorf("staging: encode the manifest of %s: %w", m.root, err)
+	}
+	return out.Bytes(), nil
+}
+
 func (m *Manifest) isText() bool {
 	for _, in := range m.folders {
 		if !utf8.ValidString(in.Path) {
@@ -98,8 +107,8 @@ func (m *Manifest) isText() bool {
 		}
 	}
 	// name by name: the end of one and the start of the next may look like valid UTF-8 together
-	for id := range m.Len() {
-		if !utf8.Valid(m.name(scheduler.SampleID(id))) {
+	for id := range scheduler.SampleID(m.Len()) {
+		if !utf8.Valid(m.name(id)) {
 			return false
 		}
 	}
@@ -121,10 +130,8 @@ func rowOf[Text string | []byte](m *Manifest, id scheduler.SampleID) row[Text] {
 func shardedRowOf[Text string | []byte](m *Manifest, id scheduler.SampleID) shardedRow[Text] {
 	sum, _ := m.Checksum(id)
 	r := shardedRow[Text]{row: rowOf[Text](m, id), Format: m.Format(id).String(), Checksum: sum}
-	if first, last := m.members.span(id); first < last {
-		for _, member := range m.Members(id) {
-			r.Members = append(r.Members, memberRow(member))
-		}
+	for _, member := range m.members.of(id) {
+		r.Members = append(r.Members, memberRow(member))
 	}
 	return r
 }

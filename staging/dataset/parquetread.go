@@ -41,6 +41,15 @@ func readParquet(path string) (*Manifest, error) {
 	return parseParquet(f, info.Size())
 }
 
+// DecodeManifest decodes what EncodeManifest returned. Errors: as for ReadParquet.
+func DecodeManifest(data []byte) (*Manifest, error) {
+	m, err := parseParquet(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return nil, fmt.Errorf("staging: the manifest of another rank: %w", err)
+	}
+	return m, nil
+}
+
 // parseParquet reads a manifest of sizeBytes bytes.
 func parseParquet(in io.ReaderAt, sizeBytes int64) (m *Manifest, err error) {
 	if err := checkEnds(in, sizeBytes); err != nil {
@@ -51,13 +60,8 @@ func parseParquet(in io.ReaderAt, sizeBytes int64) (m *Manifest, err error) {
 			m, err = nil, errors.New("is damaged")
 		}
 	}()
-	file, err := parquet.OpenFile(
-		in,
-		sizeBytes,
-		parquet.SkipPageIndex(true),
-		parquet.SkipBloomFilters(true),
-		parquet.ReadBufferSize(256<<10),
-	)
+	file, err := parquet.OpenFile(in, sizeBytes, parquet.SkipPageIndex(true),
+		parquet.SkipBloomFilters(true), parquet.ReadBufferSize(256<<10))
 	if err != nil {
 		return nil, fmt.Errorf("is damaged: %w", err)
 	}
