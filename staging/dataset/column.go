@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"math/bits"
+	"slices"
+	"unsafe"
 )
 
 // A column has a number for each row. While a manifest is built, wide has the numbers; in a sample
@@ -59,8 +61,8 @@ type columnHead struct {
 
 const columnHeadBytes = 24
 
-// A narrowColumn is a column that writeIndex writes.
-type narrowColumn interface {
+// An indexColumn is a column that writeIndex writes.
+type indexColumn interface {
 	// sizeBytes returns the size of the column in an index, including its head and its padding.
 	sizeBytes() uint64
 	write(w io.Writer) error
@@ -105,15 +107,30 @@ func divisor(a, b uint64) uint64 {
 	return a
 }
 
+// A fixed column has cells of the width of T, and no head.
+type fixed[T uint64 | uint32 | Format] []T
+
+func (c fixed[T]) sizeBytes() uint64 { return align8(uint64(binary.Size([]T(c)))) }
+
+func (c fixed[T]) write(w io.Writer) error {
+	if err := binary.Write(w, binary.LittleEndian, []T(c)); err != nil {
+		return err
+	}
+	_, err := w.Write(make([]byte, c.sizeBytes()-uint64(binary.Size([]T(c)))))
+	return err
+}
+
+func align8(n uint64) uint64 { return (n + 7) &^ 7 }
+
 // narrow pairs a column with its head in an index.
 type narrow[T int64 | uint32] struct {
 	*column[T]
 	head columnHead
 }
 
-func plain[T int64 | uint32](c *column[T]) narrowColumn { return narrow[T]{c, c.plan(false)} }
+func plain[T int64 | uint32](c *column[T]) indexColumn { return narrow[T]{c, c.plan(false)} }
 
-func scaled[T int64 | uint32](c *column[T]) narrowColumn { return narrow[T]{c, c.plan(true)} }
+func scaled[T int64 | uint32](c *column[T]) indexColumn { return narrow[T]{c, c.plan(true)} }
 
 func (n narrow[T]) sizeBytes() uint64 {
 	return columnHeadBytes + align8(uint64(n.len())*uint64(n.head.Width))
@@ -141,41 +158,70 @@ func (n narrow[T]) write(w io.Writer) error {
 	return err
 }
 
-// take sets the column to the one of n rows at offset at of an index, and returns its size there.
-func (c *column[T]) take(data []byte, at, n uint64) (sizeBytes uint64, err error) {
-	raw, err := cut(data, at, columnHeadBytes)
-	if err != nil {
-		return 0, err
+// A columnReader reads the columns of an index in order; after an error it reads nothing more.
+type columnReader struct {
+	rest []byte
+	err  error
+}
+
+// next returns the next sizeBytes bytes.
+func (r *columnReader) next(sizeBytes uint64) (bytes []byte) {
+	if r.err == nil {
+		bytes, r.err = cut(r.rest, 0, sizeBytes)
+		r.rest = r.rest[len(bytes):]
+	}
+	return bytes
+}
+
+// read sets the column to the next one, which has n rows.
+func (c *column[T]) read(from *columnReader, n uint64) {
+	raw := from.next(columnHeadBytes)
+	if from.err != nil {
+		return
 	}
 	var head columnHead
-	if _, err := binary.Decode(raw, binary.LittleEndian, &head); err != nil {
-		return 0, err
-	}
+	_, _ = binary.Decode(raw, binary.LittleEndian, &head) // raw has the right length
 	switch head.Width {
 	case 1, 2, 4, 8:
 	default:
-		return 0, fmt.Errorf("has a column of %d bytes a cell", head.Width)
+		from.err = fmt.Errorf("has a column of %d bytes a cell", head.Width)
+		return
 	}
 	used := n * uint64(head.Width)
-	cells, err := cut(data, at+columnHeadBytes, align8(used))
-	if err != nil {
-		return 0, err
+	cells := from.next(align8(used))
+	if from.err != nil {
+		return
 	}
 	_, signed := any(c).(*column[int64])
 	if head.Filling != 0 || !zeros(cells[used:]) || head.Unit != 1 && (!signed || zeros(cells)) ||
 		head.Base != 0 && !signed {
-		return 0, errors.New("is damaged")
+		from.err = errors.New("is damaged")
+		return
 	}
 	cells = cells[:used]
 	*c = column[T]{cells: cells, width: int(head.Width), base: head.Base, unit: head.Unit}
-	return columnHeadBytes + align8(used), nil
 }
 
 func zeros(bytes []byte) bool {
-	for _, b := range bytes {
-		if b != 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(bytes, func(b byte) bool { return b != 0 })
 }
+
+// readFixed sets *column to the next one, a fixed column of n rows. If the processor is
+// little-endian and the cells are aligned, as in a mapped file, *column shares the index's memory.
+func readFixed[T uint64 | uint32 | Format](from *columnReader, column *[]T, n uint64) {
+	var one T
+	used := n * uint64(unsafe.Sizeof(one))
+	raw := from.next(align8(used))
+	if from.err != nil || n == 0 {
+		return
+	}
+	first := unsafe.Pointer(unsafe.SliceData(raw))
+	if littleEndian && uintptr(first)%unsafe.Alignof(one) == 0 {
+		*column = unsafe.Slice((*T)(first), n)
+		return
+	}
+	*column = make([]T, n)
+	_, _ = binary.Decode(raw[:used], binary.LittleEndian, *column) // raw has the right length
+}
+
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1

@@ -55,7 +55,7 @@ func writeIndex(w io.Writer, m *Manifest) error {
 	id := m.Identity()
 	header.Digest, header.Contents, header.Times = id.Digest, id.Contents, id.Times
 	copy(header.Magic[:], indexMagic)
-	var columns []narrowColumn
+	var columns []indexColumn
 	columns, header.Flags = m.indexColumns()
 	var table []byte
 	for _, in := range m.folders {
@@ -96,8 +96,8 @@ func writeIndex(w io.Writer, m *Manifest) error {
 }
 
 // indexColumns returns the columns of an index in order, and the flags that say which exist.
-func (m *Manifest) indexColumns() (columns []narrowColumn, flags uint32) {
-	columns = []narrowColumn{
+func (m *Manifest) indexColumns() (columns []indexColumn, flags uint32) {
+	columns = []indexColumn{
 		plain(&m.sizes), scaled(&m.modTimes), plain(&m.labels), plain(&m.inFolder),
 		fixed[uint32](m.nameEnds),
 	}
@@ -125,21 +125,6 @@ func appendText(table []byte, text string) []byte {
 	return append(binary.LittleEndian.AppendUint32(table, uint32(len(text))), text...)
 }
 
-// A fixed column has cells of the width of T, and no head.
-type fixed[T uint64 | uint32 | Format] []T
-
-func (c fixed[T]) sizeBytes() uint64 { return align8(uint64(binary.Size([]T(c)))) }
-
-func (c fixed[T]) write(w io.Writer) error {
-	if err := binary.Write(w, binary.LittleEndian, []T(c)); err != nil {
-		return err
-	}
-	_, err := w.Write(make([]byte, c.sizeBytes()-uint64(binary.Size([]T(c)))))
-	return err
-}
-
-func align8(n uint64) uint64 { return (n + 7) &^ 7 }
-
 // OpenIndex maps a sample index that WriteIndex wrote: its columns need no memory beyond the
 // file's, and stay mapped as long as the process lives. What an index does not contain is missing
 // from the manifest: its folders have no modification times. The manifest's Identity is the one in
@@ -164,9 +149,7 @@ func parseIndex(data []byte) (*Manifest, error) {
 	if len(data) < indexHeaderBytes || string(data[:len(indexMagic)]) != indexMagic {
 		return nil, errors.New("is not a sample index")
 	}
-	if _, err := binary.Decode(data, binary.LittleEndian, &header); err != nil {
-		return nil, err
-	}
+	_, _ = binary.Decode(data, binary.LittleEndian, &header) // data is long enough
 	if header.Flags >= 2*indexManyMembers {
 		return nil, fmt.Errorf("has unknown flags %#x", header.Flags)
 	}
@@ -186,15 +169,15 @@ func parseIndex(data []byte) (*Manifest, error) {
 
 // parseColumns parses the columns, in the order of indexColumns.
 func (m *Manifest) parseColumns(data []byte, header indexHeader) error {
-	c := columnReader{data: data, at: indexHeaderBytes}
+	c := columnReader{rest: data[indexHeaderBytes:]}
 	n := header.Samples
-	readNarrow(&c, &m.sizes, n)
-	readNarrow(&c, &m.modTimes, n)
-	readNarrow(&c, &m.labels, n)
-	readNarrow(&c, &m.inFolder, n)
+	m.sizes.read(&c, n)
+	m.modTimes.read(&c, n)
+	m.labels.read(&c, n)
+	m.inFolder.read(&c, n)
 	readFixed(&c, &m.nameEnds, n)
 	if header.Flags&indexHasOffsets != 0 {
-		readNarrow(&c, &m.offsets, n)
+		m.offsets.read(&c, n)
 		readFixed(&c, &m.formats, n)
 	}
 	if header.Flags&indexHasChecksums != 0 {
@@ -207,34 +190,11 @@ func (m *Manifest) parseColumns(data []byte, header indexHeader) error {
 		if n > 0 && c.err == nil {
 			count = uint64(t.ends[n-1])
 		}
-		readNarrow(&c, &t.offsets, count)
-		readNarrow(&c, &t.sizes, count)
-		readNarrow(&c, &t.kind, count)
+		t.offsets.read(&c, count)
+		t.sizes.read(&c, count)
+		t.kind.read(&c, count)
 	}
 	return c.err
-}
-
-// A columnReader reads the columns of an index in order; after an error it reads nothing more.
-type columnReader struct {
-	data []byte
-	at   uint64
-	err  error
-}
-
-func readNarrow[T int64 | uint32](c *columnReader, to *column[T], n uint64) {
-	if c.err == nil {
-		var size uint64
-		size, c.err = to.take(c.data, c.at, n)
-		c.at += size
-	}
-}
-
-func readFixed[T uint64 | uint32 | Format](c *columnReader, to *[]T, n uint64) {
-	if c.err == nil {
-		if c.at += takeColumn(to, c.data, c.at, n); c.at > uint64(len(c.data)) {
-			c.err = errors.New("is truncated")
-		}
-	}
 }
 
 // parseTexts parses the folder table, the kinds of the members, the names, the root and the
