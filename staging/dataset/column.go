@@ -158,23 +158,8 @@ func (n narrow[T]) write(w io.Writer) error {
 	return err
 }
 
-// A columnReader reads the columns of an index in order; after an error it reads nothing more.
-type columnReader struct {
-	rest []byte
-	err  error
-}
-
-// next returns the next sizeBytes bytes.
-func (r *columnReader) next(sizeBytes uint64) (bytes []byte) {
-	if r.err == nil {
-		bytes, r.err = cut(r.rest, 0, sizeBytes)
-		r.rest = r.rest[len(bytes):]
-	}
-	return bytes
-}
-
 // read sets the column to the next one, which has n rows.
-func (c *column[T]) read(from *columnReader, n uint64) {
+func (c *column[T]) read(from *indexReader, n uint64) {
 	raw := from.next(columnHeadBytes)
 	if from.err != nil {
 		return
@@ -208,7 +193,7 @@ func zeros(bytes []byte) bool {
 
 // readFixed sets *column to the next one, a fixed column of n rows. If the processor is
 // little-endian and the cells are aligned, as in a mapped file, *column shares the index's memory.
-func readFixed[T uint64 | uint32 | Format](from *columnReader, column *[]T, n uint64) {
+func readFixed[T uint64 | uint32 | Format](from *indexReader, column *[]T, n uint64) {
 	var one T
 	used := n * uint64(unsafe.Sizeof(one))
 	raw := from.next(align8(used))

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -34,9 +35,7 @@ type indexHeader struct {
 	RootBytes   uint64
 	ClassPlace  uint64
 	Classes     uint64
-	Digest      Digest // of the Identity, like the next two
-	Contents    Digest
-	Times       Digest
+	Identity    Identity
 }
 
 // WriteIndex writes the sample index of m to the file path atomically (writeAtomic).
@@ -49,12 +48,10 @@ func WriteIndex(path string, m *Manifest) error {
 
 func writeIndex(w io.Writer, m *Manifest) error {
 	header := indexHeader{
-		Samples: uint64(m.Len()), Folders: uint32(len(m.folders)),
+		Magic: [8]byte([]byte(indexMagic)), Samples: uint64(m.Len()), Folders: uint32(len(m.folders)),
 		NameBytes: uint64(len(m.names)), RootBytes: uint64(len(m.root)), Classes: uint64(len(m.classes)),
+		Identity: m.Identity(),
 	}
-	id := m.Identity()
-	header.Digest, header.Contents, header.Times = id.Digest, id.Contents, id.Times
-	copy(header.Magic[:], indexMagic)
 	var columns []indexColumn
 	columns, header.Flags = m.indexColumns()
 	var table []byte
@@ -157,102 +154,94 @@ func parseIndex(data []byte) (*Manifest, error) {
 	if n := header.Samples; n > math.MaxUint32 || n*8 > uint64(len(data)) {
 		return nil, errors.New("is truncated")
 	}
-	m := &Manifest{}
-	if err := m.parseColumns(data, header); err != nil {
-		return nil, err
-	}
-	if err := m.parseTexts(data, header); err != nil {
-		return nil, err
+	m, r := &Manifest{known: &header.Identity}, &indexReader{data: data, at: indexHeaderBytes}
+	m.parseColumns(r, header)
+	m.parseTexts(r, header)
+	if r.err != nil {
+		return nil, r.err
 	}
 	return m, m.checkIndex()
 }
 
-// parseColumns parses the columns, in the order of indexColumns.
-func (m *Manifest) parseColumns(data []byte, header indexHeader) error {
-	c := columnReader{rest: data[indexHeaderBytes:]}
+// parseColumns reads the columns, in the order of indexColumns.
+func (m *Manifest) parseColumns(r *indexReader, header indexHeader) {
 	n := header.Samples
-	m.sizes.read(&c, n)
-	m.modTimes.read(&c, n)
-	m.labels.read(&c, n)
-	m.inFolder.read(&c, n)
-	readFixed(&c, &m.nameEnds, n)
+	m.sizes.read(r, n)
+	m.modTimes.read(r, n)
+	m.labels.read(r, n)
+	m.inFolder.read(r, n)
+	readFixed(r, &m.nameEnds, n)
 	if header.Flags&indexHasOffsets != 0 {
-		m.offsets.read(&c, n)
-		readFixed(&c, &m.formats, n)
+		m.offsets.read(r, n)
+		readFixed(r, &m.formats, n)
 	}
 	if header.Flags&indexHasChecksums != 0 {
-		readFixed(&c, &m.checksums, n)
+		readFixed(r, &m.checksums, n)
 	}
 	if header.Flags&indexHasMembers != 0 {
 		t := &m.members
-		readFixed(&c, &t.ends, n)
+		readFixed(r, &t.ends, n)
 		count := uint64(0)
-		if n > 0 && c.err == nil {
+		if n > 0 && r.err == nil {
 			count = uint64(t.ends[n-1])
 		}
-		t.offsets.read(&c, count)
-		t.sizes.read(&c, count)
-		t.kind.read(&c, count)
+		t.offsets.read(r, count)
+		t.sizes.read(r, count)
+		t.kind.read(r, count)
 	}
-	return c.err
 }
 
-// parseTexts parses the folder table, the kinds of the members, the names, the root and the
-// classes.
-func (m *Manifest) parseTexts(data []byte, header indexHeader) (err error) {
-	at, err := readTexts(data, header.FolderPlace, uint64(header.Folders), func(path string) {
+// parseTexts reads the folder table, the kinds of the members, the classes, the root and the names.
+func (m *Manifest) parseTexts(r *indexReader, header indexHeader) {
+	r.at = header.FolderPlace
+	for _, path := range r.texts(uint64(header.Folders)) {
 		m.folders = append(m.folders, Folder{Path: path})
-	})
-	if err != nil {
-		return err
 	}
 	if header.Flags&indexHasMembers != 0 {
-		count, err := cut(data, at, 4)
-		if err != nil {
-			return err
-		}
-		use := func(kind string) { m.members.kinds = append(m.members.kinds, kind) }
-		if _, err := readTexts(data, at+4, uint64(binary.LittleEndian.Uint32(count)), use); err != nil {
-			return err
-		}
+		m.members.kinds = r.texts(r.number())
 	}
-	if _, err := readTexts(data, header.ClassPlace, header.Classes,
-		func(c string) { m.classes = append(m.classes, c) }); err != nil {
-		return err
-	}
-	root, err := cut(data, header.RootPlace, header.RootBytes)
-	if err != nil {
-		return err
-	}
-	m.root = string(root)
-	m.names, err = cut(data, header.NamePlace, header.NameBytes)
-	m.known = &Identity{header.Digest, header.Contents, header.Times}
-	return err
+	r.at = header.ClassPlace
+	m.classes = r.texts(header.Classes)
+	r.at = header.RootPlace
+	m.root = string(r.next(header.RootBytes))
+	r.at = header.NamePlace
+	m.names = r.next(header.NameBytes)
 }
 
-// readTexts reads count texts at offset at, and returns where they end.
-func readTexts(data []byte, at, count uint64, use func(string)) (end uint64, err error) {
-	for range count {
-		size, err := cut(data, at, 4)
-		if err != nil {
-			return 0, err
-		}
-		text, err := cut(data, at+4, uint64(binary.LittleEndian.Uint32(size)))
-		if err != nil {
-			return 0, err
-		}
-		use(string(text))
-		at += 4 + uint64(len(text))
-	}
-	return at, nil
+// An indexReader reads an index from an offset on; after an error it reads nothing more.
+type indexReader struct {
+	data []byte
+	at   uint64
+	err  error
 }
 
-// cut returns sizeBytes bytes of data at an offset.
-func cut(data []byte, place, sizeBytes uint64) ([]byte, error) {
-	if place > uint64(len(data)) || sizeBytes > uint64(len(data))-place {
-		return nil, errors.New("is truncated")
+// next returns the next sizeBytes bytes.
+func (r *indexReader) next(sizeBytes uint64) []byte {
+	if r.at > uint64(len(r.data)) || sizeBytes > uint64(len(r.data))-r.at {
+		r.err = cmp.Or(r.err, errors.New("is truncated"))
 	}
-	return data[place : place+sizeBytes], nil
+	if r.err != nil {
+		return nil
+	}
+	r.at += sizeBytes
+	return r.data[r.at-sizeBytes : r.at]
+}
+
+// number returns the next number (u32).
+func (r *indexReader) number() uint64 {
+	raw := r.next(4)
+	if r.err != nil {
+		return 0
+	}
+	return uint64(binary.LittleEndian.Uint32(raw))
+}
+
+// texts returns the next count texts, each of which is preceded by its length (u32).
+func (r *indexReader) texts(count uint64) (all []string) {
+	for ; count > 0 && r.err == nil; count-- {
+		all = append(all, string(r.next(r.number())))
+	}
+	return all
 }
 
 // CheckIdentity returns an error if the content of an index differs from its header: it was
