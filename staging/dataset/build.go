@@ -8,7 +8,82 @@ import (
 	"strings"
 
 	"rankpool/scheduler"
+	"rankpool/staging/shards"
 )
+
+// A Builder builds a manifest in the order of its samples: NewBuilder, then for each folder
+// AddFolder and its files, then Manifest.
+type Builder struct{ m *Manifest }
+
+// NewBuilder returns a Builder of a manifest of samples below root, an absolute path. nameBytes is
+// the sum of the lengths of the samples' file names; a shard's name counts once per sample.
+//
+// Errors: too many samples, or names that take too many bytes.
+func NewBuilder(root string, samples, nameBytes int64) (*Builder, error) {
+	if err := checkLimits(samples, nameBytes); err != nil {
+		return nil, err
+	}
+	m := &Manifest{root: root}
+	m.reserve(int(samples), int(nameBytes))
+	return &Builder{m}, nil
+}
+
+// AddFolder appends a folder; the files that follow are in it.
+func (b *Builder) AddFolder(in Folder) { b.m.folders = append(b.m.folders, in) }
+
+// AddFile appends a whole file in the last folder.
+func (b *Builder) AddFile(name string, label uint32, sizeBytes, modTime int64) {
+	b.m.add(b.row(), name, label, sizeBytes, modTime)
+}
+
+// row returns the row of the last folder.
+func (b *Builder) row() uint32 { return uint32(len(b.m.folders) - 1) }
+
+// AddShard appends the samples of a shard in the last folder. Their label is label, unless the
+// shard has labels.
+func (b *Builder) AddShard(name string, label uint32, modTime int64, format Format,
+	c *shards.Contents,
+) {
+	b.m.addShard(b.row(), name, label, modTime, format, c)
+}
+
+// Manifest returns the manifest, whose classes are named by label. The Builder must not be used
+// afterwards.
+func (b *Builder) Manifest(classes []string) *Manifest {
+	b.m.classes, b.m.members.numbers = classes, nil
+	return b.m
+}
+
+// addShard appends the samples of a shard in folder row in; label is theirs unless the shard has
+// labels.
+func (m *Manifest) addShard(in uint32, name string, label uint32, modTime int64, format Format,
+	c *shards.Contents,
+) {
+	m.addFormats()
+	if c.Ends != nil && m.members.ends == nil {
+		m.members.ends = make([]uint32, m.Len(), cap(m.sizes.wide))
+	}
+	kinds := make([]uint32, len(c.Kinds))
+	for i, kind := range c.Kinds {
+		kinds[i] = m.members.kindNumber(kind)
+	}
+	first := uint32(0)
+	for i, place := range c.Samples {
+		if c.Labels != nil {
+			label = c.Labels[i]
+		}
+		m.add(in, name, label, place.Size, modTime)
+		m.offsets.wide[m.Len()-1], m.formats[m.Len()-1] = place.Offset, format
+		if c.Ends == nil {
+			continue
+		}
+		for _, member := range c.Members[first:c.Ends[i]] {
+			m.members.add(kinds[member.Kind], member.Offset, member.Size)
+		}
+		m.members.ends[m.Len()-1] = uint32(m.members.kind.len())
+		first = c.Ends[i]
+	}
+}
 
 // A Sample is one sample of a manifest, as Build reads it and a Listing has it.
 type Sample struct {
@@ -51,9 +126,9 @@ func Build(root string, classes []string, n int, next func(i int) Sample) (*Mani
 		return nil, fmt.Errorf("staging: a manifest of %s: %w", root, err)
 	}
 	m.reserve(n, 0)
-	b := sampleBuilder{m: m, folders: map[string]uint32{}}
+	rows := map[string]uint32{} // of the folder table
 	for i := range n {
-		if err := b.add(next(i)); err != nil {
+		if err := m.addSample(next(i), rows); err != nil {
 			return nil, fmt.Errorf("staging: a manifest of %s: sample %d: %w", root, i, err)
 		}
 	}
@@ -61,14 +136,9 @@ func Build(root string, classes []string, n int, next func(i int) Sample) (*Mani
 	return m, nil
 }
 
-// A sampleBuilder is a manifest under construction, sample by sample.
-type sampleBuilder struct {
-	m       *Manifest
-	folders map[string]uint32 // rows of the folder table
-}
-
-func (b *sampleBuilder) add(s Sample) error {
-	m, i := b.m, b.m.Len()
+// addSample appends a sample, and its folder to the table and to rows if it is new.
+func (m *Manifest) addSample(s Sample, rows map[string]uint32) error {
+	i := m.Len()
 	dir, name := path.Split(s.Path)
 	dir = strings.TrimSuffix(dir, "/")
 	if err := errors.Join(CheckFolder(dir), CheckName([]byte(name))); err != nil {
@@ -86,7 +156,12 @@ func (b *sampleBuilder) add(s Sample) error {
 		s.Format == FormatFile && s.Offset > 0:
 		return fmt.Errorf("it cannot have %d bytes at offset %d", s.Size, s.Offset)
 	}
-	m.add(b.folder(dir), name, uint32(s.Label), s.Size, s.ModTime)
+	row, known := rows[dir]
+	if !known {
+		row = uint32(len(m.folders))
+		rows[dir], m.folders = row, append(m.folders, Folder{Path: dir})
+	}
+	m.add(row, name, uint32(s.Label), s.Size, s.ModTime)
 	if s.Format != FormatFile {
 		m.addFormats()
 		m.offsets.wide[i], m.formats[i] = s.Offset, s.Format
@@ -100,29 +175,13 @@ func (b *sampleBuilder) add(s Sample) error {
 	if len(s.Members) == 0 {
 		return nil
 	}
-	return b.addMembers(scheduler.SampleID(i), s)
-}
-
-// addMembers appends the members of sample id, which is the last.
-func (b *sampleBuilder) addMembers(id scheduler.SampleID, s Sample) error {
-	t := &b.m.members
+	t := &m.members
 	if t.ends == nil {
-		t.ends = make([]uint32, b.m.Len(), cap(b.m.sizes.wide))
+		t.ends = make([]uint32, m.Len(), cap(m.sizes.wide))
 	}
 	for _, member := range s.Members {
 		t.add(t.kindNumber(member.Kind), member.Offset, member.Size)
 	}
-	t.ends[id] = uint32(t.kind.len())
-	return t.check(int(id), s.Size)
-}
-
-// folder returns the row of a folder.
-func (b *sampleBuilder) folder(dir string) uint32 {
-	row, known := b.folders[dir]
-	if !known {
-		row = uint32(len(b.m.folders))
-		b.folders[dir] = row
-		b.m.folders = append(b.m.folders, Folder{Path: dir})
-	}
-	return row
+	t.ends[i] = uint32(t.kind.len())
+	return t.check(i, s.Size)
 }
