@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"rankpool/staging/stagingtest"
 )
 
@@ -30,5 +32,17 @@ func TestWriteAtomicFails(t *testing.T) {
 	stagingtest.Must(t, err)
 	if string(data) != "old" || len(entries) != 1 {
 		t.Errorf("the file holds %d bytes, its folder %v", len(data), entries)
+	}
+}
+
+// TestPipes reads a manifest and an index where there is a pipe that nobody writes to.
+func TestPipes(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	stagingtest.Must(t, unix.Mkfifo(pipe, 0o600))
+	for want, open := range map[string]func(string) (*Manifest, error){
+		"is not a parquet file": ReadParquet, "is not a sample index": OpenIndex,
+	} {
+		_, err := open(pipe) // without a writer, an open that waits never returns
+		stagingtest.WantError(t, err, pipe, want)
 	}
 }
