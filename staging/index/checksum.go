@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -37,9 +38,8 @@ type ChecksumOptions struct {
 	Progress func(bytes int64)
 	Journal  *Journal // keeps the checksums for the next run; may be nil
 	// the ranks that share the work; this process is rank 0. nil: it works alone
-	Group         *Group
-	Storage       storage.Storage // of this rank; nil: SystemStorage
-	KeepPageCache bool            // keep what this rank has read in the page cache
+	Group   *Group
+	Storage storage.Storage // of this rank; nil: SystemStorage
 
 	// Unreadable is called for each sample that cannot be read or differs from the manifest, never by
 	// two goroutines at a time; the sample then has no checksum. nil: the first one ends the work.
@@ -55,28 +55,29 @@ func Checksums(
 	m *dataset.Manifest,
 	opt ChecksumOptions,
 ) (*dataset.Manifest, error) {
-	if opt.Storage == nil {
-		opt.Storage = storage.SystemStorage{}
-	}
-	if opt.Concurrency <= 0 {
-		opt.Concurrency = DefaultScanConcurrency
-	}
+	opt.Storage = cmp.Or[storage.Storage](opt.Storage, storage.SystemStorage{})
+	opt.Concurrency = cmp.Or(opt.Concurrency, DefaultScanConcurrency)
 	s := &summing{m: m, opt: opt, sums: make([]uint64, m.Len())}
 	s.ctx, s.stop = context.WithCancelCause(ctx)
 	defer s.stop(nil)
-	local := &summer{opt.Storage, make(chan struct{}, opt.Concurrency), opt.KeepPageCache}
+	local := &summer{opt.Storage, make(chan struct{}, opt.Concurrency)}
 	var group sync.WaitGroup
 	for range opt.Concurrency {
 		group.Go(func() { s.work(local.sum) })
 		for rank := 1; rank < opt.Group.Size(); rank++ {
-			group.Go(func() { s.work((&remoteSummer{opt.Group, rank}).sum) })
+			group.Go(func() {
+				s.work(func(ctx context.Context, tasks []sumTask) ([]sumResult, error) {
+					return opt.Group.sum(ctx, rank, tasks)
+				})
+			})
 		}
 	}
 	group.Wait()
-	if err := context.Cause(s.ctx); err != nil {
-		if sample := (*storage.SampleError)(nil); errors.As(err, &sample) {
-			return nil, err
-		}
+	err := context.Cause(s.ctx)
+	if _, isSample := errors.AsType[*storage.SampleError](err); isSample {
+		return nil, err
+	}
+	if err != nil {
 		return nil, fmt.Errorf("staging: checksums of %s: %w", m.Root(), err)
 	}
 	return m.WithChecksums(s.sums), nil
@@ -144,10 +145,7 @@ func (s *summing) finish(ids []scheduler.SampleID, results []sumResult) error {
 		bytes += s.m.Size(id)
 		if failed := results[i]; failed.reason != "" {
 			err := &storage.SampleError{
-				ID:     id,
-				Path:   s.m.RelPath(id),
-				Reason: failed.reason,
-				Err:    failed.err,
+				ID: id, Path: s.m.RelPath(id), Reason: failed.reason, Err: failed.err,
 			}
 			if s.opt.Unreadable == nil {
 				return err
@@ -198,9 +196,8 @@ func (s *summing) task(id scheduler.SampleID) sumTask {
 
 // A summer computes checksums from a storage, of at most cap(places) files at a time.
 type summer struct {
-	storage       storage.Storage
-	places        chan struct{}
-	keepPageCache bool
+	storage storage.Storage
+	places  chan struct{}
 }
 
 var sumBuffers = sync.Pool{New: func() any { buffer := make([]byte, sumBuffer); return &buffer }}
@@ -266,9 +263,7 @@ func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *storage.
 				_, _ = hash.Write(buffer[:got]) // a hash returns no error
 				at += int64(got)
 			}
-			if !s.keepPageCache {
-				file.Forget(part.offset, part.size)
-			}
+			file.Forget(part.offset, part.size)
 		}
 		results[i].sum = hash.Sum64()
 	}
@@ -285,11 +280,8 @@ func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *storage.
 			results[i].reason = fmt.Sprintf("has %d bytes, the manifest says at least %d", size,
 				t.fileSize) + storage.IndexAgain
 		case modTime != t.modTime:
-			results[i].reason = fmt.Sprintf(
-				"was modified at %s, the manifest says %s",
-				dataset.TimeText(modTime),
-				dataset.TimeText(t.modTime),
-			) + storage.IndexAgain
+			results[i].reason = fmt.Sprintf("was modified at %s, the manifest says %s",
+				dataset.TimeText(modTime), dataset.TimeText(t.modTime)) + storage.IndexAgain
 		case short:
 			return nil, &storage.Failure{
 				Reason: "ends early",
@@ -300,24 +292,19 @@ func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *storage.
 	return results, nil
 }
 
-// A remoteSummer computes checksums on another rank.
-type remoteSummer struct {
-	group *Group
-	rank  int
-}
-
-func (r *remoteSummer) sum(ctx context.Context, tasks []sumTask) ([]sumResult, error) {
+// sum computes checksums on another rank.
+func (g *Group) sum(ctx context.Context, rank int, tasks []sumTask) ([]sumResult, error) {
 	if len(tasks) == 0 {
 		return nil, nil
 	}
-	reply, err := r.group.ask(ctx, r.rank, askSums, appendTasks(nil, tasks))
+	reply, err := g.ask(ctx, rank, askSums, appendTasks(nil, tasks))
 	if err != nil {
 		return nil, err
 	}
 	return parseResults(reply, len(tasks))
 }
 
-// answerSums is the other side of remoteSummer.sum.
+// answerSums is the other side of Group.sum.
 func (s *server) answerSums(ctx context.Context, data []byte) ([]byte, error) {
 	tasks, err := parseTasks(data)
 	if err != nil {
@@ -329,15 +316,14 @@ func (s *server) answerSums(ctx context.Context, data []byte) ([]byte, error) {
 	}
 	var reply []byte
 	for _, r := range results {
-		reply = binary.LittleEndian.AppendUint64(reply, r.sum)
-		reply = append(binary.AppendUvarint(reply, uint64(len(r.reason))), r.reason...)
+		reply = appendText(binary.LittleEndian.AppendUint64(reply, r.sum), r.reason)
 	}
 	return reply, nil
 }
 
 func appendTasks(data []byte, tasks []sumTask) []byte {
 	for _, t := range tasks {
-		data = append(binary.AppendUvarint(data, uint64(len(t.path))), t.path...)
+		data = appendText(data, t.path)
 		whole := int64(0)
 		if t.whole {
 			whole = 1
@@ -358,14 +344,8 @@ var errSums = errors.New("a message about checksums is damaged")
 func parseTasks(data []byte) (tasks []sumTask, err error) {
 	in := varints{rest: data}
 	for len(in.rest) > 0 {
-		length := in.count()
-		path := string(in.rest[:length])
-		in.rest = in.rest[length:]
 		t := sumTask{
-			path:     path,
-			whole:    in.signed() != 0,
-			fileSize: in.signed(),
-			modTime:  in.signed(),
+			path: in.text(), whole: in.signed() != 0, fileSize: in.signed(), modTime: in.signed(),
 		}
 		t.parts = make([]sumPart, in.count())
 		for i := range t.parts {
@@ -391,11 +371,11 @@ func parseResults(data []byte, n int) ([]sumResult, error) {
 		}
 		results[i].sum = binary.LittleEndian.Uint64(data)
 		in := varints{rest: data[8:]}
-		length := in.count()
+		results[i].reason = in.text()
 		if in.bad {
 			return nil, errSums
 		}
-		results[i].reason, data = string(in.rest[:length]), in.rest[length:]
+		data = in.rest
 	}
 	if len(data) > 0 {
 		return nil, errSums

@@ -103,12 +103,11 @@ func (j *Journal) load(root string, sync bool) error {
 
 func journalHead(root string, sync bool) []byte {
 	head := binary.LittleEndian.AppendUint32([]byte(journalMagic), uint32(1+len(root)))
+	mark := byte(0)
 	if sync {
-		head = append(head, 1)
-	} else {
-		head = append(head, 0)
+		mark = 1
 	}
-	return append(head, root...)
+	return append(append(head, mark), root...)
 }
 
 // parse reads records and returns where the first incomplete one starts.
@@ -133,12 +132,10 @@ func (j *Journal) parse(data []byte) (end int) {
 // take parses one record; it returns false if the record is invalid.
 func (j *Journal) take(record []byte) bool {
 	in := varints{rest: record[1:]}
-	length := in.count()
-	if in.bad || dataset.CheckFolder(string(in.rest[:length])) != nil {
+	path := in.text()
+	if in.bad || dataset.CheckFolder(path) != nil {
 		return false
 	}
-	path := string(in.rest[:length])
-	in.rest = in.rest[length:]
 	switch record[0] {
 	case journalFolder:
 		l, err := parseListing(in.rest)
@@ -201,9 +198,7 @@ func (j *Journal) write(kind byte, path string, data func([]byte) []byte) error 
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	record := append(j.record[:0], make([]byte, journalRecordHead)...)
-	record = append(record, kind)
-	record = append(binary.AppendUvarint(record, uint64(len(path))), path...)
-	record = data(record)
+	record = data(appendText(append(record, kind), path))
 	body := record[journalRecordHead:]
 	if uint64(len(body)) > 1<<32-1 {
 		return nil // a folder of a hundred million files is listed again
@@ -225,6 +220,5 @@ func (j *Journal) Close() error { return j.file.Close() }
 
 // Remove closes and removes the file: the index is complete.
 func (j *Journal) Remove() error {
-	err := os.Remove(j.file.Name())
-	return errors.Join(err, j.file.Close())
+	return errors.Join(os.Remove(j.file.Name()), j.file.Close())
 }

@@ -27,14 +27,10 @@ type subFolder struct {
 }
 
 func (l *listing) sort() {
-	slices.SortFunc(
-		l.files,
-		func(a, b scannedFile) int { return dataset.CompareNames(a.name, b.name) },
-	)
-	slices.SortFunc(
-		l.folders,
-		func(a, b subFolder) int { return dataset.CompareNames(a.name, b.name) },
-	)
+	slices.SortFunc(l.files,
+		func(a, b scannedFile) int { return dataset.CompareNames(a.name, b.name) })
+	slices.SortFunc(l.folders,
+		func(a, b subFolder) int { return dataset.CompareNames(a.name, b.name) })
 }
 
 // append appends the encoded listing to data, for the journal and for other ranks: varints of its
@@ -136,4 +132,17 @@ func (v *varints) count() int {
 		return 0
 	}
 	return int(n)
+}
+
+// text decodes what appendText wrote.
+func (v *varints) text() string {
+	n := v.count()
+	text := string(v.rest[:n])
+	v.rest = v.rest[n:]
+	return text
+}
+
+// appendText appends a text preceded by its length (varint).
+func appendText(data []byte, text string) []byte {
+	return append(binary.AppendUvarint(data, uint64(len(text))), text...)
 }
