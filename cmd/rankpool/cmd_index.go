@@ -117,7 +117,7 @@ func (o *indexOptions) share(ctx context.Context, dir string, out io.Writer) (er
 	defer stop()
 	group := index.NewGroup(transport)
 	if group.Rank() > 0 {
-		group.Serve(ctx, o.concurrency)
+		group.Serve(ctx, o.concurrency, nil)
 		return nil
 	}
 	work := &indexing{indexOptions: o, dir: dir, out: out, group: group}

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,11 +38,7 @@ func checkFolderTime(root string, in dataset.Folder) error {
 func checkSpread(ctx context.Context, m *dataset.Manifest, concurrency int) error {
 	n := min(m.Len(), spotChecks)
 	return inParallel(ctx, n, concurrency, func(i int) error {
-		id := scheduler.SampleID(0)
-		if n > 1 {
-			id = scheduler.SampleID(i * (m.Len() - 1) / (n - 1))
-		}
-		return checkSample(m, id)
+		return checkSample(m, scheduler.SampleID(i*(m.Len()-1)/max(1, n-1)))
 	})
 }
 
@@ -80,9 +77,6 @@ func statFile(path string) (size, modTime int64, problem string) {
 // inParallel calls check(i) for i in [0, n) on a few goroutines, and returns the error of the
 // smallest i that failed. After an error, or when ctx ends, it starts no more calls.
 func inParallel(ctx context.Context, n, concurrency int, check func(i int) error) error {
-	if concurrency <= 0 {
-		concurrency = DefaultScanConcurrency
-	}
 	var (
 		mu    sync.Mutex
 		next  int
@@ -96,7 +90,7 @@ func inParallel(ctx context.Context, n, concurrency int, check func(i int) error
 		next++
 		return next - 1, next <= n && err == nil && ctx.Err() == nil
 	}
-	for range min(n, concurrency) {
+	for range min(n, cmp.Or(concurrency, DefaultScanConcurrency)) {
 		group.Go(func() {
 			for i, ok := take(); ok; i, ok = take() {
 				if checkErr := check(i); checkErr != nil {
@@ -110,8 +104,5 @@ func inParallel(ctx context.Context, n, concurrency int, check func(i int) error
 		})
 	}
 	group.Wait()
-	if err == nil {
-		return ctx.Err()
-	}
-	return err
+	return cmp.Or(err, ctx.Err())
 }

@@ -92,28 +92,26 @@ func (g *Group) Dismiss() {
 // Serve answers rank 0's requests, with concurrency requests to the storage at a time (0:
 // DefaultScanConcurrency), until rank 0 dismisses this rank. After ctx's end every answer is an
 // error.
-func (g *Group) Serve(ctx context.Context, concurrency int) { g.ServeWork(ctx, concurrency, nil) }
-
-// ServeWork is like Serve, and also answers the requests of rank 0's Work: it calls answer from
-// many goroutines, with a context that ends when the rank is dismissed, and returns when all calls
-// have returned.
-func (g *Group) ServeWork(ctx context.Context, concurrency int,
-	answer func(ctx context.Context, request []byte) ([]byte, error),
+//
+// For the requests of rank 0's Work it calls work (nil: there are none) from many goroutines, with
+// a context that ends when the rank is dismissed, and returns when all calls have returned.
+func (g *Group) Serve(ctx context.Context, concurrency int,
+	work func(ctx context.Context, request []byte) ([]byte, error),
 ) {
 	var working sync.WaitGroup
 	defer working.Wait()
 	dismissed := context.WithoutCancel(ctx)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop() // ends work whose caller has gone
-	s := &server{[2]*systemLister{
-		newSystemLister(concurrency, false),
-		newSystemLister(concurrency, true),
-	}, nil, answer}
-	s.listers[1].places = s.listers[0].places
-	s.sums = &summer{storage: storage.SystemStorage{}, places: s.listers[0].places}
+	relaxed, synced := newSystemLister(concurrency, false), newSystemLister(concurrency, true)
+	synced.places = relaxed.places
+	s := &server{
+		listers: [2]*systemLister{relaxed, synced},
+		sums:    &summer{storage.SystemStorage{}, relaxed.places}, work: work,
+	}
 	ranks.NewCalls(g.mux, channelCalls, func(_ int, request []byte, reply func([]byte, error)) {
 		request = bytes.Clone(request)
-		start := func(work func()) { go work() }
+		start := func(answer func()) { go answer() }
 		if request[0] == askWork {
 			start = working.Go
 		}
@@ -122,7 +120,7 @@ func (g *Group) ServeWork(ctx context.Context, concurrency int,
 	_, _ = g.mux.Receive(dismissed, channelDismiss) // a context that does not end
 }
 
-// Work sends request to rank's ServeWork and returns its answer's reply. Only rank 0 calls it, from
+// Work sends request to rank's Serve and returns the answer of its work. Only rank 0 calls it, from
 // any number of goroutines. An error of another rank names that rank.
 func (g *Group) Work(ctx context.Context, rank int, request []byte) ([]byte, error) {
 	return g.ask(ctx, rank, askWork, request)
@@ -138,7 +136,7 @@ type server struct {
 
 func (s *server) reply(ctx context.Context, kind byte, data []byte) ([]byte, error) {
 	result, err := s.answer(ctx, kind, data)
-	if gone := (*vanishedError)(nil); errors.As(err, &gone) {
+	if isVanished(err) {
 		return append([]byte{vanished}, err.Error()...), nil
 	}
 	return append([]byte{replied}, result...), err

@@ -27,7 +27,7 @@ func testGroupOf(t *testing.T, ctx context.Context, ranks int) *Group {
 	group := NewGroup(transports[0])
 	var serving sync.WaitGroup
 	for _, rank := range transports[1:] {
-		serving.Go(func() { NewGroup(rank).Serve(ctx, 2) })
+		serving.Go(func() { NewGroup(rank).Serve(ctx, 2, nil) })
 	}
 	t.Cleanup(func() {
 		group.Dismiss()
@@ -69,12 +69,12 @@ func TestGroupList(t *testing.T) {
 		}
 		_, err = remote.list(t.Context(), root+"/gone", nil)
 		stagingtest.WantError(t, err, root+"/gone", "no such file", "(rank 1)")
-		if gone := (*vanishedError)(nil); !errors.As(err, &gone) {
+		if !isVanished(err) {
 			t.Errorf("%v is no vanishedError", err)
 		}
 		_, err = remote.list(t.Context(), root, nil)
 		stagingtest.WantError(t, err, root+"/b", "no such file", "(rank 1)")
-		if gone := (*vanishedError)(nil); errors.As(err, &gone) {
+		if isVanished(err) {
 			t.Errorf("%v is a vanishedError", err)
 		}
 	}

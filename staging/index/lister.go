@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,11 @@ type vanishedError struct{ err error }
 func (e *vanishedError) Error() string { return e.err.Error() }
 func (e *vanishedError) Unwrap() error { return e.err }
 
+func isVanished(err error) bool {
+	_, is := errors.AsType[*vanishedError](err)
+	return is
+}
+
 // A systemLister lists folders with system calls on this machine, at most cap(places) at a time.
 type systemLister struct {
 	places  chan struct{} // one element per goroutine in a system call
@@ -39,9 +45,7 @@ type systemLister struct {
 }
 
 func newSystemLister(concurrency int, syncAttributes bool) *systemLister {
-	if concurrency <= 0 {
-		concurrency = DefaultScanConcurrency
-	}
+	concurrency = cmp.Or(concurrency, DefaultScanConcurrency)
 	l := &systemLister{places: make(chan struct{}, concurrency), sync: syncAttributes}
 	l.buffers.New = func() any { buffer := make([]byte, direntBytes); return &buffer }
 	return l
@@ -52,11 +56,8 @@ func (l *systemLister) list(ctx context.Context, path string, known *int64) (*li
 	defer func() { <-l.places }()
 	if known != nil {
 		_, modTime, err := statFolder(path)
-		if err != nil {
-			return nil, vanishedOr(err)
-		}
-		if modTime == *known {
-			return nil, nil
+		if err != nil || modTime == *known {
+			return nil, err
 		}
 	}
 	dir, err := os.OpenFile(path, unix.O_DIRECTORY, 0)
@@ -127,7 +128,7 @@ func (l *systemLister) look(ctx context.Context, dir *os.File, entries []unseen,
 		found.files, found.folders = append(found.files, files...), append(found.folders, subs...)
 		if chunkErr != nil && err == nil {
 			err = fmt.Errorf("%s/%w", strings.TrimSuffix(dir.Name(), "/"), chunkErr)
-			if gone := (*vanishedError)(nil); errors.As(chunkErr, &gone) {
+			if isVanished(chunkErr) {
 				err = &vanishedError{err}
 			}
 		}
@@ -239,7 +240,7 @@ func settle(dir *os.File) (modTime int64, err error) {
 type folderID struct{ device, inode uint64 }
 
 // statFolder returns a folder's identity and its modification time according to the file system's
-// servers.
+// servers. The error is a vanishedError if it does not exist.
 func statFolder(path string) (id folderID, modTime int64, err error) {
 	var st unix.Stat_t
 	err = posix.Retry(func() error { return unix.Stat(path, &st) })
@@ -247,7 +248,7 @@ func statFolder(path string) (id folderID, modTime int64, err error) {
 		err = unix.ENOTDIR
 	}
 	if err != nil {
-		return folderID{}, 0, &fs.PathError{Op: "stat", Path: path, Err: err}
+		return folderID{}, 0, vanishedOr(&fs.PathError{Op: "stat", Path: path, Err: err})
 	}
 	return folderID{st.Dev, st.Ino}, st.Mtim.Nano(), nil
 }

@@ -1,10 +1,11 @@
 package index
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"rankpool/staging/dataset"
@@ -109,20 +110,16 @@ type scannedFolder struct {
 }
 
 func newScanner(ctx context.Context, root string, opt ScanOptions) *scanner {
+	opt.Concurrency = cmp.Or(opt.Concurrency, DefaultScanConcurrency)
 	s := &scanner{root: root, opt: opt, known: opt.Journal.listings()}
 	s.changed = sync.NewCond(&s.mu)
 	s.ctx, s.stop = context.WithCancelCause(ctx)
-	if opt.Concurrency <= 0 {
-		opt.Concurrency = DefaultScanConcurrency
-	}
 	local := opt.lister
 	if local == nil {
 		local = newSystemLister(opt.Concurrency, opt.Sync)
 	}
-	for range opt.Concurrency {
-		s.workers = append(s.workers, local)
-	}
-	s.workers = append(s.workers, opt.Group.listers(opt.Concurrency, opt.Sync)...)
+	s.workers = append(slices.Repeat([]lister{local}, opt.Concurrency),
+		opt.Group.listers(opt.Concurrency, opt.Sync)...)
 	return s
 }
 
@@ -205,7 +202,7 @@ func (s *scanner) visit(l lister, in *scannedFolder) error {
 		}
 		in.listing, err = l.list(s.ctx, s.abs(in.path), modTime)
 	}
-	if gone := (*vanishedError)(nil); errors.As(err, &gone) {
+	if isVanished(err) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.gone = err
@@ -240,10 +237,8 @@ func (s *scanner) found(in *scannedFolder, fresh bool) {
 		if in.path != "" {
 			path = in.path + "/" + sub.name
 		}
-		s.queue = append(s.queue, &scannedFolder{
-			path: path, parent: in,
-			underLink: in.underLink || sub.link,
-		})
+		s.queue = append(s.queue,
+			&scannedFolder{path: path, parent: in, underLink: in.underLink || sub.link})
 	}
 	if len(in.folders) > 0 {
 		s.changed.Broadcast()
@@ -275,12 +270,7 @@ func (s *scanner) checkLoop(in *scannedFolder) error {
 }
 
 func (s *scanner) identify(in *scannedFolder) error {
-	in.identify.Do(func() {
-		in.id, _, in.idErr = statFolder(s.abs(in.path))
-		if in.idErr != nil {
-			in.idErr = vanishedOr(in.idErr)
-		}
-	})
+	in.identify.Do(func() { in.id, _, in.idErr = statFolder(s.abs(in.path)) })
 	return in.idErr
 }
 

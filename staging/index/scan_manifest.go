@@ -10,10 +10,8 @@ import (
 
 // manifest sorts the folders and puts the samples of their files into columns.
 func (s *scanner) manifest() (*dataset.Manifest, error) {
-	slices.SortFunc(
-		s.folders,
-		func(a, b *scannedFolder) int { return dataset.CompareFolders(a.path, b.path) },
-	)
+	slices.SortFunc(s.folders,
+		func(a, b *scannedFolder) int { return dataset.CompareFolders(a.path, b.path) })
 	found, err := s.shards()
 	if err != nil {
 		return nil, err
@@ -49,10 +47,8 @@ func (s *scanner) manifest() (*dataset.Manifest, error) {
 			case sh != nil && sh.contents.Labels != nil:
 				labels.number(sh.contents.Labels)
 			case i == 0 && len(s.folders) > 1:
-				return nil, fmt.Errorf(
-					"staging: %s is beside class folders and belongs to no class",
-					s.abs(file.name),
-				)
+				return nil, fmt.Errorf("staging: %s is beside class folders and belongs to no class",
+					s.abs(file.name))
 			default:
 				labels.byFolder = true
 			}

@@ -53,11 +53,8 @@ func (s *scanner) shards() (map[*scannedFile]*shardFile, error) {
 		for i := range in.files {
 			file := &in.files[i]
 			if format := formatByName(file.name); format != dataset.FormatFile {
-				sh := &shardFile{
-					scannedFile: *file,
-					path:        s.abs(in.path) + "/" + file.name,
-					format:      format,
-				}
+				path := s.abs(in.path) + "/" + file.name
+				sh := &shardFile{scannedFile: *file, path: path, format: format}
 				found[file], list = sh, append(list, sh)
 			}
 		}
@@ -105,10 +102,8 @@ func (f *shardFile) read(ctx context.Context) error {
 	case problem != "":
 		return fmt.Errorf("%s %s", f.path, problem)
 	case size != f.size || modTime != f.modTime:
-		return fmt.Errorf(
-			"%s changes while it is indexed: index it when nothing writes to it any more",
-			f.path,
-		)
+		return fmt.Errorf("%s changes while it is indexed: index it when nothing writes to it any more",
+			f.path)
 	case err != nil:
 		return fmt.Errorf("%s %w", f.path, err)
 	}

@@ -146,7 +146,7 @@ func (w *worker) syncAll() error {
 // ctx's end every answer is an error.
 func Serve(ctx context.Context, group *index.Group, concurrency int) {
 	s := &server{}
-	group.ServeWork(ctx, concurrency, s.answer)
+	group.Serve(ctx, concurrency, s.answer)
 	if s.worker != nil {
 		s.worker.close()
 	}
