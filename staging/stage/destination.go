@@ -205,8 +205,7 @@ func (d *destination) room(needBytes int64) error {
 	}
 	if free, err := d.fsys.FreeBytes(d.root); err == nil && needBytes > free {
 		return fmt.Errorf("stage: %s has room for %d bytes, but %d are to be staged: free some, or "+
-			"stage a part of the data set",
-			d.root, free, needBytes)
+			"stage a part of the data set", d.root, free, needBytes)
 	}
 	return nil
 }

@@ -36,9 +36,9 @@ func newGroup(t transport.Transport, abort context.CancelCauseFunc) *group {
 }
 
 // An abortError is what ended staging on another rank.
-type abortError struct{ sentence string }
+type abortError string
 
-func (e abortError) Error() string { return e.sentence }
+func (e abortError) Error() string { return string(e) }
 
 // abortAll ends staging on all ranks with this rank's err; the first error counts.
 func (g *group) abortAll(err error) {
@@ -53,7 +53,7 @@ func (g *group) abortAll(err error) {
 
 // aborted handles another rank's error; rank 0 forwards it.
 func (g *group) aborted(_ int, body []byte) {
-	g.abort(abortError{string(body)})
+	g.abort(abortError(body))
 	if g.Rank() == 0 {
 		g.SendOthers(kindAbort, body)
 	}

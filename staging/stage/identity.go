@@ -2,6 +2,7 @@ package stage
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -65,23 +66,19 @@ func parseRecord(sum, source string) (r record, ok bool) {
 	}
 	var err error
 	number := func(text string) int64 {
-		n, e := strconv.ParseInt(text, 10, 64)
-		if e != nil {
-			err = e
-		}
+		n, bad := strconv.ParseInt(text, 10, 64)
+		err = errors.Join(err, bad)
 		return n
 	}
 	unsigned := func(text string, base int) uint64 {
-		n, e := strconv.ParseUint(text, base, 64)
-		if e != nil {
-			err = e
-		}
+		n, bad := strconv.ParseUint(text, base, 64)
+		err = errors.Join(err, bad)
 		return n
 	}
 	r = record{
 		sum: unsigned(sum, 16), size: number(fields[1]), modTime: number(fields[2]),
-		dev:   unsigned(fields[3], 10),
-		inode: unsigned(fields[4], 10), placed: number(fields[5]), path: fields[6],
+		dev: unsigned(fields[3], 10), inode: unsigned(fields[4], 10), placed: number(fields[5]),
+		path: fields[6],
 	}
 	return r, err == nil
 }

@@ -3,6 +3,7 @@ package stage
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"path"
@@ -75,10 +76,7 @@ func FormatFailures(failures []Failure) []byte {
 	var out bytes.Buffer
 	for _, f := range failures {
 		fmt.Fprintf(&out, "# rank %d: %s\n", f.Rank, strings.ReplaceAll(f.Reason, "\n", " "))
-		name := f.Path
-		if name == "" {
-			name = "."
-		}
+		name := cmp.Or(f.Path, ".")
 		if strings.ContainsAny(name, "\n") || name[0] == '"' || name[0] == '#' {
 			name = strconv.QuoteToASCII(name)
 		}

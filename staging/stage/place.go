@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,29 +19,6 @@ type placing struct {
 	wrote int64 // bytes of finished segments
 	data  int64 // bytes of finished pieces
 	ends  []end // of pieces, in any order
-}
-
-// placings holds the placings in progress on a rank.
-type placings struct {
-	mu   sync.Mutex
-	open map[int32]*placing
-}
-
-func (p *placings) get(item int32) *placing {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f := p.open[item]
-	if f == nil {
-		f = &placing{}
-		p.open[item] = f
-	}
-	return f
-}
-
-func (p *placings) drop(item int32) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.open, item)
 }
 
 // write is one of the goroutines that write frames.
@@ -63,7 +41,8 @@ func (t *transfer) write(ctx context.Context) {
 // place writes one segment, and finishes the file with its last one.
 func (t *transfer) place(s segment, data []byte) {
 	item := &t.plan.Items[s.Item]
-	p := t.placings.get(s.Item)
+	open, _ := t.placings.LoadOrStore(s.Item, &placing{})
+	p := open.(*placing)
 	file, err := p.begin(t.dest, s.Item, item)
 	if err == nil && len(data) > 0 {
 		_, err = file.WriteAt(data, s.Offset)
@@ -82,7 +61,7 @@ func (t *transfer) place(s segment, data []byte) {
 	if !complete {
 		return
 	}
-	t.placings.drop(s.Item)
+	t.placings.Delete(s.Item)
 	t.settleItem(int(s.Item), p.finish(t.dest, item))
 }
 
@@ -118,9 +97,7 @@ func (p *placing) finish(d *destination, item *Item) error {
 		err = p.complete(d, item)
 	}
 	if p.file != nil {
-		if closed := p.file.Close(); err == nil {
-			err = closed
-		}
+		err = cmp.Or(err, p.file.Close())
 	}
 	if err == nil {
 		err = d.fsys.Rename(p.temp, d.path(item))
@@ -173,7 +150,7 @@ func (p *placing) verify(d *destination, item *Item) (uint64, error) {
 	if len(p.ends) == 1 {
 		sum, err := sumFile(p.file, item.Size)
 		if err == nil && sum != p.ends[0].Sum {
-			err = diskError{got: sum, want: p.ends[0].Sum}
+			err = wrongCopy(p.ends[0].Sum, sum)
 		}
 		return sum, err
 	}
@@ -184,22 +161,20 @@ func (p *placing) verify(d *destination, item *Item) (uint64, error) {
 	h.end()
 	for _, e := range p.ends {
 		if got := h.sums[e.Number]; got != e.Sum {
-			return 0, diskError{got: got, want: e.Sum}
+			return 0, wrongCopy(e.Sum, got)
 		}
 	}
 	sum := h.whole.Sum64()
 	if item.Sum != 0 && item.Sum != sum {
-		return 0, readError(sumError{item.Sum, sum}.Error())
+		return 0, readError(wrongSum(item.Sum, sum))
 	}
 	return sum, nil
 }
 
-// diskError reports a copy that differs from what was read.
-type diskError struct{ got, want uint64 }
-
-func (e diskError) Error() string {
-	return fmt.Sprintf("reads back with another checksum (%016x) than it was read with (%016x); "+
-		"check the destination's disk", e.got, e.want)
+// wrongCopy reports a copy that differs from what was read.
+func wrongCopy(want, got uint64) error {
+	return fmt.Errorf("reads back with another checksum (%016x) than it was read with (%016x); "+
+		"check the destination's disk", got, want)
 }
 
 // keep stores a record with the file, or in the sidecar if the file cannot have extended
@@ -225,14 +200,12 @@ func (d *destination) keep(file File, item *Item, r record) error {
 	return err
 }
 
-// clear removes the temporaries of files that will not be finished.
-func (p *placings) clear(d *destination) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, f := range p.open {
-		if f.file != nil {
-			_ = f.file.Close()        // it is given up
-			_ = d.fsys.Remove(f.temp) // if this fails, the next run removes it
+// giveUp removes the temporaries of files that will not be finished.
+func (t *transfer) giveUp() {
+	for _, open := range t.placings.Range {
+		if p := open.(*placing); p.file != nil {
+			_ = p.file.Close()             // it is given up
+			_ = t.dest.fsys.Remove(p.temp) // if this fails, the next run removes it
 		}
 	}
 }

@@ -11,13 +11,11 @@ import (
 
 // reasonOf describes what went wrong, in words that follow the path.
 func reasonOf(err error) string {
-	var inPath *fs.PathError
-	var inLink *os.LinkError
-	switch {
-	case errors.As(err, &inPath):
-		return inPath.Op + ": " + inPath.Err.Error()
-	case errors.As(err, &inLink):
-		return inLink.Op + ": " + inLink.Err.Error()
+	if at, is := errors.AsType[*fs.PathError](err); is {
+		return at.Op + ": " + at.Err.Error()
+	}
+	if at, is := errors.AsType[*os.LinkError](err); is {
+		return at.Op + ": " + at.Err.Error()
 	}
 	return err.Error()
 }
@@ -37,8 +35,7 @@ func (e *DestinationError) Error() string {
 			"set, then run the same command again", e.Dest)
 	case errors.Is(e.Err, unix.EDQUOT):
 		return fmt.Sprintf("stage: the quota at %s is used up: free some, or stage a part of the data "+
-			"set, then run the same command again",
-			e.Dest)
+			"set, then run the same command again", e.Dest)
 	case errors.Is(e.Err, unix.EROFS):
 		return fmt.Sprintf("stage: %s is on a read-only file system: name a folder that can be "+
 			"written to with --dest", e.Dest)

@@ -61,17 +61,30 @@ func (s *source) begin(ctx context.Context, late bool) error {
 		s.layout = s.t.layout(s.piece)
 	}
 	if late && errors.Is(err, unix.EAGAIN) { // BeeGFS's error for a stub without content
-		err = archivedError{}
+		err = errArchived
 	}
 	return err
 }
 
-// archivedError reports a file whose content does not come back from an archive.
-type archivedError struct{}
+// A sourceError says what is wrong with a file of the source, and what to do.
+type sourceError string
 
-func (archivedError) Error() string {
-	return "is only on a remote storage target or in an archive; restore it, and run the same " +
-		"command again"
+func (e sourceError) Error() string { return string(e) }
+
+// errArchived reports a file whose content does not come back from an archive.
+const errArchived = sourceError("is only on a remote storage target or in an archive; restore " +
+	"it, and run the same command again")
+
+// changed reports a file that has changed since it was planned.
+func changed(what string) error {
+	return sourceError("changed while the data set was staged (" + what +
+		"); run the same command again when nobody writes to it")
+}
+
+// wrongSum reports a file whose bytes are not those that were indexed.
+func wrongSum(want, got uint64) sourceError {
+	return sourceError(fmt.Sprintf("has the checksum %016x, its index says %016x; restore it, or "+
+		"index the data set again", got, want))
 }
 
 // wait waits until this rank may read the bytes and open the files.
@@ -83,14 +96,6 @@ func (s *source) wait(ctx context.Context, bytes int64, opens int) {
 		}
 		s.t.opt.pause(ctx, wait)
 	}
-}
-
-// changedError reports a file that has changed since it was planned.
-type changedError struct{ what string }
-
-func (e changedError) Error() string {
-	return "changed while the data set was staged (" + e.what +
-		"); run the same command again when nobody writes to it"
 }
 
 // try runs one step until it succeeds, or fails for good; each further try opens the file again.
@@ -141,11 +146,11 @@ func (s *source) unchanged() error {
 	case err != nil:
 		return err
 	case info.Kind != Regular || info.Inode != s.item.Inode:
-		return changedError{"another file has its name"}
+		return changed("another file has its name")
 	case info.Size != s.item.Size:
-		return changedError{fmt.Sprintf("%d bytes became %d", s.item.Size, info.Size)}
+		return changed(fmt.Sprintf("%d bytes became %d", s.item.Size, info.Size))
 	case info.ModTime != s.item.ModTime:
-		return changedError{"its modification time is another"}
+		return changed("its modification time is another")
 	}
 	return nil
 }
@@ -157,20 +162,12 @@ func (s *source) through(ctx context.Context, sum uint64) error {
 		return err
 	}
 	if s.item.Sum != 0 && s.piece.of == 1 && s.item.Sum != sum {
-		return sumError{s.item.Sum, sum}
+		return wrongSum(s.item.Sum, sum)
 	}
 	if s.layout != nil {
 		s.t.onTargets(s.piece, s.layout)
 	}
 	return nil
-}
-
-// sumError reports a file whose bytes are not those that were indexed.
-type sumError struct{ want, got uint64 }
-
-func (e sumError) Error() string {
-	return fmt.Sprintf("has the checksum %016x, its index says %016x; restore it, or index the "+
-		"data set again", e.got, e.want)
 }
 
 // fill reads all of p at offset off.
@@ -200,17 +197,14 @@ func (s *source) nextData(ctx context.Context) nextData {
 func readAll(file File, p []byte, off int64) error {
 	got, err := storage.ReadFull(file, p, off)
 	if err == nil && got < len(p) {
-		err = changedError{"it ends early"}
+		err = changed("it ends early")
 	}
 	return err
 }
 
 // readReason describes why a file could not be read.
 func readReason(err error) string {
-	var changed changedError
-	var sum sumError
-	var archived archivedError
-	if errors.As(err, &changed) || errors.As(err, &sum) || errors.As(err, &archived) {
+	if _, is := errors.AsType[sourceError](err); is {
 		return err.Error()
 	}
 	return "cannot be read: " + reasonOf(err)

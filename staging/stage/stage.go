@@ -10,6 +10,8 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"rankpool/mpicache/transport"
@@ -38,7 +40,7 @@ func Run(ctx context.Context, peers transport.Transport, opt Options) (*Report, 
 	defer abort(nil)
 	defer context.AfterFunc(ctx, func() { abort(context.Cause(ctx)) })()
 	s := &session{opt: opt.defaults(), begin: time.Now(), life: life, die: die}
-	s.last = make([]beat, peers.Size())
+	s.last = make([]Progress, peers.Size())
 	s.t = newTransfer(staging, s.opt)
 	s.g = newGroup(peers, abort)
 	s.t.g = s.g
@@ -46,7 +48,7 @@ func Run(ctx context.Context, peers transport.Transport, opt Options) (*Report, 
 	s.g.Handle(kindTaken, s.t.taken)
 	defer s.watch().Stop()
 	err := s.stage(staging)
-	if other := (abortError{}); err != nil && !errors.As(err, &other) {
+	if _, other := errors.AsType[abortError](err); err != nil && !other {
 		s.g.abortAll(err)
 	}
 	report, lost := s.conclude(err)
@@ -55,12 +57,7 @@ func Run(ctx context.Context, peers transport.Transport, opt Options) (*Report, 
 		s.dest.removeToken()
 	}
 	// another rank may have failed in its last steps, and sent its error before its report
-	if err == nil {
-		err = context.Cause(staging)
-	}
-	if err == nil {
-		err = lost
-	}
+	err = cmp.Or(err, context.Cause(staging), lost)
 	// rather than the error of another rank that was also stopped
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
@@ -77,16 +74,20 @@ type session struct {
 	life  context.Context
 	die   context.CancelCauseFunc
 
-	plan  *Plan
-	dest  *destination
-	owned set
-	need  set
-	extra []Failure // of folders and links
+	plan      *Plan
+	dest      *destination
+	owned     set
+	need      set
+	needBytes int64
+	extra     []Failure // of folders and links
 
 	stale  []string // copies that do not belong to this partition
 	pruned int64
 
-	beats
+	allItems, allBytes atomic.Int64 // to be copied by all ranks
+
+	mu   sync.Mutex
+	last []Progress // what each rank had done at its last sign of life
 }
 
 // A call is rank 0's first message to the others.

@@ -54,7 +54,7 @@ type transfer struct {
 	layoutOf func(path string) (layout.Layout, error) // nil if the source has no layouts
 	limit    *storage.RateLimit                       // this rank's share; nil: no limit
 
-	placings placings
+	placings sync.Map // *placing by item (int32), of files that are being written
 }
 
 // stats are counted during the transfer.
@@ -83,12 +83,12 @@ func newTransfer(ctx context.Context, opt *Options) *transfer {
 		over:   make(chan struct{}), spare: [2]int{opt.Buffers, opt.Buffers},
 		served: [2]map[int32]int{{}, {}},
 		sent:   map[int]uint32{}, came: map[int]uint32{}, untaken: map[arrived]*frame{},
+		targets: map[string]int64{},
 	}
 	for range cap(t.own) {
 		t.own <- nil // allocated on first use
 	}
 	t.ctx, t.stop = context.WithCancelCause(ctx)
-	t.placings.open = map[int32]*placing{}
 	t.work.Store(1)
 	return t
 }
@@ -115,7 +115,7 @@ func (t *transfer) run(h readShare) error {
 	}
 	t.stop(nil)
 	writing.Wait()
-	t.placings.clear(t.dest)
+	t.giveUp()
 	select {
 	case <-t.over:
 		return nil
@@ -149,8 +149,7 @@ func (t *transfer) settleItem(i int, err error) {
 func (t *transfer) fail(item *Item, err error) {
 	t.stats.failed.Add(1)
 	reason := "cannot be written to the destination: " + reasonOf(err)
-	var unread readError
-	if errors.As(err, &unread) {
+	if unread, is := errors.AsType[readError](err); is {
 		reason = unread.Error()
 	} else if isFatal(err) {
 		t.stop(&DestinationError{t.dest.root, err})
@@ -165,9 +164,6 @@ func (t *transfer) onTargets(p piece, l *layout.Layout) {
 	l.BytesOn(p.offset, p.bytes, func(target int, sizeBytes int64) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if t.targets == nil {
-			t.targets = map[string]int64{}
-		}
 		t.targets[layout.TargetName(l.FileSystem, target)] += sizeBytes
 	})
 }

@@ -2,26 +2,9 @@ package stage
 
 import (
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"rankpool/mpicache/transport/ranks"
 )
-
-// A beat is a rank's sign of life, and its progress.
-type beat struct {
-	Items, Bytes, StorageBytes int64
-	AllItems, AllBytes         int64 // 0 until the rank knows
-}
-
-// beats are the last beat of each rank.
-type beats struct {
-	mu        sync.Mutex
-	last      []beat
-	needBytes int64
-	allItems  atomic.Int64
-	allBytes  atomic.Int64
-}
 
 // watch starts to watch the other ranks; the caller stops it.
 func (s *session) watch() *ranks.Watch {
@@ -33,9 +16,9 @@ func (s *session) watch() *ranks.Watch {
 // beat returns this rank's sign of life; rank 0 reports progress with it.
 func (s *session) beat() []byte {
 	stats := &s.t.stats
-	b := beat{
-		stats.settled.Load(), stats.bytes.Load(), stats.storageBytes.Load(), s.allItems.Load(),
-		s.allBytes.Load(),
+	b := Progress{
+		Items: stats.settled.Load(), Bytes: stats.bytes.Load(),
+		StorageBytes: stats.storageBytes.Load(),
 	}
 	s.mu.Lock()
 	s.last[s.g.Rank()] = b
@@ -47,9 +30,9 @@ func (s *session) beat() []byte {
 	return ranks.Encode(&b)
 }
 
-// heard records a beat.
+// heard records another rank's progress.
 func (s *session) heard(from int, body []byte) {
-	var b beat
+	var b Progress
 	if ranks.Decode(body, &b) != nil {
 		return
 	}
@@ -75,8 +58,7 @@ type SilentError struct{ Rank, Ticks int }
 // Error returns one sentence, with what to do.
 func (e *SilentError) Error() string {
 	return fmt.Sprintf("stage: rank %d has been silent for %d s and is assumed dead: run the same "+
-		"command again to stage the rest",
-		e.Rank, e.Ticks)
+		"command again to stage the rest", e.Rank, e.Ticks)
 }
 
 // lost ends staging because a rank is gone. Rank 0 does not wait for that rank's report.
