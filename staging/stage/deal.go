@@ -83,7 +83,8 @@ func share(at, total int64, ranks int) int32 {
 type piece struct {
 	item          int
 	offset, bytes int64
-	number, of    int // which of the file's pieces, from 0, and how many
+	number, of    int     // which of the file's pieces, from 0, and how many
+	chain         []int32 // the ranks that get it from its reader, once it has one
 }
 
 // weight is the cost of a piece for balancing, like Item.weight.
@@ -100,16 +101,14 @@ func cut(plan *Plan, i int, cutBytes int64) []piece {
 	all := make([]piece, of)
 	for n := range all {
 		at := int64(n) * cutBytes
-		all[n] = piece{i, at, min(cutBytes, item.Size-at), n, of}
+		all[n] = piece{item: i, offset: at, bytes: min(cutBytes, item.Size-at), number: n, of: of}
 	}
 	return all
 }
 
-// A readShare is what one rank reads: pieces in the order of the plan, each with the chain of ranks
-// after this one.
+// A readShare is what one rank reads: pieces in the order of the plan.
 type readShare struct {
 	pieces                 []piece
-	chains                 [][]int32
 	bytesShare, opensShare float64 // of what all ranks read, 0 to 1
 }
 
@@ -137,6 +136,7 @@ func readers(plan *Plan, needs []set, rank int, cutBytes int64) readShare {
 		load[reader] += p.weight()
 		total += p.bytes
 		if reader == rank {
+			p.chain = chain(needs, p.item, rank)
 			h.pieces = append(h.pieces, p)
 			own += p.bytes
 		}
@@ -144,9 +144,6 @@ func readers(plan *Plan, needs []set, rank int, cutBytes int64) readShare {
 	slices.SortFunc(h.pieces, func(a, b piece) int {
 		return cmp.Or(cmp.Compare(a.item, b.item), cmp.Compare(a.offset, b.offset))
 	})
-	for _, p := range h.pieces {
-		h.chains = append(h.chains, chain(needs, p.item, rank))
-	}
 	h.bytesShare = float64(own) / float64(max(total, 1))
 	h.opensShare = float64(len(h.pieces)) / float64(max(opens, 1))
 	return h
@@ -188,16 +185,16 @@ func units(plan *Plan, h readShare, chunkBytes int) []unit {
 		}
 		bundle, filled = unit{}, 0
 	}
-	for k, p := range h.pieces {
+	for _, p := range h.pieces {
 		if item := &plan.Items[p.item]; item.Size > int64(chunkBytes) || item.Sparse {
-			all = append(all, unit{pieces: []piece{p}, chain: h.chains[k], large: true})
+			all = append(all, unit{pieces: []piece{p}, chain: p.chain, large: true})
 			continue
 		}
 		if filled+p.bytes > int64(chunkBytes) || len(bundle.pieces) == bundleFiles ||
-			!slices.Equal(bundle.chain, h.chains[k]) {
+			!slices.Equal(bundle.chain, p.chain) {
 			flush()
 		}
-		bundle.chain = h.chains[k]
+		bundle.chain = p.chain
 		bundle.pieces = append(bundle.pieces, p)
 		filled += p.bytes
 	}

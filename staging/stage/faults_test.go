@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -589,5 +590,40 @@ func TestDeadRank(t *testing.T) {
 				t.Errorf("rank 0's report does not say that rank %d is dead: %+v", dead, reports[0])
 			}
 		})
+	}
+}
+
+// TestToldToEnd cancels all ranks from outside in mid-stage: each returns the cause, and leaves no
+// temporary.
+func TestToldToEnd(t *testing.T) {
+	src, base := smallTree(t), t.TempDir()
+	told := errors.New("told to end")
+	ctx, end := context.WithCancelCause(t.Context())
+	defer end(nil)
+	errs := make([]error, 3)
+	var all sync.WaitGroup
+	for rank, peers := range newMemory(3) {
+		target := newFaulty(func(op, _ string) error {
+			if op == "write" {
+				end(told)
+			}
+			return nil
+		})
+		all.Go(func() {
+			_, errs[rank] = Run(ctx, peers, Options{
+				Plan: func(ctx context.Context) (*Plan, error) {
+					return Walk(ctx, System{}, src, WalkOptions{})
+				},
+				Dest: filepath.Join(base, strconv.Itoa(rank)), Mode: Replicate, ChunkBytes: 4096,
+				Target: target,
+			})
+		})
+	}
+	all.Wait()
+	for rank, err := range errs {
+		if !errors.Is(err, told) {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+		noPartOf(t, src, filepath.Join(base, strconv.Itoa(rank)))
 	}
 }

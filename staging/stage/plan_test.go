@@ -13,8 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
-
-	"rankpool/staging/layout"
 )
 
 func paths(plan *Plan) (names []string) {
@@ -162,13 +160,13 @@ func TestDealing(t *testing.T) {
 		for rank := range needs {
 			h := readers(plan, needs, rank, cutBytes)
 			bytesShare, opensShare = bytesShare+h.bytesShare, opensShare+h.opensShare
-			for k, p := range h.pieces {
+			for _, p := range h.pieces {
 				read[p.item] += p.bytes
 				pieces[p.item]++
 				readLoad[rank] += p.weight()
 				largestPiece = max(largestPiece, p.weight())
-				if len(h.chains[k]) != ranks-1 {
-					t.Fatalf("a chain of %d after rank %d of %d", len(h.chains[k]), rank, ranks)
+				if len(p.chain) != ranks-1 {
+					t.Fatalf("a chain of %d after rank %d of %d", len(p.chain), rank, ranks)
 				}
 				if p.bytes > cutBytes || p.offset != int64(p.number)*cutBytes && p.of > 1 {
 					t.Fatalf("a piece %+v, where files are cut into %d bytes", p, cutBytes)
@@ -299,84 +297,4 @@ func FuzzRecord(f *testing.F) {
 			t.Fatalf("%+v became %+v", r, again)
 		}
 	})
-}
-
-func TestSparseStaysSparse(t *testing.T) {
-	src, base := filepath.Join(t.TempDir(), "src"), t.TempDir()
-	mustDo(t, os.Mkdir(src, 0o755))
-	f, err := os.Create(filepath.Join(src, "holes"))
-	mustDo(t, err)
-	mustDo(t, f.Truncate(64<<20))
-	_, err = f.WriteAt([]byte("data"), 32<<20)
-	mustDo(t, err)
-	mustDo(t, f.Close())
-	reports, errs := stageAll(2, src, base, func(_ int, o *Options) { o.Mode = Replicate })
-	mustDo(t, errs[0])
-	if read := reports[0].StorageBytes; read > 1<<20 {
-		t.Errorf("%d bytes were read of a file of holes", read)
-	}
-	for rank := range 2 {
-		info, err := System{}.Lstat(filepath.Join(base, fmt.Sprint(rank), "holes"))
-		mustDo(t, err)
-		if info.Blocks > 1<<20 || info.Size != 64<<20 {
-			t.Errorf("rank %d: %d bytes, %d allocated", rank, info.Size, info.Blocks)
-		}
-	}
-	checkSame(t, sums(t, src), sums(t, filepath.Join(base, "1")))
-}
-
-func TestDryRun(t *testing.T) {
-	src, base := smallTree(t), t.TempDir()
-	reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
-		o.Mode, o.DryRun = Replicate, true
-	})
-	mustDo(t, errs[0])
-	if r := reports[0]; r.Copied != 14 || r.Bytes != 70000 || r.StorageReads != 0 {
-		t.Errorf("%+v", r)
-	}
-	if names, err := os.ReadDir(base); err != nil || len(names) > 0 {
-		t.Errorf("%v, %v are there", err, names)
-	}
-}
-
-// striped is a layout of Lustre in stripes of 16 KiB.
-func striped(targets ...int) layout.Layout {
-	return layout.Layout{
-		FileSystem: layout.Lustre, Kind: layout.KindRAID0, Mirrors: 1,
-		Components: []layout.Component{{End: math.MaxInt64, StripeBytes: 16 << 10, Targets: targets}},
-	}
-}
-
-func TestTargets(t *testing.T) {
-	src := smallTree(t)
-	reports, errs := stageAll(3, src, t.TempDir(), func(_ int, o *Options) {
-		source := newFaulty(nothing)
-		source.layouts = func(path string) (layout.Layout, error) {
-			switch filepath.Base(path) {
-			case "large":
-				return striped(1, 2), nil
-			case "file4":
-				return layout.Layout{}, unix.EACCES
-			}
-			return striped(3), nil
-		}
-		o.Mode, o.Source = Replicate, source
-	})
-	mustDo(t, errs[0])
-	if got := reports[0].Targets; got["OST0001"] != 16384 || got["OST0002"] != 25000-16384 ||
-		got["OST0003"] != 6000 || len(got) != 3 {
-		t.Errorf("%v", got)
-	}
-}
-
-func TestCancelled(t *testing.T) {
-	src, base := smallTree(t), t.TempDir()
-	reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
-		o.Plan = func(context.Context) (*Plan, error) { return nil, os.ErrDeadlineExceeded }
-	})
-	for rank, want := range []string{"i/o timeout", "rank 0: i/o timeout"} {
-		if errs[rank] == nil || errs[rank].Error() != want || reports[rank] == nil {
-			t.Errorf("rank %d: %v, want %s", rank, errs[rank], want)
-		}
-	}
 }

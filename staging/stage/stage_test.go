@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"rankpool/mpicache/transport"
 )
 
 // stageAll runs n ranks into base/0, base/1, …, and returns each rank's report and error.
@@ -263,4 +265,50 @@ func removeAll(dir string) {
 		return nil
 	})
 	_ = os.RemoveAll(dir)
+}
+
+// memory is a rank of a group inside the test.
+type memory struct {
+	*transport.Local
+	posts func(kind byte) // is called before a message is sent
+}
+
+// newMemory returns the n ranks of a group.
+func newMemory(n int) []*memory {
+	group := make([]*memory, n)
+	for i, rank := range transport.NewLocal(n) {
+		group[i] = &memory{rank.(*transport.Local), func(byte) {}}
+	}
+	return group
+}
+
+func (m *memory) Post(to int, msg []byte) {
+	m.posts(msg[0])
+	m.Local.Post(to, msg)
+}
+
+func TestDryRun(t *testing.T) {
+	src, base := smallTree(t), t.TempDir()
+	reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+		o.Mode, o.DryRun = Replicate, true
+	})
+	mustDo(t, errs[0])
+	if r := reports[0]; r.Copied != 14 || r.Bytes != 70000 || r.StorageReads != 0 {
+		t.Errorf("%+v", r)
+	}
+	if names, err := os.ReadDir(base); err != nil || len(names) > 0 {
+		t.Errorf("%v, %v are there", err, names)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	src, base := smallTree(t), t.TempDir()
+	reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+		o.Plan = func(context.Context) (*Plan, error) { return nil, os.ErrDeadlineExceeded }
+	})
+	for rank, want := range []string{"i/o timeout", "rank 0: i/o timeout"} {
+		if errs[rank] == nil || errs[rank].Error() != want || reports[rank] == nil {
+			t.Errorf("rank %d: %v, want %s", rank, errs[rank], want)
+		}
+	}
 }

@@ -7,12 +7,138 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
+
+// TestTwoRunsIntoOneDestination starts several runs at once: at least one of them stages, and the
+// others return the reason why they do not.
+func TestTwoRunsIntoOneDestination(t *testing.T) {
+	src, base := wideTree(t), t.TempDir()
+	const runs = 4
+	errs := make([]error, runs)
+	var began, all sync.WaitGroup
+	began.Add(runs)
+	for run := range runs {
+		all.Go(func() {
+			began.Done()
+			began.Wait()
+			reports, failed := stageAll(1, src, base,
+				func(_ int, o *Options) { o.Mode, o.Dest = Replicate, filepath.Join(base, "all") })
+			errs[run] = failed[0]
+			if failed[0] == nil && reports[0].Failed > 0 {
+				t.Errorf("%d items failed, as %v", reports[0].Failed, reports[0].Failures[0])
+			}
+		})
+	}
+	all.Wait()
+	staged := 0
+	for _, err := range errs {
+		switch {
+		case err == nil:
+			staged++ // several may stage one after another
+		case !strings.Contains(err.Error(), "another \"rankpool "+
+			"stage\" writes to "+filepath.Join(base, "all")):
+			t.Error(err)
+		}
+	}
+	if staged == 0 {
+		t.Errorf("nobody has staged: %v", errs)
+	}
+	if _, failed := stageAll(1, src, base, func(_ int, o *Options) {
+		o.Mode, o.Dest = Replicate, filepath.Join(base, "all")
+	}); failed[0] != nil {
+		t.Errorf("afterwards: %v", failed[0])
+	}
+}
+
+// wideTree is a data set that takes a moment to stage.
+func wideTree(t *testing.T) string {
+	dir := t.TempDir()
+	for i := range 1000 {
+		mustDo(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), make([]byte, 1000), 0o600))
+	}
+	return dir
+}
+
+// TestHardLinkFollowsItsFile changes a file with two names between two runs: the second name gets
+// the new bytes too.
+func TestHardLinkFollowsItsFile(t *testing.T) {
+	src, base := smallTree(t), t.TempDir()
+	mustDo(t, os.Link(filepath.Join(src, "large"), filepath.Join(src, "sub", "other-name")))
+	for _, want := range []int64{8, 2} {
+		reports, errs := stageAll(1, src, base, nil)
+		mustDo(t, errs[0])
+		if got := reports[0].Copied; got != want {
+			t.Errorf("copied %d, want %d", got, want)
+		}
+		checkSame(t, describe(t, src), describe(t, filepath.Join(base, "0")))
+		mustDo(t, os.WriteFile(filepath.Join(src, "large"), []byte("new"), 0o644))
+	}
+}
+
+// TestRecordOfAnotherClient checks that a record still fits if only the device differs, which every
+// client numbers differently, and no longer fits if anything else does.
+func TestRecordOfAnotherClient(t *testing.T) {
+	plan := &Plan{Root: "/data", Items: []Item{{Path: "a b", Size: 1, ModTime: 2, Dev: 3, Inode: 4}}}
+	r, ok := parseRecord("00000000000000ff", recordOf(plan, &plan.Items[0], 255, 9).source())
+	if !ok || r.sum != 255 || r.placed != 9 {
+		t.Fatalf("%+v, %v", r, ok)
+	}
+	for name, change := range map[string]func(p *Plan, i *Item){
+		"device": func(_ *Plan, i *Item) { i.Dev++ }, "size": func(_ *Plan, i *Item) { i.Size++ },
+		"time":  func(_ *Plan, i *Item) { i.ModTime++ },
+		"inode": func(_ *Plan, i *Item) { i.Inode++ }, "path": func(_ *Plan, i *Item) { i.Path += "c" },
+		"root": func(p *Plan, _ *Item) { p.Root += "c" },
+	} {
+		p, item := *plan, plan.Items[0]
+		change(&p, &item)
+		if got := r.fits(&p, &item); got != (name == "device") {
+			t.Errorf("with another %s: fits is %v", name, got)
+		}
+	}
+}
+
+// TestFoldersWaitForAllRanks makes rank 0 place files after rank 1 has finished, in one
+// destination: the folders' times are the source's.
+func TestFoldersWaitForAllRanks(t *testing.T) {
+	src, dest := smallTree(t), filepath.Join(t.TempDir(), "all")
+	group := newMemory(2)
+	through := make(chan struct{})
+	slow := newFaulty(func(op, _ string) error {
+		if op == "rename" {
+			<-through
+		}
+		return nil
+	})
+	errs := make([]error, 2)
+	var all sync.WaitGroup
+	group[1].posts = func(kind byte) {
+		if kind == kindDone {
+			close(through)
+		}
+	}
+	for rank, peers := range group {
+		opt := Options{
+			Plan: func(ctx context.Context) (*Plan, error) {
+				return Walk(ctx, System{}, src, WalkOptions{})
+			},
+			Dest: dest, Sync: SyncNever,
+		}
+		if rank == 0 {
+			opt.Target = slow
+		}
+		all.Go(func() { _, errs[rank] = Run(t.Context(), peers, opt) })
+	}
+	all.Wait()
+	mustDo(t, errors.Join(errs...))
+	checkSame(t, describe(t, src), describe(t, dest))
+}
 
 // TestStaleAfterAnotherPartition stages a random tree to more or fewer ranks than before. What
 // rankpool staged and now belongs to another rank is stale, and Prune removes it; what a user put
