@@ -1,7 +1,6 @@
 package record
 
 import (
-	"encoding/gob"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -88,37 +87,6 @@ type stateFile struct {
 	Path string
 	Snap []byte
 	Err  error
-}
-
-func init() {
-	for _, value := range []any{
-		planMade{},
-		statesRead{},
-		scheduler.Remembered{},
-		scheduler.Vanished{},
-		scheduler.Opened{},
-		scheduler.Replaced{},
-		scheduler.Begun{},
-		scheduler.PlanWanted{},
-		scheduler.BatchWanted{},
-		scheduler.Trained{},
-		scheduler.SaveWanted{},
-		scheduler.Canceled{},
-		scheduler.Moved{},
-		scheduler.Wished{},
-		scheduler.Restarted{},
-		scheduler.Saving{},
-		scheduler.Saved{},
-		scheduler.Sourced{},
-		scheduler.Declined{},
-		scheduler.Left{},
-		scheduler.StateKept{},
-		scheduler.StateSaved{},
-		scheduler.Hung{},
-		scheduler.Ticked{},
-	} {
-		gob.RegisterName(strings.TrimPrefix(fmt.Sprintf("%T", value), "scheduler."), value)
-	}
 }
 
 // portableTold returns the form of a coordinator's event that gob can encode.

@@ -4,6 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/gob"
+	"fmt"
+	"maps"
+	"strings"
 
 	"rankpool/scheduler"
 )
@@ -71,27 +74,35 @@ const (
 )
 
 func init() {
-	for name, value := range map[string]any{
-		"planned": planned{}, "scored": scored{}, "failure": failure(""), "bare": bare(0),
-		"Requested": scheduler.Requested{}, "Withdrawn": scheduler.Withdrawn{},
-		"Released": scheduler.Released{},
-		"Fetched":  scheduler.Fetched{}, "Starved": scheduler.Starved{},
-		"Received": scheduler.Received{},
-		"PeerLost": scheduler.PeerLost{}, "Asked": scheduler.Asked{}, "Sent": scheduler.Sent{},
-		"Stored":   scheduler.Stored{},
-		"Recalled": scheduler.Recalled{},
-		"Shrunk":   scheduler.Shrunk{}, "Recovered": scheduler.Recovered{},
-		"Checked": scheduler.Checked{}, "Check": scheduler.Check{},
-		"Reread": scheduler.Reread{}, "Read": scheduler.Read{}, "Timed": scheduler.Timed{},
-		"Weighed": scheduler.Weighed{},
-		"Fetch":   scheduler.Fetch{}, "Ask": scheduler.Ask{}, "Send": scheduler.Send{},
-		"Deliver": scheduler.Deliver{},
-		"Free":    scheduler.Free{}, "Store": scheduler.Store{}, "Recall": scheduler.Recall{},
-		"Erase": scheduler.Erase{}, "Pack": scheduler.Pack{}, "Unpack": scheduler.Unpack{},
-		"Discard": scheduler.Discard{}, "Packed": scheduler.Packed{},
-		"Unpacked": scheduler.Unpacked{},
-	} {
-		gob.RegisterName(name, value)
+	gob.RegisterName("planned", planned{})
+	gob.RegisterName("scored", scored{})
+	gob.RegisterName("failure", failure(""))
+	gob.RegisterName("bare", bare(0))
+	register( // the stager's events and commands
+		scheduler.Requested{}, scheduler.Withdrawn{}, scheduler.Released{}, scheduler.Fetched{},
+		scheduler.Starved{}, scheduler.Received{}, scheduler.PeerLost{}, scheduler.Asked{},
+		scheduler.Sent{}, scheduler.Stored{}, scheduler.Recalled{}, scheduler.Shrunk{},
+		scheduler.Recovered{}, scheduler.Checked{}, scheduler.Reread{}, scheduler.Weighed{},
+		scheduler.Packed{}, scheduler.Unpacked{},
+		scheduler.Fetch{}, scheduler.Read{}, scheduler.Timed{}, scheduler.Check{}, scheduler.Ask{},
+		scheduler.Send{}, scheduler.Deliver{}, scheduler.Free{}, scheduler.Store{},
+		scheduler.Recall{}, scheduler.Erase{}, scheduler.Pack{}, scheduler.Unpack{},
+		scheduler.Discard{},
+	)
+	register( // the coordinator's events
+		planMade{}, statesRead{}, scheduler.Remembered{}, scheduler.Vanished{}, scheduler.Opened{},
+		scheduler.Replaced{}, scheduler.Begun{}, scheduler.PlanWanted{}, scheduler.BatchWanted{},
+		scheduler.Trained{}, scheduler.SaveWanted{}, scheduler.Canceled{}, scheduler.Moved{},
+		scheduler.Wished{}, scheduler.Restarted{}, scheduler.Saving{}, scheduler.Saved{},
+		scheduler.Sourced{}, scheduler.Declined{}, scheduler.Left{}, scheduler.StateKept{},
+		scheduler.StateSaved{}, scheduler.Hung{}, scheduler.Ticked{},
+	)
+}
+
+// register makes gob know the values' types.
+func register(values ...any) {
+	for _, value := range values {
+		gob.RegisterName(strings.TrimPrefix(fmt.Sprintf("%T", value), "scheduler."), value)
 	}
 }
 
@@ -132,12 +143,8 @@ func portable(v any, whole bool) any {
 		v.Err = textOnly(v.Err)
 		return v
 	case scheduler.Deliver:
-		errs := v.Errs
-		v.Errs = nil
-		for place, err := range errs {
-			if v.Errs == nil {
-				v.Errs = map[int]error{}
-			}
+		v.Errs = maps.Clone(v.Errs)
+		for place, err := range v.Errs {
 			v.Errs[place] = textOnly(err)
 		}
 		return v
@@ -197,21 +204,15 @@ func newScored(e scheduler.Scored, whole bool) scored {
 		Epoch: e.Epoch, Batch: e.Batch, IDs: e.IDs, Total: e.Total, Whole: whole,
 		Values: make([]float32, 0, n), Known: make([]byte, 0, n),
 	}
-	add := func(id scheduler.SampleID) {
-		known := byte(0)
+	for i := range n {
+		id, known := scheduler.SampleID(i), byte(0)
+		if !whole {
+			id = e.IDs[i]
+		}
 		if e.Known(id) {
 			known = 1
 		}
 		s.Values, s.Known = append(s.Values, e.Scores[id]), append(s.Known, known)
-	}
-	if !whole {
-		for _, id := range e.IDs {
-			add(id)
-		}
-		return s
-	}
-	for id := range e.Scores {
-		add(scheduler.SampleID(id))
 	}
 	return s
 }
