@@ -29,12 +29,9 @@ func (s *stream) book(spec *Spec) *record.Book {
 	if !system.Draws() || spec.Sampler != system.LiveSampler() {
 		return nil
 	}
-	b := &record.Book{System: system.Name, CapacityBytes: s.data.BookBytes, Epochs: spec.Epochs}
-	for id := range scheduler.SampleID(s.data.Samples) {
-		b.SizesBytes = append(b.SizesBytes, s.data.Size(id))
-	}
-	if equal(b.SizesBytes) {
-		b.SizesBytes = b.SizesBytes[:1]
+	b := &record.Book{
+		System: system.Name, CapacityBytes: s.data.BookBytes, Epochs: spec.Epochs,
+		SizesBytes: record.SizesOf(s.data.Samples, s.data.Size),
 	}
 	if name := s.scorerFor(*spec); name != "" {
 		scorer, err := scheduler.NewScorer(name)
@@ -50,15 +47,6 @@ func (s *stream) book(spec *Spec) *record.Book {
 		}
 	}
 	return b
-}
-
-func equal(sizes []int64) bool {
-	for _, size := range sizes {
-		if size != sizes[0] {
-			return false
-		}
-	}
-	return true
 }
 
 // choice describes what the draws of the system's own sampler depend on, besides the spec and the

@@ -211,21 +211,9 @@ func (r *Recorder) Tape(stream int, setup *Setup) *Tape {
 	if r == nil {
 		return nil
 	}
-	r.add(&entry{Stream: stream, Setup: setup, Sizes: setup.sizes()})
+	sizes := SizesOf(setup.Sampler.Samples, setup.Size)
+	r.add(&entry{Stream: stream, Setup: setup, Sizes: sizes})
 	return &Tape{r: r, stream: stream}
-}
-
-// sizes returns the sizes of all samples; only one if they are equal.
-func (s *Setup) sizes() []int64 {
-	sizes, equal := make([]int64, s.Sampler.Samples), true
-	for id := range sizes {
-		sizes[id] = s.Size(scheduler.SampleID(id))
-		equal = equal && sizes[id] == sizes[0]
-	}
-	if equal {
-		return sizes[:1]
-	}
-	return sizes
 }
 
 // Base records the scores from which the next Planned's plan was made; nil if the sampler does not

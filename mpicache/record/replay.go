@@ -203,12 +203,7 @@ func (p *player) where() string {
 }
 
 func (p *player) setUp(stream int, setup *Setup, sizes []int64) error {
-	setup.Size = func(id scheduler.SampleID) int64 {
-		if len(sizes) == 1 {
-			return sizes[0]
-		}
-		return sizes[id]
-	}
+	setup.Size = sizeIn(sizes)
 	s := &replayed{epochs: map[int]bool{}, row: len(p.Rows)}
 	var err error
 	if err = setup.check(sizes, p.drawsMax); err == nil {

@@ -56,7 +56,7 @@ type Book struct {
 	System        string  `json:"system"`
 	CapacityBytes int64   `json:"capacity_bytes"` // of all ranks together
 	Epochs        int     `json:"epochs,omitempty"`
-	SizesBytes    []int64 `json:"sizes_bytes"` // one for all samples, or one each
+	SizesBytes    []int64 `json:"sizes_bytes"` // SizesOf the samples, as the system counts them
 	Initial       float32 `json:"initial,omitempty"`
 	// of a system that scores samples by embeddings: each sample's class, and the length of an
 	// embedding
@@ -64,9 +64,22 @@ type Book struct {
 	Dimensions int     `json:"dimensions,omitempty"`
 }
 
-// size returns the bytes of a sample, as the system counts them.
-func (b *Book) size(id scheduler.SampleID) int64 {
-	return b.SizesBytes[min(int(id), len(b.SizesBytes)-1)]
+// SizesOf returns the sizes of all samples; only one if they are equal.
+func SizesOf(samples int, size func(scheduler.SampleID) int64) []int64 {
+	sizes, equal := make([]int64, samples), true
+	for id := range sizes {
+		sizes[id] = size(scheduler.SampleID(id))
+		equal = equal && sizes[id] == sizes[0]
+	}
+	if equal {
+		return sizes[:1]
+	}
+	return sizes
+}
+
+// sizeIn returns the size function of what SizesOf has returned.
+func sizeIn(sizes []int64) func(scheduler.SampleID) int64 {
+	return func(id scheduler.SampleID) int64 { return sizes[min(int(id), len(sizes)-1)] }
 }
 
 // sampler returns the sampler of the plans.
@@ -136,7 +149,7 @@ func (s *Setup) chooserConfig() (cfg systems.ChooserConfig, err error) {
 	return systems.ChooserConfig{
 		System: system, Values: s.Values, Sampler: s.Sampler, World: s.World, Ranks: s.Ranks,
 		Epochs:        s.Book.Epochs,
-		CapacityBytes: s.Book.CapacityBytes, Size: s.Book.size, Initial: s.Book.Initial,
+		CapacityBytes: s.Book.CapacityBytes, Size: sizeIn(s.Book.SizesBytes), Initial: s.Book.Initial,
 		Labels: s.Book.Labels, Dimensions: s.Book.Dimensions,
 	}, nil
 }
