@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
@@ -156,16 +155,12 @@ func (s *coordinated) planMade(t planMade) (scheduler.CoordinatorEvent, error) {
 
 // did compares the commands that the last event caused with the recorded ones.
 func (p *player) did(s *coordinated, recorded []string) {
-	if s.note == "" && slices.Equal(recorded, s.commands) {
+	d := difference(recorded, s.commands, s.note)
+	if d == nil {
 		return
 	}
 	cfg := s.coordination.Config
-	p.Difference = &Difference{
-		Rank: cfg.Rank, Start: len(p.Lives), Data: cfg.Data, Number: s.events,
-		Event: "the coordinator's " + describe(s.last),
-	}
-	p.Difference.Recorded, p.Difference.Replayed = describeCommands(recorded, s.commands)
-	if s.note != "" {
-		p.Difference.Replayed = append([]string{s.note}, p.Difference.Replayed...)
-	}
+	d.Rank, d.Start, d.Data, d.Number = cfg.Rank, len(p.Lives), cfg.Data, s.events
+	d.Event = "the coordinator's " + describe(s.last)
+	p.Difference = d
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
@@ -256,17 +257,10 @@ func (p *player) event(s *replayed, e *entry) error {
 	}
 	row.Commands += int64(len(commands))
 	row.Epochs = len(s.epochs)
-	recorded, replayed := texts(e.Commands), texts(commands)
-	if note == "" && slices.Equal(recorded, replayed) {
-		return nil
-	}
-	p.Difference = &Difference{
-		Rank: row.Rank, Start: row.Start, Data: row.Data, Number: row.Events,
-		Event: describe(read),
-	}
-	p.Difference.Recorded, p.Difference.Replayed = describeCommands(recorded, replayed)
-	if note != "" {
-		p.Difference.Replayed = append([]string{note}, p.Difference.Replayed...)
+	if d := difference(texts(e.Commands), texts(commands), note); d != nil {
+		d.Rank, d.Start, d.Data, d.Number = row.Rank, row.Start, row.Data, row.Events
+		d.Event = describe(read)
+		p.Difference = d
 	}
 	return nil
 }
@@ -322,4 +316,75 @@ func (s *replayed) rescored(r scored) scheduler.Scored {
 		Epoch: r.Epoch, Batch: r.Batch, IDs: r.IDs, Scores: s.scores, Total: r.Total,
 		Known: func(id scheduler.SampleID) bool { return s.known[id] == 1 },
 	}
+}
+
+// Bounds of the description of a difference: commands, and bytes of each.
+const (
+	commandsShown = 10
+	lettersShown  = 300
+)
+
+// describe describes an event for people.
+func describe(event any) string {
+	switch e := event.(type) {
+	case planned:
+		return fmt.Sprintf("Planned{Epoch:%d From:%d Digest:%016x}", e.Epoch, e.From, e.Digest)
+	case scored:
+		return fmt.Sprintf("Scored{Epoch:%d Batch:%d IDs:%s Total:%v}", e.Epoch, e.Batch,
+			short(fmt.Sprint(e.IDs)), e.Total)
+	}
+	return short(text(event))
+}
+
+// text returns the complete text of an event or a command: two are equal if their texts are.
+func text(v any) string { return strings.ReplaceAll(fmt.Sprintf("%T%+v", v, v), "scheduler.", "") }
+
+// texts returns the texts of commands, as they came or as they were recorded.
+func texts[C any](commands []C) []string {
+	all := make([]string, len(commands))
+	for i, c := range commands {
+		all[i] = text(unbare(c))
+	}
+	return all
+}
+
+func short(text string) string {
+	if len(text) <= lettersShown {
+		return text
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:lettersShown], ""), len(text))
+}
+
+// difference lists the commands from the first that differs, after note, which says how the event
+// itself differs; nil if nothing does.
+func difference(recorded, replayed []string, note string) *Difference {
+	if note == "" && slices.Equal(recorded, replayed) {
+		return nil
+	}
+	same := 0
+	for same < min(len(recorded), len(replayed)) && recorded[same] == replayed[same] {
+		same++
+	}
+	d := &Difference{Recorded: lines(recorded, same), Replayed: lines(replayed, same)}
+	if note != "" {
+		d.Replayed = slices.Insert(d.Replayed, 0, note)
+	}
+	return d
+}
+
+func lines(commands []string, same int) []string {
+	var all []string
+	if same > 0 {
+		all = append(all, fmt.Sprintf("%d commands that are the same", same))
+	}
+	for i, command := range commands[same:] {
+		if i == commandsShown {
+			return append(all, fmt.Sprintf("%d more", len(commands)-same-i))
+		}
+		all = append(all, short(command))
+	}
+	if len(commands) == same {
+		all = append(all, "no more commands")
+	}
+	return all
 }
