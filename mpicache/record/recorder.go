@@ -2,7 +2,6 @@ package record
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"encoding/gob"
 	"errors"
@@ -30,7 +29,6 @@ type Recorder struct {
 	mu      sync.Mutex
 	pending *bytes.Buffer // the gob stream of the entries that wait
 	gob     *gob.Encoder  // to pending
-	spare   *bytes.Buffer // nil: there is none
 	over    bool          // no more entries are accepted
 	why     string        // it is over; "": the rank has ended
 }
@@ -65,7 +63,7 @@ func newRecorder(out io.WriteCloser, begin Begin, log *slog.Logger, bound int) *
 		out: out, log: log, bound: bound, wake: make(chan struct{}, 1),
 		done: make(chan struct{}),
 	}
-	r.restart()
+	r.restart(new(bytes.Buffer))
 	r.add(&entry{Begin: &begin})
 	go r.write()
 	return r
@@ -107,12 +105,11 @@ func (r *Recorder) kick() {
 	}
 }
 
-// restart begins a gob stream. Each chunk has its own, so that it can be read without earlier
-// chunks.
-func (r *Recorder) restart() {
-	r.pending, r.spare = cmp.Or(r.spare, new(bytes.Buffer)), nil
-	r.pending.Reset()
-	r.gob = gob.NewEncoder(r.pending)
+// restart begins a gob stream, in memory that was in use before. Each chunk has its own stream, so
+// that it can be read without earlier chunks.
+func (r *Recorder) restart(pending *bytes.Buffer) {
+	pending.Reset()
+	r.pending, r.gob = pending, gob.NewEncoder(pending)
 }
 
 // add adds an entry, unless the recording is over.
@@ -148,13 +145,14 @@ func (r *Recorder) write() {
 		panic("record: gzip does not know its own level: " + err.Error())
 	}
 	var chunk bytes.Buffer
+	spare := new(bytes.Buffer)
 	for {
 		select {
 		case <-tick.C:
 		case <-r.wake:
 		}
-		entries, last := r.take()
-		if entries != nil {
+		entries, last := r.take(spare)
+		if entries.Len() > 0 {
 			chunk.Reset()
 			appendChunk(&chunk, zip, entries.Bytes())
 			_, err = r.out.Write(chunk.Bytes())
@@ -170,32 +168,22 @@ func (r *Recorder) write() {
 		if last {
 			return
 		}
-		r.give(entries)
+		if spare = entries; spare.Cap() > 4*chunkBytes { // after a burst
+			spare = new(bytes.Buffer)
+		}
 	}
 }
 
-// take returns the entries that wait, nil for none, and whether they are the last.
-func (r *Recorder) take() (entries *bytes.Buffer, last bool) {
+// take returns the entries that wait, and whether they are the last. Those to come go into spare.
+func (r *Recorder) take(spare *bytes.Buffer) (entries *bytes.Buffer, last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
 		r.encode(&entry{End: &end{r.why}})
 	}
-	if r.pending.Len() > 0 {
-		entries = r.pending
-		r.restart()
-	}
+	entries = r.pending
+	r.restart(spare)
 	return entries, r.over
-}
-
-// give returns the memory of written entries for reuse, unless it is that of a burst.
-func (r *Recorder) give(entries *bytes.Buffer) {
-	if entries == nil || entries.Cap() > 4*chunkBytes {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.spare = entries
 }
 
 // Tape is the part of a recording that is about one data set. All methods of a nil Tape do nothing.
