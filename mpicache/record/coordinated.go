@@ -59,10 +59,7 @@ func (s *coordinated) learner() scheduler.Learner {
 	if s.setup == nil {
 		return nil
 	}
-	if l := s.setup.NewLearner(); l != nil {
-		return l
-	}
-	return nil
+	return s.setup.NewLearner()
 }
 
 // told replays an event. It returns an error if the coordinator panics: the recording is damaged,
@@ -70,8 +67,10 @@ func (s *coordinated) learner() scheduler.Learner {
 func (s *coordinated) told(told any, drawsMax int) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("event %d of the coordinator, %s: it panics: %v", s.events,
-				describe(told), r)
+			err = fmt.Errorf("it panics: %v", r)
+		}
+		if err != nil {
+			err = fmt.Errorf("event %d of the coordinator, %s: %w", s.events, describe(told), err)
 		}
 	}()
 	s.events++
@@ -81,7 +80,7 @@ func (s *coordinated) told(told any, drawsMax int) (err error) {
 		err = plausible(e, drawsMax)
 	}
 	if err != nil {
-		return fmt.Errorf("event %d of the coordinator, %s: %w", s.events, describe(told), err)
+		return err
 	}
 	s.Step(e, func(c scheduler.CoordinatorCommand) {
 		s.commands = append(s.commands, commandText(c))

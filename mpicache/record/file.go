@@ -70,7 +70,7 @@ func (c *chunks) open() error {
 // io.ErrUnexpectedEOF when the last chunk is cut off, another error when a chunk is damaged or
 // cannot be read.
 func (c *chunks) next() ([]byte, error) {
-	if err := c.skip(&c.bytes); err != nil {
+	if err := c.skip(); err != nil {
 		return nil, err
 	}
 	err := c.zip.Reset(&c.bytes)
@@ -84,14 +84,14 @@ func (c *chunks) next() ([]byte, error) {
 	return c.plain.Bytes(), nil
 }
 
-// skip reads the next chunk into into without decoding it.
-func (c *chunks) skip(into *bytes.Buffer) error {
+// skip reads the next chunk without decoding it.
+func (c *chunks) skip() error {
 	if _, err := io.ReadFull(c.r, c.size[:]); err != nil {
 		return err
 	}
 	size := int64(binary.LittleEndian.Uint32(c.size[:]))
-	into.Reset()
-	n, err := io.CopyN(into, c.r, size)
+	c.bytes.Reset()
+	n, err := io.CopyN(&c.bytes, c.r, size)
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
@@ -140,8 +140,8 @@ func whole(f *os.File, begin Begin) (int64, error) {
 	}
 	c := chunks{r: f}
 	if err := c.open(); err != nil {
-		if text := make([]byte, len(magicAnyFormat)); readAt(f, text) &&
-			string(text) == magicAnyFormat {
+		text := make([]byte, len(magicAnyFormat))
+		if n, _ := f.ReadAt(text, 0); string(text[:n]) == magicAnyFormat {
 			return 0, nil
 		}
 		return 0, fmt.Errorf("there is something else in it: %w", err)
@@ -158,12 +158,7 @@ func whole(f *os.File, begin Begin) (int64, error) {
 		return 0, nil
 	}
 	for err == nil {
-		err = c.skip(&c.bytes)
+		err = c.skip()
 	}
 	return c.at, nil
-}
-
-func readAt(f *os.File, into []byte) bool {
-	n, err := f.ReadAt(into, 0)
-	return err == nil && n == len(into)
 }

@@ -139,10 +139,6 @@ func (s *Setup) chooserConfig() (cfg systems.ChooserConfig, err error) {
 		slices.Min(s.Book.SizesBytes) < 0 || s.Book.CapacityBytes < 0 {
 		return cfg, fmt.Errorf("record: a book of %d sizes for %d samples", n, s.Sampler.Samples)
 	}
-	if s.Ranks < 1 || len(s.World) == 0 || slices.Min(s.World) < 0 ||
-		int(slices.Max(s.World)) >= s.Ranks {
-		return cfg, fmt.Errorf("record: a book of %d ranks for trainers on ranks %v", s.Ranks, s.World)
-	}
 	if err := system.Check(s.Values); err != nil {
 		return cfg, err
 	}
