@@ -130,7 +130,7 @@ type Keeper struct {
 	restarts int
 	pause    time.Duration
 	startAt  time.Duration // in phase down; negative: never
-	lived    time.Duration // how long it had served before End
+	lived    time.Duration // how long it had served
 }
 
 // NewKeeper returns the keeper of a cache whose first start has been commanded.
@@ -219,22 +219,15 @@ func (k *Keeper) tick(now time.Duration) []Command {
 			k.tries = aloneTries
 			return k.end(hangsAlone)
 		default:
-			return k.end(
-				fmt.Sprintf("its ranks have not met within %v: MPI hangs in MPI_Init",
-					k.opt.StartWithin))
+			return k.end(fmt.Sprintf("its ranks have not met within %v: MPI hangs in MPI_Init",
+				k.opt.StartWithin))
 		}
-	case met:
+	case met, serving:
 		if len(lost) > 0 {
 			return k.end(k.silence(lost))
 		}
-		if lasted >= readyFactor*k.opt.StartWithin {
-			return k.end(
-				fmt.Sprintf("its ranks have met, but are not ready after %v",
-					readyFactor*k.opt.StartWithin))
-		}
-	case serving:
-		if len(lost) > 0 {
-			return k.end(k.silence(lost))
+		if most := readyFactor * k.opt.StartWithin; k.phase == met && lasted >= most {
+			return k.end(fmt.Sprintf("its ranks have met, but are not ready after %v", most))
 		}
 	case ending:
 		if lasted >= k.opt.EndWithin {
@@ -296,10 +289,6 @@ func (k *Keeper) ended(e Ended) []Command {
 	if told && !strings.HasPrefix(how, k.why) {
 		how = k.why
 	}
-	lived := k.lived
-	if k.phase == serving {
-		lived = k.clock.ran - k.since
-	}
 	if !k.served {
 		if e.Shot && !told && !k.over {
 			k.enter(starting)
@@ -307,10 +296,7 @@ func (k *Keeper) ended(e Ended) []Command {
 		}
 		if told && k.why == hangsAlone && k.tries < k.mostTries() && !k.over {
 			k.enter(starting)
-			return []Command{
-				Say{"the cache did not start: " + how + "; it is restarted"},
-				Start{},
-			}
+			return []Command{Say{"the cache did not start: " + how + "; it is restarted"}, Start{}}
 		}
 		k.enter(failed)
 		return []Command{Fail{how}}
@@ -327,7 +313,7 @@ func (k *Keeper) ended(e Ended) []Command {
 		return []Command{Say{fmt.Sprintf("the cache ended (%s) and was restarted %d times; "+
 			"training reads storage from here on", how, k.restarts)}}
 	}
-	if lived >= lifeProves {
+	if k.lived >= lifeProves {
 		k.pause = firstPause
 	}
 	k.restarts++
