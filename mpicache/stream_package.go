@@ -11,6 +11,11 @@ import (
 func (s *samples) pack(c scheduler.Pack) {
 	bytes := make([]byte, s.packageBytes(c.IDs))
 	w := packageWrite{samples: s, number: c.Package, bytes: bytes, missing: 1}
+	for _, here := range c.Here {
+		if !here {
+			w.missing++
+		}
+	}
 	s.reads.Add(1)
 	for i, id := range c.IDs {
 		place := bytes[:s.data.Size(id)]
@@ -19,7 +24,6 @@ func (s *samples) pack(c scheduler.Pack) {
 			copy(place, s.bytes(id))
 			continue
 		}
-		w.add(1)
 		s.readInto(id, place, c.Need, func(_ bool, err error) { w.arrived(err) })
 	}
 	s.later(func() { w.arrived(nil) })
@@ -39,24 +43,18 @@ type packageWrite struct {
 	bytes  []byte
 
 	mu      sync.Mutex
-	missing int
+	missing int // reads, and 1 until all other samples are copied
 	err     error
-}
-
-func (w *packageWrite) add(n int) (missing int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.missing += n
-	return w.missing
 }
 
 // arrived handles the end of a sample's read, and writes the package after the last one.
 func (w *packageWrite) arrived(err error) {
 	w.mu.Lock()
 	w.err = errors.Join(w.err, err)
-	err = w.err
+	w.missing--
+	missing, err := w.missing, w.err
 	w.mu.Unlock()
-	if w.add(-1) > 0 {
+	if missing > 0 {
 		return
 	}
 	if err == nil && !w.data.Packages.Store(scheduler.SampleID(w.number), w.bytes, w.written) {
