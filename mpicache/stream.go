@@ -327,7 +327,7 @@ func (s *samples) fetch(c scheduler.Fetch) {
 	}
 	s.reads.Add(1)
 	into := s.bytes(c.ID)
-	s.read(c.ID, c.Need, func(kept bool, err error) {
+	s.read(c.ID, into, c.Need, func(kept bool, err error) {
 		s.fetched(c.ID, into, kept, err)
 		s.reads.Done()
 	})

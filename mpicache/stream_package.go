@@ -24,7 +24,7 @@ func (s *samples) pack(c scheduler.Pack) {
 			copy(place, s.bytes(id))
 			continue
 		}
-		s.readInto(id, place, c.Need, func(_ bool, err error) { w.arrived(err) })
+		s.read(id, place, c.Need, func(_ bool, err error) { w.arrived(err) })
 	}
 	s.later(func() { w.arrived(nil) })
 }
