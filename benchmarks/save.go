@@ -127,9 +127,9 @@ func saveNode(dir, state string, samples int) mpicache.Config {
 
 func newSaver(path string) (*saver, error) {
 	s := &saver{}
-	spec := mpicache.Spec{
+	spec := scheduler.Spec{
 		Data: "train", Sampler: "pads", BatchSize: saveBatch, World: 1,
-		Training: &mpicache.Training{Life: 1},
+		Training: &scheduler.Training{Life: 1},
 	}
 	text, err := json.Marshal(spec)
 	if err != nil {

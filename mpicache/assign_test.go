@@ -23,9 +23,9 @@ func TestAssignOfASpec(t *testing.T) {
 			}
 			trainers = append(trainers, tr)
 			text, err := json.Marshal(
-				Spec{
+				scheduler.Spec{
 					Data: "train", Sampler: "sequential", BatchSize: 4, Assign: "sampler",
-					Trainer: rank, World: 2, Training: &Training{Life: uint64(rank)},
+					Trainer: rank, World: 2, Training: &scheduler.Training{Life: uint64(rank)},
 				})
 			if err != nil {
 				t.Fatal(err)

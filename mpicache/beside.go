@@ -20,12 +20,12 @@ const besideStreams = 1 << 31
 
 // beside is one of these streams, of one connection.
 type beside struct {
-	spec Spec
+	spec scheduler.Spec
 	plan scheduler.PlanConfig
 }
 
 // openBeside handles OPEN for a stream beside the training on s.
-func (c *conn) openBeside(f door.Frame, s *samples, spec Spec) error {
+func (c *conn) openBeside(f door.Frame, s *samples, spec scheduler.Spec) error {
 	sampler, err := scheduler.NewSampler(spec.SamplerConfig(s.data.Samples))
 	if err != nil {
 		return door.Refuse("%s", err)
@@ -55,7 +55,7 @@ func (c *conn) openBeside(f door.Frame, s *samples, spec Spec) error {
 }
 
 // numberOf returns the number of a spec's stream.
-func numberOf(spec Spec) uint32 {
+func numberOf(spec scheduler.Spec) uint32 {
 	spec.Training = nil
 	text, err := json.Marshal(spec)
 	if err != nil {

@@ -10,10 +10,11 @@ import (
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/fields"
 	"rankpool/mpicache/stats"
+	"rankpool/scheduler"
 )
 
 // openBeside opens a stream beside the training and returns its number.
-func openBeside(c *door.Client, spec Spec) (uint32, error) {
+func openBeside(c *door.Client, spec scheduler.Spec) (uint32, error) {
 	spec.Beside = true
 	text, err := json.Marshal(spec)
 	if err != nil {
@@ -68,7 +69,7 @@ func evaluate(t *testing.T, dir string, rank, world, epoch int) []uint32 {
 	}
 	defer c.Close()
 	number, err := openBeside(c,
-		Spec{Data: "train", Sampler: "sequential", BatchSize: 7, Trainer: rank, World: world})
+		scheduler.Spec{Data: "train", Sampler: "sequential", BatchSize: 7, Trainer: rank, World: world})
 	if err != nil {
 		t.Error(err)
 		return nil
@@ -115,7 +116,7 @@ func TestBesideDrawsWithoutScores(t *testing.T) {
 	defer cl.close()
 	c := cl.connect(0, 1, 0)
 	defer c.Close()
-	spec := Spec{Data: "train", Sampler: "pads", BatchSize: 4, World: 1}
+	spec := scheduler.Spec{Data: "train", Sampler: "pads", BatchSize: 4, World: 1}
 	_, err := openBeside(c, spec)
 	refused(t, err, "pads draws by scores, and only the first one has them")
 	numbers := map[uint32]bool{}
@@ -146,7 +147,7 @@ func TestPlansBesideThatNobodyReads(t *testing.T) {
 	c := cl.connect(0, 1, 0)
 	defer c.Close()
 	number, err := openBeside(c,
-		Spec{Data: "train", Sampler: "sequential", BatchSize: 4, World: 1})
+		scheduler.Spec{Data: "train", Sampler: "sequential", BatchSize: 4, World: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -165,7 +165,7 @@ func (c *conn) report(f door.Frame) error {
 }
 
 func (c *conn) open(f door.Frame) error {
-	var spec Spec
+	var spec scheduler.Spec
 	if err := json.Unmarshal(f.Payload, &spec); err != nil {
 		return door.Broken("OPEN: %s", err)
 	}

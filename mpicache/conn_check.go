@@ -60,7 +60,7 @@ func reportBytes(spec *scheduler.Spec, samples int) int {
 }
 
 // checkSpec returns an error unless this client may send this spec.
-func (c *conn) checkSpec(spec *Spec, d *DataSet) error {
+func (c *conn) checkSpec(spec *scheduler.Spec, d *DataSet) error {
 	if c.Trainer == door.ControlTrainer {
 		return door.Broken("OPEN from a client that trains nothing")
 	}
@@ -95,7 +95,7 @@ func (c *conn) checkSpec(spec *Spec, d *DataSet) error {
 
 // checkNeeds returns an error if spec lacks what the system needs to know of a training, and clears
 // what the system does not use.
-func checkNeeds(spec *Spec, system *systems.System, samples int) error {
+func checkNeeds(spec *scheduler.Spec, system *systems.System, samples int) error {
 	own := spec.Sampler == system.LiveSampler()
 	if !system.NeedsEpochs {
 		spec.Epochs = 0
@@ -120,7 +120,7 @@ func checkNeeds(spec *Spec, system *systems.System, samples int) error {
 
 // checkEmbeddings checks the length of the embeddings for a system that scores samples by them. It
 // returns an error if there is none, or if it is too large, by itself or for the batch size.
-func checkEmbeddings(spec *Spec, system string) error {
+func checkEmbeddings(spec *scheduler.Spec, system string) error {
 	switch d := spec.Embeddings; {
 	case d == 0:
 		return door.Refuse("%s scores samples by their embeddings: give their length, "+

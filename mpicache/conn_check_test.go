@@ -13,6 +13,7 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/stats"
+	"rankpool/scheduler"
 )
 
 // said is a frame that breaks the rules, and the reply to it.
@@ -270,7 +271,7 @@ func (s said) check(t *testing.T, path string, trainer uint32, open bool) {
 	defer c.Close()
 	if open {
 		spec, err := json.Marshal(
-			Spec{
+			scheduler.Spec{
 				Data: "train", Sampler: "pads", Seed: 1, BatchSize: 6, Trainer: int(trainer),
 				World: 2,
 			})

@@ -13,6 +13,7 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/door/doortest"
+	"rankpool/scheduler"
 )
 
 // talk sends raw bytes to a door and returns all that comes back.
@@ -197,7 +198,7 @@ func TestTwoHundredClients(t *testing.T) {
 				t.Error(err)
 				continue
 			}
-			spec := Spec{
+			spec := scheduler.Spec{
 				Data: "train", Sampler: "pads", Seed: 1, BatchSize: 1, Trainer: r,
 				World: world,
 			}

@@ -19,15 +19,6 @@ import (
 // locked: plans are made, and files read and written, by goroutines that report their end as
 // another event.
 
-// Spec is a trainer's request when it opens a data set (OPEN).
-type Spec = scheduler.Spec
-
-// Training is a training process's description of itself when it opens a data set (OPEN).
-type Training = scheduler.Training
-
-// Checkpoint is the checkpoint from which a training resumes.
-type Checkpoint = scheduler.Checkpoint
-
 // request is an OPEN, PLAN or SAVE that has no reply yet. The coordinator knows it by its number.
 type request struct {
 	conn   *conn
@@ -182,7 +173,7 @@ func (s *stream) forget(c *conn) {
 }
 
 // onOpen handles the spec of a trainer here, and returns the stream of its training.
-func (s *samples) onOpen(c *conn, spec Spec) (l *stream, err error) {
+func (s *samples) onOpen(c *conn, spec scheduler.Spec) (l *stream, err error) {
 	s.locked(func() {
 		if l, err = s.admit(c, spec.Job); err == nil {
 			err = l.onOpen(c, spec)
@@ -191,7 +182,7 @@ func (s *samples) onOpen(c *conn, spec Spec) (l *stream, err error) {
 	return l, err
 }
 
-func (s *stream) onOpen(c *conn, spec Spec) error {
+func (s *stream) onOpen(c *conn, spec scheduler.Spec) error {
 	s.forgetBefore()
 	e := scheduler.Opened{Rank: s.node.cfg.Transport.Rank(), Spec: spec}
 	if err := s.checkSeat(c); err != nil {
@@ -577,7 +568,7 @@ func (s *stream) onRefused(from int, sentence string) {
 }
 
 // scorerFor returns the scorer that a spec's draws depend on, "" if they depend on no scores.
-func (s *stream) scorerFor(spec Spec) string {
+func (s *stream) scorerFor(spec scheduler.Spec) string {
 	sampler, err := s.node.cfg.system().NewSampler(spec.SamplerConfig(s.data.Samples))
 	if err != nil || !sampler.Weighted() {
 		return ""

@@ -301,7 +301,7 @@ func (j *simJob) newcomer() {
 		return
 	}
 	spec := t.spec()
-	spec.Training = &Training{Life: family}
+	spec.Training = &scheduler.Training{Life: family}
 	switch j.clock.rng.IntN(4) {
 	case 0:
 		spec.Beside, spec.Sampler = true, "sequential"

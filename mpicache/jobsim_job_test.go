@@ -116,7 +116,7 @@ type simJob struct {
 	over       bool
 	why        string // training ended with an error
 	violation  string
-	checkpoint *Checkpoint
+	checkpoint *scheduler.Checkpoint
 	uncounted  bool        // counts were lost with those who knew them
 	trained    map[int]int // by epoch: draws
 	begins     int         // the epoch in which training began after the last requeue
@@ -294,7 +294,7 @@ func (j *simJob) startTrainers() {
 			rank: j.cfg.rankOf(n), process: j.clock.rng.Uint64(), retry: simRetry,
 			held: map[int]simHeld{},
 		}
-		t.training = Training{Life: j.clock.rng.Uint64(), Checkpoint: j.checkpoint}
+		t.training = scheduler.Training{Life: j.clock.rng.Uint64(), Checkpoint: j.checkpoint}
 		if j.checkpoint != nil {
 			t.training.Turn = 1
 		}
@@ -443,7 +443,7 @@ func (j *simJob) saveCheckpoint(at place) {
 			// the first trainer writes the checkpoint, as is usual
 			if t.number == 0 && (a.State != "" || !j.cfg.weighted()) {
 				j.clock.trace.note("training", "has a checkpoint", at.epoch, at.batch)
-				j.checkpoint = &Checkpoint{Epoch: at.epoch, Batch: at.batch, State: a.State}
+				j.checkpoint = &scheduler.Checkpoint{Epoch: at.epoch, Batch: at.batch, State: a.State}
 			}
 		})
 	}

@@ -33,7 +33,7 @@ type simTrainer struct {
 	ticket  uint32
 	replies map[uint32]simReply
 
-	training Training
+	training scheduler.Training
 	held     map[int]simHeld // by epoch: the state that its plan was made from
 	told     []toldReport
 	tally    tally
@@ -211,7 +211,7 @@ func (t *simTrainer) onHello(f door.Frame) {
 	})
 }
 
-func (t *simTrainer) spec() Spec {
+func (t *simTrainer) spec() scheduler.Spec {
 	training := t.training
 	if t.job.planted("F4 clients do not announce their plans") {
 		training.Planned = nil
@@ -219,7 +219,7 @@ func (t *simTrainer) spec() Spec {
 	if t.job.planted("plans count the ranks that are left") {
 		training.Consumer = nil
 	}
-	return Spec{
+	return scheduler.Spec{
 		Data: "train", Identity: simIdentity, Sampler: t.job.cfg.sampler, Seed: 1,
 		BatchSize: t.job.cfg.batch(), Trainer: t.number, World: t.job.cfg.world(),
 		Training: &training,

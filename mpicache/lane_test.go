@@ -24,7 +24,7 @@ func (c *crew) newJob(job string, seed int64, world, globalBatch int) *crew {
 	for r := range world {
 		d.trainers = append(d.trainers, &trainer{
 			rank: r, world: world, job: job, seed: seed,
-			training: Training{Life: uint64(1000*seed + int64(r))},
+			training: scheduler.Training{Life: uint64(1000*seed + int64(r))},
 		})
 	}
 	return d
@@ -183,7 +183,7 @@ func checkJobsOf(t *testing.T, nodes []*Node) {
 func TestJobsAreRefused(t *testing.T) {
 	cl := newCluster(t, 1, 60, 1000)
 	defer cl.close()
-	spec := Spec{Data: "train", Sampler: "torch", Seed: 1, BatchSize: 6, World: 1}
+	spec := scheduler.Spec{Data: "train", Sampler: "torch", Seed: 1, BatchSize: 6, World: 1}
 	for _, name := range []string{"a b", "../x", "-a", ".a", strings.Repeat("a", 65), "ä"} {
 		spec.Job = name
 		refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "a job name must be 1 to 64 letters")
@@ -237,7 +237,9 @@ func TestSystemThatChoosesServesOneTraining(t *testing.T) {
 	want := train(func(*cluster) {})
 	got := train(func(cl *cluster) {
 		for rank, dir := range cl.dirs {
-			spec := Spec{Data: "train", Job: "b", Sampler: "quiver", Seed: 2, BatchSize: 6, World: 2}
+			spec := scheduler.Spec{
+				Data: "train", Job: "b", Sampler: "quiver", Seed: 2, BatchSize: 6, World: 2,
+			}
 			refused(t, openSpec(stranger(t, dir, 0, 2), spec),
 				"--system quiver serves one training at a time: leave the job name out")
 			if n := len(cl.nodes[rank].streams[0].streams); n != 1 {

@@ -145,13 +145,13 @@ type trainer struct {
 	slab        []byte
 	tally       tally
 	between     func(epoch, batch int)
-	training    Training // what it sends when it opens the data set
-	from        int      // the batch that it begins its next epoch at
-	state       string   // the file with what its newest plan was made from
-	job         string   // of the training
-	seed        int64    // added to that of a training without a job name
-	epochs      int      // of the training, as it says; 0: unknown
-	stream      uint32   // the number that the rank gave it
+	training    scheduler.Training // what it sends when it opens the data set
+	from        int                // the batch that it begins its next epoch at
+	state       string             // the file with what its newest plan was made from
+	job         string             // of the training
+	seed        int64              // added to that of a training without a job name
+	epochs      int                // of the training, as it says; 0: unknown
+	stream      uint32             // the number that the rank gave it
 }
 
 func (c *cluster) trainer(rank, world int) (*trainer, error) {
@@ -193,7 +193,7 @@ func (c *cluster) mustOpen(
 func (tr *trainer) close() error { return errors.Join(unix.Munmap(tr.slab), tr.Close()) }
 
 func (tr *trainer) open(sampler string, batchSize int) error {
-	spec := Spec{
+	spec := scheduler.Spec{
 		Data: "train", Job: tr.job, Sampler: sampler, Seed: 1 + tr.seed, BatchSize: batchSize,
 		Trainer: tr.rank, World: tr.world, Training: &tr.training, Epochs: tr.epochs,
 	}

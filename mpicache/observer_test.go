@@ -136,7 +136,7 @@ func agreedRank(t *testing.T) *Node {
 	cl := newCluster(t, 1, 10, 1<<14)
 	t.Cleanup(cl.close)
 	s := cl.nodes[0].streams[0]
-	s.locked(func() { s.coordinate(scheduler.Opened{Spec: Spec{BatchSize: 2, World: 1}}) })
+	s.locked(func() { s.coordinate(scheduler.Opened{Spec: scheduler.Spec{BatchSize: 2, World: 1}}) })
 	return cl.nodes[0]
 }
 

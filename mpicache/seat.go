@@ -132,10 +132,10 @@ func statOf(pid int32) (ticks uint64, stopped bool) {
 
 // kept is the saved description of a training for a restarted rank.
 type kept struct {
-	Set   int     `json:"set"`           // the data set's number
-	Job   string  `json:"job,omitempty"` // the training's name
-	Spec  *Spec   `json:"spec"`          // nil: the data set was not trained on
-	Ranks []int32 `json:"ranks"`         // each trainer's rank; nil if some were missing
+	Set   int             `json:"set"`           // the data set's number
+	Job   string          `json:"job,omitempty"` // the training's name
+	Spec  *scheduler.Spec `json:"spec"`          // nil: the data set was not trained on
+	Ranks []int32         `json:"ranks"`         // each trainer's rank; nil if some were missing
 	// number of ranks: if it changes at a restart, the ranks are renumbered
 	Of    int           `json:"of"`
 	Seats map[int]*seat `json:"seats"`
@@ -184,9 +184,9 @@ func (s *stream) kept() []byte {
 // Before describes the training that a restarted rank served before. Ranks exchange it before their
 // doors open, since a rank may have no trainers or a cleared folder.
 type Before struct {
-	Set  int    // the data set's number
-	Job  string // the training's name
-	Spec *Spec  // nil: nothing
+	Set  int             // the data set's number
+	Job  string          // the training's name
+	Spec *scheduler.Spec // nil: nothing
 	// each trainer's rank, sent only by the first ranks, since others know no more; nil if some
 	// trainers were missing
 	Ranks []int32

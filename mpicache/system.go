@@ -24,7 +24,7 @@ func (n *Node) systemSampler() string { return cmp.Or(n.cfg.Sampler, n.cfg.syste
 
 // book returns what the draws of the system's own sampler depend on; nil if the system has none, or
 // spec uses another one.
-func (s *stream) book(spec *Spec) *record.Book {
+func (s *stream) book(spec *scheduler.Spec) *record.Book {
 	system := s.node.cfg.system()
 	if !system.Draws() || spec.Sampler != system.LiveSampler() {
 		return nil
@@ -51,7 +51,7 @@ func (s *stream) book(spec *Spec) *record.Book {
 
 // choice describes what the draws of the system's own sampler depend on, besides the spec and the
 // options; "" if the system has none, or spec uses another one.
-func (s *stream) choice(spec *Spec) string {
+func (s *stream) choice(spec *scheduler.Spec) string {
 	system := s.node.cfg.system()
 	if !system.Draws() || spec.Sampler != system.LiveSampler() {
 		return ""

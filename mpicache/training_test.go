@@ -56,7 +56,9 @@ func newCrew(t *testing.T, ranks, world, globalBatch int, edit func(*Config)) *c
 	c.trainers = make([]*trainer, world)
 	c.told, c.held = make([][]toldReport, world), make([][]*os.File, world)
 	for r := range world {
-		c.trainers[r] = &trainer{rank: r, world: world, training: Training{Life: uint64(100 + r)}}
+		c.trainers[r] = &trainer{
+			rank: r, world: world, training: scheduler.Training{Life: uint64(100 + r)},
+		}
 	}
 	c.connect()
 	t.Cleanup(func() {
@@ -84,7 +86,7 @@ func (c *crew) all(f func(tr *trainer) error) error {
 func (c *crew) openFrom(at place, state scheduler.Digest) {
 	c.t.Helper()
 	for _, tr := range c.trainers {
-		tr.training.Checkpoint = &Checkpoint{Epoch: at.epoch, Batch: at.batch, State: state}
+		tr.training.Checkpoint = &scheduler.Checkpoint{Epoch: at.epoch, Batch: at.batch, State: state}
 		if err := tr.open("pads", c.batch); err != nil {
 			c.t.Fatal(err)
 		}
@@ -546,9 +548,9 @@ func TestCheckpointsResume(t *testing.T) {
 
 			second := newCrew(t, c.ranks[1], c.world[1], 12, keep)
 			for _, tr := range second.trainers {
-				tr.training = Training{
+				tr.training = scheduler.Training{
 					Life: 7,
-					Checkpoint: &Checkpoint{
+					Checkpoint: &scheduler.Checkpoint{
 						Epoch: c.at.epoch, Batch: c.at.batch,
 						State: saved.State,
 					},
@@ -652,13 +654,13 @@ func TestForeignStatesEndTraining(t *testing.T) {
 // TestTrainersResumeFromTheSame makes one trainer resume from another checkpoint than the others,
 // or from none.
 func TestTrainersResumeFromTheSame(t *testing.T) {
-	for _, other := range []*Checkpoint{
+	for _, other := range []*scheduler.Checkpoint{
 		nil,
 		{Epoch: 1, Batch: 3, State: "aa"},
 		{Epoch: 1, Batch: 7, State: "bb"},
 	} {
 		c := newCrew(t, 2, 2, 12, func(cfg *Config) { cfg.StateOptional = true })
-		c.trainers[0].training.Checkpoint = &Checkpoint{Epoch: 1, Batch: 7, State: "aa"}
+		c.trainers[0].training.Checkpoint = &scheduler.Checkpoint{Epoch: 1, Batch: 7, State: "aa"}
 		c.trainers[1].training.Checkpoint = other
 		for _, tr := range c.trainers {
 			if err := tr.open("torch", 6); err == nil {
@@ -692,17 +694,17 @@ func TestLivesOnOneCache(t *testing.T) {
 		if err := c.train(at, place{2, 5}); err != nil {
 			t.Fatal(err)
 		}
-		anew := func(life uint64, checkpoint *Checkpoint) {
+		anew := func(life uint64, checkpoint *scheduler.Checkpoint) {
 			t.Helper()
 			c.stream = nil
 			for _, tr := range c.trainers {
-				tr.training = Training{Life: life, Checkpoint: checkpoint}
+				tr.training = scheduler.Training{Life: life, Checkpoint: checkpoint}
 				if err := tr.open("pads", c.batch); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		anew(1, &Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State})
+		anew(1, &scheduler.Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State})
 		if err := c.train(at, place{3, 0}); err != nil {
 			t.Fatal(err)
 		}
@@ -787,7 +789,7 @@ func TestLateOpenIsIgnored(t *testing.T) {
 	before := second.trainers[0].training
 	for _, tr := range second.trainers {
 		tr.training.Turn, tr.training.Checkpoint = 1,
-			&Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State}
+			&scheduler.Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State}
 		if err := tr.open("pads", second.batch); err != nil {
 			t.Fatal(err)
 		}
