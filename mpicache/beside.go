@@ -1,7 +1,6 @@
 package mpicache
 
 import (
-	"encoding/json"
 	"hash/fnv"
 	"slices"
 
@@ -57,12 +56,8 @@ func (c *conn) openBeside(f door.Frame, s *samples, spec scheduler.Spec) error {
 // numberOf returns the number of a spec's stream.
 func numberOf(spec scheduler.Spec) uint32 {
 	spec.Training = nil
-	text, err := json.Marshal(spec)
-	if err != nil {
-		panic("mpicache: a spec is not JSON: " + err.Error())
-	}
 	h := fnv.New32a()
-	_, _ = h.Write(text) // a hash never returns an error
+	_, _ = h.Write(asJSON(spec)) // a hash never returns an error
 	return besideStreams | h.Sum32()
 }
 

@@ -484,34 +484,16 @@ func (s *stream) planBeside(c scheduler.PlanBeside) {
 func (s *stream) broadcast(e scheduler.CoordinatorEvent) {
 	switch e := e.(type) {
 	case scheduler.Opened:
-		text, err := json.Marshal(e.Spec)
-		if err != nil {
-			panic("mpicache: a spec is not JSON: " + err.Error())
-		}
-		s.post(append(s.message(messageOpened), text...))
+		s.node.toPeers(append(s.message(messageOpened), asJSON(e.Spec)...))
 	case scheduler.Saved:
-		text, err := json.Marshal(e)
-		if err != nil {
-			panic("mpicache: a digest is not JSON: " + err.Error())
-		}
-		s.post(append(s.message(messageSaved), text...))
+		s.node.toPeers(append(s.message(messageSaved), asJSON(e)...))
 	case scheduler.Sourced:
 		msg := le.AppendUint32(s.message(messageSource), e.Generation)
-		s.post(append(le.AppendUint32(msg, uint32(e.Epoch)), e.Scores...))
+		s.node.toPeers(append(le.AppendUint32(msg, uint32(e.Epoch)), e.Scores...))
 	case scheduler.Declined:
-		s.post(append(s.message(messageRefused), e.Why...))
+		s.node.toPeers(append(s.message(messageRefused), e.Why...))
 	default:
 		s.tellRecord(e)
-	}
-}
-
-// post sends a message to all other ranks.
-func (s *stream) post(msg []byte) {
-	t := s.node.cfg.Transport
-	for r := range t.Size() {
-		if r != t.Rank() {
-			t.Post(r, msg)
-		}
 	}
 }
 

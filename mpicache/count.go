@@ -169,11 +169,7 @@ func (s *stream) closeEpoch(epoch int) {
 		s.later(func() { r.add(s.node.cfg.Transport.Rank(), s.key(), expected, c) })
 		return
 	}
-	text, err := json.Marshal(c)
-	if err != nil {
-		panic("mpicache: a count is not JSON: " + err.Error())
-	}
-	s.node.cfg.Transport.Post(0, append(s.message(messageCount), text...))
+	s.node.cfg.Transport.Post(0, append(s.message(messageCount), asJSON(c)...))
 }
 
 // finish closes all epochs and waits for the last state to be written.

@@ -41,7 +41,7 @@ func (n *Node) LameDuck(ctx context.Context) bool {
 		case <-look.C:
 		}
 	}
-	n.toPeers(messageLeaves) // otherwise ranks that are asked to end later would think it dead
+	n.toPeers([]byte{messageLeaves}) // otherwise ranks that are asked to end later would think it dead
 	return true
 }
 
@@ -75,7 +75,7 @@ func (n *Node) PeersLive(ctx context.Context) bool {
 	if missing == 0 {
 		return true
 	}
-	n.toPeers(messageLives)
+	n.toPeers([]byte{messageLives})
 	select {
 	case <-l.all:
 		return true
@@ -83,14 +83,6 @@ func (n *Node) PeersLive(ctx context.Context) bool {
 	case <-ctx.Done():
 	}
 	return false
-}
-
-func (n *Node) toPeers(kind byte) {
-	for r := range n.cfg.Transport.Size() {
-		if r != n.cfg.Transport.Rank() {
-			n.cfg.Transport.Post(r, []byte{kind})
-		}
-	}
 }
 
 // onLife handles the messages of this file, and reports whether kind is one of them.

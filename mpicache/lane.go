@@ -226,7 +226,7 @@ func (s *stream) hearIdle(from int, what byte) {
 	case isEmpty:
 		s.idleAt[from] = true
 		if len(s.idleAt) == s.node.cfg.Transport.Size() {
-			s.post(append(s.message(messageIdle), isOver))
+			s.node.toPeers(append(s.message(messageIdle), isOver))
 			s.end()
 		}
 	}

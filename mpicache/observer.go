@@ -68,11 +68,7 @@ func (o *observer) observe(now time.Time) {
 	if rank == 0 {
 		return
 	}
-	text, err := json.Marshal(measured)
-	if err != nil {
-		panic("mpicache: stats.Reading is not JSON: " + err.Error())
-	}
-	o.node.cfg.Transport.Post(0, append([]byte{messageStats, 0, 0}, text...))
+	o.node.cfg.Transport.Post(0, append([]byte{messageStats, 0, 0}, asJSON(measured)...))
 }
 
 func (o *observer) take(rank int, measured stats.Reading, now time.Time) {

@@ -57,7 +57,7 @@ func (s *stream) outRecord(what, trainer, epoch, batch int, losses, embeddings [
 
 func (s *stream) flushReports() {
 	if len(s.outbox) > 0 {
-		s.post(append(s.message(messageReports), s.outbox...))
+		s.node.toPeers(append(s.message(messageReports), s.outbox...))
 		s.outbox = s.outbox[:0]
 	}
 }

@@ -158,8 +158,7 @@ func (n *Node) keep() {
 			}
 		})
 	}
-	text, _ := json.Marshal(all) // it is JSON
-	if err := writeState(filepath.Join(n.cfg.Dir, KeptName), inOne(text)); err != nil {
+	if err := writeState(filepath.Join(n.cfg.Dir, KeptName), inOne(asJSON(all))); err != nil {
 		n.cfg.Log.Warn("who trains is not kept; a rank that dies now takes whom comes first",
 			"error", err)
 	}
@@ -174,11 +173,7 @@ func (s *stream) kept() []byte {
 	if s.coordinator.Complete() {
 		k.Ranks = s.coordinator.World()
 	}
-	text, err := json.Marshal(k)
-	if err != nil {
-		panic("mpicache: a list of trainers is not JSON: " + err.Error())
-	}
-	return text
+	return asJSON(k)
 }
 
 // Before describes the training that a restarted rank served before. Ranks exchange it before their
@@ -321,7 +316,7 @@ func (s *stream) forgetBefore() {
 	}
 	if s.livedHere {
 		s.livedHere = false
-		s.post(s.message(messageOver))
+		s.node.toPeers(s.message(messageOver))
 	}
 	if len(s.livesAt) == 0 {
 		s.coordinate(scheduler.Vanished{})

@@ -2,6 +2,8 @@ package mpicache
 
 import (
 	"encoding/binary"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -33,6 +35,15 @@ const (
 )
 
 var le = binary.LittleEndian
+
+// asJSON returns v, whose type is ours, as JSON.
+func asJSON(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("mpicache: a %T is not JSON: %v", v, err))
+	}
+	return text
+}
 
 // peerHealth is what this rank has seen of another one.
 type peerHealth struct {
@@ -163,6 +174,15 @@ func (s *samples) ask(c scheduler.Ask) {
 		msg = le.AppendUint32(msg, uint32(id))
 	}
 	s.node.cfg.Transport.Post(c.Peer, msg)
+}
+
+// toPeers sends a message to all other ranks.
+func (n *Node) toPeers(msg []byte) {
+	for r := range n.cfg.Transport.Size() {
+		if r != n.cfg.Transport.Rank() {
+			n.cfg.Transport.Post(r, msg)
+		}
+	}
 }
 
 // mayAsk reports whether to ask a peer: it answers, or has not been asked for a while.
