@@ -109,10 +109,8 @@ func (c *conn) Handle(f door.Frame) error {
 		return c.report(f)
 	case door.KindOpen:
 		return c.open(f)
-	case door.KindPlan:
-		return c.plan(f)
-	case door.KindSave:
-		return c.save(f)
+	case door.KindPlan, door.KindSave:
+		return c.place(f)
 	case door.KindMetric:
 		return c.metric(f)
 	case door.KindStatus:
@@ -196,7 +194,8 @@ func (c *conn) open(f door.Frame) error {
 	return nil
 }
 
-func (c *conn) plan(f door.Frame) error {
+// place handles PLAN and SAVE.
+func (c *conn) place(f door.Frame) error {
 	p, err := door.ParsePlace(f.Payload)
 	if err != nil {
 		return err
@@ -205,20 +204,8 @@ func (c *conn) plan(f door.Frame) error {
 	if err != nil {
 		return err
 	}
-	c.asked = true
-	return s.onPlan(c, f.Ticket, p)
-}
-
-func (c *conn) save(f door.Frame) error {
-	p, err := door.ParsePlace(f.Payload)
-	if err != nil {
-		return err
-	}
-	s, err := c.opened(p.Stream)
-	if err != nil {
-		return err
-	}
-	return s.onSave(c, f.Ticket, p)
+	c.asked = c.asked || f.Kind == door.KindPlan
+	return s.onPlace(c, f.Kind, f.Ticket, p)
 }
 
 func (c *conn) metric(f door.Frame) error {

@@ -197,40 +197,32 @@ func (s *stream) onOpen(c *conn, spec scheduler.Spec) error {
 	return r.err
 }
 
-// onPlan replies to PLAN when the plan exists.
-func (s *stream) onPlan(c *conn, ticket uint32, f door.Place) (err error) {
+// onPlace answers PLAN when the plan exists, and SAVE when the state is on disk with the reports of
+// all trainers from before the batch.
+func (s *stream) onPlace(c *conn, kind door.Kind, ticket uint32, p door.Place) (err error) {
 	s.locked(func() {
-		if err = s.checkPlan(c, f); err == nil {
+		if kind == door.KindPlan {
+			err = s.checkPlan(c, p)
+		} else {
+			err = s.checkSave(c, p)
+		}
+		if err == nil {
 			err = s.sit(c, true)
 		}
 		if err != nil {
 			return
 		}
-		number, r := s.register(c, door.KindPlan, ticket)
-		s.coordinate(scheduler.PlanWanted{
-			Trainer: int(c.Trainer), Epoch: int(f.Epoch), Batch: int(f.Batch), Ticket: number,
+		number, r := s.register(c, kind, ticket)
+		wanted := scheduler.PlanWanted{
+			Trainer: int(c.Trainer), Epoch: int(p.Epoch), Batch: int(p.Batch), Ticket: number,
 			Now: s.now(),
-		})
+		}
+		if kind == door.KindPlan {
+			s.coordinate(wanted)
+		} else {
+			s.coordinate(scheduler.SaveWanted(wanted))
+		}
 		err = r.err
-	})
-	return err
-}
-
-// onSave answers SAVE when the state has the reports of all trainers from before the batch, and is
-// on disk.
-func (s *stream) onSave(c *conn, ticket uint32, f door.Place) (err error) {
-	s.locked(func() {
-		if err = s.checkSave(c, f); err == nil {
-			err = s.sit(c, true)
-		}
-		if err != nil {
-			return
-		}
-		number, _ := s.register(c, door.KindSave, ticket)
-		s.coordinate(scheduler.SaveWanted{
-			Trainer: int(c.Trainer), Epoch: int(f.Epoch), Batch: int(f.Batch), Ticket: number,
-			Now: s.now(),
-		})
 	})
 	return err
 }
