@@ -27,12 +27,11 @@ type Pulse struct {
 	beating   sync.WaitGroup
 
 	mu    sync.Mutex
-	ranks []int // the others
-	watch *liveness.Watch
-	left  map[int]bool   // those that have announced that they are leaving
-	turns int            // each rank but 0 gets a sign in one of this many beats
-	turn  int            // of the newest beat
-	hung  func(rank int) // the node's, once there is one; called at each beat while a rank is lost
+	watch *liveness.Watch // over all ranks
+	left  map[int]bool    // ranks not to miss: those that said that they leave, and this one
+	turns int             // each rank but 0 gets a sign in one of this many beats
+	turn  int             // of the newest beat
+	hung  func(rank int)  // the node's, once there is one; called at each beat while a rank is lost
 }
 
 // messageBeat is a sign of life.
@@ -64,17 +63,11 @@ func NewPulse(t transport.Transport, bound time.Duration, lost func(rank int)) *
 
 // newPulse returns a pulse that does not beat by itself.
 func newPulse(t transport.Transport, bound time.Duration, lost func(rank int)) *Pulse {
-	p := &Pulse{
+	return &Pulse{
 		transport: t, bound: bound, lost: lost, began: time.Now(), stop: make(chan struct{}),
-		turns: max(1, int(bound/signsWithin/liveness.Every(bound))), left: map[int]bool{},
+		turns: max(1, int(bound/signsWithin/liveness.Every(bound))),
+		watch: liveness.NewWatch(t.Size(), bound), left: map[int]bool{t.Rank(): true},
 	}
-	for r := range t.Size() {
-		if r != t.Rank() {
-			p.ranks = append(p.ranks, r)
-		}
-	}
-	p.watch = liveness.NewWatch(len(p.ranks), bound)
-	return p
 }
 
 // Stop ends the pulse, and waits for its running callbacks. The other ranks will miss this one.
@@ -98,8 +91,9 @@ func (p *Pulse) next() (to []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turn++
-	for _, r := range p.ranks {
-		if p.transport.Rank() == 0 || r == 0 || (p.turn+r)%p.turns == 0 {
+	own := p.transport.Rank()
+	for r := range p.transport.Size() {
+		if r != own && (own == 0 || r == 0 || (p.turn+r)%p.turns == 0) {
 			to = append(to, r)
 		}
 	}
@@ -113,12 +107,10 @@ func (p *Pulse) heard(from int, leaves bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.left[from] = p.left[from] || leaves
-	for at, r := range p.ranks {
-		if r == from {
-			p.watch.Heard(at)
-		}
+	if leaves {
+		p.left[from] = true
 	}
+	p.watch.Heard(from)
 }
 
 // tick sets the time, and returns the ranks that have now become silent for too long, all that are,
@@ -126,16 +118,12 @@ func (p *Pulse) heard(from int, leaves bool) {
 func (p *Pulse) tick(now time.Duration) (newly, all []int, hung func(rank int)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for at, r := range p.ranks {
-		if p.left[r] {
-			p.watch.Heard(at)
-		}
+	for r := range p.left {
+		p.watch.Heard(r)
 	}
-	for _, at := range p.watch.Tick(now) {
-		newly = append(newly, p.ranks[at])
-	}
-	for at, r := range p.ranks {
-		if p.watch.Lost(at) {
+	newly = p.watch.Tick(now)
+	for r := range p.transport.Size() {
+		if p.watch.Lost(r) {
 			all = append(all, r)
 		}
 	}
