@@ -68,6 +68,7 @@ const (
 type instant struct{}
 
 func (instant) Fetch(_ scheduler.SampleID, _ []byte, _ uint64, done func(error)) { go done(nil) }
+func (instant) Demand(uint64)                                                    {}
 
 // saver is a trainer that saves, and one of its workers, which gets batches.
 type saver struct {

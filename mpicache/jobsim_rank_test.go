@@ -77,6 +77,9 @@ func (r *simRank) beside(key any, what string, f func()) {
 
 func (r *simRank) giveWay() {}
 
+// Demand is ignored: reads end in any order.
+func (r *simRank) Demand(uint64) {}
+
 // Fetch reads storage for the rank.
 func (r *simRank) Fetch(id scheduler.SampleID, into []byte, _ uint64, done func(error)) {
 	r.job.clock.after(r.job.readTime(), r.simProcess, "", func() {

@@ -25,10 +25,6 @@ type Storage interface {
 	// Fetch reads the sample into into, which has its size, and calls done once, from any
 	// goroutine. Samples with smaller needs are read first.
 	Fetch(id scheduler.SampleID, into []byte, need uint64, done func(error))
-}
-
-// A Demander is a Storage that distinguishes reads that training waits for from reads ahead of use.
-type Demander interface {
 	// Demand announces that a trainer waits for all reads with this need or a smaller one.
 	Demand(need uint64)
 }

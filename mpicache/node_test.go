@@ -39,6 +39,8 @@ func sampleBytes(id scheduler.SampleID) []byte {
 	return b
 }
 
+func (f *fakeStorage) Demand(uint64) {}
+
 func (f *fakeStorage) Fetch(id scheduler.SampleID, into []byte, _ uint64, done func(error)) {
 	go func() {
 		f.mu.Lock()

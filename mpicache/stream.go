@@ -420,9 +420,7 @@ func (s *stream) request(c *conn, ticket uint32, trainer, epoch, batch int) {
 	s.step(scheduler.Requested{
 		Lane: s.lane, Trainer: trainer, Epoch: epoch, Batch: batch, Ticket: t,
 	})
-	if d, ok := s.data.Storage.(Demander); ok {
-		d.Demand(s.stager.Demand())
-	}
+	s.data.Storage.Demand(s.stager.Demand())
 }
 
 func (s *samples) withdraw(ticket uint64) {
