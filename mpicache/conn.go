@@ -1,6 +1,7 @@
 package mpicache
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -81,7 +82,7 @@ func (c *conn) Greet(h door.Hello) (w door.Welcome, slabFD int) {
 	w = door.Welcome{
 		Rank: cfg.Transport.Rank(), Ranks: cfg.Transport.Size(), SlabBytes: cfg.SlabBytes,
 		Session: cfg.Session, PlanVersion: scheduler.PlanVersion, Options: cfg.Options.String(),
-		Sampler: c.node.systemSampler(),
+		Sampler: cmp.Or(cfg.Sampler, cfg.system().LiveSampler()),
 	}
 	for _, d := range cfg.Data {
 		w.Data = append(w.Data, door.WelcomeData{

@@ -80,11 +80,7 @@ func (l onceLearner) Cut(scores []float32) scheduler.Learned {
 // newPlacement returns the placement of samples for a training that begins or, if from is not nil,
 // continues from it.
 func (s *stream) newPlacement(from *scheduler.Placed) *scheduler.Placement {
-	sampler := s.plans.Sampler
-	if shared, is := sampler.(*sharedSampler); is {
-		sampler = shared.Sampler
-	}
-	p := s.setup.Placement(sampler, s.placesBytes(), from)
+	p := s.setup.Placement(drawnBy(s.plans.Sampler), s.placesBytes(), from)
 	s.placed = p != nil
 	return p
 }

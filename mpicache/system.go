@@ -19,9 +19,6 @@ func (c *Config) system() *systems.System {
 	return s
 }
 
-// systemSampler returns the sampler that goes with the system.
-func (n *Node) systemSampler() string { return cmp.Or(n.cfg.Sampler, n.cfg.system().LiveSampler()) }
-
 // book returns what the draws of the system's own sampler depend on; nil if the system has none, or
 // spec uses another one.
 func (s *stream) book(spec *scheduler.Spec) *record.Book {
@@ -70,20 +67,18 @@ type sharedSampler struct {
 	mu sync.Mutex
 }
 
-// chooser returns what chooses the samples to serve, and where they are kept; nil if the samples
-// drawn are served.
-func (s *stream) chooser() *systems.Chooser {
-	if shared, ok := s.plans.Sampler.(*sharedSampler); ok {
-		chooser, _ := shared.Sampler.(*systems.Chooser)
-		return chooser
-	}
-	return nil
-}
-
 // chooses reports whether the system chooses what to serve by the scores of all epochs.
 func (s *stream) chooses() bool {
-	chooser := s.chooser()
-	return chooser != nil && !chooser.Follows()
+	chooser, is := drawnBy(s.plans.Sampler).(*systems.Chooser)
+	return is && !chooser.Follows()
+}
+
+// drawnBy returns the sampler itself, of one that is shared or not.
+func drawnBy(sampler scheduler.Sampler) scheduler.Sampler {
+	if shared, is := sampler.(*sharedSampler); is {
+		return shared.Sampler
+	}
+	return sampler
 }
 
 // prepare brings a system's own sampler to the point where it draws the epoch of m.
