@@ -165,7 +165,7 @@ func (s *stream) closeEpoch(epoch int) {
 	delete(s.epochs, epoch)
 	s.closedEpochs[epoch] = true
 	if r := s.node.report; r != nil {
-		expected := s.ranksWithTrainers()
+		expected := slices.Clone(s.coordinator.World())
 		s.later(func() { r.add(s.node.cfg.Transport.Rank(), s.key(), expected, c) })
 		return
 	}
@@ -212,7 +212,7 @@ type countKey struct {
 	epoch  int
 }
 
-// streamKey names a training on a data set.
+// streamKey names a training on a data set; its text is part of the names of files.
 type streamKey struct {
 	set int
 	job string
@@ -257,22 +257,14 @@ func (r *reporter) onCount(from int, s *stream, text []byte) {
 		return
 	}
 	s.mu.Lock()
-	expected := s.ranksWithTrainers()
+	expected := slices.Clone(s.coordinator.World())
 	s.mu.Unlock()
 	r.add(from, s.key(), expected, &c)
 }
 
-func (s *stream) ranksWithTrainers() map[int]bool {
-	ranks := map[int]bool{}
-	for _, rank := range s.coordinator.World() {
-		ranks[int(rank)] = true
-	}
-	return ranks
-}
-
-// add adds a rank's count of an epoch, and records the epoch when the last of the expected ranks
-// has sent its count.
-func (r *reporter) add(from int, stream streamKey, expected map[int]bool, c *stats.Count) {
+// add adds a rank's count of an epoch, and records the epoch when the last of the expected ranks,
+// those with trainers, has sent its count.
+func (r *reporter) add(from int, stream streamKey, expected []int32, c *stats.Count) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := countKey{stream, c.Epoch}
@@ -282,8 +274,8 @@ func (r *reporter) add(from int, stream streamKey, expected map[int]bool, c *sta
 		r.open[key] = g
 	}
 	g[from] = c
-	for rank := range expected {
-		if g[rank] == nil {
+	for _, rank := range expected {
+		if g[int(rank)] == nil {
 			return
 		}
 	}
@@ -358,7 +350,7 @@ func (r *reporter) record(key countKey, g gathered) {
 	r.recorded[name][key.epoch] = sum
 	text, err := json.Marshal(r.recorded)
 	if err == nil {
-		err = writeFile(r.recordedPath(), inOne(text))
+		err = WriteFile(r.recordedPath(), text)
 	}
 	if err != nil {
 		r.node.cfg.Log.Warn("the counts of the epochs are not kept", "error", err)
@@ -385,7 +377,7 @@ func (r *reporter) total(set int) stats.Count {
 	return total
 }
 
-func (r *reporter) bye(int) {
+func (r *reporter) bye() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byes++; r.byes == r.node.cfg.Transport.Size()-1 {
@@ -405,14 +397,8 @@ func (r *reporter) finish(timeout time.Duration) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.open) > 0 {
-		var first *countKey
-		for key := range r.open {
-			if first == nil || key.compare(*first) < 0 {
-				first = &key
-			}
-		}
-		r.record(*first, r.open[*first])
+	for _, key := range slices.SortedFunc(maps.Keys(r.open), countKey.compare) {
+		r.record(key, r.open[key])
 	}
 	r.node.observer.record(r.node.now())
 	type summary struct {

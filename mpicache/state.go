@@ -25,15 +25,7 @@ const statePrefix = "state-"
 
 // statePath is the file in the rank's folder for the state that epoch's plan was made from.
 func (s *stream) statePath(epoch int) string {
-	return filepath.Join(s.node.cfg.Dir, fmt.Sprintf("%s%s-%d", statePrefix, s.fileName(), epoch))
-}
-
-// fileName is the stream's part of the names of files.
-func (s *stream) fileName() string {
-	if s.job == "" {
-		return strconv.Itoa(s.index)
-	}
-	return fmt.Sprintf("%d@%s", s.index, s.job)
+	return filepath.Join(s.node.cfg.Dir, fmt.Sprintf("%s%s-%d", statePrefix, s.key(), epoch))
 }
 
 // userStatePath returns the state file, or "" if there is none.
@@ -51,7 +43,7 @@ func (s *stream) userStatePath() string {
 // ownStatePath returns the file in the rank's folder for the state of a checkpoint, used if there
 // is no state file: a training that is restarted on this cache resumes from it.
 func (s *stream) ownStatePath() string {
-	return filepath.Join(s.node.cfg.Dir, "saved-"+s.fileName())
+	return filepath.Join(s.node.cfg.Dir, "saved-"+s.key().String())
 }
 
 // previousState returns the file with the state that was saved before the one in path: a checkpoint
@@ -124,7 +116,7 @@ func TrainingOfState(name string) string { return name[:max(0, strings.LastIndex
 func (s *stream) statePaths() []string {
 	var paths []string
 	for _, name := range KeptStates(s.node.cfg.Dir) {
-		if TrainingOfState(name) == statePrefix+s.fileName() {
+		if TrainingOfState(name) == statePrefix+s.key().String() {
 			paths = append(paths, filepath.Join(s.node.cfg.Dir, name))
 		}
 	}

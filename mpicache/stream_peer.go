@@ -76,7 +76,7 @@ func (n *Node) onMessage(from int, msg []byte) {
 	n.cfg.Pulse.heard(from, false) // any message is a sign of life
 	if len(msg) == 1 && msg[0] == messageBye && n.report != nil {
 		n.cfg.Pulse.heard(from, true)
-		n.report.bye(from)
+		n.report.bye()
 		return
 	}
 	if len(msg) == 1 && n.onLife(from, msg[0]) {
