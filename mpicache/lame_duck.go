@@ -17,12 +17,11 @@ import (
 // checkpoints.
 const livesWithin = time.Second
 
-// lifeSigns records which peers have sent a sign of life since this rank was asked to end.
+// lifeSigns records which peers have sent a sign of life.
 type lifeSigns struct {
-	mu      sync.Mutex
-	heard   map[int]bool // those that are alive, or have ended by themselves
-	missing int
-	all     chan struct{} // closed when none is missing; nil: not asked yet
+	mu    sync.Mutex
+	heard map[int]bool  // those that are alive, or have ended by themselves
+	all   chan struct{} // closed when the last of them is heard
 }
 
 // LameDuck keeps serving until the last trainer here has left, and reports whether it has: then
@@ -69,8 +68,7 @@ func (n *Node) SaveImportance(ctx context.Context) {
 func (n *Node) PeersLive(ctx context.Context) bool {
 	l := &n.life
 	l.mu.Lock()
-	l.missing, l.all = n.cfg.Transport.Size()-1-len(l.heard), make(chan struct{})
-	missing := l.missing
+	missing := n.cfg.Transport.Size() - 1 - len(l.heard)
 	l.mu.Unlock()
 	if missing == 0 {
 		return true
@@ -92,27 +90,22 @@ func (n *Node) onLife(from int, kind byte) bool {
 		n.cfg.Transport.Post(from, []byte{messageLived})
 	case messageLived, messageLeaves:
 		n.cfg.Pulse.heard(from, kind == messageLeaves)
-		n.life.note(from)
+		n.noteLife(from)
 	default:
 		return false
 	}
 	return true
 }
 
-func (l *lifeSigns) note(from int) {
+func (n *Node) noteLife(from int) {
+	l := &n.life
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.heard[from] {
 		return
 	}
-	if l.heard == nil {
-		l.heard = map[int]bool{}
-	}
 	l.heard[from] = true
-	if l.all == nil {
-		return
-	}
-	if l.missing--; l.missing == 0 {
+	if len(l.heard) == n.cfg.Transport.Size()-1 {
 		close(l.all)
 	}
 }

@@ -1,6 +1,7 @@
 package mpicache
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -145,10 +146,10 @@ type Node struct {
 	tickets      atomic.Uint64
 	lanes        atomic.Int32 // trainings that have begun and not ended
 	planned      atomic.Int64 // samples planned since Tidy was called; 0: it never was
-	stopping     atomic.Bool
 	// seatsChanged requests that the list of trainers be written.
 	seatsChanged atomic.Bool
-	halted       chan struct{} // closed when stopping is set
+	halted       context.Context // done once halt was called
+	halt         func()          // ends the goroutines that ticking counts
 	stopped      chan struct{}
 	stopOnce     sync.Once
 	ticking      sync.WaitGroup
@@ -192,10 +193,12 @@ func newNode(cfg Config) (*Node, error) {
 	cfg.SlabBytes = memory.SizeBytes() // whole pages: clients must map all that samples are put into
 	n := &Node{
 		outside: cfg.outside, cfg: cfg, slab: memory, slabFD: -1, arena: memory.Arena,
-		conns: map[*conn]struct{}{},
-		peers: make([]peerHealth, cfg.Transport.Size()), halted: make(chan struct{}),
+		conns: map[*conn]struct{}{}, peers: make([]peerHealth, cfg.Transport.Size()),
 		stopped: make(chan struct{}), started: cfg.outside.now(),
+		kept: len(found.whole), keptOf: found.residents,
+		life: lifeSigns{heard: map[int]bool{}, all: make(chan struct{})},
 	}
+	n.halted, n.halt = context.WithCancel(context.Background())
 	for i := range cfg.Data {
 		n.streams = append(n.streams, newSamples(n, i).streams[0])
 	}
@@ -249,7 +252,7 @@ func (n *Node) tick() {
 	t := time.NewTicker(n.tickInterval())
 	defer t.Stop()
 	for now := range t.C {
-		if n.stopping.Load() {
+		if n.halted.Err() != nil {
 			return
 		}
 		n.doDue(now)
@@ -268,7 +271,7 @@ func (n *Node) doDue(now time.Time) {
 // Close ends the node after training: it sends the epochs' counts to rank 0, which records the
 // summary, closes the door, and releases the memory. It waits for peers for a short time.
 func (n *Node) Close() error {
-	n.waitForTrainers()
+	n.TrainersLeave()
 	n.halt()
 	n.ticking.Wait()
 	for _, s := range n.all() {
@@ -284,13 +287,6 @@ func (n *Node) Close() error {
 	return n.end()
 }
 
-// halt ends the goroutines that n.ticking counts.
-func (n *Node) halt() {
-	if n.stopping.CompareAndSwap(false, true) {
-		close(n.halted)
-	}
-}
-
 // Abandon ends the node in the middle of training, as when another rank has died: trainers continue
 // to read from storage, and will send their counts to the next node, so nothing is recorded here.
 // Peers and storage may still write to the memory, which is therefore released only with the
@@ -300,7 +296,7 @@ func (n *Node) Abandon() error {
 	for _, s := range n.streams {
 		s.locked(func() { s.closed = true })
 	}
-	return errors.Join(n.door.Close(), n.closeConns())
+	return n.closeDoor()
 }
 
 // Training reports whether a trainer is connected.
@@ -317,7 +313,7 @@ func (n *Node) Trained() bool {
 
 // end closes what is open and releases the memory.
 func (n *Node) end() error {
-	err := errors.Join(n.door.Close(), n.closeConns(), n.cfg.Transport.Close())
+	err := errors.Join(n.closeDoor(), n.cfg.Transport.Close())
 	if !n.quiet() {
 		n.cfg.Log.Warn("storage does not answer; the memory goes with the process")
 		return err
@@ -377,20 +373,16 @@ func within(timeout time.Duration, f func()) bool {
 	}
 }
 
-// TrainersLeave gives ending trainers a moment, and reports whether all have disconnected.
+// TrainersLeave gives ending trainers a moment, in which the node reads what is left on connections
+// whose clients are gone, and reports whether all have disconnected.
 func (n *Node) TrainersLeave() bool {
-	n.waitForTrainers()
-	return !n.Training()
-}
-
-// waitForTrainers gives the node time to read what is left on connections whose clients are gone.
-func (n *Node) waitForTrainers() {
 	for range 50 {
 		if !n.Training() {
-			return
+			return true
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+	return !n.Training()
 }
 
 // trainers returns the number of connected training processes, each with one connection or more:
@@ -411,13 +403,15 @@ func (n *Node) trainers() int {
 	return len(open)
 }
 
-func (n *Node) closeConns() error {
+// closeDoor admits no more clients, and ends the connections of all.
+func (n *Node) closeDoor() error {
+	err := n.door.Close()
 	n.connMu.Lock()
 	defer n.connMu.Unlock()
 	for c := range n.conns {
 		c.HangUp()
 	}
-	return nil
+	return err
 }
 
 func (n *Node) alloc(sizeBytes int64) (off int64, ok bool) {

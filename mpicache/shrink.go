@@ -58,7 +58,7 @@ func (h *shrinker) watch() {
 	defer t.Stop()
 	for {
 		select {
-		case <-h.node.halted:
+		case <-h.node.halted.Done():
 			return
 		case now := <-t.C:
 			t.Reset(h.look(now))

@@ -336,7 +336,7 @@ func (s *samples) fetch(c scheduler.Fetch) {
 // fetched handles the end of a read. It computes the sum of its bytes before it locks the stream.
 func (s *samples) fetched(id scheduler.SampleID, into []byte, kept bool, err error) {
 	sum := s.sumOf(into, err)
-	if err != nil && !s.node.stopping.Load() { // then storage may be closed
+	if err != nil && s.node.halted.Err() == nil { // otherwise storage may be closed
 		s.node.cfg.Log.Error("a sample cannot be read", "data", s.data.Name, "sample", id, "error",
 			err)
 	}
