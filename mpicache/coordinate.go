@@ -251,7 +251,6 @@ func (s *stream) obey(c scheduler.CoordinatorCommand) {
 	case scheduler.Refuse:
 		s.refuse(c)
 	case scheduler.Begin:
-		s.begins = true
 		s.begin()
 	case scheduler.Tell:
 		s.broadcast(c.Event)
@@ -325,10 +324,6 @@ func (s *stream) log(c scheduler.Log) {
 
 // begin opens the stream's lane when every trainer has opened the data set.
 func (s *stream) begin() {
-	if !s.begins || s.coordinator.Conflict() != nil {
-		return
-	}
-	s.begins = false
 	err := s.takeLane()
 	s.coordinate(
 		scheduler.Begun{

@@ -86,7 +86,6 @@ type stream struct {
 	lastRequest  uint64
 	// cuts that the last plan was made from; -1: there is no plan yet
 	chosen int
-	begins bool                 // it needs a lane
 	setup  *record.Setup        // basis of plans and stager, once it has begun
 	plans  scheduler.PlanConfig // what plans are made from
 	// benefit measures what the cache is worth to it, once it has begun
