@@ -152,9 +152,7 @@ func TestRecordsOfEmbeddings(t *testing.T) {
 	s := &stream{}
 	s.outRecord(recordReport, 2, 3, 4, []float32{1, 2}, []float32{5, 6, 7, 8})
 	c := fields.Reader{Rest: s.outbox}
-	what, trainer, epoch, batch := c.U32(), int(c.U32()), int(c.U32()), int(c.U32())
-	n, m := c.U32(), c.U32()
-	e := recordEvent(what, 1, trainer, epoch, batch, c.F32s(n), c.F32s(m)).(scheduler.Trained)
+	e := readRecord(&c, 1).(scheduler.Trained)
 	if !c.Whole() || e.Rank != 1 || e.Trainer != 2 || e.Epoch != 3 || e.Batch != 4 ||
 		len(e.Losses) != 2 || e.Losses[1] != 2 || len(e.Embeddings) != 4 || e.Embeddings[3] != 8 {
 		t.Errorf("%+v is read, %v", e, c.Rest)

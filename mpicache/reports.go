@@ -66,10 +66,7 @@ func (s *stream) flushReports() {
 func (s *stream) onReports(from int, body []byte) {
 	s.locked(func() {
 		for c := (fields.Reader{Rest: body}); len(c.Rest) > 0; {
-			what, trainer, epoch, batch := c.U32(), int(c.U32()), int(c.U32()), int(c.U32())
-			n, m := c.U32(), c.U32()
-			losses, embeddings := c.F32s(n), c.F32s(m)
-			e := recordEvent(what, from, trainer, epoch, batch, losses, embeddings)
+			e := readRecord(&c, from)
 			if c.Short || e == nil {
 				s.later(func() { s.node.cfg.Log.Error("malformed reports", "from", from) })
 				return
@@ -79,23 +76,28 @@ func (s *stream) onReports(from int, body []byte) {
 	})
 }
 
-func recordEvent(
-	what uint32, from, trainer, epoch, batch int, losses, embeddings []float32,
-) scheduler.CoordinatorEvent {
+// readRecord reads the next record; nil if its kind is unknown.
+func readRecord(c *fields.Reader, from int) scheduler.CoordinatorEvent {
+	what := c.U32()
+	at := scheduler.Moved{
+		Rank: from, Trainer: int(c.U32()), Epoch: int(c.U32()), Batch: int(c.U32()),
+	}
+	n, m := c.U32(), c.U32()
+	losses, embeddings := c.F32s(n), c.F32s(m)
 	switch what {
 	case recordReport:
 		return scheduler.Trained{
-			Rank: from, Trainer: trainer, Epoch: epoch, Batch: batch,
+			Rank: at.Rank, Trainer: at.Trainer, Epoch: at.Epoch, Batch: at.Batch,
 			Losses: losses, Embeddings: embeddings,
 		}
 	case recordMove:
-		return scheduler.Moved{Rank: from, Trainer: trainer, Epoch: epoch, Batch: batch}
+		return at
 	case recordWish:
-		return scheduler.Wished{Rank: from, Trainer: trainer, Epoch: epoch, Batch: batch}
+		return scheduler.Wished(at)
 	case recordSave:
-		return scheduler.Saving{Rank: from, Trainer: trainer, Epoch: epoch, Batch: batch}
+		return scheduler.Saving(at)
 	case recordRestart:
-		return scheduler.Restarted{Rank: from, Trainer: trainer, Epoch: epoch, Batch: batch}
+		return scheduler.Restarted(at)
 	}
 	return nil
 }
