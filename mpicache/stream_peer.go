@@ -60,10 +60,9 @@ type asking struct {
 	scheduler.Ask
 	ids      []scheduler.SampleID // requested, with a place
 	at       []int                // their indexes in Ask.IDs
-	places   []int64              // in the slab, kept when the request is abandoned
+	places   []int64              // in the slab, kept when the question is abandoned
 	bulk     uint32
 	deadline time.Time
-	taking   bool // the answer's bytes are on their way
 }
 
 // asker names a peer's question.
@@ -151,6 +150,7 @@ func (s *samples) ask(c scheduler.Ask) {
 	for i, id := range c.IDs {
 		if s.occupy(id) {
 			a.ids, a.at = append(a.ids, id), append(a.at, i)
+			a.places = append(a.places, s.place(id))
 		}
 	}
 	if len(a.ids) == 0 {
@@ -221,7 +221,6 @@ func (n *Node) noteAnswer(from int, inTime bool) {
 func (s *samples) giveUp(a *asking) {
 	delete(s.asks, a.Ticket)
 	for _, id := range a.ids {
-		a.places = append(a.places, s.place(id))
 		s.entries.Drop(int(id))
 	}
 	s.lost[a.Ticket] = a
@@ -335,11 +334,7 @@ func (s *samples) takeBytes(a *asking, status []byte) {
 	for i, id := range a.ids {
 		if st := scheduler.Status(status[i]); st != scheduler.Absent {
 			result.Status[a.at[i]] = st
-			if a.places != nil {
-				segs = append(segs, s.node.slab.Bytes(a.places[i], s.data.Size(id)))
-			} else {
-				segs = append(segs, s.bytes(id))
-			}
+			segs = append(segs, s.node.slab.Bytes(a.places[i], s.data.Size(id)))
 			s.node.observer.peerBytes.Add(s.data.Size(id))
 		}
 	}
@@ -347,7 +342,6 @@ func (s *samples) takeBytes(a *asking, status []byte) {
 		s.answered(a, result, nil)
 		return
 	}
-	a.taking = true
 	placed := s.placed
 	s.node.cfg.Transport.Take(a.Peer, a.bulk, segs, func(err error) {
 		var sums []uint32
