@@ -205,7 +205,10 @@ func newNode(cfg Config) (*Node, error) {
 	if cfg.Transport.Rank() == 0 {
 		n.report = newReporter(n)
 	}
-	n.recover(found)
+	for _, e := range found.whole {
+		s := n.streams[e.Set]
+		s.recovered = append(s.recovered, scheduler.SampleID(e.Sample))
+	}
 	n.recall()
 	n.observer.init(n)
 	n.recordBegin()

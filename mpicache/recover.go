@@ -73,15 +73,6 @@ func (cfg *Config) size(set, sample int) int64 {
 	return cfg.Data[set].Size(scheduler.SampleID(sample))
 }
 
-// recover passes the samples found to the streams.
-func (n *Node) recover(f found) {
-	for _, e := range f.whole {
-		s := n.streams[e.Set]
-		s.recovered = append(s.recovered, scheduler.SampleID(e.Sample))
-	}
-	n.kept, n.keptOf = len(f.whole), f.residents
-}
-
 // Recovered returns how many residents of the previous rank this one has kept, and how many had
 // been complete in memory.
 func (n *Node) Recovered() (kept, of int) { return n.kept, n.keptOf }
@@ -119,9 +110,9 @@ func (s *samples) check(c scheduler.Check) {
 	})
 }
 
-// SlabName is the file in a rank's folder that names the rank's memory: only that memory is taken
+// slabName is the file in a rank's folder that names the rank's memory: only that memory is taken
 // back, or kept by clients while there is no rank.
-const SlabName = "slab"
+const slabName = "slab"
 
 func noteSlab(dir string, memory *slab.Slab) error {
 	is, err := memory.Identity()
@@ -129,11 +120,11 @@ func noteSlab(dir string, memory *slab.Slab) error {
 		return err
 	}
 	text := fmt.Appendf(nil, "%d %d %d\n", is.Device, is.Inode, is.SizeBytes)
-	return writeState(filepath.Join(dir, SlabName), inOne(text))
+	return writeState(filepath.Join(dir, slabName), inOne(text))
 }
 
 func readSlabNote(dir string) (is slab.Identity, err error) {
-	text, err := ReadFile(filepath.Join(dir, SlabName))
+	text, err := ReadFile(filepath.Join(dir, slabName))
 	if err == nil {
 		_, err = fmt.Sscanf(string(text), "%d %d %d\n", &is.Device, &is.Inode, &is.SizeBytes)
 	}
@@ -142,7 +133,7 @@ func readSlabNote(dir string) (is slab.Identity, err error) {
 
 // forgetSlab overwrites the note. Removing it would free space that other processes could use.
 func forgetSlab(dir string) {
-	file, err := os.OpenFile(filepath.Join(dir, SlabName), os.O_WRONLY|unix.O_NONBLOCK, 0)
+	file, err := os.OpenFile(filepath.Join(dir, slabName), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return // it may not be there
 	}

@@ -58,8 +58,10 @@ func (s *stream) sit(c *conn, acts bool) error {
 		return err
 	}
 	if st == nil || st.Family != c.Family {
-		if st != nil {
-			c.node.hangUp(t, st.Family)
+		if st != nil { // the rest of its family, such as workers whose process was killed
+			for _, other := range c.node.connsOf(t, st.Family) {
+				other.HangUp()
+			}
 		}
 		st = &seat{Family: c.Family}
 		s.seats[t] = st
@@ -70,7 +72,8 @@ func (s *stream) sit(c *conn, acts bool) error {
 			return door.Refuse("process %d trains as trainer %d, and process %d has come from it: it "+
 				"may read batches, and no more", st.PID, t, c.PID)
 		}
-		st.Process, st.PID, st.Started = c.Process, c.PID, startOf(c.PID)
+		st.Process, st.PID = c.Process, c.PID
+		st.Started, _ = statOf(c.PID)
 		c.node.seatsChanged.Store(true)
 	}
 	return nil
@@ -82,41 +85,31 @@ func (n *Node) lives(trainer int, st *seat) bool {
 	if st.PID != 0 {
 		return st.runs()
 	}
-	n.connMu.Lock()
-	defer n.connMu.Unlock()
-	for c := range n.conns {
-		if t, family := c.whose(); int(t) == trainer && family == st.Family {
-			return true
-		}
-	}
-	return false
+	return len(n.connsOf(trainer, st.Family)) > 0
 }
 
-// runs reports whether the process of a seat with a PID is running.
-func (st *seat) runs() bool { return st.Started != 0 && startOf(st.PID) == st.Started }
-
-// hangUp ends the connections of the rest of a trainer's family, such as workers whose process was
-// killed.
-func (n *Node) hangUp(trainer int, family uint64) {
+// connsOf returns the open connections of a trainer's family.
+func (n *Node) connsOf(trainer int, family uint64) (conns []*conn) {
 	n.connMu.Lock()
 	defer n.connMu.Unlock()
 	for c := range n.conns {
 		if t, f := c.whose(); int(t) == trainer && f == family {
-			c.HangUp()
+			conns = append(conns, c)
 		}
 	}
+	return conns
 }
 
-// startOf returns when a process began, 0 if it is gone.
-//
-// Source: proc(5), /proc/[pid]/stat: state is field 3, starttime field 22; field 2, in brackets,
-// may have anything in it.
-func startOf(pid int32) uint64 {
-	ticks, _ := statOf(pid)
-	return ticks
+// runs reports whether the process of a seat with a PID is running.
+func (st *seat) runs() bool {
+	began, _ := statOf(st.PID)
+	return st.Started != 0 && began == st.Started
 }
 
 // statOf returns when a process began, 0 when it is gone, and whether it is stopped.
+//
+// Source: proc(5), /proc/[pid]/stat: state is field 3, starttime field 22; field 2, in brackets,
+// may have anything in it.
 func statOf(pid int32) (ticks uint64, stopped bool) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/stat")
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
@@ -151,12 +144,8 @@ func (n *Node) keep() {
 		return
 	}
 	var all []json.RawMessage
-	for _, s := range n.streams {
-		s.locked(func() {
-			for _, l := range s.streams {
-				all = append(all, l.kept())
-			}
-		})
+	for _, s := range n.all() {
+		s.locked(func() { all = append(all, s.kept()) })
 	}
 	if err := writeState(filepath.Join(n.cfg.Dir, KeptName), inOne(asJSON(all))); err != nil {
 		n.cfg.Log.Warn("who trains is not kept; a rank that dies now takes whom comes first",

@@ -426,7 +426,7 @@ func TestFIFOsInTheFolder(t *testing.T) {
 		!strings.Contains(err.Error(), "are lost") {
 		t.Errorf("%v", err)
 	}
-	for _, name := range []string{KeptName, SlabName} {
+	for _, name := range []string{KeptName, slabName} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, name)
 		if err := unix.Mkfifo(path, 0o600); err != nil {
