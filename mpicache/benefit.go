@@ -45,11 +45,6 @@ func (s *samples) scarce() bool {
 	return s.ownBytes > s.data.PartitionBytes[s.node.cfg.Transport.Rank()]
 }
 
-// probe returns the batches of a planned epoch that are timed.
-func (s *stream) probe(e scheduler.Planned) scheduler.Probe {
-	return s.benefit.Begin(e.Plan.Epoch, e.From, e.Plan.Batches(), s.node.measures())
-}
-
 var errNoRoom = errors.New("mpicache: no room for a sample")
 
 // reread reads a sample into separate memory, for which the window has room, and then frees it.

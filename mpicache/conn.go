@@ -243,13 +243,6 @@ func (c *conn) release(g door.Get) error {
 	return nil
 }
 
-// held returns how many GETs of the client wait, and how many leases it has.
-func (c *conn) held() (gets, leases int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.waiting), len(c.leases)
-}
-
 // lease gives the client a lease; it returns false if the client is gone.
 func (c *conn) lease(s *samples, lease uint32, ticket uint64) (id uint32, ok bool) {
 	c.mu.Lock()

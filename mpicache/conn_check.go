@@ -163,7 +163,9 @@ func (s *stream) checkGet(c *conn, g door.Get) error {
 	if err := s.checkPlace(g.Epoch, g.Batch); err != nil {
 		return err
 	}
-	gets, leases := c.held()
+	c.mu.Lock()
+	gets, leases := len(c.waiting), len(c.leases)
+	c.mu.Unlock()
 	plan := s.coordinator.Plan(int(g.Epoch))
 	switch {
 	case gets >= maxGets:

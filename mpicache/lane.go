@@ -90,14 +90,14 @@ func (s *samples) join(job string) (*stream, error) {
 	return l, nil
 }
 
-// inLaneOf returns the stream that has a lane.
+// inLaneOf returns the stream that has a lane; nil if it is free.
 func (s *samples) inLaneOf(lane int) *stream {
 	for _, l := range s.streams {
 		if l.began && l.lane == lane {
 			return l
 		}
 	}
-	panic(fmt.Sprintf("mpicache: lane %d is of no training", lane))
+	return nil
 }
 
 // all returns the streams of all data sets.
@@ -111,19 +111,19 @@ func (n *Node) all() []*stream {
 
 // freeLane returns the lowest number that no open lane has.
 func (s *samples) freeLane() int {
-	for lane := 0; ; lane++ {
-		if !slices.ContainsFunc(s.streams,
-			func(l *stream) bool { return l.began && l.lane == lane }) {
-			return lane
-		}
+	lane := 0
+	for s.inLaneOf(lane) != nil {
+		lane++
 	}
+	return lane
 }
 
 // inLane returns an event from the coordinator as one of the stream's lane.
 func (s *stream) inLane(e scheduler.Event) scheduler.Event {
 	switch e := e.(type) {
 	case scheduler.Planned:
-		e.Lane, e.Probe = s.lane, s.probe(e)
+		e.Lane = s.lane
+		e.Probe = s.benefit.Begin(e.Plan.Epoch, e.From, e.Plan.Batches(), s.node.measures())
 		return e
 	case scheduler.Scored:
 		e.Lane = s.lane
@@ -238,11 +238,7 @@ func (s *stream) end() {
 	s.coordinate(scheduler.Finished{})
 	s.ended = true
 	s.generations[s.job] = s.generation + 1
-	for ticket, g := range s.gets {
-		if g.stream == s {
-			delete(s.gets, ticket)
-		}
-	}
+	maps.DeleteFunc(s.gets, func(_ uint64, g pendingGet) bool { return g.stream == s })
 	for e := range s.epochs {
 		s.addEpoch(&s.past, e)
 	}

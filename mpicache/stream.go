@@ -350,16 +350,12 @@ func (s *samples) fetched(id scheduler.SampleID, into []byte, kept bool, err err
 }
 
 func (s *samples) deliver(c scheduler.Deliver) {
-	g, ok := s.gets[c.Ticket]
-	delete(s.gets, c.Ticket)
-	if ok {
-		delete(g.stream.due, g.due)
-	} else {
-		s.queue = append(s.queue, scheduler.Released{Lease: c.Lease})
-		return
+	g, waits := s.take(c.Ticket)
+	var lease uint32
+	if waits {
+		lease, waits = g.conn.lease(s, c.Lease, c.Ticket)
 	}
-	lease, ok := g.conn.lease(s, c.Lease, c.Ticket)
-	if !ok {
+	if !waits {
 		s.queue = append(s.queue, scheduler.Released{Lease: c.Lease})
 		return
 	}
@@ -422,12 +418,18 @@ func (s *stream) request(c *conn, ticket uint32, trainer, epoch, batch int) {
 	s.data.Storage.Demand(s.stager.Demand())
 }
 
+// take returns a GET that waits no more, if it has waited.
+func (s *samples) take(ticket uint64) (g pendingGet, ok bool) {
+	if g, ok = s.gets[ticket]; ok {
+		delete(s.gets, ticket)
+		delete(g.stream.due, g.due)
+	}
+	return g, ok
+}
+
 func (s *samples) withdraw(ticket uint64) {
 	s.locked(func() {
-		if g, ok := s.gets[ticket]; ok {
-			delete(s.gets, ticket)
-			delete(g.stream.due, g.due)
-		}
+		s.take(ticket)
 		s.step(scheduler.Withdrawn{Ticket: ticket})
 	})
 }
