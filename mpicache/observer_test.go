@@ -104,25 +104,20 @@ func TestStatsBeginWithTheRank(t *testing.T) {
 	n := agreedRank(t)
 	const epoch = 7
 	from := teller{worker: 99}
-	n.streams[0].onTally(
-		from, counted(epoch, counts{
-			stats.HitsLocal: 5, stats.StorageReads: 2, stats.FallbackReads: 3,
-			stats.StallSeconds: 1e6,
-		}),
-		false)
-	if st := n.Stats(); st.HitsLocal != 0 || st.StorageReads != 0 || st.FallbackReads != 3 ||
-		st.StallSeconds != 0 {
-		t.Errorf("%+v", st)
-	}
-	n.streams[0].onTally(
-		from, counted(epoch, counts{
-			stats.HitsLocal: 9, stats.StorageReads: 2, stats.FallbackReads: 3,
-			stats.StallSeconds: 3e6,
-		}),
-		true)
-	if st := n.Stats(); st.HitsLocal != 4 || st.StorageReads != 0 || st.FallbackReads != 3 ||
-		st.StallSeconds != 2 {
-		t.Errorf("%+v", st)
+	for _, c := range []struct {
+		hits, stall int64
+		asked       bool
+		wantHits    int64
+		wantStall   float64
+	}{{5, 1e6, false, 0, 0}, {9, 3e6, true, 4, 2}} {
+		n.streams[0].onTally(from, counted(epoch, counts{
+			stats.HitsLocal: c.hits, stats.StorageReads: 2, stats.FallbackReads: 3,
+			stats.StallSeconds: c.stall,
+		}), c.asked)
+		if st := n.Stats(); st.HitsLocal != c.wantHits || st.StorageReads != 0 ||
+			st.FallbackReads != 3 || st.StallSeconds != c.wantStall {
+			t.Errorf("%+v", st)
+		}
 	}
 	if c := n.streams[0].sum(epoch); c.HitsLocal != 9 || c.StorageReads != 2 {
 		t.Errorf("the epoch's count is %+v", c)

@@ -163,6 +163,14 @@ func TestRecover(t *testing.T) {
 	}
 }
 
+// trainsAlike checks that a training with one trainer has the stream of an earlier one.
+func (c *cluster) trainsAlike(t *testing.T, want []string) {
+	t.Helper()
+	if got := c.train(1, 6, 1, "torch"); !slices.Equal(got, want) {
+		t.Error("the stream differs")
+	}
+}
+
 // TestRecoverSpoilt changes bytes of some residents before they are taken over: these are read
 // again.
 func TestRecoverSpoilt(t *testing.T) {
@@ -179,9 +187,7 @@ func TestRecoverSpoilt(t *testing.T) {
 		}
 	}
 	cl = cl.again(t, cl.killed(), samples, capacity)
-	if got := cl.train(1, 6, 1, "torch"); !slices.Equal(got, want) {
-		t.Error("the stream differs")
-	}
+	cl.trainsAlike(t, want)
 	if reads := int64(cl.allReads()); reads != samples-residents+int64(n) {
 		t.Errorf("%d reads with %d residents, of which %d are spoilt", reads, residents, n)
 	}
@@ -195,9 +201,7 @@ func TestRecoverSmaller(t *testing.T) {
 	want := cl.train(1, 6, 1, "torch")
 	before := cl.nodes[0].Stats().Residents
 	cl = cl.again(t, cl.killed(), samples, capacity/2, func(cfg *Config) { cfg.SlabBytes = 64 << 10 })
-	if got := cl.train(1, 6, 1, "torch"); !slices.Equal(got, want) {
-		t.Error("the stream differs")
-	}
+	cl.trainsAlike(t, want)
 	after := cl.nodes[0].Stats()
 	if after.Residents < 20 || after.Residents >= before || after.SlabBytes != 64<<10 {
 		t.Errorf("%d residents in %d bytes, before %d", after.Residents, after.SlabBytes, before)
