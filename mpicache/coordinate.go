@@ -325,11 +325,10 @@ func (s *stream) log(c scheduler.Log) {
 // begin opens the stream's lane when every trainer has opened the data set.
 func (s *stream) begin() {
 	err := s.takeLane()
-	s.coordinate(
-		scheduler.Begun{
-			Weighted: err == nil && s.plans.Sampler.Weighted(),
-			Chooses:  err == nil && s.chooses(), Err: err,
-		})
+	s.coordinate(scheduler.Begun{
+		Weighted: err == nil && s.plans.Sampler.Weighted(),
+		Chooses:  err == nil && s.chooses(), Err: err,
+	})
 }
 
 // takeLane creates the data set's stager, or opens another lane in it.
@@ -342,15 +341,13 @@ func (s *stream) takeLane() error {
 	setup := &record.Setup{
 		Data: s.data.Name, Rank: t.Rank(), Ranks: t.Size(), World: s.coordinator.World(),
 		Sampler:    spec.SamplerConfig(s.data.Samples),
-		Assignment: assignment, Policy: s.node.cfg.Policy,
+		Assignment: assignment, Policy: s.node.cfg.Policy, Values: s.node.cfg.Options,
 		CapacityBytes: s.data.PartitionBytes[t.Rank()], WindowBytes: s.data.WindowBytes,
+		OwnersRead: s.data.KeepsCopies, Book: s.book(spec),
 		Size: func(id scheduler.SampleID) int64 { return slab.Footprint(s.data.Size(id)) },
+		Kept: func(id scheduler.SampleID, kept bool) { s.entries.Keep(int(id), kept) },
 	}
-	setup.OwnersRead = s.data.KeepsCopies
-	setup.Values = s.node.cfg.Options
 	setup.Values.Sample(&setup.Sampler)
-	setup.Kept = func(id scheduler.SampleID, kept bool) { s.entries.Keep(int(id), kept) }
-	setup.Book = s.book(spec)
 	if s.data.Tier != nil {
 		setup.TierBytes, setup.TierBlockBytes = s.data.TierBytes[t.Rank()], s.data.TierBlockBytes
 	}
@@ -405,8 +402,8 @@ func (s *stream) start(lane int) {
 func (s *stream) makePlan(c scheduler.MakePlan) {
 	cfg := s.plans
 	tidy := func() { s.node.tidy(cfg.Samples) }
-	cfg.Place, cfg.Drawn, cfg.Processes = c.Place, tidy, c.Processes
-	cfg.Layout = c.Layout
+	cfg.Place, cfg.Drawn = c.Place, tidy
+	cfg.Processes, cfg.Layout = c.Processes, c.Layout
 	if n := len(c.Cuts); n < s.chosen || n > s.chosen+1 { // not the epoch after the one chosen last
 		s.tape.Cuts(c.Cuts)
 	}

@@ -42,14 +42,12 @@ type shrinker struct {
 
 func (h *shrinker) init(n *Node) {
 	h.node, h.fullBytes, h.nowBytes = n, n.cfg.SlabBytes, n.cfg.SlabBytes
-	for i := range n.cfg.Data {
-		h.leastBytes += n.cfg.Data[i].WindowBytes
+	for _, d := range n.cfg.Data {
+		h.leastBytes += d.WindowBytes
+		h.even = append(h.even, d.PartitionBytes[n.cfg.Transport.Rank()])
 	}
 	h.leastBytes = min(h.fullBytes, h.leastBytes+h.leastBytes/16)
 	h.evenOf = h.fullBytes
-	for i := range n.cfg.Data {
-		h.even = append(h.even, n.cfg.Data[i].PartitionBytes[n.cfg.Transport.Rank()])
-	}
 }
 
 // watch polls the memory until the node stops.

@@ -60,10 +60,8 @@ func (s *stream) keepState(c scheduler.KeepState) {
 			s.node.cfg.Log.Warn("the importance state is not kept; a rank that dies now cannot "+
 				"plan this epoch again", "error", err)
 		}
-		s.locked(
-			func() {
-				s.coordinate(scheduler.StateKept{Epoch: c.Snap.Epoch, Generation: c.Generation})
-			})
+		e := scheduler.StateKept{Epoch: c.Snap.Epoch, Generation: c.Generation}
+		s.locked(func() { s.coordinate(e) })
 	})
 }
 
@@ -160,8 +158,7 @@ func (s *stream) saveState(c scheduler.SaveState) {
 		s.node.giveWay()
 		path := s.writeUserState(c)
 		if c.ID != 0 {
-			digest := c.Snap.Digest()
-			e := scheduler.StateSaved{ID: c.ID, Path: path, Digest: digest}
+			e := scheduler.StateSaved{ID: c.ID, Path: path, Digest: c.Snap.Digest()}
 			s.locked(func() { s.coordinate(e) })
 		}
 	})
@@ -301,8 +298,7 @@ func (s *stream) readStates(stream scheduler.StreamID, state scheduler.Digest) {
 		} else {
 			path := s.ownStatePath()
 			e.Own = []scheduler.StateFile{
-				readState(path, stream),
-				readState(previousState(path), stream),
+				readState(path, stream), readState(previousState(path), stream),
 			}
 		}
 		s.locked(func() { s.coordinate(e) })

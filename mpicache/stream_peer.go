@@ -154,11 +154,8 @@ func (s *samples) ask(c scheduler.Ask) {
 		}
 	}
 	if len(a.ids) == 0 {
-		s.queue = append(
-			s.queue, scheduler.Received{
-				Ticket: c.Ticket,
-				Status: make([]scheduler.Status, len(c.IDs)),
-			})
+		nothing := make([]scheduler.Status, len(c.IDs))
+		s.queue = append(s.queue, scheduler.Received{Ticket: c.Ticket, Status: nothing})
 		return
 	}
 	s.asks[c.Ticket] = a
@@ -228,15 +225,11 @@ func (s *samples) giveUp(a *asking) {
 }
 
 func (s *samples) giveUpAsks(now time.Time) {
-	var late []*asking
 	for _, ticket := range slices.Sorted(maps.Keys(s.asks)) {
 		if a := s.asks[ticket]; now.After(a.deadline) {
-			late = append(late, a)
+			s.node.noteAnswer(a.Peer, false)
+			s.giveUp(a)
 		}
-	}
-	for _, a := range late {
-		s.node.noteAnswer(a.Peer, false)
-		s.giveUp(a)
 	}
 	s.drain()
 }
@@ -246,7 +239,8 @@ func (s *samples) onAsk(about sender, body []byte) {
 	from, c := about.rank, fields.Reader{Rest: body}
 	ticket, bulk, epoch, batch := c.U32(), c.U32(), c.U32(), c.U32()
 	ids := fields.U32s[scheduler.SampleID](&c, nil, uint32(len(c.Rest)/4))
-	if !c.Whole() || s.outOfRange(ids) {
+	unknown := func(id scheduler.SampleID) bool { return int(id) >= s.data.Samples }
+	if !c.Whole() || slices.ContainsFunc(ids, unknown) {
 		s.node.cfg.Log.Error("malformed request", "from", from)
 		return
 	}
@@ -259,21 +253,10 @@ func (s *samples) onAsk(about sender, body []byte) {
 			return
 		}
 		s.bulks[asker{from, ticket}] = bulk
-		s.step(
-			scheduler.Asked{
-				Lane: l.lane, Peer: from, Ticket: ticket, Epoch: int(epoch), Batch: int(batch),
-				IDs: ids,
-			})
+		s.step(scheduler.Asked{
+			Lane: l.lane, Peer: from, Ticket: ticket, Epoch: int(epoch), Batch: int(batch), IDs: ids,
+		})
 	})
-}
-
-func (s *samples) outOfRange(ids []scheduler.SampleID) bool {
-	for _, id := range ids {
-		if int(id) >= s.data.Samples {
-			return true
-		}
-	}
-	return false
 }
 
 // send answers a question: first what there is, then the bytes straight from the slab.

@@ -49,18 +49,12 @@ const backDoorPatience = 5 * time.Second
 func TakeBack(
 	ctx context.Context, dir string, data []DataSet, ranks int, patience time.Duration,
 	log *slog.Logger,
-) *slab.Slab {
-	memory := takeBack(ctx, dir, data, ranks, patience, log)
-	if memory == nil {
-		forgetSlab(dir)
-	}
-	return memory
-}
-
-func takeBack(
-	ctx context.Context, dir string, data []DataSet, ranks int, patience time.Duration,
-	log *slog.Logger,
-) *slab.Slab {
+) (memory *slab.Slab) {
+	defer func() {
+		if memory == nil {
+			forgetSlab(dir)
+		}
+	}()
 	want, err := readSlabNote(dir)
 	if err != nil || want.SizeBytes == 0 {
 		return nil
