@@ -36,13 +36,10 @@ func (n *Node) measures() bool {
 	case BenefitNever:
 		return false
 	}
-	return n.lanes.Load() > 1 &&
-		slices.ContainsFunc(n.streams, func(s *stream) bool { return s.scarce() })
-}
-
-// scarce reports whether the partition does not hold all samples that this rank owns.
-func (s *samples) scarce() bool {
-	return s.ownBytes > s.data.PartitionBytes[s.node.cfg.Transport.Rank()]
+	rank := n.cfg.Transport.Rank()
+	return n.lanes.Load() > 1 && slices.ContainsFunc(n.streams, func(s *stream) bool {
+		return s.ownBytes > s.data.PartitionBytes[rank] // which does not hold all it owns
+	})
 }
 
 var errNoRoom = errors.New("mpicache: no room for a sample")

@@ -27,12 +27,6 @@ type request struct {
 	err    error // why it was refused, if the coordinator refused it at once
 }
 
-func newCoordinator(s *stream) *scheduler.Coordinator {
-	cfg := s.coordination().Config
-	cfg.Placement, cfg.Learner = s.newPlacement, s.newLearner
-	return scheduler.NewCoordinator(cfg)
-}
-
 // coordination returns what the coordinator's decisions depend on besides events.
 func (s *stream) coordination() *record.Coordination {
 	cfg := &s.node.cfg
@@ -49,12 +43,16 @@ func (s *stream) coordination() *record.Coordination {
 
 // placesBytes returns how many bytes each rank keeps, or nil if plans may not place samples: with
 // kept copies the owners must stay those by hash, and a training with a name shares its memory with
-// others.
+// others. A rank's memory and tier keep together what one memory of their size would.
 func (s *stream) placesBytes() []int64 {
 	if s.data.KeepsCopies || s.job != "" {
 		return nil
 	}
-	return s.data.keptBytes()
+	kept := slices.Clone(s.data.PartitionBytes)
+	for r, bytes := range s.data.TierBytes {
+		kept[r] += bytes
+	}
+	return kept
 }
 
 // newLearner returns the learner for a training that begins, or nil if the system learns nothing
@@ -477,6 +475,7 @@ func (s *stream) broadcast(e scheduler.CoordinatorEvent) {
 	}
 }
 
+// onOpened handles another rank's message that one of its trainers has opened the data set.
 func (s *samples) onOpened(about sender, text []byte) {
 	e := scheduler.Opened{Rank: about.rank}
 	if err := json.Unmarshal(text, &e.Spec); err != nil {
@@ -493,17 +492,12 @@ func (s *samples) onOpened(about sender, text []byte) {
 				"error", err)
 			return
 		}
-		l.hearOpened(e)
+		// the sender remembers that training as well
+		if l.coordinator.Remembers() && !l.livesHere() {
+			l.coordinate(scheduler.Vanished{Here: true})
+		}
+		l.coordinate(e)
 	})
-}
-
-// hearOpened handles another rank's message that one of its trainers has opened the data set.
-func (s *stream) hearOpened(e scheduler.Opened) {
-	// the sender remembers that training as well
-	if s.coordinator.Remembers() && !s.livesHere() {
-		s.coordinate(scheduler.Vanished{Here: true})
-	}
-	s.coordinate(e)
 }
 
 func (s *stream) onSource(from int, body []byte) {
@@ -521,12 +515,6 @@ func (s *stream) onSaved(from int, text []byte) {
 		return
 	}
 	s.locked(func() { s.coordinate(e) })
-}
-
-// onRefused handles another rank's message that it cannot make a plan: then trainers here get none,
-// either.
-func (s *stream) onRefused(from int, sentence string) {
-	s.locked(func() { s.coordinate(scheduler.Declined{Rank: from, Why: sentence}) })
 }
 
 // scorerFor returns the scorer that a spec's draws depend on, "" if they depend on no scores.

@@ -49,15 +49,18 @@ func (o *observer) init(n *Node) {
 	o.take(n.cfg.Transport.Rank(), n.Stats(), o.logged)
 }
 
-// tick measures when it is time. Only the node's ticker calls it.
+// tick measures this rank, and on rank 0 writes a line per rank to the run log, when it is time.
+// Only the node's ticker calls it.
 func (o *observer) tick(now time.Time) {
 	if now.Sub(o.observed) < observeEvery {
 		return
 	}
 	o.observed = now
 	o.observe(now)
-	if o.node.report != nil {
-		o.log(now)
+	every := max(o.node.cfg.NodeEvery, time.Duration(len(o.heard))*time.Second/linesPerSecond)
+	if o.node.report != nil && now.Sub(o.logged) >= every-observeEvery/2 {
+		o.logged = now
+		o.record(now)
 	}
 }
 
@@ -104,16 +107,6 @@ type nodeRecord struct {
 	Event string    `json:"event"`
 	Time  time.Time `json:"time"`
 	stats.Reading
-}
-
-// log writes a line per rank to the run log when it is time.
-func (o *observer) log(now time.Time) {
-	every := max(o.node.cfg.NodeEvery, time.Duration(len(o.heard))*time.Second/linesPerSecond)
-	if now.Sub(o.logged) < every-observeEvery/2 {
-		return
-	}
-	o.logged = now
-	o.record(now)
 }
 
 // record writes a line per rank to the run log.

@@ -159,7 +159,9 @@ func newStream(on *samples, job string) *stream {
 		requests: map[uint64]*request{}, moved: map[int]time.Time{}, chosen: -1,
 	}
 	s.command = s.obey
-	s.coordinator = newCoordinator(s)
+	cfg := s.coordination().Config
+	cfg.Placement, cfg.Learner = s.newPlacement, s.newLearner
+	s.coordinator = scheduler.NewCoordinator(cfg)
 	return s
 }
 
@@ -327,25 +329,21 @@ func (s *samples) fetch(c scheduler.Fetch) {
 	s.reads.Add(1)
 	into := s.bytes(c.ID)
 	s.read(c.ID, into, c.Need, func(kept bool, err error) {
-		s.fetched(c.ID, into, kept, err)
-		s.reads.Done()
-	})
-}
-
-// fetched handles the end of a read. It computes the sum of its bytes before it locks the stream.
-func (s *samples) fetched(id scheduler.SampleID, into []byte, kept bool, err error) {
-	sum := s.sumOf(into, err)
-	if err != nil && s.node.halted.Err() == nil { // otherwise storage may be closed
-		s.node.cfg.Log.Error("a sample cannot be read", "data", s.data.Name, "sample", id, "error",
-			err)
-	}
-	s.locked(func() {
-		if err != nil {
-			s.vacate(id)
-		} else {
-			s.put(id, sum)
+		// the sum is computed before the stream is locked
+		sum := s.sumOf(into, err)
+		if err != nil && s.node.halted.Err() == nil { // otherwise storage may be closed
+			s.node.cfg.Log.Error("a sample cannot be read", "data", s.data.Name, "sample", c.ID,
+				"error", err)
 		}
-		s.step(scheduler.Fetched{ID: id, Kept: kept, Err: err})
+		s.locked(func() {
+			if err != nil {
+				s.vacate(c.ID)
+			} else {
+				s.put(c.ID, sum)
+			}
+			s.step(scheduler.Fetched{ID: c.ID, Kept: kept, Err: err})
+		})
+		s.reads.Done()
 	})
 }
 

@@ -88,13 +88,14 @@ func (s *samples) unpack(c scheduler.Unpack) {
 	bytes := make([]byte, s.packageBytes(c.Layout))
 	s.reads.Add(1)
 	s.data.Packages.Recall(scheduler.SampleID(c.Package), bytes, c.Need, func(err error) {
-		sums := s.divide(c.Layout, bytes, places, err)
+		var sums map[scheduler.SampleID]uint32
+		if err == nil {
+			sums = s.divide(c.Layout, bytes, places)
+		}
 		s.locked(func() {
 			s.notePackage("a package is not read", c.Package, err)
-			for _, id := range c.IDs {
-				if err == nil {
-					s.put(id, sums[id])
-				}
+			for id, sum := range sums {
+				s.put(id, sum)
 			}
 			s.step(scheduler.Unpacked{Package: c.Package, Bytes: int64(len(bytes)), Err: err})
 		})
@@ -102,15 +103,11 @@ func (s *samples) unpack(c scheduler.Unpack) {
 	})
 }
 
-// divide copies the samples of a package to their places, and returns their sums; none if reading
-// the package failed with err.
+// divide copies the samples of a package to their places, and returns their sums.
 func (s *samples) divide(
-	layout []scheduler.SampleID, bytes []byte, places map[scheduler.SampleID][]byte, err error,
+	layout []scheduler.SampleID, bytes []byte, places map[scheduler.SampleID][]byte,
 ) map[scheduler.SampleID]uint32 {
 	sums := map[scheduler.SampleID]uint32{}
-	if err != nil {
-		return sums
-	}
 	for _, id := range layout {
 		size := s.data.Size(id)
 		if place, wanted := places[id]; wanted {

@@ -131,8 +131,8 @@ func (s *stream) onMessage(kind byte, from int, body []byte) {
 		s.onSource(from, body)
 	case messageSaved:
 		s.onSaved(from, body)
-	case messageRefused:
-		s.onRefused(from, string(body))
+	case messageRefused: // then trainers here get no plan, either
+		s.locked(func() { s.coordinate(scheduler.Declined{Rank: from, Why: string(body)}) })
 	case messageOver:
 		s.onOver(from)
 	case messageIdle:

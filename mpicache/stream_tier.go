@@ -1,10 +1,6 @@
 package mpicache
 
-import (
-	"slices"
-
-	"rankpool/scheduler"
-)
+import "rankpool/scheduler"
 
 // Tier keeps copies of samples on a disk of the node. Package staging/tier implements it. Its
 // methods do not wait for the disk; done is called once, later, from any goroutine. A tier may lose
@@ -20,16 +16,6 @@ type Tier interface {
 	Erase(id scheduler.SampleID)
 	// End abandons the disk: operations in progress end with an error.
 	End()
-}
-
-// keptBytes returns how many bytes each rank's memory and tier keep together: they keep what one
-// memory of that size would.
-func (d *DataSet) keptBytes() []int64 {
-	kept := slices.Clone(d.PartitionBytes)
-	for r, bytes := range d.TierBytes {
-		kept[r] += bytes
-	}
-	return kept
 }
 
 // store makes the tier write a sample that leaves memory.
