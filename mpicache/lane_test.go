@@ -3,7 +3,6 @@ package mpicache
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -475,35 +474,6 @@ func openFiles(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(open)
-}
-
-// TestStatesOfJobs checks that the files of a job are not mistaken for those of another.
-func TestStatesOfJobs(t *testing.T) {
-	cl := newCluster(t, 1, 60, 1000)
-	defer cl.close()
-	set := cl.nodes[0].streams[0].samples
-	for _, job := range []string{"", "a", "a-3", "b"} {
-		set.locked(func() {
-			s, err := set.join(job)
-			if err == nil {
-				err = os.WriteFile(s.statePath(5), nil, 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-	for _, s := range set.streams {
-		if paths := s.statePaths(); len(paths) != 1 || paths[0] != s.statePath(5) {
-			t.Errorf("job %q has the states %q", s.job, paths)
-		}
-		if name := filepath.Base(s.ownStatePath()); s.job != "" && !strings.Contains(name, s.job) {
-			t.Errorf("job %q saves to %s", s.job, name)
-		}
-	}
-	if name := previousState("a"); IsJobName(name) {
-		t.Errorf("the state of the checkpoint before is that of job %s", name)
-	}
 }
 
 // sameNumber are names whose trainings have the same number at the door.
