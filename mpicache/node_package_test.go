@@ -39,7 +39,7 @@ func (u unwritten) Store(scheduler.SampleID, []byte, func(error)) bool {
 
 // TestPackageLacksASample makes a package's last two reads end at once, one of them with an error.
 func TestPackageLacksASample(t *testing.T) {
-	for range 20000 {
+	for range 50000 {
 		s := &samples{data: &DataSet{Packages: unwritten{t: t}}, closed: true}
 		w := packageWrite{samples: s, missing: 2}
 		s.reads.Add(1)
