@@ -152,10 +152,9 @@ func newSamples(n *Node, index int) *samples {
 
 func newStream(on *samples, job string) *stream {
 	s := &stream{
-		samples: on, job: job, due: map[due]bool{},
+		samples: on, job: job, over: make(chan struct{}), due: map[due]bool{},
 		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{}, seats: map[int]*seat{},
-		livesAt: map[int]bool{},
-		over:    make(chan struct{}), clients: map[*conn]bool{}, idleAt: map[int]bool{},
+		livesAt: map[int]bool{}, clients: map[*conn]bool{}, idleAt: map[int]bool{},
 		requests: map[uint64]*request{}, moved: map[int]time.Time{}, chosen: -1,
 	}
 	s.command = s.obey

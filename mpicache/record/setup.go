@@ -166,8 +166,7 @@ func (s *Setup) New() (scheduler.PlanConfig, *scheduler.Stager, error) {
 	}
 	plan := scheduler.PlanConfig{
 		Sampler: sampler, Samples: s.Sampler.Samples, BatchSize: s.Sampler.BatchSize,
-		World: s.World,
-		Ranks: s.Ranks, Rank: s.Rank, Assignment: s.Assignment,
+		World: s.World, Ranks: s.Ranks, Rank: s.Rank, Assignment: s.Assignment,
 	}
 	return plan, scheduler.NewStager(scheduler.StagerConfig{
 		Rank: s.Rank, Ranks: s.Ranks, World: s.World, Samples: s.Sampler.Samples, Size: s.Size,
