@@ -117,16 +117,10 @@ func (*System) Output(within time.Duration, env []string, name string, args ...s
 	if says := lastLine(errs.String()); err != nil && says != "" {
 		err = fmt.Errorf("%w: %s", err, says)
 	}
-	return out.String() + tail(&errs, out.Len() == 0), err
-}
-
-// tail returns a program's stderr if all is set, because stdout is empty: "srun --mpi=list" of
-// Slurm before 22 writes to stderr.
-func tail(errs *limited, all bool) string {
-	if all {
-		return errs.String()
+	if out.Len() == 0 { // "srun --mpi=list" of Slurm before 22 writes to stderr
+		return errs.String(), err
 	}
-	return ""
+	return out.String(), err
 }
 
 func lastLine(text string) string {

@@ -39,11 +39,9 @@ func (s *System) Samples(data string, n int) ([]Sample, error) {
 	}
 	var samples []Sample
 	seen := map[string]bool{} // samples of one shard are one file
-	for i := range min(n, m.Len()) {
+	n = min(n, m.Len())
+	for i := range n {
 		path := m.Path(scheduler.SampleID(i * m.Len() / n))
-		if n > m.Len() {
-			path = m.Path(scheduler.SampleID(i))
-		}
 		if seen[path] {
 			continue
 		}
@@ -99,11 +97,8 @@ func someEntries(folder string) ([]os.DirEntry, error) {
 	}
 	defer f.Close()
 	entries, err := f.ReadDir(fewEntries)
-	if len(entries) > 0 || err == nil {
+	if len(entries) > 0 || errors.Is(err, io.EOF) { // what was read before an error will do
 		return entries, nil
-	}
-	if errors.Is(err, io.EOF) {
-		return nil, nil
 	}
 	return nil, err
 }
