@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"rankpool/staging/layout"
@@ -36,7 +38,7 @@ func eachData(env *Env, check func(data string) []Finding) []Finding {
 }
 
 // missing is the finding for a data set that does not exist.
-func missing(err error) Finding {
+func missing(err error) []Finding {
 	return bad(err.Error(), "look whether the file system is mounted on this node, and whether the "+
 		"name is right")
 }
@@ -46,26 +48,26 @@ func checkData(env *Env) []Finding {
 	return eachData(env, func(data string) []Finding {
 		info, err := env.Machine.Stat(data)
 		if err != nil {
-			return []Finding{missing(err)}
+			return missing(err)
 		}
 		need := uint32(readable)
 		if info.IsDir() {
 			need |= 1
 		}
 		if err := env.Machine.Access(data, need); err != nil {
-			return []Finding{bad(fmt.Sprintf("%s may not be read: %v", data, err),
-				"check its permissions, and your groups on this node")}
+			return bad(fmt.Sprintf("%s may not be read: %v", data, err),
+				"check its permissions, and your groups on this node")
 		}
 		fs, err := env.Machine.FileSystem(data)
 		if err != nil {
-			return []Finding{warning(err.Error(), "look whether the file system answers on this node")}
+			return warning(err.Error(), "look whether the file system answers on this node")
 		}
 		if env.Rank == 0 && fs.Reach == Local && env.Job.Nodes > 1 {
-			return []Finding{warning(fmt.Sprintf("%s is on %s, which is of this node alone", data, fs.Type),
+			return warning(fmt.Sprintf("%s is on %s, which is of this node alone", data, fs.Type),
 				"all ranks must see the same files: put the data on a shared file system, or the same copy "+
-					"on each node")}
+					"on each node")
 		}
-		return []Finding{good(fmt.Sprintf("%s is on %s", data, fs.Type))}
+		return good(fmt.Sprintf("%s is on %s", data, fs.Type))
 	})
 }
 
@@ -75,17 +77,17 @@ func checkIndex(env *Env) []Finding {
 		path, found, err := env.Machine.Index(data)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return []Finding{missing(err)}
+			return missing(err)
 		case err != nil: // it may be anything, so the advice must not overwrite it
-			return []Finding{bad(fmt.Sprintf("%s cannot be used: %v", path, err),
-				"--data takes a folder, or a manifest that \"rankpool index\" wrote")}
+			return bad(fmt.Sprintf("%s cannot be used: %v", path, err),
+				"--data takes a folder, or a manifest that \"rankpool index\" wrote")
 		case found && path == data:
-			return []Finding{good("the data set is named by its manifest")}
+			return good("the data set is named by its manifest")
 		case found:
-			return []Finding{good("its manifest is " + path)}
+			return good("its manifest is " + path)
 		}
-		return []Finding{warning("no manifest: the first start scans all folders",
-			"make one: rankpool index "+data+" -o "+filepath.Base(data)+".parquet, and use that as --data")}
+		return warning("no manifest: the first start scans all folders",
+			"make one: rankpool index "+data+" -o "+filepath.Base(data)+".parquet, and use that as --data")
 	})
 }
 
@@ -122,35 +124,25 @@ func layoutFindings(data string, looked, known, offline, narrow int,
 	see := "see all files with: rankpool layout " + data
 	var found []Finding
 	if offline > 0 {
-		found = append(found, bad(
-			fmt.Sprintf("%d of %d files that were checked are only in the archive: a read "+
-				"waits for a tape", offline, looked),
-			"bring them back first, with \"lfs hsm_restore\" or \"beegfs remote pull\"; "+see))
+		found = append(found, bad(fmt.Sprintf("%d of %d files that were checked are only in the "+
+			"archive: a read waits for a tape", offline, looked),
+			"bring them back first, with \"lfs hsm_restore\" or \"beegfs remote pull\"; "+see)...)
 	}
 	if narrow > 0 {
-		found = append(found, warning(fmt.Sprintf(
-			"%d of %d files that were checked have 1 GiB or more on one storage target", narrow, looked),
-			"spread them: \"lfs migrate -c 8 FILE\"; "+see))
+		found = append(found, warning(fmt.Sprintf("%d of %d files that were checked have 1 GiB or more "+
+			"on one storage target", narrow, looked), "spread them: \"lfs migrate -c 8 FILE\"; "+see)...)
 	}
 	switch {
 	case found != nil:
 		return found
 	case known == 0:
-		return []Finding{good("no layout: the file system does not report one")}
+		return good("no layout: the file system does not report one")
 	}
-	var names []string
-	for kind := range kinds {
-		names = append(names, kind)
+	var parts []string
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		parts = append(parts, fmt.Sprintf("%d %s", kinds[kind], kind))
 	}
-	slices.Sort(names)
-	text := ""
-	for i, name := range names {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("%d %s", kinds[name], name)
-	}
-	return []Finding{good(fmt.Sprintf("of %d files: %s", looked, text))}
+	return good(fmt.Sprintf("of %d files: %s", looked, strings.Join(parts, ", ")))
 }
 
 // checkRead reads a few files, but none that is only in the archive. It is no measurement: caches
@@ -159,8 +151,8 @@ func checkRead(env *Env) []Finding {
 	return eachData(env, func(data string) []Finding {
 		samples, err := env.Machine.Samples(data, fewSamples)
 		if err != nil {
-			return []Finding{bad(fmt.Sprintf("no file can be found: %v", err),
-				"look whether the data is complete and may be read on this node")}
+			return bad(fmt.Sprintf("no file can be found: %v", err),
+				"look whether the data is complete and may be read on this node")
 		}
 		var took []time.Duration
 		for _, s := range samples {
@@ -169,26 +161,25 @@ func checkRead(env *Env) []Finding {
 			}
 			d, err := env.Machine.TimeRead(s.Path, readBytes)
 			if err != nil {
-				return []Finding{bad(fmt.Sprintf("a file cannot be read: %v", err),
-					"look whether the data is complete and may be read on this node")}
+				return bad(fmt.Sprintf("a file cannot be read: %v", err),
+					"look whether the data is complete and may be read on this node")
 			}
 			took = append(took, d)
 		}
 		if len(took) == 0 {
-			return []Finding{warning("no file to read was found: the first folders hold none, or all are "+
-				"only in the archive",
-				"look whether --data names the right folder")}
+			return warning("no file to read was found: the first folders hold none, or all are only in the "+
+				"archive", "look whether --data names the right folder")
 		}
 		slices.Sort(took)
 		median, last := took[len(took)/2], took[len(took)-1]
 		detail := fmt.Sprintf("opening and reading %d files took {}, the slowest {} (their first MiB, "+
 			"caches included)", len(took))
 		if median > slowRead || last > slowest {
-			return []Finding{warning(detail, "the file system is slow now: see what else uses it; "+
+			return warning(detail, "the file system is slow now: see what else uses it; "+
 				"\"rankpool pack\" makes fewer files of many, "+
-				"\"rankpool stage\" brings them to the nodes", lasting(median), lasting(last))}
+				"\"rankpool stage\" brings them to the nodes", lasting(median), lasting(last))
 		}
-		return []Finding{good(detail, lasting(median), lasting(last))}
+		return good(detail, lasting(median), lasting(last))
 	})
 }
 
@@ -198,11 +189,11 @@ func checkXattr(env *Env) []Finding {
 		err := env.Machine.ListXattr(data)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return []Finding{missing(err)}
+			return missing(err)
 		case err != nil:
-			return []Finding{good(fmt.Sprintf("no extended attributes (%v), which nothing needs here, but "+
-				"Lustre's layouts are then unknown", err))}
+			return good(fmt.Sprintf("no extended attributes (%v), which nothing needs here, but "+
+				"Lustre's layouts are then unknown", err))
 		}
-		return []Finding{good("extended attributes can be read")}
+		return good("extended attributes can be read")
 	})
 }

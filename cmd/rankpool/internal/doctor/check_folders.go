@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"rankpool/nvml"
 	"rankpool/slurm"
@@ -20,20 +21,17 @@ func checkRuntime(env *Env) []Finding {
 	r := env.Runtime
 	switch {
 	case r.Failure != nil:
-		return []Finding{bad(r.Failure.Error(), "name a folder that can be written to with "+
-			"--runtime-dir")}
+		return bad(r.Failure.Error(), "name a folder that can be written to with --runtime-dir")
 	case len(r.SocketPath) > maxSocket:
-		return []Finding{bad(fmt.Sprintf("a socket's path in %s would have %d bytes, and %d are possible",
-			r.Base, len(r.SocketPath), maxSocket),
-			"name a shorter folder with --runtime-dir")}
+		return bad(fmt.Sprintf("a socket's path in %s would have %d bytes, and %d are possible", r.Base,
+			len(r.SocketPath), maxSocket), "name a shorter folder with --runtime-dir")
 	}
 	if fs, err := env.Machine.FileSystem(r.Base); err == nil && fs.Reach == Shared {
-		return []Finding{warning(fmt.Sprintf("sessions are in %s, which is on %s: sockets and locks "+
-			"are slow or fail there", r.Base, fs.Type),
-			"name a node-local folder with --runtime-dir")}
+		return warning(fmt.Sprintf("sessions are in %s, which is on %s: sockets and locks are slow or "+
+			"fail there", r.Base, fs.Type), "name a node-local folder with --runtime-dir")
 	}
-	return []Finding{good(fmt.Sprintf("sessions are in %s, a socket's path has at most %d of %d bytes",
-		r.Base, len(r.SocketPath), maxSocket))}
+	return good(fmt.Sprintf("sessions are in %s, a socket's path has at most %d of %d bytes",
+		r.Base, len(r.SocketPath), maxSocket))
 }
 
 // checkScratch checks the folder that staging and the tier would use.
@@ -42,49 +40,48 @@ func checkScratch(env *Env) []Finding {
 	dir, rule, err := slurm.Scratch(env.getenv,
 		func(dir string) error { return env.Machine.Access(dir, writable) })
 	if err != nil {
-		return []Finding{warning(err.Error(), advice)}
+		return warning(err.Error(), advice)
 	}
 	fs, err := env.Machine.FileSystem(dir)
 	if err != nil {
-		return []Finding{warning(fmt.Sprintf("%s (%s): %v", dir, rule, err), advice)}
+		return warning(fmt.Sprintf("%s (%s): %v", dir, rule, err), advice)
 	}
 	where := verbatim(fmt.Sprintf("%s (%s, %s)", dir, rule, fs.Type))
 	switch {
 	case fs.Reach == Shared:
-		return []Finding{warning(where+" is not node-local: staging there gains nothing", advice)}
+		return warning(where+" is not node-local: staging there gains nothing", advice)
 	case fs.FreeBytes < littleDisk, fs.FilesTotal > 0 && fs.FilesFree == 0:
-		return []Finding{warning(where+" has room for {} in {} files", "make room, or "+advice,
-			bytesOf(fs.FreeBytes), count(int(fs.FilesFree)))}
+		return warning(where+" has room for {} in {} files", "make room, or "+advice,
+			bytesOf(fs.FreeBytes), count(int(fs.FilesFree)))
 	}
 	if err := env.Machine.SetXattr(dir); err != nil {
-		return []Finding{warning(fmt.Sprintf("%s has {} free, but no extended attributes: %s", where,
+		return warning(fmt.Sprintf("%s has {} free, but no extended attributes: %s", where,
 			verbatim(err.Error())),
 			"\"rankpool stage\" keeps checksums in them; without, a second run compares sizes "+
-				"and times only", bytesOf(fs.FreeBytes))}
+				"and times only", bytesOf(fs.FreeBytes))
 	}
-	return []Finding{good(where+" has {} free, and extended attributes", bytesOf(fs.FreeBytes))}
+	return good(where+" has {} free, and extended attributes", bytesOf(fs.FreeBytes))
 }
 
 // checkTier checks the folder of --tier.
 func checkTier(env *Env) []Finding {
 	tier := env.Tier
 	if tier.Unusable != nil {
-		return []Finding{warning(verbatim(tier.Unusable.Error())+
-			"; training continues without a tier",
-			"name a folder on a local disk of the node: for keep and share the centre makes one with "+
-				"mode 1777 and owner root, for keep one of yours will do; see docs/tier.md")}
+		return warning(verbatim(tier.Unusable.Error())+"; training continues without a tier",
+			"name a folder on a local disk of the node: for keep and share the centre makes one with mode "+
+				"1777 and owner root, for keep one of yours will do; see docs/tier.md")
 	}
 	fs, err := env.Machine.FileSystem(tier.Dir)
 	if err != nil {
-		return []Finding{warning(verbatim(err.Error()), "see whether the disk is mounted")}
+		return warning(verbatim(err.Error()), "see whether the disk is mounted")
 	}
 	has := verbatim(fmt.Sprintf("%s (%s)", tier.Dir, fs.Type)) + " has {} free"
 	if fs.FreeBytes < tier.Bytes {
-		return []Finding{warning(has+", and {} may be filled: copies that are there count as filled",
+		return warning(has+", and {} may be filled: copies that are there count as filled",
 			"give a smaller size (--tier DIR:SIZE), or make room", bytesOf(fs.FreeBytes),
-			bytesOf(tier.Bytes))}
+			bytesOf(tier.Bytes))
 	}
-	return []Finding{good(has, bytesOf(fs.FreeBytes))}
+	return good(has, bytesOf(fs.FreeBytes))
 }
 
 // jobGPUs returns this process's GPUs according to the environment, and the variable; "" if there
@@ -105,54 +102,49 @@ func checkGPU(env *Env) []Finding {
 	switch {
 	case errors.Is(err, nvml.ErrNotFound) &&
 		(job.Source == "ROCR_VISIBLE_DEVICES" || job.Source == "HIP_VISIBLE_DEVICES"):
-		return []Finding{good(fmt.Sprintf("the job's GPUs (%s) are AMD's, whose statistics are not read",
-			given))}
+		return good(fmt.Sprintf("the job's GPUs (%s) are AMD's, whose statistics are not read", given))
 	case err != nil && given != "":
-		return []Finding{warning(fmt.Sprintf("the job has GPUs (%s), but NVIDIA's library does not "+
+		return warning(fmt.Sprintf("the job has GPUs (%s), but NVIDIA's library does not "+
 			"tell of them: %v", given, err),
 			"training may still see them; their use is missing in \"rankpool top\" and the report. In a "+
-				"container, start it with its GPU option")}
+				"container, start it with its GPU option")
 	case errors.Is(err, nvml.ErrNotFound):
-		return []Finding{good("no NVIDIA library: statistics of GPUs are off")}
+		return good("no NVIDIA library: statistics of GPUs are off")
 	case err != nil:
-		return []Finding{warning(fmt.Sprintf("NVIDIA's library does not answer: %v", err),
-			"see whether nvidia-smi works on this node")}
+		return warning(fmt.Sprintf("NVIDIA's library does not answer: %v", err),
+			"see whether nvidia-smi works on this node")
 	case len(gpus.Names)+len(gpus.Lost) == 0 && given != "":
-		return []Finding{warning(fmt.Sprintf("the job has GPUs (%s), but NVIDIA's library sees none",
-			given),
-			"ask for them in the step too: srun --gpus-per-node=N")}
+		return warning(fmt.Sprintf("the job has GPUs (%s), but NVIDIA's library sees none", given),
+			"ask for them in the step too: srun --gpus-per-node=N")
 	case len(gpus.Names)+len(gpus.Lost) == 0:
-		return []Finding{good("NVIDIA's library is there, and no GPU for this process")}
+		return good("NVIDIA's library is there, and no GPU for this process")
 	}
 	var found []Finding
 	if len(gpus.Names) > 0 {
-		found = append(found, good("GPUs: "+listNames(gpus.Names)))
+		found = append(found, good("GPUs: "+listNames(gpus.Names))...)
 	}
 	for _, lost := range gpus.Lost {
 		if given == "" {
 			found = append(found, warning(lost.Error(),
-				"see what nvidia-smi reports; a job that gets it fails"))
+				"see what nvidia-smi reports; a job that gets it fails")...)
 			continue
 		}
 		found = append(found, bad(fmt.Sprintf("%v, and the job has it (%s)", lost, given),
-			"see what nvidia-smi reports on this node, and leave the node out: sbatch --exclude=NODE"))
+			"see what nvidia-smi reports on this node, and leave the node out: sbatch --exclude=NODE")...)
 	}
 	return found
 }
 
 // listNames joins equal names: "4 × H100".
 func listNames(names []string) string {
-	var text string
+	var parts []string
 	for i := 0; i < len(names); {
 		n := 1
 		for i+n < len(names) && names[i+n] == names[i] {
 			n++
 		}
-		if text != "" {
-			text += ", "
-		}
-		text += fmt.Sprintf("%d × %s", n, names[i])
+		parts = append(parts, fmt.Sprintf("%d × %s", n, names[i]))
 		i += n
 	}
-	return text
+	return strings.Join(parts, ", ")
 }

@@ -13,12 +13,12 @@ func checkKernel(env *Env) []Finding {
 	calls := env.Machine.Calls()
 	switch {
 	case calls.Memfd != nil:
-		return []Finding{bad(fmt.Sprintf("%s: memfd_create fails: %v", release, calls.Memfd),
+		return bad(fmt.Sprintf("%s: memfd_create fails: %v", release, calls.Memfd),
 			"the shared memory needs Linux 3.17, and no filter of system calls (seccomp of a container) "+
-				"that forbids it")}
+				"that forbids it")
 	case calls.Seal != nil:
-		return []Finding{bad(fmt.Sprintf("%s: a memfd cannot be sealed: %v", release, calls.Seal),
-			"use another kernel: the shared memory needs it")}
+		return bad(fmt.Sprintf("%s: a memfd cannot be sealed: %v", release, calls.Seal),
+			"use another kernel: the shared memory needs it")
 	}
 	var without []string
 	if calls.SealWrite != nil {
@@ -30,9 +30,9 @@ func checkKernel(env *Env) []Finding {
 			"start is slower")
 	}
 	if len(without) > 0 {
-		return []Finding{good(release + ": works, with " + strings.Join(without, "; "))}
+		return good(release + ": works, with " + strings.Join(without, "; "))
 	}
-	return []Finding{good(release + ": sealed shared memory works")}
+	return good(release + ": sealed shared memory works")
 }
 
 // checkCMA checks process_vm_readv between processes, which MPI uses for single copies inside a
@@ -46,36 +46,35 @@ func checkCMA(env *Env) []Finding {
 	const detail = "ranks of one node may not read each other's memory"
 	switch {
 	case free:
-		return []Finding{good("ranks of one node may read each other's memory")}
+		return good("ranks of one node may read each other's memory")
 	case env.Launch.LocalTasks > 1 && err != nil:
-		return []Finding{warning(fmt.Sprintf("%s: %v", detail, err),
-			"start one rank a node, or allow process_vm_readv in the container")}
+		return warning(fmt.Sprintf("%s: %v", detail, err),
+			"start one rank a node, or allow process_vm_readv in the container")
 	case env.Launch.LocalTasks > 1:
-		return []Finding{warning(detail+": kernel.yama.ptrace_scope is "+scope,
-			"start one rank a node, or have an administrator set it to 0")}
+		return warning(detail+": kernel.yama.ptrace_scope is "+scope,
+			"start one rank a node, or have an administrator set it to 0")
 	}
-	return []Finding{good(detail + ", which matters only with several ranks a node")}
+	return good(detail + ", which matters only with several ranks a node")
 }
 
 // checkCPUs checks the process's affinity, and how many threads Go uses.
 func checkCPUs(env *Env) []Finding {
 	allowed, online := allowedCPUs(env), listed(firstLine(env, "/sys/devices/system/cpu/online"))
 	if allowed == 0 || online == 0 {
-		return []Finding{good("/proc does not show which CPUs may be used")}
+		return good("/proc does not show which CPUs may be used")
 	}
 	threads := env.Machine.Threads()
 	const advice = "give the ranks CPUs: mpirun --bind-to none, or srun --cpus-per-task=N " +
 		"--cpu-bind=none"
 	switch {
 	case allowed == 1 && online > 1:
-		return []Finding{warning("bound to one of {} CPUs, on which MPI's polling and the reads of "+
-			"storage take turns", advice, count(online))}
+		return warning("bound to one of {} CPUs, on which MPI's polling and the reads of "+
+			"storage take turns", advice, count(online))
 	case threads < min(2, allowed):
-		return []Finding{warning("{} of {} CPUs may be used, but the control group or GOMAXPROCS gives "+
-			"Go one at a time", advice,
-			count(allowed), count(online))}
+		return warning("{} of {} CPUs may be used, but the control group or GOMAXPROCS gives Go one at "+
+			"a time", advice, count(allowed), count(online))
 	}
-	return []Finding{good("{} of {} CPUs may be used", count(allowed), count(online))}
+	return good("{} of {} CPUs may be used", count(allowed), count(online))
 }
 
 func allowedCPUs(env *Env) int { return listed(statusField(env, "Cpus_allowed_list:")) }
@@ -102,17 +101,15 @@ func listed(list string) int {
 func checkMemlock(env *Env) []Finding {
 	limit := env.Machine.MemoryLock()
 	if limit == math.MaxUint64 {
-		return []Finding{good("locked memory has no limit")}
+		return good("locked memory has no limit")
 	}
 	device := fabric(env)
 	if device == "" {
-		return []Finding{good("locked memory is limited to {}, and no RDMA device here needs it",
-			bytesOf(limit))}
+		return good("locked memory is limited to {}, and no RDMA device here needs it", bytesOf(limit))
 	}
-	return []Finding{warning("locked memory is limited to {}, but "+device+" pins what it sends",
-		"have an administrator set "+
-			"LimitMEMLOCK=infinity for slurmd (or memlock in limits.conf), and "+
-			"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf", bytesOf(limit))}
+	return warning("locked memory is limited to {}, but "+device+" pins what it sends",
+		"have an administrator set LimitMEMLOCK=infinity for slurmd (or memlock in limits.conf), and "+
+			"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf", bytesOf(limit))
 }
 
 // firstLine returns the first line of a small file, "" if it cannot be read.

@@ -28,36 +28,34 @@ func checkMemory(env *Env) []Finding {
 	least := slurm.ReadMemory(env.Machine.ReadFile, env.getenv, 0)
 	free, from := least.FreeBytes, verbatim(least.Limit)
 	if free == math.MaxInt64 {
-		return []Finding{good("no limit of memory was found")}
+		return good("no limit of memory was found")
 	}
 	ranks := int64(max(1, env.Launch.LocalTasks))
 	left := bytesOf(free)
 	if env.AutoMemory != nil {
-		return []Finding{judgeAuto(env.AutoMemory(least, int(ranks)), left, from)}
+		return judgeAuto(env.AutoMemory(least, int(ranks)), left, from)
 	}
 	switch {
 	case env.MemoryBytes*ranks > free:
-		return []Finding{bad("{} may still be used ("+from+"), less than the {} asked for",
-			"give --memory a smaller size, or the job more with --mem", left,
-			bytesOf(env.MemoryBytes*ranks))}
+		return bad("{} may still be used ("+from+"), less than the {} asked for",
+			"give --memory a smaller size, or the job more with --mem", left, bytesOf(env.MemoryBytes*ranks))
 	case env.MemoryBytes*ranks > free-littleMemory:
-		return []Finding{warning("{} may still be used ("+from+"), hardly more than the {} asked for: "+
-			"training needs some too",
-			"give --memory a smaller size, or the job more with --mem", left,
-			bytesOf(env.MemoryBytes*ranks))}
+		return warning("{} may still be used ("+from+"), hardly more than the {} asked for: training "+
+			"needs some too", "give --memory a smaller size, or the job more with --mem", left,
+			bytesOf(env.MemoryBytes*ranks))
 	case free < littleMemory:
-		return []Finding{warning("{} may still be used ("+from+")", "give the job more with --mem", left)}
+		return warning("{} may still be used ("+from+")", "give the job more with --mem", left)
 	}
 	detail := "{} may still be used (" + from + ")"
 	if env.MemoryShare != "" {
 		detail += "; whether " + env.MemoryShare +
 			" of the data fits is not checked, the ranks do when they start"
 	}
-	return []Finding{good(detail, left)}
+	return good(detail, left)
 }
 
 // judgeAuto judges what --memory auto uses of the free memory.
-func judgeAuto(bytes int64, left Amount, from string) Finding {
+func judgeAuto(bytes int64, left Amount, from string) []Finding {
 	if bytes <= 0 {
 		return bad("{} may still be used ("+from+"), of which --memory auto has nothing left "+
 			"for the cache",
@@ -77,14 +75,14 @@ func checkHugePages(env *Env) []Finding {
 	mode, _, found := strings.Cut(rest, "]")
 	switch {
 	case !found:
-		return []Finding{good("this kernel has no huge pages for shared memory")}
+		return good("this kernel has no huge pages for shared memory")
 	case mode == "never" || mode == "deny":
-		f := good("shared memory has no huge pages (" + mode + "), as on most systems")
-		f.Advice = "an administrator can write advise to " +
+		found := good("shared memory has no huge pages (" + mode + "), as on most systems")
+		found[0].Advice = "an administrator can write advise to " +
 			"/sys/kernel/mm/transparent_hugepage/shmem_enabled: large memories are then filled faster"
-		return []Finding{f}
+		return found
 	}
-	return []Finding{good("shared memory has huge pages (" + mode + ")")}
+	return good("shared memory has huge pages (" + mode + ")")
 }
 
 // checkShm checks /dev/shm, which does not hold the cache's memory: a memfd is limited only by
@@ -93,16 +91,16 @@ func checkShm(env *Env) []Finding {
 	fs, err := env.Machine.FileSystem("/dev/shm")
 	switch {
 	case err != nil:
-		return []Finding{warning(fmt.Sprintf("/dev/shm cannot be used: %v", err),
-			"mount a tmpfs there: PyTorch's DataLoader workers need it")}
+		return warning(fmt.Sprintf("/dev/shm cannot be used: %v", err),
+			"mount a tmpfs there: PyTorch's DataLoader workers need it")
 	case fs.Bytes < littleShm:
-		return []Finding{warning("/dev/shm has {}, which DataLoader workers fill quickly",
-			"give the container more: --shm-size=8g, or --ipc=host", bytesOf(fs.Bytes))}
+		return warning("/dev/shm has {}, which DataLoader workers fill quickly",
+			"give the container more: --shm-size=8g, or --ipc=host", bytesOf(fs.Bytes))
 	case fs.FreeBytes < fs.Bytes/10:
-		return []Finding{warning("{} of /dev/shm's {} are free", "remove what dead jobs left there",
-			bytesOf(fs.FreeBytes), bytesOf(fs.Bytes))}
+		return warning("{} of /dev/shm's {} are free", "remove what dead jobs left there",
+			bytesOf(fs.FreeBytes), bytesOf(fs.Bytes))
 	}
-	return []Finding{good("{} of /dev/shm's {} are free", bytesOf(fs.FreeBytes), bytesOf(fs.Bytes))}
+	return good("{} of /dev/shm's {} are free", bytesOf(fs.FreeBytes), bytesOf(fs.Bytes))
 }
 
 // checkOpenFiles asks a shell, since Go raises its own limit when it starts, but not its
@@ -111,20 +109,19 @@ func checkOpenFiles(env *Env) []Finding {
 	text, err := env.Machine.Output(commandWithin, nil, "sh", "-c", "ulimit -Sn; ulimit -Hn")
 	limits := strings.Fields(text)
 	if err != nil || len(limits) != 2 {
-		return []Finding{good("the limit on open files is not known")}
+		return good("the limit on open files is not known")
 	}
 	soft, hard := fileLimit(limits[0]), fileLimit(limits[1])
 	detail := fmt.Sprintf("a process may have %s open files, and raise that to %s", limits[0],
 		limits[1])
 	switch {
 	case hard < tooFewFiles:
-		return []Finding{bad(detail, "have an administrator raise nofile in limits.conf, or "+
-			"LimitNOFILE of slurmd")}
+		return bad(detail, "have an administrator raise nofile in limits.conf, or LimitNOFILE of slurmd")
 	case soft < fewFiles:
-		return []Finding{warning(detail, "run \"ulimit -n "+limits[1]+"\" before training: DataLoader "+
-			"workers need many")}
+		return warning(detail, "run \"ulimit -n "+limits[1]+"\" before training: DataLoader "+
+			"workers need many")
 	}
-	return []Finding{good(detail)}
+	return good(detail)
 }
 
 // fileLimit parses the output of ulimit.

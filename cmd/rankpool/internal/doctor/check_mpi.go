@@ -14,25 +14,26 @@ func checkMPI(env *Env) []Finding {
 		const advice = "load an MPI module, install Open MPI or MPICH, or name a library with " +
 			"--mpi-library"
 		if env.Launch.Tasks > 1 || env.Job.Nodes > 1 {
-			return []Finding{bad(fmt.Sprintf("ranks cannot find each other: %v", m.Missing), advice)}
+			return bad(fmt.Sprintf("ranks cannot find each other: %v", m.Missing), advice)
 		}
-		return []Finding{warning(fmt.Sprintf("one rank only: %v", m.Missing), advice)}
+		return warning(fmt.Sprintf("one rank only: %v", m.Missing), advice)
 	}
 	level, err := m.Level, m.Failure
 	if level == "" && err == nil && m.Probe != nil {
 		level, err = m.Probe()
 	}
 	if err != nil {
-		return []Finding{bad(fmt.Sprintf("%s does not start: %v", m.Library, err),
+		return bad(fmt.Sprintf("%s does not start: %v", m.Library, err),
 			"see whether a small MPI program runs, or choose another library: load its module, or use "+
-				"--mpi-library")}
+				"--mpi-library")
 	}
-	f := good(fmt.Sprintf("rankpool %s with %s (%s, since %s)", env.Version, m.Library, m.Path, m.Why))
+	detail := fmt.Sprintf("rankpool %s with %s (%s, since %s)", env.Version, m.Library, m.Path, m.Why)
 	if level != "" {
-		f.Detail += ", thread level " + level
+		detail += ", thread level " + level
 	}
-	f.Facts = map[string]string{"rankpool": env.Version, "MPI": m.Library}
-	return []Finding{f}
+	found := good(detail)
+	found[0].Facts = map[string]string{"rankpool": env.Version, "MPI": m.Library}
+	return found
 }
 
 // checkLauncher compares what was started with what MPI sees.
@@ -41,24 +42,22 @@ func checkLauncher(env *Env) []Finding {
 	advice := "run it on all nodes: srun --mpi=" + l.SrunMPI + " --ntasks-per-node=1 rankpool doctor"
 	switch {
 	case l.Failure != nil:
-		return []Finding{bad(l.Failure.Error(), "start one rank a node as the sentence says; this list "+
-			"is of one node only")}
+		return bad(l.Failure.Error(), "start one rank a node as the sentence says; this list "+
+			"is of one node only")
 	case l.Tasks > 0:
-		return []Finding{good(fmt.Sprintf("%s started {} ranks, and MPI sees as many", l.By),
-			count(l.Tasks))}
+		return good(fmt.Sprintf("%s started {} ranks, and MPI sees as many", l.By), count(l.Tasks))
 	case env.Job.InJob() && env.Job.Nodes > 1:
-		return []Finding{warning(fmt.Sprintf("started by hand, so this list is of one of the "+
-			"job's %d nodes", env.Job.Nodes), advice)}
+		return warning(fmt.Sprintf("started by hand, so this list is of one of the "+
+			"job's %d nodes", env.Job.Nodes), advice)
 	case env.Job.InJob() || env.MPI.Library == "" || env.MPI.Mpirun == nil:
-		return []Finding{good("started by hand")}
+		return good("started by hand")
 	}
 	path, err := env.MPI.Mpirun()
 	if err != nil {
-		return []Finding{warning(fmt.Sprintf("started by hand; outside Slurm there can be one "+
-			"rank only: %v", err),
-			"put the mpirun of this MPI into $PATH")}
+		return warning(fmt.Sprintf("started by hand; outside Slurm there can be one rank only: %v", err),
+			"put the mpirun of this MPI into $PATH")
 	}
-	return []Finding{good("started by hand; outside Slurm the ranks are started by " + path)}
+	return good("started by hand; outside Slurm the ranks are started by " + path)
 }
 
 // placed reports whether a number of the job is set.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -38,16 +39,15 @@ func (r pythonReport) version() string {
 func checkPython(env *Env) []Finding {
 	p := env.Python
 	if p.Failure != nil {
-		return []Finding{bad(p.Failure.Error(), "name a folder that can be written to with "+
-			"--runtime-dir")}
+		return bad(p.Failure.Error(), "name a folder that can be written to with --runtime-dir")
 	}
 	if _, err := env.Machine.LookPath(p.Command); err != nil {
-		f := warning(fmt.Sprintf("%s not found: %v", p.Command, err),
-			"name the Python of training with --python, or load its module first")
+		judge := warning
 		if p.Given {
-			f.Status = Bad
+			judge = bad
 		}
-		return []Finding{f}
+		return judge(fmt.Sprintf("%s not found: %v", p.Command, err),
+			"name the Python of training with --python, or load its module first")
 	}
 	var vars []string
 	if p.Path != "" {
@@ -65,8 +65,8 @@ func checkPython(env *Env) []Finding {
 		if err == nil {
 			err = fmt.Errorf("it printed %.80q", text)
 		}
-		return []Finding{bad(fmt.Sprintf("%s does not run: %v", p.Command, err),
-			"run it by hand on this node: "+p.Command+" -c 'import torch'")}
+		return bad(fmt.Sprintf("%s does not run: %v", p.Command, err),
+			"run it by hand on this node: "+p.Command+" -c 'import torch'")
 	}
 	_, gpus := jobGPUs(env)
 	found := judgePython(r, p, gpus)
@@ -80,24 +80,22 @@ func judgePython(r pythonReport, p Python, gpus string) []Finding {
 	what := fmt.Sprintf("Python %s (%s)", r.version(), r.Executable)
 	var found []Finding
 	switch {
-	case r.Version[0] < oldestPython[0] || r.Version[0] == oldestPython[0] &&
-		r.Version[1] < oldestPython[1]:
+	case slices.Compare(r.Version[:2], oldestPython[:]) < 0:
 		found = append(found, bad(fmt.Sprintf("%s is older than %d.%d", what, oldestPython[0],
-			oldestPython[1]), "name a newer one with --python"))
+			oldestPython[1]), "name a newer one with --python")...)
 	case r.ClientError != "":
 		found = append(found, bad(fmt.Sprintf("%s cannot import rankpool: %s", what, r.ClientError),
-			"unset RANKPOOL_PYTHON, so that rankpool hands out its own client, or install the package"))
+			"unset RANKPOOL_PYTHON, so that rankpool hands out its own client, or install the package")...)
 	}
 	switch {
 	case r.TorchError != "":
 		found = append(found, warning(fmt.Sprintf("%s cannot import torch: %s", what, r.TorchError),
-			"load the module or the environment that training uses, or name its Python with --python"))
+			"load the module or the environment that training uses, or name its Python with --python")...)
 	case !r.Distributed:
-		found = append(found, warning(fmt.Sprintf(
-			"PyTorch %s has no torch.distributed, so each trainer would be alone", r.Torch),
-			"install a PyTorch that was built with it"))
+		found = append(found, warning(fmt.Sprintf("PyTorch %s has no torch.distributed, so each trainer "+
+			"would be alone", r.Torch), "install a PyTorch that was built with it")...)
 	case gpus != "" && !r.CUDA:
-		found = append(found, blind(r, gpus))
+		found = append(found, blind(r, gpus)...)
 	}
 	if len(found) > 0 {
 		return found
@@ -115,22 +113,19 @@ func judgePython(r pythonReport, p Python, gpus string) []Finding {
 	case r.CUDA: // ROCm sets this too
 		cuda = ", with GPUs"
 	}
-	return []Finding{good(fmt.Sprintf("%s, PyTorch %s%s; training uses %s", what, r.Torch, cuda,
-		client))}
+	return good(fmt.Sprintf("%s, PyTorch %s%s; training uses %s", what, r.Torch, cuda, client))
 }
 
 // blind is the finding for a PyTorch that does not see the job's GPUs: training would run on the
 // CPUs, or fail.
-func blind(r pythonReport, gpus string) Finding {
+func blind(r pythonReport, gpus string) []Finding {
 	if r.CUDACompiled == "" {
-		return warning(
-			fmt.Sprintf("the job has GPUs (%s), but PyTorch %s of %s was built without CUDA, or for others",
-				gpus, r.Torch, r.Executable),
+		return warning(fmt.Sprintf("the job has GPUs (%s), but PyTorch %s of %s was built without CUDA, "+
+			"or for others", gpus, r.Torch, r.Executable),
 			"load the module or the environment that training uses, or name its Python with --python")
 	}
 	return warning(fmt.Sprintf("the job has GPUs (%s), but PyTorch %s with CUDA %s sees none", gpus,
 		r.Torch, r.CUDACompiled),
-		"see why: "+r.Executable+" -c 'import torch; torch.cuda.init()'; often the driver is older "+
-			"than that CUDA, "+
-			"or a container was started without its GPU option")
+		"see why: "+r.Executable+" -c 'import torch; torch.cuda.init()'; often the driver is older than "+
+			"that CUDA, or a container was started without its GPU option")
 }

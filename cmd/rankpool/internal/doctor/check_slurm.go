@@ -30,29 +30,27 @@ func checkSlurm(env *Env) []Finding {
 	text, err := env.Machine.Output(commandWithin, nil, "srun", "--version")
 	if err != nil {
 		if _, missing := env.Machine.LookPath("srun"); !env.Job.InJob() && missing == nil {
-			return []Finding{good("srun is there, but knows no cluster: ranks are started by mpirun")}
+			return good("srun is there, but knows no cluster: ranks are started by mpirun")
 		}
 		if !env.Job.InJob() {
-			return []Finding{good("no Slurm on this machine: ranks are started by mpirun")}
+			return good("no Slurm on this machine: ranks are started by mpirun")
 		}
-		return []Finding{warning(fmt.Sprintf("this is job %s, but srun cannot be run here: %v",
-			env.Job.JobID, err),
-			"put srun into $PATH; in a container, bind it and Slurm's configuration into it")}
+		return warning(fmt.Sprintf("this is job %s, but srun cannot be run here: %v", env.Job.JobID, err),
+			"put srun into $PATH; in a container, bind it and Slurm's configuration into it")
 	}
 	version := strings.TrimSpace(text)
 	if m := versionNumber.FindStringSubmatch(version); m != nil {
 		major, _ := strconv.Atoi(m[1])
 		minor, _ := strconv.Atoi(m[2])
 		if major < 20 || major == 20 && minor < 11 {
-			return []Finding{warning(version+" does not know --overlap, with which the cache runs "+
-				"beside training",
-				"use the form of one step: srun rankpool run …")}
+			return warning(version+" does not know --overlap, with which the cache runs beside training",
+				"use the form of one step: srun rankpool run …")
 		}
 	}
 	if !env.Job.InJob() {
-		return []Finding{good(version + ", outside a job")}
+		return good(version + ", outside a job")
 	}
-	found := []Finding{good(fmt.Sprintf("%s, job %s%s", version, env.Job.JobID, nodesOf(env)))}
+	found := good(fmt.Sprintf("%s, job %s%s", version, env.Job.JobID, nodesOf(env)))
 	ask := func(_ context.Context, name string, args ...string) (string, error) {
 		return env.Machine.Output(commandWithin, []string{"SLURM_TIME_FORMAT=standard"}, name, args...)
 	}
@@ -61,9 +59,9 @@ func checkSlurm(env *Env) []Finding {
 		left := end.Sub(env.Now())
 		if left < shortLeft {
 			found = append(found, warning("the job ends in {}",
-				"ask for more with --time, if training takes longer", lasting(max(0, left))))
+				"ask for more with --time, if training takes longer", lasting(max(0, left)))...)
 		} else {
-			found = append(found, good("the job ends in {}", lasting(left)))
+			found = append(found, good("the job ends in {}", lasting(left))...)
 		}
 	}
 	return found
@@ -91,18 +89,16 @@ func checkSrunMPI(env *Env) []Finding {
 	want, advice := env.Launch.SrunMPI, "start the ranks with mpirun in the batch script, or load "+
 		"another MPI"
 	if env.MPI.Flavour == "Open MPI" && want == "pmi2" {
-		return []Finding{warning("srun has no --mpi=pmix, and few builds of Open MPI speak "+
-			"PMI2; it has: "+strings.Join(strings.Fields(text), " "), advice)}
+		return warning("srun has no --mpi=pmix, and few builds of Open MPI speak "+
+			"PMI2; it has: "+oneLine(text), advice)
 	}
 	for word := range strings.FieldsSeq(strings.ReplaceAll(text, ",", " ")) {
 		if word == want || strings.HasPrefix(word, want+"_v") {
-			return []Finding{good("srun has --mpi=" + want + ", which " + env.MPI.Flavour + " needs")}
+			return good("srun has --mpi=" + want + ", which " + env.MPI.Flavour + " needs")
 		}
 	}
-	return []Finding{bad(
-		"srun has no --mpi="+want+", which "+env.MPI.Flavour+" needs; it has: "+strings.Join(
-			strings.Fields(text), " "),
-		advice)}
+	return bad("srun has no --mpi="+want+", which "+env.MPI.Flavour+" needs; it has: "+
+		oneLine(text), advice)
 }
 
 var killWait = regexp.MustCompile(`(?m)^KillWait\s*=\s*(\d+)`)
@@ -119,13 +115,12 @@ func checkKillWait(env *Env) []Finding {
 		if err != nil {
 			detail = fmt.Sprintf("slurmctld does not report KillWait: %v", err)
 		}
-		return []Finding{good(detail)}
+		return good(detail)
 	}
 	seconds, _ := strconv.Atoi(m[1])
 	if seconds < neededKillWait {
-		return []Finding{warning(fmt.Sprintf("KillWait is %d s: the job may be killed before all is on "+
-			"disk, which takes up to 10 s", seconds),
-			"have the warning come earlier: sbatch --signal=B:TERM@120")}
+		return warning(fmt.Sprintf("KillWait is %d s: the job may be killed before all is on disk, "+
+			"which takes up to 10 s", seconds), "have the warning come earlier: sbatch --signal=B:TERM@120")
 	}
-	return []Finding{good(fmt.Sprintf("KillWait is %d s; rankpool needs 10 s", seconds))}
+	return good(fmt.Sprintf("KillWait is %d s; rankpool needs 10 s", seconds))
 }

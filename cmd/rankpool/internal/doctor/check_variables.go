@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -35,23 +36,17 @@ var hurtfuls = []hurtful{
 		"binds each task to one CPU", "give the cache's srun --cpu-bind=none",
 	},
 	{
-		"UCX_ERROR_SIGNALS", func(v string, _ *Env) bool {
-			return containsAny(v, "TERM", "USR1", "USR2", "INT", "HUP")
-		}, "has UCX end a rank at a signal that asks it to save its state", "unset it",
+		"UCX_ERROR_SIGNALS", contains("TERM", "USR1", "USR2", "INT", "HUP"),
+		"has UCX end a rank at a signal that asks it to save its state", "unset it",
+	},
+	{"UCX_TLS", avoidsFabric, "keeps UCX off the fabric", "unset it"},
+	{
+		"OMPI_MCA_btl", avoidsFabric, "keeps Open MPI off the fabric",
+		"unset it, or use OMPI_MCA_pml=ucx",
 	},
 	{
-		"UCX_TLS", func(v string, env *Env) bool { return fabric(env) != "" && onlyTCP(v) },
-		"keeps UCX off the fabric", "unset it",
-	},
-	{
-		"OMPI_MCA_btl", func(v string, env *Env) bool { return fabric(env) != "" && onlyTCP(v) },
-		"keeps Open MPI off the fabric", "unset it, or use OMPI_MCA_pml=ucx",
-	},
-	{
-		"OMPI_MCA_hwloc_base_binding_policy",
-		func(v string, _ *Env) bool {
-			return strings.HasPrefix(v, "core") ||
-				strings.HasPrefix(v, "hwthread")
+		"OMPI_MCA_hwloc_base_binding_policy", func(v string, _ *Env) bool {
+			return strings.HasPrefix(v, "core") || strings.HasPrefix(v, "hwthread")
 		},
 		"binds each rank to one core", "set it to none, or give mpirun --bind-to none",
 	},
@@ -65,8 +60,8 @@ var hurtfuls = []hurtful{
 		"lets a rank run on one CPU at a time", "unset it",
 	},
 	{
-		"GODEBUG", func(v string, _ *Env) bool { return containsAny(v, "gctrace=1", "schedtrace") },
-		"has every rank write traces to stderr", "unset it",
+		"GODEBUG", contains("gctrace=1", "schedtrace"), "has every rank write traces to stderr",
+		"unset it",
 	},
 }
 
@@ -80,14 +75,17 @@ func otherMPI(v string, env *Env) bool {
 		!strings.HasPrefix(v, env.Launch.SrunMPI+"_v")
 }
 
-func containsAny(v string, words ...string) bool {
-	for _, w := range words {
-		if strings.Contains(strings.ToUpper(v), strings.ToUpper(w)) {
-			return true
-		}
+// contains matches values with any of the words.
+func contains(words ...string) func(string, *Env) bool {
+	return func(v string, _ *Env) bool {
+		return slices.ContainsFunc(words, func(w string) bool {
+			return strings.Contains(strings.ToUpper(v), strings.ToUpper(w))
+		})
 	}
-	return false
 }
+
+// avoidsFabric matches a list of transports for TCP alone, on a machine that has a fabric.
+func avoidsFabric(list string, env *Env) bool { return fabric(env) != "" && onlyTCP(list) }
 
 // onlyTCP reports whether a list of transports contains only TCP and those inside a node.
 func onlyTCP(list string) bool {
@@ -117,11 +115,11 @@ func checkVariables(env *Env) []Finding {
 	var found []Finding
 	for _, h := range hurtfuls {
 		if v := env.getenv(h.name); v != "" && h.when(v, env) {
-			found = append(found, warning(fmt.Sprintf("%s=%s %s", h.name, v, h.detail), h.advice))
+			found = append(found, warning(fmt.Sprintf("%s=%s %s", h.name, v, h.detail), h.advice)...)
 		}
 	}
 	if found == nil {
-		found = []Finding{good("none that hurts is set")}
+		found = good("none that hurts is set")
 	}
 	return found
 }
@@ -138,7 +136,7 @@ var toCatch = []struct {
 func checkSignals(env *Env) []Finding {
 	mask, err := strconv.ParseUint(statusField(env, "SigIgn:"), 16, 64)
 	if err != nil {
-		return []Finding{good("/proc does not show which signals are ignored")}
+		return good("/proc does not show which signals are ignored")
 	}
 	var ignored []string
 	for _, s := range toCatch {
@@ -147,12 +145,12 @@ func checkSignals(env *Env) []Finding {
 		}
 	}
 	if ignored == nil {
-		return []Finding{good("none of SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 is ignored")}
+		return good("none of SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 is ignored")
 	}
-	return []Finding{warning(strings.Join(ignored, ", ")+" was ignored when this process began, so "+
+	return warning(strings.Join(ignored, ", ")+" was ignored when this process began, so "+
 		"training will not see it",
 		"check how it was started: \"command &\" in a script, unlike in an interactive shell, "+
-			"ignores SIGINT, trap '' SIGNAL any")}
+			"ignores SIGINT, trap '' SIGNAL any")
 }
 
 // statusField returns a field of /proc/self/status, "" if there is none.

@@ -8,103 +8,48 @@ import (
 
 // checks are in the order in which the list shows them.
 var checks = []Check{
-	{
-		Name: "mpi", Scope: EachNode, find: checkMPI,
-		About: "MPI library, why that one, and its thread level",
-	},
-	{
-		Name: "launcher", Scope: Once, find: checkLauncher,
-		About: "launcher of the ranks, and whether MPI sees all of them",
-	},
-	{Name: "ranks", Scope: Between, About: "one rank per node, on all nodes of the job"},
-	{Name: "ping", Scope: Between, About: "round trip of a small message between ranks"},
-	{Name: "bandwidth", Scope: Between, About: "bandwidth of large messages between ranks"},
-	{Name: "clock", Scope: Between, About: "difference of the nodes' clocks"},
-	{Name: "versions", Scope: Between, About: "the same rankpool, MPI, Python and PyTorch " +
-		"on all nodes"},
+	{"mpi", EachNode, "", checkMPI, "MPI library, why that one, and its thread level"},
+	{"launcher", Once, "", checkLauncher, "launcher of the ranks, and whether MPI sees all of them"},
+	{"ranks", Between, "", nil, "one rank per node, on all nodes of the job"},
+	{"ping", Between, "", nil, "round trip of a small message between ranks"},
+	{"bandwidth", Between, "", nil, "bandwidth of large messages between ranks"},
+	{"clock", Between, "", nil, "difference of the nodes' clocks"},
+	{"versions", Between, "", nil, "the same rankpool, MPI, Python and PyTorch on all nodes"},
 
-	{
-		Name: "slurm", Scope: Once, find: checkSlurm,
-		About: "version of Slurm, the job, and its remaining time",
-	},
-	{Name: "srun-mpi", Scope: Once, find: checkSrunMPI, About: "srun's plugin for this MPI library"},
-	{
-		Name: "kill-wait", Scope: Once, find: checkKillWait,
-		About: "seconds between SIGTERM and SIGKILL at the job's end",
-	},
-	{
-		Name: "variables", Scope: EachNode, find: checkVariables,
-		About: "variables that slow srun, MPI or Go, or delay steps",
-	},
-	{
-		Name: "signals", Scope: EachNode, find: checkSignals,
-		About: "signals that this process inherited as ignored",
-	},
+	{"slurm", Once, "", checkSlurm, "version of Slurm, the job, and its remaining time"},
+	{"srun-mpi", Once, "", checkSrunMPI, "srun's plugin for this MPI library"},
+	{"kill-wait", Once, "", checkKillWait, "seconds between SIGTERM and SIGKILL at the job's end"},
+	{"variables", EachNode, "", checkVariables, "variables that slow srun, MPI or Go, or delay steps"},
+	{"signals", EachNode, "", checkSignals, "signals that this process inherited as ignored"},
 
-	{
-		Name: "kernel", Scope: EachNode, find: checkKernel,
-		About: "system calls that shared memory needs",
-	},
-	{
-		Name: "cma", Scope: EachNode, find: checkCMA,
-		About: "whether ranks of one node may read each other's memory",
-	},
-	{Name: "cpus", Scope: EachNode, find: checkCPUs, About: "CPUs that this process may use"},
-	{
-		Name: "memory", Scope: EachNode, find: checkMemory,
-		About: "free memory, within control groups and machine",
-	},
-	{Name: "huge-pages", Scope: EachNode, find: checkHugePages, About: "huge pages for shared memory"},
-	{
-		Name: "memlock", Scope: EachNode, find: checkMemlock,
-		About: "limit on locked memory, which RDMA needs",
-	},
-	{
-		Name: "shm", Scope: EachNode, find: checkShm,
-		About: "size of /dev/shm, which DataLoader workers need",
-	},
-	{Name: "open-files", Scope: EachNode, find: checkOpenFiles, About: "limit on open files"},
-	{
-		Name: "runtime", Scope: EachNode, find: checkRuntime,
-		About: "session folder, and the length of its socket paths",
-	},
-	{
-		Name: "scratch", Scope: EachNode, find: checkScratch,
-		About: "node-local folder: space, extended attributes",
-	},
-	{
-		Name: "tier", Scope: EachNode, Needs: "tier", find: checkTier,
-		About: "folder of --tier: local disk, owner and mode, room",
-	},
+	{"kernel", EachNode, "", checkKernel, "system calls that shared memory needs"},
+	{"cma", EachNode, "", checkCMA, "whether ranks of one node may read each other's memory"},
+	{"cpus", EachNode, "", checkCPUs, "CPUs that this process may use"},
+	{"memory", EachNode, "", checkMemory, "free memory, within control groups and machine"},
+	{"huge-pages", EachNode, "", checkHugePages, "huge pages for shared memory"},
+	{"memlock", EachNode, "", checkMemlock, "limit on locked memory, which RDMA needs"},
+	{"shm", EachNode, "", checkShm, "size of /dev/shm, which DataLoader workers need"},
+	{"open-files", EachNode, "", checkOpenFiles, "limit on open files"},
+	{"runtime", EachNode, "", checkRuntime, "session folder, and the length of its socket paths"},
+	{"scratch", EachNode, "", checkScratch, "node-local folder: space, extended attributes"},
+	{"tier", EachNode, "tier", checkTier, "folder of --tier: local disk, owner and mode, room"},
 
+	{"data", EachNode, "data", checkData, "whether the data can be read, and their file system"},
 	{
-		Name: "data", Scope: EachNode, Needs: "data", find: checkData,
-		About: "whether the data can be read, and their file system",
+		"index", EachNode, "data", checkIndex,
+		"a manifest of the data, which saves a scan at each start",
 	},
 	{
-		Name: "index", Scope: EachNode, Needs: "data", find: checkIndex,
-		About: "a manifest of the data, which saves a scan at each start",
+		"layout", Once, "data", checkLayout,
+		"stripes over storage targets; files that are only in the archive",
 	},
-	{
-		Name: "layout", Scope: Once, Needs: "data", find: checkLayout,
-		About: "stripes over storage targets; files that are only in the archive",
-	},
-	{
-		Name: "read", Scope: EachNode, Needs: "data", find: checkRead,
-		About: "time to open and read a few files",
-	},
-	{
-		Name: "xattr", Scope: EachNode, Needs: "data", find: checkXattr,
-		About: "extended attributes of the data",
-	},
+	{"read", EachNode, "data", checkRead, "time to open and read a few files"},
+	{"xattr", EachNode, "data", checkXattr, "extended attributes of the data"},
 
+	{"gpu", EachNode, "", checkGPU, "GPUs, and NVIDIA's library for their statistics"},
 	{
-		Name: "gpu", Scope: EachNode, find: checkGPU,
-		About: "GPUs, and NVIDIA's library for their statistics",
-	},
-	{
-		Name: "python", Scope: EachNode, find: checkPython, patience: pythonPatience + usualPatience,
-		About: "Python, PyTorch with torch.distributed, and rankpool's client",
+		"python", EachNode, "", checkPython,
+		"Python, PyTorch with torch.distributed, and rankpool's client",
 	},
 }
 

@@ -599,7 +599,7 @@ func TestHangingCheck(t *testing.T) {
 			Name: "data", Needs: "data", Scope: EachNode,
 			find: func(*Env) []Finding { <-release; return nil },
 		},
-		{Name: "next", Scope: EachNode, find: func(*Env) []Finding { return []Finding{good("fine")} }},
+		{Name: "next", Scope: EachNode, find: func(*Env) []Finding { return good("fine") }},
 	}
 	late := make(chan time.Time)
 	close(late)

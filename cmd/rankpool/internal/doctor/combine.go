@@ -7,11 +7,11 @@ import (
 	"rankpool/slurm"
 )
 
-// A Report holds the findings of one rank.
+// A Report holds the findings of one rank, which it sends to rank 0 as JSON.
 type Report struct {
-	Rank     int
-	Host     string
-	Findings []Finding
+	Rank     int       `json:"-"` // known from the message
+	Host     string    `json:"host"`
+	Findings []Finding `json:"findings"`
 }
 
 // Combine merges the findings of all ranks into one list, in the order of Checks, with their
@@ -50,7 +50,7 @@ func Combine(reports []Report) []Finding {
 	out := make([]Finding, 0, len(groups))
 	for _, g := range groups {
 		f := g.Finding
-		f.Detail, f.Amounts = fill(f.Detail, g.amounts), nil
+		f.Detail, f.Amounts, f.Facts = fill(f.Detail, g.amounts), nil, nil
 		if at := place(g); len(reports) > 1 && at >= 0 && checks[at].Scope == EachNode {
 			slices.Sort(g.hosts)
 			f.Node = slurm.FormatHostlist(g.hosts)
@@ -60,11 +60,11 @@ func Combine(reports []Report) []Finding {
 	return out
 }
 
-// compareFacts compares what should be the same on all nodes.
-func compareFacts(reports []Report) []Finding {
+// checkVersions compares what should be the same on all nodes.
+func checkVersions(w World) []Finding {
 	hosts := map[string]map[string][]string{} // by fact and value
 	var names []string
-	for _, r := range reports {
+	for _, r := range w.Reports {
 		for _, f := range r.Findings {
 			for name, value := range f.Facts {
 				if value == "" {
@@ -94,10 +94,10 @@ func compareFacts(reports []Report) []Finding {
 		slices.Sort(parts)
 		found = append(found, warning(name+" is not the same everywhere: "+strings.Join(parts, "; "),
 			"load the same modules on all nodes; an environment on a shared file system is the "+
-				"same for all"))
+				"same for all")...)
 	}
 	if found == nil && len(names) > 0 {
-		found = []Finding{good("the same on all nodes: " + strings.Join(names, ", "))}
+		found = good("the same on all nodes: " + strings.Join(names, ", "))
 	}
 	return found
 }

@@ -25,29 +25,32 @@ const (
 // A Finding is one line of the list: the result of a check.
 //
 // Detail may contain "{}" for each of Amounts, in order; Combine fills them in, so that the same
-// finding with other numbers on each node stays one line. Advice is "" if there is nothing to do.
+// finding with other numbers on each node stays one line, and leaves Amounts and Facts out. Advice
+// is "" if there is nothing to do.
 type Finding struct {
 	Check   string   `json:"check"`
 	Status  Status   `json:"status"`
 	Detail  string   `json:"detail"`
 	Advice  string   `json:"advice"`
 	Node    string   `json:"node,omitempty"` // a hostlist; "": not about a node, or there is only one
-	Amounts []Amount `json:"-"`
+	Amounts []Amount `json:"amounts,omitempty"`
 
 	// Facts are what should be the same on all nodes, by name: check "versions" compares them.
-	Facts map[string]string `json:"-"`
+	Facts map[string]string `json:"facts,omitempty"`
 }
 
-func good(detail string, amounts ...Amount) Finding {
-	return Finding{Status: Good, Detail: detail, Amounts: amounts}
+// good, warning and bad return one finding: most checks have no more.
+
+func good(detail string, amounts ...Amount) []Finding {
+	return []Finding{{Status: Good, Detail: detail, Amounts: amounts}}
 }
 
-func warning(detail, advice string, amounts ...Amount) Finding {
-	return Finding{Status: Warning, Detail: detail, Advice: advice, Amounts: amounts}
+func warning(detail, advice string, amounts ...Amount) []Finding {
+	return []Finding{{Status: Warning, Detail: detail, Advice: advice, Amounts: amounts}}
 }
 
-func bad(detail, advice string, amounts ...Amount) Finding {
-	return Finding{Status: Bad, Detail: detail, Advice: advice, Amounts: amounts}
+func bad(detail, advice string, amounts ...Amount) []Finding {
+	return []Finding{{Status: Bad, Detail: detail, Advice: advice, Amounts: amounts}}
 }
 
 // A Scope determines where a check runs.
@@ -65,12 +68,10 @@ const (
 // A Check checks one thing. Its name is the value of --only.
 type Check struct {
 	Name  string
-	About string // what it checks, in a few words
 	Scope Scope
 	Needs string // the flag that names what it checks, "" if there is none
-
-	patience time.Duration // 0: usualPatience
-	find     func(*Env) []Finding
+	find  func(*Env) []Finding
+	About string // what it checks, in a few words
 }
 
 const (
@@ -120,9 +121,9 @@ func Run(ctx context.Context, env *Env, checks []Check, opt Options) ([]Finding,
 
 // await runs one check, within its time.
 func await(ctx context.Context, env *Env, check Check, index int, opt Options) ([]Finding, error) {
-	patience := check.patience
-	if patience == 0 {
-		patience = usualPatience
+	patience := usualPatience
+	if check.Name == "python" {
+		patience += pythonPatience
 	}
 	tell := func(passed time.Duration) {
 		if opt.Progress != nil {
@@ -144,8 +145,8 @@ func await(ctx context.Context, env *Env, check Check, index int, opt Options) (
 			tell(passed)
 		}
 	}
-	return []Finding{bad(fmt.Sprintf("the check has not answered in %v", patience),
-		"something it checks hangs: a file system or a program; see "+hangs(check))}, nil
+	return bad(fmt.Sprintf("the check has not answered in %v", patience),
+		"something it checks hangs: a file system or a program; see "+hangs(check)), nil
 }
 
 // hangs returns advice for a check that hangs.

@@ -23,7 +23,7 @@ const silentSeconds = 16
 // The channels between ranks.
 const (
 	channelSigns  byte = iota // host, newline, the check that runs
-	channelReport             // JSON: wireReport, to rank 0
+	channelReport             // JSON: a Report, to rank 0
 	channelCalls
 	channelEnd // from rank 0 to all
 )
@@ -83,9 +83,9 @@ func Join(t transport.Transport, opt GroupOptions) *Group {
 	}
 	g.calls = ranks.NewCalls(g.mux, channelCalls, g.answer)
 	g.mux.Handle(channelReport, func(from int, body []byte) {
-		var w wireReport
-		if json.Unmarshal(body, &w) == nil {
-			g.change(func() { g.peers[from].report = w.report(from) })
+		r := &Report{Rank: from}
+		if json.Unmarshal(body, r) == nil {
+			g.change(func() { g.peers[from].report = r })
 		}
 	})
 	g.mux.Handle(channelEnd, func(int, []byte) { g.change(func() { g.ended = true }) })
@@ -135,7 +135,7 @@ func (g *Group) answer(from int, request []byte, reply func([]byte, error)) {
 		reply(binary.LittleEndian.AppendUint64(nil, uint64(g.opt.Now().UnixNano())), nil)
 	case len(request) == 5 && request[0] == askBulk:
 		// the receiver reports
-		g.mux.Put(from, binary.LittleEndian.Uint32(request[1:]), bulk(true), func(error) {})
+		g.mux.Put(from, binary.LittleEndian.Uint32(request[1:]), toSend(), func(error) {})
 		reply(nil, nil)
 	case len(request) > 0 && request[0] == askMeasure && json.Unmarshal(request[1:], &way) == nil &&
 		way.To >= 0 && way.To < g.mux.Size():
@@ -227,37 +227,12 @@ func (g *Group) await(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// wireReport is the encoding of a Report.
-type wireReport struct {
-	Host     string        `json:"host"`
-	Findings []wireFinding `json:"findings"`
-}
-
-type wireFinding struct {
-	Finding
-	Amounts []Amount          `json:"amounts,omitempty"`
-	Facts   map[string]string `json:"facts,omitempty"`
-}
-
 func encodeReport(host string, findings []Finding) []byte {
-	w := wireReport{Host: host}
-	for _, f := range findings {
-		w.Findings = append(w.Findings, wireFinding{f, f.Amounts, f.Facts})
-	}
-	data, err := json.Marshal(w)
+	data, err := json.Marshal(Report{Host: host, Findings: findings})
 	if err != nil { // an amount that is not a number
-		data, _ = json.Marshal(wireReport{host, []wireFinding{
-			{Finding: bad(fmt.Sprintf("the findings cannot be sent: %v", err), "")},
-		}})
+		data, _ = json.Marshal(Report{
+			Host: host, Findings: bad(fmt.Sprintf("the findings cannot be sent: %v", err), ""),
+		})
 	}
 	return data
-}
-
-func (w wireReport) report(rank int) *Report {
-	r := &Report{Rank: rank, Host: w.Host}
-	for _, f := range w.Findings {
-		f.Finding.Amounts, f.Finding.Facts = f.Amounts, f.Facts
-		r.Findings = append(r.Findings, f.Finding)
-	}
-	return r
 }

@@ -21,11 +21,11 @@ func TestGroup(t *testing.T) {
 	const n = 4
 	hosts := []string{"n1", "n2", "n3", "n3"}
 	own := func(r int) []Finding {
-		f := good("{} free", bytesOf(int64(r+1)<<30))
-		f.Check, f.Facts = "memory", map[string]string{
+		found := good("{} free", bytesOf(int64(r+1)<<30))
+		found[0].Check, found[0].Facts = "memory", map[string]string{
 			"rankpool": "1.0", "PyTorch": []string{"2.4", "2.4", "2.4", "2.5"}[r],
 		}
-		return []Finding{f}
+		return found
 	}
 	groups := make([]*Group, n)
 	for r, transport := range transport.NewLocal(n) {

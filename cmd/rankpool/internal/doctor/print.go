@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 // Print prints the list: a line per finding, with advice below it, and at the end the number of
@@ -29,8 +31,8 @@ func Print(w io.Writer, findings []Finding) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%d good, %s, %d bad\n", number[Good], plural(number[Warning], "warning"),
-		number[Bad])
+	_, err := fmt.Fprintf(w, "%d good, %s, %d bad\n", number[Good],
+		english.Plural(number[Warning], "warning", ""), number[Bad])
 	return err
 }
 
@@ -46,13 +48,6 @@ func everywhere(f Finding, findings []Finding) bool {
 
 // oneLine turns text that comes from programs and file systems into one line.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
 
 // PrintJSON prints the list as JSON: one array of {check, status, detail, advice}, with several
 // ranks also node.

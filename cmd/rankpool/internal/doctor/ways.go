@@ -38,27 +38,15 @@ type Way struct {
 // others, spread over all. Links of one round have no rank in common, so they can be measured at
 // the same time.
 func rounds(n int) [][]Way {
-	var even, odd, last []Way
-	for r := 0; r+1 < n; r++ {
-		if r%2 == 0 {
-			even = append(even, Way{From: r, To: r + 1})
-		} else {
-			odd = append(odd, Way{From: r, To: r + 1})
-		}
+	all := make([][]Way, 3) // from even ranks, from odd ones, and what closes an odd ring
+	for r := range n - 1 {
+		all[r%2] = append(all[r%2], Way{From: r, To: r + 1})
 	}
 	if n > 2 {
-		if closing := (Way{From: n - 1, To: 0}); n%2 == 0 {
-			odd = append(odd, closing)
-		} else {
-			last = append(last, closing)
-		}
+		closing := 1 + n%2
+		all[closing] = append(all[closing], Way{From: n - 1, To: 0})
 	}
-	all := [][]Way{}
-	for _, round := range [][]Way{even, odd, last} {
-		if len(round) > 0 {
-			all = append(all, round)
-		}
-	}
+	all = slices.DeleteFunc(all, func(round []Way) bool { return len(round) == 0 })
 	others := max(0, n-3) // ranks 2 … n-2
 	for i := range min(others, starRanks) {
 		all = append(all, []Way{{From: 0, To: 2 + i*others/min(others, starRanks)}})
@@ -161,20 +149,10 @@ func (g *Group) ping(to int) (pong, error) {
 	return pong{trip, time.Duration(there - began.UnixNano() - int64(trip/2))}, nil
 }
 
-var sent = sync.OnceValue(func() []byte { return make([]byte, bulkBytes) })
-
-// bulk returns the segments of one large transfer. Segments to send are all the same memory.
-func bulk(send bool) [][]byte {
-	segs := make([][]byte, bulkSegs)
-	for i := range segs {
-		if send {
-			segs[i] = sent()
-		} else {
-			segs[i] = make([]byte, bulkBytes)
-		}
-	}
-	return segs
-}
+// toSend are the segments of one large transfer, which are all the same memory.
+var toSend = sync.OnceValue(func() [][]byte {
+	return slices.Repeat([][]byte{make([]byte, bulkBytes)}, bulkSegs)
+})
 
 // takeBulk transfers 32 MiB from the peer to here.
 func (g *Group) takeBulk(from int) error {
@@ -182,7 +160,11 @@ func (g *Group) takeBulk(from int) error {
 	done := make(chan error, 1)
 	late, stop := g.opt.Late(context.Background(), wayPatience)
 	defer stop()
-	g.mux.Take(from, ticket, bulk(false), func(err error) { done <- err })
+	segs := make([][]byte, bulkSegs)
+	for i := range segs {
+		segs[i] = make([]byte, bulkBytes)
+	}
+	g.mux.Take(from, ticket, segs, func(err error) { done <- err })
 	order := binary.LittleEndian.AppendUint32([]byte{askBulk}, ticket)
 	if _, err := g.calls.Call(late, from, order); err != nil {
 		return errLate

@@ -38,7 +38,7 @@ type World struct {
 // between are the checks of scope Between, by name.
 var between = map[string]func(World) []Finding{
 	"ranks": checkRanks, "ping": checkPing, "bandwidth": checkBandwidth, "clock": checkClock,
-	"versions": func(w World) []Finding { return compareFacts(w.Reports) },
+	"versions": checkVersions,
 }
 
 // Findings returns the findings of the checks that have scope Between. It is a pure function.
@@ -77,7 +77,7 @@ func checkRanks(w World) []Finding {
 		if l.Check != "" {
 			detail += "; its last check was \"" + l.Check + "\""
 		}
-		found = append(found, bad(detail, "run \"rankpool doctor\" on that node alone"))
+		found = append(found, bad(detail, "run \"rankpool doctor\" on that node alone")...)
 	}
 	on := map[string]int{}
 	var hosts, crowded []string
@@ -93,13 +93,12 @@ func checkRanks(w World) []Finding {
 		slices.Sort(crowded)
 		found = append(found, warning("several ranks share a node: "+slurm.FormatHostlist(crowded),
 			"start one a node: srun --ntasks-per-node=1, or mpirun --map-by ppr:1:node (Open MPI), "+
-				"-ppn 1 (MPICH)"))
+				"-ppn 1 (MPICH)")...)
 	case placed(w.Job.Nodes) && len(hosts)+len(w.Lost) < w.Job.Nodes:
-		found = append(found, warning(fmt.Sprintf(
-			"there are ranks on %d of %d nodes", len(hosts), w.Job.Nodes),
-			"start one on each: srun --ntasks-per-node=1"))
+		found = append(found, warning(fmt.Sprintf("there are ranks on %d of %d nodes", len(hosts),
+			w.Job.Nodes), "start one on each: srun --ntasks-per-node=1")...)
 	case len(found) == 0:
-		found = append(found, good("one rank on each of {} nodes", count(len(hosts))))
+		found = append(found, good("one rank on each of {} nodes", count(len(hosts)))...)
 	}
 	return found
 }
@@ -113,7 +112,7 @@ func (w World) kinds() (inside, across []Way, failed []Finding) {
 			between := fmt.Sprintf("rank %d (%s) to rank %d (%s)", way.From, w.host(way.From), way.To,
 				w.host(way.To))
 			failed = append(failed, bad(between+": "+way.Failure,
-				"look whether a firewall lets MPI through between these nodes, and which network MPI uses"))
+				"look whether a firewall lets MPI through between these nodes, and which network MPI uses")...)
 		case w.host(way.From) == w.host(way.To):
 			inside = append(inside, way)
 		default:
@@ -170,41 +169,29 @@ func (w World) checkLinks(c linkCheck) (found []Finding) {
 		if len(kind.ways) == 0 {
 			continue
 		}
-		low, median, high := spread(kind.ways, c.value)
+		var values []float64
+		for _, way := range kind.ways {
+			values = append(values, c.value(way))
+		}
+		slices.Sort(values)
+		n, median := len(values), values[len(values)/2]
 		slow := w.slow(kind.ways, c.value, c.unit,
 			func(v float64) float64 { return c.slower(v, median) })
-		detail, amounts := wayDetail(fmt.Sprintf(c.detail, kind.name), len(kind.ways), c.unit, low,
-			median, high)
+		detail, amounts := fmt.Sprintf(c.detail, kind.name)+" (1 way)", []Amount{{median, c.unit}}
+		if n > 1 {
+			detail = fmt.Sprintf(c.detail+", from {} to {} (%d ways)", kind.name, n)
+			amounts = append(amounts, Amount{values[0], c.unit}, Amount{values[n-1], c.unit})
+		}
 		switch {
 		case kind.name == "between nodes" && c.slow(median):
-			found = append(found, warning(detail+c.slowText, c.slowFix, amounts...))
+			found = append(found, warning(detail+c.slowText, c.slowFix, amounts...)...)
 		case slow != "":
-			found = append(found, warning(detail+"; slow are "+slow, c.someFix, amounts...))
+			found = append(found, warning(detail+"; slow are "+slow, c.someFix, amounts...)...)
 		default:
-			found = append(found, good(detail, amounts...))
+			found = append(found, good(detail, amounts...)...)
 		}
 	}
 	return found
-}
-
-// wayDetail appends the lowest and the highest value of n ways to a sentence about their median.
-func wayDetail(sentence string, n int, unit Unit, low, median, high float64) (string, []Amount) {
-	if n == 1 {
-		return sentence + " (1 way)", []Amount{{median, unit}}
-	}
-	return fmt.Sprintf("%s, from {} to {} (%d ways)", sentence, n),
-		[]Amount{{median, unit}, {low, unit}, {high, unit}}
-}
-
-// spread returns the lowest, the median and the highest value of ways, of which there is at least
-// one.
-func spread(ways []Way, value func(Way) float64) (low, median, high float64) {
-	var all []float64
-	for _, way := range ways {
-		all = append(all, value(way))
-	}
-	slices.Sort(all)
-	return all[0], all[len(all)/2], all[len(all)-1]
 }
 
 // slow names the ways whose value is worse than 1, the worst first, up to five of them.
@@ -248,12 +235,12 @@ func checkClock(w World) []Finding {
 	const detail = "clocks are up to {} apart"
 	switch slices.Sort(off); {
 	case most > clockBad:
-		return []Finding{bad(detail+": "+slurm.FormatHostlist(off),
+		return bad(detail+": "+slurm.FormatHostlist(off),
 			"have the clocks of these nodes set (chronyd, ntpd): times of logs and files cannot be compared",
-			lasting(most))}
+			lasting(most))
 	case most > clockWarning:
-		return []Finding{warning(detail+": "+slurm.FormatHostlist(off),
-			"have the clocks of these nodes set (chronyd, ntpd)", lasting(most))}
+		return warning(detail+": "+slurm.FormatHostlist(off),
+			"have the clocks of these nodes set (chronyd, ntpd)", lasting(most))
 	}
-	return []Finding{good(detail, lasting(most))}
+	return good(detail, lasting(most))
 }
