@@ -251,7 +251,7 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 	}
 	library, missing := find()
 	env := &doctor.Env{
-		Machine: &doctor.System{}, Job: job, MemoryBytes: o.size.Bytes, Now: time.Now,
+		Machine: doctor.NewSystem(), Job: job, MemoryBytes: o.size.Bytes, Now: time.Now,
 		GPUs: findDoctorGPUs, Version: version.Text,
 		MPI: doctor.MPI{
 			Library: library.Version, Path: library.Path, Why: library.Why, Missing: missing,

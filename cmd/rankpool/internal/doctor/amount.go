@@ -69,14 +69,8 @@ func fill(detail string, amounts [][]Amount) string {
 	for i := range amounts[0] {
 		low, high := amounts[0][i], amounts[0][i]
 		for _, node := range amounts {
-			if len(node) != len(amounts[0]) {
-				continue
-			}
-			if node[i].Value < low.Value {
-				low = node[i]
-			}
-			if node[i].Value > high.Value {
-				high = node[i]
+			if len(node) == len(amounts[0]) {
+				low.Value, high.Value = min(low.Value, node[i].Value), max(high.Value, node[i].Value)
 			}
 		}
 		text := low.String()

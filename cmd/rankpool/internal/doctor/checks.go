@@ -36,8 +36,7 @@ var checks = []Check{
 
 	{"data", EachNode, "data", checkData, "whether the data can be read, and their file system"},
 	{
-		"index", EachNode, "data", checkIndex,
-		"a manifest of the data, which saves a scan at each start",
+		"index", EachNode, "data", checkIndex, "a manifest of the data, which saves a scan at each start",
 	},
 	{
 		"layout", Once, "data", checkLayout,

@@ -91,8 +91,8 @@ type Runtime struct {
 	Failure    error
 }
 
-// A Machine is what checks may examine. The real one is System; tests have their own. It is safe
-// for concurrent use.
+// A Machine is what checks may examine. NewSystem returns the real one; tests have their own. It is
+// safe for concurrent use.
 type Machine interface {
 	LookupEnv(name string) (value string, set bool)
 	ReadFile(path string) ([]byte, error)

@@ -23,14 +23,17 @@ import (
 	"rankpool/staging/layout"
 )
 
-// System is the Machine of this process. The zero value is ready to use, and must not be copied.
-type System struct {
+// system is the Machine of this process.
+type system struct {
 	mu        sync.Mutex
 	manifests map[string]*dataset.Manifest // already read, by path
 }
 
+// NewSystem returns the Machine of this process.
+func NewSystem() Machine { return &system{manifests: map[string]*dataset.Manifest{}} }
+
 // manifest reads a manifest, once: one with millions of samples takes seconds.
-func (s *System) manifest(path string) (*dataset.Manifest, error) {
+func (s *system) manifest(path string) (*dataset.Manifest, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m := s.manifests[path]; m != nil {
@@ -38,22 +41,20 @@ func (s *System) manifest(path string) (*dataset.Manifest, error) {
 	}
 	m, err := dataset.ReadParquet(path)
 	if err == nil {
-		if s.manifests == nil {
-			s.manifests = map[string]*dataset.Manifest{}
-		}
 		s.manifests[path] = m
 	}
 	return m, err
 }
 
-// LookupEnv implements Machine.
-func (*System) LookupEnv(name string) (string, bool) { return os.LookupEnv(name) }
+func (*system) LookupEnv(name string) (string, bool)      { return os.LookupEnv(name) }
+func (*system) ReadFile(path string) ([]byte, error)      { return os.ReadFile(path) }
+func (*system) Stat(path string) (fs.FileInfo, error)     { return os.Stat(path) }
+func (*system) Threads() int                              { return runtime.GOMAXPROCS(0) }
+func (*system) Root() bool                                { return os.Geteuid() == 0 }
+func (*system) LookPath(name string) (string, error)      { return exec.LookPath(name) }
+func (*system) Layout(path string) (layout.Layout, error) { return layout.Of(path) }
 
-// ReadFile implements Machine.
-func (*System) ReadFile(path string) ([]byte, error) { return os.ReadFile(path) }
-
-// ReadDir implements Machine.
-func (*System) ReadDir(path string) (names []string, err error) {
+func (*system) ReadDir(path string) (names []string, err error) {
 	entries, err := os.ReadDir(path)
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -61,19 +62,14 @@ func (*System) ReadDir(path string) (names []string, err error) {
 	return names, err
 }
 
-// Stat implements Machine.
-func (*System) Stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
-
-// Access implements Machine.
-func (*System) Access(path string, mode uint32) error {
+func (*system) Access(path string, mode uint32) error {
 	if err := unix.Access(path, mode); err != nil {
 		return &fs.PathError{Op: "access", Path: path, Err: err}
 	}
 	return nil
 }
 
-// MemoryLock implements Machine.
-func (*System) MemoryLock() uint64 {
+func (*system) MemoryLock() uint64 {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
 		return math.MaxUint64
@@ -81,22 +77,13 @@ func (*System) MemoryLock() uint64 {
 	return limit.Cur
 }
 
-// Threads implements Machine.
-func (*System) Threads() int { return runtime.GOMAXPROCS(0) }
-
-// Root implements Machine.
-func (*System) Root() bool { return os.Geteuid() == 0 }
-
-// LookPath implements Machine.
-func (*System) LookPath(name string) (string, error) { return exec.LookPath(name) }
-
 // maxOutput bounds how much of a program's output is kept.
 const maxOutput = 1 << 20
 
 // Output implements Machine. The program has no terminal, is killed together with everything that
 // it started, and does not outlive this process: it inherits mpirun's descriptors, and mpirun would
 // wait for it.
-func (*System) Output(within time.Duration, env []string, name string, args ...string) (
+func (*system) Output(within time.Duration, env []string, name string, args ...string) (
 	string, error,
 ) {
 	runtime.LockOSThread() // the signal is sent when the thread that started the program ends
@@ -137,8 +124,7 @@ func (l *limited) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Index implements Machine.
-func (s *System) Index(data string) (path string, found bool, err error) {
+func (s *system) Index(data string) (path string, found bool, err error) {
 	info, err := os.Stat(data)
 	if err != nil {
 		return data, false, err
@@ -161,11 +147,7 @@ func (s *System) Index(data string) (path string, found bool, err error) {
 	return cached, true, nil
 }
 
-// Layout implements Machine.
-func (*System) Layout(path string) (layout.Layout, error) { return layout.Of(path) }
-
-// TimeRead implements Machine.
-func (*System) TimeRead(path string, bytes int64) (time.Duration, error) {
+func (*system) TimeRead(path string, bytes int64) (time.Duration, error) {
 	began := time.Now()
 	f, err := os.Open(path)
 	if err != nil {
@@ -176,14 +158,12 @@ func (*System) TimeRead(path string, bytes int64) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// ListXattr implements Machine.
-func (*System) ListXattr(path string) error {
+func (*system) ListXattr(path string) error {
 	_, err := xattr.List(path)
 	return err
 }
 
-// SetXattr implements Machine.
-func (*System) SetXattr(folder string) error {
+func (*system) SetXattr(folder string) error {
 	f, err := os.CreateTemp(folder, ".rankpool-doctor-")
 	if err != nil {
 		return err

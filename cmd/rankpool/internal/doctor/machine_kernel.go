@@ -12,7 +12,7 @@ import (
 )
 
 // Calls implements Machine: it tries them on two pages.
-func (*System) Calls() Calls {
+func (*system) Calls() Calls {
 	var c Calls
 	size := 2 * unix.Getpagesize()
 	fd, err := unix.MemfdCreate("rankpool-doctor", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -77,8 +77,7 @@ var mounts = map[int64]mount{
 	0x858458F6:        {"ramfs", Local},
 }
 
-// FileSystem implements Machine.
-func (*System) FileSystem(path string) (FileSystem, error) {
+func (*system) FileSystem(path string) (FileSystem, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
 		return FileSystem{}, &os.PathError{Op: "statfs", Path: path, Err: err}

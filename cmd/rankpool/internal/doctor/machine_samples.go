@@ -22,7 +22,7 @@ var errNoSample = errors.New("it holds no sample")
 
 // Samples implements Machine. Samples of a manifest are spread over it, those of a folder over the
 // first of its subfolders. A data set known to be empty is an error.
-func (s *System) Samples(data string, n int) ([]Sample, error) {
+func (s *system) Samples(data string, n int) ([]Sample, error) {
 	info, err := os.Stat(data)
 	if err != nil {
 		return nil, err

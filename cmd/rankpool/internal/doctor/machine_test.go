@@ -29,7 +29,7 @@ func TestSystem(t *testing.T) {
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	env, _ := healthy(t)
-	env.Machine, env.Data, env.Now = &System{}, []string{root}, time.Now
+	env.Machine, env.Data, env.Now = NewSystem(), []string{root}, time.Now
 	env.Python = Python{Command: "true"}
 	found, err := Run(t.Context(), env, Checks(), Options{})
 	if err != nil || len(found) < 20 {
@@ -60,7 +60,7 @@ func TestIndexAndSamples(t *testing.T) {
 		}
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	s := &System{}
+	s := NewSystem()
 	if _, found, err := s.Index(root); found || err != nil {
 		t.Error("a folder that was not scanned has a manifest", err)
 	}
@@ -115,7 +115,7 @@ func TestIndexAndSamples(t *testing.T) {
 // TestNoSamples checks that a folder without samples is an error, and one too large to search is
 // not.
 func TestNoSamples(t *testing.T) {
-	s, root := &System{}, t.TempDir()
+	s, root := NewSystem(), t.TempDir()
 	add := func(name string) {
 		if err := os.MkdirAll(filepath.Join(root, name), 0o700); err != nil {
 			t.Fatal(err)
@@ -139,7 +139,7 @@ func TestNoSamples(t *testing.T) {
 // TestOutput checks that a program that takes too long is killed together with its children, and
 // that the error of a program that fails contains the last line of its stderr.
 func TestOutput(t *testing.T) {
-	s := &System{}
+	s := NewSystem()
 	if out, err := s.Output(time.Minute, []string{"WORD=hello"}, "sh", "-c",
 		"echo $WORD; echo no >&2"); out != "hello\n" || err != nil {
 		t.Errorf("%q, %v", out, err)
@@ -179,7 +179,7 @@ func TestProbe(t *testing.T) {
 	t.Setenv("PYTHONPATH", "")
 	t.Setenv("CUDA_VISIBLE_DEVICES", "") // a machine with GPUs would want a PyTorch with CUDA
 	env, _ := healthy(t)
-	env.Machine, env.Python.Path = &System{}, dir
+	env.Machine, env.Python.Path = NewSystem(), dir
 	found := checkPython(env)
 	if len(found) != 1 || found[0].Status != Good || found[0].Facts["PyTorch"] != "9.9" ||
 		!strings.HasSuffix(found[0].Detail, "PyTorch 9.9, without CUDA; training uses its own client") {
@@ -202,14 +202,14 @@ func TestProbe(t *testing.T) {
 
 func TestXattrOfFolder(t *testing.T) {
 	dir := t.TempDir()
-	err := (&System{}).SetXattr(dir) // the file system may not support them; then it returns an error
+	err := NewSystem().SetXattr(dir) // the file system may not support them; then it returns an error
 	if err != nil && !strings.Contains(err.Error(), "supported") {
 		t.Error(err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("it left %v", left)
 	}
-	if err := (&System{}).SetXattr(filepath.Join(dir, "none")); err == nil {
+	if err := NewSystem().SetXattr(filepath.Join(dir, "none")); err == nil {
 		t.Error("no error for a folder that is not there")
 	}
 }

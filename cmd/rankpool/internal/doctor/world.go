@@ -175,8 +175,7 @@ func (w World) checkLinks(c linkCheck) (found []Finding) {
 		}
 		slices.Sort(values)
 		n, median := len(values), values[len(values)/2]
-		slow := w.slow(kind.ways, c.value, c.unit,
-			func(v float64) float64 { return c.slower(v, median) })
+		slow := w.slow(kind.ways, c.value, c.unit, func(v float64) float64 { return c.slower(v, median) })
 		detail, amounts := fmt.Sprintf(c.detail, kind.name)+" (1 way)", []Amount{{median, c.unit}}
 		if n > 1 {
 			detail = fmt.Sprintf(c.detail+", from {} to {} (%d ways)", kind.name, n)
