@@ -30,16 +30,14 @@ type unit struct {
 var (
 	rates = []unit{{"B/s", 1}, {"kB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}}
 	sizes = []unit{
-		{"B", 1},
-		{"KiB", 1 << 10},
-		{"MiB", 1 << 20},
-		{"GiB", 1 << 30},
-		{"TiB", 1 << 40},
+		{"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
 		{"PiB", 1 << 50},
 	}
-	times = []unit{{"µs", 1e-6}, {"ms", 1e-3}, {"s", 1}}
-	paces = []unit{{"samples/s", 1}, {"thousand samples/s", 1e3}, {"million samples/s", 1e6}}
-	share = []unit{{"%", 0.01}}
+	decimalSizes = []unit{{"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"PB", 1e15}}
+	times        = []unit{{"µs", 1e-6}, {"ms", 1e-3}, {"s", 1}}
+	paces        = []unit{{"samples/s", 1}, {"thousand samples/s", 1e3}, {"million samples/s", 1e6}}
+	amounts      = []unit{{"", 1}, {"thousand", 1e3}, {"million", 1e6}, {"billion", 1e9}}
+	share        = []unit{{"%", 0.01}}
 )
 
 // fit returns the largest of the units in which x is at least 1, else the smallest.
@@ -59,7 +57,10 @@ func valueAxis(what string, u unit, high float64) axis {
 		high = 1
 	}
 	step := niceStep(high / 4)
-	a := axis{name: what + " (" + u.name + ")", high: step * math.Ceil(high/step-1e-9)}
+	a := axis{name: what, high: step * math.Ceil(high/step-1e-9)}
+	if u.name != "" {
+		a.name += " (" + u.name + ")"
+	}
 	for i := 0; i < 10 && float64(i)*step <= a.high*(1+1e-9); i++ {
 		a.ticks = append(a.ticks, tick{float64(i) * step, number(float64(i) * step)})
 	}

@@ -23,8 +23,7 @@ func balance(run *runlog.Run) *Figure {
 	}
 	switch {
 	case len(run.Nodes) == 0:
-		f.Missing = noNodeLines
-		return f
+		return f.without(noNodeLines)
 	case len(run.Nodes) == 1:
 		f.Caption = "One node: there is nothing to compare."
 	case len(run.Nodes) > nodeBars:
@@ -44,24 +43,23 @@ func balance(run *runlog.Run) *Figure {
 			names[i] += fmt.Sprintf(" to %d", run.Nodes[g[1]-1].Rank)
 		}
 	}
-	var samples, bytes, waits []stackPart
+	var samples []stackPart
 	for _, c := range sourcesOf {
 		samples = append(samples, stackPart{
 			stats.Table[c].Source, stats.Table[c].Place,
 			func(s *stats.Sums) float64 { return source(s, c) }, false,
 		})
 	}
-	bytes = []stackPart{
+	bytes := []stackPart{
 		{"storage", "storage", func(s *stats.Sums) float64 {
 			return cmp.Or(s[stats.ReadBytes], s[stats.StorageBytes])
 		}, false},
 		{"remote", "peers", func(s *stats.Sums) float64 { return s[stats.PeerBytes] }, false},
 	}
-	waits = []stackPart{{"wait", "waiting", func(s *stats.Sums) float64 {
-		return min(1, or0(s.Share(stats.StallSeconds, stats.TrainSeconds)))
-	}, true}}
-	counts := []unit{{"", 1}, {"thousand", 1e3}, {"million", 1e6}, {"billion", 1e9}}
-	f.bars(run, groups, names, "samples", "Samples that each node's trainers were given", counts,
+	waits := []stackPart{
+		{"wait", "waiting", func(s *stats.Sums) float64 { return or0(waited(s)) }, true},
+	}
+	f.bars(run, groups, names, "samples", "Samples that each node's trainers were given", amounts,
 		samples)
 	f.bars(run, groups, names, "bytes", "Bytes that each node read from storage and from peers",
 		decimalSizes, bytes)
@@ -69,15 +67,6 @@ func balance(run *runlog.Run) *Figure {
 		waits)
 	f.Tables, f.Open = append(f.Tables, nodeTable(run)), true
 	return f
-}
-
-var decimalSizes = []unit{
-	{"B", 1},
-	{"kB", 1e3},
-	{"MB", 1e6},
-	{"GB", 1e9},
-	{"TB", 1e12},
-	{"PB", 1e15},
 }
 
 // A stackPart is one part of a node's bar.
@@ -118,9 +107,6 @@ func (f *Figure) bars(run *runlog.Run, groups [][2]int, names []string, what, ti
 	c := chart{
 		id: f.ID + "-" + what, title: title, desc: f.Caption, width: chartWidth, height: 150,
 		x: indexAxis("node", 0, len(groups)), y: valueAxis(what, u, top/u.factor),
-	}
-	if u.name == "" {
-		c.y.name = what
 	}
 	if len(groups) < len(run.Nodes) || run.Nodes[len(run.Nodes)-1].Rank != len(run.Nodes)-1 {
 		for k := range c.x.ticks { // a bar's number is not its node's

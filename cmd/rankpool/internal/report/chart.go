@@ -176,14 +176,16 @@ func (p *painter) between(a area) {
 // area draws a run of values as one shape with steps.
 func (p *painter) area(a area) {
 	var d strings.Builder
-	for i := 0; i < len(a.low); {
-		if math.IsNaN(a.low[i]) || math.IsNaN(a.high[i]) {
-			i++
-			continue
-		}
+	known := func(i int) bool {
+		return i < len(a.low) && !math.IsNaN(a.low[i]) && !math.IsNaN(a.high[i])
+	}
+	for i := 0; i < len(a.low); i++ {
 		end := i
-		for end < len(a.low) && !math.IsNaN(a.low[end]) && !math.IsNaN(a.high[end]) {
+		for known(end) {
 			end++
+		}
+		if end == i {
+			continue
 		}
 		fmt.Fprintf(&d, "M%s %s", xy(p.px(a.edges[i])), xy(p.py(a.high[i])))
 		for k := i; k < end; k++ {

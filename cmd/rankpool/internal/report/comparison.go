@@ -140,7 +140,7 @@ func (c *Comparison) feeding() (name string, all []column) {
 		{"bytes of these", sumOf(stats.StorageBytes), sizeText, -1},
 		{"bytes read", (*SideRun).read, sizeText, -1},
 	}
-	if c.evaluates() {
+	if c.any(stats.Evaluated) { // losses of samples that were not trained on
 		all = append(all, column{"evaluated", sumOf(stats.Evaluated), count, 0},
 			column{"of evaluated read", sumOf(stats.EvaluatedReads), count, -1})
 	}
@@ -159,9 +159,6 @@ func (c *Comparison) feeding() (name string, all []column) {
 	}
 	return "Memory and storage", all
 }
-
-// evaluates reports whether any run has measured losses of samples that it did not train on.
-func (c *Comparison) evaluates() bool { return c.any(stats.Evaluated) }
 
 // any reports whether a counter is above 0 in any run.
 func (c *Comparison) any(of stats.Counter) bool {
@@ -182,14 +179,8 @@ func accuracyText(x float64) string {
 	return fmt.Sprintf("%.2f %%", 100*x)
 }
 
-func secondsText(x float64) string {
-	if math.IsNaN(x) {
-		return "–"
-	}
-	return number(x) + " s"
-}
-
-func sizeText(x float64) string { return in(decimalSizes, x) }
+func secondsText(x float64) string { return in([]unit{{"s", 1}}, x) }
+func sizeText(x float64) string    { return in(decimalSizes, x) }
 
 // table makes a table of columns.
 func (c *Comparison) table(name string, columns []column) *sideTable {
@@ -251,10 +242,7 @@ func (c *Comparison) Tables() []*Table {
 
 // remarks lists what limits the comparison.
 func (c *Comparison) remarks() []Remark {
-	var all []Remark
-	add := func(bad bool, format string, args ...any) {
-		all = append(all, Remark{Bad: bad, Text: fmt.Sprintf(format, args...)})
-	}
+	var all remarkList
 	most, epochs, alone, silent := 0.0, 0, false, []string{}
 	for i := range c.Sides {
 		s := &c.Sides[i]
@@ -269,47 +257,44 @@ func (c *Comparison) remarks() []Remark {
 	for i := range c.Sides {
 		s := &c.Sides[i]
 		if len(s.Runs) == 0 {
-			add(true, "%s was not trained: %s", s.Name, s.Missing)
+			all.bad("%s was not trained: %s", s.Name, s.Missing)
 			continue
 		}
 		if part := s.over((*SideRun).draws).mean / most; part < 0.99 {
-			add(false, "%s trained on %s of the samples that others did: see accuracy against "+
+			all.note("%s trained on %s of the samples that others did: see accuracy against "+
 				"samples trained.", s.Name, percent(part))
 		}
-		c.remarkRuns(s, epochs, add)
+		all.ofRuns(s, epochs)
 	}
 	if len(silent) > 0 {
-		add(true, "No accuracy of %s: training must call sampler.metric(\"accuracy\", share) at the "+
+		all.bad("No accuracy of %s: training must call sampler.metric(\"accuracy\", share) at the "+
 			"end of each epoch.", strings.Join(silent, ", "))
 	} else if alone {
-		add(false, "One run of each system: how much of a difference in accuracy is chance, the "+
+		all.note("One run of each system: how much of a difference in accuracy is chance, the " +
 			"spread over several seeds would show.")
 	}
 	for _, note := range c.Notes {
-		add(false, "%s", note)
+		all.note("%s", note)
 	}
 	return all
 }
 
-// remarkRuns adds remarks about the runs of a side.
-func (c *Comparison) remarkRuns(s *Side, epochs int, add func(bool, string, ...any)) {
+// ofRuns adds remarks about the runs of a side.
+func (all *remarkList) ofRuns(s *Side, epochs int) {
 	finished := s.over(func(r *SideRun) float64 { return float64(len(r.Log.Epochs)) }).mean
 	if finished < float64(epochs) {
-		add(true, "%s finished %s of %d epochs: its sums are of less training.", s.Name,
+		all.bad("%s finished %s of %d epochs: its sums are of less training.", s.Name,
 			number(finished), epochs)
 	}
-	replaced := s.over(shareOf(stats.Substituted)).mean
-	if replaced > 0 {
-		add(false, "%s served another sample than the one drawn in %s of the draws.", s.Name,
+	if replaced := s.over(shareOf(stats.Substituted)).mean; replaced > 0 {
+		all.note("%s served another sample than the one drawn in %s of the draws.", s.Name,
 			percent(replaced))
 	}
-	fell := s.over(sumOf(stats.FallbackReads)).mean
-	if fell > 0 {
-		add(true, "%s: trainers read %s samples from storage themselves, since the cache was late or "+
+	if fell := s.over(sumOf(stats.FallbackReads)).mean; fell > 0 {
+		all.bad("%s: trainers read %s samples from storage themselves, since the cache was late or "+
 			"away. Its times are not the system's.", s.Name, count(fell))
 	}
-	restarts := s.over(func(r *SideRun) float64 { return float64(len(r.Log.Restarts())) }).mean
-	if restarts > 0 {
-		add(true, "%s: the cache was restarted while it trained.", s.Name)
+	if slices.ContainsFunc(s.Runs, func(r SideRun) bool { return len(r.Log.Restarts()) > 0 }) {
+		all.bad("%s: the cache was restarted while it trained.", s.Name)
 	}
 }

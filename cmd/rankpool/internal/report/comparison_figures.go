@@ -28,32 +28,33 @@ func (c *Comparison) figures() []*Figure {
 		c.accuracy("epochs", "Accuracy against epochs",
 			"What the choice of samples does to learning, whatever the time.",
 			func(p point) float64 { return p.epochs }, func(high float64) axis {
-				a := valueAxis("", unit{"", 1}, high)
-				a.name, a.ticks = "epochs", slices.DeleteFunc(a.ticks, func(t tick) bool {
-					return t.at != math.Trunc(t.at)
-				})
+				a := valueAxis("epochs", unit{"", 1}, high)
+				a.ticks = slices.DeleteFunc(a.ticks, func(t tick) bool { return t.at != math.Trunc(t.at) })
 				return a
 			}),
 		c.accuracy("samples", "Accuracy against samples trained",
 			"Some systems train on fewer samples in an epoch; here they are compared for the same work.",
 			func(p point) float64 { return p.samples }, func(high float64) axis {
 				u := fit(amounts, high)
-				a := valueAxis("", u, high/u.factor)
+				a := valueAxis("samples trained", u, high/u.factor)
 				for i := range a.ticks {
 					a.ticks[i].at *= u.factor
 				}
 				a.high *= u.factor
-				a.name = "samples trained"
-				if u.name != "" {
-					a.name += " (" + u.name + ")"
-				}
 				return a
 			}),
 		c.sources(), c.times(), c.storage(),
 	}
 }
 
-var amounts = []unit{{"", 1}, {"thousand", 1e3}, {"million", 1e6}, {"billion", 1e9}}
+// trained yields the sides that have runs, and their numbers.
+func (c *Comparison) trained(yield func(int, *Side) bool) {
+	for i := range c.Sides {
+		if s := &c.Sides[i]; len(s.Runs) > 0 && !yield(i, s) {
+			return
+		}
+	}
+}
 
 // accuracy draws each side's accuracy against a growing quantity. toAxis makes its axis, up to the
 // highest value.
@@ -98,8 +99,7 @@ func (c *Comparison) accuracy(id, title, caption string, of func(point) float64,
 		f.Legend = append(f.Legend, Key{Class: line.class, Name: s.Name, Line: true})
 	}
 	if len(plot.lines) == 0 {
-		f.Missing = "No training reported its accuracy."
-		return f
+		return f.without("No training reported its accuracy.")
 	}
 	if len(plot.ranges) > 0 {
 		f.Caption += " Lines are means over the seeds, bands reach from the lowest to the highest."
@@ -121,15 +121,9 @@ func (c *Comparison) sources() *Figure {
 	parts := []stats.Counter{
 		stats.HitsLocal, stats.HitsRemote, stats.Substituted, stats.StorageReads, stats.FallbackReads,
 	}
-	b := ledger{
-		id: "sources-plot", title: f.Title, desc: f.Caption, x: valueAxis("samples", share[0], 100),
-	}
+	var rows []ledgerRow
 	seen := make([]bool, len(parts))
-	for i := range c.Sides {
-		s := &c.Sides[i]
-		if len(s.Runs) == 0 {
-			continue
-		}
+	for _, s := range c.trained {
 		row := ledgerRow{name: s.Name}
 		for k, part := range parts {
 			v, key := s.over(shareOf(part)).mean, sourceKey(part)
@@ -137,14 +131,14 @@ func (c *Comparison) sources() *Figure {
 			row.add(key.Class, 100*or0(v), s.Name+": "+key.Name+" "+percent(v))
 		}
 		row.text = percent(s.over((*SideRun).hits).mean) + " hits"
-		b.rows = append(b.rows, row)
+		rows = append(rows, row)
 	}
 	for k, part := range parts {
 		if seen[k] {
 			f.Legend = append(f.Legend, sourceKey(part))
 		}
 	}
-	return f.withLedger(&b)
+	return f.withLedger(valueAxis("samples", share[0], 100), rows)
 }
 
 // times shows how long each side trained, and how much of that it waited.
@@ -155,13 +149,9 @@ func (c *Comparison) times() *Figure {
 			"cache could save.",
 		Legend: []Key{{Class: "trained", Name: "training"}, {Class: "wait", Name: "waiting for samples"}},
 	}
-	b := ledger{id: "times-plot", title: f.Title, desc: f.Caption}
+	var rows []ledgerRow
 	most := 0.0
-	for i := range c.Sides {
-		s := &c.Sides[i]
-		if len(s.Runs) == 0 {
-			continue
-		}
+	for _, s := range c.trained {
 		all := s.over(sumOf(stats.TrainSeconds))
 		waited := s.over(func(r *SideRun) float64 {
 			return min(r.sums()[stats.StallSeconds], r.sums()[stats.TrainSeconds])
@@ -170,10 +160,9 @@ func (c *Comparison) times() *Figure {
 		row.add("trained", all.mean-waited.mean, s.Name+": training "+secondsText(all.mean-waited.mean))
 		row.add("wait", waited.mean, s.Name+": waiting "+secondsText(waited.mean))
 		most = max(most, all.mean)
-		b.rows = append(b.rows, row)
+		rows = append(rows, row)
 	}
-	b.x = valueAxis("time in training", unit{"s", 1}, most)
-	return f.withLedger(&b)
+	return f.withLedger(valueAxis("time in training", unit{"s", 1}, most), rows)
 }
 
 // storage shows what each side read from storage.
@@ -189,33 +178,26 @@ func (c *Comparison) storage() *Figure {
 		value = func(r *SideRun) float64 { return r.StorageBytes }
 	}
 	most := 0.0
-	for i := range c.Sides {
-		most = max(most, or0(c.Sides[i].over(value).mean))
+	for _, s := range c.trained {
+		most = max(most, or0(s.over(value).mean))
 	}
 	u := fit(decimalSizes, most)
-	b := ledger{
-		id: "storage-plot", title: f.Title, desc: f.Caption,
-		x: valueAxis("read from storage", u, most/u.factor),
-	}
-	for i := range c.Sides {
-		s := &c.Sides[i]
-		if len(s.Runs) == 0 {
-			continue
-		}
+	var rows []ledgerRow
+	for i, s := range c.trained {
 		read := s.over(value)
 		row := ledgerRow{name: s.Name, text: read.text(sizeText)}
 		row.add(sideClass(i), or0(read.mean)/u.factor, s.Name+": "+sizeText(read.mean))
-		b.rows = append(b.rows, row)
+		rows = append(rows, row)
 	}
-	return f.withLedger(&b)
+	return f.withLedger(valueAxis("read from storage", u, most/u.factor), rows)
 }
 
 // withLedger adds horizontal bars to a figure; without rows it has a sentence instead.
-func (f *Figure) withLedger(b *ledger) *Figure {
-	if len(b.rows) == 0 {
-		f.Missing = "No system was trained."
-		return f
+func (f *Figure) withLedger(x axis, rows []ledgerRow) *Figure {
+	if len(rows) == 0 {
+		return f.without("No system was trained.")
 	}
+	b := ledger{id: f.ID + "-plot", title: f.Title, desc: f.Caption, x: x, rows: rows}
 	f.Charts = []template.HTML{b.svg()}
 	return f
 }

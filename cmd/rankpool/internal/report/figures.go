@@ -52,13 +52,11 @@ func sources(t, coarse *track) *Figure {
 			"the less storage was waited for.",
 	}
 	if t == nil {
-		f.Missing = noEpochs
-		return f
+		return f.without(noEpochs)
 	}
 	all := t.sums()
 	if all.Draws() == 0 {
-		f.Missing = noTraining
-		return f
+		return f.without(noTraining)
 	}
 	if all[stats.TierHits] > 0 {
 		f.Caption += " Hits from a node's disk (tier) are taken off both kinds of memory hits in " +
@@ -83,14 +81,11 @@ func packageText(all *stats.Sums) string {
 
 // sourceSeries returns the shown sources, as shares of the draws.
 func sourceSeries(all *stats.Sums) []series {
-	of := func(q stats.Counter) func(*runlog.Bin, float64) float64 {
-		return func(b *runlog.Bin, _ float64) float64 {
-			return stats.Ratio(source(&b.Sums, q), b.Draws())
-		}
-	}
 	var list []series
 	for _, c := range shownSources(all) {
-		list = append(list, series{Key: sourceKey(c), value: of(c)})
+		list = append(list, series{Key: sourceKey(c), value: func(b *runlog.Bin, _ float64) float64 {
+			return stats.Ratio(source(&b.Sums, c), b.Draws())
+		}})
 	}
 	return list
 }
@@ -134,33 +129,24 @@ func stall(t, coarse *track) *Figure {
 		Caption: "Of the trainers' time in epochs, the part that they spent waiting.",
 	}
 	if t == nil {
-		f.Missing = noEpochs
-		return f
+		return f.without(noEpochs)
 	}
 	if t.sums()[stats.TrainSeconds] == 0 {
-		f.Missing = noTraining
-		return f
+		return f.without(noTraining)
 	}
-	lines := []series{{
-		Key: Key{Class: "a", Name: "all trainers", Line: true}, value: waiting,
-	}}
+	lines := []series{line("a", "all trainers", waiting)}
 	if t.seen(runlog.StallShare) {
 		f.Caption += " The worst node holds up all others in each step."
-		lines = append(lines, series{
-			Key: Key{Class: "b", Name: "the worst node", Line: true},
-			value: func(b *runlog.Bin, _ float64) float64 {
-				return min(1, most(&b.Levels[runlog.StallShare]))
-			},
-		})
+		lines = append(lines, line("b", "the worst node", func(b *runlog.Bin, _ float64) float64 {
+			return min(1, highest(runlog.StallShare)(b, 0))
+		}))
 	}
 	f.Caption += t.note()
 	f.drawLines(t, coarse, "waiting", share, lines)
 	return f
 }
 
-func waiting(b *runlog.Bin, _ float64) float64 {
-	return min(1, b.Share(stats.StallSeconds, stats.TrainSeconds))
-}
+func waiting(b *runlog.Bin, _ float64) float64 { return waited(&b.Sums) }
 
 // pace shows how fast training went.
 func pace(t, coarse *track) *Figure {
@@ -170,13 +156,13 @@ func pace(t, coarse *track) *Figure {
 			"dip here with a peak in the plot above is a data stall.",
 	}
 	if t == nil {
-		f.Missing = noNodeLines
-		return f
+		return f.without(noNodeLines)
 	}
-	f.drawLines(t, coarse, "pace", paces, []series{{
-		Key:   Key{Class: "a", Name: "all trainers", Line: true},
-		value: func(b *runlog.Bin, seconds float64) float64 { return known(b, b.Draws()/seconds) },
-	}})
+	f.drawLines(t, coarse, "pace", paces, []series{
+		line("a", "all trainers", func(b *runlog.Bin, seconds float64) float64 {
+			return known(b, b.Draws()/seconds)
+		}),
+	})
 	return f
 }
 
@@ -188,31 +174,23 @@ func throughput(t, coarse *track) *Figure {
 			"got from each other's memory.",
 	}
 	if t == nil {
-		f.Missing = noNodeLines
-		return f
+		return f.without(noNodeLines)
 	}
 	all := t.sums()
-	rate := func(q stats.Counter) func(*runlog.Bin, float64) float64 {
-		return func(b *runlog.Bin, seconds float64) float64 { return known(b, b.Sums[q]/seconds) }
+	rate := func(class, name string, q stats.Counter) series {
+		return line(class, name, func(b *runlog.Bin, seconds float64) float64 {
+			return known(b, b.Sums[q]/seconds)
+		})
 	}
-	storage := series{Key: Key{Class: "b", Name: "storage", Line: true}, value: rate(stats.ReadBytes)}
+	storage := rate("b", "storage", stats.ReadBytes)
 	// The rank is old, or does not measure: use the bytes that trainers received, which exclude what
 	// was read ahead and kept.
 	if all[stats.ReadBytes] == 0 {
-		storage = series{
-			Key:   Key{Class: "b", Name: "storage, as trainers saw it", Line: true},
-			value: rate(stats.StorageBytes),
-		}
+		storage = rate("b", "storage, as trainers saw it", stats.StorageBytes)
 	}
-	lines := []series{storage, {
-		Key:   Key{Class: "a", Name: "peers' memory", Line: true},
-		value: rate(stats.PeerBytes),
-	}}
+	lines := []series{storage, rate("a", "peers' memory", stats.PeerBytes)}
 	if all[stats.FallbackBytes] > 0 {
-		lines = append(lines, series{
-			Key:   Key{Class: "c", Name: "fallback, by trainers", Line: true},
-			value: rate(stats.FallbackBytes),
-		})
+		lines = append(lines, rate("c", "fallback, by trainers", stats.FallbackBytes))
 	}
 	f.drawLines(t, coarse, "throughput", rates, lines)
 	return f
@@ -226,24 +204,16 @@ func latency(t, coarse *track) *Figure {
 			"that node's link or at one storage target.",
 	}
 	if t == nil {
-		f.Missing = noNodeLines
-		return f
+		return f.without(noNodeLines)
 	}
 	if t.sums()[stats.ReadCount] == 0 {
-		f.Missing = noMeasuring
-		return f
+		return f.without(noMeasuring)
 	}
 	f.drawLines(t, coarse, "latency", times, []series{
-		{
-			Key: Key{Class: "a", Name: "all nodes", Line: true},
-			value: func(b *runlog.Bin, _ float64) float64 {
-				return b.Share(stats.ReadSeconds, stats.ReadCount)
-			},
-		},
-		{
-			Key:   Key{Class: "b", Name: "the worst node", Line: true},
-			value: func(b *runlog.Bin, _ float64) float64 { return most(&b.Levels[runlog.ReadLatency]) },
-		},
+		line("a", "all nodes", func(b *runlog.Bin, _ float64) float64 {
+			return b.Share(stats.ReadSeconds, stats.ReadCount)
+		}),
+		line("b", "the worst node", highest(runlog.ReadLatency)),
 	})
 	return f
 }
@@ -256,30 +226,19 @@ func memory(t, coarse *track) *Figure {
 			"that stay. Free is what the poorest node has until its limit.",
 	}
 	if t == nil {
-		f.Missing = noNodeLines
-		return f
+		return f.without(noNodeLines)
 	}
 	if !slices.ContainsFunc(t.bins, func(b runlog.Bin) bool {
 		return b.Levels[runlog.SlabBytes].Max > 0
 	}) {
-		f.Missing = noMemory
-		return f
-	}
-	mean := func(l runlog.Level) func(*runlog.Bin, float64) float64 {
-		return func(b *runlog.Bin, _ float64) float64 { return b.Levels[l].Mean() }
+		return f.without(noMemory)
 	}
 	lines := []series{
-		{Key: Key{Class: "d", Name: "slab", Line: true}, value: mean(runlog.SlabBytes)},
-		{Key: Key{Class: "a", Name: "used of the slab", Line: true}, value: mean(runlog.UsedBytes)},
-		{Key: Key{Class: "c", Name: "residents", Line: true}, value: mean(runlog.ResidentBytes)},
+		line("d", "slab", mean(runlog.SlabBytes)), line("a", "used of the slab", mean(runlog.UsedBytes)),
+		line("c", "residents", mean(runlog.ResidentBytes)),
 	}
 	if t.seen(runlog.FreeBytes) {
-		lines = append(lines, series{
-			Key: Key{Class: "b", Name: "free, the poorest node", Line: true},
-			value: func(b *runlog.Bin, _ float64) float64 {
-				return least(&b.Levels[runlog.FreeBytes])
-			},
-		})
+		lines = append(lines, line("b", "free, the poorest node", lowest(runlog.FreeBytes)))
 	}
 	f.drawLines(t, coarse, "memory", sizes, lines)
 	return f
@@ -306,18 +265,12 @@ func gpus(run *runlog.Run, t, coarse *track) *Figure {
 		f.Missing = noGPUs
 	default:
 		band := series{
-			Key: Key{Class: "band", Name: "the nodes' range"},
-			value: func(b *runlog.Bin, _ float64) float64 {
-				return least(&b.Levels[runlog.Utilisation])
-			}, high: func(b *runlog.Bin) float64 { return most(&b.Levels[runlog.Utilisation]) },
+			Key:   Key{Class: "band", Name: "the nodes' range"},
+			value: lowest(runlog.Utilisation), high: highest(runlog.Utilisation),
 		}
 		f.drawLines(t, coarse, "share of time", share, []series{
-			{
-				Key:   Key{Class: "c", Name: "GPU utilisation, mean", Line: true},
-				value: func(b *runlog.Bin, _ float64) float64 { return b.Levels[runlog.Utilisation].Mean() },
-			},
-			band,
-			{Key: Key{Class: "b", Name: "waiting for samples", Line: true}, value: waiting},
+			line("c", "GPU utilisation, mean", mean(runlog.Utilisation)), band,
+			line("b", "waiting for samples", waiting),
 		})
 		f.Tables = append(f.Tables, gpuTable(run))
 	}
@@ -332,16 +285,24 @@ func known(b *runlog.Bin, v float64) float64 {
 	return v
 }
 
-func most(g *runlog.Gauge) float64 {
-	if !g.Seen() {
-		return math.NaN()
-	}
-	return g.Max
+func mean(l runlog.Level) valueOf {
+	return func(b *runlog.Bin, _ float64) float64 { return b.Levels[l].Mean() }
 }
 
-func least(g *runlog.Gauge) float64 {
-	if !g.Seen() {
-		return math.NaN()
+func lowest(l runlog.Level) valueOf {
+	return func(b *runlog.Bin, _ float64) float64 {
+		if !b.Levels[l].Seen() {
+			return math.NaN()
+		}
+		return b.Levels[l].Min
 	}
-	return g.Min
+}
+
+func highest(l runlog.Level) valueOf {
+	return func(b *runlog.Bin, _ float64) float64 {
+		if !b.Levels[l].Seen() {
+			return math.NaN()
+		}
+		return b.Levels[l].Max
+	}
 }

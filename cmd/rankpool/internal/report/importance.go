@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"rankpool/cmd/rankpool/internal/runlog"
 )
@@ -15,8 +16,7 @@ func importance(run *runlog.Run) *Figure {
 			"useful: few samples take many of the draws.",
 	}
 	if len(run.Importance) == 0 {
-		f.Missing = noImportance
-		return f
+		return f.without(noImportance)
 	}
 	f.histogramChart(run)
 	if len(run.Importance) == 1 {
@@ -42,17 +42,11 @@ func importance(run *runlog.Run) *Figure {
 
 // histogramChart draws the first, the middle and the newest distribution.
 func (f *Figure) histogramChart(run *runlog.Run) {
-	n := len(run.Histograms)
-	picked := []*runlog.Importance{&run.Histograms[0]}
-	if n > 2 {
-		picked = append(picked, &run.Histograms[n/2])
-	}
-	if n > 1 {
-		picked = append(picked, &run.Histograms[n-1])
-	}
 	c := chart{id: f.ID + "-histogram", title: "Distribution of the scores", desc: f.Caption}
-	low, high, top := picked[0].Edges[0], picked[0].Edges[len(picked[0].Edges)-1], 0.0
-	for k, h := range picked {
+	low, high, top := math.Inf(1), math.Inf(-1), 0.0
+	n := len(run.Histograms)
+	for k, at := range slices.Compact([]int{0, n / 2, n - 1}) {
+		h := &run.Histograms[at]
 		low, high = min(low, h.Edges[0]), max(high, h.Edges[len(h.Edges)-1])
 		values := parts(h)
 		for _, v := range values {
@@ -67,10 +61,7 @@ func (f *Figure) histogramChart(run *runlog.Run) {
 		}
 		l.add(h.Edges[len(values)], 0)
 		c.lines = append(c.lines, l)
-		f.Legend = append(f.Legend, Key{
-			Class: l.class, Name: fmt.Sprintf("epoch %d", h.Epoch),
-			Line: true,
-		})
+		f.Legend = append(f.Legend, Key{l.class, fmt.Sprintf("epoch %d", h.Epoch), true})
 	}
 	c.x, c.y = rangeAxis("score", low, high), valueAxis("samples in a class", share[0], top)
 	f.Charts = append(f.Charts, c.svg())
@@ -126,11 +117,11 @@ func (f *Figure) bandChart(run *runlog.Run) {
 	c := chart{
 		id: f.ID + "-epochs", title: "The scores over the epochs",
 		desc: "Half of the samples are in the dark band, nine of ten in the light one.",
-		x:    indexAxis("epoch", all[0].Epoch, last), y: valueAxis("", unit{"score", 1}, top),
+		x:    indexAxis("epoch", all[0].Epoch, last), y: valueAxis("score", unit{"", 1}, top),
 		areas: []area{{"wide", edges, q[0], q[4]}, {"narrow", edges, q[1], q[3]}},
 		lines: []curve{{class: "a", x: mid, y: q[2]}},
 	}
-	if c.y.name = "score"; low < 0 {
+	if low < 0 {
 		c.y = rangeAxis("score", low, top)
 	}
 	f.Charts = append(f.Charts, c.svg())

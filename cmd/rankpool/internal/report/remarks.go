@@ -29,71 +29,66 @@ type Remark struct {
 // remarks finds anything out of the ordinary.
 func remarks(run *runlog.Run) []Remark {
 	var all []Remark
-	for _, find := range []func(*runlog.Run) []Remark{
+	for _, find := range []func(*runlog.Run, *remarkList){
 		logRemarks, restartRemarks, fallbackRemarks, slowNodeRemarks, slowEpochRemarks, planRemarks,
 		memoryRemarks, storageRemarks, silentRemarks,
 	} {
-		found := find(run)
+		var found remarkList
+		find(run, &found)
 		if more := len(found) - maxRemarks; more > 0 {
-			found = append(found[:maxRemarks], Remark{
-				found[0].Bad, fmt.Sprintf("… and %d more like the last.", more),
-			})
+			found = append(found[:maxRemarks],
+				Remark{found[0].Bad, fmt.Sprintf("… and %d more like the last.", more)})
 		}
 		all = append(all, found...)
 	}
-	slices.SortStableFunc(all, func(a, b Remark) int {
-		switch {
-		case a.Bad == b.Bad:
-			return 0
-		case a.Bad:
-			return -1
-		}
-		return 1
-	})
+	place := map[bool]int{true: -1} // the bad ones come first
+	slices.SortStableFunc(all, func(a, b Remark) int { return place[a.Bad] - place[b.Bad] })
 	return all
 }
 
-func bad(format string, args ...any) Remark  { return Remark{true, fmt.Sprintf(format, args...)} }
-func note(format string, args ...any) Remark { return Remark{false, fmt.Sprintf(format, args...)} }
+// A remarkList collects remarks.
+type remarkList []Remark
+
+func (all *remarkList) bad(format string, args ...any) {
+	*all = append(*all, Remark{true, fmt.Sprintf(format, args...)})
+}
+
+func (all *remarkList) note(format string, args ...any) {
+	*all = append(*all, Remark{false, fmt.Sprintf(format, args...)})
+}
 
 // logRemarks are about the log itself.
-func logRemarks(run *runlog.Run) []Remark {
-	var all []Remark
+func logRemarks(run *runlog.Run, all *remarkList) {
 	if run.Broken > 0 {
-		all = append(all, note("%s of the log could not be read, as when a rank is killed while it "+
-			"writes. Counts may be a little too low.", plural(run.Broken, "line")))
+		all.note("%s of the log could not be read, as when a rank is killed while it "+
+			"writes. Counts may be a little too low.", plural(run.Broken, "line"))
 	}
 	if run.Earlier > 0 {
-		all = append(all, note("The log also has %s before this one, which this page leaves out.",
-			plural(int64(run.Earlier), "training")))
+		all.note("The log also has %s before this one, which this page leaves out.",
+			plural(int64(run.Earlier), "training"))
 	}
 	if !run.Ended && run.Events > 0 {
-		all = append(all, note("The log has no summary at its end: training still runs, or was killed."))
+		all.note("The log has no summary at its end: training still runs, or was killed.")
 	}
 	if run.Jobs > 1 {
-		all = append(all, note("The training went over %d jobs; what an epoch counted in each "+
-			"is added up.", run.Jobs))
+		all.note("The training went over %d jobs; what an epoch counted in each is added up.", run.Jobs)
 	}
 	for _, m := range run.Marks {
 		if m.Kind == runlog.Paused {
-			all = append(all, note("Nothing ran for %s at %s; the plots leave that time out.",
-				span(m.Seconds), moment(m.At)))
+			all.note("Nothing ran for %s at %s; the plots leave that time out.",
+				span(m.Seconds), moment(m.At))
 		}
 	}
-	return all
 }
 
-func restartRemarks(run *runlog.Run) []Remark {
-	var all []Remark
+func restartRemarks(run *runlog.Run, all *remarkList) {
 	for _, m := range run.Restarts() {
 		in := ""
 		if m.Epoch >= 0 {
 			in = fmt.Sprintf(", in epoch %d", m.Epoch)
 		}
-		all = append(all, bad("%s restarted at %s%s. %s",
-			upper(restarted(&m, run)), moment(m.At), in, keptIn(&m)))
+		all.bad("%s restarted at %s%s. %s", upper(restarted(&m, run)), moment(m.At), in, keptIn(&m))
 	}
-	return all
 }
 
 // keptIn describes what happened to the samples in memory in a restart.
@@ -121,16 +116,14 @@ func restarted(m *runlog.Mark, run *runlog.Run) string {
 	return fmt.Sprintf("%d nodes were", m.Nodes)
 }
 
-func fallbackRemarks(run *runlog.Run) []Remark {
-	var all []Remark
+func fallbackRemarks(run *runlog.Run, all *remarkList) {
 	for i := range run.Epochs {
 		if e := &run.Epochs[i]; e.FallbackReads > 0 {
-			all = append(all, bad("Fallback reads in epoch %d: trainers read %s of %s samples from "+
+			all.bad("Fallback reads in epoch %d: trainers read %s of %s samples from "+
 				"storage themselves (%s).",
-				e.Epoch, count(float64(e.FallbackReads)), count(float64(e.Draws)), whyFallback(run, e.Epoch)))
+				e.Epoch, count(float64(e.FallbackReads)), count(float64(e.Draws)), whyFallback(run, e.Epoch))
 		}
 	}
-	return all
 }
 
 func whyFallback(run *runlog.Run, epoch int) string {
@@ -146,21 +139,20 @@ func whyFallback(run *runlog.Run, epoch int) string {
 }
 
 // slowNodeRemarks compares the nodes' waiting and their read times.
-func slowNodeRemarks(run *runlog.Run) []Remark {
+func slowNodeRemarks(run *runlog.Run, all *remarkList) {
 	if len(run.Nodes) < 2 {
-		return nil
+		return
 	}
-	waits := medianOf(run.Nodes, func(n *runlog.NodeRun) float64 {
+	waitOf := func(n *runlog.NodeRun) float64 {
 		return n.Sums.Share(stats.StallSeconds, stats.TrainSeconds)
-	})
-	reads := medianOf(run.Nodes, func(n *runlog.NodeRun) float64 {
+	}
+	readOf := func(n *runlog.NodeRun) float64 {
 		return n.Sums.Share(stats.ReadSeconds, stats.ReadCount)
-	})
-	var all []Remark
+	}
+	waits, reads := medianOf(run.Nodes, waitOf), medianOf(run.Nodes, readOf)
 	for i := range run.Nodes {
 		n := &run.Nodes[i]
-		wait, read := n.Sums.Share(stats.StallSeconds, stats.TrainSeconds),
-			n.Sums.Share(stats.ReadSeconds, stats.ReadCount)
+		wait, read := waitOf(n), readOf(n)
 		slow := read > slowFactor*reads && reads > 0
 		reading := fmt.Sprintf("a read of storage took it %s, the median node %s", in(times, read),
 			in(times, reads))
@@ -172,60 +164,52 @@ func slowNodeRemarks(run *runlog.Run) []Remark {
 			} else if math.IsNaN(read) {
 				why = "the log does not contain its storage speed"
 			}
-			all = append(all, bad("%s waited for samples %s of its time, the median node %s: %s.",
-				upper(nodeName(n)), percent(wait), percent(waits), why))
+			all.bad("%s waited for samples %s of its time, the median node %s: %s.",
+				upper(nodeName(n)), percent(wait), percent(waits), why)
 		case slow:
-			all = append(all, note("%s has slow storage: %s. Its trainers did not wait longer for it.",
-				upper(nodeName(n)), reading))
+			all.note("%s has slow storage: %s. Its trainers did not wait longer for it.",
+				upper(nodeName(n)), reading)
 		}
 	}
-	return all
 }
 
 // slowEpochRemarks leaves out the first epoch, which is cold, and one that may have been cut short.
-func slowEpochRemarks(run *runlog.Run) []Remark {
+func slowEpochRemarks(run *runlog.Run, all *remarkList) {
 	if len(run.Epochs) < 4 {
-		return nil
+		return
 	}
 	warm := run.Epochs[1:]
 	median := medianOf(warm, func(e *runlog.Epoch) float64 { return e.Seconds })
-	var all []Remark
+	usual := medianOf(warm, func(e *runlog.Epoch) float64 { return e.StallSeconds })
 	for i := range warm {
 		e := &warm[i]
 		if e.Seconds > slowFactor*median {
 			waited := "it did not wait for samples more than the others"
-			if usual := medianOf(warm, func(e *runlog.Epoch) float64 {
-				return e.StallSeconds
-			}); e.StallSeconds > slowFactor*usual {
+			if e.StallSeconds > slowFactor*usual {
 				waited = fmt.Sprintf("of it %s waiting for samples", span(e.StallSeconds))
 			}
-			all = append(all, bad("Epoch %d took %s, the median epoch %s: %s.", e.Epoch, span(e.Seconds),
-				span(median), waited))
+			all.bad("Epoch %d took %s, the median epoch %s: %s.", e.Epoch, span(e.Seconds),
+				span(median), waited)
 		}
 	}
-	return all
 }
 
 // planRemarks compares the hits of each epoch with those planned. A substituted draw was planned as
 // a hit, too.
-func planRemarks(run *runlog.Run) []Remark {
-	var all []Remark
+func planRemarks(run *runlog.Run, all *remarkList) {
 	for i := range run.Epochs {
 		e := &run.Epochs[i]
 		got := e.HitsLocal + e.HitsRemote + e.Substituted
 		missed := e.PlannedHits - got
 		if e.Draws > 0 && float64(missed) > missedWorth*float64(e.Draws) && e.FallbackReads < missed/2 {
-			all = append(all, bad("In epoch %d the plan promised %s hits and training got %s: samples "+
-				"were not in memory when they were due.",
-				e.Epoch, percent(float64(e.PlannedHits)/float64(e.Draws)),
-				percent(float64(got)/float64(e.Draws))))
+			all.bad("In epoch %d the plan promised %s hits and training got %s: samples were not in memory "+
+				"when they were due.", e.Epoch, percent(float64(e.PlannedHits)/float64(e.Draws)),
+				percent(float64(got)/float64(e.Draws)))
 		}
 	}
-	return all
 }
 
-func memoryRemarks(run *runlog.Run) []Remark {
-	var all []Remark
+func memoryRemarks(run *runlog.Run, all *remarkList) {
 	for i := range run.Nodes {
 		n := &run.Nodes[i]
 		limit := ""
@@ -234,40 +218,33 @@ func memoryRemarks(run *runlog.Run) []Remark {
 		}
 		free, slab := &n.Levels[runlog.FreeBytes], &n.Levels[runlog.SlabBytes]
 		if s := n.Shrink; s != nil {
-			all = append(all, bad("The slab of %s shrank from %s to %s, the first time at %s: memory "+
-				"was short%s.",
-				nodeName(n), in(sizes, float64(s.From)), in(sizes, float64(s.To)), moment(s.At), limit))
+			all.bad("The slab of %s shrank from %s to %s, the first time at %s: memory was short%s.",
+				nodeName(n), in(sizes, float64(s.From)), in(sizes, float64(s.To)), moment(s.At), limit)
 		} else if free.Seen() && free.Min < fullShare*slab.Max {
-			all = append(all, bad("%s had only %s of memory left before its limit%s; give the cache less "+
-				"with --memory.", upper(nodeName(n)), in(sizes, free.Min), limit))
+			all.bad("%s had only %s of memory left before its limit%s; give the cache less "+
+				"with --memory.", upper(nodeName(n)), in(sizes, free.Min), limit)
 		}
 	}
-	return all
 }
 
-func storageRemarks(run *runlog.Run) []Remark {
-	var all []Remark
+func storageRemarks(run *runlog.Run, all *remarkList) {
 	for i := range run.Nodes {
 		if n := &run.Nodes[i]; n.Sums[stats.ReadErrors] > 0 {
-			all = append(all, bad("On %s %s of storage failed.", nodeName(n),
-				plural(int64(n.Sums[stats.ReadErrors]), "read")))
+			all.bad("On %s %s of storage failed.", nodeName(n),
+				plural(int64(n.Sums[stats.ReadErrors]), "read"))
 		}
 	}
-	return all
 }
 
-func silentRemarks(run *runlog.Run) []Remark {
-	var all []Remark
+func silentRemarks(run *runlog.Run, all *remarkList) {
 	if missing := run.Ranks - len(run.Nodes); missing > 0 && len(run.Nodes) > 0 {
-		all = append(all, bad("The log has no line about %s of %d.", plural(int64(missing), "node"),
-			run.Ranks))
+		all.bad("The log has no line about %s of %d.", plural(int64(missing), "node"), run.Ranks)
 	}
 	for i := range run.Nodes {
 		if n := &run.Nodes[i]; n.Silent > silentSeconds {
-			all = append(all, bad("%s sent nothing in the last %s.", upper(nodeName(n)), span(n.Silent)))
+			all.bad("%s sent nothing in the last %s.", upper(nodeName(n)), span(n.Silent))
 		}
 	}
-	return all
 }
 
 // medianOf returns the median of the known values, NaN if there are none.

@@ -41,7 +41,8 @@ func Write(w io.Writer, run *runlog.Run, o Options) error {
 		Title:   "rankpool: " + strings.Join(o.Names, ", "),
 		Style:   template.CSS(styleText), //nolint:gosec // our own file
 		Version: o.Version, Logs: strings.Join(o.Names, ", "), Events: count(float64(run.Events)),
-		Summary: summary(run), Facts: facts(run), Epochs: epochTable(run), Passes: passTable(run),
+		Summary: summary(run), Facts: facts(run), Epochs: epochTable(run),
+		Passes:    countTable("Passes over other data sets", run.Passes),
 		Trainings: trainingTables(run), Remarks: remarks(run), Figures: figures(run),
 	}
 	p.Verdict, p.Sentence = verdict(run, o.Bound)
@@ -69,22 +70,29 @@ type fact struct{ Name, Value string }
 
 // totals returns the sums over the run: over its epochs if it finished any, else, or where several
 // trainings shared the cache, over the nodes.
-func totals(run *runlog.Run) (t stats.Sums, trainSeconds float64) {
+func totals(run *runlog.Run) stats.Sums {
 	if len(run.Epochs) == 0 || len(run.Trainings) > 0 {
-		t = run.Totals()
-		return t, t[stats.TrainSeconds]
+		return run.Totals()
 	}
-	for _, b := range epochTrack(run, len(run.Epochs)).bins {
-		for q := range t {
-			t[q] += b.Sums[q]
-		}
+	return sumsOf(run.Epochs)
+}
+
+// waited returns the share of the trainers' time in which they waited for samples.
+func waited(s *stats.Sums) float64 {
+	return min(1, s.Share(stats.StallSeconds, stats.TrainSeconds))
+}
+
+// sumsOf adds up epochs.
+func sumsOf(epochs []runlog.Epoch) (sums stats.Sums) {
+	for i := range epochs {
+		sums.Add(epochs[i].Sums())
 	}
-	return t, t[stats.TrainSeconds]
+	return sums
 }
 
 // summary describes in plain words what happened.
 func summary(run *runlog.Run) []string {
-	t, trained := totals(run)
+	t := totals(run)
 	if run.Events == 0 {
 		return []string{"The log has no event."}
 	}
@@ -111,9 +119,8 @@ func summary(run *runlog.Run) []string {
 			"and %s from storage.", count(t.Draws()),
 			percent(t.Hits()/t.Draws()), percent(t[stats.HitsLocal]/t.Draws()),
 			percent((t[stats.StorageReads]+t[stats.FallbackReads])/t.Draws()))
-		if trained > 0 {
-			text += fmt.Sprintf(" Training waited for samples in %s of its time.",
-				percent(min(1, t[stats.StallSeconds]/trained)))
+		if t[stats.TrainSeconds] > 0 {
+			text += fmt.Sprintf(" Training waited for samples in %s of its time.", percent(waited(&t)))
 		}
 		all = append(all, text)
 	}
@@ -121,14 +128,14 @@ func summary(run *runlog.Run) []string {
 }
 
 func facts(run *runlog.Run) []fact {
-	t, trained := totals(run)
+	t := totals(run)
 	restarts := "not in the log"
 	if len(run.Nodes) > 0 {
 		restarts = fmt.Sprint(len(run.Restarts()))
 	}
 	return []fact{
 		{"hits", percent(stats.Ratio(t.Hits(), t.Draws()))},
-		{"waiting for samples", percent(min(1, stats.Ratio(t[stats.StallSeconds], trained)))},
+		{"waiting for samples", percent(waited(&t))},
 		{"epochs", fmt.Sprint(len(run.Epochs))},
 		{"time", span(run.WallSeconds())},
 		{"fallback reads", count(t[stats.FallbackReads])},
@@ -145,13 +152,13 @@ func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string,
 			return upper(verdict), strings.TrimSuffix(sentence, ": "+verdict) + "."
 		}
 	}
-	t, trained := totals(run)
-	if trained == 0 {
+	t := totals(run)
+	if t[stats.TrainSeconds] == 0 {
 		return "", "Whether GPUs were idle, and why, is not in the log."
 	}
 	return "", fmt.Sprintf("GPUs were not observed, so the log does not show whether they were idle. "+
-		"Training waited for samples in %s of its time; a faster "+
-		"input could have saved that much at most.", percent(min(1, t[stats.StallSeconds]/trained)))
+		"Training waited for samples in %s of its time; a faster input could have saved that much at "+
+		"most.", percent(waited(&t)))
 }
 
 // epochRows is the maximum number of epochs in the table.
@@ -163,10 +170,6 @@ func epochTable(run *runlog.Run) *Table {
 		t.Name = fmt.Sprintf("Over all trainers, %d of %d epochs", epochRows, len(run.Epochs))
 	}
 	return t
-}
-
-func passTable(run *runlog.Run) *Table {
-	return countTable("Passes over other data sets", run.Passes)
 }
 
 // countHead are the headings of a table of epochs.
@@ -250,12 +253,10 @@ func trainingTables(run *runlog.Run) []*Table {
 	tables := []*Table{all}
 	for _, epochs := range trainings {
 		sum := runlog.Epoch{Job: epochs[0].Job}
-		var sums stats.Sums
 		for i := range epochs {
-			sums.Add(epochs[i].Sums())
 			sum.Draws += epochs[i].Draws
 		}
-		sum.Set(sums)
+		sum.Set(sumsOf(epochs))
 		all.Rows = append(all.Rows, append([]string{sum.Job, fmt.Sprint(len(epochs))},
 			countCells(&sum)...))
 		tables = append(tables, countTable("Job "+sum.Job, epochs))
@@ -268,8 +269,7 @@ const gpuRows = 32
 
 func gpuTable(run *runlog.Run) *Table {
 	t := &Table{Name: "GPUs", Head: []string{
-		"node", "GPU", "name", "utilisation", "idle",
-		"of it waiting for samples",
+		"node", "GPU", "name", "utilisation", "idle", "of it waiting for samples",
 	}}
 	gpus := 0
 	for i := range run.Nodes {

@@ -155,7 +155,8 @@ func TestKeptInMemory(t *testing.T) {
 		for rank, of := range kept {
 			log += fmt.Sprintf(node, 20, rank, 1, of*99/100, of)
 		}
-		got := restartRemarks(runOf(t, log))
+		var got remarkList
+		restartRemarks(runOf(t, log), &got)
 		if len(got) != 1 || got[0].Text != want {
 			t.Errorf("got %v, want %q", got, want)
 		}
@@ -168,7 +169,9 @@ func TestPlannedHits(t *testing.T) {
 	const epoch = `{"event":"epoch","epoch":0,"draws":100,"planned_hits":50,"hits_local":10,` +
 		`"storage_reads":%d,"substituted":%d,"seconds":1}` + "\n"
 	promised := func(log string) bool {
-		return slices.ContainsFunc(planRemarks(runOf(t, log)), func(r Remark) bool {
+		var all remarkList
+		planRemarks(runOf(t, log), &all)
+		return slices.ContainsFunc(all, func(r Remark) bool {
 			return strings.Contains(r.Text, "promised 50.0 % hits and training got 10.0 %")
 		})
 	}

@@ -44,8 +44,7 @@ func (r *SideRun) Brief() string {
 	if best := r.best(); !math.IsNaN(best) {
 		accuracy = "accuracy up to " + accuracyText(best) + ", "
 	}
-	return fmt.Sprintf("%shits %s, %s in %s", accuracy,
-		percent(r.hits()),
+	return fmt.Sprintf("%shits %s, %s in %s", accuracy, percent(r.hits()),
 		plural(int64(len(r.Log.Epochs)), "epoch"), span(r.sums()[stats.TrainSeconds]))
 }
 
@@ -104,12 +103,7 @@ func (r *SideRun) until(accuracy float64) (point, bool) {
 }
 
 // sums adds up the epochs.
-func (r *SideRun) sums() (sums stats.Sums) {
-	for i := range r.Log.Epochs {
-		sums.Add(r.Log.Epochs[i].Sums())
-	}
-	return sums
-}
+func (r *SideRun) sums() stats.Sums { return sumsOf(r.Log.Epochs) }
 
 // sumOf returns a function for the sum of a counter over the epochs.
 func sumOf(c stats.Counter) func(*SideRun) float64 {

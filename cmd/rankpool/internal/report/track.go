@@ -20,6 +20,12 @@ type Figure struct {
 	Open               bool // the tables are open initially
 }
 
+// without returns a figure that has a sentence instead of a plot.
+func (f *Figure) without(why string) *Figure {
+	f.Missing = why
+	return f
+}
+
 // A Key explains a class of a plot; Line: it is drawn as a line.
 type Key struct {
 	Class, Name string
@@ -171,26 +177,26 @@ func groupsOf(n, most int) [][2]int {
 	return all
 }
 
-// A series is a value of each bin, in base units, given the bin's length in seconds; NaN: none.
+// A valueOf returns a value of a bin, in base units, given the bin's length in seconds; NaN: none.
+type valueOf func(b *runlog.Bin, seconds float64) float64
+
+// A series is a value of each bin.
 type series struct {
 	Key
-	value func(b *runlog.Bin, seconds float64) float64
-	high  func(b *runlog.Bin) float64 // with value as the lower edge it makes a band; nil: a line
+	value valueOf
+	high  valueOf // with value as the lower edge it makes a band; nil: a line
 }
 
-// values returns the series over the bins of t.
-func (s *series) values(t *track) []float64 {
-	all := make([]float64, len(t.bins))
-	for i := range all {
-		all[i] = s.value(&t.bins[i], t.seconds(i))
-	}
-	return all
+// line returns a series that is drawn as a line.
+func line(class, name string, value valueOf) series {
+	return series{Key: Key{class, name, true}, value: value}
 }
 
-func (s *series) highs(t *track) []float64 {
+// values returns a value of each bin.
+func (t *track) values(of valueOf) []float64 {
 	all := make([]float64, len(t.bins))
 	for i := range all {
-		all[i] = s.high(&t.bins[i])
+		all[i] = of(&t.bins[i], t.seconds(i))
 	}
 	return all
 }
@@ -198,52 +204,50 @@ func (s *series) highs(t *track) []float64 {
 // drawLines fills a figure with lines and bands over t, and with a table over the coarser track.
 func (f *Figure) drawLines(t, coarse *track, what string, units []unit, all []series) {
 	top := 0.0
-	for i := range all {
-		for _, v := range all[i].values(t) {
-			top = max(top, or0(v))
+	for _, s := range all {
+		highest := s.value
+		if s.high != nil {
+			highest = s.high
 		}
-		if all[i].high != nil {
-			for _, v := range all[i].highs(t) {
-				top = max(top, or0(v))
-			}
+		for _, v := range t.values(highest) {
+			top = max(top, or0(v))
 		}
 	}
 	u := fit(units, top)
 	if u.name == "%" && top > 0.5 {
 		top = max(top, 1)
 	}
-	c := chart{
-		id: f.ID + "-plot", title: f.Title, desc: f.Caption, x: t.x,
-		y: valueAxis(what, u, top/u.factor), marks: t.marks,
-	}
-	for i := range all {
-		s := &all[i]
+	c := f.over(t, valueAxis(what, u, top/u.factor))
+	for _, s := range all {
 		f.Legend = append(f.Legend, s.Key)
+		values := scaled(t.values(s.value), u)
 		if s.high != nil {
-			c.areas = append(c.areas, area{s.Class, t.edges, scaled(s.values(t), u), scaled(s.highs(t), u)})
-			continue
+			c.areas = append(c.areas, area{s.Class, t.edges, values, scaled(t.values(s.high), u)})
+		} else {
+			c.lines = append(c.lines, t.curve(s.Class, values))
 		}
-		c.lines = append(c.lines, t.curve(s.Class, scaled(s.values(t), u)))
 	}
 	f.Charts = append(f.Charts, c.svg())
 	f.Tables = append(f.Tables, coarse.table(f.Title, units, all))
 }
 
+// over returns an empty chart over a track.
+func (f *Figure) over(t *track, y axis) *chart {
+	return &chart{id: f.ID + "-plot", title: f.Title, desc: f.Caption, x: t.x, y: y, marks: t.marks}
+}
+
 // drawStack fills a figure with shares that add up to 1.
 func (f *Figure) drawStack(t, coarse *track, what string, all []series) {
-	c := chart{
-		id: f.ID + "-plot", title: f.Title, desc: f.Caption, x: t.x,
-		y: valueAxis(what, share[0], 100), marks: t.marks,
-	}
+	c := f.over(t, valueAxis(what, share[0], 100))
 	low := make([]float64, len(t.bins))
-	for i := range all {
-		values := scaled(all[i].values(t), share[0])
+	for _, s := range all {
+		values := scaled(t.values(s.value), share[0])
 		high := make([]float64, len(low))
 		for k := range high {
 			high[k] = low[k] + values[k]
 		}
-		c.areas = append(c.areas, area{all[i].Class, t.edges, low, high})
-		f.Legend = append(f.Legend, all[i].Key)
+		c.areas = append(c.areas, area{s.Class, t.edges, low, high})
+		f.Legend = append(f.Legend, s.Key)
 		low = high
 	}
 	f.Charts = append(f.Charts, c.svg())
@@ -252,18 +256,17 @@ func (f *Figure) drawStack(t, coarse *track, what string, all []series) {
 
 func (t *track) table(name string, units []unit, all []series) *Table {
 	table := &Table{Name: name, Head: []string{t.head}}
-	for i := range all {
-		table.Head = append(table.Head, all[i].Name)
+	for _, s := range all {
+		table.Head = append(table.Head, s.Name)
 	}
 	for k := range t.bins {
 		row := []string{t.label(k)}
-		for i := range all {
-			v := all[i].value(&t.bins[k], t.seconds(k))
-			if all[i].high == nil {
-				row = append(row, in(units, v))
-			} else {
-				row = append(row, in(units, v)+" – "+in(units, all[i].high(&t.bins[k])))
+		for _, s := range all {
+			text := in(units, s.value(&t.bins[k], t.seconds(k)))
+			if s.high != nil {
+				text += " – " + in(units, s.high(&t.bins[k], t.seconds(k)))
 			}
+			row = append(row, text)
 		}
 		table.Rows = append(table.Rows, row)
 	}
