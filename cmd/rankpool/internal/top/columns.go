@@ -1,9 +1,6 @@
 package top
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // Values from which a figure is highlighted: training that waits a tenth of its time loses as much,
 // and a job so near its memory limit is about to be killed.
@@ -20,17 +17,14 @@ const (
 func (v *view) columns() []nodeColumn {
 	return slices.Concat([]nodeColumn{
 		{
-			column: column[nodeRow]{"rank node", true, 0, func(r nodeRow) line {
+			column[nodeRow]{"rank node", true, 0, func(r nodeRow) line {
 				return styled(plainText, "%4d %s", r.Rank, r.Host)
 			}},
-			total: func(nodeTotal) line { return styled(plainText, "all") },
+			func(nodeTotal) line { return plain("all") },
 		},
-		{
-			column: column[nodeRow]{"batch", false, 13, func(r nodeRow) line {
-				return batchCell(r.Epoch, r.Batch, r.Batches)
-			}},
-			total: func(t nodeTotal) line { return batchCell(t.Epoch, t.Batch, t.Batches) },
-		},
+		stateColumn("batch", 13,
+			func(r nodeRow) line { return batchCell(r.Epoch, r.Batch, r.Batches) },
+			func(t nodeTotal) line { return batchCell(t.Epoch, t.Batch, t.Batches) }),
 		rateText("samples/s", 1, plainText,
 			func(r nodeRates) string { return countText(r.SamplesPerSecond) }),
 	}, v.sourceColumns(), []nodeColumn{
@@ -41,7 +35,22 @@ func (v *view) columns() []nodeColumn {
 			func(r nodeRates) string { return latencyText(r.StorageLatencySeconds) }),
 		rateText("peers/s", 12, plainText,
 			func(r nodeRates) string { return bytesText(r.PeerBytesPerSecond) }),
-	}, v.stateColumns())
+		stateColumn("ready", 8,
+			func(r nodeRow) line { return plain(shareText(readyOf(r))) },
+			func(t nodeTotal) line { return plain(shareText(t.Ready)) }),
+		stateColumn("next", 10,
+			func(r nodeRow) line { return nextCell(r.NextPlanned) },
+			func(t nodeTotal) line { return nextCell(t.NextPlanned) }),
+		stateColumn("memory", 7,
+			func(r nodeRow) line { return v.memoryCell(r.UsedBytes, r.SlabBytes) },
+			func(t nodeTotal) line { return v.memoryCell(t.UsedBytes, t.SlabBytes) }),
+		stateColumn("free", 11,
+			func(r nodeRow) line { return freeCell(freeOf(r)) },
+			func(t nodeTotal) line { return freeCell(t.MemoryFreeBytes) }),
+		stateColumn("GPU", 3,
+			func(r nodeRow) line { return gpuCell(r.GPU) },
+			func(t nodeTotal) line { return gpuCell(t.GPU) }),
+	})
 }
 
 // sourceColumns returns the columns that show where samples came from.
@@ -50,7 +59,7 @@ func (v *view) sourceColumns() []nodeColumn {
 	if v.bars {
 		columns = append(columns, rateColumn("sources", 14, func(r nodeRates) line {
 			if r.LocalShare == nil {
-				return styled(plainText, "-")
+				return plain("-")
 			}
 			return v.glyphs.stack(
 				[4]float64{*r.LocalShare, *r.RemoteShare, *r.StorageShare, *r.FallbackShare}, 20)
@@ -75,43 +84,10 @@ func (v *view) sourceColumns() []nodeColumn {
 	return columns
 }
 
-// stateColumns returns the columns that show the state of a node at this moment.
-func (v *view) stateColumns() []nodeColumn {
-	return []nodeColumn{
-		{
-			column: column[nodeRow]{"ready", false, 8, func(r nodeRow) line {
-				return styled(plainText, "%s", shareText(readyOf(r)))
-			}},
-			total: func(t nodeTotal) line { return styled(plainText, "%s", shareText(t.Ready)) },
-		},
-		{
-			column: column[nodeRow]{"next", false, 10, func(r nodeRow) line {
-				return nextCell(r.NextPlanned)
-			}},
-			total: func(t nodeTotal) line { return nextCell(t.NextPlanned) },
-		},
-		{
-			column: column[nodeRow]{"memory", false, 7, func(r nodeRow) line {
-				return v.memoryCell(r.UsedBytes, r.SlabBytes)
-			}},
-			total: func(t nodeTotal) line { return v.memoryCell(t.UsedBytes, t.SlabBytes) },
-		},
-		{
-			column: column[nodeRow]{"free", false, 11, func(r nodeRow) line {
-				if r.Machine.MemoryLimit == "" {
-					return freeCell(nil)
-				}
-				return freeCell(&r.Machine.MemoryFreeBytes)
-			}},
-			total: func(t nodeTotal) line { return freeCell(t.MemoryFreeBytes) },
-		},
-		{
-			column: column[nodeRow]{"GPU", false, 3, func(r nodeRow) line {
-				return gpuCell(r.GPU)
-			}},
-			total: func(t nodeTotal) line { return gpuCell(t.GPU) },
-		},
-	}
+// stateColumn returns a column that shows a state at this moment.
+func stateColumn(title string, order int, row func(nodeRow) line, total func(nodeTotal) line,
+) nodeColumn {
+	return nodeColumn{column[nodeRow]{title, false, order, row}, total}
 }
 
 // rateText is a rateColumn of text in one style.
@@ -123,19 +99,17 @@ func rateText(title string, order int, s style, text func(nodeRates) string) nod
 func rateColumn(title string, order int, cell func(nodeRates) line) nodeColumn {
 	known := func(r *nodeRates) line {
 		if r == nil {
-			return styled(plainText, "-")
+			return plain("-")
 		}
 		return cell(*r)
 	}
-	return nodeColumn{
-		column: column[nodeRow]{title, false, order, func(r nodeRow) line { return known(r.Rates) }},
-		total:  func(t nodeTotal) line { return known(t.Rates) },
-	}
+	return stateColumn(title, order, func(r nodeRow) line { return known(r.Rates) },
+		func(t nodeTotal) line { return known(t.Rates) })
 }
 
 func batchCell(epoch, batch, batches int) line {
 	if epoch < 0 {
-		return styled(plainText, "-")
+		return plain("-")
 	}
 	return styled(plainText, "%d: %d/%d", epoch, batch, batches)
 }
@@ -161,29 +135,28 @@ func stallCell(share *float64) line {
 }
 
 func (v *view) memoryCell(used, size int64) line {
-	text := fmt.Sprintf("%s/%s", bytesText(float64(used)), bytesText(float64(size)))
+	text := bytesText(float64(used)) + "/" + bytesText(float64(size))
 	if !v.bars {
-		return styled(plainText, "%s", text)
+		return plain(text)
 	}
-	return append(styled(plainText, "%s ", text),
-		v.glyphs.bar(float64(used)/float64(max(1, size)), 8, blue)...)
+	return append(plain(text+" "), v.glyphs.bar(float64(used)/float64(max(1, size)), 8, blue)...)
 }
 
 func freeCell(free *int64) line {
 	switch {
 	case free == nil:
-		return styled(plainText, "-")
+		return plain("-")
 	case *free < freeBadBytes:
 		return styled(red, "%s", bytesText(float64(*free)))
 	}
-	return styled(plainText, "%s", bytesText(float64(*free)))
+	return plain(bytesText(float64(*free)))
 }
 
 func gpuCell(share *float64) line {
 	s := plainText
 	switch {
 	case share == nil:
-		return styled(plainText, "-")
+		return plain("-")
 	case *share >= gpuBusyShare:
 		s = green
 	case *share < gpuQuietShare:
@@ -196,9 +169,17 @@ func gpuCell(share *float64) line {
 // it.
 func nextCell(planned bool) line {
 	if planned {
-		return styled(plainText, "planned")
+		return plain("planned")
 	}
-	return styled(plainText, "-")
+	return plain("-")
+}
+
+// freeOf returns the bytes until a node's memory limit, nil if it has none.
+func freeOf(r nodeRow) *int64 {
+	if r.Machine.MemoryLimit == "" {
+		return nil
+	}
+	return &r.Machine.MemoryFreeBytes
 }
 
 // readyOf returns what share of a rank's staging window is ready, nil before the first epoch.

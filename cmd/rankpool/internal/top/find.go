@@ -58,9 +58,8 @@ func (p place) session(named string) (string, error) {
 		return "", fmt.Errorf("no rank of job %s serves on this machine; \"rankpool top --job "+
 			"%s\" asks the job's first node", job.JobID, job.JobID)
 	}
-	return "", errors.New(
-		"no cache of yours runs on this machine; name a Slurm job with --job ID, " +
-			"for another folder --session DIR")
+	return "", errors.New("no cache of yours runs on this machine; name a Slurm job with --job ID, " +
+		"for another folder --session DIR")
 }
 
 // jobSession returns the session of a Slurm job here, or "" if no rank serves. It is an error if
@@ -116,8 +115,7 @@ func doorAnswers(dir string) bool {
 func firstDoor(dir string) (string, error) {
 	least := -1
 	for _, folder := range session.RankFolders(dir) {
-		if r, err := strconv.Atoi(filepath.Base(folder)[1:]); err == nil &&
-			(least < 0 || r < least) {
+		if r, err := strconv.Atoi(filepath.Base(folder)[1:]); err == nil && (least < 0 || r < least) {
 			least = r
 		}
 	}
@@ -156,12 +154,10 @@ func (j job) command(id, host, self string) []string {
 	if j.live {
 		terminal = "--pty"
 	}
-	step := []string{
+	return append([]string{
 		"srun", "--overlap", "--jobid=" + id, "--nodes=1", "--ntasks=1", "--nodelist=" + host,
-		"--mpi=none", "--gres=none", "--cpu-bind=none", "--job-name=rankpool-top", terminal, self,
-		"top",
-	}
-	return append(step, j.args...)
+		"--mpi=none", "--gres=none", "--cpu-bind=none", "--job-name=rankpool-top", terminal, self, "top",
+	}, j.args...)
 }
 
 // find returns the job's number and its first node, from this process's own job, else from squeue.
@@ -171,7 +167,7 @@ func (j job) find(own slurm.Job) (id, host string, err error) {
 	}
 	out, err := exec.Command("squeue", "--noheader", "--states=RUNNING", "--format=%A %N",
 		"--jobs="+j.id).Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+	if exit, failed := errors.AsType[*exec.ExitError](err); failed {
 		return "", "", fmt.Errorf("squeue does not know job %s: %s", j.id,
 			strings.TrimSpace(string(exit.Stderr)))
 	} else if err != nil {
@@ -181,17 +177,15 @@ func (j job) find(own slurm.Job) (id, host string, err error) {
 	fields := strings.Fields(lines[0])
 	switch {
 	case len(lines) > 1:
-		return "", "",
-			fmt.Errorf("job %s is an array; name one of its tasks as in --job %s_0", j.id,
-				j.id)
+		return "", "", fmt.Errorf("job %s is an array; name one of its tasks as in --job %s_0", j.id,
+			j.id)
 	case len(fields) != 2:
 		return "", "", fmt.Errorf("job %s does not run", j.id)
 	}
 	host = slurm.Job{NodeList: fields[1]}.FirstHost()
 	if host == "" {
-		return "", "",
-			fmt.Errorf("squeue lists the nodes of job %s as %q, which is not a list of nodes", j.id,
-				fields[1])
+		return "", "", fmt.Errorf("squeue lists the nodes of job %s as %q, which is not a list of nodes",
+			j.id, fields[1])
 	}
 	return fields[0], host, nil
 }

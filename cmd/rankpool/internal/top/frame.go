@@ -115,8 +115,7 @@ func (v *view) head(t nodeTotal) line {
 func (v *view) legend() line {
 	var l line
 	for i, name := range []string{
-		"local: the node's memory", "remote: another node's", "storage",
-		"fallback: storage, unplanned",
+		"local: the node's memory", "remote: another node's", "storage", "fallback: storage, unplanned",
 	} {
 		l = append(l, span{v.glyphs.sources[i], sourceStyles[i]}, span{" " + name + "   ", faint})
 	}
@@ -128,7 +127,7 @@ func (v *view) gpuLine(t nodeTotal) line {
 	if t.GPUWaited != nil {
 		text += "; in " + shareText(t.GPUWaited) + " of that, training waited for samples"
 	}
-	return styled(plainText, "%s", text)
+	return plain(text)
 }
 
 // nodeLines returns the nodes and the total, in the columns for which there is room.
@@ -155,9 +154,8 @@ func table[R any](columns []column[R], rows []R, totals []line, width int) []lin
 			column = append(column, totals[i])
 		}
 		cells, orders = append(cells, column), append(orders, c.order)
-		widths = append(
-			widths, slices.MaxFunc(column,
-				func(a, b line) int { return a.width() - b.width() }).width())
+		widest := slices.MaxFunc(column, func(a, b line) int { return a.width() - b.width() })
+		widths = append(widths, widest.width())
 	}
 	lines := make([]line, len(cells[0]))
 	for _, at := range fitting(orders, widths, width) {
@@ -191,8 +189,7 @@ func fitting(orders, widths []int, width int) []int {
 		sum += widths[i] + 2
 	}
 	for width > 0 && sum > width && len(places) > 1 {
-		worst := slices.MaxFunc(places,
-			func(a, b int) int { return orders[a] - orders[b] })
+		worst := slices.MaxFunc(places, func(a, b int) int { return orders[a] - orders[b] })
 		if orders[worst] == 0 {
 			break
 		}

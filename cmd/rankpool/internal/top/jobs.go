@@ -51,9 +51,7 @@ func jobsOf(rows []nodeRow) []jobRow {
 			flows[key] = sum
 		}
 		for _, j := range r.Jobs {
-			jobs = addJob(jobs, jobRow{
-				j.Name, j.Data, j.Epoch, j.Batch, j.Batches, nil, j.Benefit,
-			})
+			jobs = addJob(jobs, jobRow{j.Name, j.Data, j.Epoch, j.Batch, j.Batches, nil, j.Benefit})
 		}
 	}
 	for i := range jobs {
@@ -87,30 +85,22 @@ func addJob(jobs []jobRow, j jobRow) []jobRow {
 // jobColumns are the columns of the table of trainings.
 func jobColumns(jobs []jobRow) []column[jobRow] {
 	columns := []column[jobRow]{
-		{title: "job", left: true, row: func(j jobRow) line {
-			return styled(plainText, "%s", cmp.Or(j.Name, "-"))
-		}},
-		{title: "batch", order: 3, row: func(j jobRow) line {
-			return batchCell(j.Epoch, j.Batch, j.Batches)
-		}},
+		{"job", true, 0, func(j jobRow) line { return plain(cmp.Or(j.Name, "-")) }},
+		{"batch", false, 3, func(j jobRow) line { return batchCell(j.Epoch, j.Batch, j.Batches) }},
 	}
 	if slices.ContainsFunc(jobs, func(j jobRow) bool { return j.Data != jobs[0].Data }) {
-		columns = slices.Insert(columns, 1, column[jobRow]{
-			title: "data", left: true, order: 6,
-			row: func(j jobRow) line { return styled(plainText, "%s", j.Data) },
-		})
+		columns = slices.Insert(columns, 1,
+			column[jobRow]{"data", true, 6, func(j jobRow) line { return plain(j.Data) }})
 	}
 	rate := func(title string, order int, cell func(servedRates) line) {
-		columns = append(columns, column[jobRow]{title: title, order: order, row: func(j jobRow) line {
+		columns = append(columns, column[jobRow]{title, false, order, func(j jobRow) line {
 			if j.Rates == nil {
-				return styled(plainText, "-")
+				return plain("-")
 			}
 			return cell(*j.Rates)
 		}})
 	}
-	rate("samples/s", 1, func(r servedRates) line {
-		return styled(plainText, "%s", countText(r.SamplesPerSecond))
-	})
+	rate("samples/s", 1, func(r servedRates) line { return plain(countText(r.SamplesPerSecond)) })
 	for i, share := range []func(servedRates) *float64{
 		func(r servedRates) *float64 { return r.LocalShare },
 		func(r servedRates) *float64 { return r.RemoteShare },
@@ -123,7 +113,7 @@ func jobColumns(jobs []jobRow) []column[jobRow] {
 	rate("fallback", 5, func(r servedRates) line { return fallbackCell(r.FallbackShare) })
 	rate("stall", 2, func(r servedRates) line { return stallCell(r.StallShare) })
 	if slices.ContainsFunc(jobs, func(j jobRow) bool { return j.BatchSeconds > 0 }) {
-		columns = append(columns, column[jobRow]{title: "benefit", order: 3, row: benefitCell})
+		columns = append(columns, column[jobRow]{"benefit", false, 3, benefitCell})
 	}
 	return columns
 }
@@ -131,7 +121,7 @@ func jobColumns(jobs []jobRow) []column[jobRow] {
 // benefitCell shows how many times as long a batch takes without the cache.
 func benefitCell(j jobRow) line {
 	if j.BatchSeconds <= 0 {
-		return styled(plainText, "-")
+		return plain("-")
 	}
 	return styled(plainText, "%.2f", j.Ratio())
 }

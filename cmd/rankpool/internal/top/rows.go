@@ -59,10 +59,7 @@ func servedOf(f stats.Sums) servedRates {
 		TierShare:        ratio(f[stats.TierHits], n),
 		StorageShare:     ratio(f[stats.StorageReads], n),
 		FallbackShare:    ratio(f[stats.FallbackReads], n),
-		StallShare: ratio(
-			min(f[stats.StallSeconds], f[stats.TrainSeconds]),
-			f[stats.TrainSeconds],
-		),
+		StallShare:       ratio(min(f[stats.StallSeconds], f[stats.TrainSeconds]), f[stats.TrainSeconds]),
 	}
 }
 
@@ -169,9 +166,7 @@ func idleShares(gpus []stats.GPU) (idle, waited *float64) {
 }
 
 // A nodeHistory keeps the last two different readings of every rank.
-type nodeHistory struct {
-	ranks map[int]twoReadings
-}
+type nodeHistory map[int]twoReadings // by rank
 
 type twoReadings struct {
 	earlier, later stats.Reading
@@ -183,7 +178,7 @@ type twoReadings struct {
 func (h *nodeHistory) add(nodes []stats.Reading) {
 	ranks := make(map[int]twoReadings, len(nodes))
 	for _, n := range nodes {
-		known, found := h.ranks[n.Rank]
+		known, found := (*h)[n.Rank]
 		switch {
 		case !found:
 			ranks[n.Rank] = twoReadings{later: n}
@@ -196,12 +191,12 @@ func (h *nodeHistory) add(nodes []stats.Reading) {
 			ranks[n.Rank] = twoReadings{earlier: known.later, later: n, both: true}
 		}
 	}
-	h.ranks = ranks
+	*h = ranks
 }
 
 // complete reports whether every rank has two readings.
-func (h *nodeHistory) complete() bool {
-	for _, r := range h.ranks {
+func (h nodeHistory) complete() bool {
+	for _, r := range h {
 		if !r.both {
 			return false
 		}
@@ -210,9 +205,9 @@ func (h *nodeHistory) complete() bool {
 }
 
 // rows returns the ranks in order.
-func (h *nodeHistory) rows() []nodeRow {
-	rows := make([]nodeRow, 0, len(h.ranks))
-	for _, r := range h.ranks {
+func (h nodeHistory) rows() []nodeRow {
+	rows := make([]nodeRow, 0, len(h))
+	for _, r := range h {
 		row := nodeRow{Reading: r.later, GPU: utilisation(r.later.Machine.GPUs)}
 		if r.both {
 			row.flow = flowBetween(r.earlier, r.later)

@@ -103,8 +103,7 @@ type run struct {
 func (t *run) add(r reading) (over bool) {
 	t.view.at = r.at
 	if r.err != nil {
-		t.view.notes = []string{fmt.Sprintf("the rank does not answer; retrying: %v",
-			r.err)}
+		t.view.notes = []string{fmt.Sprintf("the rank does not answer; retrying: %v", r.err)}
 		_, err := os.Stat(t.dir)
 		return errors.Is(err, fs.ErrNotExist)
 	}

@@ -57,18 +57,15 @@ func (s nodesStatus) silent() []int {
 func (s nodesStatus) notes() []string {
 	var notes []string
 	if s.Rank != 0 {
-		notes = append(
-			notes,
-			fmt.Sprintf("this is rank %d of %d alone: rank 0 knows all, so call top on its node",
-				s.Rank, s.Ranks))
+		notes = append(notes, fmt.Sprintf("this is rank %d of %d alone: rank 0 knows all, so call "+
+			"top on its node", s.Rank, s.Ranks))
 	}
 	switch silent := s.silent(); {
 	case len(silent) == 1:
 		notes = append(notes, fmt.Sprintf("rank %d is silent", silent[0]))
 	case len(silent) > 1:
-		notes = append(
-			notes, fmt.Sprintf("%d of %d ranks are silent: %s", len(silent), s.Ranks,
-				someOf(silent)))
+		notes = append(notes, fmt.Sprintf("%d of %d ranks are silent: %s", len(silent), s.Ranks,
+			someOf(silent)))
 	}
 	return notes
 }

@@ -3,6 +3,7 @@ package top
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -38,6 +39,8 @@ type line []span
 func styled(s style, format string, args ...any) line {
 	return line{{fmt.Sprintf(format, args...), s}}
 }
+
+func plain(text string) line { return line{{text, plainText}} }
 
 // width returns the columns of the line.
 func (l line) width() int {
@@ -97,9 +100,7 @@ type glyphs struct {
 
 var (
 	blockGlyphs = glyphs{
-		[4]string{"█", "▓", "▒", "░"},
-		[]string{"▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"},
-		"·",
+		[4]string{"█", "▓", "▒", "░"}, []string{"▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"}, "·",
 	}
 	asciiGlyphs = glyphs{[4]string{"#", "+", "-", "!"}, []string{"#"}, "."}
 )
@@ -148,9 +149,9 @@ func (g glyphs) stack(shares [4]float64, width int) line {
 		left -= cells[i]
 	}
 	for ; left < 0; left++ {
-		*largest(&cells)--
+		*largest(cells[:])--
 	}
-	*largest(&cells) += left
+	*largest(cells[:]) += left
 	var l line
 	for i, n := range cells {
 		l = append(l, span{strings.Repeat(g.sources[i], n), sourceStyles[i]})
@@ -158,15 +159,7 @@ func (g glyphs) stack(shares [4]float64, width int) line {
 	return l
 }
 
-func largest(cells *[4]int) *int {
-	at := 0
-	for i, n := range cells {
-		if n > cells[at] {
-			at = i
-		}
-	}
-	return &cells[at]
-}
+func largest(cells []int) *int { return &cells[slices.Index(cells, slices.Max(cells))] }
 
 // shareText formats a share, "-" if there is none.
 func shareText(share *float64) string {
