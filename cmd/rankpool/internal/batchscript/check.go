@@ -100,7 +100,7 @@ func assignedVariables(commands []Command) map[string]bool {
 	names := map[string]bool{}
 	for _, c := range commands {
 		words := c.Env
-		if len(c.Words) > 0 && (c.Words[0] == "export" || c.Words[0] == "declare") {
+		if c.calls("export", "declare") {
 			words = slices.Concat(words, c.Words[1:])
 		}
 		for _, word := range words {
@@ -125,13 +125,8 @@ func (j *job) firstLine() int {
 	return 1
 }
 
-// runs returns the calls of "rankpool run" in the batch shell, which start the steps themselves.
-func (j *job) runs() []*step {
-	var runs []*step
-	for _, s := range j.steps {
-		if s.launcher == "" && s.is("run") {
-			runs = append(runs, s)
-		}
-	}
-	return runs
+// calls returns the steps that are calls of one of rankpool's subcommands.
+func (j *job) calls(subcommands ...string) []*step {
+	return slices.DeleteFunc(slices.Clone(j.steps),
+		func(s *step) bool { return !s.is(subcommands...) })
 }

@@ -12,10 +12,7 @@ func (j *job) checkMemory() {
 	if j.script.hetJob {
 		return
 	}
-	for _, s := range j.steps {
-		if !s.is("run", "serve") {
-			continue
-		}
+	for _, s := range j.calls("run", "serve") {
 		memory := s.tool.value("memory")
 		if strings.ContainsAny(memory, "$`") {
 			memory = ""
@@ -58,12 +55,9 @@ func gib(bytes int64) string { return fmt.Sprintf("%.4g GiB", float64(bytes)/(1<
 func (j *job) checkData() {
 	_, moves := j.directive("chdir")
 	for _, c := range j.script.Commands {
-		moves = moves || len(c.Words) > 0 && (c.Words[0] == "cd" || c.Words[0] == "pushd")
+		moves = moves || c.calls("cd", "pushd")
 	}
-	for _, s := range j.steps {
-		if !s.is("run", "serve", "stage", "pack") {
-			continue
-		}
+	for _, s := range j.calls("run", "serve", "stage", "pack") {
 		for _, data := range s.tool.Flags["data"] {
 			if name, rest, found := strings.Cut(data, "="); found && !strings.Contains(name, "/") {
 				data = rest
@@ -91,12 +85,10 @@ var nodeLocal = []string{
 // them away.
 func (j *job) checkLostFiles() {
 	j.eachFile(func(s *step, flag, file string) {
-		local := slices.ContainsFunc(nodeLocal, func(begin string) bool {
-			return strings.HasPrefix(file, begin)
-		})
+		local := slices.ContainsFunc(nodeLocal,
+			func(begin string) bool { return strings.HasPrefix(file, begin) })
 		saved := slices.ContainsFunc(j.script.Commands, func(c Command) bool {
-			return len(c.Words) > 1 && slices.Contains([]string{"cp", "mv", "rsync"}, c.Words[0]) &&
-				slices.Contains(c.Words[1:], file)
+			return c.calls("cp", "mv", "rsync") && slices.Contains(c.Words[1:], file)
 		})
 		if local && !saved {
 			j.warn(s.Line, fmt.Sprintf("--%s %s is lost when the job ends, and a requeued job does "+
@@ -108,8 +100,7 @@ func (j *job) checkLostFiles() {
 
 // ofArray are variables that all tasks of an array share.
 var ofArray = []string{
-	"SLURM_ARRAY_JOB_ID", "SLURM_SUBMIT_DIR", "USER", "HOME", "PWD", "SCRATCH",
-	"WORK",
+	"SLURM_ARRAY_JOB_ID", "SLURM_SUBMIT_DIR", "USER", "HOME", "PWD", "SCRATCH", "WORK",
 }
 
 // checkArrayFiles looks for files that all tasks of a job array would write.
@@ -131,10 +122,7 @@ func (j *job) checkArrayFiles() {
 
 // eachFile calls do for every file that is wanted after the job.
 func (j *job) eachFile(do func(s *step, flag, file string)) {
-	for _, s := range j.steps {
-		if !s.is("run", "serve") {
-			continue
-		}
+	for _, s := range j.calls("run", "serve") {
 		for _, flag := range kept {
 			if file := s.tool.value(flag); file != "" {
 				do(s, flag, file)

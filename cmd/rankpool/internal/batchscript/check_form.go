@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/spf13/pflag"
 )
 
 func (j *job) checkLineEnds() {
@@ -61,10 +63,8 @@ func (j *job) checkDirectives() {
 			"begin the line with \"#SBATCH \", in capitals")
 	}
 	for _, m := range j.script.stray {
-		j.warn(m.number, fmt.Sprintf(
-			"%q is not an option, and sbatch reads nothing behind it on this line",
-			shorten(m.text)),
-			"write options as --name=value")
+		j.warn(m.number, fmt.Sprintf("%q is not an option, and sbatch reads nothing behind it on this "+
+			"line", shorten(m.text)), "write options as --name=value")
 	}
 	for _, o := range j.script.Directives {
 		if name := near(o.Name, sbatchTable.names); o.unknown && len(o.Name) > 2 && name != "" {
@@ -141,7 +141,7 @@ func (j *job) checkErrexit() {
 		case c.Line >= last:
 			return
 		case len(c.Words) == 0 || c.Guarded || c.Background ||
-			slices.Contains(harmless, c.Words[0]) && !setsErrexit(c):
+			c.calls(harmless...) && !setsErrexit(c):
 			continue
 		case c.function || i+1 < len(j.script.Commands) && j.script.Commands[i+1].asksStatus():
 			continue
@@ -157,15 +157,9 @@ func (j *job) checkErrexit() {
 
 // setsErrexit reports whether a command is set -e, set -euo pipefail, set -o errexit.
 func setsErrexit(c Command) bool {
-	if c.Words[0] != "set" {
-		return false
-	}
-	for _, word := range c.Words[1:] {
-		if word == "errexit" || strings.HasPrefix(word, "-") && strings.Contains(word, "e") {
-			return true
-		}
-	}
-	return false
+	return c.calls("set") && slices.ContainsFunc(c.Words[1:], func(word string) bool {
+		return word == "errexit" || strings.HasPrefix(word, "-") && strings.Contains(word, "e")
+	})
 }
 
 // checkFlags looks for flags that rankpool does not have.
@@ -176,7 +170,7 @@ func (j *job) checkFlags() {
 		}
 		for _, flag := range s.tool.Unknown {
 			var names []string
-			s.toolFlags(j.facts, func(name string) { names = append(names, name) })
+			j.facts.Flags(s.tool.Subcommand).VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 			advice := fmt.Sprintf("see \"rankpool %s --help\"", s.tool.Subcommand)
 			if name := near(strings.TrimLeft(flag, "-"), names); name != "" && len(flag) > 4 {
 				advice = "did you mean --" + name + "?"

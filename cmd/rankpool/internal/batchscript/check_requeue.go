@@ -51,8 +51,7 @@ func (j *job) signal() (earlySignal, bool) {
 func signalName(name string) string {
 	name = strings.TrimPrefix(strings.ToUpper(name), "SIG")
 	if common, found := map[string]string{
-		"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2",
-		"15": "TERM",
+		"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM",
 	}[name]; found {
 		return common
 	}
@@ -62,12 +61,8 @@ func signalName(name string) string {
 // trap returns the line of the first trap for a signal, 0 if there is none.
 func (j *job) trap(signal string) int {
 	for _, c := range j.script.Commands {
-		if len(c.Words) < 3 || c.Words[0] != "trap" {
-			continue
-		}
-		if slices.ContainsFunc(c.Words[2:], func(word string) bool {
-			return signalName(word) == signal
-		}) {
+		if c.calls("trap") && len(c.Words) > 2 &&
+			slices.ContainsFunc(c.Words[2:], func(w string) bool { return signalName(w) == signal }) {
 			return c.Line
 		}
 	}
@@ -77,7 +72,8 @@ func (j *job) trap(signal string) int {
 // checkSignal looks for early signals that nothing in the script handles.
 func (j *job) checkSignal() {
 	sig, found := j.signal()
-	runs := j.runs()
+	// in the batch shell, where run starts the steps itself
+	runs := slices.DeleteFunc(j.calls("run"), func(s *step) bool { return s.launcher != "" })
 	if !found {
 		for _, s := range runs {
 			if requeues(s) {
@@ -120,7 +116,7 @@ func (j *job) checkSignalTime(sig earlySignal) {
 }
 
 // isExec reports whether a command replaces the shell.
-func isExec(c Command) bool { return len(c.Words) > 1 && c.Words[0] == "exec" }
+func isExec(c Command) bool { return c.calls("exec") && len(c.Words) > 1 }
 
 // requeues reports whether a call of run asks Slurm to start the job again.
 func requeues(s *step) bool {
@@ -148,10 +144,7 @@ func (j *job) checkRequeue() {
 	directive, asked := j.directive("requeue", "no-requeue")
 	asked = asked && directive.Name == "requeue"
 	cache, state := (*step)(nil), false
-	for _, s := range j.steps {
-		if !s.is("run", "serve") {
-			continue
-		}
+	for _, s := range j.calls("run", "serve") {
 		if s.tool.value("requeue") == "false" {
 			j.warn(s.Line, "rankpool run refuses --requeue=false: the flag takes a signal", "leave it out")
 		}

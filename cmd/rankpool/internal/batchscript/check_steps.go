@@ -4,17 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/spf13/pflag"
 )
 
 // rankCommands are the subcommands whose tasks join over MPI when srun or mpirun starts several.
 var rankCommands = []string{"serve", "run", "stage", "pack", "index"}
-
-// toolFlags calls each with the names of the subcommand's flags.
-func (s *step) toolFlags(facts Facts, each func(name string)) {
-	facts.Flags(s.tool.Subcommand).VisitAll(func(f *pflag.Flag) { each(f.Name) })
-}
 
 // option returns the step's own option.
 func (s *step) option(names ...string) (Option, bool) { return find(s.options, names...) }
@@ -54,31 +47,22 @@ func (j *job) stepNumber(s *step, option string, otherwise int) (n int, given, k
 	return otherwise, given, !strings.ContainsAny(o.Value, "$`")
 }
 
-// severalTasks returns how many tasks of a step start on a node if they are known to be several,
-// else 0.
-func (j *job) severalTasks(s *step) int {
-	if n, known := j.tasksPerNode(s); known && n > 1 {
-		return n
-	}
-	return 0
-}
-
 // checkMPI compares --mpi with what this machine's MPI library needs.
 func (j *job) checkMPI() {
-	for _, s := range j.steps {
-		if s.launcher != "srun" || !s.is(rankCommands...) {
+	for _, s := range j.calls(rankCommands...) {
+		if s.launcher != "srun" {
 			continue
 		}
 		o, given := s.option("mpi")
 		kind, _, _ := strings.Cut(o.Value, "_") // pmix_v4 is pmix
 		want, _, _ := strings.Cut(j.facts.MPI, "_")
 		switch {
-		case !given && !j.assigned["SLURM_MPI_TYPE"] && want == "":
-			j.warn(s.Line, s.title()+" has no --mpi, so MPI does not start, or every rank is alone",
-				"write srun --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH")
 		case !given && !j.assigned["SLURM_MPI_TYPE"]:
-			j.warn(s.Line, s.title()+" has no --mpi, so MPI does not start, or every rank is alone",
-				"write srun --mpi="+want)
+			advice := "write srun --mpi=" + want
+			if want == "" {
+				advice = "write srun --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH"
+			}
+			j.warn(s.Line, s.title()+" has no --mpi, so MPI does not start, or every rank is alone", advice)
 		case given && want != "" && kind != want:
 			j.warn(s.Line, fmt.Sprintf("--mpi=%s does not fit this machine's MPI library", shorten(o.Value)),
 				"write srun --mpi="+want+", or load the MPI that it is for")
@@ -88,12 +72,9 @@ func (j *job) checkMPI() {
 
 // checkRanksPerNode looks for steps that would start several ranks on a node.
 func (j *job) checkRanksPerNode() {
-	for _, s := range j.steps {
-		if s.launcher != "srun" || !s.is("serve", "run") {
-			continue
-		}
-		n := j.severalTasks(s)
-		if n == 0 {
+	for _, s := range j.calls("serve", "run") {
+		n, known := j.tasksPerNode(s)
+		if s.launcher != "srun" || !known || n < 2 {
 			continue
 		}
 		advice := "write srun --ntasks-per-node=1"
@@ -108,8 +89,7 @@ func (j *job) checkRanksPerNode() {
 
 // checkJoin looks for training steps beside the cache that do not find it.
 func (j *job) checkJoin() {
-	serves := slices.ContainsFunc(j.steps, func(s *step) bool { return s.is("serve") })
-	if !serves || j.assigned["RANKPOOL_SESSION"] || j.assigned["RANKPOOL_SOCKET"] {
+	if len(j.calls("serve")) == 0 || j.assigned["RANKPOOL_SESSION"] || j.assigned["RANKPOOL_SOCKET"] {
 		return
 	}
 	for _, s := range j.steps {
@@ -127,17 +107,17 @@ func (j *job) checkOverlap() {
 	}
 	warned := map[*step]bool{}
 	var running []*step
-	for _, c := range j.timeline() {
-		if c.step == nil { // wait
+	for _, next := range j.timeline() {
+		if next == nil {
 			running = nil
 			continue
 		}
-		if c.step.launcher != "srun" {
+		if next.launcher != "srun" {
 			continue
 		}
-		together := append(slices.Clone(running), c.step)
-		if len(together) > 1 && slices.ContainsFunc(
-			together, func(s *step) bool { return s.is("serve") }) {
+		together := append(slices.Clone(running), next)
+		if len(together) > 1 &&
+			slices.ContainsFunc(together, func(s *step) bool { return s.is("serve") }) {
 			for _, s := range together {
 				if _, found := s.option("overlap"); !found && !warned[s] {
 					warned[s] = true
@@ -146,8 +126,8 @@ func (j *job) checkOverlap() {
 				}
 			}
 		}
-		if c.step.Background && len(running) < maxTogether {
-			running = append(running, c.step)
+		if next.Background && len(running) < maxTogether {
+			running = append(running, next)
 		}
 	}
 }
@@ -155,22 +135,18 @@ func (j *job) checkOverlap() {
 // maxTogether bounds the steps that are compared with each other.
 const maxTogether = 16
 
-// A moment is the start of a step or, without one, a wait for all of them.
-type moment struct{ step *step }
-
-// timeline returns steps and waits in the order of the script.
-func (j *job) timeline() []moment {
-	var moments []moment
+// timeline returns steps in the order of the script, and nil where it waits for all of them.
+func (j *job) timeline() []*step {
+	var line []*step
 	steps := j.steps
 	for i, c := range j.script.Commands {
 		if len(steps) > 0 && steps[0].at == i {
-			moments = append(moments, moment{steps[0]})
-			steps = steps[1:]
-		} else if len(c.Words) > 0 && c.Words[0] == "wait" {
-			moments = append(moments, moment{})
+			line, steps = append(line, steps[0]), steps[1:]
+		} else if c.calls("wait") {
+			line = append(line, nil)
 		}
 	}
-	return moments
+	return line
 }
 
 // checkCacheGPUs looks for a step that Slurm refuses.
@@ -180,8 +156,8 @@ func (j *job) checkCacheGPUs() {
 	if _, found := j.directive("gpus-per-node"); !found || j.assigned["SLURM_GPUS_PER_NODE"] {
 		return
 	}
-	for _, s := range j.steps {
-		if o, _ := s.option("gres"); o.Value == "none" && s.is("serve", "stage", "end") {
+	for _, s := range j.calls("serve", "stage", "end") {
+		if o, _ := s.option("gres"); o.Value == "none" {
 			j.warn(s.Line, "srun refuses --gres=none beside #SBATCH --gpus-per-node",
 				"leave it out: steps with --overlap share the GPUs")
 		}
@@ -201,9 +177,7 @@ func (j *job) checkCPUs() {
 		training := s.is("run", "join") || s.tool == nil && trains(s.program)
 		if training && !given && s.launcher == "srun" {
 			j.warn(s.Line, fmt.Sprintf("since Slurm 22.05 srun does not take over --cpus-per-task=%d, so "+
-				"each task may get one CPU",
-				j.request.cpusPerTask),
-
+				"each task may get one CPU", j.request.cpusPerTask),
 				"write srun --cpus-per-task=$SLURM_CPUS_PER_TASK")
 		}
 	}
@@ -220,13 +194,10 @@ func (j *job) checkOneCPU() {
 		j.script.hetJob {
 		return
 	}
-	for _, s := range j.steps {
-		if s.is("run") {
-			j.warn(memory.Line, "the job takes all memory of its nodes, and one CPU, for the cache, "+
-				"training and its DataLoader workers",
-				"add #SBATCH --cpus-per-task=N")
-			return
-		}
+	if len(j.calls("run")) > 0 {
+		j.warn(memory.Line, "the job takes all memory of its nodes, and one CPU, for the cache, "+
+			"training and its DataLoader workers",
+			"add #SBATCH --cpus-per-task=N")
 	}
 }
 
@@ -238,8 +209,8 @@ func (j *job) checkBinding() {
 	if j.facts.MPI != "pmix" || j.assigned["OMPI_MCA_hwloc_base_binding_policy"] {
 		return
 	}
-	for _, s := range j.steps {
-		if s.launcher == "" || s.launcher == "srun" || !s.is("serve", "run") {
+	for _, s := range j.calls("serve", "run") {
+		if s.launcher == "" || s.launcher == "srun" {
 			continue
 		}
 		binds := func(word string) bool {
@@ -254,9 +225,9 @@ func (j *job) checkBinding() {
 }
 
 func (j *job) checkKillOnBadExit() {
-	for _, s := range j.steps {
+	for _, s := range j.calls("run") {
 		o, found := s.option("kill-on-bad-exit")
-		if found && o.Value != "0" && s.launcher == "srun" && s.is("run") {
+		if found && o.Value != "0" && s.launcher == "srun" {
 			j.warn(s.Line, "--kill-on-bad-exit ends training on all nodes when one rank of the cache dies",
 				"leave it out, or call rankpool run without srun: then the cache gets its own step")
 		}
@@ -270,7 +241,7 @@ func (j *job) checkWait() {
 	}
 	last := j.steps[len(j.steps)-1]
 	goesOn := slices.ContainsFunc(j.script.Commands[last.at+1:], func(c Command) bool {
-		return len(c.Words) > 0 && (c.Words[0] == "wait" || !slices.Contains(harmless, c.Words[0]))
+		return c.calls("wait") || len(c.Words) > 0 && !c.calls(harmless...)
 	})
 	if last.Background && !goesOn {
 		j.warn(last.Line, last.title()+" runs in the background, and the job ends with the script",

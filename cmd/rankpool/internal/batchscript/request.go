@@ -8,7 +8,6 @@ import (
 
 // A request is what the directives ask for. Numbers are 0 if the script does not give them.
 type request struct {
-	options      []Option
 	nodes        int // 1 if the script does not give it
 	tasksPerNode int // 0: not given, which means one per node
 	gpusPerNode  int
@@ -19,7 +18,7 @@ type request struct {
 
 // newRequest reads the directives. Of a range of nodes it uses the lower end.
 func newRequest(options []Option) request {
-	r := request{options: options, nodes: max(1, number(options, "nodes"))}
+	r := request{nodes: max(1, number(options, "nodes"))}
 	r.tasksPerNode = number(options, "ntasks-per-node")
 	if r.tasksPerNode == 0 {
 		r.tasksPerNode = (number(options, "ntasks") + r.nodes - 1) / r.nodes
@@ -29,29 +28,25 @@ func newRequest(options []Option) request {
 		r.tasksPerNode = number(options, "ntasks-per-gpu") * r.gpusPerNode
 	}
 	r.cpusPerTask = number(options, "cpus-per-task")
-	r.readMemory()
+	r.readMemory(options)
 	return r
 }
 
 // readMemory reads the memory of a node. With --exclusive the job has all CPUs of a node, whose
 // number is not in the script.
-func (r *request) readMemory() {
+func (r *request) readMemory(options []Option) {
 	cpus := max(1, r.cpusPerTask) * max(1, r.tasksPerNode)
-	if perGPU := number(r.options, "cpus-per-gpu"); perGPU > 0 {
+	if perGPU := number(options, "cpus-per-gpu"); perGPU > 0 {
 		cpus = perGPU * r.gpusPerNode
 	}
-	if _, exclusive := find(r.options, "exclusive"); exclusive {
+	if _, exclusive := find(options, "exclusive"); exclusive {
 		cpus = 0
 	}
 	for _, m := range []struct {
 		name  string
 		times int
-	}{
-		{"mem", 1},
-		{"mem-per-cpu", cpus},
-		{"mem-per-gpu", r.gpusPerNode},
-	} {
-		if o, found := find(r.options, m.name); found {
+	}{{"mem", 1}, {"mem-per-cpu", cpus}, {"mem-per-gpu", r.gpusPerNode}} {
+		if o, found := find(options, m.name); found {
 			r.memoryGiven = true
 			if bytes, ok := slurmSize(o.Value); ok && float64(bytes)*float64(m.times) < math.MaxInt64 {
 				r.memoryBytes = bytes * int64(m.times)

@@ -133,9 +133,7 @@ func TestRequest(t *testing.T) {
 		"--nodes=many --ntasks=99999999999999999999 --gpus=-1": {nodes: 1},
 	} {
 		options, _ := parseOptions(strings.Fields(text), 1, sbatchTable)
-		got := newRequest(options)
-		got.options = nil
-		if !reflect.DeepEqual(got, want) {
+		if got := newRequest(options); got != want {
 			t.Errorf("%q: %+v, want %+v", text, got, want)
 		}
 	}

@@ -20,6 +20,11 @@ type Command struct {
 	function   bool     // it is part of a function
 }
 
+// calls reports whether it is a call of one of some programs.
+func (c Command) calls(programs ...string) bool {
+	return len(c.Words) > 0 && slices.Contains(programs, c.Words[0])
+}
+
 // asksStatus reports whether a command uses the exit status of the one before it.
 func (c Command) asksStatus() bool {
 	return slices.ContainsFunc(slices.Concat(c.Env, c.Words), func(word string) bool {

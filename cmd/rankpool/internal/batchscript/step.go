@@ -2,6 +2,7 @@ package batchscript
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -39,14 +40,7 @@ type step struct {
 
 // is reports whether the step is a call of one of rankpool's subcommands.
 func (s *step) is(subcommands ...string) bool {
-	if s.tool != nil {
-		for _, name := range subcommands {
-			if s.tool.Subcommand == name {
-				return true
-			}
-		}
-	}
-	return false
+	return s.tool != nil && slices.Contains(subcommands, s.tool.Subcommand)
 }
 
 // title names the step in a sentence.
