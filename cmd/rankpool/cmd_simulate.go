@@ -32,7 +32,6 @@ func newSimulateCommand() *cobra.Command {
 			"  rankpool simulate --list",
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.SkipGiven = cmd.Flags().Changed("skip-epochs")
 			return o.Run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}

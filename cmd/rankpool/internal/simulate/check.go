@@ -33,9 +33,8 @@ func (o *Options) checkNumbers() error {
 	}
 	if most := min(math.MaxUint16, math.MaxInt32/o.batchSize) / o.ranks; o.trainers < 1 ||
 		o.trainers > most {
-		return exit.Usagef(
-			"--trainers-per-rank must be from 1 to %d with %d ranks and a batch size of %d, not %d",
-			most, o.ranks, o.batchSize, o.trainers)
+		return exit.Usagef("--trainers-per-rank must be from 1 to %d with %d ranks and a batch size of "+
+			"%d, not %d", most, o.ranks, o.batchSize, o.trainers)
 	}
 	return nil
 }
@@ -46,8 +45,7 @@ func CheckTrainers(ranks, batchSize int) error {
 	case ranks < 1 || ranks > math.MaxUint16:
 		return exit.Usagef("--ranks must be from 1 to %d, not %d", math.MaxUint16, ranks)
 	case batchSize < 1 || batchSize > math.MaxInt32/ranks:
-		return exit.Usagef("--batch-size must be from 1 to %d, not %d", math.MaxInt32/ranks,
-			batchSize)
+		return exit.Usagef("--batch-size must be from 1 to %d, not %d", math.MaxInt32/ranks, batchSize)
 	}
 	return nil
 }
@@ -152,7 +150,7 @@ func (o *Options) countedEpochs(recorded int) (epochs, skip int, err error) {
 	switch {
 	case epochs > recorded:
 		return 0, 0, exit.Usagef("--epochs: %d, but the losses are of %d epochs", epochs, recorded)
-	case skip >= epochs && o.SkipGiven:
+	case skip >= epochs && o.flags.Changed("skip-epochs"):
 		return 0, 0, exit.Usagef(
 			"--skip-epochs: of %d epochs, %d cannot be skipped: at least one must be counted",
 			epochs, skip)
@@ -173,11 +171,8 @@ func (o *Options) lossesOfJobs(trace *simulator.Trace) ([][][]float32, error) {
 			return nil, err
 		}
 		if len(losses) != len(trace.Losses) || len(losses[0]) != trace.Samples() {
-			return nil,
-				fmt.Errorf(
-					"%s has the losses of %d epochs and %d samples, --losses those of %d and %d",
-					file, len(losses), len(losses[0]),
-					len(trace.Losses), trace.Samples())
+			return nil, fmt.Errorf("%s has the losses of %d epochs and %d samples, --losses those of %d "+
+				"and %d", file, len(losses), len(losses[0]), len(trace.Losses), trace.Samples())
 		}
 		all = append(all, losses)
 	}

@@ -92,8 +92,7 @@ func (o *Options) parseJobs() ([]simulator.Lane, error) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(jobs,
-			func(other simulator.Lane) bool { return other.Name == job.Name }) {
+		if slices.ContainsFunc(jobs, func(l simulator.Lane) bool { return l.Name == job.Name }) {
 			return nil, exit.Usagef("--job: two jobs are called %s", job.Name)
 		}
 		jobs = append(jobs, job)
@@ -114,11 +113,10 @@ func (o *Options) checkJobs() error {
 		return exit.Usagef("--benefit must be auto or never, not %q", o.benefit)
 	}
 	if o.flags.Changed("systems") && !slices.Equal(o.systems, []string{"rankpool"}) {
-		return exit.Usagef("--systems must be rankpool with --job, not %s",
-			strings.Join(o.systems, ","))
+		return exit.Usagef("--systems must be rankpool with --job, not %s", strings.Join(o.systems, ","))
 	}
 	o.systems = []string{"rankpool"}
-	o.skipEpochs, o.SkipGiven = 0, true
+	o.skipEpochs = 0
 	return nil
 }
 
@@ -140,19 +138,11 @@ func (o *Options) runJobs(parent context.Context, out io.Writer) error {
 	var results []*simulator.LanesResult
 	for _, cfg := range study.configs(o.ranks, study.capacities) {
 		cfg.NoBenefit = o.benefit == "never"
-		done := make(chan struct{})
 		var r *simulator.LanesResult
-		var err error
-		go func() {
+		if err := await(ctx, func() (err error) {
 			r, err = simulator.RunLanes(cfg, jobs)
-			close(done)
-		}()
-		select {
-		case <-done:
-		case <-ctx.Done(): // a running simulation ends with the process
-			return context.Cause(ctx)
-		}
-		if err != nil {
+			return err
+		}); err != nil {
 			return err
 		}
 		results = append(results, r)
@@ -189,13 +179,11 @@ func (s *study) printJobs(w io.Writer, results []*simulator.LanesResult) error {
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(table, name+"\tcapacity\tdraws\thits\tdata sets read an epoch\tby MIN\t", "job")
-	row := func(r *simulator.LanesResult, of string, draws, hits int64, reads string, benefit,
-		speedup float64,
-	) {
-		fmt.Fprintf(table, name+"\t%s\t%d\t%s\t%s\t", of, percentOf(r.Capacity, 1), draws,
-			percentOf(float64(hits), draws), reads)
+	row := func(r *simulator.LanesResult, l simulator.LaneResult, reads string) {
+		fmt.Fprintf(table, name+"\t%s\t%d\t%s\t%s\t", l.Name, percentOf(r.Capacity, 1), l.Draws,
+			percentOf(float64(l.Hits), l.Draws), reads)
 		if timed {
-			fmt.Fprintf(table, "%s\t%s\t", twoPlaces(benefit), twoPlaces(speedup))
+			fmt.Fprintf(table, "%s\t%s\t", twoPlaces(l.Benefit), twoPlaces(l.Speedup))
 		}
 		fmt.Fprintln(table)
 	}
@@ -204,10 +192,10 @@ func (s *study) printJobs(w io.Writer, results []*simulator.LanesResult) error {
 	}
 	fmt.Fprintln(table)
 	for _, r := range results {
-		draws, hits := int64(0), int64(0)
+		all := simulator.LaneResult{Name: "all", Speedup: r.Speedup}
 		for _, l := range r.Lanes {
-			row(r, l.Name, l.Draws, l.Hits, "\t", l.Benefit, l.Speedup)
-			draws, hits = draws+l.Draws, hits+l.Hits
+			row(r, l, "\t")
+			all.Draws, all.Hits = all.Draws+l.Draws, all.Hits+l.Hits
 		}
 		one := float64(samples * r.Epochs)
 		if len(r.Data) > 0 {
@@ -216,8 +204,7 @@ func (s *study) printJobs(w io.Writer, results []*simulator.LanesResult) error {
 		for _, d := range r.Data {
 			one += float64(d.Samples * d.Epochs)
 		}
-		row(r, "all", draws, hits,
-			fmt.Sprintf("%.3f\t%.3f", float64(r.Reads)/one, float64(r.MinReads)/one), 0, r.Speedup)
+		row(r, all, fmt.Sprintf("%.3f\t%.3f", float64(r.Reads)/one, float64(r.MinReads)/one))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -229,7 +216,7 @@ func (s *study) printJobs(w io.Writer, results []*simulator.LanesResult) error {
 	if timed {
 		key += timedKey
 	}
-	_, err := fmt.Fprint(w, strings.ReplaceAll("\n"+text.String(), "\n  ", "\n"), key)
+	_, err := fmt.Fprint(w, withoutMargin(text.String()), key)
 	return err
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,8 +34,7 @@ func (o *Options) registerNoPFS(flags *pflag.FlagSet) {
 	flags.StringVar(&o.nopfs, "nopfs", "", "run the NoPFS paper's simulator, which needs no "+
 		"losses: a TOML file with a machine and a data set, or one of "+
 		strings.Join(nopfs.Names(), ", "))
-	flags.IntVar(&o.samples, "samples", 0,
-		"with --nopfs: number of samples (default: the scenario's)")
+	flags.IntVar(&o.samples, "samples", 0, "with --nopfs: number of samples (default: the scenario's)")
 	flags.StringSliceVar(&o.tiers, "tiers", nil, "with --nopfs: capacities of a worker's staging "+
 		"buffer, RAM and SSD, e.g. 5GB,64GB,512GB (default: the scenario's)")
 }
@@ -49,8 +47,7 @@ func (o *Options) checkNoPFSOnly() error {
 		}
 	}
 	if strings.HasPrefix(o.files.SizesBytes, sizesNormal) {
-		return exit.Usagef("--sizes %s needs --nopfs; with --losses it is a file",
-			o.files.SizesBytes)
+		return exit.Usagef("--sizes %s needs --nopfs; with --losses it is a file", o.files.SizesBytes)
 	}
 	return nil
 }
@@ -167,37 +164,22 @@ func parseNormal(text string) (mean, deviation float64, err error) {
 }
 
 // runPolicies runs one policy after another: each needs memory for every sample.
-func runPolicies(
-	parent context.Context, s *nopfs.Scenario, policies []string,
-) ([]*nopfs.Result, error) {
+func runPolicies(parent context.Context, s *nopfs.Scenario, policies []string) (
+	[]*nopfs.Result, error,
+) {
 	ctx, stop := exit.Interruptible(parent)
 	defer stop()
-	show := newSimulateProgress(os.Stderr, len(policies))
-	defer show.end()
+	bar := newBar(len(policies))
+	defer func() { _ = bar.Clear() }()
 	results := make([]*nopfs.Result, len(policies))
-	errs := make(chan error)
-	go func() {
-		defer close(errs)
-		for i, name := range policies {
-			var err error
+	for i, name := range policies {
+		if err := await(ctx, func() (err error) {
 			results[i], err = nopfs.Run(s, name)
-			select {
-			case errs <- err:
-			case <-ctx.Done():
-				return
-			}
+			return err
+		}); err != nil {
+			return nil, err
 		}
-	}()
-	for n := range policies {
-		select {
-		case err := <-errs:
-			if err != nil {
-				return nil, err
-			}
-			show.update(n + 1)
-		case <-ctx.Done(): // A running simulation ends with the process.
-			return nil, context.Cause(ctx)
-		}
+		_ = bar.Set(i + 1)
 	}
 	return results, nil
 }
@@ -236,8 +218,7 @@ func printNoPFS(w io.Writer, s *nopfs.Scenario, results []*nopfs.Result) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	// A table that is aligned right has a margin on the left.
-	_, err := fmt.Fprint(w, strings.ReplaceAll("\n"+text.String(), "\n  ", "\n"), nopfsKey, refused)
+	_, err := fmt.Fprint(w, withoutMargin(text.String()), nopfsKey, refused)
 	return err
 }
 

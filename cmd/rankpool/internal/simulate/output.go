@@ -20,11 +20,7 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// printResultsJSON prints an array with one object per line.
-func printResultsJSON(w io.Writer, results []*simulator.Result) error {
-	return printJSONLines(w, results)
-}
-
+// printJSONLines prints an array with one object per line.
 func printJSONLines[T any](w io.Writer, objects []T) error {
 	var text bytes.Buffer
 	text.WriteString("[")
@@ -78,10 +74,9 @@ func printCSV[T any](w io.Writer, results []*T) error {
 
 // printTable prints the results that people look at first.
 func (s *study) printTable(w io.Writer, results []*simulator.Result) error {
-	if _,
-		err := fmt.Fprintf(w, "%s: %s samples, %d epochs, the first %d not counted; %s\n", s.trace,
-		humanize.Comma(int64(s.base.Trace.Samples())), s.base.Epochs, s.base.SkipEpochs,
-		s.setting()); err != nil {
+	if _, err := fmt.Fprintf(w, "%s: %s samples, %d epochs, the first %d not counted; %s\n", s.trace,
+		humanize.Comma(int64(s.base.Trace.Samples())), s.base.Epochs, s.base.SkipEpochs, s.setting(),
+	); err != nil {
 		return err
 	}
 	system, sampler, policy := len("system"), len("sampler"), len("policy")
@@ -97,9 +92,8 @@ func (s *study) printTable(w io.Writer, results []*simulator.Result) error {
 		"others\tbytes read\tgap\tepoch s\tbound s\t\n", "system", "sampler", "policy")
 	for _, r := range results {
 		fmt.Fprintf(table, names+"\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.4g\t%.4g\t\n", r.System,
-			r.Sampler, r.Policy,
-			percentOf(r.Capacity, 1), percentOf(float64(r.Hits), r.Draws), s.ofMin(r, results),
-			percentOf(float64(r.HitsLocal), r.Draws),
+			r.Sampler, r.Policy, percentOf(r.Capacity, 1), percentOf(float64(r.Hits), r.Draws),
+			s.ofMin(r, results), percentOf(float64(r.HitsLocal), r.Draws),
 			percentOf(float64(r.Substituted), r.Draws), percentOf(float64(r.StorageReads), r.Draws),
 			percentOf(float64(r.SubstituteReads), r.Draws), humanize.IBytes(uint64(r.StorageBytes)),
 			r.CoverageGapMax, r.EpochSeconds, r.BoundSeconds)
@@ -107,11 +101,14 @@ func (s *study) printTable(w io.Writer, results []*simulator.Result) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	// A table that is aligned right has a margin on the left.
-	_, err := fmt.Fprint(w, strings.ReplaceAll("\n"+text.String(), "\n  ", "\n"), tableKey,
-		impRatios(results), s.notPublished(results))
+	_, err := fmt.Fprint(w, withoutMargin(text.String()), tableKey, impRatios(results),
+		s.notPublished(results))
 	return err
 }
+
+// withoutMargin returns a table below an empty line, without the margin that it has on the left
+// because it is aligned right.
+func withoutMargin(table string) string { return strings.ReplaceAll("\n"+table, "\n  ", "\n") }
 
 // impRatios describes how the share of SpiderCache's importance cache has changed, one line per
 // capacity.

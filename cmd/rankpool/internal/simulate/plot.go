@@ -82,13 +82,12 @@ func (s *study) hitCurves(results []*simulator.Result) []plots.Curve {
 		}
 		for k := range s.capacities {
 			r := results[i*len(s.capacities)+k]
-			c.Points = append(
-				c.Points, plotter.XY{
-					X: plotPercent(r.Capacity),
-					Y: 100 * float64(r.Hits) / float64(max(r.Draws, 1)),
-				})
+			c.Points = append(c.Points, plotter.XY{
+				X: plotPercent(r.Capacity), Y: 100 * float64(r.Hits) / float64(max(r.Draws, 1)),
+			})
 		}
-		sortByX(c.Points)
+		// capacities need not be given in order
+		slices.SortFunc(c.Points, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
 		curves = append(curves, c)
 	}
 	return curves
@@ -124,17 +123,11 @@ func (s *study) timeCurves(ctx context.Context, capacity float64) ([]plots.Curve
 				return nil, nil
 			}
 			bound = min(bound, result.BoundSeconds)
-			curves[k].Points = append(curves[k].Points,
-				plotter.XY{X: float64(r), Y: result.EpochSeconds})
+			curves[k].Points = append(curves[k].Points, plotter.XY{X: float64(r), Y: result.EpochSeconds})
 		}
 		limit.Points = append(limit.Points, plotter.XY{X: float64(r), Y: bound})
 	}
 	return append(curves, limit), nil
-}
-
-// sortByX sorts points, as capacities need not be given in order.
-func sortByX(points plotter.XYs) {
-	slices.SortFunc(points, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
 }
 
 // maxParts is how many parts of an epoch are drawn: as many as a small plot can show.
@@ -156,10 +149,7 @@ func (s *study) areas(results []*simulator.Result, capacity float64) []plots.Are
 		for _, e := range counted {
 			for b, from := range e.Batches {
 				sum := &sums[b*parts/len(e.Batches)]
-				for k, n := range [4]int32{
-					from.Local, from.Remote, from.Substituted,
-					from.Storage,
-				} {
+				for k, n := range [4]int32{from.Local, from.Remote, from.Substituted, from.Storage} {
 					sum[k] += int64(n)
 				}
 			}

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"time"
 
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"rankpool/benchmarks/simulator"
 	"rankpool/cmd/rankpool/internal/exit"
@@ -37,8 +40,6 @@ type Options struct {
 	samples                  int
 	tiers                    []string
 	flags                    *pflag.FlagSet
-
-	SkipGiven bool // whether --skip-epochs was given
 }
 
 // defaultCluster is the machine that is modelled by default: its accelerators are fast enough for
@@ -98,8 +99,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 		"that training was served in all epochs, as train.py --ids-digest prints it")
 	flags.BoolVar(&o.asJSON, "json", false, "print a JSON array, one object per system and capacity")
 	flags.BoolVar(&o.asCSV, "csv", false, "print comma-separated values")
-	flags.BoolVar(&o.list, "list", false,
-		"print the systems and their options, and exit")
+	flags.BoolVar(&o.list, "list", false, "print the systems and their options, and exit")
 }
 
 // Run simulates, and prints and plots the results.
@@ -142,7 +142,7 @@ func (o *Options) Run(parent context.Context, out io.Writer) error {
 	}
 	switch {
 	case o.asJSON:
-		return printResultsJSON(out, results)
+		return printJSONLines(out, results)
 	case o.asCSV:
 		return printCSV(out, results)
 	default:
@@ -153,8 +153,8 @@ func (o *Options) Run(parent context.Context, out io.Writer) error {
 // simulateAll runs simulations, as many concurrently as there are processors, and returns their
 // results in the order of configs. If several fail, it returns the first error.
 func simulateAll(ctx context.Context, configs []simulator.Config) ([]*simulator.Result, error) {
-	show := newSimulateProgress(os.Stderr, len(configs))
-	defer show.end()
+	bar := newBar(len(configs))
+	defer func() { _ = bar.Clear() }()
 	results := make([]*simulator.Result, len(configs))
 	errs := make([]error, len(configs))
 	done := make(chan int)
@@ -163,7 +163,7 @@ func simulateAll(ctx context.Context, configs []simulator.Config) ([]*simulator.
 		begin <- i
 	}
 	close(begin)
-	for range workers() {
+	for range runtime.GOMAXPROCS(0) {
 		go func() {
 			for i := range begin {
 				if ctx.Err() != nil {
@@ -180,7 +180,7 @@ func simulateAll(ctx context.Context, configs []simulator.Config) ([]*simulator.
 	for n := range configs {
 		select {
 		case <-done:
-			show.update(n + 1)
+			_ = bar.Set(n + 1)
 		case <-ctx.Done(): // Running simulations end with the process.
 			return nil, context.Cause(ctx)
 		}
@@ -191,6 +191,31 @@ func simulateAll(ctx context.Context, configs []simulator.Config) ([]*simulator.
 		}
 	}
 	return results, nil
+}
+
+// newBar returns a bar that shows on stderr how many simulations are done; without a terminal it
+// shows nothing. What cannot be written to a terminal changes nothing.
+func newBar(simulations int) *progressbar.ProgressBar {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return progressbar.DefaultSilent(int64(simulations))
+	}
+	return progressbar.NewOptions(simulations,
+		progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription("simulating"),
+		progressbar.OptionSetWidth(20), progressbar.OptionShowCount(),
+		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+}
+
+// await waits for run, or for the end of ctx, whose cause it returns: a running simulation ends
+// with the process.
+func await(ctx context.Context, run func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- run() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // note prints a remark about a run to stderr.

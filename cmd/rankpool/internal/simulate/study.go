@@ -27,8 +27,7 @@ func (o *Options) study() (*study, error) {
 		return nil, err
 	}
 	s := &study{
-		systems: chosen, trace: filepath.Base(o.files.Losses),
-		machine: filepath.Base(o.cluster),
+		systems: chosen, trace: filepath.Base(o.files.Losses), machine: filepath.Base(o.cluster),
 	}
 	if err := o.checkNumbers(); err != nil {
 		return nil, err
@@ -135,14 +134,17 @@ func (o *Options) chosenSystems() ([]*systems.System, error) {
 		chosen = append(chosen, s)
 	}
 	for i, s := range chosen {
-		if slices.ContainsFunc(chosen[:i],
-			func(other *systems.System) bool { return other.Name == s.Name }) {
+		if slices.ContainsFunc(chosen[:i], func(c *systems.System) bool { return c.Name == s.Name }) {
 			return nil, exit.Usagef("--systems lists %s twice", s.Name)
 		}
 	}
 	if len(chosen) == 0 {
+		var known []string
+		for _, s := range systems.All() {
+			known = append(known, s.Name)
+		}
 		return nil, exit.Usagef("--systems: which ones? the known ones are all, %s",
-			strings.Join(systemNames(), ", "))
+			strings.Join(known, ", "))
 	}
 	return chosen, nil
 }
@@ -165,12 +167,4 @@ func needs(s *systems.System) []string {
 		flags = append(flags, "--labels")
 	}
 	return flags
-}
-
-func systemNames() []string {
-	var names []string
-	for _, s := range systems.All() {
-		names = append(names, s.Name)
-	}
-	return names
 }
