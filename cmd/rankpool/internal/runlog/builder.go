@@ -243,9 +243,9 @@ func (b *Builder) restarted(n *Node, epoch int, at float64) {
 
 // newestRestart returns the newest mark of a restart, nil if there is none.
 func (b *Builder) newestRestart() *Mark {
-	for i := len(b.run.Marks) - 1; i >= 0; i-- {
-		if m := &b.run.Marks[i]; m.Kind == Restarted {
-			return m
+	for i, m := range slices.Backward(b.run.Marks) {
+		if m.Kind == Restarted {
+			return &b.run.Marks[i]
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ type Event struct {
 	Node       *Node
 	Epoch      *Epoch
 	Importance *Importance
-	Summary    *Summary
+	Summary    *stats.Summary // ends a job
 }
 
 // A Begin is the start of rank 0. If rank 0 restarts while training runs, the launch stays the
@@ -64,9 +64,6 @@ type Importance struct {
 	Counts []int64   `json:"counts"`
 }
 
-// A Summary ends a job.
-type Summary struct{ stats.Summary }
-
 // Limits on the values of an event. Larger values are errors of the writer, and would spoil all
 // sums.
 const (
@@ -97,7 +94,7 @@ func Parse(line []byte) (e Event, err error) {
 	case "importance":
 		e.Importance, err = parse(line, (*Importance).check)
 	case "summary":
-		e.Summary, err = parse(line, (*Summary).check)
+		e.Summary, err = parse(line, checkSummary)
 	default:
 		if !json.Valid(line) {
 			err = errMalformed
@@ -168,7 +165,7 @@ func (e *Epoch) check() bool {
 		between(float64(e.Draws), maxCount)
 }
 
-func (s *Summary) check() bool {
+func checkSummary(s *stats.Summary) bool {
 	return checkSums(s.Sums()) && between(float64(s.Draws), maxCount) &&
 		between(s.WallSeconds, maxSeconds) && s.Ranks >= 0 && s.Ranks <= maxRank
 }

@@ -44,9 +44,7 @@ func (s *scores) add(i *Importance) {
 			return
 		}
 	}
-	if s.every == 0 {
-		s.every = 1
-	}
+	s.every = max(1, s.every)
 	if n := len(s.distributions); n > 0 && (n-1)%s.every != 0 {
 		s.histograms[len(s.histograms)-1] = *i // the previous one was kept only because it was the newest
 	} else {
@@ -66,8 +64,7 @@ func (s *scores) thin() {
 	for k := 0; k < len(s.histograms)-1; k += 2 {
 		kept = append(kept, s.histograms[k])
 	}
-	kept = append(kept, newest)
-	s.histograms = kept
+	s.histograms = append(kept, newest)
 }
 
 // distribution condenses the histogram; it assumes that scores are spread evenly within a class.

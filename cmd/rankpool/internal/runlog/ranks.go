@@ -109,12 +109,12 @@ func (r *NodeRun) take(
 		}
 		k := &r.GPUs[at]
 		if fresh {
-			k.before = [3]float64{}
+			k.before = stats.GPU{}
 		}
-		for j, now := range [3]float64{g.SampledSeconds, g.IdleSeconds, g.WaitedSeconds} {
-			*[3]*float64{&k.Sampled, &k.Idle, &k.Waited}[j] += max(0, now-k.before[j])
-			k.before[j] = now
-		}
+		k.Sampled += max(0, g.SampledSeconds-k.before.SampledSeconds)
+		k.Idle += max(0, g.IdleSeconds-k.before.IdleSeconds)
+		k.Waited += max(0, g.WaitedSeconds-k.before.WaitedSeconds)
+		k.before = *g
 		if g.Utilisation != nil {
 			k.Utilisation.observe(*g.Utilisation, max(seconds, 1e-3))
 		}

@@ -2,6 +2,8 @@ package runlog
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"rankpool/mpicache/stats"
@@ -57,7 +59,7 @@ type GPURun struct {
 	Waited      float64 // of the idle seconds: training waited for samples
 	Utilisation Gauge
 
-	before [3]float64 // the three values above, at the last line
+	before stats.GPU // at the last line
 }
 
 // A Shrink is the first time that a slab returned memory, and its final size.
@@ -115,13 +117,7 @@ func (r *Run) GPUSeconds() (sampled, idle, waited float64, gpus int) {
 
 // Restarts returns the marks of restarts. When a rank dies, all may restart.
 func (r *Run) Restarts() []Mark {
-	var all []Mark
-	for _, m := range r.Marks {
-		if m.Kind == Restarted {
-			all = append(all, m)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(r.Marks), func(m Mark) bool { return m.Kind != Restarted })
 }
 
 // WallSeconds returns how long the run took, as far as the log shows: by its node lines, else by
@@ -135,4 +131,16 @@ func (r *Run) WallSeconds() float64 {
 		sum += r.Epochs[i].Seconds
 	}
 	return sum
+}
+
+// MetricNames returns the names of the metrics that training reported in any of the epochs, in
+// order.
+func MetricNames(epochs []Epoch) []string {
+	names := map[string]bool{}
+	for i := range epochs {
+		for name := range epochs[i].Metrics {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }

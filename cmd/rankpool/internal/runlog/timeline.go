@@ -58,32 +58,21 @@ func (t *Timeline) reach(second float64) {
 		t.BinSeconds = firstBinSeconds
 	}
 	for second > maxBins*t.BinSeconds {
-		t.Bins = pairs(t.Bins)
-		t.BinSeconds *= 2
+		*t = t.widened(2)
 	}
 	for n := int(math.Ceil(second / t.BinSeconds)); len(t.Bins) < n; {
 		t.Bins = append(t.Bins, Bin{})
 	}
 }
 
-// pairs merges bins in pairs.
-func pairs(bins []Bin) []Bin {
-	half := make([]Bin, (len(bins)+1)/2, maxBins)
-	for i := range bins {
-		half[i/2].merge(&bins[i])
-	}
-	return half
-}
-
 // Slices returns the timeline in at most n wider bins, for a table; none for an empty Timeline.
-func (t *Timeline) Slices(n int) Timeline {
-	width := max(1, (len(t.Bins)+n-1)/n)
-	s := Timeline{BinSeconds: t.BinSeconds * float64(width)}
+func (t *Timeline) Slices(n int) Timeline { return t.widened(max(1, (len(t.Bins)+n-1)/n)) }
+
+// widened returns the timeline with bins that are so many times as wide.
+func (t *Timeline) widened(times int) Timeline {
+	w := Timeline{t.BinSeconds * float64(times), make([]Bin, (len(t.Bins)+times-1)/times)}
 	for i := range t.Bins {
-		if i%width == 0 {
-			s.Bins = append(s.Bins, Bin{})
-		}
-		s.Bins[i/width].merge(&t.Bins[i])
+		w.Bins[i/times].merge(&t.Bins[i])
 	}
-	return s
+	return w
 }

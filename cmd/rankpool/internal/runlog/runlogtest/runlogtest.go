@@ -51,8 +51,7 @@ const (
 // Write writes the log, which is the same for the same Training.
 func (t Training) Write(w io.Writer) error {
 	out := &writer{
-		Training: t, to: bufio.NewWriterSize(w, 1<<20),
-		random: rand.New(rand.NewPCG(t.Seed, 0)),
+		Training: t, to: bufio.NewWriterSize(w, 1<<20), random: rand.New(rand.NewPCG(t.Seed, 0)),
 	}
 	for n := range t.Nodes {
 		out.nodes = append(out.nodes, &node{rank: n, slab: 64 * gibibyte})
@@ -129,8 +128,7 @@ func (w *writer) epoch(e int, second, length float64) {
 			died := e == 2 && n.rank == w.DeadNode && at-second >= length/2 && n.began == 0
 			if died {
 				*n = node{
-					rank: n.rank, slab: n.slab, began: at - w.EverySeconds/2,
-					latest: at - w.EverySeconds/2,
+					rank: n.rank, slab: n.slab, began: at - w.EverySeconds/2, latest: at - w.EverySeconds/2,
 				}
 			}
 			w.advance(n, &sum, e, (at-second)/length, at, died)
