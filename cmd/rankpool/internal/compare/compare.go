@@ -21,7 +21,6 @@ import (
 	"rankpool/cmd/rankpool/internal/launch"
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/rank"
-	"rankpool/cmd/rankpool/internal/version"
 	"rankpool/scheduler/systems"
 )
 
@@ -124,8 +123,7 @@ func (o *Options) takeFlags(flags *pflag.FlagSet) {
 func (o *Options) check() error {
 	switch {
 	case len(o.command) == 0:
-		return exit.NoCommand(
-			"rankpool compare --data DIR -- python train.py --sampler system")
+		return exit.NoCommand("rankpool compare --data DIR -- python train.py --sampler system")
 	case len(o.data) == 0:
 		return exit.NoData()
 	case o.seeds < 1:
@@ -274,14 +272,4 @@ func left(took time.Duration, done, rest int) string {
 
 func say(format string, args ...any) {
 	fmt.Fprintf(outlet.Stderr, "rankpool: "+format+"\n", args...)
-}
-
-// about returns what must be equal for a result to be reused.
-func (o *Options) about() identity {
-	id := identity{Version: version.Text, Data: o.data, Flags: o.flags}
-	if o.storage != nil {
-		text, _ := os.ReadFile(o.slowfsPath) // it was read before
-		id.Storage = string(text)
-	}
-	return id
 }

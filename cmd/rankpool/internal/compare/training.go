@@ -22,6 +22,7 @@ import (
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/report"
 	"rankpool/cmd/rankpool/internal/runlog"
+	"rankpool/cmd/rankpool/internal/version"
 )
 
 // seedWord stands for the seed in the training command.
@@ -67,8 +68,12 @@ type result struct {
 // training returns the training of a system with a seed.
 func (o *Options) training(system string, seed int) training {
 	t := training{
-		system: system, seed: seed, id: o.about(),
-		dir: filepath.Join(o.output, system, fmt.Sprintf("seed-%d", seed)),
+		system: system, seed: seed, dir: filepath.Join(o.output, system, fmt.Sprintf("seed-%d", seed)),
+		id: identity{Version: version.Text, Data: o.data, Flags: o.flags},
+	}
+	if o.storage != nil {
+		text, _ := os.ReadFile(o.slowfsPath) // it was read before
+		t.id.Storage = string(text)
 	}
 	if o.packages != "" && packs(system) {
 		t.id.Flags = slices.Concat(t.id.Flags, []string{"--packages=" + o.packages})
@@ -214,8 +219,7 @@ func (o *Options) launch(ctx context.Context, r *result, dir string, data []stri
 }
 
 func signalOf(ctx context.Context) syscall.Signal {
-	var by exit.SignalError
-	if errors.As(context.Cause(ctx), &by) {
+	if by, found := errors.AsType[exit.SignalError](context.Cause(ctx)); found {
 		return by.Signal
 	}
 	return syscall.SIGTERM
