@@ -52,37 +52,40 @@ func one[T int | int64 | float64](value func(reading) T) func(reading, emit) {
 	return func(s reading, to emit) { to(float64(value(s))) }
 }
 
+// when returns the values of a family with a single series, which exists while known is true.
+func when(known func(reading) bool, value func(reading) float64) func(reading, emit) {
+	return func(s reading, to emit) {
+		if known(s) {
+			to(value(s))
+		}
+	}
+}
+
 func (d *describer) training() {
 	d.gauge("uptime_seconds", "Since the rank began.",
 		one(func(s reading) float64 { return s.Seconds }))
 	d.gauge("trainers", "Training processes connected to this rank.",
 		one(func(s reading) int { return s.Trainers }))
-	inTraining := func(value func(reading) int) func(reading, emit) {
+	inTraining := func(s reading) bool { return s.Epoch >= 0 }
+	ofEpoch := func(value func(reading) int) func(reading, emit) {
 		return func(s reading, to emit) {
-			if s.Epoch >= 0 {
+			if inTraining(s) {
 				to(float64(value(s)), s.Data)
 			}
 		}
 	}
 	d.gauge("epoch", "The epoch in training, from 0.",
-		inTraining(func(s reading) int { return s.Epoch }), "data")
+		ofEpoch(func(s reading) int { return s.Epoch }), "data")
 	d.gauge("epoch_batch", "The global batch that the slowest trainer here is at.",
-		inTraining(func(s reading) int { return s.Batch }), "data")
+		ofEpoch(func(s reading) int { return s.Batch }), "data")
 	d.gauge("epoch_batches", "Global batches of the epoch.",
-		inTraining(func(s reading) int { return s.Batches }), "data")
+		ofEpoch(func(s reading) int { return s.Batches }), "data")
 	d.gauge("window_ready_ratio", "Share of what the trainers here are given next, as far as the "+
 		"staging window reaches, that is in memory.",
-		func(s reading, to emit) {
-			if s.Epoch >= 0 {
-				to(s.Ready)
-			}
-		})
+		when(inTraining, func(s reading) float64 { return s.Ready }))
 	d.gauge("next_epoch_planned", "1 when the next epoch's plan is there, so that the staging "+
-		"window runs on into it.", func(s reading, to emit) {
-		if s.Epoch >= 0 {
-			to(map[bool]float64{true: 1}[s.NextPlanned])
-		}
-	})
+		"window runs on into it.",
+		when(inTraining, func(s reading) float64 { return map[bool]float64{true: 1}[s.NextPlanned] }))
 }
 
 // counters adds the metrics of the table of counters: a rank's and, where several trainings share
@@ -98,36 +101,29 @@ func (d *describer) counters() {
 				to(r.Jobs[i].Sums(), r.Jobs[i].Name, r.Jobs[i].Data)
 			}
 		})
-	place := func(value func(stats.Job) int) func(reading, emit) {
+	ofJobs := func(known func(stats.Job) bool, value func(stats.Job) float64) func(reading, emit) {
 		return func(r reading, to emit) {
 			for _, j := range r.Jobs {
-				if j.Epoch >= 0 {
-					to(float64(value(j)), j.Name, j.Data)
+				if known(j) {
+					to(value(j), j.Name, j.Data)
 				}
 			}
 		}
 	}
-	seconds := func(value func(stats.Benefit) float64) func(reading, emit) {
-		return func(r reading, to emit) {
-			for _, j := range r.Jobs {
-				if j.BatchSeconds > 0 {
-					to(value(j.Benefit), j.Name, j.Data)
-				}
-			}
-		}
-	}
+	measured := func(j stats.Job) bool { return j.BatchSeconds > 0 }
+	begun := func(j stats.Job) bool { return j.Epoch >= 0 }
 	d.gauge("training_batch_seconds", "How long a global batch took with the cache, when its benefit "+
-		"was measured last.", seconds(func(b stats.Benefit) float64 { return b.BatchSeconds }),
-		ofEach...)
+		"was measured last.",
+		ofJobs(measured, func(j stats.Job) float64 { return j.BatchSeconds }), ofEach...)
 	d.gauge("training_uncached_batch_seconds", "How long a global batch took when all samples were "+
 		"read from storage. Divided by training_batch_seconds it is the benefit of the cache.",
-		seconds(func(b stats.Benefit) float64 { return b.UncachedBatchSeconds }), ofEach...)
+		ofJobs(measured, func(j stats.Job) float64 { return j.UncachedBatchSeconds }), ofEach...)
 	d.gauge("training_epoch", "The epoch that the training is in, from 0.",
-		place(func(j stats.Job) int { return j.Epoch }), ofEach...)
+		ofJobs(begun, func(j stats.Job) float64 { return float64(j.Epoch) }), ofEach...)
 	d.gauge("training_epoch_batch", "The global batch that its slowest trainer here is at.",
-		place(func(j stats.Job) int { return j.Batch }), ofEach...)
+		ofJobs(begun, func(j stats.Job) float64 { return float64(j.Batch) }), ofEach...)
 	d.gauge("training_epoch_batches", "Global batches of its epoch.",
-		place(func(j stats.Job) int { return j.Batches }), ofEach...)
+		ofJobs(begun, func(j stats.Job) float64 { return float64(j.Batches) }), ofEach...)
 }
 
 // table adds the metrics of the counters below end, with prefix before their names. sums passes
@@ -173,24 +169,15 @@ func (d *describer) memory() {
 		one(func(s reading) int64 { return s.Residents }))
 	d.gauge("resident_bytes", "Bytes of the samples that stay in memory.",
 		one(func(s reading) int64 { return s.ResidentBytes }))
-	warm := func(value func(reading) int64) func(reading, emit) {
-		return func(s reading, to emit) {
-			if s.KeptOf > 0 {
-				to(float64(value(s)))
-			}
-		}
-	}
+	tookOver := func(s reading) bool { return s.KeptOf > 0 }
 	d.gauge("restart_resident_samples", "Samples that the rank before this one had in its memory "+
 		"when it died; only where this one took the memory over.",
-		warm(func(s reading) int64 { return s.KeptOf }))
+		when(tookOver, func(s reading) float64 { return float64(s.KeptOf) }))
 	d.gauge("restart_kept_samples", "Of restart_resident_samples, those that this rank kept.",
-		warm(func(s reading) int64 { return s.Kept }))
+		when(tookOver, func(s reading) float64 { return float64(s.Kept) }))
 	d.gauge("memory_free_bytes", "Until the nearest limit of the control groups or the machine.",
-		func(s reading, to emit) {
-			if s.Machine.MemoryLimit != "" {
-				to(float64(s.Machine.MemoryFreeBytes))
-			}
-		})
+		when(func(s reading) bool { return s.Machine.MemoryLimit != "" },
+			func(s reading) float64 { return float64(s.Machine.MemoryFreeBytes) }))
 }
 
 func (d *describer) gpus() {
