@@ -10,8 +10,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"rankpool/staging/posix"
 )
 
 const (
@@ -55,15 +53,12 @@ func (f *directFile) ReadAt(p []byte, off int64) (n int, err error) {
 	size := (min(off-from+int64(len(p)), directPieceBytes) + directAlign - 1) &^ (directAlign - 1)
 	buffer, pages := alignedBuffer(int(size))
 	defer buffers.put(buffer)
-	err = posix.Retry(func() (err error) {
-		n, err = f.pread(int(f.systemFile), pages, from)
-		return err
-	})
+	n, err = readOnce(true, func() (int, error) { return f.pread(int(f.systemFile), pages, from) })
 	switch {
 	case errors.Is(err, unix.EINVAL):
 		return f.readBuffered(p, off)
 	case err != nil:
-		return 0, os.NewSyscallError("read", err)
+		return 0, err
 	case int64(n) <= off-from:
 		return 0, io.EOF
 	}

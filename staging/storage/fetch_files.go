@@ -1,6 +1,9 @@
 package storage
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// maxIdleFiles bounds the files that a Fetcher keeps open for the next read; a process may have
@@ -28,7 +31,7 @@ func (s *idleFiles) take(from *shard) File {
 	for i := len(s.files) - 1; i >= 0; i-- {
 		if s.files[i].path == from.path {
 			file := s.files[i].file
-			s.files = append(s.files[:i], s.files[i+1:]...)
+			s.files = slices.Delete(s.files, i, i+1)
 			return file
 		}
 	}
@@ -47,19 +50,8 @@ func (s *idleFiles) takeOld(now time.Time) []idleFile {
 	for n < len(s.files) && now.Sub(s.files[n].since) >= idleTime {
 		n++
 	}
-	return s.cut(n)
-}
-
-// takeAll removes and returns all files; the caller closes them.
-func (s *idleFiles) takeAll() []idleFile { return s.cut(len(s.files)) }
-
-// cut removes the first n files.
-func (s *idleFiles) cut(n int) []idleFile {
-	if n == 0 {
-		return nil
-	}
-	old := append([]idleFile(nil), s.files[:n]...)
-	s.files = append(s.files[:0], s.files[n:]...)
+	old := slices.Clone(s.files[:n])
+	s.files = slices.Delete(s.files, 0, n)
 	return old
 }
 

@@ -11,10 +11,7 @@ type flight struct {
 	tries    int  // of its reads, including this one; only a single read is retried
 	began    time.Time
 	file     File // if it was open already
-
-	// Guarded by the Fetcher's lock:
-	place int  // index in flights.all
-	late  bool // it was reported
+	late     bool // it was reported; guarded by the Fetcher's lock
 }
 
 func newFlight(reads []*read, ahead bool) *flight {
@@ -35,23 +32,18 @@ func (fl *flight) opens() int {
 
 // flights are the flights in progress.
 type flights struct {
-	all   []*flight
+	all   map[*flight]struct{}
 	bytes int64
 	ahead int // flights for reads ahead of their use
 }
 
 func (s *flights) add(fl *flight) {
-	fl.place = len(s.all)
-	s.all = append(s.all, fl)
+	s.all[fl] = struct{}{}
 	s.count(fl, 1)
 }
 
-// remove removes a flight.
 func (s *flights) remove(fl *flight) {
-	last := s.all[len(s.all)-1]
-	s.all[fl.place], last.place = last, fl.place
-	s.all[len(s.all)-1] = nil
-	s.all = s.all[:len(s.all)-1]
+	delete(s.all, fl)
 	s.count(fl, -1)
 }
 
@@ -86,7 +78,7 @@ func (f *Fetcher) land(fl *flight, got result) {
 			paused |= 1 << i
 			continue
 		}
-		f.forget(r)
+		f.queues.leave(r.shard)
 	}
 	f.mu.Unlock()
 	for i, r := range fl.reads {

@@ -32,7 +32,7 @@ func (f *Fetcher) scan() {
 	now := time.Now()
 	var worst *flight
 	late := 0
-	for _, fl := range f.flights.all {
+	for fl := range f.flights.all {
 		if now.Sub(fl.began) < f.opt.StallAfter {
 			continue
 		}

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -58,15 +59,11 @@ func (o FetchOptions) withDefaults() FetchOptions {
 	if o.Bytes <= 0 {
 		o.Bytes = DefaultFetchBytes
 	}
-	if o.Retries == 0 {
-		o.Retries = DefaultRetries
-	}
+	o.Retries = cmp.Or(o.Retries, DefaultRetries)
 	if o.Storage == nil {
 		o.Storage = SystemStorage{}
 	}
-	if o.CoalesceBytes == 0 {
-		o.CoalesceBytes = DefaultCoalesceBytes
-	}
+	o.CoalesceBytes = cmp.Or(o.CoalesceBytes, DefaultCoalesceBytes)
 	if o.TargetOf == nil {
 		o.TargetOf = func(scheduler.SampleID) int { return -1 }
 	}
@@ -115,8 +112,9 @@ func NewFetcher(m *dataset.Manifest, opt FetchOptions) *Fetcher {
 	first := firstConcurrency(m.Len(), m.TotalBytes())
 	f := &Fetcher{
 		manifest: m, opt: opt.withDefaults(), queues: newQueues(),
-		paused: make(map[*read]*time.Timer),
-		limit:  newConcurrency(first, MaxFetchConcurrency, false),
+		paused:  make(map[*read]*time.Timer),
+		flights: flights{all: make(map[*flight]struct{})},
+		limit:   newConcurrency(first, MaxFetchConcurrency, false),
 	}
 	if opt.Concurrency > 0 {
 		f.limit = newConcurrency(opt.Concurrency, opt.Concurrency, true)
@@ -139,13 +137,11 @@ func (f *Fetcher) Fetch(id scheduler.SampleID, into []byte, need uint64, done fu
 		panic(fmt.Sprintf("staging: Fetch of sample %d, the manifest has %d", id, f.manifest.Len()))
 	}
 	if size := f.manifest.Size(id); int64(len(into)) != size {
-		panic(
-			fmt.Sprintf("staging: Fetch of sample %d into %d bytes, its size is %d", id, len(into),
-				size),
-		)
+		panic(fmt.Sprintf("staging: Fetch of sample %d into %d bytes, its size is %d", id,
+			len(into), size))
 	}
 	f.counters.inFlight.Add(1)
-	r := &read{id: id, into: into, need: need, done: done, place: -1}
+	r := &read{id: id, into: into, need: need, done: done}
 	r.from, r.to = f.manifest.Bounds(id)
 	target := f.opt.TargetOf(id)
 	f.mu.Lock()
@@ -203,9 +199,10 @@ func (f *Fetcher) Close() {
 		ended = append(ended, r)
 	}
 	for _, r := range ended {
-		f.forget(r)
+		f.queues.leave(r.shard)
 	}
-	files := f.idle.takeAll()
+	files := f.idle.files
+	f.idle.files = nil
 	f.mu.Unlock()
 	closeFiles(files)
 	go func() {
@@ -216,14 +213,7 @@ func (f *Fetcher) Close() {
 	f.asking.Wait()
 }
 
-// forget removes a read from the Fetcher's tables. f.mu is held.
-func (f *Fetcher) forget(r *read) {
-	if r.shard != nil {
-		f.queues.leave(r.shard)
-	}
-}
-
-// finish calls done with the outcome of a read, which has been removed. f.mu is not held.
+// finish calls done with the outcome of a read, which has left its shard. f.mu is not held.
 func (f *Fetcher) finish(r *read, err error) {
 	f.counters.count(len(r.into), err)
 	r.done(err)

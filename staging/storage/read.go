@@ -43,8 +43,7 @@ type Failure struct {
 // return while a server fails over, has evicted this client, or has replaced a file, which is then
 // looked up again.
 var passing = []error{
-	unix.EINTR, unix.EAGAIN, unix.ESTALE, unix.EIO, unix.ETIMEDOUT,
-	unix.ESHUTDOWN,
+	unix.EINTR, unix.EAGAIN, unix.ESTALE, unix.EIO, unix.ETIMEDOUT, unix.ESHUTDOWN,
 }
 
 // MayPass reports whether an error of the system may be temporary.
@@ -58,6 +57,11 @@ func SystemFailure(err error) *Failure {
 		return &Failure{Reason: "is missing" + IndexAgain, Err: err}
 	}
 	return &Failure{Reason: "cannot be read: " + err.Error(), Err: err, MayPass: MayPass(err)}
+}
+
+// differs returns the Failure of a file that differs from the manifest.
+func differs(format string, args ...any) *Failure {
+	return &Failure{Reason: fmt.Sprintf(format, args...) + IndexAgain}
 }
 
 // sampleError returns the error for the caller of r; nil if nothing failed.
@@ -86,18 +90,12 @@ func check(
 ) *Failure {
 	switch {
 	case !m.SizeFits(id, sizeBytes) && m.Format(id) == dataset.FormatFile:
-		return &Failure{
-			Reason: fmt.Sprintf("has %d bytes, the manifest says %d", sizeBytes, m.Size(id)) +
-				IndexAgain,
-		}
+		return differs("has %d bytes, the manifest says %d", sizeBytes, m.Size(id))
 	case !m.SizeFits(id, sizeBytes):
-		return &Failure{
-			Reason: fmt.Sprintf("has %d bytes, the manifest says at least %d", sizeBytes,
-				m.End(id)) + IndexAgain,
-		}
+		return differs("has %d bytes, the manifest says at least %d", sizeBytes, m.End(id))
 	case modTime != m.ModTime(id):
-		return &Failure{Reason: fmt.Sprintf("was modified at %s, the manifest says %s",
-			dataset.TimeText(modTime), dataset.TimeText(m.ModTime(id))) + IndexAgain}
+		return differs("was modified at %s, the manifest says %s", dataset.TimeText(modTime),
+			dataset.TimeText(m.ModTime(id)))
 	case got < want:
 		return &Failure{
 			Reason: fmt.Sprintf("ends after %d of %d bytes", got, want),

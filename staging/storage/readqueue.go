@@ -20,7 +20,7 @@ type read struct {
 	shard    *shard // nil if the sample is a whole file
 	tries    int    // so far; a read that failed is not coalesced again
 
-	place int // index in the target's queue; -1: not queued
+	place int // index in the target's queue
 }
 
 // A target holds what one storage target (a Lustre OST, a BeeGFS target) has to read: the waiting
@@ -71,7 +71,11 @@ func (q *queues) join(path string) *shard {
 	return s
 }
 
+// leave undoes join; nil is no shard.
 func (q *queues) leave(s *shard) {
+	if s == nil {
+		return
+	}
 	if s.asked--; s.asked == 0 {
 		delete(q.shards, s.path)
 	}
@@ -170,6 +174,5 @@ func (q *readQueue) Pop() any {
 	r := (*q)[last]
 	(*q)[last] = nil
 	*q = (*q)[:last]
-	r.place = -1
 	return r
 }

@@ -26,8 +26,7 @@ func verify(
 ) *Failure {
 	mayPass := tries < 2
 	if m.Format(id) == dataset.FormatTFRecord &&
-		shards.MaskedCRC(sample) != binary.LittleEndian.Uint32(
-			tail[:]) {
+		shards.MaskedCRC(sample) != binary.LittleEndian.Uint32(tail[:]) {
 		return &Failure{
 			Reason: "holds a damaged record: the checksum of its data is wrong",
 			Err:    ErrChecksum, MayPass: mayPass,
