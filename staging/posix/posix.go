@@ -3,6 +3,7 @@ package posix
 
 import (
 	"errors"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,4 +26,14 @@ func Retry(call func() error) error {
 			return err
 		}
 	}
+}
+
+// Allocate gives file sizeBytes of space; on a file system that cannot, writes allocate it, and may
+// fail.
+func Allocate(file *os.File, sizeBytes int64) error {
+	err := Retry(func() error { return unix.Fallocate(int(file.Fd()), 0, 0, sizeBytes) })
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return file.Truncate(sizeBytes)
+	}
+	return os.NewSyscallError("fallocate", err)
 }

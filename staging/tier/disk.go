@@ -76,12 +76,11 @@ type Disk struct {
 
 // record is a sample in the file.
 type record struct {
-	sum    uint64 // xxh3 of its bytes
-	first  extent
-	rest   []extent
-	users  int32 // requests in progress that read or write it
-	whole  bool
-	erased bool
+	sum     uint64 // xxh3 of its bytes
+	extents []extent
+	users   int32 // requests in progress that read or write it
+	whole   bool
+	erased  bool
 }
 
 // Open creates a Disk in a folder. The caller must End it. It returns an error if the folder is not
@@ -180,13 +179,7 @@ func (d *Disk) Store(id scheduler.SampleID, bytes []byte, done func(error)) bool
 		return false
 	}
 	d.drop(id)
-	r := &record{}
-	if len(extents) > 0 {
-		r.first = extents[0]
-	}
-	if len(extents) > 1 {
-		r.rest = extents[1:]
-	}
+	r := &record{extents: extents}
 	d.records[id] = r
 	d.enqueue(&request{kind: writing, id: id, record: r, memory: bytes, done: done})
 	return true
@@ -245,20 +238,16 @@ func (d *Disk) End() {
 func (d *Disk) drop(id scheduler.SampleID) {
 	if r := d.records[id]; r != nil {
 		delete(d.records, id)
-		d.eraseRecord(r)
+		r.erased = true
+		d.giveBack(r)
 	}
 }
 
-// eraseRecord frees a record's blocks as soon as nothing uses them. d.mu is held.
-func (d *Disk) eraseRecord(r *record) {
-	r.erased = true
-	d.giveBack(r)
-}
-
+// giveBack frees the blocks of an erased record if nothing uses them any more. d.mu is held.
 func (d *Disk) giveBack(r *record) {
 	if r.erased && r.users == 0 {
-		d.blocks.give(append([]extent{r.first}, r.rest...))
-		r.first, r.rest = extent{}, nil
+		d.blocks.give(r.extents)
+		r.extents = nil
 	}
 }
 

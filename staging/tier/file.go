@@ -58,7 +58,7 @@ func (SystemFileSystem) Create(dir string, sizeBytes int64) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := allocate(f, sizeBytes); err != nil {
+	if err := posix.Allocate(f, sizeBytes); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return systemFile{f}, nil
@@ -76,15 +76,6 @@ func createNameless(dir string) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-// allocate allocates the space; on a file system that cannot, writes allocate it, and may fail.
-func allocate(f *os.File, sizeBytes int64) error {
-	err := posix.Retry(func() error { return unix.Fallocate(int(f.Fd()), 0, 0, sizeBytes) })
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
-		return f.Truncate(sizeBytes)
-	}
-	return os.NewSyscallError("fallocate", err)
 }
 
 type systemFile struct{ *os.File }

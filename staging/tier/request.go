@@ -201,11 +201,7 @@ func (d *Disk) read(r *record, buffer []byte) error {
 
 // each reads or writes a sample piece by piece.
 func (d *Disk) each(r *record, buffer []byte, transfer func([]byte, int64) (int, error)) error {
-	for i := -1; i < len(r.rest) && len(buffer) > 0; i++ {
-		e := r.first
-		if i >= 0 {
-			e = r.rest[i]
-		}
+	for _, e := range r.extents {
 		off := int64(e.start) * d.opt.BlockBytes
 		piece := buffer[:min(int64(len(buffer)), int64(e.n)*d.opt.BlockBytes)]
 		if _, err := transfer(piece, off); err != nil {

@@ -14,7 +14,7 @@ import (
 // files and bytes these were. A job that uses them then reads storage instead. It returns an error,
 // and removes nothing, unless DIR/UID is the user's own.
 func Clean(dir string, before time.Time) (files int, bytes int64, err error) {
-	shared, err := openDirectory(unix.AT_FDCWD, dir)
+	shared, err := openDirectory(unix.AT_FDCWD, dir, 0)
 	if err != nil {
 		return 0, 0, &os.PathError{Op: "open", Path: dir, Err: err}
 	}

@@ -1,7 +1,6 @@
 package keep
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"time"
@@ -61,13 +60,7 @@ type file struct {
 
 // files lists the part's groups.
 func (f *Folder) files() ([]file, error) {
-	fd, err := openDirectory(f.fd, ".")
-	if err != nil {
-		return nil, err
-	}
-	dir := os.NewFile(uintptr(fd), "the folder of copies")
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
+	names, err := list(f.fd)
 	if err != nil {
 		return nil, err
 	}

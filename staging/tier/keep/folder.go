@@ -62,23 +62,33 @@ func OpenFolder(dir string, quota int64, share bool) (*Folder, error) {
 
 // openShared opens the folder that holds the parts of all users.
 func openShared(dir string, share bool) (int, error) {
-	fd, err := openDirectory(unix.AT_FDCWD, dir)
+	fd, err := openDirectory(unix.AT_FDCWD, dir, 0)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
+	return checked(fd, func(st *unix.Stat_t) error {
+		own := int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
+		everybodys := st.Mode&0o7777 == 0o1777
+		switch {
+		case share && (st.Uid != 0 || !everybodys):
+			return fmt.Errorf("%s has mode %04o and is user %d's; copies are shared in a folder of "+
+				"root's with mode 1777", dir, st.Mode&0o7777, st.Uid)
+		case !own && !everybodys:
+			return fmt.Errorf("%s has mode %04o and is user %d's; copies are kept in a folder of mode "+
+				"1777, or in one of your own that nobody else can write to", dir, st.Mode&0o7777, st.Uid)
+		}
+		return nil
+	})
+}
+
+// checked returns fd if check accepts the file, else it closes fd.
+func checked(fd int, check func(*unix.Stat_t) error) (int, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return -1, errors.Join(err, unix.Close(fd))
+	err := unix.Fstat(fd, &st)
+	if err == nil {
+		err = check(&st)
 	}
-	if share && (st.Uid != 0 || st.Mode&0o7777 != 0o1777) {
-		err := fmt.Errorf("%s has mode %04o and is user %d's; copies are shared in a folder of root's "+
-			"with mode 1777", dir, st.Mode&0o7777, st.Uid)
-		return -1, errors.Join(err, unix.Close(fd))
-	}
-	own := int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
-	if everybodys := st.Mode&0o7777 == 0o1777; !own && !everybodys {
-		err := fmt.Errorf("%s has mode %04o and is user %d's; copies are kept in a folder of mode "+
-			"1777, or in one of your own that nobody else can write to", dir, st.Mode&0o7777, st.Uid)
+	if err != nil {
 		return -1, errors.Join(err, unix.Close(fd))
 	}
 	return fd, nil
@@ -126,30 +136,37 @@ func openOwnPart(shared int) (fd int, mode uint32, err error) {
 	if err != nil {
 		return -1, 0, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return -1, 0, errors.Join(err, unix.Close(fd))
-	}
-	if int(st.Uid) != os.Geteuid() {
-		err := fmt.Errorf("it belongs to user %d, not to user %d: the centre must remove it",
-			st.Uid, os.Geteuid())
-		return -1, 0, errors.Join(err, unix.Close(fd))
-	}
-	if st.Mode&0o077&^0o011 != 0 {
-		err := fmt.Errorf("it has mode %04o: others must not list it or write to it, chmod it to 0700",
-			st.Mode&0o7777)
-		return -1, 0, errors.Join(err, unix.Close(fd))
-	}
-	return fd, st.Mode, nil
+	fd, err = checked(fd, func(st *unix.Stat_t) error {
+		mode = st.Mode
+		switch {
+		case int(st.Uid) != os.Geteuid():
+			return fmt.Errorf("it belongs to user %d, not to user %d: the centre must remove it",
+				st.Uid, os.Geteuid())
+		case mode&0o077&^0o011 != 0:
+			return fmt.Errorf("it has mode %04o: others must not list it or write to it, chmod it to "+
+				"0700", mode&0o7777)
+		}
+		return nil
+	})
+	return fd, mode, err
 }
 
-func openDirectory(at int, name string, flags ...int) (fd int, err error) {
-	all := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
-	for _, flag := range flags {
-		all |= flag
-	}
-	err = posix.Retry(func() error { fd, err = unix.Openat(at, name, all, 0); return err })
+// openDirectory opens a folder; flags are those besides the usual ones.
+func openDirectory(at int, name string, flags int) (fd int, err error) {
+	flags |= unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
+	err = posix.Retry(func() error { fd, err = unix.Openat(at, name, flags, 0); return err })
 	return fd, err
+}
+
+// list returns the names in a folder; after an error, those read so far.
+func list(folder int) ([]string, error) {
+	fd, err := openDirectory(folder, ".", 0)
+	if err != nil {
+		return nil, err
+	}
+	dir := os.NewFile(uintptr(fd), "the folder of copies")
+	defer dir.Close()
+	return dir.Readdirnames(-1)
 }
 
 // Close closes the Folder. Its Stores must be closed.
@@ -192,14 +209,12 @@ func openRegular(at int, name string, flags int, size int64) (fd int, err error)
 	case err != nil:
 		return -1, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return -1, errors.Join(err, unix.Close(fd))
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != size {
-		return -1, errors.Join(errNoGroup, unix.Close(fd))
-	}
-	return fd, nil
+	return checked(fd, func(st *unix.Stat_t) error {
+		if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != size {
+			return errNoGroup
+		}
+		return nil
+	})
 }
 
 // create creates a file of this size, and evicts unused files to make room. An existing file stays.
@@ -220,23 +235,14 @@ func (f *Folder) create(name string, size int64) error {
 		return err
 	}
 	file := os.NewFile(uintptr(fd), "a group")
-	if err = allocate(file, size); err == nil {
+	if err = posix.Allocate(file, size); err == nil {
 		err = unix.Linkat(f.fd, nascent, f.fd, name, 0)
 	}
-	if errors.Is(err, unix.EEXIST) {
+	switch {
+	case errors.Is(err, unix.EEXIST):
 		err = nil // another job of this user made it
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		err = errNoRoom
 	}
 	return errors.Join(err, unix.Unlinkat(f.fd, nascent, 0), file.Close())
-}
-
-// allocate allocates the space; on a file system that cannot, writes allocate it, and may fail.
-func allocate(file *os.File, size int64) error {
-	err := posix.Retry(func() error { return unix.Fallocate(int(file.Fd()), 0, 0, size) })
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
-		return file.Truncate(size)
-	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return errNoRoom
-	}
-	return err
 }

@@ -2,6 +2,7 @@ package keep
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"strconv"
 	"sync"
@@ -49,17 +50,9 @@ func (o *others) all() map[int]int {
 
 // look searches the folder. A part that was found before stays open. o.mu is held.
 func (o *others) look() {
-	fd, err := openDirectory(o.fd, ".")
-	if err != nil {
-		return
-	}
-	dir := os.NewFile(uintptr(fd), "the folder of copies")
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // after an error, the names read so far
+	names, _ := list(o.fd) // after an error, the names read so far
 	parts := map[int]int{}
-	for uid, part := range o.parts {
-		parts[uid] = part
-	}
+	maps.Copy(parts, o.parts)
 	for _, called := range names {
 		uid, err := strconv.Atoi(called)
 		if _, known := parts[uid]; err != nil || known || uid == os.Geteuid() {
@@ -78,14 +71,12 @@ func openPart(shared int, called string, uid int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return -1, errors.Join(err, unix.Close(fd))
-	}
-	if int(st.Uid) != uid || st.Mode&0o022 != 0 {
-		return -1, errors.Join(errors.New("keep: the part is not the user's own"), unix.Close(fd))
-	}
-	return fd, nil
+	return checked(fd, func(st *unix.Stat_t) error {
+		if int(st.Uid) != uid || st.Mode&0o022 != 0 {
+			return errors.New("keep: the part is not the user's own")
+		}
+		return nil
+	})
 }
 
 func (o *others) close() error {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -150,8 +151,7 @@ func (s *Store) Write(id scheduler.SampleID, bytes []byte) {
 	if idle {
 		return
 	}
-	copied := append([]byte(nil), bytes...)
-	if !s.work.add(&request{kind: writing, slot: slot, memory: copied}) {
+	if !s.work.add(&request{kind: writing, slot: slot, memory: slices.Clone(bytes)}) {
 		s.mu.Lock()
 		s.counts.Refused++
 		s.mu.Unlock()
@@ -204,17 +204,13 @@ func (s *Store) name(g int) string { return fmt.Sprintf("%s%d", s.prefix, g) }
 // open opens a group's file.
 func (s *Store) open(g, flags int) (*os.File, error) {
 	file, err := s.folder.open(s.name(g), flags, s.layout.bytes[g])
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, errNoGroup) {
-			err = errAbsent
-		}
-		return nil, err
+	switch {
+	case err == nil:
+		s.touch(g, file)
+	case errors.Is(err, unix.ENOENT), errors.Is(err, errNoGroup):
+		err = errAbsent
 	}
-	s.groups[g].missing = time.Time{}
-	s.touch(g, file)
-	return file, nil
+	return file, err
 }
 
 // openNamed opens a group's published file, this user's or another user's. It returns that user.
@@ -236,15 +232,15 @@ func (s *Store) openNamed(g int) (*os.File, int, error) {
 	if err != nil {
 		return nil, 0, errAbsent
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.groups[g].missing = time.Time{}
 	s.touch(g, file)
 	return file, uid, nil
 }
 
-// touch marks a group as in use. s.mu is held.
+// touch notes that a group has a file, and marks the file as in use.
 func (s *Store) touch(g int, file *os.File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.groups[g].missing = time.Time{}
 	if now := s.folder.now(); now.Sub(s.groups[g].touched) > touchEvery {
 		s.groups[g].touched = now
 		_ = unix.Futimes(int(file.Fd()), nil) // if this fails, the group looks old and is evicted first

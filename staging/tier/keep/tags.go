@@ -47,11 +47,13 @@ type tags struct {
 	header []byte
 	mu     sync.Mutex
 	known  []tag
-	dirty  map[int]struct{} // blocks that changed since they were written
 	names  []name           // of the groups
-	named  bool             // names have changed
+	dirty  map[int]struct{} // blocks that changed since they were written
 	file   *os.File
 }
+
+// namesBlock is the number of the block that holds all names; the others hold tags.
+const namesBlock = -1
 
 // openTags opens the file, or creates it, and reads it. It returns an error unless the file is a
 // regular file of this user that no other user can read.
@@ -123,8 +125,10 @@ func (t *tags) name(g int) (name, bool) {
 func (t *tags) setName(g int, to name) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.named = t.named || t.names[g] != to
-	t.names[g] = to
+	if t.names[g] != to {
+		t.names[g] = to
+		t.dirty[namesBlock] = struct{}{}
+	}
 }
 
 func (t *tags) get(slot int) tag {
@@ -144,9 +148,6 @@ func (t *tags) set(slot int, to tag) {
 
 // flush writes the changes. What it could not write, the next call writes.
 func (t *tags) flush() error {
-	if err := t.flushNames(); err != nil {
-		return err
-	}
 	t.mu.Lock()
 	blocks := slices.Sorted(maps.Keys(t.dirty))
 	t.mu.Unlock()
@@ -158,37 +159,24 @@ func (t *tags) flush() error {
 	return nil
 }
 
-func (t *tags) flushNames() error {
-	t.mu.Lock()
-	changed := t.named
-	t.named = false
-	var buffer []byte
-	for _, one := range t.names {
-		buffer = append(buffer, one[:]...)
-	}
-	t.mu.Unlock()
-	if !changed {
-		return nil
-	}
-	_, err := t.file.WriteAt(buffer, int64(t.namesAt()))
-	if err != nil {
-		t.mu.Lock()
-		t.named = true
-		t.mu.Unlock()
-	}
-	return err
-}
-
 func (t *tags) flushBlock(block int) error {
 	t.mu.Lock()
 	delete(t.dirty, block)
-	first := block * blockTags
 	var buffer []byte
-	for _, one := range t.known[first:min(len(t.known), first+blockTags)] {
-		buffer = append(buffer, one[:]...)
+	at := t.namesAt()
+	if block == namesBlock {
+		for _, one := range t.names {
+			buffer = append(buffer, one[:]...)
+		}
+	} else {
+		first := block * blockTags
+		at = len(t.header) + first*len(tag{})
+		for _, one := range t.known[first:min(len(t.known), first+blockTags)] {
+			buffer = append(buffer, one[:]...)
+		}
 	}
 	t.mu.Unlock()
-	_, err := t.file.WriteAt(buffer, int64(len(t.header)+first*len(tag{})))
+	_, err := t.file.WriteAt(buffer, int64(at))
 	if err != nil {
 		t.mu.Lock()
 		t.dirty[block] = struct{}{}
