@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -358,6 +359,12 @@ func TestClassMembersHoldTheLabel(t *testing.T) {
 		len(packed.Classes()) != 4 {
 		t.Errorf("labels %d, %d of classes %q, sample %q", packed.Label(0), packed.Label(1),
 			packed.Classes(), plain(t, packed, 0))
+	}
+	src, dest = t.TempDir(), filepath.Join(t.TempDir(), "dest")
+	grow(t, src, map[string]string{"1.cls": "1048576", "2.jpg": "x"}) // the number of no class
+	pack(t, scan(t, src), Options{Dest: dest})
+	if classes := open(t, dest).Classes(); !slices.Equal(classes, []string{""}) {
+		t.Errorf("classes %q", classes)
 	}
 }
 

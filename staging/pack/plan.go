@@ -10,11 +10,8 @@ import (
 
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
+	"rankpool/staging/shards"
 )
-
-// MaxLabels is the maximum number of classes of a data set whose labels go into shards. Source:
-// shards.MaxClasses.
-const MaxLabels = 1 << 20
 
 // A Plan lists the samples of each shard; it is immutable, so any number of goroutines may use
 // it.
@@ -38,8 +35,8 @@ type Plan struct {
 // key. It keeps ids, which the caller must not change afterwards. The labels of a data set with
 // classes go into the shards as .cls files.
 //
-// Errors: no ids, a sample that cannot be stored in a tar shard, more than MaxLabels classes. It
-// panics on an id that m does not have and on a size below 1.
+// Errors: no ids, a sample that cannot be stored in a tar shard, more than shards.MaxClasses
+// classes. It panics on an id that m does not have and on a size below 1.
 func NewPlan(m *dataset.Manifest, ids []scheduler.SampleID, shardBytes int64) (*Plan, error) {
 	if shardBytes < 1 {
 		panic(fmt.Sprintf("pack: the shard size must be at least 1 byte, not %d", shardBytes))
@@ -53,9 +50,9 @@ func NewPlan(m *dataset.Manifest, ids []scheduler.SampleID, shardBytes int64) (*
 	switch {
 	case len(ids) == 0:
 		return nil, fmt.Errorf("pack: no samples of %s were chosen", m.Root())
-	case len(m.Classes()) > MaxLabels:
+	case len(m.Classes()) > shards.MaxClasses:
 		return nil, fmt.Errorf("pack: %s has %d classes, but the labels of a tar shard must be below %d",
-			m.Root(), len(m.Classes()), MaxLabels)
+			m.Root(), len(m.Classes()), shards.MaxClasses)
 	}
 	var files []file
 	var err error

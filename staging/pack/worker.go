@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -173,18 +171,14 @@ func (w *worker) add(out *bufio.Writer, place int, sample []byte) error {
 // of the shard alone.
 func (p *Plan) checkClass(place int, text []byte) error {
 	id := p.order[place]
-	label, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32)
-	isNumber := err == nil && len(text) <= maxClassBytes
-	if p.label == isNumber && (!isNumber || int(label) == p.manifest.Label(id)) {
+	label, isNumber := shards.ClassNumber(text)
+	if p.label == isNumber && (!isNumber || label == p.manifest.Label(id)) {
 		return nil
 	}
 	return fmt.Errorf("pack: sample %d (%s) has a member .cls that does not hold its label, %d: "+
 		"give that member another extension",
 		id, p.manifest.RelPath(id), p.manifest.Label(id))
 }
-
-// maxClassBytes is the maximum length of a class number. Source: shards.Tar, maxClassBytes.
-const maxClassBytes = 16
 
 // verify reads a shard, under its current name, with the readers that training uses, and returns
 // its modification time.

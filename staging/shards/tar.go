@@ -220,9 +220,18 @@ func classNumber(w *window, size int64) (int32, error) {
 	if err := w.peek(text); err != nil {
 		return noClass, tarError(err, w.pos, w.size)
 	}
-	number, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32)
-	if err != nil || number >= MaxClasses {
-		return noClass, nil //nolint:nilerr // it is text
+	if number, ok := ClassNumber(text); ok {
+		return int32(number), nil
 	}
-	return int32(number), nil
+	return noClass, nil
+}
+
+// ClassNumber returns the number, in [0, MaxClasses), that is the text of a "cls" member, or false
+// if the text is something else.
+func ClassNumber(text []byte) (int, bool) {
+	if len(text) > maxClassBytes {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32)
+	return int(number), err == nil && number < MaxClasses
 }
