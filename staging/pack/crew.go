@@ -50,7 +50,7 @@ func (c *crew) configure(ctx context.Context, s setup) error {
 		return fmt.Errorf("pack: %w", err)
 	}
 	body := append([]byte{requestBegin}, ranks.Encode(s)...)
-	return c.all(ctx, func(ctx context.Context, rank int) error {
+	return c.several(ctx, 1, func(ctx context.Context, rank int) error {
 		if rank == 0 {
 			return nil
 		}
@@ -59,12 +59,7 @@ func (c *crew) configure(ctx context.Context, s setup) error {
 	})
 }
 
-// all calls do for each rank in parallel, and returns the first error.
-func (c *crew) all(ctx context.Context, do func(ctx context.Context, rank int) error) error {
-	return c.several(ctx, 1, do)
-}
-
-// several is all, n times for each rank.
+// several calls do n times for each rank, in parallel, and returns the first error.
 func (c *crew) several(ctx context.Context, n int,
 	do func(ctx context.Context, rank int) error,
 ) error {
@@ -125,7 +120,7 @@ func (c *crew) do(ctx context.Context, rank int, t task) (r result, err error) {
 
 // syncAll flushes what all ranks have written.
 func (c *crew) syncAll(ctx context.Context) error {
-	return c.all(ctx, func(ctx context.Context, rank int) error {
+	return c.several(ctx, 1, func(ctx context.Context, rank int) error {
 		if rank == 0 {
 			return c.own.syncAll()
 		}

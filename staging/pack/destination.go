@@ -75,8 +75,8 @@ func prepare(dest string, begun bool) error {
 		name := entry.Name()
 		switch {
 		case begun && isTemp(name):
-			if err := os.Remove(filepath.Join(dest, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return &DestinationError{dest, err}
+			if err := remove(dest, name); err != nil {
+				return err
 			}
 		case !begun && !strings.HasPrefix(name, "."):
 			return fmt.Errorf("pack: %s holds %q, and is not an unfinished pack: name a new folder", dest,
@@ -86,10 +86,10 @@ func prepare(dest string, begun bool) error {
 	return nil
 }
 
-// removeManifest removes the manifest of a pack that is no longer complete.
-func removeManifest(dest string) error {
-	if err := os.Remove(filepath.Join(dest, index.ManifestName)); err != nil &&
-		!errors.Is(err, fs.ErrNotExist) {
+// remove removes a file of the folder dest, if there is one with this name.
+func remove(dest, name string) error {
+	err := os.Remove(filepath.Join(dest, name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &DestinationError{dest, err}
 	}
 	return nil

@@ -93,9 +93,13 @@ func (j *journal) cut(good int) error {
 
 // begin writes the header of a new journal.
 func (j *journal) begin(p *Plan) error {
-	identity := p.identity()
-	_, err := j.file.Write(append([]byte(journalHead), identity[:]...))
+	_, err := j.file.Write(p.journalHead())
 	return err
+}
+
+func (p *Plan) journalHead() []byte {
+	identity := p.identity()
+	return append([]byte(journalHead), identity[:]...)
 }
 
 // add records that a shard is finished. The record is one write, so that a killed run leaves it
@@ -117,10 +121,9 @@ var errOtherPack = errors.New("another pack (of other data, or data that has cha
 // part.
 func parseJournal(data []byte, p *Plan) (sums map[int][]uint64, good int, err error) {
 	sums = map[int][]uint64{}
-	identity := p.identity()
-	head := append([]byte(journalHead), identity[:]...)
-	if len(data) < len(head) && bytes.HasPrefix(
-		[]byte(journalHead), data[:min(len(data), len(journalHead))]) {
+	head := p.journalHead()
+	if begun := data[:min(len(data), len(journalHead))]; len(data) < len(head) &&
+		bytes.HasPrefix(head, begun) {
 		return sums, 0, nil // the run was killed before it packed anything
 	}
 	if !bytes.HasPrefix(data, head) {

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -82,9 +83,7 @@ func Run(ctx context.Context, m *dataset.Manifest, opt Options) (*Report, error)
 	if opt.Order == nil {
 		opt.Order = AsIs(m.Len())
 	}
-	if opt.Sync == "" {
-		opt.Sync = stage.SyncEnd
-	}
+	opt.Sync = cmp.Or(opt.Sync, stage.SyncEnd)
 	p, err := NewPlan(m, opt.Order, opt.ShardBytes)
 	if err != nil {
 		return nil, err
@@ -218,7 +217,8 @@ func (r *packing) pack(ctx context.Context) error {
 
 // write writes shards, and flushes them.
 func (r *packing) write(ctx context.Context, missing []task) error {
-	if err := removeManifest(r.opt.Dest); err != nil {
+	// From now on the pack is incomplete.
+	if err := remove(r.opt.Dest, index.ManifestName); err != nil {
 		return err
 	}
 	err := r.crew.each(ctx, missing, func(rank int, t task, got result) error {
