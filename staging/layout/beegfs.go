@@ -24,11 +24,10 @@ const (
 	requestStripeInfo     = 2<<30 | stripeInfoBytes<<16 | 'f'<<8 | 25
 	requestStripeTargetV1 = 2<<30 | stripeTargetV1Bytes<<16 | 'f'<<8 | 26
 	requestStripeTargetV2 = 2<<30 | stripeTargetV2Bytes<<16 | 'f'<<8 | 26
-
-	patternRAID0       = 1
-	patternRAID10      = 2
-	patternBuddyMirror = 3
 )
+
+// patterns are the kinds of layouts by their numbers in a stripe info.
+var patterns = map[uint32]Kind{1: KindRAID0, 2: KindRAID10, 3: KindBuddyMirror}
 
 // readBeeGFS asks the BeeGFS client for the layout of the file at path; the zero Layout if path
 // turns out not to be on BeeGFS. Opening does not wait for a file whose content is on a remote
@@ -50,14 +49,9 @@ func readBeeGFS(sys system, path string) (Layout, error) {
 		return Layout{}, fmt.Errorf("%s: its stripes: %w", path, err)
 	}
 	l := Layout{FileSystem: BeeGFS, Mirrors: 1}
-	switch pattern := binary.NativeEndian.Uint32(info[:]); pattern {
-	case patternRAID0:
-		l.Kind = KindRAID0
-	case patternRAID10:
-		l.Kind = KindRAID10
-	case patternBuddyMirror:
-		l.Kind = KindBuddyMirror
-	default:
+	pattern := binary.NativeEndian.Uint32(info[:])
+	var known bool
+	if l.Kind, known = patterns[pattern]; !known {
 		return Layout{}, fmt.Errorf("%s: unknown stripe pattern %d", path, pattern)
 	}
 	c := Component{End: math.MaxInt64, StripeBytes: int64(binary.NativeEndian.Uint32(info[4:]))}

@@ -16,25 +16,19 @@ func Of(path string) (Layout, error) { return of(systemCalls{}, path, onBeeGFS) 
 // of reads a layout. askBeeGFS reports whether it is worth opening the file for the ioctls of
 // BeeGFS.
 func of(sys system, path string, askBeeGFS func(system, string) (bool, error)) (Layout, error) {
+	var l Layout
 	value, err := sys.getxattr(path, lovAttribute)
-	if err == nil {
-		l, err := parseLustre(value)
-		if err != nil {
-			return Layout{}, fmt.Errorf("layout: %s: %w", path, err)
+	switch {
+	case err == nil:
+		if l, err = parseLustre(value); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
 		}
-		return l, nil
+	case saysNothing(err):
+		var ask bool
+		if ask, err = askBeeGFS(sys, path); err == nil && ask {
+			l, err = readBeeGFS(sys, path)
+		}
 	}
-	if !saysNothing(err) {
-		return Layout{}, fmt.Errorf("layout: %w", err)
-	}
-	ask, err := askBeeGFS(sys, path)
-	if err != nil {
-		return Layout{}, fmt.Errorf("layout: %w", err)
-	}
-	if !ask {
-		return Layout{}, nil
-	}
-	l, err := readBeeGFS(sys, path)
 	if err != nil {
 		return Layout{}, fmt.Errorf("layout: %w", err)
 	}

@@ -17,7 +17,7 @@ import (
 // beegfsFile is a file over targets in chunks of 512 KiB, as clients from version 6 on report it.
 func beegfsFile(targets ...uint32) fakeFile {
 	info := make([]byte, stripeInfoBytes)
-	binary.NativeEndian.PutUint32(info, patternRAID0)
+	binary.NativeEndian.PutUint32(info, 1) // RAID0
 	binary.NativeEndian.PutUint32(info[4:], 512<<10)
 	binary.NativeEndian.PutUint16(info[8:], uint16(len(targets)))
 	return fakeFile{

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/pkg/xattr"
@@ -77,13 +78,7 @@ func (d descriptor) Close() { _ = unix.Close(int(d)) } // it was only queried; n
 // saysNothing reports whether err means that a file system, its attributes or its driver has no
 // layouts.
 func saysNothing(err error) bool {
-	for _, number := range []unix.Errno{
-		unix.ENODATA, unix.EOPNOTSUPP, unix.ENOTTY, unix.ENOSYS,
-		unix.EINVAL, unix.EPERM,
-	} {
-		if errors.Is(err, number) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]unix.Errno{
+		unix.ENODATA, unix.EOPNOTSUPP, unix.ENOTTY, unix.ENOSYS, unix.EINVAL, unix.EPERM,
+	}, func(number unix.Errno) bool { return errors.Is(err, number) })
 }

@@ -8,18 +8,12 @@ import (
 	"rankpool/scheduler"
 )
 
-// The 16-bit values that stand for the targets below zero.
-const (
-	storedMDT = 0xFFFE
-	storedNo  = 0xFFFF
-)
-
 // A Table holds the target on which each sample of a data set starts, in 2 bytes per sample.
 //
 // A nil Table is valid, and holds no target. A Table is immutable, so any number of
 // goroutines may use it. A method that takes an id panics if the id is not in the data set.
 type Table struct {
-	targets []uint16
+	targets []uint16             // MDT and NoTarget wrap to the values above maxTarget
 	offline []scheduler.SampleID // ascending
 	unread  int64
 	problem error
@@ -59,7 +53,7 @@ func newBuilder(samples Samples) *builder {
 func (b *builder) add(f file) {
 	for i := f.first; i < f.end; i++ {
 		id := scheduler.SampleID(i)
-		b.table.targets[i] = stored(f.layout.TargetAt(b.samples.Offset(id)))
+		b.table.targets[i] = uint16(f.layout.TargetAt(b.samples.Offset(id)))
 	}
 	if !f.layout.Offline() && f.err == nil {
 		return
@@ -82,9 +76,8 @@ func (b *builder) add(f file) {
 
 // finish sorts what was added in any order.
 func (b *builder) finish() *Table {
-	t := b.table
-	slices.Sort(t.offline)
-	return t
+	slices.Sort(b.table.offline)
+	return b.table
 }
 
 // TargetOf returns the target on which sample id starts: an OST's index, a BeeGFS target's id, MDT
@@ -93,14 +86,10 @@ func (t *Table) TargetOf(id scheduler.SampleID) int {
 	if t == nil {
 		return NoTarget
 	}
-	switch target := t.targets[id]; target {
-	case storedMDT:
-		return MDT
-	case storedNo:
-		return NoTarget
-	default:
+	if target := t.targets[id]; target <= maxTarget {
 		return int(target)
 	}
+	return int(int16(t.targets[id]))
 }
 
 // Offline returns the samples whose content must be restored from an archive first: HSM-released on
@@ -119,14 +108,4 @@ func (t *Table) Problem() (files int64, first error) {
 		return 0, nil
 	}
 	return t.unread, t.problem
-}
-
-func stored(target int) uint16 {
-	switch target {
-	case MDT:
-		return storedMDT
-	case NoTarget:
-		return storedNo
-	}
-	return uint16(target)
 }
