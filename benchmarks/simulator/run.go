@@ -1,9 +1,10 @@
 package simulator
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"rankpool/scheduler"
@@ -57,15 +58,8 @@ type setup struct {
 
 func newSetup(cfg Config) (*setup, error) {
 	s := &setup{Config: cfg}
-	if s.Epochs == 0 {
-		s.Epochs = len(cfg.Trace.Losses)
-	}
-	if s.Jobs == 0 {
-		s.Jobs = 1
-	}
-	if s.TrainersPerRank == 0 {
-		s.TrainersPerRank = 1
-	}
+	s.Epochs = cmp.Or(s.Epochs, len(cfg.Trace.Losses))
+	s.Jobs, s.TrainersPerRank = cmp.Or(s.Jobs, 1), cmp.Or(s.TrainersPerRank, 1)
 	if err := s.checkNumbers(); err != nil {
 		return nil, err
 	}
@@ -116,30 +110,33 @@ func (s *setup) name() error {
 			return err
 		}
 	}
-	s.sampler = first(s.Sampler, s.System.Sampler)
-	s.scorer = first(s.Scorer, s.System.Scorer, s.owner.Scorer)
-	s.policy = first(s.Policy, s.System.Policy)
+	s.sampler = cmp.Or(s.Sampler, s.System.Sampler)
+	s.scorer = cmp.Or(s.Scorer, s.System.Scorer, s.owner.Scorer)
+	s.policy = cmp.Or(s.Policy, s.System.Policy)
 	s.own = s.Sampler == "" && s.owner.NewPool != nil
+	s.drawScorer = s.scorer
 	if s.Sampler != "" {
-		s.drawScorer = first(s.Scorer, scheduler.DefaultScorer(s.sampler))
-	} else {
-		s.drawScorer = first(s.scorer, scheduler.DefaultScorer(s.sampler))
+		s.drawScorer = s.Scorer
 	}
+	s.drawScorer = cmp.Or(s.drawScorer, scheduler.DefaultScorer(s.sampler))
 	// it uses no scores but those of the draws
 	if s.owner.Offline() || s.owner.Name == "rankpool" || s.scorer == "" {
 		s.scorer = s.drawScorer
 	}
 	for _, name := range []string{s.scorer, s.drawScorer} {
 		if known := scheduler.ScorerNames(); name != "" && !slices.Contains(known, name) {
-			return fmt.Errorf("unknown scorer %q, did you mean %q? The known ones are %s", name,
-				systems.Nearest(name, known), strings.Join(known, ", "))
+			return systems.Unknown("scorer", name, known)
 		}
 	}
 	if known := scheduler.SamplerNames(); s.Sampler != "" && !slices.Contains(known, s.Sampler) {
-		return fmt.Errorf("unknown sampler %q, did you mean %q? The known ones are %s", s.Sampler,
-			systems.Nearest(s.Sampler, known), strings.Join(known, ", "))
+		return systems.Unknown("sampler", s.Sampler, known)
 	}
-	return s.checkValues()
+	for _, option := range slices.Sorted(maps.Keys(s.Values)) {
+		if err := s.owner.CheckName(option); err != nil {
+			return err
+		}
+	}
+	return s.owner.Check(s.Values)
 }
 
 // checkTrace returns an error if the trace lacks something that the system needs.
@@ -153,28 +150,6 @@ func (s *setup) checkTrace() error {
 	return nil
 }
 
-func (s *setup) checkValues() error {
-	known := make([]string, 0, len(s.owner.Options))
-	for _, o := range s.owner.Options {
-		known = append(known, o.Name)
-	}
-	var unknown []string
-	for name := range s.Values {
-		if !slices.Contains(known, name) {
-			unknown = append(unknown, name)
-		}
-	}
-	if len(unknown) == 0 {
-		return s.owner.Check(s.Values)
-	}
-	name := slices.Min(unknown)
-	if len(known) == 0 {
-		return fmt.Errorf("%s has no options, so none is %q", s.owner.Name, name)
-	}
-	return fmt.Errorf("%s has no option %q, did you mean %q? It has %s", s.owner.Name, name,
-		systems.Nearest(name, known), strings.Join(known, ", "))
-}
-
 // policyOwner returns the system whose policy has that name and can be used alone, nil if there is
 // none.
 func policyOwner(policy string) *systems.System {
@@ -186,16 +161,6 @@ func policyOwner(policy string) *systems.System {
 		}
 	}
 	return nil
-}
-
-// first returns the first name that is not empty.
-func first(names ...string) string {
-	for _, name := range names {
-		if name != "" {
-			return name
-		}
-	}
-	return ""
 }
 
 // measure finds the bytes of the data set and of the memory. With samples of one size the memory

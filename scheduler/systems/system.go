@@ -105,28 +105,38 @@ func (v Values) String() string {
 // Parse parses words, each `OPTION=VALUE`, as options of s. The error says what is wrong; for an
 // unknown option it names the nearest known one.
 func (s *System) Parse(words []string) (Values, error) {
-	known := make([]string, len(s.Options))
-	for i, o := range s.Options {
-		known[i] = o.Name
-	}
 	values := Values{}
 	for _, word := range words {
 		name, number, found := strings.Cut(word, "=")
-		value, err := strconv.ParseFloat(number, 64)
-		switch {
-		case !found:
+		if !found {
 			return nil, fmt.Errorf("%q is not of the form OPTION=VALUE", word)
-		case len(known) == 0:
-			return nil, fmt.Errorf("%s has no options, so none is %q", s.Name, name)
-		case !slices.Contains(known, name):
-			return nil, fmt.Errorf("%s has no option %q, did you mean %q? It has %s", s.Name, name,
-				Nearest(name, known), strings.Join(known, ", "))
-		case err != nil:
+		}
+		if err := s.CheckName(name); err != nil {
+			return nil, err
+		}
+		value, err := strconv.ParseFloat(number, 64)
+		if err != nil {
 			return nil, fmt.Errorf("%s.%s is %q, which is not a number", s.Name, name, number)
 		}
 		values[name] = value
 	}
 	return values, s.Check(values)
+}
+
+// CheckName returns an error, which names the nearest option, unless s has an option of that name.
+func (s *System) CheckName(name string) error {
+	known := make([]string, len(s.Options))
+	for i, o := range s.Options {
+		known[i] = o.Name
+	}
+	switch {
+	case slices.Contains(known, name):
+		return nil
+	case len(known) == 0:
+		return fmt.Errorf("%s has no options, so none is %q", s.Name, name)
+	}
+	return fmt.Errorf("%s has no option %q, did you mean %q? It has %s", s.Name, name,
+		Nearest(name, known), strings.Join(known, ", "))
 }
 
 // Sample sets the options in cfg that belong to its sampler, selective or subset.
@@ -210,9 +220,7 @@ func NewPolicy(name string, cfg PolicyConfig) (scheduler.Policy, error) {
 			return s.NewPolicy(cfg), nil
 		}
 	}
-	known := PolicyNames()
-	return nil, fmt.Errorf("systems: unknown policy %q, did you mean %q? The known ones are %s",
-		name, Nearest(name, known), strings.Join(known, ", "))
+	return nil, fmt.Errorf("systems: %w", Unknown("policy", name, PolicyNames()))
 }
 
 // PolicyNames returns the names that NewPolicy knows, in the order of All.
@@ -252,7 +260,7 @@ var registry = []System{
 }
 
 // All returns every system, in the order in which tables list them. The slice is the caller's.
-func All() []System { return append([]System(nil), registry...) }
+func All() []System { return slices.Clone(registry) }
 
 // Find returns the system of that name. If there is none, the error names the nearest known one.
 func Find(name string) (*System, error) {
@@ -261,16 +269,18 @@ func Find(name string) (*System, error) {
 			return &registry[i], nil
 		}
 	}
-	return nil, fmt.Errorf("systems: unknown system %q, did you mean %q? The known ones are %s",
-		name, Nearest(name, names()), strings.Join(names(), ", "))
+	names := make([]string, len(registry))
+	for i, s := range registry {
+		names[i] = s.Name
+	}
+	return nil, fmt.Errorf("systems: %w", Unknown("system", name, names))
 }
 
-func names() []string {
-	all := make([]string, len(registry))
-	for i, s := range registry {
-		all[i] = s.Name
-	}
-	return all
+// Unknown returns the error for a name of something that is not among the known ones; it names the
+// nearest.
+func Unknown(what, name string, known []string) error {
+	return fmt.Errorf("unknown %s %q, did you mean %q? The known ones are %s", what, name,
+		Nearest(name, known), strings.Join(known, ", "))
 }
 
 // Nearest returns the name in known that takes the fewest insertions, deletions and substitutions
