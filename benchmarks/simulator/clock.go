@@ -48,9 +48,8 @@ type Nodes struct{ Ranks, Trainers, BatchSize int }
 // number is out of range.
 func NewClock(c *Cluster, n Nodes, ahead int) *Clock {
 	if n.Ranks < 1 || n.Trainers < 1 || n.BatchSize < 1 || ahead < 0 {
-		panic(
-			fmt.Sprintf("simulator: no clock for %d ranks of %d trainers, batches of %d, %d ahead.",
-				n.Ranks, n.Trainers, n.BatchSize, ahead))
+		panic(fmt.Sprintf("simulator: no clock for %d ranks of %d trainers, batches of %d, %d ahead.",
+			n.Ranks, n.Trainers, n.BatchSize, ahead))
 	}
 	if ahead == 0 {
 		ahead = max(c.Loader.Workers, 1) * max(c.Loader.PrefetchFactor, 1)

@@ -108,9 +108,8 @@ func (c *count) evaluated(ids []scheduler.SampleID) {
 // Load nor by the draws of the current batch.
 func (c *count) settle(kept func(scheduler.SampleID)) {
 	if used, most := c.memory.UsedBytes(), c.memory.CapacityBytes(); used > most {
-		panic(
-			fmt.Sprintf("simulator: %s holds %d bytes, its capacity is %d.", c.setup.System.Name,
-				used, most))
+		panic(fmt.Sprintf("simulator: %s holds %d bytes, its capacity is %d.", c.setup.System.Name,
+			used, most))
 	}
 	c.memory.Moved(func(id scheduler.SampleID) {
 		c.movedAt[id] = c.stamp
@@ -177,9 +176,8 @@ func (c *count) trained(job int) {
 }
 
 func (c *count) mayNotKeep(id scheduler.SampleID) {
-	panic(
-		fmt.Sprintf("simulator: %s kept sample %d in epoch %d without reading it.",
-			c.setup.System.Name, id, c.epoch))
+	panic(fmt.Sprintf("simulator: %s kept sample %d in epoch %d without reading it.",
+		c.setup.System.Name, id, c.epoch))
 }
 
 // answer counts one draw of a rank. A read of storage counts with the first draw that it serves,
@@ -189,11 +187,10 @@ func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, f
 	local := false
 	if !a.Read {
 		if !c.here[a.Served] && c.movedAt[a.Served] != c.stamp {
-			panic(
-				fmt.Sprintf("simulator: %s served sample %d for %d in epoch %d from memory, "+
-					"where it is not.", c.setup.System.Name, a.Served, drawn, c.epoch))
+			panic(fmt.Sprintf("simulator: %s served sample %d for %d in epoch %d from memory, "+
+				"where it is not.", c.setup.System.Name, a.Served, drawn, c.epoch))
 		}
-		if local = c.memory.At(a.Served, int(rank)); local {
+		if local = c.memory.At(a.Served, rank); local {
 			c.loads[rank].LocalBytes += c.memory.Size(a.Served)
 		} else {
 			c.loads[rank].RemoteBytes += c.memory.Size(a.Served)

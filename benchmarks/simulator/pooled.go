@@ -49,8 +49,7 @@ func newPooled(s *setup) (*pooled, error) {
 			}
 			initial = j.scorer.Initial(s.globalBatch())
 		}
-		j.scores = &systems.Scores{Of: scheduler.EqualScores(n, initial), Known: make([]bool, n)}
-		j.scores.TakeCut()
+		j.scores = systems.NewScores(scheduler.EqualScores(n, initial))
 		scores = append(scores, j.scores)
 		p.jobs = append(p.jobs, j)
 	}

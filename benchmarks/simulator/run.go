@@ -208,10 +208,7 @@ func (s *setup) newPool(
 	case s.owner.NewPool != nil:
 		return s.owner.NewPool(cfg)
 	}
-	return systems.NewPolicyPool(cfg, s.owner.NewPolicy(systems.PolicyConfig{
-		System: s.owner, Samples: cfg.Samples, CapacityBytes: s.capacityBytes, Size: s.size,
-		Seed: s.Seed, Values: s.Values,
-	}))
+	return systems.NewPolicyPool(cfg, cfg.NewPolicy())
 }
 
 // stepSeconds returns PoolConfig.StepSeconds by the time model, nil without one.

@@ -59,15 +59,11 @@ type ChooserConfig struct {
 // BookBytes returns the memory of all ranks together, given as a share of the data. If all samples
 // have one size, it is a whole number of samples.
 func BookBytes(share float64, samples int, size func(scheduler.SampleID) int64) int64 {
-	total, first, equal := int64(0), size(0), true
+	total := int64(0)
 	for id := range scheduler.SampleID(samples) {
 		total += size(id)
-		equal = equal && size(id) == first
 	}
-	if equal {
-		return int64(share*float64(samples)) * first
-	}
-	return int64(share * float64(total))
+	return wholeUnits(share, total, unitOf(samples, size))
 }
 
 // Chooses reports whether ranks run the system with a Chooser, for training that draws with its
@@ -166,11 +162,7 @@ func (c *Chooser) begin() {
 	c.samplers, c.made, c.next, c.cuts = map[string]scheduler.Sampler{}, map[int]*scheduler.Draws{},
 		0, map[int][]float32{}
 	c.memory = NewMemory(cfg.Sampler.Samples, cfg.Ranks, cfg.CapacityBytes, cfg.Size)
-	c.scores = &Scores{
-		Of:    scheduler.EqualScores(cfg.Sampler.Samples, cfg.Initial),
-		Known: make([]bool, cfg.Sampler.Samples),
-	}
-	c.scores.TakeCut()
+	c.scores = NewScores(scheduler.EqualScores(cfg.Sampler.Samples, cfg.Initial))
 	epochs := cfg.Epochs
 	if epochs == 0 {
 		epochs = math.MaxInt32

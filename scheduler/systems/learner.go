@@ -37,8 +37,7 @@ func NewLearner(cfg ChooserConfig) (*Learner, error) {
 func (l *Learner) begin(scores []float32, processes int) {
 	cfg := &l.cfg
 	l.processes = processes
-	l.scores = &Scores{Of: slices.Clone(scores), Known: make([]bool, len(scores))}
-	l.scores.TakeCut()
+	l.scores = NewScores(slices.Clone(scores))
 	l.pool = cfg.System.NewPool(PoolConfig{
 		System: cfg.System, Values: cfg.Values, Samples: cfg.Sampler.Samples, Jobs: 1,
 		Ranks: 1, TrainersPerRank: processes, GlobalBatch: cfg.Sampler.BatchSize * len(cfg.World),

@@ -65,12 +65,17 @@ func unitOf(samples int, size func(scheduler.SampleID) int64) int64 {
 // Part returns a share of bytes, for a region of the memory. If all samples have one size, it is a
 // whole number of samples, so that regions hold the same samples whatever the size.
 func (m *Memory) Part(share float64, bytes int64) int64 {
-	return int64(share*float64(bytes/m.unit)) * m.unit
+	return wholeUnits(share, bytes, m.unit)
+}
+
+// wholeUnits returns a share of bytes, rounded down to a multiple of unit.
+func wholeUnits(share float64, bytes, unit int64) int64 {
+	return int64(share*float64(bytes/unit)) * unit
 }
 
 // At reports whether a rank holds id.
-func (m *Memory) At(id scheduler.SampleID, rank int) bool {
-	return m.homes[id] == int32(rank)+1 || slices.Contains(m.copies[id], int32(rank))
+func (m *Memory) At(id scheduler.SampleID, rank int32) bool {
+	return m.homes[id] == rank+1 || slices.Contains(m.copies[id], rank)
 }
 
 // Has reports whether id is in memory.
@@ -101,11 +106,8 @@ func (m *Memory) Fits(id scheduler.SampleID) bool {
 func (m *Memory) Keep(id scheduler.SampleID, rank int32) {
 	size := m.size(id)
 	if m.Has(id) || m.usedBytes+size > m.capacityBytes {
-		panic(
-			fmt.Sprintf(
-				"systems: Keep of sample %d of %d bytes, here: %v, with %d of %d bytes used.", id,
-				size,
-				m.Has(id), m.usedBytes, m.capacityBytes))
+		panic(fmt.Sprintf("systems: Keep of sample %d of %d bytes, here: %v, with %d of %d bytes used.",
+			id, size, m.Has(id), m.usedBytes, m.capacityBytes))
 	}
 	if m.room.of(rank) < size {
 		if w := m.room.widest(); m.room.of(w) > m.room.of(rank) {
@@ -123,12 +125,9 @@ func (m *Memory) Keep(id scheduler.SampleID, rank int32) {
 // has no room.
 func (m *Memory) Copy(id scheduler.SampleID, rank int32) {
 	size := m.size(id)
-	if !m.Has(id) || m.At(id, int(rank)) || m.room.of(rank) < size {
-		panic(
-			fmt.Sprintf(
-				"systems: Copy of sample %d of %d bytes to rank %d, here: %v, with %d bytes free.",
-				id,
-				size, rank, m.Has(id), m.room.of(rank)))
+	if !m.Has(id) || m.At(id, rank) || m.room.of(rank) < size {
+		panic(fmt.Sprintf("systems: Copy of sample %d of %d bytes to rank %d, here: %v, with %d bytes "+
+			"free.", id, size, rank, m.Has(id), m.room.of(rank)))
 	}
 	if m.copies == nil {
 		m.copies = map[scheduler.SampleID][]int32{}

@@ -160,8 +160,7 @@ var importanceHeapOptions = []Option{
 var icacheHSystem = System{
 	Name: "icache-h", Scorer: "loss", Sampler: "selective", Policy: "icache-h",
 	NewPolicy: func(cfg PolicyConfig) scheduler.Policy { return newImportanceHeap(cfg) },
-	NewPool: newSelectivePool(
-		func(cfg PolicyConfig) scheduler.Policy { return newImportanceHeap(cfg) }),
+	NewPool:   newSelectivePool,
 	About: "iCACHE's importance cache alone: the most important samples, in a heap and a " +
 		"shadow heap",
 	Source:  "Chen et al., iCACHE, HPCA 2023, §III-B, Algorithm 1; §V-D (+HC)",

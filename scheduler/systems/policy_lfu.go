@@ -53,7 +53,7 @@ var lfuSystem = System{
 
 var ilfuSystem = System{
 	Name: "ilfu", Scorer: "loss", Sampler: "selective", Policy: "lfu", NewPolicy: newLFU,
-	NewPool: newSelectivePool(newLFU),
+	NewPool: newSelectivePool,
 	About:   "iCACHE's choice of samples in front of lfu",
 	Source:  "Chen et al., iCACHE, HPCA 2023, §V-A (iLFU)",
 	Options: selectiveOptions,

@@ -103,6 +103,13 @@ type Scores struct {
 	AnyKnown bool
 }
 
+// NewScores returns scores of samples that were never scored. It keeps the slice.
+func NewScores(of []float32) *Scores {
+	s := &Scores{Of: of, Known: make([]bool, len(of))}
+	s.TakeCut()
+	return s
+}
+
 // TakeCut copies Of to Cut, so that the next epoch is chosen by the current scores.
 func (s *Scores) TakeCut() {
 	s.Cut, s.AnyKnown = slices.Clone(s.Of), slices.Contains(s.Known, true)
@@ -139,6 +146,14 @@ type PoolConfig struct {
 
 // trainers returns the number of trainers on all ranks.
 func (c *PoolConfig) trainers() int { return c.Ranks * max(c.TrainersPerRank, 1) }
+
+// NewPolicy returns a new policy of the system's, which must have one.
+func (c *PoolConfig) NewPolicy() scheduler.Policy {
+	return c.System.NewPolicy(PolicyConfig{
+		System: c.System, Samples: c.Samples, CapacityBytes: c.Memory.CapacityBytes(),
+		Size: c.Memory.Size, Seed: c.Seed, Values: c.Values,
+	})
+}
 
 // Value returns the value of one of the system's options.
 func (c *PoolConfig) Value(option string) float64 { return c.System.Value(c.Values, option) }

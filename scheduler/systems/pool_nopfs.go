@@ -103,7 +103,7 @@ func (p *nopfs) Batch(b *Batch, answers []Answer) {
 				p.memory.Keep(id, homes[0].rank)
 			}
 			p.take(id, rank)
-		case p.memory.At(id, int(rank)):
+		case p.memory.At(id, rank):
 			answers[i].Read = !p.localPays
 		default:
 			answers[i].Read = !p.remotePays
@@ -115,7 +115,7 @@ func (p *nopfs) Batch(b *Batch, answers []Answer) {
 // take stores a copy of a sample on the rank that read it, if the rank is one of its homes.
 func (p *nopfs) take(id scheduler.SampleID, rank int32) {
 	home := func(h nopfsHome) bool { return h.rank == rank }
-	if slices.ContainsFunc(p.homes[id], home) && !p.memory.At(id, int(rank)) {
+	if slices.ContainsFunc(p.homes[id], home) && !p.memory.At(id, rank) {
 		p.memory.Copy(id, rank)
 	}
 }

@@ -49,9 +49,8 @@ func (q *quiver) Trained(*Batch, scheduler.Report) {}
 func (q *quiver) Batch(b *Batch, answers []Answer) {
 	j := &q.jobs[b.Job]
 	if len(b.IDs) > j.unused {
-		panic(
-			fmt.Sprintf("systems: quiver was asked for %d draws of job %d, its epoch has %d left.",
-				len(b.IDs), b.Job, j.unused))
+		panic(fmt.Sprintf("systems: quiver was asked for %d draws of job %d, its epoch has %d left.",
+			len(b.IDs), b.Job, j.unused))
 	}
 	if !j.on {
 		j.unused -= len(b.IDs)

@@ -1,10 +1,6 @@
 package systems
 
-import (
-	"fmt"
-
-	"rankpool/scheduler"
-)
+import "rankpool/scheduler"
 
 // spiderPool has two regions: the importance cache keeps the samples with the highest graph scores,
 // the homophily cache samples that are served for their neighbours. No sample is in both.
@@ -45,13 +41,8 @@ type spiderNode struct {
 }
 
 func newSpiderPool(cfg PoolConfig) Pool {
-	start, end, gamma := cfg.Value("r_start"), cfg.Value("r_end"), cfg.Value("gamma")
-	if !(start >= 0 && start <= 1 && end >= 0 && end <= 1 && gamma > 0) {
-		panic(
-			fmt.Sprintf("systems: %s has r_start %v, r_end %v and gamma %v; see their ranges.",
-				cfg.System.Name, start, end, gamma))
-	}
-	return makeSpiderPool(cfg, newSpiderRatio(start, end, gamma, cfg.Epochs))
+	return makeSpiderPool(cfg, newSpiderRatio(
+		cfg.Value("r_start"), cfg.Value("r_end"), cfg.Value("gamma"), cfg.Epochs))
 }
 
 func newSpiderImpPool(cfg PoolConfig) Pool {

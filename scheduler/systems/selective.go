@@ -58,14 +58,6 @@ type selectivePool struct {
 	selective
 }
 
-// newSelectivePool returns a constructor for the selectivePool of a policy.
-func newSelectivePool(policy func(PolicyConfig) scheduler.Policy) func(PoolConfig) Pool {
-	return func(cfg PoolConfig) Pool {
-		m := cfg.Memory
-		p := policy(PolicyConfig{
-			System: cfg.System, Samples: cfg.Samples, CapacityBytes: m.CapacityBytes(),
-			Size: m.Size, Seed: cfg.Seed, Values: cfg.Values,
-		})
-		return selectivePool{NewPolicyPool(cfg, p), newSelective(cfg)}
-	}
+func newSelectivePool(cfg PoolConfig) Pool {
+	return selectivePool{NewPolicyPool(cfg, cfg.NewPolicy()), newSelective(cfg)}
 }

@@ -40,11 +40,7 @@ func (r *reader) f64() float64 { return math.Float64frombits(r.u64()) }
 // appendState implements learning.
 func (p *shadePool) appendState(b []byte) []byte {
 	c := &p.curves[0]
-	even := uint32(0)
-	if c.even {
-		even = 1
-	}
-	b = le.AppendUint64(le.AppendUint32(b, even), math.Float64bits(c.loss))
+	b = le.AppendUint64(le.AppendUint32(b, bit(c.even)), math.Float64bits(c.loss))
 	b = le.AppendUint32(b, uint32(len(c.accuracies)))
 	for _, accuracy := range c.accuracies {
 		b = le.AppendUint64(b, math.Float64bits(accuracy))

@@ -37,17 +37,13 @@ func newSpiderGraph(cfg *PoolConfig, job int) *spiderGraph {
 	if cfg.Dimensions == 0 || len(cfg.Labels) != cfg.Samples {
 		panic(fmt.Sprintf("systems: %s needs embeddings and labels.", cfg.System.Name))
 	}
-	lambda, alpha := cfg.Value("lambda"), cfg.Value("alpha")
-	most, ef := cfg.Value("neighbormax"), cfg.Value("ef")
-	if !(lambda > 0 && alpha > 0 && alpha < 1 && most >= 1 && ef >= 1) {
-		panic(
-			fmt.Sprintf(
-				"systems: %s has lambda %v, alpha %v, neighbormax %v and ef %v; see their ranges.",
-				cfg.System.Name, lambda, alpha, most, ef))
+	if err := cfg.System.Check(cfg.Values); err != nil {
+		panic("systems: " + err.Error() + ".")
 	}
 	g := &spiderGraph{
 		labels: cfg.Labels, index: hnsw.New(cfg.Samples, cfg.Dimensions, cfg.Seed+int64(job)),
-		reachSquared: spiderReachSquared(lambda, alpha), most: int(most), ef: int(ef),
+		reachSquared: spiderReachSquared(cfg.Value("lambda"), cfg.Value("alpha")),
+		most:         int(cfg.Value("neighbormax")), ef: int(cfg.Value("ef")),
 		sameClass: cfg.Value("same_class") != 0,
 		scores:    make([]float32, cfg.Samples), sum: make([]float64, cfg.Dimensions),
 	}
@@ -79,9 +75,8 @@ func (g *spiderGraph) update(r scheduler.Report) {
 
 func checkEmbeddings(r scheduler.Report) {
 	if len(r.Embeddings) != len(r.IDs) {
-		panic(
-			fmt.Sprintf("systems: spidercache got %d embeddings of %d samples.", len(r.Embeddings),
-				len(r.IDs)))
+		panic(fmt.Sprintf("systems: spidercache got %d embeddings of %d samples.",
+			len(r.Embeddings), len(r.IDs)))
 	}
 }
 

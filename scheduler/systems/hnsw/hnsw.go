@@ -63,9 +63,8 @@ func (x *Index) Vector(node int32) []float32 {
 // must be finite. It panics if the vector has other dimensions than the index.
 func (x *Index) Update(node int32, vector []float32) {
 	if len(vector) != x.dimensions {
-		panic(
-			fmt.Sprintf("hnsw: Update with %d dimensions in an index of %d.", len(vector),
-				x.dimensions))
+		panic(fmt.Sprintf("hnsw: Update with %d dimensions in an index of %d.", len(vector),
+			x.dimensions))
 	}
 	switch {
 	case !x.Has(node):
