@@ -90,6 +90,31 @@ func TestLBANNNeedsMemory(t *testing.T) {
 	}
 }
 
+// consumed returns t(f) for each f, the time when training on the f-th sample begins: once it is in
+// the staging buffer, at avail(f) = (sum of the reads up to f)/p_0, and the one before it is
+// computed. reads are in order of access.
+func consumed(m *systems.NoPFSModel, reads, sizesMB []float64) []float64 {
+	t, sum := make([]float64, len(reads)), 0.0
+	for f, took := range reads {
+		sum += took
+		t[f] = sum / m.Tiers[0].Threads
+		if f > 0 {
+			t[f] = max(t[f], t[f-1]+sizesMB[f-1]/m.Compute)
+		}
+	}
+	return t
+}
+
+// TestConsumed checks t(f) by hand: 1; max(3, 1+1) waits; max(3.5, 3+2) computes; max(10, 5+0.25)
+// waits.
+func TestConsumed(t *testing.T) {
+	m := systems.NoPFSModel{Compute: 64, Tiers: []systems.NoPFSTier{{Threads: 2}}}
+	got := consumed(&m, []float64{2, 4, 1, 13}, []float64{64, 128, 16, 320})
+	if !slices.Equal(got, []float64{1, 3, 5, 10}) {
+		t.Errorf("consumed at %v, want 1 3 5 10", got)
+	}
+}
+
 // TestStagingBufferByTheModel compares one worker with the equations of the paper's section 4.
 func TestStagingBufferByTheModel(t *testing.T) {
 	s, err := Load("thesis-1")
@@ -103,7 +128,7 @@ func TestStagingBufferByTheModel(t *testing.T) {
 		sizes = append(sizes, mb)
 		reads = append(reads, s.Machine.Read(mb, 1, systems.NoPFSNowhere, systems.NoPFSNowhere))
 	}
-	t0 := s.Machine.Consumed(s.Machine.Available(reads), sizes)
+	t0 := consumed(&s.Machine, reads, sizes)
 	want := t0[len(t0)-1] + sizes[0]/s.Machine.Compute
 	r, err := Run(s, "staging-buffer")
 	if err != nil || math.Abs(r.Seconds-want) > 1e-9*want {

@@ -74,30 +74,6 @@ func (m *NoPFSModel) Read(sizeMB, clients float64, local, remote int) float64 {
 	return fetch + m.Write(sizeMB)
 }
 
-// Available returns avail(f) for each f, the time when the f-th sample is in the staging buffer:
-// the sum of the reads up to it, divided by the buffer's threads. reads are in order of access.
-func (m *NoPFSModel) Available(reads []float64) []float64 {
-	avail, sum := make([]float64, len(reads)), 0.0
-	for f, took := range reads {
-		sum += took
-		avail[f] = sum / m.Tiers[0].Threads
-	}
-	return avail
-}
-
-// Consumed returns t(f) for each f, the time when training on the f-th sample begins: once it is
-// available and the one before it is computed.
-func (m *NoPFSModel) Consumed(avail, sizesMB []float64) []float64 {
-	t := make([]float64, len(avail))
-	for f := range avail {
-		t[f] = avail[f]
-		if f > 0 {
-			t[f] = max(t[f], t[f-1]+sizesMB[f-1]/m.Compute)
-		}
-	}
-	return t
-}
-
 // perThread returns the bandwidth at which one prefetching thread reads from a tier.
 func (m *NoPFSModel) perThread(tier int) float64 {
 	return m.Tiers[tier].ReadMBps / m.Tiers[tier].Threads
