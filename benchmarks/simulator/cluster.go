@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"rankpool/scheduler/systems"
@@ -104,11 +105,7 @@ func (c *Cluster) Step(n Nodes) (cachedSeconds, uncachedSeconds float64) {
 // meanStep returns the mean step when every rank has the same load, after the first window of
 // batches.
 func (c *Cluster) meanStep(n Nodes, load Load) float64 {
-	clock := NewClock(c, n, 0)
-	loads := make([]Load, n.Ranks)
-	for r := range loads {
-		loads[r] = load
-	}
+	clock, loads := NewClock(c, n, 0), slices.Repeat([]Load{load}, n.Ranks)
 	windows := func(n int) float64 {
 		for range n * clock.ahead {
 			clock.Batch(loads)

@@ -49,10 +49,7 @@ func readCluster(nameOrPath string) (text, file string, err error) {
 
 // ClusterNames returns the names of the clusters that are shipped, sorted.
 func ClusterNames() []string {
-	files, err := fs.Glob(clusters.Files, "*.toml")
-	if err != nil {
-		panic("simulator: the pattern of cluster files is malformed.")
-	}
+	files, _ := fs.Glob(clusters.Files, "*.toml") // the pattern is valid
 	for i, f := range files {
 		files[i] = strings.TrimSuffix(f, ".toml")
 	}

@@ -157,13 +157,18 @@ func (c *count) batch(b *systems.Batch, answers []systems.Answer) {
 	c.result.Epochs[c.epoch].Batches = append(c.result.Epochs[c.epoch].Batches, from)
 	if r := &c.result; c.counts() {
 		r.Draws += int64(len(b.IDs))
-		r.Hits += int64(from.Local + from.Remote)
-		r.HitsLocal += int64(from.Local)
-		r.HitsRemote += int64(from.Remote)
-		r.Substituted += int64(from.Substituted)
-		r.StorageReads += int64(from.Storage)
-		r.SubstituteReads += int64(from.substituteReads)
+		r.add(from)
 	}
+}
+
+// add counts where the draws of a global batch came from.
+func (r *Result) add(b BatchResult) {
+	r.Hits += int64(b.Local + b.Remote)
+	r.HitsLocal += int64(b.Local)
+	r.HitsRemote += int64(b.Remote)
+	r.Substituted += int64(b.Substituted)
+	r.StorageReads += int64(b.Storage)
+	r.SubstituteReads += int64(b.substituteReads)
 }
 
 // trained records what the pool did when it received the losses of a job's batch, the one counted
@@ -265,15 +270,20 @@ func (c *count) countPackages() {
 
 // finish returns the counts.
 func (c *count) finish() *Result {
-	s, r := c.setup, c.result
-	r.System, r.Sampler, r.Scorer, r.Policy = s.System.Name, s.sampler, s.scorer, s.policy
-	r.Capacity, r.Ranks, r.TrainersPerRank, r.Jobs = s.Capacity, s.Ranks, s.TrainersPerRank, s.Jobs
-	r.Distinct, r.IDsDigest = distinct(c.coverage), c.digest.hex()
-	for _, job := range c.coverage {
-		r.CoverageGapMax = max(r.CoverageGapMax, job.gapMax(s.Epochs))
-	}
+	s, r := c.setup, &c.result
+	s.describe(r, s.scorer, c.coverage, c.digest)
 	counted := float64(s.Epochs - s.SkipEpochs)
 	r.EpochSeconds, r.BoundSeconds, r.PlanSeconds = c.seconds/counted, c.bound/counted,
 		c.plan/counted
-	return &r
+	return r
+}
+
+// describe says in r what was run, and what the jobs were trained on.
+func (s *setup) describe(r *Result, scorer string, jobs []*coverage, digest *idsDigest) {
+	r.System, r.Sampler, r.Scorer, r.Policy = s.System.Name, s.sampler, scorer, s.policy
+	r.Capacity, r.Ranks, r.TrainersPerRank, r.Jobs = s.Capacity, s.Ranks, s.TrainersPerRank, s.Jobs
+	r.Distinct, r.IDsDigest = distinct(jobs), digest.hex()
+	for _, job := range jobs {
+		r.CoverageGapMax = max(r.CoverageGapMax, job.gapMax(s.Epochs))
+	}
 }

@@ -1,6 +1,10 @@
 package simulator
 
-import "rankpool/scheduler"
+import (
+	"slices"
+
+	"rankpool/scheduler"
+)
 
 // coverage records which samples a job trained on, and how long it went without some.
 type coverage struct {
@@ -41,11 +45,8 @@ func (c *coverage) gapMax(end int) int {
 func distinct(jobs []*coverage) int64 {
 	sum := int64(0)
 	for id := range jobs[0].last {
-		for _, c := range jobs {
-			if int(c.last[id]) >= c.begin {
-				sum++
-				break
-			}
+		if slices.ContainsFunc(jobs, func(c *coverage) bool { return int(c.last[id]) >= c.begin }) {
+			sum++
 		}
 	}
 	return sum

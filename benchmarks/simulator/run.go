@@ -184,6 +184,9 @@ func (s *setup) size(id scheduler.SampleID) int64 {
 	return 1
 }
 
+// meanBytes returns the mean size of a sample.
+func (s *setup) meanBytes() int64 { return s.totalBytes / int64(s.Trace.Samples()) }
+
 func (s *setup) globalBatch() int { return s.BatchSize * s.trainers() }
 
 // newPool returns the system's pool.
@@ -218,7 +221,7 @@ func (s *setup) stepSeconds() func(int) (float64, float64) {
 	}
 	return func(job int) (float64, float64) {
 		cluster := *s.clusterOf(job)
-		cluster.SampleBytes = s.totalBytes / int64(s.Trace.Samples())
+		cluster.SampleBytes = s.meanBytes()
 		return cluster.Step(s.nodes())
 	}
 }
@@ -259,7 +262,7 @@ func (s *setup) machine() *systems.NoPFSModel {
 	if s.Cluster == nil {
 		return nil
 	}
-	return s.Cluster.nopfsModel(s.nodes(), s.totalBytes/int64(s.Trace.Samples()))
+	return s.Cluster.nopfsModel(s.nodes(), s.meanBytes())
 }
 
 // newClock returns the time model, nil without a cluster. A system that knows an epoch before it

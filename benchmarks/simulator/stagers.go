@@ -93,8 +93,7 @@ func newStagers(s *setup) (*stagers, error) {
 		coverage: newCoverage(n, s.SkipEpochs), clock: s.newClock(),
 		digest: newIDsDigest(s.IDsDigest), planCfg: s.planConfig(sampler),
 	}
-	p.planCfg.Samples, p.planCfg.Rank, p.planCfg.Assignment = n, scheduler.AllRanks,
-		scheduler.AssignLocal
+	p.planCfg.Assignment = scheduler.AssignLocal
 	p.fetched, p.asked = p.onFetched, p.onAsked
 	p.drew = func(rank, _, epoch, place int, o scheduler.Outcome) { p.onDrew(rank, epoch, place, o) }
 	if err := p.make(p.planCfg.World); err != nil {
@@ -296,9 +295,7 @@ func (p *stagers) end(epoch int) {
 	if epoch >= p.SkipEpochs {
 		r.Draws += int64(len(plan.IDs))
 		for _, b := range r.Epochs[epoch].Batches {
-			r.HitsLocal += int64(b.Local)
-			r.HitsRemote += int64(b.Remote)
-			r.StorageReads += int64(b.Storage)
+			r.add(b)
 		}
 	}
 	if p.clock == nil {
@@ -315,13 +312,8 @@ func (p *stagers) end(epoch int) {
 
 func (p *stagers) finish() *StagersResult {
 	r := &p.result
-	r.System, r.Sampler, r.Scorer, r.Policy = p.System.Name, p.sampler, p.drawScorer, p.policy
-	r.Capacity, r.Ranks, r.TrainersPerRank, r.Jobs = p.Capacity, p.Ranks, p.TrainersPerRank, 1
-	r.Result.Hits = r.HitsLocal + r.HitsRemote
-	r.Distinct = distinct([]*coverage{p.coverage})
-	r.CoverageGapMax = p.coverage.gapMax(p.Epochs)
+	p.describe(&r.Result, p.drawScorer, []*coverage{p.coverage}, p.digest)
 	r.Plans = p.plans
 	r.TierReads, r.TierWrites = p.tierReads, p.tierWrites
-	r.IDsDigest = p.digest.hex()
 	return r
 }

@@ -26,19 +26,18 @@ func LoadTrace(files TraceFiles) (*Trace, error) {
 		return nil, err
 	}
 	t := &Trace{Losses: losses}
-	if files.Labels != "" {
-		if err := t.loadLabels(files.Labels); err != nil {
-			return nil, fmt.Errorf("simulator: %w", err)
-		}
-	}
-	if files.Embeddings != "" {
-		if err := t.loadEmbeddings(files.Embeddings); err != nil {
-			return nil, fmt.Errorf("simulator: %w", err)
-		}
-	}
-	if files.SizesBytes != "" {
-		if err := t.loadSizes(files.SizesBytes); err != nil {
-			return nil, fmt.Errorf("simulator: %w", err)
+	for _, more := range []struct {
+		path string
+		load func(path string) error
+	}{
+		{files.Labels, t.loadLabels},
+		{files.Embeddings, t.loadEmbeddings},
+		{files.SizesBytes, t.loadSizes},
+	} {
+		if more.path != "" {
+			if err := more.load(more.path); err != nil {
+				return nil, fmt.Errorf("simulator: %w", err)
+			}
 		}
 	}
 	return t, nil
