@@ -67,14 +67,14 @@ func (f *Fetcher) fly(fl *flight) {
 }
 
 // land handles the result of a flight.
-func (f *Fetcher) land(fl *flight, got result) {
+func (f *Fetcher) land(fl *flight, failed failures) {
 	f.mu.Lock()
 	f.flights.remove(fl)
 	f.measure(fl)
 	var paused uint64 // maxJoined bits
 	for i, r := range fl.reads {
 		r.tries = fl.tries
-		if failed := got.of(i); failed != nil && failed.MayPass && f.pause(r) {
+		if failure := failed.of(i); failure != nil && failure.MayPass && f.pause(r) {
 			paused |= 1 << i
 			continue
 		}
@@ -83,7 +83,7 @@ func (f *Fetcher) land(fl *flight, got result) {
 	f.mu.Unlock()
 	for i, r := range fl.reads {
 		if paused>>i&1 == 0 {
-			f.finish(r, got.of(i).sampleError(f.manifest, r))
+			f.finish(r, failed.of(i).sampleError(f.manifest, r))
 		}
 	}
 }

@@ -1,49 +1,52 @@
 package storage
 
-import "rankpool/staging/dataset"
+import (
+	"slices"
 
-// A result is the result of a request.
-type result struct {
-	failed   *Failure   // the whole request failed
-	failures []*Failure // per sample; nil: none failed
-}
+	"rankpool/staging/dataset"
+)
 
-// of returns why sample i of the flight could not be read; nil if it was.
-func (g *result) of(i int) *Failure {
-	if g.failed != nil || g.failures == nil {
-		return g.failed
+// failures are why the samples of a flight could not be read, nil for one that was; none failed if
+// the list is nil.
+type failures []*Failure
+
+func (list failures) of(i int) *Failure {
+	if list == nil {
+		return nil
 	}
-	return g.failures[i]
+	return list[i]
 }
 
-// failedAny reports whether any sample could not be read.
-func (g *result) failedAny() bool { return g.failed != nil || g.failures != nil }
+// fail returns the failures of a request that failed as a whole.
+func (fl *flight) fail(err error) failures {
+	return slices.Repeat(failures{SystemFailure(err)}, len(fl.reads))
+}
 
 // request performs a flight's request: it opens the file unless it is open, reads, and checks what
 // it read.
-func (f *Fetcher) request(fl *flight) (got result) {
+func (f *Fetcher) request(fl *flight) (failed failures) {
 	file := fl.file
 	if file == nil {
 		f.counters.opens.Add(1)
 		var err error
 		if file, err = f.opt.Storage.Open(f.manifest.Path(fl.reads[0].id)); err != nil {
-			return result{failed: SystemFailure(err)}
+			return fl.fail(err)
 		}
 	}
 	defer func() {
-		if got.failedAny() || fl.reads[0].shard == nil || !f.keepOpen(fl.reads[0].shard, file) {
+		if failed != nil || fl.reads[0].shard == nil || !f.keepOpen(fl.reads[0].shard, file) {
 			_ = file.Close() // it was only read
 		}
 	}()
-	f.read(fl, file, &got)
-	if !got.failedAny() && !f.opt.KeepPageCache {
+	failed = f.read(fl, file)
+	if failed == nil && !f.opt.KeepPageCache {
 		file.Forget(fl.from, fl.size())
 	}
-	return got
+	return failed
 }
 
 // read reads the samples of a flight and checks them.
-func (f *Fetcher) read(fl *flight, file File, got *result) {
+func (f *Fetcher) read(fl *flight, file File) (failed failures) {
 	var onePiece [1]piece
 	var oneTail [1][dataset.RecordCRCBytes]byte
 	pieces, tails := onePiece[:0], oneTail[:]
@@ -56,25 +59,24 @@ func (f *Fetcher) read(fl *flight, file File, got *result) {
 	n, err := readPieces(file, pieces)
 	f.counters.storageBytes.Add(int64(n))
 	if err != nil {
-		got.failed = SystemFailure(err)
-		return
+		return fl.fail(err)
 	}
 	size, modTime, err := file.Stat()
 	if err != nil {
-		got.failed = SystemFailure(err)
-		return
+		return fl.fail(err)
 	}
 	for i, r := range fl.reads {
 		want := len(r.into) + f.manifest.TailBytes(r.id)
-		failed := check(f.manifest, r.id, r.into, &tails[i], min(n, want), want, fl.tries, size,
-			modTime)
-		n -= min(n, want)
-		if failed == nil {
+		got := min(n, want)
+		n -= got
+		failure := check(f.manifest, r, &tails[i], got, want, fl.tries, size, modTime)
+		if failure == nil {
 			continue
 		}
-		if got.failures == nil {
-			got.failures = make([]*Failure, len(fl.reads))
+		if failed == nil {
+			failed = make(failures, len(fl.reads))
 		}
-		got.failures[i] = failed
+		failed[i] = failure
 	}
+	return failed
 }

@@ -58,24 +58,21 @@ func appendPieces(pieces []piece, m *dataset.Manifest, id scheduler.SampleID, in
 // readPieces reads all pieces, with one request for those that are adjacent in the file except for
 // small gaps. It returns how many of their bytes it has read: less than all if the file ends early.
 func readPieces(file File, pieces []piece) (got int, err error) {
+	vectors, together := file.(vectorReader)
 	for len(pieces) > 0 {
-		n := 1
-		if vectors, ok := file.(vectorReader); ok {
+		n, more, all := 1, 0, false
+		if together {
 			n = neighbours(pieces)
-			if n > 1 {
-				more, all, err := readNeighbours(vectors, pieces[:n])
-				got += more
-				if err != nil || !all {
-					return got, err
-				}
-			}
 		}
-		if n == 1 {
-			more, err := ReadFull(file, pieces[0].into, pieces[0].offset)
-			got += more
-			if err != nil || more < len(pieces[0].into) {
-				return got, err
-			}
+		if n > 1 {
+			more, all, err = readNeighbours(vectors, pieces[:n])
+		} else {
+			more, err = ReadFull(file, pieces[0].into, pieces[0].offset)
+			all = more == len(pieces[0].into)
+		}
+		got += more
+		if err != nil || !all {
+			return got, err
 		}
 		pieces = pieces[n:]
 	}

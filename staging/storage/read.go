@@ -76,19 +76,14 @@ func (failed *Failure) sampleError(m *dataset.Manifest, r *read) error {
 	return &SampleError{ID: r.id, Path: m.RelPath(r.id), Reason: reason, Err: failed.Err}
 }
 
-// check returns why the bytes read are not sample id of the manifest: got of want bytes were read
-// into sample and tail (see verify), in the tries-th try, of a file that has sizeBytes bytes and
-// was modified at modTime. If the size and time are those after the read, this detects every change
-// of the file before or during the read that changes its modification time.
-func check(
-	m *dataset.Manifest,
-	id scheduler.SampleID,
-	sample []byte,
-	tail *[dataset.RecordCRCBytes]byte,
-	got, want, tries int,
+// check returns why the bytes read are not the sample of the manifest that r is for: got of want
+// bytes were read into r.into and tail (see verify), in the tries-th try, of a file that has
+// sizeBytes bytes and was modified at modTime. If the size and time are those after the read, this
+// detects every change of the file before or during the read that changes its modification time.
+func check(m *dataset.Manifest, r *read, tail *[dataset.RecordCRCBytes]byte, got, want, tries int,
 	sizeBytes, modTime int64,
 ) *Failure {
-	switch {
+	switch id := r.id; {
 	case !m.SizeFits(id, sizeBytes) && m.Format(id) == dataset.FormatFile:
 		return differs("has %d bytes, the manifest says %d", sizeBytes, m.Size(id))
 	case !m.SizeFits(id, sizeBytes):
@@ -102,7 +97,7 @@ func check(
 			Err:    io.ErrUnexpectedEOF, MayPass: true,
 		}
 	}
-	return verify(m, id, sample, tail, tries)
+	return verify(m, r.id, r.into, tail, tries)
 }
 
 // ReadFull reads into p starting at offset, in as many pieces as the file returns, up to the end of

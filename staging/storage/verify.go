@@ -17,12 +17,8 @@ var ErrChecksum = errors.New("staging: wrong checksum")
 // known about them. tail is the checksum after the data of a TFRecord file's record; it is ignored
 // for other formats. A wrong checksum is worth one more try: memory or a cable may have been at
 // fault.
-func verify(
-	m *dataset.Manifest,
-	id scheduler.SampleID,
-	sample []byte,
-	tail *[dataset.RecordCRCBytes]byte,
-	tries int,
+func verify(m *dataset.Manifest, id scheduler.SampleID, sample []byte,
+	tail *[dataset.RecordCRCBytes]byte, tries int,
 ) *Failure {
 	mayPass := tries < 2
 	if m.Format(id) == dataset.FormatTFRecord &&
