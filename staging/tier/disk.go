@@ -1,9 +1,10 @@
 package tier
 
 import (
-	"container/heap"
 	"errors"
 	"fmt"
+	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -64,10 +65,9 @@ type Disk struct {
 	file File
 
 	mu      sync.Mutex
-	wake    [2]sync.Cond // by kind: a request is waiting, or the Disk has ended
-	queue   [2]requests
+	wake    [2]sync.Cond  // by kind: a request is waiting, or the Disk has ended
+	queue   [2][]*request // the least need first, equal ones in the order of the calls
 	running map[*request]struct{}
-	seq     uint64
 	blocks  *blocks
 	records map[scheduler.SampleID]*record
 	ended   bool
@@ -254,8 +254,8 @@ func (d *Disk) giveBack(r *record) {
 // enqueue passes a request to a worker. d.mu is held.
 func (d *Disk) enqueue(q *request) {
 	q.record.users++
-	q.seq = d.seq
-	d.seq++
-	heap.Push(&d.queue[q.kind], q)
+	queue := d.queue[q.kind]
+	at := sort.Search(len(queue), func(i int) bool { return queue[i].need > q.need })
+	d.queue[q.kind] = slices.Insert(queue, at, q)
 	d.wake[q.kind].Signal()
 }

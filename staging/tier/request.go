@@ -1,8 +1,6 @@
 package tier
 
 import (
-	"cmp"
-	"container/heap"
 	"fmt"
 	"sync"
 	"time"
@@ -34,7 +32,6 @@ type request struct {
 	id     scheduler.SampleID
 	record *record
 	need   uint64
-	seq    uint64 // order of the calls
 
 	mu     sync.Mutex
 	memory []byte
@@ -70,29 +67,6 @@ func (q *request) copyOut(into []byte) bool {
 	return !q.over
 }
 
-// requests is a heap (container/heap): the least need first, equal ones in the order of the calls.
-type requests []*request
-
-func (q requests) Len() int { return len(q) }
-
-func (q requests) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(q[i].need, q[j].need), cmp.Compare(q[i].seq, q[j].seq)) < 0
-}
-
-func (q requests) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-
-// Push appends x, a *request, for container/heap.
-func (q *requests) Push(x any) { *q = append(*q, x.(*request)) }
-
-// Pop removes the last element, for container/heap.
-func (q *requests) Pop() any {
-	last := len(*q) - 1
-	r := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	return r
-}
-
 // work performs requests of a kind until the end. A worker that is stuck in a request is replaced
 // by another one, and ends when the file releases it. So a file that does not answer is detected
 // after a few time-outs, which bounds the number of workers.
@@ -122,7 +96,9 @@ func (d *Disk) take(k kind) *request {
 	if d.ended {
 		return nil
 	}
-	q := heap.Pop(&d.queue[k]).(*request)
+	q := d.queue[k][0]
+	d.queue[k][0] = nil
+	d.queue[k] = d.queue[k][1:]
 	d.running[q] = struct{}{}
 	return q
 }
