@@ -1,7 +1,9 @@
 package layout
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/dustin/go-humanize"
 )
@@ -41,7 +43,7 @@ func (s *Survey) Hints() []string {
 		hints = append(hints, hint)
 	}
 	if ratio := s.MaxOverMean(); ratio >= imbalanced && s.Files >= int64(filesPerTarget*len(s.Loads)) {
-		most := s.fullest()
+		most := slices.MaxFunc(s.Loads, func(a, b Load) int { return cmp.Compare(a.Bytes, b.Bytes) })
 		say("%s holds %.1f times the mean of the targets in use, and reading everything waits "+
 			"for it: %s.",
 			TargetName(s.FileSystem, most.Target), ratio, s.rebalance())
@@ -80,16 +82,6 @@ func (s *Survey) spreadHint() string {
 	return fmt.Sprintf("Stripe count %d over %d of %d targets: \"lfs migrate -c %d FILE\" spreads a "+
 		"large file, \"lfs setstripe -c %d DIR\" new ones.",
 		widest, used, s.Known, max(2, wider), max(2, wider))
-}
-
-func (s *Survey) fullest() Load {
-	var most Load
-	for _, load := range s.Loads {
-		if load.Bytes > most.Bytes {
-			most = load
-		}
-	}
-	return most
 }
 
 func (s *Survey) rebalance() string {

@@ -111,9 +111,7 @@ func parseComposite(l Layout, value []byte, objects *int) (Layout, error) {
 		if err != nil {
 			return Layout{}, fmt.Errorf("component %d: %w", i, err)
 		}
-		if l.Pool == "" {
-			l.Pool = p.pool
-		}
+		l.Pool = cmp.Or(l.Pool, p.pool)
 		l.Released = l.Released || p.released
 		if e.mirror != read || e.flags&entryParity != 0 {
 			continue
