@@ -278,28 +278,15 @@ func (p *lanesRun) batch(l *laneRun) {
 		p.begin(l)
 	}
 	set := l.set
-	for t, r := range l.planCfg.World {
-		set.ranks[r].step(scheduler.Requested{
-			Lane: l.number, Trainer: t, Epoch: l.epoch, Batch: l.batch, Ticket: 1 + uint64(t),
-		})
-	}
-	set.settle()
+	l.fetched = 0
+	set.batch(l.planCfg.World, l.number, l.epoch, l.batch, l.found)
 	lo, hi := l.plan.Range(l.batch)
 	ids := l.plan.IDs[lo:hi]
 	l.ids = append(l.ids, ids...)
 	for _, id := range ids {
 		p.order = append(p.order, id+scheduler.SampleID(set.begin))
 	}
-	l.fetched = 0
-	for _, r := range set.ranks {
-		r.trained(l.found)
-	}
-	set.settle()
-	if l.training.weighted() {
-		var r scheduler.Report
-		l.trace.train(l.epoch, ids, &r)
-		l.training.report(l.epoch, l.batch, r.Losses)
-	}
+	l.training.learn(l.trace, l.epoch, l.batch, ids)
 	p.took(l, len(ids))
 	if l.batch++; l.batch == l.plan.Batches() {
 		l.plan = nil

@@ -124,6 +124,23 @@ func (r *stagerRank) step(e scheduler.Event) {
 	}
 }
 
+// batch makes the trainers of a lane, on the ranks of world, take a global batch. It calls found
+// for each delivery.
+func (a *stagerRanks) batch(
+	world []int32, lane, epoch, batch int, found func(scheduler.Deliver),
+) {
+	for t, r := range world {
+		a.ranks[r].step(scheduler.Requested{
+			Lane: lane, Trainer: t, Epoch: epoch, Batch: batch, Ticket: 1 + uint64(t),
+		})
+	}
+	a.settle()
+	for _, r := range a.ranks {
+		r.trained(found)
+	}
+	a.settle()
+}
+
 // trained calls found for each delivery, and releases it.
 func (r *stagerRank) trained(found func(scheduler.Deliver)) {
 	for _, d := range r.delivered {

@@ -137,14 +137,7 @@ func (p *stagers) train(epoch int) {
 	p.result.Begin = append(p.result.Begin, len(p.result.IDs))
 	p.result.IDs = append(p.result.IDs, plan.IDs...)
 	for b := range plan.Batches() {
-		for t, r := range p.planCfg.World {
-			p.ranks[r].step(scheduler.Requested{Trainer: t, Epoch: epoch, Batch: b, Ticket: 1 + uint64(t)})
-		}
-		p.settle()
-		for _, rank := range p.ranks {
-			rank.trained(p.found)
-		}
-		p.settle()
+		p.batch(p.planCfg.World, 0, epoch, b, p.found)
 		p.report(plan, b)
 		p.tick(epoch, b)
 	}
@@ -201,12 +194,7 @@ func (p *stagers) report(plan *scheduler.Plan, batch int) {
 		p.coverage.trained(plan.Epoch, id)
 	}
 	p.digest.add(plan.IDs[lo:hi])
-	if !p.training.weighted() {
-		return
-	}
-	var r scheduler.Report
-	p.Trace.train(plan.Epoch, plan.IDs[lo:hi], &r)
-	p.training.report(plan.Epoch, batch, r.Losses)
+	p.training.learn(p.Trace, plan.Epoch, batch, plan.IDs[lo:hi])
 }
 
 // load returns what a rank needs for the batch at a position.

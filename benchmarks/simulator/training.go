@@ -57,8 +57,14 @@ func (t *training) report(epoch, batch int, losses []float32) {
 		scheduler.Trained{Trainer: scheduler.AllTrainers, Epoch: epoch, Batch: batch, Losses: losses})
 }
 
-// weighted reports whether draws depend on losses.
-func (t *training) weighted() bool { return t.coordinator.Weighted() }
+// learn reports the losses of a trace for a global batch, if draws depend on them.
+func (t *training) learn(trace *Trace, epoch, batch int, ids []scheduler.SampleID) {
+	if t.coordinator.Weighted() {
+		var r scheduler.Report
+		trace.train(epoch, ids, &r)
+		t.report(epoch, batch, r.Losses)
+	}
+}
 
 // score returns a sample's score, 0 if there are none.
 func (t *training) score(id scheduler.SampleID) float32 {

@@ -345,10 +345,10 @@ type quiverData struct {
 // into what is left of capacityBytes, it takes the one with the largest ratio of added benefit to
 // added cost, the first in a tie. A data set without any benefit is not cached.
 //
-// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.3. Differs: the paper has one benefit per data set, by which two chunks would always
-// be the better choice. Its §7.6 caches whole data sets when there is room, so here a step counts
-// what it adds. With Table 3's figures for hits and co-operative misses this gives the choices of
-// §7.6.
+// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.3. Differs: the paper has one benefit per
+// data set, by which two chunks would always be the better choice. Its §7.6 caches whole data sets
+// when there is room, so here a step counts what it adds. With Table 3's figures for hits and
+// co-operative misses this gives the choices of §7.6.
 func quiverPlace(data []quiverData, capacityBytes int64) []quiverMode {
 	modes := make([]quiverMode, len(data))
 	for {
