@@ -52,30 +52,23 @@ func (b *blocks) give(extents []extent) {
 
 // find returns the first free block from a position on, or from the beginning. There must be one.
 func (b *blocks) find(from int) int {
-	word := from / 64
-	if word < len(b.free) {
-		if rest := b.free[word] >> (from % 64); rest != 0 {
-			return from + bits.TrailingZeros64(rest)
-		}
-		word++
+	if at, found := inWord(b.free, from); found {
+		return at
 	}
-	at := word / 64
-	if at < len(b.some) {
-		if rest := b.some[at] >> (word % 64); rest != 0 {
-			word += bits.TrailingZeros64(rest)
-			return 64*word + bits.TrailingZeros64(b.free[word])
-		}
-		at++
+	word, found := inWord(b.some, from/64+1)
+	for at := (from/64+1)/64 + 1; !found; at++ {
+		word, found = inWord(b.some, 64*(at%len(b.some)))
 	}
-	for ; ; at++ {
-		if at >= len(b.some) {
-			at = 0
-		}
-		if b.some[at] != 0 {
-			word = 64*at + bits.TrailingZeros64(b.some[at])
-			return 64*word + bits.TrailingZeros64(b.free[word])
-		}
+	return 64*word + bits.TrailingZeros64(b.free[word])
+}
+
+// inWord returns the first bit that is set from a position on, in the word of that position.
+func inWord(words []uint64, from int) (at int, found bool) {
+	if from/64 >= len(words) {
+		return 0, false
 	}
+	rest := words[from/64] >> (from % 64)
+	return from + bits.TrailingZeros64(rest), rest != 0
 }
 
 // run returns how many blocks are free starting at a free one, at most n.

@@ -72,10 +72,10 @@ func openTags(dir, called string, slots, groups int) (*tags, error) {
 		known:  make([]tag, slots), dirty: map[int]struct{}{}, file: file,
 		names: make([]name, groups),
 	}
-	if err := t.check(path); err != nil {
-		return nil, errors.Join(err, file.Close())
+	if err = t.check(path); err == nil {
+		err = t.load()
 	}
-	if err := t.load(); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return t, nil
