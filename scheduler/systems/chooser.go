@@ -305,10 +305,7 @@ func (c *Chooser) draw(epoch int, scores []float32) []scheduler.SampleID {
 		cfg := c.cfg.Sampler
 		cfg.Name = name
 		c.cfg.Values.Sample(&cfg)
-		var err error
-		if sampler, err = scheduler.NewSampler(cfg); err != nil {
-			panic("systems: " + c.cfg.System.Name + " cannot draw: " + err.Error() + ".")
-		}
+		sampler = mustSampler(c.cfg.System, cfg)
 		c.samplers[name] = sampler
 	}
 	return sampler.Draw(epoch, scores).IDs

@@ -45,14 +45,10 @@ func newNoPFS(cfg PoolConfig) Pool {
 func nopfsSamplers(cfg *PoolConfig) []scheduler.Sampler {
 	all := make([]scheduler.Sampler, cfg.Jobs)
 	for job := range all {
-		var err error
-		all[job], err = scheduler.NewSampler(scheduler.SamplerConfig{
+		all[job] = mustSampler(cfg.System, scheduler.SamplerConfig{
 			Name: "torch", Samples: cfg.Samples, Seed: cfg.Seed + int64(job),
 			BatchSize: max(cfg.GlobalBatch/cfg.trainers(), 1), World: cfg.trainers(),
 		})
-		if err != nil {
-			panic("systems: nopfs cannot know the shuffle: " + err.Error() + ".")
-		}
 	}
 	return all
 }

@@ -93,14 +93,10 @@ func newShadePool(cfg PoolConfig) Pool {
 
 // newPADSSampler returns the sampler that draws a process's list.
 func newPADSSampler(cfg *PoolConfig, job, process int) scheduler.Sampler {
-	s, err := scheduler.NewSampler(scheduler.SamplerConfig{
+	return mustSampler(cfg.System, scheduler.SamplerConfig{
 		Name: "pads", Samples: cfg.Samples, Seed: padsSeed(cfg.Seed+int64(job), process),
 		BatchSize: 1, World: 1,
 	})
-	if err != nil {
-		panic("systems: shade cannot draw: " + err.Error() + ".")
-	}
-	return s
 }
 
 // Trained implements Pool.

@@ -57,7 +57,8 @@ func makeSpiderPool(cfg PoolConfig, ratio *spiderRatio) *spiderPool {
 	for job := range cfg.Jobs {
 		p.graphs = append(p.graphs, newSpiderGraph(&cfg, job))
 	}
-	p.importance = scheduler.NewCache(newSpiderHeap(), 0, cfg.Memory.Size)
+	p.importance = scheduler.NewCache(spiderHeap{newByImportance(false, false)}, 0,
+		cfg.Memory.Size)
 	p.homophily = newHomophily(cfg.Memory, cfg.Samples)
 	if cfg.Value("by_batch") == 0 {
 		p.epochs = newSpiderEpochs(&cfg, ratio.start)
@@ -162,39 +163,10 @@ func (p *spiderPool) Promote(b *Batch, served []scheduler.SampleID) {
 
 // spiderHeap orders the importance cache: the lowest score is evicted first, and only for a higher
 // one (Fig. 9, cases 2 and 4).
-type spiderHeap struct {
-	*heap
-	uses []scheduler.Use // by place
-}
+type spiderHeap struct{ *byImportance }
 
-func newSpiderHeap() *spiderHeap {
-	s := &spiderHeap{}
-	s.heap = newHeap(func(a, b scheduler.Place) bool {
-		x, y := &s.uses[a], &s.uses[b]
-		return x.Score < y.Score || x.Score == y.Score && x.ID < y.ID
-	})
-	return s
-}
-
-func (s *spiderHeap) Admit(p scheduler.Place, u scheduler.Use) {
-	for int(p) >= len(s.uses) {
-		s.uses = append(s.uses, scheduler.Use{})
-	}
-	s.uses[p] = u
-	s.Push(p)
-}
-
-func (s *spiderHeap) Touch(scheduler.Place, scheduler.Use) {}
-
-func (s *spiderHeap) Refresh(p scheduler.Place, u scheduler.Use) {
-	s.uses[p] = u
-	s.Fix(p)
-}
-
-func (s *spiderHeap) Victim() (scheduler.Place, bool) { return s.Min() }
-
-func (s *spiderHeap) Yields(victim scheduler.Place, newcomer scheduler.Use) bool {
-	return s.uses[victim].Score < newcomer.Score
+func (h spiderHeap) Yields(victim scheduler.Place, newcomer scheduler.Use) bool {
+	return h.residents[victim].score < newcomer.Score
 }
 
 var spiderGraphOptions = []Option{

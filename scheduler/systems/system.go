@@ -201,6 +201,15 @@ func (s *System) Check(values Values) error {
 	return nil
 }
 
+// mustSampler returns a new sampler of a system. Nothing in cfg may be wrong.
+func mustSampler(s *System, cfg scheduler.SamplerConfig) scheduler.Sampler {
+	sampler, err := scheduler.NewSampler(cfg)
+	if err != nil {
+		panic("systems: " + s.Name + " cannot draw: " + err.Error() + ".")
+	}
+	return sampler
+}
+
 // PolicyConfig configures a new policy.
 type PolicyConfig struct {
 	System        *System // for its options
