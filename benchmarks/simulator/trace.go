@@ -82,11 +82,8 @@ func (t *Trace) loadColumn(path, what string, least, most int64) ([]int64, error
 	if err != nil {
 		return nil, err
 	}
-	if len(a.Shape) != 1 {
-		return nil, fmt.Errorf("%s holds %v, but %s are integers [samples]", path, a, what)
-	}
 	numbers, err := a.Int64s()
-	if err != nil {
+	if err != nil || len(a.Shape) != 1 {
 		return nil, fmt.Errorf("%s holds %v, but %s are integers [samples]", path, a, what)
 	}
 	if len(numbers) != t.Samples() {

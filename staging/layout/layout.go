@@ -61,8 +61,8 @@ const (
 // A Layout is the list of targets that a file is on. The zero value is an unknown layout. It is
 // read-only.
 type Layout struct {
-	FileSystem string      // Lustre, BeeGFS, or "" for other file systems
-	Kind       Kind        //
+	FileSystem string // Lustre, BeeGFS, or "" for other file systems
+	Kind       Kind
 	Pool       string      // Lustre: the OST pool of the first component that names one
 	Mirrors    int         // copies of the file; 1 unless Kind is KindMirrored
 	Components []Component // in order of Start, without overlap; those that hold no data are left out

@@ -46,8 +46,7 @@ func (f *Fetcher) scan() {
 		}
 	}
 	report := ""
-	if worst != nil &&
-		(f.watchdog.reported.IsZero() || now.Sub(f.watchdog.reported) >= reportEvery) {
+	if worst != nil && now.Sub(f.watchdog.reported) >= reportEvery {
 		f.watchdog.reported = now
 		report = worst.report(f.manifest, now, late)
 	}
