@@ -46,13 +46,9 @@ func (systemCalls) magic(path string) (int64, error) {
 }
 
 func (systemCalls) open(path string) (device, error) {
-	fd := -1
 	// With O_NONBLOCK the BeeGFS client does not wait for the content of a stub, and a pipe does not
 	// block.
-	err := posix.Retry(func() (err error) {
-		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-		return err
-	})
+	fd, err := posix.Open(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}

@@ -28,6 +28,15 @@ func Retry(call func() error) error {
 	}
 }
 
+// Open opens the file with a name in the folder at, or at an absolute path, for this process only.
+func Open(at int, name string, flags int, mode uint32) (fd int, err error) {
+	err = Retry(func() (err error) {
+		fd, err = unix.Openat(at, name, flags|unix.O_CLOEXEC, mode)
+		return err
+	})
+	return fd, err
+}
+
 // Allocate gives file sizeBytes of space; on a file system that cannot, writes allocate it, and may
 // fail.
 func Allocate(file *os.File, sizeBytes int64) error {

@@ -45,12 +45,9 @@ func (SystemStorage) Open(path string) (File, error) {
 
 // openFile opens the file at path for reading, with additional flags.
 func openFile(path string, flags int) (fd int, err error) {
-	err = posix.Retry(func() (err error) {
-		// O_NONBLOCK has no effect on regular files; without it a pipe in a sample's place would block
-		// forever.
-		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|flags, 0)
-		return err
-	})
+	// O_NONBLOCK has no effect on regular files; without it a pipe in a sample's place would block
+	// forever.
+	fd, err = posix.Open(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_NONBLOCK|flags, 0)
 	return fd, os.NewSyscallError("open", err)
 }
 

@@ -153,9 +153,7 @@ func openOwnPart(shared int) (fd int, mode uint32, err error) {
 
 // openDirectory opens a folder; flags are those besides the usual ones.
 func openDirectory(at int, name string, flags int) (fd int, err error) {
-	flags |= unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
-	err = posix.Retry(func() error { fd, err = unix.Openat(at, name, flags, 0); return err })
-	return fd, err
+	return posix.Open(at, name, unix.O_RDONLY|unix.O_DIRECTORY|flags, 0)
 }
 
 // list returns the names in a folder; after an error, those read so far.
@@ -201,8 +199,7 @@ func (f *Folder) clear(name string, size int64) {
 var errNoGroup = errors.New("keep: it is not a regular file of the group's size")
 
 func openRegular(at int, name string, flags int, size int64) (fd int, err error) {
-	flags |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOCTTY
-	err = posix.Retry(func() error { fd, err = unix.Openat(at, name, flags, 0); return err })
+	fd, err = posix.Open(at, name, unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|flags, 0)
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO), errors.Is(err, unix.EISDIR):
 		return -1, errNoGroup // a link, a FIFO, a folder
@@ -225,12 +222,7 @@ func (f *Folder) create(name string, size int64) error {
 	}
 	// It gets its name when it is whole: another job may look for it.
 	nascent := fmt.Sprintf("%s.%d%09d", name, os.Getpid(), time.Now().UnixNano())
-	flags := unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd := -1
-	err := posix.Retry(func() (err error) {
-		fd, err = unix.Openat(f.fd, nascent, flags, 0o600)
-		return err
-	})
+	fd, err := posix.Open(f.fd, nascent, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
