@@ -40,16 +40,16 @@ type request struct {
 }
 
 // end calls done, unless it was called already, and reports whether it did. Before that, while the
-// memory still belongs to the request, it calls with.
-func (q *request) end(err error, with func()) bool {
+// memory still belongs to the request, it copies what was read into it.
+func (q *request) end(err error, read []byte) bool {
 	q.mu.Lock()
 	if q.over {
 		q.mu.Unlock()
 		return false
 	}
 	q.over = true
-	if with != nil {
-		with()
+	if err == nil && q.kind == reading {
+		copy(q.memory, read)
 	}
 	q.mu.Unlock()
 	q.done(err)
@@ -115,10 +115,7 @@ func (d *Disk) run(q *request, buffer []byte) bool {
 	}
 	stop()
 	d.release(q, err)
-	if err == nil && q.kind == reading {
-		return q.end(nil, func() { copy(q.memory, buffer) })
-	}
-	return q.end(err, nil)
+	return q.end(err, buffer)
 }
 
 // giveUp ends a request that takes too long, and starts another worker.
