@@ -253,8 +253,8 @@ func parsePlain(blob []byte, made bool, objects *int) (plain, error) {
 	}
 	*objects -= count
 	for i := range count {
-		p.targets = append(p.targets, targetNumber(
-			binary.LittleEndian.Uint32(blob[head+i*objectBytes+20:])))
+		raw := binary.LittleEndian.Uint32(blob[head+i*objectBytes+20:])
+		p.targets = append(p.targets, targetNumber(raw))
 	}
 	return p, nil
 }

@@ -46,7 +46,6 @@ type Options struct {
 // reading it.
 type file struct {
 	first, end int
-	path       string
 	layout     Layout
 	err        error
 }
@@ -105,14 +104,13 @@ func (w *walk) visitChunk(ctx context.Context, chunk int, visit func(file)) {
 	n := w.samples.Len()
 	begin := chunk * chunkSamples
 	end := min(begin+chunkSamples, n)
-	path := w.path(begin)
 	at := begin
-	if begin > 0 && w.path(begin-1) == path {
-		at = w.endOfFile(begin, end, path) // the file started in an earlier chunk
+	if begin > 0 {
+		at = w.endOfFile(begin, end, w.path(begin-1)) // that file started in an earlier chunk
 	}
 	for at < end && ctx.Err() == nil {
-		path = w.path(at)
-		f := file{first: at, end: w.endOfFile(at+1, n, path), path: path}
+		path := w.path(at)
+		f := file{first: at, end: w.endOfFile(at+1, n, path)}
 		f.layout, f.err = of(w.sys, path, w.askBeeGFS)
 		visit(f)
 		at = f.end
