@@ -133,8 +133,8 @@ func parseJournal(data []byte, p *Plan) (sums map[int][]uint64, good int, err er
 	for rest := data[good:]; len(rest) >= 16; rest = data[good:] {
 		shard, count := binary.LittleEndian.Uint32(rest), int64(binary.LittleEndian.Uint32(rest[4:]))
 		length := 8 + 8*count
-		if length+8 > int64(len(rest)) || xxh3.Hash(rest[:length]) != binary.LittleEndian.Uint64(
-			rest[length:]) || int(shard) >= p.Shards() {
+		if length+8 > int64(len(rest)) || int(shard) >= p.Shards() ||
+			xxh3.Hash(rest[:length]) != binary.LittleEndian.Uint64(rest[length:]) {
 			break
 		}
 		from, to := p.span(int(shard))
