@@ -20,8 +20,8 @@ func (f *Fetcher) next() *flight {
 		return nil
 	}
 	demanded := f.demanded && r.need <= f.demand
-	if f.demanded && !demanded && f.flights.ahead >= aheadShare(
-		f.limit.limit, mostUrgent <= f.demand) {
+	ahead := f.demanded && !demanded
+	if ahead && f.flights.ahead >= aheadShare(f.limit.limit, mostUrgent <= f.demand) {
 		return nil
 	}
 	room := f.opt.Bytes - f.flights.bytes
@@ -29,7 +29,7 @@ func (f *Fetcher) next() *flight {
 		return nil
 	}
 	reads := coalesce(r, demanded, min(f.opt.CoalesceBytes, room))
-	fl := newFlight(reads, f.demanded && !demanded)
+	fl := newFlight(reads, ahead)
 	fl.began = time.Now()
 	if r.shard != nil {
 		fl.file = f.idle.take(r.shard)

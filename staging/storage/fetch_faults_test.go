@@ -259,6 +259,13 @@ func (r *roughReader) ask(id scheduler.SampleID, need uint64) {
 	})
 }
 
+// underWay returns how many requests are in flight.
+func (r *roughReader) underWay() int {
+	r.Fetcher.mu.Lock()
+	defer r.Fetcher.mu.Unlock()
+	return len(r.flights.all)
+}
+
 // end waits for all reads, closes the Fetcher, waits until what is late has ended, and returns what
 // is wrong.
 func (r *roughReader) end() string {
@@ -274,11 +281,10 @@ func (r *roughReader) end() string {
 			r.broken = append(r.broken, "memory that was given back has been written to")
 		}
 	}
-	if stats := r.Stats(); stats.InFlight != 0 || stats.UnderWay != 0 ||
-		len(r.queues.shards) != 0 ||
+	if flights, shards := r.underWay(), len(r.queues.shards); flights != 0 || shards != 0 ||
 		r.s.opened != 0 {
-		r.broken = append(r.broken, fmt.Sprintf("at the end %+v, %d shards, %d files", stats,
-			len(r.queues.shards), r.s.opened))
+		r.broken = append(r.broken, fmt.Sprintf("at the end %d requests, %d shards, %d files", flights,
+			shards, r.s.opened))
 	}
 	return strings.Join(r.broken, "; ")
 }
@@ -460,15 +466,15 @@ func TestDemand(t *testing.T) {
 		for id := range scheduler.SampleID(100) {
 			r.ask(id, 10)
 		}
-		if got := r.Stats().UnderWay; got != 14 {
+		if got := r.underWay(); got != 14 {
 			t.Errorf("%d requests are ahead of their use, of 16", got)
 		}
 		r.ask(300, 9)
-		if got := r.Stats().UnderWay; got != 15 {
+		if got := r.underWay(); got != 15 {
 			t.Errorf("%d requests with one that training waits for", got)
 		}
 		r.Demand(10) // now training waits for all
-		if got := r.Stats().UnderWay; got != 16 {
+		if got := r.underWay(); got != 16 {
 			t.Errorf("%d requests when all are waited for", got)
 		}
 		r.Demand(3) // less than before: nothing changes

@@ -39,8 +39,8 @@ func (f *Fetcher) request(fl *flight) (failed failures) {
 		}
 	}()
 	failed = f.read(fl, file)
-	if failed == nil && !f.opt.KeepPageCache {
-		file.Forget(fl.from, fl.size())
+	if failed == nil {
+		file.Forget(fl.from, fl.size()) // the slab holds it
 	}
 	return failed
 }

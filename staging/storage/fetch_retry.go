@@ -3,23 +3,21 @@ package storage
 import "time"
 
 const (
-	// DefaultRetries is how often a failed read is retried by default.
-	DefaultRetries = 4
+	// retries is how often a failed read is retried.
+	retries = 4
 
-	// firstDelay is the wait before the first retry; each further one is four times as long, at most
-	// maxDelay. The default retries wait 1.7 s in all: enough for a short fail-over, without delaying
-	// training for long.
+	// firstDelay is the wait before the first retry; each further one is four times as long. All
+	// retries wait 1.7 s: enough for a short fail-over, without delaying training for long.
 	firstDelay = 20 * time.Millisecond
-	maxDelay   = 2 * time.Second
 )
 
 // pause keeps a read for its next try; it returns false if there is to be none. f.mu is held.
 func (f *Fetcher) pause(r *read) bool {
-	if r.tries > f.opt.Retries || f.closed {
+	if r.tries > retries || f.closed {
 		return false
 	}
 	f.counters.retries.Add(1)
-	f.paused[r] = time.AfterFunc(delay(r.tries), func() { f.resume(r) })
+	f.paused[r] = time.AfterFunc(firstDelay<<(2*(r.tries-1)), func() { f.resume(r) })
 	return true
 }
 
@@ -32,13 +30,4 @@ func (f *Fetcher) resume(r *read) {
 		f.queues.push(r)
 		f.begin()
 	}
-}
-
-// delay returns how long to wait after a read has failed tries > 0 times.
-func delay(tries int) time.Duration {
-	d := firstDelay
-	for range tries - 1 {
-		d = min(4*d, maxDelay)
-	}
-	return d
 }

@@ -8,6 +8,10 @@ import (
 )
 
 const (
+	// stallAfter is how long a request may take before it is reported: longer than a busy server
+	// needs, shorter than the 100 s after which a Lustre client gives up on a server.
+	stallAfter = 30 * time.Second
+
 	watchdogEvery = 100 * time.Millisecond // while requests are in flight, or files open
 	reportEvery   = 30 * time.Second       // at most one line about requests that do not end
 )
@@ -33,7 +37,7 @@ func (f *Fetcher) scan() {
 	var worst *flight
 	late := 0
 	for fl := range f.flights.all {
-		if now.Sub(fl.began) < f.opt.StallAfter {
+		if now.Sub(fl.began) < stallAfter {
 			continue
 		}
 		late++

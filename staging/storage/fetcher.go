@@ -22,10 +22,6 @@ const (
 	//
 	// Source: Lustre 2.16, OBD_MAX_RIF_DEFAULT.
 	DefaultTargetConcurrency = 8
-
-	// DefaultStallAfter is how long a request may take by default before it is reported: longer than a
-	// busy server needs, shorter than the 100 s after which a Lustre client gives up on a server.
-	DefaultStallAfter = 30 * time.Second
 )
 
 // ErrClosed is the error of a read that had not ended when the Fetcher was closed.
@@ -37,10 +33,7 @@ type FetchOptions struct {
 	Concurrency int
 	// bytes in flight, or one larger request; 0: DefaultFetchBytes
 	Bytes   int64
-	Retries int // how often a read is retried; 0: DefaultRetries, negative: never
-	// keep what was read in the page cache; else it is dropped, because the slab holds it
-	KeepPageCache bool
-	Storage       Storage // nil: SystemStorage
+	Storage Storage // nil: SystemStorage
 
 	// neighbours are read at once up to this size; 0: DefaultCoalesceBytes, negative: never
 	CoalesceBytes int64
@@ -49,8 +42,6 @@ type FetchOptions struct {
 	// requests in flight to one target; 0: DefaultTargetConcurrency
 	TargetConcurrency int
 	Limit             *RateLimit // shared with other Fetchers; nil: none
-	// when a request is reported; 0: DefaultStallAfter
-	StallAfter time.Duration
 	// called with one sentence about requests that do not end; may be nil
 	Log func(msg string)
 }
@@ -59,7 +50,6 @@ func (o FetchOptions) withDefaults() FetchOptions {
 	if o.Bytes <= 0 {
 		o.Bytes = DefaultFetchBytes
 	}
-	o.Retries = cmp.Or(o.Retries, DefaultRetries)
 	if o.Storage == nil {
 		o.Storage = SystemStorage{}
 	}
@@ -69,9 +59,6 @@ func (o FetchOptions) withDefaults() FetchOptions {
 	}
 	if o.TargetConcurrency <= 0 {
 		o.TargetConcurrency = DefaultTargetConcurrency
-	}
-	if o.StallAfter <= 0 {
-		o.StallAfter = DefaultStallAfter
 	}
 	if o.Log == nil {
 		o.Log = func(string) {}
@@ -140,14 +127,13 @@ func (f *Fetcher) Fetch(id scheduler.SampleID, into []byte, need uint64, done fu
 		panic(fmt.Sprintf("staging: Fetch of sample %d into %d bytes, its size is %d", id,
 			len(into), size))
 	}
-	f.counters.inFlight.Add(1)
 	r := &read{id: id, into: into, need: need, done: done}
 	r.from, r.to = f.manifest.Bounds(id)
 	target := f.opt.TargetOf(id)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		go func() { f.counters.count(len(into), ErrClosed); done(ErrClosed) }()
+		go done(ErrClosed)
 		return
 	}
 	f.asking.Add(1)
@@ -178,7 +164,7 @@ func (f *Fetcher) Stats() Stats {
 	s := f.counters.read()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.UnderWay, s.Concurrency = len(f.flights.all), f.limit.limit
+	s.Concurrency = f.limit.limit
 	return s
 }
 

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
+	"rankpool/staging/shards"
 )
 
 // A SampleError says why a sample could not be read.
@@ -28,6 +30,10 @@ func (e *SampleError) Error() string {
 
 // Unwrap returns Err.
 func (e *SampleError) Unwrap() error { return e.Err }
+
+// ErrChecksum means that a sample's bytes on storage have another checksum than in the manifest or
+// their TFRecord file. It is wrapped in a *SampleError.
+var ErrChecksum = errors.New("staging: wrong checksum")
 
 // IndexAgain is the advice for a file that differs from the manifest.
 const IndexAgain = "; index the data set again"
@@ -77,13 +83,17 @@ func (failed *Failure) sampleError(m *dataset.Manifest, r *read) error {
 }
 
 // check returns why the bytes read are not the sample of the manifest that r is for: got of want
-// bytes were read into r.into and tail (see verify), in the tries-th try, of a file that has
-// sizeBytes bytes and was modified at modTime. If the size and time are those after the read, this
-// detects every change of the file before or during the read that changes its modification time.
+// bytes were read into r.into and tail (the checksum after the data of a TFRecord file's record,
+// ignored for other formats), in the tries-th try, of a file that has sizeBytes bytes and was
+// modified at modTime. If the size and time are those after the read, this detects every change of
+// the file before or during the read that changes its modification time.
 func check(m *dataset.Manifest, r *read, tail *[dataset.RecordCRCBytes]byte, got, want, tries int,
 	sizeBytes, modTime int64,
 ) *Failure {
-	switch id := r.id; {
+	id := r.id
+	// A wrong checksum is worth one more try: memory or a cable may have been at fault.
+	again := tries < 2
+	switch {
 	case !m.SizeFits(id, sizeBytes) && m.Format(id) == dataset.FormatFile:
 		return differs("has %d bytes, the manifest says %d", sizeBytes, m.Size(id))
 	case !m.SizeFits(id, sizeBytes):
@@ -96,8 +106,20 @@ func check(m *dataset.Manifest, r *read, tail *[dataset.RecordCRCBytes]byte, got
 			Reason: fmt.Sprintf("ends after %d of %d bytes", got, want),
 			Err:    io.ErrUnexpectedEOF, MayPass: true,
 		}
+	case m.Format(id) == dataset.FormatTFRecord &&
+		shards.MaskedCRC(r.into) != binary.LittleEndian.Uint32(tail[:]):
+		return &Failure{
+			Reason: "holds a damaged record: the checksum of its data is wrong",
+			Err:    ErrChecksum, MayPass: again,
+		}
 	}
-	return verify(m, r.id, r.into, tail, tries)
+	if want, known := m.Checksum(id); known && dataset.ChecksumOf(r.into) != want {
+		return &Failure{
+			Reason: "has other bytes than the manifest says: their checksum is wrong" + IndexAgain,
+			Err:    ErrChecksum, MayPass: again,
+		}
+	}
+	return nil
 }
 
 // ReadFull reads into p starting at offset, in as many pieces as the file returns, up to the end of
