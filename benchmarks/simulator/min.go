@@ -100,7 +100,7 @@ func (s *setup) future() ([]float64, error) {
 					lo, hi := plans[job].Range(number)
 					ids = append(ids, plans[job].IDs[lo:hi]...)
 					s.traceOf(job).train(epoch, plans[job].IDs[lo:hi], &report)
-					f.report(number, report.Losses)
+					f.report(epoch, number, report.Losses)
 				}
 			}
 		}
@@ -130,11 +130,8 @@ func (p *minPool) Begin(int, int, []scheduler.SampleID) {}
 func (p *minPool) Batch(b *systems.Batch, answers []systems.Answer) {
 	for i, id := range b.IDs {
 		owner := scheduler.Owner(id, len(p.caches))
-		outcome := p.caches[owner].Draw(scheduler.Use{ID: id, Next: b.Next[i]}, p.memory.Drop)
-		answers[i] = systems.Answer{Served: id, Read: outcome != scheduler.Hit}
-		if outcome == scheduler.Admitted {
-			p.memory.Keep(id, int32(owner))
-		}
+		u := scheduler.Use{ID: id, Next: b.Next[i]}
+		answers[i] = p.memory.Draw(p.caches[owner], u, int32(owner))
 	}
 }
 

@@ -120,6 +120,16 @@ func (m *Memory) Keep(id scheduler.SampleID, rank int32) {
 	m.usedBytes += size
 }
 
+// Draw answers a draw by a cache of samples that are all in memory. rank reads the sample if the
+// cache does not have it.
+func (m *Memory) Draw(cache *scheduler.Cache, u scheduler.Use, rank int32) Answer {
+	outcome := cache.Draw(u, m.Drop)
+	if outcome == scheduler.Admitted {
+		m.Keep(u.ID, rank)
+	}
+	return Answer{Served: u.ID, Read: outcome != scheduler.Hit}
+}
+
 // Copy adds a copy on a rank of a sample that is in memory; the bytes come from another rank or
 // from a read for a draw. It panics if the sample is not in memory, the rank holds it, or the rank
 // has no room.
@@ -206,4 +216,51 @@ func (m *Memory) Loaded() (bytes, requests int64) {
 	bytes, requests = m.readBytes, m.requests
 	m.readBytes, m.requests = 0, 0
 	return bytes, requests
+}
+
+// rooms holds the free bytes of each rank in a tree of maxima. A change takes O(log ranks).
+type rooms struct {
+	leaves int // a power of two, at least the ranks
+	// most[i] is the larger of most[2i] and most[2i+1]; rank r is leaf leaves+r; the leaves after
+	// the ranks are -1
+	most []int64
+}
+
+func newRooms(bytes []int64) *rooms {
+	t := &rooms{leaves: 1}
+	for t.leaves < len(bytes) {
+		t.leaves *= 2
+	}
+	t.most = make([]int64, 2*t.leaves)
+	for i := range t.most {
+		t.most[i] = -1
+	}
+	copy(t.most[t.leaves:], bytes)
+	for i := t.leaves - 1; i > 0; i-- {
+		t.most[i] = max(t.most[2*i], t.most[2*i+1])
+	}
+	return t
+}
+
+// of returns the free bytes of a rank; they are negative if a sample did not quite fit.
+func (t *rooms) of(rank int32) int64 { return t.most[t.leaves+int(rank)] }
+
+func (t *rooms) add(rank int32, bytes int64) {
+	i := t.leaves + int(rank)
+	t.most[i] += bytes
+	for i /= 2; i > 0; i /= 2 {
+		t.most[i] = max(t.most[2*i], t.most[2*i+1])
+	}
+}
+
+// widest returns the rank with the most free bytes, the first in a tie.
+func (t *rooms) widest() int32 {
+	i := 1
+	for i < t.leaves {
+		i *= 2
+		if t.most[i] < t.most[i/2] {
+			i++
+		}
+	}
+	return int32(i - t.leaves)
 }

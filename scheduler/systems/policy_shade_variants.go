@@ -26,7 +26,6 @@ func newEvictRandom(cfg PolicyConfig) scheduler.Policy {
 	return &evictRandom{random: newRandom(cfg.Seed), pending: true}
 }
 
-// Admit implements scheduler.Policy.
 func (e *evictRandom) Admit(p scheduler.Place, _ scheduler.Use) {
 	for int(p) >= len(e.where) {
 		e.where = append(e.where, 0)
@@ -35,13 +34,10 @@ func (e *evictRandom) Admit(p scheduler.Place, _ scheduler.Use) {
 	e.places = append(e.places, p)
 }
 
-// Touch implements scheduler.Policy.
 func (e *evictRandom) Touch(scheduler.Place, scheduler.Use) {}
 
-// Refresh implements scheduler.Policy.
 func (e *evictRandom) Refresh(scheduler.Place, scheduler.Use) {}
 
-// Remove implements scheduler.Policy.
 func (e *evictRandom) Remove(p scheduler.Place) {
 	last := len(e.places) - 1
 	i, moved := e.where[p], e.places[last]
@@ -49,7 +45,6 @@ func (e *evictRandom) Remove(p scheduler.Place) {
 	e.places, e.pending = e.places[:last], true
 }
 
-// Victim implements scheduler.Policy.
 func (e *evictRandom) Victim() (scheduler.Place, bool) {
 	if len(e.places) == 0 {
 		return 0, false
@@ -60,7 +55,6 @@ func (e *evictRandom) Victim() (scheduler.Place, bool) {
 	return e.places[e.chosen], true
 }
 
-// Yields implements scheduler.Policy.
 func (e *evictRandom) Yields(scheduler.Place, scheduler.Use) bool { return true }
 
 // shadeVariant returns a variant of §6.2, which about describes.

@@ -159,11 +159,7 @@ func (c *icache) draw(job int, id scheduler.SampleID, rank int32) Answer {
 		}
 		return Answer{Served: served}
 	}
-	outcome := c.high.Draw(scheduler.Use{ID: id, Score: c.list[id]}, c.memory.Drop)
-	if outcome == scheduler.Admitted {
-		c.memory.Keep(id, rank)
-	}
-	return Answer{Served: id, Read: outcome != scheduler.Hit}
+	return c.memory.Draw(c.high, scheduler.Use{ID: id, Score: c.list[id]}, rank)
 }
 
 // Trained implements Pool: importance counts when the next H-list is pulled.

@@ -34,11 +34,7 @@ func (p *PolicyPool) Begin(job, _ int, _ []scheduler.SampleID) {
 // Batch implements Pool.
 func (p *PolicyPool) Batch(b *Batch, answers []Answer) {
 	for i, id := range b.IDs {
-		outcome := p.cache.Draw(p.use(b.Job, id, b.Next[i]), p.memory.Drop)
-		answers[i] = Answer{Served: id, Read: outcome != scheduler.Hit}
-		if outcome == scheduler.Admitted {
-			p.memory.Keep(id, b.Rank[i])
-		}
+		answers[i] = p.memory.Draw(p.cache, p.use(b.Job, id, b.Next[i]), b.Rank[i])
 	}
 }
 
@@ -56,10 +52,9 @@ func (p *PolicyPool) Foresee(ids []scheduler.SampleID, next func(scheduler.Sampl
 	switch {
 	case !p.looks:
 	case ids == nil:
-		p.cache.RefreshAll(
-			func(id scheduler.SampleID, _ float64) scheduler.Use {
-				return scheduler.Use{ID: id, Next: next(id)}
-			})
+		p.cache.RefreshAll(func(id scheduler.SampleID, _ float64) scheduler.Use {
+			return scheduler.Use{ID: id, Next: next(id)}
+		})
 	default:
 		for _, id := range ids {
 			if p.cache.Resident(id) {

@@ -109,11 +109,8 @@ func (p *spiderPool) Batch(b *Batch, answers []Answer) {
 		case similar:
 			answers[i] = Answer{Served: node}
 		default:
-			answers[i] = Answer{Served: id, Read: true}
 			u := scheduler.Use{ID: id, Next: b.Next[i], Score: p.graphs[b.Job].scores[id]}
-			if p.importance.Draw(u, p.memory.Drop) == scheduler.Admitted {
-				p.memory.Keep(id, b.Rank[i])
-			}
+			answers[i] = p.memory.Draw(p.importance, u, b.Rank[i])
 		}
 	}
 }

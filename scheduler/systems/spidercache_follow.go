@@ -270,9 +270,7 @@ func (p *spiderPool) restore(reported, memory []byte) (err error) {
 			return errDamaged
 		}
 		u := scheduler.Use{ID: scheduler.SampleID(id), Score: score}
-		if p.importance.Draw(u, p.memory.Drop) == scheduler.Admitted {
-			p.memory.Keep(u.ID, int32(rank%ranks))
-		}
+		p.memory.Draw(p.importance, u, int32(rank%ranks))
 	}
 	for range r.u32() {
 		id, rank := r.u32(), r.u32()
