@@ -124,7 +124,7 @@ func TestChosenIsSimulated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		digest, hits, substituted, evaluated := newIDsDigest(true), int64(0), int64(0), 0
+		digest, hits, substituted, evaluated := newIDsDigest(true), int64(0), int64(0), int64(0)
 		packages, packageBytes := int64(0), int64(0)
 		for _, d := range chosen(t, &cfg) {
 			for b := range (len(d.IDs) + batch - 1) / batch {
@@ -136,17 +136,8 @@ func TestChosenIsSimulated(t *testing.T) {
 			for _, places := range d.Packages() {
 				packageBytes += int64(len(places)) * cluster.SampleBytes
 			}
-			for i := range d.IDs {
-				switch {
-				case d.Evaluated().Has(i / batch):
-					evaluated++
-				case !d.Found(i):
-				case d.Substituted(i):
-					substituted++
-				default:
-					hits++
-				}
-			}
+			own, others, measured := outcomes(d, batch)
+			hits, substituted, evaluated = hits+own, substituted+others, evaluated+measured
 		}
 		if got := digest.hex(); got != want.IDsDigest {
 			t.Errorf(

@@ -139,8 +139,8 @@ func (c *Cluster) nopfsModel(n Nodes, sampleBytes int64) *systems.NoPFSModel {
 		Network: limited(c.Network.LinkBytesPerSecond),
 		Tiers:   []systems.NoPFSTier{memory, memory},
 	}
-	m.Compute = float64(int64(n.Trainers*n.BatchSize)*sampleBytes) * 1e3 / float64(
-		max(c.stepNanoseconds(n.BatchSize), 1))
+	batchBytes, stepNs := int64(n.Trainers*n.BatchSize)*sampleBytes, c.stepNanoseconds(n.BatchSize)
+	m.Compute = float64(batchBytes) * 1e3 / float64(max(stepNs, 1))
 	m.Preprocess = m.Compute
 	for clients := 1; clients <= n.Ranks; clients++ {
 		readers := clients * c.workers(n)

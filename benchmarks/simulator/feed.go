@@ -13,8 +13,8 @@ type feed interface {
 	begin(epoch int) (*scheduler.Plan, error)
 	// cut announces that the current epoch has reached its cut, and another will follow.
 	cut(epoch int) error
-	// report reports the losses of the samples drawn in a global batch of the epoch begun last.
-	report(number int, losses []float32)
+	// report reports the losses of the samples drawn in a global batch.
+	report(epoch, number int, losses []float32)
 	// score returns the current importance of a sample, for predictions.
 	score(id scheduler.SampleID) float32
 }
@@ -62,34 +62,22 @@ func (c *Config) samplerConfig(name string, job int) scheduler.SamplerConfig {
 // plannedFeed draws as a rank does: an epoch is planned from the scores before the cut of the
 // previous epoch, and scores come from the losses of the samples that are drawn. So its draws do
 // not depend on what a cache does.
-type plannedFeed struct {
-	training *training
-	epoch    int // under way
-}
+type plannedFeed struct{ *training }
 
 func (s *setup) newPlannedFeed(job int) (feed, error) {
 	sampler, err := s.newSampler(s.sampler, job)
 	if err != nil {
 		return nil, err
 	}
-	return &plannedFeed{
-		training: s.newTraining(s.Seed+int64(job), s.planConfig(sampler), nil, nil, nil),
-	}, nil
+	return plannedFeed{s.newTraining(s.Seed+int64(job), s.planConfig(sampler), nil, nil, nil)}, nil
 }
 
-func (f *plannedFeed) begin(epoch int) (*scheduler.Plan, error) {
-	f.epoch = epoch
+func (f plannedFeed) begin(epoch int) (*scheduler.Plan, error) {
 	return f.training.begin(epoch), nil
 }
 
-func (f *plannedFeed) report(number int, losses []float32) {
-	f.training.report(f.epoch, number, losses)
-}
-
 // cut implements feed: the coordinator knows when an epoch is at its cut.
-func (f *plannedFeed) cut(int) error { return nil }
-
-func (f *plannedFeed) score(id scheduler.SampleID) float32 { return f.training.score(id) }
+func (f plannedFeed) cut(int) error { return nil }
 
 // ownFeed draws as a published system does, which may choose sampler and weights itself, from what
 // it knows at the cut of the previous epoch, as ranks do. Scores come from the losses of the
@@ -143,6 +131,6 @@ func (f *ownFeed) draw(epoch int) (*scheduler.Plan, error) {
 	return scheduler.NewPlan(f.setup.planConfig(sampler), epoch, weights), nil
 }
 
-func (f *ownFeed) report(int, []float32) {}
+func (f *ownFeed) report(int, int, []float32) {}
 
 func (f *ownFeed) score(id scheduler.SampleID) float32 { return f.scores.Of[id] }

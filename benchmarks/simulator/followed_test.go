@@ -193,15 +193,8 @@ func followedIsSimulated(t *testing.T, cfg *Config, want *Result) {
 		for b := range slices.Chunk(d.IDs, cfg.BatchSize*cfg.trainers()) {
 			digest.add(b)
 		}
-		for i := range d.IDs {
-			switch {
-			case !d.Found(i):
-			case d.Substituted(i):
-				substituted++
-			default:
-				hits++
-			}
-		}
+		own, others, _ := outcomes(d, 1)
+		hits, substituted = hits+own, substituted+others
 	}
 	if got := digest.hex(); got != want.IDsDigest {
 		t.Errorf("the ids that ranks serve have the digest %s, the simulated ones %s", got,
@@ -214,4 +207,21 @@ func followedIsSimulated(t *testing.T, cfg *Config, want *Result) {
 	if (substituted > 0) != cfg.System.Substitutes() {
 		t.Errorf("%d draws are substituted", substituted)
 	}
+}
+
+// outcomes counts the draws that found their sample in memory, those that found another one there,
+// and those of batches that are evaluated.
+func outcomes(d *scheduler.Draws, batch int) (hits, substituted, evaluated int64) {
+	for i := range d.IDs {
+		switch {
+		case d.Evaluated().Has(i / batch):
+			evaluated++
+		case !d.Found(i):
+		case d.Substituted(i):
+			substituted++
+		default:
+			hits++
+		}
+	}
+	return hits, substituted, evaluated
 }

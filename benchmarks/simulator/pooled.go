@@ -190,7 +190,7 @@ func (p *pooled) batch(j *pooledJob, epoch, number int) {
 	p.pool.Trained(b, j.served)
 	p.count.trained(j.number)
 	trace.train(epoch, b.IDs, &j.drawn)
-	j.feed.report(number, j.drawn.Losses)
+	j.feed.report(epoch, number, j.drawn.Losses)
 	p.foresee(b.IDs)
 }
 

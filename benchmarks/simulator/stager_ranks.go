@@ -107,11 +107,10 @@ func (r *stagerRank) step(e scheduler.Event) {
 				a.asked(r.number, c)
 			}
 			a.later(func() {
-				a.ranks[c.Peer].step(
-					scheduler.Asked{
-						Lane: c.Lane, Peer: r.number, Ticket: c.Ticket, Epoch: c.Epoch,
-						Batch: c.Batch, IDs: c.IDs,
-					})
+				a.ranks[c.Peer].step(scheduler.Asked{
+					Lane: c.Lane, Peer: r.number, Ticket: c.Ticket, Epoch: c.Epoch, Batch: c.Batch,
+					IDs: c.IDs,
+				})
 			})
 		case scheduler.Send:
 			a.later(func() {

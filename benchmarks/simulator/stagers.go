@@ -44,7 +44,6 @@ type StagersResult struct {
 	Missed int64    // sum over epochs of the samples that had to be read at least once
 	// TierReads and TierWrites are how many samples were read from tiers, and written to them.
 	TierReads, TierWrites int64
-	Plans                 []*scheduler.Plan // by epoch
 }
 
 // LocalShare returns the share of hits that are in the consumer's own memory.
@@ -301,7 +300,6 @@ func (p *stagers) end(epoch int) {
 func (p *stagers) finish() *StagersResult {
 	r := &p.result
 	p.describe(&r.Result, p.drawScorer, []*coverage{p.coverage}, p.digest)
-	r.Plans = p.plans
 	r.TierReads, r.TierWrites = p.tierReads, p.tierWrites
 	return r
 }

@@ -53,8 +53,9 @@ func (t *training) begin(epoch int) *scheduler.Plan {
 
 // report reports the losses of a global batch, if they matter.
 func (t *training) report(epoch, batch int, losses []float32) {
-	t.step(
-		scheduler.Trained{Trainer: scheduler.AllTrainers, Epoch: epoch, Batch: batch, Losses: losses})
+	t.step(scheduler.Trained{
+		Trainer: scheduler.AllTrainers, Epoch: epoch, Batch: batch, Losses: losses,
+	})
 }
 
 // learn reports the losses of a trace for a global batch, if draws depend on them.
