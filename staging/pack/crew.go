@@ -78,19 +78,17 @@ func (c *crew) several(ctx context.Context, n int,
 func (c *crew) each(ctx context.Context, tasks []task,
 	finish func(rank int, t task, r result) error,
 ) error {
-	var mu sync.Mutex
-	next := 0
-	take := func() (t task, found bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		if found = next < len(tasks); found {
-			t = tasks[next]
-			next++
-		}
-		return t, found
+	queue := make(chan task, len(tasks))
+	for _, t := range tasks {
+		queue <- t
 	}
+	close(queue)
+	var mu sync.Mutex
 	return c.several(ctx, shardsAtOnce, func(ctx context.Context, rank int) error {
-		for t, found := take(); found && ctx.Err() == nil; t, found = take() {
+		for t := range queue {
+			if ctx.Err() != nil {
+				break
+			}
 			r, err := c.do(ctx, rank, t)
 			if err != nil {
 				return err

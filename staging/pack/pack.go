@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -120,7 +121,7 @@ type packing struct {
 	sums     []uint64 // of samples, in order
 
 	bytes, shards atomic.Int64
-	reporting     chan struct{} // holds a token while no goroutine reports progress
+	reporting     sync.Mutex // held while progress is reported
 }
 
 // look is a dry run.
@@ -161,8 +162,6 @@ func (r *packing) run(ctx context.Context) error {
 			return &DestinationError{r.opt.Dest, err}
 		}
 	}
-	r.reporting = make(chan struct{}, 1)
-	r.reporting <- struct{}{}
 	own := newWorker(r.plan, r.opt.Dest, r.opt.Sync, r.opt.Concurrency, r.opt.create)
 	defer own.close()
 	own.wrote = func(bytes int64) { r.progress(0, bytes) }
@@ -253,13 +252,8 @@ func (r *packing) progress(shards, bytes int64) {
 		Shards: int(r.shards.Add(shards)), AllShards: r.plan.Shards(),
 		Bytes: r.bytes.Add(bytes), AllBytes: r.plan.TotalBytes(),
 	}
-	if r.opt.Progress == nil {
-		return
-	}
-	select {
-	case <-r.reporting:
+	if r.opt.Progress != nil && r.reporting.TryLock() {
+		defer r.reporting.Unlock()
 		r.opt.Progress(at)
-		r.reporting <- struct{}{}
-	default:
 	}
 }

@@ -82,23 +82,19 @@ func (w *worker) write(ctx context.Context, shard int, name string) (r result, e
 		return result{}, &DestinationError{w.dest, err}
 	}
 	temp := out.Name()
-	closed := false
 	defer func() {
 		if err != nil {
-			if !closed {
-				_ = out.Close() // err is being reported
-			}
 			_ = os.Remove(temp)
 		}
 	}()
 	if r.Sums, err = w.fill(ctx, shard, out); err != nil {
+		_ = out.Close() // err is being reported
 		return result{}, err
 	}
 	err = out.Chmod(0o644)
 	if err == nil && w.sync == stage.SyncFiles {
 		err = out.Sync()
 	}
-	closed = true
 	if err = errors.Join(err, out.Close()); err != nil {
 		return result{}, &DestinationError{w.dest, err}
 	}
