@@ -41,8 +41,7 @@ func (a *stagerRanks) make(world []int32) error {
 	share := a.totalBytes / int64(a.Ranks)
 	for number := range a.Ranks {
 		policy, err := systems.NewPolicy(a.policy, systems.PolicyConfig{
-			Samples: a.Trace.Samples(), CapacityBytes: a.part(number), Size: a.size, Seed: a.Seed,
-			Values: a.Values,
+			Seed: a.Seed, Values: a.Values,
 		})
 		if err != nil {
 			return err

@@ -158,8 +158,7 @@ func (s *Setup) New() (scheduler.PlanConfig, *scheduler.Stager, error) {
 		return scheduler.PlanConfig{}, nil, err
 	}
 	policy, err := systems.NewPolicy(s.Policy, systems.PolicyConfig{
-		Samples: s.Sampler.Samples, Seed: s.Sampler.Seed, CapacityBytes: s.CapacityBytes,
-		Size: s.Size, Values: s.Values,
+		Seed: s.Sampler.Seed, Values: s.Values,
 	})
 	if err != nil {
 		return scheduler.PlanConfig{}, nil, err

@@ -156,10 +156,7 @@ func newGoldenDriver(t *testing.T, s *System, trace goldenTrace) *goldenDriver {
 		d.pool = s.NewPool(cfg)
 		return d
 	}
-	d.pool = NewPolicyPool(cfg, s.NewPolicy(PolicyConfig{
-		System: s, Samples: trace.samples, CapacityBytes: int64(trace.capacity), Size: trace.sizes,
-		Seed: 1, Values: trace.values,
-	}))
+	d.pool = NewPolicyPool(cfg, s.NewPolicy(PolicyConfig{System: s, Seed: 1, Values: trace.values}))
 	return d
 }
 

@@ -149,10 +149,7 @@ func (c *PoolConfig) trainers() int { return c.Ranks * max(c.TrainersPerRank, 1)
 
 // NewPolicy returns a new policy of the system's, which must have one.
 func (c *PoolConfig) NewPolicy() scheduler.Policy {
-	return c.System.NewPolicy(PolicyConfig{
-		System: c.System, Samples: c.Samples, CapacityBytes: c.Memory.CapacityBytes(),
-		Size: c.Memory.Size, Seed: c.Seed, Values: c.Values,
-	})
+	return c.System.NewPolicy(PolicyConfig{System: c.System, Seed: c.Seed, Values: c.Values})
 }
 
 // Value returns the value of one of the system's options.

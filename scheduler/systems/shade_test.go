@@ -106,7 +106,7 @@ func TestSHADEVariants(t *testing.T) {
 		{"lfu", "+ hit hit + + +b +c"},
 		{"lru", "+ hit hit + + +a +b"},
 	} {
-		policy, err := NewPolicy(c.policy, PolicyConfig{Samples: 1})
+		policy, err := NewPolicy(c.policy, PolicyConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +216,7 @@ func TestSHADEPolicies(t *testing.T) {
 		capacity := rapid.Int64Range(0, 15).Draw(t, "capacity")
 		var caches [2]*scheduler.Cache
 		for i := range caches {
-			policy, err := NewPolicy(name, PolicyConfig{Samples: samples, Seed: 3})
+			policy, err := NewPolicy(name, PolicyConfig{Seed: 3})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -212,12 +212,9 @@ func mustSampler(s *System, cfg scheduler.SamplerConfig) scheduler.Sampler {
 
 // PolicyConfig configures a new policy.
 type PolicyConfig struct {
-	System        *System // for its options
-	Samples       int
-	CapacityBytes int64
-	Size          func(scheduler.SampleID) int64
-	Seed          int64
-	Values        Values
+	System *System // for its options
+	Seed   int64
+	Values Values
 }
 
 // NewPolicy returns a new policy of that name, without residents. If there is none, the error names

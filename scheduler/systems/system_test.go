@@ -60,8 +60,7 @@ func TestOptions(t *testing.T) {
 // TestPolicyNames checks that every policy that stands alone can be made by its name.
 func TestPolicyNames(t *testing.T) {
 	for _, name := range PolicyNames() {
-		policy, err := NewPolicy(name,
-			PolicyConfig{Samples: 10, CapacityBytes: 3, Size: func(scheduler.SampleID) int64 { return 1 }})
+		policy, err := NewPolicy(name, PolicyConfig{})
 		if err != nil || policy == nil {
 			t.Errorf("%s: %v", name, err)
 		}
