@@ -8,13 +8,13 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// benefitSpy asks at the end of every batch how long the job's batches took.
-type benefitSpy struct {
+// batchSpy looks at every batch after it was answered.
+type batchSpy struct {
 	systems.Pool
 	seen func(b *systems.Batch)
 }
 
-func (p benefitSpy) Batch(b *systems.Batch, answers []systems.Answer) {
+func (p batchSpy) Batch(b *systems.Batch, answers []systems.Answer) {
 	p.Pool.Batch(b, answers)
 	p.seen(b)
 }
@@ -35,7 +35,7 @@ func ratios(t *testing.T, cfg Config) (of [2][]float64) {
 	cfg.System, cfg.Jobs, cfg.Values = mustFind(t, "icache"), 2, systems.Values{"probe_batches": 5}
 	s, p := pooledOf(t, cfg)
 	took := p.count.took()
-	p.pool = resampled{benefitSpy{p.pool, func(b *systems.Batch) {
+	p.pool = resampled{batchSpy{p.pool, func(b *systems.Batch) {
 		if b.Epoch > 0 && b.Number == 10 {
 			of[b.Job] = append(of[b.Job], took(b.Job, 0, 5)/took(b.Job, 5, 10))
 		}

@@ -7,17 +7,6 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// rankSpy records who consumes each place of a batch.
-type rankSpy struct {
-	systems.Pool
-	seen func(b *systems.Batch)
-}
-
-func (p rankSpy) Batch(b *systems.Batch, answers []systems.Answer) {
-	p.seen(b)
-	p.Pool.Batch(b, answers)
-}
-
 // TestConsumersOfPublishedSystems checks that trainer j mod W, on rank (j mod W) / T, consumes
 // place j of a global batch in every published system, whoever draws: their samplers are
 // DistributedSampler's. Only rankpool and the bounds assign draws to the rank that has the sample.
@@ -31,7 +20,7 @@ func TestConsumersOfPublishedSystems(t *testing.T) {
 			_, p := pooledOf(t, cfg)
 			strided := true
 			pool := p.pool
-			p.pool = rankSpy{pool, func(b *systems.Batch) {
+			p.pool = batchSpy{pool, func(b *systems.Batch) {
 				for j, rank := range b.Rank {
 					strided = strided && int(rank) == j%6/2
 				}
