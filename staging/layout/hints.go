@@ -30,14 +30,14 @@ func (s *Survey) Hints() []string {
 	if s.Released > 0 {
 		say("%s released to the archive, and a read waits for a tape: restore them first, with \"lfs "+
 			"find DIR --layout released -print0 | xargs -0 lfs hsm_restore\".",
-			are(s.Released, "file"))
+			are(s.Released))
 	}
 	if s.Stubs > 0 {
 		say("%s only on a remote storage target, and cannot be opened: restore them first, "+
-			"with \"beegfs remote pull\".", are(s.Stubs, "file"))
+			"with \"beegfs remote pull\".", are(s.Stubs))
 	}
 	if s.Unread > 0 {
-		say("The layout of %s cannot be read; the first error: %v.", count(s.Unread, "file"), s.Problem)
+		say("The layout of %s cannot be read; the first error: %v.", files(s.Unread), s.Problem)
 	}
 	if hint := s.spreadHint(); hint != "" {
 		hints = append(hints, hint)
@@ -72,7 +72,7 @@ func (s *Survey) spreadHint() string {
 		}
 		return fmt.Sprintf("%s, but on only %d of %d targets%s: \"lfs getstripe -d DIR\" shows whether "+
 			"the folder's default names a first target or a pool.",
-			count(s.Files, "file"), used, s.Known, pool)
+			files(s.Files), used, s.Known, pool)
 	}
 	widest := 0
 	for _, group := range s.Groups {
@@ -100,18 +100,18 @@ func (s *Survey) onMDTInstead() string {
 	return ""
 }
 
-func count(n int64, noun string) string {
+func files(n int64) string {
 	if n == 1 {
-		return "1 " + noun
+		return "1 file"
 	}
-	return humanize.Comma(n) + " " + noun + "s"
+	return humanize.Comma(n) + " files"
 }
 
-func are(n int64, noun string) string {
+func are(n int64) string {
 	if n == 1 {
-		return "1 " + noun + " is"
+		return "1 file is"
 	}
-	return count(n, noun) + " are"
+	return files(n) + " are"
 }
 
-func smaller(n int64) string { return are(n, "file") + " smaller" }
+func smaller(n int64) string { return are(n) + " smaller" }
