@@ -89,7 +89,7 @@ func (c *count) touch(id scheduler.SampleID) {
 // draws.
 func (c *count) evaluated(ids []scheduler.SampleID) {
 	c.stamp++
-	c.settle(c.mayNotKeep)
+	c.settle()
 	for _, id := range ids {
 		if !c.here[id] {
 			panic(fmt.Sprintf("simulator: %s evaluated sample %d in epoch %d, which is not in "+
@@ -104,26 +104,25 @@ func (c *count) evaluated(ids []scheduler.SampleID) {
 	}
 }
 
-// settle records the samples that were added and dropped, and calls kept for those added neither by
-// Load nor by the draws of the current batch.
-func (c *count) settle(kept func(scheduler.SampleID)) {
+// settle records the samples that were added and dropped. Only Load and the draws of the current
+// batch may add any.
+func (c *count) settle() {
 	if used, most := c.memory.UsedBytes(), c.memory.CapacityBytes(); used > most {
 		panic(fmt.Sprintf("simulator: %s holds %d bytes, its capacity is %d.", c.setup.System.Name,
 			used, most))
 	}
-	c.memory.Moved(func(id scheduler.SampleID) {
+	for _, id := range c.memory.Moved() {
 		c.movedAt[id] = c.stamp
-		switch now, fresh := c.memory.Has(id), c.memory.Fresh(id); {
-		case fresh && (now || !c.here[id]):
+		now, before := c.memory.Has(id), c.here[id]
+		switch {
+		case c.memory.Fresh(id) && (now || !before):
 			c.touch(id)
-		case now && !c.here[id]:
-			if c.servedAt[id] != c.stamp {
-				kept(id)
-				c.memory.Ahead(id)
-			}
+		case now && !before && c.servedAt[id] != c.stamp:
+			panic(fmt.Sprintf("simulator: %s kept sample %d in epoch %d without reading it.",
+				c.setup.System.Name, id, c.epoch))
 		}
-		c.here[id] = c.memory.Has(id)
-	})
+		c.here[id] = now
+	}
 	bytes, requests := c.memory.Loaded()
 	c.bytes(bytes)
 	for r := range c.loads {
@@ -147,7 +146,7 @@ func (c *count) batch(b *systems.Batch, answers []systems.Answer) {
 			c.read(a.Served, b.Rank[i])
 		}
 	}
-	c.settle(c.mayNotKeep)
+	c.settle()
 	c.packages.Load(c.memory.Packages())
 	var from BatchResult
 	for i, a := range answers {
@@ -174,15 +173,10 @@ func (r *Result) add(b BatchResult) {
 // trained records what the pool did when it received the losses of a job's batch, the one counted
 // last.
 func (c *count) trained(job int) {
-	c.settle(c.mayNotKeep)
+	c.settle()
 	if c.alone != nil {
 		c.alone[job].batch(c.before, c.loads)
 	}
-}
-
-func (c *count) mayNotKeep(id scheduler.SampleID) {
-	panic(fmt.Sprintf("simulator: %s kept sample %d in epoch %d without reading it.",
-		c.setup.System.Name, id, c.epoch))
 }
 
 // answer counts one draw of a rank. A read of storage counts with the first draw that it serves,

@@ -324,7 +324,7 @@ func (c *Chooser) batch(
 	}
 	answers := make([]Answer, len(ids))
 	c.pool.Batch(b, answers)
-	c.memory.Moved(func(scheduler.SampleID) {})
+	c.memory.Moved() // forget them: nobody asks
 	c.memory.Loaded()
 	packages.Load(c.memory.Packages())
 	c.add(choice, ids, answers, packages)

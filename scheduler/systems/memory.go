@@ -199,16 +199,12 @@ func (m *Memory) Served(id scheduler.SampleID) (first bool) {
 // Fresh reports whether id was loaded ahead and not served since.
 func (m *Memory) Fresh(id scheduler.SampleID) bool { return m.fresh[id] }
 
-// Ahead marks id, which must be in memory, as loaded ahead. A pool's caller calls it, not the pool.
-func (m *Memory) Ahead(id scheduler.SampleID) { m.fresh[id] = true }
-
-// Moved calls f for each sample added or dropped since the last call to Moved, once per move, in
-// order.
-func (m *Memory) Moved(f func(scheduler.SampleID)) {
-	for _, id := range m.moved {
-		f(id)
-	}
+// Moved returns the samples added or dropped since the last call to Moved, once per move, in order.
+// The next move reuses the slice.
+func (m *Memory) Moved() []scheduler.SampleID {
+	moved := m.moved
 	m.moved = m.moved[:0]
+	return moved
 }
 
 // Loaded returns the bytes and the requests of all calls to Load since the last call to Loaded.
