@@ -13,9 +13,6 @@ type nopfsAccess struct {
 	count int
 }
 
-// nopfsHome is where a sample is placed: a worker and one of its tiers, 1 the fastest.
-type nopfsHome struct{ rank, tier int32 }
-
 // nopfsAccesses returns how often each worker reads each sample over all epochs of the samplers,
 // the most frequent first; in a tie, the sample that is drawn first, and then the lowest rank. A
 // worker is a rank with its trainers; place j of a global batch belongs to trainer j mod W.
@@ -58,25 +55,21 @@ func nopfsAccesses(
 }
 
 // nopfsPlace places samples for each worker separately: in the order of its accesses, samples fill
-// its tiers from the fastest to the slowest. It returns the homes of each sample, starting with the
-// worker that reads it most; several workers may choose the same sample. room[rank] are the
-// capacities of a worker's tiers in bytes, the fastest first; nopfsPlace reduces them to what is
-// left.
+// its memory. It returns the homes of each sample, which are workers, starting with the one that
+// reads it most; several workers may choose the same sample. room[rank] is a worker's memory in
+// bytes; nopfsPlace reduces it to what is left.
 //
 // Source: Dryden et al., SC 2021, the caching policy; a worker knows nothing of what others choose.
-// Differs: the published code closes a tier at the first sample that does not fit; here smaller
+// Differs: the published code closes a memory at the first sample that does not fit; here smaller
 // ones still go in.
 func nopfsPlace(
-	accesses []nopfsAccess, samples int, room [][]int64, size func(scheduler.SampleID) int64,
-) [][]nopfsHome {
-	homes := make([][]nopfsHome, samples)
+	accesses []nopfsAccess, samples int, room []int64, size func(scheduler.SampleID) int64,
+) [][]int32 {
+	homes := make([][]int32, samples)
 	for _, a := range accesses {
-		for tier, free := range room[a.rank] {
-			if size(a.id) <= free {
-				homes[a.id] = append(homes[a.id], nopfsHome{a.rank, int32(tier) + 1})
-				room[a.rank][tier] -= size(a.id)
-				break
-			}
+		if size(a.id) <= room[a.rank] {
+			homes[a.id] = append(homes[a.id], a.rank)
+			room[a.rank] -= size(a.id)
 		}
 	}
 	return homes

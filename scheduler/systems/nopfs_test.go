@@ -104,8 +104,7 @@ func TestNoPFSModelRead(t *testing.T) {
 	}
 }
 
-// TestNoPFSPlacement checks the order of placement by hand: two workers, a memory of two samples
-// and a disk of one.
+// TestNoPFSPlacement checks the order of placement by hand: two workers, memory for two samples.
 func TestNoPFSPlacement(t *testing.T) {
 	accesses := []nopfsAccess{
 		{4, 0, 5},
@@ -118,23 +117,22 @@ func TestNoPFSPlacement(t *testing.T) {
 		{5, 1, 1},
 		{4, 1, 1},
 	}
-	room := [][]int64{{2, 1}, {2, 1}}
-	got := nopfsPlace(accesses, 7, room, func(scheduler.SampleID) int64 { return 1 })
-	want := [][]nopfsHome{{{1, 1}}, {{0, 1}}, {{0, 2}}, {{1, 1}}, {{0, 1}}, {{1, 2}}, nil}
+	got := nopfsPlace(accesses, 7, []int64{2, 2}, func(scheduler.SampleID) int64 { return 1 })
+	want := [][]int32{{1}, {0}, nil, {1}, {0}, nil, nil}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("homes %v, want %v", got, want)
 	}
-	// A sample that does not fit goes to a lower tier, and leaves its room to a smaller one.
+	// A sample that does not fit leaves its room to a smaller one.
 	sizes := []int64{3, 2, 1}
-	got = nopfsPlace([]nopfsAccess{{1, 0, 3}, {0, 0, 2}, {2, 0, 1}}, 3, [][]int64{{3, 3}},
+	got = nopfsPlace([]nopfsAccess{{1, 0, 3}, {0, 0, 2}, {2, 0, 1}}, 3, []int64{3},
 		func(id scheduler.SampleID) int64 { return sizes[id] })
-	if want := [][]nopfsHome{{{0, 2}}, {{0, 1}}, {{0, 1}}}; !reflect.DeepEqual(got, want) {
+	if want := [][]int32{nil, {0}, {0}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("homes %v, want %v", got, want)
 	}
 	// Workers choose separately: both keep the sample that they read most.
 	got = nopfsPlace([]nopfsAccess{{0, 1, 3}, {0, 0, 2}, {1, 0, 1}, {1, 1, 1}}, 2,
-		[][]int64{{1}, {1}}, func(scheduler.SampleID) int64 { return 1 })
-	if want := [][]nopfsHome{{{1, 1}, {0, 1}}, nil}; !reflect.DeepEqual(got, want) {
+		[]int64{1, 1}, func(scheduler.SampleID) int64 { return 1 })
+	if want := [][]int32{{1, 0}, nil}; !reflect.DeepEqual(got, want) {
 		t.Errorf("homes %v, want %v", got, want)
 	}
 }
@@ -155,10 +153,7 @@ func TestNoPFSCopies(t *testing.T) {
 		{16, 90, 1, 0.696},
 		{64, 10, 1, 0.546},
 	} {
-		room := make([][]int64, c.ranks)
-		for r := range room {
-			room[r] = []int64{int64(c.capacity * samples / float64(c.ranks))}
-		}
+		room := slices.Repeat([]int64{int64(c.capacity * samples / float64(c.ranks))}, c.ranks)
 		homes := nopfsPlace(nopfsCounts(samples, c.epochs, c.ranks), samples, room,
 			func(scheduler.SampleID) int64 { return 1 })
 		held, copies := 0, 0
@@ -315,48 +310,35 @@ func TestNoPFSSourceByModel(t *testing.T) {
 	}
 }
 
-// TestNoPFSProperties checks for any sizes and ranks: no tier holds more than its room, a sample's
-// homes are workers that read it, each once, and no worker has room left for a sample that it reads
-// without being its home.
+// TestNoPFSProperties checks for any sizes and ranks: no memory holds more than its room, a
+// sample's homes are workers that read it, each once, and no worker has room left for a sample that
+// it reads without being its home.
 func TestNoPFSProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		ranks := rapid.IntRange(1, 5).Draw(r, "ranks")
 		samples := rapid.IntRange(ranks, 60).Draw(r, "samples")
 		sizes := rapid.SliceOfN(rapid.Int64Range(1, 9), samples, samples).Draw(r, "sizes")
-		tiers := rapid.IntRange(1, 3).Draw(r, "tiers")
-		room := make([][]int64, ranks)
-		for rank := range room {
-			room[rank] = rapid.SliceOfN(rapid.Int64Range(0, 60), tiers, tiers).Draw(r, "room")
-		}
+		room := rapid.SliceOfN(rapid.Int64Range(0, 60), ranks, ranks).Draw(r, "room")
 		accesses := nopfsCounts(samples, rapid.IntRange(1, 6).Draw(r, "epochs"), ranks)
-		used := make([][]int64, ranks)
-		for rank := range used {
-			used[rank] = slices.Clone(room[rank])
-		}
+		left := slices.Clone(room)
 		homes := nopfsPlace(accesses, samples, room,
 			func(id scheduler.SampleID) int64 { return sizes[id] })
 		for id, all := range homes {
-			for k, h := range all {
+			for k, rank := range all {
 				reads := slices.ContainsFunc(accesses,
-					func(a nopfsAccess) bool { return int(a.id) == id && a.rank == h.rank })
-				twice := slices.ContainsFunc(all[:k],
-					func(o nopfsHome) bool { return o.rank == h.rank })
-				if !reads || twice {
-					r.Fatalf("sample %d lies with rank %d, which reads it: %v, twice: %v", id,
-						h.rank, reads, twice)
+					func(a nopfsAccess) bool { return int(a.id) == id && a.rank == rank })
+				if twice := slices.Contains(all[:k], rank); !reads || twice {
+					r.Fatalf("sample %d lies with rank %d, which reads it: %v, twice: %v", id, rank,
+						reads, twice)
 				}
-				used[h.rank][h.tier-1] -= sizes[id]
+				left[rank] -= sizes[id]
 			}
 		}
-		for rank := range used {
-			if !slices.Equal(used[rank], room[rank]) || slices.Min(used[rank]) < 0 {
-				r.Fatalf("rank %d has %v left, and says %v", rank, used[rank], room[rank])
-			}
+		if !slices.Equal(left, room) || slices.Min(left) < 0 {
+			r.Fatalf("ranks have %v left, and say %v", left, room)
 		}
 		for _, a := range accesses {
-			home := slices.ContainsFunc(homes[a.id],
-				func(h nopfsHome) bool { return h.rank == a.rank })
-			if !home && slices.Max(room[a.rank]) >= sizes[a.id] {
+			if !slices.Contains(homes[a.id], a.rank) && room[a.rank] >= sizes[a.id] {
 				r.Fatalf("rank %d has room for sample %d", a.rank, a.id)
 			}
 		}

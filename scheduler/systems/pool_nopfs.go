@@ -20,8 +20,8 @@ import (
 // their own progress.
 type nopfs struct {
 	memory                *Memory
-	homes                 [][]nopfsHome // by sample
-	localPays, remotePays bool          // the model reads there rather than from storage
+	homes                 [][]int32 // by sample: ranks
+	localPays, remotePays bool      // the model reads there rather than from storage
 }
 
 func newNoPFS(cfg PoolConfig) Pool {
@@ -31,9 +31,9 @@ func newNoPFS(cfg PoolConfig) Pool {
 	p.localPays = source != NoPFSStorage
 	_, source = model.Fetch(1, float64(cfg.Ranks), NoPFSNowhere, 1)
 	p.remotePays = source != NoPFSStorage
-	room := make([][]int64, cfg.Ranks)
+	room := make([]int64, cfg.Ranks)
 	for r := range room {
-		room[r] = []int64{cfg.Memory.Room(r)}
+		room[r] = cfg.Memory.Room(r)
 	}
 	accesses := nopfsAccesses(nopfsSamplers(&cfg), cfg.Samples, cfg.Epochs, cfg.Ranks,
 		max(cfg.TrainersPerRank, 1))
@@ -96,7 +96,7 @@ func (p *nopfs) Batch(b *Batch, answers []Answer) {
 		case !p.memory.Has(id):
 			answers[i].Read = true
 			if homes := p.homes[id]; len(homes) > 0 {
-				p.memory.Keep(id, homes[0].rank)
+				p.memory.Keep(id, homes[0])
 			}
 			p.take(id, rank)
 		case p.memory.At(id, rank):
@@ -110,8 +110,7 @@ func (p *nopfs) Batch(b *Batch, answers []Answer) {
 
 // take stores a copy of a sample on the rank that read it, if the rank is one of its homes.
 func (p *nopfs) take(id scheduler.SampleID, rank int32) {
-	home := func(h nopfsHome) bool { return h.rank == rank }
-	if slices.ContainsFunc(p.homes[id], home) && !p.memory.At(id, rank) {
+	if slices.Contains(p.homes[id], rank) && !p.memory.At(id, rank) {
 		p.memory.Copy(id, rank)
 	}
 }
