@@ -35,7 +35,7 @@ func (e *DestinationError) Error() string {
 			"to with --dest", e.Dest)
 	}
 	reason := e.Err
-	if at := (*fs.PathError)(nil); errors.As(e.Err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](e.Err); ok {
 		reason = at.Err
 	}
 	return fmt.Sprintf("pack: %s cannot be written to: %v", e.Dest, reason)

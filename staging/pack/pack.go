@@ -145,12 +145,12 @@ func (r *packing) count(shard int, kept bool) {
 }
 
 func (r *packing) run(ctx context.Context) error {
-	begun := false
-	var err error
-	if r.journal, begun, err = openJournal(r.opt.Dest, r.plan); err != nil {
+	journal, begun, err := openJournal(r.opt.Dest, r.plan)
+	if err != nil {
 		return err
 	}
-	defer r.journal.file.Close()
+	defer journal.file.Close()
+	r.journal = journal
 	if err := prepare(r.opt.Dest, begun); err != nil {
 		if !begun { // leave nothing in a folder that is not ours
 			_ = os.Remove(r.journal.file.Name())

@@ -18,7 +18,6 @@ const (
 
 // A pending is a sample that is being read.
 type pending struct {
-	place int
 	bytes []byte
 	done  chan error
 }
@@ -59,7 +58,7 @@ func readInOrder(ctx context.Context, p *Plan, fetcher *storage.Fetcher, from, t
 
 // begin requests the sample at a position of the order; the position is also its need.
 func begin(p *Plan, fetcher *storage.Fetcher, place int) pending {
-	s := pending{place, make([]byte, p.size(place)), make(chan error, 1)}
+	s := pending{make([]byte, p.size(place)), make(chan error, 1)}
 	fetcher.Fetch(p.order[place], s.bytes, uint64(place), func(err error) { s.done <- err })
 	return s
 }

@@ -28,11 +28,10 @@ type idleFile struct {
 // take returns an open file of a shard, for the caller to use and then put or close; nil if there
 // is none.
 func (s *idleFiles) take(from *shard) File {
-	for i := len(s.files) - 1; i >= 0; i-- {
-		if s.files[i].path == from.path {
-			file := s.files[i].file
+	for i, idle := range slices.Backward(s.files) {
+		if idle.path == from.path {
 			s.files = slices.Delete(s.files, i, i+1)
-			return file
+			return idle.file
 		}
 	}
 	return nil

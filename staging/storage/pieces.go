@@ -60,10 +60,12 @@ func appendPieces(pieces []piece, m *dataset.Manifest, id scheduler.SampleID, in
 func readPieces(file File, pieces []piece) (got int, err error) {
 	vectors, together := file.(vectorReader)
 	for len(pieces) > 0 {
-		n, more, all := 1, 0, false
+		n := 1
 		if together {
 			n = neighbours(pieces)
 		}
+		var more int
+		var all bool
 		if n > 1 {
 			more, all, err = readNeighbours(vectors, pieces[:n])
 		} else {

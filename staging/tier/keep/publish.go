@@ -55,8 +55,7 @@ func (s *Store) publish(g int) error {
 
 // withoutName keeps a name out of messages: the system's errors contain it, their numbers do not.
 func withoutName(err error) error {
-	var number unix.Errno
-	if errors.As(err, &number) {
+	if number, ok := errors.AsType[unix.Errno](err); ok {
 		return number
 	}
 	return errNoGroup
