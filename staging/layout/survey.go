@@ -100,14 +100,13 @@ type taking struct {
 	survey       *Survey
 	groups       map[Group]int64 // files, by Group without Files
 	loads        map[int]Load
-	firstProblem int // the sample of survey.Problem
+	firstProblem scheduler.SampleID // the sample of survey.Problem
 }
 
 func (t *taking) add(f file) {
 	var end, sizeBytes int64
 	on := map[int]int64{}
-	for i := f.first; i < f.end; i++ {
-		id := scheduler.SampleID(i)
+	for id := f.first; id < f.end; id++ {
 		offset, size := t.samples.Offset(id), t.samples.Size(id)
 		end = max(end, offset+size)
 		sizeBytes += size

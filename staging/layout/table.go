@@ -43,7 +43,7 @@ type builder struct {
 
 	mu           sync.Mutex
 	table        *Table
-	firstProblem int // the sample of table.problem
+	firstProblem scheduler.SampleID // the sample of table.problem
 }
 
 func newBuilder(samples Samples) *builder {
@@ -51,9 +51,8 @@ func newBuilder(samples Samples) *builder {
 }
 
 func (b *builder) add(f file) {
-	for i := f.first; i < f.end; i++ {
-		id := scheduler.SampleID(i)
-		b.table.targets[i] = uint16(f.layout.TargetAt(b.samples.Offset(id)))
+	for id := f.first; id < f.end; id++ {
+		b.table.targets[id] = uint16(f.layout.TargetAt(b.samples.Offset(id)))
 	}
 	if !f.layout.Offline() && f.err == nil {
 		return
@@ -62,8 +61,8 @@ func (b *builder) add(f file) {
 	defer b.mu.Unlock()
 	t := b.table
 	if f.layout.Offline() {
-		for i := f.first; i < f.end; i++ {
-			t.offline = append(t.offline, scheduler.SampleID(i))
+		for id := f.first; id < f.end; id++ {
+			t.offline = append(t.offline, id)
 		}
 	}
 	if f.err != nil {

@@ -187,9 +187,9 @@ func TestBuilderSorts(t *testing.T) {
 	data := dataSet{{"/0", 0, 5 << 20}, {"/1", 0, 1}, {"/2", 0, 5 << 20}, {"/3", 0, 1}}
 	b := newBuilder(data)
 	striped := lustreGolden["v1"]
-	for i := 3; i >= 0; i-- {
-		f := file{first: i, end: i + 1, layout: Layout{Released: true}, err: fmt.Errorf("of %d", i)}
-		if i%2 == 0 {
+	for _, id := range []scheduler.SampleID{3, 2, 1, 0} {
+		f := file{first: id, end: id + 1, layout: Layout{Released: true}, err: fmt.Errorf("of %d", id)}
+		if id%2 == 0 {
 			f.layout, f.err = striped, nil
 		}
 		b.add(f)

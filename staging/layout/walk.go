@@ -45,7 +45,7 @@ type Options struct {
 // A file is one file of a data set: the samples [first, end), and the file's layout or the error of
 // reading it.
 type file struct {
-	first, end int
+	first, end scheduler.SampleID
 	layout     Layout
 	err        error
 }
@@ -102,39 +102,37 @@ func (w *walk) chunks() int { return (w.samples.Len() + chunkSamples - 1) / chun
 // visitChunk visits the files that start in a chunk of samples; the last may extend beyond it.
 func (w *walk) visitChunk(ctx context.Context, chunk int, visit func(file)) {
 	n := w.samples.Len()
-	begin := chunk * chunkSamples
-	end := min(begin+chunkSamples, n)
+	begin := scheduler.SampleID(chunk * chunkSamples)
+	end := scheduler.SampleID(min((chunk+1)*chunkSamples, n))
 	at := begin
-	if begin > 0 {
-		at = w.endOfFile(begin, end, w.path(begin-1)) // that file started in an earlier chunk
+	if begin > 0 { // the file of the sample before started in an earlier chunk
+		at = w.endOfFile(begin, end, w.samples.Path(begin-1))
 	}
 	for at < end && ctx.Err() == nil {
-		path := w.path(at)
-		f := file{first: at, end: w.endOfFile(at+1, n, path)}
+		path := w.samples.Path(at)
+		f := file{first: at, end: w.endOfFile(at+1, scheduler.SampleID(n), path)}
 		f.layout, f.err = of(w.sys, path, w.askBeeGFS)
 		visit(f)
 		at = f.end
 	}
-	w.tell(end - begin)
+	w.tell(int64(end - begin))
 }
 
 // endOfFile returns the first sample in [at, end) that is not in the file at path, else end.
-func (w *walk) endOfFile(at, end int, path string) int {
-	for at < end && w.path(at) == path {
+func (w *walk) endOfFile(at, end scheduler.SampleID, path string) scheduler.SampleID {
+	for at < end && w.samples.Path(at) == path {
 		at++
 	}
 	return at
 }
 
-func (w *walk) path(i int) string { return w.samples.Path(scheduler.SampleID(i)) }
-
-func (w *walk) tell(samples int) {
+func (w *walk) tell(samples int64) {
 	if w.progress == nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.done += int64(samples)
+	w.done += samples
 	w.progress(w.done)
 }
 
