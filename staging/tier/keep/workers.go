@@ -129,14 +129,11 @@ func (w *workers) close(patience time.Duration) {
 	}
 }
 
-// checkIdle closes idle if the workers are ending and have written all. w.mu is held.
+// checkIdle closes idle if the workers are ending and have written all. refuse calls it, and then
+// each write that ends. w.mu is held.
 func (w *workers) checkIdle() {
 	if w.refuses && len(w.queue[writing]) == 0 && w.writing == 0 {
-		select {
-		case <-w.idle:
-		default:
-			close(w.idle)
-		}
+		close(w.idle)
 	}
 }
 
