@@ -253,8 +253,7 @@ func (c *Chooser) rewind(epoch int) {
 	c.begin()
 	for _, e := range slices.Sorted(maps.Keys(cuts)) {
 		if e < epoch {
-			c.cuts[e] = cuts[e]
-			c.choose(e, cuts[e])
+			c.Draw(e, cuts[e])
 		}
 	}
 }

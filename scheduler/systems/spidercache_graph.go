@@ -83,10 +83,8 @@ func checkEmbeddings(r scheduler.Report) {
 // count adds an embedding that enters the index (sign 1), or subtracts one that leaves it (-1).
 func (g *spiderGraph) count(embedding []float32, sign int) {
 	g.held += sign
-	for _, v := range embedding {
-		g.squares += float64(float64(v) * float64(v*float32(sign)))
-	}
 	for k, v := range embedding {
+		g.squares += float64(float64(v) * float64(v*float32(sign)))
 		g.sum[k] += float64(v * float32(sign))
 	}
 }

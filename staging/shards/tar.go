@@ -65,10 +65,10 @@ func Tar(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 }
 
 func tarError(err error, at, sizeBytes int64) error {
-	var system *readError
-	switch {
-	case errors.As(err, &system):
+	if _, ok := errors.AsType[*readError](err); ok {
 		return err
+	}
+	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return truncated("its next header or end mark", at, at+blockBytes, sizeBytes)
 	default:

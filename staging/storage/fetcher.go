@@ -47,18 +47,14 @@ type FetchOptions struct {
 }
 
 func (o FetchOptions) withDefaults() FetchOptions {
-	if o.Bytes <= 0 {
-		o.Bytes = DefaultFetchBytes
-	}
+	o.Bytes = cmp.Or(o.Bytes, DefaultFetchBytes)
+	o.CoalesceBytes = cmp.Or(o.CoalesceBytes, DefaultCoalesceBytes)
+	o.TargetConcurrency = cmp.Or(o.TargetConcurrency, DefaultTargetConcurrency)
 	if o.Storage == nil {
 		o.Storage = SystemStorage{}
 	}
-	o.CoalesceBytes = cmp.Or(o.CoalesceBytes, DefaultCoalesceBytes)
 	if o.TargetOf == nil {
 		o.TargetOf = func(scheduler.SampleID) int { return -1 }
-	}
-	if o.TargetConcurrency <= 0 {
-		o.TargetConcurrency = DefaultTargetConcurrency
 	}
 	if o.Log == nil {
 		o.Log = func(string) {}
