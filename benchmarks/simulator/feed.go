@@ -83,12 +83,11 @@ func (f plannedFeed) cut(int) error { return nil }
 // it knows at the cut of the previous epoch, as ranks do. Scores come from the losses of the
 // samples that are served.
 type ownFeed struct {
-	setup    *setup
-	job      int
-	scores   *systems.Scores
-	pool     systems.Pool
-	samplers map[string]scheduler.Sampler
-	ahead    *scheduler.Plan // of the epoch that comes next, once it is drawn
+	setup  *setup
+	job    int
+	scores *systems.Scores
+	pool   systems.Pool
+	ahead  *scheduler.Plan // of the epoch that comes next, once it is drawn
 }
 
 func (f *ownFeed) begin(epoch int) (*scheduler.Plan, error) {
@@ -118,15 +117,11 @@ func (f *ownFeed) draw(epoch int) (*scheduler.Plan, error) {
 	if r, ok := f.pool.(systems.Resampler); ok {
 		name, weights = r.Resample(f.job, epoch, weights)
 	}
-	sampler := f.samplers[name]
-	if sampler == nil {
-		cfg := f.setup.samplerConfig(name, f.job)
-		f.setup.Values.Sample(&cfg)
-		var err error
-		if sampler, err = scheduler.NewSampler(cfg); err != nil {
-			return nil, err
-		}
-		f.samplers[name] = sampler
+	cfg := f.setup.samplerConfig(name, f.job)
+	f.setup.Values.Sample(&cfg)
+	sampler, err := scheduler.NewSampler(cfg)
+	if err != nil {
+		return nil, err
 	}
 	return scheduler.NewPlan(f.setup.planConfig(sampler), epoch, weights), nil
 }

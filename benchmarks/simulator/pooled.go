@@ -71,10 +71,7 @@ func newPooled(s *setup) (*pooled, error) {
 
 func (p *pooled) newFeed(j *pooledJob) (feed, error) {
 	if p.own {
-		return &ownFeed{
-			setup: p.setup, job: j.number, scores: j.scores, pool: p.pool,
-			samplers: map[string]scheduler.Sampler{},
-		}, nil
+		return &ownFeed{setup: p.setup, job: j.number, scores: j.scores, pool: p.pool}, nil
 	}
 	return p.newPlannedFeed(j.number)
 }

@@ -27,7 +27,6 @@ type Chooser struct {
 	cfg       ChooserConfig
 	weighted  bool
 	processes int // the number that it chooses for
-	samplers  map[string]scheduler.Sampler
 	memory    *Memory
 	scores    *Scores
 	// nil before the first Draw, since callers of NewChooser hold locks: NoPFS's takes seconds to make
@@ -159,8 +158,7 @@ func (c *Chooser) Follows() bool { return c.cfg.System.follows() }
 // begin discards all state.
 func (c *Chooser) begin() {
 	cfg := &c.cfg
-	c.samplers, c.made, c.next, c.cuts = map[string]scheduler.Sampler{}, map[int]*scheduler.Draws{},
-		0, map[int][]float32{}
+	c.made, c.next, c.cuts = map[int]*scheduler.Draws{}, 0, map[int][]float32{}
 	c.memory = NewMemory(cfg.Sampler.Samples, cfg.Ranks, cfg.CapacityBytes, cfg.Size)
 	c.scores = NewScores(scheduler.EqualScores(cfg.Sampler.Samples, cfg.Initial))
 	epochs := cfg.Epochs
@@ -299,15 +297,10 @@ func (c *Chooser) draw(epoch int, scores []float32) []scheduler.SampleID {
 	if r, ok := c.pool.(Resampler); ok {
 		name, scores = r.Resample(0, epoch, scores)
 	}
-	sampler := c.samplers[name]
-	if sampler == nil {
-		cfg := c.cfg.Sampler
-		cfg.Name = name
-		c.cfg.Values.Sample(&cfg)
-		sampler = mustSampler(c.cfg.System, cfg)
-		c.samplers[name] = sampler
-	}
-	return sampler.Draw(epoch, scores).IDs
+	cfg := c.cfg.Sampler
+	cfg.Name = name
+	c.cfg.Values.Sample(&cfg)
+	return mustSampler(c.cfg.System, cfg).Draw(epoch, scores).IDs
 }
 
 // batch lets the pool answer a global batch.

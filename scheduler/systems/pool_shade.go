@@ -22,7 +22,6 @@ type shadePool struct {
 	repetition, maxShare, steep, gain float64
 	curves                            []curve // by job
 	app                               *byImportance
-	samplers                          [][]scheduler.Sampler // by job and process
 }
 
 // curve tracks a job's training. Every sample counts once, with its latest loss, so that repetition
@@ -76,7 +75,7 @@ func newShadePool(cfg PoolConfig) Pool {
 		PolicyPool: NewPolicyPool(cfg, app), app: app,
 		repetition: cfg.Value("repetition"), maxShare: cfg.Value("max_share"), steep: cfg.Value("steep"),
 		gain:   cfg.Value("gain"),
-		curves: make([]curve, cfg.Jobs), samplers: make([][]scheduler.Sampler, cfg.Jobs),
+		curves: make([]curve, cfg.Jobs),
 	}
 	for job := range p.curves {
 		latest := make([]float32, cfg.Samples)
@@ -84,17 +83,14 @@ func newShadePool(cfg PoolConfig) Pool {
 			latest[i] = float32(math.NaN())
 		}
 		p.curves[job].latest = latest
-		for process := range cfg.trainers() {
-			p.samplers[job] = append(p.samplers[job], newPADSSampler(&cfg, job, process))
-		}
 	}
 	return p
 }
 
-// newPADSSampler returns the sampler that draws a process's list.
-func newPADSSampler(cfg *PoolConfig, job, process int) scheduler.Sampler {
-	return mustSampler(cfg.System, scheduler.SamplerConfig{
-		Name: "pads", Samples: cfg.Samples, Seed: padsSeed(cfg.Seed+int64(job), process),
+// sampler returns the sampler that draws a process's list.
+func (p *shadePool) sampler(job, process int) scheduler.Sampler {
+	return mustSampler(p.cfg.System, scheduler.SamplerConfig{
+		Name: "pads", Samples: p.cfg.Samples, Seed: padsSeed(p.cfg.Seed+int64(job), process),
 		BatchSize: 1, World: 1,
 	})
 }
@@ -117,11 +113,11 @@ func (p *shadePool) Cut(job int) {
 
 // Draw implements Drawer. Place j of an epoch belongs to process j mod P.
 func (p *shadePool) Draw(job, epoch int, scores []float32) []scheduler.SampleID {
-	processes := len(p.samplers[job])
+	processes := p.cfg.trainers()
 	n := (len(scores) + processes - 1) / processes
 	ids := make([]scheduler.SampleID, n*processes)
-	for process, sampler := range p.samplers[job] {
-		part := sampler.Draw(epoch, scores).IDs
+	for process := range processes {
+		part := p.sampler(job, process).Draw(epoch, scores).IDs
 		if p.curves[job].even {
 			part = padsStride(part, process, processes, n)
 		} else {

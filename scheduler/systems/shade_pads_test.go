@@ -88,7 +88,7 @@ func TestSHADEPADSProcesses(t *testing.T) {
 		t.Fatalf("%d draws", len(ids))
 	}
 	for process := range processes {
-		whole := times(p.samplers[0][process].Draw(1, scores).IDs)
+		whole := times(p.sampler(0, process).Draw(1, scores).IDs)
 		var part []scheduler.SampleID
 		for k := process; k < len(ids); k += processes {
 			part = append(part, ids[k])
@@ -113,7 +113,7 @@ func TestSHADEPADSProcesses(t *testing.T) {
 	}
 	alone := padsPool(samples, 0, nil, 1, 1)
 	alone.Cut(0)
-	if got, want := times(alone.Draw(0, 0, scores)), times(p.samplers[0][0].Draw(0,
+	if got, want := times(alone.Draw(0, 0, scores)), times(p.sampler(0, 0).Draw(0,
 		scores).IDs); !maps.Equal(got, want) {
 		t.Error("a process alone does not have its list")
 	}
@@ -170,7 +170,7 @@ func TestSHADEPADSCurve(t *testing.T) {
 		for i, e := range epochs {
 			p.report(e.loss, e.wrong)
 			scores := scheduler.EqualScores(10, 1)
-			list := p.samplers[0][0].Draw(i+1, scores).IDs
+			list := p.sampler(0, 0).Draw(i+1, scores).IDs
 			var part []scheduler.SampleID
 			p.Cut(0)
 			for k, id := range p.Draw(0, i+1, scores) {
@@ -205,7 +205,7 @@ func TestSHADEPADSCurve(t *testing.T) {
 			in++
 		}
 	}
-	if list := even.samplers[0][0].Draw(5, scheduler.EqualScores(100, 1)).IDs; in < 40 ||
+	if list := even.sampler(0, 0).Draw(5, scheduler.EqualScores(100, 1)).IDs; in < 40 ||
 		in != 3*countBelow(list, 20) {
 		t.Errorf("%d draws of 100 are of samples in memory, of %d in the list", in,
 			countBelow(list, 20))
