@@ -45,7 +45,8 @@ func (f *Fetcher) next() *flight {
 	for _, r := range reads {
 		f.queues.remove(r)
 	}
-	f.counters.coalesced.Add(int64(len(reads) - 1))
+	f.stats.Coalesced += int64(len(reads) - 1)
+	f.stats.Opens += int64(fl.opens())
 	f.flights.add(fl)
 	f.startWatchdog()
 	return fl

@@ -11,6 +11,7 @@ type flight struct {
 	tries    int  // of its reads, including this one; only a single read is retried
 	began    time.Time
 	file     File // if it was open already
+	got      int  // bytes of the samples that storage returned
 	late     bool // it was reported; guarded by the Fetcher's lock
 }
 
@@ -74,10 +75,12 @@ func (f *Fetcher) land(fl *flight, failed failures) {
 	var paused uint64 // maxJoined bits
 	for i, r := range fl.reads {
 		r.tries = fl.tries
-		if failure := failed.of(i); failure != nil && failure.MayPass && f.pause(r) {
+		failure := failed.of(i)
+		if failure != nil && failure.MayPass && f.pause(r) {
 			paused |= 1 << i
 			continue
 		}
+		f.stats.ended(len(r.into), failure)
 		f.queues.leave(r.shard)
 	}
 	f.mu.Unlock()
@@ -88,12 +91,13 @@ func (f *Fetcher) land(fl *flight, failed failures) {
 	}
 }
 
-// measure passes a flight's duration to the concurrency control. f.mu is held.
+// measure counts a flight, and passes its duration to the concurrency control. f.mu is held.
 func (f *Fetcher) measure(fl *flight) {
 	now := time.Now()
 	took := now.Sub(fl.began)
-	f.counters.requests.Add(1)
-	f.counters.nanoseconds.Add(int64(took))
+	f.stats.Requests++
+	f.stats.Nanoseconds += int64(took)
+	f.stats.StorageBytes += int64(fl.got)
 	full := len(f.queues.waiting) > 0 && !f.waiting && len(f.flights.all)+1 >= f.limit.limit
 	f.limit.ended(now, took, fl.size(), full)
 }

@@ -27,7 +27,6 @@ func (fl *flight) fail(err error) failures {
 func (f *Fetcher) request(fl *flight) (failed failures) {
 	file := fl.file
 	if file == nil {
-		f.counters.opens.Add(1)
 		var err error
 		if file, err = f.opt.Storage.Open(f.manifest.Path(fl.reads[0].id)); err != nil {
 			return fl.fail(err)
@@ -57,7 +56,7 @@ func (f *Fetcher) read(fl *flight, file File) (failed failures) {
 		pieces = appendPieces(pieces, f.manifest, r.id, r.into, &tails[i])
 	}
 	n, err := readPieces(file, pieces)
-	f.counters.storageBytes.Add(int64(n))
+	fl.got = n
 	if err != nil {
 		return fl.fail(err)
 	}

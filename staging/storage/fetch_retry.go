@@ -16,7 +16,7 @@ func (f *Fetcher) pause(r *read) bool {
 	if r.tries > retries || f.closed {
 		return false
 	}
-	f.counters.retries.Add(1)
+	f.stats.Retries++
 	f.paused[r] = time.AfterFunc(firstDelay<<(2*(r.tries-1)), func() { f.resume(r) })
 	return true
 }

@@ -46,7 +46,7 @@ func (f *Fetcher) scan() {
 		}
 		if !fl.late {
 			fl.late = true
-			f.counters.stalls.Add(1)
+			f.stats.Stalls++
 		}
 	}
 	report := ""

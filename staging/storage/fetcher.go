@@ -73,10 +73,10 @@ func (o FetchOptions) withDefaults() FetchOptions {
 type Fetcher struct {
 	manifest *dataset.Manifest
 	opt      FetchOptions
-	counters counters
 	asking   sync.WaitGroup // reads whose done has not returned
 
 	mu       sync.Mutex
+	stats    Stats
 	queues   queues
 	seq      uint64                // number of Fetch calls
 	paused   map[*read]*time.Timer // waiting for their next try
@@ -157,9 +157,9 @@ func (f *Fetcher) Demand(need uint64) {
 
 // Stats returns the counters of the Fetcher so far.
 func (f *Fetcher) Stats() Stats {
-	s := f.counters.read()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	s := f.stats
 	s.Concurrency = f.limit.limit
 	return s
 }
@@ -197,7 +197,6 @@ func (f *Fetcher) Close() {
 
 // finish calls done with the outcome of a read, which has left its shard. f.mu is not held.
 func (f *Fetcher) finish(r *read, err error) {
-	f.counters.count(len(r.into), err)
 	r.done(err)
 	f.asking.Done()
 }

@@ -1,10 +1,5 @@
 package storage
 
-import (
-	"errors"
-	"sync/atomic"
-)
-
 // Stats counts what a Fetcher has done.
 type Stats struct {
 	Reads   int64 // samples read
@@ -21,29 +16,12 @@ type Stats struct {
 	Concurrency  int   // the limit on requests at this moment
 }
 
-// counters are atomic counters of Stats.
-type counters struct {
-	reads, bytes, retries, errors          atomic.Int64
-	storageBytes, opens, coalesced, stalls atomic.Int64
-	requests, nanoseconds                  atomic.Int64
-}
-
-// count counts the end of one read of n bytes.
-func (c *counters) count(n int, err error) {
-	switch {
-	case err == nil:
-		c.reads.Add(1)
-		c.bytes.Add(int64(n))
-	case !errors.Is(err, ErrClosed):
-		c.errors.Add(1)
+// ended counts a read of n bytes that has no further try.
+func (s *Stats) ended(n int, failure *Failure) {
+	if failure != nil {
+		s.Errors++
+		return
 	}
-}
-
-func (c *counters) read() Stats {
-	return Stats{
-		Reads: c.reads.Load(), Bytes: c.bytes.Load(), Retries: c.retries.Load(), Errors: c.errors.Load(),
-		StorageBytes: c.storageBytes.Load(), Opens: c.opens.Load(), Coalesced: c.coalesced.Load(),
-		Stalls:   c.stalls.Load(),
-		Requests: c.requests.Load(), Nanoseconds: c.nanoseconds.Load(),
-	}
+	s.Reads++
+	s.Bytes += int64(n)
 }
