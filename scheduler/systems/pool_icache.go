@@ -77,7 +77,7 @@ func newICache(cfg PoolConfig, capacityBytes int64, choice selective) *icache {
 }
 
 // Begin implements Pool.
-func (c *icache) Begin(job, epoch int, ids []scheduler.SampleID) {
+func (c *icache) Begin(job, _ int, ids []scheduler.SampleID) {
 	if c.jobs.begin(job, ids) {
 		c.past[job] = c.seen[job]
 	}
@@ -85,7 +85,7 @@ func (c *icache) Begin(job, epoch int, ids []scheduler.SampleID) {
 	c.pull()
 	c.resize()
 	c.low.packages.repack()
-	c.low.begin(job, epoch)
+	c.low.begin(job)
 }
 
 // pull applies new H-lists.

@@ -18,9 +18,7 @@ type lcache struct {
 	in            []bool // by sample
 	random        random
 
-	epoch []int32 // by job, from 1 on
-	// by job and sample: the last epoch in which the job trained on it
-	used [][]int32
+	used [][]bool // by job and sample: the job trained on it in this epoch
 	// by job: the candidates; some may be used or dropped by now
 	unused [][]scheduler.SampleID
 }
@@ -29,23 +27,22 @@ func newLCache(cfg PoolConfig, packages *packager, capacityBytes int64) *lcache 
 	l := &lcache{
 		memory: cfg.Memory, packages: packages, capacityBytes: capacityBytes,
 		in: make([]bool, cfg.Samples), random: newRandom(cfg.Seed),
-		epoch: make([]int32, cfg.Jobs), used: make([][]int32, cfg.Jobs),
-		unused: make([][]scheduler.SampleID, cfg.Jobs),
+		used: make([][]bool, cfg.Jobs), unused: make([][]scheduler.SampleID, cfg.Jobs),
 	}
 	for job := range l.used {
-		l.used[job] = make([]int32, cfg.Samples)
+		l.used[job] = make([]bool, cfg.Samples)
 	}
 	return l
 }
 
 // begin starts an epoch of a job: all items are unused.
-func (l *lcache) begin(job, epoch int) {
-	l.epoch[job] = int32(epoch + 1)
+func (l *lcache) begin(job int) {
+	clear(l.used[job])
 	l.unused[job] = append(l.unused[job][:0], l.items...)
 }
 
 // use records that a job trains on a sample.
-func (l *lcache) use(job int, id scheduler.SampleID) { l.used[job][id] = l.epoch[job] }
+func (l *lcache) use(job int, id scheduler.SampleID) { l.used[job][id] = true }
 
 // substitute returns an item to serve for a draw of a sample that l does not hold, or false if
 // there is none. It may be the sample itself, if a package loaded now has it.
@@ -68,7 +65,7 @@ func (l *lcache) pick(job int) (scheduler.SampleID, bool) {
 		k, last := l.random.below(len(list)), len(list)-1
 		id := list[k]
 		list[k], l.unused[job] = list[last], list[:last]
-		if l.in[id] && l.used[job][id] != l.epoch[job] {
+		if l.in[id] && !l.used[job][id] {
 			return id, true
 		}
 	}
