@@ -36,11 +36,8 @@ type Plan struct {
 // classes go into the shards as .cls files.
 //
 // Errors: no ids, a sample that cannot be stored in a tar shard, more than shards.MaxClasses
-// classes. It panics on an id that m does not have and on a size below 1.
+// classes. It panics on an id that m does not have.
 func NewPlan(m *dataset.Manifest, ids []scheduler.SampleID, shardBytes int64) (*Plan, error) {
-	if shardBytes < 1 {
-		panic(fmt.Sprintf("pack: the shard size must be at least 1 byte, not %d", shardBytes))
-	}
 	p := &Plan{
 		manifest: m, order: ids, digits: max(keyDigits, len(fmt.Sprint(len(ids)-1))),
 		headers: map[string]int64{}, target: shardBytes,
