@@ -90,9 +90,10 @@ func (p *shadePool) restoreResident(number, draws uint32) error {
 	if int64(number) >= int64(p.cfg.Samples) || p.memory.Has(id) || !p.memory.Fits(id) {
 		return errDamaged
 	}
-	p.memory.Keep(id, 0)
-	p.cache.Draw(p.use(0, id, 0), func(scheduler.SampleID) {})
-	p.app.drawn(id, draws)
+	p.memory.Draw(p.cache, p.use(0, id, 0), 0)
+	newest := scheduler.Place(len(p.app.residents) - 1)
+	p.app.residents[newest].draws = draws
+	p.app.queue.Fix(newest)
 	return nil
 }
 
@@ -104,14 +105,4 @@ func (q *byImportance) all() []importance {
 	}
 	slices.SortFunc(all, func(a, b importance) int { return cmp.Compare(a.id, b.id) })
 	return all
-}
-
-// drawn sets how often id, which must be the newest resident, was drawn since its admission.
-func (q *byImportance) drawn(id scheduler.SampleID, draws uint32) {
-	place := scheduler.Place(len(q.residents) - 1)
-	if q.residents[place].id != id {
-		panic("systems: the newest resident is another one.")
-	}
-	q.residents[place].draws = draws
-	q.queue.Fix(place)
 }
