@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/progress"
@@ -180,4 +184,76 @@ func targetsText(s *storage.Survey) string {
 		text += fmt.Sprintf(", the fullest holds %.2f times their mean", s.MaxOverMean())
 	}
 	return text
+}
+
+const (
+	// plainWidth is the width of a picture that is not shown on a terminal.
+	plainWidth = 80
+	// maxBars is the most targets that get a bar each, as many as fit on a screen. Of more targets,
+	// the fullest and the emptiest are shown.
+	maxBars = 40
+	minBar  = 10 // columns of the longest bar, also on a narrow terminal
+)
+
+// A barStyle is how a picture of bars is drawn.
+type barStyle struct {
+	width int    // of the terminal, in columns
+	full  string // one column of a bar
+}
+
+// pictureStyle returns block characters as wide as the terminal to, or plain ASCII if to is not a
+// terminal or the user wants no decoration.
+//
+// Source: no-color.org.
+func pictureStyle(to *os.File) barStyle {
+	width, _, err := term.GetSize(int(to.Fd()))
+	if err != nil || width <= 0 {
+		return barStyle{plainWidth, "#"}
+	}
+	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return barStyle{width, "#"}
+	}
+	return barStyle{width, "█"}
+}
+
+// printBars prints a row a target, in the order of targets: its name, files, bytes and a bar of its
+// bytes. Of more than maxBars targets it prints the fullest and the emptiest, fullest first.
+func printBars(w io.Writer, s *storage.Survey, style barStyle) error {
+	loads := allLoads(s)
+	left := len(loads) - maxBars
+	if left > 0 {
+		slices.SortStableFunc(loads,
+			func(a, b storage.Load) int { return cmp.Compare(b.Bytes, a.Bytes) })
+		// an empty row for those that are left out
+		loads = slices.Replace(loads, maxBars/2, maxBars/2+left, storage.Load{})
+	}
+	most := int64(1)
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for i, load := range loads {
+		most = max(most, load.Bytes)
+		if left > 0 && i == maxBars/2 {
+			fmt.Fprintf(table, "(%d more)\t\t\t\n", left)
+			continue
+		}
+		fmt.Fprintf(table, "%s\t%s files\t%s\t\n", storage.TargetName(s.FileSystem, load.Target),
+			humanize.Comma(load.Files), humanize.IBytes(uint64(load.Bytes)))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	lines := strings.Split(text.String(), "\n")
+	for i, load := range loads {
+		// Leave one column free: a terminal that is filled to its last column begins a new line.
+		bar := max(minBar, style.width-utf8.RuneCountInString(lines[i])-1)
+		columns := int(float64(load.Bytes) / float64(most) * float64(bar))
+		if columns == 0 && load.Bytes > 0 {
+			columns = 1
+		}
+		if _, err := fmt.Fprintln(w,
+			strings.TrimRight(lines[i]+strings.Repeat(style.full, columns), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
