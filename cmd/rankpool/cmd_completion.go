@@ -60,8 +60,8 @@ func completeFlags(root *cobra.Command) {
 		"system": ranked, "policy": systems.PolicyNames(), "scorer": scheduler.ScorerNames(),
 		"sampler": scheduler.SamplerNames(),
 		"assign":  rank.Assignments, "memory": {"auto", "20%", "64GiB"},
-		"links": {"copy", "follow", "skip"}, "fsync": {"never", "end", "file"},
-		"mode": {"partition", "replicate"}, "log-format": rank.LogFormats,
+		"links": linkPolicies, "fsync": syncPolicies, "mode": stageModes,
+		"log-format": rank.LogFormats,
 	}
 	for _, cmd := range root.Commands() {
 		for name, list := range values {

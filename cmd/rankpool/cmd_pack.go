@@ -1,16 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
@@ -19,6 +18,7 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/progress"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
@@ -69,7 +69,7 @@ func newPackCommand() *cobra.Command {
 			if err := o.check(at); err != nil {
 				return at.OnlyFirst(err)
 			}
-			return o.pack(cmd.Context(), cmd.OutOrStdout())
+			return o.pack(cmd.Context(), at, cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()
@@ -99,12 +99,11 @@ func (o *packOptions) check(at world.Place) (err error) {
 			o.order = "importance"
 		}
 	}
-	if err := o.copyOptions.check(at); err != nil {
+	if err := cmp.Or(o.copyOptions.check(at),
+		rank.OneOf("order", o.order, []string{"importance", "random", "manifest"})); err != nil {
 		return err
 	}
 	switch {
-	case !slices.Contains([]string{"importance", "random", "manifest"}, o.order):
-		return exit.Usagef("--order: %q is not one of importance, random, manifest", o.order)
 	case (o.order == "importance") != (o.importance != ""):
 		return exit.Usagef("--order importance and --importance need each other, as in: --order " +
 			"importance --importance losses.npy")
@@ -120,18 +119,14 @@ func (o *packOptions) check(at world.Place) (err error) {
 
 // pack joins the other ranks, and packs; rank 0 reports for all. The others exit with success in
 // any case, because mpirun would kill rank 0 while it prints its error.
-func (o *packOptions) pack(ctx context.Context, out io.Writer) error {
+func (o *packOptions) pack(ctx context.Context, at world.Place, out io.Writer) error {
 	ctx, stop := exit.Interruptible(ctx)
 	defer stop()
-	transports, err := joinRanks(o.mpi, o.ranks)
+	transports, leave, err := o.join(at)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, transport := range transports {
-			_ = transport.Close() // an error means that a rank is gone, which has been reported
-		}
-	}()
+	defer leave()
 	var others sync.WaitGroup
 	defer others.Wait()
 	var first *index.Group
@@ -167,12 +162,18 @@ func (o *packOptions) lead(ctx context.Context, group *index.Group) (*pack.Repor
 	if err != nil {
 		return nil, err
 	}
-	show := newPackProgress(os.Stderr, o.quiet, o.progressSeconds)
+	show := o.newProgress("packing")
 	defer show.end()
 	return pack.Run(ctx, m, pack.Options{
 		Dest: o.dest, Order: order, ShardBytes: o.shardBytes, Sync: stage.SyncPolicy(o.sync),
-		Concurrency: o.concurrency,
-		DryRun:      o.dryRun, Group: group, Progress: show.update,
+		Concurrency: o.concurrency, DryRun: o.dryRun, Group: group,
+		Progress: func(at pack.Progress) {
+			show.update(at.Bytes, at.AllBytes, func(seconds float64) string {
+				return fmt.Sprintf("packed %d of %s, %s", at.Shards,
+					english.Plural(at.AllShards, "shard", ""),
+					doneText(at.Bytes, at.AllBytes, seconds))
+			})
+		},
 	})
 }
 
@@ -230,35 +231,4 @@ func (o *packOptions) print(w io.Writer, r *pack.Report) error {
 		_, err = fmt.Fprintf(w, "manifest: %s\n", r.Manifest)
 	}
 	return err
-}
-
-// A packProgress shows how far packing is: a bar on a terminal, else a line every so often.
-type packProgress struct{ *stageProgress }
-
-func newPackProgress(to *os.File, quiet bool, seconds float64) packProgress {
-	p := packProgress{newStageProgress(to, quiet, seconds)}
-	if p.bar != nil {
-		p.bar.Describe("packing")
-	}
-	return p
-}
-
-// update shows how far all ranks are.
-func (p packProgress) update(at pack.Progress) {
-	if p.bar != nil {
-		p.stageProgress.update(stage.Progress{Bytes: at.Bytes, AllBytes: at.AllBytes})
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.every <= 0 || time.Since(p.last) < p.every {
-		return
-	}
-	p.last = time.Now()
-	took := time.Since(p.begin).Seconds()
-	fmt.Fprintf(p.to, "rankpool: packed %d of %s, %s of %s (%.0f %%) in %.0f s (%s/s)\n", at.Shards,
-		english.Plural(at.AllShards, "shard", ""),
-		humanize.IBytes(uint64(at.Bytes)), humanize.IBytes(uint64(at.AllBytes)),
-		100*float64(at.Bytes)/float64(max(at.AllBytes, 1)),
-		took, humanize.IBytes(uint64(float64(at.Bytes)/took)))
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -38,6 +39,12 @@ Modes:
 
 DEST may contain {rank} and {host}. Copies keep their mode and modification time; their checksum and
 origin are stored in the extended attributes user.rankpool.xxh3 and user.rankpool.source.`
+
+// The values of --mode and --links.
+var (
+	stageModes   = []string{"partition", "replicate"}
+	linkPolicies = []string{"copy", "follow", "skip"}
+)
 
 // stageOptions are the flags of stage.
 type stageOptions struct {
@@ -70,7 +77,7 @@ func newStageCommand() *cobra.Command {
 			if err := o.check(at); err != nil {
 				return at.OnlyFirst(err)
 			}
-			return o.stage(cmd)
+			return o.stage(cmd, at)
 		},
 	}
 	flags := cmd.Flags()
@@ -116,61 +123,33 @@ func (o *stageOptions) check(at world.Place) error {
 			"--peer-timeout: %d s is too short: ranks send a sign of life every second",
 			o.peerSeconds)
 	}
-	for _, f := range []struct{ name, value, known string }{
-		{"mode", o.mode, "partition, replicate"},
-		{"links", o.links, "copy, follow, skip"},
-	} {
-		if !strings.Contains(", "+f.known+",", ", "+f.value+",") || f.value == "" {
-			return exit.Usagef("--%s: %q is not one of %s", f.name, f.value, f.known)
-		}
-	}
-	return cmp.Or(o.part.check(), o.limits.Check())
-}
-
-// folder returns the destination of a rank.
-func (o *stageOptions) folder(rank int, host string) string {
-	return filepath.Clean(
-		strings.NewReplacer("{rank}", strconv.Itoa(rank), "{host}", host).Replace(o.dest))
+	return cmp.Or(rank.OneOf("mode", o.mode, stageModes),
+		rank.OneOf("links", o.links, linkPolicies), o.part.check(), o.limits.Check())
 }
 
 // stage joins the other ranks, and stages; rank 0 reports for all.
-func (o *stageOptions) stage(cmd *cobra.Command) error {
+func (o *stageOptions) stage(cmd *cobra.Command, at world.Place) error {
 	ctx, stop := exit.Interruptible(cmd.Context())
 	defer stop()
-	if job, at := slurm.Detect(os.Getenv), world.Find(os.Getenv); at.Tasks == 0 && job.InJob() &&
-		job.Nodes > 1 {
+	if job := slurm.Detect(os.Getenv); at.Tasks == 0 && job.InJob() && job.Nodes > 1 {
 		fmt.Fprintf(os.Stderr, "rankpool: this stages on one of the job's %d nodes: start it "+
 			"with srun to stage on all\n", job.Nodes)
 	}
-	group, err := joinRanks(o.mpi, o.ranks)
+	group, leave, err := o.join(at)
 	if err != nil {
 		return err
 	}
+	defer leave()
 	reports, errs := make([]*stage.Report, len(group)), make([]error, len(group))
 	var all sync.WaitGroup
 	for i, transport := range group {
 		all.Go(func() { reports[i], errs[i] = o.rank(ctx, transport) })
 	}
 	all.Wait()
-	defer func() {
-		for _, transport := range group {
-			_ = transport.Close() // an error means that a rank is gone, which has been reported
-		}
-	}()
 	if err := o.silence(group[0].Rank(), reports[0], errs[0]); group[0].Rank() != 0 {
 		return err
 	}
 	return o.conclude(cmd, reports[0], errs[0])
-}
-
-// joinRanks returns the transports of this process's ranks: one if it is a task of a launcher, else
-// n in this process.
-func joinRanks(options world.MPIOptions, n int) ([]transport.Transport, error) {
-	if world.Find(os.Getenv).Tasks == 0 {
-		return transport.NewLocal(max(1, n)), nil
-	}
-	own, err := world.Open(options)
-	return []transport.Transport{own}, err
 }
 
 // rank runs the staging of one rank.
@@ -180,21 +159,27 @@ func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*st
 		host = "localhost"
 	}
 	rate, _ := o.limits.Rate() // checked before
+	dest := strings.NewReplacer("{rank}", strconv.Itoa(ranks.Rank()), "{host}", host).Replace(o.dest)
 	opt := stage.Options{
-		Dest: o.folder(ranks.Rank(), host), Mode: stage.Mode(o.mode), Host: host,
+		Dest: filepath.Clean(dest), Mode: stage.Mode(o.mode), Host: host,
 		Sync: stage.SyncPolicy(o.sync), NoVerify: !o.verify, Checksum: o.checksum,
 		DryRun:  o.dryRun,
 		Readers: o.concurrency, PeerTicks: o.peerSeconds,
 		MaxBytesPerSecond: float64(rate), MaxOpensPerSecond: o.limits.MaxOpens, Prune: o.prune,
 	}
 	if ranks.Rank() == 0 {
-		show := newStageProgress(os.Stderr, o.quiet, o.progressSeconds)
+		show := o.newProgress("staging")
 		defer show.end()
-		opt.Progress = show.update
+		var found atomic.Int64 // items, by the walk
+		opt.Progress = func(at stage.Progress) {
+			show.update(at.Bytes, at.AllBytes, func(seconds float64) string {
+				return stagingLine(at, found.Load(), seconds)
+			})
+		}
 		opt.Plan = func(ctx context.Context) (*stage.Plan, error) {
 			return o.part.plan(ctx, o.data, o.root, stage.WalkOptions{
 				Links: stage.LinkPolicy(o.links), Concurrency: o.concurrency,
-				Progress: show.walked,
+				Progress: found.Store,
 			})
 		}
 	}
@@ -237,16 +222,13 @@ func (o *stageOptions) conclude(cmd *cobra.Command, report *stage.Report, err er
 	if report.Failed == 0 {
 		return nil
 	}
+	list := "the list of all could not be written"
+	if listed != "" {
+		list = "all are listed in " + listed
+	}
 	first := report.Failures[0]
 	return fmt.Errorf("%d items were not staged, the first is %q, which %s; %s", report.Failed,
-		first.Path, first.Reason, seeList(listed))
-}
-
-func seeList(path string) string {
-	if path == "" {
-		return "the list of all could not be written"
-	}
-	return "all are listed in " + path
+		first.Path, first.Reason, list)
 }
 
 // listFailures writes the list of failures and returns its name, or "" if nothing failed or it

@@ -5,15 +5,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
-	"sync"
 	"text/tabwriter"
-	"time"
 
 	"github.com/dustin/go-humanize"
-	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"rankpool/staging/stage"
 )
@@ -85,78 +80,15 @@ func printTargets(w io.Writer, targets map[string]int64) error {
 	return table.Flush()
 }
 
-// A stageProgress shows how far staging is: a bar on a terminal, else a line every so often.
-type stageProgress struct {
-	to    *os.File
-	bar   *progressbar.ProgressBar // nil where to is not a terminal
-	every time.Duration            // between two lines; 0: show nothing
-	begin time.Time
-
-	mu    sync.Mutex
-	last  time.Time
-	items int64 // that the walk has found
-}
-
-func newStageProgress(to *os.File, quiet bool, seconds float64) *stageProgress {
-	p := &stageProgress{
-		to: to, every: time.Duration(seconds * float64(time.Second)),
-		begin: time.Now(), last: time.Now(),
-	}
-	if quiet {
-		p.every = 0
-	}
-	if p.every > 0 && term.IsTerminal(int(to.Fd())) {
-		p.bar = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(to),
-			progressbar.OptionSetWidth(20), progressbar.OptionShowBytes(true),
-			progressbar.OptionSetDescription("staging"),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
-	}
-	return p
-}
-
-// walked shows the number of items that the walk has found so far.
-func (p *stageProgress) walked(items int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.items = items
-}
-
-// update shows how far all ranks are.
-func (p *stageProgress) update(at stage.Progress) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.every <= 0:
-	case p.bar != nil:
-		p.bar.ChangeMax64(max(at.AllBytes, at.Bytes+1)) // a full bar would end itself
-		// a terminal that cannot be written to changes nothing
-		_ = p.bar.Set64(at.Bytes)
-	case time.Since(p.last) >= p.every:
-		p.last = time.Now()
-		fmt.Fprintln(p.to, "rankpool:", p.line(at, time.Since(p.begin)))
-	}
-}
-
-// line is one progress line.
-func (p *stageProgress) line(at stage.Progress, took time.Duration) string {
+// stagingLine is one progress line. found is how many items the walk has found.
+func stagingLine(at stage.Progress, found int64, seconds float64) string {
 	if at.AllItems == 0 {
-		return fmt.Sprintf("found %s items in %.0f s", humanize.Comma(p.items), took.Seconds())
+		return fmt.Sprintf("found %s items in %.0f s", humanize.Comma(found), seconds)
 	}
-	rate := float64(at.Bytes) / took.Seconds()
-	text := fmt.Sprintf("staged %s of %s items, %s of %s (%.0f %%) in %.0f s (%s/s)",
-		humanize.Comma(at.Items), humanize.Comma(at.AllItems),
-		humanize.IBytes(uint64(at.Bytes)), humanize.IBytes(uint64(at.AllBytes)),
-		100*float64(at.Bytes)/float64(max(at.AllBytes, 1)),
-		took.Seconds(), humanize.IBytes(uint64(rate)))
-	if rate > 0 {
+	text := fmt.Sprintf("staged %s of %s items, %s", humanize.Comma(at.Items),
+		humanize.Comma(at.AllItems), doneText(at.Bytes, at.AllBytes, seconds))
+	if rate := float64(at.Bytes) / seconds; rate > 0 {
 		text += fmt.Sprintf(", %.0f s left", float64(at.AllBytes-at.Bytes)/rate)
 	}
 	return text
-}
-
-// end removes the bar from the terminal.
-func (p *stageProgress) end() {
-	if p.bar != nil {
-		_ = p.bar.Clear()
-	}
 }

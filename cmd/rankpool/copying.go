@@ -1,15 +1,27 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
+	"github.com/dustin/go-humanize"
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/world"
+	"rankpool/mpicache/transport"
 )
+
+// syncPolicies are the values of --fsync.
+var syncPolicies = []string{"never", "end", "file"}
 
 // copyOptions are the flags that stage and pack share: what the ranks copy, where to, and what is
 // printed.
@@ -45,8 +57,8 @@ func (o *copyOptions) check(at world.Place) (err error) {
 		return exit.NoData()
 	case o.dest == "":
 		return exit.Usagef("where should it go? name a folder with --dest DEST")
-	case !slices.Contains([]string{"never", "end", "file"}, o.sync):
-		return exit.Usagef("--fsync: %q is not one of never, end, file", o.sync)
+	case !slices.Contains(syncPolicies, o.sync):
+		return rank.OneOf("fsync", o.sync, syncPolicies)
 	case o.ranks < 0:
 		return exit.Usagef("--ranks must be at least 1, not %d", o.ranks)
 	case at.Tasks > 0 && o.ranks != 0 && o.ranks != at.Tasks:
@@ -70,4 +82,78 @@ func (o *copyOptions) check(at world.Place) (err error) {
 // inside reports whether path is dir or below it, by name.
 func inside(path, dir string) bool {
 	return strings.HasPrefix(path+"/", strings.TrimSuffix(dir, "/")+"/")
+}
+
+// join returns the transports of this process's ranks, and a function that closes them: one if it
+// is a task of a launcher, else --ranks.
+func (o *copyOptions) join(at world.Place) (all []transport.Transport, leave func(), err error) {
+	if at.Tasks == 0 {
+		all = transport.NewLocal(max(1, o.ranks))
+	} else {
+		own, err := world.Open(o.mpi)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = []transport.Transport{own}
+	}
+	return all, func() {
+		for _, transport := range all {
+			_ = transport.Close() // an error means that a rank is gone, which has been reported
+		}
+	}, nil
+}
+
+// A copyProgress shows how far copying is: a bar on a terminal, else a line every so often.
+type copyProgress struct {
+	bar   *progressbar.ProgressBar // nil where stderr is not a terminal
+	every time.Duration            // between two lines; 0: show nothing
+	begin time.Time
+
+	mu   sync.Mutex
+	last time.Time
+}
+
+// newProgress returns a progress whose bar is called what.
+func (o *copyOptions) newProgress(what string) *copyProgress {
+	p := &copyProgress{begin: time.Now(), last: time.Now()}
+	if !o.quiet {
+		p.every = time.Duration(o.progressSeconds * float64(time.Second))
+	}
+	if p.every > 0 && term.IsTerminal(int(os.Stderr.Fd())) {
+		p.bar = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(os.Stderr),
+			progressbar.OptionSetWidth(20), progressbar.OptionShowBytes(true),
+			progressbar.OptionSetDescription(what),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	}
+	return p
+}
+
+// update shows how far all ranks are, and prints a line when one is due.
+func (p *copyProgress) update(bytes, all int64, line func(seconds float64) string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.every <= 0:
+	case p.bar != nil:
+		p.bar.ChangeMax64(max(all, bytes+1)) // a full bar would end itself
+		// a terminal that cannot be written to changes nothing
+		_ = p.bar.Set64(bytes)
+	case time.Since(p.last) >= p.every:
+		p.last = time.Now()
+		fmt.Fprintln(os.Stderr, "rankpool:", line(time.Since(p.begin).Seconds()))
+	}
+}
+
+// end removes the bar from the terminal.
+func (p *copyProgress) end() {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+}
+
+// doneText is the part of a progress line about bytes and time.
+func doneText(bytes, all int64, seconds float64) string {
+	return fmt.Sprintf("%s of %s (%.0f %%) in %.0f s (%s/s)", humanize.IBytes(uint64(bytes)),
+		humanize.IBytes(uint64(all)), 100*float64(bytes)/float64(max(all, 1)), seconds,
+		humanize.IBytes(uint64(float64(bytes)/seconds)))
 }
