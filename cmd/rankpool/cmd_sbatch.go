@@ -201,15 +201,11 @@ func (o *sbatchOptions) runCheck(cmd *cobra.Command, args []string) error {
 
 // readScript reads a file, or standard input for "-", up to the size that a script may have.
 func readScript(name string, stdin io.Reader) (string, error) {
-	in := stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return "", err
-		}
-		defer f.Close()
-		in = f
+	in, err := openInput(name, stdin)
+	if err != nil {
+		return "", err
 	}
+	defer in.Close()
 	text, err := io.ReadAll(io.LimitReader(in, batchscript.MaxBytes+1))
 	return string(text), err
 }
@@ -239,7 +235,7 @@ func warningsOf(text string, root *cobra.Command) ([]batchscript.Warning, error)
 		Subcommands: subcommands,
 		Flags: func(subcommand string) *pflag.FlagSet {
 			for _, c := range root.Commands() {
-				if c.Name() == subcommand && !strings.HasPrefix(subcommand, "node-") {
+				if c.Name() == subcommand {
 					c.InitDefaultHelpFlag()
 					return c.Flags()
 				}

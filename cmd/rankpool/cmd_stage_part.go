@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +20,7 @@ import (
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
+	"rankpool/staging/pack"
 	"rankpool/staging/stage"
 )
 
@@ -95,36 +95,24 @@ func (p *stagePart) plan(
 	return stage.Walk(ctx, stage.System{}, data, opt)
 }
 
+// listed makes the plan of the files and folders that --list names, relative to data.
 func (p *stagePart) listed(
 	ctx context.Context, data string, opt stage.WalkOptions,
 ) (*stage.Plan, error) {
-	part, err := p.readList(data)
+	in, err := openInput(p.list, os.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	part, err := stage.ReadList(in, data, p.nul)
 	if err != nil {
 		return nil, err
 	}
 	return stage.Select(ctx, stage.System{}, data, part, opt)
 }
 
-// readList reads the files and folders that --list names, relative to root.
-func (p *stagePart) readList(root string) ([]stage.Selected, error) {
-	in := os.Stdin
-	if p.list != "-" {
-		file, err := os.Open(p.list)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		in = file
-	}
-	return stage.ReadList(in, root, p.nul)
-}
-
 // samples returns the ids of the part.
-func (p *stagePart) samples(m *dataset.Manifest) ([]int, error) {
-	ids := make([]int, m.Len())
-	for i := range ids {
-		ids[i] = i
-	}
+func (p *stagePart) samples(m *dataset.Manifest) ([]scheduler.SampleID, error) {
 	switch {
 	case p.rows != "":
 		from, to, found := strings.Cut(p.rows, ":")
@@ -133,22 +121,21 @@ func (p *stagePart) samples(m *dataset.Manifest) ([]int, error) {
 		if !found || err1 != nil || err2 != nil || begin < 0 || end < begin || end > m.Len() {
 			return nil, exit.Usagef("--rows: %q is not a range FROM:TO in 0:%d", p.rows, m.Len())
 		}
-		return ids[begin:end], nil
+		return pack.AsIs(m.Len())[begin:end], nil
 	case p.top == "":
-		return ids, nil
+		return pack.AsIs(m.Len()), nil
 	}
 	scores, err := importanceOf(m, p.importance)
 	if err != nil {
 		return nil, err
 	}
-	// NaN is the smallest.
-	slices.SortStableFunc(ids, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+	ids := pack.ByImportance(scores)
 	n, err := topCount(p.top, m, ids)
 	return ids[:n], err
 }
 
 // topCount returns how many of ids, the most important first, --top asks for.
-func topCount(top string, m *dataset.Manifest, ids []int) (int, error) {
+func topCount(top string, m *dataset.Manifest, ids []scheduler.SampleID) (int, error) {
 	if n, err := strconv.Atoi(top); err == nil && n >= 0 {
 		return min(n, len(ids)), nil
 	}
@@ -161,7 +148,7 @@ func topCount(top string, m *dataset.Manifest, ids []int) (int, error) {
 	}
 	left := limit.Bytes
 	for n, id := range ids {
-		if left -= m.Size(scheduler.SampleID(id)); left < 0 {
+		if left -= m.Size(id); left < 0 {
 			return n, nil
 		}
 	}
@@ -210,11 +197,10 @@ func readImportance(path string) ([]float32, error) {
 }
 
 // filesOf returns the files that hold samples, each once.
-func filesOf(m *dataset.Manifest, ids []int) []stage.Selected {
+func filesOf(m *dataset.Manifest, ids []scheduler.SampleID) []stage.Selected {
 	var files []stage.Selected
 	seen := map[string]bool{}
-	for _, i := range ids {
-		id := scheduler.SampleID(i)
+	for _, id := range ids {
 		path := m.RelPath(id)
 		if seen[path] {
 			continue

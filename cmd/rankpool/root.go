@@ -1,8 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,7 @@ shared memory. Training sees exactly the samples that its sampler drew.`
 func run(args []string) int {
 	root := newRootCommand()
 	root.SetArgs(args)
-	err := root.ExecuteContext(context.Background())
+	err := root.Execute()
 	exit.Print(outlet.Stderr, err)
 	outlet.Stderr.Close(outlet.Patience)
 	return exit.Code(err)
@@ -81,4 +82,12 @@ func exactly(n int, what string) cobra.PositionalArgs {
 		return exit.Usagef("%s takes %s, not %d arguments; see \"%s --help\"", cmd.CommandPath(),
 			what, len(args), cmd.CommandPath())
 	}
+}
+
+// openInput opens a file, or stdin for "-".
+func openInput(name string, stdin io.Reader) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(stdin), nil
+	}
+	return os.Open(name)
 }
