@@ -71,11 +71,20 @@ the trainings and compares them.`,
 	return cmd
 }
 
+// report writes a page about the logs as one training.
 func (o *reportOptions) report(paths []string, stdout io.Writer) error {
 	if err := o.checkOutput(paths); err != nil {
 		return err
 	}
-	return o.write(paths, stdout)
+	run, err := readRunLogs(paths, o.quiet)
+	if err != nil {
+		return err
+	}
+	options := page.Options{Version: version.Text, Bound: summary.Bound}
+	for _, path := range paths {
+		options.Names = append(options.Names, filepath.Base(path))
+	}
+	return o.write(stdout, func(w io.Writer) error { return page.Write(w, run, options) })
 }
 
 // checkOutput returns an error if the page would overwrite one of the logs.
@@ -117,26 +126,7 @@ func (o *reportOptions) compare(args []string, stdout io.Writer) error {
 	if err := o.checkOutput(paths); err != nil {
 		return err
 	}
-	if o.output == "-" {
-		return c.Write(stdout, version.Text)
-	}
-	return writeWhole(o.output, func(w io.Writer) error { return c.Write(w, version.Text) })
-}
-
-// write reads the logs and writes the page.
-func (o *reportOptions) write(paths []string, stdout io.Writer) error {
-	run, err := readRunLogs(paths, o.quiet)
-	if err != nil {
-		return err
-	}
-	options := page.Options{Version: version.Text, Bound: summary.Bound}
-	for _, path := range paths {
-		options.Names = append(options.Names, filepath.Base(path))
-	}
-	if o.output == "-" {
-		return page.Write(stdout, run, options)
-	}
-	return writeWhole(o.output, func(w io.Writer) error { return page.Write(w, run, options) })
+	return o.write(stdout, func(w io.Writer) error { return c.Write(w, version.Text) })
 }
 
 // readRunLogs reads logs as one run, and shows its progress.
@@ -189,17 +179,20 @@ func (r watchedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// writeWhole writes a file atomically: it is complete or does not exist. Anything but a regular
-// file, such as /dev/stdout, is written directly.
-func writeWhole(path string, write func(io.Writer) error) (err error) {
+// write writes the page to the output. A file is written atomically: it is complete or does not
+// exist. Anything but a regular file, such as /dev/stdout, is written directly.
+func (o *reportOptions) write(stdout io.Writer, page func(io.Writer) error) (err error) {
+	if o.output == "-" {
+		return page(stdout)
+	}
 	var f *os.File
-	if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {
-		f, err = os.OpenFile(path, os.O_WRONLY, 0)
-	} else if f, err = os.OpenFile(path+".partial", os.O_CREATE|os.O_WRONLY|os.O_TRUNC,
+	if info, statErr := os.Stat(o.output); statErr == nil && !info.Mode().IsRegular() {
+		f, err = os.OpenFile(o.output, os.O_WRONLY, 0)
+	} else if f, err = os.OpenFile(o.output+".partial", os.O_CREATE|os.O_WRONLY|os.O_TRUNC,
 		0o644); err == nil {
 		defer func() {
 			if err == nil {
-				err = os.Rename(f.Name(), path)
+				err = os.Rename(f.Name(), o.output)
 			}
 			if err != nil {
 				_ = os.Remove(f.Name()) // the earlier error is returned
@@ -210,7 +203,7 @@ func writeWhole(path string, write func(io.Writer) error) (err error) {
 		return fmt.Errorf("the page cannot be written: %w", err)
 	}
 	to := bufio.NewWriter(f)
-	if err = write(to); err == nil {
+	if err = page(to); err == nil {
 		err = to.Flush()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
