@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -233,66 +234,52 @@ func (x *indexing) finish(m *dataset.Manifest, took, scanned time.Duration) erro
 	if x.quiet {
 		return nil
 	}
-	if err := x.printSummary(m, took, scanned); err != nil || changes == nil {
-		return err
+	out := bufio.NewWriter(x.out)
+	x.printSummary(out, m, took, scanned)
+	switch {
+	case changes == nil:
+	case changes.Any():
+		fmt.Fprintf(out, "changes:  %s\n", changes)
+		printChanges(out, changes)
+	default:
+		fmt.Fprintln(out, "changes:  none since the manifest was written before")
 	}
-	if !changes.Any() {
-		_, err := fmt.Fprintln(x.out, "changes:  none since the manifest was written before")
-		return err
-	}
-	if _, err := fmt.Fprintf(x.out, "changes:  %s\n", changes); err != nil {
-		return err
-	}
-	return printChanges(x.out, changes)
+	return out.Flush()
 }
 
-func (x *indexing) printSummary(m *dataset.Manifest, took, scanned time.Duration) error {
+func (x *indexing) printSummary(
+	out *bufio.Writer, m *dataset.Manifest, took, scanned time.Duration,
+) {
 	files, unit := 0, "files"
 	for _, c := range m.Formats() {
 		files += c.Files
 	}
-	_, err := fmt.Fprintf(x.out, "files:    %s\n", humanize.Comma(int64(files)))
+	fmt.Fprintf(out, "files:    %s\n", humanize.Comma(int64(files)))
 	if m.Len() != files {
 		unit = "samples"
-	}
-	if err == nil && unit != "files" {
-		err = printFormats(x.out, m)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(x.out, "classes:  %s\nbytes:    %s (%s)\nseconds:  %.2f (%s %s/s)\n",
-		humanize.Comma(int64(len(m.Classes()))),
-		humanize.Comma(m.TotalBytes()), humanize.IBytes(uint64(m.TotalBytes())),
-		took.Seconds(), humanize.Comma(int64(float64(m.Len())/scanned.Seconds())), unit)
-	if err == nil && x.checksum {
-		rate := float64(m.TotalBytes()) / max(took-scanned, time.Microsecond).Seconds()
-		_, err = fmt.Fprintf(x.out, "checksum: every sample was read in %.2f s (%s/s)\n",
-			(took - scanned).Seconds(), humanize.IBytes(uint64(rate)))
-	}
-	if err == nil && x.group.Size() > 1 {
-		_, err = fmt.Fprintf(x.out, "ranks:    %d\n", x.group.Size())
-	}
-	if err == nil {
-		_, err = fmt.Fprintf(x.out, "manifest: %s\n", x.output)
-	}
-	return err
-}
-
-// printFormats prints how many samples there are of each format.
-func printFormats(w io.Writer, m *dataset.Manifest) error {
-	_, err := fmt.Fprintf(w, "samples:  %s\n", humanize.Comma(int64(m.Len())))
-	for _, c := range m.Formats() {
-		if err == nil {
-			_, err = fmt.Fprintf(w, "  %-8s %s in %s\n", c.Format,
+		fmt.Fprintf(out, "samples:  %s\n", humanize.Comma(int64(m.Len())))
+		for _, c := range m.Formats() {
+			fmt.Fprintf(out, "  %-8s %s in %s\n", c.Format,
 				english.Plural(c.Samples, "sample", ""), english.Plural(c.Files, "file", ""))
 		}
 	}
-	return err
+	fmt.Fprintf(out, "classes:  %s\nbytes:    %s (%s)\nseconds:  %.2f (%s %s/s)\n",
+		humanize.Comma(int64(len(m.Classes()))),
+		humanize.Comma(m.TotalBytes()), humanize.IBytes(uint64(m.TotalBytes())),
+		took.Seconds(), humanize.Comma(int64(float64(m.Len())/scanned.Seconds())), unit)
+	if x.checksum {
+		rate := float64(m.TotalBytes()) / max(took-scanned, time.Microsecond).Seconds()
+		fmt.Fprintf(out, "checksum: every sample was read in %.2f s (%s/s)\n",
+			(took - scanned).Seconds(), humanize.IBytes(uint64(rate)))
+	}
+	if x.group.Size() > 1 {
+		fmt.Fprintf(out, "ranks:    %d\n", x.group.Size())
+	}
+	fmt.Fprintf(out, "manifest: %s\n", x.output)
 }
 
 // printChanges prints the names of changed samples, one per line.
-func printChanges(w io.Writer, c *dataset.Changes) error {
+func printChanges(out *bufio.Writer, c *dataset.Changes) {
 	for _, list := range []struct {
 		what  string
 		names []string
@@ -303,18 +290,12 @@ func printChanges(w io.Writer, c *dataset.Changes) error {
 		{"changed", c.ChangedNames, c.Changed},
 	} {
 		for _, name := range list.names {
-			if _, err := fmt.Fprintf(w, "  %-8s %s\n", list.what, name); err != nil {
-				return err
-			}
+			fmt.Fprintf(out, "  %-8s %s\n", list.what, name)
 		}
 		if more := list.count - len(list.names); more > 0 {
-			if _, err := fmt.Fprintf(w, "  %-8s … and %s more\n", list.what,
-				humanize.Comma(int64(more))); err != nil {
-				return err
-			}
+			fmt.Fprintf(out, "  %-8s … and %s more\n", list.what, humanize.Comma(int64(more)))
 		}
 	}
-	return nil
 }
 
 // compare compares the folder with the manifest.
@@ -336,7 +317,9 @@ func (x *indexing) compare(ctx context.Context) error {
 		return err
 	}
 	changes := dataset.Compare(before, now, math.MaxInt)
-	if err := printChanges(x.out, changes); err != nil {
+	out := bufio.NewWriter(x.out)
+	printChanges(out, changes)
+	if err := out.Flush(); err != nil {
 		return err
 	}
 	switch {
