@@ -262,7 +262,7 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 			Tasks: at.Tasks, By: at.By, LocalTasks: at.LocalTasks,
 			SrunMPI: world.SlurmMPI(library.Family, world.SrunList()),
 		},
-		Python: doctor.Python{Command: o.python, Given: o.python != ""},
+		Python: doctor.Python{Command: cmp.Or(o.python, "python3"), Given: o.python != ""},
 	}
 	if at.Tasks == 0 && missing == nil {
 		env.MPI.Probe = o.probeMPI
@@ -272,9 +272,6 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 		env.Tier = &doctor.Tier{
 			Dir: tier.Dir, Bytes: tier.Bytes, Unusable: errors.Join(err, tier.Unusable),
 		}
-	}
-	if !env.Python.Given {
-		env.Python.Command = "python3"
 	}
 	switch {
 	case o.memory == memory.Auto:
@@ -298,17 +295,12 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 		}
 	}
 	base, err := session.Base(o.runtimeDir)
-	form := launch.FormLocal
-	if job.InJob() {
-		form = launch.FormSlurm
-	}
 	// a pid has at most 22 bits
 	longest := session.RankFolder(
-		filepath.Join(base, session.Name(form == launch.FormSlurm, os.Getuid(), job, 1<<22)),
+		filepath.Join(base, session.Name(job.InJob(), os.Getuid(), job, 1<<22)),
 		max(9, at.Tasks-1))
 	env.Runtime = doctor.Runtime{
-		Base: base, SocketPath: filepath.Join(longest, session.DoorName),
-		Failure: err,
+		Base: base, SocketPath: filepath.Join(longest, session.DoorName), Failure: err,
 	}
 	return env, library
 }
