@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -51,7 +50,7 @@ func (o *copyOptions) register(flags *pflag.FlagSet) {
 }
 
 // check validates the flags, and makes the paths absolute.
-func (o *copyOptions) check(at world.Place) (err error) {
+func (o *copyOptions) check(at world.Place) error {
 	switch {
 	case o.data == "":
 		return exit.NoData()
@@ -67,10 +66,8 @@ func (o *copyOptions) check(at world.Place) (err error) {
 	case o.progressSeconds < 0:
 		return exit.Usagef("--progress must be at least 0 seconds, not %v", o.progressSeconds)
 	}
-	for _, path := range []*string{&o.data, &o.dest} {
-		if *path, err = filepath.Abs(*path); err != nil {
-			return err
-		}
+	if err := rank.MakeAbsolute(&o.data, &o.dest); err != nil {
+		return err
 	}
 	if inside(o.dest, o.data) || inside(o.data, o.dest) {
 		return exit.Usagef("--dest: one of %s and %s contains the other; name a folder elsewhere",

@@ -51,22 +51,20 @@ func TestChooseForm(t *testing.T) {
 }
 
 func testOptions() *Options {
-	return &Options{
-		ranks: 2, trainersPerRank: 2, trainings: 1, launched: "once", serveCommand: "/bin/rankpool",
-		self: "/bin/rankpool", Command: []string{"python", "train.py"},
-		cache: rank.CacheOptions{
-			Data: []string{"train=/d"}, System: "rankpool", Memory: "20%",
-			Window: "auto", Policy: "lru", Assign: "local", LogFormat: "text", Log: "/l",
-			Record: "/r",
-		},
+	o := &Options{
+		launched: "once", self: "/bin/rankpool", Command: []string{"python", "train.py"},
 	}
+	o.Register(pflag.NewFlagSet("run", pflag.ContinueOnError))
+	o.ranks, o.trainersPerRank, o.serveCommand = 2, 2, "/bin/rankpool"
+	o.cache.Data, o.cache.Policy, o.cache.Assign = []string{"train=/d"}, "lru", "local"
+	o.cache.Log, o.cache.Record = "/l", "/r"
+	return o
 }
 
 func TestServeArgs(t *testing.T) {
 	got := strings.Join(testOptions().serveArgs("/s"), " ")
-	want := "/bin/rankpool serve --session /s --launch once --world 2 --data train=/d --system " +
-		"rankpool --memory 20% --window auto --policy lru --assign local --benefit  " +
-		"--peer-timeout 0s --rank-timeout 0s --log-every 0s --log-format text --log /l --record /r"
+	want := "/bin/rankpool serve --session /s --launch once --world 2 --data train=/d " +
+		"--policy lru --assign local --log /l --record /r"
 	if got != want {
 		t.Errorf("serveArgs =\n%s\nwant\n%s", got, want)
 	}
@@ -531,5 +529,36 @@ func TestTrainersTimeouts(t *testing.T) {
 		if got := world.Lookup(env)("RANKPOOL_PLAN_TIMEOUT"); got != "600" {
 			t.Errorf("%v: a plan is waited for %s seconds", c, got)
 		}
+	}
+}
+
+// TestTasksOfBatchScript checks that ranks know how many trainers srun starts on their nodes.
+func TestTasksOfBatchScript(t *testing.T) {
+	job := slurm.Job{JobID: "7", Nodes: 3, TasksPerNode: "2,4(x2)"}
+	for _, c := range []struct {
+		job  slurm.Job
+		f    form
+		want int
+	}{{job, FormSlurm, 4}, {job, formTask, 1}, {slurm.Job{JobID: "7", Nodes: 1}, FormSlurm, 1}} {
+		o := &Options{
+			trainersPerRank: 1, trainings: 1, startTimeout: 1, batchTimeout: 1,
+			Command: []string{"true"},
+		}
+		o.cache.Register(pflag.NewFlagSet("", pflag.ContinueOnError))
+		o.cache.Data = []string{"/d"}
+		if err := o.check(c.job, c.f, world.Place{Tasks: 1}); err != nil ||
+			o.cache.Trainers.PerRank != c.want {
+			t.Errorf("%+v: %d trainers, %v", c, o.cache.Trainers.PerRank, err)
+		}
+	}
+}
+
+// TestMemoryLimitsReachRanks checks that ranks that mpirun starts learn the limits that Slurm gave
+// the job.
+func TestMemoryLimitsReachRanks(t *testing.T) {
+	env := mpirunEnv([]string{"SLURM_JOB_ID=1", "SLURM_MEM_PER_NODE=5", "SLURM_NTASKS=7"}, 1000,
+		mpilib.MPICH, "/dev/shm/s")
+	if want := []string{"SLURM_MEM_PER_NODE=5"}; !slices.Equal(env, want) {
+		t.Errorf("mpirun's environment is %q, want %q", env, want)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/spf13/pflag"
 
@@ -64,18 +63,6 @@ func (t *Trainers) Check() error {
 		return exit.Usagef("--trainer-memory: %w", err)
 	}
 	return nil
-}
-
-// Args returns the options as flags of serve.
-func (t *Trainers) Args() []string {
-	var args []string
-	if t.Memory != "" {
-		args = append(args, "--trainer-memory", t.Memory)
-	}
-	if t.PerRank > 0 {
-		args = append(args, "--trainers-per-rank", strconv.Itoa(t.PerRank))
-	}
-	return args
 }
 
 // trainersHere estimates how many trainers this node will have: the largest number that any source

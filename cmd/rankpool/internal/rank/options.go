@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
@@ -47,6 +49,8 @@ type CacheOptions struct {
 	metrics     string // address
 	metricsFile string
 	benefit     string
+
+	flags *pflag.FlagSet // of all these
 }
 
 // Assignments are the values of --assign.
@@ -59,6 +63,13 @@ func (o *CacheOptions) asks() memory.Request {
 
 // Register adds the flags.
 func (o *CacheOptions) Register(flags *pflag.FlagSet) {
+	o.flags = pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.flags.SortFlags = false
+	o.register(o.flags)
+	flags.AddFlagSet(o.flags)
+}
+
+func (o *CacheOptions) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.Data, "data", nil,
 		"data set: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
 	flags.StringVar(&o.Memory, "memory", "20%", "memory for samples: a share of the data over "+
@@ -131,50 +142,25 @@ func (o *CacheOptions) Check() error {
 				memory.AutoWindow)
 		}
 	}
-	if err := o.checkTier(); err != nil {
+	if err := cmp.Or(o.checkTier(), o.resolveSystem(), o.checkPackages(),
+		o.storage.Check()); err != nil {
 		return err
 	}
-	if err := o.resolveSystem(); err != nil {
+	if err := cmp.Or(OneOf("assign", o.Assign, Assignments),
+		OneOf("benefit", o.benefit, mpicache.Benefits),
+		OneOf("log-format", o.LogFormat, LogFormats),
+		checkMetrics(o.metrics, &o.metricsFile)); err != nil {
 		return err
 	}
-	if err := o.checkPackages(); err != nil {
-		return err
-	}
-	if err := o.storage.Check(); err != nil {
-		return err
-	}
-	if err := OneOf("assign", o.Assign, Assignments); err != nil {
-		return err
-	}
-	if err := OneOf("benefit", o.benefit, mpicache.Benefits); err != nil {
-		return err
-	}
-	if err := OneOf("log-format", o.LogFormat, LogFormats); err != nil {
-		return err
-	}
-	if err := checkMetrics(o.metrics, &o.metricsFile); err != nil {
-		return err
-	}
-	if o.logEvery < 0 {
+	switch {
+	case o.logEvery < 0:
 		return exit.Usagef("--log-every must be at least 0s, not %v", o.logEvery)
-	}
-	if o.peerTimeout <= 0 {
+	case o.peerTimeout <= 0:
 		return exit.Usagef("--peer-timeout must be a positive time, not %v", o.peerTimeout)
-	}
-	if o.RankTimeout <= 0 {
+	case o.RankTimeout <= 0:
 		return exit.Usagef("--rank-timeout must be a positive time, not %v", o.RankTimeout)
 	}
-	for _, path := range []*string{&o.Log, &o.State, &o.Record} {
-		if *path == "" {
-			continue
-		}
-		abs, err := filepath.Abs(*path)
-		if err != nil {
-			return err
-		}
-		*path = abs
-	}
-	return nil
+	return MakeAbsolute(&o.Log, &o.State, &o.Record)
 }
 
 // DropState ignores a state file that is not a regular file, since reading a device or a FIFO may
@@ -292,44 +278,61 @@ func (o *CacheOptions) parseSet(system *systems.System) (err error) {
 	return nil
 }
 
-// Args returns the options as flags of serve.
+// Args returns the options that differ from their defaults, as flags of serve.
 func (o *CacheOptions) Args() []string {
 	var args []string
-	for _, data := range o.Data {
-		args = append(args, "--data", data)
-	}
-	args = append(args, "--system", o.System)
-	for _, word := range o.set {
-		args = append(args, "--set", word)
-	}
-	args = append(args, "--memory", o.Memory, "--window", o.Window, "--policy", o.Policy,
-		"--assign", o.Assign, "--benefit", o.benefit,
-		"--peer-timeout", o.peerTimeout.String(), "--rank-timeout", o.RankTimeout.String(),
-		"--log-every", o.logEvery.String(), "--log-format", o.LogFormat)
-	for _, f := range []struct{ flag, value string }{
-		{"--scorer", o.scorer},
-		{"--sampler", o.sampler},
-		{"--tier", o.tier},
-		{"--packages", o.packages},
-		{"--log", o.Log},
-		{"--metrics", o.metrics},
-		{"--metrics-file", o.metricsFile},
-		{"--state", o.State},
-		{"--record", o.Record},
-	} {
-		if f.value != "" {
-			args = append(args, f.flag, f.value)
+	o.flags.VisitAll(func(f *pflag.Flag) {
+		list, isList := f.Value.(pflag.SliceValue)
+		switch value := f.Value.String(); {
+		case isList:
+			for _, value := range list.GetSlice() {
+				args = append(args, "--"+f.Name, value)
+			}
+		case value == f.DefValue:
+		case f.Value.Type() == "bool":
+			args = append(args, "--"+f.Name+"="+value)
+		default:
+			args = append(args, "--"+f.Name, value)
 		}
-	}
-	if o.stateAny {
-		args = append(args, "--state-optional")
-	}
-	args = append(args, o.Trainers.Args()...)
-	args = append(args, o.storage.args()...)
-	if o.Verbose {
-		args = append(args, "--verbose")
+	})
+	if o.Trainers.PerRank > 0 {
+		args = append(args, "--trainers-per-rank", strconv.Itoa(o.Trainers.PerRank))
 	}
 	return args
+}
+
+// Options are the flags of serve.
+type Options struct {
+	CacheOptions
+	MPI      world.MPIOptions
+	Session  string
+	Hosts    string // of the job at its start, if it has lost some since; else ""
+	Launch   string // the name of run's launch; "": serve was called by hand
+	Together bool   // end with the other ranks
+	World    int    // the ranks of run's launch
+
+	Identities []string // NAME=DIGEST of the data sets that run began with
+}
+
+// RegisterServe adds the flags of serve.
+func (o *Options) RegisterServe(flags *pflag.FlagSet) {
+	o.Register(flags)
+	o.MPI.Register(flags)
+	flags.IntVar(&o.Trainers.PerRank, "trainers-per-rank", 0, "for --memory auto: training "+
+		"processes a rank (default: the job's GPUs here, or 1)")
+	flags.StringVar(&o.Session, "session", "",
+		"folder of the run on this node; created if missing (default: by job, in /dev/shm)")
+	flags.BoolVar(&o.Together, "end-together", false,
+		"when asked to end, wait until all ranks were")
+	flags.StringVar(&o.Launch, "launch", "", "the name of the launch, the same for all its ranks")
+	flags.IntVar(&o.World, "world", 0, "how many ranks the launch has")
+	flags.StringArrayVar(&o.Identities, "identity", nil,
+		"NAME=DIGEST of a data set that the run began with")
+	flags.StringVar(&o.Hosts, "hosts", "",
+		"the nodes of the job at its start, if it has lost some: folders keep their numbers")
+	for _, name := range []string{"end-together", "hosts", "identity", "launch", "world"} {
+		_ = flags.MarkHidden(name) // cannot fail: the flags are defined above
+	}
 }
 
 // OneOf returns an error of wrong usage unless a flag's value is one of those allowed.
@@ -347,4 +350,19 @@ func Pathless(err error) error {
 		return at.Err
 	}
 	return err
+}
+
+// MakeAbsolute makes paths absolute; "" stays.
+func MakeAbsolute(paths ...*string) error {
+	for _, path := range paths {
+		if *path == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			return err
+		}
+		*path = abs
+	}
+	return nil
 }

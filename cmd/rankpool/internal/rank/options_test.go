@@ -15,7 +15,9 @@ import (
 func TestSystemIsItselfOrRefused(t *testing.T) {
 	ran := 0
 	for _, s := range systems.All() {
-		o := CacheOptions{System: s.Name}
+		o := CacheOptions{}
+		o.Register(pflag.NewFlagSet("run", pflag.ContinueOnError))
+		o.System = s.Name
 		err := o.resolveSystem()
 		if s.Simulated != "" {
 			if err == nil || !strings.Contains(err.Error(),
@@ -67,7 +69,9 @@ func TestSystemIsItselfOrRefused(t *testing.T) {
 // TestSetOfARun checks that options of a system reach it, also through serve's flags, and are
 // refused where they would have no effect.
 func TestSetOfARun(t *testing.T) {
-	o := CacheOptions{System: "icache-h", set: []string{"h_share=0.5", "beta=0.5"}}
+	o := CacheOptions{}
+	o.Register(pflag.NewFlagSet("run", pflag.ContinueOnError))
+	o.System, o.set = "icache-h", []string{"h_share=0.5", "beta=0.5"}
 	if err := o.resolveSystem(); err != nil || o.values.String() != "beta=0.5,h_share=0.5" {
 		t.Fatalf("the options are %q: %v", o.values, err)
 	}
@@ -95,5 +99,38 @@ func TestSetOfARun(t *testing.T) {
 			!strings.Contains(strings.ToLower(err.Error()), strings.ToLower(want)) {
 			t.Errorf("%v of %s: %v, want %s", wrong.set, wrong.System, err, want)
 		}
+	}
+}
+
+// TestServeGetsTheFlags checks that ranks get every flag that run shares with them, and that serve
+// without flags has run's defaults.
+func TestServeGetsTheFlags(t *testing.T) {
+	values := map[string]string{
+		"string": "x y", "stringArray": "a=-b", "bool": "true", "duration": "7s", "float64": "0.5",
+	}
+	for _, given := range []bool{false, true} {
+		run, serve := &CacheOptions{}, &Options{}
+		of := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		run.Register(of)
+		of.VisitAll(func(f *pflag.Flag) {
+			if !given {
+				return
+			}
+			if err := f.Value.Set(values[f.Value.Type()]); err != nil {
+				t.Errorf("--%s of type %s: %v", f.Name, f.Value.Type(), err)
+			}
+		})
+		run.Trainers.PerRank = 3
+		ranks := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+		serve.RegisterServe(ranks)
+		if err := ranks.Parse(run.Args()); err != nil || serve.Trainers.PerRank != 3 {
+			t.Fatalf("serve takes %q with %d trainers: %v", run.Args(), serve.Trainers.PerRank, err)
+		}
+		of.VisitAll(func(f *pflag.Flag) {
+			if got := ranks.Lookup(f.Name).Value.String(); got != f.Value.String() ||
+				(got != f.DefValue) != given {
+				t.Errorf("--%s %s becomes %s", f.Name, f.Value, got)
+			}
+		})
 	}
 }

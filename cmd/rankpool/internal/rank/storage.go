@@ -2,7 +2,6 @@ package rank
 
 import (
 	"log/slog"
-	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -53,21 +52,6 @@ func (o *StorageOptions) Rate() (int64, error) {
 		return 0, nil
 	}
 	return memory.ParseSize(strings.TrimSuffix(o.MaxRate, "/s"))
-}
-
-// args returns the options that were given as flags of serve.
-func (o *StorageOptions) args() []string {
-	var args []string
-	if o.MaxRate != "" {
-		args = append(args, "--max-storage-rate", o.MaxRate)
-	}
-	if o.MaxOpens > 0 {
-		args = append(args, "--max-opens", strconv.FormatFloat(o.MaxOpens, 'g', -1, 64))
-	}
-	if o.direct {
-		args = append(args, "--direct")
-	}
-	return args
 }
 
 // limit returns one rank's share of the limits, for all its data sets together; nil if there are

@@ -2,7 +2,6 @@ package rank
 
 import (
 	"os"
-	"slices"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -55,9 +54,6 @@ func TestStorageOptions(t *testing.T) {
 		}
 		if written, err := os.ReadDir(folder); err != nil || (len(written) == 1) != c.limited {
 			t.Errorf("%q: in the rank's folder are %v, %v", c.args, written, err)
-		}
-		if c.args != nil && !slices.Equal(o.args(), c.args) {
-			t.Errorf("ranks get %q for %q", o.args(), c.args)
 		}
 		if _, direct := o.fetchOptions(nil,
 			nil).Storage.(storage.DirectStorage); direct != o.direct {
