@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -57,6 +56,7 @@ type doctorOptions struct {
 	quiet      bool
 
 	size   memory.Amount // parsed from memory, unless it is auto
+	place  *doctor.Tier  // found for tier
 	checks []doctor.Check
 }
 
@@ -110,9 +110,11 @@ func (o *doctorOptions) check() (err error) {
 		}
 	}
 	if o.tier != "" {
-		if _, err := rank.FindTier(o.tier); err != nil {
+		tier, err := rank.FindTier(o.tier)
+		if err != nil {
 			return exit.Usagef("--tier: %w", err)
 		}
+		o.place = (*doctor.Tier)(&tier)
 	}
 	var given []string
 	if o.list || len(o.data) > 0 {
@@ -251,8 +253,8 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 	}
 	library, missing := find()
 	env := &doctor.Env{
-		Machine: doctor.NewSystem(), Job: job, MemoryBytes: o.size.Bytes, Now: time.Now,
-		GPUs: findDoctorGPUs, Version: version.Text,
+		Machine: doctor.NewSystem(), Job: job, MemoryBytes: o.size.Bytes, Tier: o.place,
+		Now: time.Now, GPUs: findDoctorGPUs, Version: version.Text,
 		MPI: doctor.MPI{
 			Library: library.Version, Path: library.Path, Why: library.Why, Missing: missing,
 			Flavour: library.Family.String(),
@@ -266,12 +268,6 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 	}
 	if at.Tasks == 0 && missing == nil {
 		env.MPI.Probe = o.probeMPI
-	}
-	if o.tier != "" {
-		tier, err := rank.FindTier(o.tier)
-		env.Tier = &doctor.Tier{
-			Dir: tier.Dir, Bytes: tier.Bytes, Unusable: errors.Join(err, tier.Unusable),
-		}
 	}
 	switch {
 	case o.memory == memory.Auto:
