@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"rankpool/cmd/rankpool/internal/version"
 	"rankpool/cmd/rankpool/internal/world"
@@ -40,9 +39,8 @@ type blocksNote struct{ Digests []dataset.Digest }
 
 // intro returns this rank's intro.
 func (r *process) intro(cfg *mpicache.Config, slabBytes int64) intro {
-	host, _ := os.Hostname() // for messages only
 	in := intro{
-		Host: host, SlabBytes: slabBytes,
+		Host: hostname(), SlabBytes: slabBytes,
 		Before: mpicache.ReadBefore(r.dir, r.transport.Rank(), r.transport.Size()),
 		States: mpicache.KeptStates(r.dir),
 		Options: []option{

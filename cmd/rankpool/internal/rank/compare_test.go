@@ -34,7 +34,7 @@ func folderSet(t *testing.T, files ...string) openedSet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return openedSet{dataSet{"train", root}, m}
+	return openedSet{dataSet: dataSet{"train", root}, manifest: m}
 }
 
 // compareRanks lets ranks with these data sets compare, and returns each rank's error, "" for none.
@@ -53,7 +53,7 @@ func compareRanks(
 		cfg := mpicache.Config{Policy: "clairvoyant"}
 		edit(rank, r, &cfg)
 		all.Go(func() {
-			slabs, err := r.gatherSlabs(t.Context(), &cfg, int64(rank))
+			slabs, err := r.compare(t.Context(), r.intro(&cfg, int64(rank)))
 			if err != nil {
 				found[rank] = err.Error()
 			} else if !slices.Equal(slabs, []int64{0, 1, 2}[:len(sets)]) {

@@ -55,15 +55,10 @@ type gpuSampler struct {
 	stall   float64 // seconds, summed over trainers, accounted so far
 }
 
-// startGPUSampler begins to read the GPUs that this process's environment allows, until ctx ends.
-// It returns nil if there are none. It does not wait for the driver, which may hang: Snapshot
-// returns no GPUs until the driver has reported them.
-func startGPUSampler(ctx context.Context, log *slog.Logger) *gpuSampler {
-	return sampleGPUs(ctx, nvml.DefaultPath, time.After(gpuStale), log)
-}
-
-// sampleGPUs is startGPUSampler with the library at path, and a channel that fires when the driver
-// should have answered.
+// sampleGPUs begins to read the GPUs that this process's environment allows, with the library at
+// path, until ctx ends. It returns nil if there are none. It does not wait for the driver, which
+// may hang: Snapshot returns no GPUs until the driver has reported them. late fires when it should
+// have done so.
 func sampleGPUs(
 	ctx context.Context, path string, late <-chan time.Time, log *slog.Logger,
 ) *gpuSampler {

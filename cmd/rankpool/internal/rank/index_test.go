@@ -54,7 +54,7 @@ func TestRankOpensTheRunsIndex(t *testing.T) {
 		if looked != wantLook || m.Len() != map[bool]int{false: 3, true: 2}[wantLook] {
 			t.Errorf("%s: looked at the files: %v; %d samples by %s", what, looked, m.Len(), path)
 		}
-		r.sets = []openedSet{{set.dataSet, m}}
+		r.sets = []openedSet{{dataSet: set.dataSet, manifest: m}}
 		if err := r.checkRun(); (err != nil) != (refused != "") ||
 			err != nil && !strings.Contains(err.Error(), refused) {
 			t.Errorf("%s: %v, want %q", what, err, refused)

@@ -11,7 +11,6 @@ import (
 
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
-	"rankpool/slurm"
 )
 
 // lifeName is the file in a rank's folder that identifies the life in which the folder was made.
@@ -33,12 +32,12 @@ func NewLaunch() string {
 // beginLife removes what an earlier launch left on this node when it was killed: states of epochs
 // that the other ranks do not have, and folders of ranks that are now on other nodes. The rank's
 // own folder is locked; files of an earlier rank of the same life stay in it.
-func (r *process) beginLife(job slurm.Job) error {
+func (r *process) beginLife() error {
 	before, known := readLife(r.dir)
 	r.again = known && before.key == r.opt.Launch && r.opt.Launch != ""
 	r.life = life{key: r.opt.Launch, launch: r.opt.Launch}
 	if r.life.key == "" { // started by hand
-		r.life = life{key: strconv.Itoa(job.RestartCount), launch: NewLaunch()}
+		r.life = life{key: strconv.Itoa(r.job.RestartCount), launch: NewLaunch()}
 	}
 	if known && before.key == r.life.key && before.launch != "" {
 		r.life.launch = before.launch

@@ -44,9 +44,9 @@ func TestBeginLife(t *testing.T) {
 				t.Helper()
 				r := &process{
 					opt: &Options{Session: folder, Launch: launch},
-					dir: session.RankFolder(folder, 1),
+					dir: session.RankFolder(folder, 1), job: slurm.Job{RestartCount: restarts},
 				}
-				if err := r.beginLife(slurm.Job{RestartCount: restarts}); err != nil {
+				if err := r.beginLife(); err != nil {
 					t.Fatal(err)
 				}
 				found, err := filepath.Glob(filepath.Join(folder, "r*", "state-*"))
@@ -91,7 +91,7 @@ func TestEndLaunch(t *testing.T) {
 				opt: &Options{Session: folder, Launch: launch},
 				dir: session.RankFolder(folder, 0),
 			}
-			if err := r.beginLife(slurm.Job{}); err != nil {
+			if err := r.beginLife(); err != nil {
 				t.Fatal(err)
 			}
 			return r
@@ -136,9 +136,10 @@ func TestLeaveNothing(t *testing.T) {
 }
 
 func TestFolderOfARankWhoseJobLostNodes(t *testing.T) {
-	t.Setenv("SLURM_JOB_ID", "7")
-	t.Setenv("SLURMD_NODENAME", "n3")
-	r := &process{opt: &Options{Hosts: "n[1-3]"}, transport: ranks.NewMux(transport.NewLocal(2)[1])}
+	r := &process{
+		opt: &Options{Hosts: "n[1-3]"}, job: slurm.Job{JobID: "7", NodeName: "n3"},
+		transport: ranks.NewMux(transport.NewLocal(2)[1]),
+	}
 	if got := r.folderNumber(); got != 2 {
 		t.Errorf("folder %d of the third node", got)
 	}

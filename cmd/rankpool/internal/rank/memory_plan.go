@@ -26,7 +26,7 @@ func (r *process) planMemory(ctx context.Context, cfg *mpicache.Config) (memory.
 	} else if reason != nil {
 		return own.plan, reason
 	}
-	slabs, err := r.gatherSlabs(ctx, cfg, own.slabBytes)
+	slabs, err := r.compare(ctx, r.intro(cfg, own.slabBytes))
 	if err != nil {
 		return own.plan, err
 	}
@@ -114,14 +114,6 @@ func (r *process) autoMemory(
 // gatherInterval is the pause between log lines while this rank waits for the others, which may
 // have to read a large index first.
 const gatherInterval = 30 * time.Second
-
-// gatherSlabs returns the sizes of all ranks' slabs. It returns an error if the ranks were not all
-// started for the same run.
-func (r *process) gatherSlabs(
-	ctx context.Context, cfg *mpicache.Config, own int64,
-) ([]int64, error) {
-	return r.compare(ctx, r.intro(cfg, own))
-}
 
 // exchange sends note to all ranks, and returns the notes of all by rank. It waits for them until
 // ctx ends, and logs that it waits: the launcher notices if a rank dies, and ends the others.

@@ -10,17 +10,24 @@ import (
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/stats"
+	"rankpool/nvml"
 	"rankpool/slurm"
 )
 
 // What a rank reports about itself: messages, metrics, and the state of its machine.
 
 func (r *process) newLogger() *slog.Logger {
-	job := slurm.Detect(os.Getenv)
 	return newLogger(outlet.Stderr, logOptions{
-		format: r.opt.LogFormat, level: r.opt.level(), job: job.JobID, step: job.StepID,
+		format: r.opt.LogFormat, level: r.opt.level(), job: r.job.JobID, step: r.job.StepID,
 		rank: r.transport.Rank(), host: hostname(),
 	})
+}
+
+func (o *CacheOptions) level() slog.Level {
+	if o.Verbose {
+		return slog.LevelDebug
+	}
+	return levelNotice
 }
 
 func hostname() string {
@@ -30,14 +37,12 @@ func hostname() string {
 
 // startObserving begins to export metrics and, in the first rank of the node, to read the node's
 // GPUs.
-func (r *process) startObserving() error {
-	ctx, end := context.WithCancel(context.Background())
-	r.endGPUs = end
+func (r *process) startObserving(ctx context.Context) error {
 	if world.Find(os.Getenv).LocalTask == 0 {
-		r.gpus = startGPUSampler(ctx, r.logger)
+		r.gpus = sampleGPUs(ctx, nvml.DefaultPath, time.After(gpuStale), r.logger)
 	}
 	labels := metrics.Labels{
-		Job:  metricsJob(slurm.Detect(os.Getenv), r.opt.Session),
+		Job:  metricsJob(r.job, r.opt.Session),
 		Rank: r.transport.Rank(), Host: hostname(),
 	}
 	read := func() stats.Reading {
@@ -59,20 +64,11 @@ func (r *process) startObserving() error {
 	return nil
 }
 
-func (r *process) endObserving() {
-	for _, end := range r.endMetrics {
-		end()
-	}
-	if r.endGPUs != nil {
-		r.endGPUs()
-	}
-}
-
 // observe is mpicache.Config.Observe.
 func (r *process) observe(stallSeconds float64, trainers int) stats.Machine {
 	var m stats.Machine
-	for _, f := range r.fetchers {
-		s := f.Stats()
+	for _, set := range r.sets {
+		s := set.fetcher.Stats()
 		m.StorageReads += s.Requests
 		m.StorageBytes += s.StorageBytes
 		m.StorageErrors += s.Errors

@@ -2,15 +2,12 @@ package rank
 
 import (
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"strings"
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/mpicache"
-	"rankpool/mpicache/slab"
-	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 	"rankpool/staging/tier"
 )
@@ -57,7 +54,7 @@ func (o *CacheOptions) checkPackages() error {
 
 // openPackages opens this rank's files of packages, an equal part for each data set. If the folder
 // cannot be used, it logs a warning, and samples are read one by one.
-func (r *process) openPackages(data []mpicache.DataSet, log *slog.Logger) error {
+func (r *process) openPackages(data []mpicache.DataSet) error {
 	dir, bytes, err := ParsePackages(r.opt.packages)
 	if err != nil || dir == "" {
 		return err
@@ -65,26 +62,19 @@ func (r *process) openPackages(data []mpicache.DataSet, log *slog.Logger) error 
 	bytes /= int64(len(data))
 	for i := range data {
 		d := &data[i]
-		block := packageBlock(d, bytes)
+		mean := ownedBytes(d, 1, 1)[0] / int64(max(d.Samples, 1))
+		block := tier.BlockBytes(bytes, mean)
 		size := bytes / block * block
 		disk, err := tier.Open(dir, tier.Options{SizeBytes: size, BlockBytes: block})
 		if err != nil {
-			log.Warn("this rank has no packages; their samples are read one by one", "data", d.Name,
+			r.logger.Warn("this rank has no packages; their samples are read one by one", "data", d.Name,
 				"error", err)
 			continue
 		}
 		r.disks = append(r.disks, disk)
 		d.Packages, d.PackageBytes, d.PackageBlockBytes = disk, size, block
-		log.Info("packages of this rank", "data", d.Name, "folder", dir, "size", memory.Text(size))
+		r.logger.Info("packages of this rank", "data", d.Name, "folder", dir, "size",
+			memory.Text(size))
 	}
 	return nil
-}
-
-// packageBlock is the unit in which a file of packages is divided: a sample's mean size, or less.
-func packageBlock(d *mpicache.DataSet, bytes int64) int64 {
-	total := int64(0)
-	for id := range scheduler.SampleID(d.Samples) {
-		total += slab.Footprint(d.Size(id))
-	}
-	return tier.BlockBytes(bytes, total/int64(max(d.Samples, 1)))
 }

@@ -42,7 +42,7 @@ func (o *Options) Serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	parent := os.Getppid()
+	job, parent := slurm.Detect(os.Getenv), os.Getppid()
 	endWithParent()
 	// a launcher that died no longer reads stderr, and the state must still be saved
 	signal.Ignore(syscall.SIGPIPE)
@@ -58,8 +58,8 @@ func (o *Options) Serve(ctx context.Context) error {
 	transport := ranks.NewMux(joined)
 	at := world.Find(os.Getenv)
 	rank := &process{
-		opt: o, transport: transport, ranksHere: max(1, at.LocalTasks), blocks: make(chan error, 1),
-		lost: make(chan int, 1), parent: parent, signals: signals,
+		opt: o, job: job, transport: transport, ranksHere: max(1, at.LocalTasks),
+		blocks: make(chan error, 1), lost: make(chan int, 1), parent: parent, signals: signals,
 		readFile: os.ReadFile, roomPatience: roomPatience,
 	}
 	if o.Together {
@@ -68,13 +68,13 @@ func (o *Options) Serve(ctx context.Context) error {
 	rank.pulse = mpicache.NewPulse(transport.Channel(channelPulse), rank.rankTimeout(), rank.lose)
 	defer rank.pulse.Stop()
 	defer rank.close()
+	ctx, end := context.WithCancel(ctx) // for what runs in the background
+	defer end()
 	if err := rank.open(ctx, sets); err != nil {
 		return fmt.Errorf("rank %d: %w", transport.Rank(), err)
 	}
 	if byHand && transport.Rank() == 0 {
-		ctx, end := context.WithCancel(ctx)
-		defer end()
-		go watchForBlock(ctx, slurm.Detect(os.Getenv), rank.blocks)
+		go watchForBlock(ctx, job, rank.blocks)
 	}
 	return rank.serveUntilTold()
 }
@@ -89,6 +89,7 @@ func endWithParent() {
 // process is the state of a serving process.
 type process struct {
 	opt       *Options
+	job       slurm.Job // that this process is in
 	transport *ranks.Mux
 	ranksHere int // ranks on this machine
 	signals   chan os.Signal
@@ -103,7 +104,6 @@ type process struct {
 	lock      *os.File
 	log       *outlet.Outlet
 	recorder  *record.Recorder
-	fetchers  []setFetcher
 	limit     *storage.RateLimit // this rank's share
 	logger    *slog.Logger
 	disks     []*tier.Disk
@@ -125,9 +125,6 @@ type process struct {
 	// the node whose statistics are shown; nil: it does not serve yet
 	stats      atomic.Pointer[mpicache.Node]
 	endMetrics []func()
-	endGPUs    context.CancelFunc
-
-	endFinding []context.CancelFunc // of storage targets
 	node       *mpicache.Node
 	told       bool // the door was asked to end, or training ended after a signal
 }
@@ -136,20 +133,14 @@ type process struct {
 type openedSet struct {
 	dataSet
 	manifest *dataset.Manifest
-}
-
-// A setFetcher reads the samples of a data set.
-type setFetcher struct {
-	*storage.Fetcher
-	set string
+	fetcher  *storage.Fetcher // reads its samples
 }
 
 func (r *process) open(ctx context.Context, sets []dataSet) error {
 	if err := r.openFolder(); err != nil {
 		return err
 	}
-	logger := r.newLogger()
-	r.logger, r.limit = logger, r.opt.storage.limit(r.transport.Size())
+	r.logger, r.limit = r.newLogger(), r.opt.storage.limit(r.transport.Size())
 	opened := make(chan struct{})
 	defer close(opened)
 	go r.liveUntil(opened)
@@ -165,7 +156,7 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 		return err
 	}
 	for i, set := range sets {
-		data, err := r.openData(ctx, i, set, logger)
+		data, err := r.openData(ctx, i, set)
 		if err != nil {
 			return err
 		}
@@ -181,17 +172,17 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	cfg.SlabBytes, cfg.Memory, cfg.Before = plan.SlabBytes, r.memory, r.before
 	r.slabBytes.Store(plan.SlabBytes * int64(r.ranksHere))
 	if r.transport.Rank() == 0 {
-		logger.Info("memory of each rank", "slab", memory.Text(plan.SlabBytes), "cache",
+		r.logger.Info("memory of each rank", "slab", memory.Text(plan.SlabBytes), "cache",
 			memory.Text(plan.CacheBytes), "window", memory.Text(plan.WindowBytes))
 	}
-	if err := r.openTiers(cfg.Data, logger); err != nil {
+	if err := r.openTiers(cfg.Data); err != nil {
 		return err
 	}
-	if err := r.openPackages(cfg.Data, logger); err != nil {
+	if err := r.openPackages(cfg.Data); err != nil {
 		return err
 	}
 	tidyHeap() // the manifests were read whole
-	if err := r.startObserving(); err != nil {
+	if err := r.startObserving(ctx); err != nil {
 		return err
 	}
 	r.node, err = mpicache.NewNode(cfg)
@@ -199,7 +190,7 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 		return err
 	}
 	if kept, of := r.node.Recovered(); r.memory != nil {
-		notice(logger, "the cache continues with the memory that it had",
+		notice(r.logger, "the cache continues with the memory that it had",
 			"samples", fmt.Sprintf("kept %d of %d", kept, of))
 	}
 	r.stats.Store(r.node)
@@ -225,18 +216,11 @@ func (r *process) config() mpicache.Config {
 	return cfg
 }
 
-func (o *CacheOptions) level() slog.Level {
-	if o.Verbose {
-		return slog.LevelDebug
-	}
-	return levelNotice
-}
-
 // folderNumber returns this rank's number, or the number that its node had before the job lost
 // others: trainers know that folder.
 func (r *process) folderNumber() int {
 	hosts, err := slurm.ParseHostlist(r.opt.Hosts)
-	if at := slices.Index(hosts, slurm.Detect(os.Getenv).NodeName); err == nil && at >= 0 {
+	if at := slices.Index(hosts, r.job.NodeName); err == nil && at >= 0 {
 		return at
 	}
 	return r.transport.Rank()
@@ -246,12 +230,11 @@ func (r *process) folderNumber() int {
 // importance states there.
 func (r *process) openFolder() error {
 	if r.opt.Session == "" {
-		job := slurm.Detect(os.Getenv)
-		if job.JobID == "" {
+		if r.job.JobID == "" {
 			return exit.Usagef("serve outside Slurm needs --session DIR, the folder where the " +
 				"training processes find it")
 		}
-		session, err := session.OfJob(job)
+		session, err := session.OfJob(r.job)
 		if err != nil {
 			return err
 		}
@@ -276,14 +259,13 @@ func (r *process) openFolder() error {
 	if err := r.lockFolder(exit.Patience); err != nil {
 		return err
 	}
-	job := slurm.Detect(os.Getenv)
-	if err := r.beginLife(job); err != nil {
+	if err := r.beginLife(); err != nil {
 		return err
 	}
-	if err := session.NoteJob(r.dir, job); err != nil {
+	if err := session.NoteJob(r.dir, r.job); err != nil {
 		return err
 	}
-	session.NoteStep(r.opt.Session, session.CacheStepName, job)
+	session.NoteStep(r.opt.Session, session.CacheStepName, r.job)
 	return os.WriteFile(filepath.Join(r.dir, session.MetName), nil, 0o600)
 }
 
@@ -302,7 +284,7 @@ func (r *process) openLog(cfg *mpicache.Config) error {
 	if r.opt.Log == "" || r.transport.Rank() != 0 {
 		return nil
 	}
-	log, err := openRunLog(r.opt.Log, cfg.Log, r.again)
+	log, err := openRunLog(r.opt.Log, r.logger, r.again)
 	if err != nil {
 		return fmt.Errorf("--log: %w", err)
 	}
@@ -310,7 +292,7 @@ func (r *process) openLog(cfg *mpicache.Config) error {
 	cfg.Record = func(event any) {
 		line, err := json.Marshal(event)
 		if err != nil {
-			cfg.Log.Error("a line of the run log is lost", "error", err)
+			r.logger.Error("a line of the run log is lost", "error", err)
 			return
 		}
 		_, _ = log.Write(append(line, '\n')) // the outlet writes or counts it
@@ -326,7 +308,7 @@ func (r *process) openRecorder(cfg *mpicache.Config) (err error) {
 		Version: version.Text, Session: r.opt.Session, Rank: r.transport.Rank(),
 		Ranks: r.transport.Size(),
 	}
-	r.recorder, err = record.Create(r.opt.Record, begin, cfg.Log)
+	r.recorder, err = record.Create(r.opt.Record, begin, r.logger)
 	if err != nil {
 		return r.unlessAgain("the recording ends here, training continues",
 			fmt.Errorf("--record: %w", err))
@@ -336,12 +318,10 @@ func (r *process) openRecorder(cfg *mpicache.Config) (err error) {
 }
 
 // openData opens a data set: its manifest, its fetcher, and the index that clients map.
-func (r *process) openData(
-	ctx context.Context, i int, set dataSet, log *slog.Logger,
-) (mpicache.DataSet, error) {
+func (r *process) openData(ctx context.Context, i int, set dataSet) (mpicache.DataSet, error) {
 	m, index, err := r.openIndex(i, func() (*dataset.Manifest, error) {
 		return index.Open(ctx, set.Path,
-			index.OpenOptions{Log: func(msg string) { log.Warn(msg) }})
+			index.OpenOptions{Log: func(msg string) { r.logger.Warn(msg) }})
 	})
 	if err != nil {
 		return mpicache.DataSet{}, err
@@ -350,14 +330,11 @@ func (r *process) openData(
 		return mpicache.DataSet{}, fmt.Errorf("data set %s cannot be read: %w", set.Name, err)
 	}
 	targets := &ownTargets{manifest: m, rank: r.transport.Rank(), ranks: r.transport.Size()}
-	options := r.opt.storage.fetchOptions(r.limit, log)
+	options := r.opt.storage.fetchOptions(r.limit, r.logger)
 	options.TargetOf = targets.of
 	fetcher := storage.NewFetcher(m, options)
-	find, end := context.WithCancel(context.Background())
-	r.endFinding = append(r.endFinding, end)
-	go targets.find(find, log)
-	r.fetchers = append(r.fetchers, setFetcher{fetcher, set.Name})
-	r.sets = append(r.sets, openedSet{set, m})
+	go targets.find(ctx, r.logger)
+	r.sets = append(r.sets, openedSet{set, m, fetcher})
 	id := m.Identity()
 	return mpicache.DataSet{
 		Name: set.Name, Samples: m.Len(), Identity: id.Digest.String(), Times: id.Times.String(),
@@ -373,17 +350,16 @@ func (r *process) close() {
 	if r.node != nil {
 		_ = r.node.Close() // an error before this one is being reported
 	}
-	for _, end := range r.endFinding {
+	for _, end := range r.endMetrics {
 		end()
 	}
-	r.endObserving()
 	for _, d := range r.disks {
 		d.End()
 	}
 	r.kept.close(r.logger)
-	for _, f := range r.fetchers {
-		f.Close()
-		logStorage(r.logger, f.set, f.Stats())
+	for _, set := range r.sets {
+		set.fetcher.Close()
+		logStorage(r.logger, set.Name, set.fetcher.Stats())
 	}
 	if r.log != nil && !r.log.Close(logPatience) {
 		r.logger.Warn("the end of the run log is lost: storage does not accept it", "path",

@@ -17,7 +17,6 @@ import (
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/mpicache/liveness"
-	"rankpool/slurm"
 )
 
 // lameDuckPatience is how long a rank that is asked to end continues for connected trainers.
@@ -46,7 +45,7 @@ func (r *process) serveUntilTold() error {
 			}
 			return node.Close()
 		case err := <-r.blocks:
-			return errors.Join(cancelStep(slurm.Detect(os.Getenv), err), node.Abandon())
+			return errors.Join(cancelStep(r.job, err), node.Abandon())
 		case rank := <-r.lost:
 			if r.together == nil {
 				return errors.Join(r.silence(rank), node.Abandon())
@@ -137,7 +136,7 @@ func (r *process) drainAndEnd(node *mpicache.Node) error {
 	r.told = training // and has ended
 	// Training may have ended before this rank was asked to, when the job ends. Without a sign of
 	// life from all peers the cache may be restarted.
-	if slurm.Detect(os.Getenv).InJob() && (training || node.Trained() && node.PeersLive(ctx)) {
+	if r.job.InJob() && (training || node.Trained() && node.PeersLive(ctx)) {
 		defer r.leaveNothing()
 	}
 	if end, _ := ctx.Deadline(); r.together != nil {

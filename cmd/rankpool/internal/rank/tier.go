@@ -2,7 +2,6 @@ package rank
 
 import (
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 	"rankpool/staging/tier"
+	"rankpool/staging/tier/keep"
 )
 
 // A tierPlace is where each rank keeps samples that leave its memory (autoScratch for the node's
@@ -70,27 +70,56 @@ func (o *CacheOptions) checkTier() error {
 	return nil
 }
 
+// Tier is where a rank on this node would keep samples on a disk.
+type Tier struct {
+	Dir      string
+	Bytes    int64 // that it may fill; 0: a share of the data
+	Unusable error // why a rank would do without it
+}
+
+// FindTier returns what the value of --tier means on this node. The error is about its form.
+func FindTier(text string) (t Tier, err error) {
+	place, err := parseTier(text)
+	if err != nil {
+		return t, err
+	}
+	t = Tier{Dir: place.dir, Bytes: place.size.Bytes}
+	if place.dir == autoScratch {
+		t.Dir, _, t.Unusable = findScratch()
+		return t, nil
+	}
+	if t.Dir, err = filepath.Abs(place.dir); err != nil {
+		return t, err
+	}
+	if err := localDisk(t.Dir); err != nil {
+		t.Unusable = fmt.Errorf("%s: %w", t.Dir, err)
+	} else if place.keep {
+		t.Unusable = keep.Check(t.Dir, place.share)
+	}
+	return t, nil
+}
+
 // openTiers sets each data set's part of the ranks' tiers, by the bytes that they own, and opens
 // this rank's. If a folder cannot be used, it logs a warning, and training continues without a
 // tier.
-func (r *process) openTiers(data []mpicache.DataSet, log *slog.Logger) error {
+func (r *process) openTiers(data []mpicache.DataSet) error {
 	place, err := parseTier(r.opt.tier)
 	if err != nil || place.dir == "" {
 		return err
 	}
 	if place.keep {
-		r.openKept(place, data, log)
+		r.openKept(place, data)
 		return nil
 	}
 	place.divide(data, r.transport.Size()) // on all ranks alike, even on one without a folder
 	rule := "as asked"
 	if place.dir == autoScratch {
 		if place.dir, rule, err = findScratch(); err != nil {
-			log.Warn("this node has no tier; training continues without it", "error", err)
+			r.logger.Warn("this node has no tier; training continues without it", "error", err)
 			return nil
 		}
 		if r.transport.Rank() == 0 {
-			notice(log, "tier auto", "folder", place.dir, "rule", rule)
+			notice(r.logger, "tier auto", "folder", place.dir, "rule", rule)
 		}
 	}
 	for i := range data {
@@ -102,14 +131,14 @@ func (r *process) openTiers(data []mpicache.DataSet, log *slog.Logger) error {
 		disk, err := tier.Open(place.dir,
 			tier.Options{SizeBytes: bytes, BlockBytes: d.TierBlockBytes})
 		if err != nil {
-			log.Warn("this node has no tier; training continues without it", "data", d.Name,
+			r.logger.Warn("this node has no tier; training continues without it", "data", d.Name,
 				"error", err)
 			continue
 		}
 		r.disks = append(r.disks, disk)
 		d.Tier = disk
-		log.Info("tier of this rank", "data", d.Name, "folder", place.dir, "rule", rule, "size",
-			memory.Text(bytes), "blocks", memory.Text(d.TierBlockBytes))
+		r.logger.Info("tier of this rank", "data", d.Name, "folder", place.dir, "rule", rule,
+			"size", memory.Text(bytes), "blocks", memory.Text(d.TierBlockBytes))
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/mpicache"
-	"rankpool/scheduler"
 	"rankpool/staging/tier/keep"
 )
 
@@ -29,16 +28,16 @@ type keptStore struct {
 
 // openKept opens the folder on the node's disk in which copies of this rank's samples outlive it.
 // If the folder cannot be used, it logs a warning, and training continues without it.
-func (r *process) openKept(place tierPlace, data []mpicache.DataSet, log *slog.Logger) {
+func (r *process) openKept(place tierPlace, data []mpicache.DataSet) {
 	for i := range data {
 		data[i].KeepsCopies = true // on all ranks alike, even on one without a folder
 	}
-	if err := r.tryKept(place, data, log); err != nil {
-		log.Warn("this node has no tier; training continues without it", "error", err)
+	if err := r.tryKept(place, data); err != nil {
+		r.logger.Warn("this node has no tier; training continues without it", "error", err)
 	}
 }
 
-func (r *process) tryKept(place tierPlace, data []mpicache.DataSet, log *slog.Logger) error {
+func (r *process) tryKept(place tierPlace, data []mpicache.DataSet) error {
 	if err := localDisk(place.dir); err != nil {
 		return &os.PathError{Op: "keep copies in", Path: place.dir, Err: err}
 	}
@@ -47,13 +46,12 @@ func (r *process) tryKept(place tierPlace, data []mpicache.DataSet, log *slog.Lo
 		return err
 	}
 	quota := place.size.Bytes
-	for i := 0; i < len(data) && place.size.IsShare; i++ {
-		for id := range scheduler.SampleID(data[i].Samples) { // all samples: ranks here share the folder
-			quota += data[i].Size(id)
-		}
-	}
 	if place.size.IsShare {
-		quota = int64(place.size.Share * float64(quota))
+		total := int64(0) // of all samples: ranks here share the folder
+		for _, set := range r.sets {
+			total += set.manifest.TotalBytes()
+		}
+		quota = int64(place.size.Share * float64(total))
 	}
 	folder, err := keep.OpenFolder(place.dir, quota, place.share)
 	if err != nil {
@@ -68,7 +66,7 @@ func (r *process) tryKept(place tierPlace, data []mpicache.DataSet, log *slog.Lo
 			Identity: id.Digest.String() + " " + id.Contents.String() + " " + id.Times.String(),
 			Samples:  d.Samples, Size: d.Size, Rank: r.transport.Rank(), Ranks: r.transport.Size(),
 			Path:    manifest.Path,
-			TagsDir: filepath.Join(cache, "rankpool", "tags"), Log: log.With("data", d.Name),
+			TagsDir: filepath.Join(cache, "rankpool", "tags"), Log: r.logger.With("data", d.Name),
 		})
 		if openErr != nil {
 			err = errors.Join(err, openErr)
@@ -76,7 +74,7 @@ func (r *process) tryKept(place tierPlace, data []mpicache.DataSet, log *slog.Lo
 		}
 		r.kept.stores = append(r.kept.stores, keptStore{store, d.Name})
 		d.Kept = store
-		log.Info("copies of this rank's samples are kept", "data", d.Name, "folder", place.dir,
+		r.logger.Info("copies of this rank's samples are kept", "data", d.Name, "folder", place.dir,
 			"size", memory.Text(quota))
 	}
 	return err
