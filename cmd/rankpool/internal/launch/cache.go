@@ -136,7 +136,7 @@ func (l *launcher) drive(e liveness.Event) {
 		case liveness.Forget:
 			l.running, l.clearing = nil, nil
 		case liveness.Say:
-			l.print("%s", c.Text)
+			say("%s", c.Text)
 		case liveness.Fail:
 			l.failed = c.Why
 		}
@@ -176,13 +176,13 @@ func (l *launcher) startCache() (err error) {
 	}
 	if l.keeper.Restarts() > 0 { // training processes may be restarted too, and import the client
 		if _, err := ExtractClient(l.session, os.Getenv); err != nil {
-			l.print("%v", err)
+			say("%v", err)
 		}
 	}
 	for i := range l.seats {
 		l.seats[i].look()
 		if err := l.seats[i].putBack(); err != nil {
-			l.print("cannot keep the list of trainers: %v", err)
+			say("cannot keep the list of trainers: %v", err)
 		}
 	}
 	for _, folder := range l.folders {
@@ -202,7 +202,7 @@ func (l *launcher) startCache() (err error) {
 	}
 	l.drive(liveness.Started{})
 	if l.verbose {
-		l.print("started the cache: %s", strings.Join(l.cache.args, " "))
+		say("started the cache: %s", strings.Join(l.cache.args, " "))
 	}
 	return nil
 }
@@ -235,7 +235,7 @@ func (l *launcher) cacheEnded() {
 	l.running = nil
 	p.signal(syscall.SIGKILL) // whatever is left of its process group
 	if why := session.Refusal(l.session); why != "" && l.goesOn() && !l.asked {
-		l.print("the cache cannot be restarted, so training ends: %s", why)
+		say("the cache cannot be restarted, so training ends: %s", why)
 		l.fail(exit.Failure)
 	}
 	l.drive(liveness.Ended{How: p.how(), Shot: p.shot()})

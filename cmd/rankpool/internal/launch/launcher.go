@@ -72,7 +72,8 @@ func (l *launcher) Run() (code int, err error) {
 	return l.failure, nil
 }
 
-func (l *launcher) print(format string, args ...any) {
+// say prints a message.
+func say(format string, args ...any) {
 	fmt.Fprintf(outlet.Stderr, "rankpool: "+format+"\n", args...)
 }
 
@@ -93,7 +94,7 @@ func (l *launcher) awaitDoors() error {
 				return exit.SignalError{Signal: s}
 			}
 		case <-patience:
-			l.print("still waiting for the cache to be ready")
+			say("still waiting for the cache to be ready")
 		case <-tick.C:
 			l.lookAtCache()
 		}
@@ -213,7 +214,7 @@ func (l *launcher) trainerEnded(p *process) {
 	if l.goesOn() {
 		others = "; the other trainings continue"
 	}
-	l.print("%s ended (%s)%s", p.name, p.how(), others)
+	say("%s ended (%s)%s", p.name, p.how(), others)
 	l.endDoomed()
 }
 
@@ -336,7 +337,7 @@ func (l *launcher) endNodes() {
 	p, err := start("the end of the cache", command{args: l.end, env: l.cache.env, ours: true},
 		l.exits)
 	if err != nil {
-		l.print("%v", err)
+		say("%v", err)
 		return
 	}
 	if !l.awaitEnd(p, 2*exit.Patience) {

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/rankpool/internal/exit"
-	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/scheduler"
@@ -106,8 +105,7 @@ func (q *requeue) conclude(err error) error {
 	}
 	if !q.job.InJob() {
 		if q.told {
-			fmt.Fprintf(outlet.Stderr, "rankpool: this is not a Slurm job, so it cannot be "+
-				"requeued; start the same command again\n")
+			say("this is not a Slurm job, so it cannot be requeued; start the same command again")
 		}
 		return err
 	}
@@ -117,20 +115,20 @@ func (q *requeue) conclude(err error) error {
 	}
 	if q.job.RestartCount > 0 && time.Since(q.begin) > handlerWithin &&
 		diedOfUserSignal(trainingCode(err)) {
-		fmt.Fprintf(outlet.Stderr, "rankpool: job %s is not requeued: training died of the "+
-			"signal that it was to save a checkpoint at, and this job "+
-			"was requeued before; give the training script a handler (rankpool.Stop)\n",
-			jobName(q.job))
+		say("job %s is not requeued: training died of the signal that it was to save a checkpoint "+
+			"at, and this job was requeued before; give the training script a handler "+
+			"(rankpool.Stop)", jobName(q.job))
 		return err
 	}
-	drain(q.signals)
+	for len(q.signals) > 0 {
+		<-q.signals
+	}
 	if text, failed := slurmCommand("scontrol", "requeue", jobName(q.job)); failed != nil {
-		fmt.Fprintf(outlet.Stderr, "rankpool: Slurm does not requeue job %s (%s); submit it "+
-			"again, and it continues where it was\n", jobName(q.job), text)
+		say("Slurm does not requeue job %s (%s); submit it again, and it continues where it was",
+			jobName(q.job), text)
 		return err
 	}
-	fmt.Fprintf(outlet.Stderr, "rankpool: job %s is requeued%s\n", jobName(q.job),
-		outlook(trainingCode(err)))
+	say("job %s is requeued%s", jobName(q.job), outlook(trainingCode(err)))
 	select {
 	case <-q.signals:
 	case <-time.After(endedBySlurmWithin):
@@ -237,16 +235,6 @@ func jobName(job slurm.Job) string {
 	return job.JobID
 }
 
-func drain(signals chan os.Signal) {
-	for {
-		select {
-		case <-signals:
-		default:
-			return
-		}
-	}
-}
-
 // logRestart prints which life of a requeued job this is, and where it resumes.
 func (o *Options) logRestart(job slurm.Job) {
 	if job.RestartCount == 0 {
@@ -256,8 +244,7 @@ func (o *Options) logRestart(job slurm.Job) {
 	if o.cache.State != "" {
 		from = aboutState(o.cache.State)
 	}
-	fmt.Fprintf(outlet.Stderr, "rankpool: restart %d of job %s: %s\n", job.RestartCount,
-		jobName(job), from)
+	say("restart %d of job %s: %s", job.RestartCount, jobName(job), from)
 }
 
 // aboutState describes a state file.

@@ -238,7 +238,7 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	}
 	defer func() { // training has ended, and its exit code is run's
 		if err := s.Remove(); err != nil {
-			fmt.Fprintf(outlet.Stderr, "rankpool: the session folder cannot be removed: %v\n", err)
+			say("the session folder cannot be removed: %v", err)
 		}
 	}()
 	if f != FormSlurm || onFirstNode(job) {
@@ -285,7 +285,7 @@ func (o *Options) indexData(parent context.Context) error {
 // logVerbose prints a message with --verbose only.
 func (o *Options) logVerbose(msg string) {
 	if o.cache.Verbose {
-		fmt.Fprintln(outlet.Stderr, "rankpool:", msg)
+		say("%s", msg)
 	}
 }
 
@@ -321,9 +321,8 @@ func (o *Options) launch(
 		return err
 	}
 	if f == formTask && at.Task == 0 {
-		fmt.Fprintf(outlet.Stderr, "rankpool: started as a task of %s: a rank that dies may end "+
-			"the whole step, and is not restarted; called in the batch script without srun, "+
-			"run survives that\n", at.By)
+		say("started as a task of %s: a rank that dies may end the whole step, and is not "+
+			"restarted; called in the batch script without srun, run survives that", at.By)
 	}
 	l := &launcher{
 		layout: plan, indexes: &o.indexes, session: s.Dir, verbose: o.cache.Verbose,
@@ -346,7 +345,7 @@ func (o *Options) launch(
 	if plan.reports {
 		log, err := summary.Read(summary.Patience, o.cache.Log, logBegin)
 		if err != nil {
-			l.print("cannot read the run log for the table of epochs: %v", err)
+			say("cannot read the run log for the table of epochs: %v", err)
 		} else if err := log.Print(os.Stdout, l.keeper.Restarts()); err != nil {
 			return err
 		}

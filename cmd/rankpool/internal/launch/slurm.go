@@ -102,7 +102,7 @@ func (l *launcher) goAround() {
 	}
 	l.hosts = slices.DeleteFunc(l.hosts,
 		func(host string) bool { return slices.Contains(lost, host) })
-	l.print("%s of this job is lost: the cache continues without its memory, on %s",
+	say("%s of this job is lost: the cache continues without its memory, on %s",
 		slurm.FormatHostlist(lost), slurm.FormatHostlist(l.hosts))
 	l.around(&l.layout, l.hosts)
 }
