@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -34,16 +35,8 @@ func descendants(pid int) (all []int) {
 	children := map[int][]int{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // empty without /proc
 	for _, path := range stats {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		var child, parent int
-		var state byte
-		_, err = fmt.Sscanf(filepath.Base(filepath.Dir(path)), "%d", &child)
-		after := text[bytes.LastIndexByte(text, ')')+1:] // a name may have brackets
-		if _, bad := fmt.Sscanf(string(after), " %c %d", &state, &parent); bad == nil &&
-			err == nil && state != 'Z' {
+		parent, lives := readStat(path)
+		if child, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); lives && err == nil {
 			children[parent] = append(children[parent], child)
 		}
 	}
@@ -52,6 +45,15 @@ func descendants(pid int) (all []int) {
 		all = append(all, children[all[at]]...)
 	}
 	return all
+}
+
+// readStat reads the stat file of a process, and returns its parent and whether it lives.
+func readStat(path string) (parent int, lives bool) {
+	text, err := os.ReadFile(path)
+	after := text[bytes.LastIndexByte(text, ')')+1:] // a name may have brackets
+	var state byte
+	_, bad := fmt.Sscanf(string(after), " %c %d", &state, &parent)
+	return parent, err == nil && bad == nil && state != 'Z'
 }
 
 // hasChildren reports whether a process has a living child, or that cannot be determined.
@@ -65,9 +67,7 @@ func hasChildren(pid int) bool {
 		text, err := os.ReadFile(list)
 		known = known || err == nil
 		for child := range bytes.FieldsSeq(text) {
-			stat, err := os.ReadFile("/proc/" + string(child) + "/stat")
-			if after := stat[bytes.LastIndexByte(stat, ')')+1:]; err == nil &&
-				!bytes.HasPrefix(after, []byte(" Z")) {
+			if _, lives := readStat("/proc/" + string(child) + "/stat"); lives {
 				return true
 			}
 		}

@@ -82,8 +82,6 @@ func (l *launcher) beginWatch(o liveness.Options) {
 	}
 }
 
-func (l *launcher) endWatch() { close(l.done) }
-
 // ranksHere returns the numbers of the ranks that have a folder on this machine.
 func (l *launcher) ranksHere() []int {
 	ranks := make([]int, len(l.folders))
@@ -164,10 +162,8 @@ func (l *launcher) lookAtCache() {
 
 // allHave reports whether every rank of this machine has a file in its folder.
 func (l *launcher) allHave(name string) bool {
-	return !slices.ContainsFunc(l.folders, func(folder string) bool {
-		_, err := os.Stat(filepath.Join(folder, name))
-		return err != nil
-	})
+	return !slices.ContainsFunc(l.folders,
+		func(folder string) bool { return !session.Exists(filepath.Join(folder, name)) })
 }
 
 func (l *launcher) startCache() (err error) {
@@ -192,11 +188,7 @@ func (l *launcher) startCache() (err error) {
 			}
 		}
 	}
-	blocked := []syscall.Signal{unix.SIGUSR1, unix.SIGUSR2}
-	if l.openMPI { // if all processes get SIGTERM, the ranks handle it themselves
-		blocked = append(blocked, syscall.SIGTERM)
-	}
-	l.running, err = start("the cache", l.cache, l.exits, blocked...)
+	l.running, err = start("the cache", l.cache, l.exits)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func (o *Options) checkLaunch(job slurm.Job, f form, at world.Place) error {
 	if err == nil && f == formTask {
 		err = checkRendezvous(at, job, os.Getenv)
 	}
-	if err == nil && f == FormSlurm && len(o.Command) > 0 {
+	if err == nil && f == formSlurm && len(o.Command) > 0 {
 		err = WrongCommand(o.Command, job.LocalTasks)
 	}
 	if err != nil {

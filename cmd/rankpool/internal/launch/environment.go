@@ -68,14 +68,14 @@ func ExtractClient(sessionDir string, getenv func(string) string) (string, error
 		return dir, nil
 	}
 	fresh, err := os.MkdirTemp(sessionDir, ".python-")
-	if err != nil {
-		return "", fmt.Errorf("the Python client cannot be extracted: %w", err)
+	if err == nil {
+		err = os.CopyFS(fresh, python.Files)
 	}
-	if err := os.CopyFS(fresh, python.Files); err != nil {
-		return "", fmt.Errorf("the Python client cannot be extracted: %w", err)
+	if err == nil {
+		err = os.Rename(fresh, dir)
 	}
 	// another task of the node may have been faster
-	if err := os.Rename(fresh, dir); err != nil && !rank.IsFolder(dir) {
+	if err != nil && !rank.IsFolder(dir) {
 		return "", fmt.Errorf("the Python client cannot be extracted: %w", err)
 	}
 	return dir, nil

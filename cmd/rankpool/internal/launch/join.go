@@ -175,7 +175,7 @@ func awaitRank(
 
 // accepts reports whether a rank serves in a folder: one that died leaves its ready file behind.
 func accepts(folder string) bool {
-	if !isReady(folder) {
+	if !session.Exists(filepath.Join(folder, session.ReadyName)) {
 		return false
 	}
 	c, err := control.Dial(filepath.Join(folder, session.DoorName))

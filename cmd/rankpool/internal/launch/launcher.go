@@ -3,7 +3,6 @@ package launch
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"syscall"
@@ -19,10 +18,8 @@ import (
 	"rankpool/mpicache/liveness"
 )
 
-const (
-	// termPatience is how long a rank that did not finish by itself may take to obey SIGTERM.
-	termPatience = 2 * time.Second
-)
+// termPatience is how long a rank that did not finish by itself may take to obey SIGTERM.
+const termPatience = 2 * time.Second
 
 // A launcher starts the cache and the trainers and supervises both. One goroutine, locked to its
 // thread, does all of it, because the children's PDEATHSIG depends on that thread.
@@ -55,7 +52,7 @@ func (l *launcher) Run() (code int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	l.beginWatch(l.bounds)
-	defer l.endWatch()
+	defer close(l.done)
 	if err := l.startCache(); err != nil {
 		return exit.Failure, err
 	}
@@ -118,12 +115,6 @@ func (l *launcher) notReady(how string) error {
 		err = fmt.Errorf("%w: %s", err, l.hint)
 	}
 	return err
-}
-
-// isReady reports whether the rank of a folder has announced that it serves.
-func isReady(folder string) bool {
-	_, err := os.Stat(filepath.Join(folder, session.ReadyName))
-	return err == nil
 }
 
 func (l *launcher) startTrainers() error {
@@ -305,13 +296,9 @@ func (l *launcher) endCache() {
 	if l.running == nil || l.running.over {
 		return
 	}
-	end := syscall.SIGTERM
-	if l.openMPI {
-		end = syscall.SIGINT // mpirun was started with SIGTERM blocked
-	}
 	patience, others := exit.Patience, rank.OthersPatience
 	if l.end == nil && control.EndAll(l.folders) == 0 {
-		l.running.signal(end)
+		l.running.signal(l.running.end)
 		if l.keeper.Serving() && control.EndAll(l.folders) == 0 {
 			// No rank answers: all hang, or are about to end.
 			patience, others = termPatience, l.bounds.AnswerWithin
@@ -325,7 +312,7 @@ func (l *launcher) endCache() {
 	if l.awaitEnd(l.running, patience) {
 		return
 	}
-	l.running.signal(end)
+	l.running.signal(l.running.end)
 	if !l.awaitEnd(l.running, termPatience) {
 		l.killCache()
 		l.awaitEnd(l.running, exit.Patience)

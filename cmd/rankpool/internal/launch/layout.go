@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/term"
 
@@ -21,8 +23,8 @@ type form int
 
 // How a run is launched.
 const (
-	FormLocal form = iota // all on this machine: children of the launcher, or ranks under mpirun
-	FormSlurm             // in a batch script: two overlapping steps
+	formLocal form = iota // all on this machine: children of the launcher, or ranks under mpirun
+	formSlurm             // in a batch script: two overlapping steps
 	// formTask: the launcher is itself one of several tasks of srun or mpirun, one a node.
 	formTask
 )
@@ -34,9 +36,9 @@ func chooseForm(job slurm.Job, at world.Place, ranksGiven bool) form {
 	case at.Tasks > 1:
 		return formTask
 	case job.InJob() && !job.InStep() && (job.Nodes > 1 || !ranksGiven):
-		return FormSlurm
+		return formSlurm
 	}
-	return FormLocal
+	return formLocal
 }
 
 // A layout describes what a launcher starts and waits for.
@@ -51,8 +53,6 @@ type layout struct {
 	endRanks []string // the same, but keeps the session; nil if end is
 	reports  bool     // this launcher shows the progress and the table
 	byMpirun bool     // cache is an mpirun, whose children are the ranks
-	// cache is Open MPI's mpirun, which kills the ranks soon after it gets SIGTERM
-	openMPI bool
 	// around changes the cache's commands for a job that has lost nodes; nil: it cannot. hosts are the
 	// nodes that the job has.
 	around func(l *layout, living []string)
@@ -83,9 +83,8 @@ func (o *Options) serveArgs(sessionDir string) []string {
 // folder.
 func (o *Options) layout(
 	f form, job slurm.Job, at world.Place, s *session.Session, env []string,
-) (l layout, err error) {
-	defer func() { l.agents = f != FormSlurm && isAgent(o.Command) }()
-	if f == FormSlurm {
+) (layout, error) {
+	if f == formSlurm {
 		return o.slurmLayout(job, s.Dir, env), nil
 	}
 	client, err := ExtractClient(s.Dir, world.Lookup(env))
@@ -103,17 +102,20 @@ func (o *Options) localLayout(dir, client string, env []string) (layout, error) 
 	l := layout{restart: true, reports: true}
 	serve := o.serveArgs(dir)
 	if o.ranks == 1 {
-		l.cache = command{args: serve, env: world.WithoutLaunch(env), ours: true}
+		l.cache = cacheCommand(serve, world.WithoutLaunch(env))
 	} else {
 		mpirun, err := mpilib.FindMpirun(o.library.Family, o.MPI.Wish.Mpirun)
 		if err != nil {
 			return layout{}, err
 		}
-		l.cache = command{
-			args: mpirunArgs(mpirun, o.ranks, serve),
-			env:  o.withLibrary(mpirunEnv(env, os.Getuid(), o.library.Family, dir)), ours: true,
+		l.cache = cacheCommand(mpirunArgs(mpirun, o.ranks, serve),
+			o.withLibrary(mpirunEnv(env, os.Getuid(), o.library.Family, dir)))
+		l.byMpirun = true
+		if o.library.Family == mpilib.OpenMPI {
+			// It kills the ranks soon after it gets SIGTERM. If all processes get that, the ranks
+			// handle it themselves.
+			l.cache.blocked = append(slices.Clone(userSignals), syscall.SIGTERM)
 		}
-		l.byMpirun, l.openMPI = true, o.library.Family == mpilib.OpenMPI
 	}
 	var ports []int
 	for training := range o.trainings {
@@ -164,10 +166,7 @@ func (o *Options) taskLayout(
 ) layout {
 	folder := session.RankFolder(dir, at.Task)
 	l := layout{
-		cache: command{
-			args: append(o.serveArgs(dir), "--end-together"), env: o.withLibrary(env),
-			ours: true,
-		},
+		cache:   cacheCommand(append(o.serveArgs(dir), "--end-together"), o.withLibrary(env)),
 		folders: []string{folder},
 		patient: true,
 		reports: at.Task == 0,

@@ -35,12 +35,12 @@ func TestChooseForm(t *testing.T) {
 		given bool
 		want  form
 	}{
-		{"by hand", slurm.Job{}, world.Place{}, false, FormLocal},
-		{"batch script", batch, world.Place{}, false, FormSlurm},
-		{"batch script, --ranks", batch, world.Place{}, true, FormSlurm},
-		{"one node", small, world.Place{}, false, FormSlurm},
-		{"one node, --ranks", small, world.Place{}, true, FormLocal},
-		{"a task alone", step, world.Place{Tasks: 1}, false, FormLocal},
+		{"by hand", slurm.Job{}, world.Place{}, false, formLocal},
+		{"batch script", batch, world.Place{}, false, formSlurm},
+		{"batch script, --ranks", batch, world.Place{}, true, formSlurm},
+		{"one node", small, world.Place{}, false, formSlurm},
+		{"one node, --ranks", small, world.Place{}, true, formLocal},
+		{"a task alone", step, world.Place{Tasks: 1}, false, formLocal},
 		{"one of many tasks", step, world.Place{Tasks: 4}, false, formTask},
 		{"mpirun", slurm.Job{}, world.Place{Tasks: 4}, true, formTask},
 	} {
@@ -539,7 +539,7 @@ func TestTasksOfBatchScript(t *testing.T) {
 		job  slurm.Job
 		f    form
 		want int
-	}{{job, FormSlurm, 4}, {job, formTask, 1}, {slurm.Job{JobID: "7", Nodes: 1}, FormSlurm, 1}} {
+	}{{job, formSlurm, 4}, {job, formTask, 1}, {slurm.Job{JobID: "7", Nodes: 1}, formSlurm, 1}} {
 		o := &Options{
 			trainersPerRank: 1, trainings: 1, startTimeout: 1, batchTimeout: 1,
 			Command: []string{"true"},

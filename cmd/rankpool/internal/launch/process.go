@@ -28,6 +28,9 @@ type command struct {
 	// part of the cache: its output, also on stdout, consists of messages, and run does not wait for
 	// it
 	ours bool
+	// what the process begins with blocked, as do its children: no such signal may end it before it
+	// has installed its handlers
+	blocked []syscall.Signal
 	// the number of its training, and how many there are; with several, output lines carry the number
 	training, among int
 }
@@ -40,20 +43,23 @@ type process struct {
 	pid      int
 	begin    time.Time
 	cmd      *exec.Cmd
-	over     bool // the launcher has seen its end
+	end      syscall.Signal // asks it to end
+	over     bool           // the launcher has seen its end
 }
 
-// start starts c and sends its end to exits. When the calling thread ends, the child gets SIGTERM,
-// or SIGINT if SIGTERM is blocked; so the caller must be locked to a thread that lives as long as
-// the launcher.
-//
-// The child begins with the signals blocked, as do its children: none may end it before it has
-// installed its handlers. If there are none, SIGUSR1 and SIGUSR2 are not blocked.
+// userSignals are those of sbatch --signal.
+var userSignals = []syscall.Signal{unix.SIGUSR1, unix.SIGUSR2}
+
+// cacheCommand returns a command that starts ranks.
+func cacheCommand(args, env []string) command {
+	return command{args: args, env: env, ours: true, blocked: userSignals}
+}
+
+// start starts c and sends its end to exits. The child is asked to end when the calling thread
+// ends, so the caller must be locked to a thread that lives as long as the launcher.
 //
 // Source: Linux, prctl(2), PR_SET_PDEATHSIG: the "parent" is the thread that forked.
-func start(
-	name string, c command, exits chan<- *process, blocked ...syscall.Signal,
-) (*process, error) {
+func start(name string, c command, exits chan<- *process) (*process, error) {
 	cmd := exec.Command(c.args[0], c.args[1:]...)
 	cmd.Env = c.env
 	if c.stdin != nil {
@@ -77,19 +83,20 @@ func start(
 		}
 	}
 	end := syscall.SIGTERM
-	if slices.Contains(blocked, end) {
+	if slices.Contains(c.blocked, end) {
 		end = syscall.SIGINT
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
-	how, signals := unix.SIG_BLOCK, blocked
-	if len(blocked) == 0 {
-		how, signals = unix.SIG_UNBLOCK, []syscall.Signal{unix.SIGUSR1, unix.SIGUSR2}
+	how, signals := unix.SIG_UNBLOCK, userSignals
+	if len(c.blocked) > 0 {
+		how, signals = unix.SIG_BLOCK, c.blocked
 	}
 	if err := withMask(how, signals, cmd.Start); err != nil {
 		return nil, fmt.Errorf("%s cannot be started: %w", name, err)
 	}
 	p := &process{
 		name: name, training: c.training, pid: cmd.Process.Pid, begin: time.Now(), cmd: cmd,
+		end: end,
 	}
 	go func() {
 		_ = cmd.Wait() // ProcessState has the result

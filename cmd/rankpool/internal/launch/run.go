@@ -118,11 +118,11 @@ func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 		return exit.Usagef("--start-timeout must be a positive time, not %v", o.startTimeout)
 	case o.progressSeconds < 0:
 		return exit.Usagef("--progress must be at least 0 seconds, not %v", o.progressSeconds)
-	case f == FormSlurm && o.ranks != 0 && o.ranks != job.Nodes:
+	case f == formSlurm && o.ranks != 0 && o.ranks != job.Nodes:
 		return exit.Usagef(
 			"--ranks: the allocation has %d nodes, and each gets one rank; leave --ranks out",
 			job.Nodes)
-	case f == FormSlurm && o.trainersPerRank != 1:
+	case f == formSlurm && o.trainersPerRank != 1:
 		return exit.Usagef("--trainers-per-rank: in a batch script of Slurm, srun starts the "+
 			"training command: use #SBATCH --ntasks-per-node=%d", o.trainersPerRank)
 	case f == formTask && o.ranks != 0 && o.ranks != at.Tasks:
@@ -130,15 +130,15 @@ func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 			at.By, at.Tasks)
 	}
 	switch f {
-	case FormSlurm:
+	case formSlurm:
 		o.ranks = max(1, job.Nodes)
 	case formTask:
 		o.ranks = at.Tasks
-	case FormLocal:
+	case formLocal:
 		o.ranks = max(1, o.ranks)
 	}
 	o.cache.Trainers.PerRank = o.trainings *
-		max(o.trainersPerRank, memory.TasksANode(job, f == FormSlurm))
+		max(o.trainersPerRank, memory.TasksANode(job, f == formSlurm))
 	if err := o.checkRequeue(); err != nil {
 		return err
 	}
@@ -168,13 +168,13 @@ func (o *Options) withLibrary(env []string) []string {
 // checkMachine validates what depends on the machine: the command, MPI, the data.
 func (o *Options) checkMachine(f form, at world.Place) error {
 	// In a batch script the command may be one of the nodes' alone.
-	if _, err := exec.LookPath(o.Command[0]); err != nil && f != FormSlurm {
+	if _, err := exec.LookPath(o.Command[0]); err != nil && f != formSlurm {
 		return fmt.Errorf("the training command cannot be started: %w", err)
 	}
 	if err := o.findLibrary(); err != nil {
 		return err
 	}
-	if f == FormLocal && o.ranks > 1 {
+	if f == formLocal && o.ranks > 1 {
 		if _, err := mpilib.FindMpirun(o.library.Family, o.MPI.Wish.Mpirun); err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	if again.here {
 		o.logRestart(job)
 	}
-	s, err := session.Open(base, session.Name(f == FormSlurm, os.Getuid(), job, os.Getpid()),
+	s, err := session.Open(base, session.Name(f == formSlurm, os.Getuid(), job, os.Getpid()),
 		o.ranks)
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 			say("the session folder cannot be removed: %v", err)
 		}
 	}()
-	if f != FormSlurm || onFirstNode(job) {
+	if f != formSlurm || onFirstNode(job) {
 		o.indexes.Dir = s.Dir
 	}
 	defer o.indexes.Close()
@@ -320,6 +320,7 @@ func (o *Options) launch(
 	if err != nil {
 		return err
 	}
+	plan.agents = f != formSlurm && isAgent(o.Command)
 	if f == formTask && at.Task == 0 {
 		say("started as a task of %s: a rank that dies may end the whole step, and is not "+
 			"restarted; called in the batch script without srun, run survives that", at.By)

@@ -56,14 +56,14 @@ func (o *Options) slurmTraining(training int, job slurm.Job, dir string, env []s
 // slurmCache fills in the cache's step and the one that ends it: on all nodes of the job or, if
 // some are lost, on the living ones.
 func (o *Options) slurmCache(l *layout, job slurm.Job, dir string, env, living []string) {
-	nodes, start, serve := job.Nodes, o.slurmMPI, o.serveArgs(dir)
+	nodes, mpi, serve := job.Nodes, "none", o.serveArgs(dir)
 	if living != nil {
 		fewer := *o
 		fewer.ranks, nodes = len(living), len(living)
 		serve = append(fewer.serveArgs(dir), "--hosts", job.NodeList)
-		if nodes == 1 {
-			start = func() string { return "none" }
-		}
+	}
+	if nodes > 1 { // a single rank needs no MPI
+		mpi = world.SlurmMPI(o.library.Family, world.SrunList())
 	}
 	everyNode := []string{
 		"srun", "--overlap", "--mem=0", "--export=ALL", "--input=none", "--cpu-bind=none",
@@ -73,15 +73,11 @@ func (o *Options) slurmCache(l *layout, job slurm.Job, dir string, env, living [
 		everyNode = append(everyNode, "--nodelist="+strings.Join(living, ","))
 	}
 	cache := append(slices.Clone(everyNode), cacheGPUs(world.Lookup(env), slurmVersion()),
-		"--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+start())
-	l.cache = command{
-		args: append(cache, serve...), env: o.withLibrary(cacheStepEnv(env)),
-		ours: true,
-	}
-	l.endRanks = append(slices.Clone(everyNode), "--gres=none", "--mpi=none", o.self, "end",
+		"--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+mpi)
+	l.cache = cacheCommand(append(cache, serve...), o.withLibrary(cacheStepEnv(env)))
+	l.end = append(slices.Clone(everyNode), "--gres=none", "--mpi=none", o.self, "end",
 		"--session", dir)
-	l.end = slices.Clone(l.endRanks)
-	l.endRanks = append(l.endRanks, "--keep")
+	l.endRanks = append(slices.Clone(l.end), "--keep")
 }
 
 // goAround lets the cache continue without the nodes that Slurm has taken from the job, which
@@ -161,14 +157,6 @@ func cacheStepEnv(env []string) []string {
 		return env
 	}
 	return world.WithEnv(env, map[string]string{"SLURM_PMIX_FENCE": "ring"})
-}
-
-// slurmMPI returns how srun starts the ranks; a single rank needs no MPI.
-func (o *Options) slurmMPI() string {
-	if o.library.Path == "" {
-		return "none"
-	}
-	return world.SlurmMPI(o.library.Family, world.SrunList())
 }
 
 // onFirstNode reports whether this process runs on the first node of the allocation, where rank 0

@@ -102,7 +102,7 @@ func TestTrainingsAreRefused(t *testing.T) {
 		!strings.Contains(err.Error(), "call it in the batch script, without srun") {
 		t.Error(err)
 	}
-	for _, f := range []form{FormLocal, FormSlurm} {
+	for _, f := range []form{formLocal, formSlurm} {
 		if err := two.checkTrainings(f); err != nil {
 			t.Errorf("form %d: %v", f, err)
 		}
