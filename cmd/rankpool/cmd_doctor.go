@@ -156,7 +156,7 @@ func (o *doctorOptions) examine(cmd *cobra.Command, at world.Place) error {
 	}
 	defer o.handOutClient(env)()
 	if alone {
-		show := newDoctorProgress(os.Stderr, o.quiet, len(o.checks))
+		show := o.newProgress()
 		found, err := doctor.Run(ctx, env, o.checks, doctor.Options{Progress: show.update})
 		show.end()
 		switch {
@@ -198,7 +198,7 @@ func (o *doctorOptions) preside(
 	ctx context.Context, cmd *cobra.Command, group *doctor.Group, env *doctor.Env,
 ) error {
 	defer group.End()
-	show := newDoctorProgress(os.Stderr, o.quiet, len(o.checks))
+	show := o.newProgress()
 	defer show.end()
 	found, err := doctor.Run(ctx, env, o.checks, doctor.Options{Progress: show.update})
 	if err != nil {

@@ -12,15 +12,14 @@ import (
 // A doctorProgress shows which check is running: a bar on a terminal, else a line for each check
 // that takes long.
 type doctorProgress struct {
-	to    *os.File
-	bar   *progressbar.ProgressBar // nil where to is not a terminal
+	bar   *progressbar.ProgressBar // nil where stderr is not a terminal
 	quiet bool
 }
 
-func newDoctorProgress(to *os.File, quiet bool, checks int) *doctorProgress {
-	p := &doctorProgress{to: to, quiet: quiet}
-	if !quiet && term.IsTerminal(int(to.Fd())) {
-		p.bar = progressbar.NewOptions(checks+1, progressbar.OptionSetWriter(to),
+func (o *doctorOptions) newProgress() *doctorProgress {
+	p := &doctorProgress{quiet: o.quiet}
+	if !p.quiet && term.IsTerminal(int(os.Stderr.Fd())) {
+		p.bar = progressbar.NewOptions(len(o.checks)+1, progressbar.OptionSetWriter(os.Stderr),
 			progressbar.OptionSetWidth(20), progressbar.OptionShowCount(),
 			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
 			progressbar.OptionClearOnFinish())
@@ -36,7 +35,7 @@ func (p *doctorProgress) update(check string, index int, passed time.Duration) {
 		_ = p.bar.Set(index) // a terminal that cannot be written to changes nothing
 		p.bar.Describe("checking " + check)
 	case passed > 0:
-		fmt.Fprintf(p.to, "rankpool: still checking %s, for %.0f s\n", check, passed.Seconds())
+		fmt.Fprintf(os.Stderr, "rankpool: still checking %s, for %.0f s\n", check, passed.Seconds())
 	}
 }
 
