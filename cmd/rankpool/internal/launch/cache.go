@@ -230,7 +230,8 @@ func (l *launcher) cacheEnded() {
 		say("the cache cannot be restarted, so training ends: %s", why)
 		l.fail(exit.Failure)
 	}
-	l.drive(liveness.Ended{How: p.how(), Shot: p.shot()})
+	// the signals of sbatch --signal kill a program that is still loading
+	l.drive(liveness.Ended{How: p.how(), Shot: diedOfUserSignal(p.code())})
 }
 
 // killCache kills the cache, including the ranks that its mpirun has started here: a stopped

@@ -104,7 +104,7 @@ func (l *launcher) awaitDoors() error {
 
 // notReady returns the error of a cache that ended before it was ready.
 func (l *launcher) notReady(how string) error {
-	if l.quiet {
+	if !l.reports {
 		return world.FirstSpeaks()
 	}
 	err := fmt.Errorf("the cache ended before it was ready (%s), so training was not started", how)

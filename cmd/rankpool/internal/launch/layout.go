@@ -51,7 +51,7 @@ type layout struct {
 	// a command that ends the cache on all nodes; nil: through the doors of folders
 	end      []string
 	endRanks []string // the same, but keeps the session; nil if end is
-	reports  bool     // this launcher shows the progress and the table
+	reports  bool     // this launcher shows the progress, the table, and what concerns all
 	byMpirun bool     // cache is an mpirun, whose children are the ranks
 	// around changes the cache's commands for a job that has lost nodes; nil: it cannot. hosts are the
 	// nodes that the job has.
@@ -62,7 +62,6 @@ type layout struct {
 	// the training command is torchrun, which starts the trainers and dies of SIGUSR1 and SIGUSR2
 	agents  bool
 	patient bool // the cache ends when all launchers have ended their training
-	quiet   bool // the launcher of task 0 prints what concerns all
 	// why a cache that does not become ready may have been launched wrongly; "" if unknown
 	hint string
 }
@@ -170,7 +169,6 @@ func (o *Options) taskLayout(
 		folders: []string{folder},
 		patient: true,
 		reports: at.Task == 0,
-		quiet:   at.Task > 0,
 		hint:    world.LauncherOf(o.library, at.By),
 	}
 	host := "127.0.0.1"

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -23,8 +24,8 @@ const lastWords = 200 * time.Millisecond
 type command struct {
 	args   []string // args[0] is a path, or a name in $PATH
 	env    []string
-	stdin  *os.File // nil: /dev/null
-	stdout *os.File // nil: /dev/null
+	stdin  io.Reader // nil: /dev/null
+	stdout io.Writer // nil: /dev/null
 	// part of the cache: its output, also on stdout, consists of messages, and run does not wait for
 	// it
 	ours bool
@@ -61,14 +62,7 @@ func cacheCommand(args, env []string) command {
 // Source: Linux, prctl(2), PR_SET_PDEATHSIG: the "parent" is the thread that forked.
 func start(name string, c command, exits chan<- *process) (*process, error) {
 	cmd := exec.Command(c.args[0], c.args[1:]...)
-	cmd.Env = c.env
-	if c.stdin != nil {
-		cmd.Stdin = c.stdin
-	}
-	if c.stdout != nil {
-		cmd.Stdout = c.stdout
-	}
-	cmd.Stderr = os.Stderr
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.env, c.stdin, c.stdout, os.Stderr
 	outputEnds := func() {}
 	if c.among > 1 { // workers of a trainer that has ended may still have its stdout
 		out, err := prefixes(c.training)
@@ -131,10 +125,6 @@ func (p *process) code() int {
 	}
 	return status.ExitStatus()
 }
-
-// shot reports whether SIGUSR1 or SIGUSR2 ended a process, or a rank that it started: the signals
-// of sbatch --signal kill a program that is still loading.
-func (p *process) shot() bool { return diedOfUserSignal(p.code()) }
 
 // how describes how a process ended.
 func (p *process) how() string {

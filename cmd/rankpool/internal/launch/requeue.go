@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -148,7 +149,7 @@ func trainingCode(err error) int {
 // diedOfUserSignal reports whether code is that of a training that SIGUSR1 or SIGUSR2 ended. It had
 // no handler yet, or never has one: then the job would start over in every life.
 func diedOfUserSignal(code int) bool {
-	return code == exit.BySignal+int(unix.SIGUSR1) || code == exit.BySignal+int(unix.SIGUSR2)
+	return slices.Contains(userSignals, syscall.Signal(code-exit.BySignal))
 }
 
 // outlook describes where the next life of the job begins.
