@@ -24,13 +24,9 @@ const (
 	probePatience = time.Second
 )
 
-// errBlocks is the error of a step that keeps all other steps of the job from starting.
-var errBlocks = errors.New(
-	"this step keeps the training step waiting: start both with \"srun --overlap\"")
-
 // watchForBlock finds out whether another step of the job can start beside this one. Rank 0 of a
 // cache that was started by hand does this if no step has: it tries to start one, as small as
-// possible. If that fails, blocks gets errBlocks.
+// possible. If that fails, blocks gets an error.
 func watchForBlock(ctx context.Context, job slurm.Job, blocks chan<- error) {
 	select {
 	case <-ctx.Done():
@@ -50,7 +46,8 @@ func watchForBlock(ctx context.Context, job slurm.Job, blocks chan<- error) {
 	if err == nil || !strings.Contains(string(text), "busy") || world.OtherSteps(ctx, job) {
 		return // other failures prove nothing
 	}
-	blocks <- errBlocks
+	blocks <- errors.New(
+		"this step keeps the training step waiting: start both with \"srun --overlap\"")
 }
 
 // cancelStep reports why and cancels this step with all its ranks, since otherwise they would run

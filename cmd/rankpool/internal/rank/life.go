@@ -69,19 +69,15 @@ func (l life) write(folder string) error {
 	return os.WriteFile(filepath.Join(folder, lifeName), []byte(l.key+" "+l.launch), 0o600)
 }
 
-// clear empties the rank's own folder, or removes another's that no process holds.
+// clear removes everything in the rank's own folder but the lock, or another's folder that no
+// process holds.
 func (r *process) clear(folder string) error {
-	if folder == r.dir {
-		return emptyFolder(folder)
+	if folder != r.dir {
+		if session.Locked(filepath.Join(folder, session.LockName)) {
+			return nil
+		}
+		return os.RemoveAll(folder)
 	}
-	if session.Locked(filepath.Join(folder, session.LockName)) {
-		return nil
-	}
-	return os.RemoveAll(folder)
-}
-
-// emptyFolder removes everything in a rank's folder but the lock.
-func emptyFolder(folder string) error {
 	entries, err := os.ReadDir(folder)
 	for _, entry := range entries {
 		if entry.Name() != session.LockName && err == nil {

@@ -113,25 +113,22 @@ func (r *process) slabAgain(ctx context.Context, beforeBytes int64) (int64, erro
 func (r *process) awaitRoom(ctx context.Context, bytes int64) (int64, error) {
 	look := time.NewTicker(roomLook)
 	defer look.Stop()
-	over := time.After(r.roomPatience)
-	free := r.readMemory()
-	if room := free.FreeBytes - reserveOf(free); room < bytes {
-		notice(
-			r.logger, "waiting for memory that training still maps from the previous cache, or "+
-				"has allocated",
-			"needed", memory.Text(bytes+reserveOf(free)),
-			"free", memory.Text(free.FreeBytes), "limit", free.Limit)
-	}
-	for {
-		if room := free.FreeBytes - reserveOf(free); room >= bytes {
+	over, late := time.After(r.roomPatience), false
+	for told := false; ; told = true {
+		free := r.readMemory()
+		room := free.FreeBytes - reserveOf(free)
+		if room >= bytes || late {
 			return room, nil
+		}
+		if !told {
+			notice(r.logger, "waiting for memory that training still maps from the previous cache, "+
+				"or has allocated", "needed", memory.Text(bytes+reserveOf(free)),
+				"free", memory.Text(free.FreeBytes), "limit", free.Limit)
 		}
 		select {
 		case <-look.C:
-			free = r.readMemory()
 		case <-over:
-			free = r.readMemory()
-			return free.FreeBytes - reserveOf(free), nil
+			late = true
 		case <-ctx.Done():
 			return 0, fmt.Errorf("waiting for memory: %w", context.Cause(ctx))
 		}

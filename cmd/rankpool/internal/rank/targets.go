@@ -22,23 +22,13 @@ type ownTargets struct {
 // Len implements layout.Samples: entry k is the k-th sample that the rank owns.
 func (t *ownTargets) Len() int {
 	n := t.manifest.Len() / t.ranks
-	if n*t.ranks+t.rest() < t.manifest.Len() {
+	if int(t.id(scheduler.SampleID(n))) < t.manifest.Len() {
 		n++
 	}
 	return n
 }
 
-// rest is the rank's offset in the last block of ids; every block has one sample of each rank.
-func (t *ownTargets) rest() int {
-	block := t.manifest.Len() / t.ranks * t.ranks
-	for i := range t.ranks {
-		if scheduler.Owner(scheduler.SampleID(block+i), t.ranks) == t.rank {
-			return i
-		}
-	}
-	return 0
-}
-
+// id returns the k-th sample that the rank owns: of each block of t.ranks ids, it owns one.
 func (t *ownTargets) id(k scheduler.SampleID) scheduler.SampleID {
 	first := int(k) * t.ranks
 	for i := range t.ranks {
