@@ -27,30 +27,26 @@ func joinDoctors(env *doctor.Env, at world.Place, library transport.Library) tra
 		env.Launch.Failure = world.CheckWorld(at.Tasks, at.By, 1, library)
 		return nil
 	}
-	type joined struct {
-		transport transport.Transport
-		err       error
-	}
-	done := make(chan joined, 1)
+	joined, failed := make(chan transport.Transport, 1), make(chan error, 1)
 	go func() {
-		transport, err := transport.NewMPI()
-		done <- joined{transport, err}
+		if ranks, err := transport.NewMPI(); err != nil {
+			failed <- err
+		} else {
+			joined <- ranks
+		}
 	}()
 	select {
-	case j := <-done:
-		if j.err != nil {
-			env.MPI.Failure = j.err
-			return nil
-		}
-		if m, ok := j.transport.(*transport.MPI); ok {
+	case ranks := <-joined:
+		if m, ok := ranks.(*transport.MPI); ok {
 			env.MPI.Level = m.ThreadLevel()
 		}
-		env.Launch.Failure = world.CheckWorld(at.Tasks, at.By, j.transport.Size(), library)
-		return j.transport
+		env.Launch.Failure = world.CheckWorld(at.Tasks, at.By, ranks.Size(), library)
+		return ranks
+	case env.MPI.Failure = <-failed:
 	case <-time.After(initPatience):
 		env.MPI.Failure = fmt.Errorf("MPI_Init has not returned in %v", initPatience)
-		return nil
 	}
+	return nil
 }
 
 // probeMPI starts MPI in a separate process, since a library that rejects its environment ends the
