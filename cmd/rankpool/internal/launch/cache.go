@@ -78,7 +78,7 @@ func (l *launcher) beginWatch(o liveness.Options) {
 		l.seats = append(l.seats, keptFile{path: filepath.Join(folder, mpicache.KeptName)})
 	}
 	for at := range o.Ranks {
-		go askForLife(l.folders[at], at, liveness.Every(o.AnswerWithin), l.answers, l.done)
+		go l.askForLife(at, liveness.Every(o.AnswerWithin))
 	}
 }
 
@@ -93,17 +93,17 @@ func (l *launcher) ranksHere() []int {
 }
 
 // askForLife looks for signs of life of the rank of a folder repeatedly until done is closed, and
-// sends at for each. The rank touches a file before it has a door, and then greets at its door,
-// whatever its storage, plans and disks are doing: that needs nothing but a live process.
-func askForLife(
-	folder string, at int, every time.Duration, answers chan<- int, done <-chan struct{},
-) {
+// sends at, the index of the folder, for each. The rank touches a file before it has a door, and
+// then greets at its door, whatever its storage, plans and disks are doing: that needs nothing but a
+// live process.
+func (l *launcher) askForLife(at int, every time.Duration) {
+	folder := l.folders[at]
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var touched time.Time
 	for {
 		select {
-		case <-done:
+		case <-l.done:
 			return
 		case <-tick.C:
 		}
@@ -116,8 +116,8 @@ func askForLife(
 			continue
 		}
 		select {
-		case answers <- at:
-		case <-done:
+		case l.answers <- at:
+		case <-l.done:
 			return
 		}
 	}

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -36,20 +37,13 @@ func (o *Options) checkTrainings(f form) error {
 
 const trainingsVariable = "RANKPOOL_TRAININGS" // how many there are, in a training's environment
 
-// trainingName is the job name of a training among several.
-func trainingName(get func(string) string, training int) string {
-	if all := get("RANKPOOL_JOB"); all != "" {
-		return all + "-" + strconv.Itoa(training)
-	}
-	return "training-" + strconv.Itoa(training)
-}
-
 // trainingEnv is the environment of a training among several: its number, how many there are, and
 // its name for the cache.
 func trainingEnv(env []string, training, of int) []string {
+	name := cmp.Or(world.Lookup(env)("RANKPOOL_JOB"), "training")
 	return world.WithEnv(env, map[string]string{
 		"RANKPOOL_TRAINING": strconv.Itoa(training), trainingsVariable: strconv.Itoa(of),
-		"RANKPOOL_JOB": trainingName(world.Lookup(env), training),
+		"RANKPOOL_JOB": fmt.Sprintf("%s-%d", name, training),
 	})
 }
 
