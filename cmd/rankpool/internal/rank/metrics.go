@@ -3,8 +3,6 @@ package rank
 import (
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -73,49 +71,49 @@ func metricsJob(job slurm.Job, session string) string {
 	return parts[len(parts)-1]
 }
 
-// startMetrics begins to export a rank's statistics: at addr over HTTP, and for node_exporter in
-// file, or in a file of the folder of that name; each may be "". stats may be called at any time
-// until stop returns. If the system chooses the port, log receives the URL. stop removes the file.
+// startMetrics begins to export statistics: at --metrics over HTTP, and for node_exporter in
+// --metrics-file, or in a file of the folder of that name. read may be called at any time until
+// endMetrics returns. If the system chooses the port, the URL is logged.
 //
 // A port that another process uses (another rank on the same machine) is a warning; other failures
 // are errors.
-func startMetrics(
-	addr, file string, l metrics.Labels, stats func() stats.Reading, log *slog.Logger,
-) (stop func(), err error) {
-	registry := metrics.NewRegistry(l, version.Text, stats)
-	var closers []io.Closer
-	stop = func() {
-		for _, c := range closers {
-			if err := c.Close(); err != nil {
-				log.Warn("metrics cannot be ended", "error", err)
-			}
-		}
-	}
-	if addr != "" {
+func (r *process) startMetrics(l metrics.Labels, read func() stats.Reading) error {
+	const lost = "metrics are lost from here on, training continues"
+	registry := metrics.NewRegistry(l, version.Text, read)
+	if addr := r.opt.metrics; addr != "" {
 		server, err := metrics.Serve(addr, registry)
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
-			log.Warn("the port is in use, so this rank serves no metrics there", "metrics",
-				addr)
+			r.logger.Warn("the port is in use, so this rank serves no metrics there", "metrics", addr)
 		case err != nil:
-			return stop, fmt.Errorf("--metrics: %w", err)
+			if err := r.unlessAgain(lost, fmt.Errorf("--metrics: %w", err)); err != nil {
+				return err
+			}
 		default:
-			closers = append(closers, server)
+			r.metrics = append(r.metrics, server)
 			if strings.HasSuffix(addr, ":0") {
-				notice(log, "metrics are shown", "url",
+				notice(r.logger, "metrics are shown", "url",
 					fmt.Sprintf("http://%s/metrics", server.Addr()))
 			}
 		}
 	}
-	if file != "" {
+	if file := r.opt.metricsFile; file != "" {
 		written, err := metrics.WriteTextfile(textfilePath(file, l), registry, func(err error) {
-			log.Warn("metrics cannot be written", "error", err)
+			r.logger.Warn("metrics cannot be written", "error", err)
 		})
 		if err != nil {
-			stop()
-			return func() {}, fmt.Errorf("--metrics-file: %w", err)
+			return r.unlessAgain(lost, fmt.Errorf("--metrics-file: %w", err))
 		}
-		closers = append(closers, written)
+		r.metrics = append(r.metrics, written)
 	}
-	return stop, nil
+	return nil
+}
+
+// endMetrics ends the export, and removes the file.
+func (r *process) endMetrics() {
+	for _, m := range r.metrics {
+		if err := m.Close(); err != nil {
+			r.logger.Warn("metrics cannot be ended", "error", err)
+		}
+	}
 }

@@ -90,8 +90,11 @@ func TestStartMetrics(t *testing.T) {
 	}
 	var logged bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&logged, nil))
-	start := func(addr, file string) (func(), error) {
-		return startMetrics(addr, file, metrics.Labels{Job: "77", Rank: 1, Host: "h"}, stats, log)
+	start := func(addr, file string) (stop func(), err error) {
+		r := &process{
+			opt: &Options{CacheOptions: CacheOptions{metrics: addr, metricsFile: file}}, logger: log,
+		}
+		return r.endMetrics, r.startMetrics(metrics.Labels{Job: "77", Rank: 1, Host: "h"}, stats)
 	}
 	stop, err := start("127.0.0.1:0", dir)
 	if err != nil {
@@ -125,13 +128,13 @@ func TestStartMetrics(t *testing.T) {
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("files are left: %v", left)
 	}
-	// What cannot work is an error, and leaves no server behind.
+	// What cannot work is an error, and its end leaves no server behind.
 	logged.Reset()
-	if stop, err := start("127.0.0.1:0", dir+"/no/"); err == nil ||
-		!strings.HasPrefix(err.Error(), "--metrics-file: ") {
+	stop, err = start("127.0.0.1:0", dir+"/no/")
+	if err == nil || !strings.HasPrefix(err.Error(), "--metrics-file: ") {
 		t.Errorf("a folder that is not there: %v", err)
-		stop()
 	}
+	stop()
 	_, url, _ = strings.Cut(strings.TrimSpace(logged.String()), " url=")
 	if reply, err := http.Get(url); url == "" || err == nil {
 		t.Errorf("%s is served: %v", url, reply)

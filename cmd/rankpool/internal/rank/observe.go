@@ -53,15 +53,7 @@ func (r *process) startObserving(ctx context.Context) error {
 			Rank: labels.Rank, Host: labels.Host, Progress: stats.Progress{Epoch: -1},
 		}
 	}
-	const lost = "metrics are lost from here on, training continues"
-	for _, to := range [][2]string{{r.opt.metrics, ""}, {"", r.opt.metricsFile}} {
-		end, err := startMetrics(to[0], to[1], labels, read, r.logger)
-		if err := r.unlessAgain(lost, err); err != nil {
-			return err
-		}
-		r.endMetrics = append(r.endMetrics, end)
-	}
-	return nil
+	return r.startMetrics(labels, read)
 }
 
 // observe is mpicache.Config.Observe.

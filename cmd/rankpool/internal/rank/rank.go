@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -86,6 +87,17 @@ func endWithParent() {
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0)
 }
 
+// The channels between the ranks.
+const (
+	channelNode byte = iota // the node's
+	channelTold             // see endTogether
+	channelIntro
+	channelBlocks
+	channelListing
+	channelStates
+	channelPulse
+)
+
 // process is the state of a serving process.
 type process struct {
 	opt       *Options
@@ -123,10 +135,10 @@ type process struct {
 	// nil if there are none, or the first rank of this machine reads them
 	gpus *gpuSampler
 	// the node whose statistics are shown; nil: it does not serve yet
-	stats      atomic.Pointer[mpicache.Node]
-	endMetrics []func()
-	node       *mpicache.Node
-	told       bool // the door was asked to end, or training ended after a signal
+	stats   atomic.Pointer[mpicache.Node]
+	metrics []io.Closer
+	node    *mpicache.Node
+	told    bool // the door was asked to end, or training ended after a signal
 }
 
 // An openedSet is a data set as this rank sees it.
@@ -350,9 +362,7 @@ func (r *process) close() {
 	if r.node != nil {
 		_ = r.node.Close() // an error before this one is being reported
 	}
-	for _, end := range r.endMetrics {
-		end()
-	}
+	r.endMetrics()
 	for _, d := range r.disks {
 		d.End()
 	}

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,12 +18,18 @@ import (
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/mpicache/liveness"
+	"rankpool/mpicache/transport/ranks"
 )
 
 // lameDuckPatience is how long a rank that is asked to end continues for connected trainers.
 // Everything that must be on disk is there within 10 s after the signal, a third of Slurm's
 // KillWait (30 s by default).
 const lameDuckPatience = 8 * time.Second
+
+// OthersPatience is how long a rank whose training is over waits for that of the others: one of
+// them may still be writing its last checkpoint, and under most launchers the end of one task ends
+// all.
+const OthersPatience = 10 * time.Minute
 
 // serveUntilTold serves until the door is asked to end, or a signal arrives.
 func (r *process) serveUntilTold() error {
@@ -173,4 +180,43 @@ func (r *process) noteSignal(s syscall.Signal) {
 // SignalMark is the file that records that a rank got a signal.
 func SignalMark(folder string, s syscall.Signal) string {
 	return filepath.Join(folder, "signal-"+strconv.Itoa(int(s)))
+}
+
+// endTogether lets ranks end at the same time if each has its own launcher, which asks only its own
+// rank to end.
+type endTogether struct {
+	tell func()        // announces, once, that this rank was asked to end
+	all  chan struct{} // closed when all ranks were
+}
+
+func newEndTogether(m *ranks.Mux) *endTogether {
+	all := make(chan struct{})
+	return &endTogether{all: all, tell: sync.OnceFunc(func() {
+		go func() {
+			if ranks.Barrier(context.Background(), m, channelTold) == nil {
+				close(all)
+			}
+		}()
+	})}
+}
+
+// await announces that this rank was asked to end. It returns when all ranks were, when a signal
+// arrives that ends a run, when a rank is lost, since it can no longer be asked, or after patience.
+func (t *endTogether) await(signals <-chan os.Signal, lost <-chan int, patience time.Duration) {
+	t.tell()
+	late := time.After(patience)
+	for {
+		select {
+		case <-t.all:
+			return
+		case s := <-signals:
+			if exit.EndsRun(s) {
+				return
+			}
+		case <-lost:
+			return
+		case <-late:
+			return
+		}
+	}
 }
