@@ -209,8 +209,7 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	if err := o.checkMachine(f, at); err != nil {
 		return err
 	}
-	world.WarnTask(at.Task, o.cache.DropState())
-	world.WarnTask(at.Task, o.cache.Substitutes())
+	world.WarnTask(at.Task, o.cache.DropState(), o.cache.Substitutes())
 	if o.self, err = os.Executable(); err != nil {
 		return err
 	}

@@ -203,11 +203,9 @@ func (o *CacheOptions) resolveSystem() error {
 		o.Assign = cmp.Or(o.Assign, Assignments[1])
 	}
 	o.Assign = cmp.Or(o.Assign, Assignments[0])
-	if o.Policy == "" {
-		o.Policy = system.Policy
-	}
-	if o.scorer == "" && system.Name != "rankpool" {
-		o.scorer = system.Scorer
+	o.Policy = cmp.Or(o.Policy, system.Policy)
+	if system.Name != "rankpool" {
+		o.scorer = cmp.Or(o.scorer, system.Scorer)
 	}
 	if o.scorer != "" {
 		if err := OneOf("scorer", o.scorer, scheduler.ScorerNames()); err != nil {

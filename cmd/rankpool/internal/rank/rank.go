@@ -5,7 +5,6 @@ package rank
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,7 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
@@ -35,6 +33,7 @@ import (
 	"rankpool/staging/index"
 	"rankpool/staging/storage"
 	"rankpool/staging/tier"
+	"rankpool/staging/tier/keep"
 )
 
 // Serve runs a rank from start to end.
@@ -119,7 +118,7 @@ type process struct {
 	limit     *storage.RateLimit // this rank's share
 	logger    *slog.Logger
 	disks     []*tier.Disk
-	kept      kept
+	kept      *keep.Folder // nil: no copies are kept
 
 	readFile func(name string) ([]byte, error) // reads the kernel's files about memory
 	// how long this rank waits for its memory after a restart
@@ -146,6 +145,7 @@ type openedSet struct {
 	dataSet
 	manifest *dataset.Manifest
 	fetcher  *storage.Fetcher // reads its samples
+	kept     *keep.Store      // the copies of them that outlive the rank; nil: none
 }
 
 func (r *process) open(ctx context.Context, sets []dataSet) error {
@@ -228,59 +228,6 @@ func (r *process) config() mpicache.Config {
 	return cfg
 }
 
-// folderNumber returns this rank's number, or the number that its node had before the job lost
-// others: trainers know that folder.
-func (r *process) folderNumber() int {
-	hosts, err := slurm.ParseHostlist(r.opt.Hosts)
-	if at := slices.Index(hosts, r.job.NodeName); err == nil && at >= 0 {
-		return at
-	}
-	return r.transport.Rank()
-}
-
-// openFolder creates and locks the rank's folder: a rank that died before may have left its
-// importance states there.
-func (r *process) openFolder() error {
-	if r.opt.Session == "" {
-		if r.job.JobID == "" {
-			return exit.Usagef("serve outside Slurm needs --session DIR, the folder where the " +
-				"training processes find it")
-		}
-		session, err := session.OfJob(r.job)
-		if err != nil {
-			return err
-		}
-		r.opt.Session = session
-	}
-	r.dir = session.RankFolder(r.opt.Session, r.folderNumber())
-	if err := session.CheckSocketPath(filepath.Join(r.dir, session.DoorName)); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(r.opt.Session, 0o700); err != nil {
-		return err
-	}
-	if err := session.CheckFolder(r.opt.Session); err != nil {
-		return err
-	}
-	if err := os.Mkdir(r.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	if err := session.CheckFolder(r.dir); err != nil {
-		return err
-	}
-	if err := r.lockFolder(exit.Patience); err != nil {
-		return err
-	}
-	if err := r.beginLife(); err != nil {
-		return err
-	}
-	if err := session.NoteJob(r.dir, r.job); err != nil {
-		return err
-	}
-	session.NoteStep(r.opt.Session, session.CacheStepName, r.job)
-	return os.WriteFile(filepath.Join(r.dir, session.MetName), nil, 0o600)
-}
-
 // unlessAgain returns an error that keeps a cache from starting. If the cache is only restarted, it
 // logs the error with a message instead, and returns nil: training must not end because a file that
 // nobody needs can no longer be written.
@@ -346,7 +293,7 @@ func (r *process) openData(ctx context.Context, i int, set dataSet) (mpicache.Da
 	options.TargetOf = targets.of
 	fetcher := storage.NewFetcher(m, options)
 	go targets.find(ctx, r.logger)
-	r.sets = append(r.sets, openedSet{set, m, fetcher})
+	r.sets = append(r.sets, openedSet{dataSet: set, manifest: m, fetcher: fetcher})
 	id := m.Identity()
 	return mpicache.DataSet{
 		Name: set.Name, Samples: m.Len(), Identity: id.Digest.String(), Times: id.Times.String(),
@@ -366,7 +313,7 @@ func (r *process) close() {
 	for _, d := range r.disks {
 		d.End()
 	}
-	r.kept.close(r.logger)
+	r.closeKept()
 	for _, set := range r.sets {
 		set.fetcher.Close()
 		logStorage(r.logger, set.Name, set.fetcher.Stats())

@@ -2,6 +2,7 @@ package rank
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -61,13 +62,10 @@ func stateSenders(intros []intro) map[string]int {
 			}
 		}
 	}
-	for training := range senders {
-		if !slices.ContainsFunc(intros, func(in intro) bool {
-			return !hasStateOf(in.States, training)
-		}) {
-			delete(senders, training)
-		}
-	}
+	maps.DeleteFunc(senders, func(training string, _ int) bool {
+		return !slices.ContainsFunc(intros,
+			func(in intro) bool { return !hasStateOf(in.States, training) })
+	})
 	return senders
 }
 

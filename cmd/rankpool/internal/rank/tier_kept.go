@@ -2,7 +2,6 @@ package rank
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -14,17 +13,6 @@ import (
 
 // keptPatience is how long a rank waits at its end until what it has read is written to the disk.
 const keptPatience = 10 * time.Second
-
-// kept holds a rank's part of the copies that outlive it.
-type kept struct {
-	folder *keep.Folder // nil: none
-	stores []keptStore
-}
-
-type keptStore struct {
-	*keep.Store
-	set string
-}
 
 // openKept opens the folder on the node's disk in which copies of this rank's samples outlive it.
 // If the folder cannot be used, it logs a warning, and training continues without it.
@@ -57,7 +45,7 @@ func (r *process) tryKept(place tierPlace, data []mpicache.DataSet) error {
 	if err != nil {
 		return err
 	}
-	r.kept.folder = folder
+	r.kept = folder
 	for i := range data {
 		d := &data[i]
 		manifest := r.sets[i].manifest
@@ -72,22 +60,24 @@ func (r *process) tryKept(place tierPlace, data []mpicache.DataSet) error {
 			err = errors.Join(err, openErr)
 			continue
 		}
-		r.kept.stores = append(r.kept.stores, keptStore{store, d.Name})
-		d.Kept = store
+		r.sets[i].kept, d.Kept = store, store
 		r.logger.Info("copies of this rank's samples are kept", "data", d.Name, "folder", place.dir,
 			"size", memory.Text(quota))
 	}
 	return err
 }
 
-// close closes the copies after the samples that were read have been written.
-func (k *kept) close(log *slog.Logger) {
-	for _, s := range k.stores {
-		c := s.Close(keptPatience)
-		log.Debug("kept copies", "data", s.set, "read", c.Reads, "written", c.Writes,
-			"other bytes", c.Changed, "not written", c.Refused)
+// closeKept closes the copies after the samples that were read have been written.
+func (r *process) closeKept() {
+	if r.kept == nil {
+		return
 	}
-	if k.folder != nil {
-		_ = k.folder.Close() // it was only read
+	for _, set := range r.sets {
+		if set.kept != nil {
+			c := set.kept.Close(keptPatience)
+			r.logger.Debug("kept copies", "data", set.Name, "read", c.Reads, "written", c.Writes,
+				"other bytes", c.Changed, "not written", c.Refused)
+		}
 	}
+	_ = r.kept.Close() // it was only read
 }
