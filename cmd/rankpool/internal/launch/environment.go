@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -29,20 +30,14 @@ type seat struct {
 func trainerEnv(env []string, s seat, sessionDir, folder, pythonPath string) []string {
 	get := world.Lookup(env)
 	set := map[string]string{
+		"MASTER_ADDR":      cmp.Or(get("MASTER_ADDR"), s.host),
+		"MASTER_PORT":      cmp.Or(get("MASTER_PORT"), strconv.Itoa(s.port)),
 		"RANK":             strconv.Itoa(s.rank),
 		"WORLD_SIZE":       strconv.Itoa(s.world),
 		"LOCAL_RANK":       strconv.Itoa(s.localRank),
 		"LOCAL_WORLD_SIZE": strconv.Itoa(s.localWorld),
 		"RANKPOOL_SESSION": sessionDir,
 		"RANKPOOL_SOCKET":  filepath.Join(folder, session.DoorName),
-	}
-	for name, value := range map[string]string{
-		"MASTER_ADDR": s.host,
-		"MASTER_PORT": strconv.Itoa(s.port),
-	} {
-		if get(name) == "" {
-			set[name] = value
-		}
 	}
 	if s.threads > 0 && get("OMP_NUM_THREADS") == "" {
 		set["OMP_NUM_THREADS"] = strconv.Itoa(s.threads)

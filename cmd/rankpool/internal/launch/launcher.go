@@ -46,27 +46,26 @@ type launcher struct {
 	killNow  <-chan time.Time
 }
 
-// Run starts everything, waits until the trainers have ended, ends the cache, and returns the
-// trainers' exit code.
-func (l *launcher) Run() (code int, err error) {
+// run starts everything, waits until the trainers have ended, and ends the cache.
+func (l *launcher) run() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	l.beginWatch(l.bounds)
 	defer close(l.done)
 	if err := l.startCache(); err != nil {
-		return exit.Failure, err
+		return err
 	}
 	defer l.endCache()
 	if err := l.awaitDoors(); err != nil {
-		return exit.Failure, err
+		return err
 	}
 	defer l.killTrainers() // what trainers left in their process groups
 	if err := l.startTrainers(); err != nil {
-		return exit.Failure, err
+		return err
 	}
 	l.watch()
 	l.again.noteMarks(l.folders)
-	return l.failure, nil
+	return nil
 }
 
 // say prints a message.
@@ -221,9 +220,6 @@ func (l *launcher) fail(code int) {
 func (l *launcher) doom(code, training int) {
 	if l.failure == 0 {
 		l.failure = code
-	}
-	if l.doomed == nil {
-		l.doomed = map[int]bool{}
 	}
 	l.doomed[training] = true
 }

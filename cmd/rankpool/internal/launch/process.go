@@ -45,7 +45,6 @@ type process struct {
 	name     string
 	training int // the number of its training
 	pid      int
-	begin    time.Time
 	cmd      *exec.Cmd
 	end      syscall.Signal // asks it to end
 	over     bool           // the launcher has seen its end
@@ -92,8 +91,7 @@ func start(name string, c command, exits chan<- *process) (*process, error) {
 		return nil, fmt.Errorf("%s cannot be started: %w", name, err)
 	}
 	p := &process{
-		name: name, training: c.training, pid: cmd.Process.Pid, begin: time.Now(), cmd: cmd,
-		end: end,
+		name: name, training: c.training, pid: cmd.Process.Pid, cmd: cmd, end: end,
 	}
 	go func() {
 		_ = cmd.Wait() // ProcessState has the result

@@ -329,7 +329,7 @@ func (o *Options) launch(
 		progress: progress.NewTrain(outlet.Stderr,
 			time.Duration(o.progressSeconds*float64(time.Second))),
 		exits: make(chan *process, len(plan.trainers)+2), signals: again.signals, again: again,
-		unheard: make(chan syscall.Signal, cap(again.signals)),
+		unheard: make(chan syscall.Signal, cap(again.signals)), doomed: map[int]bool{},
 		bounds: liveness.Options{
 			StartWithin: o.startTimeout, AnswerWithin: o.cache.RankTimeout,
 			Restarts: o.restarts, Scarce: shortages() != "",
@@ -338,8 +338,7 @@ func (o *Options) launch(
 	if plan.reports && len(plan.folders) > 0 {
 		l.statusDoor = filepath.Join(plan.folders[0], session.DoorName)
 	}
-	code, err := l.Run()
-	if err != nil {
+	if err := l.run(); err != nil {
 		return err
 	}
 	if plan.reports {
@@ -350,8 +349,8 @@ func (o *Options) launch(
 			return err
 		}
 	}
-	if code != 0 {
-		return &exit.StatusError{Code: code}
+	if l.failure != 0 {
+		return &exit.StatusError{Code: l.failure}
 	}
 	return nil
 }
