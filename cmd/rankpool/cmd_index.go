@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/staging/dataset"
@@ -264,13 +265,13 @@ func (x *indexing) printSummary(
 		}
 	}
 	fmt.Fprintf(out, "classes:  %s\nbytes:    %s (%s)\nseconds:  %.2f (%s %s/s)\n",
-		humanize.Comma(int64(len(m.Classes()))),
-		humanize.Comma(m.TotalBytes()), humanize.IBytes(uint64(m.TotalBytes())),
-		took.Seconds(), humanize.Comma(int64(float64(m.Len())/scanned.Seconds())), unit)
+		humanize.Comma(int64(len(m.Classes()))), humanize.Comma(m.TotalBytes()),
+		memory.Text(m.TotalBytes()), took.Seconds(),
+		humanize.Comma(int64(float64(m.Len())/scanned.Seconds())), unit)
 	if x.checksum {
 		rate := float64(m.TotalBytes()) / max(took-scanned, time.Microsecond).Seconds()
 		fmt.Fprintf(out, "checksum: every sample was read in %.2f s (%s/s)\n",
-			(took - scanned).Seconds(), humanize.IBytes(uint64(rate)))
+			(took - scanned).Seconds(), memory.Text(int64(rate)))
 	}
 	if x.group.Size() > 1 {
 		fmt.Fprintf(out, "ranks:    %d\n", x.group.Size())
@@ -330,6 +331,6 @@ func (x *indexing) compare(ctx context.Context) error {
 		return nil
 	}
 	_, err = fmt.Fprintf(x.out, "verified: %s samples, %s\n", humanize.Comma(int64(now.Len())),
-		humanize.IBytes(uint64(now.TotalBytes())))
+		memory.Text(now.TotalBytes()))
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
@@ -146,8 +147,7 @@ func printSurvey(w io.Writer, root string, s *storage.Survey, style barStyle) er
 		return err
 	}
 	fmt.Fprintf(w, "data set:    %s\nfile system: %s\nfiles:       %s (%s)\nlayouts:     %s\n",
-		root, cmp.Or(s.FileSystem, "unknown"),
-		humanize.Comma(s.Files), humanize.IBytes(uint64(s.Bytes)),
+		root, cmp.Or(s.FileSystem, "unknown"), humanize.Comma(s.Files), memory.Text(s.Bytes),
 		strings.Join(groupTexts(s), ", "))
 	if len(s.Pools) > 0 {
 		fmt.Fprintf(w, "pools:       %s\n", strings.Join(s.Pools, ", "))
@@ -237,7 +237,7 @@ func printBars(w io.Writer, s *storage.Survey, style barStyle) error {
 			continue
 		}
 		fmt.Fprintf(table, "%s\t%s files\t%s\t\n", storage.TargetName(s.FileSystem, load.Target),
-			humanize.Comma(load.Files), humanize.IBytes(uint64(load.Bytes)))
+			humanize.Comma(load.Files), memory.Text(load.Bytes))
 	}
 	if err := table.Flush(); err != nil {
 		return err

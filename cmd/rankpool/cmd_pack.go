@@ -82,7 +82,7 @@ func newPackCommand() *cobra.Command {
 	flags.StringVar(&o.importance, "importance", "",
 		"the samples' importance: a .npy file, or one number a line, in the order of the manifest")
 	flags.Uint64Var(&o.seed, "seed", 0, "seed of --order random")
-	flags.StringVar(&o.shardSize, "shard-size", humanize.IBytes(pack.DefaultShardBytes),
+	flags.StringVar(&o.shardSize, "shard-size", memory.Text(pack.DefaultShardBytes),
 		"maximum size of a shard")
 	flags.StringVar(&o.sync, "fsync", string(stage.SyncEnd), "what to sync to disk: never, end "+
 		"(the file system, before the manifest is written) or file (each shard too)")
@@ -214,16 +214,16 @@ func (o *packOptions) ids(m *dataset.Manifest) ([]scheduler.SampleID, error) {
 // print prints the summary.
 func (o *packOptions) print(w io.Writer, r *pack.Report) error {
 	packed, rate := "packed:  ",
-		fmt.Sprintf(" (%s/s)", humanize.IBytes(uint64(float64(r.Bytes)/max(r.Seconds, 1e-3))))
+		fmt.Sprintf(" (%s/s)", memory.Text(int64(float64(r.Bytes)/max(r.Seconds, 1e-3))))
 	if r.DryRun {
 		packed, rate = "to pack: ", ""
 	}
 	_, err := fmt.Fprintf(w, "samples:  %s (%s)\norder:    %s\nshards:   %s\n%s %s, %s%s\n"+
 		"kept:     %s, %s\nseconds:  %.2f\n",
-		humanize.Comma(int64(r.Samples)), humanize.IBytes(uint64(r.SampleBytes)), o.order,
-		humanize.Comma(int64(r.Shards)),
-		packed, english.Plural(r.Packed, "shard", ""), humanize.IBytes(uint64(r.Bytes)), rate,
-		english.Plural(r.Kept, "shard", ""), humanize.IBytes(uint64(r.KeptBytes)), r.Seconds)
+		humanize.Comma(int64(r.Samples)), memory.Text(r.SampleBytes), o.order,
+		humanize.Comma(int64(r.Shards)), packed,
+		english.Plural(r.Packed, "shard", ""), memory.Text(r.Bytes), rate,
+		english.Plural(r.Kept, "shard", ""), memory.Text(r.KeptBytes), r.Seconds)
 	if err == nil && r.Ranks > 1 {
 		_, err = fmt.Fprintf(w, "ranks:    %d\n", r.Ranks)
 	}

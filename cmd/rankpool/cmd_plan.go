@@ -11,6 +11,7 @@ import (
 
 	"rankpool/benchmarks/planning"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/simulate"
 	"rankpool/scheduler"
 )
@@ -85,6 +86,6 @@ func printPlanCost(w io.Writer, asJSON bool, c planCost) error {
 		"one core.\nIt needs %.3g bytes a sample in addition to the scores, %s in all.\n",
 		humanize.Comma(int64(c.Draws)), c.Sampler, humanize.Comma(int64(c.Batches)),
 		humanize.Comma(int64(c.Ranks)), c.PlanSeconds,
-		c.BytesPerSample, humanize.IBytes(uint64(c.BytesPerSample*float64(c.Samples))))
+		c.BytesPerSample, memory.Text(int64(c.BytesPerSample*float64(c.Samples))))
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/staging/stage"
 )
 
@@ -22,14 +23,13 @@ func printStaged(w io.Writer, r *stage.Report) error {
 	}
 	rate := ""
 	if r.Seconds > 0 && !r.DryRun {
-		rate = fmt.Sprintf(" (%s/s)", humanize.IBytes(uint64(float64(r.Bytes)/r.Seconds)))
+		rate = fmt.Sprintf(" (%s/s)", memory.Text(int64(float64(r.Bytes)/r.Seconds)))
 	}
 	fmt.Fprintf(w, "items:    %s (%s)\n%s %s\nskipped:  %s\nfailed:   %s\nbytes:    %s%s\n"+
 		"read:     %s files, %s\nseconds:  %.2f\n",
-		humanize.Comma(r.TotalItems), humanize.IBytes(uint64(r.TotalBytes)), copied,
-		humanize.Comma(r.Copied), humanize.Comma(r.Skipped),
-		humanize.Comma(r.Failed), humanize.IBytes(uint64(r.Bytes)), rate,
-		humanize.Comma(r.StorageReads), humanize.IBytes(uint64(r.StorageBytes)), r.Seconds)
+		humanize.Comma(r.TotalItems), memory.Text(r.TotalBytes), copied, humanize.Comma(r.Copied),
+		humanize.Comma(r.Skipped), humanize.Comma(r.Failed), memory.Text(r.Bytes), rate,
+		humanize.Comma(r.StorageReads), memory.Text(r.StorageBytes), r.Seconds)
 	if r.FailedList != "" {
 		fmt.Fprintf(w, "list:     %s\n", r.FailedList)
 	}
@@ -49,9 +49,8 @@ func printStaged(w io.Writer, r *stage.Report) error {
 			continue
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", rank.Rank, rank.Host,
-			humanize.Comma(rank.Copied+rank.Skipped),
-			humanize.IBytes(uint64(rank.Bytes)), humanize.IBytes(uint64(rank.StorageBytes)),
-			rank.Dest)
+			humanize.Comma(rank.Copied+rank.Skipped), memory.Text(rank.Bytes),
+			memory.Text(rank.StorageBytes), rank.Dest)
 	}
 	if err := table.Flush(); err != nil || len(r.Targets) == 0 {
 		return err
@@ -74,7 +73,7 @@ func printTargets(w io.Writer, targets map[string]int64) error {
 		float64(targets[names[0]])/max(mean, 1))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, name := range names[:min(len(names), maxBars)] {
-		fmt.Fprintf(table, "%s\t%s\t%.2f\n", name, humanize.IBytes(uint64(targets[name])),
+		fmt.Fprintf(table, "%s\t%s\t%.2f\n", name, memory.Text(targets[name]),
 			float64(targets[name])/max(mean, 1))
 	}
 	return table.Flush()

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/staging/tier/keep"
 )
 
@@ -40,8 +40,8 @@ else. A job that is using them continues, and reads storage. On all nodes of an 
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s in %d files\n",
-				humanize.IBytes(uint64(bytes)), files)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s in %d files\n", memory.Text(bytes),
+				files)
 			return err
 		},
 	}

@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport"
@@ -150,7 +150,6 @@ func (p *copyProgress) end() {
 
 // doneText is the part of a progress line about bytes and time.
 func doneText(bytes, all int64, seconds float64) string {
-	return fmt.Sprintf("%s of %s (%.0f %%) in %.0f s (%s/s)", humanize.IBytes(uint64(bytes)),
-		humanize.IBytes(uint64(all)), 100*float64(bytes)/float64(max(all, 1)), seconds,
-		humanize.IBytes(uint64(float64(bytes)/seconds)))
+	return fmt.Sprintf("%s of %s (%.0f %%) in %.0f s (%s/s)", memory.Text(bytes), memory.Text(all),
+		100*float64(bytes)/float64(max(all, 1)), seconds, memory.Text(int64(float64(bytes)/seconds)))
 }

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
 
 	"rankpool/cmd/rankpool/internal/exit"
@@ -92,8 +91,7 @@ func (o *StorageOptions) fetchOptions(
 
 // logStorage logs with -v what a rank has read from storage so far.
 func logStorage(log *slog.Logger, set string, s storage.Stats) {
-	log.Debug("read from storage", "data", set, "samples", s.Reads, "bytes",
-		humanize.IBytes(uint64(s.StorageBytes)), "opens", s.Opens,
-		"coalesced", s.Coalesced, "retries", s.Retries, "stalls", s.Stalls, "errors", s.Errors,
-		"concurrency", s.Concurrency)
+	log.Debug("read from storage", "data", set, "samples", s.Reads,
+		"bytes", memory.Text(s.StorageBytes), "opens", s.Opens, "coalesced", s.Coalesced,
+		"retries", s.Retries, "stalls", s.Stalls, "errors", s.Errors, "concurrency", s.Concurrency)
 }
