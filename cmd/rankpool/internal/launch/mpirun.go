@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,9 +21,7 @@ func mpirunEnv(env []string, uid int, family mpilib.Family, sessionDir string) [
 	set := map[string]string{}
 	if family == mpilib.OpenMPI {
 		set = openMPIEnv(sessionDir)
-		if own := world.Lookup(env)("OMPI_MCA_btl"); own != "" {
-			set["OMPI_MCA_btl"] = own
-		}
+		set["OMPI_MCA_btl"] = cmp.Or(world.Lookup(env)("OMPI_MCA_btl"), set["OMPI_MCA_btl"])
 	}
 	for _, name := range jobLimits {
 		if value := world.Lookup(env)(name); value != "" {

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"slices"
@@ -152,11 +153,9 @@ func slurmVersion() string {
 // ready; with ring or tree 0 of 1,200, but with tree a step that does not include the allocation's
 // first node hangs.
 func cacheStepEnv(env []string) []string {
-	env = world.WithoutTaskOptions(env)
-	if world.Lookup(env)("SLURM_PMIX_FENCE") != "" {
-		return env
-	}
-	return world.WithEnv(env, map[string]string{"SLURM_PMIX_FENCE": "ring"})
+	return world.WithEnv(world.WithoutTaskOptions(env), map[string]string{
+		"SLURM_PMIX_FENCE": cmp.Or(world.Lookup(env)("SLURM_PMIX_FENCE"), "ring"),
+	})
 }
 
 // onFirstNode reports whether this process runs on the first node of the allocation, where rank 0
