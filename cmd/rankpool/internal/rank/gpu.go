@@ -66,8 +66,16 @@ func sampleGPUs(
 	if may.Count == 0 {
 		return nil
 	}
-	s := newGPUSampler(nil, time.Now)
-	go s.watchOpening(ctx, late, log)
+	s := &gpuSampler{clock: time.Now, opened: make(chan struct{})}
+	go func() {
+		select {
+		case <-s.opened:
+		case <-ctx.Done():
+		case <-late:
+			log.Warn("the NVIDIA driver does not answer, so no GPUs are read: see whether nvidia-smi " +
+				"works on this node")
+		}
+	}()
 	go func() { // it hangs where a call of the driver does, and ends with the process
 		library := s.openLibrary(ctx, path, may, log)
 		if library == nil {
@@ -79,17 +87,6 @@ func sampleGPUs(
 		s.run(ctx, ticker.C)
 	}()
 	return s
-}
-
-// watchOpening warns once if the driver does not report which GPUs there are.
-func (s *gpuSampler) watchOpening(ctx context.Context, late <-chan time.Time, log *slog.Logger) {
-	select {
-	case <-s.opened:
-	case <-ctx.Done():
-	case <-late:
-		log.Warn("the NVIDIA driver does not answer, so no GPUs are read: see whether nvidia-smi " +
-			"works on this node")
-	}
 }
 
 // openLibrary finds the GPUs that may names, with the library at path, and closes opened. It
@@ -123,13 +120,6 @@ func (s *gpuSampler) openLibrary(
 	}
 	s.use(gpus)
 	return library
-}
-
-// newGPUSampler returns a sampler of gpus, which reads nothing until run is called.
-func newGPUSampler(gpus []sampledGPU, clock func() time.Time) *gpuSampler {
-	s := &gpuSampler{clock: clock, opened: make(chan struct{})}
-	s.use(gpus)
-	return s
 }
 
 // use sets the GPUs to read. It must be called before run.

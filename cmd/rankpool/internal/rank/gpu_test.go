@@ -179,7 +179,8 @@ func newGPUBench(gpus int) *gpuBench {
 		sampled = append(
 			sampled, sampledGPU{device: f, State: stats.GPU{Index: i, UUID: "GPU-x", Name: "x"}})
 	}
-	b.gpuSampler = newGPUSampler(sampled, func() time.Time { return b.now })
+	b.gpuSampler = &gpuSampler{clock: func() time.Time { return b.now }}
+	b.use(sampled)
 	return b
 }
 
@@ -389,7 +390,8 @@ func BenchmarkGPUSample(b *testing.B) {
 	}
 	gpus := slices.Repeat(node, 4)
 	now := time.Unix(0, 0)
-	s := newGPUSampler(gpus, func() time.Time { return now })
+	s := &gpuSampler{clock: func() time.Time { return now }}
+	s.use(gpus)
 	stall := 0.0
 	for b.Loop() {
 		now, stall = now.Add(time.Second), stall+0.3
