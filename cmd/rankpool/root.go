@@ -56,11 +56,10 @@ func newRootCommand() *cobra.Command {
 	})
 	root.AddCommand(newRunCommand(), newIndexCommand(), newServeCommand(), newStageCommand(),
 		newPackCommand(), newReplayCommand(), newReportCommand(), newCompareCommand(),
-		newTopCommand(),
-		newSimulateCommand(), newPlanCommand(), newLayoutCommand(), newDoctorCommand(),
-		newVersionCommand(), newSbatchCommand(), newCompletionCommand(), newDocsCommand(),
-		newJoinCommand(), newEndCommand(), newTierCommand(), world.NewLibraryCommand(),
-		world.NewStartCommand())
+		newTopCommand(), newSimulateCommand(), newPlanCommand(), newLayoutCommand(),
+		newDoctorCommand(), newVersionCommand(), newSbatchCommand(), newCompletionCommand(),
+		newDocsCommand(), newJoinCommand(), newEndCommand(), newTierCommand(),
+		world.NewLibraryCommand(), world.NewStartCommand())
 	completeFlags(root)
 	return root
 }

@@ -92,10 +92,10 @@ func (l *launcher) ranksHere() []int {
 	return ranks
 }
 
-// askForLife looks for signs of life of the rank of a folder repeatedly until done is closed, and
-// sends at, the index of the folder, for each. The rank touches a file before it has a door, and
-// then greets at its door, whatever its storage, plans and disks are doing: that needs nothing but a
-// live process.
+// askForLife looks repeatedly for signs of life of the rank of a folder, until done is closed, and
+// answers at, the index of the folder, for each. The rank touches a file before it has a door, and
+// then greets at its door, whatever its storage, plans and disks are doing: that needs nothing but
+// a live process.
 func (l *launcher) askForLife(at int, every time.Duration) {
 	folder := l.folders[at]
 	tick := time.NewTicker(every)

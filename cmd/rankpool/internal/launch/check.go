@@ -43,6 +43,14 @@ func onlineCPUs() int {
 	return len(cpus)
 }
 
+// isAgent reports whether a training command is torchrun. torchrun starts the trainers, recent
+// versions each in its own session, and dies of SIGUSR1 and SIGUSR2, which sbatch --signal sends to
+// every process of a step. So join ignores both before it becomes torchrun; trainers inherit that,
+// and can still install handlers.
+//
+// Source: PyTorch, issue 154849; torch/distributed/elastic/multiprocessing/api.py.
+func isAgent(argv []string) bool { return launchers.Of(argv) == "torchrun" }
+
 // WrongCommand returns an error if the training command of a batch script, which the launcher
 // starts with srun once per task, is wrong.
 func WrongCommand(command []string, tasksPerNode int) error {
@@ -58,14 +66,6 @@ func WrongCommand(command []string, tasksPerNode int) error {
 	}
 	return nil
 }
-
-// isAgent reports whether a training command is torchrun. torchrun starts the trainers, recent
-// versions each in its own session, and dies of SIGUSR1 and SIGUSR2, which sbatch --signal sends to
-// every process of a step. So join ignores both before it becomes torchrun; trainers inherit that,
-// and can still install handlers.
-//
-// Source: PyTorch, issue 154849; torch/distributed/elastic/multiprocessing/api.py.
-func isAgent(argv []string) bool { return launchers.Of(argv) == "torchrun" }
 
 // withoutGPUs returns a message about a training task that has no GPU, or "" if it has one or
 // nothing shows that it should. denied is the number of the node's GPUs that it may not open;

@@ -90,11 +90,11 @@ func resolveOne(flag string) ([]dataSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(splits) > 0 {
-		sets := make([]dataSet, len(splits))
-		for i, split := range splits {
-			sets[i] = dataSet{split, filepath.Join(path, split)}
-		}
+	var sets []dataSet
+	for _, split := range splits {
+		sets = append(sets, dataSet{split, filepath.Join(path, split)})
+	}
+	if len(sets) > 0 {
 		return sets, nil
 	}
 	name = filepath.Base(path)
