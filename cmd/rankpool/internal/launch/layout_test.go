@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
@@ -550,6 +551,19 @@ func TestTasksOfBatchScript(t *testing.T) {
 			o.cache.Trainers.PerRank != c.want {
 			t.Errorf("%+v: %d trainers, %v", c, o.cache.Trainers.PerRank, err)
 		}
+	}
+}
+
+// TestRanksOfTasks checks that run, as a task of mpirun, refuses another number of ranks.
+func TestRanksOfTasks(t *testing.T) {
+	for name, value := range map[string]string{"SIZE": "4", "RANK": "0", "LOCAL_SIZE": "4"} {
+		t.Setenv("OMPI_COMM_WORLD_"+name, value)
+	}
+	o := testOptions()
+	o.ranks, o.library.Path = 3, "/lib/libmpi.so"
+	if err := o.Run(t.Context(), true); err == nil || exit.Code(err) != exit.Misuse ||
+		!strings.Contains(err.Error(), "--ranks: Open MPI's mpirun started 4 tasks") {
+		t.Errorf("three ranks of four tasks: %v", err)
 	}
 }
 

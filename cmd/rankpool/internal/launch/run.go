@@ -146,12 +146,12 @@ func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 }
 
 // findLibrary decides which MPI library the ranks load; one rank needs none.
-func (o *Options) findLibrary() (err error) {
-	if o.ranks <= 1 || o.library.Path != "" {
+func (o *Options) findLibrary(ranks int) (err error) {
+	if ranks <= 1 || o.library.Path != "" {
 		return nil
 	}
 	if o.library, err = o.MPI.Ask(); err != nil {
-		return fmt.Errorf("%d ranks need MPI, and %w", o.ranks, err)
+		return fmt.Errorf("%d ranks need MPI, and %w", ranks, err)
 	}
 	o.logVerbose("the MPI library is " + world.About(o.library))
 	return nil
@@ -171,7 +171,7 @@ func (o *Options) checkMachine(f form, at world.Place) error {
 	if _, err := exec.LookPath(o.Command[0]); err != nil && f != formSlurm {
 		return fmt.Errorf("the training command cannot be started: %w", err)
 	}
-	if err := o.findLibrary(); err != nil {
+	if err := o.findLibrary(o.ranks); err != nil {
 		return err
 	}
 	if f == formLocal && o.ranks > 1 {
@@ -198,8 +198,7 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	job, at := slurm.Detect(os.Getenv), world.Find(os.Getenv)
 	f := chooseForm(job, at, ranksGiven)
 	if f == formTask {
-		o.ranks = at.Tasks
-		if err := o.findLibrary(); err != nil {
+		if err := o.findLibrary(at.Tasks); err != nil {
 			return world.OnceForAll(at, err)
 		}
 	}
