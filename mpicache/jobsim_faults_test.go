@@ -383,7 +383,7 @@ var simFlaws = []struct {
 	{"F13 a newcomer takes the trainer's seat", 180},
 	{"F16 any client's tally counts", 18},
 	{"a plan is sent before its state is saved", 19},
-	{"a checkpoint is made before its state is saved", 192},
+	{"a checkpoint is made before its state is saved", 208},
 	{"a checkpoint's state is overwritten", 17},
 	{"reports are not resent", 2},
 	{"reports are resent newest first", 2},
