@@ -95,7 +95,9 @@ def test_memory_is_given_back(start, tree, tmp_path_factory):
     memory, and the stream stays the same."""
     pauses = [BATCHES, BATCHES + MEASURED, 2 * BATCHES]
     one = start(
-        data=[f"idle={tree}"], memory="auto", options=["--benefit", "always"],
+        data=[f"idle={tree}"], memory="auto",
+        # of batches that are read at the same moment none is the first, and nothing is measured
+        options=["--max-opens", 100, "--benefit", "always"],
         command=["sh", "-c", trainer("idle", BATCH, EPOCHS, pauses)],
     )  # fmt: skip
     wait_for_batch(one, "idle", BATCHES)
