@@ -126,8 +126,8 @@ func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 		return exit.Usagef("--trainers-per-rank: in a batch script of Slurm, srun starts the "+
 			"training command: use #SBATCH --ntasks-per-node=%d", o.trainersPerRank)
 	case f == formTask && o.ranks != 0 && o.ranks != at.Tasks:
-		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out",
-			at.By, at.Tasks)
+		return world.OnceForAll(at, exit.Usagef(
+			"--ranks: %s started %d tasks, and each is one rank; leave --ranks out", at.By, at.Tasks))
 	}
 	switch f {
 	case formSlurm:

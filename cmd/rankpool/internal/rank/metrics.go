@@ -76,7 +76,7 @@ func metricsJob(job slurm.Job, session string) string {
 // endMetrics returns. If the system chooses the port, the URL is logged.
 //
 // A port that another process uses (another rank on the same machine) is a warning; other failures
-// are errors.
+// are errors, but also warnings if the cache is restarted.
 func (r *process) startMetrics(l metrics.Labels, read func() stats.Reading) error {
 	const lost = "metrics are lost from here on, training continues"
 	registry := metrics.NewRegistry(l, version.Text, read)

@@ -21,7 +21,8 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// CacheOptions are the flags that run and serve share: run passes them to every rank unchanged.
+// CacheOptions are the flags that run and serve share: run passes those that differ from their
+// defaults to every rank.
 type CacheOptions struct {
 	Data        []string
 	Memory      string
