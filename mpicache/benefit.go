@@ -38,7 +38,7 @@ func (n *Node) measures() bool {
 	}
 	rank := n.cfg.Transport.Rank()
 	return n.lanes.Load() > 1 && slices.ContainsFunc(n.streams, func(s *stream) bool {
-		return s.ownBytes > s.data.PartitionBytes[rank] // which does not hold all it owns
+		return s.ownBytes > s.data.PartitionBytes[rank] // this rank has no room for all it owns
 	})
 }
 

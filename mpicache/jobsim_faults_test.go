@@ -379,7 +379,7 @@ var simFlaws = []struct {
 	{"F4 clients do not announce their plans", 2},
 	{"F5 training needs no state file", 6},
 	{"F8 a report is not checked", 105},
-	{"F9 waits have no time limit", 0},
+	{"F9 waits have no time limit", 42},
 	{"F13 a newcomer takes the trainer's seat", 180},
 	{"F16 any client's tally counts", 18},
 	{"a plan is sent before its state is saved", 19},

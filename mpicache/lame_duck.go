@@ -63,8 +63,8 @@ func (n *Node) SaveImportance(ctx context.Context) {
 	}
 }
 
-// PeersLive asks all peers from which nothing has arrived for a sign of life, and reports whether
-// all answer in time.
+// PeersLive asks all peers for a sign of life, unless each has sent one, and reports whether all
+// answer in time.
 func (n *Node) PeersLive(ctx context.Context) bool {
 	l := &n.life
 	l.mu.Lock()

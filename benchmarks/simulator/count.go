@@ -264,12 +264,12 @@ func (c *count) countPackages() {
 
 // finish returns the counts.
 func (c *count) finish() *Result {
-	s, r := c.setup, &c.result
-	s.describe(r, s.scorer, c.coverage, c.digest)
+	s, r := c.setup, c.result // a copy: a result does not keep the counts in memory
+	s.describe(&r, s.scorer, c.coverage, c.digest)
 	counted := float64(s.Epochs - s.SkipEpochs)
 	r.EpochSeconds, r.BoundSeconds, r.PlanSeconds = c.seconds/counted, c.bound/counted,
 		c.plan/counted
-	return r
+	return &r
 }
 
 // describe says in r what was run, and what the jobs were trained on.

@@ -180,7 +180,7 @@ func TestSlurmMPI(t *testing.T) {
 		{mpilib.Other, debian, "pmix"},
 	} {
 		if got := SlurmMPI(c.family, c.list); got != c.want {
-			t.Errorf("slurmMPI(%q, %q) = %q, want %q", c.family, c.list, got, c.want)
+			t.Errorf("SlurmMPI(%q, %q) = %q, want %q", c.family, c.list, got, c.want)
 		}
 	}
 }
