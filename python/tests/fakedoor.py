@@ -88,7 +88,7 @@ class Door:
         threading.Thread(target=self._accept, args=(self.listener, self.life), daemon=True).start()
 
     def kill(self):
-        """Ends all connections as a killed process does: its slab is no longer written."""
+        """Closes all connections, as when the process is killed, and stops writing to its slab."""
         with self.changed:
             self.life += 1
             if self.listener is not None:

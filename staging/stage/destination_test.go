@@ -48,7 +48,7 @@ func TestTwoRunsIntoOneDestination(t *testing.T) {
 		}
 	}
 	if staged == 0 {
-		t.Errorf("nobody has staged: %v", errs)
+		t.Errorf("no run has staged: %v", errs)
 	}
 	if _, failed := stageAll(1, src, base, func(_ int, o *Options) {
 		o.Mode, o.Dest = Replicate, filepath.Join(base, "all")

@@ -78,7 +78,7 @@ const errArchived = sourceError("is only on a remote storage target or in an arc
 // changed reports a file that has changed since it was planned.
 func changed(what string) error {
 	return sourceError("changed while the data set was staged (" + what +
-		"); run the same command again when nobody writes to it")
+		"); run the same command again when it no longer changes")
 }
 
 // wrongSum reports a file whose bytes are not those that were indexed.
