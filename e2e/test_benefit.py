@@ -119,8 +119,9 @@ def test_memory_is_given_back(start, tree, tmp_path_factory):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_benefit(tmp_path_factory, tree, ranks):
-    """Measuring changes no stream. The result is in the run log and the table once: for the second
-    epoch, or for a later one if that epoch's batches were not completed in order."""
+    """Measuring changes no stream. Each rank measures once: in the second epoch, or in a later one
+    if that epoch's batches were not completed in order there. The run log and the table have the
+    results in the epochs in which ranks measured."""
     epochs = 7  # the 8th would be measured again
     batch = 2  # 180 batches an epoch: fewer than 160 are not measured
     streams = {}
@@ -137,6 +138,7 @@ def test_benefit(tmp_path_factory, tree, ranks):
             for e in result.events
             if e["event"] == "epoch" and e.get("batch_seconds", 0) > 0
         ]
-        assert len(measured) == (benefit == "always") and 0 not in measured, result.events
+        most = ranks if benefit == "always" else 0
+        assert min(most, 1) <= len(measured) <= most and 0 not in measured, result.events
         assert ("benefit" in result.stdout) == (benefit == "always"), result.stdout
     assert streams["never"] == streams["always"]
