@@ -6,9 +6,12 @@ import (
 	"runtime/debug"
 )
 
-// garbageBytes is roughly how much garbage a rank's heap may hold before a collection. The heap is
-// a few large arrays without pointers: memory costs more than collecting.
-const garbageBytes = 2 << 20
+// A rank's heap is a few large arrays without pointers: memory costs more than collecting. But a
+// small one is collected seldom, since each collection takes its time from serving.
+const (
+	smallHeapBytes = 16 << 20 // a heap is not collected before it is as large as this
+	garbageBytes   = 2 << 20  // roughly how much garbage a larger heap may hold before a collection
+)
 
 // tidyHeap returns unused memory to the system, and sets how often garbage is collected, by the
 // memory in use. It is called once an epoch, when that has changed.
@@ -22,9 +25,9 @@ func tidyHeap() {
 	debug.SetGCPercent(collectAt(m.HeapAlloc))
 }
 
-// collectAt returns the garbage that may accumulate, in percent of the memory in use. A small heap
-// is collected when it has doubled, since each collection costs some time; a twentieth of a large
-// one may be garbage.
+// collectAt returns the garbage that may accumulate, in percent of the memory in use. A twentieth
+// of a large heap may be garbage.
 func collectAt(usedBytes uint64) (percent int) {
-	return int(min(max(garbageBytes*100/max(usedBytes, 1), 5), 100))
+	used := int64(max(usedBytes, 1<<20))
+	return int(max(max(garbageBytes, smallHeapBytes-used)*100/used, 5))
 }

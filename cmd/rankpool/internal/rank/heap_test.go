@@ -4,7 +4,7 @@ import "testing"
 
 func TestCollectAt(t *testing.T) {
 	for used, want := range map[uint64]int{
-		0: 100, 1 << 20: 100, 2 << 20: 100, 8 << 20: 25, 40 << 20: 5, 1 << 40: 5,
+		0: 1500, 1 << 20: 1500, 2 << 20: 700, 8 << 20: 100, 16 << 20: 12, 40 << 20: 5, 1 << 40: 5,
 	} {
 		if got := collectAt(used); got != want {
 			t.Errorf("with %d bytes in use garbage is collected at %d %%, not at %d %%", used, got, want)
