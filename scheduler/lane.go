@@ -29,6 +29,7 @@ type lane struct {
 	offset   int64 // of the lane's positions on the scale of needs, see demandUpTo
 
 	parts     map[partKey]*part
+	recent    *part // that partOf returned last, if it is one of parts
 	promises  promises
 	early     []Asked // requested before the window got there
 	heldBytes int64   // of the samples in parts and promises

@@ -507,16 +507,31 @@ func (l *lane) enter(b int) {
 	l.store.entered(&l.own, lo, hi)
 }
 
+// partOf returns a part, which is new if there is none yet.
 func (l *lane) partOf(key partKey, pos int64) *part {
+	if l.recent != nil && l.recent.partKey == key {
+		return l.recent
+	}
 	p := l.parts[key]
 	if p == nil {
 		p = &part{lane: l, partKey: key, position: pos}
 		if plan := l.plan(key.epoch); plan != nil {
 			p.probed = plan.probe.rereads(key.batch)
+			samples := (plan.Batch + len(plan.World) - 1) / len(plan.World)
+			p.ids, p.source = make([]SampleID, 0, samples), make([]Source, 0, samples)
 		}
 		l.parts[key] = p
 	}
+	l.recent = p
 	return p
+}
+
+// leave removes p from its lane's parts.
+func (p *part) leave() {
+	delete(p.lane.parts, p.partKey)
+	if p.lane.recent == p {
+		p.lane.recent = nil
+	}
 }
 
 // need adds id to p and brings it in unless it is here or coming.
@@ -637,7 +652,7 @@ func (l *lane) dropParts(old func(*part) bool) {
 
 // drop unpins a part's samples and removes it from all lists.
 func (s *Stager) drop(p *part) {
-	delete(p.lane.parts, p.partKey)
+	p.leave()
 	for _, id := range p.ids {
 		rest := slices.DeleteFunc(s.waiting[id], func(w waiter) bool { return w.part == p })
 		if len(rest) == 0 {
@@ -669,7 +684,7 @@ func (s *Stager) tryDeliver(p *part) {
 	}
 	s.lastLease++
 	p.lease = s.lastLease
-	delete(p.lane.parts, p.partKey)
+	p.leave()
 	delete(s.byTicket, p.ticket)
 	s.leases[p.lease] = p
 	s.emit(Deliver{Ticket: p.ticket, Lease: p.lease, IDs: p.ids, Source: p.source, Errs: p.errs})
