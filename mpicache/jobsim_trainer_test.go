@@ -395,10 +395,11 @@ func (t *simTrainer) onBatch(b int, batch *simBatch, conn *simConn, p []byte) {
 	batch.conn, batch.lease = conn, c.U32()
 	n := c.U32()
 	ids := fields.U32s[uint32](&c, nil, n)
-	c.List(2*n + n%2)
+	c.List(n)
 	for range n {
 		batch.offsets = append(batch.offsets, c.U64())
 	}
+	c.List(2 * n)
 	batch.sources = append([]byte(nil), c.Bytes(int(n))...)
 	failed := c.U32()
 	if !slices.Equal(ids, t.parts[b]) {

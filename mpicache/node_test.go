@@ -283,13 +283,10 @@ func (tr *trainer) get(
 	lease = c.U32()
 	n := c.U32()
 	ids = fields.U32s[uint32](&c, nil, n)
-	labels, lengths := fields.U32s[uint32](&c, nil, n), fields.U32s[uint32](&c, nil, n)
-	if n%2 == 1 {
-		c.U32()
-	}
-	offsets := make([]uint64, n)
-	for i := range offsets {
-		offsets[i] = c.U64()
+	labels := fields.U32s[uint32](&c, nil, n)
+	places := make([]uint64, 2*n) // where the samples begin, and where they end
+	for i := range places {
+		places[i] = c.U64()
 	}
 	sources = append(sources, c.Bytes(int(n))...)
 	for i, id := range ids {
@@ -299,8 +296,7 @@ func (tr *trainer) get(
 		if counter == stats.FallbackReads && sources[i] != byte(scheduler.FromFallback) {
 			continue
 		}
-		if labels[i] != id%3 || !bytes.Equal(tr.slab[offsets[i]:offsets[i]+uint64(lengths[i])],
-			sampleBytes(sid)) {
+		if labels[i] != id%3 || !bytes.Equal(tr.slab[places[i]:places[int(n)+i]], sampleBytes(sid)) {
 			return nil, 0, nil, fmt.Errorf("sample %d: other bytes or label", id)
 		}
 	}

@@ -373,7 +373,7 @@ func (s *samples) deliver(c scheduler.Deliver) {
 			entries[i].Offset = uint64(s.place(id))
 		}
 	}
-	s.reply(g.conn, door.AppendBatch(make([]byte, 0, 64+24*len(entries)), g.ticket, lease, entries,
+	s.reply(g.conn, door.AppendBatch(make([]byte, 0, 64+32*len(entries)), g.ticket, lease, entries,
 		c.Errs))
 }
 

@@ -10,7 +10,7 @@ import (
 
 // The door's protocol, version 3, is specified in docs/wire/README.md, whose names are used here.
 const (
-	Version       = 3
+	Version       = 4
 	magic         = "rankpool"
 	headBytes     = 12
 	maxReplyBytes = 256 << 20

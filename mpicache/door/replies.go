@@ -144,13 +144,10 @@ func AppendBatch(b []byte, ticket, lease uint32, entries []BatchEntry, errs map[
 		b = le.AppendUint32(b, entries[i].Label)
 	}
 	for i := range entries {
-		b = le.AppendUint32(b, entries[i].Length)
-	}
-	if len(entries)%2 == 1 {
-		b = le.AppendUint32(b, 0)
+		b = le.AppendUint64(b, entries[i].Offset)
 	}
 	for i := range entries {
-		b = le.AppendUint64(b, entries[i].Offset)
+		b = le.AppendUint64(b, entries[i].Offset+uint64(entries[i].Length))
 	}
 	for i := range entries {
 		source := byte(entries[i].Source)

@@ -241,7 +241,7 @@ def _from_cache(
     # The plan decides the stream, whatever the cache answers; and a view that the end of the slab
     # cuts off is not a sample.
     sources = reply.sources
-    if reply.ids != batch or max(lease.ends, default=0) > len(lease.slab) and _cut_off(
+    if not reply.has(batch) or max(lease.ends, default=0) > len(lease.slab) and _cut_off(
         lease, sources
     ):
         connection.end(lease)

@@ -468,7 +468,7 @@ class Connection:
         """Returns the reply to a GET, and the lease of its samples in the connection's slab."""
         with self._lock:
             reply = wire.BatchReply(self.wait(ticket))
-            lease = Lease(reply.lease, self.generation, self.slab, reply.offsets, reply.ends)
+            lease = Lease(reply.lease, self.generation, self.slab, *reply.places)
             return reply, lease
 
     def _await(self, ticket: int, patient: bool) -> Tuple[int, bytes]:
@@ -523,11 +523,13 @@ class Connection:
     def _frame(self, fds: Optional[List[int]] = None) -> Tuple[int, int, bytearray]:
         """Reads the next frame and returns its kind, ticket and payload; appends descriptors that
         come with it to fds."""
-        self._fill(wire.HEADER.size, fds)
+        if self._end - self._start < wire.HEADER.size:
+            self._fill(wire.HEADER.size, fds)
         length, kind, _, ticket = wire.HEADER.unpack_from(self._buffer, self._start)
         if length > wire.MAX_PAYLOAD:
             raise self._lost()
-        self._fill(wire.HEADER.size + length, fds)
+        if self._end - self._start < wire.HEADER.size + length:
+            self._fill(wire.HEADER.size + length, fds)
         at = self._start + wire.HEADER.size
         payload = self._buffer[at : at + length]
         self._start = at + length
@@ -539,9 +541,6 @@ class Connection:
 
     def _fill(self, size: int, fds: Optional[List[int]]) -> None:
         """Reads until size bytes are buffered at _start."""
-        missing = size - (self._end - self._start)
-        if missing <= 0:
-            return
         if self._start + size > len(self._buffer):
             left = self._buffer[self._start : self._end]
             self._buffer = left + bytes(max(_BUFFER_BYTES, size) - len(left))

@@ -1,4 +1,4 @@
-"""The frames of the door's protocol, version 3 (docs/wire/README.md): bytes in, values out, no
+"""The frames of the door's protocol, version 4 (docs/wire/README.md): bytes in, values out, no
 I/O."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import time
 import sys
 from array import array
 from itertools import accumulate
-from operator import add, attrgetter
+from operator import attrgetter
 from struct import Struct, calcsize, pack, unpack_from
 from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
@@ -17,7 +17,7 @@ if sys.byteorder != "little":
         "rankpool: frames and index are mapped in place, which needs a little-endian machine"
     )
 
-VERSION = 3
+VERSION = 4
 MAGIC = b"rankpool"
 MAX_PAYLOAD = 256 << 20
 MAX_EPOCH = (1 << 31) - 2
@@ -258,7 +258,7 @@ class Plan:
 
 
 class BatchReply:
-    """The reply to GET; columns are parsed from its bytes when they are needed."""
+    """The reply to GET; most columns are parsed from its bytes when they are needed."""
 
     __slots__ = ("lease", "size", "_payload")
 
@@ -266,47 +266,33 @@ class BatchReply:
         self.lease, self.size = unpack_from("<II", payload)
         self._payload = memoryview(payload)
 
-    def _words(self, column: int) -> list:
-        at = 8 + 4 * self.size * column
-        return self._payload[at : at + 4 * self.size].cast("I").tolist()
-
     @property
     def ids(self) -> list:
-        return self._words(0)
+        return self._payload[8 : 8 + 4 * self.size].cast("I").tolist()
+
+    def has(self, ids: Sequence[int]) -> bool:
+        """Returns whether these are the ids of the samples; faster than ids == self.ids."""
+        return self._payload[8 : 8 + 4 * self.size].tobytes() == array("I", ids).tobytes()
 
     @property
     def labels(self) -> list:
-        return self._words(1)
+        return self._payload[8 + 4 * self.size : 8 + 8 * self.size].cast("I").tolist()
 
     @property
-    def lengths(self) -> list:
-        """The samples' sizes in bytes."""
-        return self._words(2)
-
-    @property
-    def _offsets_at(self) -> int:
-        return 8 + 12 * self.size + 4 * (self.size & 1)
-
-    @property
-    def offsets(self) -> list:
-        """The samples' places in the slab, in bytes."""
-        at = self._offsets_at
-        return self._payload[at : at + 8 * self.size].cast("Q").tolist()
-
-    @property
-    def ends(self) -> list:
-        """The places in the slab where the samples end, in bytes."""
-        return list(map(add, self.offsets, self.lengths))
+    def places(self) -> Tuple[list, list]:
+        """Where in the slab the samples begin, and where they end, in bytes."""
+        places = self._payload[8 + 8 * self.size : 8 + 24 * self.size].cast("Q").tolist()
+        return places[: self.size], places[self.size :]
 
     @property
     def sources(self) -> bytes:
-        at = self._offsets_at + 8 * self.size
+        at = 8 + 24 * self.size
         return bytes(self._payload[at : at + self.size])
 
     @property
     def failures(self) -> dict:
         """The places in the batch with source UNREADABLE, each with the reason."""
-        at = self._offsets_at + 9 * self.size
+        at = 8 + 25 * self.size
         (count,) = unpack_from("<I", self._payload, at)
         at, found = at + 4, {}
         for _ in range(count):

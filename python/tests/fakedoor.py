@@ -60,7 +60,7 @@ class Door:
         self.draws = draws
         self.requests, self.changed = [], threading.Condition()
         self.sources, self.not_ready, self.wrong_ids, self.hang_up_at = {}, set(), set(), set()
-        self.version, self.refuse, self.weights = 3, None, False
+        self.version, self.refuse, self.weights = 4, None, False
         self.embeddings = 0  # length of the embedding that it needs with each loss
         self.missing = None  # what it says of trainers that have not come
         self.welcome = {"plan_version": 1}
@@ -230,23 +230,21 @@ class Door:
         return 104, self._batch(stream, epoch, batch, ids, who)
 
     def _batch(self, stream, epoch, batch, ids, who):
-        data, places, lengths, sources = self.data[stream], [], [], []
+        data, places, ends, sources = self.data[stream], [], [], []
         for place, id in enumerate(ids):
             source = self.sources.get((epoch, batch, place), 0)
             content = data.bytes[id] if source & 0x7F < 4 else b""
             at = self.free.pop(0)
             self.slab[at : at + len(content)] = content
             places.append(at)
-            lengths.append(len(content))
+            ends.append(at + len(content))
             sources.append(source)
         lease, self.next_lease = self.next_lease, self.next_lease + 1
         self.leases[lease] = who, places
         n = len(ids)
         body = struct.pack("<II", lease, n) + array("I", ids).tobytes()
-        body += (
-            array("I", [data.labels[id] for id in ids]).tobytes() + array("I", lengths).tobytes()
-        )
-        body += bytes(-len(body) % 8) + array("Q", places).tobytes() + bytes(sources)
+        body += array("I", [data.labels[id] for id in ids]).tobytes()
+        body += array("Q", places + ends).tobytes() + bytes(sources)
         bad = [place for place, source in enumerate(sources) if source == 5]
         body += struct.pack("<I", len(bad))
         for place in bad:

@@ -80,7 +80,7 @@ def received(name, kind, ticket):
 
 def test_hello_reply():
     welcome = wire.unpack_hello(received("hello_reply", wire.HELLO + wire.REPLY, 1))
-    assert welcome[:4] == (3, 1, 2, 1 << 20)
+    assert welcome[:4] == (4, 1, 2, 1 << 20)
     assert welcome.data == [
         {
             "name": "train", "samples": 5, "index": "/run/train.idx", "root": "/data/train",
@@ -125,11 +125,13 @@ def test_plan_reply():
 def test_batch_replies():
     batch = wire.BatchReply(received("batch", 104, 5))
     assert (batch.lease, batch.size, batch.ids, batch.labels) == (13, 3, [4, 0, 4], [1, 0, 1])
-    assert (batch.lengths, batch.offsets) == ([100, 200, 100], [0, 4096, 0])
+    assert batch.places == ([0, 4096, 0], [100, 4296, 100])
+    assert batch.has([4, 0, 4]) and not batch.has([4, 0, 0]) and not batch.has([4, 0])
     assert (batch.sources, batch.failures) == (b"\x00\x04\x05", {2: "file changed"})
     even = wire.BatchReply(received("batch_even", 104, 6))
-    assert (even.lease, even.ids, even.labels, even.lengths) == (14, [4, 0], [1, 0], [100, 200])
-    assert (even.offsets, even.sources, even.failures) == ([8, 1 << 33], b"\x01\x02", {})
+    assert (even.lease, even.ids, even.labels) == (14, [4, 0], [1, 0])
+    assert even.places == ([8, 1 << 33], [108, (1 << 33) + 200])
+    assert (even.sources, even.failures) == (b"\x01\x02", {})
 
 
 def test_error_reply():
