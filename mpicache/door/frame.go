@@ -8,7 +8,7 @@ import (
 	"rankpool/mpicache/fields"
 )
 
-// The door's protocol, version 3, is specified in docs/wire/README.md, whose names are used here.
+// The door's protocol, version 4, is specified in docs/wire/README.md, whose names are used here.
 const (
 	Version       = 4
 	magic         = "rankpool"
