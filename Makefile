@@ -37,6 +37,8 @@ one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/syst
 	staging/shards benchmarks/clusters benchmarks/npy benchmarks/planning \
 	benchmarks/plots benchmarks/simulator contrib docs \
 	$(addprefix cmd/rankpool/internal/,batchscript launchers report runlog) mpicache/stats)
+# Tests in which one goroutine runs at a time, in a package that starts others: simulated jobs.
+in_turns      = ^Test(JobsUnderFaults|RanksThatLoseEachOther|LostNode|JobsReplay|JobsFindFlaws)$$
 packages      = $(shell go list ./...)
 race          = CGO_ENABLED=1 go test -race -p 4 -parallel 8 -timeout 30m
 test_imports  = {{.ImportPath}} {{.TestImports}} {{.XTestImports}}
@@ -129,7 +131,8 @@ check: ## check formatting, and what go vet sees
 
 test-go: ## run the Go tests, those with goroutines under the race detector
 	go test -short -p 4 $(one_goroutine)
-	$(race) -short $(filter-out $(one_goroutine),$(packages))
+	go test -short -run '$(in_turns)' ./mpicache
+	$(race) -short -skip '$(in_turns)' $(filter-out $(one_goroutine),$(packages))
 
 test-mpi: build ## run the ranks' tests under Open MPI and MPICH
 	mpicache/transport/test-mpi.sh

@@ -56,7 +56,11 @@ def kill_ranks(run, batch, count=None, back=True):
 
 @pytest.mark.parametrize("back", [True, False])
 @pytest.mark.parametrize(
-    "ranks, mpi, killed", [(1, None, 1), (2, "openmpi", 1), (2, "mpich", 1), (4, "openmpi", 4)]
+    "ranks, mpi, killed",
+    [
+        (1, None, 1), pytest.param(2, "openmpi", 1, marks=pytest.mark.full), (2, "mpich", 1),
+        (4, "openmpi", 4),
+    ],
 )
 def test_ranks_killed_in_mid_epoch(disturbed, ranks, mpi, killed, back):
     """Without the cache a trainer reads what is still in the old memory, and the rest from storage:
@@ -96,7 +100,11 @@ def test_killed_in_two_epochs(disturbed):
 
 
 @pytest.mark.parametrize(
-    "batch", [BATCHES - 3, BATCHES - 2, BATCHES - 1, BATCHES, EPOCHS * BATCHES - 2]
+    "batch",
+    [
+        *(pytest.param(at, marks=pytest.mark.full) for at in (BATCHES - 3, BATCHES - 2, BATCHES)),
+        BATCHES - 1, EPOCHS * BATCHES - 2,
+    ],
 )
 def test_killed_near_the_end_of_an_epoch(disturbed, batch):
     """The last eighth of an epoch comes after the cut: the next plan may be made already."""

@@ -61,9 +61,9 @@ def trained(run, hurts):
 
 FULL = pytest.mark.full
 MOMENTS = [
-    # in epoch 0, after its cut, at the start of the last epoch
-    *(pytest.param(at, marks=FULL) for at in (3, BATCHES - 1, 2 * BATCHES)),
-    BATCHES, BATCHES + 7,  # between epochs, and in an epoch that was planned from importance
+    # in epoch 0, after its cut, between epochs
+    *(pytest.param(at, marks=FULL) for at in (3, BATCHES - 1, BATCHES, 2 * BATCHES)),
+    BATCHES + 7,  # in an epoch that was planned from importance
 ]  # fmt: skip
 WAYS = [
     pytest.param(1, None, False, marks=FULL),

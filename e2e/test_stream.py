@@ -27,10 +27,12 @@ WAYS = {
 
 
 def tier(way):
-    """The short suite tests loaders with workers in one way only."""
-    return pytest.param(
-        way, marks=pytest.mark.full if way in ("a size, workers", "2 ranks, workers") else ()
-    )
+    """The short suite tests loaders with workers, and several ranks without more, in one way
+    only."""
+    full = way in (
+        "a size, workers", "2 ranks, workers", "2 ranks", "2 ranks, 2 trainers each", "4 ranks",
+    )  # fmt: skip
+    return pytest.param(way, marks=pytest.mark.full if full else ())
 
 
 def same_stream(train, reference, sampler, args=(), **way):

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy
@@ -16,6 +17,7 @@ GLOBAL_BATCH = 16
 OPTIONS = {"impact": "max_warm_up_epochs=2"}
 # where training pauses: in the second epoch; right after a batch that was evaluated
 STOPS = {"impact": 54}
+FULL = partial(pytest.param, marks=pytest.mark.full)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +99,7 @@ def served(result):
     return found
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [FULL(1), 2])
 @pytest.mark.parametrize(
     "system",
     [
@@ -206,7 +208,7 @@ def test_what_is_evaluated_is_trained_on_by_nobody(train, tree, trace):
     assert "impact has batches that are evaluated and not trained on: use " in refused.stderr
 
 
-CHOOSERS = ["quiver", "nopfs", "icache", "shade", "impact", "spidercache"]
+CHOOSERS = [*map(FULL, ["quiver", "nopfs", "icache", "shade"]), "impact", "spidercache"]
 
 
 @pytest.mark.parametrize("system", CHOOSERS)
@@ -242,7 +244,7 @@ def test_requeued_on_half_the_nodes(train, tree, trace, tmp_path, system):
     assert other.code != 0 and "and --memory as a share" in other.stderr
 
 
-@pytest.mark.parametrize("system", ["lru", "quiver", "nopfs", "shade", "spidercache"])
+@pytest.mark.parametrize("system", [*map(FULL, ["lru", "nopfs", "shade", "spidercache"]), "quiver"])
 def test_requeued_with_padding(train, tmp_path, system):
     """103 samples cannot be divided evenly among 4 trainers, or the 2 that continue."""
     tree, trace = small(tmp_path, 103)
@@ -264,7 +266,7 @@ def test_requeued_with_padding(train, tmp_path, system):
 
 
 @pytest.mark.parametrize("system", ["icache", "impact"])
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [FULL(1), 2])
 def test_packages_change_nothing(train, tree, trace, tmp_path, system, ranks):
     folder = tmp_path / "packages"
     folder.mkdir()
@@ -359,7 +361,7 @@ def small(folder, samples):
 
 
 @pytest.mark.parametrize("system", ["shade", "icache", "spidercache"])
-@pytest.mark.parametrize("samples", [9, 43])
+@pytest.mark.parametrize("samples", [9, FULL(43)])
 def test_few_samples(train, tmp_path, system, samples):
     """Fewer than a global batch, and a short last batch with nothing after the cut."""
     tree, trace = small(tmp_path, samples)
