@@ -39,15 +39,17 @@ one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/syst
 	$(addprefix cmd/rankpool/internal/,batchscript launchers report runlog) mpicache/stats)
 # Tests in which one goroutine runs at a time, in a package that starts others: simulated jobs.
 in_turns      = ^Test(JobsUnderFaults|RanksThatLoseEachOther|LostNode|JobsReplay|JobsFindFlaws)$$
-packages      = $(shell go list ./...)
-race          = CGO_ENABLED=1 go test -race -p 4 -parallel 8 -timeout 30m
+packages      = $(shell go list ./mpicache ./...) # what takes longest first
+# A program with the race detector sleeps a second as it ends, if it may.
+race          = CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -race -p 4 -parallel 8 -timeout 30m
 test_imports  = {{.ImportPath}} {{.TestImports}} {{.XTestImports}}
 with_rapid    = $(shell go list -f '$(test_imports)' ./... | \
 	awk '/pgregory.net.rapid/ { print $$1 }')
 
 .PHONY: help build deps run simulate test test-full test-nightly simulate-faults fuzz check \
-	test-go test-mpi test-python test-e2e test-slurm test-debian13 test-wheel test-dlio \
-	test-frameworks pictures lint fmt bench bench-staging bench-peers install wheel dist clean
+	test-go test-go-race test-go-plain test-mpi test-python test-e2e test-slurm test-debian13 \
+	test-wheel test-dlio test-frameworks pictures lint fmt bench bench-staging bench-peers install \
+	wheel dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -130,9 +132,14 @@ check: ## check formatting, and what go vet sees
 	go vet ./...
 
 test-go: ## run the Go tests, those with goroutines under the race detector
-	go test -short -p 4 $(one_goroutine)
-	go test -short -run '$(in_turns)' ./mpicache
+	@$(MAKE) --no-print-directory -j 2 test-go-race test-go-plain
+
+test-go-race:
 	$(race) -short -skip '$(in_turns)' $(filter-out $(one_goroutine),$(packages))
+
+test-go-plain:
+	go test -short -p 2 $(one_goroutine)
+	go test -short -run '$(in_turns)' ./mpicache
 
 test-mpi: build ## run the ranks' tests under Open MPI and MPICH
 	mpicache/transport/test-mpi.sh

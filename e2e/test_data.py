@@ -90,8 +90,8 @@ FULL = pytest.mark.full
 @pytest.mark.parametrize(
     "mode",
     [
-        "in process", "spawn",
-        *(pytest.param(m, marks=FULL) for m in ("fork", "persistent", "persistent spawn")),
+        "in process", "fork",
+        *(pytest.param(m, marks=FULL) for m in ("spawn", "persistent", "persistent spawn")),
     ],
 )
 def test_loader(train, reference, mode):

@@ -43,8 +43,14 @@ def findings(done):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize(
+    "ranks, mpi",
+    [
+        (2, "openmpi"), (4, "mpich"),
+        pytest.param(2, "mpich", marks=pytest.mark.full),
+        pytest.param(4, "openmpi", marks=pytest.mark.full),
+    ],
+)  # fmt: skip
 def test_ranks_make_one_list(tree, runtime, mpi, ranks):
     args = ["--json", "--data", tree, "--python", sys.executable, "--runtime-dir", runtime]
     done = doctor(mpi, ranks, *args)

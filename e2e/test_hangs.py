@@ -113,7 +113,7 @@ def test_first_start_that_fails(tree, tmp_path, mpi, limit, says):
     )
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.full)])
 def test_training_goes_on_without_a_rank_that_hangs(start, reference, workers):
     """The rank is not ended in time, but training needs no more plans."""
     args = ["--epochs", EPOCHS, "--sampler", "pads", *(["--workers", workers] if workers else [])]

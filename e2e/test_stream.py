@@ -72,7 +72,10 @@ def test_torch_is_plain_pytorch(train, tree, reference):
 @pytest.mark.parametrize(
     "ranks, flags",
     [
-        (1, []), (1, ["--drop-last"]), (2, ["--sampler-drop-last"]), (4, []),
+        pytest.param(1, [], marks=pytest.mark.full),
+        pytest.param(1, ["--drop-last"], marks=pytest.mark.full),
+        (2, ["--sampler-drop-last"]),
+        pytest.param(4, [], marks=pytest.mark.full),
         (4, ["--sampler-drop-last", "--drop-last"]),
     ],
 )

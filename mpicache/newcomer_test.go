@@ -94,6 +94,7 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 		"trainer":     {func(s *scheduler.Spec) { s.Trainer = 1 }, "trainer 1 "},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits
 			cl := newCluster(t, 2, samples, 3000)
 			cl.between = func(epoch, b int) {
 				if b != 0 && b != 4 && b != 9 {
