@@ -75,7 +75,7 @@ def test_ranks_killed_in_mid_epoch(disturbed, ranks, mpi, killed, back):
     assert "cache restarts 1" in result.stdout
 
 
-@pytest.mark.parametrize("batch", [5, BATCHES - 2])
+@pytest.mark.parametrize("batch", [5, pytest.param(BATCHES - 2, marks=pytest.mark.full)])
 def test_losses_that_are_not_finite(start, tmp_path, batch):
     """Mixed precision sometimes yields NaN; that does not make the newest batch's report get lost
     with a rank."""
@@ -111,7 +111,9 @@ def test_killed_near_the_end_of_an_epoch(disturbed, batch):
     disturbed(lambda run: kill_ranks(run, batch), [batch], ranks=2)
 
 
-@pytest.mark.parametrize("batch", [BATCHES - 1, 2 * BATCHES - 1])
+@pytest.mark.parametrize(
+    "batch", [BATCHES - 1, pytest.param(2 * BATCHES - 1, marks=pytest.mark.full)]
+)
 @pytest.mark.parametrize("torch", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_killed_while_training_goes_on(disturbed, batch, torch):
     """One trainer may have the next epoch's plan, and wait for the other, when the other's rank
@@ -185,7 +187,7 @@ def test_launcher_killed(start, train, mpi):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+@pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.full)])
 def test_a_working_folder_that_was_removed(start, reference, tmp_path, mpi):
     """The cache restarts; training works in another folder."""
     own = tmp_path / "own"

@@ -46,8 +46,15 @@ def stop_a_rank(run):
     run.kill(run.ranks()[-1:], signal.SIGSTOP)
 
 
-@pytest.mark.parametrize("ranks, mpi", [(1, None), (2, "openmpi"), (2, "mpich")])
-@pytest.mark.parametrize("at", [5, BATCHES])
+@pytest.mark.parametrize(
+    "ranks, mpi, at",
+    [
+        (1, None, 5), (2, "openmpi", BATCHES), (2, "mpich", 5),
+        pytest.param(1, None, BATCHES, marks=pytest.mark.full),
+        pytest.param(2, "openmpi", 5, marks=pytest.mark.full),
+        pytest.param(2, "mpich", BATCHES, marks=pytest.mark.full),
+    ],
+)  # fmt: skip
 def test_rank_that_hangs_for_good(disturbed, ranks, mpi, at):
     result = disturbed(stop_a_rank, at, ranks=ranks, mpi=mpi)
     assert "has not answered for 3" in result.stderr  # s, or 3.375 s if a rank says so

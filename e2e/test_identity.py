@@ -114,7 +114,7 @@ def swap(tree):
     subprocess.run(index, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("change", [add, pytest.param(add_class, marks=FULL), swap])
+@pytest.mark.parametrize("change", [add, *(pytest.param(f, marks=FULL) for f in (add_class, swap))])
 @pytest.mark.parametrize(
     "ranks, hurt",
     [pytest.param(1, kill, marks=FULL), (2, clear_and_kill), pytest.param(2, end, marks=FULL)],

@@ -72,7 +72,7 @@ def go(one, *jobs):
         one.go(JOBS[job]["pause"])
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.full)])
 def test_two_trainings(start, alone, ranks):
     one = start(ranks=ranks, memory="20%", command=both(ranks))
     wait_for_pause(one, "b")
@@ -86,7 +86,7 @@ def test_two_trainings(start, alone, ranks):
         assert all(e["draws"] == SAMPLES for e in epochs)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.full), 2])
 def test_ranks_that_die(start, alone, ranks):
     one = start(ranks=ranks, memory="20%", command=both(ranks))
     wait_for_pause(one, "b")

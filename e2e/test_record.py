@@ -19,8 +19,13 @@ def replay(one, code=0, name="run.rec"):
     return json.loads(done.stdout), done.stderr
 
 
-@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
-@pytest.mark.parametrize("sampler", ["torch", "pads"])
+@pytest.mark.parametrize(
+    "sampler, mpi",
+    [
+        ("torch", "openmpi"), ("pads", "mpich"),
+        pytest.param("torch", "mpich", marks=pytest.mark.full), pytest.param("pads", "openmpi", marks=pytest.mark.full),
+    ],
+)  # fmt: skip
 def test_recorded_run(start, reference, mpi, sampler):
     args = ["--epochs", EPOCHS, "--sampler", sampler]
     one = start(ranks=2, mpi=mpi, args=args, options=["--record", "run.rec"])

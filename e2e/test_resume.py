@@ -13,7 +13,7 @@ WORKERS = dict(torch=True, args=["--workers", 2])
         ("torch", 20, dict(), dict(ranks=2)),
         ("pads", 5, dict(), dict()),
         ("pads", 5, dict(ranks=4), dict()),
-        ("pads", 5, dict(torch=True), dict(ranks=2, **WORKERS)),
+        pytest.param("pads", 5, dict(torch=True), dict(ranks=2, **WORKERS), marks=pytest.mark.full),
         pytest.param(
             "pads", BATCHES - 1, dict(ranks=2, **WORKERS), dict(ranks=4, mpi="mpich", torch=True),
             marks=pytest.mark.full,

@@ -172,7 +172,7 @@ def test_substitutes_are_announced_and_counted(train, tree, trace, system):
     assert sum(e["substituted"] for e in result.epochs) > 0
 
 
-@pytest.mark.parametrize("system", ["icache-h", "impact", "spidercache"])
+@pytest.mark.parametrize("system", [FULL("icache-h"), FULL("impact"), "spidercache"])
 def test_with_pytorch(train, tree, trace, system):
     result = train(data=tree, torch=True, options=being(system), args=training(trace, 1))
     assert served(result) == simulated(trace, system, 0.2, 1)
