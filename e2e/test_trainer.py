@@ -6,7 +6,10 @@ from dataset import BATCHES, EPOCHS, SAMPLES
 ARGS = ["--epochs", EPOCHS, "--sampler", "pads"]
 
 
-@pytest.mark.parametrize("way", [pytest.param(dict(), marks=pytest.mark.full), dict(ranks=2, trainers_per_rank=2)])
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param(dict(), marks=pytest.mark.full), dict(ranks=2, trainers_per_rank=2)],
+)  # fmt: skip
 def test_same_stream(train, reference, way):
     result = train(torch=True, args=[*ARGS], **way).check(EPOCHS, SAMPLES)
     assert result.digest == reference("pads").digest and result.batches == reference("pads").batches
