@@ -14,7 +14,9 @@ FUZZTIME ?= 3m
 
 describe = cat VERSION || git describe --tags --always --dirty || echo unknown
 version  = $(or $(VERSION),$(shell { $(describe); } 2>/dev/null))
-go_build = CGO_ENABLED=0 go build -trimpath
+# Without paths of this folder, what another clone has compiled is used again.
+export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
+go_build = CGO_ENABLED=0 go build
 # The linker flag for the program's entry point: see cmd/rankpool/internal/entry.
 entry    = $(if $(filter linux/amd64 linux/arm64,$(shell go env GOOS)/$(goarch)),-E rankpool_entry)
 goarch   = $(or $(GOARCH),$(shell go env GOARCH))
