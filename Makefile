@@ -42,7 +42,7 @@ one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/syst
 # Tests in which one goroutine runs at a time, in a package that starts others: simulated jobs.
 in_turns      = ^Test(JobsUnderFaults|RanksThatLoseEachOther|LostNode|JobsReplay|JobsFindFlaws)$$
 packages      = $(shell go list ./mpicache ./...) # what takes longest first
-# A program with the race detector sleeps a second as it ends, if it may.
+# By default, a program with the race detector sleeps for a second before it exits.
 race          = CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -race -p 4 -parallel 8 -timeout 30m
 test_imports  = {{.ImportPath}} {{.TestImports}} {{.XTestImports}}
 with_rapid    = $(shell go list -f '$(test_imports)' ./... | \
@@ -96,7 +96,7 @@ simulate: ## compare all systems on a recorded trace, as a table and plots in bu
 	$(simulate) --plot build/simulate/own
 	$(simulate) --sampler pads --plot build/simulate/pads
 
-test: ## install what is missing, then run the tests, in ten minutes
+test: ## install what is missing, then run the tests, in some ten minutes
 	@$(deps) test
 	@$(MAKE) --no-print-directory check test-go test-mpi test-python test-e2e test-slurm
 

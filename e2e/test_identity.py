@@ -61,7 +61,7 @@ def trained(run, hurts):
 
 FULL = pytest.mark.full
 MOMENTS = [
-    # in epoch 0, after its cut, between epochs
+    # in epoch 0, after its cut, between epochs, at the start of the last epoch
     *(pytest.param(at, marks=FULL) for at in (3, BATCHES - 1, BATCHES, 2 * BATCHES)),
     BATCHES + 7,  # in an epoch that was planned from importance
 ]  # fmt: skip

@@ -23,7 +23,8 @@ def replay(one, code=0, name="run.rec"):
     "sampler, mpi",
     [
         ("torch", "openmpi"), ("pads", "mpich"),
-        pytest.param("torch", "mpich", marks=pytest.mark.full), pytest.param("pads", "openmpi", marks=pytest.mark.full),
+        pytest.param("torch", "mpich", marks=pytest.mark.full),
+        pytest.param("pads", "openmpi", marks=pytest.mark.full),
     ],
 )  # fmt: skip
 def test_recorded_run(start, reference, mpi, sampler):

@@ -27,8 +27,7 @@ WAYS = {
 
 
 def tier(way):
-    """The short suite tests loaders with workers, and several ranks without more, in one way
-    only."""
+    """The short suite leaves out what its other ways include."""
     full = way in (
         "a size, workers", "2 ranks, workers", "2 ranks", "2 ranks, 2 trainers each", "4 ranks",
     )  # fmt: skip

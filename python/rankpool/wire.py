@@ -258,7 +258,7 @@ class Plan:
 
 
 class BatchReply:
-    """The reply to GET; most columns are parsed from its bytes when they are needed."""
+    """The reply to GET; columns are parsed from its bytes when they are needed."""
 
     __slots__ = ("lease", "size", "_payload")
 
@@ -266,12 +266,8 @@ class BatchReply:
         self.lease, self.size = unpack_from("<II", payload)
         self._payload = memoryview(payload)
 
-    @property
-    def ids(self) -> list:
-        return self._payload[8 : 8 + 4 * self.size].cast("I").tolist()
-
     def has(self, ids: Sequence[int]) -> bool:
-        """Returns whether these are the ids of the samples; faster than ids == self.ids."""
+        """Returns whether the samples have these ids, in this order."""
         return self._payload[8 : 8 + 4 * self.size].tobytes() == array("I", ids).tobytes()
 
     @property

@@ -682,7 +682,7 @@ def test_another_version_is_named(door):
         rankpool.VersionError, match="the client speaks protocol version 4, and the cache version 1"
     ):
         rankpool.Dataset()
-    door.version, door.refuse = 3, "this rank speaks protocol version 1"
+    door.version, door.refuse = 4, "this rank speaks protocol version 1"
     with pytest.raises(
         rankpool.VersionError, match="version 4, and the cache refused it: this rank speaks .* 1"
     ):
