@@ -150,6 +150,9 @@ class Door:
                     n for n, (owner, _) in self.leases.items() if owner is who and self.life == life
                 ]:
                     self._end(lease)
+                if sock in self.sockets:
+                    self.sockets.remove(sock)
+                self.changed.notify_all()
 
     # --- answers ---
 
