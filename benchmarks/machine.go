@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -49,13 +50,28 @@ func look() glance {
 func (g glance) until(end glance) string {
 	all := end.at.Sub(g.at).Seconds() * float64(runtime.NumCPU())
 	others := max(0, end.busy-g.busy-(end.ours-g.ours))
-	return fmt.Sprintf("Measured on %s to %s UTC, on %d processors (%s) and %s of memory, Linux %s. "+
+	return fmt.Sprintf("Measured on %s to %s UTC, on %d processors (%s, cores: %d) and %s of memory, "+
+		"Linux %s. "+
 		"Load average %s at the beginning, %s at the end; other programs had %.0f %% of the "+
 		"processors' time, the hypervisor %.0f %%.",
 		g.at.UTC().Format("2 January 2006, 15:04"), end.at.UTC().Format("15:04"), runtime.NumCPU(),
-		field("/proc/cpuinfo", "model name"), memoryText(field("/proc/meminfo", "MemTotal")),
+		field("/proc/cpuinfo", "model name"), cores(), memoryText(field("/proc/meminfo", "MemTotal")),
 		firstLine("/proc/sys/kernel/osrelease"), g.load, end.load,
 		100*others/all, 100*(end.stolen-g.stolen)/all)
+}
+
+// cores returns the number of cores: two processors may be threads of one. It is the number of
+// processors if Linux does not say which share a core.
+func cores() int {
+	paths, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/topology/core_cpus_list")
+	distinct := map[string]bool{}
+	for _, path := range paths {
+		distinct[firstLine(path)] = true
+	}
+	if len(distinct) == 0 {
+		return runtime.NumCPU()
+	}
+	return min(len(distinct), runtime.NumCPU())
 }
 
 func firstLine(path string) string {

@@ -47,11 +47,15 @@ func (b *bench) served() ([]row, error) {
 		large.compare("110 KiB views / views of a packed mmap", "rankpool views", "packed views", 0),
 	}
 	redis, best = small.bestRedis()
+	views, copies := 6.0, 0.85
+	if cores() == 1 { // on which rank and client slow each other down, see decision 18
+		views, copies = 4, 0.5
+	}
 	return append(rows,
-		small.compare("3 KB views / best of Redis ("+redis+")", "rankpool views", best, 6),
+		small.compare("3 KB views / best of Redis ("+redis+")", "rankpool views", best, views),
 		small.compare("3 KB copied / best of Redis ("+redis+")", "rankpool copies", best, 0),
 		small.compare("3 KB copied / copied out of a packed mmap", "rankpool copies", "packed copies",
-			0.85),
+			copies),
 		small.compare("3 KB views / views of a packed mmap", "rankpool views", "packed views", 0),
 	), nil
 }
