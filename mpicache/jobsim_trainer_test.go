@@ -201,7 +201,7 @@ func (t *simTrainer) onHello(f door.Frame) {
 		code, sentence := simRefusal(f)
 		switch {
 		case !ok:
-		case code == door.CodeNotReady || code == door.CodeStopping:
+		case code == door.CodeNotReady:
 			t.drop()
 		case code != 0:
 			t.fail(sentence)
@@ -302,7 +302,7 @@ func (t *simTrainer) plan() {
 		code, sentence := simRefusal(f)
 		switch {
 		case !ok || t.over:
-		case code == door.CodeNotReady || code == door.CodeStopping:
+		case code == door.CodeNotReady:
 			t.asks = true // in a moment
 			t.job.clock.after(simRetry, t.simProcess, "", func() { t.asks = false; t.advance() })
 		case code != 0:
@@ -379,7 +379,7 @@ func (t *simTrainer) ask(b int) {
 		}
 		code, sentence := simRefusal(f)
 		switch {
-		case !ok || code == door.CodeNotReady || code == door.CodeStopping:
+		case !ok || code == door.CodeNotReady:
 			t.readStorage(b, batch)
 		case code != 0:
 			t.fail(sentence)

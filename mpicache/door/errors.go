@@ -10,7 +10,6 @@ const (
 	CodeProtocol = 1
 	CodeRequest  = 2
 	CodeNotReady = 3
-	CodeStopping = 4
 )
 
 // An Error is an error reply to a request that is well-formed.

@@ -14,7 +14,7 @@ const (
 	magic         = "rankpool"
 	headBytes     = 12
 	maxReplyBytes = 256 << 20
-	tallyBytes    = 64
+	maxTallyBytes = 72 // where samples are evaluated
 	// ControlTrainer is the trainer number of a connection that trains nothing, such as the
 	// launcher's.
 	ControlTrainer = math.MaxUint32

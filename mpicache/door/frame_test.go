@@ -168,3 +168,15 @@ func FuzzFrame(f *testing.F) {
 		}
 	})
 }
+
+// The longest tally, with as many leases as a connection may hold, is within the limits.
+func TestLongestTallyIsAllowed(t *testing.T) {
+	tally := goldenTally
+	tally.Counts[stats.Evaluated] = 1
+	bytes := 4*door.MaxLeases + len(tally.Append(nil))
+	for kind, head := range map[door.Kind]int{door.KindGet: 16, door.KindRelease: 4} {
+		if limit, _ := (door.Limits{}).Payload(kind); limit != head+bytes {
+			t.Errorf("kind %d: at most %d bytes, want %d", kind, limit, head+bytes)
+		}
+	}
+}

@@ -35,9 +35,9 @@ func (l Limits) Payload(kind Kind) (bytes int, ok bool) {
 	case KindPlan, KindSave:
 		return 12, true
 	case KindGet:
-		return 16 + 4*MaxLeases + tallyBytes, true
+		return 16 + 4*MaxLeases + maxTallyBytes, true
 	case KindRelease:
-		return 4 + 4*MaxLeases + tallyBytes, true
+		return 4 + 4*MaxLeases + maxTallyBytes, true
 	case KindReport:
 		return max(l.ReportBytes, reportHeadBytes), true
 	case KindMetric:

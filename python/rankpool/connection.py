@@ -500,8 +500,6 @@ class Connection:
         code, text = wire.unpack_error(payload)
         if code == wire.E_NOT_READY:
             return NotReady(text)
-        if code == wire.E_STOPPING:
-            return self._lost()
         return (RequestError if code == wire.E_REQUEST else RankpoolError)(f"rankpool: {text}")
 
     def abandon(self, ticket: int) -> None:

@@ -28,7 +28,7 @@ ERROR = 99
 
 CONTROL = 0xFFFFFFFF  # in place of a trainer: a client that requests nothing to train on
 
-E_PROTOCOL, E_REQUEST, E_NOT_READY, E_STOPPING = 1, 2, 3, 4
+E_PROTOCOL, E_REQUEST, E_NOT_READY = 1, 2, 3
 
 # Where a sample of a batch comes from.
 LOCAL, REMOTE, STORAGE, FALLBACK, ELSEWHERE, UNREADABLE = range(6)
