@@ -15,8 +15,8 @@ FUZZTIME ?= 3m
 describe = cat VERSION || git describe --tags --always --dirty || echo unknown
 version  = $(or $(VERSION),$(shell { $(describe); } 2>/dev/null))
 # Without paths of this folder, what another clone has compiled is used again.
-export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
-go_build = CGO_ENABLED=0 go build
+export GOFLAGS := -trimpath $(filter-out -trimpath,$(or $(GOFLAGS),$(shell go env GOFLAGS)))
+go_build = CGO_ENABLED=0 go build -trimpath
 # The linker flag for the program's entry point: see cmd/rankpool/internal/entry.
 entry    = $(if $(filter linux/amd64 linux/arm64,$(shell go env GOOS)/$(goarch)),-E rankpool_entry)
 goarch   = $(or $(GOARCH),$(shell go env GOARCH))
@@ -42,8 +42,9 @@ one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/syst
 # Tests in which one goroutine runs at a time, in a package that starts others: simulated jobs.
 in_turns      = ^Test(JobsUnderFaults|RanksThatLoseEachOther|LostNode|JobsReplay|JobsFindFlaws)$$
 packages      = $(shell go list ./mpicache ./...) # what takes longest first
+race          = CGO_ENABLED=1 go test -race -p 4 -parallel 8 -timeout 30m
 # By default, a program with the race detector sleeps for a second before it exits.
-race          = CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -race -p 4 -parallel 8 -timeout 30m
+no_sleep      = GORACE='atexit_sleep_ms=0 $(GORACE)'
 test_imports  = {{.ImportPath}} {{.TestImports}} {{.XTestImports}}
 with_rapid    = $(shell go list -f '$(test_imports)' ./... | \
 	awk '/pgregory.net.rapid/ { print $$1 }')
@@ -137,7 +138,7 @@ test-go: ## run the Go tests, those with goroutines under the race detector
 	@$(MAKE) --no-print-directory -j 2 test-go-race test-go-plain
 
 test-go-race:
-	$(race) -short -skip '$(in_turns)' $(filter-out $(one_goroutine),$(packages))
+	$(no_sleep) $(race) -short -skip '$(in_turns)' $(filter-out $(one_goroutine),$(packages))
 
 test-go-plain:
 	go test -short -p 2 $(one_goroutine)

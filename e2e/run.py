@@ -17,6 +17,9 @@ ROOT = HERE.parent
 EXAMPLES = ROOT / "python" / "examples"
 # one program for every MPI
 RANKPOOL = Path(os.environ.get("RANKPOOL", ROOT / "bin" / "rankpool")).resolve()
+# For tests that count reads: a rank that waits too long for another, as on a busy machine, reads
+# samples itself.
+PATIENT = ["--peer-timeout", "1m"]
 PATIENCE_SECONDS = 300  # for what takes a few seconds on an idle machine
 STOP_SECONDS = 60  # until every thread of a process has seen that it should stop
 SHM = Path("/dev/shm")

@@ -79,7 +79,7 @@ def loaded(train, mode, *names, **way):
     script = [
         sys.executable, run.ROOT / "e2e" / "loader_modes.py", mode, EPOCHS, GLOBAL_BATCH, *names,
     ]
-    result = train(command=script, **way).check(EPOCHS, SAMPLES)
+    result = train(command=script, options=run.PATIENT, **way).check(EPOCHS, SAMPLES)
     assert result.summary["fallback_reads"] == 0
     return [line.split()[1] for line in result.stdout.splitlines() if line.startswith("digest ")]
 

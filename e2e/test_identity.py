@@ -162,8 +162,7 @@ def test_data_that_went_meanwhile(start, reference, tmp_path):
     assert (
         result.code != 0
         and str(gone) in result.stderr
-        and "missing" in result.stderr
-        or "No such file" in result.stderr
+        and ("missing" in result.stderr or "No such file" in result.stderr)
     )
     assert (
         result.batches == reference("torch").batches[: len(result.batches)]

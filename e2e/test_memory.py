@@ -106,7 +106,7 @@ def test_auto_says_how_it_came_to_its_size(start, limited, reference, by):
     args = ["--epochs", EPOCHS, "--sampler", "torch"]
     with limited(by, 6 << 30):
         result = start(
-            ranks=2, memory="auto", options=["--trainer-memory", "1GiB"], args=args
+            ranks=2, memory="auto", options=["--trainer-memory", "1GiB", *run.PATIENT], args=args
         ).finish()
     result.check(EPOCHS, SAMPLES)
     assert result.digest == reference("torch").digest

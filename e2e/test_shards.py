@@ -56,7 +56,9 @@ def test_the_stream_is_that_of_the_files(
         "--epochs", EPOCHS, "--sampler", "pads",
         *(["--workers", workers, *losses] if workers else []),
     ]
-    result = train(data=data, ranks=ranks, args=args, torch=workers > 0).check(EPOCHS, SAMPLES)
+    result = train(
+        data=data, ranks=ranks, args=args, torch=workers > 0, options=run.PATIENT
+    ).check(EPOCHS, SAMPLES)
     assert result.digest == reference("pads").digest
     assert result.summary["fallback_reads"] == 0
 

@@ -44,7 +44,8 @@ def same_stream(train, reference, sampler, args=(), **way):
 
 @pytest.mark.parametrize("way", map(tier, WAYS))
 def test_pads(train, reference, way):
-    result = same_stream(train, reference, "pads", **WAYS[way])
+    options = [*WAYS[way].get("options", []), *run.PATIENT]
+    result = same_stream(train, reference, "pads", **{**WAYS[way], "options": options})
     assert result.summary["fallback_reads"] == 0 or "no room" in way
     if WAYS[way].get("memory") == "100%":  # what was drawn once is there
         assert result.epochs[-1]["storage_reads"] < result.epochs[0]["storage_reads"] / 4

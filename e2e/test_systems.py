@@ -158,7 +158,7 @@ def test_bytes_read_are_those_that_storage_counts(tree, trace, tmp_path):
         events = [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
         epochs = [event for event in events if event["event"] == "epoch"]
         nodes = {event["rank"]: event for event in events if event["event"] == "node"}
-        assert len(nodes) == 2 and sum(e["fallback_reads"] for e in epochs) == 0
+        assert len(nodes) == 2
         assert sum(node["machine"]["storage_bytes"] for node in nodes.values()) == counted
         assert 0 < sum(e["storage_bytes"] for e in epochs) <= counted
 

@@ -35,8 +35,9 @@ def reads(result):
 def test_hits_come_from_the_tier(train, reference, tmp_path, way, sampler):
     args = ["--epochs", EPOCHS, "--sampler", sampler]
     what = {**WAYS[way], "memory": "10%", "args": args}
-    without = train(**what).check(EPOCHS, SAMPLES)
-    result = train(**what, options=["--tier", f"{tmp_path}:30%"]).check(EPOCHS, SAMPLES)
+    without = train(**what, options=run.PATIENT).check(EPOCHS, SAMPLES)
+    options = ["--tier", f"{tmp_path}:30%", *run.PATIENT]
+    result = train(**what, options=options).check(EPOCHS, SAMPLES)
     assert result.digest == without.digest == reference(sampler).digest
     assert reads(result) < reads(without)
     assert result.summary["tier_hits"] == sum(e["tier_hits"] for e in result.epochs) > 0
@@ -106,9 +107,8 @@ def copies(folder):
 
 
 def keeping(folder, size="100%"):
-    """Options that keep copies; a busy machine must not make a rank read storage in place of
-    another rank."""
-    return ["--tier", f"{folder}:{size},keep", "--peer-timeout", "1m"]
+    """Options that keep copies."""
+    return ["--tier", f"{folder}:{size},keep", *run.PATIENT]
 
 
 @pytest.mark.parametrize("way", WAYS)

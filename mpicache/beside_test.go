@@ -36,7 +36,7 @@ func TestBeside(t *testing.T) {
 	undisturbed := newCluster(t, 2, samples, 3000)
 	want := undisturbed.train(2, 6, epochs, "pads")
 	undisturbed.close()
-	cl := newCluster(t, 2, samples, 3000)
+	cl := newCluster(t, 2, samples, 3000, patient)
 	cl.between = func(epoch, b int) {
 		if b%3 != 0 {
 			return

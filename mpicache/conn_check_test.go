@@ -237,7 +237,7 @@ func TestHostileFrames(t *testing.T) {
 	undisturbed.close()
 	for name, h := range hostile {
 		t.Run(name, func(t *testing.T) {
-			cl := newCluster(t, 2, samples, 3000)
+			cl := newCluster(t, 2, samples, 3000, patient)
 			cl.between = func(epoch, b int) {
 				if epoch == 1 && b == 4 {
 					rank := int(h.trainer) % 2

@@ -95,7 +95,7 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it waits
-			cl := newCluster(t, 2, samples, 3000)
+			cl := newCluster(t, 2, samples, 3000, patient)
 			cl.between = func(epoch, b int) {
 				if b != 0 && b != 4 && b != 9 {
 					return

@@ -25,7 +25,7 @@ func TestStreamIsTheSame(t *testing.T) {
 		}{{1, 1, 12, 0}, {1, 2, 6, 1 << 20}, {2, 2, 6, 2000}, {4, 4, 3, 5000}, {3, 6, 2, 1 << 20}} {
 			t.Run(fmt.Sprintf("%s/%d-ranks-%d-bytes", sampler, c.ranks, c.capacityBytes),
 				func(t *testing.T) {
-					cl := newCluster(t, c.ranks, 240, c.capacityBytes)
+					cl := newCluster(t, c.ranks, 240, c.capacityBytes, patient)
 					stream := cl.train(c.world, c.batch, 3, sampler)
 					cl.close()
 					if first == nil {

@@ -517,7 +517,8 @@ func (l *lane) partOf(key partKey, pos int64) *part {
 		p = &part{lane: l, partKey: key, position: pos}
 		if plan := l.plan(key.epoch); plan != nil {
 			p.probed = plan.probe.rereads(key.batch)
-			samples := (plan.Batch + len(plan.World) - 1) / len(plan.World)
+			lo, hi := plan.Range(key.batch)
+			samples := min((plan.Batch+len(plan.World)-1)/len(plan.World), hi-lo)
 			p.ids, p.source = make([]SampleID, 0, samples), make([]Source, 0, samples)
 		}
 		l.parts[key] = p

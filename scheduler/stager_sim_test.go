@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -692,5 +693,33 @@ func replays(t *testing.T, epochs int, f faults, tier ...float64) {
 		if len(w.commands) != len(first) {
 			t.Fatalf("run %d: %d commands, the first run has %d", i, len(w.commands), len(first))
 		}
+	}
+}
+
+// TestStagerHugeBatch has a batch size that a client may ask for, and only as many draws as the
+// epoch: the part has room for these, not for a whole batch.
+func TestStagerHugeBatch(t *testing.T) {
+	const samples = 5
+	sampler, err := NewSampler(SamplerConfig{
+		Name: "sequential", Samples: samples, BatchSize: math.MaxInt32, World: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewStager(StagerConfig{
+		Ranks: 1, World: []int32{0}, Samples: samples, Size: laneSize, Policy: NewClairvoyant(),
+		WindowBytes: 1 << 10,
+	})
+	s.Step(Planned{Plan: NewPlan(PlanConfig{
+		Sampler: sampler, Samples: samples, BatchSize: math.MaxInt32, World: []int32{0}, Ranks: 1,
+	}, 0, nil)})
+	s.Step(Requested{Ticket: 1})
+	for _, p := range s.lanes[0].parts {
+		if len(p.ids) != samples || cap(p.ids) > 2*samples || cap(p.source) > 8*samples {
+			t.Errorf("%d draws, and room for %d ids and %d sources", len(p.ids), cap(p.ids), cap(p.source))
+		}
+	}
+	if len(s.lanes[0].parts) != 1 {
+		t.Errorf("%d parts, want 1", len(s.lanes[0].parts))
 	}
 }

@@ -7,6 +7,7 @@ from array import array
 import pytest
 
 import rankpool
+from fakedoor import plan
 from rankpool import connection, dataset, session
 from rankpool.errors import CacheAwayError
 from rankpool.wire import pack_report
@@ -77,7 +78,7 @@ def batches(door, bounds, monkeypatch):
 
 
 def test_a_cache_that_hangs_in_an_epoch(door, bounds, batches, capfd):
-    undisturbed = batches(0, lambda number: None)
+    want = [id for batch in plan(door, 0, door.seen(OPEN)[0], 1) for id in batch]
     link = batches.sampler._connection
 
     def hurt(number):
@@ -87,12 +88,12 @@ def test_a_cache_that_hangs_in_an_epoch(door, bounds, batches, capfd):
             bounds.go()
             link._retry_at = 0.0
 
-    assert batches(0, hurt) == undisturbed
+    assert batches(1, hurt) == want
     said = capfd.readouterr().err
     assert said.count("the cache has not answered for 0.2 s; reading storage until it does") == 1
     assert said.count("the cache is back") == 1
     # It has every report, including those sent while it hung, and batches come in time again.
-    assert {r[2] for r in door.seen(REPORT) if r[1] == 0} == set(range(10))
+    door.wait(lambda: {r[2] for r in door.seen(REPORT)} == set(range(10)))
     assert link._patience == link._bound == 0.2
 
 
@@ -151,7 +152,7 @@ def test_a_plan_that_takes_its_time(door, bounds, batches):
 
     link._door_answers = probe
     batches(0, lambda number: None)
-    assert probes == [True, True, True]
+    assert len(probes) >= 3 and all(probes)
     assert len(door.seen(PLAN)) == 1
 
 

@@ -26,8 +26,8 @@ func tidyHeap() {
 }
 
 // collectAt returns the garbage that may accumulate, in percent of the memory in use. A twentieth
-// of a large heap may be garbage.
+// of a large heap may be garbage. Go itself does not collect a heap below 4 MiB · percent / 100.
 func collectAt(usedBytes uint64) (percent int) {
-	used := int64(max(usedBytes, 1<<20))
-	return int(max(max(garbageBytes, smallHeapBytes-used)*100/used, 5))
+	used := int64(max(usedBytes, 1))
+	return int(min(max(max(garbageBytes, smallHeapBytes-used)*100/used, 5), smallHeapBytes*100/(4<<20)))
 }
