@@ -11,6 +11,7 @@ import (
 const (
 	smallHeapBytes = 16 << 20 // a heap is not collected before it is as large as this
 	garbageBytes   = 2 << 20  // roughly how much garbage a larger heap may hold before a collection
+	goHeapBytes    = 4 << 20  // a heap that Go does not collect at 100 %; in proportion at others
 )
 
 // tidyHeap returns unused memory to the system, and sets how often garbage is collected, by the
@@ -26,8 +27,9 @@ func tidyHeap() {
 }
 
 // collectAt returns the garbage that may accumulate, in percent of the memory in use. A twentieth
-// of a large heap may be garbage. Go itself does not collect a heap below 4 MiB · percent / 100.
+// of a large heap may be garbage.
 func collectAt(usedBytes uint64) (percent int) {
 	used := int64(max(usedBytes, 1))
-	return int(min(max(max(garbageBytes, smallHeapBytes-used)*100/used, 5), smallHeapBytes*100/(4<<20)))
+	most := int64(smallHeapBytes * 100 / goHeapBytes)
+	return int(min(max(max(garbageBytes, smallHeapBytes-used)*100/used, 5), most))
 }
