@@ -33,6 +33,13 @@ func TestBenefitOfATraining(t *testing.T) {
 			plain.close()
 			cl := newCluster(t, c.ranks, samples, 1<<20, patient,
 				func(cfg *Config) { cfg.Benefit = c.benefit })
+			// In the first epoch, ranks that begin later than others may read a few samples twice.
+			first := 0
+			cl.between = func(epoch, batch int) {
+				if epoch == 1 && batch == 0 {
+					first = cl.storage.allReads()
+				}
+			}
 			if got := cl.train(c.ranks, batchSize, epochs, "torch"); !slices.Equal(got, want) {
 				t.Error("training gets other samples")
 			}
@@ -46,12 +53,9 @@ func TestBenefitOfATraining(t *testing.T) {
 				}
 			}
 			cl.close()
-			reads := 0
-			for _, n := range cl.storage.reads {
-				reads += n
-			}
-			if want := samples + c.measured*samples/20; reads != want {
-				t.Errorf("%d samples were read, want %d", reads, want)
+			reads := cl.storage.allReads() - first
+			if want := c.measured * samples / 20; reads != want {
+				t.Errorf("%d samples were read after the first epoch, want %d", reads, want)
 			}
 		})
 	}

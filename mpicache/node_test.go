@@ -39,6 +39,16 @@ func sampleBytes(id scheduler.SampleID) []byte {
 	return b
 }
 
+// allReads returns how often any sample was read.
+func (f *fakeStorage) allReads() (reads int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range f.reads {
+		reads += n
+	}
+	return reads
+}
+
 func (f *fakeStorage) Demand(uint64) {}
 
 func (f *fakeStorage) Fetch(id scheduler.SampleID, into []byte, _ uint64, done func(error)) {
