@@ -283,6 +283,20 @@ func TestFaultsOfADestination(t *testing.T) {
 	}
 }
 
+// TestFullAtTheLastFile checks that a destination that is full when the last file is written ends
+// staging with that error, too.
+func TestFullAtTheLastFile(t *testing.T) {
+	for range 20 {
+		src := t.TempDir()
+		mustDo(t, os.WriteFile(filepath.Join(src, "file"), make([]byte, 1000), 0o644))
+		target := newFaulty(on("write", "", unix.ENOSPC, 0))
+		_, errs := stageAll(1, src, t.TempDir(), func(_ int, o *Options) { o.Target = target })
+		if !errors.Is(errs[0], unix.ENOSPC) {
+			t.Fatalf("staging ends with %v, want %v", errs[0], unix.ENOSPC)
+		}
+	}
+}
+
 // TestSourceChanges changes a file between planning and reading it, and while it is read.
 func TestSourceChanges(t *testing.T) {
 	change := map[string]func(path string) error{

@@ -116,11 +116,15 @@ func (t *transfer) run(h readShare) error {
 	t.stop(nil)
 	writing.Wait()
 	t.giveUp()
+	cause := context.Cause(t.ctx)
 	select {
 	case <-t.over:
+		if full, is := errors.AsType[*DestinationError](cause); is { // by the last item
+			return full
+		}
 		return nil
 	default:
-		return context.Cause(t.ctx)
+		return cause
 	}
 }
 
