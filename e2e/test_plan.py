@@ -38,8 +38,10 @@ def hits(epoch):
 def test_hits_are_those_planned(epochs_of):
     planned = epochs_of("clairvoyant")
     for epoch in planned:
-        # A draw may also find its sample held for another draw of it that is not decided yet.
-        assert 0.99 * epoch["planned_hits"] <= hits(epoch) <= 1.03 * epoch["planned_hits"], epoch
+        # A draw may also find its sample held for another draw of it that is not decided yet: by a
+        # batch in the window, or one whose losses are on their way. How many there are depends on
+        # how fast the ranks are (1.00 to 1.04 was seen); each holds 3 % of the data.
+        assert 0.99 * epoch["planned_hits"] <= hits(epoch) <= 1.1 * epoch["planned_hits"], epoch
         assert epoch["hits_local"] >= 0.95 * hits(epoch), epoch
         assert hits(epoch) >= 0.5 * DRAWS, epoch
     # samples that are held until they are decided come on top
