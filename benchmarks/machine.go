@@ -1,12 +1,14 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -50,28 +52,47 @@ func look() glance {
 func (g glance) until(end glance) string {
 	all := end.at.Sub(g.at).Seconds() * float64(runtime.NumCPU())
 	others := max(0, end.busy-g.busy-(end.ours-g.ours))
-	return fmt.Sprintf("Measured on %s to %s UTC, on %d processors (%s, cores: %d) and %s of memory, "+
-		"Linux %s. "+
+	return fmt.Sprintf("Measured on %s to %s UTC, on %d processors (%s) and %s of memory, Linux %s. "+
+		"Beside another program, one takes %.2f times as long. "+
 		"Load average %s at the beginning, %s at the end; other programs had %.0f %% of the "+
 		"processors' time, the hypervisor %.0f %%.",
 		g.at.UTC().Format("2 January 2006, 15:04"), end.at.UTC().Format("15:04"), runtime.NumCPU(),
-		field("/proc/cpuinfo", "model name"), cores(), memoryText(field("/proc/meminfo", "MemTotal")),
-		firstLine("/proc/sys/kernel/osrelease"), g.load, end.load,
+		field("/proc/cpuinfo", "model name"), memoryText(field("/proc/meminfo", "MemTotal")),
+		firstLine("/proc/sys/kernel/osrelease"), slowdown(), g.load, end.load,
 		100*others/all, 100*(end.stolen-g.stolen)/all)
 }
 
-// cores returns the number of cores: two processors may be threads of one. It is the number of
-// processors if Linux does not say which share a core.
-func cores() int {
-	paths, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/topology/core_cpus_list")
-	distinct := map[string]bool{}
-	for _, path := range paths {
-		distinct[firstLine(path)] = true
+// sharesCore is the slowdown above which two processors count as threads of one core: two cores
+// lose a tenth at most, by a lower clock.
+const sharesCore = 1.25
+
+// slowdown returns how many times as long a program takes beside another one. Virtual machines do
+// not always say which processors are threads of one core, so it is measured: by hashing, which
+// needs all of a core.
+var slowdown = sync.OnceValue(func() float64 {
+	alone, beside := math.Inf(1), math.Inf(1)
+	for range 9 {
+		alone = min(alone, hashing(1).Seconds())
+		beside = min(beside, hashing(2).Seconds())
 	}
-	if len(distinct) == 0 {
-		return runtime.NumCPU()
+	return beside / alone
+})
+
+// hashing returns how long it takes to hash 64 MiB in each of n threads.
+func hashing(n int) time.Duration {
+	var all sync.WaitGroup
+	begin := time.Now()
+	for range n {
+		all.Go(func() {
+			block := make([]byte, 64<<10)
+			for range 1 << 10 {
+				sum := sha256.Sum256(block)
+				block[0] = sum[0]
+			}
+		})
 	}
-	return min(len(distinct), runtime.NumCPU())
+	all.Wait()
+	return time.Since(begin)
 }
 
 func firstLine(path string) string {

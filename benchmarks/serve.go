@@ -48,7 +48,7 @@ func (b *bench) served() ([]row, error) {
 	}
 	redis, best = small.bestRedis()
 	views, copies := 6.0, 0.85
-	if cores() == 1 { // on which rank and client slow each other down, see decision 18
+	if slowdown() > sharesCore { // rank and client slow each other down, see decision 18
 		views, copies = 4, 0.5
 	}
 	return append(rows,
