@@ -19,6 +19,7 @@ const (
 	// The last byte of a control message is its kind.
 	kindMessage  = 0
 	kindFarewell = 1
+	kindEnd      = 2 // from rank 0: all ranks have said farewell
 )
 
 // engine is the goroutine that makes all MPI calls after Init, and its state. It is not locked to a
@@ -38,6 +39,7 @@ type engine struct {
 	own      [][]byte         // control messages of this rank to itself
 	handle   func(from int, msg []byte)
 	deadline time.Time // of the farewells; zero before Close
+	ending   bool      // rank 0 has heard all farewells
 }
 
 // peer is the engine's state of another rank.
@@ -99,6 +101,7 @@ func (e *engine) run() {
 	close(e.ended)
 	if e.missing() == nil {
 		e.cancel()
+		e.quiet()
 		_ = mpi.Finalize() // Nothing depends on it any more.
 		close(e.finalized)
 	}
@@ -229,6 +232,8 @@ func (e *engine) deliver(from int, buf []byte) {
 	switch {
 	case kind == kindFarewell:
 		e.peers[from].saidGoodbye = true
+	case kind == kindEnd:
+		e.ending = true
 	case e.handle != nil:
 		e.handle(from, msg)
 	}
@@ -242,13 +247,44 @@ func (e *engine) farewell() {
 	}
 }
 
-// over reports whether the loop may end: everything has been sent and all peers have closed, or the
-// time is up.
+// over reports whether the loop may end: everything has been sent, all peers have closed, and rank
+// 0 knows that; or the time is up.
 func (e *engine) over() bool {
-	if e.deadline.IsZero() {
+	switch {
+	case e.deadline.IsZero():
 		return false
+	case time.Now().After(e.deadline):
+		return true
+	case e.sends > 0 || e.missing() != nil:
+		return false
+	case e.ending:
+		return true
+	case e.rank == 0:
+		e.end()
+		return e.sends == 0
 	}
-	return e.sends == 0 && e.missing() == nil || time.Now().After(e.deadline)
+	return false
+}
+
+// end has all ranks leave their loops.
+func (e *engine) end() {
+	e.ending = true
+	for i := range e.peers {
+		if i != e.rank {
+			e.post(i, []byte{kindEnd})
+		}
+	}
+}
+
+// quiet waits before MPI_Finalize, without MPI calls.
+func (e *engine) quiet() {
+	switch {
+	case len(e.peers) == 1:
+	case e.rank == 0:
+		time.Sleep(quietRank0)
+	default:
+		time.Sleep(quietOthers)
+	}
 }
 
 // missing returns an error that names the ranks that have not closed, or nil.

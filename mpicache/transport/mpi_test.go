@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -10,11 +11,13 @@ import (
 	"rankpool/mpicache/transport/mpilib"
 )
 
-// TestMain ends as a rank ends: it notifies the launcher.
+// TestMain ends as a rank ends: it notifies the launcher. It fails if MPI_Finalize hangs.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if os.Getenv("RANKPOOL_TEST_RANKS") != "" {
 		transport.ExitMPI(code)
+		fmt.Fprintln(os.Stderr, "MPI_Finalize has not returned")
+		code = max(code, 1)
 	}
 	os.Exit(code)
 }
