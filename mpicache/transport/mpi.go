@@ -11,8 +11,8 @@ import (
 )
 
 // closeWait bounds Close's wait for the peers' farewells and then MPI_Finalize. mpirun and srun
-// fail a launch in which a rank ends without MPI_Finalize, so a rank on a busy machine has more than
-// the milliseconds that it takes; the processes that end a rank wait 10 s.
+// fail a launch in which a rank ends without MPI_Finalize, so a rank on a busy machine has more
+// than the milliseconds that it takes; the processes that end a rank wait 10 s.
 const closeWait = 8 * time.Second
 
 // quietRank0 and quietOthers are how long rank 0 and the others make no MPI calls before
@@ -21,8 +21,8 @@ const closeWait = 8 * time.Second
 //
 // Source: measured: in MPICH 4.0's MPI_Finalize over UCX 1.13 and TCP a rank sends each other rank
 // a request, which that one answers when it calls MPI. A rank whose requests have been answered
-// blocks until all ranks are there, and answers none. So if peers that still polled answered it, and
-// called MPI_Finalize later, they waited for ever: 5 of 8 jobs of four nodes.
+// blocks until all ranks are there, and answers none. So if peers that still polled answered it,
+// and called MPI_Finalize later, they waited for ever: 5 of 8 jobs of four nodes.
 const (
 	quietRank0  = 200 * time.Millisecond
 	quietOthers = 50 * time.Millisecond
