@@ -179,10 +179,17 @@ def ask(connection: Connection, batches: Sequence[Batch]) -> List[Optional[int]]
     return [None] * len(batches)
 
 
-def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[int]) -> Samples:
+def take(
+    connection: Connection,
+    index: Index,
+    batch: Batch,
+    ticket: Optional[int],
+    in_hand: bool = False,
+) -> Samples:
     """Returns the samples of a requested batch; what the cache does not have is read from storage.
 
-    Raises SampleError for a sample that cannot be read.
+    `in_hand`: the views stay valid as long as the script has them: no rank writes there. Raises
+    SampleError for a sample that cannot be read.
     """
     tally = connection.tally(batch.stream, batch.epoch)
     began = time.perf_counter_ns()
@@ -190,6 +197,9 @@ def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[in
         reply = _reply(connection, ticket)
     except Away:  # it may be back already
         reply = _reply(connection, ask(connection, [batch])[0], again=True)
+    if reply is not None and in_hand and not connection.lend(reply[1]):
+        connection.end(reply[1])
+        reply = None
     if reply is None:
         samples = from_storage(connection, index, batch)
     else:
@@ -199,20 +209,6 @@ def take(connection: Connection, index: Index, batch: Batch, ticket: Optional[in
     if not connection.in_worker:
         tally.stall_ns += now - began
     return samples
-
-
-def take_in_hand(
-    connection: Connection, index: Index, batch: Batch, ticket: Optional[int]
-) -> Samples:
-    """Like take, but the views stay valid as long as the script has them: no rank writes there."""
-    tally = connection.tally(batch.stream, batch.epoch)
-    before = tally.counts()
-    samples = take(connection, index, batch, ticket)
-    if samples.put_in_hand():
-        return samples
-    samples.close()
-    tally.restore(before)
-    return from_storage(connection, index, batch)
 
 
 def _reply(

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Union
 
 from . import kin, session, wire
-from .batch import Batch, Samples, ask, from_storage, take, take_in_hand
+from .batch import Batch, Samples, ask, from_storage, take
 from .connection import Connection, connection
 from .errors import IdentityError, RankpoolError
 from .identity import identities
@@ -19,8 +19,8 @@ from .wire import Tally
 
 # Small batches are requested several at a time: a request and its answer cost some 30 µs, whatever
 # their size.
-AHEAD_BYTES = 2 << 20
-MAX_AHEAD = 8
+AHEAD_BYTES = 3 << 20
+MAX_AHEAD = 16
 CONNECT_SECONDS = 60.0  # a cache step that starts beside the training step takes seconds
 
 Transform = Callable[[Union[memoryview, Members], int], Any]
@@ -119,7 +119,7 @@ class Dataset:
         if not isinstance(batch, Batch):
             return [self[id] for id in batch]
         link = self._connection(batch)
-        samples = take_in_hand(link, self.index, batch, ask(link, [batch])[0])
+        samples = take(link, self.index, batch, ask(link, [batch])[0], in_hand=True)
         link.hold(samples.take_lease())  # the caller collates the items after this returns
         return [(id, *fields) for id, fields in zip(batch, self._items(samples, link))]
 
@@ -189,7 +189,7 @@ class Dataset:
                     asked.extend(zip(more, ask(link, more)))
                 if not asked:
                     return
-                samples = take_in_hand(link, self.index, *asked.popleft())
+                samples = take(link, self.index, *asked.popleft(), in_hand=True)
                 sampler._handed_out()
                 # requests carry the counts too, but up to MAX_AHEAD batches may lie between two
                 sampler._goes_on()
