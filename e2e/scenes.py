@@ -37,7 +37,7 @@ LEFT_OUT = [
     "a node is lost",  # see slurm/test_lost_node.py
 ]
 # an MPICH rank that is killed in MPI_Init leaves such files in /dev/shm
-MPI_LEAVES = ("ucx_shm_posix",)
+MPI_LEAVES = ("ucx_shm_posix", "mpich_shar_tmp")
 SHAPES = [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)]  # ranks and trainers of a requeued job
 STRANGERS = ["0, '{0}'", "5, '{0}'", "0, 'uniform'", "0, 'sequential'"]
 
