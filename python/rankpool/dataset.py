@@ -19,8 +19,8 @@ from .wire import Tally
 
 # Small batches are requested several at a time: a request and its answer cost some 30 µs, whatever
 # their size.
-AHEAD_BYTES = 3 << 20
-MAX_AHEAD = 16
+AHEAD_BYTES = 2 << 20
+MAX_AHEAD = 8
 CONNECT_SECONDS = 60.0  # a cache step that starts beside the training step takes seconds
 
 Transform = Callable[[Union[memoryview, Members], int], Any]
