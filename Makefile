@@ -188,7 +188,7 @@ lint: ## run golangci-lint, which Go builds the first time, in three minutes
 fmt: ## format the Go files
 	$(golangci) fmt ./...
 
-bench: ## measure the ratios of benchmarks/README.md in six minutes (QUICK=1: only a check)
+bench: ## measure the ratios of benchmarks/README.md in nine minutes (QUICK=1: only a check)
 	@$(deps) build bench
 	@$(MAKE) --no-print-directory build
 	$(go_build) -o bin/benchmarks ./benchmarks
