@@ -17,12 +17,10 @@ version  = $(or $(VERSION),$(shell { $(describe); } 2>/dev/null))
 # Without paths of this folder, what another clone has compiled is used again.
 export GOFLAGS := -trimpath $(filter-out -trimpath,$(or $(GOFLAGS),$(shell go env GOFLAGS)))
 go_build = CGO_ENABLED=0 go build -trimpath
-# The linker flag for the program's entry point: see cmd/rankpool/internal/entry.
-entry    = $(if $(filter linux/amd64 linux/arm64,$(shell go env GOOS)/$(goarch)),-E rankpool_entry)
 goarch   = $(or $(GOARCH),$(shell go env GOARCH))
 # $(call program,FILE) builds the program for $GOOS and $GOARCH.
 named    = -X rankpool/cmd/rankpool/internal/version.Text=$(version)
-program  = $(go_build) -ldflags '$(entry) $(named)' -o $(1) ./cmd/rankpool
+program  = $(go_build) -ldflags '$(named)' -o $(1) ./cmd/rankpool
 # The machine that a wheel is for, in pip's spelling.
 machine  = $(patsubst amd64,x86_64,$(patsubst arm64,aarch64,$(goarch)))
 golangci = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

@@ -12,17 +12,6 @@ from dataset import BATCHES, EPOCHS, SAMPLES
 QUICK = ["--rank-timeout", "3s"]
 
 
-@pytest.mark.parametrize("kilobytes", [100_000, 500_000, 1_000_000, 2_000_000])
-def test_too_little_address_space(kilobytes):
-    """Go's runtime would end the process with a trace, before the first line of the program."""
-    command = ["sh", "-c", f'ulimit -v {kilobytes}; exec "$0" version', run.RANKPOOL]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    (line,) = done.stderr.splitlines()
-    assert done.returncode == 1 and line.startswith(
-        "rankpool: this shell limits a process to less than 2 GiB of address space"
-    )
-
-
 @pytest.fixture
 def disturbed(start, reference):
     """disturbed(hurt, at, **way) trains with pads, and pauses after `at` batches while hurt(run)

@@ -8,10 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rankpool/cmd/rankpool/internal/entry"
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
-	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/world"
 )
 
@@ -39,9 +37,6 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return rank.CheckAddressSpace(entry.Least)
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()

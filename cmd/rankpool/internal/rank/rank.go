@@ -59,7 +59,7 @@ func (o *Options) Serve(ctx context.Context) error {
 	at := world.Find(os.Getenv)
 	rank := &process{
 		opt: o, job: job, transport: transport, ranksHere: max(1, at.LocalTasks),
-		blocks: make(chan error, 1), lost: make(chan int, 1), parent: parent, signals: signals,
+		lost: make(chan int, 1), parent: parent, signals: signals,
 		readFile: os.ReadFile, roomPatience: roomPatience,
 	}
 	if o.Together {
@@ -72,9 +72,6 @@ func (o *Options) Serve(ctx context.Context) error {
 	defer end()
 	if err := rank.open(ctx, sets); err != nil {
 		return fmt.Errorf("rank %d: %w", transport.Rank(), err)
-	}
-	if byHand && transport.Rank() == 0 {
-		go watchForBlock(ctx, job, rank.blocks)
 	}
 	return rank.serveUntilTold()
 }
@@ -106,7 +103,6 @@ type process struct {
 	signals   chan os.Signal
 	pulse     *mpicache.Pulse
 	lost      chan int     // gets the ranks that have been silent for too long
-	blocks    chan error   // gets an error when the training step would wait for this one
 	parent    int          // the process that started this one
 	together  *endTogether // nil unless ranks end together
 	dir       string
@@ -176,9 +172,6 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	}
 	plan, err := r.planMemory(ctx, &cfg)
 	if err != nil {
-		return err
-	}
-	if err := checkSlab(plan.SlabBytes); err != nil {
 		return err
 	}
 	cfg.SlabBytes, cfg.Memory, cfg.Before = plan.SlabBytes, r.memory, r.before

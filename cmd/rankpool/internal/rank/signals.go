@@ -16,6 +16,7 @@ import (
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/mpicache/liveness"
 	"rankpool/mpicache/transport/ranks"
@@ -37,6 +38,7 @@ func (r *process) serveUntilTold() error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	node := r.node
 	r.node = nil
+	late := r.trainingLate()
 	missed := false // whether a rank did not answer; it may again, but is not waited for
 	for {
 		select {
@@ -51,8 +53,10 @@ func (r *process) serveUntilTold() error {
 				r.together.await(signals, r.lost, OthersPatience)
 			}
 			return node.Close()
-		case err := <-r.blocks:
-			return errors.Join(cancelStep(r.job, err), node.Abandon())
+		case <-late:
+			if err := r.neverTrained(node); err != nil {
+				return errors.Join(err, node.Abandon())
+			}
 		case rank := <-r.lost:
 			if r.together == nil {
 				return errors.Join(r.silence(rank), node.Abandon())
@@ -67,6 +71,33 @@ func (r *process) serveUntilTold() error {
 			r.noteSignal(s.(syscall.Signal))
 		}
 	}
+}
+
+// trainingLate returns a channel that gets one value when training should have begun: on rank 0 of
+// a cache that was started by hand, since another step of the job may be waiting for this one.
+func (r *process) trainingLate() <-chan time.Time {
+	if r.opt.Launch != "" || r.transport.Rank() != 0 || !r.job.InStep() {
+		return nil
+	}
+	return time.After(r.trainingPatience())
+}
+
+// trainingPatience is how long a cache that was started by hand waits for training: 10 minutes by
+// default.
+func (r *process) trainingPatience() time.Duration {
+	return 5 * min(r.opt.RankTimeout, math.MaxInt64/5)
+}
+
+// neverTrained returns an error if no training has begun, and no other step of the job runs that
+// may begin one.
+func (r *process) neverTrained(node *mpicache.Node) error {
+	ctx, cancel := context.WithTimeout(context.Background(), exit.Patience)
+	defer cancel()
+	if node.Training() || node.Trained() || world.OtherSteps(ctx, r.job) {
+		return nil
+	}
+	return fmt.Errorf("no training has begun for %v, and this job runs no other step: if this step "+
+		"keeps the training step waiting, start both with \"srun --overlap\"", r.trainingPatience())
 }
 
 // rankTimeout is how long another rank may be silent. It is longer than the launcher's timeout: the
