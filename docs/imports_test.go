@@ -101,6 +101,7 @@ var arrows = map[string]map[string]string{
 	"cmd/rankpool":                    {all: "it wires everything"},
 	"cmd/rankpool/internal/batchscript": {
 		"cmd/rankpool/internal/launchers": "what in a script starts trainers",
+		"staging/sizes":                   "sizes as people write them",
 	},
 	"cmd/rankpool/internal/compare": {
 		"benchmarks/slowfs":             "--slowfs: storage that is emulated",
@@ -136,6 +137,7 @@ var arrows = map[string]map[string]string{
 		"scheduler":                  "who owns a sample",
 		"scheduler/systems":          "the capacity of a published system",
 		"slurm":                      "the node's limits",
+		"staging/sizes":              "sizes as people write them",
 	},
 	"cmd/rankpool/internal/metrics":           {"mpicache/stats": "a rank's statistics"},
 	"cmd/rankpool/internal/outlet/outlettest": {"cmd/rankpool/internal/outlet": "what it reads"},
@@ -164,6 +166,7 @@ var arrows = map[string]map[string]string{
 		"cmd/rankpool/internal/exit": "wrong options",
 		"scheduler":                  "names of samplers and scorers",
 		"scheduler/systems":          "the systems and their options",
+		"staging/sizes":              "--tiers",
 	},
 	"cmd/rankpool/internal/summary": {
 		"cmd/rankpool/internal/rank":   "what kind of file a run log is",
@@ -192,6 +195,7 @@ var arrows = map[string]map[string]string{
 	},
 	"benchmarks/npy":        {"staging/shards": "the header of a .npy file"},
 	"benchmarks/planning":   {"scheduler": "the plans that it measures"},
+	"benchmarks/slowfs":     {"staging/sizes": "sizes in its settings"},
 	"benchmarks/slowfs/cmd": {"benchmarks/slowfs": "mounts it"},
 	"benchmarks/slowfs/slowstorage": {
 		"benchmarks/slowfs": "its delays",

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
-	"github.com/dustin/go-humanize"
+
+	"rankpool/staging/sizes"
 )
 
 // Config holds the delays, limits and faults of the emulated storage. The zero value adds none. The
@@ -68,18 +69,14 @@ type Rule struct {
 	Stall time.Duration `toml:"stall"` // how much later it is answered
 }
 
-// Bytes is a size in bytes, or a rate in bytes per second. Its text is a number or what humanize
-// parses, such as 200MB or 1MiB.
+// Bytes is a size in bytes, or a rate in bytes per second. Its text is as for sizes.Rate.
 type Bytes int64
 
-// UnmarshalText parses "200MB", "1MiB" or "4096".
+// UnmarshalText parses "200MB", "1MiB" or "4MB/s".
 func (b *Bytes) UnmarshalText(text []byte) error {
-	n, err := humanize.ParseBytes(string(text))
-	if err != nil || n > 1<<62 {
-		return fmt.Errorf("%q is not a size such as 200MB or 1MiB", text)
-	}
+	n, err := sizes.Rate(string(text))
 	*b = Bytes(n)
-	return nil
+	return err
 }
 
 // UnmarshalTOML also accepts a number.

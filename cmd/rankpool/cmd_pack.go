@@ -24,6 +24,7 @@ import (
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
 	"rankpool/staging/pack"
+	"rankpool/staging/sizes"
 	"rankpool/staging/stage"
 )
 
@@ -110,7 +111,7 @@ func (o *packOptions) check(at world.Place) (err error) {
 	case o.concurrency < 0:
 		return exit.Usagef("--concurrency must be at least 0, not %d", o.concurrency)
 	}
-	if o.shardBytes, err = memory.ParseSize(o.shardSize); err != nil || o.shardBytes == 0 {
+	if o.shardBytes, err = sizes.Parse(o.shardSize); err != nil || o.shardBytes == 0 {
 		return exit.Usagef("--shard-size must be a size such as 256MiB or 1GiB, not %q",
 			o.shardSize)
 	}

@@ -3,8 +3,9 @@ package batchscript
 import (
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
+
+	"rankpool/staging/sizes"
 )
 
 // testFacts describes a build with Open MPI, with the flags of rankpool that the tests use.
@@ -39,8 +40,7 @@ func testFacts() Facts {
 			if memory == "auto" || strings.HasSuffix(memory, "%") {
 				return 0, nil
 			}
-			n, err := humanize.ParseBytes(memory)
-			return int64(n), err
+			return sizes.Parse(memory)
 		},
 	}
 }

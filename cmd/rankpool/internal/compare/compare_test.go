@@ -43,7 +43,7 @@ func TestWrongOptions(t *testing.T) {
 		{"--data d --systems lru --set shade.x=1", "train", `"shade.x=1" is not SYSTEM.OPTION=VALUE`},
 		{"--data d --systems icache --set icache.bet=1", "train", `did you mean "beta"`},
 		{"--data d --packages p", "train", `--packages: "p" is not DIR:SIZE`},
-		{"--data d --packages p:1M --systems lru", "train", "none of the systems lru reads packages"},
+		{"--data d --packages p:1MB --systems lru", "train", "none of the systems lru reads packages"},
 		{"--data d --slowfs " + toml, "train", "band"},
 	} {
 		_, err := optionsOf(t, c.command, strings.Fields(c.args)...)

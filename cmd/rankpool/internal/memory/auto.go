@@ -9,6 +9,7 @@ import (
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/slurm"
+	"rankpool/staging/sizes"
 )
 
 // Auto lets each rank choose the size of its slab.
@@ -59,7 +60,7 @@ func (t *Trainers) Check() error {
 	if t.Memory == "" {
 		return nil
 	}
-	if _, err := ParseSize(t.Memory); err != nil {
+	if _, err := sizes.Parse(t.Memory); err != nil {
 		return exit.Usagef("--trainer-memory: %w", err)
 	}
 	return nil
@@ -112,7 +113,7 @@ func NewAutoPlan(
 		return p, nil
 	}
 	var err error
-	p.eachBytes, err = ParseSize(t.Memory)
+	p.eachBytes, err = sizes.Parse(t.Memory)
 	p.eachBytes = min(p.eachBytes, math.MaxInt64/int64(p.Trainers))
 	return p, err
 }

@@ -12,6 +12,7 @@ import (
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
+	"rankpool/staging/sizes"
 )
 
 // AutoWindow lets the rank choose the size of its staging window.
@@ -164,7 +165,7 @@ func (r Request) windowBytes(owned, largest int64) (int64, error) {
 		return max(min(owned/8, maxWindowBytes), min(owned/2, UsualWindowBytes), minWindowBytes,
 			4*largest), nil
 	}
-	return ParseSize(r.Window)
+	return sizes.Parse(r.Window)
 }
 
 // Check compares the slabs of all ranks of this machine with its free memory.

@@ -19,6 +19,7 @@ import (
 	"rankpool/mpicache"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
+	"rankpool/staging/sizes"
 )
 
 // CacheOptions are the flags that run and serve share: run passes those that differ from their
@@ -138,7 +139,7 @@ func (o *CacheOptions) Check() error {
 		return err
 	}
 	if o.Window != memory.AutoWindow {
-		if size, err := memory.ParseSize(o.Window); err != nil || size == 0 {
+		if size, err := sizes.Parse(o.Window); err != nil || size == 0 {
 			return exit.Usagef("--window: %q is neither %q nor a size such as 512MiB", o.Window,
 				memory.AutoWindow)
 		}

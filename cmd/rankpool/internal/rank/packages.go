@@ -9,6 +9,7 @@ import (
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/mpicache"
 	"rankpool/scheduler/systems"
+	"rankpool/staging/sizes"
 	"rankpool/staging/tier"
 )
 
@@ -22,7 +23,7 @@ func ParsePackages(text string) (dir string, bytes int64, err error) {
 	if at <= 0 {
 		return "", 0, fmt.Errorf("%q is not DIR:SIZE, such as /scratch:64GiB", text)
 	}
-	bytes, err = memory.ParseSize(text[at+1:])
+	bytes, err = sizes.Parse(text[at+1:])
 	if err == nil && bytes == 0 {
 		err = fmt.Errorf("%q has no size: leave --packages out for none", text)
 	}

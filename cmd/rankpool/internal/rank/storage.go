@@ -2,12 +2,12 @@ package rank
 
 import (
 	"log/slog"
-	"strings"
 
 	"github.com/spf13/pflag"
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/staging/sizes"
 	"rankpool/staging/storage"
 )
 
@@ -50,7 +50,7 @@ func (o *StorageOptions) Rate() (int64, error) {
 	if o.MaxRate == "" {
 		return 0, nil
 	}
-	return memory.ParseSize(strings.TrimSuffix(o.MaxRate, "/s"))
+	return sizes.Rate(o.MaxRate)
 }
 
 // limit returns one rank's share of the limits, for all its data sets together; nil if there are

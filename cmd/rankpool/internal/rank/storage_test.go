@@ -20,7 +20,7 @@ func TestStorageOptions(t *testing.T) {
 		{[]string{"--max-storage-rate", "10GB"}, "", 10e9, true},
 		{[]string{"--max-storage-rate", "2GiB/s", "--max-opens", "1500", "--direct"}, "", 2 << 30, true},
 		{[]string{"--max-opens", "0.5"}, "", 0, true},
-		{[]string{"--max-storage-rate", "fast"}, `--max-storage-rate: "fast" is not a size such as 64GiB, 20GB or 0`, 0, false},
+		{[]string{"--max-storage-rate", "fast"}, `--max-storage-rate: "fast" is not a size such as 64GiB, 1.5GB or 0`, 0, false},
 		{
 			[]string{"--max-opens", "-1"},
 			"--max-opens must be at least 0 files a second, not -1", 0,

@@ -16,6 +16,7 @@ import (
 
 	"rankpool/benchmarks/nopfs"
 	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/staging/sizes"
 )
 
 // nopfsFlags are the flags that --nopfs can be used with; nopfsOnly are those that need it.
@@ -137,9 +138,9 @@ func (o *Options) scenario() (*nopfs.Scenario, error) {
 				len(o.tiers), s.Name, len(s.CapacityMB))
 		}
 		for j, text := range o.tiers {
-			bytes, err := humanize.ParseBytes(text)
+			bytes, err := sizes.Parse(text)
 			if err != nil {
-				return nil, exit.Usagef("--tiers: %q is not a size such as 64GB", text)
+				return nil, exit.Usagef("--tiers: %w", err)
 			}
 			s.CapacityMB[j] = float64(bytes) / 1e6
 		}
