@@ -50,7 +50,6 @@ var arrows = map[string]map[string]string{
 	"staging/stage": {
 		"mpicache/transport":       "the ranks that stage together",
 		"mpicache/transport/ranks": "messages between them",
-		"staging/layout":           "files are read target by target",
 		"staging/posix":            "system calls on files",
 		"staging/storage":          "how storage is read",
 	},

@@ -3,7 +3,6 @@ ends as rank 0 does."""
 
 import os
 import subprocess
-import time
 
 import pytest
 import run
@@ -48,7 +47,6 @@ def test_same_bytes(data, tmp_path):
         assert (f"ranks:    {ranks}" in done.stdout) == (ranks > 1)
         manifests.add(manifest.read_bytes())
     assert len(manifests) == 1
-    assert not list(tmp_path.glob("*.partial"))
 
 
 @pytest.mark.parametrize("mpi", LAUNCH)
@@ -73,38 +71,3 @@ def test_verify(data, tmp_path, mpi):
     done = index(mpi, 3, data, "--verify", manifest)
     assert done.returncode != 0
     assert r'changed  "class5/part5/3\n.bin" (checksum)' in done.stdout, done.stdout
-
-
-@pytest.mark.parametrize("mpi", LAUNCH)
-def test_killed(tmp_path, mpi):
-    """Signal 9 to all processes midway; the next run continues, with another number of ranks."""
-    root = tmp_path / "data"
-    root.mkdir()
-    for i in range(20000):
-        (root / str(i)).mkdir()
-        (root / str(i) / "1").touch()
-    manifest, journal = tmp_path / "m.parquet", tmp_path / "m.parquet.partial"
-    here = (
-        "OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_btl_vader_backing_directory",
-        "PRTE_MCA_prte_tmpdir_base",
-    )
-    # for what mpirun leaves behind when it is killed
-    env = {**run.MPIRUN_ENV, **dict.fromkeys(here, tmp_path)}
-    options = ["index", root, "-o", manifest, "--concurrency", "1"]
-    setting = [f"{name}={value}" for name, value in env.items()]
-    first = run.Run(tmp_path, ["env", *setting, *LAUNCH[mpi], "-n", "2", run.RANKPOOL, *options])
-    deadline = time.monotonic() + run.PATIENCE_SECONDS
-    # the first record, the listing of the root, has 300,000 bytes, and may be cut by the signal
-    whole = 400_000
-    while not (journal.exists() and journal.stat().st_size > whole):
-        assert time.monotonic() < deadline and first.process.poll() is None, first.text("stderr")
-        time.sleep(0.001)
-    first.kill(first.processes())
-    first.process.wait()
-    assert journal.exists() and not manifest.exists()
-    done = index(mpi, 4, *options[1:])
-    assert done.returncode == 0, done.stderr
-    assert "resuming from" in done.stderr and "files:    20,000" in done.stdout
-    assert manifest.exists() and not journal.exists()
-    assert index(mpi, 1, root, "-o", tmp_path / "whole.parquet").returncode == 0
-    assert manifest.read_bytes() == (tmp_path / "whole.parquet").read_bytes()

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -14,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
@@ -49,8 +49,7 @@ Tar shards (.tar in WebDataset's format: members with the same path up to the fi
 sample), TFRecord files (.tfrecord, .tfrec) and arrays (.npy, one sample per row) may be mixed with
 plain files; their samples are read in place. With --format files each such file is a single sample.
 
-An interrupted index resumes where it stopped: its progress is kept in MANIFEST.partial until the
-manifest is written. If MANIFEST exists, index prints what has changed in DIR since; it does not
+If MANIFEST exists, index prints what has changed in DIR since; it does not
 overwrite a file that is not a manifest.
 
 With --checksum, index reads every sample and stores its checksum (XXH3, 64 bits) in the manifest;
@@ -135,51 +134,34 @@ func (o *indexOptions) share(ctx context.Context, dir string, out io.Writer) (er
 // indexing is the state of one index run on rank 0.
 type indexing struct {
 	*indexOptions
-	dir     string
-	out     io.Writer
-	group   *index.Group
-	journal *index.Journal
-	before  *dataset.Manifest // the manifest to replace; nil if there is none
+	dir    string
+	out    io.Writer
+	group  *index.Group
+	before *dataset.Manifest // the manifest to replace; nil if there is none
 }
 
 // write writes the manifest of the folder.
 func (x *indexing) write(ctx context.Context) error {
-	root, err := filepath.Abs(x.dir)
-	if err != nil {
-		return err
-	}
-	// Leave no journal for a folder that cannot be indexed.
-	if info, err := os.Stat(root); err != nil || !info.IsDir() {
-		_, err = index.Scan(ctx, root, index.ScanOptions{})
-		return err
-	}
+	var err error
 	if x.before, err = readOutput(x.output); err != nil {
 		return err
 	}
-	x.journal, err = index.OpenJournal(x.output+".partial", root, x.sync)
+	begin := time.Now()
+	m, scanned, err := x.index(ctx, nil)
 	if err != nil {
 		return err
 	}
-	if folders, sums := x.journal.Found(); folders > 0 && !x.quiet {
-		fmt.Fprintf(
-			os.Stderr,
-			"rankpool: resuming from %s.partial: %s folders are listed, %s samples read\n",
-			x.output, humanize.Comma(int64(folders)), humanize.Comma(int64(sums)))
-	}
-	begin := time.Now()
-	m, scanned, err := x.index(ctx, nil)
-	if err == nil {
-		err = x.finish(m, time.Since(begin), scanned)
-	}
-	if err != nil {
-		return errors.Join(err, x.journal.Close())
-	}
-	return x.journal.Remove()
+	return x.finish(m, time.Since(begin), scanned)
 }
 
 // readOutput returns the manifest at path, or nil if the file is missing or empty. It is an error
 // if the file is not a manifest: it is not overwritten, since it may be irreplaceable.
 func readOutput(path string) (*dataset.Manifest, error) {
+	dir := filepath.Dir(path)
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return nil, fmt.Errorf("cannot write the manifest to %s: the folder %s: %w; name another file "+
+			"with -o", path, dir, err)
+	}
 	info, err := os.Stat(path)
 	switch {
 	case err != nil, info.Mode().IsRegular() && info.Size() == 0:
@@ -205,8 +187,7 @@ func (x *indexing) index(
 	begin := time.Now()
 	show := progress.NewScan(os.Stderr, x.quiet)
 	m, err = index.Scan(ctx, x.dir, index.ScanOptions{
-		Concurrency: x.concurrency, Progress: show.Update, Journal: x.journal, Group: x.group,
-		Sync:       x.sync,
+		Concurrency: x.concurrency, Progress: show.Update, Group: x.group, Sync: x.sync,
 		WholeFiles: x.format == "files",
 	})
 	show.End()
@@ -216,7 +197,7 @@ func (x *indexing) index(
 	}
 	reading := progress.NewRead(os.Stderr, x.quiet, m.TotalBytes())
 	m, err = index.Checksums(ctx, m, index.ChecksumOptions{
-		Concurrency: x.concurrency, Progress: reading.Update, Journal: x.journal, Group: x.group,
+		Concurrency: x.concurrency, Progress: reading.Update, Group: x.group,
 		Unreadable: unreadable,
 	})
 	reading.End()

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -257,8 +255,7 @@ func (o *stageOptions) listFailures(report *stage.Report) string {
 	return path
 }
 
-// printStaged prints the summary, then a line per rank, and a line per storage target if the
-// targets are known.
+// printStaged prints the summary, then a line per rank.
 func printStaged(w io.Writer, r *stage.Report) error {
 	copied := "copied:  "
 	if r.DryRun {
@@ -276,10 +273,6 @@ func printStaged(w io.Writer, r *stage.Report) error {
 	if r.FailedList != "" {
 		fmt.Fprintf(w, "list:     %s\n", r.FailedList)
 	}
-	if r.Released > 0 {
-		fmt.Fprintf(w, "released: %s, in an archive and read last\n",
-			humanize.Comma(r.Released))
-	}
 	if r.Stale > 0 {
 		fmt.Fprintf(w, "stale:    %s, %s removed; such as %q\n", humanize.Comma(r.Stale),
 			humanize.Comma(r.Pruned), r.StalePaths[0])
@@ -294,30 +287,6 @@ func printStaged(w io.Writer, r *stage.Report) error {
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", rank.Rank, rank.Host,
 			humanize.Comma(rank.Copied+rank.Skipped), memory.Text(rank.Bytes),
 			memory.Text(rank.StorageBytes), rank.Dest)
-	}
-	if err := table.Flush(); err != nil || len(r.Targets) == 0 {
-		return err
-	}
-	return printTargets(w, r.Targets)
-}
-
-// printTargets prints how much was read from each storage target, largest first, up to maxBars of
-// them.
-func printTargets(w io.Writer, targets map[string]int64) error {
-	names := slices.SortedFunc(maps.Keys(targets), func(a, b string) int {
-		return cmp.Or(-cmp.Compare(targets[a], targets[b]), cmp.Compare(a, b))
-	})
-	total := int64(0)
-	for _, bytes := range targets {
-		total += bytes
-	}
-	mean := float64(total) / float64(len(targets))
-	fmt.Fprintf(w, "%d storage targets, the fullest has %.2f of the mean\n", len(names),
-		float64(targets[names[0]])/max(mean, 1))
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, name := range names[:min(len(names), maxBars)] {
-		fmt.Fprintf(table, "%s\t%s\t%.2f\n", name, memory.Text(targets[name]),
-			float64(targets[name])/max(mean, 1))
 	}
 	return table.Flush()
 }

@@ -51,7 +51,7 @@ func newRootCommand() *cobra.Command {
 	})
 	root.AddCommand(newRunCommand(), newIndexCommand(), newServeCommand(), newStageCommand(),
 		newPackCommand(), newReplayCommand(), newReportCommand(), newCompareCommand(),
-		newTopCommand(), newSimulateCommand(), newPlanCommand(), newLayoutCommand(),
+		newTopCommand(), newSimulateCommand(), newPlanCommand(),
 		newDoctorCommand(), newVersionCommand(), newSbatchCommand(), newCompletionCommand(),
 		newDocsCommand(), newJoinCommand(), newEndCommand(), newTierCommand(),
 		world.NewLibraryCommand(), world.NewStartCommand())

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"sync/atomic"
 
 	"github.com/zeebo/xxh3"
 
@@ -36,7 +35,6 @@ type ChecksumOptions struct {
 	Concurrency int // files that each rank reads at a time; 0: DefaultScanConcurrency
 	// called with the number of bytes done, never by two goroutines at a time
 	Progress func(bytes int64)
-	Journal  *Journal // keeps the checksums for the next run; may be nil
 	// the ranks that share the work; this process is rank 0. nil: it works alone
 	Group   *Group
 	Storage storage.Storage // of this rank; nil: SystemStorage
@@ -49,7 +47,7 @@ type ChecksumOptions struct {
 // Checksums reads all samples of m in parallel and returns a copy of the manifest with their
 // checksums. It needs 1 MiB of memory for each file being read, and 8 bytes per sample.
 //
-// Errors: a SampleError, unless opt.Unreadable is set; a journal that cannot be written; ctx's end.
+// Errors: a SampleError, unless opt.Unreadable is set; ctx's end.
 func Checksums(
 	ctx context.Context,
 	m *dataset.Manifest,
@@ -95,14 +93,14 @@ type summing struct {
 	next int // the first unassigned sample
 
 	telling sync.Mutex
-	done    atomic.Int64 // bytes
+	done    int64 // bytes
 }
 
 // work computes checksums with sum until there are no more samples.
 func (s *summing) work(sum func(context.Context, []sumTask) ([]sumResult, error)) {
 	for {
-		ids, tasks, ready := s.take()
-		if len(ids) == 0 && ready == 0 || s.ctx.Err() != nil {
+		ids, tasks := s.take()
+		if len(ids) == 0 || s.ctx.Err() != nil {
 			return
 		}
 		results, err := sum(s.ctx, tasks)
@@ -116,24 +114,17 @@ func (s *summing) work(sum func(context.Context, []sumTask) ([]sumResult, error)
 	}
 }
 
-// take assigns the next samples, and copies the checksums of ready others from the journal.
-func (s *summing) take() (ids []scheduler.SampleID, tasks []sumTask, ready int) {
+// take assigns the next samples.
+func (s *summing) take() (ids []scheduler.SampleID, tasks []sumTask) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	bytes := int64(0)
-	for ; s.next < s.m.Len() && len(ids) < sumBatchSamples && ready < sumBatchSamples &&
-		bytes < sumBatchBytes; s.next++ {
+	for ; s.next < s.m.Len() && len(ids) < sumBatchSamples && bytes < sumBatchBytes; s.next++ {
 		id := scheduler.SampleID(s.next)
-		if sum, found := s.opt.Journal.sum(s.m, id); found {
-			s.sums[id] = sum
-			s.done.Add(s.m.Size(id))
-			ready++
-			continue
-		}
 		ids, tasks = append(ids, id), append(tasks, s.task(id))
 		bytes += s.m.Size(id)
 	}
-	return ids, tasks, ready
+	return ids, tasks
 }
 
 // finish stores the checksums of samples.
@@ -154,12 +145,9 @@ func (s *summing) finish(ids []scheduler.SampleID, results []sumResult) error {
 			continue
 		}
 		s.sums[id] = results[i].sum
-		if err := s.opt.Journal.keepSum(s.m, id, results[i].sum); err != nil {
-			return err
-		}
 	}
-	if s.done.Add(bytes); s.opt.Progress != nil {
-		s.opt.Progress(s.done.Load())
+	if s.done += bytes; s.opt.Progress != nil {
+		s.opt.Progress(s.done)
 	}
 	return nil
 }

@@ -213,48 +213,6 @@ func TestChecksumRetries(t *testing.T) {
 	}
 }
 
-// TestChecksumJournal resumes after an interruption: no sample is read twice, except those that
-// changed meanwhile.
-func TestChecksumJournal(t *testing.T) {
-	root := t.TempDir()
-	for i := range 3 * sumBatchSamples {
-		stagingtest.Grow(t, root, fmt.Sprintf("c/%04d", i))
-	}
-	m := scan(t, root)
-	path := filepath.Join(t.TempDir(), "journal")
-	j := openJournal(t, path, root)
-	storage := &countingStorage{opened: map[string]int{}}
-	storage.fail = func(string, int) error {
-		if len(storage.opened) > sumBatchSamples {
-			return unix.EACCES
-		}
-		return nil
-	}
-	_, err := Checksums(context.Background(), m,
-		ChecksumOptions{Storage: storage, Concurrency: 1, Journal: j})
-	stagingtest.WantError(t, err, "cannot be read: permission denied")
-	stagingtest.Must(t, j.Close())
-
-	stagingtest.Must(t, os.WriteFile(filepath.Join(root, "c/0003"), []byte("new"), 0o644))
-	m = scan(t, root)
-	j = openJournal(t, path, root)
-	if _, sums := j.Found(); sums != sumBatchSamples {
-		t.Errorf("%d checksums are kept, want %d", sums, sumBatchSamples)
-	}
-	storage = &countingStorage{opened: map[string]int{}}
-	last := int64(0)
-	summed, err := Checksums(context.Background(), m,
-		ChecksumOptions{Storage: storage, Journal: j, Progress: func(n int64) { last = n }})
-	stagingtest.Must(t, err)
-	if len(storage.opened) != 2*sumBatchSamples+1 || storage.opened[root+"/c/0003"] != 1 ||
-		last != m.TotalBytes() {
-		t.Errorf("%d files were read, %d bytes are done", len(storage.opened), last)
-	}
-	if c := dataset.Compare(checksums(t, m), summed, 3); c.Any() {
-		t.Errorf("the checksums are others: %s %v", c, c.ChangedNames)
-	}
-}
-
 func FuzzParseTasks(f *testing.F) {
 	f.Add(appendTasks(nil, []sumTask{
 		{"/a", true, 3, 4, []sumPart{{0, 3}}},

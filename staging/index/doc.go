@@ -1,4 +1,3 @@
 // Package index makes the manifests of data sets: it scans folders (Scan) and the shards in them,
-// alone or with other ranks (Group), records what it has found so that an interrupted run can
-// resume (Journal), computes checksums (Checksums), and caches manifests (Open).
+// alone or with other ranks (Group), computes checksums (Checksums), and caches manifests (Open).
 package index

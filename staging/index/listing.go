@@ -33,7 +33,7 @@ func (l *listing) sort() {
 		func(a, b subFolder) int { return dataset.CompareNames(a.name, b.name) })
 }
 
-// append appends the encoded listing to data, for the journal and for other ranks: varints of its
+// append appends the encoded listing to data, for other ranks: varints of its
 // modification time, the number of files, for each the length of its name, its size and its
 // modification time; the number of sub-folders, for each twice the length of its name, plus 1 for a
 // link; and all names in that order.

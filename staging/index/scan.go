@@ -30,7 +30,6 @@ type ScanOptions struct {
 	Concurrency int
 	// called with the number of files found so far, never by two goroutines at a time
 	Progress func(files int64)
-	Journal  *Journal // records listings for the next run; may be nil
 	// the ranks that share the work; this process is rank 0. nil: it works alone
 	Group *Group
 
@@ -56,14 +55,12 @@ type ScanOptions struct {
 // links. The order of the samples depends on names only (see Manifest), neither on Concurrency nor
 // on the ranks of the Group.
 //
-// A folder that changes while the scan runs is listed again, and a folder in the Journal is only
-// listed if its modification time has changed. At the end no folder has changed since it was
-// listed.
+// A folder that changes while the scan runs is listed again. At the end no folder has changed since
+// it was listed.
 //
 // Errors: a folder that cannot be read, a file that cannot be examined, a dangling link or one to a
 // folder that contains it, a file beside class folders, a folder that keeps changing, a tree
-// without samples, a journal that cannot be written, and ctx's end. Each names the path; there is
-// never a partial manifest.
+// without samples, and ctx's end. Each names the path; there is never a partial manifest.
 func Scan(ctx context.Context, root string, opt ScanOptions) (*dataset.Manifest, error) {
 	abs, err := filepath.Abs(root)
 	if err != nil {
@@ -84,7 +81,7 @@ type scanner struct {
 	stop    context.CancelCauseFunc
 	workers []lister // one per goroutine
 	opt     ScanOptions
-	known   map[string]*listing // by path, from the journal or the previous pass
+	known   map[string]*listing // by path, from the previous pass
 
 	mu      sync.Mutex
 	changed *sync.Cond       // the queue, or busy
@@ -111,7 +108,7 @@ type scannedFolder struct {
 
 func newScanner(ctx context.Context, root string, opt ScanOptions) *scanner {
 	opt.Concurrency = cmp.Or(opt.Concurrency, DefaultScanConcurrency)
-	s := &scanner{root: root, opt: opt, known: opt.Journal.listings()}
+	s := &scanner{root: root, opt: opt}
 	s.changed = sync.NewCond(&s.mu)
 	s.ctx, s.stop = context.WithCancelCause(ctx)
 	local := opt.lister
@@ -212,11 +209,7 @@ func (s *scanner) visit(l lister, in *scannedFolder) error {
 		return err
 	}
 	fresh := in.listing != nil
-	if fresh {
-		if err := s.opt.Journal.keep(in.path, in.listing); err != nil {
-			return err
-		}
-	} else {
+	if !fresh {
 		in.listing = known
 	}
 	s.found(in, fresh)

@@ -43,7 +43,6 @@ type fakeFile struct {
 	openErr  error
 	stripes  []byte                               // of GET_STRIPEINFO; nil: ENOTTY
 	target   func(request uint, arg []byte) error // of GET_STRIPETARGET
-	targets  uint32                               // of GETOBDCOUNT; 0: ENOTTY
 	statfsed error
 }
 
@@ -128,12 +127,6 @@ func (d fakeDevice) ioctl(request uint, arg []byte) error {
 	case (request == requestStripeTargetV1 || request == requestStripeTargetV2) &&
 		d.file.target != nil:
 		return d.file.target(request, arg)
-	case request == requestTargetCount && d.file.targets > 0:
-		if binary.NativeEndian.Uint64(arg) != 0 {
-			panic("a number other than 0 asks for the MDTs")
-		}
-		binary.NativeEndian.PutUint32(arg, d.file.targets)
-		return nil
 	}
 	return unix.ENOTTY
 }

@@ -7,8 +7,6 @@
 package layout
 
 import (
-	"fmt"
-	"iter"
 	"math"
 	"slices"
 )
@@ -63,7 +61,6 @@ const (
 type Layout struct {
 	FileSystem string // Lustre, BeeGFS, or "" for other file systems
 	Kind       Kind
-	Pool       string      // Lustre: the OST pool of the first component that names one
 	Mirrors    int         // copies of the file; 1 unless Kind is KindMirrored
 	Components []Component // in order of Start, without overlap; those that hold no data are left out
 	// Lustre: the content is only in the archive (HSM); a read waits until it has been restored
@@ -79,12 +76,6 @@ type Component struct {
 	StripeBytes int64 // at least 64 KiB
 	// OST indices, BeeGFS target ids, or MDT; stripe s of the file is on Targets[s % len(Targets)]
 	Targets []int
-}
-
-// A Piece is a range of a file, [Offset, Offset+Length) in bytes, that lies on one target.
-type Piece struct {
-	Offset, Length int64
-	Target         int // NoTarget if unknown
 }
 
 // Offline reports whether the content must be restored from an archive before the file can be read.
@@ -106,68 +97,12 @@ func (l Layout) Targets() []int {
 	return all
 }
 
-// StripeBytes returns the stripe size of the component that holds offset, 0 if unknown.
-func (l Layout) StripeBytes(offset int64) int64 {
-	if c, _ := l.at(offset); c != nil {
-		return c.StripeBytes
-	}
-	return 0
-}
-
 // TargetAt returns the target that holds the byte at offset, NoTarget if unknown.
 func (l Layout) TargetAt(offset int64) int {
 	if c, _ := l.at(offset); c != nil {
 		return c.targetAt(offset)
 	}
 	return NoTarget
-}
-
-// Pieces yields the parts of [offset, offset+length) in order, cut at stripe boundaries, each with
-// its target. If the layout is unknown, one piece covers all of it. It panics if the range is
-// invalid.
-func (l Layout) Pieces(offset, length int64) iter.Seq[Piece] {
-	checkRange(offset, length)
-	return func(yield func(Piece) bool) {
-		for at, end := offset, offset+length; at < end; {
-			piece := Piece{Offset: at, Target: NoTarget}
-			c, until := l.at(at)
-			if c != nil {
-				piece.Target = c.targetAt(at)
-				until = min(until, at+min(c.StripeBytes-at%c.StripeBytes, math.MaxInt64-at))
-			}
-			piece.Length = min(until, end) - at
-			if !yield(piece) {
-				return
-			}
-			at += piece.Length
-		}
-	}
-}
-
-// BytesOn calls add with the number of bytes of [offset, offset+length) on each target, possibly in
-// several calls per target. Its cost grows with the number of targets, not with the length.
-func (l Layout) BytesOn(offset, length int64, add func(target int, sizeBytes int64)) {
-	checkRange(offset, length)
-	for at, end := offset, offset+length; at < end; {
-		c, until := l.at(at)
-		until = min(until, end)
-		if c == nil {
-			add(NoTarget, until-at)
-			at = until
-			continue
-		}
-		width := c.StripeBytes * int64(len(c.Targets))
-		if rounds := (until - at) / width; rounds > 0 {
-			for _, target := range c.Targets {
-				add(target, rounds*c.StripeBytes)
-			}
-			at += rounds * width
-		}
-		for piece := range l.Pieces(at, until-at) {
-			add(piece.Target, piece.Length)
-		}
-		at = until
-	}
 }
 
 // at returns the component that holds offset, and its end. If there is none, it returns nil, and
@@ -195,10 +130,4 @@ func (l Layout) at(offset int64) (c *Component, end int64) {
 // getStripeTargetIndex.
 func (c *Component) targetAt(offset int64) int {
 	return c.Targets[offset/c.StripeBytes%int64(len(c.Targets))]
-}
-
-func checkRange(offset, length int64) {
-	if offset < 0 || length < 0 || offset > math.MaxInt64-length {
-		panic(fmt.Sprintf("layout: invalid range [%d, %d+%d)", offset, offset, length))
-	}
 }

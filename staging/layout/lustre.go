@@ -1,7 +1,6 @@
 package layout
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -73,7 +72,7 @@ func parseLustre(value []byte) (Layout, error) {
 		if err != nil {
 			return Layout{}, err
 		}
-		l.Released, l.Pool = p.released, p.pool
+		l.Released = p.released
 		switch {
 		case p.onMDT:
 			l.Kind = KindDoM
@@ -111,7 +110,6 @@ func parseComposite(l Layout, value []byte, objects *int) (Layout, error) {
 		if err != nil {
 			return Layout{}, fmt.Errorf("component %d: %w", i, err)
 		}
-		l.Pool = cmp.Or(l.Pool, p.pool)
 		l.Released = l.Released || p.released
 		if e.mirror != read || e.flags&entryParity != 0 {
 			continue
@@ -206,7 +204,6 @@ func mirrorToRead(entries []entry) int {
 // A plain is a layout of one component.
 type plain struct {
 	released, onMDT, foreign bool
-	pool                     string
 	stripeBytes              int64
 	targets                  []int
 }
@@ -236,10 +233,6 @@ func parsePlain(blob []byte, made bool, objects *int) (plain, error) {
 		onMDT:       pattern&patternMDT != 0,
 		foreign:     pattern&patternForeign != 0,
 		stripeBytes: int64(binary.LittleEndian.Uint32(blob[24:])),
-	}
-	if head == v3Bytes {
-		pool, _, _ := bytes.Cut(blob[v1Bytes:v3Bytes], []byte{0})
-		p.pool = string(pool)
 	}
 	if !made || p.released || p.onMDT || p.foreign {
 		return p, nil

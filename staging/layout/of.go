@@ -1,7 +1,6 @@
 package layout
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"rankpool/staging/posix"
@@ -38,26 +37,4 @@ func of(sys system, path string, askBeeGFS func(system, string) (bool, error)) (
 func onBeeGFS(sys system, path string) (bool, error) {
 	magic, err := sys.magic(path)
 	return magic == posix.BeeGFSMagic, err
-}
-
-// requestTargetCount asks a Lustre client for the number of OSTs; the argument, a C long of which
-// 32 bits are used, is initially 0.
-//
-// Source: Lustre, include/uapi/linux/lustre/lustre_user.h, LL_IOC_GETOBDCOUNT; lustre/llite/dir.c,
-// ll_dir_ioctl.
-const requestTargetCount = 2<<30 | 8<<16 | 'f'<<8 | 168
-
-// targetCount returns the number of OSTs of the Lustre file system of the folder at path, 0 if
-// unknown.
-func targetCount(sys system, folder string) int {
-	dir, err := sys.open(folder)
-	if err != nil {
-		return 0
-	}
-	defer dir.Close()
-	var count [8]byte
-	if dir.ioctl(requestTargetCount, count[:]) != nil {
-		return 0
-	}
-	return int(min(binary.NativeEndian.Uint32(count[:]), maxTarget))
 }

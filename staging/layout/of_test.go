@@ -157,9 +157,6 @@ func TestOfThisMachine(t *testing.T) {
 	if l, err := Of(path); err != nil || !reflect.DeepEqual(l, Layout{}) {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if n := targetCount(systemCalls{}, filepath.Dir(path)); n != 0 {
-		t.Errorf("%d targets", n)
-	}
 	if _, err := Of(path + "y"); !errors.Is(err, os.ErrNotExist) ||
 		!strings.HasPrefix(err.Error(), "layout: ") {
 		t.Errorf("a file that is not there: %v", err)
@@ -177,23 +174,10 @@ func TestRequestNumbers(t *testing.T) {
 		{requestStripeInfo, 0x800C6619},
 		{requestStripeTargetV1, 0x8106661A},
 		{requestStripeTargetV2, 0x8218661A},
-		{requestTargetCount, 0x800866A8},
 	} {
 		if test.got != test.want {
 			t.Errorf("%#x, want %#x", test.got, test.want)
 		}
-	}
-}
-
-func TestTargetCount(t *testing.T) {
-	sys := newFake(map[string]fakeFile{"/l": {targets: 32}, "/t": {}, "/wild": {targets: 1 << 31}})
-	for path, want := range map[string]int{"/l": 32, "/t": 0, "/wild": maxTarget, "/missing": 0} {
-		if got := targetCount(sys, path); got != want {
-			t.Errorf("%s: %d, want %d", path, got, want)
-		}
-	}
-	if sys.opened != 0 {
-		t.Errorf("%d folders are still open", sys.opened)
 	}
 }
 
@@ -213,7 +197,7 @@ func FuzzBeeGFS(f *testing.F) {
 		}
 		l, err := of(newFake(map[string]fakeFile{"/f": file}), "/f", onBeeGFS)
 		if err == nil {
-			checkLayout(t, l, 1<<20, 1<<24)
+			checkLayout(t, l, 1<<20)
 		}
 	})
 }

@@ -15,21 +15,19 @@ import (
 type Table struct {
 	targets []uint16             // MDT and NoTarget wrap to the values above maxTarget
 	offline []scheduler.SampleID // ascending
-	unread  int64
-	problem error
 }
 
 // Build reads the layouts of all files of a data set. It returns nil if the data set, judged by 64
 // files spread over it, is on a file system without layouts.
 //
-// A file whose layout cannot be read has none; see Problem. Errors: ctx's end, as its cause.
-func Build(ctx context.Context, samples Samples, opt Options) (*Table, error) {
-	return build(ctx, systemCalls{}, samples, opt)
+// A file whose layout cannot be read has none. Errors: ctx's end, as its cause.
+func Build(ctx context.Context, samples Samples) (*Table, error) {
+	return build(ctx, systemCalls{}, samples)
 }
 
-func build(ctx context.Context, sys system, samples Samples, opt Options) (*Table, error) {
+func build(ctx context.Context, sys system, samples Samples) (*Table, error) {
 	b := newBuilder(samples)
-	found, err := walkFiles(ctx, sys, samples, opt, b.add)
+	found, err := walkFiles(ctx, sys, samples, b.add)
 	if !found || err != nil {
 		return nil, err
 	}
@@ -41,9 +39,8 @@ func build(ctx context.Context, sys system, samples Samples, opt Options) (*Tabl
 type builder struct {
 	samples Samples
 
-	mu           sync.Mutex
-	table        *Table
-	firstProblem scheduler.SampleID // the sample of table.problem
+	mu    sync.Mutex
+	table *Table
 }
 
 func newBuilder(samples Samples) *builder {
@@ -54,22 +51,13 @@ func (b *builder) add(f file) {
 	for id := f.first; id < f.end; id++ {
 		b.table.targets[id] = uint16(f.layout.TargetAt(b.samples.Offset(id)))
 	}
-	if !f.layout.Offline() && f.err == nil {
+	if !f.layout.Offline() {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := b.table
-	if f.layout.Offline() {
-		for id := f.first; id < f.end; id++ {
-			t.offline = append(t.offline, id)
-		}
-	}
-	if f.err != nil {
-		if t.problem == nil || f.first < b.firstProblem {
-			t.problem, b.firstProblem = f.err, f.first
-		}
-		t.unread++
+	for id := f.first; id < f.end; id++ {
+		b.table.offline = append(b.table.offline, id)
 	}
 }
 
@@ -99,12 +87,4 @@ func (t *Table) Offline() []scheduler.SampleID {
 		return nil
 	}
 	return t.offline
-}
-
-// Problem returns how many layouts could not be read, and the first file's error; nil if all could.
-func (t *Table) Problem() (files int64, first error) {
-	if t == nil {
-		return 0, nil
-	}
-	return t.unread, t.problem
 }

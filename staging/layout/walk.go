@@ -10,10 +10,10 @@ import (
 	"rankpool/staging/posix"
 )
 
-// DefaultConcurrency is how many layouts are read at a time by default: as many as a scan has
+// concurrency is how many layouts are read at a time: as many as a scan has
 // requests in flight, since each is a request to the metadata server if the client does not have
 // the file's attributes yet.
-const DefaultConcurrency = 16
+const concurrency = 16
 
 const (
 	// spread is the number of files, evenly spread over the data set, that determine its file systems.
@@ -35,13 +35,6 @@ type Samples interface {
 	Size(id scheduler.SampleID) int64
 }
 
-// Options controls the reading of layouts. The zero value is ready to use.
-type Options struct {
-	Concurrency int // layouts read at a time; 0: DefaultConcurrency
-	// called with the number of samples done so far, never by two goroutines at a time
-	Progress func(samples int64)
-}
-
 // A file is one file of a data set: the samples [first, end), and the file's layout or the error of
 // reading it.
 type file struct {
@@ -56,10 +49,6 @@ type walk struct {
 	samples   Samples
 	askBeeGFS func(system, string) (bool, error)
 	next      atomic.Int64 // the next chunk
-
-	mu       sync.Mutex
-	done     int64
-	progress func(int64)
 }
 
 // walkFiles calls visit for every file of the data set, from several goroutines at a time. Before
@@ -67,22 +56,19 @@ type walk struct {
 // no file.
 //
 // Errors: ctx's end, as its cause. A file whose layout cannot be read is visited with its error.
-func walkFiles(ctx context.Context, sys system, samples Samples, opt Options, visit func(file)) (
+func walkFiles(ctx context.Context, sys system, samples Samples, visit func(file)) (
 	found bool, err error,
 ) {
 	lustre, beegfs := fileSystems(ctx, sys, samples)
 	if !lustre && !beegfs || ctx.Err() != nil {
 		return false, endOf(ctx)
 	}
-	if opt.Concurrency <= 0 {
-		opt.Concurrency = DefaultConcurrency
-	}
-	w := &walk{sys: sys, samples: samples, progress: opt.Progress}
+	w := &walk{sys: sys, samples: samples}
 	// Asking statfs for every file would cost BeeGFS another request; the ioctl of a file that is not
 	// on it fails.
 	w.askBeeGFS = func(system, string) (bool, error) { return beegfs, nil }
 	var running sync.WaitGroup
-	for range min(opt.Concurrency, w.chunks()) {
+	for range min(concurrency, w.chunks()) {
 		running.Go(func() {
 			for ctx.Err() == nil {
 				chunk := int(w.next.Add(1) - 1)
@@ -115,7 +101,6 @@ func (w *walk) visitChunk(ctx context.Context, chunk int, visit func(file)) {
 		visit(f)
 		at = f.end
 	}
-	w.tell(int64(end - begin))
 }
 
 // endOfFile returns the first sample in [at, end) that is not in the file at path, else end.
@@ -124,16 +109,6 @@ func (w *walk) endOfFile(at, end scheduler.SampleID, path string) scheduler.Samp
 		at++
 	}
 	return at
-}
-
-func (w *walk) tell(samples int64) {
-	if w.progress == nil {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.done += samples
-	w.progress(w.done)
 }
 
 // fileSystems reports which of Lustre and BeeGFS hold any of a spread of the data set's files.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
-
-	"rankpool/staging/layout"
 )
 
 // Mode determines which ranks get a file.
@@ -164,11 +162,9 @@ func chain(needs []set, i, rank int) []int32 {
 // A unit is what one goroutine reads at a time: one large piece, or neighbours that fit into a
 // chunk together and have the same chain.
 type unit struct {
-	pieces  []piece
-	layouts []*layout.Layout // of each; nil if unknown
-	chain   []int32
-	large   bool
-	late    bool // its content is in an archive; reading it brings it back
+	pieces []piece
+	chain  []int32
+	large  bool
 }
 
 // bundleFiles bounds the files of a unit, so that storage's latency, paid once per file, does not

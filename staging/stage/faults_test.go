@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"rankpool/staging/layout"
 )
 
 // faulty is a file system that calls ask before each call, and fails if ask does. It counts how
@@ -24,8 +22,6 @@ import (
 type faulty struct {
 	System
 	ask func(op, path string) error
-
-	layouts func(path string) (layout.Layout, error) // nil: the file system has none
 
 	mu    sync.Mutex
 	opens map[string]int
@@ -53,8 +49,6 @@ func (f *faulty) Create(path string) (File, error) {
 	file, err := f.System.Create(path)
 	return &faultyFile{file, path, f}, err
 }
-
-func (f *faulty) Layouts(string) func(string) (layout.Layout, error) { return f.layouts }
 
 func (f *faulty) Mkdir(path string) error {
 	if err := f.ask("mkdir", path); err != nil {

@@ -3,8 +3,6 @@ package stage
 import (
 	"io"
 	"io/fs"
-
-	"rankpool/staging/layout"
 )
 
 // FileSystem holds the calls that staging makes, at both ends, so that tests and emulated file
@@ -46,9 +44,6 @@ type FileSystem interface {
 	Chtime(path string, modTime int64) error
 	// Attribute returns an extended attribute, or an error if there is none.
 	Attribute(path, name string) ([]byte, error)
-	// Layouts returns a function for the layout of files below root, nil if its file system has no
-	// layouts.
-	Layouts(root string) func(path string) (layout.Layout, error)
 	// FreeBytes returns how many bytes an unprivileged user may still write below path.
 	FreeBytes(path string) (int64, error)
 	// SyncAll flushes what was written to the file system of path.

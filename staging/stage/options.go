@@ -106,12 +106,9 @@ type Report struct {
 	DryRun  bool    `json:"dry_run"`
 	Mode    Mode    `json:"mode"`
 	// files opened at the source; one in pieces counts once
-	StorageReads int64            `json:"storage_reads"`
-	StorageBytes int64            `json:"storage_bytes"` // bytes read there
-	Ranks        []RankReport     `json:"ranks"`
-	Targets      map[string]int64 `json:"targets,omitempty"` // bytes read from each storage target
-	// files read that were in an archive, after all others
-	Released int64 `json:"released"`
+	StorageReads int64        `json:"storage_reads"`
+	StorageBytes int64        `json:"storage_bytes"` // bytes read there
+	Ranks        []RankReport `json:"ranks"`
 	// copies of an earlier partition that do not belong to this one, on all ranks
 	Stale  int64 `json:"stale"`
 	Pruned int64 `json:"pruned"` // stale copies removed
@@ -136,12 +133,10 @@ type RankReport struct {
 	Bytes        int64  `json:"bytes"`
 	StorageReads int64  `json:"storage_reads"`
 	StorageBytes int64  `json:"storage_bytes"`
-	Released     int64  `json:"released"`
 	Stale        int64  `json:"stale"`
 	Pruned       int64  `json:"pruned"`
 	Dead         bool   `json:"dead,omitempty"` // it fell silent, and what it did is unknown
 
-	Failures   []Failure        `json:"-"`
-	Targets    map[string]int64 `json:"-"`
-	StalePaths []string         `json:"-"`
+	Failures   []Failure `json:"-"`
+	StalePaths []string  `json:"-"`
 }

@@ -5,38 +5,28 @@ import (
 	"sync"
 
 	"github.com/zeebo/xxh3"
-
-	"rankpool/staging/layout"
 )
 
-// readAll reads this rank's units from storage, and at the end those that had to be deferred.
+// readAll reads this rank's units from storage.
 func (t *transfer) readAll(todo []unit) {
-	for len(todo) > 0 {
-		work := make(chan unit, len(todo))
-		for _, u := range todo {
-			work <- u
-		}
-		close(work)
-		var reading sync.WaitGroup
-		for range min(t.opt.Readers, len(todo)) {
-			reading.Go(func() { t.read(t.ctx, work) })
-		}
-		reading.Wait()
-		t.mu.Lock()
-		todo, t.late = t.late, nil
-		t.mu.Unlock()
+	work := make(chan unit, len(todo))
+	for _, u := range todo {
+		work <- u
 	}
+	close(work)
+	var reading sync.WaitGroup
+	for range min(t.opt.Readers, len(todo)) {
+		reading.Go(func() { t.read(t.ctx, work) })
+	}
+	reading.Wait()
 }
 
 // read is one of the goroutines that read units.
 func (t *transfer) read(ctx context.Context, work <-chan unit) {
 	for u := range work {
-		if ctx.Err() != nil {
-			return
-		}
-		u = t.putOff(u)
 		switch {
-		case len(u.pieces) == 0:
+		case ctx.Err() != nil:
+			return
 		case u.large:
 			t.readLarge(ctx, u)
 		default:
@@ -45,50 +35,15 @@ func (t *transfer) read(ctx context.Context, work <-chan unit) {
 	}
 }
 
-// putOff reads the layouts of a unit's files, if there are any, and defers those whose content is
-// in an archive: an archive is slow, and what storage has need not wait for it.
-func (t *transfer) putOff(u unit) unit {
-	if t.layoutOf == nil || u.late {
-		return u
-	}
-	here := unit{chain: u.chain, large: u.large}
-	for _, p := range u.pieces {
-		l := t.layout(p)
-		if l != nil && l.Offline() {
-			t.mu.Lock()
-			t.late = append(t.late, unit{
-				pieces: []piece{p}, layouts: []*layout.Layout{l}, chain: u.chain,
-				large: true, late: true,
-			})
-			t.mu.Unlock()
-			if p.number == 0 {
-				t.stats.released.Add(1)
-			}
-			continue
-		}
-		here.pieces, here.layouts = append(here.pieces, p), append(here.layouts, l)
-	}
-	return here
-}
-
-// layout returns the layout of a piece's file, nil if it is unknown: it is advice.
-func (t *transfer) layout(p piece) *layout.Layout {
-	l, err := t.layoutOf(join(t.plan.Root, t.plan.Items[p.item].Path))
-	if err != nil {
-		return nil
-	}
-	return &l
-}
-
 // readBundle reads small files into one frame.
 func (t *transfer) readBundle(ctx context.Context, u unit) {
 	f := t.newFrame(ctx, u.chain)
 	if f == nil {
 		return
 	}
-	for k, p := range u.pieces {
+	for _, p := range u.pieces {
 		into := f.buf[f.Bytes : f.Bytes+int(p.bytes)]
-		s := newSource(t, u, k)
+		s := newSource(t, p)
 		err := s.fill(ctx, into, 0)
 		sum := xxh3.Hash(into)
 		if err == nil {
@@ -108,7 +63,7 @@ func (t *transfer) readBundle(ctx context.Context, u unit) {
 func (t *transfer) readLarge(ctx context.Context, u unit) {
 	p := u.pieces[0]
 	item := &t.plan.Items[p.item]
-	s := newSource(t, u, 0)
+	s := newSource(t, p)
 	defer s.close()
 	h, done, last := xxh3.New(), p.offset, &end{Number: int32(p.number), Of: int32(p.of)}
 	chunks := func(start, stop int64) error {
@@ -131,7 +86,7 @@ func (t *transfer) readLarge(ctx context.Context, u unit) {
 		}
 		return nil
 	}
-	err := s.begin(ctx, u.late)
+	err := s.try(ctx, s.unchanged)
 	switch {
 	case err != nil:
 	case item.Sparse:

@@ -7,9 +7,6 @@ import (
 	"io"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"rankpool/staging/layout"
 	"rankpool/staging/storage"
 )
 
@@ -32,48 +29,22 @@ func pause(ctx context.Context, d time.Duration) {
 // A source is a file that is being read from storage. After an error that may be temporary, the
 // file is opened again.
 type source struct {
-	t      *transfer
-	item   *Item
-	piece  piece
-	layout *layout.Layout // nil: unknown
-	file   File
-	pause  time.Duration
-	tries  int
+	t     *transfer
+	item  *Item
+	piece piece
+	file  File
+	pause time.Duration
+	tries int
 }
 
-// newSource returns the source of the k-th piece of a unit.
-func newSource(t *transfer, u unit, k int) *source {
-	s := &source{t: t, item: &t.plan.Items[u.pieces[k].item], piece: u.pieces[k], pause: firstPause}
-	if u.layouts != nil {
-		s.layout = u.layouts[k]
-	}
-	return s
-}
-
-// begin opens the file. It brings a late file back from its archive by reading a byte, before
-// anything asks for its holes and targets.
-func (s *source) begin(ctx context.Context, late bool) error {
-	err := s.try(ctx, s.unchanged)
-	if err == nil && late {
-		err = s.try(ctx, func() error {
-			return readAll(s.file, make([]byte, min(1, s.piece.bytes)), s.piece.offset)
-		})
-		s.layout = s.t.layout(s.piece)
-	}
-	if late && errors.Is(err, unix.EAGAIN) { // BeeGFS's error for a stub without content
-		err = errArchived
-	}
-	return err
+func newSource(t *transfer, p piece) *source {
+	return &source{t: t, item: &t.plan.Items[p.item], piece: p, pause: firstPause}
 }
 
 // A sourceError says what is wrong with a file of the source, and what to do.
 type sourceError string
 
 func (e sourceError) Error() string { return string(e) }
-
-// errArchived reports a file whose content does not come back from an archive.
-const errArchived = sourceError("is only on a remote storage target or in an archive; restore " +
-	"it, and run the same command again")
 
 // changed reports a file that has changed since it was planned.
 func changed(what string) error {
@@ -163,9 +134,6 @@ func (s *source) through(ctx context.Context, sum uint64) error {
 	}
 	if s.item.Sum != 0 && s.piece.of == 1 && s.item.Sum != sum {
 		return wrongSum(s.item.Sum, sum)
-	}
-	if s.layout != nil {
-		s.t.onTargets(s.piece, s.layout)
 	}
 	return nil
 }

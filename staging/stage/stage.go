@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -148,7 +147,6 @@ func (s *session) transfer(shortfalls []shortfall) error {
 	}
 	share := readers(s.plan, needs, s.g.Rank(), s.opt.CutBytes)
 	s.t.plan, s.t.dest, s.t.need = s.plan, s.dest, s.need
-	s.t.layoutOf = s.opt.Source.Layouts(s.plan.Root)
 	s.t.limit = storage.NewRateLimit(s.opt.MaxBytesPerSecond*share.bytesShare,
 		s.opt.MaxOpensPerSecond*share.opensShare)
 	return s.t.run(share)
@@ -288,12 +286,11 @@ func (s *session) ownReport(err error) RankReport {
 		Failed: stats.failed.Load(),
 		Bytes:  stats.bytes.Load(), StorageReads: stats.storageReads.Load(),
 		StorageBytes: stats.storageBytes.Load(),
-		Released:     stats.released.Load(), Stale: int64(len(s.stale)), Pruned: s.pruned,
+		Stale:        int64(len(s.stale)), Pruned: s.pruned,
 		StalePaths: s.stale[:min(len(s.stale), shownStale)],
 	}
 	s.t.mu.Lock()
 	r.Failures = append(slices.Clone(s.t.failures), s.extra...)
-	r.Targets = maps.Clone(s.t.targets)
 	s.t.mu.Unlock()
 	r.Failed += int64(len(s.extra))
 	if s.need == nil {
@@ -333,18 +330,11 @@ func (s *session) total(all []RankReport) *Report {
 		sum.Bytes += r.Bytes
 		sum.StorageReads += r.StorageReads
 		sum.StorageBytes += r.StorageBytes
-		sum.Released += r.Released
 		sum.Stale += r.Stale
 		sum.Pruned += r.Pruned
 		sum.StalePaths = append(sum.StalePaths, r.StalePaths...)
 		sum.Failures = append(sum.Failures, r.Failures...)
-		for target, sizeBytes := range r.Targets {
-			if sum.Targets == nil {
-				sum.Targets = map[string]int64{}
-			}
-			sum.Targets[target] += sizeBytes
-		}
-		r.Failures, r.Targets, r.StalePaths = nil, nil, nil
+		r.Failures, r.StalePaths = nil, nil
 	}
 	if s.plan != nil {
 		sum.SourceFolder = s.plan.Root

@@ -9,7 +9,6 @@ import (
 	"github.com/pkg/xattr"
 	"golang.org/x/sys/unix"
 
-	"rankpool/staging/layout"
 	"rankpool/staging/posix"
 )
 
@@ -102,16 +101,6 @@ func (System) Chtime(path string, modTime int64) error {
 
 // Attribute implements FileSystem.
 func (System) Attribute(path, name string) ([]byte, error) { return xattr.LGet(path, name) }
-
-// Layouts implements FileSystem.
-func (System) Layouts(root string) func(path string) (layout.Layout, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(root, &st); err != nil ||
-		st.Type != posix.LustreMagic && st.Type != posix.BeeGFSMagic {
-		return nil
-	}
-	return layout.Of
-}
 
 // FreeBytes implements FileSystem.
 func (System) FreeBytes(path string) (int64, error) {

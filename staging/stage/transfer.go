@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"rankpool/mpicache/transport/ranks"
-	"rankpool/staging/layout"
 	"rankpool/staging/storage"
 )
 
@@ -48,11 +47,8 @@ type transfer struct {
 	came     map[int]uint32     // frames received from each rank
 	untaken  map[arrived]*frame // sent, but not acknowledged
 	failures []Failure
-	targets  map[string]int64 // bytes read from each
-	late     []unit           // deferred to the end
 
-	layoutOf func(path string) (layout.Layout, error) // nil if the source has no layouts
-	limit    *storage.RateLimit                       // this rank's share; nil: no limit
+	limit *storage.RateLimit // this rank's share; nil: no limit
 
 	placings sync.Map // *placing by item (int32), of files that are being written
 }
@@ -60,7 +56,6 @@ type transfer struct {
 // stats are counted during the transfer.
 type stats struct {
 	storageReads, storageBytes     atomic.Int64
-	released                       atomic.Int64 // files read from an archive
 	copied, failed, bytes, settled atomic.Int64
 }
 
@@ -83,7 +78,6 @@ func newTransfer(ctx context.Context, opt *Options) *transfer {
 		over:   make(chan struct{}), spare: [2]int{opt.Buffers, opt.Buffers},
 		served: [2]map[int32]int{{}, {}},
 		sent:   map[int]uint32{}, came: map[int]uint32{}, untaken: map[arrived]*frame{},
-		targets: map[string]int64{},
 	}
 	for range cap(t.own) {
 		t.own <- nil // allocated on first use
@@ -161,15 +155,6 @@ func (t *transfer) fail(item *Item, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.failures = append(t.failures, Failure{item.Path, t.g.Rank(), reason})
-}
-
-// onTargets counts the bytes of a piece that was read, by storage target.
-func (t *transfer) onTargets(p piece, l *layout.Layout) {
-	l.BytesOn(p.offset, p.bytes, func(target int, sizeBytes int64) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.targets[layout.TargetName(l.FileSystem, target)] += sizeBytes
-	})
 }
 
 // newFrame waits for a buffer for reading; it returns nil when ctx ends.

@@ -114,23 +114,20 @@ func checkLayout(env *Env) []Finding {
 				narrow++
 			}
 		}
-		return layoutFindings(data, len(samples), known, offline, narrow, kinds)
+		return layoutFindings(len(samples), known, offline, narrow, kinds)
 	})
 }
 
-func layoutFindings(data string, looked, known, offline, narrow int,
-	kinds map[string]int,
-) []Finding {
-	see := "see all files with: rankpool layout " + data
+func layoutFindings(looked, known, offline, narrow int, kinds map[string]int) []Finding {
 	var found []Finding
 	if offline > 0 {
 		found = append(found, bad(fmt.Sprintf("%d of %d files that were checked are only in the "+
 			"archive: a read waits for a tape", offline, looked),
-			"bring them back first, with \"lfs hsm_restore\" or \"beegfs remote pull\"; "+see)...)
+			"bring them back first, with \"lfs hsm_restore\" or \"beegfs remote pull\"")...)
 	}
 	if narrow > 0 {
 		found = append(found, warning(fmt.Sprintf("%d of %d files that were checked have 1 GiB or more "+
-			"on one storage target", narrow, looked), "spread them: \"lfs migrate -c 8 FILE\"; "+see)...)
+			"on one storage target", narrow, looked), "spread them: \"lfs migrate -c 8 FILE\"")...)
 	}
 	switch {
 	case found != nil:

@@ -84,14 +84,6 @@ func NewRead(to io.Writer, quiet bool, totalBytes int64) *Counter {
 	}, progressbar.OptionSetDescription("reading"), progressbar.OptionShowBytes(true))
 }
 
-// NewLayout shows for how many samples the layout has been read.
-func NewLayout(to io.Writer, quiet bool, total int64) *Counter {
-	return newCounter(to, quiet, total, func(samples int64, seconds float64) string {
-		return fmt.Sprintf("read the layouts of %s of %s samples in %.0f s",
-			humanize.Comma(samples), humanize.Comma(total), seconds)
-	}, progressbar.OptionSetDescription("reading layouts"), progressbar.OptionShowCount())
-}
-
 // Update shows how much has been done so far. Calls must not overlap.
 func (p *Counter) Update(done int64) {
 	if p.total > 0 {

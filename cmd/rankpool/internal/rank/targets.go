@@ -50,7 +50,7 @@ func (t *ownTargets) Size(k scheduler.SampleID) int64 { return t.manifest.Size(t
 
 // find reads the layouts, and logs which files the file system has archived.
 func (t *ownTargets) find(ctx context.Context, log *slog.Logger) {
-	table, err := storage.Build(ctx, t, storage.Options{})
+	table, err := storage.Build(ctx, t)
 	if err != nil || table == nil {
 		return
 	}
