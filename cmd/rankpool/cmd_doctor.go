@@ -23,14 +23,13 @@ import (
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
-	"rankpool/nvml"
 	"rankpool/slurm"
 )
 
-const aboutDoctor = `Doctor checks whether this node, or every node of an allocation, is fit for
-rankpool and training: MPI and its launcher, the links between ranks, Slurm, limits, memory, file
-systems, GPUs and Python. Each line says good, warning or bad, then what was found, and below it
-what to do. Doctor changes nothing.
+const aboutDoctor = `Doctor checks whether a run would start on this node, or on every node of an
+allocation, and whether it would fail or be slow for a known reason: MPI and its launcher, Slurm,
+limits, memory, file systems and Python. Each line says good, warning or bad, then what was found,
+and below it what to do. Doctor changes nothing.
 
 When started as one rank per node, it checks all nodes, and rank 0 prints one list in which findings
 common to all nodes take a single line.`
@@ -169,7 +168,7 @@ func (o *doctorOptions) examine(cmd *cobra.Command, at world.Place) error {
 		}
 		return o.conclude(cmd, doctor.Combine([]doctor.Report{{Findings: found}}))
 	}
-	group := doctor.Join(transport, doctor.GroupOptions{Host: hostName(env.Job)})
+	group := doctor.Join(transport, hostName(env.Job), nil)
 	defer group.Close()
 	if transport.Rank() != 0 {
 		return o.assist(ctx, group, env)
@@ -186,7 +185,7 @@ func (o *doctorOptions) assist(ctx context.Context, group *doctor.Group, env *do
 	if err != nil {
 		return err
 	}
-	group.Report(found)
+	group.Report(ctx, found)
 	if err := group.AwaitEnd(ctx); err != nil {
 		return fmt.Errorf("rank %d: %w", env.Rank, err)
 	}
@@ -209,19 +208,10 @@ func (o *doctorOptions) preside(
 	if world.Reports, world.Lost, err = group.Gather(ctx, found); err != nil {
 		return err
 	}
-	if o.makes("clock") {
-		world.Offsets = group.Clocks(ctx)
-	}
-	if o.makes("ping") || o.makes("bandwidth") {
-		world.Ways = group.Measure(ctx, func(round, rounds int) {
-			show.show(fmt.Sprintf("measuring links between ranks, %d of %d", round+1, rounds))
-		})
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
 	show.end()
-	world.Reports[0].Findings = append(world.Reports[0].Findings, world.Findings(o.checks)...)
+	if o.makes("ranks") {
+		world.Reports[0].Findings = append(world.Reports[0].Findings, world.Findings()...)
+	}
 	return o.conclude(cmd, doctor.Combine(world.Reports))
 }
 
@@ -254,7 +244,7 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 	library, missing := find()
 	env := &doctor.Env{
 		Machine: doctor.NewSystem(), Job: job, MemoryBytes: o.size.Bytes, Tier: o.place,
-		Now: time.Now, GPUs: findDoctorGPUs, Version: version.Text,
+		Now: time.Now, Version: version.Text,
 		MPI: doctor.MPI{
 			Library: library.Version, Path: library.Path, Why: library.Why, Missing: missing,
 			Flavour: library.Family.String(),
@@ -337,25 +327,4 @@ func (o *doctorOptions) handOutClient(env *doctor.Env) (remove func()) {
 	}
 	env.Python.Path, env.Python.Failure = launch.ExtractClient(dir, os.Getenv)
 	return func() { _ = os.RemoveAll(dir) } // the next run removes what is left
-}
-
-// findDoctorGPUs asks NVIDIA's library for the GPUs that a rank on this node would monitor.
-func findDoctorGPUs() (doctor.GPUs, error) {
-	library, err := nvml.Open("")
-	if err != nil {
-		return doctor.GPUs{}, err
-	}
-	defer library.Close() //nolint:errcheck // nothing was written
-	if _, err := library.Count(); err != nil {
-		return doctor.GPUs{}, err
-	}
-	var gpus doctor.GPUs
-	found, lost := rank.FindGPUs(library, slurm.DetectGPUs(os.LookupEnv))
-	for _, g := range found {
-		gpus.Names = append(gpus.Names, cmp.Or(g.State.Name, "unnamed GPU"))
-	}
-	if each, ok := lost.(interface{ Unwrap() []error }); ok { // the result of errors.Join
-		gpus.Lost = each.Unwrap()
-	}
-	return gpus, nil
 }

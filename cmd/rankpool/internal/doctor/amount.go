@@ -15,7 +15,6 @@ type Unit string
 const (
 	Count      Unit = ""
 	Bytes      Unit = "bytes"
-	PerSecond  Unit = "bytes/s"
 	Seconds    Unit = "s"
 	nothingYet      = "{}"     // the place of an amount in a Detail
 	kept            = "{\x00}" // stands for a literal "{}": no path contains a zero byte
@@ -37,8 +36,6 @@ func (a Amount) String() string {
 	switch a.Unit {
 	case Bytes:
 		return humanize.IBytes(uint64(max(0, a.Value)))
-	case PerSecond:
-		return humanize.Bytes(uint64(max(0, a.Value))) + "/s"
 	case Seconds:
 		return shortly(time.Duration(a.Value * float64(time.Second)))
 	}

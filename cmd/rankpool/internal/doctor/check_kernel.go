@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 )
@@ -33,28 +32,6 @@ func checkKernel(env *Env) []Finding {
 		return good(release + ": works, with " + strings.Join(without, "; "))
 	}
 	return good(release + ": sealed shared memory works")
-}
-
-// checkCMA checks process_vm_readv between processes, which MPI uses for single copies inside a
-// node. With one rank per node it is not used.
-//
-// Source: Linux, admin-guide/LSM/Yama: ptrace_scope.
-func checkCMA(env *Env) []Finding {
-	scope := firstLine(env, "/proc/sys/kernel/yama/ptrace_scope")
-	err := env.Machine.Calls().ReadOtherProcess
-	free := err == nil && (scope == "" || scope == "0" || env.Machine.Root() && scope != "3")
-	const detail = "ranks of one node may not read each other's memory"
-	switch {
-	case free:
-		return good("ranks of one node may read each other's memory")
-	case env.Launch.LocalTasks > 1 && err != nil:
-		return warning(fmt.Sprintf("%s: %v", detail, err),
-			"start one rank a node, or allow process_vm_readv in the container")
-	case env.Launch.LocalTasks > 1:
-		return warning(detail+": kernel.yama.ptrace_scope is "+scope,
-			"start one rank a node, or have an administrator set it to 0")
-	}
-	return good(detail + ", which matters only with several ranks a node")
 }
 
 // checkCPUs checks the process's affinity, and how many threads Go uses.
@@ -95,21 +72,6 @@ func listed(list string) int {
 		n += high - low + 1
 	}
 	return n
-}
-
-// checkMemlock checks the limit on memory that RDMA pins.
-func checkMemlock(env *Env) []Finding {
-	limit := env.Machine.MemoryLock()
-	if limit == math.MaxUint64 {
-		return good("locked memory has no limit")
-	}
-	device := fabric(env)
-	if device == "" {
-		return good("locked memory is limited to {}, and no RDMA device here needs it", bytesOf(limit))
-	}
-	return warning("locked memory is limited to {}, but "+device+" pins what it sends",
-		"have an administrator set LimitMEMLOCK=infinity for slurmd (or memlock in limits.conf), and "+
-			"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf", bytesOf(limit))
 }
 
 // firstLine returns the first line of a small file, "" if it cannot be read.

@@ -66,25 +66,6 @@ func judgeAuto(bytes int64, left Amount, from string) []Finding {
 		bytesOf(bytes))
 }
 
-// checkHugePages reports whether the slab will use huge pages.
-//
-// Source: Linux, admin-guide/mm/transhuge, "Hugepages in tmpfs/shmem".
-func checkHugePages(env *Env) []Finding {
-	line := firstLine(env, "/sys/kernel/mm/transparent_hugepage/shmem_enabled")
-	_, rest, _ := strings.Cut(line, "[")
-	mode, _, found := strings.Cut(rest, "]")
-	switch {
-	case !found:
-		return good("this kernel has no huge pages for shared memory")
-	case mode == "never" || mode == "deny":
-		found := good("shared memory has no huge pages (" + mode + "), as on most systems")
-		found[0].Advice = "an administrator can write advise to " +
-			"/sys/kernel/mm/transparent_hugepage/shmem_enabled: large memories are then filled faster"
-		return found
-	}
-	return good("shared memory has huge pages (" + mode + ")")
-}
-
 // checkShm checks /dev/shm, which does not hold the cache's memory: a memfd is limited only by
 // memory.
 func checkShm(env *Env) []Finding {
@@ -102,6 +83,9 @@ func checkShm(env *Env) []Finding {
 	}
 	return good("{} of /dev/shm's {} are free", bytesOf(fs.FreeBytes), bytesOf(fs.Bytes))
 }
+
+// checkLimits checks the limits of the processes that a rank and training start.
+func checkLimits(env *Env) []Finding { return append(checkOpenFiles(env), checkMemlock(env)...) }
 
 // checkOpenFiles asks a shell, since Go raises its own limit when it starts, but not its
 // children's.
@@ -122,6 +106,17 @@ func checkOpenFiles(env *Env) []Finding {
 			"workers need many")
 	}
 	return good(detail)
+}
+
+// checkMemlock checks the limit on memory that RDMA pins.
+func checkMemlock(env *Env) []Finding {
+	limit, device := env.Machine.MemoryLock(), fabric(env)
+	if limit == math.MaxUint64 || device == "" {
+		return nil
+	}
+	return warning("locked memory is limited to {}, but "+device+" pins what it sends",
+		"have an administrator set LimitMEMLOCK=infinity for slurmd (or memlock in limits.conf), and "+
+			"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf", bytesOf(limit))
 }
 
 // fileLimit parses the output of ulimit.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"rankpool/slurm"
 )
 
 // probe prints one JSON object about the Python that runs it.
@@ -72,6 +74,16 @@ func checkPython(env *Env) []Finding {
 	found := judgePython(r, p, gpus)
 	found[0].Facts = map[string]string{"Python": r.version(), "PyTorch": r.Torch}
 	return found
+}
+
+// jobGPUs returns this process's GPUs according to the environment, and the variable; "" if there
+// is none.
+func jobGPUs(env *Env) (job slurm.GPUs, given string) {
+	job = slurm.DetectGPUs(env.Machine.LookupEnv)
+	if job.Count > 0 {
+		given = fmt.Sprintf("%s=%s", job.Source, env.getenv(job.Source))
+	}
+	return job, given
 }
 
 // judgePython judges Python's report. gpus is the variable that gives the job its GPUs, "" if there

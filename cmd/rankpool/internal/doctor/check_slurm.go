@@ -16,9 +16,6 @@ const (
 	commandWithin = 8 * time.Second
 	// shortLeft is the remaining time below which a job gets a warning.
 	shortLeft = 10 * time.Minute
-	// neededKillWait is the minimum time between SIGTERM and SIGKILL, in seconds: rankpool's state is
-	// on disk within 10 s.
-	neededKillWait = 15
 )
 
 var versionNumber = regexp.MustCompile(`(\d+)\.(\d+)`)
@@ -48,9 +45,10 @@ func checkSlurm(env *Env) []Finding {
 		}
 	}
 	if !env.Job.InJob() {
-		return good(version + ", outside a job")
+		return append(good(version+", outside a job"), checkSrunMPI(env)...)
 	}
 	found := good(fmt.Sprintf("%s, job %s%s", version, env.Job.JobID, nodesOf(env)))
+	found = append(found, checkSrunMPI(env)...)
 	ask := func(_ context.Context, name string, args ...string) (string, error) {
 		return env.Machine.Output(commandWithin, []string{"SLURM_TIME_FORMAT=standard"}, name, args...)
 	}
@@ -84,7 +82,7 @@ func checkSrunMPI(env *Env) []Finding {
 	}
 	text, err := env.Machine.Output(commandWithin, nil, "srun", "--mpi=list")
 	if err != nil {
-		return nil // check "slurm" reports it
+		return nil // an old srun, which has no list
 	}
 	want, advice := env.Launch.SrunMPI, "start the ranks with mpirun in the batch script, or load "+
 		"another MPI"
@@ -99,28 +97,4 @@ func checkSrunMPI(env *Env) []Finding {
 	}
 	return bad("srun has no --mpi="+want+", which "+env.MPI.Flavour+" needs; it has: "+
 		oneLine(text), advice)
-}
-
-var killWait = regexp.MustCompile(`(?m)^KillWait\s*=\s*(\d+)`)
-
-// checkKillWait asks slurmctld.
-func checkKillWait(env *Env) []Finding {
-	if !env.Job.InJob() {
-		return nil
-	}
-	text, err := env.Machine.Output(commandWithin, nil, "scontrol", "show", "config")
-	m := killWait.FindStringSubmatch(text)
-	if m == nil {
-		detail := "scontrol does not report KillWait"
-		if err != nil {
-			detail = fmt.Sprintf("slurmctld does not report KillWait: %v", err)
-		}
-		return good(detail)
-	}
-	seconds, _ := strconv.Atoi(m[1])
-	if seconds < neededKillWait {
-		return warning(fmt.Sprintf("KillWait is %d s: the job may be killed before all is on disk, "+
-			"which takes up to 10 s", seconds), "have the warning come earlier: sbatch --signal=B:TERM@120")
-	}
-	return good(fmt.Sprintf("KillWait is %d s; rankpool needs 10 s", seconds))
 }

@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -122,35 +121,6 @@ func checkVariables(env *Env) []Finding {
 		found = good("none that hurts is set")
 	}
 	return found
-}
-
-// toCatch are the signals that end training, or make it save, and their numbers.
-//
-// Source: Linux, signal(7), x86 and ARM.
-var toCatch = []struct {
-	name   string
-	number uint
-}{{"SIGINT", 2}, {"SIGTERM", 15}, {"SIGUSR1", 10}, {"SIGUSR2", 12}}
-
-// checkSignals looks for signals that this process inherited as ignored.
-func checkSignals(env *Env) []Finding {
-	mask, err := strconv.ParseUint(statusField(env, "SigIgn:"), 16, 64)
-	if err != nil {
-		return good("/proc does not show which signals are ignored")
-	}
-	var ignored []string
-	for _, s := range toCatch {
-		if mask&(1<<(s.number-1)) != 0 {
-			ignored = append(ignored, s.name)
-		}
-	}
-	if ignored == nil {
-		return good("none of SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 is ignored")
-	}
-	return warning(strings.Join(ignored, ", ")+" was ignored when this process began, so "+
-		"training will not see it",
-		"check how it was started: \"command &\" in a script, unlike in an interactive shell, "+
-			"ignores SIGINT, trap '' SIGNAL any")
 }
 
 // statusField returns a field of /proc/self/status, "" if there is none.

@@ -10,42 +10,22 @@ import (
 var checks = []Check{
 	{"mpi", EachNode, "", checkMPI, "MPI library, why that one, and its thread level"},
 	{"launcher", Once, "", checkLauncher, "launcher of the ranks, and whether MPI sees all of them"},
-	{"ranks", Between, "", nil, "one rank per node, on all nodes of the job"},
-	{"ping", Between, "", nil, "round trip of a small message between ranks"},
-	{"bandwidth", Between, "", nil, "bandwidth of large messages between ranks"},
-	{"clock", Between, "", nil, "difference of the nodes' clocks"},
-	{"versions", Between, "", nil, "the same rankpool, MPI, Python and PyTorch on all nodes"},
-
-	{"slurm", Once, "", checkSlurm, "version of Slurm, the job, and its remaining time"},
-	{"srun-mpi", Once, "", checkSrunMPI, "srun's plugin for this MPI library"},
-	{"kill-wait", Once, "", checkKillWait, "seconds between SIGTERM and SIGKILL at the job's end"},
+	{
+		"ranks", Between, "", nil,
+		"one rank per node, on all nodes; each reaches every other; the same versions",
+	},
+	{"slurm", Once, "", checkSlurm, "Slurm, srun's plugin for this MPI library, the job's time"},
 	{"variables", EachNode, "", checkVariables, "variables that slow srun, MPI or Go, or delay steps"},
-	{"signals", EachNode, "", checkSignals, "signals that this process inherited as ignored"},
 
 	{"kernel", EachNode, "", checkKernel, "system calls that shared memory needs"},
-	{"cma", EachNode, "", checkCMA, "whether ranks of one node may read each other's memory"},
 	{"cpus", EachNode, "", checkCPUs, "CPUs that this process may use"},
 	{"memory", EachNode, "", checkMemory, "free memory, within control groups and machine"},
-	{"huge-pages", EachNode, "", checkHugePages, "huge pages for shared memory"},
-	{"memlock", EachNode, "", checkMemlock, "limit on locked memory, which RDMA needs"},
 	{"shm", EachNode, "", checkShm, "size of /dev/shm, which DataLoader workers need"},
-	{"open-files", EachNode, "", checkOpenFiles, "limit on open files"},
-	{"runtime", EachNode, "", checkRuntime, "session folder, and the length of its socket paths"},
-	{"scratch", EachNode, "", checkScratch, "node-local folder: space, extended attributes"},
+	{"limits", EachNode, "", checkLimits, "limits on open files, and on locked memory for RDMA"},
+	{"runtime", EachNode, "", checkRuntime, "session folder, its socket paths, and who clears it"},
 	{"tier", EachNode, "tier", checkTier, "folder of --tier: local disk, owner and mode, room"},
 
-	{"data", EachNode, "data", checkData, "whether the data can be read, and their file system"},
-	{
-		"index", EachNode, "data", checkIndex, "a manifest of the data, which saves a scan at each start",
-	},
-	{
-		"layout", Once, "data", checkLayout,
-		"stripes over storage targets; files that are only in the archive",
-	},
-	{"read", EachNode, "data", checkRead, "time to open and read a few files"},
-	{"xattr", EachNode, "data", checkXattr, "extended attributes of the data"},
-
-	{"gpu", EachNode, "", checkGPU, "GPUs, and NVIDIA's library for their statistics"},
+	{"data", EachNode, "data", checkData, "file system, manifest, and time to read a few files"},
 	{
 		"python", EachNode, "", checkPython,
 		"Python, PyTorch with torch.distributed, and rankpool's client",

@@ -12,6 +12,7 @@ type Report struct {
 	Rank     int       `json:"-"` // known from the message
 	Host     string    `json:"host"`
 	Findings []Finding `json:"findings"`
+	Unheard  []int     `json:"unheard,omitempty"` // ranks whose greeting has not come
 }
 
 // Combine merges the findings of all ranks into one list, in the order of Checks, with their
@@ -61,7 +62,7 @@ func Combine(reports []Report) []Finding {
 }
 
 // checkVersions compares what should be the same on all nodes.
-func checkVersions(w World) []Finding {
+func (w World) checkVersions() []Finding {
 	hosts := map[string]map[string][]string{} // by fact and value
 	var names []string
 	for _, r := range w.Reports {

@@ -3,7 +3,7 @@
 //
 // A check is a small function of an Env, which holds what the command knows and the Machine that it
 // may examine. It returns findings: what was found, whether that is good, and what to do. A Group
-// gathers the findings of all ranks at rank 0 and measures the links between them.
+// gathers the findings of all ranks at rank 0.
 package doctor
 
 import (
@@ -35,7 +35,7 @@ type Finding struct {
 	Node    string   `json:"node,omitempty"` // a hostlist; "": not about a node, or there is only one
 	Amounts []Amount `json:"amounts,omitempty"`
 
-	// Facts are what should be the same on all nodes, by name: check "versions" compares them.
+	// Facts are what should be the same on all nodes, by name: check "ranks" compares them.
 	Facts map[string]string `json:"facts,omitempty"`
 }
 
@@ -154,8 +154,6 @@ func hangs(check Check) string {
 	switch {
 	case check.Needs == "data":
 		return "whether \"ls\" of the data answers on this node"
-	case check.Name == "gpu":
-		return "whether nvidia-smi answers on this node"
 	case check.Name == "python":
 		return "whether \"python3 -c 'import torch'\" ends on this node"
 	}

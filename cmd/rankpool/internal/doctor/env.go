@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"rankpool/slurm"
-	"rankpool/staging/layout"
 )
 
 // An Env is what checks know. They must not change it, and may use it concurrently.
@@ -30,14 +29,7 @@ type Env struct {
 	Python     Python
 	Runtime    Runtime
 
-	GPUs func() (GPUs, error) // calls NVIDIA's library
-	Now  func() time.Time
-}
-
-// GPUs are the GPUs that this process may use, according to NVIDIA's library.
-type GPUs struct {
-	Names []string // of those that answer
-	Lost  []error  // an error for each of the others
+	Now func() time.Time
 }
 
 func (e *Env) getenv(name string) string {
@@ -105,7 +97,7 @@ type Machine interface {
 	MemoryLock() (bytes uint64) // the limit on locked memory; math.MaxUint64: none
 	Threads() int               // that Go uses at a time: GOMAXPROCS
 	Calls() Calls
-	Root() bool
+	UserID() int
 
 	LookPath(name string) (string, error)
 	// Output runs a program with additional environment variables, and returns its output, even
@@ -113,28 +105,21 @@ type Machine interface {
 	Output(within time.Duration, env []string, name string, args ...string) (string, error)
 
 	// Samples returns up to n files of a data set, spread over it as far as that is quick to find out.
-	Samples(data string, n int) ([]Sample, error)
+	Samples(data string, n int) (paths []string, err error)
 	// Index returns the manifest that stands for a data set, and whether there is one; or why it
 	// cannot be used.
 	Index(data string) (path string, found bool, err error)
-	Layout(path string) (layout.Layout, error)
+	Archived(path string) bool // a read of the file waits for a tape
 	// TimeRead returns how long it takes to open a file and read its first bytes.
 	TimeRead(path string, bytes int64) (time.Duration, error)
-	// ListXattr returns why the extended attributes of a file cannot be read.
-	ListXattr(path string) error
-	// SetXattr returns why files in a folder cannot have the attribute user.rankpool.doctor: it
-	// creates a file, and removes it.
-	SetXattr(folder string) error
 }
 
 // A FileSystem is the result of statfs.
 type FileSystem struct {
-	Type       string // its name in mount's output, or a number
-	Bytes      int64
-	FreeBytes  int64 // for this user
-	FilesTotal int64 // 0: unlimited
-	FilesFree  int64
-	Reach      Reach
+	Type      string // its name in mount's output, or a number
+	Bytes     int64
+	FreeBytes int64 // for this user
+	Reach     Reach
 }
 
 // A Reach is which nodes see the files of a file system.
@@ -147,15 +132,7 @@ const (
 	Shared               // a server, or many, hold the files
 )
 
-// A Sample is a file of a data set.
-type Sample struct {
-	Path  string
-	Bytes int64
-}
-
 // Calls are the results of the system calls that rankpool depends on; nil is success.
 type Calls struct {
 	Memfd, Seal, SealWrite, Populate error
-	// process_vm_readv: MPI's transfers between processes of a node
-	ReadOtherProcess error
 }

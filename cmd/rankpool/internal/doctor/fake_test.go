@@ -4,14 +4,13 @@ import (
 	"errors"
 	"io/fs"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
 
-	"rankpool/nvml"
 	"rankpool/slurm"
-	"rankpool/staging/layout"
 )
 
 // A fakeMachine returns what a test has put into it.
@@ -26,16 +25,14 @@ type fakeMachine struct {
 	memlock  uint64
 	threads  int
 	calls    Calls
-	root     bool
-	samples  []Sample
+	user     int
+	samples  []string
 	noSample error
 	index    string
 	noIndex  error
-	layouts  map[string]layout.Layout
+	archived []string
 	took     time.Duration
 	noRead   error
-	noList   error
-	noSet    error
 
 	lastEnv []string // of the last program
 }
@@ -81,7 +78,7 @@ func (m *fakeMachine) FileSystem(path string) (FileSystem, error) {
 func (m *fakeMachine) MemoryLock() uint64 { return m.memlock }
 func (m *fakeMachine) Threads() int       { return m.threads }
 func (m *fakeMachine) Calls() Calls       { return m.calls }
-func (m *fakeMachine) Root() bool         { return m.root }
+func (m *fakeMachine) UserID() int        { return m.user }
 
 func (m *fakeMachine) LookPath(name string) (string, error) {
 	for line := range m.programs {
@@ -107,7 +104,7 @@ func (m *fakeMachine) Output(_ time.Duration, env []string, name string, args ..
 	return text, nil
 }
 
-func (m *fakeMachine) Samples(string, int) ([]Sample, error) { return m.samples, m.noSample }
+func (m *fakeMachine) Samples(string, int) ([]string, error) { return m.samples, m.noSample }
 
 func (m *fakeMachine) Index(data string) (string, bool, error) {
 	if m.noIndex != nil {
@@ -116,11 +113,9 @@ func (m *fakeMachine) Index(data string) (string, bool, error) {
 	return m.index, m.index != "", nil
 }
 
-func (m *fakeMachine) Layout(path string) (layout.Layout, error) { return m.layouts[path], nil }
+func (m *fakeMachine) Archived(path string) bool { return slices.Contains(m.archived, path) }
 
 func (m *fakeMachine) TimeRead(string, int64) (time.Duration, error) { return m.took, m.noRead }
-func (m *fakeMachine) ListXattr(string) error                        { return m.noList }
-func (m *fakeMachine) SetXattr(string) error                         { return m.noSet }
 
 const healthyPython = `{"version": [3, 11, 2], "executable": "/usr/bin/python3", ` +
 	`"torch": "2.4.0", "cuda": true, "cuda_compiled": "12.4", ` +
@@ -134,7 +129,6 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 	m := &fakeMachine{
 		vars: map[string]string{
 			"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": "1800007200", "CUDA_VISIBLE_DEVICES": "0,1",
-			"TMPDIR": "/scratch",
 		},
 		files: map[string]string{
 			"/proc/self/status": "Name:\trankpool\nSigIgn:\t0000000000000000\n" +
@@ -143,28 +137,22 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 			"/proc/sys/kernel/osrelease":     "6.1.0\n",
 			"/proc/meminfo": "MemTotal: 67108864 kB\nMemAvailable: " +
 				"62914560 kB\n",
-			"/sys/kernel/mm/transparent_hugepage/shmem_enabled": "always within_size [advise] never " +
-				"deny force\n",
-			"/proc/sys/kernel/yama/ptrace_scope": "0\n",
 		},
 		dirs: map[string][]string{"/sys/class/infiniband": {"mlx5_0"}},
 		mounts: map[string]FileSystem{
 			"/dev/shm": {Type: "tmpfs", Bytes: 32 << 30, FreeBytes: 31 << 30, Reach: Local},
-			"/scratch": {Type: "xfs", Bytes: 1 << 40, FreeBytes: 1 << 39, Reach: Local},
 			"/tier":    {Type: "ext4", Bytes: 1 << 40, FreeBytes: 100 << 30, Reach: Local},
 			"/data":    {Type: "lustre", Bytes: 1 << 50, FreeBytes: 1 << 49, Reach: Shared},
 		},
 		programs: map[string]string{
 			"srun --version": "slurm 23.11.4\n", "srun --mpi=list": "MPI plugin types " +
 				"are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4\n",
-			"scontrol show config": "Configuration data\nKillOnBadExit           = 0\nKillWait            " +
-				"    = 30 sec\n",
+			"loginctl show-session --property=RemoveIPC": "RemoveIPC=no\n",
 			"sh": "1024\n524288\n", "python3": healthyPython + "\n",
 		},
 		failing: map[string]error{}, denied: map[string]error{}, memlock: math.MaxUint64, threads: 8,
-		samples: []Sample{{"/data/a", 100}, {"/data/b", 100}}, index: "/data/rankpool.parquet",
-		took:    time.Millisecond,
-		layouts: map[string]layout.Layout{"/data/a": stripes(1, false), "/data/b": stripes(1, false)},
+		samples: []string{"/data/a", "/data/b"}, index: "/data/rankpool.parquet",
+		took: time.Millisecond, user: firstUser,
 	}
 	return &Env{
 		Machine: m, Version: "1.0", Job: slurm.Job{JobID: "7", StepID: "0", Nodes: 4, Tasks: 4},
@@ -177,26 +165,6 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 		Tier:    &Tier{Dir: "/tier", Bytes: 80 << 30},
 		Python:  Python{Command: "python3", Path: "/dev/shm/x/python"},
 		Runtime: Runtime{Base: "/dev/shm", SocketPath: "/dev/shm/rankpool-0-slurm7/r3/door.sock"},
-		GPUs:    func() (GPUs, error) { return GPUs{Names: []string{"H100", "H100"}}, nil },
 		Now:     func() time.Time { return now },
 	}, m
 }
-
-// stripes returns a Lustre layout of n targets.
-func stripes(n int, released bool) layout.Layout {
-	l := layout.Layout{
-		FileSystem: layout.Lustre, Kind: layout.KindRAID0, Mirrors: 1,
-		Released: released,
-	}
-	if released {
-		return l
-	}
-	c := layout.Component{Start: 0, End: math.MaxInt64, StripeBytes: 1 << 20}
-	for i := range n {
-		c.Targets = append(c.Targets, i)
-	}
-	l.Components = []layout.Component{c}
-	return l
-}
-
-var errNVML = nvml.ErrNotFound

@@ -2,14 +2,12 @@ package doctor
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"rankpool/mpicache/transport"
@@ -20,42 +18,26 @@ import (
 // on few cores may be late.
 const silentSeconds = 16
 
+// greetingPatience is how long a rank that has made its checks waits for the greetings of others.
+const greetingPatience = silentSeconds * time.Second
+
 // The channels between ranks.
 const (
-	channelSigns  byte = iota // host, newline, the check that runs
-	channelReport             // JSON: a Report, to rank 0
-	channelCalls
-	channelEnd // from rank 0 to all
+	channelSigns    byte = iota // host, newline, the check that runs
+	channelGreeting             // empty, from each rank to every other
+	channelReport               // JSON: a Report, to rank 0
+	channelEnd                  // from rank 0 to all
 )
 
-// The first byte of a request.
-const (
-	askMeasure = 'm' // JSON: a Way without results, from rank 0 to its From; the reply has them
-	askClock   = 'p' // the reply has 8 bytes: the clock in ns since 1970
-	askBulk    = 'b' // 4 bytes: the ticket under which the sender receives a bulk transfer
-)
-
-// GroupOptions holds the name of a Group's host, and its clocks. The zero value is ready to use.
-type GroupOptions struct {
-	Host string
-	// nil: time.Now; the wall clock is compared, the monotonic one measures
-	Now  func() time.Time
-	Tick <-chan time.Time // nil: every second
-	// nil: context.WithTimeout; ends the wait for a rank's reply
-	Late func(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc)
-}
-
-// A Group is one rank's side of the communication between all ranks. Rank 0 gathers the reports,
-// requests the measurements of links, and ends the group; the others report and wait for the end.
-// Every wait is bounded: a rank that sends nothing for 16 s counts as lost.
+// A Group is one rank's side of the communication between all ranks. Each greets every other, and
+// reports to rank 0 which greetings have come; rank 0 gathers the reports and ends the group. Every
+// wait is bounded: a rank that sends nothing for 16 s counts as lost.
 //
 // Its methods may be called by several goroutines.
 type Group struct {
-	mux     *ranks.Mux
-	calls   *ranks.Calls
-	watch   *ranks.Watch
-	opt     GroupOptions
-	tickets atomic.Uint32 // of bulk transfers
+	mux   *ranks.Mux
+	watch *ranks.Watch
+	host  string
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -66,22 +48,21 @@ type Group struct {
 
 // other is the state of another rank.
 type other struct {
+	greeted     bool // its greeting has come
 	lost        bool
 	host, check string
 	report      *Report
 }
 
-// Join starts communication on a transport that has not started yet.
-func Join(t transport.Transport, opt GroupOptions) *Group {
-	g := &Group{mux: ranks.NewMux(t), opt: opt, peers: make([]other, t.Size())}
+// Join starts communication on a transport that has not started yet. host is the name of this
+// rank's node; tick is nil, or replaces the clock that counts seconds of silence.
+func Join(t transport.Transport, host string, tick <-chan time.Time) *Group {
+	g := &Group{mux: ranks.NewMux(t), host: host, peers: make([]other, t.Size())}
 	g.changed = sync.NewCond(&g.mu)
-	if g.opt.Now == nil {
-		g.opt.Now = time.Now
-	}
-	if g.opt.Late == nil {
-		g.opt.Late = context.WithTimeout
-	}
-	g.calls = ranks.NewCalls(g.mux, channelCalls, g.answer)
+	g.peers[t.Rank()].greeted = true
+	g.mux.Handle(channelGreeting, func(from int, _ []byte) {
+		g.change(func() { g.peers[from].greeted = true })
+	})
 	g.mux.Handle(channelReport, func(from int, body []byte) {
 		r := &Report{Rank: from}
 		if json.Unmarshal(body, r) == nil {
@@ -90,7 +71,7 @@ func Join(t transport.Transport, opt GroupOptions) *Group {
 	})
 	g.mux.Handle(channelEnd, func(int, []byte) { g.change(func() { g.ended = true }) })
 	g.watch = ranks.NewWatch(g.mux, channelSigns, ranks.WatchOptions{
-		Ticks: opt.Tick, Bound: silentSeconds, Sign: g.sign,
+		Ticks: tick, Bound: silentSeconds, Sign: g.sign,
 		Heard: func(from int, sign []byte) {
 			g.change(func() {
 				p := &g.peers[from]
@@ -101,6 +82,7 @@ func Join(t transport.Transport, opt GroupOptions) *Group {
 		Lost: func(rank int) { g.change(func() { g.peers[rank].lost = true }) },
 	})
 	g.watch.Send()
+	g.mux.SendOthers(channelGreeting, nil)
 	return g
 }
 
@@ -124,35 +106,32 @@ func (g *Group) Checking(name string) {
 func (g *Group) sign() []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return []byte(g.opt.Host + "\n" + g.check)
+	return []byte(g.host + "\n" + g.check)
 }
 
-// answer answers a request of another rank or of this one.
-func (g *Group) answer(from int, request []byte, reply func([]byte, error)) {
-	var way Way
-	switch {
-	case len(request) == 1 && request[0] == askClock:
-		reply(binary.LittleEndian.AppendUint64(nil, uint64(g.opt.Now().UnixNano())), nil)
-	case len(request) == 5 && request[0] == askBulk:
-		// the receiver reports
-		g.mux.Put(from, binary.LittleEndian.Uint32(request[1:]), toSend(), func(error) {})
-		reply(nil, nil)
-	case len(request) > 0 && request[0] == askMeasure && json.Unmarshal(request[1:], &way) == nil &&
-		way.To >= 0 && way.To < g.mux.Size():
-		go func() {
-			if err := g.measure(&way); err != nil {
-				way.Failure = err.Error()
-			}
-			reply(json.Marshal(way))
-		}()
-	default:
-		reply(nil, errors.New("malformed request"))
+// Report sends this rank's findings to rank 0, together with the ranks whose greeting has not come.
+// It waits for greetings, but not longer than a rank may be silent.
+func (g *Group) Report(ctx context.Context, findings []Finding) {
+	g.mux.Send(0, channelReport,
+		encodeReport(Report{Host: g.host, Findings: findings, Unheard: g.unheard(ctx)}))
+}
+
+// unheard returns the ranks whose greeting has not come in time.
+func (g *Group) unheard(ctx context.Context) (silent []int) {
+	ctx, stop := context.WithTimeout(ctx, greetingPatience)
+	defer stop()
+	// The end of ctx is no error: what is missing then is the result.
+	_ = g.await(ctx, func() (bool, error) {
+		return !slices.ContainsFunc(g.peers, func(p other) bool { return !p.greeted && !p.lost }), nil
+	})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for rank, p := range g.peers {
+		if !p.greeted {
+			silent = append(silent, rank)
+		}
 	}
-}
-
-// Report sends this rank's findings to rank 0.
-func (g *Group) Report(findings []Finding) {
-	g.mux.Send(0, channelReport, encodeReport(g.opt.Host, findings))
+	return silent
 }
 
 // ErrSilent means that rank 0 sends no sign of life.
@@ -187,7 +166,7 @@ func (g *Group) Gather(ctx context.Context, own []Finding) (
 	reports []Report, lost []Lost, err error,
 ) {
 	g.mu.Lock()
-	g.peers[0].report = &Report{0, g.opt.Host, own}
+	g.peers[0].report = &Report{Host: g.host, Findings: own}
 	g.mu.Unlock()
 	err = g.await(ctx, func() (bool, error) {
 		return !slices.ContainsFunc(g.peers, func(p other) bool { return p.report == nil && !p.lost }),
@@ -227,12 +206,11 @@ func (g *Group) await(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-func encodeReport(host string, findings []Finding) []byte {
-	data, err := json.Marshal(Report{Host: host, Findings: findings})
+func encodeReport(r Report) []byte {
+	data, err := json.Marshal(r)
 	if err != nil { // an amount that is not a number
-		data, _ = json.Marshal(Report{
-			Host: host, Findings: bad(fmt.Sprintf("the findings cannot be sent: %v", err), ""),
-		})
+		r.Findings = bad(fmt.Sprintf("the findings cannot be sent: %v", err), "")
+		data, _ = json.Marshal(r)
 	}
 	return data
 }

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pkg/xattr"
 	"golang.org/x/sys/unix"
 
 	"rankpool/staging/dataset"
@@ -46,13 +44,17 @@ func (s *system) manifest(path string) (*dataset.Manifest, error) {
 	return m, err
 }
 
-func (*system) LookupEnv(name string) (string, bool)      { return os.LookupEnv(name) }
-func (*system) ReadFile(path string) ([]byte, error)      { return os.ReadFile(path) }
-func (*system) Stat(path string) (fs.FileInfo, error)     { return os.Stat(path) }
-func (*system) Threads() int                              { return runtime.GOMAXPROCS(0) }
-func (*system) Root() bool                                { return os.Geteuid() == 0 }
-func (*system) LookPath(name string) (string, error)      { return exec.LookPath(name) }
-func (*system) Layout(path string) (layout.Layout, error) { return layout.Of(path) }
+func (*system) LookupEnv(name string) (string, bool)  { return os.LookupEnv(name) }
+func (*system) ReadFile(path string) ([]byte, error)  { return os.ReadFile(path) }
+func (*system) Stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
+func (*system) Threads() int                          { return runtime.GOMAXPROCS(0) }
+func (*system) UserID() int                           { return os.Geteuid() }
+func (*system) LookPath(name string) (string, error)  { return exec.LookPath(name) }
+
+func (*system) Archived(path string) bool {
+	l, err := layout.Of(path)
+	return err == nil && l.Offline()
+}
 
 func (*system) ReadDir(path string) (names []string, err error) {
 	entries, err := os.ReadDir(path)
@@ -156,24 +158,4 @@ func (*system) TimeRead(path string, bytes int64) (time.Duration, error) {
 	defer f.Close()
 	_, err = io.Copy(io.Discard, io.LimitReader(f, bytes))
 	return time.Since(began), err
-}
-
-func (*system) ListXattr(path string) error {
-	_, err := xattr.List(path)
-	return err
-}
-
-func (*system) SetXattr(folder string) error {
-	f, err := os.CreateTemp(folder, ".rankpool-doctor-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) //nolint:errcheck // what cannot be removed is an empty file
-	defer f.Close()
-	err = xattr.FSet(f, "user.rankpool.doctor", []byte("1"))
-	var at *xattr.Error
-	if errors.As(err, &at) {
-		return at.Err
-	}
-	return err
 }

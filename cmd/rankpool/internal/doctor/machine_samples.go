@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"rankpool/scheduler"
@@ -22,7 +23,7 @@ var errNoSample = errors.New("it holds no sample")
 
 // Samples implements Machine. Samples of a manifest are spread over it, those of a folder over the
 // first of its subfolders. A data set known to be empty is an error.
-func (s *system) Samples(data string, n int) ([]Sample, error) {
+func (s *system) Samples(data string, n int) ([]string, error) {
 	info, err := os.Stat(data)
 	if err != nil {
 		return nil, err
@@ -37,26 +38,19 @@ func (s *system) Samples(data string, n int) ([]Sample, error) {
 	if m.Len() == 0 {
 		return nil, &fs.PathError{Op: "read", Path: data, Err: errNoSample}
 	}
-	var samples []Sample
-	seen := map[string]bool{} // samples of one shard are one file
+	var paths []string
 	n = min(n, m.Len())
 	for i := range n {
 		path := m.Path(scheduler.SampleID(i * m.Len() / n))
-		if seen[path] {
-			continue
+		if !slices.Contains(paths, path) { // samples of one shard are one file
+			paths = append(paths, path)
 		}
-		seen[path] = true
-		info, err := os.Stat(path)
-		if err != nil {
-			return nil, err
-		}
-		samples = append(samples, Sample{path, info.Size()})
 	}
-	return samples, nil
+	return paths, nil
 }
 
 // walkSome returns up to n files below root, about as many from each folder that it opens.
-func walkSome(root string, n int) ([]Sample, error) {
+func walkSome(root string, n int) ([]string, error) {
 	folders, files := []string{root}, [][]string{}
 	all := true // all entries were read
 	for i := 0; i < len(folders) && i < fewFolders; i++ {
@@ -104,7 +98,7 @@ func someEntries(folder string) ([]os.DirEntry, error) {
 }
 
 // pick chooses n files from all folders in turn, in the order in which the folders list them.
-func pick(folders [][]string, n int) (samples []Sample) {
+func pick(folders [][]string, n int) (paths []string) {
 	for turn, more := 0, true; more; turn++ {
 		more = false
 		for _, files := range folders {
@@ -113,12 +107,12 @@ func pick(folders [][]string, n int) (samples []Sample) {
 			}
 			more = true
 			if info, err := os.Stat(files[turn]); err == nil && info.Mode().IsRegular() {
-				samples = append(samples, Sample{files[turn], info.Size()})
+				paths = append(paths, files[turn])
 			}
-			if len(samples) == n {
-				return samples
+			if len(paths) == n {
+				return paths
 			}
 		}
 	}
-	return samples
+	return paths
 }

@@ -32,7 +32,7 @@ func TestSystem(t *testing.T) {
 	env.Machine, env.Data, env.Now = NewSystem(), []string{root}, time.Now
 	env.Python = Python{Command: "true"}
 	found, err := Run(t.Context(), env, Checks(), Options{})
-	if err != nil || len(found) < 20 {
+	if err != nil || len(found) < 14 {
 		t.Fatal(found, err)
 	}
 	status := map[string]Status{}
@@ -40,7 +40,7 @@ func TestSystem(t *testing.T) {
 		status[f.Check] = f.Status
 	}
 	for check, want := range map[string]Status{
-		"kernel": Good, "layout": Good, "read": Good, "index": Warning, "python": Bad,
+		"kernel": Good, "data": Good, "python": Bad,
 	} {
 		if status[check] != want {
 			t.Errorf("%s is %q, want %q: %+v", check, status[check], want, found)
@@ -96,11 +96,8 @@ func TestIndexAndSamples(t *testing.T) {
 		for _, n := range []int{1, 8, 30, 64} {
 			samples, err := s.Samples(data, n)
 			classes, paths := map[string]bool{}, map[string]bool{}
-			for _, one := range samples {
-				classes[filepath.Dir(one.Path)], paths[one.Path] = true, true
-				if one.Bytes != 7 {
-					t.Errorf("%+v", one)
-				}
+			for _, path := range samples {
+				classes[filepath.Dir(path)], paths[path] = true, true
 			}
 			if err != nil || len(paths) < min(n, 30) || len(paths) > n || n >= 8 && len(classes) < 3 {
 				t.Errorf("%d samples of %s: %d files in %d folders, %v", n, data, len(paths), len(classes), err)
@@ -197,19 +194,5 @@ func TestProbe(t *testing.T) {
 	if Worst(found) != Bad || len(found) != 2 ||
 		!strings.Contains(found[1].Detail, "ImportError: libtorch.so") {
 		t.Errorf("%+v", found)
-	}
-}
-
-func TestXattrOfFolder(t *testing.T) {
-	dir := t.TempDir()
-	err := NewSystem().SetXattr(dir) // the file system may not support them; then it returns an error
-	if err != nil && !strings.Contains(err.Error(), "supported") {
-		t.Error(err)
-	}
-	if left, _ := os.ReadDir(dir); len(left) > 0 {
-		t.Errorf("it left %v", left)
-	}
-	if err := NewSystem().SetXattr(filepath.Join(dir, "none")); err == nil {
-		t.Error("no error for a folder that is not there")
 	}
 }

@@ -19,116 +19,84 @@ func nodes(n int) []Report {
 }
 
 func TestWorld(t *testing.T) {
-	ms, us := time.Millisecond, time.Microsecond
-	ways := func(pings ...time.Duration) (all []Way) {
-		for i, p := range pings {
-			all = append(all, Way{From: i, To: i + 1, Ping: p, Bandwidth: 10e9})
-		}
-		return all
+	deaf := nodes(4)
+	deaf[1].Unheard, deaf[3].Unheard = []int{2, 9}, []int{2}
+	cut := nodes(8)
+	for r := range cut {
+		cut[r].Unheard = []int{(r + 1) % 8}
 	}
-	rates := func(rates ...float64) (all []Way) {
-		for i, rate := range rates {
-			all = append(all, Way{From: i, To: i + 1, Ping: 10 * us, Bandwidth: rate})
-		}
-		return all
-	}
-	clocks := func(offsets ...time.Duration) (all []Offset) {
-		for r, o := range offsets {
-			all = append(all, Offset{r, o, ms})
-		}
-		return all
-	}
+	crowd := nodes(3)
+	crowd[2].Host = crowd[1].Host
+	const reach = "each rank reaches every other"
 	for _, c := range []struct {
-		check  string
-		world  World
-		want   Status
-		detail string
+		name  string
+		world World
+		want  []string
 	}{
+		{"all well", World{Job: slurm.Job{Nodes: 4}, Reports: nodes(4)}, []string{
+			"good " + reach, "good one rank on each of {} nodes",
+		}},
+		{"no job", World{Job: slurm.Job{Nodes: slurm.Absent}, Reports: nodes(2)}, []string{
+			"good " + reach, "good one rank on each of {} nodes",
+		}},
+		{"nodes without a rank", World{Job: slurm.Job{Nodes: 6}, Reports: nodes(4)}, []string{
+			"good " + reach, "warning there are ranks on 4 of 6 nodes",
+		}},
+		{"two on a node", World{Reports: crowd}, []string{
+			"good " + reach, "warning several ranks share a node: g02",
+		}},
 		{
-			"ranks",
-			World{Job: slurm.Job{Nodes: 4}, Reports: nodes(4)},
-			Good,
-			"one rank on each of {} nodes",
-		},
-		{"ranks", World{Job: slurm.Job{Nodes: slurm.Absent}, Reports: nodes(2)}, Good, "one rank"},
-		{"ranks", World{Job: slurm.Job{Nodes: 6}, Reports: nodes(4)}, Warning, "on 4 of 6 nodes"},
-		{
-			"ranks",
-			World{Job: slurm.Job{Nodes: 5}, Reports: nodes(4), Lost: []Lost{{Rank: 4}}},
-			Bad,
-			"rank 4 has not reported",
+			"one that died before its greeting",
+			World{Job: slurm.Job{Nodes: 4}, Reports: unheard(nodes(3), 3), Lost: []Lost{{Rank: 3}}},
+			[]string{"bad rank 3 has not reported, and does not respond"},
 		},
 		{
-			"ping",
-			World{Reports: nodes(5), Ways: ways(10*us, 12*us, 11*us, 13*us)},
-			Good,
-			"between nodes take {}, from {} to {} (4 ways)",
+			"one that died in a check",
+			World{Reports: nodes(3), Lost: []Lost{{Rank: 3, Host: "g04", Check: "python"}}},
+			[]string{
+				`bad rank 3 on g04 has not reported, and does not respond; its last check was "python"`,
+			},
 		},
-		// its median is the third
-		{"ping", World{Reports: nodes(5), Ways: ways(10*us, 12*us, 400*us, 900*us)}, Good, "(4 ways)"},
 		{
-			"ping",
-			World{Reports: nodes(5), Ways: ways(10*us, 12*us, 11*us, 900*us)},
-			Warning,
-			"slow are g04-g05 (900 µs)",
+			"all others died",
+			World{Reports: unheard(nodes(1), 1, 2), Lost: []Lost{{Rank: 1}, {Rank: 2}}},
+			[]string{
+				"bad rank 1 has not reported, and does not respond",
+				"bad rank 2 has not reported, and does not respond",
+			},
 		},
-		// noise
-		{"ping", World{Reports: nodes(5), Ways: ways(1*us, 1*us, 1*us, 90*us)}, Good, "(4 ways)"},
-		{"ping", World{Reports: nodes(3), Ways: ways(3*ms, 3*ms)}, Warning, "between nodes"},
-		{"bandwidth", World{Reports: nodes(4), Ways: rates(10e9, 11e9, 12e9)}, Good, "move at {}"},
-		{
-			"bandwidth",
-			World{Reports: nodes(5), Ways: rates(2e9, 12e9, 3e9, 11e9)},
-			Warning,
-			"slow are g01-g02 (2.0 GB/s), g03-g04 (3.0 GB/s)",
-		},
-		{"bandwidth", World{Reports: nodes(3), Ways: rates(0.1e9, 0.1e9)}, Warning, "10 Gb/s"},
-		{
-			"bandwidth",
-			World{Reports: []Report{{0, "a", nil}, {1, "a", nil}}, Ways: rates(0.1e9)},
-			Good,
-			"inside nodes",
-		},
-		{"clock", World{Reports: nodes(3), Offsets: clocks(0, 2*ms, -3*ms)}, Good, "up to {} apart"},
-		{"clock", World{Reports: nodes(3), Offsets: clocks(0, 80*ms, 0)}, Warning, "apart: g02"},
-		// rank 0's own is wrong
-		{
-			"clock",
-			World{Reports: nodes(3), Offsets: clocks(0, 3*time.Second, 3*time.Second)},
-			Bad,
-			"apart: g01",
-		},
-		// within the error
-		{
-			"clock",
-			World{Reports: nodes(3), Offsets: []Offset{{0, 0, 0}, {1, 60 * ms, 20 * ms}}},
-			Good,
-			"apart",
-		},
+		{"a firewall", World{Reports: deaf}, []string{
+			"bad no message came from rank 2 (g03) to rank 1 (g02), rank 9 to rank 1 (g02), " +
+				"rank 2 (g03) to rank 3 (g04)",
+			"good one rank on each of {} nodes",
+		}},
+		{"many pairs", World{Reports: cut}, []string{
+			"bad no message came from rank 1 (g02) to rank 0 (g01), rank 2 (g03) to rank 1 (g02), " +
+				"rank 3 (g04) to rank 2 (g03), rank 4 (g05) to rank 3 (g04), " +
+				"rank 5 (g06) to rank 4 (g05), and 3 more",
+			"good one rank on each of {} nodes",
+		}},
 	} {
-		found := between[c.check](c.world)
-		if len(found) != 1 || found[0].Status != c.want || !strings.Contains(found[0].Detail, c.detail) ||
-			strings.Count(found[0].Detail, nothingYet) != len(found[0].Amounts) ||
-			(c.want != Good) != (found[0].Advice != "") {
-			t.Errorf("%s: %+v, want %s with %q", c.check, found, c.want, c.detail)
+		var got []string
+		for _, f := range c.world.Findings() {
+			got = append(got, string(f.Status)+" "+f.Detail)
+			if f.Check != "ranks" || (f.Status != Good) != (f.Advice != "") ||
+				strings.Count(f.Detail, nothingYet) != len(f.Amounts) {
+				t.Errorf("%s: %+v", c.name, f)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }
 
-func TestSlowWaysAreFew(t *testing.T) {
-	var ways []Way
-	for r := range 20 {
-		ways = append(ways, Way{From: r, To: r + 1, Bandwidth: 10e9})
+// unheard returns reports of ranks that heard nothing from others.
+func unheard(reports []Report, from ...int) []Report {
+	for r := range reports {
+		reports[r].Unheard = from
 	}
-	for r := range 7 {
-		ways[r].Bandwidth = float64(r+1) * 1e8
-	}
-	text := World{}.slow(ways, func(w Way) float64 { return w.Bandwidth }, PerSecond,
-		func(v float64) float64 { return 10e9 / (3 * v) })
-	if !strings.HasPrefix(text, "rank 0-rank 1 (100 MB/s), ") ||
-		!strings.HasSuffix(text, ", and 2 more") || strings.Count(text, "(") != 5 {
-		t.Error(text)
-	}
+	return reports
 }
 
 func TestCombine(t *testing.T) {
@@ -143,10 +111,10 @@ func TestCombine(t *testing.T) {
 		}
 	}
 	reports[3].Findings[1] = finding("kernel", Bad, "old", "update it")
-	reports[0].Findings = append(reports[0].Findings, finding("ping", Good, "fast", ""),
+	reports[0].Findings = append(reports[0].Findings, finding("ranks", Good, "fast", ""),
 		finding("slurm", Good, "23.11", ""))
 	want := []Finding{
-		finding("ping", Good, "fast", ""),
+		finding("ranks", Good, "fast", ""),
 		finding("slurm", Good, "23.11", ""),
 		{Check: "kernel", Status: Good, Detail: "Linux 6.1", Node: "g[01-03]"},
 		{Check: "kernel", Status: Bad, Detail: "old", Advice: "update it", Node: "g04"},
@@ -192,7 +160,7 @@ good     kernel  g04: fine
 
 func TestAmount(t *testing.T) {
 	for want, a := range map[string]Amount{
-		"1,234": count(1234), "1.5 GiB": bytesOf(int64(3 << 29)), "2.5 GB/s": {2.5e9, PerSecond},
+		"1,234": count(1234), "1.5 GiB": bytesOf(int64(3 << 29)),
 		"12 µs":   lasting(12 * time.Microsecond),
 		"1.23 ms": lasting(1234 * time.Microsecond), "2 s": lasting(2 * time.Second),
 		"45 min": lasting(45 * time.Minute), "1.5 h": lasting(90 * time.Minute),

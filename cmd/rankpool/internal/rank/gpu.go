@@ -110,7 +110,7 @@ func (s *gpuSampler) openLibrary(
 		log.Warn("no GPUs are read", "error", err)
 		return nil
 	}
-	gpus, err := FindGPUs(library, may)
+	gpus, err := findGPUs(library, may)
 	if err != nil && ctx.Err() == nil {
 		log.Warn("not all GPUs are read", "error", err)
 	}
@@ -206,7 +206,7 @@ func (s *gpuSampler) readPCIe(states []stats.GPU) {
 	s.pcie = (s.pcie + 1) % len(states)
 }
 
-// Snapshot returns the newest state of the GPUs, in the order of FindGPUs, and accounts the time
+// Snapshot returns the newest state of the GPUs, in the order of findGPUs, and accounts the time
 // since the previous call: stallSeconds is how long the node's trainers have waited for samples so
 // far, summed over them, and trainers is how many there are now. Time without trainers is not
 // accounted. The caller owns the result; it must not write to what the result points to. Snapshot

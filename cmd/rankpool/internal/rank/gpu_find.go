@@ -19,10 +19,10 @@ type nodeGPU struct {
 	err     error // why it cannot be read
 }
 
-// FindGPUs returns the GPUs that a process may use: those that may names, in its order, or all that
+// findGPUs returns the GPUs that a process may use: those that may names, in its order, or all that
 // the library offers if may names none. MIG devices stand for a GPU that is partitioned. The error
 // names the GPUs that do not respond or do not exist; the others are returned with it.
-func FindGPUs(library *nvml.Library, may slurm.GPUs) ([]sampledGPU, error) {
+func findGPUs(library *nvml.Library, may slurm.GPUs) ([]sampledGPU, error) {
 	if may.Count == 0 {
 		return nil, nil
 	}

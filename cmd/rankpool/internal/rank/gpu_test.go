@@ -119,7 +119,7 @@ func TestFindGPUs(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			found, err := FindGPUs(tt.library, gpusOf(tt.env...))
+			found, err := findGPUs(tt.library, gpusOf(tt.env...))
 			var got []string
 			for _, g := range found {
 				got = append(got, g.State.UUID)
@@ -384,7 +384,7 @@ func TestHangingDriverAtTheEnd(t *testing.T) {
 
 // The work of one second on a node with eight GPUs, without the driver's calls.
 func BenchmarkGPUSample(b *testing.B) {
-	node, err := FindGPUs(openFakeNVML(b), gpusOf("CUDA_VISIBLE_DEVICES=0,1"))
+	node, err := findGPUs(openFakeNVML(b), gpusOf("CUDA_VISIBLE_DEVICES=0,1"))
 	if err != nil {
 		b.Fatal(err)
 	}
