@@ -4,7 +4,7 @@ cache does not serve them."""
 from __future__ import annotations
 
 import time
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import wire
 from .connection import Connection, Spec
@@ -19,11 +19,15 @@ class Batch(list):
     `stream` is the stream's number at the door, `number` the global batch's place in `epoch`, and
     `spec` lets a worker request the batch by itself. It is small and can be pickled. `repeats` has
     for each id how often the epoch drew it before; None: never. The cache does not serve a stream
-    below 0. `evaluated`: the batch is not trained on. `together`: a DataLoader fetches the whole
-    batch in a row, even if one id at a time; it is not pickled, so workers do not have it.
+    below 0. `evaluated`: the batch is not trained on. `key` stands for the pass over the data, in
+    the seeds of transforms. `together`: a DataLoader fetches the whole batch in a row, even if one
+    id at a time; it is not pickled, so workers do not have it. `reads` counts, by place, how often
+    this process has read a sample of the batch.
     """
 
-    __slots__ = ("stream", "epoch", "number", "spec", "repeats", "evaluated", "together")
+    __slots__ = (
+        "stream", "epoch", "number", "spec", "repeats", "evaluated", "key", "together", "reads",
+    )
 
     def __init__(
         self,
@@ -34,9 +38,10 @@ class Batch(list):
         spec: Spec,
         repeats: Optional[List[int]] = None,
         evaluated: bool = False,
+        key: int = 0,
     ) -> None:
         super().__init__(ids)
-        self.evaluated = evaluated
+        self.evaluated, self.key = evaluated, key
         self.stream, self.epoch, self.number, self.spec, self.repeats = (
             stream,
             epoch,
@@ -45,6 +50,7 @@ class Batch(list):
             repeats,
         )
         self.together = False
+        self.reads: Dict[int, int] = {}
 
     def __reduce__(self):
         return _batch, (
@@ -55,6 +61,7 @@ class Batch(list):
             tuple(self.spec),
             self.repeats,
             self.evaluated,
+            self.key,
         )
 
     def indices(self) -> Iterator[Index]:
@@ -63,8 +70,8 @@ class Batch(list):
             yield Index(id, self, place)
 
 
-def _batch(ids, stream, epoch, number, spec, repeats=None, evaluated=False) -> Batch:
-    return Batch(ids, stream, epoch, number, Spec(*spec), repeats, evaluated)
+def _batch(ids, stream, epoch, number, spec, *rest) -> Batch:
+    return Batch(ids, stream, epoch, number, Spec(*spec), *rest)
 
 
 class Index(int):

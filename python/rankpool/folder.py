@@ -31,11 +31,11 @@ class DatasetFolder(Served):
     file-like object (with `.name`, the path); a loader that cannot use it gets the path instead and
     so bypasses the cache, with one warning.
 
-    With rng="sample", the generators of Python, NumPy and torch (CPU) are seeded from (seed, epoch,
-    sample, k) before the transforms of a sample that a sampler of rankpool drew, where k is how
-    often the epoch drew it before. So the tensors are the same with any number of workers and
-    trainers, and after a resume. In the training process the generators are restored afterwards.
-    rng=None leaves them alone.
+    With rng="sample", the generators of Python, NumPy and torch (CPU) are seeded before the
+    transforms of a sample that a sampler of rankpool drew, otherwise for each pass over the data,
+    draw of the sample and read of the draw. So the tensors are the same with any number of workers
+    and trainers, and after a resume. In the training process the generators are restored
+    afterwards. rng=None leaves them alone.
     """
 
     def __init__(

@@ -17,6 +17,7 @@ from . import session, wire
 from .batch import Batch, Index
 from .connection import Spec
 from .sampler import BatchSampler, place_of
+from .seeding import number_of
 from .served import Served, say_once
 
 _UNASKED = 64  # ids in a batch of unknown size, which only carries seed and epoch
@@ -125,6 +126,8 @@ class DistributedSampler(TorchDistributedSampler):
         self._asker = _Asker()  # of the iteration under way, which began at batch _first
         self._first = 0
         self._state: Optional[Dict[str, Any]] = None  # where the next iteration begins
+        self._passes = 0  # how often this epoch was iterated
+        self._told = False  # set_epoch was called
 
     def __getstate__(self) -> dict:
         """Leaves out what belongs to this process: a copy opens its own streams, and knows no
@@ -133,8 +136,11 @@ class DistributedSampler(TorchDistributedSampler):
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next iteration."""
+        self._told = True
         if epoch != self.epoch:
             self._state = None
+        if self._state is None:
+            self._passes = 0
         super().set_epoch(epoch)
 
     def __iter__(self) -> Iterator[int]:
@@ -150,22 +156,26 @@ class DistributedSampler(TorchDistributedSampler):
             )
         size = _agreed(self._batch_size, asker)
         first = self._first = self._resumed(size)
+        # all passes in order are alike, and each is an epoch of its own for the cache
+        epoch = self.epoch if self.shuffle else self.epoch + self._passes
         repeats = None
         # some are drawn again, to make the parts of all trainers equal
         if self.total_size > len(self.dataset):
             repeats = [
                 (self.rank + n * self.num_replicas) // len(self.dataset) for n in range(len(ids))
             ]
-        stream = self._stream(size, asker.drop_last, first) if size else None
+        stream = self._stream(size, asker.drop_last, first, epoch) if size else None
         if stream is None:
             batches = _cut(
-                ids, repeats, size or _UNASKED, -1, self.epoch, self._spec(size or _UNASKED), first
+                ids, repeats, size or _UNASKED, -1, epoch, self._spec(size or _UNASKED), first
             )
         elif self._assign == "local":
             batches = iter(stream)
         else:
-            batches = _cut(ids, repeats, size, stream._stream, self.epoch, stream.spec, first)
-        return _indices(batches, asker.fetches(size))
+            batches = _cut(ids, repeats, size, stream._stream, epoch, stream.spec, first)
+        key = number_of(self.seed, self.epoch, self._passes)
+        self._passes += 1
+        return _indices(batches, asker.fetches(size), key)
 
     def _spec(self, size: int) -> Spec:
         return Spec(
@@ -173,7 +183,9 @@ class DistributedSampler(TorchDistributedSampler):
             self.num_replicas,
         )
 
-    def _stream(self, size: int, drop_last: bool, first: int) -> Optional[BatchSampler]:
+    def _stream(
+        self, size: int, drop_last: bool, first: int, epoch: int
+    ) -> Optional[BatchSampler]:
         """Returns the cache's stream, with this epoch planned from batch `first` if the cache is
         there; None when it serves nothing."""
         if self.dataset._data is None or drop_last and self.num_samples < size:
@@ -186,10 +198,10 @@ class DistributedSampler(TorchDistributedSampler):
                 sampler_drop_last=self.drop_last, rank=self.rank, world_size=self.num_replicas,
                 assign=self._assign,
             )  # fmt: skip
-        stream.set_epoch(self.epoch)
+        stream.set_epoch(epoch)
         if first:
             stream._start, stream._plan = first, None
-            stream._training.resume(self.epoch, first, None)
+            stream._training.resume(epoch, first, None)
         if self._assign != "local":
             stream._try_plan()  # the ids are known without it, but not where they are
             stream._start = 0
@@ -228,11 +240,11 @@ class DistributedSampler(TorchDistributedSampler):
             raise ValueError(
                 f"rankpool: batch must be from 0 to {batches}, the batches of an epoch, not {batch}"
             )
-        place = (
-            {"epoch": self.epoch + 1, "batch": 0}
-            if batch == batches
-            else {"epoch": self.epoch, "batch": batch}
-        )
+        place = {"epoch": self.epoch, "pass": self._passes - 1, "batch": batch}
+        if batch == batches:  # a script that never calls set_epoch stays in its epoch
+            place = {"epoch": self.epoch + 1, "pass": 0, "batch": 0}
+            if not self._told:
+                place.update({"epoch": self.epoch, "pass": self._passes})
         return {**place, **self._identity(asker.batch_size)}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
@@ -240,6 +252,7 @@ class DistributedSampler(TorchDistributedSampler):
         state belongs to another stream."""
         self.epoch = place_of(state, "epoch", wire.MAX_EPOCH)
         place_of(state, "batch", len(self.dataset))
+        self._passes = place_of({"pass": 0, **state}, "pass", wire.MAX_EPOCH)
         self._state = dict(state)
 
     def _resumed(self, size: Optional[int]) -> int:
@@ -304,9 +317,9 @@ def _cut(
         )
 
 
-def _indices(batches: Iterator[Batch], together: bool) -> Iterator[Index]:
+def _indices(batches: Iterator[Batch], together: bool, key: int) -> Iterator[Index]:
     for batch in batches:
-        batch.together = together
+        batch.together, batch.key = together, key
         yield from batch.indices()
 
 
@@ -356,6 +369,8 @@ class ImportanceSampler(Sampler):
         self._state: Optional[Dict[str, Any]] = None  # to be loaded once the stream is open
         self._handed: Any = None
         self._together = False
+        self._passes = 0  # how often this epoch was iterated
+        self._key = 0  # of this iteration, in the seeds of transforms
         # batches of this iteration without an update, the oldest first
         self._batches: List[Batch] = []
         self._drawn = self._done = self._first = 0
@@ -368,6 +383,8 @@ class ImportanceSampler(Sampler):
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next iteration."""
+        if self._state is None or epoch != self.epoch:
+            self._passes = 0
         self.epoch = epoch
         if self._stream is not None:
             self._stream.set_epoch(epoch)
@@ -399,6 +416,8 @@ class ImportanceSampler(Sampler):
                 "in_order=False"
             )
         self._batches, self._drawn, self._done, self._first = [], 0, 0, 0
+        self._key = number_of(self.seed, self.epoch, self._passes)
+        self._passes += 1
         return self._draw(
             iter(self._open(size)) if self.dataset._data is not None else self._plain(size)
         )
@@ -440,7 +459,7 @@ class ImportanceSampler(Sampler):
                 if batch.number >= _whole(self._stream._plan, self._stream.spec):
                     return
             self._batches.append(batch)
-            batch.together = self._together
+            batch.together, batch.key = self._together, self._key
             for index in batch.indices():
                 if index.place == len(batch) - 1:
                     self._drawn += 1
@@ -527,9 +546,10 @@ class ImportanceSampler(Sampler):
         two steps."""
         if self._state is not None:
             return self._state
-        return (
-            {"epoch": self.epoch, "batch": 0} if self._stream is None else self._stream.state_dict()
-        )
+        if self._stream is None:
+            return {"epoch": self.epoch, "batch": 0}
+        state = self._stream.state_dict()
+        return {**state, "pass": max(0, self._passes - 1) if state["epoch"] == self.epoch else 0}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Resumes at the state's position at the next iteration, which raises ValueError if the
@@ -539,6 +559,7 @@ class ImportanceSampler(Sampler):
         if not begun and (state.get("batch") != 0 or len(state) > len(("epoch", "batch"))):
             raise ValueError("rankpool: the saved state is not that of an ImportanceSampler")
         self._state, self.epoch = state if begun else None, epoch
+        self._passes = place_of({"pass": 0, **state}, "pass", wire.MAX_EPOCH)
 
 
 def _whole(plan, spec: Spec) -> int:

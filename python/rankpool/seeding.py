@@ -1,4 +1,5 @@
-"""Reproducible tensors: a transform's random numbers depend only on (seed, epoch, sample, k)."""
+"""Reproducible tensors: a transform's random numbers depend only on the pass over the data and on the
+read of a sample in it."""
 
 from __future__ import annotations
 
@@ -9,11 +10,10 @@ from struct import pack
 from typing import Callable
 
 
-def number_of(seed: int, epoch: int, sample: int, k: int) -> int:
-    """Returns 64 bits for the k-th draw (from 0) of a sample in an epoch: BLAKE2b of the four
-    numbers."""
-    key = pack("<4Q", seed & _WORD, epoch & _WORD, sample & _WORD, k & _WORD)
-    return int.from_bytes(blake2b(key, digest_size=8).digest(), "little")
+def number_of(*numbers: int) -> int:
+    """Returns 64 bits that depend on all the numbers: their BLAKE2b."""
+    words = pack(f"<{len(numbers)}Q", *(number & _WORD for number in numbers))
+    return int.from_bytes(blake2b(words, digest_size=8).digest(), "little")
 
 
 _WORD = (1 << 64) - 1

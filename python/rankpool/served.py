@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import get_worker_info
@@ -113,9 +113,10 @@ class Served(TorchDataset):
     def _seed(self, index: int) -> None:
         """Seeds the generators for the transforms of a sample that a sampler of rankpool drew."""
         if self._seeds(index):
-            batch = index.batch
-            k = batch.repeats[index.place] if batch.repeats else 0
-            seed_all(number_of(batch.spec.seed, batch.epoch, int(index), k))
+            batch, place = index.batch, index.place
+            k = batch.repeats[place] if batch.repeats else 0
+            read = batch.reads[place] = batch.reads.get(place, -1) + 1
+            seed_all(number_of(batch.key, int(index), k, read))
 
     def _bytes(self, index: int) -> bytes:
         if (
@@ -135,12 +136,12 @@ class Served(TorchDataset):
 
 
 class _Open:
-    """A batch that is being read; `left` of its samples have not been returned yet."""
+    """A batch that is being read; the samples at the places `left` have not been returned yet."""
 
     __slots__ = ("batch", "samples", "left")
 
     def __init__(self, batch: Batch, samples: Samples) -> None:
-        self.batch, self.samples, self.left = batch, samples, len(batch)
+        self.batch, self.samples, self.left = batch, samples, set(range(len(batch)))
 
 
 class _Reader:
@@ -151,19 +152,24 @@ class _Reader:
         self._data = data
         self._lock = threading.Lock()
         self._open: Dict[int, _Open] = {}  # by thread; two may have the same
+        # what was read last, which may be read again
+        self._last: Tuple[Optional[Batch], int, bytes] = None, 0, b""
         self.pid = os.getpid()  # a forked worker begins with its own
 
     def read(self, batch: Batch, place: int) -> bytes:
         """Returns the bytes of the sample at a place in a batch; raises SampleError if it cannot be
         read."""
         with self._lock:
+            if self._last[0] is batch and self._last[1] == place:
+                return self._last[2]
             mine = self._open.get(threading.get_ident())
             if mine is None or mine.batch is not batch:
                 mine = self._begin(batch)
             content = bytes(mine.samples.views[place])
             if mine.samples.lost():  # the cache went away meanwhile: they may be other bytes
                 content = self._data.index.read(batch[place])
-            mine.left -= 1
+            self._last = batch, place, content
+            mine.left.discard(place)
             if not mine.left:
                 self._open = {t: one for t, one in self._open.items() if one is not mine}
                 self._close(mine)

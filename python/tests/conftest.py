@@ -51,4 +51,6 @@ def strict_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         warnings.filterwarnings("ignore", message="The given (buffer|NumPy array) is not writable")
+        # on a machine with few cores
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield

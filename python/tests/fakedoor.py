@@ -203,12 +203,15 @@ class Door:
         batches = plan(self, stream & ~BESIDE, streams[stream], epoch)
         ids = [id for batch in batches for id in batch]
         scored = streams[stream]["sampler"] in SCORERS
-        body = struct.pack(
-            "<4I", epoch, len(batches), len(ids), (1 if self.weights else 0) | (4 if scored else 0)
-        )
+        # for one trainer: the draws of others are not known here
+        repeats = [ids[:place].count(id) for place, id in enumerate(ids)]
+        flags = (1 if self.weights else 0) | (2 if any(repeats) else 0) | (4 if scored else 0)
+        body = struct.pack("<4I", epoch, len(batches), len(ids), flags)
         body += array("I", map(len, batches)).tobytes() + array("I", ids).tobytes()
         if self.weights:
             body += array("f", [1 + id for id in ids]).tobytes()
+        if any(repeats):
+            body += array("I", repeats).tobytes()
         if scored:
             body += bytes([epoch]) * 16 + self._state(stream, epoch).encode()
         return 103, body

@@ -219,10 +219,77 @@ def test_a_transform_that_fails_leaves_the_scripts_random_numbers(tree, monkeypa
 
 def test_target_transforms_are_seeded_too(tree):
     data = data_of(tree, target_transform=augment_target)
-    index = next(iter(rankpool.DistributedSampler(data, 1, 0)))
-    assert [str(data[index])] * 2 == [
-        str(data[copy.copy(index)]), str(pickle.loads(pickle.dumps(data))[index]),
-    ]
+    indices = iter(rankpool.DistributedSampler(data, 1, 0))
+    sent = pickle.dumps(next(indices))
+    assert str(data[pickle.loads(sent)]) == str(copy.deepcopy(data)[pickle.loads(sent)])
+
+
+class Views(torch.utils.data.Dataset):
+    """Two views of each sample, as for contrastive training; the second one also through another
+    data set."""
+
+    def __init__(self, data):
+        self.data, self.other = data, copy.deepcopy(data)
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, index):
+        return torch.stack([d[index][0] for d in (self.data, self.data, self.other)])
+
+
+def views_of(root, cut=None, **options):
+    """Returns the views that the last of 3 trainers gets in three passes: the first is over an
+    epoch, two are over the next one. cut: training was resumed before this batch of the third
+    pass."""
+    data = Views(data_of(root))
+    sampler, found = rankpool.DistributedSampler(data.data, 3, 2, shuffle=False), []
+    loader = DataLoader(data, 2, sampler=sampler, **options)
+    for number in range(3):
+        if number < 2:
+            sampler.set_epoch(number)
+        for batch, views in enumerate(loader):
+            found += views.tolist()
+            if (number, batch + 1) == (2, cut):
+                state = sampler.state_dict()
+                sampler = rankpool.DistributedSampler(data.data, 3, 2, shuffle=False)
+                sampler.load_state_dict(state)
+                sampler.set_epoch(1)
+                again = DataLoader(data, 2, sampler=sampler, **options)
+                return found + [row for views in again for row in views.tolist()]
+    return found
+
+
+FOUR_WORKERS = {"num_workers": 4}, {"num_workers": 4, "persistent_workers": True}
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_sample_that_is_read_again_is_another_one(request, tree, cached):
+    """Read thrice for one draw, and in another pass: with any workers, and after a resume."""
+    root = request.getfixturevalue("door").data[0].root if cached else tree
+    rows = views_of(root)
+    assert len({tuple(view) for row in rows for view in row}) == 3 * len(rows) == 3 * 3 * 7
+    assert len({row[0][0] for row in rows}) == 7  # ids
+    for way in (*WAYS[:2], *FOUR_WORKERS):
+        assert views_of(root, **way) == rows
+        for cut in (1, 3):
+            assert views_of(root, cut, **way) == rows
+
+
+def test_a_script_that_never_calls_set_epoch_stays_in_its_epoch(tree):
+    sampler = rankpool.DistributedSampler(data_of(tree), 1, 0, seed=3)
+    loader = DataLoader(sampler.dataset, 4, sampler=sampler)
+    passes, states = [], []
+    for _ in range(3):
+        passes.append([rows.tolist() for rows, _ in loader])
+        states.append(sampler.state_dict())
+    assert [(s["epoch"], s["pass"], s["batch"]) for s in states] == [(0, n, 0) for n in (1, 2, 3)]
+    other = rankpool.DistributedSampler(sampler.dataset, 1, 0, seed=3)
+    other.load_state_dict(states[1])
+    again = DataLoader(sampler.dataset, 4, sampler=other)
+    assert [rows.tolist() for rows, _ in again] == passes[2]
+    other.set_epoch(0)
+    assert [rows.tolist() for rows, _ in again] == passes[0]
 
 
 def test_the_indices_of_a_message_know_one_batch(tree):
@@ -280,8 +347,10 @@ def test_copies_of_a_sampler_that_was_iterated(request, tree, cached):
     door = request.getfixturevalue("door") if cached else None
     data = data_of(door.data[0].root if cached else tree)
     sampler = rankpool.DistributedSampler(data, 1, 0, seed=3)
+    list(DataLoader(data, 4, sampler=sampler))
+    others = copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))
     rows = [x.tolist() for x, _ in DataLoader(data, 4, sampler=sampler)]
-    for other in (copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
+    for other in others:
         assert [x.tolist() for x, _ in DataLoader(other.dataset, 4, sampler=other)] == rows
 
 
@@ -427,6 +496,7 @@ def test_an_epoch_without_a_whole_batch(door, served, tree):
     for data in (data_of(served), data_of(tree)):
         sampler = rankpool.DistributedSampler(data, 1, 0)
         loader = DataLoader(data, batch_size=21, sampler=sampler, drop_last=True)
+        sampler.set_epoch(0)
         assert list(loader) == [] and len(loader) == 0
         assert sampler.state_dict()["epoch"] == 1
     assert not door.seen(OPEN)  # a rank refuses such an epoch
@@ -470,6 +540,7 @@ def test_resumes_in_mid_epoch(request, tree, workers, cached):
     assert places == [
         (0, 1), (0, 2), (0, 3), (0, 4), (1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (2, 0), (2, 0),
     ]
+    sampler.set_epoch(1)
     for _ in loader:
         break
     assert sampler.state_dict() == states[5]
@@ -508,6 +579,7 @@ def test_a_state_of_another_stream_is_refused(tree):
 def test_a_state_of_another_seed_or_of_other_data_is_refused(door, served, tree, batches):
     def begun(seed=0, data=served):
         sampler = rankpool.DistributedSampler(data_of(data), 1, 0, seed=seed)
+        sampler.set_epoch(0)
         return sampler, iter(DataLoader(sampler.dataset, 4, sampler=sampler))
 
     sampler, loader = begun()
@@ -587,6 +659,7 @@ class BatchSamplerShard(SkipBatchSampler):
 def test_a_state_beside_a_prefetcher_needs_the_number_of_batches(tree, workers):
     data = data_of(tree)
     sampler = rankpool.DistributedSampler(data, 1, 0)
+    sampler.set_epoch(0)
     loader = PrefetchLoader(DataLoader(data, 4, sampler=sampler, num_workers=workers))
     for trained, _ in enumerate(loader, 1):
         with pytest.raises(ValueError, match=r"PrefetchLoader is between .* state_dict\(batch=…\)"):
@@ -692,6 +765,20 @@ def test_batches_that_are_fetched_ahead(door, served):
     door.wait(lambda: len(door.seen(REPORT)) == 5)
     stream = sampler._stream
     assert [report[3] for report in door.seen(REPORT)] == [stream._plan.batch(n) for n in range(5)]
+
+
+def test_draws_of_a_sample_in_several_batches_give_other_tensors(door, served):
+    door.draws, found = "replacement", []
+    for way in (*WAYS[:2], *FOUR_WORKERS):
+        data, sampler = importance(door, served, seed=7)
+        loader, rows = DataLoader(data, batch_size=4, sampler=sampler, **way), []
+        for epoch in (0, 0, 1):
+            sampler.set_epoch(epoch)
+            rows += [row for batch, _ in loader for row in map(tuple, batch.tolist())]
+        found.append(rows)
+    assert found == found[:1] * 4
+    assert len({row[0] for row in rows[:20]}) < len(set(rows[:20])) == 20
+    assert rows[:20] == rows[20:40] and not set(rows[:20]) & set(rows[40:])
 
 
 @pytest.mark.parametrize("workers", [0, 2])
