@@ -1,5 +1,5 @@
-"""Reproducible tensors: a transform's random numbers depend only on the pass over the data and on the
-read of a sample in it."""
+"""Reproducible tensors: a transform's random numbers depend only on the pass over the data, the
+sample, and the number of its draw and of its read."""
 
 from __future__ import annotations
 
