@@ -18,9 +18,10 @@ version  = $(or $(VERSION),$(shell { $(describe); } 2>/dev/null))
 export GOFLAGS := -trimpath $(filter-out -trimpath,$(or $(GOFLAGS),$(shell go env GOFLAGS)))
 go_build = CGO_ENABLED=0 go build -trimpath
 goarch   = $(or $(GOARCH),$(shell go env GOARCH))
-# $(call program,FILE) builds the program for $GOOS and $GOARCH.
-named    = -X rankpool/cmd/rankpool/internal/version.Text=$(version)
-program  = $(go_build) -ldflags '$(named)' -o $(1) ./cmd/rankpool
+# $(call program,NAME,FOLDER) builds a program into a folder for $GOOS and $GOARCH, without tables
+# for debuggers, which double its size; the traces of a panic need none.
+named    = -X rankpool/cmd/internal/version.Text=$(version)
+program  = $(go_build) -ldflags '-s -w $(named)' -o $(2)/$(1) ./cmd/$(1)
 # The machine that a wheel is for, in pip's spelling.
 machine  = $(patsubst amd64,x86_64,$(patsubst arm64,aarch64,$(goarch)))
 golangci = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
@@ -28,15 +29,16 @@ deps     = PYTHON=$(PYTHON) scripts/deps.sh
 to       = $(DESTDIR)$(PREFIX)
 fashion  = build/fashion-mnist
 traces   = benchmarks/traces/fashion
-simulate = bin/rankpool simulate --losses $(traces)-losses.npy --labels $(traces)-labels.npy \
+simulate = bin/rankpool-lab simulate --losses $(traces)-losses.npy --labels $(traces)-labels.npy \
 	--embeddings $(traces)-embeddings.npy --systems all --capacity 0.1,0.2,0.4 --ranks 8 --batch-size 8
 
 # Packages that start no goroutine, tests included: the race detector finds nothing there, and makes
 # them five times slower.
 one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/systems/hnsw slurm \
-	staging/shards benchmarks/clusters benchmarks/npy benchmarks/planning \
+	staging/npy staging/shards benchmarks/clusters benchmarks/planning \
 	benchmarks/plots benchmarks/simulator contrib docs \
-	$(addprefix cmd/rankpool/internal/,batchscript launchers report runlog) mpicache/stats)
+	$(addprefix cmd/rankpool/internal/,batchscript launchers) cmd/internal/report cmd/internal/runlog \
+	mpicache/stats)
 # Tests in which one goroutine runs at a time, in a package that starts others: simulated jobs.
 in_turns      = ^Test(JobsUnderFaults|RanksThatLoseEachOther|LostNode|JobsReplay|JobsFindFlaws)$$
 packages      = $(shell go list ./mpicache ./...) # what takes longest first
@@ -67,9 +69,10 @@ help: ## list the targets
 	@echo "  WORKERS=N    tests at once in test-e2e and test-slurm (default: 6 and 3)"
 	@echo "  PYTHON=PATH  the Python that has PyTorch (default: /usr/bin/python3)"
 
-build: ## build bin/rankpool, which loads the MPI library that it finds when it runs
+build: ## build bin/rankpool, which finds an MPI library when it runs, and bin/rankpool-lab
 	@scripts/go-version.sh
-	$(call program,bin/rankpool)
+	$(call program,rankpool,bin)
+	$(call program,rankpool-lab,bin)
 
 deps: ## install the Debian packages that run and test need
 	@$(deps) run test
@@ -206,26 +209,30 @@ bench-peers: ## compare with six loaders from PyPI, 7 GB, in 30 minutes (as root
 	bin/benchmarks -python build/peers/bin/python -only peers,accelerators \
 		-out build/peers/results.md $(if $(QUICK),-quick)
 
-install: build ## install the program, man pages, completions and the Python client to PREFIX
+install: build ## install both programs, man pages, completions and the Python client to PREFIX
 	rm -rf build/man
-	bin/rankpool docs man build/man
-	install -D -t $(to)/bin bin/rankpool
-	install -D -m 644 -t $(to)/share/man/man1 build/man/*.1
+	install -D -t $(to)/bin bin/rankpool bin/rankpool-lab
 	install -D -m 644 -t $(to)/share/rankpool/python/rankpool python/rankpool/*.py \
 		python/rankpool/py.typed
-	bin/rankpool completion bash | \
-		install -D -m 644 /dev/stdin $(to)/share/bash-completion/completions/rankpool
-	bin/rankpool completion zsh | install -D -m 644 /dev/stdin $(to)/share/zsh/site-functions/_rankpool
-	bin/rankpool completion fish | \
-		install -D -m 644 /dev/stdin $(to)/share/fish/vendor_completions.d/rankpool.fish
+	@$(MAKE) --no-print-directory manual-of-rankpool manual-of-rankpool-lab
+	install -D -m 644 -t $(to)/share/man/man1 build/man/*.1
 
-wheel: ## write build/rankpool-….whl, the Python client with the program inside (GOARCH=arm64)
+manual-of-%:
+	bin/$* docs man build/man
+	bin/$* completion bash | \
+		install -D -m 644 /dev/stdin $(to)/share/bash-completion/completions/$*
+	bin/$* completion zsh | install -D -m 644 /dev/stdin $(to)/share/zsh/site-functions/_$*
+	bin/$* completion fish | \
+		install -D -m 644 /dev/stdin $(to)/share/fish/vendor_completions.d/$*.fish
+
+wheel: ## write build/rankpool-….whl, the Python client with both programs inside (GOARCH=arm64)
 	@scripts/go-version.sh
 	rm -rf build/wheel build/rankpool-*-linux_$(machine).whl
 	mkdir -p build/wheel/rankpool/bin
 	cp python/pyproject.toml build/wheel
 	cp python/rankpool/*.py python/rankpool/py.typed build/wheel/rankpool
-	GOOS=linux $(call program,build/wheel/rankpool/bin/rankpool)
+	GOOS=linux $(call program,rankpool,build/wheel/rankpool/bin)
+	GOOS=linux $(call program,rankpool-lab,build/wheel/rankpool/bin)
 	$(PYTHON) -m pip wheel -q --no-deps --wheel-dir build \
 		--config-settings=--build-option=--plat-name=linux_$(machine) build/wheel
 	rm -rf build/wheel

@@ -46,6 +46,7 @@ var arrows = map[string]map[string]string{
 		"staging/shards":           "samples within tar, TFRecord and .npy files",
 		"staging/storage":          "checksums are of what storage gives",
 	},
+	"staging/npy":    {"staging/shards": "the header of a .npy file"},
 	"staging/layout": {"scheduler": "SampleID", "staging/posix": "system calls on files"},
 	"staging/stage": {
 		"mpicache/transport":       "the ranks that stage together",
@@ -98,20 +99,33 @@ var arrows = map[string]map[string]string{
 	"mpicache/transport/internal/mpi": {"mpicache/transport/mpilib": "which texts are MPICH's"},
 	"mpicache/transport/ranks":        {"mpicache/transport": "it is shared by protocols"},
 	"cmd/rankpool":                    {all: "it wires everything"},
+	"cmd/rankpool-lab": {
+		"benchmarks/slowfs":                  "slow storage that is emulated",
+		"cmd/internal/exit":                  "wrong usage, signals",
+		"cmd/internal/program":               "a command line of ours",
+		"cmd/internal/version":               "its version",
+		"cmd/rankpool-lab/internal/compare":  "trainings, one after the other",
+		"cmd/rankpool-lab/internal/simulate": "trainings that are simulated",
+		"scheduler":                          "names of samplers and scorers",
+		"scheduler/systems":                  "names of policies",
+	},
+	"cmd/rankpool-lab/internal/compare": {
+		"benchmarks/slowfs":    "--slowfs: storage that is emulated",
+		"cmd/internal/exit":    "wrong options, signals",
+		"cmd/internal/outlet":  "stderr",
+		"cmd/internal/report":  "the page",
+		"cmd/internal/runlog":  "what each training did",
+		"cmd/internal/version": "results of another version are not used again",
+		"scheduler/systems":    "the systems that it compares",
+	},
+	"cmd/internal/program": {
+		"cmd/internal/exit":    "wrong usage",
+		"cmd/internal/outlet":  "stderr",
+		"cmd/internal/version": "man pages name it",
+	},
 	"cmd/rankpool/internal/batchscript": {
 		"cmd/rankpool/internal/launchers": "what in a script starts trainers",
 		"staging/sizes":                   "sizes as people write them",
-	},
-	"cmd/rankpool/internal/compare": {
-		"benchmarks/slowfs":             "--slowfs: storage that is emulated",
-		"cmd/rankpool/internal/exit":    "wrong options, signals",
-		"cmd/rankpool/internal/launch":  "the flags of run",
-		"cmd/rankpool/internal/outlet":  "stderr",
-		"cmd/rankpool/internal/rank":    "what --data names",
-		"cmd/rankpool/internal/report":  "the page",
-		"cmd/rankpool/internal/runlog":  "what each training did",
-		"cmd/rankpool/internal/version": "results of another version are not used again",
-		"scheduler/systems":             "the systems that it compares",
 	},
 	"cmd/rankpool/internal/control": {
 		"cmd/rankpool/internal/session": "where the doors are",
@@ -129,79 +143,77 @@ var arrows = map[string]map[string]string{
 	},
 	"cmd/rankpool/internal/launch": {all: "it starts, watches and ends everything"},
 	"cmd/rankpool/internal/memory": {
-		"cmd/rankpool/internal/exit": "wrong sizes",
-		"mpicache":                   "the data sets' parts",
-		"mpicache/slab":              "what a sample takes",
-		"scheduler":                  "who owns a sample",
-		"scheduler/systems":          "the capacity of a published system",
-		"slurm":                      "the node's limits",
-		"staging/sizes":              "sizes as people write them",
+		"cmd/internal/exit": "wrong sizes",
+		"mpicache":          "the data sets' parts",
+		"mpicache/slab":     "what a sample takes",
+		"scheduler":         "who owns a sample",
+		"scheduler/systems": "the capacity of a published system",
+		"slurm":             "the node's limits",
+		"staging/sizes":     "sizes as people write them",
 	},
-	"cmd/rankpool/internal/metrics":           {"mpicache/stats": "a rank's statistics"},
-	"cmd/rankpool/internal/outlet/outlettest": {"cmd/rankpool/internal/outlet": "what it reads"},
+	"cmd/rankpool/internal/metrics":  {"mpicache/stats": "a rank's statistics"},
+	"cmd/internal/outlet/outlettest": {"cmd/internal/outlet": "what it reads"},
 	"cmd/rankpool/internal/progress": {
 		"cmd/rankpool/internal/control": "how far training is",
-		"cmd/rankpool/internal/outlet":  "stderr, on a terminal or not",
+		"cmd/internal/outlet":           "stderr, on a terminal or not",
 	},
 	"cmd/rankpool/internal/rank": {all: "it wires a rank"},
-	"cmd/rankpool/internal/report": {
-		"cmd/rankpool/internal/runlog": "a report is made of a run log",
-		"mpicache/stats":               "the counters, and what plots call them",
+	"cmd/internal/report": {
+		"cmd/internal/runlog": "a report is made of a run log",
+		"mpicache/stats":      "the counters, and what plots call them",
 	},
-	"cmd/rankpool/internal/runlog":            {"mpicache/stats": "a rank's statistics"},
-	"cmd/rankpool/internal/runlog/runlogtest": {"mpicache/stats": "statistics that no rank had"},
-	"cmd/rankpool/internal/runlog/logmaker": {
-		"cmd/rankpool/internal/runlog/runlogtest": "writes its log",
+	"cmd/internal/runlog":            {"mpicache/stats": "a rank's statistics"},
+	"cmd/internal/runlog/runlogtest": {"mpicache/stats": "statistics that no rank had"},
+	"cmd/internal/runlog/logmaker": {
+		"cmd/internal/runlog/runlogtest": "writes its log",
 	},
 	"cmd/rankpool/internal/session": {
 		"slurm":           "a session of a job has the job's name",
 		"staging/dataset": "the index that the run's ranks share",
 	},
-	"cmd/rankpool/internal/simulate": {
-		"benchmarks/nopfs":           "--nopfs",
-		"benchmarks/plots":           "plots",
-		"benchmarks/simulator":       "the simulations",
-		"cmd/rankpool/internal/exit": "wrong options",
-		"scheduler":                  "names of samplers and scorers",
-		"scheduler/systems":          "the systems and their options",
-		"staging/sizes":              "--tiers",
+	"cmd/rankpool-lab/internal/simulate": {
+		"benchmarks/nopfs":     "--nopfs",
+		"benchmarks/plots":     "plots",
+		"benchmarks/simulator": "the simulations",
+		"cmd/internal/exit":    "wrong options",
+		"scheduler":            "names of samplers and scorers",
+		"scheduler/systems":    "the systems and their options",
+		"staging/sizes":        "--tiers",
 	},
 	"cmd/rankpool/internal/summary": {
-		"cmd/rankpool/internal/rank":   "what kind of file a run log is",
-		"cmd/rankpool/internal/runlog": "a table is made of a run log",
-		"mpicache/stats":               "the counters, and their headings",
+		"cmd/rankpool/internal/rank": "what kind of file a run log is",
+		"cmd/internal/runlog":        "a table is made of a run log",
+		"mpicache/stats":             "the counters, and their headings",
 	},
 	"cmd/rankpool/internal/top": {
 		"cmd/rankpool/internal/control": "asks a door",
-		"cmd/rankpool/internal/exit":    "ended by a signal, or used wrongly",
+		"cmd/internal/exit":             "ended by a signal, or used wrongly",
 		"cmd/rankpool/internal/session": "finds the cache's folder",
 		"slurm":                         "the job to look at",
 		"mpicache/door":                 "the frames of a door",
 		"mpicache/stats":                "a rank's statistics",
 	},
 	"cmd/rankpool/internal/world": {
-		"cmd/rankpool/internal/exit":   "a wrong launch ends the command",
-		"cmd/rankpool/internal/outlet": "warnings",
-		"mpicache/transport":           "joins the tasks",
-		"mpicache/transport/mpilib":    "which library",
-		"slurm":                        "the job",
+		"cmd/internal/exit":         "a wrong launch ends the command",
+		"cmd/internal/outlet":       "warnings",
+		"mpicache/transport":        "joins the tasks",
+		"mpicache/transport/mpilib": "which library",
+		"slurm":                     "the job",
 	},
 	"benchmarks": {all: "it measures everything"},
 	"benchmarks/nopfs": {
 		"scheduler":         "the shuffle",
 		"scheduler/systems": "NoPFS's performance model",
 	},
-	"benchmarks/npy":        {"staging/shards": "the header of a .npy file"},
-	"benchmarks/planning":   {"scheduler": "the plans that it measures"},
-	"benchmarks/slowfs":     {"staging/sizes": "sizes in its settings"},
-	"benchmarks/slowfs/cmd": {"benchmarks/slowfs": "mounts it"},
+	"benchmarks/planning": {"scheduler": "the plans that it measures"},
+	"benchmarks/slowfs":   {"staging/sizes": "sizes in its settings"},
 	"benchmarks/slowfs/slowstorage": {
 		"benchmarks/slowfs": "its delays",
 		"staging/storage":   "the Storage that it slows down",
 	},
 	"benchmarks/simulator": {
 		"benchmarks/clusters": "recorded embeddings",
-		"benchmarks/npy":      "recorded losses",
+		"staging/npy":         "recorded losses",
 		"scheduler":           "the code that ranks run",
 		"scheduler/systems":   "the systems that it compares",
 	},
@@ -209,13 +221,17 @@ var arrows = map[string]map[string]string{
 
 // inTests lists what only the tests of a package may import in addition.
 var inTests = map[string]map[string]string{
-	"cmd/rankpool":                  {"nvml/nvmltest": "a false driver"},
+	"cmd/rankpool": {
+		"cmd/internal/program/programtest": "commands of scripts",
+		"nvml/nvmltest":                    "a false driver",
+	},
+	"cmd/rankpool-lab":              {"cmd/internal/program/programtest": "commands of scripts"},
 	"cmd/rankpool/internal/control": {"mpicache/door/doortest": "a door"},
 	"cmd/rankpool/internal/top":     {"mpicache/door/doortest": "a door"},
 	"mpicache":                      {"mpicache/door/doortest": "the golden frames"},
 	"mpicache/door":                 {"mpicache/door/doortest": "the golden frames"},
-	"cmd/rankpool/internal/report":  {"cmd/rankpool/internal/runlog/runlogtest": "logs to report"},
-	"cmd/rankpool/internal/runlog":  {"cmd/rankpool/internal/runlog/runlogtest": "a log to read"},
+	"cmd/internal/report":           {"cmd/internal/runlog/runlogtest": "logs to report"},
+	"cmd/internal/runlog":           {"cmd/internal/runlog/runlogtest": "a log to read"},
 	"mpicache/transport": {
 		"mpicache/transport/internal/mpi/mpitest": "a false MPI",
 	},
@@ -230,8 +246,10 @@ var inTests = map[string]map[string]string{
 	"staging/storage": {"staging/stagingtest": "trees of files"},
 }
 
-// all stands for every package except cmd/rankpool, which no package may import.
+// all stands for every package except the programs, which no package may import.
 const all = "*"
+
+var programs = []string{"cmd/rankpool", "cmd/rankpool-lab"}
 
 // pure lists the packages that only decide. pureImports lists the foreign packages that they may
 // import: none gives access to a clock, file, lock or random number. pureUses limits what they may
@@ -252,7 +270,7 @@ var (
 )
 
 // outsideTable matches the packages that design.md does not list one by one.
-var outsideTable = regexp.MustCompile(`^(cmd/rankpool/internal|benchmarks)/|test$`)
+var outsideTable = regexp.MustCompile(`^(cmd/(rankpool(-lab)?/)?internal|benchmarks)/|test$`)
 
 // notOurs matches the folders that hold no package of ours.
 var notOurs = regexp.MustCompile(`^(\..*|testdata|vendor|build|bin)$`)
@@ -327,7 +345,7 @@ func TestImportsAreThoseAllowed(t *testing.T) {
 			}
 			_, allowed := arrows[file.pkg][to]
 			_, anything := arrows[file.pkg][all]
-			anything = anything && to != "cmd/rankpool"
+			anything = anything && !slices.Contains(programs, to)
 			_, forTests := inTests[file.pkg][to]
 			used[arrow{file.pkg, to}] = true
 			forTests = forTests && file.test
@@ -345,6 +363,20 @@ func TestImportsAreThoseAllowed(t *testing.T) {
 					t.Errorf("%s may import %s (%s), and does not: take it off the table", from, to,
 						why)
 				}
+			}
+		}
+	}
+}
+
+// TestProductImportsNoLaboratory checks that what sites install, and its tests, do without what
+// measures and compares it.
+func TestProductImportsNoLaboratory(t *testing.T) {
+	laboratory := regexp.MustCompile(`^(benchmarks|cmd/rankpool-lab)(/|$)`)
+	for _, file := range sources(t) {
+		for _, name := range file.imports() {
+			if laboratory.MatchString(ours(name)) && !laboratory.MatchString(file.pkg) {
+				t.Errorf("%s imports %s, which is for rankpool-lab and bin/benchmarks alone", file.path,
+					name)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ ROOT = HERE.parent
 EXAMPLES = ROOT / "python" / "examples"
 # one program for every MPI
 RANKPOOL = Path(os.environ.get("RANKPOOL", ROOT / "bin" / "rankpool")).resolve()
+LAB = RANKPOOL.with_name("rankpool-lab")
 # For tests that count reads: a rank that waits too long for another, as on a busy machine, reads
 # samples itself.
 PATIENT = ["--peer-timeout", "1m"]

@@ -1,4 +1,4 @@
-"""rankpool compare: the same training under several systems, interrupted and continued, and its
+"""rankpool-lab compare: the same training under several systems, interrupted and continued, and its
 page in a browser."""
 
 import json
@@ -21,7 +21,7 @@ TRAINER = [
 
 def compare(tree, out, *options):
     command = [
-        run.RANKPOOL, "compare", "--systems", ",".join(SYSTEMS), "--data", tree, "-o", out,
+        run.LAB, "compare", "--systems", ",".join(SYSTEMS), "--data", tree, "-o", out,
         *options, "--", *TRAINER,
     ]
     return [str(word) for word in command]

@@ -128,7 +128,7 @@ def cluster(tmp_path_factory):
     log = tmp_path_factory.mktemp("cluster") / "run.jsonl"
     with open(log, "wb") as out:
         command, env = (
-            ["go", "run", "./cmd/rankpool/internal/runlog/logmaker"],
+            ["go", "run", "./cmd/internal/runlog/logmaker"],
             {**os.environ, "CGO_ENABLED": "0"},
         )
         subprocess.run(command, cwd=run.ROOT, env=env, stdout=out, check=True)

@@ -1,4 +1,4 @@
-"""Live runs do what is simulated: training is served the ids that `rankpool simulate` computes."""
+"""Live runs do what is simulated: training is served the ids that the simulator computes."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy
 import pytest
 from dataset import make_tree
-from run import HERE, RANKPOOL, ROOT
+from run import HERE, LAB, RANKPOOL, ROOT
 
 SAMPLES, EPOCHS = 320, 4  # of the recorded trace
 GLOBAL_BATCH = 16
@@ -67,7 +67,7 @@ def simulated(trace, system, capacity, ranks):
 def simulation(trace, system, capacity, ranks, trainers=1):
     """Returns what the simulator counts in all epochs, and the digest of the ids that it draws."""
     command = [
-        RANKPOOL, "simulate", "--losses", trace, "--systems", system, "--skip-epochs", 0,
+        LAB, "simulate", "--losses", trace, "--systems", system, "--skip-epochs", 0,
         "--capacity", capacity, "--ranks", ranks, "--trainers-per-rank", trainers,
         "--batch-size", GLOBAL_BATCH // ranks // trainers, "--ids-digest", "--json",
     ]  # fmt: skip
@@ -145,7 +145,7 @@ def test_bytes_read_are_those_that_storage_counts(tree, trace, tmp_path):
     slow, out = tmp_path / "slow.toml", tmp_path / "out"
     slow.write_text('read_latency = "100us"\n')
     command = [
-        RANKPOOL, "compare", "--data", tree, "--ranks", 2, "--memory", "20%", "--slowfs", slow,
+        LAB, "compare", "--data", tree, "--ranks", 2, "--memory", "20%", "--slowfs", slow,
         "--set", f"impact.{OPTIONS['impact']}", "-o", out,
         "--", sys.executable, HERE / "trainer.py", *training(trace, 2),
     ]  # fmt: skip

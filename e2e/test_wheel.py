@@ -51,9 +51,10 @@ def test_wheels_have_the_program_of_their_machine(goarch, machine, number):
     make = ["make", "wheel", f"PYTHON={sys.executable}", f"GOARCH={goarch}"]
     subprocess.run(make, cwd=ROOT, check=True)
     (wheel,) = (ROOT / "build").glob(f"rankpool-*-linux_{machine}.whl")
-    program = zipfile.ZipFile(wheel).read("rankpool/bin/rankpool")
-    assert program[:4] == b"\x7fELF"
-    assert struct.unpack_from("<H", program, 18) == (number,)  # e_machine
+    for name in "rankpool", "rankpool-lab":
+        program = zipfile.ZipFile(wheel).read(f"rankpool/bin/{name}")
+        assert program[:4] == b"\x7fELF"
+        assert struct.unpack_from("<H", program, 18) == (number,)  # e_machine
 
 
 @pytest.mark.full

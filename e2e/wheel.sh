@@ -17,6 +17,7 @@ for class in a b; do
 	for i in $(seq 32); do head -c 20000 /dev/urandom >data/$class/$i.bin; done
 done
 venv/bin/rankpool version
+venv/bin/rankpool-lab version
 # train FLAG… prints the digest of the stream.
 train() {
 	venv/bin/rankpool run --data data --progress 0 "$@" -- \

@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"rankpool/benchmarks/npy"
 	"rankpool/scheduler"
+	"rankpool/staging/npy"
 )
 
 // TraceFiles names the files of a trace, in NumPy's format; "" if there is none.

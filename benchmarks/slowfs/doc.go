@@ -23,8 +23,8 @@
 // As a program, with settings from a TOML file, from the command line, or both (see [Config] for
 // the keys):
 //
-//	slowfs -config lustre.toml -set 'bandwidth = "200MB"' -set 'open_latency = "2ms"' \
-//	    /data/imagenet /mnt/slow
+//	rankpool-lab slowfs --config lustre.toml --set 'bandwidth = "200MB"' \
+//	    --set 'open_latency = "2ms"' /data/imagenet /mnt/slow
 //	cat /mnt/slow/.slowfs/stats
 //
 // In a test, [MountFor] mounts on a temporary folder and unmounts when the test ends. It needs

@@ -1,5 +1,5 @@
-"""Records what training reports for every sample in every epoch: the trace that `rankpool simulate`
-reads.
+"""Records what training reports for every sample in every epoch: the trace that
+`rankpool-lab simulate` reads.
 
 Trains a small network on a part of Fashion-MNIST (Debian packages python3-torch and
 dataset-fashion-mnist), each epoch in a new random order, every sample once. Writes OUT-losses.npy

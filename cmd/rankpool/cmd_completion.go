@@ -6,47 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rankpool/cmd/internal/program"
 	"rankpool/cmd/rankpool/internal/doctor"
-	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 )
-
-const aboutCompletion = `completion prints a shell script that completes rankpool's commands, flags
-and flag values when you press Tab.
-
-  bash   rankpool completion bash > ~/.local/share/bash-completion/completions/rankpool
-         (needs the package bash-completion; a new shell reads it)
-  zsh    rankpool completion zsh > "${fpath[1]}/_rankpool"
-         (needs "autoload -U compinit; compinit" in ~/.zshrc)
-  fish   rankpool completion fish > ~/.config/fish/completions/rankpool.fish
-
-"make install" installs all three scripts.`
-
-// newCompletionCommand replaces cobra's own command, whose help fills a screen for each shell.
-func newCompletionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:       "completion bash|zsh|fish",
-		Short:     "Print a script that completes rankpool's commands and flags",
-		Long:      aboutCompletion,
-		Example:   "  source <(rankpool completion bash)   # for this shell only",
-		Args:      exactly(1, "one shell"),
-		ValidArgs: []string{"bash", "zsh", "fish"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			root, out := cmd.Root(), cmd.OutOrStdout()
-			switch args[0] {
-			case "bash":
-				return root.GenBashCompletionV2(out, true)
-			case "zsh":
-				return root.GenZshCompletion(out)
-			case "fish":
-				return root.GenFishCompletion(out, true)
-			}
-			return exit.Usagef("no completion for %q: choose bash, zsh or fish", args[0])
-		},
-	}
-}
 
 // completeFlags registers the values of flags for all commands that have a flag of that name.
 func completeFlags(root *cobra.Command) {
@@ -63,14 +28,8 @@ func completeFlags(root *cobra.Command) {
 		"links": linkPolicies, "fsync": syncPolicies, "mode": stageModes,
 		"log-format": rank.LogFormats,
 	}
+	program.CompleteValues(root, values)
 	for _, cmd := range root.Commands() {
-		for name, list := range values {
-			if cmd.Flags().Lookup(name) != nil {
-				// An error only means that the flag does not exist, or has its values already.
-				_ = cmd.RegisterFlagCompletionFunc(name,
-					cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp))
-			}
-		}
 		switch cmd.Name() { // these flags mean something else in other commands
 		case "doctor":
 			_ = cmd.RegisterFlagCompletionFunc("only", completeChecks) // in doctor only

@@ -13,13 +13,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/program"
+	"rankpool/cmd/internal/version"
 	"rankpool/cmd/rankpool/internal/doctor"
-	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/launch"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
-	"rankpool/cmd/rankpool/internal/version"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
@@ -67,7 +68,7 @@ func newDoctorCommand() *cobra.Command {
 		Long:  aboutDoctor + "\n\n" + doctorExits,
 		Example: "  rankpool doctor --data /lustre/imagenet/train --memory 64GiB\n" +
 			"  srun --mpi=pmix --ntasks-per-node=1 rankpool doctor --data /lustre/imagenet/train",
-		Args: exactly(0, "no arguments"),
+		Args: program.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at := world.Find(os.Getenv)
 			if err := o.check(); err != nil {

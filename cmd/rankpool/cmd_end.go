@@ -11,10 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/outlet"
+	"rankpool/cmd/internal/program"
 	"rankpool/cmd/rankpool/internal/control"
-	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/launch"
-	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/slurm"
 )
@@ -38,7 +39,7 @@ failure; training continues with the same samples. To end such a training, cance
 or send SIGTERM to "rankpool run", which ends its ranks itself.
 
 end refuses a folder that does not belong to a session, and changes nothing in it.`,
-		Args: exactly(0, "no arguments"),
+		Args: program.Exactly(0, "no arguments"),
 		RunE: func(*cobra.Command, []string) (err error) {
 			if session == "" {
 				if session, err = launch.OwnJobSession(slurm.Detect(os.Getenv), "end"); err != nil {

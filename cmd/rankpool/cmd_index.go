@@ -15,7 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/program"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/world"
@@ -62,7 +63,7 @@ Under mpirun or srun all ranks list and read, and rank 0 writes.`,
 		Example: `  rankpool index /lustre/imagenet/train -o imagenet.parquet
   mpirun -n 4 rankpool index /lustre/imagenet/train -o imagenet.parquet --checksum
   rankpool index /lustre/imagenet/train --verify imagenet.parquet`,
-		Args: exactly(1, "one folder"),
+		Args: program.Exactly(1, "one folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err

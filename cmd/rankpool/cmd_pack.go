@@ -15,7 +15,8 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/program"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/rank"
@@ -64,7 +65,7 @@ func newPackCommand() *cobra.Command {
 			"/lustre/imagenet/train --dest /lustre/imagenet-packed --order random\n" +
 			"  rankpool pack --data imagenet.parquet --dest packed --importance losses.npy " +
 			"--shard-size 1GiB",
-		Args: exactly(0, "no arguments"),
+		Args: program.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at := world.Find(os.Getenv)
 			if err := o.check(at); err != nil {

@@ -12,9 +12,10 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/program"
+	"rankpool/cmd/internal/version"
 	"rankpool/cmd/rankpool/internal/rank"
-	"rankpool/cmd/rankpool/internal/version"
 	"rankpool/mpicache/record"
 )
 
@@ -31,7 +32,7 @@ recording truncated by a kill is replayed up to its end.
 At the first event that leads to different commands, replay prints both and exits with code 1.`,
 		Example: "  rankpool run --ranks 2 --data images/ --record build/run.rec -- python " +
 			"train.py\n  rankpool replay build/run.rec",
-		Args: exactly(1, "one recording"),
+		Args: program.Exactly(1, "one recording"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := replayRanks(args[0], cmd.ErrOrStderr())
 			if err != nil {

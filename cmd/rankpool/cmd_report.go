@@ -12,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
+	page "rankpool/cmd/internal/report"
+	"rankpool/cmd/internal/runlog"
+	"rankpool/cmd/internal/version"
 	"rankpool/cmd/rankpool/internal/progress"
-	page "rankpool/cmd/rankpool/internal/report"
-	"rankpool/cmd/rankpool/internal/runlog"
 	"rankpool/cmd/rankpool/internal/summary"
-	"rankpool/cmd/rankpool/internal/version"
 )
 
 // reportOptions are the flags of report.
@@ -41,7 +41,7 @@ From a log of several trainings, report shows the last one. From a log that is s
 it shows what has been logged so far.
 
 With --side-by-side each log is a separate training, and the page compares them. NAME=LOG names a
-training; logs with the same name are the same training with several seeds. "rankpool compare" runs
+training; logs with the same name are the same training with several seeds. "rankpool-lab compare" runs
 the trainings and compares them.`,
 		Example: "  rankpool run --data images/ --log run.jsonl -- python train.py\n" +
 			"  rankpool report run.jsonl -o report.html\n" +

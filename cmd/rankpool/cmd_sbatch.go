@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/batchscript"
-	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/launch"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/rank"

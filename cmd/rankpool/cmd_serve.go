@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"rankpool/cmd/internal/program"
 	"rankpool/cmd/rankpool/internal/rank"
 )
 
@@ -21,7 +22,7 @@ folder.
     rankpool serve --data DIR &
   srun --overlap -K rankpool join -- python train.py
   srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end`,
-		Args: exactly(0, "no arguments"),
+		Args: program.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Check(); err != nil {
 				return err

@@ -18,7 +18,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/program"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/world"
@@ -74,7 +75,7 @@ func newStageCommand() *cobra.Command {
 			"--dest /dev/shm/imagenet --mode replicate\n" +
 			"  rankpool stage --data imagenet.parquet --dest /nvme/{rank} --ranks 4 --top 20% " +
 			"--importance losses.npy",
-		Args: exactly(0, "no arguments"),
+		Args: program.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			at := world.Find(os.Getenv)
 			if err := o.check(at); err != nil {

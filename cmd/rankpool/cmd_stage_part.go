@@ -13,13 +13,13 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"rankpool/benchmarks/npy"
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
+	"rankpool/staging/npy"
 	"rankpool/staging/pack"
 	"rankpool/staging/stage"
 )

@@ -6,7 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/program"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/staging/tier/keep"
 )
@@ -15,7 +16,7 @@ func newTierCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tier",
 		Short: "Remove copies of samples that jobs kept on this node's disk",
-		Args:  exactly(0, "one of its subcommands"),
+		Args:  program.Exactly(0, "one of its subcommands"),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newTierCleanCommand())
@@ -31,7 +32,7 @@ func newTierCleanCommand() *cobra.Command {
 else. A job that is using them continues, and reads storage. On all nodes of an allocation:
 
   srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool tier clean DIR`,
-		Args: exactly(1, "one folder"),
+		Args: program.Exactly(1, "one folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if unused < 0 {
 				return exit.Usagef("--unused-for must be at least 0s, not %v", unused)

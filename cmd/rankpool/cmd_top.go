@@ -6,7 +6,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/program"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/top"
 )
@@ -38,7 +39,7 @@ func newTopCommand() *cobra.Command {
 		Example: "  rankpool top\n" +
 			"  rankpool top --job 4242\n" +
 			"  rankpool top --once --json | jq .total.rates.samples_per_second",
-		Args: exactly(0, "no arguments"),
+		Args: program.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkTop(&o); err != nil {
 				return err

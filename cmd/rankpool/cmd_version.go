@@ -6,7 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rankpool/cmd/rankpool/internal/version"
+	"rankpool/cmd/internal/program"
+	"rankpool/cmd/internal/version"
 	"rankpool/cmd/rankpool/internal/world"
 )
 
@@ -15,7 +16,7 @@ func newVersionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, Go's, and the MPI library that would be loaded, and why",
-		Args:  exactly(0, "no arguments"),
+		Args:  program.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			library, err := options.Ask()
 			mpi := world.About(library)

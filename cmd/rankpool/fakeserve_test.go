@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/door"

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"os"
 
+	"rankpool/cmd/internal/program"
 	"rankpool/mpicache/transport"
 	"rankpool/slurm"
 )
 
 func main() {
 	dropLeftovers()
-	code := run(os.Args[1:])
+	code := program.Run(newRootCommand(), os.Args[1:])
 	transport.ExitMPI(code)
 	os.Exit(code)
 }

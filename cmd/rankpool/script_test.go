@@ -1,20 +1,16 @@
 package main
 
 import (
-	"bytes"
-	"encoding/binary"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"rankpool/cmd/rankpool/internal/version"
+	"rankpool/cmd/internal/program/programtest"
+	"rankpool/cmd/internal/version"
 	"rankpool/mpicache/record"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/scheduler"
@@ -30,7 +26,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"status": status, "empty": empty, "npy": writeNPY, "recording": writeRecording,
+			"status": programtest.Status, "empty": empty, "recording": writeRecording,
 		},
 		Setup: func(env *testscript.Env) error {
 			// The path of a socket must stay short, so the runtime folder is not below the test's.
@@ -42,35 +38,10 @@ func TestScripts(t *testing.T) {
 			env.Defer(func() { _ = os.RemoveAll(runtime) })
 			env.Setenv("RUNTIME", runtime)
 			env.Setenv(mpilib.Variable, "/no/libmpi.so") // do not depend on the machine's MPI
-			traces, err := filepath.Abs("../../benchmarks/traces")
-			if err != nil {
-				return err
-			}
-			env.Setenv("TRACES", traces)
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			return nil
 		},
 	})
-}
-
-// status is the script command "status CODE PROGRAM ARG…": the program must end with that exit
-// code.
-func status(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: status CODE PROGRAM ARG…")
-	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	err = ts.Exec(args[1], args[2:]...)
-	got := 0
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		got = exit.ExitCode()
-	} else {
-		ts.Check(err)
-	}
-	if got != want {
-		ts.Fatalf("exit code %d, want %d", got, want)
-	}
 }
 
 // empty is the script command "empty FOLDER".
@@ -83,36 +54,6 @@ func empty(ts *testscript.TestScript, neg bool, args []string) {
 	if len(entries) > 0 {
 		ts.Fatalf("%s is not empty: %v", args[0], entries)
 	}
-}
-
-// writeNPY is the script command "npy FILE TYPE SHAPE NUMBER…". TYPE is <f4, <f8, <i4 or <i8; SHAPE
-// is as in NumPy, without brackets. If there are fewer numbers than the shape needs, they repeat.
-func writeNPY(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 4 {
-		ts.Fatalf("usage: npy FILE TYPE SHAPE NUMBER…")
-	}
-	whole := 1
-	for _, length := range bytes.FieldsFunc([]byte(args[2]),
-		func(r rune) bool { return r == ',' || r == ' ' }) {
-		n, err := strconv.Atoi(string(length))
-		ts.Check(err)
-		whole *= n
-	}
-	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }\n", args[1],
-		args[2])
-	file := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
-	file = append(file, header...)
-	for i := range whole {
-		x, err := strconv.ParseFloat(args[3+i%len(args[3:])], 64)
-		ts.Check(err)
-		number := map[string]any{
-			"<f4": float32(x), "<f8": x, "<i4": int32(x),
-			"<i8": int64(x),
-		}[args[1]]
-		file, err = binary.Append(file, binary.LittleEndian, number)
-		ts.Check(err)
-	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), file, 0o600))
 }
 
 // writeRecording is the script command "recording FILE RANK RANKS SESSION [EVENT]". It records what

@@ -1,17 +1,22 @@
-"""The program `rankpool`, which the wheel of `make wheel` contains."""
+"""The programs `rankpool` and `rankpool-lab`, which the wheel of `make wheel` contains."""
 
 import os
 import sys
 
-PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "rankpool")
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin")
 
 
-def main() -> None:
-    """Replaces this process with the program."""
+def main(name: str = "rankpool") -> None:
+    """Replaces this process with a program."""
+    path = os.path.join(FOLDER, name)
     try:
-        os.execv(PATH, [PATH, *sys.argv[1:]])
+        os.execv(path, [path, *sys.argv[1:]])
     except FileNotFoundError:
         sys.exit(
-            f"rankpool: there is no program at {PATH}: install the wheel of `make wheel`, not the "
+            f"{name}: there is no program at {path}: install the wheel of `make wheel`, not the "
             "sources"
         )
+
+
+def lab() -> None:
+    main("rankpool-lab")

@@ -181,7 +181,7 @@ func (s *System) Value(values Values, name string) float64 {
 func (s *System) CheckLive(values Values) error {
 	for _, o := range s.Options {
 		if v, given := values[o.Name]; given && o.Simulated && v != o.Default {
-			return fmt.Errorf("%s.%s must be %v, not %v: only rankpool simulate has others",
+			return fmt.Errorf("%s.%s must be %v, not %v: only rankpool-lab simulate has others",
 				s.Name, o.Name, o.Default, v)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/control"
-	"rankpool/cmd/rankpool/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"

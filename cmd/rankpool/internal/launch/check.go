@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/launchers"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/slurm"

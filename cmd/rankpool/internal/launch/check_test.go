@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/world"
 )
 

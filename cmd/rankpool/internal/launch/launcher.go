@@ -8,9 +8,9 @@ import (
 	"syscall"
 	"time"
 
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/rankpool/internal/control"
-	"rankpool/cmd/rankpool/internal/exit"
-	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/cmd/rankpool/internal/exit"
-	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/rankpool/internal/world"
 )
 

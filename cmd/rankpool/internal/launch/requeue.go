@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/scheduler"

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/cmd/rankpool/internal/exit"
-	"rankpool/cmd/rankpool/internal/outlet/outlettest"
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/outlet/outlettest"
 	"rankpool/scheduler"
 	"rankpool/slurm"
 )

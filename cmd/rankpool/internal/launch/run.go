@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/rankpool/internal/memory"
-	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/world"
 )
 

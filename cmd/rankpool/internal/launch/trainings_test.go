@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/slurm"
 )

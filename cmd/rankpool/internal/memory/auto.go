@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/slurm"
 	"rankpool/staging/sizes"
 )

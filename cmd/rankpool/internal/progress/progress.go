@@ -12,8 +12,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/rankpool/internal/control"
-	"rankpool/cmd/rankpool/internal/outlet"
 )
 
 // lineEvery is the pause between the lines of a Counter if stderr is a file: a scan of a million

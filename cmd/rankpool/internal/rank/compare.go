@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"rankpool/cmd/rankpool/internal/version"
+	"rankpool/cmd/internal/version"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport/ranks"

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/staging/index"
 )
 

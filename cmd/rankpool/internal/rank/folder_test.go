@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/cmd/rankpool/internal/outlet/outlettest"
+	"rankpool/cmd/internal/outlet/outlettest"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/ranks"

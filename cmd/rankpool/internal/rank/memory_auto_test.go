@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
@@ -156,7 +156,7 @@ func TestMemoryOfOneRankIsTooSmall(t *testing.T) {
 		}
 		for _, i := range []int{0, 2} {
 			var said strings.Builder
-			if exit.Print(&said, errs[i]); exit.Code(errs[i]) != exit.Failure ||
+			if exit.Print(&said, "rankpool", errs[i]); exit.Code(errs[i]) != exit.Failure ||
 				said.String() != "" {
 				t.Errorf("--memory %s: rank %d logged %q", memory, i, said.String())
 			}

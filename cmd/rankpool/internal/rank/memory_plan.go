@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport/ranks"

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"syscall"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/version"
 	"rankpool/cmd/rankpool/internal/metrics"
-	"rankpool/cmd/rankpool/internal/version"
 	"rankpool/mpicache/stats"
 	"rankpool/slurm"
 )

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/metrics"
 	"rankpool/mpicache/stats"
 	"rankpool/slurm"

@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
+	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/rankpool/internal/metrics"
-	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/stats"
 	"rankpool/nvml"

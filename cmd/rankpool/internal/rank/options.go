@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
@@ -88,9 +88,9 @@ func (o *CacheOptions) register(flags *pflag.FlagSet) {
 		"that these read in packages to files here and read those: DIR:SIZE, with a size of each "+
 		"rank (64GiB)")
 	flags.StringVar(&o.System, "system", "rankpool",
-		"caching system: its policy, scorer and sampler, see \"rankpool simulate --list\"")
+		"caching system: its policy, scorer and sampler, see \"rankpool-lab simulate --list\"")
 	flags.StringArrayVar(&o.set, "set", nil, "OPTION=VALUE: an option of the system, see "+
-		"\"rankpool simulate --list\"; may be given several times")
+		"\"rankpool-lab simulate --list\"; may be given several times")
 	flags.StringVar(&o.Policy, "policy", "",
 		"decides what stays in memory, instead of the system's policy: "+strings.Join(
 			systems.PolicyNames(), ", "))
@@ -193,7 +193,7 @@ func (o *CacheOptions) resolveSystem() error {
 		if system.NewPolicy != nil {
 			hint = fmt.Sprintf("; its policy alone is --policy %s", system.Policy)
 		}
-		return exit.Usagef("--system: %s is simulated only (rankpool simulate): it %s%s",
+		return exit.Usagef("--system: %s is simulated only (rankpool-lab simulate): it %s%s",
 			system.Name, system.Simulated, hint)
 	}
 	if system.Draws() {

@@ -21,7 +21,7 @@ func TestSystemIsItselfOrRefused(t *testing.T) {
 		err := o.resolveSystem()
 		if s.Simulated != "" {
 			if err == nil || !strings.Contains(err.Error(),
-				s.Name+" is simulated only (rankpool simulate): it "+s.Simulated) {
+				s.Name+" is simulated only (rankpool-lab simulate): it "+s.Simulated) {
 				t.Errorf("%s: %v", s.Name, err)
 			}
 			continue

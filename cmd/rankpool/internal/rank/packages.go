@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/mpicache"
 	"rankpool/scheduler/systems"

@@ -18,10 +18,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/cmd/internal/outlet"
+	"rankpool/cmd/internal/version"
 	"rankpool/cmd/rankpool/internal/memory"
-	"rankpool/cmd/rankpool/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
-	"rankpool/cmd/rankpool/internal/version"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/mpicache/record"

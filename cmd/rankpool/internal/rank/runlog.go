@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/internal/outlet"
 )
 
 const (

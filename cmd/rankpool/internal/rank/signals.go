@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"rankpool/cmd/rankpool/internal/exit"
-	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/staging/sizes"
 	"rankpool/staging/storage"

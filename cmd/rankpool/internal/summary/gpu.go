@@ -3,8 +3,8 @@ package summary
 import (
 	"fmt"
 
+	"rankpool/cmd/internal/runlog"
 	"rankpool/cmd/rankpool/internal/rank"
-	"rankpool/cmd/rankpool/internal/runlog"
 )
 
 // gpuSentence describes what the GPUs of a run did, as means over them, or returns "" if there is

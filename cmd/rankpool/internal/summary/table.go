@@ -13,8 +13,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"rankpool/cmd/internal/runlog"
 	"rankpool/cmd/rankpool/internal/rank"
-	"rankpool/cmd/rankpool/internal/runlog"
 	"rankpool/mpicache/stats"
 )
 

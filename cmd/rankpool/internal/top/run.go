@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/term"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 )
 
 // onceReadings is how many readings at most make one table: a rank without news for five seconds is

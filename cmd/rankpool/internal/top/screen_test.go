@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 )
 
 // A pseudoTerminal is the two ends of a terminal, and its output.
@@ -128,7 +128,7 @@ func TestMain(m *testing.M) {
 	flag.DurationVar(&o.Interval, "interval", time.Second, "")
 	flag.Parse()
 	err := o.Run(context.Background())
-	exit.Print(os.Stderr, err)
+	exit.Print(os.Stderr, "rankpool", err)
 	os.Exit(exit.Code(err))
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"rankpool/cmd/rankpool/internal/exit"
+	"rankpool/cmd/internal/exit"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"

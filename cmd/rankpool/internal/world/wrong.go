@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"rankpool/cmd/rankpool/internal/exit"
-	"rankpool/cmd/rankpool/internal/outlet"
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/outlet"
 	"rankpool/mpicache/transport/mpilib"
 )
 

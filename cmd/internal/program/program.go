@@ -1,0 +1,66 @@
+// Package program is what the command lines of rankpool and rankpool-lab have in common: how they
+// end, what they say to wrong usage, completion and man pages.
+package program
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/outlet"
+)
+
+// Run executes the command line args of a program and returns the exit code.
+func Run(root *cobra.Command, args []string) int {
+	root.SetArgs(args)
+	err := root.Execute()
+	exit.Print(outlet.Stderr, root.Name(), err)
+	outlet.Stderr.Close(outlet.Patience)
+	return exit.Code(err)
+}
+
+// New returns the root of a program: without a command it prints its help, and for one that does
+// not exist it names the nearest.
+func New(name, short, long string) *cobra.Command {
+	root := &cobra.Command{
+		Use:           name,
+		Short:         short,
+		Long:          long,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return exit.Usagef("%w; see \"%s --help\"", err, cmd.CommandPath())
+	})
+	return root
+}
+
+func unknownCommand(root *cobra.Command, name string) error {
+	hint := ""
+	if near := root.SuggestionsFor(name); len(near) > 0 {
+		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
+	}
+	return exit.Usagef("%q is not a command%s; see \"%s --help\"", name, hint, root.Name())
+}
+
+// Exactly returns a check that a command gets n arguments; the error message calls them what.
+func Exactly(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		return exit.Usagef("%s takes %s, not %d arguments; see \"%s --help\"", cmd.CommandPath(),
+			what, len(args), cmd.CommandPath())
+	}
+}

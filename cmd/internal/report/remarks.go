@@ -1,0 +1,272 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"rankpool/cmd/internal/runlog"
+	"rankpool/mpicache/stats"
+)
+
+// Thresholds for remarks.
+const (
+	slowFactor    = 1.5  // times the median of the nodes or epochs
+	stallWorth    = 0.01 // of a node's time: less waiting does not matter
+	missedWorth   = 0.02 // of the draws that the policy counted as hits but were not
+	fullShare     = 0.02 // of the slab that is free until the memory limit
+	silentSeconds = 60.0 // from a node's last line to the run's last line
+	maxRemarks    = 5    // of a kind
+)
+
+// A Remark is something that a reader should look at. Bad is set if it cost time or is a fault.
+type Remark struct {
+	Bad  bool
+	Text string
+}
+
+// remarks finds anything out of the ordinary.
+func remarks(run *runlog.Run) []Remark {
+	var all []Remark
+	for _, find := range []func(*runlog.Run, *remarkList){
+		logRemarks, restartRemarks, fallbackRemarks, slowNodeRemarks, slowEpochRemarks, planRemarks,
+		memoryRemarks, storageRemarks, silentRemarks,
+	} {
+		var found remarkList
+		find(run, &found)
+		if more := len(found) - maxRemarks; more > 0 {
+			found = append(found[:maxRemarks],
+				Remark{found[0].Bad, fmt.Sprintf("… and %d more like the last.", more)})
+		}
+		all = append(all, found...)
+	}
+	place := map[bool]int{true: -1} // the bad ones come first
+	slices.SortStableFunc(all, func(a, b Remark) int { return place[a.Bad] - place[b.Bad] })
+	return all
+}
+
+// A remarkList collects remarks.
+type remarkList []Remark
+
+func (all *remarkList) bad(format string, args ...any) {
+	*all = append(*all, Remark{true, fmt.Sprintf(format, args...)})
+}
+
+func (all *remarkList) note(format string, args ...any) {
+	*all = append(*all, Remark{false, fmt.Sprintf(format, args...)})
+}
+
+// logRemarks are about the log itself.
+func logRemarks(run *runlog.Run, all *remarkList) {
+	if run.Broken > 0 {
+		all.note("%s of the log could not be read, as when a rank is killed while it "+
+			"writes. Counts may be a little too low.", plural(run.Broken, "line"))
+	}
+	if run.Earlier > 0 {
+		all.note("The log also has %s before this one, which this page leaves out.",
+			plural(int64(run.Earlier), "training"))
+	}
+	if !run.Ended && run.Events > 0 {
+		all.note("The log has no summary at its end: training still runs, or was killed.")
+	}
+	if run.Jobs > 1 {
+		all.note("The training went over %d jobs; what an epoch counted in each is added up.", run.Jobs)
+	}
+	for _, m := range run.Marks {
+		if m.Kind == runlog.Paused {
+			all.note("Nothing ran for %s at %s; the plots leave that time out.",
+				span(m.Seconds), moment(m.At))
+		}
+	}
+}
+
+func restartRemarks(run *runlog.Run, all *remarkList) {
+	for _, m := range run.Restarts() {
+		in := ""
+		if m.Epoch >= 0 {
+			in = fmt.Sprintf(", in epoch %d", m.Epoch)
+		}
+		all.bad("%s restarted at %s%s. %s", upper(restarted(&m, run)), moment(m.At), in, keptIn(&m))
+	}
+}
+
+// keptIn describes what happened to the samples in memory in a restart.
+func keptIn(m *runlog.Mark) string {
+	kept := fmt.Sprintf("kept %s of %s samples in memory", count(float64(m.Kept)),
+		count(float64(m.KeptOf)))
+	switch m.Warm {
+	case 0:
+		return "The samples in its memory were lost."
+	case m.Nodes:
+		return upper(kept) + "."
+	}
+	return fmt.Sprintf("%d of %d nodes %s; what was in memory on the others was lost.", m.Warm,
+		m.Nodes, kept)
+}
+
+// restarted describes which ranks restarted.
+func restarted(m *runlog.Mark, run *runlog.Run) string {
+	switch {
+	case m.Nodes == 1:
+		return fmt.Sprintf("node %d was", m.Rank)
+	case m.Nodes >= len(run.Nodes):
+		return "the cache was"
+	}
+	return fmt.Sprintf("%d nodes were", m.Nodes)
+}
+
+func fallbackRemarks(run *runlog.Run, all *remarkList) {
+	for i := range run.Epochs {
+		if e := &run.Epochs[i]; e.FallbackReads > 0 {
+			all.bad("Fallback reads in epoch %d: trainers read %s of %s samples from "+
+				"storage themselves (%s).",
+				e.Epoch, count(float64(e.FallbackReads)), count(float64(e.Draws)), whyFallback(run, e.Epoch))
+		}
+	}
+}
+
+func whyFallback(run *runlog.Run, epoch int) string {
+	for _, m := range run.Restarts() {
+		if m.Epoch == epoch {
+			return "a rank died in it; " + restarted(&m, run) + " restarted"
+		}
+	}
+	if len(run.Nodes) == 0 {
+		return "a rank died, a peer was late, or memory was short"
+	}
+	return "a peer was late, a sample was not where the plan said, or memory was short"
+}
+
+// slowNodeRemarks compares the nodes' waiting and their read times.
+func slowNodeRemarks(run *runlog.Run, all *remarkList) {
+	if len(run.Nodes) < 2 {
+		return
+	}
+	waitOf := func(n *runlog.NodeRun) float64 {
+		return n.Sums.Share(stats.StallSeconds, stats.TrainSeconds)
+	}
+	readOf := func(n *runlog.NodeRun) float64 {
+		return n.Sums.Share(stats.ReadSeconds, stats.ReadCount)
+	}
+	waits, reads := medianOf(run.Nodes, waitOf), medianOf(run.Nodes, readOf)
+	for i := range run.Nodes {
+		n := &run.Nodes[i]
+		wait, read := waitOf(n), readOf(n)
+		slow := read > slowFactor*reads && reads > 0
+		reading := fmt.Sprintf("a read of storage took it %s, the median node %s", in(times, read),
+			in(times, reads))
+		switch {
+		case wait > slowFactor*waits && wait > stallWorth:
+			why := "its storage reads are as fast as theirs, so check its CPU and its network"
+			if slow {
+				why = reading
+			} else if math.IsNaN(read) {
+				why = "the log does not contain its storage speed"
+			}
+			all.bad("%s waited for samples %s of its time, the median node %s: %s.",
+				upper(nodeName(n)), percent(wait), percent(waits), why)
+		case slow:
+			all.note("%s has slow storage: %s. Its trainers did not wait longer for it.",
+				upper(nodeName(n)), reading)
+		}
+	}
+}
+
+// slowEpochRemarks leaves out the first epoch, which is cold, and one that may have been cut short.
+func slowEpochRemarks(run *runlog.Run, all *remarkList) {
+	if len(run.Epochs) < 4 {
+		return
+	}
+	warm := run.Epochs[1:]
+	median := medianOf(warm, func(e *runlog.Epoch) float64 { return e.Seconds })
+	usual := medianOf(warm, func(e *runlog.Epoch) float64 { return e.StallSeconds })
+	for i := range warm {
+		e := &warm[i]
+		if e.Seconds > slowFactor*median {
+			waited := "it did not wait for samples more than the others"
+			if e.StallSeconds > slowFactor*usual {
+				waited = fmt.Sprintf("of it %s waiting for samples", span(e.StallSeconds))
+			}
+			all.bad("Epoch %d took %s, the median epoch %s: %s.", e.Epoch, span(e.Seconds),
+				span(median), waited)
+		}
+	}
+}
+
+// planRemarks compares the hits of each epoch with those planned. A substituted draw was planned as
+// a hit, too.
+func planRemarks(run *runlog.Run, all *remarkList) {
+	for i := range run.Epochs {
+		e := &run.Epochs[i]
+		got := e.HitsLocal + e.HitsRemote + e.Substituted
+		missed := e.PlannedHits - got
+		if e.Draws > 0 && float64(missed) > missedWorth*float64(e.Draws) && e.FallbackReads < missed/2 {
+			all.bad("In epoch %d the plan promised %s hits and training got %s: samples were not in memory "+
+				"when they were due.", e.Epoch, percent(float64(e.PlannedHits)/float64(e.Draws)),
+				percent(float64(got)/float64(e.Draws)))
+		}
+	}
+}
+
+func memoryRemarks(run *runlog.Run, all *remarkList) {
+	for i := range run.Nodes {
+		n := &run.Nodes[i]
+		limit := ""
+		if n.Limit != "" {
+			limit = " (" + n.Limit + ")"
+		}
+		free, slab := &n.Levels[runlog.FreeBytes], &n.Levels[runlog.SlabBytes]
+		if s := n.Shrink; s != nil {
+			all.bad("The slab of %s shrank from %s to %s, the first time at %s: memory was short%s.",
+				nodeName(n), in(sizes, float64(s.From)), in(sizes, float64(s.To)), moment(s.At), limit)
+		} else if free.Seen() && free.Min < fullShare*slab.Max {
+			all.bad("%s had only %s of memory left before its limit%s; give the cache less "+
+				"with --memory.", upper(nodeName(n)), in(sizes, free.Min), limit)
+		}
+	}
+}
+
+func storageRemarks(run *runlog.Run, all *remarkList) {
+	for i := range run.Nodes {
+		if n := &run.Nodes[i]; n.Sums[stats.ReadErrors] > 0 {
+			all.bad("On %s %s of storage failed.", nodeName(n),
+				plural(int64(n.Sums[stats.ReadErrors]), "read"))
+		}
+	}
+}
+
+func silentRemarks(run *runlog.Run, all *remarkList) {
+	if missing := run.Ranks - len(run.Nodes); missing > 0 && len(run.Nodes) > 0 {
+		all.bad("The log has no line about %s of %d.", plural(int64(missing), "node"), run.Ranks)
+	}
+	for i := range run.Nodes {
+		if n := &run.Nodes[i]; n.Silent > silentSeconds {
+			all.bad("%s sent nothing in the last %s.", upper(nodeName(n)), span(n.Silent))
+		}
+	}
+}
+
+// medianOf returns the median of the known values, NaN if there are none.
+func medianOf[T any](all []T, value func(*T) float64) float64 {
+	var known []float64
+	for i := range all {
+		if v := value(&all[i]); !math.IsNaN(v) {
+			known = append(known, v)
+		}
+	}
+	if len(known) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(known)
+	return known[(len(known)-1)/2]
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "one " + what
+	}
+	return count(float64(n)) + " " + what + "s"
+}
+
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

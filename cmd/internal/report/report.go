@@ -1,0 +1,299 @@
+// Package report renders a run as a page: one self-contained HTML file, with plots as SVG, tables
+// and remarks.
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"rankpool/cmd/internal/runlog"
+	"rankpool/mpicache/stats"
+)
+
+// Options hold what is not in the log.
+type Options struct {
+	Names   []string // of the logs
+	Version string   // of rankpool
+	// Bound judges the seconds in which GPUs were sampled, were idle, and waited for samples, means
+	// over the GPUs: a verdict and a sentence, both empty if there is none. nil: no verdict.
+	Bound func(sampled, idle, waited float64) (verdict, sentence string)
+}
+
+//go:embed page.html
+var pageText string
+
+//go:embed style.css
+var styleText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// Write writes the page of a run to w. The same run and options give the same bytes. The error is
+// w's.
+func Write(w io.Writer, run *runlog.Run, o Options) error {
+	p := page{
+		Title:   "rankpool: " + strings.Join(o.Names, ", "),
+		Style:   template.CSS(styleText), //nolint:gosec // our own file
+		Version: o.Version, Logs: strings.Join(o.Names, ", "), Events: count(float64(run.Events)),
+		Summary: summary(run), Facts: facts(run), Epochs: epochTable(run),
+		Passes:    countTable("Passes over other data sets", run.Passes),
+		Trainings: trainingTables(run), Remarks: remarks(run), Figures: figures(run),
+	}
+	p.Verdict, p.Sentence = verdict(run, o.Bound)
+	if err := pageTemplate.Execute(w, &p); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// A page is the template's data.
+type page struct {
+	Title, Version, Logs, Events string
+	Style                        template.CSS
+	Summary                      []string
+	Facts                        []fact
+	Verdict, Sentence            string
+	Epochs, Passes               *Table // nil: none
+	Trainings                    []*Table
+	Remarks                      []Remark
+	Figures                      []*Figure
+}
+
+// A fact is one of the numbers in the head.
+type fact struct{ Name, Value string }
+
+// totals returns the sums over the run: over its epochs if it finished any, else, or where several
+// trainings shared the cache, over the nodes.
+func totals(run *runlog.Run) stats.Sums {
+	if len(run.Epochs) == 0 || len(run.Trainings) > 0 {
+		return run.Totals()
+	}
+	return sumsOf(run.Epochs)
+}
+
+// waited returns the share of the trainers' time in which they waited for samples.
+func waited(s *stats.Sums) float64 {
+	return min(1, s.Share(stats.StallSeconds, stats.TrainSeconds))
+}
+
+// sumsOf adds up epochs.
+func sumsOf(epochs []runlog.Epoch) (sums stats.Sums) {
+	for i := range epochs {
+		sums.Add(epochs[i].Sums())
+	}
+	return sums
+}
+
+// summary describes in plain words what happened.
+func summary(run *runlog.Run) []string {
+	t := totals(run)
+	if run.Events == 0 {
+		return []string{"The log has no event."}
+	}
+	what := "An unknown number of nodes"
+	if run.Ranks > 0 {
+		what = upper(plural(int64(run.Ranks), "node"))
+	}
+	on := ""
+	if run.Data != "" {
+		on = " on " + run.Data
+	}
+	text := fmt.Sprintf("%s trained%s: %s finished in %s.", what, on,
+		plural(int64(len(run.Epochs)), "epoch"), span(run.WallSeconds()))
+	if n := len(trainingsOf(run)); n > 0 {
+		text += fmt.Sprintf(" %s with job names finished %s.", upper(plural(int64(n), "training")),
+			plural(int64(len(run.Trainings)), "epoch"))
+	}
+	if !run.Begin.IsZero() {
+		text += " It began on " + run.Begin.UTC().Format("2 January 2006 at 15:04:05") + " UTC."
+	}
+	all := []string{text}
+	if t.Draws() > 0 {
+		text = fmt.Sprintf("Of %s samples, %s came from the nodes' memory (%s from the node's own), "+
+			"and %s from storage.", count(t.Draws()),
+			percent(t.Hits()/t.Draws()), percent(t[stats.HitsLocal]/t.Draws()),
+			percent((t[stats.StorageReads]+t[stats.FallbackReads])/t.Draws()))
+		if t[stats.TrainSeconds] > 0 {
+			text += fmt.Sprintf(" Training waited for samples in %s of its time.", percent(waited(&t)))
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func facts(run *runlog.Run) []fact {
+	t := totals(run)
+	restarts := "not in the log"
+	if len(run.Nodes) > 0 {
+		restarts = fmt.Sprint(len(run.Restarts()))
+	}
+	return []fact{
+		{"hits", percent(stats.Ratio(t.Hits(), t.Draws()))},
+		{"waiting for samples", percent(waited(&t))},
+		{"epochs", fmt.Sprint(len(run.Epochs))},
+		{"time", span(run.WallSeconds())},
+		{"fallback reads", count(t[stats.FallbackReads])},
+		{"restarts", restarts},
+	}
+}
+
+// verdict returns what limited the run.
+func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string, string)) (
+	string, string,
+) {
+	if sampled, idle, waited, gpus := run.GPUSeconds(); bound != nil && gpus > 0 {
+		if verdict, sentence := bound(sampled, idle, waited); verdict != "" {
+			return upper(verdict), strings.TrimSuffix(sentence, ": "+verdict) + "."
+		}
+	}
+	t := totals(run)
+	if t[stats.TrainSeconds] == 0 {
+		return "", "Whether GPUs were idle, and why, is not in the log."
+	}
+	return "", fmt.Sprintf("GPUs were not observed, so the log does not show whether they were idle. "+
+		"Training waited for samples in %s of its time; a faster input could have saved that much at "+
+		"most.", percent(waited(&t)))
+}
+
+// epochRows is the maximum number of epochs in the table.
+const epochRows = 200
+
+func epochTable(run *runlog.Run) *Table {
+	t := countTable("Over all trainers", run.Epochs)
+	if t != nil && len(run.Epochs) > epochRows {
+		t.Name = fmt.Sprintf("Over all trainers, %d of %d epochs", epochRows, len(run.Epochs))
+	}
+	return t
+}
+
+// countHead are the headings of a table of epochs.
+var countHead = []string{
+	"epoch", "samples", "hits", "own memory", "other nodes", "storage", "bytes", "fallback", "waited",
+	"seconds",
+}
+
+// countCells are the cells of an epoch below all of these headings but the first.
+func countCells(e *runlog.Epoch) []string {
+	draws := float64(e.Draws)
+	return []string{
+		count(draws), percent(stats.Ratio(float64(e.HitsLocal+e.HitsRemote), draws)),
+		percent(stats.Ratio(float64(e.HitsLocal), draws)),
+		percent(stats.Ratio(float64(e.HitsRemote), draws)),
+		percent(stats.Ratio(float64(e.StorageReads), draws)),
+		in(decimalSizes, float64(e.StorageBytes)),
+		count(float64(e.FallbackReads)), percent(min(1, stats.Ratio(e.StallSeconds, e.Seconds))),
+		number(e.Seconds),
+	}
+}
+
+// countTable has a row per epoch, with the metrics of training; nil without epochs.
+func countTable(name string, epochs []runlog.Epoch) *Table {
+	if len(epochs) == 0 {
+		return nil
+	}
+	metrics := runlog.MetricNames(epochs)
+	t := &Table{Name: name, Head: slices.Clone(countHead)}
+	measured := slices.ContainsFunc(epochs, func(e runlog.Epoch) bool { return e.BatchSeconds > 0 })
+	if measured {
+		t.Head = append(t.Head, "benefit")
+	}
+	t.Head = append(t.Head, metrics...)
+	named := false
+	for i := range epochs {
+		named = named || epochs[i].Data != epochs[0].Data
+	}
+	for _, g := range groupsOf(len(epochs), epochRows) {
+		e := &epochs[g[1]-1]
+		epoch := fmt.Sprint(e.Epoch)
+		if named {
+			epoch += " " + e.Data
+		}
+		row := append([]string{epoch}, countCells(e)...)
+		if measured {
+			row = append(row, number(e.Ratio()))
+		}
+		for _, metric := range metrics {
+			value, found := e.Metrics[metric]
+			if !found {
+				value = math.NaN()
+			}
+			row = append(row, number(value))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// trainingsOf returns the epochs of each training with a job name, by name.
+func trainingsOf(run *runlog.Run) (trainings [][]runlog.Epoch) {
+	for rest := run.Trainings; len(rest) > 0; {
+		end := slices.IndexFunc(rest, func(e runlog.Epoch) bool { return e.Job != rest[0].Job })
+		if end < 0 {
+			end = len(rest)
+		}
+		trainings, rest = append(trainings, rest[:end]), rest[end:]
+	}
+	return trainings
+}
+
+// trainingTables have a row for each training with a job name, and one for each of its epochs.
+func trainingTables(run *runlog.Run) []*Table {
+	trainings := trainingsOf(run)
+	if len(trainings) == 0 {
+		return nil
+	}
+	all := &Table{Name: "Trainings with job names", Head: append([]string{"job", "epochs"},
+		countHead[1:]...)}
+	tables := []*Table{all}
+	for _, epochs := range trainings {
+		sum := runlog.Epoch{Job: epochs[0].Job}
+		for i := range epochs {
+			sum.Draws += epochs[i].Draws
+		}
+		sum.Set(sumsOf(epochs))
+		all.Rows = append(all.Rows, append([]string{sum.Job, fmt.Sprint(len(epochs))},
+			countCells(&sum)...))
+		tables = append(tables, countTable("Job "+sum.Job, epochs))
+	}
+	return tables
+}
+
+// gpuRows is the maximum number of GPUs in the table.
+const gpuRows = 32
+
+func gpuTable(run *runlog.Run) *Table {
+	t := &Table{Name: "GPUs", Head: []string{
+		"node", "GPU", "name", "utilisation", "idle", "of it waiting for samples",
+	}}
+	gpus := 0
+	for i := range run.Nodes {
+		n := &run.Nodes[i]
+		for k := range n.GPUs {
+			g := &n.GPUs[k]
+			if gpus++; gpus <= gpuRows {
+				t.Rows = append(t.Rows, []string{
+					nodeName(n), fmt.Sprint(g.Index), g.Name, percent(g.Utilisation.Mean()),
+					percent(stats.Ratio(g.Idle, g.Sampled)), percent(stats.Ratio(g.Waited, g.Idle)),
+				})
+			}
+		}
+	}
+	if gpus > gpuRows {
+		t.Name = fmt.Sprintf("The first %d of %d GPUs", gpuRows, gpus)
+	}
+	return t
+}
+
+// count formats a number of things.
+func count(n float64) string {
+	if math.IsNaN(n) {
+		return "–"
+	}
+	return humanize.Comma(int64(math.Round(n)))
+}

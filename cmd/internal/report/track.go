@@ -1,0 +1,289 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+
+	"rankpool/cmd/internal/runlog"
+	"rankpool/mpicache/stats"
+)
+
+// A Figure is a plot with its texts. Missing is the reason why a plot is left out.
+type Figure struct {
+	ID, Title, Caption string
+	Missing            string
+	Legend             []Key
+	Charts             []template.HTML
+	Tables             []*Table
+	Open               bool // the tables are open initially
+}
+
+// without returns a figure that has a sentence instead of a plot.
+func (f *Figure) without(why string) *Figure {
+	f.Missing = why
+	return f
+}
+
+// A Key explains a class of a plot; Line: it is drawn as a line.
+type Key struct {
+	Class, Name string
+	Line        bool
+}
+
+// A Table holds the numbers of a figure.
+type Table struct {
+	Name string
+	Head []string
+	Rows [][]string
+}
+
+// A track is shared by a row of plots: adjacent bins, and the axis below them.
+type track struct {
+	x     axis
+	edges []float64 // one more than bins
+	bins  []runlog.Bin
+	label func(i int) string // of a bin, in a table
+	head  string             // the heading of the labels
+	marks []flag
+	steps bool // lines are level within a bin, as there are few
+}
+
+// note returns a sentence about what is missing.
+func (t *track) note() string {
+	switch {
+	case !t.steps:
+		return ""
+	case len(t.bins) == 1:
+		return " The log has one epoch and no lines about nodes, so there is one value."
+	}
+	return " The log has no lines about nodes, so there is one value an epoch."
+}
+
+// sums returns the sums over the bins.
+func (t *track) sums() (all stats.Sums) {
+	for i := range t.bins {
+		all.Add(t.bins[i].Sums)
+	}
+	return all
+}
+
+// seen reports whether a level is known in any bin.
+func (t *track) seen(l runlog.Level) bool {
+	return slices.ContainsFunc(t.bins, func(b runlog.Bin) bool { return b.Levels[l].Seen() })
+}
+
+// curve goes through the middles of the bins or, with steps, along their width.
+func (t *track) curve(class string, values []float64) curve {
+	l := curve{class: class}
+	for i, v := range values {
+		if t.steps {
+			l.add(t.edges[i], v)
+			l.add(t.edges[i+1], v)
+		} else {
+			l.add((t.edges[i]+t.edges[i+1])/2, v)
+		}
+	}
+	return l
+}
+
+// seconds returns the length of a bin.
+func (t *track) seconds(i int) float64 { return t.edges[i+1] - t.edges[i] }
+
+// tableRows is the maximum number of rows in the table of a plot over time.
+const tableRows = 12
+
+// timeTrack returns the track of the run's timeline.
+func timeTrack(run *runlog.Run, line runlog.Timeline) *track {
+	t := &track{x: timeAxis(run.Seconds), bins: line.Bins, head: "time"}
+	for i := range line.Bins {
+		t.edges = append(t.edges, float64(i)*line.BinSeconds)
+	}
+	t.edges = append(t.edges, max(run.Seconds, t.edges[len(t.edges)-1]+1e-3))
+	t.label = func(i int) string { return moment(t.edges[i]) + "–" + moment(t.edges[i+1]) }
+	t.marks = flags(run)
+	return t
+}
+
+// flags returns the run's marks; lines of epochs that would touch each other are left out.
+func flags(run *runlog.Run) []flag {
+	var all []flag
+	last := math.Inf(-1)
+	for _, m := range run.Marks {
+		switch m.Kind {
+		case runlog.EpochBegun:
+			if m.At-last < run.Seconds/150 {
+				continue
+			}
+			last = m.At
+			all = append(all, flag{epochFlag, fmt.Sprintf("epoch %d", m.Epoch), m.At})
+		case runlog.Restarted:
+			all = append(all, flag{"restart", restarted(&m, run) + " restarted", m.At})
+		case runlog.Paused:
+			all = append(all, flag{"pause", "stopped for " + span(m.Seconds), m.At})
+		}
+	}
+	return all
+}
+
+// epochTrack returns a track of the epochs' events: an old log has no finer ones.
+func epochTrack(run *runlog.Run, most int) *track {
+	n := len(run.Epochs)
+	t := &track{head: "epoch", steps: true}
+	groups := groupsOf(n, most)
+	for _, g := range groups {
+		var bin runlog.Bin
+		for _, e := range run.Epochs[g[0]:g[1]] {
+			bin.Add(e.Sums())
+		}
+		t.bins = append(t.bins, bin)
+		t.edges = append(t.edges, float64(run.Epochs[g[0]].Epoch))
+	}
+	t.edges = append(t.edges, float64(run.Epochs[n-1].Epoch+1))
+	t.x = indexAxis("epoch", run.Epochs[0].Epoch, run.Epochs[n-1].Epoch+1)
+	t.label = func(i int) string {
+		g := groups[i]
+		first, last := run.Epochs[g[0]].Epoch, run.Epochs[g[1]-1].Epoch
+		if first == last {
+			return fmt.Sprint(first)
+		}
+		return fmt.Sprintf("%d–%d", first, last)
+	}
+	return t
+}
+
+// indexAxis returns an axis of whole numbers [low, high), each 1 wide.
+func indexAxis(name string, low, high int) axis {
+	a := axis{low: float64(low), high: float64(max(high, low+1)), name: name}
+	step := 1
+	for (high-low)/step > 16 {
+		step = int(niceStep(float64(step + 1)))
+	}
+	for i := (low + step - 1) / step * step; i < high; i += step {
+		a.ticks = append(a.ticks, tick{float64(i) + 0.5, fmt.Sprint(i)})
+	}
+	return a
+}
+
+// groupsOf divides n things into at most most groups [from, to) of neighbours, of nearly equal
+// size.
+func groupsOf(n, most int) [][2]int {
+	groups := min(n, most)
+	all := make([][2]int, groups)
+	for i := range all {
+		all[i] = [2]int{i * n / groups, (i + 1) * n / groups}
+	}
+	return all
+}
+
+// A valueOf returns a value of a bin, in base units, given the bin's length in seconds; NaN: none.
+type valueOf func(b *runlog.Bin, seconds float64) float64
+
+// A series is a value of each bin.
+type series struct {
+	Key
+	value valueOf
+	high  valueOf // with value as the lower edge it makes a band; nil: a line
+}
+
+// line returns a series that is drawn as a line.
+func line(class, name string, value valueOf) series {
+	return series{Key: Key{class, name, true}, value: value}
+}
+
+// values returns a value of each bin.
+func (t *track) values(of valueOf) []float64 {
+	all := make([]float64, len(t.bins))
+	for i := range all {
+		all[i] = of(&t.bins[i], t.seconds(i))
+	}
+	return all
+}
+
+// drawLines fills a figure with lines and bands over t, and with a table over the coarser track.
+func (f *Figure) drawLines(t, coarse *track, what string, units []unit, all []series) {
+	top := 0.0
+	for _, s := range all {
+		highest := s.value
+		if s.high != nil {
+			highest = s.high
+		}
+		for _, v := range t.values(highest) {
+			top = max(top, or0(v))
+		}
+	}
+	u := fit(units, top)
+	if u.name == "%" && top > 0.5 {
+		top = max(top, 1)
+	}
+	c := f.over(t, valueAxis(what, u, top/u.factor))
+	for _, s := range all {
+		f.Legend = append(f.Legend, s.Key)
+		values := scaled(t.values(s.value), u)
+		if s.high != nil {
+			c.areas = append(c.areas, area{s.Class, t.edges, values, scaled(t.values(s.high), u)})
+		} else {
+			c.lines = append(c.lines, t.curve(s.Class, values))
+		}
+	}
+	f.Charts = append(f.Charts, c.svg())
+	f.Tables = append(f.Tables, coarse.table(f.Title, units, all))
+}
+
+// over returns an empty chart over a track.
+func (f *Figure) over(t *track, y axis) *chart {
+	return &chart{id: f.ID + "-plot", title: f.Title, desc: f.Caption, x: t.x, y: y, marks: t.marks}
+}
+
+// drawStack fills a figure with shares that add up to 1.
+func (f *Figure) drawStack(t, coarse *track, what string, all []series) {
+	c := f.over(t, valueAxis(what, share[0], 100))
+	low := make([]float64, len(t.bins))
+	for _, s := range all {
+		values := scaled(t.values(s.value), share[0])
+		high := make([]float64, len(low))
+		for k := range high {
+			high[k] = low[k] + values[k]
+		}
+		c.areas = append(c.areas, area{s.Class, t.edges, low, high})
+		f.Legend = append(f.Legend, s.Key)
+		low = high
+	}
+	f.Charts = append(f.Charts, c.svg())
+	f.Tables = append(f.Tables, coarse.table(f.Title, share, all))
+}
+
+func (t *track) table(name string, units []unit, all []series) *Table {
+	table := &Table{Name: name, Head: []string{t.head}}
+	for _, s := range all {
+		table.Head = append(table.Head, s.Name)
+	}
+	for k := range t.bins {
+		row := []string{t.label(k)}
+		for _, s := range all {
+			text := in(units, s.value(&t.bins[k], t.seconds(k)))
+			if s.high != nil {
+				text += " – " + in(units, s.high(&t.bins[k], t.seconds(k)))
+			}
+			row = append(row, text)
+		}
+		table.Rows = append(table.Rows, row)
+	}
+	return table
+}
+
+func scaled(values []float64, u unit) []float64 {
+	for i := range values {
+		values[i] /= u.factor
+	}
+	return values
+}
+
+// or0 replaces an unknown value by 0.
+func or0(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return v
+}

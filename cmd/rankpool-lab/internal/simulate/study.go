@@ -1,0 +1,170 @@
+package simulate
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rankpool/benchmarks/simulator"
+	"rankpool/cmd/internal/exit"
+	"rankpool/scheduler/systems"
+)
+
+// A study is the validated request to simulate: every system with every capacity.
+type study struct {
+	base       simulator.Config // of all simulations; System, Values, Capacity and Ranks differ
+	trace      string           // what titles call it
+	machine    string
+	systems    []*systems.System
+	values     map[string]systems.Values // by system
+	capacities []float64
+}
+
+// study checks the flags, then the files.
+func (o *Options) study() (*study, error) {
+	chosen, err := o.chosenSystems()
+	if err != nil {
+		return nil, err
+	}
+	s := &study{
+		systems: chosen, trace: filepath.Base(o.files.Losses), machine: filepath.Base(o.cluster),
+	}
+	if err := o.checkNumbers(); err != nil {
+		return nil, err
+	}
+	if s.capacities, err = parseCapacities(o.capacity); err != nil {
+		return nil, err
+	}
+	if err := o.checkNames(); err != nil {
+		return nil, err
+	}
+	if s.values, err = o.parseValues(chosen); err != nil {
+		return nil, err
+	}
+	if o.files.Losses == "" {
+		return nil, exit.Usagef("which losses? name them with --losses L.npy")
+	}
+	cluster, err := simulator.LoadCluster(o.cluster)
+	if err != nil {
+		return nil, err
+	}
+	trace, err := simulator.LoadTrace(o.files)
+	if err != nil {
+		return nil, err
+	}
+	epochs, skip, err := o.countedEpochs(len(trace.Losses))
+	if err != nil {
+		return nil, err
+	}
+	losses, err := o.lossesOfJobs(trace)
+	if err != nil {
+		return nil, err
+	}
+	o.noteLeftOut()
+	s.base = simulator.Config{
+		Trace: trace, Sampler: o.sampler, Scorer: o.scorer, Policy: o.policy, Ranks: o.ranks,
+		TrainersPerRank: o.trainers, BatchSize: o.batchSize,
+		Epochs: epochs, SkipEpochs: skip, Jobs: o.jobs, Seed: o.seed, Cluster: cluster,
+		JobSteps: o.jobSteps, JobLosses: losses, IDsDigest: o.idsDigest,
+	}
+	return s, nil
+}
+
+// configs returns the simulations of every system with every capacity, in that order. The offline
+// bounds keep their own policy.
+func (s *study) configs(ranks int, capacities []float64) []simulator.Config {
+	var all []simulator.Config
+	for _, system := range s.systems {
+		for _, capacity := range capacities {
+			cfg := s.base
+			cfg.System, cfg.Capacity, cfg.Ranks = system, capacity, ranks
+			if system.Offline() {
+				cfg.Policy = ""
+			}
+			cfg.Values = s.values[system.Name]
+			if owner := policyOwner(cfg.Policy); owner != "" {
+				cfg.Values = s.values[owner]
+			}
+			all = append(all, cfg)
+		}
+	}
+	return all
+}
+
+// policyOwner returns the name of the system that a policy belongs to, "" for none.
+func policyOwner(policy string) string {
+	for _, s := range systems.All() {
+		if s.Policy == policy && s.NewPolicy != nil {
+			return s.Name
+		}
+	}
+	return ""
+}
+
+// noteLeftOut names the systems that were left out of "all" because they need something that is
+// missing.
+func (o *Options) noteLeftOut() {
+	for _, s := range systems.All() {
+		if missing := o.missing(&s); missing != "" && slices.Contains(o.systems, "all") {
+			note("%s is left out: it needs %s", s.Name, missing)
+		}
+	}
+}
+
+// chosenSystems finds the systems that --systems names. From "all" it leaves out those that need
+// something that is missing.
+func (o *Options) chosenSystems() ([]*systems.System, error) {
+	var chosen []*systems.System
+	for _, name := range o.systems {
+		if name == "all" {
+			for _, s := range systems.All() {
+				if o.missing(&s) == "" {
+					chosen = append(chosen, &s)
+				}
+			}
+			continue
+		}
+		s, err := systems.Find(name)
+		if err != nil {
+			return nil, exit.Usagef("--systems: %w", err)
+		}
+		if missing := o.missing(s); missing != "" {
+			return nil, exit.Usagef("--systems: %s needs %s", name, missing)
+		}
+		chosen = append(chosen, s)
+	}
+	for i, s := range chosen {
+		if slices.ContainsFunc(chosen[:i], func(c *systems.System) bool { return c.Name == s.Name }) {
+			return nil, exit.Usagef("--systems lists %s twice", s.Name)
+		}
+	}
+	if len(chosen) == 0 {
+		var known []string
+		for _, s := range systems.All() {
+			known = append(known, s.Name)
+		}
+		return nil, exit.Usagef("--systems: which ones? the known ones are all, %s",
+			strings.Join(known, ", "))
+	}
+	return chosen, nil
+}
+
+// missing names the flags without which a system cannot be simulated, or "" if none is missing.
+func (o *Options) missing(s *systems.System) string {
+	given := map[string]string{"--embeddings": o.files.Embeddings, "--labels": o.files.Labels}
+	absent := slices.DeleteFunc(needs(s),
+		func(flag string) bool { return o.list || given[flag] != "" })
+	return strings.Join(absent, " and ")
+}
+
+// needs returns the flags that a system cannot do without.
+func needs(s *systems.System) []string {
+	flags := []string{}
+	if s.NeedsEmbeddings {
+		flags = append(flags, "--embeddings")
+	}
+	if s.NeedsLabels {
+		flags = append(flags, "--labels")
+	}
+	return flags
+}

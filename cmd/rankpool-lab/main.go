@@ -1,0 +1,34 @@
+// Command rankpool-lab compares caches: it simulates published systems on recorded losses, trains
+// under each of them, and emulates slow storage. Nothing of it is part of rankpool.
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/program"
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+const aboutLab = `rankpool-lab compares caches for deep-learning training: rankpool and published systems,
+simulated on recorded losses or run one after the other, also on emulated slow storage.
+
+It is for performance engineers; training needs only rankpool.`
+
+func main() { os.Exit(program.Run(newRootCommand(), os.Args[1:])) }
+
+func newRootCommand() *cobra.Command {
+	root := program.New("rankpool-lab", "Compare caches for deep-learning training",
+		aboutLab+"\n\n"+exit.Codes)
+	root.AddCommand(newSimulateCommand(), newCompareCommand(), newSlowfsCommand(),
+		newVersionCommand(), program.NewCompletionCommand("rankpool-lab"),
+		program.NewDocsCommand(newRootCommand, ""))
+	program.CompleteValues(root, map[string][]string{
+		"policy": systems.PolicyNames(), "scorer": scheduler.ScorerNames(),
+		"sampler": scheduler.SamplerNames(),
+	})
+	return root
+}
