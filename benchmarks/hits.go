@@ -13,9 +13,8 @@ var hitsSection = section{
 	about: "the real schedulers of all ranks, simulated without faults, on losses recorded from " +
 		"training (8,000 samples, 10 epochs; the first three warm up), " +
 		"next to Bélády's MIN with bypass on the same draws, which knows the future; each row is the " +
-		"worst of 10, 20 and 40 % capacity. With 64 owners a partition is 12 to 50 samples, and the " +
-		"plan places them; " +
-		"\"32,000 samples\" has every recorded sample four times, for partitions of 50 to 200. " +
+		"worst of 10, 20 and 40 % capacity. " +
+		"\"32,000 samples\" has every recorded sample four times, for partitions of 200 to 800. " +
 		"Node-local: hits in the consumer's own rank, of all hits. " +
 		"Without a read: the draws less the reads of storage by all ranks, next to the hits of MIN " +
 		"with all their memory; what MIN misses is read.",
@@ -40,8 +39,7 @@ type job struct {
 var (
 	oneOwner   = job{"1 owner", 1, 64, 1}
 	fewOwners  = job{"4 ranks × 64", 4, 64, 1}
-	manyOwners = job{"64 owners", 64, 1, 1}
-	manyTiled  = job{"64 owners, 32,000 samples", 64, 1, 4}
+	manyOwners = job{"16 owners, 32,000 samples", 16, 4, 4}
 )
 
 // outcome is the result of a simulated job, with MIN's.
@@ -59,10 +57,10 @@ func (b *bench) hits() ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	jobs := []job{oneOwner, manyOwners, manyTiled}
+	jobs := []job{oneOwner, manyOwners}
 	capacities := []float64{0.1, 0.2, 0.4}
 	if b.quick {
-		losses, jobs, capacities = losses[:warmEpochs+1], []job{oneOwner, manyOwners}, capacities[1:2]
+		losses, capacities = losses[:warmEpochs+1], capacities[1:2]
 	}
 	var rows []row
 	for _, j := range jobs {

@@ -76,7 +76,6 @@ var arrows = map[string]map[string]string{
 		"mpicache/door":      "the socket of the clients, and its frames",
 		"mpicache/fields":    "what other ranks send",
 		"mpicache/liveness":  "who has been silent for too long",
-		"mpicache/record":    "--record",
 		"mpicache/slab":      "the memory for samples",
 		"mpicache/stats":     "what a rank counts",
 		"mpicache/transport": "the exchange with other ranks",
@@ -87,10 +86,6 @@ var arrows = map[string]map[string]string{
 		"scheduler":       "the plans that it writes, SampleID",
 	},
 	"mpicache/door/doortest": {"mpicache/door": "the kinds of frames"},
-	"mpicache/record": {
-		"scheduler":         "a replay drives the same state machines",
-		"scheduler/systems": "of the system that was recorded",
-	},
 	"mpicache/transport": {
 		"mpicache/slab":                   "MeasureRemote sends from one",
 		"mpicache/transport/internal/mpi": "the calls of MPI",

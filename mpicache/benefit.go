@@ -70,7 +70,7 @@ func (s *stream) timed(c scheduler.Timed) {
 		return
 	}
 	s.weigh()
-	if int(s.setup.World[0]) != s.node.cfg.Transport.Rank() {
+	if int(s.setup.world[0]) != s.node.cfg.Transport.Rank() {
 		return
 	}
 	m, log := s.benefit.Measured(), s.node.cfg.Log

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/mpicache/record"
 	"rankpool/scheduler"
 )
 
@@ -103,7 +102,7 @@ func TestMemoryIsDividedByBenefit(t *testing.T) {
 		n := cl.nodes[0]
 		for i, ratio := range c.ratios {
 			s := n.streams[i]
-			s.began, s.setup = true, &record.Setup{World: []int32{0}}
+			s.began, s.setup = true, &setup{world: []int32{0}}
 			s.benefit = scheduler.NewBenefit(0, 1)
 			if ratio > 0 {
 				s.benefit = measuredAs(ratio)
@@ -164,7 +163,7 @@ func TestGivenBackMemoryIsNotMissed(t *testing.T) {
 	n := cl.nodes[0]
 	for i, benefit := range []*scheduler.Benefit{measuredAs(1.05), scheduler.NewBenefit(0, 1)} {
 		s := n.streams[i]
-		s.began, s.setup, s.benefit = true, &record.Setup{World: []int32{0}}, benefit
+		s.began, s.setup, s.benefit = true, &setup{world: []int32{0}}, benefit
 	}
 	h, full := &n.shrinker, n.shrinker.nowBytes
 	check := func(when string) {

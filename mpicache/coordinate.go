@@ -9,7 +9,6 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/fields"
-	"rankpool/mpicache/record"
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
 )
@@ -28,37 +27,21 @@ type request struct {
 }
 
 // coordination returns what the coordinator's decisions depend on besides events.
-func (s *stream) coordination() *record.Coordination {
+func (s *stream) coordination() scheduler.CoordinatorConfig {
 	cfg := &s.node.cfg
-	return &record.Coordination{
-		Config: scheduler.CoordinatorConfig{
-			Rank: cfg.Transport.Rank(), Ranks: cfg.Transport.Size(),
-			Data: s.data.Name, Identity: s.data.Identity, Samples: s.data.Samples,
-			Options: cfg.Options.String(), Scorer: cfg.Scorer,
-			StatePath: s.userStatePath(), StateOptional: cfg.StateOptional,
-		},
-		KeptBytes: s.placesBytes(),
+	return scheduler.CoordinatorConfig{
+		Rank: cfg.Transport.Rank(), Ranks: cfg.Transport.Size(),
+		Data: s.data.Name, Identity: s.data.Identity, Samples: s.data.Samples,
+		Options: cfg.Options.String(), Scorer: cfg.Scorer,
+		StatePath: s.userStatePath(), StateOptional: cfg.StateOptional,
+		Learner: s.newLearner,
 	}
-}
-
-// placesBytes returns how many bytes each rank keeps, or nil if plans may not place samples: with
-// kept copies the owners must stay those by hash, and a training with a name shares its memory with
-// others. A rank's memory and tier keep together what one memory of their size would.
-func (s *stream) placesBytes() []int64 {
-	if s.data.KeepsCopies || s.job != "" {
-		return nil
-	}
-	kept := slices.Clone(s.data.PartitionBytes)
-	for r, bytes := range s.data.TierBytes {
-		kept[r] += bytes
-	}
-	return kept
 }
 
 // newLearner returns the learner for a training that begins, or nil if the system learns nothing
 // but scores.
 func (s *stream) newLearner() scheduler.Learner {
-	if l := s.setup.NewLearner(); l != nil {
+	if l := s.setup.newLearner(); l != nil {
 		return onceLearner{l}
 	}
 	return nil
@@ -75,14 +58,6 @@ func (l onceLearner) Cut(scores []float32) scheduler.Learned {
 	return nil
 }
 
-// newPlacement returns the placement of samples for a training that begins or, if from is not nil,
-// continues from it.
-func (s *stream) newPlacement(from *scheduler.Placed) *scheduler.Placement {
-	p := s.setup.Placement(drawnBy(s.plans.Sampler), s.placesBytes(), from)
-	s.placed = p != nil
-	return p
-}
-
 // coordinate passes the coordinator an event, executes its commands, and handles the events that
 // follow from them.
 func (s *stream) coordinate(e scheduler.CoordinatorEvent) {
@@ -97,28 +72,9 @@ func (s *stream) coordinate(e scheduler.CoordinatorEvent) {
 	for len(s.events) > 0 {
 		e := s.events[0]
 		s.events = s.events[1:]
-		s.recordingOf(e).Step(s.coordinator, e, s.command)
+		s.coordinator.Step(e, s.command)
 	}
 	s.events, s.coordinating = nil, false
-}
-
-// recordingOf returns the tape that records an event of this coordinator, or nil. Of several
-// trainings on a data set, the tape records the first that a trainer opens or that a restarted rank
-// remembers, until the second begins.
-func (s *stream) recordingOf(e scheduler.CoordinatorEvent) *record.CoordinatorTape {
-	if s.recorded == nil {
-		switch e.(type) {
-		case scheduler.Opened, scheduler.Remembered:
-		default:
-			return nil
-		}
-		s.recorded = s
-		s.decisions = s.node.cfg.Recorder.CoordinatorTape(s.index, s.coordination())
-	}
-	if s.recorded != s {
-		return nil
-	}
-	return s.decisions
 }
 
 // now returns the coordinator's time: how long the node has run.
@@ -257,7 +213,6 @@ func (s *stream) obey(c scheduler.CoordinatorCommand) {
 	case scheduler.MakePlan:
 		s.makePlan(c)
 	case scheduler.Drive:
-		s.tape.Base(c.Base)
 		s.step(s.inLane(c.Event))
 	case scheduler.Train:
 		delete(s.closedEpochs, c.Epoch) // it may be trained again
@@ -336,45 +291,39 @@ func (s *stream) takeLane() error {
 	if err != nil {
 		return err
 	}
-	setup := &record.Setup{
-		Data: s.data.Name, Rank: t.Rank(), Ranks: t.Size(), World: s.coordinator.World(),
-		Sampler:    spec.SamplerConfig(s.data.Samples),
-		Assignment: assignment, Policy: s.node.cfg.Policy, Values: s.node.cfg.Options,
-		CapacityBytes: s.data.PartitionBytes[t.Rank()], WindowBytes: s.data.WindowBytes,
-		OwnersRead: s.data.KeepsCopies, Book: s.book(spec),
-		Size: func(id scheduler.SampleID) int64 { return slab.Footprint(s.data.Size(id)) },
-		Kept: func(id scheduler.SampleID, kept bool) { s.entries.Keep(int(id), kept) },
+	setup := &setup{
+		rank: t.Rank(), ranks: t.Size(), world: s.coordinator.World(),
+		sampler:    spec.SamplerConfig(s.data.Samples),
+		assignment: assignment, policy: s.node.cfg.Policy, values: s.node.cfg.Options,
+		capacityBytes: s.data.PartitionBytes[t.Rank()], windowBytes: s.data.WindowBytes,
+		ownersRead: s.data.KeepsCopies, book: s.book(spec),
+		size: func(id scheduler.SampleID) int64 { return slab.Footprint(s.data.Size(id)) },
+		kept: func(id scheduler.SampleID, kept bool) { s.entries.Keep(int(id), kept) },
 	}
-	setup.Values.Sample(&setup.Sampler)
+	setup.values.Sample(&setup.sampler)
 	if s.data.Tier != nil {
-		setup.TierBytes, setup.TierBlockBytes = s.data.TierBytes[t.Rank()], s.data.TierBlockBytes
+		setup.tierBytes, setup.tierBlockBytes = s.data.TierBytes[t.Rank()], s.data.TierBlockBytes
 	}
 	if s.data.Packages != nil {
-		setup.PackageBytes, setup.PackageBlockBytes = s.data.PackageBytes, s.data.PackageBlockBytes
+		setup.packageBytes, setup.packageBlockBytes = s.data.PackageBytes, s.data.PackageBlockBytes
 	}
-	plans, stager, err := setup.New()
+	plans, stager, err := setup.make()
 	if err != nil {
 		return err
 	}
-	if setup.Book != nil {
+	if setup.book != nil {
 		plans.Sampler = &sharedSampler{Sampler: plans.Sampler}
 	}
 	s.setup, s.plans = setup, plans
 	s.node.seatsChanged.Store(true)
 	if s.stager != nil {
 		s.start(s.freeLane())
-		if s.tape != nil {
-			s.tape, s.decisions = nil, nil
-			s.node.cfg.Log.Warn("the recording ends here, since another training uses the data set",
-				"data", s.data.Name, "job", s.job)
-		}
-		s.step(scheduler.LaneOpened{Lane: s.lane, World: setup.World})
+		s.step(scheduler.LaneOpened{Lane: s.lane, World: setup.world})
 		s.weighNow()
 		return nil
 	}
 	s.stager = stager
 	s.start(0)
-	s.tape = s.node.cfg.Recorder.Tape(s.index, setup)
 	if before := s.recovered; len(before) > 0 {
 		s.recovered = nil
 		s.step(scheduler.Recovered{IDs: before})
@@ -387,7 +336,7 @@ func (s *stream) start(lane int) {
 	s.lane, s.began = lane, true
 	s.node.lanes.Add(1)
 	here := 0
-	for _, rank := range s.setup.World {
+	for _, rank := range s.setup.world {
 		if int(rank) == s.node.cfg.Transport.Rank() {
 			here++
 		}
@@ -400,16 +349,9 @@ func (s *stream) start(lane int) {
 func (s *stream) makePlan(c scheduler.MakePlan) {
 	cfg := s.plans
 	tidy := func() { s.node.tidy(cfg.Samples) }
-	cfg.Place, cfg.Drawn = c.Place, tidy
-	cfg.Processes, cfg.Layout = c.Processes, c.Layout
-	if n := len(c.Cuts); n < s.chosen || n > s.chosen+1 { // not the epoch after the one chosen last
-		s.tape.Cuts(c.Cuts)
-	}
-	s.chosen = len(c.Cuts)
-	tape := s.tape
+	cfg.Drawn, cfg.Processes, cfg.Layout = tidy, c.Processes, c.Layout
 	s.node.beside(nil, "make a plan", func() {
 		s.node.giveWay()
-		tape.Learned(c.Learned)
 		if shared, ok := cfg.Sampler.(*sharedSampler); ok {
 			if err := shared.prepare(c); err != nil {
 				panic("mpicache: " + err.Error()) // the coordinator's learner has accepted it, or made it

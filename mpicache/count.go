@@ -433,7 +433,7 @@ func (s *stream) status() door.DataStatus {
 			st.Epoch, st.Draws, st.Hits = e, sum.Draws(), sum.HitsLocal+sum.HitsRemote
 			if plan != nil {
 				st.Batch, st.Batches = s.slowest(plan, c), plan.Batches()
-				if cfg := s.setup.Sampler; cfg.Name == "chunks" {
+				if cfg := s.setup.sampler; cfg.Name == "chunks" {
 					st.NextChunk = scheduler.NextChunk(cfg, e, st.Batch, st.Batches)
 				}
 			}

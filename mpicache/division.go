@@ -18,7 +18,7 @@ func (s *samples) gains() (lanes []int, gains []float64) {
 	for _, l := range s.streams {
 		if l.began {
 			lanes = append(lanes, l.lane)
-			gains = append(gains, l.benefit.Gain(len(l.setup.World)))
+			gains = append(gains, l.benefit.Gain(len(l.setup.world)))
 		}
 	}
 	return lanes, gains

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/mpicache/door"
-	"rankpool/mpicache/record"
 	"rankpool/mpicache/slab"
 	"rankpool/mpicache/stats"
 	"rankpool/mpicache/transport"
@@ -116,9 +115,8 @@ type Config struct {
 	// Observe, if not nil, measures the machine: first before the door opens, then once a second. Its
 	// arguments are how long the trainers here have waited for samples so far, in total, and how many
 	// trainers there are.
-	Observe  func(stallSeconds float64, trainers int) stats.Machine
-	Recorder *record.Recorder // of the stagers' and coordinators' decisions; nil: none
-	Benefit  Benefit          // when to measure what the cache is worth to trainings
+	Observe func(stallSeconds float64, trainers int) stats.Machine
+	Benefit Benefit // when to measure what the cache is worth to trainings
 	// GiveUnused makes the node return memory that no training gains from to the system.
 	GiveUnused bool
 

@@ -81,12 +81,10 @@ func TestResidentsAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// TestSilentPeer checks that trainers continue, from storage, when a rank does not answer, and that
-// a replay decides the same.
+// TestSilentPeer checks that trainers continue, from storage, when a rank does not answer.
 func TestSilentPeer(t *testing.T) {
 	t.Parallel() // it waits
 	cl := newCluster(t, 3, 240, 1<<20)
-	path := cl.record("a")
 	done := make(chan []string)
 	go func() { done <- cl.train(3, 4, 3, "uniform") }()
 	for cl.opened() < 3 { // all must agree first
@@ -97,12 +95,9 @@ func TestSilentPeer(t *testing.T) {
 	healthy := newCluster(t, 3, 240, 1<<20)
 	want := healthy.train(3, 4, 3, "uniform")
 	healthy.close()
-	cl.closeRecorded()
+	cl.close()
 	if !slices.Equal(stream, want) {
 		t.Error("the stream differs when a rank is silent")
-	}
-	for rank := range 3 {
-		replayed(t, path, rank)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"rankpool/mpicache/door"
-	"rankpool/mpicache/record"
 	"rankpool/mpicache/slab"
 	"rankpool/mpicache/stats"
 	"rankpool/scheduler"
@@ -32,16 +31,9 @@ type samples struct {
 	generations map[string]uint32
 
 	stager *scheduler.Stager
-	tape   *record.Tape // records the stager's decisions, or nil
-	// records the decisions of the coordinator of the training recorded, or nil
-	decisions *record.CoordinatorTape
-	recorded  *stream // nil until a training has opened the data set
 
-	entries *slab.Entries // where each sample lies in the slab
-	// recovered are the previous rank's residents, for the stager. If placed, samples from peers may
-	// become residents.
-	recovered []scheduler.SampleID
-	placed    bool
+	entries   *slab.Entries        // where each sample lies in the slab
+	recovered []scheduler.SampleID // the previous rank's residents, for the stager
 
 	largest  int64 // bytes of a sample
 	ownBytes int64 // of the slab, for all samples that this rank owns by the hash
@@ -84,10 +76,8 @@ type stream struct {
 	coordinating bool
 	requests     map[uint64]*request // by number
 	lastRequest  uint64
-	// cuts that the last plan was made from; -1: there is no plan yet
-	chosen int
-	setup  *record.Setup        // basis of plans and stager, once it has begun
-	plans  scheduler.PlanConfig // what plans are made from
+	setup        *setup               // basis of plans and stager, once it has begun
+	plans        scheduler.PlanConfig // what plans are made from
 	// benefit measures what the cache is worth to it, once it has begun
 	benefit *scheduler.Benefit
 	outbox  []byte            // records for the other ranks
@@ -155,12 +145,10 @@ func newStream(on *samples, job string) *stream {
 		samples: on, job: job, over: make(chan struct{}), due: map[due]bool{},
 		epochs: map[int]*epochCount{}, closedEpochs: map[int]bool{}, seats: map[int]*seat{},
 		livesAt: map[int]bool{}, clients: map[*conn]bool{}, idleAt: map[int]bool{},
-		requests: map[uint64]*request{}, moved: map[int]time.Time{}, chosen: -1,
+		requests: map[uint64]*request{}, moved: map[int]time.Time{},
 	}
 	s.command = s.obey
-	cfg := s.coordination().Config
-	cfg.Placement, cfg.Learner = s.newPlacement, s.newLearner
-	s.coordinator = scheduler.NewCoordinator(cfg)
+	s.coordinator = scheduler.NewCoordinator(s.coordination())
 	return s
 }
 
@@ -201,9 +189,7 @@ func (s *samples) drain() {
 	for len(s.queue) > 0 {
 		e := s.queue[0]
 		s.queue = s.queue[1:]
-		commands := s.stager.Step(e)
-		s.tape.Step(e, commands)
-		for _, c := range commands {
+		for _, c := range s.stager.Step(e) {
 			s.do(c)
 		}
 		if s.freed && s.hungry && len(s.queue) == 0 {

@@ -322,26 +322,20 @@ func (s *samples) takeBytes(a *asking, status []byte) {
 		}
 	}
 	if len(segs) == 0 {
-		s.answered(a, result, nil)
+		s.answered(a, result)
 		return
 	}
-	placed := s.placed
 	s.node.cfg.Transport.Take(a.Peer, a.bulk, segs, func(err error) {
-		var sums []uint32
-		for i := 0; placed && i < len(segs); i++ {
-			sums = append(sums, s.sumOf(segs[i], err))
-		}
 		if err != nil {
 			s.node.cfg.Log.Error("an answer did not arrive", "peer", a.Peer, "error", err)
 			result.Status = make([]scheduler.Status, len(a.IDs))
 		}
-		s.locked(func() { s.answered(a, result, sums) })
+		s.locked(func() { s.answered(a, result) })
 	})
 }
 
-// answered ends a request whose bytes have arrived. sums, if any, are those of the samples
-// received.
-func (s *samples) answered(a *asking, result scheduler.Received, sums []uint32) {
+// answered ends a request whose bytes have arrived.
+func (s *samples) answered(a *asking, result scheduler.Received) {
 	if s.lost[a.Ticket] == a {
 		delete(s.lost, a.Ticket)
 		for _, off := range a.places {
@@ -350,11 +344,5 @@ func (s *samples) answered(a *asking, result scheduler.Received, sums []uint32) 
 		return
 	}
 	delete(s.asks, a.Ticket)
-	for i, id := range a.ids {
-		if len(sums) > 0 && result.Status[a.at[i]] != scheduler.Absent {
-			s.put(id, sums[0])
-			sums = sums[1:]
-		}
-	}
 	s.step(result)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"rankpool/mpicache/record"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
 )
@@ -21,26 +20,25 @@ func (c *Config) system() *systems.System {
 
 // book returns what the draws of the system's own sampler depend on; nil if the system has none, or
 // spec uses another one.
-func (s *stream) book(spec *scheduler.Spec) *record.Book {
+func (s *stream) book(spec *scheduler.Spec) *book {
 	system := s.node.cfg.system()
 	if !system.Draws() || spec.Sampler != system.LiveSampler() {
 		return nil
 	}
-	b := &record.Book{
-		System: system.Name, CapacityBytes: s.data.BookBytes, Epochs: spec.Epochs,
-		SizesBytes: record.SizesOf(s.data.Samples, s.data.Size),
+	b := &book{
+		system: system, capacityBytes: s.data.BookBytes, epochs: spec.Epochs, size: s.data.Size,
 	}
 	if name := s.scorerFor(*spec); name != "" {
 		scorer, err := scheduler.NewScorer(name)
 		if err != nil {
 			panic("mpicache: " + err.Error())
 		}
-		b.Initial = scorer.Initial(spec.BatchSize * spec.World)
+		b.initial = scorer.Initial(spec.BatchSize * spec.World)
 	}
 	if system.NeedsEmbeddings {
-		b.Dimensions = spec.Embeddings
+		b.dimensions = spec.Embeddings
 		for id := range scheduler.SampleID(s.data.Samples) {
-			b.Labels = append(b.Labels, int32(s.data.Label(id)))
+			b.labels = append(b.labels, int32(s.data.Label(id)))
 		}
 	}
 	return b

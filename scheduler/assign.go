@@ -3,7 +3,6 @@ package scheduler
 import (
 	"fmt"
 	"math"
-	"slices"
 )
 
 // Assign gives every draw of an epoch a trainer: consumer[i] is the trainer, 0 … W-1, that consumes
@@ -116,11 +115,6 @@ func (a *assigner) batch(ids []SampleID, consumer []uint16) {
 			consumer[i] = a.take(&a.at[r])
 		}
 	}
-	a.rest(consumer)
-}
-
-// rest gives the moved draws of a batch, in order, to the trainers that have room, in order.
-func (a *assigner) rest(consumer []uint16) {
 	at := int32(0)
 	for i := range consumer {
 		if a.moved[i] {
@@ -156,33 +150,6 @@ func (a *assigner) take(at *int32) uint16 {
 	t := a.trainers[*at]
 	a.room[t]--
 	return uint16(t)
-}
-
-// spaces returns how many draws of a whole batch the trainers of each rank consume.
-func (a *assigner) spaces() []int32 {
-	a.open(len(a.owner))
-	return slices.Clone(a.space)
-}
-
-// placed assigns the draws of one global batch, whose owners are in home, to the trainers of their
-// owners: first the draws that find their samples in memory, then those whose samples are kept,
-// then the others. Draws that do not fit go, in order, to the trainers that have room, in order.
-func (a *assigner) placed(home []uint16, kinds []drawKind, consumer []uint16) {
-	a.open(len(home))
-	copy(a.at, a.first)
-	moved := a.moved[:len(home)]
-	for i := range moved {
-		moved[i] = true
-	}
-	for _, kind := range []drawKind{drawFound, drawKept, drawRead} {
-		for i, r := range home {
-			if kinds[i] == kind && a.space[r] > 0 {
-				a.space[r]--
-				consumer[i], moved[i] = a.take(&a.at[r]), false
-			}
-		}
-	}
-	a.rest(consumer)
 }
 
 // overflow marks the draws that leave their owners, where an owner has more draws than space: the

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -149,4 +150,15 @@ func TestClairvoyantAgainstMIN(t *testing.T) {
 			}
 		}
 	}
+}
+
+// nextPlaces returns, for each draw, the place of the sample's next draw, and for each sample that
+// of its first; noPlace if there is none.
+func nextPlaces(ids []SampleID, samples int) (next, first []int32) {
+	next, first = make([]int32, len(ids)), slices.Repeat([]int32{noPlace}, samples)
+	for i := len(ids) - 1; i >= 0; i-- {
+		next[i] = first[ids[i]]
+		first[ids[i]] = int32(i)
+	}
+	return next, first
 }

@@ -63,12 +63,10 @@ type life struct {
 	made     *planning   // the newest epoch's
 	scored   bool        // the stager has received scores
 	// of the epochs planned before, in order, if a system chooses by them
-	cuts      []Cut
-	placement *Placement // nil: a hash gives samples their owners
-	placed    *Placed    // from placement, when cut was taken
-	learner   Learner    // nil: nothing is learned but scores
-	learned   Learned    // from learner, when cut was taken
-	layout    *Layout    // of plans; nil before the first
+	cuts    []Cut
+	learner Learner // nil: nothing is learned but scores
+	learned Learned // from learner, when cut was taken
+	layout  *Layout // of plans; nil before the first
 
 	opened []int         // epochs that training is or was in, the newest last, at most two
 	plans  map[int]*Plan // those of their plans that the stager still has
@@ -112,8 +110,6 @@ type planning struct {
 	epoch      int
 	plan       *Plan     // nil until it is made
 	base       []float32 // scores
-	placed     *Placed
-	placing    *Placing
 	learned    Learned
 	generation uint32 // of sources
 }
@@ -160,10 +156,6 @@ type CoordinatorConfig struct {
 	// Epochs is the number of epochs to train, unless the spec gives it: later ones are not planned
 	// ahead; 0: unknown.
 	Epochs int
-	// Placement returns the placement for a training, the same on every rank: a new one, or one that
-	// continues from where samples are. If it is nil or returns nil, the hash gives samples their
-	// owners.
-	Placement func(from *Placed) *Placement
 	// Learner returns a new learner for a new training. If it is nil or returns nil, the system learns
 	// only scores.
 	Learner func() Learner
@@ -171,9 +163,6 @@ type CoordinatorConfig struct {
 
 // NewCoordinator returns the coordinator of a data set that no trainer has opened yet.
 func NewCoordinator(cfg CoordinatorConfig) *Coordinator {
-	if cfg.Placement == nil {
-		cfg.Placement = func(*Placed) *Placement { return nil }
-	}
 	if cfg.Learner == nil {
 		cfg.Learner = func() Learner { return nil }
 	}
@@ -727,9 +716,6 @@ func (c *Coordinator) fold() {
 		if c.learner != nil {
 			c.learner.Learn(f, c.ledger.Scores())
 		}
-		if c.placement != nil {
-			c.placement.Fold(scored)
-		}
 		c.do(Drive{Event: scored})
 	})
 	if ready && c.cut == nil {
@@ -791,19 +777,14 @@ func (c *Coordinator) plan() {
 	}
 	m := MakePlan{
 		Epoch: epoch, Scores: c.cut, Stream: c.streamID(), Cuts: c.cutsBefore(epoch),
-		Learned: c.learned, Placed: c.placed, Processes: c.agreed.processes(), Layout: c.layout,
+		Learned: c.learned, Processes: c.agreed.processes(), Layout: c.layout,
 	}
 	if a := c.ahead; a != nil && a.epoch == epoch {
 		c.install(a)
 		return
 	}
 	c.making = &planning{
-		epoch: epoch, base: c.cut, placed: c.placed, learned: c.learned,
-		generation: c.sources.generation,
-	}
-	if c.placement != nil {
-		c.making.placing = &Placing{from: c.placed, size: c.placement.size}
-		m.Place = c.making.placing.Place
+		epoch: epoch, base: c.cut, learned: c.learned, generation: c.sources.generation,
 	}
 	c.do(m)
 }
@@ -835,10 +816,6 @@ func (c *Coordinator) behindLast(epoch int) bool {
 // takeCut records what the next epoch is planned from.
 func (c *Coordinator) takeCut() {
 	c.cut = c.ledger.Take()
-	if c.placement != nil {
-		c.ledger.sum() // placements depend on it
-		c.placed = c.placement.Placed()
-	}
 	if c.learner != nil {
 		c.learned = c.learner.Cut(c.cut)
 	}
@@ -883,7 +860,7 @@ func (c *Coordinator) install(made *planning) {
 	}
 	c.ahead = nil
 	c.open(plan)
-	c.made, c.cut, c.placed = made, nil, nil
+	c.made, c.cut = made, nil
 	train := Train{Epoch: plan.Epoch}
 	if c.weighted {
 		train.Scores = base
@@ -893,9 +870,6 @@ func (c *Coordinator) install(made *planning) {
 		c.ledger.Open(plan)
 		if c.learner != nil {
 			c.learner.Open(plan, made.learned)
-		}
-		if c.placement != nil {
-			c.placement.Open(plan, made.placing)
 		}
 		restored := c.restored != nil && c.restored.Epoch == plan.Epoch
 		if restored {
@@ -971,7 +945,7 @@ func (c *Coordinator) onSourced(e Sourced) {
 func (c *Coordinator) sourceOf(m *planning) *Snapshot {
 	if c.restored != nil && c.restored.Epoch == m.epoch {
 		again := *c.restored
-		again.Stream, again.Placed = c.streamID(), m.placed
+		again.Stream = c.streamID()
 		return &again
 	}
 	snap := &Snapshot{Epoch: m.epoch, Scores: m.base}
@@ -981,14 +955,14 @@ func (c *Coordinator) sourceOf(m *planning) *Snapshot {
 	case m.epoch - 1:
 		snap = c.ledger.SnapshotNext(m.base)
 	}
-	c.describe(snap, m.placed, m.learned)
+	c.describe(snap, m.learned)
 	return snap
 }
 
 // describe fills in what a snapshot's plan is made from besides scores.
-func (c *Coordinator) describe(snap *Snapshot, placed *Placed, learned Learned) {
+func (c *Coordinator) describe(snap *Snapshot, learned Learned) {
 	snap.Stream, snap.Cuts = c.streamID(), c.cutsBefore(snap.Epoch)
-	snap.Placed, snap.Learned = placed, learned
+	snap.Learned = learned
 }
 
 // cutsBefore returns the cuts of the epochs before epoch. The caller may keep the result.
@@ -1041,10 +1015,6 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 		c.refusePlans(err)
 		return 0, false
 	}
-	if err := c.placedElsewhere(from); err != nil {
-		c.refusePlans(err)
-		return 0, false
-	}
 	if from.warning != "" {
 		c.do(Log{LogWarning, from.warning, -1, nil})
 	}
@@ -1065,52 +1035,13 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 		}
 	}
 	ledger.Embed(spec.Embeddings)
-	c.ledger, c.placement = ledger, c.placementFrom(from)
+	c.ledger = ledger
 	if from.snap == nil || from.alone {
 		return epoch, true
 	}
 	c.restored, c.cuts = from.snap, from.snap.Cuts
 	c.cut, c.learned = from.snap.Scores, learned
-	if c.placement != nil {
-		c.placed = c.placement.Placed()
-	} else if from.sameTrainers {
-		c.placed = from.snap.Placed // the state is the same, whoever keeps the samples now
-	}
 	return from.snap.Epoch, true
-}
-
-// placementFrom returns the placement of a training: the one that made its plans if it is in
-// progress, else a new one.
-func (c *Coordinator) placementFrom(from origin) *Placement {
-	switch {
-	case !from.sameTrainers:
-		return c.cfg.Placement(nil)
-	case from.snap.Placed == nil, len(from.snap.Placed.CapacityBytes) != c.layout.Ranks:
-		return nil
-	}
-	return c.cfg.Placement(from.snap.Placed)
-}
-
-// placedElsewhere returns an error if the plans of a training in progress are for another number of
-// ranks: a trainer that still needs its plan would not get the draws that the others left to it. A
-// single trainer gets all draws, whatever the number.
-func (c *Coordinator) placedElsewhere(from origin) error {
-	if !from.sameTrainers || from.snap.Placed == nil || c.agreed.spec.World == 1 {
-		return nil
-	}
-	if planned := len(from.snap.Placed.CapacityBytes); planned != c.layout.Ranks {
-		return fmt.Errorf("the plans of data set %s are for %d ranks, and there are %d: resume from "+
-			"a checkpoint", c.cfg.Data, planned, c.layout.Ranks)
-	}
-	return nil
-}
-
-// placedFirst returns where samples are when a training begins.
-func (c *Coordinator) placedFirst() *Placed {
-	if p := c.cfg.Placement(nil); p != nil {
-		return p.Placed()
-	}
-	return nil
 }
 
 func (c *Coordinator) onStatesRead(e StatesRead) {
@@ -1136,7 +1067,7 @@ func (c *Coordinator) origin(at place, equal func() []float32) (origin, error) {
 	n := need{
 		stream: c.streamID(), epoch: at.epoch, batch: at.batch,
 		trainings: c.agreed.trainings, equal: func() *Snapshot {
-			return &Snapshot{Stream: c.streamID(), Scores: equal(), Placed: c.placedFirst()}
+			return &Snapshot{Stream: c.streamID(), Scores: equal()}
 		},
 		path: c.cfg.StatePath, optional: c.cfg.StateOptional, StatesRead: *c.states,
 	}
@@ -1311,13 +1242,13 @@ func (c *Coordinator) saveAt(s *savedState) {
 		c.ledger.settle(s.at.batch)
 		snap = c.ledger.Snapshot(c.made.base, s.at.batch)
 		snap.Final = s.at.batch // even if trainers report nothing
-		c.describe(snap, c.made.placed, c.made.learned)
+		c.describe(snap, c.made.learned)
 	} else {
 		if c.cut == nil {
 			c.takeCut() // nothing is planned after the last epoch
 		}
 		snap = c.ledger.SnapshotNext(c.cut)
-		c.describe(snap, c.placed, c.learned)
+		c.describe(snap, c.learned)
 	}
 	snap.Checkpoint = true
 	c.lastSave++

@@ -149,9 +149,8 @@ type (
 	// Went reports that a trainer is in Epoch from now on.
 	Went struct{ Trainer, Epoch int }
 
-	// MakePlan makes the plan of an epoch from Scores, with the owners and consumers that Place
-	// returns (nil: by hash); reply with PlanMade. One plan is made at a time. Neither Scores nor what
-	// Place reads changes meanwhile.
+	// MakePlan makes the plan of an epoch from Scores; reply with PlanMade. One plan is made at a
+	// time. Scores do not change meanwhile.
 	MakePlan struct {
 		Epoch  int
 		Scores []float32
@@ -159,8 +158,6 @@ type (
 		// many as train now.
 		Processes int
 		Layout    *Layout
-		Place     func(*PlanConfig, *Draws, []float32) (home, consumer []uint16)
-		Placed    *Placed // what Place begins with
 		Stream    StreamID
 		Cuts      []Cut // of earlier epochs, if a system chooses by them
 		// Learned is what the Learner's Cut returned for Scores, nil if there is no Learner.
@@ -237,7 +234,7 @@ type (
 
 // Digest returns the digest of what the plan is made from.
 func (m *MakePlan) Digest() Digest {
-	return sourceDigest(m.Stream, &Snapshot{Epoch: m.Epoch, Scores: m.Scores, Placed: m.Placed})
+	return sourceDigest(m.Stream, &Snapshot{Epoch: m.Epoch, Scores: m.Scores})
 }
 
 // LogLevel is the severity of a Log.

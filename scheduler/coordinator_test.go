@@ -222,23 +222,7 @@ func (s *scenario) start(a args) {
 			}
 			return &counter{}
 		},
-		Placement: s.placement(a.int("places", 0)),
 	})
-}
-
-// placement places samples on ranks with the given number of places; 0: samples are not placed.
-func (s *scenario) placement(places int) func(*Placed) *Placement {
-	if places == 0 {
-		return nil
-	}
-	one := func(SampleID) int64 { return 1 }
-	return func(from *Placed) *Placement {
-		if from != nil {
-			return NewPlacement(from, one)
-		}
-		bytes := slices.Repeat([]int64{int64(places)}, s.ranks)
-		return PlacementFor(s.plan.Sampler, scenarioSamples, bytes, one)
-	}
 }
 
 // counter is a Learner that counts folded batches, of epochs whose plan it has and of those before.
@@ -413,7 +397,6 @@ func (s *scenario) made() {
 	m := s.making[0]
 	s.making = s.making[1:]
 	cfg := s.plan
-	cfg.Place = m.Place
 	e := PlanMade{Plan: NewPlan(cfg, m.Epoch, m.Scores)}
 	if cfg.Sampler.Weighted() {
 		e.Scores = m.Digest()
@@ -497,18 +480,6 @@ func sayProcesses(processes int) string {
 	return fmt.Sprintf(", for %d processes", processes)
 }
 
-// sayPlaced formats where samples are; "" if a hash decides.
-func sayPlaced(p *Placed) string {
-	if p == nil {
-		return ""
-	}
-	var text []string
-	for r, ids := range p.Residents {
-		text = append(text, fmt.Sprintf("%v of %d places", ids, p.CapacityBytes[r]))
-	}
-	return ", with " + strings.Join(text, " and ")
-}
-
 // sayLayout says on which ranks a plan expects several trainers.
 func sayLayout(l *Layout) string {
 	if len(l.World) == 1 {
@@ -534,9 +505,8 @@ func say(c CoordinatorCommand) string {
 	case Went:
 		return fmt.Sprintf("trainer %d went to epoch %d", c.Trainer, c.Epoch)
 	case MakePlan:
-		return fmt.Sprintf("make the plan of epoch %d%s%s%s%s%s", c.Epoch, sayScores(c.Scores),
-			sayLearned(c.Learned), sayPlaced(c.Placed), sayProcesses(c.Processes),
-			sayLayout(c.Layout))
+		return fmt.Sprintf("make the plan of epoch %d%s%s%s%s", c.Epoch, sayScores(c.Scores),
+			sayLearned(c.Learned), sayProcesses(c.Processes), sayLayout(c.Layout))
 	case Drive:
 		return sayDrive(c)
 	case Train:

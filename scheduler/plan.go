@@ -51,9 +51,6 @@ type PlanConfig struct {
 	Processes  int
 	Layout     *Layout // by which Assign gives draws to trainers; nil: World and Ranks
 	Assignment Assignment
-	// Place returns the owner of each draw and, unless it leaves that to Assign, the consumer, see
-	// Placing.Place; nil: Owner decides
-	Place func(*PlanConfig, *Draws, []float32) (home, consumer []uint16)
 	// Drawn, if not nil, is called between drawing, which leaves the most garbage, and assigning.
 	Drawn func()
 }
@@ -75,28 +72,20 @@ func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 		Batch: cfg.BatchSize * len(cfg.World),
 		World: cfg.World,
 		Ranks: cfg.Ranks, Processes: cfg.Processes,
+		Consumer: make([]uint16, len(draws.IDs)),
 	}
 	if cfg.Assignment == AssignLocal && len(cfg.World) > 1 {
 		p.Layout = cmp.Or(cfg.Layout, &Layout{cfg.Ranks, cfg.World})
 	}
-	switch {
-	case draws.choice != nil:
+	if draws.choice != nil {
 		p.Home = draws.choice.Home
-	case cfg.Place != nil:
-		p.Home, p.Consumer = cfg.Place(&cfg, draws, scores)
-		if p.Moved() {
-			p.Home = nil // these are the ranks of the Layout
-		}
 	}
-	if p.Consumer == nil {
-		p.Consumer = make([]uint16, len(draws.IDs))
-		var prefer func(SampleID) float32
-		if cfg.Sampler.Weighted() {
-			prefer = func(id SampleID) float32 { return scores[id] }
-		}
-		by := cmp.Or(p.Layout, &Layout{cfg.Ranks, cfg.World})
-		Assign(draws.IDs, by.World, by.Ranks, cfg.BatchSize, cfg.Assignment, prefer, p.Consumer)
+	var prefer func(SampleID) float32
+	if cfg.Sampler.Weighted() {
+		prefer = func(id SampleID) float32 { return scores[id] }
 	}
+	by := cmp.Or(p.Layout, &Layout{cfg.Ranks, cfg.World})
+	Assign(draws.IDs, by.World, by.Ranks, cfg.BatchSize, cfg.Assignment, prefer, p.Consumer)
 	if cfg.Samples > 0 {
 		p.view = newView(p, cfg.Samples, cfg.Rank)
 		p.Next(0, 0) // makes torch compute its next permutation now, while training runs

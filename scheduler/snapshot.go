@@ -40,8 +40,6 @@ type Snapshot struct {
 	// Cuts are the scores that the plans of earlier epochs were made from, in order, if a system's
 	// choices depend on all of them.
 	Cuts []Cut
-	// Placed is where samples were when Epoch's plan was made; nil: a hash gives them their owners.
-	Placed *Placed
 	// Learned is what Epoch's plan was made from besides Scores, see Learner; nil: nothing.
 	Learned Learned
 
@@ -95,6 +93,9 @@ func (id StreamID) Differs(other StreamID) string {
 // ErrSnapshot is returned for bytes that are not a complete snapshot.
 var ErrSnapshot = errors.New("scheduler: not a whole importance state")
 
+var errOlderSnapshot = fmt.Errorf("%w of this version: an older rankpool wrote it, with which its "+
+	"training must continue", ErrSnapshot)
+
 // PlanVersion is increased when the same sampler, seed and scores give other draws or another
 // order: a training that resumed with another version would not get the stream that it began with.
 // TestPlansOfThisVersion pins the plans.
@@ -118,9 +119,10 @@ type snapshotHead struct {
 	// numbers in them, after the tail
 	NumEmbeddings, NumTailEmbeddings int `json:",omitempty"`
 	// each with NumScores scores, after the embeddings
-	CutEpochs  []int       `json:",omitempty"`
-	Placed     *placedHead `json:",omitempty"` // its arrays are after the cuts
-	NumLearned int         `json:",omitempty"` // bytes, after all else
+	CutEpochs  []int `json:",omitempty"`
+	NumLearned int   `json:",omitempty"` // bytes, after all else
+	// of an older rankpool, whose plans moved samples between ranks
+	Placed json.RawMessage `json:",omitempty"`
 }
 
 func (s *Snapshot) head() snapshotHead {
@@ -129,7 +131,7 @@ func (s *Snapshot) head() snapshotHead {
 		TailEpoch: s.TailEpoch, TailBatch: s.TailBatch, TailDraws: s.TailDraws,
 		NumScores: len(s.Scores), NumLosses: max(s.draws, len(s.Losses)), NumTail: len(s.TailIDs),
 		NumEmbeddings: len(s.Embeddings), NumTailEmbeddings: len(s.TailEmbeddings),
-		Placed: s.Placed.head(), NumLearned: len(s.Learned.bytes()),
+		NumLearned: len(s.Learned.bytes()),
 	}
 	for _, cut := range s.Cuts {
 		h.CutEpochs = append(h.CutEpochs, cut.Epoch)
@@ -177,7 +179,6 @@ func (s *Snapshot) Encoded() iter.Seq[[]byte] {
 		for _, cut := range s.Cuts {
 			e.floats(cut.Scores)
 		}
-		s.Placed.encode(e)
 		e.bytes(s.Learned.bytes())
 		e.flush()
 		sum := e.sum
@@ -284,18 +285,11 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 		cut := Cut{epoch, make([]float32, h.NumScores)}
 		s.Cuts, arrays = append(s.Cuts, cut), append(arrays, cut.Scores)
 	}
-	if h.Placed != nil {
-		placed, itsArrays := h.Placed.empty()
-		s.Placed, arrays = placed, append(arrays, itsArrays...)
-	}
 	r := bytes.NewReader(body)
 	for _, v := range arrays {
 		if err := binary.Read(r, binary.LittleEndian, v); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
 		}
-	}
-	if s.Placed != nil && !s.Placed.fits(h.NumScores) {
-		return nil, ErrSnapshot
 	}
 	if h.NumLearned > 0 {
 		s.Learned = Known(slices.Clone(body[len(body)-h.NumLearned:]))
@@ -307,8 +301,7 @@ func DecodeSnapshot(data []byte) (*Snapshot, error) {
 // in the head.
 func decodeHead(data []byte) (h snapshotHead, arrays []byte, err error) {
 	if bytes.HasPrefix(data, []byte(oldSnapshotMagic)) {
-		return h, nil, fmt.Errorf("%w of this version: an older rankpool wrote it, with which its "+
-			"training must continue", ErrSnapshot)
+		return h, nil, errOlderSnapshot
 	}
 	if len(data) < len(snapshotMagic)+8 || string(data[:len(snapshotMagic)]) != snapshotMagic {
 		return h, nil, ErrSnapshot
@@ -324,6 +317,9 @@ func decodeHead(data []byte) (h snapshotHead, arrays []byte, err error) {
 	}
 	if err := json.Unmarshal(body[4:4+n], &h); err != nil {
 		return h, nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
+	}
+	if h.Placed != nil {
+		return h, nil, errOlderSnapshot
 	}
 	body = body[4+n:]
 	if !h.fits(len(body)) {
@@ -341,14 +337,19 @@ func (h snapshotHead) fits(bytes int) bool {
 			return false
 		}
 	}
-	if len(h.CutEpochs) > bytes || h.NumLearned < 0 || h.Placed.bytes() < 0 ||
+	if len(h.CutEpochs) > bytes || h.NumLearned < 0 ||
 		4*(h.NumScores*(1+len(h.CutEpochs))+h.NumLosses+h.NumEmbeddings+h.NumTailEmbeddings)+
-			10*h.NumTail+h.Placed.bytes()+h.NumLearned != bytes {
+			10*h.NumTail+h.NumLearned != bytes {
 		return false
 	}
 	d := h.Stream.Embeddings
 	return d >= 0 && d <= maxEmbedding && h.NumTailEmbeddings == d*h.NumTail &&
 		h.NumEmbeddings <= d*h.NumLosses
+}
+
+// sourceDigest returns the digest of the scores that the plan of a snapshot's epoch is made from.
+func sourceDigest(stream StreamID, s *Snapshot) Digest {
+	return (&Snapshot{Stream: stream, Epoch: s.Epoch, Scores: s.Scores}).Digest()
 }
 
 // Digest is a hash of scores or of a snapshot, in hexadecimal; "" if there are none.
@@ -362,12 +363,11 @@ func (d Digest) Valid() bool {
 
 // Digest returns the digest of everything that a training depends on when it resumes from the
 // snapshot. It does not include who consumed the tail, the name of the data set, or what the
-// snapshot was saved for, nor where samples were: which samples make a batch does not depend on
-// that.
+// snapshot was saved for: which samples make a batch does not depend on that.
 func (s *Snapshot) Digest() Digest {
 	return digestOf(func(e *encoder) {
 		head := s.head()
-		head.Stream.Data, head.Checkpoint, head.Placed = "", false, nil
+		head.Stream.Data, head.Checkpoint = "", false
 		e.bytes(head.json())
 		e.hashable(s.Scores)
 		e.hashable(s.Losses)

@@ -32,7 +32,6 @@ type world struct {
 	sources [6]int
 	losses  func(epoch int, id SampleID) float32
 	plans   map[int]*Plan
-	homes   map[int][]uint16 // by epoch: the owners of its draws; nil once ranks were restarted
 	tickets uint64
 
 	recalled, ended int // samples read from tiers; tiers that were abandoned
@@ -133,7 +132,6 @@ func newWorld(
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), faults: f, size: size,
 		errors: map[SampleID]bool{},
 		read:   map[int]map[SampleID]int{}, got: map[int][]SampleID{}, plans: map[int]*Plan{},
-		homes: map[int][]uint16{},
 		losses: func(epoch int, id SampleID) float32 {
 			return float32(hashLoss(uint64(id))) + float32(epoch)*0.01
 		},
@@ -143,22 +141,6 @@ func newWorld(
 		owned[Owner(SampleID(id), ranks)] += size(SampleID(id))
 		if f.unreadable > 0 && w.rng.IntN(f.unreadable) == 0 {
 			w.errors[SampleID(id)] = true
-		}
-	}
-	var placement func(*Placed) *Placement
-	if policy == "clairvoyant" {
-		capacities := make([]int64, ranks)
-		for r := range capacities {
-			capacities[r] = int64(capacity * float64(owned[r]))
-			for _, share := range tier {
-				capacities[r] += int64(share * float64(owned[r]))
-			}
-		}
-		placement = func(from *Placed) *Placement {
-			if from != nil {
-				return NewPlacement(from, size)
-			}
-			return PlacementFor(s, samples, capacities, size)
 		}
 	}
 	w.sent = make([][]CoordinatorEvent, len(trainers))
@@ -178,7 +160,6 @@ func newWorld(
 			disk:     map[int][]byte{},
 			coordinator: NewCoordinator(CoordinatorConfig{
 				Rank: r, Ranks: ranks, Samples: samples, Epochs: epochs, Scorer: "logrank",
-				Placement: placement,
 			}),
 			tier: simTier{}, want: map[uint64]func(Deliver){},
 			stager: NewStager(StagerConfig{
@@ -322,7 +303,7 @@ func (r *simRank) readStates() {
 // make makes a plan for a rank, which must be the same as on the other ranks.
 func (w *world) make(r *simRank, c MakePlan) PlanMade {
 	cfg := w.cfg
-	cfg.Rank, cfg.Place = r.rank, c.Place
+	cfg.Rank = r.rank
 	e := PlanMade{Plan: NewPlan(cfg, c.Epoch, c.Scores)}
 	if cfg.Sampler.Weighted() {
 		e.Scores = c.Digest()
@@ -333,12 +314,6 @@ func (w *world) make(r *simRank, c MakePlan) PlanMade {
 	} else if !slices.Equal(other.IDs, e.Plan.IDs) ||
 		!slices.Equal(other.Consumer, e.Plan.Consumer) {
 		w.t.Fatalf("rank %d: its plan of epoch %d is not that of another rank", r.rank, c.Epoch)
-	}
-	if home, known := w.homes[c.Epoch]; !known && w.homes != nil {
-		w.homes[c.Epoch] = e.Plan.Home
-	} else if known && !slices.Equal(home, e.Plan.Home) {
-		w.t.Fatalf("rank %d: samples of epoch %d have other owners than on another rank", r.rank,
-			c.Epoch)
 	}
 	return e
 }

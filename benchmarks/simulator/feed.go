@@ -69,7 +69,7 @@ func (s *setup) newPlannedFeed(job int) (feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return plannedFeed{s.newTraining(s.Seed+int64(job), s.planConfig(sampler), nil, nil, nil)}, nil
+	return plannedFeed{s.newTraining(s.Seed+int64(job), s.planConfig(sampler), nil, nil)}, nil
 }
 
 func (f plannedFeed) begin(epoch int) (*scheduler.Plan, error) {

@@ -338,7 +338,7 @@ func (p *lanesRun) begin(l *laneRun) {
 		}
 		own := *l.set.setup
 		own.Epochs = l.Epochs
-		l.training = own.newTraining(l.Seed, l.planCfg, nil, func(e scheduler.Event) {
+		l.training = own.newTraining(l.Seed, l.planCfg, func(e scheduler.Event) {
 			switch e := e.(type) {
 			case scheduler.Planned:
 				e.Lane = l.number

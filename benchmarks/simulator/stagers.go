@@ -98,20 +98,8 @@ func newStagers(s *setup) (*stagers, error) {
 	if err := p.make(p.planCfg.World); err != nil {
 		return nil, err
 	}
-	p.training = s.newTraining(s.Seed, p.planCfg, p.placement, p.drive, p.settle)
+	p.training = s.newTraining(s.Seed, p.planCfg, p.drive, p.settle)
 	return p, nil
-}
-
-// placement returns the initial placement; nil if a hash of the id decides the owner.
-func (p *stagers) placement(*scheduler.Placed) *scheduler.Placement {
-	if p.policy != "clairvoyant" {
-		return nil
-	}
-	kept := make([]int64, p.Ranks)
-	for r := range kept {
-		kept[r] = p.part(r) + p.tierPart(r)
-	}
-	return scheduler.PlacementFor(p.planCfg.Sampler, p.Trace.Samples(), kept, p.size)
 }
 
 // part returns a rank's part of the memory. If all samples have one size, it is a whole number of

@@ -22,12 +22,11 @@ type training struct {
 // newTraining returns a training in which all trainers have opened the data set. drive and settle
 // may be nil.
 func (s *setup) newTraining(
-	seed int64, plans scheduler.PlanConfig, placement func(*scheduler.Placed) *scheduler.Placement,
-	drive func(scheduler.Event), settle func(),
+	seed int64, plans scheduler.PlanConfig, drive func(scheduler.Event), settle func(),
 ) *training {
 	t := &training{plans: plans, drive: drive, settle: settle}
 	t.coordinator = scheduler.NewCoordinator(scheduler.CoordinatorConfig{
-		Ranks: 1, Samples: s.Trace.Samples(), Scorer: s.drawScorer, Placement: placement,
+		Ranks: 1, Samples: s.Trace.Samples(), Scorer: s.drawScorer,
 		Epochs: s.Epochs,
 	})
 	for trainer := range plans.World {
@@ -94,9 +93,8 @@ func (t *training) obey(c scheduler.CoordinatorCommand) {
 	case scheduler.ReadStates:
 		t.events = append(t.events, scheduler.StatesRead{})
 	case scheduler.MakePlan:
-		cfg := t.plans
-		cfg.Place = c.Place
-		t.events = append(t.events, scheduler.PlanMade{Plan: scheduler.NewPlan(cfg, c.Epoch, c.Scores)})
+		plan := scheduler.NewPlan(t.plans, c.Epoch, c.Scores)
+		t.events = append(t.events, scheduler.PlanMade{Plan: plan})
 	case scheduler.KeepState:
 		t.events = append(t.events, scheduler.StateKept{Epoch: c.Snap.Epoch, Generation: c.Generation})
 	case scheduler.Drive:

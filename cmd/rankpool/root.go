@@ -21,7 +21,7 @@ func newRootCommand() *cobra.Command {
 	root := program.New("rankpool", "Feed deep-learning training from the memory of all nodes",
 		aboutRankpool+"\n\n"+exit.Table)
 	root.AddCommand(newRunCommand(), newIndexCommand(), newServeCommand(), newStageCommand(),
-		newPackCommand(), newReplayCommand(), newReportCommand(), newTopCommand(),
+		newPackCommand(), newReportCommand(), newTopCommand(),
 		newDoctorCommand(), newVersionCommand(), newSbatchCommand(),
 		newJoinCommand(), newEndCommand(), newTierCommand(),
 		program.NewCompletionCommand("rankpool"),

@@ -73,7 +73,7 @@ func (j *job) checkData() {
 }
 
 // kept are the flags for files that are wanted after the job.
-var kept = []string{"state", "log", "record"}
+var kept = []string{"state", "log"}
 
 // nodeLocal are prefixes of paths that are gone, or out of reach, when the job has ended.
 var nodeLocal = []string{

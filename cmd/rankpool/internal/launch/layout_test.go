@@ -58,14 +58,14 @@ func testOptions() *Options {
 	o.Register(pflag.NewFlagSet("run", pflag.ContinueOnError))
 	o.ranks, o.trainersPerRank, o.serveCommand = 2, 2, "/bin/rankpool"
 	o.cache.Data, o.cache.Policy, o.cache.Assign = []string{"train=/d"}, "lru", "local"
-	o.cache.Log, o.cache.Record = "/l", "/r"
+	o.cache.Log = "/l"
 	return o
 }
 
 func TestServeArgs(t *testing.T) {
 	got := strings.Join(testOptions().serveArgs("/s"), " ")
 	want := "/bin/rankpool serve --session /s --launch once --world 2 --data train=/d " +
-		"--policy lru --assign local --log /l --record /r"
+		"--policy lru --assign local --log /l"
 	if got != want {
 		t.Errorf("serveArgs =\n%s\nwant\n%s", got, want)
 	}

@@ -41,7 +41,6 @@ type CacheOptions struct {
 	Log         string
 	State       string
 	stateAny    bool // begin even if the state file does not match the checkpoint
-	Record      string
 	peerTimeout time.Duration
 	RankTimeout time.Duration
 	Verbose     bool
@@ -120,8 +119,6 @@ func (o *CacheOptions) register(flags *pflag.FlagSet) {
 		"keep the importance scores in this file; a later run continues from it")
 	flags.BoolVar(&o.stateAny, "state-optional", false, "if --state does not match the checkpoint, "+
 		"begin with the scores that it has; without this flag training fails")
-	flags.StringVar(&o.Record, "record", "", "record the ranks' decisions, for \"rankpool "+
-		"replay\": rank 0 writes this file, rank r this name and .r")
 	flags.DurationVar(&o.peerTimeout, "peer-timeout", 2*time.Second,
 		"how long to wait for another rank before reading storage")
 	flags.DurationVar(&o.RankTimeout, "rank-timeout", 2*time.Minute,
@@ -162,7 +159,7 @@ func (o *CacheOptions) Check() error {
 	case o.RankTimeout <= 0:
 		return exit.Usagef("--rank-timeout must be a positive time, not %v", o.RankTimeout)
 	}
-	return MakeAbsolute(&o.Log, &o.State, &o.Record)
+	return MakeAbsolute(&o.Log, &o.State)
 }
 
 // DropState ignores a state file that is not a regular file, since reading a device or a FIFO may

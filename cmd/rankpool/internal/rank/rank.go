@@ -19,12 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/internal/outlet"
-	"rankpool/cmd/internal/version"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
-	"rankpool/mpicache/record"
 	"rankpool/mpicache/slab"
 	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler"
@@ -110,7 +108,6 @@ type process struct {
 	again     bool // run starts this rank again
 	lock      *os.File
 	log       *outlet.Outlet
-	recorder  *record.Recorder
 	limit     *storage.RateLimit // this rank's share
 	logger    *slog.Logger
 	disks     []*tier.Disk
@@ -158,9 +155,6 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	}
 	cfg := r.config()
 	if err := r.openLog(&cfg); err != nil {
-		return err
-	}
-	if err := r.openRecorder(&cfg); err != nil {
 		return err
 	}
 	for i, set := range sets {
@@ -252,23 +246,6 @@ func (r *process) openLog(cfg *mpicache.Config) error {
 	return nil
 }
 
-func (r *process) openRecorder(cfg *mpicache.Config) (err error) {
-	if r.opt.Record == "" {
-		return nil
-	}
-	begin := record.Begin{
-		Version: version.Text, Session: r.opt.Session, Rank: r.transport.Rank(),
-		Ranks: r.transport.Size(),
-	}
-	r.recorder, err = record.Create(r.opt.Record, begin, r.logger)
-	if err != nil {
-		return r.unlessAgain("the recording ends here, training continues",
-			fmt.Errorf("--record: %w", err))
-	}
-	cfg.Recorder = r.recorder
-	return nil
-}
-
 // openData opens a data set: its manifest, its fetcher, and the index that clients map.
 func (r *process) openData(ctx context.Context, i int, set dataSet) (mpicache.DataSet, error) {
 	m, index, err := r.openIndex(i, func() (*dataset.Manifest, error) {
@@ -314,11 +291,6 @@ func (r *process) close() {
 	if r.log != nil && !r.log.Close(logPatience) {
 		r.logger.Warn("the end of the run log is lost: storage does not accept it", "path",
 			r.opt.Log)
-	}
-	if r.recorder != nil {
-		if err := r.recorder.Close(); err != nil {
-			r.logger.Error("the recording cannot be ended", "error", err)
-		}
 	}
 	if r.told {
 		_ = os.RemoveAll(r.dir) // the launcher removes the rest

@@ -1,0 +1,112 @@
+package mpicache
+
+import (
+	"rankpool/scheduler"
+	"rankpool/scheduler/systems"
+)
+
+// setup is everything that one rank's decisions about one data set depend on, besides events. It
+// must not change once it is used.
+type setup struct {
+	rank, ranks   int
+	world         []int32 // rank of each trainer
+	sampler       scheduler.SamplerConfig
+	assignment    scheduler.Assignment
+	policy        string         // name for systems.NewPolicy
+	values        systems.Values // the policy's options; the sampler's are in sampler
+	capacityBytes int64          // of this rank's partition
+	windowBytes   int64          // of samples that are not residents
+
+	book *book // of a system whose own sampler draws; nil: the policy decides
+
+	tierBytes, tierBlockBytes       int64 // of this rank's tier
+	packageBytes, packageBlockBytes int64 // see scheduler.StagerConfig
+	ownersRead                      bool  // see scheduler.StagerConfig
+
+	size func(scheduler.SampleID) int64 // the memory that a sample needs, in bytes
+	kept func(id scheduler.SampleID, kept bool)
+}
+
+// book is what the draws of systems.Chooser and systems.Learner depend on, besides the rest of
+// setup.
+type book struct {
+	system        *systems.System
+	capacityBytes int64 // of all ranks together
+	epochs        int
+	size          func(scheduler.SampleID) int64 // as the system counts it
+	initial       float32
+	// of a system that scores samples by embeddings: each sample's class, and the length of an
+	// embedding
+	labels     []int32
+	dimensions int
+}
+
+// newSampler returns the sampler of the plans.
+func (s *setup) newSampler() (scheduler.Sampler, error) {
+	if s.book == nil {
+		return scheduler.NewSampler(s.sampler)
+	}
+	cfg, err := s.chooserConfig()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.System.Learns() {
+		return systems.NewLearner(cfg)
+	}
+	return systems.NewChooser(cfg)
+}
+
+// newLearner returns what follows training, if the plans' sampler draws by what it learns, and nil
+// otherwise. make must have accepted the setup.
+func (s *setup) newLearner() scheduler.Learner {
+	if s.book == nil {
+		return nil
+	}
+	cfg, err := s.chooserConfig()
+	if err != nil {
+		return nil
+	}
+	l, err := systems.NewFollower(cfg)
+	if err != nil {
+		panic("mpicache: " + err.Error())
+	}
+	return l
+}
+
+func (s *setup) chooserConfig() (cfg systems.ChooserConfig, err error) {
+	if err := s.book.system.Check(s.values); err != nil {
+		return cfg, err
+	}
+	return systems.ChooserConfig{
+		System: s.book.system, Values: s.values, Sampler: s.sampler, World: s.world, Ranks: s.ranks,
+		Epochs:        s.book.epochs,
+		CapacityBytes: s.book.capacityBytes, Size: s.book.size, Initial: s.book.initial,
+		Labels: s.book.labels, Dimensions: s.book.dimensions,
+	}, nil
+}
+
+// make returns what plans are made from, and an empty stager. It returns an error if the sampler or
+// the policy is unknown, or does not support that many samples and trainers.
+func (s *setup) make() (scheduler.PlanConfig, *scheduler.Stager, error) {
+	sampler, err := s.newSampler()
+	if err != nil {
+		return scheduler.PlanConfig{}, nil, err
+	}
+	policy, err := systems.NewPolicy(s.policy, systems.PolicyConfig{
+		Seed: s.sampler.Seed, Values: s.values,
+	})
+	if err != nil {
+		return scheduler.PlanConfig{}, nil, err
+	}
+	plan := scheduler.PlanConfig{
+		Sampler: sampler, Samples: s.sampler.Samples, BatchSize: s.sampler.BatchSize,
+		World: s.world, Ranks: s.ranks, Rank: s.rank, Assignment: s.assignment,
+	}
+	return plan, scheduler.NewStager(scheduler.StagerConfig{
+		Rank: s.rank, Ranks: s.ranks, World: s.world, Samples: s.sampler.Samples, Size: s.size,
+		Policy:        policy,
+		CapacityBytes: s.capacityBytes, WindowBytes: s.windowBytes, TierBytes: s.tierBytes,
+		TierBlockBytes: s.tierBlockBytes, PackageBytes: s.packageBytes,
+		PackageBlockBytes: s.packageBlockBytes, OwnersRead: s.ownersRead, Kept: s.kept,
+	}), nil
+}
