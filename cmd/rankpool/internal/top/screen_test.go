@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/internal/exit"
@@ -172,29 +173,23 @@ func has(all ...string) func(string) bool {
 	}
 }
 
+// Escapes of a terminal.
+//
+// Source: XTerm Control Sequences, private mode 1049 (alternate screen).
+const (
+	enterScreen = "\x1b[?1049h"
+	leaveScreen = "\x1b[?1049l"
+)
+
 func TestTopOnATerminal(t *testing.T) {
 	d := openNodesDoor(t, shortDir(t), "rankpool-0-slurm77", 0, running(40))
 	p := openPseudoTerminal(t, 200, 30)
 	before := p.mode(t)
 	cmd, ended := onTerminal(t, p, nil, "--session", d.dir, "--interval", "1h")
-	// After two readings there are rates, and from then on only keys and the terminal's size change
-	// the picture.
-	p.wait(
-		t, ended, has(enterScreen, "\x1b[1mrankpool top\x1b[0m  job 77  40 of 40 ranks", "nid001",
-			"█", "  5,000", "nodes 1 to 19 of 40", topKeys))
+	p.wait(t, ended, has(enterScreen, "\x1b[1mrankpool", "nid001", "nid019", "q ends"))
 	if p.mode(t).Lflag&unix.ICANON != 0 {
 		t.Error("keys wait for the end of a line")
 	}
-	p.press(t, "jj\x1b[B")
-	p.wait(t, ended, has("nodes 4 to 22 of 40"))
-	p.press(t, "G")
-	p.wait(t, ended, has("nodes 22 to 40 of 40"))
-	p.press(t, "\x1b[A")
-	p.wait(t, ended, has("nodes 21 to 39 of 40"))
-	p.press(t, "s")
-	p.wait(t, ended, has("\x1b[2K   1 nid002"))
-	p.resize(t, 60, 16)
-	p.wait(t, ended, has("nodes 1 to 5 of 40"))
 	p.press(t, "q")
 	<-ended
 	if code := cmd.ProcessState.ExitCode(); code != exit.OK {
@@ -203,13 +198,61 @@ func TestTopOnATerminal(t *testing.T) {
 	wantRestored(t, p, before)
 }
 
+// TestKeysAndSizes checks what the screen shows after each key and each size of the terminal.
+func TestKeysAndSizes(t *testing.T) {
+	v := viewOf(40)
+	v.width, v.height = 200, 30
+	s := screen{&run{view: v}}
+	press := func(k tea.Key) tea.Msg { return tea.KeyPressMsg(k) }
+	letter := func(r rune) tea.Msg { return press(tea.Key{Code: r, Text: string(r)}) }
+	for _, c := range []struct {
+		name string
+		msg  tea.Msg
+		want string
+	}{
+		{"no key", nil, "nodes 1 to 21 of 40"},
+		{"j", letter('j'), "nodes 2 to 22 of 40"},
+		{"down", press(tea.Key{Code: tea.KeyDown}), "nodes 3 to 23 of 40"},
+		{"k", letter('k'), "nodes 2 to 22 of 40"},
+		{"up", press(tea.Key{Code: tea.KeyUp}), "nodes 1 to 21 of 40"},
+		{"up at the top", press(tea.Key{Code: tea.KeyUp}), "nodes 1 to 21 of 40"},
+		{"G", letter('G'), "nodes 20 to 40 of 40"},
+		{"g", letter('g'), "nodes 1 to 21 of 40"},
+		{"end", press(tea.Key{Code: tea.KeyEnd}), "nodes 20 to 40 of 40"},
+		{"home", press(tea.Key{Code: tea.KeyHome}), "nodes 1 to 21 of 40"},
+		{"page down", press(tea.Key{Code: tea.KeyPgDown}), "nodes 20 to 40 of 40"},
+		{"page up", press(tea.Key{Code: tea.KeyPgUp}), "nodes 1 to 21 of 40"},
+		{"space", press(tea.Key{Code: tea.KeySpace, Text: " "}), "nodes 20 to 40 of 40"},
+		{"b", letter('b'), "nodes 1 to 21 of 40"},
+		{"an unknown key", press(tea.Key{Code: tea.KeyF5}), "nodes 1 to 21 of 40"},
+		{"s", letter('s'), "nodes 1 to 21 of 40"},
+		{"a small terminal", tea.WindowSizeMsg{Width: 60, Height: 16}, "nodes 1 to 7 of 40"},
+	} {
+		_, quit := s.Update(c.msg)
+		if text := s.View().Content; !strings.Contains(text, c.want) || quit != nil {
+			t.Errorf("%s: want %q, and no end, in\n%s", c.name, c.want, text)
+		}
+	}
+	if !s.view.byStall {
+		t.Error("s does not sort by stall")
+	}
+	for name, key := range map[string]tea.Key{
+		"q": {Code: 'q', Text: "q"}, "Ctrl-C": {Code: 'c', Mod: tea.ModCtrl},
+		"Ctrl-D": {Code: 'd', Mod: tea.ModCtrl},
+	} {
+		if _, quit := s.Update(press(key)); quit == nil {
+			t.Errorf("%s does not end top", name)
+		}
+	}
+}
+
 func TestTopGivesTheTerminalBackAfterASignal(t *testing.T) {
 	d := openNodesDoor(t, shortDir(t), "s", 0, running(2))
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
 		p := openPseudoTerminal(t, 80, 24)
 		before := p.mode(t)
 		cmd, ended := onTerminal(t, p, nil, "--session", d.dir)
-		p.wait(t, ended, has(topKeys))
+		p.wait(t, ended, has("q ends"))
 		if err := cmd.Process.Signal(s); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +282,7 @@ func TestTopWithoutColors(t *testing.T) {
 		if strings.Contains(text, "\x1b[3") || strings.Contains(text, "█") {
 			t.Fatalf("colours or blocks in %q", text)
 		}
-		return has("5,000", "####")(text)
+		return has("nid001", "q ends")(text)
 	})
 	p.press(t, "\x03")
 	<-ended
@@ -257,7 +300,7 @@ func TestTopEndsWithTheRun(t *testing.T) {
 	p := openPseudoTerminal(t, 200, 24)
 	before := p.mode(t)
 	cmd, ended := onTerminal(t, p, nil, "--session", d.dir, "--interval", "100ms")
-	p.wait(t, ended, has("the rank does not answer; retrying"))
+	p.wait(t, ended, has("does not answer"))
 	d.door.Close()
 	if err := os.RemoveAll(d.dir); err != nil {
 		t.Fatal(err)
@@ -267,41 +310,4 @@ func TestTopEndsWithTheRun(t *testing.T) {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	wantRestored(t, p, before)
-}
-
-func TestSplitKeys(t *testing.T) {
-	for typed, want := range map[string][]string{
-		"":                {},
-		"q":               {"q"},
-		"jk\x1b[Bq":       {"j", "k", "\x1b[B", "q"},
-		"\x1b[6~\x1b[5~":  {"\x1b[6~", "\x1b[5~"},
-		"\x1bOAs":         {"\x1bOA", "s"},
-		"\x1b[1;5":        {"\x1b[1;5"},
-		"\x1b":            {"\x1b"},
-		"\x1b[1;5D\x1b[A": {"\x1b[1;5D", "\x1b[A"},
-	} {
-		if got := splitKeys(typed); !slices.Equal(got, want) {
-			t.Errorf("%q: %q, want %q", typed, got, want)
-		}
-	}
-}
-
-func TestKeysMoveWithinTheNodes(t *testing.T) {
-	v := viewOf(5)
-	for _, key := range []string{"k", "\x1b[5~", "j", "G", " ", "j"} {
-		if v.obey(key) {
-			t.Errorf("%q ends", key)
-		}
-		if v.skip < 0 || v.skip >= 5 {
-			t.Errorf("%q: %d rows above", key, v.skip)
-		}
-	}
-	for _, key := range []string{"q", "\x03"} {
-		if !v.obey(key) {
-			t.Errorf("%q does not end", key)
-		}
-	}
-	if v.byStall {
-		t.Error("sorted by stall without a request")
-	}
 }

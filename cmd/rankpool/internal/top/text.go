@@ -7,25 +7,34 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"charm.land/lipgloss/v2"
 	"github.com/dustin/go-humanize"
 )
 
-// A style is the style of a piece of text on a terminal: the parameter of ANSI "select graphic
-// rendition", 0 for none.
-//
-// Source: ECMA-48, 8.3.117 SGR.
+// A style is the style of a piece of text on a terminal.
 type style int
 
 const (
-	plainText style = 0
-	strong    style = 1
-	faint     style = 2
-	red       style = 31
-	green     style = 32
-	yellow    style = 33
-	blue      style = 34
-	cyan      style = 36
+	plainText style = iota
+	strong
+	faint
+	red
+	green
+	yellow
+	blue
+	cyan
 )
+
+// looks are what the styles look like.
+var looks = [...]lipgloss.Style{
+	strong: lipgloss.NewStyle().Bold(true),
+	faint:  lipgloss.NewStyle().Faint(true),
+	red:    lipgloss.NewStyle().Foreground(lipgloss.Red),
+	green:  lipgloss.NewStyle().Foreground(lipgloss.Green),
+	yellow: lipgloss.NewStyle().Foreground(lipgloss.Yellow),
+	blue:   lipgloss.NewStyle().Foreground(lipgloss.Blue),
+	cyan:   lipgloss.NewStyle().Foreground(lipgloss.Cyan),
+}
 
 // A span is text in one style; every rune is one column wide.
 type span struct {
@@ -80,7 +89,7 @@ func (l line) text(colors bool) string {
 	var b strings.Builder
 	for _, s := range l {
 		if colors && s.style != plainText && s.text != "" {
-			fmt.Fprintf(&b, "\x1b[%dm%s\x1b[0m", s.style, s.text)
+			b.WriteString(looks[s.style].Render(s.text))
 		} else {
 			b.WriteString(s.text)
 		}
