@@ -155,6 +155,7 @@ var arrows = map[string]map[string]string{
 	"cmd/rankpool/internal/rank": {all: "it wires a rank"},
 	"cmd/internal/report": {
 		"cmd/internal/runlog": "a report is made of a run log",
+		"cmd/internal/svg":    "its plots",
 		"mpicache/stats":      "the counters, and what plots call them",
 	},
 	"cmd/internal/runlog":            {"mpicache/stats": "a rank's statistics"},

@@ -49,9 +49,9 @@ def screenshot(html_path, png_path, width, height):
     assert png_path.is_file() and png_path.stat().st_size > 0, f"the browser wrote no {png_path}"
 
 
-def dump_dom(html_path):
+def dump_dom(html_path, *options):
     """Returns a page as HTML, after its scripts have run."""
-    return _run(html_path, "--dump-dom")
+    return _run(html_path, *options, "--dump-dom")
 
 
 def complaints(html_path):

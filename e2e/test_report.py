@@ -28,12 +28,18 @@ PICTURE_BYTES = 300_000
 MEASURE = """<script>
 const edges = r => [r.left, r.top, r.width, r.height];
 const box = e => edges(e.getBoundingClientRect());
+const letter = e => {
+    const to = e.getScreenCTM();
+    return parseFloat(getComputedStyle(e).fontSize) * Math.hypot(to.a, to.b);
+};
+const shown = (s, what) => [...s.querySelectorAll(what)].filter(e => e.getClientRects().length);
 const all = {wide: document.documentElement.scrollWidth > innerWidth, sections: {}};
 for (const s of document.querySelectorAll("section"))
     all.sections[s.id] = {
         box: box(s),
-        plots: [...s.querySelectorAll("figure > svg")].map(box),
-        text: [...s.querySelectorAll("figure > svg text")].map(box),
+        plots: shown(s, "figure > svg").map(box),
+        text: shown(s, "figure > svg text").map(box),
+        letters: shown(s, "figure > svg text").map(letter),
     };
 const out = document.createElement("pre");
 out.id = "measured";
@@ -51,13 +57,14 @@ def report(folder, *logs):
     return page
 
 
-def measured(page):
+def measured(page, *options):
     """Returns what MEASURE finds in a browser."""
     probe = page.with_name("probe.html")
     probe.write_text(
         page.read_text(encoding="utf-8").replace("</body>", MEASURE + "</body>"), encoding="utf-8"
     )
-    return json.loads(re.search(r'<pre id="measured">(.*)</pre>', dump_dom(probe)).group(1))
+    page = dump_dom(probe, *options)
+    return json.loads(re.search(r'<pre id="measured">(.*)</pre>', page).group(1))
 
 
 def colors(picture, left_out=0.0):
@@ -142,6 +149,10 @@ def test_report_of_a_cluster(cluster, tmp_path):
         check(page, {name: {"importance": 2, "balance": 3}.get(name, 1) for name in SECTIONS[2:]})
         > 3
     )
+    phone = measured(page, "--window-size=390,844")
+    assert not phone["wide"]
+    for name, section in phone["sections"].items():
+        assert all(size >= 6 for size in section["letters"]), f"labels of {name} are too small"
     light, dark = tmp_path / "light.png", tmp_path / "dark.png"
     screenshot(page, light, 1000, 2400)
     assert {(0xFF, 0xFF, 0xFF), STORAGE, REMOTE, LOCAL} <= colors(light, 0.001) and LINE in colors(

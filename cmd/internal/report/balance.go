@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"rankpool/cmd/internal/runlog"
+	"rankpool/cmd/internal/svg"
 	"rankpool/mpicache/stats"
 )
 
@@ -91,7 +92,7 @@ func (p *stackPart) ofGroup(nodes []runlog.NodeRun) float64 {
 
 // bars adds a chart with a bar for each group of nodes.
 func (f *Figure) bars(run *runlog.Run, groups [][2]int, names []string, what, title string,
-	units []unit, parts []stackPart,
+	units []svg.Unit, parts []stackPart,
 ) {
 	values, top := make([][]float64, len(groups)), 0.0
 	for i, g := range groups {
@@ -103,30 +104,30 @@ func (f *Figure) bars(run *runlog.Run, groups [][2]int, names []string, what, ti
 		}
 		top = max(top, sum)
 	}
-	u := fit(units, top)
-	c := chart{
-		id: f.ID + "-" + what, title: title, desc: f.Caption, width: chartWidth, height: 150,
-		x: indexAxis("node", 0, len(groups)), y: valueAxis(what, u, top/u.factor),
+	u := svg.Fit(units, top)
+	c := svg.Chart{
+		ID: f.ID + "-" + what, Title: title, Desc: f.Caption, Height: 150,
+		X: svg.IndexAxis("node", 0, len(groups)), Y: svg.ValueAxis(what, u, top/u.Factor),
 	}
 	if len(groups) < len(run.Nodes) || run.Nodes[len(run.Nodes)-1].Rank != len(run.Nodes)-1 {
-		for k := range c.x.ticks { // a bar's number is not its node's
-			c.x.ticks[k].text = fmt.Sprint(run.Nodes[groups[int(c.x.ticks[k].at)][0]].Rank)
+		for k := range c.X.Ticks { // a bar's number is not its node's
+			c.X.Ticks[k].Text = fmt.Sprint(run.Nodes[groups[int(c.X.Ticks[k].At)][0]].Rank)
 		}
 	}
 	for i := range groups {
 		low := 0.0
 		for k, part := range parts {
-			high := low + values[i][k]/u.factor
+			high := low + values[i][k]/u.Factor
 			if values[i][k] > 0 {
-				c.bars = append(c.bars, bar{
-					part.class, names[i] + ": " + part.name + " " + in(units, values[i][k]), float64(i) + 0.12,
-					float64(i) + 0.88, low, high,
+				c.Bars = append(c.Bars, svg.Bar{
+					Class: part.class, Text: names[i] + ": " + part.name + " " + in(units, values[i][k]),
+					Left: float64(i) + 0.12, Right: float64(i) + 0.88, Low: low, High: high,
 				})
 			}
 			low = high
 		}
 	}
-	f.Charts = append(f.Charts, c.svg())
+	f.Charts = append(f.Charts, c.HTML())
 }
 
 func nodeName(n *runlog.NodeRun) string {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"rankpool/cmd/internal/svg"
 	"rankpool/mpicache/stats"
 )
 
@@ -116,7 +117,7 @@ func (c *Comparison) learning() (name string, all []column) {
 		all = []column{
 			{"accuracy", (*SideRun).last, accuracyText, 1},
 			{"time" + goal, to(func(p point) float64 { return p.seconds }), secondsText, -1},
-			{"epochs" + goal, to(func(p point) float64 { return p.epochs }), number, -1},
+			{"epochs" + goal, to(func(p point) float64 { return p.epochs }), svg.Number, -1},
 			{"samples" + goal, to(func(p point) float64 { return p.samples }), count, -1},
 		}
 	}
@@ -179,7 +180,7 @@ func accuracyText(x float64) string {
 	return fmt.Sprintf("%.2f %%", 100*x)
 }
 
-func secondsText(x float64) string { return in([]unit{{"s", 1}}, x) }
+func secondsText(x float64) string { return in(seconds, x) }
 func sizeText(x float64) string    { return in(decimalSizes, x) }
 
 // table makes a table of columns.
@@ -284,7 +285,7 @@ func (all *remarkList) ofRuns(s *Side, epochs int) {
 	finished := s.over(func(r *SideRun) float64 { return float64(len(r.Log.Epochs)) }).mean
 	if finished < float64(epochs) {
 		all.bad("%s finished %s of %d epochs: its sums are of less training.", s.Name,
-			number(finished), epochs)
+			svg.Number(finished), epochs)
 	}
 	if replaced := s.over(shareOf(stats.Substituted)).mean; replaced > 0 {
 		all.note("%s served another sample than the one drawn in %s of the draws.", s.Name,

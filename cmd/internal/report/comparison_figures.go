@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"rankpool/cmd/internal/svg"
 	"rankpool/mpicache/stats"
 )
 
@@ -20,27 +21,23 @@ func (c *Comparison) figures() []*Figure {
 	return []*Figure{
 		c.accuracy("time", "Accuracy against time",
 			"Seconds in training epochs; tests are left out. Up and left is better.",
-			func(p point) float64 { return p.seconds }, func(high float64) axis {
-				a := timeAxis(high)
-				a.name = "time in training (" + clockUnit(high) + ")"
-				return a
-			}),
+			func(p point) float64 { return p.seconds }, func(high float64) svg.Axis { return svg.TimeAxis("time in training", high) }),
 		c.accuracy("epochs", "Accuracy against epochs",
 			"What the choice of samples does to learning, whatever the time.",
-			func(p point) float64 { return p.epochs }, func(high float64) axis {
-				a := valueAxis("epochs", unit{"", 1}, high)
-				a.ticks = slices.DeleteFunc(a.ticks, func(t tick) bool { return t.at != math.Trunc(t.at) })
+			func(p point) float64 { return p.epochs }, func(high float64) svg.Axis {
+				a := svg.ValueAxis("epochs", svg.Unit{Factor: 1}, high)
+				a.Ticks = slices.DeleteFunc(a.Ticks, func(t svg.Tick) bool { return t.At != math.Trunc(t.At) })
 				return a
 			}),
 		c.accuracy("samples", "Accuracy against samples trained",
 			"Some systems train on fewer samples in an epoch; here they are compared for the same work.",
-			func(p point) float64 { return p.samples }, func(high float64) axis {
-				u := fit(amounts, high)
-				a := valueAxis("samples trained", u, high/u.factor)
-				for i := range a.ticks {
-					a.ticks[i].at *= u.factor
+			func(p point) float64 { return p.samples }, func(high float64) svg.Axis {
+				u := svg.Fit(amounts, high)
+				a := svg.ValueAxis("samples trained", u, high/u.Factor)
+				for i := range a.Ticks {
+					a.Ticks[i].At *= u.Factor
 				}
-				a.high *= u.factor
+				a.High *= u.Factor
 				return a
 			}),
 		c.sources(), c.times(), c.storage(),
@@ -59,11 +56,11 @@ func (c *Comparison) trained(yield func(int, *Side) bool) {
 // accuracy draws each side's accuracy against a growing quantity. toAxis makes its axis, up to the
 // highest value.
 func (c *Comparison) accuracy(id, title, caption string, of func(point) float64,
-	toAxis func(high float64) axis,
+	toAxis func(high float64) svg.Axis,
 ) *Figure {
 	f := &Figure{ID: id, Title: title, Caption: caption}
 	right, low, high := 0.0, math.Inf(1), math.Inf(-1)
-	plot := chart{id: id + "-plot", title: title, desc: caption, height: 300, width: chartWidth}
+	plot := svg.Chart{ID: id + "-plot", Title: title, Desc: caption, Height: 300}
 	t := &Table{
 		Name: "Mean accuracy after each epoch", Head: []string{"system", "epoch", id, "accuracy"},
 	}
@@ -73,40 +70,40 @@ func (c *Comparison) accuracy(id, title, caption string, of func(point) float64,
 	for i := range c.Sides {
 		s := &c.Sides[i]
 		mean, bottom, top := s.curve()
-		line := curve{class: sideClass(i), points: true, name: s.Name}
-		band := area{class: sideClass(i)}
+		line := svg.Curve{Class: sideClass(i), Points: true, Name: s.Name}
+		band := svg.Area{Class: sideClass(i)}
 		for k, p := range mean {
 			if math.IsNaN(p.accuracy) {
 				continue
 			}
-			line.add(of(p), 100*p.accuracy)
-			band.edges = append(band.edges, of(p))
-			band.low, band.high = append(band.low, 100*bottom[k]), append(band.high, 100*top[k])
+			line.Add(of(p), 100*p.accuracy)
+			band.Edges = append(band.Edges, of(p))
+			band.Low, band.High = append(band.Low, 100*bottom[k]), append(band.High, 100*top[k])
 			right, low, high = max(right, of(p)), min(low, 100*bottom[k]), max(high, 100*top[k])
-			row := []string{s.Name, number(p.epochs), number(of(p)), accuracyText(p.accuracy)}
+			row := []string{s.Name, svg.Number(p.epochs), svg.Number(of(p)), accuracyText(p.accuracy)}
 			if id == "epochs" {
 				row = slices.Delete(row, 2, 3)
 			}
 			t.Rows = append(t.Rows, row)
 		}
-		if len(line.x) == 0 {
+		if len(line.X) == 0 {
 			continue
 		}
-		plot.lines = append(plot.lines, line)
+		plot.Lines = append(plot.Lines, line)
 		if len(s.Runs) > 1 {
-			plot.ranges = append(plot.ranges, band)
+			plot.Ranges = append(plot.Ranges, band)
 		}
-		f.Legend = append(f.Legend, Key{Class: line.class, Name: s.Name, Line: true})
+		f.Legend = append(f.Legend, Key{Class: line.Class, Name: s.Name, Line: true})
 	}
-	if len(plot.lines) == 0 {
+	if len(plot.Lines) == 0 {
 		return f.without("No training reported its accuracy.")
 	}
-	if len(plot.ranges) > 0 {
+	if len(plot.Ranges) > 0 {
 		f.Caption += " Lines are means over the seeds, bands reach from the lowest to the highest."
 	}
 	room := max(1, high-low) / 20
-	plot.x, plot.y = toAxis(right), rangeAxis("accuracy (%)", low-room, high+room)
-	f.Charts, f.Tables = []template.HTML{plot.svg()}, []*Table{t}
+	plot.X, plot.Y = toAxis(right), svg.RangeAxis("accuracy (%)", low-room, high+room)
+	f.Charts, f.Tables = []template.HTML{plot.HTML()}, []*Table{t}
 	return f
 }
 
@@ -121,16 +118,16 @@ func (c *Comparison) sources() *Figure {
 	parts := []stats.Counter{
 		stats.HitsLocal, stats.HitsRemote, stats.Substituted, stats.StorageReads, stats.FallbackReads,
 	}
-	var rows []ledgerRow
+	var rows []svg.Row
 	seen := make([]bool, len(parts))
 	for _, s := range c.trained {
-		row := ledgerRow{name: s.Name}
+		row := svg.Row{Name: s.Name}
 		for k, part := range parts {
 			v, key := s.over(shareOf(part)).mean, sourceKey(part)
 			seen[k] = seen[k] || v > 0
-			row.add(key.Class, 100*or0(v), s.Name+": "+key.Name+" "+percent(v))
+			row.Add(key.Class, 100*or0(v), s.Name+": "+key.Name+" "+percent(v))
 		}
-		row.text = percent(s.over((*SideRun).hits).mean) + " hits"
+		row.Text = percent(s.over((*SideRun).hits).mean) + " hits"
 		rows = append(rows, row)
 	}
 	for k, part := range parts {
@@ -138,7 +135,7 @@ func (c *Comparison) sources() *Figure {
 			f.Legend = append(f.Legend, sourceKey(part))
 		}
 	}
-	return f.withLedger(valueAxis("samples", share[0], 100), rows)
+	return f.withLedger(svg.ValueAxis("samples", share[0], 100), rows)
 }
 
 // times shows how long each side trained, and how much of that it waited.
@@ -149,20 +146,20 @@ func (c *Comparison) times() *Figure {
 			"cache could save.",
 		Legend: []Key{{Class: "trained", Name: "training"}, {Class: "wait", Name: "waiting for samples"}},
 	}
-	var rows []ledgerRow
+	var rows []svg.Row
 	most := 0.0
 	for _, s := range c.trained {
 		all := s.over(sumOf(stats.TrainSeconds))
 		waited := s.over(func(r *SideRun) float64 {
 			return min(r.sums()[stats.StallSeconds], r.sums()[stats.TrainSeconds])
 		})
-		row := ledgerRow{name: s.Name, text: all.text(secondsText)}
-		row.add("trained", all.mean-waited.mean, s.Name+": training "+secondsText(all.mean-waited.mean))
-		row.add("wait", waited.mean, s.Name+": waiting "+secondsText(waited.mean))
+		row := svg.Row{Name: s.Name, Text: all.text(secondsText)}
+		row.Add("trained", all.mean-waited.mean, s.Name+": training "+secondsText(all.mean-waited.mean))
+		row.Add("wait", waited.mean, s.Name+": waiting "+secondsText(waited.mean))
 		most = max(most, all.mean)
 		rows = append(rows, row)
 	}
-	return f.withLedger(valueAxis("time in training", unit{"s", 1}, most), rows)
+	return f.withLedger(svg.ValueAxis("time in training", seconds[0], most), rows)
 }
 
 // storage shows what each side read from storage.
@@ -181,23 +178,23 @@ func (c *Comparison) storage() *Figure {
 	for _, s := range c.trained {
 		most = max(most, or0(s.over(value).mean))
 	}
-	u := fit(decimalSizes, most)
-	var rows []ledgerRow
+	u := svg.Fit(decimalSizes, most)
+	var rows []svg.Row
 	for i, s := range c.trained {
 		read := s.over(value)
-		row := ledgerRow{name: s.Name, text: read.text(sizeText)}
-		row.add(sideClass(i), or0(read.mean)/u.factor, s.Name+": "+sizeText(read.mean))
+		row := svg.Row{Name: s.Name, Text: read.text(sizeText)}
+		row.Add(sideClass(i), or0(read.mean)/u.Factor, s.Name+": "+sizeText(read.mean))
 		rows = append(rows, row)
 	}
-	return f.withLedger(valueAxis("read from storage", u, most/u.factor), rows)
+	return f.withLedger(svg.ValueAxis("read from storage", u, most/u.Factor), rows)
 }
 
 // withLedger adds horizontal bars to a figure; without rows it has a sentence instead.
-func (f *Figure) withLedger(x axis, rows []ledgerRow) *Figure {
+func (f *Figure) withLedger(x svg.Axis, rows []svg.Row) *Figure {
 	if len(rows) == 0 {
 		return f.without("No system was trained.")
 	}
-	b := ledger{id: f.ID + "-plot", title: f.Title, desc: f.Caption, x: x, rows: rows}
-	f.Charts = []template.HTML{b.svg()}
+	b := svg.Ledger{ID: f.ID + "-plot", Title: f.Title, Desc: f.Caption, X: x, Rows: rows}
+	f.Charts = []template.HTML{b.HTML()}
 	return f
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"rankpool/cmd/internal/runlog"
+	"rankpool/cmd/internal/svg"
 )
 
 // importance shows the distribution of scores, and how it changes.
@@ -32,9 +33,9 @@ func importance(run *runlog.Run) *Figure {
 		d := &run.Importance[g[1]-1]
 		row := []string{fmt.Sprint(d.Epoch), count(d.Samples)}
 		for _, q := range d.Quantiles {
-			row = append(row, number(q))
+			row = append(row, svg.Number(q))
 		}
-		t.Rows = append(t.Rows, append(row, number(d.Mean), percent(d.TopShare)))
+		t.Rows = append(t.Rows, append(row, svg.Number(d.Mean), percent(d.TopShare)))
 	}
 	f.Tables = append(f.Tables, t)
 	return f
@@ -42,7 +43,7 @@ func importance(run *runlog.Run) *Figure {
 
 // histogramChart draws the first, the middle and the newest distribution.
 func (f *Figure) histogramChart(run *runlog.Run) {
-	c := chart{id: f.ID + "-histogram", title: "Distribution of the scores", desc: f.Caption}
+	c := svg.Chart{ID: f.ID + "-histogram", Title: "Distribution of the scores", Desc: f.Caption}
 	low, high, top := math.Inf(1), math.Inf(-1), 0.0
 	n := len(run.Histograms)
 	for k, at := range slices.Compact([]int{0, n / 2, n - 1}) {
@@ -53,22 +54,18 @@ func (f *Figure) histogramChart(run *runlog.Run) {
 			top = max(top, v)
 		}
 		// Steps as a line: up at the left edge of a class, down at its right edge.
-		l := curve{class: string("abc"[k])}
-		l.add(h.Edges[0], 0)
+		l := svg.Curve{Class: string("abc"[k])}
+		l.Add(h.Edges[0], 0)
 		for i, v := range values {
-			l.add(h.Edges[i], v)
-			l.add(h.Edges[i+1], v)
+			l.Add(h.Edges[i], v)
+			l.Add(h.Edges[i+1], v)
 		}
-		l.add(h.Edges[len(values)], 0)
-		c.lines = append(c.lines, l)
-		f.Legend = append(f.Legend, Key{l.class, fmt.Sprintf("epoch %d", h.Epoch), true})
+		l.Add(h.Edges[len(values)], 0)
+		c.Lines = append(c.Lines, l)
+		f.Legend = append(f.Legend, Key{l.Class, fmt.Sprintf("epoch %d", h.Epoch), true})
 	}
-	c.x, c.y = rangeAxis("score", low, high), valueAxis("samples in a class", share[0], top)
-	f.Charts = append(f.Charts, c.svg())
-}
-
-func (l *curve) add(x, y float64) {
-	l.x, l.y = append(l.x, x), append(l.y, y)
+	c.X, c.Y = svg.RangeAxis("score", low, high), svg.ValueAxis("samples in a class", share[0], top)
+	f.Charts = append(f.Charts, c.HTML())
 }
 
 // parts returns the classes' shares of the samples, in percent.
@@ -82,18 +79,6 @@ func parts(h *runlog.Importance) []float64 {
 		values[i] = 100 * float64(n) / max(sum, 1)
 	}
 	return values
-}
-
-// rangeAxis returns an axis that need not begin at 0.
-func rangeAxis(name string, low, high float64) axis {
-	high = max(high, low+1e-6*math.Abs(low), low+1e-9) // all may have the same value
-	a := axis{low: low, high: high, name: name}
-	step := niceStep((high - low) / 8)
-	first := math.Ceil(low / step)
-	for i := 0.0; i < 10 && (first+i)*step <= high; i++ {
-		a.ticks = append(a.ticks, tick{(first + i) * step, number((first + i) * step)})
-	}
-	return a
 }
 
 // bandChart draws how the distribution moves over the epochs.
@@ -114,17 +99,20 @@ func (f *Figure) bandChart(run *runlog.Run) {
 	}
 	last := all[len(all)-1].Epoch + 1
 	edges = append(edges, float64(last))
-	c := chart{
-		id: f.ID + "-epochs", title: "The scores over the epochs",
-		desc: "Half of the samples are in the dark band, nine of ten in the light one.",
-		x:    indexAxis("epoch", all[0].Epoch, last), y: valueAxis("score", unit{"", 1}, top),
-		areas: []area{{"wide", edges, q[0], q[4]}, {"narrow", edges, q[1], q[3]}},
-		lines: []curve{{class: "a", x: mid, y: q[2]}},
+	c := svg.Chart{
+		ID: f.ID + "-epochs", Title: "The scores over the epochs",
+		Desc: "Half of the samples are in the dark band, nine of ten in the light one.",
+		X:    svg.IndexAxis("epoch", all[0].Epoch, last), Y: svg.ValueAxis("score", svg.Unit{Factor: 1}, top),
+		Areas: []svg.Area{
+			{Class: "wide", Edges: edges, Low: q[0], High: q[4]},
+			{Class: "narrow", Edges: edges, Low: q[1], High: q[3]},
+		},
+		Lines: []svg.Curve{{Class: "a", X: mid, Y: q[2]}},
 	}
 	if low < 0 {
-		c.y = rangeAxis("score", low, top)
+		c.Y = svg.RangeAxis("score", low, top)
 	}
-	f.Charts = append(f.Charts, c.svg())
+	f.Charts = append(f.Charts, c.HTML())
 	f.Legend = append(f.Legend, Key{Class: "wide", Name: "below: nine of ten samples"},
 		Key{Class: "narrow", Name: "half of the samples"})
 }

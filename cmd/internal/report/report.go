@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"rankpool/cmd/internal/runlog"
+	"rankpool/cmd/internal/svg"
 	"rankpool/mpicache/stats"
 )
 
@@ -188,7 +189,7 @@ func countCells(e *runlog.Epoch) []string {
 		percent(stats.Ratio(float64(e.StorageReads), draws)),
 		in(decimalSizes, float64(e.StorageBytes)),
 		count(float64(e.FallbackReads)), percent(min(1, stats.Ratio(e.StallSeconds, e.Seconds))),
-		number(e.Seconds),
+		svg.Number(e.Seconds),
 	}
 }
 
@@ -216,14 +217,14 @@ func countTable(name string, epochs []runlog.Epoch) *Table {
 		}
 		row := append([]string{epoch}, countCells(e)...)
 		if measured {
-			row = append(row, number(e.Ratio()))
+			row = append(row, svg.Number(e.Ratio()))
 		}
 		for _, metric := range metrics {
 			value, found := e.Metrics[metric]
 			if !found {
 				value = math.NaN()
 			}
-			row = append(row, number(value))
+			row = append(row, svg.Number(value))
 		}
 		t.Rows = append(t.Rows, row)
 	}

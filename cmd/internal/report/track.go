@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"rankpool/cmd/internal/runlog"
+	"rankpool/cmd/internal/svg"
 	"rankpool/mpicache/stats"
 )
 
@@ -41,12 +42,12 @@ type Table struct {
 
 // A track is shared by a row of plots: adjacent bins, and the axis below them.
 type track struct {
-	x     axis
+	x     svg.Axis
 	edges []float64 // one more than bins
 	bins  []runlog.Bin
 	label func(i int) string // of a bin, in a table
 	head  string             // the heading of the labels
-	marks []flag
+	marks []svg.Flag
 	steps bool // lines are level within a bin, as there are few
 }
 
@@ -75,14 +76,14 @@ func (t *track) seen(l runlog.Level) bool {
 }
 
 // curve goes through the middles of the bins or, with steps, along their width.
-func (t *track) curve(class string, values []float64) curve {
-	l := curve{class: class}
+func (t *track) curve(class string, values []float64) svg.Curve {
+	l := svg.Curve{Class: class}
 	for i, v := range values {
 		if t.steps {
-			l.add(t.edges[i], v)
-			l.add(t.edges[i+1], v)
+			l.Add(t.edges[i], v)
+			l.Add(t.edges[i+1], v)
 		} else {
-			l.add((t.edges[i]+t.edges[i+1])/2, v)
+			l.Add((t.edges[i]+t.edges[i+1])/2, v)
 		}
 	}
 	return l
@@ -96,7 +97,7 @@ const tableRows = 12
 
 // timeTrack returns the track of the run's timeline.
 func timeTrack(run *runlog.Run, line runlog.Timeline) *track {
-	t := &track{x: timeAxis(run.Seconds), bins: line.Bins, head: "time"}
+	t := &track{x: svg.TimeAxis("time since the run began", run.Seconds), bins: line.Bins, head: "time"}
 	for i := range line.Bins {
 		t.edges = append(t.edges, float64(i)*line.BinSeconds)
 	}
@@ -107,8 +108,8 @@ func timeTrack(run *runlog.Run, line runlog.Timeline) *track {
 }
 
 // flags returns the run's marks; lines of epochs that would touch each other are left out.
-func flags(run *runlog.Run) []flag {
-	var all []flag
+func flags(run *runlog.Run) []svg.Flag {
+	var all []svg.Flag
 	last := math.Inf(-1)
 	for _, m := range run.Marks {
 		switch m.Kind {
@@ -117,11 +118,17 @@ func flags(run *runlog.Run) []flag {
 				continue
 			}
 			last = m.At
-			all = append(all, flag{epochFlag, fmt.Sprintf("epoch %d", m.Epoch), m.At})
+			all = append(all, svg.Flag{
+				Class: svg.Epoch, Text: fmt.Sprintf("epoch %d", m.Epoch), At: m.At,
+			})
 		case runlog.Restarted:
-			all = append(all, flag{"restart", restarted(&m, run) + " restarted", m.At})
+			all = append(all, svg.Flag{
+				Class: "restart", Text: restarted(&m, run) + " restarted", At: m.At,
+			})
 		case runlog.Paused:
-			all = append(all, flag{"pause", "stopped for " + span(m.Seconds), m.At})
+			all = append(all, svg.Flag{
+				Class: "pause", Text: "stopped for " + span(m.Seconds), At: m.At,
+			})
 		}
 	}
 	return all
@@ -141,7 +148,7 @@ func epochTrack(run *runlog.Run, most int) *track {
 		t.edges = append(t.edges, float64(run.Epochs[g[0]].Epoch))
 	}
 	t.edges = append(t.edges, float64(run.Epochs[n-1].Epoch+1))
-	t.x = indexAxis("epoch", run.Epochs[0].Epoch, run.Epochs[n-1].Epoch+1)
+	t.x = svg.IndexAxis("epoch", run.Epochs[0].Epoch, run.Epochs[n-1].Epoch+1)
 	t.label = func(i int) string {
 		g := groups[i]
 		first, last := run.Epochs[g[0]].Epoch, run.Epochs[g[1]-1].Epoch
@@ -151,19 +158,6 @@ func epochTrack(run *runlog.Run, most int) *track {
 		return fmt.Sprintf("%d–%d", first, last)
 	}
 	return t
-}
-
-// indexAxis returns an axis of whole numbers [low, high), each 1 wide.
-func indexAxis(name string, low, high int) axis {
-	a := axis{low: float64(low), high: float64(max(high, low+1)), name: name}
-	step := 1
-	for (high-low)/step > 16 {
-		step = int(niceStep(float64(step + 1)))
-	}
-	for i := (low + step - 1) / step * step; i < high; i += step {
-		a.ticks = append(a.ticks, tick{float64(i) + 0.5, fmt.Sprint(i)})
-	}
-	return a
 }
 
 // groupsOf divides n things into at most most groups [from, to) of neighbours, of nearly equal
@@ -202,7 +196,7 @@ func (t *track) values(of valueOf) []float64 {
 }
 
 // drawLines fills a figure with lines and bands over t, and with a table over the coarser track.
-func (f *Figure) drawLines(t, coarse *track, what string, units []unit, all []series) {
+func (f *Figure) drawLines(t, coarse *track, what string, units []svg.Unit, all []series) {
 	top := 0.0
 	for _, s := range all {
 		highest := s.value
@@ -213,32 +207,36 @@ func (f *Figure) drawLines(t, coarse *track, what string, units []unit, all []se
 			top = max(top, or0(v))
 		}
 	}
-	u := fit(units, top)
-	if u.name == "%" && top > 0.5 {
+	u := svg.Fit(units, top)
+	if u.Name == "%" && top > 0.5 {
 		top = max(top, 1)
 	}
-	c := f.over(t, valueAxis(what, u, top/u.factor))
+	c := f.over(t, svg.ValueAxis(what, u, top/u.Factor))
 	for _, s := range all {
 		f.Legend = append(f.Legend, s.Key)
 		values := scaled(t.values(s.value), u)
 		if s.high != nil {
-			c.areas = append(c.areas, area{s.Class, t.edges, values, scaled(t.values(s.high), u)})
+			c.Areas = append(c.Areas, svg.Area{
+				Class: s.Class, Edges: t.edges, Low: values, High: scaled(t.values(s.high), u),
+			})
 		} else {
-			c.lines = append(c.lines, t.curve(s.Class, values))
+			c.Lines = append(c.Lines, t.curve(s.Class, values))
 		}
 	}
-	f.Charts = append(f.Charts, c.svg())
+	f.Charts = append(f.Charts, c.HTML())
 	f.Tables = append(f.Tables, coarse.table(f.Title, units, all))
 }
 
 // over returns an empty chart over a track.
-func (f *Figure) over(t *track, y axis) *chart {
-	return &chart{id: f.ID + "-plot", title: f.Title, desc: f.Caption, x: t.x, y: y, marks: t.marks}
+func (f *Figure) over(t *track, y svg.Axis) *svg.Chart {
+	return &svg.Chart{
+		ID: f.ID + "-plot", Title: f.Title, Desc: f.Caption, X: t.x, Y: y, Marks: t.marks,
+	}
 }
 
 // drawStack fills a figure with shares that add up to 1.
 func (f *Figure) drawStack(t, coarse *track, what string, all []series) {
-	c := f.over(t, valueAxis(what, share[0], 100))
+	c := f.over(t, svg.ValueAxis(what, share[0], 100))
 	low := make([]float64, len(t.bins))
 	for _, s := range all {
 		values := scaled(t.values(s.value), share[0])
@@ -246,15 +244,15 @@ func (f *Figure) drawStack(t, coarse *track, what string, all []series) {
 		for k := range high {
 			high[k] = low[k] + values[k]
 		}
-		c.areas = append(c.areas, area{s.Class, t.edges, low, high})
+		c.Areas = append(c.Areas, svg.Area{Class: s.Class, Edges: t.edges, Low: low, High: high})
 		f.Legend = append(f.Legend, s.Key)
 		low = high
 	}
-	f.Charts = append(f.Charts, c.svg())
+	f.Charts = append(f.Charts, c.HTML())
 	f.Tables = append(f.Tables, coarse.table(f.Title, share, all))
 }
 
-func (t *track) table(name string, units []unit, all []series) *Table {
+func (t *track) table(name string, units []svg.Unit, all []series) *Table {
 	table := &Table{Name: name, Head: []string{t.head}}
 	for _, s := range all {
 		table.Head = append(table.Head, s.Name)
@@ -273,9 +271,9 @@ func (t *track) table(name string, units []unit, all []series) *Table {
 	return table
 }
 
-func scaled(values []float64, u unit) []float64 {
+func scaled(values []float64, u svg.Unit) []float64 {
 	for i := range values {
-		values[i] /= u.factor
+		values[i] /= u.Factor
 	}
 	return values
 }
