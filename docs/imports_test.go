@@ -97,6 +97,7 @@ var arrows = map[string]map[string]string{
 	"cmd/rankpool-lab": {
 		"benchmarks/slowfs":                  "slow storage that is emulated",
 		"cmd/internal/exit":                  "wrong usage, signals",
+		"cmd/internal/outlet":                "stderr",
 		"cmd/internal/program":               "a command line of ours",
 		"cmd/internal/version":               "its version",
 		"cmd/rankpool-lab/internal/compare":  "trainings, one after the other",
@@ -147,6 +148,7 @@ var arrows = map[string]map[string]string{
 		"staging/sizes":     "sizes as people write them",
 	},
 	"cmd/rankpool/internal/metrics":  {"mpicache/stats": "a rank's statistics"},
+	"cmd/rankpool/internal/messages": {"cmd/internal/outlet": "stderr"},
 	"cmd/internal/outlet/outlettest": {"cmd/internal/outlet": "what it reads"},
 	"cmd/rankpool/internal/progress": {
 		"cmd/rankpool/internal/control": "how far training is",
@@ -190,11 +192,11 @@ var arrows = map[string]map[string]string{
 		"mpicache/stats":                "a rank's statistics",
 	},
 	"cmd/rankpool/internal/world": {
-		"cmd/internal/exit":         "a wrong launch ends the command",
-		"cmd/internal/outlet":       "warnings",
-		"mpicache/transport":        "joins the tasks",
-		"mpicache/transport/mpilib": "which library",
-		"slurm":                     "the job",
+		"cmd/internal/exit":              "a wrong launch ends the command",
+		"cmd/rankpool/internal/messages": "warnings",
+		"mpicache/transport":             "joins the tasks",
+		"mpicache/transport/mpilib":      "which library",
+		"slurm":                          "the job",
 	},
 	"benchmarks": {all: "it measures everything"},
 	"benchmarks/nopfs": {

@@ -79,7 +79,7 @@ def test_data_sets_trade_memory(start, tree, tmp_path, tmp_path_factory):
     result = one.finish()
     assert result.code == 0, result.stderr
     (warned,) = [line for line in result.stderr.splitlines() if "gains nothing" in line]
-    assert "data=idle" in warned
+    assert "data: idle" in warned
     waits, idle = reads(result, "waits"), reads(result, "idle")
     assert waits[0] == SAMPLES and waits[1] > SAMPLES / 10 and waits[3] == 0, waits
     assert idle[0] == BATCHES and idle[3] > idle[1] and idle[3] < BATCHES, idle

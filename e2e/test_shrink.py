@@ -105,7 +105,7 @@ def test_a_rank_that_takes_memory_over_has_no_second_one(start, large_tree, calm
         after = noted(one)
         result = one.finish()
     assert result.code == 0 and "cache restarts 1" in result.stdout, result.stderr
-    (kept, of) = map(int, re.search(r'samples="kept (\d+) of (\d+)"', result.stderr).groups())
+    (kept, of) = map(int, re.search(r'samples: kept (\d+) of (\d+)', result.stderr).groups())
     assert kept >= 0.99 * of > 0.5 * SAMPLES and after == SLAB, result.stderr
     assert result.digest == calm
 

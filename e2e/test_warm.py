@@ -22,7 +22,7 @@ from rankpool import memory
 
 RANKS = 4
 KILLS = [BATCHES + 3, BATCHES + 9, 2 * BATCHES + 2]  # of one rank each, in mid-epoch
-KEPT = re.compile(r'samples="kept (\d+) of (\d+)"')
+KEPT = re.compile(r'samples: kept (\d+) of (\d+)')
 # batches that are trained without the cache: more than a script has requested, which it may hold
 ALONE = 4
 MPI = ["openmpi", pytest.param("mpich", marks=pytest.mark.full)]

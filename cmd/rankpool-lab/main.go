@@ -3,11 +3,13 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/internal/program"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
@@ -18,7 +20,11 @@ simulated on recorded losses or run one after the other, also on emulated slow s
 
 It is for performance engineers; training needs only rankpool.`
 
-func main() { os.Exit(program.Run(newRootCommand(), os.Args[1:])) }
+func main() {
+	os.Exit(program.Run(newRootCommand(), os.Args[1:], func(err error) {
+		fmt.Fprintln(outlet.Stderr, "rankpool-lab:", err)
+	}))
+}
 
 func newRootCommand() *cobra.Command {
 	root := program.New("rankpool-lab", "Compare caches for deep-learning training",

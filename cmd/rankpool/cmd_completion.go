@@ -8,6 +8,7 @@ import (
 
 	"rankpool/cmd/internal/program"
 	"rankpool/cmd/rankpool/internal/doctor"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
@@ -26,7 +27,7 @@ func completeFlags(root *cobra.Command) {
 		"sampler": scheduler.SamplerNames(),
 		"assign":  rank.Assignments, "memory": {"auto", "20%", "64GiB"},
 		"links": linkPolicies, "fsync": syncPolicies, "mode": stageModes,
-		"log-format": rank.LogFormats,
+		"log-format": messages.Formats,
 	}
 	program.CompleteValues(root, values)
 	for _, cmd := range root.Commands() {

@@ -8,13 +8,14 @@ import (
 	"os"
 
 	"rankpool/cmd/internal/program"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/mpicache/transport"
 	"rankpool/slurm"
 )
 
 func main() {
 	dropLeftovers()
-	code := program.Run(newRootCommand(), os.Args[1:])
+	code := program.Run(newRootCommand(), os.Args[1:], messages.End)
 	transport.ExitMPI(code)
 	os.Exit(code)
 }

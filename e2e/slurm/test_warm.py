@@ -11,7 +11,7 @@ import re
 import pytest
 from dataset import BATCHES
 
-KEPT = re.compile(r'samples="kept (\d+) of (\d+)"')
+KEPT = re.compile(r'samples: kept (\d+) of (\d+)')
 
 
 def memories(job):

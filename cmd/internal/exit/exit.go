@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -120,13 +119,10 @@ func Code(err error) int {
 	return Failure
 }
 
-// Print prints err as one sentence of a program to w, unless it is a bare exit status.
-func Print(w io.Writer, program string, err error) {
+// Speaks reports whether err has something to say: a bare exit status has not.
+func Speaks(err error) bool {
 	var status *StatusError
-	if err == nil || errors.As(err, &status) && status.Cause == nil {
-		return
-	}
-	fmt.Fprintf(w, "%s: %v\n", program, err)
+	return err != nil && (!errors.As(err, &status) || status.Cause != nil)
 }
 
 // EndsRun reports whether s is a signal that ends a run.

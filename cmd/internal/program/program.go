@@ -12,11 +12,14 @@ import (
 	"rankpool/cmd/internal/outlet"
 )
 
-// Run executes the command line args of a program and returns the exit code.
-func Run(root *cobra.Command, args []string) int {
+// Run executes the command line args of a program and returns the exit code; say writes the error
+// that ends it.
+func Run(root *cobra.Command, args []string, say func(err error)) int {
 	root.SetArgs(args)
 	err := root.Execute()
-	exit.Print(outlet.Stderr, root.Name(), err)
+	if exit.Speaks(err) {
+		say(err)
+	}
 	outlet.Stderr.Close(outlet.Patience)
 	return exit.Code(err)
 }

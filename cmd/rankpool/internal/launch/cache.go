@@ -16,6 +16,7 @@ import (
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/mpicache/liveness"
@@ -134,7 +135,7 @@ func (l *launcher) drive(e liveness.Event) {
 		case liveness.Forget:
 			l.running, l.clearing = nil, nil
 		case liveness.Say:
-			say("%s", c.Text)
+			messages.Say("%s", c.Text)
 		case liveness.Fail:
 			l.failed = c.Why
 		}
@@ -172,13 +173,13 @@ func (l *launcher) startCache() (err error) {
 	}
 	if l.keeper.Restarts() > 0 { // training processes may be restarted too, and import the client
 		if _, err := ExtractClient(l.session, os.Getenv); err != nil {
-			say("%v", err)
+			messages.Say("%v", err)
 		}
 	}
 	for i := range l.seats {
 		l.seats[i].look()
 		if err := l.seats[i].putBack(); err != nil {
-			say("cannot keep the list of trainers: %v", err)
+			messages.Say("cannot keep the list of trainers: %v", err)
 		}
 	}
 	for _, folder := range l.folders {
@@ -194,7 +195,7 @@ func (l *launcher) startCache() (err error) {
 	}
 	l.drive(liveness.Started{})
 	if l.verbose {
-		say("started the cache: %s", strings.Join(l.cache.args, " "))
+		messages.Say("started the cache: %s", strings.Join(l.cache.args, " "))
 	}
 	return nil
 }
@@ -227,7 +228,7 @@ func (l *launcher) cacheEnded() {
 	l.running = nil
 	p.signal(syscall.SIGKILL) // whatever is left of its process group
 	if why := session.Refusal(l.session); why != "" && l.goesOn() && !l.asked {
-		say("the cache cannot be restarted, so training ends: %s", why)
+		messages.Say("the cache cannot be restarted, so training ends: %s", why)
 		l.fail(exit.Failure)
 	}
 	// the signals of sbatch --signal kill a program that is still loading

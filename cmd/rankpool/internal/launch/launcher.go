@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"rankpool/cmd/internal/exit"
-	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/rankpool/internal/control"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
@@ -68,11 +68,6 @@ func (l *launcher) run() error {
 	return nil
 }
 
-// say prints a message.
-func say(format string, args ...any) {
-	fmt.Fprintf(outlet.Stderr, "rankpool: "+format+"\n", args...)
-}
-
 // awaitDoors waits until every rank of this machine accepts. Errors: the cache does not become
 // ready, a signal.
 func (l *launcher) awaitDoors() error {
@@ -90,7 +85,7 @@ func (l *launcher) awaitDoors() error {
 				return exit.SignalError{Signal: s}
 			}
 		case <-patience:
-			say("still waiting for the cache to be ready")
+			messages.Say("still waiting for the cache to be ready")
 		case <-tick.C:
 			l.lookAtCache()
 		}
@@ -204,7 +199,7 @@ func (l *launcher) trainerEnded(p *process) {
 	if l.goesOn() {
 		others = "; the other trainings continue"
 	}
-	say("%s ended (%s)%s", p.name, p.how(), others)
+	messages.Say("%s ended (%s)%s", p.name, p.how(), others)
 	l.endDoomed()
 }
 
@@ -320,7 +315,7 @@ func (l *launcher) endNodes() {
 	p, err := start("the end of the cache", command{args: l.end, env: l.cache.env, ours: true},
 		l.exits)
 	if err != nil {
-		say("%v", err)
+		messages.Say("%v", err)
 		return
 	}
 	if !l.awaitEnd(p, 2*exit.Patience) {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/scheduler"
@@ -106,7 +107,7 @@ func (q *requeue) conclude(err error) error {
 	}
 	if !q.job.InJob() {
 		if q.told {
-			say("this is not a Slurm job, so it cannot be requeued; start the same command again")
+			messages.Say("this is not a Slurm job, so it cannot be requeued; start the same command again")
 		}
 		return err
 	}
@@ -116,8 +117,8 @@ func (q *requeue) conclude(err error) error {
 	}
 	if q.job.RestartCount > 0 && time.Since(q.begin) > handlerWithin &&
 		diedOfUserSignal(trainingCode(err)) {
-		say("job %s is not requeued: training died of the signal that it was to save a checkpoint "+
-			"at, and this job was requeued before; give the training script a handler "+
+		messages.Say("job %s is not requeued: training died of the signal that it was to save a "+
+			"checkpoint at, and this job was requeued before; give the training script a handler "+
 			"(rankpool.Stop)", jobName(q.job))
 		return err
 	}
@@ -125,11 +126,11 @@ func (q *requeue) conclude(err error) error {
 		<-q.signals
 	}
 	if text, failed := slurmCommand("scontrol", "requeue", jobName(q.job)); failed != nil {
-		say("Slurm does not requeue job %s (%s); submit it again, and it continues where it was",
+		messages.Say("Slurm does not requeue job %s (%s); submit it again, and it continues where it was",
 			jobName(q.job), text)
 		return err
 	}
-	say("job %s is requeued%s", jobName(q.job), outlook(trainingCode(err)))
+	messages.Say("job %s is requeued%s", jobName(q.job), outlook(trainingCode(err)))
 	select {
 	case <-q.signals:
 	case <-time.After(endedBySlurmWithin):
@@ -245,7 +246,7 @@ func (o *Options) logRestart(job slurm.Job) {
 	if o.cache.State != "" {
 		from = aboutState(o.cache.State)
 	}
-	say("restart %d of job %s: %s", job.RestartCount, jobName(job), from)
+	messages.Say("restart %d of job %s: %s", job.RestartCount, jobName(job), from)
 }
 
 // aboutState describes a state file.

@@ -19,6 +19,7 @@ import (
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
@@ -205,6 +206,7 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	if err := o.check(job, f, at); err != nil {
 		return err
 	}
+	messages.Use(o.cache.LogFormat)
 	if err := o.checkMachine(f, at); err != nil {
 		return err
 	}
@@ -236,7 +238,7 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	}
 	defer func() { // training has ended, and its exit code is run's
 		if err := s.Remove(); err != nil {
-			say("the session folder cannot be removed: %v", err)
+			messages.Say("the session folder cannot be removed: %v", err)
 		}
 	}()
 	if f != formSlurm || onFirstNode(job) {
@@ -283,7 +285,7 @@ func (o *Options) indexData(parent context.Context) error {
 // logVerbose prints a message with --verbose only.
 func (o *Options) logVerbose(msg string) {
 	if o.cache.Verbose {
-		say("%s", msg)
+		messages.Say("%s", msg)
 	}
 }
 
@@ -320,7 +322,7 @@ func (o *Options) launch(
 	}
 	plan.agents = f != formSlurm && isAgent(o.Command)
 	if f == formTask && at.Task == 0 {
-		say("started as a task of %s: a rank that dies may end the whole step, and is not "+
+		messages.Say("started as a task of %s: a rank that dies may end the whole step, and is not "+
 			"restarted; called in the batch script without srun, run survives that", at.By)
 	}
 	l := &launcher{
@@ -343,7 +345,7 @@ func (o *Options) launch(
 	if plan.reports {
 		log, err := summary.Read(summary.Patience, o.cache.Log, logBegin)
 		if err != nil {
-			say("cannot read the run log for the table of epochs: %v", err)
+			messages.Say("cannot read the run log for the table of epochs: %v", err)
 		} else if err := log.Print(os.Stdout, l.keeper.Restarts()); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/slurm"
@@ -99,7 +100,7 @@ func (l *launcher) goAround() {
 	}
 	l.hosts = slices.DeleteFunc(l.hosts,
 		func(host string) bool { return slices.Contains(lost, host) })
-	say("%s of this job is lost: the cache continues without its memory, on %s",
+	messages.Say("%s of this job is lost: the cache continues without its memory, on %s",
 		slurm.FormatHostlist(lost), slurm.FormatHostlist(l.hosts))
 	l.around(&l.layout, l.hosts)
 }

@@ -113,11 +113,11 @@ func (p *prefixed) end() {
 	}
 }
 
-var outputs, messages sync.Mutex // of stdout and stderr
+var stdout, stderr sync.Mutex // of stdout and stderr
 
 // prefixes returns what a trainer of a training among several writes its stdout and stderr to.
 func prefixes(training int) (out, err *prefixed) {
 	prefix := fmt.Sprintf("[%d] ", training)
-	return &prefixed{to: os.Stdout, mu: &outputs, prefix: prefix},
-		&prefixed{to: os.Stderr, mu: &messages, prefix: prefix}
+	return &prefixed{to: os.Stdout, mu: &stdout, prefix: prefix},
+		&prefixed{to: os.Stderr, mu: &stderr, prefix: prefix}
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/internal/exit"
-	"rankpool/cmd/internal/outlet"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/slurm"
@@ -116,8 +116,8 @@ func takeLock(path string, patience time.Duration) (*os.File, error) {
 	if lock, err := awaitLock(path, patience); !errors.Is(err, unix.EWOULDBLOCK) {
 		return lock, err
 	}
-	fmt.Fprintf(outlet.Stderr, "rankpool: the previous rank, %s, cannot be ended: the cache "+
-		"continues without the memory that it has\n", holder)
+	messages.Say("the previous rank, %s, cannot be ended: the cache continues without the memory "+
+		"that it has", holder)
 	if err := os.Remove(path); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport"
@@ -155,10 +156,8 @@ func TestMemoryOfOneRankIsTooSmall(t *testing.T) {
 			t.Errorf("--memory %s: rank 1 returned %v, want %q", memory, errs[1], sentence)
 		}
 		for _, i := range []int{0, 2} {
-			var said strings.Builder
-			if exit.Print(&said, "rankpool", errs[i]); exit.Code(errs[i]) != exit.Failure ||
-				said.String() != "" {
-				t.Errorf("--memory %s: rank %d logged %q", memory, i, said.String())
+			if exit.Code(errs[i]) != exit.Failure || exit.Speaks(errs[i]) {
+				t.Errorf("--memory %s: rank %d returned %v", memory, i, errs[i])
 			}
 		}
 	}
@@ -178,13 +177,13 @@ func TestMemoryGatherEnds(t *testing.T) {
 		r.transport = ranks.NewMux(group[0])
 		gone := errors.New("interrupted")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		r.logger = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) {
+		r.logger = messages.New(writerFunc(func(line []byte) {
 			if !strings.Contains(string(line), "waiting for the other ranks to begin") ||
-				!strings.Contains(string(line), "there=1 of=2") {
+				!strings.Contains(string(line), "(there: 1, of: 2)") {
 				t.Errorf("the log has %s", line)
 			}
 			cancel(gone)
-		}), nil))
+		}), messages.Options{})
 		if _, err := exchange(ctx, r, channelIntro, "1"); !errors.Is(err, gone) {
 			t.Errorf("gather without the other rank: %v", err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport/ranks"
 )
@@ -155,7 +156,7 @@ func (r *process) logAuto(auto *memory.AutoPlan, slabBytes int64) {
 			text += ", of which the data needs " + memory.Text(slabBytes)
 		}
 		if r.transport.Rank() == 0 {
-			notice(r.logger, "memory auto: "+text)
+			messages.Notice(r.logger, "memory auto: "+text)
 		} else {
 			r.logger.Info("memory auto: " + text)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/slurm"
@@ -121,8 +122,8 @@ func (r *process) awaitRoom(ctx context.Context, bytes int64) (int64, error) {
 			return room, nil
 		}
 		if !told {
-			notice(r.logger, "waiting for memory that training still maps from the previous cache, "+
-				"or has allocated", "needed", memory.Text(bytes+reserveOf(free)),
+			messages.Notice(r.logger, "waiting for memory that training still maps from the previous "+
+				"cache, or has allocated", "needed", memory.Text(bytes+reserveOf(free)),
 				"free", memory.Text(free.FreeBytes), "limit", free.Limit)
 		}
 		select {

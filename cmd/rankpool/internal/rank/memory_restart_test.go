@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport"
@@ -144,7 +144,7 @@ func TestRoomIsAwaited(t *testing.T) {
 	r := newTestRank(t, memory.Auto)
 	r.ranksHere = 2
 	var said strings.Builder
-	r.logger = slog.New(slog.NewTextHandler(&said, nil))
+	r.logger = messages.New(&said, messages.Options{})
 	for i, bytes := range []int64{slab, slab / 2} {
 		folder := session.RankFolder(r.opt.Session, i)
 		if err := errors.Join(os.MkdirAll(folder, 0o700),

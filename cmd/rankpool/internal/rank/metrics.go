@@ -11,6 +11,7 @@ import (
 
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/internal/version"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/metrics"
 	"rankpool/mpicache/stats"
 	"rankpool/slurm"
@@ -92,7 +93,7 @@ func (r *process) startMetrics(l metrics.Labels, read func() stats.Reading) erro
 		default:
 			r.metrics = append(r.metrics, server)
 			if strings.HasSuffix(addr, ":0") {
-				notice(r.logger, "metrics are shown", "url",
+				messages.Notice(r.logger, "metrics are shown", "url",
 					fmt.Sprintf("http://%s/metrics", server.Addr()))
 			}
 		}

@@ -2,11 +2,13 @@ package rank
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"time"
 
 	"rankpool/cmd/internal/outlet"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/metrics"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/stats"
@@ -17,17 +19,29 @@ import (
 // What a rank reports about itself: messages, metrics, and the state of its machine.
 
 func (r *process) newLogger() *slog.Logger {
-	return newLogger(outlet.Stderr, logOptions{
-		format: r.opt.LogFormat, level: r.opt.level(), job: r.job.JobID, step: r.job.StepID,
-		rank: r.transport.Rank(), host: hostname(),
-	})
+	host, rank, speaker := hostname(), r.transport.Rank(), ""
+	if r.transport.Size() > 1 {
+		speaker = fmt.Sprintf("rank %d on %s", rank, host)
+	}
+	var fields []slog.Attr
+	for _, id := range []slog.Attr{
+		slog.String("job", r.job.JobID), slog.String("step", r.job.StepID),
+	} {
+		if id.Value.String() != "" {
+			fields = append(fields, id)
+		}
+	}
+	return messages.Limit(messages.New(outlet.Stderr, messages.Options{
+		Format: r.opt.LogFormat, Level: r.opt.level(), Speaker: speaker,
+		Fields: append(fields, slog.Int("rank", rank), slog.String("host", host)),
+	}))
 }
 
 func (o *CacheOptions) level() slog.Level {
 	if o.Verbose {
 		return slog.LevelDebug
 	}
-	return levelNotice
+	return messages.LevelNotice
 }
 
 func hostname() string {

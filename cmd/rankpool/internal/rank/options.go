@@ -15,6 +15,7 @@ import (
 
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/scheduler"
@@ -109,8 +110,8 @@ func (o *CacheOptions) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.logEvery, "log-every", 10*time.Second, "time between two lines of the "+
 		"run log about each rank, stretched so that all ranks write at most ten lines a second; "+
 		"0: only the epochs")
-	flags.StringVar(&o.LogFormat, "log-format", LogFormats[0],
-		"format of the ranks' messages on stderr: "+strings.Join(LogFormats, ", "))
+	flags.StringVar(&o.LogFormat, "log-format", messages.Formats[0],
+		"format of messages on stderr: "+strings.Join(messages.Formats, ", "))
 	flags.StringVar(&o.metrics, "metrics", "",
 		"serve each rank's metrics to Prometheus at this address, e.g. :10477")
 	flags.StringVar(&o.metricsFile, "metrics-file", "", "write each rank's metrics to this .prom "+
@@ -147,7 +148,7 @@ func (o *CacheOptions) Check() error {
 	}
 	if err := cmp.Or(OneOf("assign", o.Assign, Assignments),
 		OneOf("benefit", o.benefit, mpicache.Benefits),
-		OneOf("log-format", o.LogFormat, LogFormats),
+		OneOf("log-format", o.LogFormat, messages.Formats),
 		checkMetrics(o.metrics, &o.metricsFile)); err != nil {
 		return err
 	}

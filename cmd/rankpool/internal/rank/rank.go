@@ -20,6 +20,7 @@ import (
 
 	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
@@ -36,6 +37,7 @@ import (
 
 // Serve runs a rank from start to end.
 func (o *Options) Serve(ctx context.Context) error {
+	messages.Use(o.LogFormat)
 	sets, err := o.resolveData()
 	if err != nil {
 		return err
@@ -189,7 +191,7 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 		return err
 	}
 	if kept, of := r.node.Recovered(); r.memory != nil {
-		notice(r.logger, "the cache continues with the memory that it had",
+		messages.Notice(r.logger, "the cache continues with the memory that it had",
 			"samples", fmt.Sprintf("kept %d of %d", kept, of))
 	}
 	r.stats.Store(r.node)
@@ -294,9 +296,6 @@ func (r *process) close() {
 	}
 	if r.told {
 		_ = os.RemoveAll(r.dir) // the launcher removes the rest
-	}
-	if r.logger != nil {
-		flushLog(r.logger)
 	}
 	if r.lock != nil {
 		_ = r.lock.Close() // ends the lock

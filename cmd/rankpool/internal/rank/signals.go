@@ -59,7 +59,8 @@ func (r *process) serveUntilTold() error {
 			}
 		case rank := <-r.lost:
 			if r.together == nil {
-				return errors.Join(r.silence(rank), node.Abandon())
+				return errors.Join(fmt.Errorf("rank %d: %w", r.transport.Rank(), r.silence(rank)),
+					node.Abandon())
 			}
 			missed = true
 			r.logger.Error("another rank does not answer; training reads storage, and waits for "+
@@ -117,9 +118,8 @@ func (r *process) lose(rank int) {
 // silence returns the error of a rank that ends because another one does not answer: all ranks end
 // that way, and can be restarted.
 func (r *process) silence(rank int) error {
-	return fmt.Errorf("rank %d: rank %d has not answered for %v: its process is stopped or "+
-		"hangs, its node is lost, or the network to it is cut",
-		r.transport.Rank(), rank, r.rankTimeout())
+	return fmt.Errorf("rank %d has not answered for %v: its process is stopped or hangs, its node "+
+		"is lost, or the network to it is cut", rank, r.rankTimeout())
 }
 
 // liveUntil shows the launcher that this rank is alive while it reads its index and allocates its
@@ -150,7 +150,6 @@ func (r *process) endSpoilt(why error) {
 }
 
 func (r *process) endAtOnce() {
-	flushLog(r.logger)
 	outlet.Stderr.Close(outlet.Patience)
 	os.Exit(exit.Failure)
 }

@@ -11,6 +11,7 @@ import (
 
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/mpicache"
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler"
@@ -125,7 +126,7 @@ func (r *process) openTiers(data []mpicache.DataSet) error {
 			return nil
 		}
 		if r.transport.Rank() == 0 {
-			notice(r.logger, "tier auto", "folder", place.dir, "rule", rule)
+			messages.Notice(r.logger, "tier auto", "folder", place.dir, "rule", rule)
 		}
 	}
 	for i := range data {

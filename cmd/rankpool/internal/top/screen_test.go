@@ -129,7 +129,9 @@ func TestMain(m *testing.M) {
 	flag.DurationVar(&o.Interval, "interval", time.Second, "")
 	flag.Parse()
 	err := o.Run(context.Background())
-	exit.Print(os.Stderr, "rankpool", err)
+	if exit.Speaks(err) {
+		fmt.Fprintln(os.Stderr, "rankpool:", err)
+	}
 	os.Exit(exit.Code(err))
 }
 

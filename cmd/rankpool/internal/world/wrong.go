@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"rankpool/cmd/internal/exit"
-	"rankpool/cmd/internal/outlet"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/mpicache/transport/mpilib"
 )
 
@@ -80,7 +80,7 @@ func orWithoutSrun(verb string) string {
 func WarnTask(task int, warnings ...string) {
 	for _, w := range warnings {
 		if task == 0 && w != "" {
-			fmt.Fprintln(outlet.Stderr, "rankpool:", w)
+			messages.Say("%s", w)
 		}
 	}
 }
