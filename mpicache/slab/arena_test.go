@@ -213,23 +213,6 @@ func TestArenaMisusePanics(t *testing.T) {
 	}
 }
 
-// TestFragmentation holds the allocator to its bars for samples of 1 KiB to 16 MiB. With an arena
-// of 64 largest samples no policy stays below 10 % free at the first failure (see
-// MeasureFragmentation); with 256 it does.
-func TestFragmentation(t *testing.T) {
-	for _, fill := range []float64{0.8, 0.9, 0.95, 1} {
-		small := MeasureFragmentation(NewArena(1<<30), 1<<10, 16<<20, fill, 5_000, 20, 1)
-		large := MeasureFragmentation(NewArena(4<<30), 1<<10, 16<<20, fill, 20_000, 5, 1)
-		t.Logf("filled to %3.0f %%: free at the first failure %.1f %% of 1 GiB, %.1f %% of 4 "+
-			"GiB; unusable %.1f %%, %.1f %%",
-			100*fill, 100*small.Free, 100*large.Free, 100*small.Unusable, 100*large.Unusable)
-		if small.Free > 0.18 || small.Unusable > 0.02 || large.Free > 0.10 {
-			t.Errorf("filled to %.0f %%: the bars are 18 %% and 2 %% of 1 GiB, 10 %% of 4 GiB",
-				100*fill)
-		}
-	}
-}
-
 // TestArenaReusesEqualSizes fills an arena with equal blocks, whose size is no multiple of the
 // width of their class: any freed one must do.
 func TestArenaReusesEqualSizes(t *testing.T) {
@@ -309,4 +292,10 @@ func (a *Arena) largestFreeBytes() int64 {
 		largest = max(largest, a.size(b))
 	}
 	return largest * granuleBytes
+}
+
+// logUniform draws from smallest … largest so that every octave is equally likely.
+func logUniform(rng *rand.Rand, smallest, largest int64) int64 {
+	return int64(
+		float64(smallest) * math.Exp(rng.Float64()*math.Log(float64(largest)/float64(smallest))))
 }
