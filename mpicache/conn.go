@@ -24,7 +24,6 @@ type conn struct {
 	limits  door.Limits
 	asked   bool     // for a plan or a batch: from then on its tallies count for this rank
 	numbers []uint32 // a buffer for lists of leases
-	besides map[uint32]*beside
 
 	plansBeside atomic.Int32 // PLANs whose reply has not been sent
 
@@ -98,9 +97,6 @@ func (c *conn) Limits() door.Limits { return c.limits }
 
 // Handle does what a frame asks for.
 func (c *conn) Handle(f door.Frame) error {
-	if b := c.besideOf(f); b != nil {
-		return b.obey(c, f)
-	}
 	switch f.Kind {
 	case door.KindGet:
 		return c.get(f)
@@ -176,9 +172,6 @@ func (c *conn) open(f door.Frame) error {
 	if err := c.checkSpec(&spec, set.data); err != nil {
 		return err
 	}
-	if spec.Beside {
-		return c.openBeside(f, set, spec)
-	}
 	if err := checkNeeds(&spec, c.node.cfg.system(), set.data.Samples); err != nil {
 		return err
 	}
@@ -213,9 +206,6 @@ func (c *conn) metric(f door.Frame) error {
 	var m door.Metric
 	if err := json.Unmarshal(f.Payload, &m); err != nil {
 		return door.Broken("METRIC: %s", err)
-	}
-	if c.besides[m.Stream] != nil {
-		return nil
 	}
 	s, err := c.opened(m.Stream)
 	if err != nil {

@@ -28,7 +28,6 @@ const (
 
 	maxGets    = 1024 // GETs without a reply, of a connection
 	maxWaiting = 64   // other requests without a reply, of each kind
-	maxBesides = 64   // streams beside a training, of a connection
 	// maxEmbedding bounds the length of an embedding, and maxEmbedded the bytes of the embeddings of a
 	// trainer's part of a batch, which other ranks get in one message.
 	maxEmbedding = 4096

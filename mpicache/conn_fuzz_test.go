@@ -31,7 +31,7 @@ func (s *script) byte() byte {
 func (s *script) number() uint32 {
 	limits := []uint32{
 		12, 13, 48, 1 << 8, 1<<16 - 1, 1 << 16, 1 << 20, maxEpoch, maxEpoch + 1, 1 << 31,
-		besideStreams + 1, math.MaxUint32 - 1, math.MaxUint32,
+		1<<31 + 1, math.MaxUint32 - 1, math.MaxUint32,
 	}
 	switch k := int(s.byte()); {
 	case k < 90:
@@ -136,7 +136,7 @@ func (s *script) spec(trainer uint32) []byte {
 			spec.Job = jobs[int(s.byte())%len(jobs)]
 			spec.Training = s.training()
 		default:
-			spec.Beside = true
+			spec.SamplerDropLast = true
 		}
 	}
 	text, _ := json.Marshal(spec) // it is text and numbers

@@ -400,6 +400,25 @@ func (s *stream) planBeside(c scheduler.PlanBeside) {
 	r.err = s.node.planBeside(r.conn, r.ticket, cfg, c.Epoch, c.Trainer)
 }
 
+// planBeside makes a plan for a single client, one at a time on this rank, and replies with it.
+func (n *Node) planBeside(
+	c *conn, ticket uint32, cfg scheduler.PlanConfig, epoch, trainer int,
+) error {
+	if waiting := c.plansBeside.Add(1); waiting > maxWaiting {
+		return door.Broken("PLAN, where %d of this connection wait", waiting-1)
+	}
+	n.beside(nil, "make a plan beside training", func() {
+		n.besideMu.Lock()
+		reply := door.PlanFrame(ticket, scheduler.NewPlan(cfg, epoch, nil), trainer, "", "")
+		n.besideMu.Unlock()
+		c.Stream(func(yield func([]byte) bool) {
+			reply(yield)
+			c.plansBeside.Add(-1) // the plan is in memory until then
+		})
+	})
+	return nil
+}
+
 // broadcast sends an event to all other ranks.
 func (s *stream) broadcast(e scheduler.CoordinatorEvent) {
 	switch e := e.(type) {

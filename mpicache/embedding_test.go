@@ -128,7 +128,7 @@ func TestReportsAreAsLargeAsAnnounced(t *testing.T) {
 		{BatchSize: 4, World: 1, Embeddings: 3}:        16 + 4*4 + 4 + 4*4*3,
 		{BatchSize: math.MaxInt32, World: 1}:           16 + 4*100_001,
 		{BatchSize: 200_000, World: 8, Embeddings: 2}:  16 + 4*100_008 + 4 + 4*100_008*2,
-		{BatchSize: 200_000, World: 8, Beside: true}:   16 + 4*100_008,
+		{BatchSize: 200_000, World: 8}:                 16 + 4*100_008,
 		{BatchSize: 3, World: math.MaxUint16}:          16 + 4*3,
 		{BatchSize: 60, World: 1, Sampler: "weighted"}: 16 + 4*60,
 	} {

@@ -304,7 +304,7 @@ func (j *simJob) newcomer() {
 	spec.Training = &scheduler.Training{Life: family}
 	switch j.clock.rng.IntN(4) {
 	case 0:
-		spec.Beside, spec.Sampler = true, "sequential"
+		spec.Sampler = "sequential"
 	case 1:
 		spec.Seed++
 	case 2:

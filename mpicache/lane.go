@@ -20,8 +20,7 @@ import (
 const (
 	// maxJobs is how many trainings with names a rank admits for a data set at a time.
 	maxJobs = 64
-	// jobBits is the position of the job in a stream's number: below it is the data set, above it
-	// besideStreams.
+	// jobBits is the position of the job in a stream's number: below it is the data set.
 	jobBits, jobsMask = 8, 1<<23 - 1
 )
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Spec is a trainer's request when it opens a data set. It must be the same for all trainers,
-// except for Trainer, Beside and Training.
+// except for Trainer and Training.
 type Spec struct {
 	Data            string `json:"data"`
 	Job             string `json:"job,omitempty"` // the training's name, or ""
@@ -22,7 +22,6 @@ type Spec struct {
 	Assign          string `json:"assign"` // "local", "sampler", or "": as the rank was started
 	Trainer         int    `json:"trainer"`
 	World           int    `json:"world"`
-	Beside          bool   `json:"beside"` // read alongside the training, not trained on
 	// number of epochs to train; 0: unknown, or not used by the system
 	Epochs int `json:"epochs,omitempty"`
 	// the trainer does not train on batches that are to be evaluated

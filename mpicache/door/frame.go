@@ -8,9 +8,9 @@ import (
 	"rankpool/mpicache/fields"
 )
 
-// The door's protocol, version 4, is specified in docs/wire/README.md, whose names are used here.
+// The door's protocol, version 5, is specified in docs/wire/README.md, whose names are used here.
 const (
-	Version       = 4
+	Version       = 5
 	magic         = "rankpool"
 	headBytes     = 12
 	maxReplyBytes = 256 << 20

@@ -31,7 +31,7 @@ func goldenPayload(t *testing.T, name string) door.Frame {
 }
 
 var goldenHello = door.Hello{
-	Version: 4, Trainer: 2, World: 4, Worker: 0x0123456789abcdef, Process: 0x1111111111111111,
+	Version: 5, Trainer: 2, World: 4, Worker: 0x0123456789abcdef, Process: 0x1111111111111111,
 	Family: 0x2222222222222222,
 }
 

@@ -172,7 +172,7 @@ def ask(connection: Connection, batches: Sequence[Batch]) -> List[Optional[int]]
     """Requests batches of one epoch together; returns a ticket for each, or None for each if the
     cache is away or not ready."""
     try:
-        if batches and connection.connect():
+        if batches and batches[0].stream >= 0 and connection.connect():
             first = batches[0]
             stream, _ = connection.open(first.spec)
             if stream != first.stream:

@@ -64,7 +64,6 @@ class Spec(NamedTuple):
     assign: str  # "sampler", "local", or "": as the cache was started
     trainer: int
     world: int
-    beside: bool = False  # read in another order beside the training on it
     epochs: int = 0  # number of epochs to train; 0: unknown
     evaluates: bool = False  # batches that are evaluated are not trained on
     embeddings: int = 0  # length of the embedding reported with each loss; 0: none
@@ -583,6 +582,8 @@ class Connection:
     def tally(self, stream: int, epoch: int) -> wire.Tally:
         """Returns the running sums for one epoch; if the epoch is new, sends the previous one's
         sums."""
+        if stream < 0:  # nobody counts what no cache serves
+            return wire.Tally(stream, epoch)
         tally = self._tallies.get(stream)
         if tally is None or tally.epoch != epoch:
             if tally is not None:
@@ -648,7 +649,7 @@ class Connection:
 
     def send_tally(self, tally: wire.Tally) -> None:
         """Sends the running sums at once, and the leases that ended."""
-        if self._sock is not None:
+        if self._sock is not None and tally.stream >= 0:
             self.post(wire.RELEASE, wire.pack_release(self._take_due(), tally.pack()))
 
     def _take_due(self) -> Sequence[int]:

@@ -14,7 +14,7 @@ from math import isfinite
 from operator import index
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from . import session, wire
+from . import beside, session, wire
 from .batch import Batch
 from .connection import Connection, Spec, connection
 from .errors import Away, CacheAwayError, NotReady, RankpoolError
@@ -59,10 +59,9 @@ class BatchSampler:
     arrive within RANKPOOL_BATCH_TIMEOUT seconds (default 30) is read from storage.
 
     The first sampler over a data set in a process trains on it. A second one over the same data set
-    with another specification, for example to evaluate, is served beside it: it yields its own
-    batches, read from storage, and does not affect the training. It must be a sampler that draws
-    without scores. The same holds for a sampler of a single trainer (`rank=0, world_size=1`) in a
-    training of several.
+    with another specification, for example to evaluate, is beside it: it yields its own batches,
+    read from storage, and does not affect the training. It must be "sequential" or "torch". The
+    same holds for a sampler of a single trainer (`rank=0, world_size=1`) in a training of several.
     """
 
     def __init__(
@@ -101,8 +100,9 @@ class BatchSampler:
             job=session.job(),
             first_chunk=_whole("first_chunk", first_chunk, 0, (1 << 31) - 1),
         )
-        self.spec = _placed(data.door, self.spec)
-        if self.spec.beside:
+        self._beside = _is_beside(data.door, self.spec)
+        if self._beside:
+            beside.check(self.spec)
             say(
                 f"sampler {sampler} over data set {data.name!r} is beside the training on it, and "
                 "reads storage"
@@ -135,9 +135,10 @@ class BatchSampler:
         while True:
             try:
                 if self._connection.connect():
+                    if self._beside:
+                        return beside.STREAM, beside.batches(self.spec, len(self.data))
                     opened = self._open_at(self._connection)
-                    if not self.spec.beside:
-                        _first.setdefault((self.data.door, self.spec.data), self.spec)
+                    _first.setdefault((self.data.door, self.spec.data), self.spec)
                     return opened
             except (Away, NotReady):
                 pass
@@ -146,8 +147,6 @@ class BatchSampler:
     def _open_at(self, link: Connection) -> Tuple[int, int]:
         """Returns the stream's number and batches; describes this training to the cache, if it has
         not yet."""
-        if self.spec.beside:
-            return link.open(self.spec)
         ours = self._training.describe(link.welcome.rank, link.welcome.ranks)
         return link.open(self.spec, ours)
 
@@ -200,6 +199,8 @@ class BatchSampler:
             )  # fmt: skip
 
     def _plan_epoch(self) -> wire.Plan:
+        if self._beside:
+            self._plan = beside.plan(self.spec, len(self.data), self.epoch)
         if self._plan is None or self._plan.epoch != self.epoch:
             began = time.perf_counter_ns()
             self._plan = self._ask_plan(self.epoch)
@@ -210,7 +211,7 @@ class BatchSampler:
     def _try_plan(self) -> None:
         """Requests this epoch's plan if the cache is up: callers that know the draws without a plan
         do not wait for a cache that is down."""
-        if self._plan is not None and self._plan.epoch == self.epoch:
+        if self._beside or self._plan is not None and self._plan.epoch == self.epoch:
             return
         try:
             if self._connection.connect():
@@ -278,7 +279,7 @@ class BatchSampler:
         return _float32(embeddings, (count, numbers))
 
     def _tell(self, told: List[Told]) -> None:
-        for report in told:
+        for report in () if self._beside else told:
             self._connection.post(wire.REPORT, wire.pack_report(self._stream, *report))
 
     @property
@@ -323,6 +324,8 @@ class BatchSampler:
         enough."""
         if not isfinite(value):
             raise ValueError(f"rankpool: the metric {name} is {value}")
+        if self._beside:
+            return
         self._connection.post_metric(
             {"stream": self._stream, "epoch": self.epoch, "name": name, "value": float(value)}
         )
@@ -334,6 +337,8 @@ class BatchSampler:
 
     def _reconnected(self, link: Connection) -> None:
         """Resends to a restarted cache what it may have lost."""
+        if self._beside:
+            return
         # first: anything after it may let a rank plan
         self._training.put_back(os.path.dirname(link.path))
         stream, _ = self._open_at(link)
@@ -514,12 +519,12 @@ class BatchSampler:
 _first: Dict[Tuple[str, str], Spec] = {}
 
 
-def _placed(door: str, spec: Spec) -> Spec:
-    """Returns the spec that this process sends: beside its training, if it is another stream of
+def _is_beside(door: str, spec: Spec) -> bool:
+    """Returns whether a sampler is beside the training of this process: it is another stream of
     batches."""
     first = _first.get((door, spec.data), spec)
     alone = spec.world == 1 < session.world() and spec.sampler in _SCORELESS
-    return spec._replace(beside=alone or first._replace(trainer=0) != spec._replace(trainer=0))
+    return alone or first._replace(trainer=0) != spec._replace(trainer=0)
 
 
 # the samplers that draw by scores, while they are iterated

@@ -121,7 +121,6 @@ class Served(TorchDataset):
     def _bytes(self, index: int) -> bytes:
         if (
             isinstance(index, Index)
-            and index.batch.stream >= 0
             and index.batch.spec.data == self._data.name
         ):
             if self._reader is None or self._reader.pid != os.getpid():

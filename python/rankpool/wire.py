@@ -1,4 +1,4 @@
-"""The frames of the door's protocol, version 4 (docs/wire/README.md): bytes in, values out, no
+"""The frames of the door's protocol, version 5 (docs/wire/README.md): bytes in, values out, no
 I/O."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if sys.byteorder != "little":
         "rankpool: frames and index are mapped in place, which needs a little-endian machine"
     )
 
-VERSION = 4
+VERSION = 5
 MAGIC = b"rankpool"
 MAX_PAYLOAD = 256 << 20
 MAX_EPOCH = (1 << 31) - 2

@@ -16,7 +16,6 @@ from dataset_tree import make_tree, write_index
 
 HEADER = struct.Struct("<IHHI")
 SLAB_BYTES = 1 << 20
-BESIDE = 1 << 31  # in the number of a stream that is not trained on
 PLACE_BYTES = 1024  # of one sample in the slab; samples of the tests are smaller
 
 _doors = weakref.WeakSet()
@@ -60,7 +59,7 @@ class Door:
         self.draws = draws
         self.requests, self.changed = [], threading.Condition()
         self.sources, self.not_ready, self.wrong_ids, self.hang_up_at = {}, set(), set(), set()
-        self.version, self.refuse, self.weights = 4, None, False
+        self.version, self.refuse, self.weights = 5, None, False
         self.embeddings = 0  # length of the embedding that it needs with each loss
         self.missing = None  # what it says of trainers that have not come
         self.welcome = {"plan_version": 1}
@@ -187,8 +186,6 @@ class Door:
                 "<HH", 2, 0
             ) + b"trainer 0 has batch_size 64, trainer 1 batch_size 13"
         batches = len(plan(self, stream, spec, 0))
-        if spec["beside"]:
-            stream |= BESIDE
         streams[stream] = spec
         scorer = SCORERS.get(spec["sampler"], "")
         reply = {"stream": stream, "batches": batches, "scorer": scorer}
@@ -200,7 +197,7 @@ class Door:
         stream, epoch, _ = values
         if self.missing:
             return 99, struct.pack("<HH", 3, 0) + self.missing.encode()
-        batches = plan(self, stream & ~BESIDE, streams[stream], epoch)
+        batches = plan(self, stream, streams[stream], epoch)
         ids = [id for batch in batches for id in batch]
         scored = streams[stream]["sampler"] in SCORERS
         # for one trainer: the draws of others are not known here
@@ -225,8 +222,6 @@ class Door:
 
     def _answer_4(self, values, streams, who):
         stream, epoch, batch, _, _ = values
-        if stream & BESIDE:
-            return 99, struct.pack("<HH", 3, 0) + b"a stream beside a training is read from storage"
         if (epoch, batch) in self.hang_up_at:
             self.hang_up_at.remove((epoch, batch))
             raise OSError("hang up")

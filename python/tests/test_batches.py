@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 import rankpool
-from fakedoor import BESIDE, PLACE_BYTES, Door, plan
+from fakedoor import PLACE_BYTES, Door, plan
 from rankpool.sentinel import watch_over
 from rankpool.waiting import Waiting
 
@@ -338,20 +338,44 @@ def test_a_second_sampler_is_beside_the_training(door, capsys):
     assert epoch_of(same, in_order, 0) == expected(door, in_order, 0)
     got += [content(batch) for batch in batches]
     assert got == expected(door, sampler, 0)
-    assert [spec["beside"] for spec in door.seen(2)] == [False, True] and len(door.seen(1)) == 1
+    in_order.report([0], [1.0])
+    in_order.metric("accuracy", 1.0)
     door.wait(lambda: not door.leases)
-    tallies = {tally["stream"]: tally for _, tally in door.seen(RELEASE)}
-    assert tallies[0]["hits_local"] == tallies[BESIDE]["fallback_reads"] == 20
+    assert len(door.seen(2)) == len(door.seen(1)) == 1 and not door.seen(REPORT)
+    assert {tally["stream"]: tally["hits_local"] for _, tally in door.seen(RELEASE)} == {0: 20}
 
 
-@pytest.mark.parametrize(
-    "sampler, beside", [("sequential", True), ("torch", True), ("pads", False)]
-)
-def test_a_trainer_alone_in_a_training_of_several_is_beside_it(door, monkeypatch, sampler, beside):
+@pytest.mark.parametrize("sampler, opened", [("sequential", 0), ("torch", 0), ("pads", 1)])
+def test_a_trainer_alone_in_a_training_of_several_is_beside_it(door, monkeypatch, sampler, opened):
     monkeypatch.setenv("WORLD_SIZE", "4")
     make(door, sampler=sampler, rank=0, world_size=1)
-    make(door, split="test", rank=1)
-    assert [spec["beside"] for spec in door.seen(2)] == [beside, False]
+    assert len(door.seen(2)) == opened
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "chunks", "pads"])
+def test_what_cannot_be_beside_the_training_is_refused(door, sampler):
+    make(door)
+    with pytest.raises(rankpool.RankpoolError, match=f"only sequential and torch .* not {sampler}"):
+        make(door, sampler=sampler, seed=5)
+
+
+@pytest.mark.parametrize("sampler", ["sequential", "torch"])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("sampler_drop_last", [False, True])
+def test_plans_beside_the_training_are_those_of_the_cache(
+    door, sampler, drop_last, sampler_drop_last
+):
+    _, first = make(door)
+    for world, batch_size in (1, 4), (1, 7), (3, 2), (3, 4), (7, 1), (8, 5):
+        for rank in range(world):
+            _, other = make(
+                door, batch_size, sampler=sampler, seed=3, drop_last=drop_last,
+                sampler_drop_last=sampler_drop_last, rank=rank, world_size=world,
+            )
+            other.set_epoch(2)
+            want = plan(door, 0, other.spec._asdict(), 2)
+            assert len(other) == len(want)
+            assert [list(batch) for batch in other] == want
 
 
 def in_threads(count, work):
@@ -428,9 +452,9 @@ def test_a_thread_that_waits_for_a_plan_holds_up_no_other(door):
 def test_samplers_of_one_stream_are_the_training(door):
     """Also with several trainers in one process, and when the first sampler is gone."""
     for rank in range(3):
-        make(door, batch_size=2, rank=rank, world_size=3)
-        make(door, batch_size=2, rank=rank, world_size=3)
-    assert not any(spec["beside"] for spec in door.seen(2))
+        for _ in range(2):
+            _, sampler = make(door, batch_size=2, rank=rank, world_size=3)
+            assert sampler._stream == 0
 
 
 def test_several_trainers_divide_the_global_batch(door):

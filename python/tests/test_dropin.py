@@ -484,6 +484,7 @@ def test_threads_read_batches_side_by_side(door, served, tree):
         assert list(pool.map(items, batches)) == batches
     assert sorted(get[2] for get in door.seen(GET)) == [0, 1, 2, 3, 4]
     door.requests.clear()
+    rankpool.sampler._first.clear()  # as in another process
     batches = list(BatchSampler(sampler, 20, False))
     with ThreadPoolExecutor(4) as pool:
         assert [x[0] for x, _ in pool.map(data.__getitem__, batches[0])] == batches[0]
@@ -545,6 +546,7 @@ def test_resumes_in_mid_epoch(request, tree, workers, cached):
         break
     assert sampler.state_dict() == states[5]
     rows = []
+    rankpool.sampler._first.clear()  # as in another process
     for rank in range(2):
         other = rankpool.DistributedSampler(data, 2, rank, seed=3)
         other.load_state_dict(states[2])

@@ -80,7 +80,7 @@ def received(name, kind, ticket):
 
 def test_hello_reply():
     welcome = wire.unpack_hello(received("hello_reply", wire.HELLO + wire.REPLY, 1))
-    assert welcome[:4] == (4, 1, 2, 1 << 20)
+    assert welcome[:4] == (5, 1, 2, 1 << 20)
     assert welcome.data == [
         {
             "name": "train", "samples": 5, "index": "/run/train.idx", "root": "/data/train",
