@@ -31,15 +31,15 @@ func (b *bench) remote() ([]row, error) {
 	if b.quick {
 		batches, rounds, runs = 2, 1, 1
 	}
-	all := make([]transport.RemoteRates, runs)
+	all := make([]remoteRates, runs)
 	for i := range all {
 		if err := inChild(launcher, &all[i], "remote", strconv.Itoa(batches),
 			strconv.Itoa(rounds)); err != nil {
 			return nil, err
 		}
 	}
-	ratio := func(r transport.RemoteRates) float64 { return r.Transport / r.RawMPI }
-	slices.SortFunc(all, func(a, b transport.RemoteRates) int {
+	ratio := func(r remoteRates) float64 { return r.Transport / r.RawMPI }
+	slices.SortFunc(all, func(a, b remoteRates) int {
 		return cmp.Compare(ratio(a), ratio(b))
 	})
 	middle := all[runs/2]
@@ -77,13 +77,13 @@ func remoteChild(args []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	rates, err := transport.MeasureRemote(t, transport.RemoteRead{
+	rates, err := measureRemote(t, remoteRead{
 		SampleBytes: 110 << 10, Batch: 64, Ahead: 4, Batches: batches, Rounds: rounds,
 	})
 	if err := errors.Join(err, t.Close()); err != nil {
 		return nil, err
 	}
-	if rates == (transport.RemoteRates{}) {
+	if rates == (remoteRates{}) {
 		return nil, nil
 	}
 	return rates, nil

@@ -87,13 +87,12 @@ var arrows = map[string]map[string]string{
 	},
 	"mpicache/door/doortest": {"mpicache/door": "the kinds of frames"},
 	"mpicache/transport": {
-		"mpicache/slab":                   "MeasureRemote sends from one",
-		"mpicache/transport/internal/mpi": "the calls of MPI",
-		"mpicache/transport/mpilib":       "the library to load",
+		"mpicache/transport/mpi":    "the calls of MPI",
+		"mpicache/transport/mpilib": "the library to load",
 	},
-	"mpicache/transport/internal/mpi": {"mpicache/transport/mpilib": "which texts are MPICH's"},
-	"mpicache/transport/ranks":        {"mpicache/transport": "it is shared by protocols"},
-	"cmd/rankpool":                    {all: "it wires everything"},
+	"mpicache/transport/mpi":   {"mpicache/transport/mpilib": "which texts are MPICH's"},
+	"mpicache/transport/ranks": {"mpicache/transport": "it is shared by protocols"},
+	"cmd/rankpool":             {all: "it wires everything"},
 	"cmd/rankpool-lab": {
 		"benchmarks/slowfs":                  "slow storage that is emulated",
 		"cmd/internal/exit":                  "wrong usage, signals",
@@ -231,11 +230,11 @@ var inTests = map[string]map[string]string{
 	"cmd/internal/report":           {"cmd/internal/runlog/runlogtest": "logs to report"},
 	"cmd/internal/runlog":           {"cmd/internal/runlog/runlogtest": "a log to read"},
 	"mpicache/transport": {
-		"mpicache/transport/internal/mpi/mpitest": "a false MPI",
+		"mpicache/transport/mpi/mpitest": "a false MPI",
 	},
-	"mpicache/transport/internal/mpi": {"mpicache/transport/internal/mpi/mpitest": "a false MPI"},
-	"nvml":                            {"nvml/nvmltest": "a false driver"},
-	"staging/dataset":                 {"staging/stagingtest": "trees of files"},
+	"mpicache/transport/mpi": {"mpicache/transport/mpi/mpitest": "a false MPI"},
+	"nvml":                   {"nvml/nvmltest": "a false driver"},
+	"staging/dataset":        {"staging/stagingtest": "trees of files"},
 	"staging/pack": {
 		"mpicache/transport":  "ranks in one process",
 		"staging/stagingtest": "how errors are checked",
@@ -333,8 +332,8 @@ func TestImportsAreThoseAllowed(t *testing.T) {
 	used := map[arrow]bool{}
 	for _, file := range sources(t) {
 		for _, name := range file.imports() {
-			if name == "C" && file.pkg != "mpicache/transport/internal/mpi" {
-				t.Errorf("%s imports C: the calls of C are in mpicache/transport/internal/mpi",
+			if name == "C" && file.pkg != "mpicache/transport/mpi" {
+				t.Errorf("%s imports C: the calls of C are in mpicache/transport/mpi",
 					file.path)
 			}
 			to := ours(name)

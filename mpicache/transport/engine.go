@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"time"
 
-	"rankpool/mpicache/transport/internal/mpi"
+	"rankpool/mpicache/transport/mpi"
 )
 
 const (

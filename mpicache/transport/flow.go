@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"runtime"
 
-	"rankpool/mpicache/transport/internal/mpi"
+	"rankpool/mpicache/transport/mpi"
 )
 
 // flow is a series of MPI messages with one peer that begin, and are seen to finish, in order. Only

@@ -4,7 +4,7 @@ import (
 	"math/bits"
 	"runtime"
 
-	"rankpool/mpicache/transport/internal/mpi"
+	"rankpool/mpicache/transport/mpi"
 )
 
 const (

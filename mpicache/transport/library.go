@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"rankpool/mpicache/transport/internal/mpi"
+	"rankpool/mpicache/transport/mpi"
 	"rankpool/mpicache/transport/mpilib"
 )
 

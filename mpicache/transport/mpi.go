@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rankpool/mpicache/transport/internal/mpi"
+	"rankpool/mpicache/transport/mpi"
 )
 
 // closeWait bounds Close's wait for the peers' farewells and then MPI_Finalize. mpirun and srun
@@ -83,6 +83,9 @@ func (t *MPI) Rank() int { return t.rank }
 
 // Size implements Transport.
 func (t *MPI) Size() int { return len(t.peers) }
+
+// Do runs f, which may call MPI, on the goroutine that owns MPI.
+func (t *MPI) Do(f func()) { t.submit(f) }
 
 // Start implements Transport.
 func (t *MPI) Start(handle func(from int, msg []byte)) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"rankpool/mpicache/transport"
-	"rankpool/mpicache/transport/internal/mpi/mpitest"
+	"rankpool/mpicache/transport/mpi/mpitest"
 	"rankpool/mpicache/transport/mpilib"
 )
 

@@ -11,7 +11,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 # containers of CI run as root
 CGO_ENABLED=0 go test -c -o "$dir/contract" ./mpicache/transport
-CGO_ENABLED=0 go test -c -o "$dir/signals" ./mpicache/transport/internal/mpi
+CGO_ENABLED=0 go test -c -o "$dir/signals" ./mpicache/transport/mpi
 sha256sum "$dir/contract" "$dir/signals"
 for mpi; do
 	command -v "mpirun.$mpi" >/dev/null || { echo "test-mpi.sh: mpirun.$mpi is missing" >&2; exit 1; }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/mpicache/transport/internal/mpi/mpitest"
+	"rankpool/mpicache/transport/mpi/mpitest"
 )
 
 // start loads a fake library and starts it. The process may do so repeatedly: a fake leaves nothing

@@ -1,4 +1,4 @@
-package transport
+package main
 
 import (
 	"errors"
@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"rankpool/mpicache/slab"
-	"rankpool/mpicache/transport/internal/mpi"
+	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/mpi"
 )
 
-// RemoteRead configures MeasureRemote: rank 1 reads batches of samples out of rank 0's slab into
+// remoteRead configures measureRemote: rank 1 reads batches of samples out of rank 0's slab into
 // its own.
-type RemoteRead struct {
+type remoteRead struct {
 	SampleBytes int64
 	Batch       int // samples in a batch
 	Ahead       int // batches asked for before the first is there, ≥ 1
@@ -20,29 +21,29 @@ type RemoteRead struct {
 	Rounds      int // of each kind, in turns
 }
 
-// RemoteRates are rank 1's median rates over rounds, in bytes a second; at rank 0 they are 0.
-type RemoteRates struct {
+// remoteRates are rank 1's median rates over rounds, in bytes a second; at rank 0 they are 0.
+type remoteRates struct {
 	Transport, RawMPI float64
 }
 
-// MeasureRemote compares reads through a Transport with the same transfers by bare MPI_Isend and
+// measureRemote compares reads through a Transport with the same transfers by bare MPI_Isend and
 // MPI_Irecv, in turns in one run.
 //
 // Both ranks of a group of two call it, on a transport that is not started; it neither closes the
 // transport nor leaves it usable for other messages. A batch is requested by one small message and
 // answered by its samples. Each slab holds eight batches, or Ahead if that is more.
-func MeasureRemote(t Transport, r RemoteRead) (RemoteRates, error) {
-	m, ok := t.(*MPI)
+func measureRemote(t transport.Transport, r remoteRead) (remoteRates, error) {
+	m, ok := t.(*transport.MPI)
 	if !ok || t.Size() != 2 {
-		return RemoteRates{}, errors.New("transport: MeasureRemote wants two ranks under MPI")
+		return remoteRates{}, errors.New("the benchmark wants two ranks under MPI")
 	}
 	memory, err := slab.New(r.SampleBytes*int64(r.Batch)*int64(max(8, r.Ahead)), nil, nil)
 	if err != nil {
-		return RemoteRates{}, err
+		return remoteRates{}, err
 	}
 	// The slab is not closed: MPI may still access it.
 	run := &remoteRun{
-		RemoteRead: r, MPI: m, slab: memory, asked: make(chan struct{}, r.Batches),
+		remoteRead: r, MPI: m, slab: memory, asked: make(chan struct{}, r.Batches),
 		barrier: make(chan struct{}, 1),
 	}
 	t.Start(run.handle)
@@ -56,24 +57,24 @@ func MeasureRemote(t Transport, r RemoteRead) (RemoteRates, error) {
 			run.meet()
 			began := time.Now()
 			if err := kind.round(); err != nil {
-				return RemoteRates{}, err
+				return remoteRates{}, err
 			}
 			*kind.rates = append(*kind.rates, volume/time.Since(began).Seconds())
 		}
 	}
 	run.meet()
-	if m.rank == 0 {
-		return RemoteRates{}, nil
+	if m.Rank() == 0 {
+		return remoteRates{}, nil
 	}
 	slices.Sort(through)
 	slices.Sort(raw)
-	return RemoteRates{Transport: through[len(through)/2], RawMPI: raw[len(raw)/2]}, nil
+	return remoteRates{Transport: through[len(through)/2], RawMPI: raw[len(raw)/2]}, nil
 }
 
 // remoteRun is one rank's side of a measurement.
 type remoteRun struct {
-	RemoteRead
-	*MPI
+	remoteRead
+	*transport.MPI
 	slab    *slab.Slab
 	ticket  uint32
 	asked   chan struct{}
@@ -92,7 +93,7 @@ func (r *remoteRun) handle(from int, msg []byte) {
 
 // meet waits for the other rank.
 func (r *remoteRun) meet() {
-	r.Post(1-r.rank, nil)
+	r.Post(1-r.Rank(), nil)
 	<-r.barrier
 }
 
@@ -107,7 +108,7 @@ func (r *remoteRun) samples(batch int) [][]byte {
 
 // transported is a round through the transport.
 func (r *remoteRun) transported() error {
-	if r.rank == 0 {
+	if r.Rank() == 0 {
 		for range r.Batches {
 			<-r.asked
 		}
@@ -135,8 +136,8 @@ func (r *remoteRun) transported() error {
 // bare is a round by MPI calls alone, on the goroutine that owns them.
 func (r *remoteRun) bare() error {
 	ended := make(chan error)
-	r.submit(func() {
-		if r.rank == 0 {
+	r.Do(func() {
+		if r.Rank() == 0 {
 			ended <- r.bareOwner()
 		} else {
 			ended <- r.bareReader()
@@ -205,7 +206,7 @@ func wait(requests []mpi.Request) error {
 		done := mpi.Test(requests, nil)
 		for _, d := range done {
 			if d.Err != nil {
-				return fmt.Errorf("transport: bare MPI: %w", d.Err)
+				return fmt.Errorf("bare MPI: %w", d.Err)
 			}
 		}
 		requests = requests[len(done):]
