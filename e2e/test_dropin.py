@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from dataset import BATCHES, EPOCHS, GLOBAL_BATCH, SAMPLES
+from dataset import BATCHES, EPOCHS, GLOBAL_BATCH, SAMPLES, make_tree
 from run import EXAMPLES, HERE, RANKPOOL, ROOT
 
 SCRIPT = EXAMPLES / "dropin.py"
@@ -116,6 +116,48 @@ def test_the_same_tensors_when_ranks_die_and_training_is_requeued(
         STOP * GLOBAL_BATCH, EPOCHS * SAMPLES - STOP * GLOBAL_BATCH,
     )
     assert first + second == from_files
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_the_losses_of_a_script_like_pytorchs_imagenet_example(start, tmp_path, world):
+    """Training and validation, without a process group and with two processes."""
+    data = tmp_path / "data"
+    make_tree(data / "train", 60)
+    make_tree(data / "val", 21)
+
+    def command(meeting, *args):
+        meet = ["--dist-url", f"file://{tmp_path / meeting}"] if world > 1 else []
+        script = [sys.executable, HERE / "imagenet.py", data, "--batch-size", 8, *meet, *args]
+        return [str(word) for word in [*script, "--workers", world - 1]]
+
+    def losses(folder):
+        return [(folder / f"losses.{rank}").read_text() for rank in range(world)]
+
+    def from_files(name, *args):
+        (tmp_path / name).mkdir()
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "WORLD_SIZE": str(world)}
+        processes = [
+            subprocess.Popen(command(name + ".meeting", *args), cwd=tmp_path / name,
+                             env={**env, "RANK": str(rank)})
+            for rank in range(world)
+        ]  # fmt: skip
+        assert [process.wait() for process in processes] == [0] * world
+        return losses(tmp_path / name)
+
+    unchanged = from_files("unchanged")
+    assert unchanged[0].count("train") and unchanged[0].count("val")
+    assert from_files("changed", "--rankpool") == unchanged
+    one = start(
+        data=[data / "train", data / "val"], memory="100%", trainers_per_rank=world,
+        command=command("run.meeting", "--rankpool"),
+    )
+    result = one.finish()
+    assert result.code == 0, result.stderr
+    assert losses(one.folder) == unchanged
+    events = [event for event in result.events if event["event"] in ("epoch", "pass")]
+    draws = {"val": [21, 21]} if world == 1 else {"train": [60, 60], "val": [20, 20]}
+    assert {d: [e["draws"] for e in events if e["data"] == d] for d in draws} == draws
+    assert {event["data"] for event in events} == set(draws)  # shuffle=True is not served
 
 
 def test_shards_give_the_same_tensors_from_the_cache(start, tree, tmp_path):

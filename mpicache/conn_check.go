@@ -76,7 +76,7 @@ func (c *conn) checkSpec(spec *scheduler.Spec, d *DataSet) error {
 		return door.Refuse("%s", err)
 	}
 	if want := c.node.cfg.Sampler; want != "" && spec.Sampler != want &&
-		spec.Sampler != "sequential" {
+		spec.Sampler != "sequential" && spec.Sampler != scheduler.InTorchsOrder {
 		return door.Refuse("this cache goes with the sampler %s (--system, --sampler), and trainer %d "+
 			"draws with %s: give BatchSampler sampler=%q, "+
 			"or run with --policy, which goes with any sampler", want, spec.Trainer, spec.Sampler,

@@ -15,7 +15,7 @@ import (
 // another sampler, but not sequential passes.
 func TestSamplerOfTheSystem(t *testing.T) {
 	for sampler, want := range map[string]string{
-		"selective": "", "sequential": "",
+		"selective": "", "sequential": "", scheduler.InTorchsOrder: "",
 		"pads": `this cache goes with the sampler selective (--system, --sampler), and trainer 0 draws with pads: give BatchSampler sampler="selective"`,
 	} {
 		c := newCluster(t, 1, 16, 1<<20, func(cfg *Config) { cfg.Sampler = "selective" })

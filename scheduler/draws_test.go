@@ -32,6 +32,7 @@ func TestNext(t *testing.T) {
 	}{
 		{"torch", false, 0, 0},
 		{"torch", true, 0, 64}, // a sample that the next epoch drops is not exact
+		{"torch-sequential", true, 0, 64},
 		{"sequential", false, 0, 0},
 		{"uniform", false, 5 / math.Sqrt(samples), 0},
 		{"uniform", true, 5 / math.Sqrt(samples), 44},

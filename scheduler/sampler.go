@@ -33,17 +33,19 @@ type Padder interface {
 
 // SamplerConfig selects a sampler and its data set.
 type SamplerConfig struct {
-	// torch, uniform, chunks, sequential, pads, weighted, weighted-once, subset, selective
+	// torch, torch-sequential, uniform, chunks, sequential, pads, weighted, weighted-once, subset,
+	// selective
 	Name      string
 	Samples   int // N > 0
 	Seed      int64
 	BatchSize int // a trainer's; the global batch is BatchSize · World
 	World     int // trainers
-	// torch only: the processes that epochs are padded for, as the training began with; 0: World
+	// torch, torch-sequential: the processes that epochs are padded for, as the training began with;
+	// 0: World
 	Processes int
 	// drop the last global batch when it is not full (DataLoader's drop_last)
 	DropLast        bool
-	SamplerDropLast bool // torch only: DistributedSampler's drop_last
+	SamplerDropLast bool // torch, torch-sequential: DistributedSampler's drop_last
 	// chunks only: the chunk that epoch 0 begins with, at least 0 and below the number of chunks
 	FirstChunk int
 	// subset and selective: expected share of the samples in an epoch, in (0, 1]; 0 means 0.7
@@ -57,15 +59,16 @@ type SamplerConfig struct {
 
 // makers has one entry per sampler.
 var makers = map[string]func(SamplerConfig) Sampler{
-	"torch":         newTorchSampler,
-	"sequential":    newSequentialSampler,
-	"uniform":       newUniformSampler,
-	"chunks":        newChunksSampler,
-	"weighted":      newWeightedSampler,
-	"pads":          newWeightedSampler,
-	"weighted-once": newOnceSampler,
-	"subset":        newSubsetSampler,
-	"selective":     newSelectiveSampler,
+	"torch":            newTorchSampler,
+	"torch-sequential": newTorchSampler,
+	"sequential":       newSequentialSampler,
+	"uniform":          newUniformSampler,
+	"chunks":           newChunksSampler,
+	"weighted":         newWeightedSampler,
+	"pads":             newWeightedSampler,
+	"weighted-once":    newOnceSampler,
+	"subset":           newSubsetSampler,
+	"selective":        newSelectiveSampler,
 }
 
 // SamplerNames returns the names that NewSampler knows, sorted.
@@ -108,8 +111,9 @@ func (c SamplerConfig) check() error {
 		return fmt.Errorf("the fraction is %v, it must be in (0, 1]", c.Fraction)
 	case !(c.Beta >= 0 && c.Beta <= maxBeta):
 		return fmt.Errorf("beta is %v, it must be in [0, %d]", c.Beta, maxBeta)
-	case c.Name != "torch" && c.SamplerDropLast:
-		return fmt.Errorf("DistributedSampler's drop_last belongs to the sampler torch")
+	case !c.asTorch() && c.SamplerDropLast:
+		return fmt.Errorf("DistributedSampler's drop_last belongs to the samplers torch and " +
+			"torch-sequential")
 	case c.FirstChunk != 0 && c.Name != "chunks":
 		return fmt.Errorf("the first chunk is %d, and only the sampler chunks has some", c.FirstChunk)
 	case c.FirstChunk < 0 || c.FirstChunk >= min(Chunks, c.Samples):
@@ -120,7 +124,7 @@ func (c SamplerConfig) check() error {
 			"%d on", c.Samples, torchSamplesMax)
 	}
 	draws := c.Samples
-	if c.Name == "torch" {
+	if c.asTorch() {
 		draws = torchTotal(c)
 	}
 	if draws == 0 {
@@ -139,7 +143,13 @@ func (c SamplerConfig) check() error {
 const mostFilled = 1 << 22
 
 // fillsBatches reports whether an epoch is a whole number of global batches.
-func (c SamplerConfig) fillsBatches() bool { return c.Name != "torch" && c.Name != "sequential" }
+func (c SamplerConfig) fillsBatches() bool { return !c.asTorch() && c.Name != "sequential" }
+
+// asTorch reports whether the sampler is torch's DistributedSampler.
+func (c SamplerConfig) asTorch() bool { return c.Name == "torch" || c.Name == InTorchsOrder }
+
+// InTorchsOrder is the sampler DistributedSampler(shuffle=False).
+const InTorchsOrder = "torch-sequential"
 
 // globalBatch is the number of draws in a full global batch.
 func (c SamplerConfig) globalBatch() int { return c.BatchSize * c.World }

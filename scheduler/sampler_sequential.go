@@ -17,12 +17,8 @@ func newSequentialSampler(cfg SamplerConfig) Sampler {
 func (s sequentialSampler) Weighted() bool { return false }
 
 func (s sequentialSampler) Draw(epoch int, _ []float32) *Draws {
-	ids := make([]SampleID, s.draws)
-	for i := range ids {
-		ids[i] = SampleID(i)
-	}
 	return &Draws{
-		Epoch: epoch, IDs: ids,
+		Epoch: epoch, IDs: inOrder(s.draws, 0),
 		forecast: sequentialForecast{epoch: epoch, draws: s.draws},
 	}
 }

@@ -18,7 +18,7 @@ func TestNewSamplerErrors(t *testing.T) {
 	}{
 		{
 			"unknown", func(c *SamplerConfig) { c.Name = "random" },
-			`unknown sampler "random", the known ones are chunks, pads, selective, sequential, subset, torch, uniform, weighted, weighted-once`,
+			`unknown sampler "random", the known ones are chunks, pads, selective, sequential, subset, torch, torch-sequential, uniform, weighted, weighted-once`,
 		},
 		{"no samples", func(c *SamplerConfig) { c.Samples = 0 }, "samples is 0"},
 		{"too many samples", func(c *SamplerConfig) { c.Samples = 1 << 31 }, "2^31"},
@@ -42,7 +42,7 @@ func TestNewSamplerErrors(t *testing.T) {
 		},
 		{
 			"sampler drop last", func(c *SamplerConfig) { c.SamplerDropLast = true },
-			"belongs to the sampler torch",
+			"belongs to the samplers torch",
 		},
 		{
 			"torch, drop last",
@@ -99,7 +99,7 @@ func anyConfig(t *rapid.T) SamplerConfig {
 		World:     rapid.IntRange(1, 8).Draw(t, "world"),
 		DropLast:  rapid.Bool().Draw(t, "drop last"),
 	}
-	if cfg.Name == "torch" {
+	if cfg.asTorch() {
 		cfg.SamplerDropLast = rapid.Bool().Draw(t, "sampler drop last")
 	}
 	if _, err := NewSampler(cfg); err != nil {
@@ -154,7 +154,7 @@ func checkLength(t *rapid.T, cfg SamplerConfig, got int) {
 	batch, n := cfg.globalBatch(), cfg.Samples
 	want := (n + batch - 1) / batch * batch
 	switch cfg.Name {
-	case "torch":
+	case "torch", "torch-sequential":
 		want = (n + cfg.World - 1) / cfg.World * cfg.World
 		if cfg.SamplerDropLast {
 			want = n / cfg.World * cfg.World
@@ -169,7 +169,7 @@ func checkLength(t *rapid.T, cfg SamplerConfig, got int) {
 	}
 	if cfg.DropLast {
 		want = n / batch * batch
-		if cfg.Name == "torch" && !cfg.SamplerDropLast {
+		if cfg.asTorch() && !cfg.SamplerDropLast {
 			want = (n + cfg.World - 1) / cfg.World * cfg.World / batch * batch
 		}
 	}
@@ -207,7 +207,7 @@ func checkOnce(t *rapid.T, cfg SamplerConfig, ids []SampleID) {
 func TestWorldDoesNotMatter(t *testing.T) {
 	scores := testScores(500)
 	for _, name := range SamplerNames() {
-		if name == "torch" {
+		if name == "torch" || name == InTorchsOrder {
 			continue
 		}
 		a := mustSampler(t, SamplerConfig{Name: name, Samples: 500, BatchSize: 64, World: 1}).Draw(
@@ -249,7 +249,7 @@ func TestSeedsAndEpochsDiffer(t *testing.T) {
 	const n = 2000
 	scores := testScores(n)
 	for _, name := range SamplerNames() {
-		if name == "sequential" {
+		if name == "sequential" || name == InTorchsOrder {
 			continue
 		}
 		draw := func(seed int64, epoch int) []SampleID {

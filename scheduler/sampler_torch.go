@@ -2,8 +2,8 @@ package scheduler
 
 import "cmp"
 
-// torchSampler draws what torch.utils.data.DistributedSampler(shuffle=True) draws, bit for bit:
-// replica r of W gets IDs[r::W], so place j of a global batch belongs to trainer j mod W. Without
+// torchSampler draws what torch.utils.data.DistributedSampler draws, bit for bit, with
+// shuffle=False as torch-sequential: replica r of W gets IDs[r::W], so place j of a global batch belongs to trainer j mod W. Without
 // SamplerDropLast the permutation is padded from its beginning to a multiple of W, with it it is
 // cut; W is the number of processes that the training began with. If a training resumes with
 // another number of trainers, the epoch is the same, and only who trains on which place differs.
@@ -56,6 +56,9 @@ func (s *torchSampler) Draw(epoch int, _ []float32) *Draws {
 }
 
 func (s *torchSampler) permutation(epoch, spare int) []SampleID {
+	if s.cfg.Name == InTorchsOrder {
+		return inOrder(s.cfg.Samples, spare)
+	}
 	return randperm(s.cfg.Samples, s.cfg.Seed+int64(epoch), spare)
 }
 
@@ -135,10 +138,7 @@ const torchSamplesMax = (1<<32 - 1) / 20
 // Source: PyTorch 1.13, aten/src/ATen/native/TensorFactories.cpp, randperm_cpu; checked against
 // PyTorch in testdata/torch_golden.py.
 func randperm(n int, seed int64, spare int) []SampleID {
-	perm := make([]SampleID, n, n+spare)
-	for i := range perm {
-		perm[i] = SampleID(i)
-	}
+	perm := inOrder(n, spare)
 	random := newTwister(uint32(seed))
 	for i := range n - 1 {
 		rest := perm[i:]
@@ -146,4 +146,12 @@ func randperm(n int, seed int64, spare int) []SampleID {
 		rest[0], rest[z] = rest[z], rest[0]
 	}
 	return perm
+}
+
+func inOrder(n, spare int) []SampleID {
+	ids := make([]SampleID, n, n+spare)
+	for i := range ids {
+		ids[i] = SampleID(i)
+	}
+	return ids
 }

@@ -19,6 +19,7 @@ type torchCase struct {
 	Seed     int64 `json:"seed"`
 	Epoch    int   `json:"epoch"`
 	DropLast bool  `json:"drop_last"`
+	InOrder  bool  `json:"in_order"`
 
 	Replicas [][]SampleID `json:"replicas"`
 
@@ -30,8 +31,12 @@ type torchCase struct {
 
 func (c torchCase) check(t *testing.T) {
 	t.Helper()
+	name := "torch"
+	if c.InOrder {
+		name = InTorchsOrder
+	}
 	s, err := NewSampler(SamplerConfig{
-		Name: "torch", Samples: c.Samples, Seed: c.Seed, BatchSize: 2, World: c.World,
+		Name: name, Samples: c.Samples, Seed: c.Seed, BatchSize: 2, World: c.World,
 		SamplerDropLast: c.DropLast,
 	})
 	if err != nil {
@@ -57,9 +62,9 @@ func (c torchCase) check(t *testing.T) {
 			got = append(got, ids[i])
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%d samples, world %d, seed %d, epoch %d, drop_last %v, replica %d: got %v, "+
+			t.Errorf("%s, %d samples, world %d, seed %d, epoch %d, drop_last %v, replica %d: got %v, "+
 				"PyTorch draws %v",
-				c.Samples, c.World, c.Seed, c.Epoch, c.DropLast, r, got, want)
+				name, c.Samples, c.World, c.Seed, c.Epoch, c.DropLast, r, got, want)
 		}
 	}
 }

@@ -145,7 +145,7 @@ func TestInitial(t *testing.T) {
 
 func TestDefaultScorer(t *testing.T) {
 	want := map[string]string{
-		"torch": "", "sequential": "", "uniform": "", "chunks": "",
+		"torch": "", "torch-sequential": "", "sequential": "", "uniform": "", "chunks": "",
 		"pads": "logrank", "weighted": "loss", "weighted-once": "loss", "subset": "loss",
 		"selective": "loss",
 	}

@@ -15,15 +15,16 @@ import (
 
 // plansOfThisVersion has a digest of two epochs' draws and cut for every sampler.
 var plansOfThisVersion = map[string]string{
-	"chunks":        "00b79b43e73c4cfb",
-	"pads":          "def13e200841505a",
-	"selective":     "99fa6784bacd4e45",
-	"sequential":    "bb228664129c9b08",
-	"subset":        "fdb09bf29c623c31",
-	"torch":         "f13aaeeffeaa3708",
-	"uniform":       "e7ebec501eeaec7f",
-	"weighted":      "def13e200841505a",
-	"weighted-once": "efaef8adca574873",
+	"chunks":           "00b79b43e73c4cfb",
+	"pads":             "def13e200841505a",
+	"selective":        "99fa6784bacd4e45",
+	"sequential":       "bb228664129c9b08",
+	"subset":           "fdb09bf29c623c31",
+	"torch":            "f13aaeeffeaa3708",
+	"uniform":          "e7ebec501eeaec7f",
+	"torch-sequential": "bb228664129c9b08",
+	"weighted":         "def13e200841505a",
+	"weighted-once":    "efaef8adca574873",
 }
 
 // TestPlansOfThisVersion checks that the same sampler, seed and scores give the draws that they

@@ -29,7 +29,7 @@ STATE_VERSION = 2
 # How long state_dict waits for a cache that is away. A restart takes a few seconds, or more if much
 # memory is taken back.
 SAVE_SECONDS = 60.0
-_SCORELESS = ("chunks", "quiver", "sequential", "torch", "uniform")
+_SCORELESS = ("chunks", "quiver", "sequential", "torch", "torch-sequential", "uniform")
 _UNSAVED = (
     ": a training that resumes from this checkpoint cannot continue with the same batches; keep the "
     "one before it"

@@ -94,7 +94,8 @@ def _place(num_replicas: Optional[int], rank: Optional[int]) -> Tuple[int, int]:
 
 class DistributedSampler(TorchDistributedSampler):
     """torch's DistributedSampler: the same ids in the same order; under `rankpool run`, samples
-    come from the cache.
+    come from the cache. Without a process group, RANK and WORLD_SIZE say which replica this is, and
+    without them it is the only one.
 
     The cache learns the batch size from the DataLoader that iterates it, or from `batch_size`.
     assign="local" gives each trainer the samples of a global batch that are in its node's memory:
@@ -118,8 +119,7 @@ class DistributedSampler(TorchDistributedSampler):
     ) -> None:
         if assign not in ("sampler", "local"):
             raise ValueError(f'rankpool: assign must be "sampler" or "local", not {assign!r}')
-        if session.launched():
-            rank, num_replicas = _place(num_replicas, rank)
+        rank, num_replicas = _place(num_replicas, rank)
         super().__init__(dataset, num_replicas, rank, shuffle, seed, drop_last)
         self._batch_size, self._assign = batch_size, assign
         self._streams: Dict[Tuple[int, bool], BatchSampler] = {}
@@ -188,12 +188,12 @@ class DistributedSampler(TorchDistributedSampler):
     ) -> Optional[BatchSampler]:
         """Returns the cache's stream, with this epoch planned from batch `first` if the cache is
         there; None when it serves nothing."""
-        if self.dataset._data is None or drop_last and self.num_samples < size:
-            return None  # it serves nothing, or the loader drops the only batch
+        if self.dataset._data is None or self.num_samples < (size if drop_last else 1):
+            return None  # it serves nothing, or the epoch has no batch
         stream = self._streams.get((size, drop_last))
         if stream is None:
             stream = self._streams[size, drop_last] = BatchSampler(
-                self.dataset._data, size, self.seed, "torch" if self.shuffle else "sequential",
+                self.dataset._data, size, self.seed, "torch" if self.shuffle else "torch-sequential",
                 drop_last=drop_last,
                 sampler_drop_last=self.drop_last, rank=self.rank, world_size=self.num_replicas,
                 assign=self._assign,

@@ -3,9 +3,11 @@ reproducible tensors."""
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 from typing import Any, Callable, Dict, List, Optional, Tuple
+from zlib import crc32
 
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import get_worker_info
@@ -17,15 +19,17 @@ from .dataset import Dataset, name_of
 from .saying import say
 from .seeding import keep, number_of, seed_all
 
-_said = set()
+# Which sentences were said, by their hash: shared with workers that are forked, which come anew in
+# each epoch.
+_said = mmap.mmap(-1, 1 << 16)
 
 
 def say_once(text: str) -> None:
     """Prints a sentence on stderr, once per trainer."""
-    worker = get_worker_info()
-    if text not in _said and (worker is None or worker.id == 0):
+    worker, place = get_worker_info(), crc32(text.encode()) % len(_said)
+    if not _said[place] and (worker is None or worker.id == 0):
+        _said[place] = 1
         say(text)
-    _said.add(text)
 
 
 class Served(TorchDataset):
@@ -127,9 +131,8 @@ class Served(TorchDataset):
                 self._reader = _Reader(self._data)
             return self._reader.read(index.batch, index.place)
         say_once(
-            f"samples of {self.root} are read from storage one by one, "
-            "because no sampler of rankpool draws them "
-            "in whole batches"
+            f"samples of {self.root} are read from storage one by one: give the DataLoader "
+            "sampler=rankpool.DistributedSampler(…) instead of shuffle=True or another sampler"
         )
         return self._data.index.read(int(index) % len(self))
 

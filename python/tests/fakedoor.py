@@ -299,7 +299,7 @@ class Door:
 def plan(door, stream, spec, epoch):
     """Returns this trainer's part of each global batch: ids drawn with replacement, or in order."""
     n = len(door.data[stream].files)
-    if spec["sampler"] == "torch":
+    if spec["sampler"].startswith("torch"):
         return torch_plan(n, spec, epoch)
     if spec["sampler"] == "sequential":
         draws = list(range(n))
@@ -321,9 +321,8 @@ def torch_plan(n, spec, epoch):
     from torch.utils.data import DistributedSampler
 
     part = spec["world"], spec["trainer"]
-    sampler = DistributedSampler(
-        range(n), *part, seed=spec["seed"], drop_last=spec["sampler_drop_last"]
-    )
+    shuffle, drop_last = spec["sampler"] == "torch", spec["sampler_drop_last"]
+    sampler = DistributedSampler(range(n), *part, shuffle, spec["seed"], drop_last)
     sampler.set_epoch(epoch)
     draws, size = list(sampler), spec["batch_size"]
     end = len(draws) // size * size if spec["drop_last"] else len(draws)

@@ -1,11 +1,13 @@
 """The drop-in classes with a plain torch DataLoader, with and without a cache."""
 
 import copy
+import mmap
 import os
 import pickle
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import numpy
 import pytest
@@ -43,7 +45,7 @@ EACH += [
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch):
     """No cache, unless the fixture door provides one."""
-    monkeypatch.setattr("rankpool.served._said", set())
+    monkeypatch.setattr("rankpool.served._said", mmap.mmap(-1, 1 << 16))
     for name in ("RANKPOOL_SOCKET", "RANKPOOL_SESSION", "RANK", "WORLD_SIZE", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
 
@@ -141,20 +143,65 @@ def test_a_sample_that_is_drawn_twice_is_another_one_each_time(tree):
     assert len(rows) == 21 and len({row[0] for row in rows}) == 20 and len(set(rows)) == 21
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_ids_and_order_are_those_of_torch(tree, workers):
+def test_ids_and_order_are_those_of_torch(tree):
+    """Every combination of the arguments."""
+    for size in (0, 1, 6, 20):
+        data = data_of(tree, is_valid_file=lambda path: int(path[-3:]) < size, allow_empty=True)
+        for world, shuffle, drop_last in product((1, 2, 3, 7, 25), (True, False), (True, False)):
+            for rank in range(0, world, 6):
+                options = {"shuffle": shuffle, "drop_last": drop_last, "seed": size}
+                ours = rankpool.DistributedSampler(data, world, rank, **options)
+                theirs = TorchSampler(data, world, rank, **options)
+                for epoch in range(2):
+                    ours.set_epoch(epoch), theirs.set_epoch(epoch)
+                    assert list(ours) == list(theirs) and len(ours) == len(theirs)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("drop_last", [True, False])
+def test_batches_are_those_of_torch(door, served, drop_last, shuffle):
+    """The door knows no others. Nothing but the first sampler of a process is trained on."""
+    data, options = data_of(served), {"shuffle": shuffle, "drop_last": drop_last}
+    for world, size, whole in product((1, 3, 7, 25), (1, 2, 4, 21), (True, False)):
+        samplers = rankpool.DistributedSampler(data, world, 0, **options), TorchSampler(
+            data, world, 0, **options
+        )
+        found = []
+        for sampler in samplers:
+            sampler.set_epoch(1)
+            loader = DataLoader(data, size, sampler=sampler, drop_last=whole)
+            found.append([rows[:, 0].tolist() for rows, _ in loader])
+            assert len(loader) == len(found[-1])
+            rankpool.sampler._first.clear()
+        assert found[0] == found[1]
+
+
+def test_one_process_is_one_replica(tree, monkeypatch):
     data = data_of(tree)
-    for options in ({}, {"shuffle": False}, {"drop_last": True}, {"seed": 5}):
-        for rank in range(3):
-            ours, theirs = (
-                rankpool.DistributedSampler(data, 3, rank, **options),
-                TorchSampler(data, 3, rank, **options),
-            )
-            for epoch in range(2):
-                ours.set_epoch(epoch), theirs.set_epoch(epoch)
-                assert list(ours) == list(theirs) and len(ours) == len(theirs)
-                loader = DataLoader(data, 2, sampler=ours, num_workers=workers)
-                assert [int(row[0]) for rows, _ in loader for row in rows] == list(theirs)
+    sampler = rankpool.DistributedSampler(data)
+    assert (sampler.num_replicas, sampler.rank) == (1, 0)
+    assert list(sampler) == list(TorchSampler(data, 1, 0))
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert list(rankpool.DistributedSampler(data)) == list(TorchSampler(data, 2, 1))
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_loader_shuffles_without_a_sampler(request, tree, cached, capfd):
+    """As in torch: the order, and with rng=None the random numbers too, are the script's own."""
+    root = request.getfixturevalue("door").data[0].root if cached else tree
+
+    def rows(**options):
+        torch.manual_seed(5), random.seed(5), numpy.random.seed(5)
+        loader = DataLoader(data_of(root, **options), 4, shuffle=True, sampler=None)
+        return [row for _ in range(2) for rows, _ in loader for row in rows.tolist()]
+
+    found = rows(rng=None)
+    torch.manual_seed(5)
+    ids = [int(i) for _ in range(2) for batch in DataLoader(range(20), 4, shuffle=True) for i in batch]
+    assert found == rows() and [row[0] for row in found[:20]] == ids[:20]
+    said = "are read from storage one by one: give the DataLoader sampler=rankpool.Distr"
+    assert capfd.readouterr().err.count(said) == cached
 
 
 def states():
@@ -505,6 +552,8 @@ def test_an_epoch_without_a_whole_batch(door, served, tree):
 
 def test_ids_that_no_sampler_of_ours_drew_are_said_once(door, served, capfd):
     data = data_of(served)
+    for _ in range(2):  # other workers in each epoch
+        assert len(list(DataLoader(data, 4, shuffle=True, num_workers=1))) == 5
     assert [int(x[0]) for x, _ in Subset(data, [3, 4])] == [3, 4]
     assert capfd.readouterr().err.count("are read from storage one by one") == 1
     assert not door.seen(GET)

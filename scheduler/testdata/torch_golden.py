@@ -1,4 +1,4 @@
-"""Prints what torch.utils.data.DistributedSampler(shuffle=True) draws, as JSON.
+"""Prints what torch.utils.data.DistributedSampler draws, as JSON.
 
     python3 torch_golden.py > torch_golden.json
 
@@ -23,11 +23,11 @@ LARGE = [(623, 2), (624, 5), (625, 4), (1000, 7), (10007, 16), (300007, 24)]
 SEEDS = [(0, 0), (0, 1), (1, 0), (42, 99), (2**32 - 1, 0), (2**32 - 1, 1), (2**40 + 12345, 3), (2**63 - 9, 8)]
 
 
-def replicas(samples, world, seed, epoch, drop_last):
+def replicas(samples, world, seed, epoch, drop_last, shuffle=True):
     lists = []
     for rank in range(world):
         sampler = DistributedSampler(
-            range(samples), num_replicas=world, rank=rank, shuffle=True, seed=seed, drop_last=drop_last)
+            range(samples), num_replicas=world, rank=rank, shuffle=shuffle, seed=seed, drop_last=drop_last)
         sampler.set_epoch(epoch)
         lists.append(list(sampler))
     return lists
@@ -36,6 +36,11 @@ def replicas(samples, world, seed, epoch, drop_last):
 def small(samples, world, seed, epoch, drop_last):
     return {"samples": samples, "world": world, "seed": seed, "epoch": epoch, "drop_last": drop_last,
             "replicas": replicas(samples, world, seed, epoch, drop_last)}
+
+
+def in_order(samples, world, drop_last):
+    return {"samples": samples, "world": world, "drop_last": drop_last, "in_order": True,
+            "replicas": replicas(samples, world, 0, 0, drop_last, shuffle=False)}
 
 
 def large(samples, world, seed, epoch, drop_last):
@@ -53,6 +58,7 @@ def cases():
                 continue  # it would leave no draw
             for seed, epoch in (SEEDS[k % len(SEEDS)], SEEDS[(3 * k + 1) % len(SEEDS)]):
                 yield small(samples, world, seed, epoch, drop_last)
+            yield in_order(samples, world, drop_last)
     for seed, epoch in SEEDS:
         yield small(20, 3, seed, epoch, False)
     for k, (samples, world) in enumerate(LARGE):
