@@ -193,7 +193,8 @@ class DistributedSampler(TorchDistributedSampler):
         stream = self._streams.get((size, drop_last))
         if stream is None:
             stream = self._streams[size, drop_last] = BatchSampler(
-                self.dataset._data, size, self.seed, "torch" if self.shuffle else "torch-sequential",
+                self.dataset._data, size, self.seed,
+                "torch" if self.shuffle else "torch-sequential",
                 drop_last=drop_last,
                 sampler_drop_last=self.drop_last, rank=self.rank, world_size=self.num_replicas,
                 assign=self._assign,
