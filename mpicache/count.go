@@ -70,6 +70,7 @@ func (s *stream) onTally(from teller, t door.Tally, asked bool) {
 			before := t
 			// most of them were made since that rank died
 			before.Counts[stats.FallbackReads], before.Counts[stats.FallbackBytes] = 0, 0
+			before.Counts[stats.Unmeasured] = 0 // it still does not measure
 			e.before[from] = before
 		} else if t.Fell(last) {
 			delete(e.before, from) // it counts from 0 again
@@ -109,7 +110,7 @@ func (s *stream) sum(epoch int) *stats.Count {
 		c.Benefit = s.measured(epoch)
 	}
 	if spec := s.coordinator.Spec(); spec != nil {
-		c.StallSeconds /= float64(spec.World)
+		c.StallSeconds /= stats.Measured(spec.World)
 	}
 	return c
 }

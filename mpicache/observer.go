@@ -146,7 +146,7 @@ func (n *Node) Stats() stats.Reading {
 	st.Kept, st.KeptOf = int64(n.kept), int64(n.keptOf)
 	st.PeerBytes = n.observer.peerBytes.Load()
 	if n.cfg.Observe != nil {
-		st.Machine = n.cfg.Observe(st.StallSeconds, st.Trainers)
+		st.Machine = n.cfg.Observe(float64(st.StallSeconds), st.Trainers)
 	}
 	return st
 }

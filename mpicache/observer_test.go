@@ -2,6 +2,7 @@ package mpicache
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"path/filepath"
 	"slices"
@@ -115,12 +116,23 @@ func TestStatsBeginWithTheRank(t *testing.T) {
 			stats.StallSeconds: c.stall,
 		}), c.asked)
 		if st := n.Stats(); st.HitsLocal != c.wantHits || st.StorageReads != 0 ||
-			st.FallbackReads != 3 || st.StallSeconds != c.wantStall {
+			st.FallbackReads != 3 || float64(st.StallSeconds) != c.wantStall {
 			t.Errorf("%+v", st)
 		}
 	}
 	if c := n.streams[0].sum(epoch); c.HitsLocal != 9 || c.StorageReads != 2 {
 		t.Errorf("the epoch's count is %+v", c)
+	}
+	for _, c := range []struct{ stall, unmeasured int64 }{{0, 1}, {4e6, 0}} {
+		n.streams[0].onTally(from, counted(epoch, counts{
+			stats.HitsLocal: 9, stats.StorageReads: 2, stats.FallbackReads: 3,
+			stats.StallSeconds: c.stall, stats.Unmeasured: c.unmeasured,
+		}), true)
+		known := !math.IsNaN(float64(n.Stats().StallSeconds))
+		if sum := n.streams[0].sum(epoch); known != (c.stall > 0) ||
+			known == math.IsNaN(float64(sum.StallSeconds)) {
+			t.Errorf("with %+v: %v, in the epoch %v", c, n.Stats().StallSeconds, sum.StallSeconds)
+		}
 	}
 }
 
@@ -210,7 +222,7 @@ func TestFirstTallyCounts(t *testing.T) {
 			stats.HitsLocal: 10, stats.StallSeconds: 1e6, stats.TrainSeconds: 9e6,
 		}))
 		if st, times := n.Stats(), epoch+1; st.HitsLocal != int64(10*times) ||
-			st.StallSeconds != float64(times) {
+			st.StallSeconds != stats.Measured(times) {
 			t.Errorf("after %d epochs: %+v", times, st)
 		}
 	}
@@ -248,7 +260,7 @@ func TestSumsDoNotFall(t *testing.T) {
 		}
 	}
 	// 14400: the sum of the cubes
-	if want := float64(epochs*123457+14400*7654321) / 1e6; before.StallSeconds != want {
+	if want := float64(epochs*123457+14400*7654321) / 1e6; float64(before.StallSeconds) != want {
 		t.Errorf("%.17g s, want %.17g", before.StallSeconds, want)
 	}
 }

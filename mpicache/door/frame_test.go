@@ -65,6 +65,16 @@ func TestParseGolden(t *testing.T) {
 	if err != nil || len(g.Leases) > 0 || g.Tally != evaluated {
 		t.Errorf("release with evaluated samples: %+v, %v", g, err)
 	}
+	frame := goldenPayload(t, "release_unmeasured").Payload
+	g, err = door.ParseRelease(frame, nil)
+	unmeasured := goldenTally
+	unmeasured.Counts[stats.StallSeconds], unmeasured.Counts[stats.Unmeasured] = 0, 1
+	if err != nil || g.Tally != unmeasured || !bytes.HasSuffix(frame, unmeasured.Append(nil)) {
+		t.Errorf("release of a trainer that does not measure: %+v, %v", g, err)
+	}
+	if goldenTally.Fell(unmeasured) || unmeasured.Fell(goldenTally) {
+		t.Error("a trainer that begins to measure, or ends, counts from 0")
+	}
 	r, err := door.ParseReport(goldenPayload(t, "report").Payload)
 	if err != nil || r.Stream != 1 || r.Epoch != 3 || r.Batch != 9 || len(r.Losses) != 3 ||
 		r.Losses[0] != 0.5 ||

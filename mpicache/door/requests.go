@@ -93,6 +93,9 @@ type Tally struct {
 	Counts        stats.Counts
 }
 
+// notMeasured stands for the stall seconds of a trainer that does not measure them.
+const notMeasured = math.MaxUint64
+
 // Append appends the tally as encoded in a frame.
 func (t Tally) Append(b []byte) []byte {
 	b = le.AppendUint32(le.AppendUint32(b, t.Stream), t.Epoch)
@@ -100,7 +103,11 @@ func (t Tally) Append(b []byte) []byte {
 		b = le.AppendUint32(b, uint32(t.Counts[i]))
 	}
 	for i := stats.StorageBytes; i <= stats.TrainSeconds; i++ {
-		b = le.AppendUint64(b, uint64(t.Counts[i]))
+		if i == stats.StallSeconds && t.Counts[stats.Unmeasured] > 0 {
+			b = le.AppendUint64(b, notMeasured)
+		} else {
+			b = le.AppendUint64(b, uint64(t.Counts[i]))
+		}
 	}
 	if n := t.Counts[stats.Evaluated]; n > 0 {
 		b = le.AppendUint32(b, uint32(n))
@@ -111,6 +118,10 @@ func (t Tally) Append(b []byte) []byte {
 
 // Fell reports whether a count is less than it was in last: then the worker counts from 0 again.
 func (t Tally) Fell(last Tally) bool {
+	last.Counts[stats.Unmeasured] = 0 // a trainer may begin to measure, or end
+	if t.Counts[stats.Unmeasured] > 0 {
+		last.Counts[stats.StallSeconds] = 0
+	}
 	for c := range t.Counts {
 		if t.Counts[c] < last.Counts[c] {
 			return true
@@ -125,7 +136,11 @@ func parseTally(p *fields.Reader) Tally {
 		t.Counts[i] = int64(p.U32())
 	}
 	for i := stats.StorageBytes; i <= stats.TrainSeconds; i++ {
-		t.Counts[i] = int64(min(p.U64(), math.MaxInt64))
+		if n := p.U64(); i == stats.StallSeconds && n == notMeasured {
+			t.Counts[stats.Unmeasured] = 1
+		} else {
+			t.Counts[i] = int64(min(n, math.MaxInt64))
+		}
 	}
 	if len(p.Rest) > 0 { // some of the epoch's batches are evaluated
 		t.Counts[stats.Evaluated], t.Counts[stats.EvaluatedReads] = int64(p.U32()), int64(p.U32())

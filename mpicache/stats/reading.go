@@ -64,8 +64,8 @@ type Progress struct {
 	PackageWrites     int64 `json:"package_writes"`
 	PackageWriteBytes int64 `json:"package_write_bytes"`
 	// waiting for samples, summed over the trainers here
-	StallSeconds float64 `json:"stall_seconds"`
-	TrainSeconds float64 `json:"train_seconds"` // in epochs, summed over the trainers here
+	StallSeconds Measured `json:"stall_seconds"`
+	TrainSeconds float64  `json:"train_seconds"` // in epochs, summed over the trainers here
 }
 
 // A Job is the progress of one of several trainings. It is no longer listed when it has ended; the
@@ -124,9 +124,9 @@ type GPU struct {
 
 	// Since the rank began: seconds it was sampled, seconds of those it was idle, and seconds of
 	// those in which training waited for samples.
-	SampledSeconds float64 `json:"sampled_seconds"`
-	IdleSeconds    float64 `json:"idle_seconds"`
-	WaitedSeconds  float64 `json:"waited_seconds"`
+	SampledSeconds float64  `json:"sampled_seconds"`
+	IdleSeconds    float64  `json:"idle_seconds"`
+	WaitedSeconds  Measured `json:"waited_seconds"`
 }
 
 // A Summary describes a whole run. Its Count is the sum over the run's epochs.
@@ -141,16 +141,16 @@ type Summary struct {
 
 // A Count is the sum over trainers of what they were given in an epoch.
 type Count struct {
-	Epoch         int     `json:"epoch"`
-	HitsLocal     int64   `json:"hits_local"`
-	HitsRemote    int64   `json:"hits_remote"`
-	StorageReads  int64   `json:"storage_reads"`
-	StorageBytes  int64   `json:"storage_bytes"` // including those of fallback reads
-	Substituted   int64   `json:"substituted"`
-	FallbackReads int64   `json:"fallback_reads"`
-	FallbackBytes int64   `json:"fallback_bytes"`
-	StallSeconds  float64 `json:"stall_seconds"` // mean over trainers
-	Seconds       float64 `json:"seconds"`       // the slowest trainer's
+	Epoch         int      `json:"epoch"`
+	HitsLocal     int64    `json:"hits_local"`
+	HitsRemote    int64    `json:"hits_remote"`
+	StorageReads  int64    `json:"storage_reads"`
+	StorageBytes  int64    `json:"storage_bytes"` // including those of fallback reads
+	Substituted   int64    `json:"substituted"`
+	FallbackReads int64    `json:"fallback_reads"`
+	FallbackBytes int64    `json:"fallback_bytes"`
+	StallSeconds  Measured `json:"stall_seconds"` // mean over trainers
+	Seconds       float64  `json:"seconds"`       // the slowest trainer's
 	// of the reads, those of samples given in place of others
 	SubstituteReads int64 `json:"substitute_reads"`
 	// samples whose losses were measured without training on them; not included above

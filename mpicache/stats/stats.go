@@ -48,6 +48,9 @@ const (
 	GPUSampled // this and the next two: summed over a node's GPUs
 	GPUIdle
 	GPUWaited
+	// Unmeasured is the number of trainers that did not measure how long they waited in an epoch: if
+	// there are any, StallSeconds is not known.
+	Unmeasured
 	Counters
 )
 
@@ -188,6 +191,7 @@ var Table = [Counters]Row{
 	GPUSampled: {Unit: Seconds},
 	GPUIdle:    {Unit: Seconds},
 	GPUWaited:  {Unit: Seconds},
+	Unmeasured: {},
 }
 
 // Values has a value for each counter.
@@ -242,13 +246,16 @@ func Ratio(of, by float64) float64 {
 	return of / by
 }
 
-// Convert returns counts as sums.
+// Convert returns counts as sums. StallSeconds are NaN if a trainer did not measure them.
 func Convert(counts Counts) (s Sums) {
 	for c, n := range counts {
 		s[c] = float64(n)
 		if Table[c].Unit == Seconds {
 			s[c] /= 1e6
 		}
+	}
+	if counts[Unmeasured] > 0 {
+		s[StallSeconds] = math.NaN()
 	}
 	return s
 }
@@ -259,7 +266,7 @@ func (r *Reading) Sums() Sums {
 	for _, g := range r.Machine.GPUs {
 		s[GPUSampled] += g.SampledSeconds
 		s[GPUIdle] += g.IdleSeconds
-		s[GPUWaited] += g.WaitedSeconds
+		s[GPUWaited] += float64(g.WaitedSeconds)
 	}
 	return s
 }

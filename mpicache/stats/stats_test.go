@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -83,6 +84,26 @@ func TestCounts(t *testing.T) {
 	g := Reading{Machine: Machine{GPUs: []GPU{{IdleSeconds: 1}, {IdleSeconds: 2}}}}
 	if s := g.Sums(); s[GPUIdle] != 3 {
 		t.Errorf("%v s idle", s[GPUIdle])
+	}
+}
+
+// TestUnmeasured checks that time that was not measured is null in JSON, also in sums with others,
+// and is NaN when it is read again.
+func TestUnmeasured(t *testing.T) {
+	c, other := Count{Seconds: 4}, Count{StallSeconds: 1.5, Seconds: 2}
+	c.Set(Convert(Counts{StallSeconds: 7e6, TrainSeconds: 4e6, Unmeasured: 1}))
+	other.Add(&c)
+	text, err := json.Marshal(other)
+	if err != nil || !strings.Contains(string(text), `"stall_seconds":null,"seconds":4,`) {
+		t.Errorf("%s, %v", text, err)
+	}
+	var again Count
+	if err := json.Unmarshal(text, &again); err != nil || !math.IsNaN(float64(again.StallSeconds)) {
+		t.Errorf("%+v, %v", again, err)
+	}
+	sums := again.Sums()
+	if share := sums.Share(StallSeconds, TrainSeconds); !math.IsNaN(share) {
+		t.Errorf("training waited in %v of its time", share)
 	}
 }
 

@@ -11,6 +11,7 @@ from .connection import Connection, Spec
 from .errors import Away, NotReady, RankpoolError, SampleError
 from .index import Index, Members
 from .lease import Lease
+from .stopwatch import measuring
 
 
 class Batch(list):
@@ -213,8 +214,8 @@ def take(
         samples = _from_cache(connection, index, batch, tally, *reply)
     now = time.perf_counter_ns()
     tally.touch(now)
-    if not connection.in_worker:
-        tally.stall_ns += now - began
+    if not connection.in_worker and not measuring():
+        tally.waited(began, now)
     return samples
 
 

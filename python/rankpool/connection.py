@@ -592,6 +592,10 @@ class Connection:
             tally = self._tallies[stream] = wire.Tally(stream, epoch)
         return tally
 
+    def newest(self, stream: int) -> Optional[wire.Tally]:
+        """Returns the running sums of the epoch that was begun last, None before the first."""
+        return self._tallies.get(stream)
+
     def get(self, stream: int, epoch: int, batches: Sequence[int]) -> List[int]:
         """Requests batches in a single write, releases the leases that ended, and returns the
         tickets."""

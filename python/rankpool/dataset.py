@@ -177,7 +177,7 @@ class Dataset:
 
         Each is valid until the next one is taken. No transform is applied.
         """
-        sampler._loader_workers = 0
+        sampler._loader_workers, sampler._watched = 0, True  # take measures
         link = sampler._connection
         coming = iter(sampler)
         asked: Deque[Tuple[Batch, Optional[int]]] = deque()
@@ -203,7 +203,7 @@ class Dataset:
             for _, ticket in asked:
                 if ticket is not None:
                     link.abandon(ticket)
-            sampler._stalled(0, last=True)
+            sampler._goes_on(last=True)
 
     def next_chunk(self) -> int:
         """Returns the chunk that comes next for most of the trainings that share this data set and

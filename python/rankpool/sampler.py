@@ -22,6 +22,7 @@ from .identity import identities
 from .reports import Reports, Told
 from .saying import say
 from .sentinel import watch_over
+from .stopwatch import Stopwatch, iterator_above, measuring, watch
 from .training import Training, training
 from .waiting import Waiting
 
@@ -120,6 +121,7 @@ class BatchSampler:
         # counts.
         self._loader_workers: Optional[int] = None
         self._tally_at = 0.0
+        self._watched = False  # what iterates this next measures how long training waits
         self._stream, self._batches = self._open()
         self._plan_version = self._connection.welcome.plan_version
         self._options = self._connection.welcome.options
@@ -180,8 +182,15 @@ class BatchSampler:
             yield from self._train()
 
     def _train(self) -> Iterator[Batch]:
+        watched, self._watched = self._watched, False
+        began = time.perf_counter_ns()
         self._tell(self._reports.close())
         plan, first = self._plan_epoch(), self._start
+        if not watched:
+            self._measure(iterator_above(), plan.epoch, began)
+        elif not measuring():
+            self._tally().waited(began, time.perf_counter_ns())
+            self._goes_on()
         # the cache refuses a batch that no epoch has; this epoch may have fewer than others
         if first > plan.batches:
             raise ValueError(
@@ -202,10 +211,7 @@ class BatchSampler:
         if self._beside:
             self._plan = beside.plan(self.spec, len(self.data), self.epoch)
         if self._plan is None or self._plan.epoch != self.epoch:
-            began = time.perf_counter_ns()
             self._plan = self._ask_plan(self.epoch)
-            if not self._loader_workers:  # else the loader measures it
-                self._stalled(time.perf_counter_ns() - began)
         return self._plan
 
     def _try_plan(self) -> None:
@@ -495,24 +501,35 @@ class BatchSampler:
         if counts:
             self._connection.tally(self._stream, self._plan.epoch).add(counts)
 
-    def _goes_on(self) -> None:
-        """Sends the counts so far to the cache now and then."""
-        if time.monotonic() >= self._tally_at:
-            self._stalled(0)
+    # --- how long training waits ---
 
-    def _stalled(self, nanoseconds: int, last: bool = False) -> None:
-        """Adds to the time that training waited, up to now; sends it to the cache from time to
-        time, and at an epoch's end."""
-        epoch = self.epoch if self._plan is None else self._plan.epoch
-        tally = self._connection.tally(self._stream, epoch)
-        tally.stall_ns += nanoseconds
-        ended = time.perf_counter_ns()
-        tally.began_ns = min(tally.began_ns, ended - nanoseconds)
-        tally.touch(ended)
+    def _measure(self, iterator, epoch: int, began: int) -> None:
+        """Measures how long training waits in next() of a DataLoader's iterator, which asks for its
+        first batch since `began`; None: nobody measures it in this epoch, and the cache is told."""
+        if iterator is not None:
+            watch(iterator, Stopwatch(self, epoch, began))
+            return
+        tally = self._tally(epoch)
+        tally.waited(began, time.perf_counter_ns())
+        tally.measured = False
+        self._connection.send_tally(tally)
+
+    def _tally(self, epoch: Optional[int] = None) -> wire.Tally:
+        """Returns the counts of an epoch; None: of the one that is iterated."""
+        if epoch is None:
+            epoch = self.epoch if self._plan is None else self._plan.epoch
+        return self._connection.tally(self._stream, epoch)
+
+    def _counts_in(self, tally: wire.Tally) -> bool:
+        """Returns whether these are the counts of the epoch that is iterated."""
+        return self._connection.newest(self._stream) is tally
+
+    def _goes_on(self, last: bool = False) -> None:
+        """Sends the counts so far to the cache now and then, and at an epoch's end."""
         now = time.monotonic()
         if last or now >= self._tally_at:
             self._tally_at = now + _TALLY_SECONDS
-            self._connection.send_tally(tally)
+            self._connection.send_tally(self._connection.newest(self._stream) or self._tally())
 
 
 # What this process trains on: the spec of its first sampler over each data set of a door.

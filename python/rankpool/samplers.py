@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import weakref
 from math import ceil
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -72,7 +73,7 @@ class _Handed:
         self._count = 0
         # not the iterator itself, which ends its workers when the loop drops it
         self._fields = vars(iterator)
-        self._alive = weakref.ref(iterator, self._ended)
+        self.iterator = weakref.ref(iterator, self._ended)
 
     def _ended(self, _) -> None:
         self._count, self._fields = self._fields["_num_yielded"], None
@@ -144,6 +145,7 @@ class DistributedSampler(TorchDistributedSampler):
         super().set_epoch(epoch)
 
     def __iter__(self) -> Iterator[int]:
+        began = time.perf_counter_ns()
         ids = list(super().__iter__())
         if not isinstance(self.dataset, Served):
             return iter(ids)
@@ -172,6 +174,8 @@ class DistributedSampler(TorchDistributedSampler):
         elif self._assign == "local":
             batches = iter(stream)
         else:
+            iterator = asker.handed.iterator() if asker.handed is not None else None
+            stream._measure(iterator, epoch, began)
             batches = _cut(ids, repeats, size, stream._stream, epoch, stream.spec, first)
         key = number_of(self.seed, self.epoch, self._passes)
         self._passes += 1

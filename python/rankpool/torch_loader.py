@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import nullcontext
 from typing import Any, Callable, Iterator, List, Optional
 
@@ -13,6 +12,7 @@ from .connection import Connection
 from .dataset import Dataset, collate
 from .errors import RankpoolError
 from .stopping import Spared
+from .stopwatch import Stopwatch
 from .wire import Tally
 
 
@@ -34,20 +34,19 @@ class Loader(DataLoader):
         """Yields the batches of the sampler's epoch; raises SampleError if a sample cannot be
         read."""
         sampler = self.sampler
-        sampler._loader_workers = self.num_workers
-        began = time.perf_counter_ns()
+        sampler._loader_workers, sampler._watched = self.num_workers, True
+        stopwatch = Stopwatch(sampler)
+        stopwatch.start()
         with (
             self.worker_init_fn.starting(self.multiprocessing_context)
             if self.num_workers
             else nullcontext()
         ):
             batches = super().__iter__()
-        waited = time.perf_counter_ns() - began
         try:
             while True:
-                began = time.perf_counter_ns()
+                stopwatch.start()
                 fetched = next(batches, None)
-                waited += time.perf_counter_ns() - began
                 if fetched is None:
                     return
                 if isinstance(fetched, _Failed):
@@ -56,14 +55,12 @@ class Loader(DataLoader):
                     finally:
                         # the error's traceback has this frame: the workers would outlive the loop
                         del fetched
-                if self.num_workers:  # else the time was counted where it was spent
-                    sampler._stalled(waited)
-                waited = 0
+                stopwatch.stop()
                 counts, fields = fetched
                 sampler._handed_out(counts)
                 yield tuple(fields)
         finally:
-            sampler._stalled(waited if self.num_workers else 0, last=True)
+            stopwatch.end()
 
 
 class _Reader(Dataset):

@@ -21,6 +21,7 @@ VERSION = 5
 MAGIC = b"rankpool"
 MAX_PAYLOAD = 256 << 20
 MAX_EPOCH = (1 << 31) - 2
+NOT_MEASURED = (1 << 64) - 1  # stall_us of a training process whose waiting nobody measures
 
 HELLO, OPEN, PLAN, GET, REPORT, RELEASE, METRIC, SAVE, STATUS, SHUTDOWN = range(1, 11)
 REPLY = 100  # a reply's kind is its request's kind + REPLY
@@ -114,7 +115,7 @@ class Tally:
     __slots__ = (
         "stream", "epoch", "hits_local", "hits_remote", "storage_reads", "fallback_reads",
         "substituted", "substitute_reads", "evaluated", "evaluated_reads",
-        "storage_bytes", "fallback_bytes", "stall_ns", "began_ns", "elapsed_ns",
+        "storage_bytes", "fallback_bytes", "stall_ns", "began_ns", "elapsed_ns", "measured",
     )  # fmt: skip
 
     def __init__(self, stream: int, epoch: int) -> None:
@@ -124,6 +125,8 @@ class Tally:
         ) = self.substitute_reads = self.evaluated = self.evaluated_reads = 0
         self.storage_bytes = self.fallback_bytes = self.stall_ns = self.elapsed_ns = 0
         self.began_ns = time.perf_counter_ns()
+        # a training process whose waiting nobody measures says so; a worker has nothing to say
+        self.measured = True
 
     def counts(self) -> tuple:
         """Returns the counts, for add and restore."""
@@ -159,14 +162,21 @@ class Tally:
         """Records that the epoch continues; now_ns is from perf_counter_ns."""
         self.elapsed_ns = now_ns - self.began_ns
 
+    def waited(self, began_ns: int, ended_ns: int) -> None:
+        """Adds a wait of training, which was measured; both are from perf_counter_ns."""
+        self.measured = True
+        self.stall_ns += ended_ns - began_ns
+        self.began_ns = min(self.began_ns, began_ns)
+
     def pack(self) -> bytes:
         """Returns a tally as it is on the wire: 64 bytes, 72 with evaluated samples."""
         evaluated = pack("<II", self.evaluated, self.evaluated_reads) if self.evaluated else b""
+        stall_us = self.stall_ns // 1000 if self.measured else NOT_MEASURED
         sums = _TALLY.pack(
             self.stream, self.epoch, self.hits_local, self.hits_remote, self.storage_reads,
             self.fallback_reads,
             self.substituted, self.substitute_reads,
-            self.storage_bytes, self.fallback_bytes, self.stall_ns // 1000, self.elapsed_ns // 1000,
+            self.storage_bytes, self.fallback_bytes, stall_us, self.elapsed_ns // 1000,
         )  # fmt: skip
         return sums + evaluated
 

@@ -17,8 +17,9 @@ FRAMES = {
 }
 
 
-def tally(evaluated=0, read=0):
+def tally(evaluated=0, read=0, measured=True):
     t = wire.Tally(1, 3)
+    t.measured = measured
     t.evaluated, t.evaluated_reads = evaluated, read
     t.hits_local, t.hits_remote, t.storage_reads, t.fallback_reads = 60, 2, 1, 1
     t.storage_bytes, t.fallback_bytes, t.stall_ns = 4096, 512, 1_500_999
@@ -57,6 +58,7 @@ SENT = {
     "release": (wire.RELEASE, 8, wire.pack_release([13], tally())),
     "release_tally": (wire.RELEASE, 9, wire.pack_release([], tally())),
     "release_evaluated": (wire.RELEASE, 19, wire.pack_release([], tally(16, 3))),
+    "release_unmeasured": (wire.RELEASE, 20, wire.pack_release([], tally(measured=False))),
     "metric": (
         wire.METRIC, 10,
         wire.compact({"stream": 1, "epoch": 3, "name": "accuracy", "value": 0.875}),

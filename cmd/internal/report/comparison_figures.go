@@ -154,8 +154,9 @@ func (c *Comparison) times() *Figure {
 			return min(r.sums()[stats.StallSeconds], r.sums()[stats.TrainSeconds])
 		})
 		row := svg.Row{Name: s.Name, Text: all.text(secondsText)}
-		row.Add("trained", all.mean-waited.mean, s.Name+": training "+secondsText(all.mean-waited.mean))
-		row.Add("wait", waited.mean, s.Name+": waiting "+secondsText(waited.mean))
+		training := all.mean - or0(waited.mean)
+		row.Add("trained", training, s.Name+": training "+secondsText(training))
+		row.Add("wait", or0(waited.mean), s.Name+": waiting "+secondsText(waited.mean))
 		most = max(most, all.mean)
 		rows = append(rows, row)
 	}

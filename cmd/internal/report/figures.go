@@ -134,6 +134,9 @@ func stall(t, coarse *track) *Figure {
 	if t.sums()[stats.TrainSeconds] == 0 {
 		return f.without(noTraining)
 	}
+	if math.IsNaN(t.sums()[stats.StallSeconds]) {
+		return f.without(notMeasured)
+	}
 	lines := []series{line("a", "all trainers", waiting)}
 	if t.seen(runlog.StallShare) {
 		f.Caption += " The worst node holds up all others in each step."

@@ -180,13 +180,16 @@ func slowEpochRemarks(run *runlog.Run, all *remarkList) {
 	}
 	warm := run.Epochs[1:]
 	median := medianOf(warm, func(e *runlog.Epoch) float64 { return e.Seconds })
-	usual := medianOf(warm, func(e *runlog.Epoch) float64 { return e.StallSeconds })
+	usual := medianOf(warm, func(e *runlog.Epoch) float64 { return float64(e.StallSeconds) })
 	for i := range warm {
 		e := &warm[i]
 		if e.Seconds > slowFactor*median {
-			waited := "it did not wait for samples more than the others"
-			if e.StallSeconds > slowFactor*usual {
-				waited = fmt.Sprintf("of it %s waiting for samples", span(e.StallSeconds))
+			waited, stall := "it did not wait for samples more than the others", float64(e.StallSeconds)
+			switch {
+			case math.IsNaN(stall):
+				waited = "how long it waited for samples was not measured"
+			case stall > slowFactor*usual:
+				waited = fmt.Sprintf("of it %s waiting for samples", span(stall))
 			}
 			all.bad("Epoch %d took %s, the median epoch %s: %s.", e.Epoch, span(e.Seconds),
 				span(median), waited)

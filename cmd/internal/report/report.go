@@ -120,8 +120,8 @@ func summary(run *runlog.Run) []string {
 			"and %s from storage.", count(t.Draws()),
 			percent(t.Hits()/t.Draws()), percent(t[stats.HitsLocal]/t.Draws()),
 			percent((t[stats.StorageReads]+t[stats.FallbackReads])/t.Draws()))
-		if t[stats.TrainSeconds] > 0 {
-			text += fmt.Sprintf(" Training waited for samples in %s of its time.", percent(waited(&t)))
+		if share := waited(&t); !math.IsNaN(share) {
+			text += fmt.Sprintf(" Training waited for samples in %s of its time.", percent(share))
 		}
 		all = append(all, text)
 	}
@@ -144,6 +144,9 @@ func facts(run *runlog.Run) []fact {
 	}
 }
 
+const notMeasured = "How long training waited for samples was not measured: it is where a " +
+	"DataLoader of PyTorch, or rankpool.loader, asks a sampler of rankpool for its batches."
+
 // verdict returns what limited the run.
 func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string, string)) (
 	string, string,
@@ -156,6 +159,9 @@ func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string,
 	t := totals(run)
 	if t[stats.TrainSeconds] == 0 {
 		return "", "Whether GPUs were idle, and why, is not in the log."
+	}
+	if math.IsNaN(t[stats.StallSeconds]) {
+		return "", notMeasured
 	}
 	return "", fmt.Sprintf("GPUs were not observed, so the log does not show whether they were idle. "+
 		"Training waited for samples in %s of its time; a faster input could have saved that much at "+
@@ -188,8 +194,8 @@ func countCells(e *runlog.Epoch) []string {
 		percent(stats.Ratio(float64(e.HitsRemote), draws)),
 		percent(stats.Ratio(float64(e.StorageReads), draws)),
 		in(decimalSizes, float64(e.StorageBytes)),
-		count(float64(e.FallbackReads)), percent(min(1, stats.Ratio(e.StallSeconds, e.Seconds))),
-		svg.Number(e.Seconds),
+		count(float64(e.FallbackReads)),
+		percent(min(1, stats.Ratio(float64(e.StallSeconds), e.Seconds))), svg.Number(e.Seconds),
 	}
 }
 

@@ -251,6 +251,11 @@ func TestMissing(t *testing.T) {
 			map[string]string{"latency": noNodeLines},
 			[]string{"so there is one value an epoch."},
 		},
+		"waiting that was not measured": {
+			strings.Replace(old, `"stall_seconds":1`, `"stall_seconds":null`, 1),
+			map[string]string{"stall": notMeasured},
+			[]string{"<dd>–</dd>", notMeasured[:40]},
+		},
 		"no GPUs, nothing measured": {
 			bare,
 			map[string]string{"gpu": noGPUs, "latency": noMeasuring},

@@ -41,6 +41,8 @@ func moment(at float64) string {
 // span formats a duration in words.
 func span(seconds float64) string {
 	switch {
+	case math.IsNaN(seconds):
+		return svg.Number(seconds)
 	case seconds < 1e-3:
 		return svg.Number(seconds*1e6) + " µs"
 	case seconds < 1:

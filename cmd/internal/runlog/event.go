@@ -151,7 +151,7 @@ func (n *Node) check() bool {
 	}
 	for _, g := range n.Machine.GPUs {
 		if !between(g.SampledSeconds, maxSeconds) || !between(g.IdleSeconds, maxSeconds) ||
-			!between(g.WaitedSeconds, maxSeconds) {
+			!math.IsNaN(float64(g.WaitedSeconds)) && !between(float64(g.WaitedSeconds), maxSeconds) {
 			return false
 		}
 	}
@@ -177,7 +177,8 @@ func checkSums(sums stats.Sums) bool {
 		if stats.Table[c].Unit == stats.Seconds {
 			most = maxSeconds
 		}
-		if !between(sum, most) {
+		waited := stats.Counter(c) == stats.StallSeconds || stats.Counter(c) == stats.GPUWaited
+		if !between(sum, most) && !(waited && math.IsNaN(sum)) {
 			return false
 		}
 	}

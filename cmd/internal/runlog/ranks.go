@@ -113,7 +113,7 @@ func (r *NodeRun) take(
 		}
 		k.Sampled += max(0, g.SampledSeconds-k.before.SampledSeconds)
 		k.Idle += max(0, g.IdleSeconds-k.before.IdleSeconds)
-		k.Waited += max(0, g.WaitedSeconds-k.before.WaitedSeconds)
+		k.Waited += max(0, float64(g.WaitedSeconds-k.before.WaitedSeconds))
 		k.before = *g
 		if g.Utilisation != nil {
 			k.Utilisation.observe(*g.Utilisation, max(seconds, 1e-3))

@@ -140,7 +140,7 @@ func (w *writer) epoch(e int, second, length float64) {
 		}
 	}
 	sum.Epoch, sum.Seconds = e, length
-	sum.StallSeconds /= float64(w.Nodes)
+	sum.StallSeconds /= stats.Measured(w.Nodes)
 	sum.PlannedHits = sum.HitsLocal + sum.HitsRemote
 	sum.Metrics = map[string]float64{"accuracy": 1 - 0.6/math.Sqrt(float64(e+1))}
 	w.total.HitsLocal += sum.HitsLocal
@@ -183,7 +183,7 @@ func (w *writer) advance(n *node, sum *stats.Count, epoch int, part, at float64,
 	n.StorageBytes += (reads + fallback) * sampleBytes
 	n.FallbackReads += fallback
 	n.FallbackBytes += fallback * sampleBytes
-	n.StallSeconds += stall * float64(n.Trainers)
+	n.StallSeconds += stats.Measured(stall * float64(n.Trainers))
 	n.TrainSeconds += seconds * float64(n.Trainers)
 	n.PeerBytes += (hits - local) * sampleBytes
 	sum.HitsLocal += local
@@ -192,7 +192,7 @@ func (w *writer) advance(n *node, sum *stats.Count, epoch int, part, at float64,
 	sum.StorageBytes += (reads + fallback) * sampleBytes
 	sum.FallbackReads += fallback
 	sum.FallbackBytes += fallback * sampleBytes
-	sum.StallSeconds += stall
+	sum.StallSeconds += stats.Measured(stall)
 	w.memory(n, epoch, part)
 	if w.Machine {
 		w.machine(n, reads, latency, seconds, stall)
@@ -234,7 +234,7 @@ func (w *writer) machine(n *node, reads int64, latency, seconds, stall float64) 
 		g.Utilisation = &busy
 		g.SampledSeconds += seconds
 		g.IdleSeconds += idle
-		g.WaitedSeconds += stall
+		g.WaitedSeconds += stats.Measured(stall)
 	}
 }
 

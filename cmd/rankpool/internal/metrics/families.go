@@ -220,7 +220,7 @@ func (d *describer) gpus() {
 		sampled(func(g stats.GPU) float64 { return g.IdleSeconds }), labels...)
 	d.counter("gpu_idle_waiting_seconds_total",
 		"Of gpu_idle_seconds_total, those in which training waited for samples.",
-		sampled(func(g stats.GPU) float64 { return g.WaitedSeconds }), labels...)
+		sampled(func(g stats.GPU) float64 { return float64(g.WaitedSeconds) }), labels...)
 }
 
 // distinct returns the GPUs with different UUIDs: two series with the same labels would make a

@@ -7,6 +7,7 @@
 package metrics
 
 import (
+	"math"
 	"runtime"
 	"strconv"
 
@@ -71,7 +72,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	s := c.stats()
 	for _, f := range c.families {
 		f.values(s, func(value float64, labels ...string) {
-			to <- prometheus.MustNewConstMetric(f.desc, f.kind, value, labels...)
+			if !math.IsNaN(value) {
+				to <- prometheus.MustNewConstMetric(f.desc, f.kind, value, labels...)
+			}
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -130,6 +131,21 @@ func TestExposition(t *testing.T) {
 				t.Errorf("got\n%s\nwant %s:\n%s", got, golden, want)
 			}
 		})
+	}
+}
+
+// TestNotMeasured checks that time that was not measured has no series, rather than 0 or NaN.
+func TestNotMeasured(t *testing.T) {
+	s := full()
+	s.StallSeconds = stats.Measured(math.NaN())
+	found, err := registry(labels, s).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if f.GetName() == "rankpool_stall_seconds_total" {
+			t.Errorf("%v", f)
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package rank
 
+import "math"
+
 // An idleInterval is an interval in which GPUs were sampled.
 type idleInterval struct {
 	seconds float64   // its length
-	stalled float64   // of which training waited for samples, mean over the trainers
+	stalled float64   // of which training waited for samples, mean over the trainers; NaN: unknown
 	sampled []float64 // seconds, a GPU: the length, or less where its utilisation was not available
 	idle    []float64 // seconds, a GPU, in [0, sampled]
 }
@@ -12,7 +14,7 @@ func newIdleInterval(gpus int) idleInterval {
 	return idleInterval{sampled: make([]float64, gpus), idle: make([]float64, gpus)}
 }
 
-// idleSums are seconds of one GPU: 0 ≤ waited ≤ idle ≤ sampled.
+// idleSums are seconds of one GPU: 0 ≤ waited ≤ idle ≤ sampled. waited is NaN if it is not known.
 type idleSums struct{ sampled, idle, waited float64 }
 
 // idleHistory is how many intervals are kept. Training reports at least once a second how long it
@@ -44,6 +46,9 @@ func (j *idleJoin) add(now idleInterval) {
 	for g := range j.sums {
 		j.sums[g].sampled += now.sampled[g]
 		j.sums[g].idle += now.idle[g]
+		if math.IsNaN(rest) {
+			j.sums[g].waited = rest
+		}
 	}
 	if len(j.past) == idleHistory {
 		copy(j.past, j.past[1:])

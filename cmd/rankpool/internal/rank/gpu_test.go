@@ -193,7 +193,7 @@ func (b *gpuBench) after(d time.Duration) {
 
 func (b *gpuBench) sums(g int, stallSeconds float64, trainers int) idleSums {
 	s := b.Snapshot(stallSeconds, trainers)[g]
-	return idleSums{s.SampledSeconds, s.IdleSeconds, s.WaitedSeconds}
+	return idleSums{s.SampledSeconds, s.IdleSeconds, float64(s.WaitedSeconds)}
 }
 
 // wantSums checks the sums of GPU g since the last call.

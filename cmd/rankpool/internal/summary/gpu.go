@@ -2,6 +2,7 @@ package summary
 
 import (
 	"fmt"
+	"math"
 
 	"rankpool/cmd/internal/runlog"
 	"rankpool/cmd/rankpool/internal/rank"
@@ -35,11 +36,20 @@ func gpuSentence(run *runlog.Run) string {
 // Bound names what held training back. GPUs were sampled for sampled seconds, idle for idle of
 // those, and training waited for samples in waited of these. The verdict is rank.BoundByIO if it
 // waited for a tenth of the time or more; else rank.BoundByCompute if the GPUs were idle for less
-// than a tenth; else rank.BoundByOther. With several GPUs the seconds are means over them. Both
-// results are empty if sampled is 0.
+// than a tenth; else rank.BoundByOther. There is none for idle GPUs if waited is not known (NaN).
+// With several GPUs the seconds are means over them. Both results are empty if sampled is 0.
 func Bound(sampled, idle, waited float64) (verdict, sentence string) {
 	if !(sampled > 0) {
 		return "", ""
+	}
+	if math.IsNaN(waited) {
+		sentence = fmt.Sprintf("GPUs idle %.0f %% of %.0f s; how long training waited for data was not "+
+			"measured", 100*idle/sampled, sampled)
+		if idle < rank.BoundShare*sampled {
+			verdict = rank.BoundByCompute
+			sentence += ": " + verdict
+		}
+		return verdict, sentence
 	}
 	switch {
 	case waited >= rank.BoundShare*sampled:

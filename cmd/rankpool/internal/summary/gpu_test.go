@@ -19,6 +19,14 @@ func TestBound(t *testing.T) {
 		{0, 0, 0, "", ""},
 		{math.NaN(), 0, 0, "", ""},
 		{
+			100, 50, math.NaN(), "",
+			"GPUs idle 50 % of 100 s; how long training waited for data was not measured",
+		},
+		{
+			100, 5, math.NaN(), "compute-bound",
+			"GPUs idle 5 % of 100 s; how long training waited for data was not measured: compute-bound",
+		},
+		{
 			412, 156.56, 48.5336, "I/O-bound",
 			"GPUs idle 38 % of 412 s, 31 % of it waiting for data: I/O-bound",
 		},
@@ -55,7 +63,7 @@ func event(rank int, sums ...gpuSeconds) stats.Reading {
 		busy := 0.5
 		e.Machine.GPUs = append(e.Machine.GPUs, stats.GPU{
 			UUID: fmt.Sprintf("GPU-%d-%d", rank, g), Utilisation: &busy,
-			SampledSeconds: s.sampled, IdleSeconds: s.idle, WaitedSeconds: s.waited,
+			SampledSeconds: s.sampled, IdleSeconds: s.idle, WaitedSeconds: stats.Measured(s.waited),
 		})
 	}
 	return e

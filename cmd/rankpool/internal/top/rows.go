@@ -2,6 +2,7 @@ package top
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"rankpool/mpicache/stats"
@@ -63,9 +64,9 @@ func servedOf(f stats.Sums) servedRates {
 	}
 }
 
-// ratio returns a/b, nil if b is 0.
+// ratio returns a/b, nil if b is 0 or a is not known.
 func ratio(a, b float64) *float64 {
-	if b <= 0 {
+	if b <= 0 || math.IsNaN(a) {
 		return nil
 	}
 	return new(a / b)
@@ -160,7 +161,7 @@ func idleShares(gpus []stats.GPU) (idle, waited *float64) {
 	for _, g := range gpus {
 		sampled += g.SampledSeconds
 		idleSeconds += g.IdleSeconds
-		waitedSeconds += g.WaitedSeconds
+		waitedSeconds += float64(g.WaitedSeconds)
 	}
 	return ratio(idleSeconds, sampled), ratio(waitedSeconds, idleSeconds)
 }

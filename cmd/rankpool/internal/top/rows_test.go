@@ -21,7 +21,8 @@ func someNodes(n int, seconds float64) []stats.Reading {
 			Progress: stats.Progress{
 				Data: "train", Epoch: 3, Batch: 120 - r%7, Batches: 600,
 				HitsLocal: rate(1000), HitsRemote: rate(3000), StorageReads: rate(950),
-				FallbackReads: rate(50), StallSeconds: 0.04 * seconds, TrainSeconds: 4 * seconds,
+				FallbackReads: rate(50), TrainSeconds: 4 * seconds,
+				StallSeconds: stats.Measured(0.04 * seconds),
 			},
 			PeerBytes: rate(330e6),
 			SlabBytes: 64 << 30, UsedBytes: 60 << 30, Residents: 500000, ResidentBytes: 55 << 30,
@@ -34,12 +35,12 @@ func someNodes(n int, seconds float64) []stats.Reading {
 		for g := range 4 {
 			s.Machine.GPUs = append(s.Machine.GPUs, stats.GPU{
 				UUID: fmt.Sprintf("GPU-%d-%d", r, g), Index: g, Utilisation: new(0.95),
-				SampledSeconds: seconds, IdleSeconds: seconds / 10, WaitedSeconds: seconds / 20,
+				SampledSeconds: seconds, IdleSeconds: seconds / 10, WaitedSeconds: stats.Measured(seconds / 20),
 			})
 		}
 		switch r {
 		case 1:
-			s.StallSeconds, s.Machine.StorageSeconds = 1.6*seconds, 480*seconds
+			s.StallSeconds, s.Machine.StorageSeconds = stats.Measured(1.6*seconds), 480*seconds
 			s.Machine.MemoryFreeBytes, s.Ready = 500<<20, 0.31
 			for g := range s.Machine.GPUs {
 				s.Machine.GPUs[g].Utilisation = new(0.3)
@@ -62,7 +63,7 @@ func withJobs(nodes []stats.Reading, names ...string) []stats.Reading {
 			n := int64(float64(i+1) * nodes[r].Seconds)
 			j := stats.Job{Name: name, Progress: stats.Progress{
 				Data: "train", Epoch: i, Batch: 10 + r, Batches: 50, HitsLocal: 70 * n,
-				StorageReads: 30 * n, StallSeconds: 0.2 * nodes[r].Seconds,
+				StorageReads: 30 * n, StallSeconds: stats.Measured(0.2 * nodes[r].Seconds),
 				TrainSeconds: nodes[r].Seconds,
 			}}
 			if name == "a" { // the slower rank counts
@@ -160,6 +161,10 @@ func TestNothingIsKnown(t *testing.T) {
 		r.SamplesPerSecond != 0 {
 		t.Errorf("of a rank that did nothing: %+v", r)
 	}
+	later[0].StallSeconds, later[0].TrainSeconds = stats.Measured(math.NaN()), 3
+	if r := rowsOf(quiet, later)[0].Rates; r.StallShare != nil {
+		t.Errorf("of a training that does not measure how long it waits: %v", *r.StallShare)
+	}
 	total := totalOf(nil)
 	if total.Epoch != -1 || total.Rates != nil || total.MemoryFreeBytes != nil ||
 		total.Ready != nil {
@@ -230,7 +235,7 @@ func TestRatesProperties(t *testing.T) {
 				} {
 					*field += count.Draw(t, label)
 				}
-				s.StallSeconds += rapid.Float64Range(0, 10).Draw(t, label)
+				s.StallSeconds += stats.Measured(rapid.Float64Range(0, 10).Draw(t, label))
 				s.TrainSeconds += rapid.Float64Range(0, 10).Draw(t, label)
 				nodes = append(nodes, s)
 			}
