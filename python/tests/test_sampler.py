@@ -680,12 +680,12 @@ def test_refused_requests_are_sentences(door):
 def test_another_version_is_named(door):
     door.version = 1
     with pytest.raises(
-        rankpool.VersionError, match="the client speaks protocol version 4, and the cache version 1"
+        rankpool.VersionError, match="the client speaks protocol version 5, and the cache version 1"
     ):
         rankpool.Dataset()
-    door.version, door.refuse = 4, "this rank speaks protocol version 1"
+    door.version, door.refuse = 5, "this rank speaks protocol version 1"
     with pytest.raises(
-        rankpool.VersionError, match="version 4, and the cache refused it: this rank speaks .* 1"
+        rankpool.VersionError, match="version 5, and the cache refused it: this rank speaks .* 1"
     ):
         rankpool.Dataset()
 
