@@ -120,6 +120,7 @@ var arrows = map[string]map[string]string{
 	},
 	"cmd/rankpool/internal/batchscript": {
 		"cmd/rankpool/internal/launchers": "what in a script starts trainers",
+		"slurm":                           "sizes as sbatch reads them",
 		"staging/sizes":                   "sizes as people write them",
 	},
 	"cmd/rankpool/internal/control": {

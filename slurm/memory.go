@@ -66,8 +66,7 @@ func memory(limit, used int64, name string) Memory {
 }
 
 // slurmMemory returns Slurm's allocation for the job, or the step, on this node, and the variable
-// that it comes from; 0 if there is none. Slurm's sizes are in MiB; 0 MiB, from --mem=0, is all of
-// the node.
+// that it comes from; 0 if there is none. 0 MiB, from --mem=0, is all of the node.
 func slurmMemory(getenv func(string) string) (bytes int64, name string) {
 	for _, v := range []struct {
 		name  string
@@ -77,15 +76,31 @@ func slurmMemory(getenv func(string) string) (bytes int64, name string) {
 		{"SLURM_MEM_PER_CPU", func() int { return Detect(getenv).cpusHere(getenv) }},
 		{"SLURM_MEM_PER_GPU", func() int { return gpusOnNode(getenv) }},
 	} {
-		mebibytes := int64(number(getenv, v.name))
-		if mebibytes <= 0 {
+		each, ok := Size(getenv(v.name))
+		if !ok || each == 0 {
 			continue
 		}
-		if n := int64(v.times()); n > 0 && mebibytes < math.MaxInt64>>20/n {
-			return mebibytes * n << 20, v.name
+		if n := int64(v.times()); n > 0 && each < math.MaxInt64/n {
+			return each * n, v.name
 		}
 	}
 	return 0, ""
+}
+
+// Size parses a size as sbatch does: a number of MiB, or with K, M, G or T of the binary unit.
+//
+// Source: SchedMD, sbatch(1), --mem.
+func Size(text string) (bytes int64, ok bool) {
+	unit := int64(1 << 20)
+	digits := strings.TrimRight(strings.TrimSpace(text), "bB")
+	if digits != "" {
+		at := strings.IndexByte("KMGT", digits[len(digits)-1]&^0x20)
+		if at >= 0 {
+			unit, digits = 1<<(10*(at+1)), digits[:len(digits)-1]
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	return n * unit, err == nil && n >= 0 && n <= math.MaxInt64/unit
 }
 
 // A probe reads the kernel's files.

@@ -118,6 +118,18 @@ func TestReadMemory(t *testing.T) {
 			Memory{12 << 20, 12 << 20, "SLURM_MEM_PER_CPU"},
 		},
 		{
+			"with a unit, as a script may set it for srun",
+			files{},
+			"SLURM_MEM_PER_NODE=2G", 0,
+			Memory{2 << 30, 2 << 30, "SLURM_MEM_PER_NODE"},
+		},
+		{
+			"with a unit, for each CPU",
+			files{},
+			"SLURM_MEM_PER_CPU=512kb SLURM_CPUS_ON_NODE=4", 0,
+			Memory{2 << 20, 2 << 20, "SLURM_MEM_PER_CPU"},
+		},
+		{
 			"for each GPU",
 			files{},
 			"SLURM_MEM_PER_GPU=3 SLURM_GPUS_ON_NODE=2", 0,

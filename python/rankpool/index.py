@@ -234,7 +234,7 @@ class Index:
         return data[: self.sizes[id]]
 
     def _check(self, id: int, stat: os.stat_result) -> None:
-        if stat.st_mtime_ns != self.mtimes[id]:
+        if (stat.st_mtime_ns - self.mtimes[id]) % (1 << 64):  # the index has its low 64 bits
             raise ValueError("the file was changed after it was indexed")
         if self._format(id) == _FILE and stat.st_size != self.sizes[id]:
             raise ValueError(

@@ -3,6 +3,7 @@ package posix
 
 import (
 	"errors"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -45,4 +46,13 @@ func Allocate(file *os.File, sizeBytes int64) error {
 		return file.Truncate(sizeBytes)
 	}
 	return os.NewSyscallError("fallocate", err)
+}
+
+// Timespec returns the time that Timespec.Nano counted, in 64 bits that overflow in 2262: a time
+// before 1901, which ext4 and XFS do not know, is one after it.
+func Timespec(nano int64) unix.Timespec {
+	if nano >= math.MinInt32*1e9 {
+		return unix.NsecToTimespec(nano)
+	}
+	return unix.Timespec{Sec: int64(uint64(nano) / 1e9), Nsec: int64(uint64(nano) % 1e9)}
 }

@@ -3,6 +3,7 @@ package posix
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"testing"
 
@@ -18,5 +19,14 @@ func TestRetry(t *testing.T) {
 	})
 	if !errors.Is(err, fs.ErrNotExist) || made != len(calls) {
 		t.Errorf("%d calls end with %v, want %d with %v", made, err, len(calls), unix.ENOENT)
+	}
+}
+
+func TestTimespec(t *testing.T) {
+	for _, seconds := range []int64{math.MinInt32, -1, 0, 1 << 31, 9223372036, 10413792000, 15032385535} {
+		want := unix.Timespec{Sec: seconds, Nsec: 999999999}
+		if got := Timespec(want.Nano()); got != want {
+			t.Errorf("%v: %v", want, got)
+		}
 	}
 }

@@ -93,7 +93,7 @@ func (System) Chmod(path string, mode fs.FileMode) error { return os.Chmod(path,
 
 // Chtime implements FileSystem.
 func (System) Chtime(path string, modTime int64) error {
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(modTime)}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, posix.Timespec(modTime)}
 	return pathError("utimensat", path, posix.Retry(func() error {
 		return unix.UtimesNanoAt(unix.AT_FDCWD, path, times, unix.AT_SYMLINK_NOFOLLOW)
 	}))
@@ -156,7 +156,7 @@ func (f systemFile) SetAttribute(name string, value []byte) error {
 }
 
 func (f systemFile) Chtime(modTime int64) error {
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(modTime)}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, posix.Timespec(modTime)}
 	err := posix.Retry(func() error {
 		return unix.UtimesNanoAt(int(f.Fd()), "", times, unix.AT_EMPTY_PATH)
 	})

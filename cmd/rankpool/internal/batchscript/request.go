@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"rankpool/slurm"
 )
 
 // A request is what the directives ask for. Numbers are 0 if the script does not give them.
@@ -48,7 +50,7 @@ func (r *request) readMemory(options []Option) {
 	}{{"mem", 1}, {"mem-per-cpu", cpus}, {"mem-per-gpu", r.gpusPerNode}} {
 		if o, found := find(options, m.name); found {
 			r.memoryGiven = true
-			if bytes, ok := slurmSize(o.Value); ok && float64(bytes)*float64(m.times) < math.MaxInt64 {
+			if bytes, ok := slurm.Size(o.Value); ok && float64(bytes)*float64(m.times) < math.MaxInt64 {
 				r.memoryBytes = bytes * int64(m.times)
 			}
 		}
@@ -107,22 +109,6 @@ func countGPUs(list string) int {
 		}
 	}
 	return min(sum, 1<<16)
-}
-
-// slurmSize parses a size as sbatch does: a number of MiB, or with K, M, G or T of the binary unit.
-//
-// Source: SchedMD, sbatch(1), --mem.
-func slurmSize(text string) (bytes int64, ok bool) {
-	unit := int64(1 << 20)
-	digits := strings.TrimRight(text, "bB")
-	if digits != "" {
-		at := strings.IndexByte("KMGT", digits[len(digits)-1]&^0x20)
-		if at >= 0 {
-			unit, digits = 1<<(10*(at+1)), digits[:len(digits)-1]
-		}
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	return n * unit, err == nil && n >= 0 && n <= math.MaxInt64/unit
 }
 
 // timeSeconds parses a time as sbatch does: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S. 0 is no

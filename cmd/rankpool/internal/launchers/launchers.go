@@ -33,6 +33,11 @@ func Of(command []string) string {
 			return modules[program]
 		}
 	}
+	return named(program, arguments)
+}
+
+// named returns the launcher that a program is, "" if it is none.
+func named(program string, arguments []string) string {
 	switch name := strings.TrimSuffix(path.Base(program), ".py"); name {
 	case "torchrun", "deepspeed", "horovodrun":
 		return name
