@@ -207,7 +207,10 @@ func (l *launcher) restartCache() {
 		l.tryCache()
 		return
 	}
-	l.goAround()
+	if why := lostNodes(l.again.job); why != "" {
+		l.giveUp(why)
+		return
+	}
 	var err error
 	l.clearing, err = start("the end of the old ranks",
 		command{args: l.endRanks, env: l.cache.env, ours: true}, l.exits)
@@ -228,11 +231,17 @@ func (l *launcher) cacheEnded() {
 	l.running = nil
 	p.signal(syscall.SIGKILL) // whatever is left of its process group
 	if why := session.Refusal(l.session); why != "" && l.goesOn() && !l.asked {
-		messages.Say("the cache cannot be restarted, so training ends: %s", why)
-		l.fail(exit.Failure)
+		l.giveUp(why)
 	}
 	// the signals of sbatch --signal kill a program that is still loading
 	l.drive(liveness.Ended{How: p.how(), Shot: diedOfUserSignal(p.code())})
+}
+
+// giveUp ends training, since the cache cannot be restarted.
+func (l *launcher) giveUp(why string) {
+	messages.Say("the cache cannot be restarted, so training ends: %s", why)
+	l.failed = why
+	l.fail(exit.Failure)
 }
 
 // killCache kills the cache, including the ranks that its mpirun has started here: a stopped

@@ -53,10 +53,6 @@ type layout struct {
 	endRanks []string // the same, but keeps the session; nil if end is
 	reports  bool     // this launcher shows the progress, the table, and what concerns all
 	byMpirun bool     // cache is an mpirun, whose children are the ranks
-	// around changes the cache's commands for a job that has lost nodes; nil: it cannot. hosts are the
-	// nodes that the job has.
-	around func(l *layout, living []string)
-	hosts  []string
 	// the session folder, if training is a separate step whose number join writes there; else ""
 	step string
 	// the training command is torchrun, which starts the trainers and dies of SIGUSR1 and SIGUSR2

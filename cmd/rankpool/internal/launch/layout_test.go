@@ -104,39 +104,6 @@ func TestSlurmLayout(t *testing.T) {
 	}
 }
 
-// TestSlurmLayoutAroundLostNodes checks the commands of a job that Slurm has taken nodes from: the
-// folders of the remaining nodes keep their numbers.
-func TestSlurmLayoutAroundLostNodes(t *testing.T) {
-	job := slurm.Job{JobID: "7", Nodes: 3, NodeID: 0, NodeList: "n[1-3]"}
-	o := testOptions()
-	o.ranks = 3
-	l := o.slurmLayout(job, "/s", nil)
-	l.around(&l, []string{"n1", "n3"})
-	cache, end := strings.Join(l.cache.args, " "), strings.Join(l.end, " ")
-	for _, part := range []string{
-		" --nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=n1,n3 ",
-		" --world 2 ", " --hosts n[1-3]",
-	} {
-		if !strings.Contains(cache, part) {
-			t.Errorf("%q misses %q", cache, part)
-		}
-	}
-	if !strings.Contains(end, " --nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=n1,n3 ") ||
-		!slices.Contains(l.endRanks, "--keep") {
-		t.Errorf("the end: %q, %q", end, l.endRanks)
-	}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	new(rank.Options).RegisterServe(flags)
-	if err := flags.Parse(l.cache.args[slices.Index(l.cache.args, "serve")+1:]); err != nil {
-		t.Errorf("serve does not take them: %v", err)
-	}
-	l.around(&l, []string{"n1"})
-	if cache := strings.Join(l.cache.args, " "); strings.Contains(cache, "--world") ||
-		!strings.Contains(cache, "--mpi=none") {
-		t.Errorf("a rank alone needs no MPI: %q", cache)
-	}
-}
-
 func TestTaskLayout(t *testing.T) {
 	job := slurm.Job{JobID: "7", StepID: "1", NodeList: "n[1-2]"}
 	at := world.Place{Tasks: 2, Task: 1, LocalTasks: 1, LocalTask: 0, By: world.BySrunPMIx}

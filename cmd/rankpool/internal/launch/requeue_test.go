@@ -188,3 +188,24 @@ func TestAboutState(t *testing.T) {
 	}
 	check("epoch 3 after 7 batches")
 }
+
+func TestLostNodes(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	for _, c := range []struct{ has, want string }{
+		{"n[1-3]", ""},
+		{"n[1,3]", "the job has lost n2, "},
+		{"n1", "the job has lost n[2-3], "},
+		{"(null)", ""},
+		{"", ""},
+	} {
+		script := "#!/bin/sh\necho 'JobState=RUNNING NodeList=" + c.has + "'\n"
+		if err := os.WriteFile(filepath.Join(folder, "scontrol"), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		got := lostNodes(slurm.Job{JobID: "7", NodeList: "n[1-3]"})
+		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%q are left: %q, want %q", c.has, got, c.want)
+		}
+	}
+}

@@ -2,13 +2,13 @@ package launch
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 
-	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/slurm"
@@ -22,12 +22,7 @@ import (
 // reserves all of it.
 func (o *Options) slurmLayout(job slurm.Job, dir string, env []string) layout {
 	l := layout{restart: true, reports: true, step: dir}
-	hosts, err := job.Hosts()
-	o.slurmCache(&l, job, dir, env, nil)
-	if err == nil && len(hosts) > 1 {
-		l.around = func(l *layout, living []string) { o.slurmCache(l, job, dir, env, living) }
-		l.hosts = hosts
-	}
+	o.slurmCache(&l, job, dir, env)
 	for training := range o.trainings {
 		l.trainers = append(l.trainers, o.slurmTraining(training, job, dir, env))
 	}
@@ -55,54 +50,40 @@ func (o *Options) slurmTraining(training int, job slurm.Job, dir string, env []s
 	}
 }
 
-// slurmCache fills in the cache's step and the one that ends it: on all nodes of the job or, if
-// some are lost, on the living ones.
-func (o *Options) slurmCache(l *layout, job slurm.Job, dir string, env, living []string) {
-	nodes, mpi, serve := job.Nodes, "none", o.serveArgs(dir)
-	if living != nil {
-		fewer := *o
-		fewer.ranks, nodes = len(living), len(living)
-		serve = append(fewer.serveArgs(dir), "--hosts", job.NodeList)
-	}
-	if nodes > 1 { // a single rank needs no MPI
+// slurmCache fills in the cache's step and the one that ends it, on all nodes of the job.
+func (o *Options) slurmCache(l *layout, job slurm.Job, dir string, env []string) {
+	nodes, mpi := strconv.Itoa(job.Nodes), "none"
+	if job.Nodes > 1 { // a single rank needs no MPI
 		mpi = world.SlurmMPI(o.library.Family, world.SrunList())
 	}
 	everyNode := []string{
 		"srun", "--overlap", "--mem=0", "--export=ALL", "--input=none", "--cpu-bind=none",
-		"--nodes=" + strconv.Itoa(nodes), "--ntasks=" + strconv.Itoa(nodes), "--ntasks-per-node=1",
-	}
-	if living != nil {
-		everyNode = append(everyNode, "--nodelist="+strings.Join(living, ","))
+		"--nodes=" + nodes, "--ntasks=" + nodes, "--ntasks-per-node=1",
 	}
 	cache := append(slices.Clone(everyNode), cacheGPUs(world.Lookup(env), slurmVersion()),
 		"--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+mpi)
-	l.cache = cacheCommand(append(cache, serve...), o.withLibrary(cacheStepEnv(env)))
+	l.cache = cacheCommand(append(cache, o.serveArgs(dir)...), o.withLibrary(cacheStepEnv(env)))
 	l.end = append(slices.Clone(everyNode), "--gres=none", "--mpi=none", o.self, "end",
 		"--session", dir)
 	l.endRanks = append(slices.Clone(l.end), "--keep")
 }
 
-// goAround lets the cache continue without the nodes that Slurm has taken from the job, which
-// survives without them (sbatch --no-kill).
-func (l *launcher) goAround() {
-	if l.around == nil {
-		return
+// lostNodes returns why training ends if Slurm has taken nodes from the job, which lives on without
+// them (sbatch --no-kill); "" if it has not, or if Slurm does not say. Fewer ranks would give
+// trainers other draws.
+func lostNodes(job slurm.Job) string {
+	state, known := askJob(job)
+	had, err := job.Hosts()
+	has, badly := slurm.ParseHostlist(state.nodes)
+	if !known || err != nil || badly != nil || len(has) == 0 {
+		return ""
 	}
-	state, known := askJob(l.again.job)
-	has, err := slurm.ParseHostlist(state.nodes)
-	if !known || err != nil || len(has) == 0 {
-		return
+	lost := slices.DeleteFunc(had, func(host string) bool { return slices.Contains(has, host) })
+	if len(lost) == 0 || len(lost) == len(had) { // "(null)" names no node
+		return ""
 	}
-	lost := slices.DeleteFunc(slices.Clone(l.hosts),
-		func(host string) bool { return slices.Contains(has, host) })
-	if len(lost) == 0 || len(lost) == len(l.hosts) {
-		return
-	}
-	l.hosts = slices.DeleteFunc(l.hosts,
-		func(host string) bool { return slices.Contains(lost, host) })
-	messages.Say("%s of this job is lost: the cache continues without its memory, on %s",
-		slurm.FormatHostlist(lost), slurm.FormatHostlist(l.hosts))
-	l.around(&l.layout, l.hosts)
+	return fmt.Sprintf("the job has lost %s, whose rank cannot be started again: resume from a "+
+		"checkpoint in another job", slurm.FormatHostlist(lost))
 }
 
 // trainingStep returns the environment of the training step's srun.

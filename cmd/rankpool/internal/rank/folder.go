@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,18 +16,7 @@ import (
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
-	"rankpool/slurm"
 )
-
-// folderNumber returns this rank's number, or the number that its node had before the job lost
-// others: trainers know that folder.
-func (r *process) folderNumber() int {
-	hosts, err := slurm.ParseHostlist(r.opt.Hosts)
-	if at := slices.Index(hosts, r.job.NodeName); err == nil && at >= 0 {
-		return at
-	}
-	return r.transport.Rank()
-}
 
 // openFolder creates and locks the rank's folder: a rank that died before may have left its
 // importance states there.
@@ -44,7 +32,7 @@ func (r *process) openFolder() error {
 		}
 		r.opt.Session = session
 	}
-	r.dir = session.RankFolder(r.opt.Session, r.folderNumber())
+	r.dir = session.RankFolder(r.opt.Session, r.transport.Rank())
 	if err := session.CheckSocketPath(filepath.Join(r.dir, session.DoorName)); err != nil {
 		return err
 	}

@@ -14,8 +14,6 @@ import (
 
 	"rankpool/cmd/internal/outlet/outlettest"
 	"rankpool/cmd/rankpool/internal/session"
-	"rankpool/mpicache/transport"
-	"rankpool/mpicache/transport/ranks"
 	"rankpool/slurm"
 )
 
@@ -138,20 +136,6 @@ func TestLeaveNothing(t *testing.T) {
 	r.leaveNothing()
 	if IsFolder(folder) {
 		t.Error("the session is left")
-	}
-}
-
-func TestFolderOfARankWhoseJobLostNodes(t *testing.T) {
-	r := &process{
-		opt: &Options{Hosts: "n[1-3]"}, job: slurm.Job{JobID: "7", NodeName: "n3"},
-		transport: ranks.NewMux(transport.NewLocal(2)[1]),
-	}
-	if got := r.folderNumber(); got != 2 {
-		t.Errorf("folder %d of the third node", got)
-	}
-	r.opt.Hosts = ""
-	if got := r.folderNumber(); got != 1 {
-		t.Errorf("folder %d of rank 1", got)
 	}
 }
 

@@ -304,7 +304,6 @@ type Options struct {
 	CacheOptions
 	MPI      world.MPIOptions
 	Session  string
-	Hosts    string // of the job at its start, if it has lost some since; else ""
 	Launch   string // the name of run's launch; "": serve was called by hand
 	Together bool   // end with the other ranks
 	World    int    // the ranks of run's launch
@@ -326,9 +325,7 @@ func (o *Options) RegisterServe(flags *pflag.FlagSet) {
 	flags.IntVar(&o.World, "world", 0, "how many ranks the launch has")
 	flags.StringArrayVar(&o.Identities, "identity", nil,
 		"NAME=DIGEST of a data set that the run began with")
-	flags.StringVar(&o.Hosts, "hosts", "",
-		"the nodes of the job at its start, if it has lost some: folders keep their numbers")
-	for _, name := range []string{"end-together", "hosts", "identity", "launch", "world"} {
+	for _, name := range []string{"end-together", "identity", "launch", "world"} {
 		_ = flags.MarkHidden(name) // cannot fail: the flags are defined above
 	}
 }
