@@ -25,7 +25,8 @@ func newCompareCommand() *cobra.Command {
 		Use:   "compare [flags] -- COMMAND…",
 		Short: "Train under several systems, and compare the results",
 		Long:  aboutCompare + "\n\n" + exit.Codes,
-		Example: "  rankpool-lab compare --data images/ --memory 20% -- python train.py --sampler system\n" +
+		Example: "  rankpool-lab compare --data images/ --memory 20% -- \\\n" +
+			"      python train.py --sampler system\n" +
 			"  rankpool-lab compare --systems lru,shade,rankpool --seeds 3 --slowfs lustre.toml \\\n" +
 			"      --data images/ -- \\\n" +
 			"      python train.py --sampler system --seed {seed}",

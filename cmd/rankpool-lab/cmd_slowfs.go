@@ -13,10 +13,19 @@ import (
 )
 
 const aboutSlowfs = `Slowfs shows a folder as slow storage would serve it, until it gets SIGINT or SIGTERM, or
-somebody unmounts it. It needs FUSE.
+somebody unmounts it. It needs FUSE. Settings are lines of TOML, in a file or one by one:
 
-The settings are lines of TOML, in a file or one by one: bandwidth, latencies of calls, targets,
-and rules for some of the files.`
+  open_latency, read_latency    of each open of a file, of each read, such as "2ms"
+  entry_latency, stat_latency   of each entry of a listing, of each lookup of a name
+  bandwidth                     of all targets together, in a second, such as "200MB"
+  targets, target_bandwidth     how many storage targets there are, and what each gives
+  stripe                        size of a file's pieces on successive targets, such as "1MiB"
+  open_rate                     opens in a second
+  page_cache, keep_cache        whether the kernel keeps pages of open files, of closed ones too
+  entry_timeout, attr_timeout   how long the kernel keeps names and attributes
+  rules                         accesses that fail or stall
+
+The file .slowfs/stats in the mounted folder counts what was read.`
 
 func newSlowfsCommand() *cobra.Command {
 	var config string

@@ -41,8 +41,8 @@ From a log of several trainings, report shows the last one. From a log that is s
 it shows what has been logged so far.
 
 With --side-by-side each log is a separate training, and the page compares them. NAME=LOG names a
-training; logs with the same name are the same training with several seeds. "rankpool-lab compare" runs
-the trainings and compares them.`,
+training; logs with the same name are the same training with several seeds. "rankpool-lab compare"
+runs the trainings and compares them.`,
 		Example: "  rankpool run --data images/ --log run.jsonl -- python train.py\n" +
 			"  rankpool report run.jsonl -o report.html\n" +
 			"  rankpool report --side-by-side lru=a.jsonl shade=b.jsonl -o both.html",

@@ -21,7 +21,8 @@ func (c *Comparison) figures() []*Figure {
 	return []*Figure{
 		c.accuracy("time", "Accuracy against time",
 			"Seconds in training epochs; tests are left out. Up and left is better.",
-			func(p point) float64 { return p.seconds }, func(high float64) svg.Axis { return svg.TimeAxis("time in training", high) }),
+			func(p point) float64 { return p.seconds },
+			func(high float64) svg.Axis { return svg.TimeAxis("time in training", high) }),
 		c.accuracy("epochs", "Accuracy against epochs",
 			"What the choice of samples does to learning, whatever the time.",
 			func(p point) float64 { return p.epochs }, func(high float64) svg.Axis {

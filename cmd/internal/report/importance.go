@@ -102,7 +102,8 @@ func (f *Figure) bandChart(run *runlog.Run) {
 	c := svg.Chart{
 		ID: f.ID + "-epochs", Title: "The scores over the epochs",
 		Desc: "Half of the samples are in the dark band, nine of ten in the light one.",
-		X:    svg.IndexAxis("epoch", all[0].Epoch, last), Y: svg.ValueAxis("score", svg.Unit{Factor: 1}, top),
+		X:    svg.IndexAxis("epoch", all[0].Epoch, last),
+		Y:    svg.ValueAxis("score", svg.Unit{Factor: 1}, top),
 		Areas: []svg.Area{
 			{Class: "wide", Edges: edges, Low: q[0], High: q[4]},
 			{Class: "narrow", Edges: edges, Low: q[1], High: q[3]},

@@ -97,7 +97,8 @@ const tableRows = 12
 
 // timeTrack returns the track of the run's timeline.
 func timeTrack(run *runlog.Run, line runlog.Timeline) *track {
-	t := &track{x: svg.TimeAxis("time since the run began", run.Seconds), bins: line.Bins, head: "time"}
+	t := &track{bins: line.Bins, head: "time"}
+	t.x = svg.TimeAxis("time since the run began", run.Seconds)
 	for i := range line.Bins {
 		t.edges = append(t.edges, float64(i)*line.BinSeconds)
 	}

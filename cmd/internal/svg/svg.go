@@ -27,7 +27,9 @@ const (
 )
 
 // both returns a plot in both forms, each drawn by draw. Its id is unique in the page.
-func both(id, title, desc string, height func(p *painter) float64, draw func(p *painter)) template.HTML {
+func both(
+	id, title, desc string, height func(p *painter) float64, draw func(p *painter),
+) template.HTML {
 	var page strings.Builder
 	for _, width := range []float64{wide, narrow} {
 		p := &painter{width: width, left: marginLeft, right: marginRight}

@@ -30,7 +30,8 @@ func TestAxes(t *testing.T) {
 // only the wide one has what a pointer shows and names that take room from the plot.
 func TestLabelsHaveRoom(t *testing.T) {
 	c := Chart{
-		ID: "plot", Title: "<plot>", X: IndexAxis("epoch", 100_000, 100_016), Y: ValueAxis("y", Unit{"", 1}, 1),
+		ID: "plot", Title: "<plot>",
+		X: IndexAxis("epoch", 100_000, 100_016), Y: ValueAxis("y", Unit{"", 1}, 1),
 		Bars:  []Bar{{Text: "a bar", Left: 100_002, Right: 100_003, High: 1}},
 		Lines: []Curve{{Name: "name", X: []float64{100_001, 100_005}, Y: []float64{0, 1}, Points: true}},
 	}

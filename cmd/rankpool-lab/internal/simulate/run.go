@@ -219,4 +219,6 @@ func await(ctx context.Context, run func() error) error {
 }
 
 // note prints a remark about a run to stderr.
-func note(format string, args ...any) { fmt.Fprintf(os.Stderr, "rankpool-lab: "+format+"\n", args...) }
+func note(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "rankpool-lab: "+format+"\n", args...)
+}
