@@ -66,10 +66,10 @@ time -p mpirun.openmpi --mca plm rsh --mca plm_rsh_agent "$(readlink -f "$0")" -
 	--bind-to none \
 	--mca oob_tcp_if_include $net.0/24 --mca btl self,tcp --mca btl_tcp_if_include $net.0/24 \
 		-n "$ranks" \
-	"$rankpool" stage --data "$dir/source" --dest "$dir/{rank}" --mode replicate --fsync never --json \
-		--progress 0 >"$dir/summary"
+	"$rankpool" stage --data "$dir/source" --dest "$dir/{rank}" --mode replicate --json \
+		>"$dir/summary"
 for i in $(seq 0 $((ranks - 1))); do
-	diff -r "$dir/source" "$dir/$i"
+	diff -r -x ".rankpool-*" "$dir/source" "$dir/$i"
 done
 # prints a field of the job, which comes before the ranks
 field() { sed -n "s/^{[^[]*\"$1\":\([0-9.e+-]*\).*/\1/p" "$dir/summary"; }

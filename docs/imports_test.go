@@ -57,7 +57,7 @@ var arrows = map[string]map[string]string{
 	"staging/pack": {
 		"mpicache/transport/ranks": "what ranks send each other is encoded",
 		"scheduler":                "SampleID",
-		"staging/stage":            "ranks share the work, and write, as they do to copy",
+		"staging/posix":            "system calls on files",
 		"staging/dataset":          "the samples to pack",
 		"staging/index":            "the name of a folder's manifest",
 		"staging/shards":           "the shards that it writes",

@@ -26,8 +26,7 @@ func completeFlags(root *cobra.Command) {
 		"system": ranked, "policy": systems.PolicyNames(), "scorer": scheduler.ScorerNames(),
 		"sampler": scheduler.SamplerNames(),
 		"assign":  rank.Assignments, "memory": {"auto", "20%", "64GiB"},
-		"links": linkPolicies, "fsync": syncPolicies, "mode": stageModes,
-		"log-format": messages.Formats,
+		"mode": stageModes, "log-format": messages.Formats,
 	}
 	program.CompleteValues(root, values)
 	for _, cmd := range root.Commands() {

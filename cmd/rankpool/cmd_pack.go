@@ -26,7 +26,6 @@ import (
 	"rankpool/staging/index"
 	"rankpool/staging/pack"
 	"rankpool/staging/sizes"
-	"rankpool/staging/stage"
 )
 
 const aboutPack = `Pack writes a data set as tar shards (pack-000000.tar, …) and a manifest
@@ -86,8 +85,6 @@ func newPackCommand() *cobra.Command {
 	flags.Uint64Var(&o.seed, "seed", 0, "seed of --order random")
 	flags.StringVar(&o.shardSize, "shard-size", memory.Text(pack.DefaultShardBytes),
 		"maximum size of a shard")
-	flags.StringVar(&o.sync, "fsync", string(stage.SyncEnd), "what to sync to disk: never, end "+
-		"(the file system, before the manifest is written) or file (each shard too)")
 	flags.IntVar(&o.concurrency, "concurrency", 0,
 		"concurrent reads of each rank (default: tuned while running)")
 	return cmd
@@ -164,17 +161,20 @@ func (o *packOptions) lead(ctx context.Context, group *index.Group) (*pack.Repor
 	if err != nil {
 		return nil, err
 	}
-	show := o.newProgress("packing")
-	defer show.end()
+	var last pack.Progress
+	show := progress.NewCopy(os.Stderr, o.quiet, "packing", func(seconds float64) string {
+		return fmt.Sprintf("packed %d of %s, %s", last.Shards,
+			english.Plural(last.AllShards, "shard", ""),
+			doneText(last.Bytes, last.AllBytes, seconds))
+	})
+	defer show.End()
 	return pack.Run(ctx, m, pack.Options{
-		Dest: o.dest, Order: order, ShardBytes: o.shardBytes, Sync: stage.SyncPolicy(o.sync),
-		Concurrency: o.concurrency, DryRun: o.dryRun, Group: group,
+		Dest: o.dest, Order: order, ShardBytes: o.shardBytes, Concurrency: o.concurrency,
+		Group: group,
 		Progress: func(at pack.Progress) {
-			show.update(at.Bytes, at.AllBytes, func(seconds float64) string {
-				return fmt.Sprintf("packed %d of %s, %s", at.Shards,
-					english.Plural(at.AllShards, "shard", ""),
-					doneText(at.Bytes, at.AllBytes, seconds))
-			})
+			last = at
+			show.SetTotal(at.AllBytes)
+			show.Update(at.Bytes)
 		},
 	})
 }
@@ -190,7 +190,7 @@ func (o *packOptions) open(ctx context.Context, group *index.Group) (*dataset.Ma
 		return nil, fmt.Errorf("%s holds the data sets %s: pack one at a time, as in --data %s",
 			o.data, strings.Join(splits, ", "), filepath.Join(o.data, splits[0]))
 	}
-	show := progress.NewScan(os.Stderr, o.quiet || o.progressSeconds == 0)
+	show := progress.NewScan(os.Stderr, o.quiet)
 	defer show.End()
 	return index.Open(ctx, o.data, index.OpenOptions{
 		ScanOptions: index.ScanOptions{Group: group, Progress: show.Update}, Root: o.root,
@@ -215,21 +215,16 @@ func (o *packOptions) ids(m *dataset.Manifest) ([]scheduler.SampleID, error) {
 
 // print prints the summary.
 func (o *packOptions) print(w io.Writer, r *pack.Report) error {
-	packed, rate := "packed:  ",
-		fmt.Sprintf(" (%s/s)", memory.Text(int64(float64(r.Bytes)/max(r.Seconds, 1e-3))))
-	if r.DryRun {
-		packed, rate = "to pack: ", ""
-	}
-	_, err := fmt.Fprintf(w, "samples:  %s (%s)\norder:    %s\nshards:   %s\n%s %s, %s%s\n"+
+	_, err := fmt.Fprintf(w, "samples:  %s (%s)\norder:    %s\nshards:   %s\npacked:   %s, %s (%s/s)\n"+
 		"kept:     %s, %s\nseconds:  %.2f\n",
 		humanize.Comma(int64(r.Samples)), memory.Text(r.SampleBytes), o.order,
-		humanize.Comma(int64(r.Shards)), packed,
-		english.Plural(r.Packed, "shard", ""), memory.Text(r.Bytes), rate,
+		humanize.Comma(int64(r.Shards)), english.Plural(r.Packed, "shard", ""), memory.Text(r.Bytes),
+		memory.Text(int64(float64(r.Bytes)/max(r.Seconds, 1e-3))),
 		english.Plural(r.Kept, "shard", ""), memory.Text(r.KeptBytes), r.Seconds)
 	if err == nil && r.Ranks > 1 {
 		_, err = fmt.Fprintf(w, "ranks:    %d\n", r.Ranks)
 	}
-	if err == nil && !r.DryRun {
+	if err == nil {
 		_, err = fmt.Fprintf(w, "manifest: %s\n", r.Manifest)
 	}
 	return err

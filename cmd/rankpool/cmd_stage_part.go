@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
-	"rankpool/staging/npy"
 	"rankpool/staging/pack"
 	"rankpool/staging/stage"
 )
@@ -27,7 +25,6 @@ import (
 // A stagePart is the part of a data set to stage; the zero value is all of it.
 type stagePart struct {
 	list       string
-	nul        bool
 	rows       string
 	top        string
 	importance string
@@ -37,8 +34,6 @@ func (p *stagePart) register(flags *pflag.FlagSet) {
 	flags.StringVar(&p.list, "list", "",
 		"stage only the files and folders that this file names, one a line, relative to SRC; -: "+
 			"standard input of rank 0")
-	flags.BoolVarP(&p.nul, "null", "0", false,
-		"the paths of --list end with a NUL byte, as \"find -print0\" writes them")
 	flags.StringVar(&p.rows, "rows", "",
 		"stage only these samples, FROM:TO without TO, in the order of the manifest")
 	flags.StringVar(&p.top, "top", "", "stage only the most important samples: a share (20%), a "+
@@ -60,15 +55,13 @@ func (p *stagePart) check() error {
 	case (p.top == "") != (p.importance == ""):
 		return exit.Usagef(
 			"--top and --importance need each other, as in: --top 20%% --importance losses.npy")
-	case p.nul && p.list == "":
-		return exit.Usagef("--null describes the file of --list: name one with --list")
 	}
 	return nil
 }
 
 // plan makes the plan of the part. root is the folder of a manifest's data; "" is the one it names.
 func (p *stagePart) plan(
-	ctx context.Context, data, root string, opt stage.WalkOptions,
+	ctx context.Context, data, root string, found func(items int64),
 ) (*stage.Plan, error) {
 	info, err := os.Stat(data)
 	if err != nil {
@@ -80,7 +73,7 @@ func (p *stagePart) plan(
 		return nil, exit.Usagef("--list names paths of a folder, and %s is a manifest: use --rows",
 			data)
 	case p.list != "":
-		return p.listed(ctx, data, opt)
+		return p.listed(ctx, data, found)
 	case manifest || p.rows != "" || p.top != "":
 		m, err := index.Open(ctx, data, index.OpenOptions{Root: root})
 		if err != nil {
@@ -90,25 +83,25 @@ func (p *stagePart) plan(
 		if err != nil {
 			return nil, err
 		}
-		return stage.Select(ctx, stage.System{}, m.Root(), filesOf(m, ids), opt)
+		return stage.Select(ctx, m.Root(), filesOf(m, ids), found)
 	}
-	return stage.Walk(ctx, stage.System{}, data, opt)
+	return stage.Walk(ctx, data, found)
 }
 
 // listed makes the plan of the files and folders that --list names, relative to data.
 func (p *stagePart) listed(
-	ctx context.Context, data string, opt stage.WalkOptions,
+	ctx context.Context, data string, found func(items int64),
 ) (*stage.Plan, error) {
 	in, err := openInput(p.list, os.Stdin)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	part, err := stage.ReadList(in, data, p.nul)
+	part, err := stage.ReadList(in, data)
 	if err != nil {
 		return nil, err
 	}
-	return stage.Select(ctx, stage.System{}, data, part, opt)
+	return stage.Select(ctx, data, part, found)
 }
 
 // samples returns the ids of the part.
@@ -153,47 +146,6 @@ func topCount(top string, m *dataset.Manifest, ids []scheduler.SampleID) (int, e
 		}
 	}
 	return len(ids), nil
-}
-
-// importanceOf reads a score for each sample of a data set.
-func importanceOf(m *dataset.Manifest, path string) ([]float32, error) {
-	scores, err := readImportance(path)
-	if err == nil && len(scores) != m.Len() {
-		err = fmt.Errorf("--importance: %s has %d scores, and the data set %d samples", path,
-			len(scores), m.Len())
-	}
-	return scores, err
-}
-
-// readImportance reads scores by sample: an array of a .npy file, or one number a line.
-func readImportance(path string) ([]float32, error) {
-	if filepath.Ext(path) == ".npy" {
-		a, err := npy.Read(path)
-		if err != nil {
-			return nil, fmt.Errorf("--importance: %w", err)
-		}
-		if len(a.Shape) != 1 {
-			return nil, fmt.Errorf("--importance: %s is %v, and must have one score a sample", path,
-				a)
-		}
-		return a.Float32s()
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("--importance: %w", err)
-	}
-	defer file.Close()
-	var scores []float32
-	lines := bufio.NewScanner(file)
-	for line := 1; lines.Scan(); line++ {
-		score, err := strconv.ParseFloat(strings.TrimSpace(lines.Text()), 32)
-		if err != nil {
-			return nil, fmt.Errorf("--importance: %s, line %d: %q is not a number", path, line,
-				lines.Text())
-		}
-		scores = append(scores, float32(score))
-	}
-	return scores, lines.Err()
 }
 
 // filesOf returns the files that hold samples, each once.

@@ -57,14 +57,6 @@ func (f *fakeLister) scan(root string, opt ScanOptions) (*dataset.Manifest, erro
 	return Scan(context.Background(), root, opt)
 }
 
-// total returns how many listings were made.
-func (f *fakeLister) total() (n int) {
-	for _, listed := range f.listed {
-		n += listed
-	}
-	return n
-}
-
 // TestScanChanges changes folders at the worst moments: the manifest has what is there at the end.
 func TestScanChanges(t *testing.T) {
 	for _, c := range []struct {

@@ -11,7 +11,7 @@ import (
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
-	"rankpool/staging/stage"
+	"rankpool/staging/posix"
 )
 
 // shardsAtOnce is how many shards a rank works on: while one is read back the other is written.
@@ -30,7 +30,6 @@ type setup struct {
 	Order       []scheduler.SampleID
 	ShardBytes  int64
 	Dest        string
-	Sync        stage.SyncPolicy
 	Concurrency int
 }
 
@@ -128,7 +127,7 @@ func (c *crew) syncAll(ctx context.Context) error {
 }
 
 func (w *worker) syncAll() error {
-	if err := (stage.System{}).SyncAll(w.dest); err != nil {
+	if err := posix.SyncAll(w.dest); err != nil {
 		return &DestinationError{w.dest, err}
 	}
 	return nil
@@ -179,7 +178,7 @@ func (s *server) begin(body []byte) error {
 	}
 	p, err := NewPlan(m, got.Order, got.ShardBytes)
 	if err == nil {
-		s.worker = newWorker(p, got.Dest, got.Sync, got.Concurrency, nil)
+		s.worker = newWorker(p, got.Dest, got.Concurrency, nil)
 	}
 	return err
 }

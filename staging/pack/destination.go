@@ -49,7 +49,6 @@ type output interface {
 	io.Writer
 	Name() string
 	Chmod(mode fs.FileMode) error
-	Sync() error
 	Close() error
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -64,22 +63,6 @@ func openJournal(dest string, p *Plan) (j *journal, begun bool, err error) {
 		return nil, false, &DestinationError{dest, err}
 	}
 	return j, good > 0, nil
-}
-
-// peekJournal returns the checksums of the shards of p in the journal in dest, by shard, for a dry
-// run. Errors: as openJournal.
-func peekJournal(dest string, p *Plan) (shards map[int][]uint64, err error) {
-	data, err := os.ReadFile(filepath.Join(dest, journalName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, &DestinationError{dest, err}
-	}
-	if shards, _, err = parseJournal(data, p); err != nil {
-		return nil, fmt.Errorf("pack: %s holds %w: name another folder, or remove that one", dest, err)
-	}
-	return shards, nil
 }
 
 // cut removes everything after the valid part of the journal, so that writing continues there.

@@ -8,7 +8,6 @@
 package pack
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -21,7 +20,6 @@ import (
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
-	"rankpool/staging/stage"
 )
 
 // DefaultShardBytes is the default size of a shard: at a billion bytes a second a shard is read in
@@ -32,12 +30,9 @@ const DefaultShardBytes = 256 << 20
 type Options struct {
 	Dest string // absolute path of the folder for the shards, visible to all ranks
 	// the samples in packing order; nil: all, in manifest order
-	Order      []scheduler.SampleID
-	ShardBytes int64 // a shard's maximum size; 0: DefaultShardBytes
-	// what is flushed before the manifest is written; "": stage.SyncEnd
-	Sync        stage.SyncPolicy
-	Concurrency int  // each rank's reads in flight; 0: adaptive
-	DryRun      bool // only find out what there is to do
+	Order       []scheduler.SampleID
+	ShardBytes  int64 // a shard's maximum size; 0: DefaultShardBytes
+	Concurrency int   // each rank's reads in flight; 0: adaptive
 	// the ranks that share the work; this process is rank 0. nil: it works alone
 	Group    *index.Group
 	Progress func(Progress) // called with the progress, never by two goroutines at a time
@@ -62,7 +57,6 @@ type Report struct {
 	Bytes       int64   `json:"bytes"`  // of the shards that this run wrote, or would write
 	KeptBytes   int64   `json:"kept_bytes"`
 	Seconds     float64 `json:"seconds"`
-	DryRun      bool    `json:"dry_run"`
 	Ranks       int     `json:"ranks"`
 	Manifest    string  `json:"manifest"` // its path
 }
@@ -91,7 +85,6 @@ func Run(ctx context.Context, m *dataset.Manifest, opt Options) (*Report, error)
 	if opt.Order == nil {
 		opt.Order = AsIs(m.Len())
 	}
-	opt.Sync = cmp.Or(opt.Sync, stage.SyncEnd)
 	p, err := NewPlan(m, opt.Order, opt.ShardBytes)
 	if err != nil {
 		return nil, err
@@ -101,17 +94,13 @@ func Run(ctx context.Context, m *dataset.Manifest, opt Options) (*Report, error)
 		sums: make([]uint64, p.Len()),
 	}
 	r.report = Report{
-		Samples: p.Len(), Shards: p.Shards(), DryRun: opt.DryRun, Ranks: opt.Group.Size(),
+		Samples: p.Len(), Shards: p.Shards(), Ranks: opt.Group.Size(),
 		Manifest: filepath.Join(opt.Dest, index.ManifestName),
 	}
 	for place := range p.Len() {
 		r.report.SampleBytes += p.size(place)
 	}
-	if opt.DryRun {
-		err = r.look()
-	} else {
-		err = r.run(ctx)
-	}
+	err = r.run(ctx)
 	r.report.Seconds = time.Since(begin).Seconds()
 	return &r.report, err
 }
@@ -129,15 +118,6 @@ type packing struct {
 
 	bytes, shards atomic.Int64
 	reporting     sync.Mutex // held while progress is reported
-}
-
-// look is a dry run.
-func (r *packing) look() error {
-	known, err := peekJournal(r.opt.Dest, r.plan)
-	for shard := range r.plan.Shards() {
-		r.count(shard, known[shard] != nil)
-	}
-	return err
 }
 
 // count counts a shard in the report.
@@ -169,12 +149,12 @@ func (r *packing) run(ctx context.Context) error {
 			return &DestinationError{r.opt.Dest, err}
 		}
 	}
-	own := newWorker(r.plan, r.opt.Dest, r.opt.Sync, r.opt.Concurrency, r.opt.create)
+	own := newWorker(r.plan, r.opt.Dest, r.opt.Concurrency, r.opt.create)
 	defer own.close()
 	own.wrote = func(bytes int64) { r.progress(0, bytes) }
 	r.crew = crew{r.opt.Group, own}
 	err = r.crew.configure(ctx, setup{
-		Order: r.opt.Order, ShardBytes: r.opt.ShardBytes, Dest: r.opt.Dest, Sync: r.opt.Sync,
+		Order: r.opt.Order, ShardBytes: r.opt.ShardBytes, Dest: r.opt.Dest,
 		Concurrency: r.opt.Concurrency,
 	})
 	if err != nil {
@@ -239,7 +219,7 @@ func (r *packing) write(ctx context.Context, missing []task) error {
 		}
 		return nil
 	})
-	if err != nil || r.opt.Sync == stage.SyncNever {
+	if err != nil {
 		return err
 	}
 	return r.crew.syncAll(ctx)

@@ -14,7 +14,6 @@ import (
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
 	"rankpool/staging/shards"
-	"rankpool/staging/stage"
 	"rankpool/staging/storage"
 )
 
@@ -26,21 +25,20 @@ const verifyConcurrency = 4
 type worker struct {
 	plan    *Plan
 	dest    string
-	sync    stage.SyncPolicy
 	fetcher *storage.Fetcher
 	wrote   func(bytes int64)
 	create  func(dir, name string) (output, error)
 }
 
 // newWorker creates a worker; it must be closed.
-func newWorker(p *Plan, dest string, sync stage.SyncPolicy, concurrency int,
+func newWorker(p *Plan, dest string, concurrency int,
 	create func(dir, name string) (output, error),
 ) *worker {
 	if create == nil {
 		create = createTemp
 	}
 	return &worker{
-		plan: p, dest: dest, sync: sync, wrote: func(int64) {}, create: create,
+		plan: p, dest: dest, wrote: func(int64) {}, create: create,
 		fetcher: storage.NewFetcher(p.manifest, storage.FetchOptions{Concurrency: concurrency}),
 	}
 }
@@ -92,9 +90,6 @@ func (w *worker) write(ctx context.Context, shard int, name string) (r result, e
 		return result{}, err
 	}
 	err = out.Chmod(0o644)
-	if err == nil && w.sync == stage.SyncFiles {
-		err = out.Sync()
-	}
 	if err = errors.Join(err, out.Close()); err != nil {
 		return result{}, &DestinationError{w.dest, err}
 	}

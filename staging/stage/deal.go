@@ -44,7 +44,7 @@ func owned(plan *Plan, mode Mode, rank, ranks int) set {
 // owners returns the rank that gets each item of a partition, -1 for folders.
 //
 // A share is a range of the plan, so that few files change owners when the data set changes. Shares
-// differ by at most the weight of a file. The names of an inode stay together.
+// differ by at most the weight of a file.
 func owners(plan *Plan, ranks int) []int32 {
 	total := int64(0)
 	for i := range plan.Items {
@@ -60,8 +60,6 @@ func owners(plan *Plan, ranks int) []int32 {
 		case Regular:
 			all[i] = share(2*before+item.weight(), 2*total, ranks)
 			before += item.weight()
-		case HardLink:
-			all[i] = all[item.Primary]
 		default:
 			all[i] = share(before, total+1, ranks)
 		}
@@ -77,73 +75,44 @@ func share(at, total int64, ranks int) int32 {
 	return int32(min(int(part), ranks-1))
 }
 
-// A piece is a stretch of a file that is read in one go: the whole file, unless the file is cut.
-type piece struct {
-	item          int
-	offset, bytes int64
-	number, of    int     // which of the file's pieces, from 0, and how many
-	chain         []int32 // the ranks that get it from its reader, once it has one
-}
-
-// weight is the cost of a piece for balancing, like Item.weight.
-func (p piece) weight() int64 { return p.bytes + openBytes }
-
-// cut returns the pieces of item i: cutBytes each, the last one may be shorter. A sparse file
-// stays whole, since only its reader knows its holes.
-func cut(plan *Plan, i int, cutBytes int64) []piece {
-	item := &plan.Items[i]
-	if item.Size <= cutBytes || item.Sparse {
-		return []piece{{item: i, bytes: item.Size, of: 1}}
-	}
-	of := int((item.Size + cutBytes - 1) / cutBytes)
-	all := make([]piece, of)
-	for n := range all {
-		at := int64(n) * cutBytes
-		all[n] = piece{item: i, offset: at, bytes: min(cutBytes, item.Size-at), number: n, of: of}
-	}
-	return all
-}
-
-// A readShare is what one rank reads: pieces in the order of the plan.
+// A readShare is what one rank reads: files in the order of the plan, and its part of the bytes and
+// of the files that all ranks read, 0 to 1.
 type readShare struct {
-	pieces                 []piece
-	bytesShare, opensShare float64 // of what all ranks read, 0 to 1
+	items                  []int
+	bytesShare, opensShare float64
 }
 
-// readers assigns each file that any rank is missing, in pieces if it is larger than cutBytes, to
-// ranks that miss it, balanced by bytes. It returns rank's part. needs is indexed by rank.
-func readers(plan *Plan, needs []set, rank int, cutBytes int64) readShare {
-	var wanted []piece
+// readers assigns each file that any rank is missing to a rank that misses it, balanced by bytes,
+// and returns rank's part. needs is indexed by rank.
+func readers(plan *Plan, needs []set, rank int) readShare {
+	var wanted []int
 	for i := range plan.Items {
 		if plan.Items[i].Kind == Regular && slices.ContainsFunc(
 			needs, func(s set) bool { return s.has(i) }) {
-			wanted = append(wanted, cut(plan, i, cutBytes)...)
+			wanted = append(wanted, i)
 		}
 	}
-	opens := len(wanted)
-	slices.SortStableFunc(wanted, func(a, b piece) int { return -cmp.Compare(a.bytes, b.bytes) })
+	slices.SortStableFunc(wanted,
+		func(a, b int) int { return -cmp.Compare(plan.Items[a].Size, plan.Items[b].Size) })
 	load, total, own := make([]int64, len(needs)), int64(0), int64(0)
 	var h readShare
-	for _, p := range wanted {
+	for _, i := range wanted {
 		reader := -1
 		for r, need := range needs {
-			if need.has(p.item) && (reader < 0 || load[r] < load[reader]) {
+			if need.has(i) && (reader < 0 || load[r] < load[reader]) {
 				reader = r
 			}
 		}
-		load[reader] += p.weight()
-		total += p.bytes
+		load[reader] += plan.Items[i].weight()
+		total += plan.Items[i].Size
 		if reader == rank {
-			p.chain = chain(needs, p.item, rank)
-			h.pieces = append(h.pieces, p)
-			own += p.bytes
+			h.items = append(h.items, i)
+			own += plan.Items[i].Size
 		}
 	}
-	slices.SortFunc(h.pieces, func(a, b piece) int {
-		return cmp.Or(cmp.Compare(a.item, b.item), cmp.Compare(a.offset, b.offset))
-	})
+	slices.Sort(h.items)
 	h.bytesShare = float64(own) / float64(max(total, 1))
-	h.opensShare = float64(len(h.pieces)) / float64(max(opens, 1))
+	h.opensShare = float64(len(h.items)) / float64(max(len(wanted), 1))
 	return h
 }
 
@@ -159,40 +128,41 @@ func chain(needs []set, i, rank int) []int32 {
 	return after
 }
 
-// A unit is what one goroutine reads at a time: one large piece, or neighbours that fit into a
-// chunk together and have the same chain.
+// A unit is what one goroutine reads at a time: one large file, or neighbours that fit into a chunk
+// together and have the same chain.
 type unit struct {
-	pieces []piece
-	chain  []int32
-	large  bool
+	items []int
+	chain []int32
+	large bool
 }
 
 // bundleFiles bounds the files of a unit, so that storage's latency, paid once per file, does not
 // delay a chunk for long.
 const bundleFiles = 64
 
-func units(plan *Plan, h readShare, chunkBytes int) []unit {
+func units(plan *Plan, items []int, chainOf func(i int) []int32, chunkBytes int) []unit {
 	var all []unit
 	var bundle unit
 	filled := int64(0)
 	flush := func() {
-		if len(bundle.pieces) > 0 {
+		if len(bundle.items) > 0 {
 			all = append(all, bundle)
 		}
 		bundle, filled = unit{}, 0
 	}
-	for _, p := range h.pieces {
-		if item := &plan.Items[p.item]; item.Size > int64(chunkBytes) || item.Sparse {
-			all = append(all, unit{pieces: []piece{p}, chain: p.chain, large: true})
+	for _, i := range items {
+		chain, size := chainOf(i), plan.Items[i].Size
+		if size > int64(chunkBytes) {
+			all = append(all, unit{[]int{i}, chain, true})
 			continue
 		}
-		if filled+p.bytes > int64(chunkBytes) || len(bundle.pieces) == bundleFiles ||
-			!slices.Equal(bundle.chain, p.chain) {
+		if filled+size > int64(chunkBytes) || len(bundle.items) == bundleFiles ||
+			!slices.Equal(bundle.chain, chain) {
 			flush()
 		}
-		bundle.chain = p.chain
-		bundle.pieces = append(bundle.pieces, p)
-		filled += p.bytes
+		bundle.chain = chain
+		bundle.items = append(bundle.items, i)
+		filled += size
 	}
 	flush()
 	return all

@@ -1,12 +1,13 @@
 package stage
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"os"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,40 +16,31 @@ import (
 
 // A destination is a rank's folder.
 type destination struct {
-	fsys   FileSystem
-	root   string
-	run    string // names this run's temporaries
-	rank   int
-	plan   *Plan
-	sync   SyncPolicy
-	verify bool
-	made   bool      // root did not exist
-	told   bool      // this rank wrote a token here
-	lock   io.Closer // on the token, while this rank lives; nil if the file system has no locks
-
-	cutBytes int64 // of the pieces of large files
-	index    *sidecar
+	*tree
+	run     string // names this run's temporaries
+	rank    int
+	plan    *Plan
+	made    bool   // rankpool made the folder, which does not have its mode yet
+	id      string // of the folder during this run, the same for all ranks that have it; "" if unknown
+	lock    *file  // held while this rank writes here; nil if the file system has no locks
+	journal *journal
 }
 
-func (d *destination) path(item *Item) string { return join(d.root, item.Path) }
-
 // temp returns a temporary name in the folder of rel.
-func (d *destination) temp(rel, what string) string {
-	return join(join(d.root, parent(rel)), tempPrefix+d.run+"-"+what+tempSuffix)
+func (d *destination) temp(rel string, number int) string {
+	return strings.TrimPrefix(fmt.Sprintf("%s/%s%s-%d-%d%s", parent(rel), statePrefix, d.run, d.rank,
+		number, tempSuffix), "/")
 }
 
 // survey returns which items of owned are missing, and their bytes. It changes nothing.
 func (d *destination) survey(owned set, checksum bool) (need set, needBytes int64) {
-	d.index = openSidecar(d.fsys, d.root, d.rank)
+	d.journal = readJournal(d.tree, d.rank)
 	need = newSet(len(d.plan.Items))
 	for i := range d.plan.Items {
 		item := &d.plan.Items[i]
-		again := item.Kind == HardLink && need.has(int(item.Primary)) // it will be another inode
-		if owned.has(i) && (again || !d.isCurrent(item, checksum)) {
+		if owned.has(i) && !d.isCurrent(item, checksum) {
 			need.add(i)
-			if item.Kind == Regular {
-				needBytes += item.Size
-			}
+			needBytes += item.Size
 		}
 	}
 	return need, needBytes
@@ -58,52 +50,31 @@ func (d *destination) survey(owned set, checksum bool) (need set, needBytes int6
 // means that this program placed it there, and that neither end has changed since; with checksum,
 // also that its bytes still have their checksum.
 func (d *destination) isCurrent(item *Item, checksum bool) bool {
-	info, err := d.fsys.Lstat(d.path(item))
+	if item.Kind == Regular && d.journal.records[item.Path] == nil {
+		return false
+	}
+	i, err := d.look(item.Path, false, false)
 	if err != nil {
 		return false
 	}
-	switch item.Kind {
-	case Symlink:
-		text, err := d.fsys.Readlink(d.path(item))
-		return err == nil && info.Kind == Symlink && text == item.Text
-	case HardLink:
-		first, err := d.fsys.Lstat(d.path(&d.plan.Items[item.Primary]))
-		return err == nil && info.Kind == Regular && first.Inode == info.Inode && first.Dev == info.Dev
+	if item.Kind == Symlink {
+		text, err := d.readlink(item.Path)
+		return err == nil && text == item.Text
 	}
-	r, found := d.record(item.Path, item.Path)
-	if !found || !r.fits(d.plan, item) {
-		return false
-	}
-	if info.Kind != Regular || info.Size != item.Size || info.ModTime != r.placed ||
-		info.Mode != item.Mode {
+	r, found := d.journal.find(item.Path, i)
+	if !found || r != recordOf(d.plan, item, r.sum, i) || i.mode != item.Mode {
 		return false
 	}
 	if !checksum {
 		return true
 	}
-	file, err := d.fsys.Open(d.path(item))
+	f, err := d.openFile("check", item.Path, unix.O_RDONLY|unix.O_NOFOLLOW)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = file.Close() }() // it was only read
-	sum, err := sumFile(file, info.Size)
+	defer func() { _ = f.close() }() // it was only read
+	sum, err := f.sum(i.size)
 	return err == nil && sum == r.sum
-}
-
-// record returns the record of the copy at rel, which was placed under the name first.
-func (d *destination) record(rel, first string) (record, bool) {
-	if r, found := d.index.find(first); found {
-		return r, true
-	}
-	sum, err := d.fsys.Attribute(join(d.root, rel), SumAttribute)
-	if err != nil {
-		return record{}, false
-	}
-	source, err := d.fsys.Attribute(join(d.root, rel), SourceAttribute)
-	if err != nil {
-		return record{}, false
-	}
-	return parseRecord(string(sum), string(source))
 }
 
 // prepare creates all folders, and removes what an interrupted run left in those that existed.
@@ -111,22 +82,16 @@ func (d *destination) prepare() (failed []Failure, err error) {
 	if err := d.makeRoot(); err != nil {
 		return nil, err
 	}
-	if err := d.writeToken(); err != nil {
-		return nil, &DestinationError{d.root, err}
-	}
 	if err := d.claim(); err != nil {
 		return nil, err
-	}
-	if err := d.clear(d.root); err != nil {
-		return nil, &DestinationError{d.root, err}
 	}
 	for i := range d.plan.Items {
 		item := &d.plan.Items[i]
 		if item.Kind != Folder {
 			continue
 		}
-		switch err := d.folder(item); {
-		case isFatal(err):
+		switch err := d.makeFolder(item); {
+		case isFatal(err), err != nil && item.Path == "":
 			return nil, &DestinationError{d.root, err}
 		case err != nil:
 			failed = append(failed, Failure{
@@ -138,217 +103,148 @@ func (d *destination) prepare() (failed []Failure, err error) {
 	return failed, nil
 }
 
-// writeToken writes a token that shows other ranks and runs that this rank writes here.
-func (d *destination) writeToken() error {
-	token, err := d.fsys.Create(d.token(d.rank))
-	if err != nil {
-		return err
+// unfinished is the mode of a destination that rankpool makes, until it gets the source's.
+const unfinished = fs.ModeSticky | 0o700
+
+// makeRoot creates the destination's own folder and its parents.
+func (d *destination) makeRoot() error {
+	at, err := os.Stat(d.root)
+	switch {
+	case err == nil && !at.IsDir(), errors.Is(err, unix.ENOTDIR):
+		return fmt.Errorf("stage: %s is not a folder: name another one with --dest", d.root)
+	case err == nil:
+		d.made = at.Mode()&^fs.ModeDir == unfinished // by another rank, or a run that was killed
+		return nil
 	}
-	d.told = true
-	if err := token.Close(); err != nil {
-		return err
+	if err = d.ask("mkdir", ""); err == nil {
+		err = os.MkdirAll(path.Dir(d.root), 0o700)
 	}
-	if lock, err := d.fsys.Lock(d.token(d.rank)); err == nil {
-		d.lock = lock
+	if err == nil {
+		err = pathError("mkdir", d.root, unix.Mkdir(d.root, systemMode(unfinished)))
 	}
+	if err != nil && !errors.Is(err, fs.ErrExist) { // another rank was faster
+		return &DestinationError{d.root, err}
+	}
+	d.made = true
 	return nil
 }
 
-// removeToken removes the token: this rank no longer writes here.
-func (d *destination) removeToken() {
-	_ = d.fsys.Remove(d.token(d.rank)) // if this fails, the next run removes it
-	if d.lock != nil {
-		_ = d.lock.Close() // nothing was written to it
-		d.lock = nil
-	}
-}
+// lockName is the file in a destination that says who writes there.
+const lockName = statePrefix + "lock"
 
-// claimPatience is how long a run waits for one that began at the same moment to give way.
+// claimPatience is how long a rank waits for one that claims the destination at the same moment.
 const claimPatience = 2 * time.Second
 
 // claim makes sure that no other run writes here, since each would remove the other's temporaries.
-// Of several that begin at the same moment, the one with the lowest name continues: the others see
-// its token and give up.
+// The first rank of a run has the lock for itself, writes the run's name and a name for the folder
+// into it, and shares it with the others.
 func (d *destination) claim() error {
-	for end := time.Now().Add(claimPatience); ; time.Sleep(20 * time.Millisecond) {
-		names, err := d.fsys.ReadNames(d.root)
-		if err != nil {
-			return &DestinationError{d.root, err}
+	lock, err := d.openFile("append", lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW)
+	if err != nil {
+		return &DestinationError{d.root, err}
+	}
+	d.lock = lock
+	flock := func(how int) error {
+		return lock.call("lock", func() error { return unix.Flock(lock.fd, how|unix.LOCK_NB) })
+	}
+	for end := time.Now().Add(claimPatience); ; time.Sleep(10 * time.Millisecond) {
+		err := flock(unix.LOCK_EX)
+		if err == nil {
+			id := make([]byte, 8)
+			_, _ = rand.Read(id) // never fails, as documented
+			err = lock.writeAt(fmt.Appendf(nil, "%s %s", d.run, hex.EncodeToString(id)), 0)
+			if err != nil {
+				return &DestinationError{d.root, err}
+			}
+			err = flock(unix.LOCK_SH) // another rank may take it for itself in between
+		} else if errors.Is(err, unix.EWOULDBLOCK) {
+			err = flock(unix.LOCK_SH)
+		} else {
+			return nil // the file system has no locks
 		}
-		at := slices.IndexFunc(names, d.isLiving)
-		if at < 0 {
+		run, id, _ := strings.Cut(string(d.content(lockName)), " ")
+		switch {
+		case err == nil && run == d.run:
+			d.id = id
 			return nil
-		}
-		if names[at] < tempPrefix+d.run || time.Now().After(end) {
-			return fmt.Errorf("stage: another \"rankpool stage\" writes to %s: wait until it has ended, "+
-				"or name another folder with --dest", d.root)
+		case time.Now().After(end):
+			return fmt.Errorf("stage: another \"rankpool stage\" writes to %s: wait until it has "+
+				"ended, or name another folder with --dest", d.root)
+		case err == nil:
+			_ = flock(unix.LOCK_UN) // of another run, which may be about to end
 		}
 	}
 }
 
-// isLiving reports whether a name is the token of another run that is still running.
-func (d *destination) isLiving(name string) bool {
-	if !d.isLeft(name) || !strings.Contains(name, "-rank") {
-		return false
+// leave lets other runs write here.
+func (d *destination) leave() {
+	if d.lock != nil {
+		_ = d.lock.close() // what was written to it is of no use any more
 	}
-	lock, err := d.fsys.Lock(join(d.root, name))
-	if err == nil {
-		_ = lock.Close() // it was locked only to check that no other process holds it
-	}
-	return errors.Is(err, unix.EWOULDBLOCK)
+	d.close()
 }
 
 // room checks that needBytes bytes fit.
 func (d *destination) room(needBytes int64) error {
-	if needBytes == 0 {
-		return nil
-	}
-	if free, err := d.fsys.FreeBytes(d.root); err == nil && needBytes > free {
+	if free, err := d.free(); err == nil && needBytes > free {
 		return fmt.Errorf("stage: %s has room for %d bytes, but %d are to be staged: free some, or "+
 			"stage a part of the data set", d.root, free, needBytes)
 	}
 	return nil
 }
 
-// isReady reports whether all folders of the plan exist, and none holds what another run left.
-func (d *destination) isReady() bool {
-	for i := range d.plan.Items {
-		item := &d.plan.Items[i]
-		if item.Kind != Folder {
-			continue
+// makeFolder creates one folder of the plan, writable by this user until the end, and removes the
+// temporaries of other runs from it.
+func (d *destination) makeFolder(item *Item) error {
+	if item.Path != "" {
+		if err := d.mkdir(item.Path); err != nil {
+			return err
 		}
-		info, err := d.fsys.Lstat(d.path(item))
-		if err != nil || info.Kind != Folder && item.Path != "" {
-			return false
+		i, err := d.look(item.Path, false, false)
+		if err == nil && i.kind != Folder {
+			err = errors.New("something else has its name; remove that")
 		}
-		names, err := d.fsys.ReadNames(d.path(item))
-		if err != nil || slices.ContainsFunc(names, d.isLeft) {
-			return false
+		if err == nil && i.mode&0o700 != 0o700 {
+			err = d.chmod(item.Path, i.mode|0o700)
 		}
-	}
-	return true
-}
-
-// isLeft reports whether a name is a temporary of another run.
-func (d *destination) isLeft(name string) bool {
-	return isTemp(name) && !strings.HasPrefix(name, tempPrefix+d.run)
-}
-
-// makeRoot creates the destination's own folder and its parents.
-func (d *destination) makeRoot() error {
-	info, err := d.fsys.Stat(d.root)
-	if err == nil {
-		if info.Kind != Folder {
-			return fmt.Errorf("stage: %s is not a folder: name another one with --dest", d.root)
-		}
-		return nil
-	}
-	var missing []string
-	for dir := d.root; ; dir = path.Dir(dir) {
-		if _, err := d.fsys.Stat(dir); err == nil || dir == path.Dir(dir) {
-			break
-		}
-		missing = append(missing, dir)
-	}
-	for _, dir := range slices.Backward(missing) {
-		if err := makeFolder(d.fsys, dir); err != nil {
-			return &DestinationError{d.root, err}
-		}
-	}
-	d.made = true
-	return nil
-}
-
-// makeFolder creates a folder, unless another rank has created it meanwhile.
-func makeFolder(fsys FileSystem, dir string) error {
-	if err := fsys.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
-}
-
-// folder creates one folder of the plan, writable by this user until the end.
-func (d *destination) folder(item *Item) error {
-	dir := d.path(item)
-	info, err := d.fsys.Lstat(dir)
-	switch {
-	case item.Path == "":
-		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		return makeFolder(d.fsys, dir)
-	case err != nil:
-		return err
-	case info.Kind != Folder:
-		return fmt.Errorf("something else has its name; remove that")
-	case info.Mode&0o700 != 0o700:
-		if err := d.fsys.Chmod(dir, info.Mode|0o700); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	return d.clear(dir)
-}
-
-// clear removes the temporaries of other runs from a folder.
-func (d *destination) clear(dir string) error {
-	names, err := d.fsys.ReadNames(dir)
+	names, err := d.names(item.Path)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if d.isLeft(name) {
-			if err := d.fsys.Remove(join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
+		if !isTemp(name) || strings.HasPrefix(name, statePrefix+d.run) {
+			continue
+		}
+		err := d.remove(strings.TrimPrefix(item.Path+"/"+name, "/"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
 	return nil
 }
 
-func (d *destination) token(rank int) string { return d.temp("", fmt.Sprintf("rank%d", rank)) }
-
-// sharers returns the other ranks that write to this folder. It is called when all ranks have
-// prepared, and none has settled.
-func (d *destination) sharers(ranks int) (others []int, err error) {
-	names, err := d.fsys.ReadNames(d.root)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		var rank int
-		_, err := fmt.Sscanf(name, tempPrefix+d.run+"-rank%d"+tempSuffix, &rank)
-		if err == nil && rank != d.rank && rank < ranks {
-			others = append(others, rank)
-		}
-	}
-	return others, nil
-}
-
-// link places a symbolic link or a hard link, as place does for files.
-func (d *destination) link(i int, item *Item) (err error) {
-	temp := d.temp(item.Path, fmt.Sprintf("%d-%d", d.rank, i))
-	if item.Kind == HardLink {
-		err = d.fsys.Link(d.path(&d.plan.Items[item.Primary]), temp)
-	} else {
-		err = d.fsys.Symlink(item.Text, temp)
-	}
-	if err != nil {
+// link places a symbolic link, as place does for files.
+func (d *destination) link(i int, item *Item) error {
+	temp := d.temp(item.Path, i)
+	if err := d.symlink(item.Text, temp); err != nil {
 		return err
 	}
-	if item.Kind == Symlink {
-		err = d.fsys.Chtime(temp, item.ModTime)
-	}
+	err := d.chtime(temp, item.ModTime)
 	if err == nil || errors.Is(err, unix.ENOTSUP) { // links have no times there
-		err = d.fsys.Rename(temp, d.path(item))
+		err = d.rename(temp, item.Path)
 	}
 	if err != nil {
-		_ = d.fsys.Remove(temp) // err is being reported
+		_ = d.remove(temp) // err is being reported
 	}
 	return err
 }
 
 // settle sets the modes and times of the folders, deepest first, when no rank writes any more.
 func (d *destination) settle() (failed []Failure) {
-	d.removeToken()
 	for i := len(d.plan.Items) - 1; i >= 0; i-- {
 		item := &d.plan.Items[i]
 		if item.Kind != Folder || item.Path == "" && !d.made {
@@ -365,18 +261,12 @@ func (d *destination) settle() (failed []Failure) {
 }
 
 func (d *destination) finishFolder(item *Item) error {
-	dir := d.path(item)
-	info, err := d.fsys.Lstat(dir)
-	if err != nil {
-		return err
+	i, err := d.look(item.Path, false, false)
+	if err == nil && i.modTime != item.ModTime {
+		err = d.chtime(item.Path, item.ModTime)
 	}
-	if info.ModTime != item.ModTime {
-		if err := d.fsys.Chtime(dir, item.ModTime); err != nil {
-			return err
-		}
+	if err == nil && i.mode != item.Mode {
+		err = d.chmod(item.Path, item.Mode)
 	}
-	if info.Mode != item.Mode {
-		return d.fsys.Chmod(dir, item.Mode)
-	}
-	return nil
+	return err
 }

@@ -66,44 +66,6 @@ func wideTree(t *testing.T) string {
 	return dir
 }
 
-// TestHardLinkFollowsItsFile changes a file with two names between two runs: the second name gets
-// the new bytes too.
-func TestHardLinkFollowsItsFile(t *testing.T) {
-	src, base := smallTree(t), t.TempDir()
-	mustDo(t, os.Link(filepath.Join(src, "large"), filepath.Join(src, "sub", "other-name")))
-	for _, want := range []int64{8, 2} {
-		reports, errs := stageAll(1, src, base, nil)
-		mustDo(t, errs[0])
-		if got := reports[0].Copied; got != want {
-			t.Errorf("copied %d, want %d", got, want)
-		}
-		checkSame(t, describe(t, src), describe(t, filepath.Join(base, "0")))
-		mustDo(t, os.WriteFile(filepath.Join(src, "large"), []byte("new"), 0o644))
-	}
-}
-
-// TestRecordOfAnotherClient checks that a record still fits if only the device differs, which every
-// client numbers differently, and no longer fits if anything else does.
-func TestRecordOfAnotherClient(t *testing.T) {
-	plan := &Plan{Root: "/data", Items: []Item{{Path: "a b", Size: 1, ModTime: 2, Dev: 3, Inode: 4}}}
-	r, ok := parseRecord("00000000000000ff", recordOf(plan, &plan.Items[0], 255, 9).source())
-	if !ok || r.sum != 255 || r.placed != 9 {
-		t.Fatalf("%+v, %v", r, ok)
-	}
-	for name, change := range map[string]func(p *Plan, i *Item){
-		"device": func(_ *Plan, i *Item) { i.Dev++ }, "size": func(_ *Plan, i *Item) { i.Size++ },
-		"time":  func(_ *Plan, i *Item) { i.ModTime++ },
-		"inode": func(_ *Plan, i *Item) { i.Inode++ }, "path": func(_ *Plan, i *Item) { i.Path += "c" },
-		"root": func(p *Plan, _ *Item) { p.Root += "c" },
-	} {
-		p, item := *plan, plan.Items[0]
-		change(&p, &item)
-		if got := r.fits(&p, &item); got != (name == "device") {
-			t.Errorf("with another %s: fits is %v", name, got)
-		}
-	}
-}
-
 // TestFoldersWaitForAllRanks makes rank 0 place files after rank 1 has finished, in one
 // destination: the folders' times are the source's.
 func TestFoldersWaitForAllRanks(t *testing.T) {
@@ -126,12 +88,12 @@ func TestFoldersWaitForAllRanks(t *testing.T) {
 	for rank, peers := range group {
 		opt := Options{
 			Plan: func(ctx context.Context) (*Plan, error) {
-				return Walk(ctx, System{}, src, WalkOptions{})
+				return Walk(ctx, src, nil)
 			},
-			Dest: dest, Sync: SyncNever,
+			Dest: dest,
 		}
 		if rank == 0 {
-			opt.Target = slow
+			opt.destFault = slow.fault
 		}
 		all.Go(func() { _, errs[rank] = Run(t.Context(), peers, opt) })
 	}
@@ -151,34 +113,24 @@ func TestStaleAfterAnotherPartition(t *testing.T) {
 		drawTree(t, src)
 		before, after := rapid.IntRange(1, 4).Draw(t, "ranks before"),
 			rapid.IntRange(1, 4).Draw(t, "ranks after")
-		sidecars := rapid.Bool().Draw(t, "no extended attributes")
-		target := newFaulty(func(op, _ string) error {
-			if sidecars && strings.HasSuffix(op, "xattr") {
-				return unix.ENOTSUP
-			}
-			return nil
-		})
-		stage := func(n int, prune, dry bool) *Report {
-			reports, errs := stageAll(n, src, base, func(_ int, o *Options) {
-				o.Target, o.Prune, o.DryRun = target, prune, dry
-			})
+		stage := func(n int, prune bool) *Report {
+			reports, errs := stageAll(n, src, base, func(_ int, o *Options) { o.Prune = prune })
 			mustDo(t, errors.Join(errs...))
 			return reports[0]
 		}
-		if r := stage(before, false, false); r.Stale != 0 {
+		if r := stage(before, false); r.Stale != 0 {
 			t.Fatalf("at first %d are stale: %q", r.Stale, r.StalePaths)
 		}
 		mustDo(t, os.WriteFile(filepath.Join(base, "0", "users"), []byte("mine"), 0o644))
-		dry, listed := stage(after, false, true), stage(after, false, false)
-		if dry.Stale != listed.Stale || listed.Pruned != 0 {
-			t.Fatalf("a dry run finds %d stale, the run %d, which removes %d", dry.Stale, listed.Stale,
-				listed.Pruned)
+		listed := stage(after, false)
+		if listed.Pruned != 0 {
+			t.Fatalf("%d were removed", listed.Pruned)
 		}
-		if r := stage(after, true, false); r.Stale != listed.Stale || r.Pruned != r.Stale ||
+		if r := stage(after, true); r.Stale != listed.Stale || r.Pruned != r.Stale ||
 			r.Copied != 0 {
 			t.Fatalf("found %d, then %+v", listed.Stale, r)
 		}
-		if r := stage(after, true, false); r.Stale != 0 || r.Copied != 0 {
+		if r := stage(after, true); r.Stale != 0 || r.Copied != 0 {
 			t.Fatalf("once more: %+v", r)
 		}
 		want, places := describe(t, src), map[string]int{}
@@ -228,7 +180,7 @@ func TestPruneKeeps(t *testing.T) {
 	reports, errs := stageAll(1, src, base, func(_ int, o *Options) {
 		o.Prune = true
 		o.Plan = func(ctx context.Context) (*Plan, error) {
-			plan, err := Walk(ctx, System{}, src, WalkOptions{})
+			plan, err := Walk(ctx, src, nil)
 			plan.Failed = append(plan.Failed, Failure{
 				Path: "unlisted/gone", Reason: "could not be looked at",
 			})
@@ -251,41 +203,21 @@ func TestPruneKeeps(t *testing.T) {
 }
 
 // TestPruneOfSharedDestination stages a partition of several ranks to one folder, repeatedly:
-// nothing in it is stale.
+// nothing in it is stale, also if a rank cannot know who else writes there.
 func TestPruneOfSharedDestination(t *testing.T) {
-	for _, dry := range []bool{false, true} {
-		t.Run(fmt.Sprint("dry ", dry), func(t *testing.T) {
-			src, base := smallTree(t), t.TempDir()
-			all := filepath.Join(base, "all")
-			for run := range 3 {
-				reports, errs := stageAll(3, src, base, func(_ int, o *Options) {
-					o.Dest, o.Prune, o.DryRun = all, run > 0, run > 0 && dry
-				})
-				mustDo(t, errors.Join(errs...))
-				if r := reports[0]; r.Stale != 0 {
-					t.Errorf("run %d finds %q stale", run, r.StalePaths)
-				}
-			}
-			checkSame(t, describe(t, src), describe(t, all))
-		})
-	}
-}
-
-// TestStaleWithoutTokens makes a rank fail to write its token: its destination is unknown, so its
-// files are not stale copies on any rank.
-func TestStaleWithoutTokens(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	all := filepath.Join(base, "all")
-	_, errs := stageAll(3, src, base, func(_ int, o *Options) { o.Dest = all })
-	mustDo(t, errors.Join(errs...))
-	reports, errs := stageAll(3, src, base, func(rank int, o *Options) {
-		o.Dest = all
-		if rank == 1 {
-			o.Target = newFaulty(on("create", "-rank1", unix.EACCES, 0))
+	for run := range 4 {
+		reports, errs := stageAll(3, src, base, func(rank int, o *Options) {
+			o.Dest, o.Prune = all, run > 0
+			if run == 3 && rank == 1 {
+				o.destFault = newFaulty(on("lock", "", unix.ENOTSUP, 0)).fault
+			}
+		})
+		mustDo(t, errors.Join(errs...))
+		if r := reports[0]; r.Stale != 0 || run > 0 && r.Skipped != 7 {
+			t.Errorf("run %d: %+v", run, r)
 		}
-	})
-	mustDo(t, errors.Join(errs...))
-	if r := reports[0]; r.Stale != 0 || r.Skipped != 7 {
-		t.Errorf("%+v", r)
 	}
+	checkSame(t, describe(t, src), describe(t, all))
 }

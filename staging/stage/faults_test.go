@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,10 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// faulty is a file system that calls ask before each call, and fails if ask does. It counts how
-// often each file is opened.
+// faulty fails what ask fails, and counts how often each file of the source is opened.
 type faulty struct {
-	System
 	ask func(op, path string) error
 
 	mu    sync.Mutex
@@ -31,98 +28,33 @@ func newFaulty(ask func(op, path string) error) *faulty {
 	return &faulty{ask: ask, opens: map[string]int{}}
 }
 
-func (f *faulty) Follow(path string) (File, error) {
-	f.mu.Lock()
-	f.opens[path]++
-	f.mu.Unlock()
-	if err := f.ask("open", path); err != nil {
-		return nil, err
+// fault is an Options.sourceFault or destFault.
+func (f *faulty) fault(op, path string) error {
+	if op == "open" {
+		f.mu.Lock()
+		f.opens[path]++
+		f.mu.Unlock()
 	}
-	file, err := f.System.Follow(path)
-	return &faultyFile{file, path, f}, err
-}
-
-func (f *faulty) Create(path string) (File, error) {
-	if err := f.ask("create", path); err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	err := f.ask(op, path)
+	if op == "read" && errors.Is(f.ask("flip", path), errFlip) {
+		err = errors.Join(err, flip(path))
 	}
-	file, err := f.System.Create(path)
-	return &faultyFile{file, path, f}, err
-}
-
-func (f *faulty) Mkdir(path string) error {
-	if err := f.ask("mkdir", path); err != nil {
-		return &fs.PathError{Op: "mkdir", Path: path, Err: err}
-	}
-	return f.System.Mkdir(path)
-}
-
-func (f *faulty) Rename(old, path string) error {
-	if err := f.ask("rename", path); err != nil {
-		return err
-	}
-	return f.System.Rename(old, path)
-}
-
-func (f *faulty) Symlink(text, path string) error {
-	if err := f.ask("symlink", path); err != nil {
-		return err
-	}
-	return f.System.Symlink(text, path)
-}
-
-func (f *faulty) Attribute(path, name string) ([]byte, error) {
-	if err := f.ask("getxattr", path); err != nil {
-		return nil, err
-	}
-	return f.System.Attribute(path, name)
-}
-
-func (f *faulty) FreeBytes(path string) (int64, error) {
-	if err := f.ask("statfs", path); err != nil {
-		return 1, nil
-	}
-	return f.System.FreeBytes(path)
-}
-
-func (f *faulty) SyncAll(path string) error {
-	if err := f.ask("syncfs", path); err != nil {
-		return err
-	}
-	return f.System.SyncAll(path)
-}
-
-type faultyFile struct {
-	File
-	path string
-	fs   *faulty
-}
-
-func (f *faultyFile) ReadAt(p []byte, off int64) (int, error) {
-	if err := f.fs.ask("read", f.path); err != nil {
-		return 0, err
-	}
-	n, err := f.File.ReadAt(p, off)
-	if errors.Is(f.fs.ask("flip", f.path), errFlip) && n > 0 {
-		p[0] ^= 1
-	}
-	return n, err
+	return err
 }
 
 var errFlip = errors.New("flip a bit")
 
-func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
-	if err := f.fs.ask("write", f.path); err != nil {
-		return 0, err
-	}
-	return f.File.WriteAt(p, off)
-}
-
-func (f *faultyFile) SetAttribute(name string, value []byte) error {
-	if err := f.fs.ask("setxattr", f.path); err != nil {
+// flip changes the first byte of a file.
+func flip(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
 		return err
 	}
-	return f.File.SetAttribute(name, value)
+	b := []byte{0}
+	_, err = f.ReadAt(b, 0)
+	b[0] ^= 1
+	_, err2 := f.WriteAt(b, 0)
+	return errors.Join(err, err2, f.Close())
 }
 
 // smallTree makes a tree of six files and a link, and returns its folder.
@@ -165,8 +97,7 @@ func noPartOf(t *testing.T, src, dest string) {
 		return
 	}
 	for path, entry := range describe(t, dest) {
-		if strings.HasPrefix(path, ".rankpool/") || path == ".rankpool" ||
-			strings.HasPrefix(entry, "folder") {
+		if isOurs(path) && !isTemp(path) || strings.HasPrefix(entry, "folder") {
 			continue
 		}
 		if want[path] != entry {
@@ -182,17 +113,17 @@ func TestFaultsOfOneFile(t *testing.T) {
 		failed         int64 // on two ranks
 	}{
 		{
-			"storage's error", "cannot be read: permission denied", on("open", "file3", unix.EACCES, 0),
-			nothing, 2,
+			"storage's error", "cannot be read: open: permission denied",
+			on("open", "file3", unix.EACCES, 0), nothing, 2,
 		},
 		{
-			"an error in the middle", "cannot be read: input/output error", on("read", "large", unix.EIO, 0),
-			nothing, 2,
+			"an error in the middle", "cannot be read: read: input/output error",
+			on("read", "large", unix.EIO, 0), nothing, 2,
 		},
 		{"an error that passes", "", on("read", "large", unix.EIO, 2), nothing, 0},
 		{"a stale handle that passes", "", on("open", "file3", unix.ESTALE, 3), nothing, 0},
 		{
-			"a write error", "cannot be written to the destination: input/output error", nothing,
+			"a write error", "cannot be written to the destination: write: input/output error", nothing,
 			on("write", "sub", unix.EIO, 1), 1,
 		},
 		{
@@ -200,11 +131,11 @@ func TestFaultsOfOneFile(t *testing.T) {
 			1,
 		},
 		{
-			"no rename", "cannot be written to the destination: operation not permitted", nothing,
+			"no rename", "cannot be written to the destination: rename: operation not permitted", nothing,
 			on("rename", "file2", unix.EPERM, 0), 2,
 		},
 		{
-			"no link", "cannot be written to the destination: operation not permitted", nothing,
+			"no link", "cannot be written to the destination: symlink: operation not permitted", nothing,
 			on("symlink", "", unix.EPERM, 1), 1,
 		},
 	} {
@@ -212,7 +143,7 @@ func TestFaultsOfOneFile(t *testing.T) {
 			src, base := smallTree(t), t.TempDir()
 			source, target := newFaulty(test.source), newFaulty(test.target)
 			reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
-				o.Mode, o.Source, o.Target = Replicate, source, target
+				o.Mode, o.sourceFault, o.destFault = Replicate, source.fault, target.fault
 			})
 			for rank := range 2 {
 				mustDo(t, errs[rank])
@@ -250,8 +181,7 @@ func TestFaultsOfADestination(t *testing.T) {
 			"no folder may be made", "cannot be written to: mkdir: permission denied",
 			on("mkdir", "1", unix.EACCES, 0),
 		},
-		{"too small", "has room for 1 bytes, but 35000 are to be staged", on("statfs", "", unix.EIO, 0)},
-		{"no sync", "cannot be written to: input/output error", on("syncfs", "", unix.EIO, 0)},
+		{"no sync", "cannot be written to: syncfs: input/output error", on("syncfs", "", unix.EIO, 0)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			src, base := smallTree(t), t.TempDir()
@@ -259,7 +189,7 @@ func TestFaultsOfADestination(t *testing.T) {
 				return test.fault(op, strings.TrimPrefix(path, base))
 			})
 			reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
-				o.Mode, o.Target, o.Sync = Replicate, target, SyncEnd
+				o.Mode, o.destFault = Replicate, target.fault
 			})
 			for rank, err := range errs {
 				if err == nil || !strings.Contains(err.Error(), test.want) {
@@ -284,7 +214,7 @@ func TestFullAtTheLastFile(t *testing.T) {
 		src := t.TempDir()
 		mustDo(t, os.WriteFile(filepath.Join(src, "file"), make([]byte, 1000), 0o644))
 		target := newFaulty(on("write", "", unix.ENOSPC, 0))
-		_, errs := stageAll(1, src, t.TempDir(), func(_ int, o *Options) { o.Target = target })
+		_, errs := stageAll(1, src, t.TempDir(), func(_ int, o *Options) { o.destFault = target.fault })
 		if !errors.Is(errs[0], unix.ENOSPC) {
 			t.Fatalf("staging ends with %v, want %v", errs[0], unix.ENOSPC)
 		}
@@ -326,7 +256,7 @@ func TestSourceChanges(t *testing.T) {
 					return err
 				})
 				reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
-					o.Mode, o.Source = Replicate, source
+					o.Mode, o.sourceFault = Replicate, source.fault
 				})
 				mustDo(t, errs[0])
 				r := reports[0]
@@ -349,7 +279,7 @@ func TestReadOnce(t *testing.T) {
 	src := smallTree(t)
 	source := newFaulty(nothing)
 	_, errs := stageAll(4, src, t.TempDir(), func(_ int, o *Options) {
-		o.Mode, o.Source, o.CutBytes = Replicate, source, 0
+		o.Mode, o.sourceFault = Replicate, source.fault
 	})
 	mustDo(t, errs[0])
 	if len(source.opens) != 6 {
@@ -362,40 +292,43 @@ func TestReadOnce(t *testing.T) {
 	}
 }
 
-// TestSidecar stages to a file system without extended attributes.
-func TestSidecar(t *testing.T) {
+// TestTooSmall stages more than fits.
+func TestTooSmall(t *testing.T) {
+	_, errs := stageAll(1, smallTree(t), t.TempDir(), func(_ int, o *Options) {
+		plan := o.Plan
+		o.Plan = func(ctx context.Context) (*Plan, error) {
+			p, err := plan(ctx)
+			p.Items[1].Size = 1 << 60
+			return p, err
+		}
+	})
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), "bytes, but 1152921504606856976 are to") {
+		t.Error(errs[0])
+	}
+}
+
+// TestDamagedJournal ends a journal in the middle of a line, as a kill does.
+func TestDamagedJournal(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
 	mustDo(t, os.WriteFile(filepath.Join(src, "new\nline \xff"), []byte("odd"), 0o644))
-	target := newFaulty(func(op, _ string) error {
-		if strings.HasSuffix(op, "xattr") {
-			return unix.ENOTSUP
-		}
-		return nil
-	})
-	for run, want := range []int64{16, 0} {
-		reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
-			o.Mode, o.Target = Replicate, target
-		})
+	copied := func(want int64) {
+		t.Helper()
+		reports, errs := stageAll(2, src, base, func(_ int, o *Options) { o.Mode = Replicate })
 		mustDo(t, errs[0])
 		if r := reports[0]; r.Copied != want || r.Failed != 0 {
-			t.Errorf("run %d copied %d, want %d; failed %d", run, r.Copied, want, r.Failed)
+			t.Errorf("copied %d, want %d; failed %d", r.Copied, want, r.Failed)
 		}
 	}
-	f, err := os.OpenFile(filepath.Join(base, "1", stateName, "index-1"), os.O_APPEND|os.O_WRONLY, 0)
+	copied(16)
+	copied(0)
+	f, err := os.OpenFile(filepath.Join(base, "1", ".rankpool-1.journal"), os.O_APPEND|os.O_WRONLY, 0)
 	mustDo(t, err)
-	_, err = f.WriteString("0123456789abcdef \"large\" \"1 5") // as a kill leaves it
+	_, err = f.WriteString("0123456789abcdef 1 5")
 	mustDo(t, err)
 	mustDo(t, f.Close())
 	mustDo(t, os.WriteFile(filepath.Join(src, "large"), []byte("smaller"), 0o644))
-	for run, want := range []int64{2, 0} {
-		reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
-			o.Mode, o.Target = Replicate, target
-		})
-		mustDo(t, errs[0])
-		if r := reports[0]; r.Copied != want {
-			t.Errorf("run %d after the change copied %d, want %d", run, r.Copied, want)
-		}
-	}
+	copied(2)
+	copied(0)
 }
 
 // TestSecondRunCopiesWhatIsMissingOrChanged changes either end between two runs.
@@ -430,7 +363,7 @@ func TestSecondRunCopiesWhatIsMissingOrChanged(t *testing.T) {
 			mustDo(t, test.do(src, filepath.Join(base, "1")))
 			source := newFaulty(nothing)
 			reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
-				o.Mode, o.Checksum, o.Source = Replicate, test.checksum, source
+				o.Mode, o.Checksum, o.sourceFault = Replicate, test.checksum, source.fault
 			})
 			mustDo(t, errs[0])
 			if r := reports[0]; r.Copied != test.want || r.Failed != 0 || len(source.opens) > 1 {
@@ -446,71 +379,33 @@ func TestSecondRunCopiesWhatIsMissingOrChanged(t *testing.T) {
 
 // damage flips a byte of a copy and keeps its time.
 func damage(_, dest string) error {
-	info, err := System{}.Lstat(dest + "/large")
+	info, err := os.Stat(dest + "/large")
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(dest+"/large", os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt([]byte{0}, 100)
-	return errors.Join(err, f.Close(), System{}.Chtime(dest+"/large", info.ModTime))
+	return errors.Join(flip(dest+"/large"),
+		os.Chtimes(dest+"/large", info.ModTime(), info.ModTime()))
 }
 
-// TestSharedReplica checks that two replicas are not written into one folder, even if one rank
-// checks only after the other has returned its error.
+// TestSharedReplica checks that two replicas are not written into one folder.
 func TestSharedReplica(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
-	gaveUp := make(chan struct{})
-	group := newMemory(2)
-	group[1].posts = func(kind byte) {
-		if kind == kindReport {
-			close(gaveUp)
-		}
-	}
-	late := &lateLooker{wait: gaveUp}
-	_, errs := stageOver(group, src, base, func(rank int, o *Options) {
+	_, errs := stageAll(2, src, base, func(_ int, o *Options) {
 		o.Mode, o.Dest = Replicate, filepath.Join(base, "all")
-		if rank == 0 {
-			o.Target = late
-		}
 	})
-	if !late.waited {
-		t.Error("the rank was not late")
-	}
 	for rank, err := range errs {
 		own := fmt.Sprintf("stage: rank %d writes to", 1-rank) // not the error of the other
-		if err == nil || !strings.HasPrefix(err.Error(), own) ||
+		if err == nil || !strings.Contains(err.Error(), own) ||
 			!strings.Contains(err.Error(), "give every rank its own folder with {rank} or "+
 				"{host} in --dest") {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}
 	for path, entry := range describe(t, filepath.Join(base, "all")) {
-		if !strings.HasPrefix(entry, "folder") {
+		if !strings.HasPrefix(entry, "folder") && !isOurs(path) {
 			t.Errorf("%q is left", path)
 		}
 	}
-}
-
-// lateLooker waits before it lists a folder with a token of rank 0, except for the two listings
-// that rank 0 makes when it prepares.
-type lateLooker struct {
-	System
-	wait   chan struct{}
-	looks  int
-	waited bool
-}
-
-func (l *lateLooker) ReadNames(path string) ([]string, error) {
-	if own, _ := filepath.Glob(filepath.Join(path, tempPrefix+"*rank0"+tempSuffix)); own != nil {
-		if l.looks++; l.looks > 2 {
-			<-l.wait
-			l.waited = true
-		}
-	}
-	return l.System.ReadNames(path)
 }
 
 // TestDeadRank silences a rank in mid-stage: the others end with an error that names it, and do not
@@ -560,11 +455,11 @@ func TestDeadRank(t *testing.T) {
 				one := func() {
 					reports[rank], errs[rank] = Run(ctx, peer, Options{
 						Plan: func(ctx context.Context) (*Plan, error) {
-							return Walk(ctx, System{}, src, WalkOptions{})
+							return Walk(ctx, src, nil)
 						},
 						Dest: filepath.Join(base, fmt.Sprint(rank)), Mode: Replicate, ChunkBytes: 4096, Buffers: 1,
 						Readers: 1, Writers: 1,
-						Target: target, Ticks: ticks[rank], PeerTicks: 5, Sync: SyncNever,
+						destFault: target.fault, Ticks: ticks[rank], PeerTicks: 5,
 					})
 					go func() { // a rank that has ended reads no ticks
 						for {
@@ -620,10 +515,10 @@ func TestToldToEnd(t *testing.T) {
 		all.Go(func() {
 			_, errs[rank] = Run(ctx, peers, Options{
 				Plan: func(ctx context.Context) (*Plan, error) {
-					return Walk(ctx, System{}, src, WalkOptions{})
+					return Walk(ctx, src, nil)
 				},
 				Dest: filepath.Join(base, strconv.Itoa(rank)), Mode: Replicate, ChunkBytes: 4096,
-				Target: target,
+				destFault: target.fault,
 			})
 		})
 	}

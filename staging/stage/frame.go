@@ -7,15 +7,14 @@ type segment struct {
 	Item   int32
 	Offset int64 // in the file
 	Bytes  int32 // in the frame, after those of the segments before
-	End    *end  // with the last segment of a piece, which may arrive before others
+	End    *end  // with the last segment of a file, which may arrive before others
 }
 
-// end is the reader's summary of a piece of a file.
+// end is the reader's summary of a file.
 type end struct {
-	Data       int64  // bytes in its segments; the rest of the piece is holes
-	Sum        uint64 // XXH3 of the piece
-	Reason     string // why it could not be read; "" if it could
-	Number, Of int32  // of the pieces of the file
+	Data   int64  // bytes in its segments
+	Sum    uint64 // XXH3
+	Reason string // why it could not be read; "" if it could
 }
 
 // A head announces a frame to the next rank of its chain.

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 		return nil
 	})
 	_, errs := stageAll(v.Ranks, v.Src, v.Base,
-		func(_ int, o *Options) { o.Mode, o.Target = v.Mode, target })
+		func(_ int, o *Options) { o.Mode, o.destFault = v.Mode, target.fault })
 	if err := errors.Join(errs...); err != nil {
 		panic(err)
 	}
@@ -74,7 +74,7 @@ func (v victim) run(t fatal) bool {
 // sums returns the output of "find | sha256sum" for a tree: every file's and link's name and
 // checksum.
 func sums(t fatal, root string) map[string]string {
-	script := `find . -path ./.rankpool -prune -o -type f -print0 | xargs -0 -r sha256sum --zero; find . -type l -printf '%l  %P\0'`
+	script := `find . -name .rankpool-lock -o -name '*.journal' -o -type f -print0 | xargs -0 -r sha256sum --zero; find . -type l -printf '%l  %P\0'`
 	cmd := exec.Command("sh", "-c", script)
 	cmd.Dir = root
 	out, err := cmd.Output()
@@ -94,7 +94,7 @@ func TestKilledAndRunAgain(t *testing.T) {
 	checkTrees(t, func(t *rapid.T, dir, src string) {
 		v := victim{
 			Src: src, Base: dir, Ranks: rapid.IntRange(1, 3).Draw(t, "ranks"), Mode: Replicate,
-			Op: rapid.SampledFrom([]string{"create", "write", "rename", "setxattr", "mkdir"}).Draw(
+			Op: rapid.SampledFrom([]string{"create", "write", "rename", "append", "mkdir", "chmod"}).Draw(
 				t, "call"),
 			Nth: rapid.Int64Range(1, 20).Draw(t, "nth"),
 		}
@@ -109,7 +109,7 @@ func TestKilledAndRunAgain(t *testing.T) {
 				switch {
 				case want[path] == sum:
 					there++
-				case !isTemp(filepath.Base(path)):
+				case !isOurs(filepath.Base(path)):
 					t.Fatalf("%q is there, half-written", path)
 				}
 			}
@@ -126,6 +126,14 @@ func TestKilledAndRunAgain(t *testing.T) {
 			dest := filepath.Join(dir, fmt.Sprint(rank))
 			checkSame(t, want, sums(t, dest))
 			checkSame(t, describe(t, src), describe(t, dest))
+			from, err := os.Stat(src)
+			mustDo(t, err)
+			to, err := os.Stat(dest)
+			mustDo(t, err)
+			if from.Mode() != to.Mode() || !from.ModTime().Equal(to.ModTime()) {
+				t.Fatalf("the root has %v %v, want %v %v", to.Mode(), to.ModTime(), from.Mode(),
+					from.ModTime())
+			}
 		}
 	})
 }

@@ -15,25 +15,20 @@ import (
 // quotation mark or #, or contains a line feed, is quoted as a Go string; lines that begin with #
 // are comments, and empty lines are ignored.
 
-// ReadList reads a list file. With nul, paths end with a NUL byte instead of a line feed, as "find
-// -print0" writes them, and there are no quotes or comments. Absolute paths must be in root, and
-// become relative.
+// ReadList reads a list file. Absolute paths must be in root, and become relative.
 //
 // Errors name the line: a path that leads out of root, an invalid quotation.
-func ReadList(from io.Reader, root string, nul bool) ([]Selected, error) {
-	in, end := bufio.NewReader(from), byte('\n')
-	if nul {
-		end = 0
-	}
+func ReadList(from io.Reader, root string) ([]Selected, error) {
+	in := bufio.NewReader(from)
 	var part []Selected
 	for line := 1; ; line++ {
-		text, err := in.ReadString(end)
+		text, err := in.ReadString('\n')
 		if err != nil && err != io.EOF {
 			return nil, fmt.Errorf("stage: list: %w", err)
 		}
-		name := strings.TrimSuffix(text, string(end))
-		if name != "" && (nul || name[0] != '#') {
-			rel, bad := listed(name, root, nul)
+		name := strings.TrimSuffix(text, "\n")
+		if name != "" && name[0] != '#' {
+			rel, bad := listed(name, root)
 			if bad != nil {
 				return nil, fmt.Errorf("stage: list, line %d: %w", line, bad)
 			}
@@ -46,8 +41,8 @@ func ReadList(from io.Reader, root string, nul bool) ([]Selected, error) {
 }
 
 // listed returns the path on a line.
-func listed(name, root string, nul bool) (string, error) {
-	if !nul && name[0] == '"' {
+func listed(name, root string) (string, error) {
+	if name[0] == '"' {
 		unquoted, err := strconv.Unquote(name)
 		if err != nil {
 			return "", fmt.Errorf("%s is not a quoted path", name)

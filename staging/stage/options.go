@@ -3,19 +3,7 @@ package stage
 import (
 	"cmp"
 	"context"
-	"math"
 	"time"
-)
-
-// SyncPolicy determines what survives the loss of a node; a process that is killed loses nothing.
-type SyncPolicy string
-
-// The policies: flush nothing; the destination's file system once, at the end; or each file before
-// it gets its name, and everything at the end.
-const (
-	SyncNever SyncPolicy = "never"
-	SyncEnd   SyncPolicy = "end"
-	SyncFiles SyncPolicy = "file"
 )
 
 // Options says what to stage, and how. Dest and Plan are required; the zero value of the others is
@@ -23,25 +11,15 @@ const (
 type Options struct {
 	Plan func(context.Context) (*Plan, error) // called on rank 0 only
 	// absolute path of this rank's folder, which is created with its parents
-	Dest string
-	Mode Mode   // "": Partition
-	Host string // this rank's machine, for the report
-
-	Sync     SyncPolicy // "": SyncEnd
-	NoVerify bool       // do not read back what was written
-	Checksum bool       // read existing copies, and compare their checksums too
-	DryRun   bool       // only find out what there is to do
-
-	Source FileSystem // nil: System
-	Target FileSystem // nil: System
+	Dest     string
+	Mode     Mode   // "": Partition
+	Host     string // this rank's machine, for the report
+	Checksum bool   // read existing copies, and compare their checksums too
 
 	ChunkBytes int // of a frame; 0: 2 MiB
 	Buffers    int // chunks in transit in each of three directions, at least 1; 0: 8
-	Readers    int // files read at a time; 0: 16
+	Readers    int // files read at a time; 0: 32
 	Writers    int // frames written at a time; 0: 8
-
-	// larger files are read in pieces of this size, by all ranks that miss them; 0: 256 MiB
-	CutBytes int64
 
 	// Limits, for all ranks together, on bytes read from storage and files opened there per second; 0:
 	// no limit. A rank's part of the limits is its part of what is to be read.
@@ -56,25 +34,20 @@ type Options struct {
 	// waits between tries, and for the limits; a test's does not wait
 	pause func(ctx context.Context, d time.Duration)
 	now   func() time.Time // the clock of the limits
+	// what fails in a test, at the source and at the destination
+	sourceFault, destFault func(op, path string) error
 }
 
 // defaults fills in what the caller left out.
 //
 // Chunks of 2 MiB take 17 ms on a 1 Gbit link and 0.2 ms on a 100 Gbit one, each far more than a
-// message's latency, and are small enough to fill a chain of a thousand ranks in seconds. With 40
-// of them a rank needs 80 MiB. Pieces of 256 MiB take a tenth of a second on a 20 Gbit link: one
-// more or less makes no rank late.
+// message's latency, and are small enough to fill a chain of a thousand ranks in seconds. With 24
+// of them in transit and one for each reader, a rank needs 112 MiB at most.
 func (o Options) defaults() *Options {
-	o.Mode, o.Sync = cmp.Or(o.Mode, Partition), cmp.Or(o.Sync, SyncEnd)
-	o.Source = cmp.Or[FileSystem](o.Source, System{})
-	o.Target = cmp.Or[FileSystem](o.Target, System{})
+	o.Mode = cmp.Or(o.Mode, Partition)
 	o.ChunkBytes, o.Buffers = cmp.Or(o.ChunkBytes, 2<<20), cmp.Or(o.Buffers, 8)
-	o.Readers, o.Writers = cmp.Or(o.Readers, 16), cmp.Or(o.Writers, 8)
+	o.Readers, o.Writers = cmp.Or(o.Readers, Requests), cmp.Or(o.Writers, 8)
 	o.PeerTicks = cmp.Or(o.PeerTicks, 30)
-	o.CutBytes = cmp.Or(o.CutBytes, 256<<20)
-	if o.NoVerify { // the checksum of a file in pieces is only known when it is read back
-		o.CutBytes = math.MaxInt64
-	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}
@@ -98,12 +71,11 @@ type Progress struct {
 // A Report is the outcome. Items are files and links, counted once for each rank that gets them;
 // folders do not count.
 type Report struct {
-	Copied  int64   `json:"copied"`  // placed by this run; in a dry run: to be placed
+	Copied  int64   `json:"copied"`  // placed by this run
 	Skipped int64   `json:"skipped"` // already there
 	Failed  int64   `json:"failed"`
 	Bytes   int64   `json:"bytes"` // of the copied files, over all ranks
 	Seconds float64 `json:"seconds"`
-	DryRun  bool    `json:"dry_run"`
 	Mode    Mode    `json:"mode"`
 	// files opened at the source; one in pieces counts once
 	StorageReads int64        `json:"storage_reads"`

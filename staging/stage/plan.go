@@ -21,15 +21,23 @@ type Item struct {
 	Path    string // relative to the root, in the file system's bytes; "" is the root itself
 	Kind    Kind
 	Mode    fs.FileMode
-	Size    int64 // bytes; 0 unless Kind is Regular or HardLink
-	ModTime int64 // nanoseconds since 1970
-	Sparse  bool  // fewer bytes are allocated than Size
-	Dev     uint64
-	Inode   uint64
+	Size    int64  // bytes; 0 unless Kind is Regular
+	ModTime int64  // nanoseconds since 1970
+	Inode   uint64 // number
 	Sum     uint64 // XXH3 from an index; 0: unknown
 	Text    string // of a symbolic link
-	Primary int32  // of a hard link: the index in Items of the inode's first name
 }
+
+// Kind is the type of a file.
+type Kind uint8
+
+// The kinds. Items of kind Other cannot be staged: sockets, pipes, devices.
+const (
+	Regular Kind = iota
+	Folder
+	Symlink
+	Other
+)
 
 // A Failure is an item that was not staged, and why, in words that follow the path.
 type Failure struct {
@@ -38,56 +46,29 @@ type Failure struct {
 	Reason string
 }
 
-// tempPrefix begins the names that staging uses at a destination and removes again; stateName is
-// the folder of its state there. Neither is ever staged.
+// statePrefix begins the names that staging and packing use for themselves, such as temporaries,
+// which also end with tempSuffix. They are never staged.
 const (
-	tempPrefix = ".rankpool-"
-	tempSuffix = ".tmp"
-	stateName  = ".rankpool"
+	statePrefix = ".rankpool-"
+	tempSuffix  = ".tmp"
 )
 
-// isOurs reports whether a name in the folder dir (relative to a root) is staging's own.
-func isOurs(dir, name string) bool { return dir == "" && name == stateName || isTemp(name) }
+func isOurs(name string) bool { return strings.HasPrefix(name, statePrefix) }
 
-func isTemp(name string) bool {
-	return strings.HasPrefix(name, tempPrefix) && strings.HasSuffix(name, tempSuffix)
-}
+func isTemp(name string) bool { return isOurs(name) && strings.HasSuffix(name, tempSuffix) }
 
-// smallestSparse is the size in bytes from which files are searched for holes: file systems that
-// keep tiny files with their metadata allocate nothing for them.
-const smallestSparse = 64 << 10
-
-// itemOf makes an item from the file system's information.
-func itemOf(rel string, info Info) Item {
-	item := Item{
-		Path: rel, Kind: info.Kind, Mode: info.Mode, ModTime: info.ModTime, Dev: info.Dev,
-		Inode: info.Inode, Primary: -1,
-	}
-	if info.Kind == Regular {
-		item.Size = info.Size
-		item.Sparse = info.Size >= smallestSparse && info.Blocks < info.Size
+func itemOf(rel string, i info) Item {
+	item := Item{Path: rel, Kind: i.kind, Mode: i.mode, ModTime: i.modTime, Inode: i.inode}
+	if i.kind == Regular {
+		item.Size = i.size
 	}
 	return item
 }
 
-// newPlan sorts the items, drops repeated paths, and finds the names that share an inode.
-func newPlan(root string, items []Item, links map[uint64]uint64, failed []Failure) *Plan {
+// newPlan sorts the items, and drops repeated paths.
+func newPlan(root string, items []Item, failed []Failure) *Plan {
 	slices.SortFunc(items, func(a, b Item) int { return cmp.Compare(a.Path, b.Path) })
 	items = slices.CompactFunc(items, func(a, b Item) bool { return a.Path == b.Path })
-	type inode struct{ dev, number uint64 }
-	first := map[inode]int32{}
-	for i := range items {
-		item := &items[i]
-		if item.Kind != Regular || links[item.Inode] < 2 {
-			continue
-		}
-		key := inode{item.Dev, item.Inode}
-		if p, found := first[key]; found {
-			item.Kind, item.Primary = HardLink, p
-			continue
-		}
-		first[key] = int32(i)
-	}
 	slices.SortStableFunc(failed, func(a, b Failure) int { return cmp.Compare(a.Path, b.Path) })
 	return &Plan{Root: root, Items: items, Failed: failed}
 }

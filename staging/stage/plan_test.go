@@ -28,76 +28,50 @@ func TestWalkLinks(t *testing.T) {
 	mustDo(t, os.Symlink("nowhere", filepath.Join(src, "broken")))
 	mustDo(t, os.Symlink("..", filepath.Join(src, "sub", "loop")))
 	mustDo(t, unix.Mkfifo(filepath.Join(src, "pipe"), 0o600))
-	mustDo(t, os.Mkdir(filepath.Join(src, stateName), 0o755))
-	mustDo(t, os.WriteFile(filepath.Join(src, tempPrefix+"x"+tempSuffix), nil, 0o600))
-	sub := []string{
-		"1:sub", "1:sub/empty", "0:sub/file0", "0:sub/file1", "0:sub/file2", "0:sub/file3",
-		"0:sub/file4",
+	mustDo(t, os.WriteFile(filepath.Join(src, lockName), nil, 0o600))
+	plan, err := Walk(t.Context(), src, nil)
+	mustDo(t, err)
+	want := []string{
+		"1:", "2:broken", "0:large", "2:link", "1:sub", "1:sub/empty", "0:sub/file0", "0:sub/file1",
+		"0:sub/file2", "0:sub/file3", "0:sub/file4", "2:sub/loop", "2:to-sub",
 	}
-	for _, test := range []struct {
-		links  LinkPolicy
-		items  []string
-		failed []string
-	}{
-		{
-			CopyLinks, append([]string{"1:", "2:broken", "0:large", "2:link"},
-				append(slices.Clone(sub), "2:sub/loop", "2:to-sub")...),
-			[]string{"pipe"},
-		},
-		{SkipLinks, append([]string{"1:", "0:large"}, sub...), []string{"pipe"}},
-		{FollowLinks, nil, []string{"broken", "pipe", "sub/loop", "to-sub/loop"}},
-	} {
-		plan, err := Walk(t.Context(), System{}, src, WalkOptions{Links: test.links})
-		mustDo(t, err)
-		if got := paths(plan); test.items != nil && !slices.Equal(got, test.items) {
-			t.Errorf("%s: %q, want %q", test.links, got, test.items)
-		}
-		var failed []string
-		for _, f := range plan.Failed {
-			failed = append(failed, f.Path)
-		}
-		if !slices.Equal(failed, test.failed) {
-			t.Errorf("%s: failed %q, want %q", test.links, failed, test.failed)
-		}
+	if got := paths(plan); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if len(plan.Failed) != 1 || plan.Failed[0].Path != "pipe" {
+		t.Errorf("failed: %+v", plan.Failed)
 	}
 }
 
-// TestFollowedTree stages with links followed: what was a link is a file with its target's content.
-func TestFollowedTree(t *testing.T) {
-	src, base := smallTree(t), t.TempDir()
-	mustDo(t, os.Symlink("sub", filepath.Join(src, "to-sub")))
-	_, errs := stageAll(1, src, base, func(_ int, o *Options) {
-		o.Plan = func(ctx context.Context) (*Plan, error) {
-			return Walk(ctx, System{}, src, WalkOptions{Links: FollowLinks})
-		}
-	})
-	mustDo(t, errs[0])
-	for _, path := range []string{"link", "to-sub/file4"} {
-		want, err := os.ReadFile(filepath.Join(src, path))
-		mustDo(t, err)
-		info, err := os.Lstat(filepath.Join(base, "0", path))
-		mustDo(t, err)
-		got, err := os.ReadFile(filepath.Join(base, "0", path))
-		mustDo(t, err)
-		if !info.Mode().IsRegular() || !bytes.Equal(got, want) {
-			t.Errorf("%s is %v with %d bytes", path, info.Mode(), len(got))
+// TestWalkRoots walks what is a file, is missing, or is no tree.
+func TestWalkRoots(t *testing.T) {
+	src := smallTree(t)
+	mustDo(t, unix.Mkfifo(filepath.Join(src, "pipe"), 0o600))
+	for name, want := range map[string]string{
+		"large": "", "missing": "no such file", "pipe": "not a directory",
+	} {
+		plan, err := Walk(t.Context(), filepath.Join(src, name), nil)
+		if want == "" && (err != nil || !slices.Equal(paths(plan), []string{"0:large"})) ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %+v, %v", name, plan, err)
 		}
 	}
 }
 
 func TestSelect(t *testing.T) {
 	src := smallTree(t)
-	info, err := System{}.Lstat(filepath.Join(src, "large"))
+	info, err := os.Stat(filepath.Join(src, "large"))
 	mustDo(t, err)
-	plan, err := Select(t.Context(), System{}, src, []Selected{
+	modTime := info.ModTime().UnixNano()
+	plan, err := Select(t.Context(), src, []Selected{
 		{Path: "sub/file3"},
 		{Path: "sub/empty"},
-		{Path: "large", Indexed: true, Size: info.Size, ModTime: info.ModTime},
+		{Path: "large", Indexed: true, Size: info.Size(), ModTime: modTime},
 		{Path: "sub/file1", Indexed: true, Size: 999},
-		{Path: "link", Indexed: true, Size: -1, ModTime: info.ModTime, Sum: 7},
+		{Path: "link", Indexed: true, Size: -1, ModTime: modTime, Sum: 7},
 		{Path: "sub/file2", Indexed: true, Size: -1, ModTime: 1},
 		{Path: "missing"},
-	}, WalkOptions{})
+	}, nil)
 	mustDo(t, err)
 	if got, want := paths(plan), []string{
 		"1:", "0:large", "0:link", "1:sub", "1:sub/empty",
@@ -110,7 +84,7 @@ func TestSelect(t *testing.T) {
 		reasons = append(reasons, f.Path+" "+f.Reason)
 	}
 	want := []string{
-		"missing cannot be examined: lstat: no such file or directory",
+		"missing cannot be examined: stat: no such file or directory",
 		"sub/file1 has 1000 bytes, its index says 999; index the data set again",
 		"sub/file2 was modified since it was indexed; index the data set again",
 	}
@@ -134,7 +108,7 @@ func TestDealing(t *testing.T) {
 		ranks := rapid.IntRange(1, 9).Draw(t, "ranks")
 		plan, total, largest := &Plan{}, int64(0), int64(0)
 		for i, size := range rapid.SliceOf(rapid.Int64Range(0, 1<<40)).Draw(t, "sizes") {
-			item := Item{Path: fmt.Sprint(i), Size: size, Primary: -1}
+			item := Item{Path: fmt.Sprint(i), Size: size}
 			plan.Items = append(plan.Items, item)
 			total, largest = total+item.weight(), max(largest, item.weight())
 		}
@@ -153,34 +127,20 @@ func TestDealing(t *testing.T) {
 				}
 			}
 		}
-		readLoad := make([]int64, ranks)
-		read, pieces := make([]int64, len(plan.Items)), make([]int64, len(plan.Items))
-		cutBytes := rapid.SampledFrom([]int64{1 << 34, 1 << 37, math.MaxInt64 / 2}).Draw(t, "cut")
-		largestPiece, all, bytesShare, opensShare := int64(0), int64(0), 0.0, 0.0
+		readLoad, readBy := make([]int64, ranks), make([]int, len(plan.Items))
+		bytesShare, opensShare := 0.0, 0.0
 		for rank := range needs {
-			h := readers(plan, needs, rank, cutBytes)
+			h := readers(plan, needs, rank)
 			bytesShare, opensShare = bytesShare+h.bytesShare, opensShare+h.opensShare
-			for _, p := range h.pieces {
-				read[p.item] += p.bytes
-				pieces[p.item]++
-				readLoad[rank] += p.weight()
-				largestPiece = max(largestPiece, p.weight())
-				if len(p.chain) != ranks-1 {
-					t.Fatalf("a chain of %d after rank %d of %d", len(p.chain), rank, ranks)
-				}
-				if p.bytes > cutBytes || p.offset != int64(p.number)*cutBytes && p.of > 1 {
-					t.Fatalf("a piece %+v, where files are cut into %d bytes", p, cutBytes)
-				}
+			for _, i := range h.items {
+				readBy[i]++
+				readLoad[rank] += plan.Items[i].weight()
 			}
 		}
 		for i := range plan.Items {
-			want := max(1, (plan.Items[i].Size+cutBytes-1)/cutBytes)
-			if owners[i] != 1 || read[i] != plan.Items[i].Size || pieces[i] != want {
-				t.Fatalf("item %d has %d owners, and %d bytes are read in %d pieces", i, owners[i], read[i],
-					pieces[i])
+			if owners[i] != 1 || readBy[i] != 1 {
+				t.Fatalf("item %d has %d owners and %d readers", i, owners[i], readBy[i])
 			}
-			all += pieces[i] * openBytes
-			all += read[i]
 		}
 		if len(plan.Items) > 0 && (math.Abs(opensShare-1) > 1e-9 ||
 			total > int64(len(plan.Items))*openBytes && math.Abs(bytesShare-1) > 1e-9) {
@@ -190,9 +150,9 @@ func TestDealing(t *testing.T) {
 			if fair := total / int64(ranks); load[rank] > fair+largest+1 {
 				t.Fatalf("rank %d gets %d, fair is %d, the largest file %d", rank, load[rank], fair, largest)
 			}
-			if fair := all / int64(ranks); readLoad[rank] > fair+largestPiece {
-				t.Fatalf("rank %d reads %d, fair is %d, the largest piece %d", rank, readLoad[rank], fair,
-					largestPiece)
+			if fair := total / int64(ranks); readLoad[rank] > fair+largest {
+				t.Fatalf("rank %d reads %d, fair is %d, the largest file %d", rank, readLoad[rank], fair,
+					largest)
 			}
 		}
 	})
@@ -232,19 +192,17 @@ func TestChainCrossesOnce(t *testing.T) {
 func TestReadList(t *testing.T) {
 	for _, test := range []struct {
 		text string
-		nul  bool
 		want []string
 		err  string
 	}{
-		{"a\n# remark\n\n./b/../c\n\"x\\ny\"\n", false, []string{"a", "c", "x\ny"}, ""},
-		{"/data/set/a\n/data/set\n.", false, []string{"a", "", ""}, ""},
-		{"a\nb\x00#c\x00\"\x00", true, []string{"a\nb", "#c", `"`}, ""},
-		{"ok\n../x", false, nil, `list, line 2: "../x" leads out of /data/set`},
-		{"/data/settled", false, nil, `"/data/settled" is not in /data/set`},
-		{"\"x", false, nil, `"x is not a quoted path`},
-		{`"a\x00"`, false, nil, "leads out"},
+		{"a\n# remark\n\n./b/../c\n\"x\\ny\"\n", []string{"a", "c", "x\ny"}, ""},
+		{"/data/set/a\n/data/set\n.", []string{"a", "", ""}, ""},
+		{"ok\n../x", nil, `list, line 2: "../x" leads out of /data/set`},
+		{"/data/settled", nil, `"/data/settled" is not in /data/set`},
+		{"\"x", nil, `"x is not a quoted path`},
+		{`"a\x00"`, nil, "leads out"},
 	} {
-		part, err := ReadList(strings.NewReader(test.text), "/data/set", test.nul)
+		part, err := ReadList(strings.NewReader(test.text), "/data/set")
 		if test.err != "" {
 			if err == nil || !strings.Contains(err.Error(), test.err) {
 				t.Errorf("%q: %v, want %q", test.text, err, test.err)
@@ -264,10 +222,9 @@ func TestReadList(t *testing.T) {
 
 // FuzzReadList checks that no list leads out of its root, and that what failed can be listed again.
 func FuzzReadList(f *testing.F) {
-	f.Add("a\n\"b\\n\"\n#c\n", false)
-	f.Add("a\x00../b", true)
-	f.Fuzz(func(t *testing.T, text string, nul bool) {
-		part, err := ReadList(strings.NewReader(text), "/r", nul)
+	f.Add("a\n\"b\\n\"\n#c\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		part, err := ReadList(strings.NewReader(text), "/r")
 		if err != nil {
 			return
 		}
@@ -278,7 +235,7 @@ func FuzzReadList(f *testing.F) {
 			}
 			failures = append(failures, Failure{Path: s.Path, Reason: "why\nso"})
 		}
-		again, err := ReadList(bytes.NewReader(FormatFailures(failures)), "/r", false)
+		again, err := ReadList(bytes.NewReader(FormatFailures(failures)), "/r")
 		if err != nil || !slices.Equal(again, part) {
 			t.Fatalf("%v: %v became %v", err, part, again)
 		}
@@ -287,14 +244,15 @@ func FuzzReadList(f *testing.F) {
 
 // FuzzRecord checks that a record that was parsed and written again parses to the same record.
 func FuzzRecord(f *testing.F) {
-	f.Add("0123456789abcdef", "1 5 6 7 8 9 /a b\n")
-	f.Fuzz(func(t *testing.T, sum, source string) {
-		r, ok := parseRecord(sum, source)
+	f.Add(record{1, 2, 3, 4, 5, 6, "/a b\n\xff"}.line("b \"c"))
+	f.Fuzz(func(t *testing.T, line string) {
+		rel, r, ok := parseLine(strings.TrimSuffix(line, "\n"))
 		if !ok {
 			return
 		}
-		if again, ok := parseRecord(r.checksum(), r.source()); !ok || again != r {
-			t.Fatalf("%+v became %+v", r, again)
+		again, same, ok := parseLine(strings.TrimSuffix(r.line(rel), "\n"))
+		if !ok || same != r || again != rel {
+			t.Fatalf("%q %+v became %q %+v", rel, r, again, same)
 		}
 	})
 }

@@ -51,9 +51,8 @@ func Run(ctx context.Context, peers transport.Transport, opt Options) (*Report, 
 		s.g.abortAll(err)
 	}
 	report, lost := s.conclude(err)
-	// not earlier: another rank may only now be checking who writes here
-	if err != nil && s.dest != nil && !s.opt.DryRun {
-		s.dest.removeToken()
+	if s.dest != nil {
+		s.dest.leave()
 	}
 	// another rank may have failed in its last steps, and sent its error before its report
 	err = cmp.Or(err, context.Cause(staging), lost)
@@ -97,10 +96,9 @@ type call struct {
 
 // shortfall is a rank's list of what it is missing.
 type shortfall struct {
-	Need  set
-	Bytes int64
-	Dest  string
-	Told  bool // the rank wrote a token to Dest
+	Need   set
+	Bytes  int64
+	Folder string // destination.id
 }
 
 // stage does everything but the end.
@@ -108,7 +106,7 @@ func (s *session) stage(ctx context.Context) error {
 	if err := s.survey(ctx); err != nil {
 		return err
 	}
-	failed, err := s.prepare()
+	failed, err := s.dest.prepare()
 	s.extra = failed
 	if err != nil {
 		return err
@@ -117,13 +115,13 @@ func (s *session) stage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.sweep(ctx, shortfalls); err != nil || s.opt.DryRun {
+	if err := s.alone(shortfalls); err != nil {
+		return err
+	}
+	if err := s.sweep(ctx, shortfalls); err != nil {
 		return err
 	}
 	if err := s.dest.room(s.needBytes); err != nil {
-		return err
-	}
-	if err := s.alone(); err != nil {
 		return err
 	}
 	if err := s.transfer(shortfalls); err != nil {
@@ -145,8 +143,11 @@ func (s *session) transfer(shortfalls []shortfall) error {
 	for rank, l := range shortfalls {
 		needs[rank] = l.Need
 	}
-	share := readers(s.plan, needs, s.g.Rank(), s.opt.CutBytes)
+	share := readers(s.plan, needs, s.g.Rank())
 	s.t.plan, s.t.dest, s.t.need = s.plan, s.dest, s.need
+	s.t.source = newTree(s.plan.Root, s.opt.sourceFault)
+	defer s.t.source.close()
+	s.t.chainOf = func(item int) []int32 { return chain(needs, item, s.g.Rank()) }
 	s.t.limit = storage.NewRateLimit(s.opt.MaxBytesPerSecond*share.bytesShare,
 		s.opt.MaxOpensPerSecond*share.opensShare)
 	return s.t.run(share)
@@ -169,33 +170,17 @@ func (s *session) survey(ctx context.Context) error {
 	}
 	s.plan = c.Plan
 	s.dest = &destination{
-		fsys: s.opt.Target, root: s.opt.Dest, run: c.Run, rank: s.g.Rank(), plan: c.Plan,
-		sync: s.opt.Sync, verify: !s.opt.NoVerify,
-		cutBytes: s.opt.CutBytes,
+		tree: newTree(s.opt.Dest, s.opt.destFault), run: c.Run, rank: s.g.Rank(), plan: c.Plan,
 	}
 	s.owned = owned(c.Plan, s.opt.Mode, s.g.Rank(), s.g.Size())
 	s.need, s.needBytes = s.dest.survey(s.owned, s.opt.Checksum)
 	return nil
 }
 
-// prepare prepares the destination, if this rank writes to it.
-func (s *session) prepare() ([]Failure, error) {
-	if s.opt.DryRun {
-		return nil, nil
-	}
-	if s.need.count() == 0 && !s.opt.Prune && s.dest.isReady() {
-		if s.opt.Mode == Partition && s.g.Size() > 1 {
-			_ = s.dest.writeToken() // if this fails, the other ranks see that the token is missing
-		}
-		return nil, nil
-	}
-	return s.dest.prepare()
-}
-
 // exchange distributes what each rank is missing to all ranks.
 func (s *session) exchange(ctx context.Context) ([]shortfall, error) {
 	all, err := ranks.Gather(ctx, s.g.Mux, kindNeed,
-		shortfall{s.need, s.needBytes, s.opt.Dest, s.dest.told})
+		shortfall{s.need, s.needBytes, s.dest.id})
 	if err != nil {
 		return nil, err
 	}
@@ -210,26 +195,24 @@ func (s *session) exchange(ctx context.Context) ([]shortfall, error) {
 }
 
 // alone makes sure that no two ranks write the same replica.
-func (s *session) alone() error {
-	if s.opt.Mode != Replicate || s.need.count() == 0 {
+func (s *session) alone(shortfalls []shortfall) error {
+	if s.opt.Mode != Replicate || s.dest.id == "" {
 		return nil
 	}
-	others, err := s.dest.sharers(s.g.Size())
-	if err != nil {
-		return &DestinationError{s.dest.root, err}
-	}
-	if len(others) > 0 {
-		return fmt.Errorf("stage: rank %d writes to %s too: give every rank its own folder with "+
-			"{rank} or {host} in --dest, as in --dest %s/{rank}", others[0], s.dest.root, s.dest.root)
+	for rank, l := range shortfalls {
+		if rank != s.g.Rank() && l.Folder == s.dest.id {
+			return fmt.Errorf("stage: rank %d writes to %s too: give every rank its own folder with "+
+				"{rank} or {host} in --dest, as in --dest %s/{rank}", rank, s.dest.root, s.dest.root)
+		}
 	}
 	return nil
 }
 
-// placeLinks creates the symbolic links and the hard links.
+// placeLinks creates the symbolic links.
 func (s *session) placeLinks(ctx context.Context) error {
 	for i := range s.plan.Items {
 		item := &s.plan.Items[i]
-		if item.Kind == Regular || item.Kind == Folder || !s.need.has(i) {
+		if item.Kind != Symlink || !s.need.has(i) {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -250,9 +233,9 @@ func (s *session) placeLinks(ctx context.Context) error {
 }
 
 func (s *session) makeDurable() error {
-	err := s.dest.index.close()
-	if err == nil && s.opt.Sync != SyncNever && s.t.stats.copied.Load() > 0 {
-		err = s.opt.Target.SyncAll(s.dest.root)
+	err := s.dest.journal.close()
+	if err == nil && s.t.stats.copied.Load() > 0 {
+		err = s.dest.sync()
 	}
 	if err != nil {
 		return &DestinationError{s.dest.root, err}
@@ -298,10 +281,6 @@ func (s *session) ownReport(err error) RankReport {
 	}
 	lacking := s.need.count()
 	r.Skipped = s.owned.count() - lacking
-	if s.opt.DryRun {
-		r.Copied, r.Bytes = lacking, s.needBytes
-		return r
-	}
 	if err == nil {
 		return r
 	}
@@ -321,7 +300,7 @@ func (s *session) ownReport(err error) RankReport {
 
 // total adds up the ranks' reports.
 func (s *session) total(all []RankReport) *Report {
-	sum := &Report{DryRun: s.opt.DryRun, Mode: s.opt.Mode, Ranks: all}
+	sum := &Report{Mode: s.opt.Mode, Ranks: all}
 	for i := range all {
 		r := &all[i]
 		sum.Copied += r.Copied

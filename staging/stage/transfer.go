@@ -24,13 +24,14 @@ import (
 // of class 0, and one of class 1 once it has gone from a higher rank to a lower one, which it does
 // at most once. So no buffer ever waits for itself, over any number of ranks.
 type transfer struct {
-	g    *group
-	plan *Plan
-	dest *destination
-	opt  *Options
-	ctx  context.Context
-	stop context.CancelCauseFunc
-	need set
+	g      *group
+	plan   *Plan
+	dest   *destination
+	source *tree
+	opt    *Options
+	ctx    context.Context
+	stop   context.CancelCauseFunc
+	need   set
 
 	own    chan []byte // buffers for reading
 	writes chan *frame
@@ -51,6 +52,7 @@ type transfer struct {
 	limit *storage.RateLimit // this rank's share; nil: no limit
 
 	placings sync.Map // *placing by item (int32), of files that are being written
+	chainOf  func(item int) []int32
 }
 
 // stats are counted during the transfer.
@@ -100,7 +102,7 @@ func (t *transfer) run(h readShare) error {
 		writing.Go(func() { t.write(t.ctx) })
 	}
 	go func() {
-		t.readAll(units(t.plan, h, t.opt.ChunkBytes))
+		t.readAll(units(t.plan, h.items, t.chainOf, t.opt.ChunkBytes))
 		t.done(1)
 	}()
 	select {
@@ -130,8 +132,7 @@ func (t *transfer) done(n int64) {
 }
 
 // settleItem counts an item that is placed, or failed for the reason err.
-func (t *transfer) settleItem(i int, err error) {
-	item := &t.plan.Items[i]
+func (t *transfer) settleItem(err error, item *Item) {
 	t.stats.settled.Add(1)
 	if err == nil {
 		t.stats.copied.Add(1)

@@ -1,53 +1,53 @@
 package stage
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
-// LinkPolicy determines how symbolic links are staged.
-type LinkPolicy string
+// Requests is how many calls a rank has in flight at the source: enough to hide most of a metadata
+// server's latency.
+const Requests = 32
 
-// The policies: copy the link, replace it by its target, or skip it.
-const (
-	CopyLinks   LinkPolicy = "copy"
-	FollowLinks LinkPolicy = "follow"
-	SkipLinks   LinkPolicy = "skip"
-)
+// walkChunk is how many names of a folder a goroutine examines in a row.
+const walkChunk = 64
 
-// WalkOptions configures a walk.
-type WalkOptions struct {
-	Links       LinkPolicy // "": CopyLinks
-	Concurrency int        // requests in flight; 0: 16
-	// called with the number of items found so far, never by two goroutines at a time
-	Progress func(items int64)
-}
-
-// Walk makes the plan of everything in the folder root (absolute): folders, files, and links by
-// policy. If root is a file, the plan holds only that file.
+// Walk makes the plan of everything in the folder root (absolute): folders, files, and symbolic
+// links. If root is a file, the plan holds only that file. progress is called with the number of
+// items found so far, never by two goroutines at a time.
 //
 // What cannot be examined, and what is neither a file, a folder nor a link, becomes a failure of
 // the plan. Errors: root itself cannot be examined, ctx ends.
-func Walk(ctx context.Context, fsys FileSystem, root string, opt WalkOptions) (*Plan, error) {
-	w := newWalker(ctx, fsys, root, opt)
-	info, err := fsys.Stat(root)
+func Walk(ctx context.Context, root string, progress func(items int64)) (*Plan, error) {
+	w := newWalker(ctx, root, progress)
+	defer func() { w.tree.close() }()
+	i, err := w.tree.look("", true, true)
+	if errors.Is(err, unix.ENOTDIR) {
+		w = newWalker(ctx, path.Dir(root), progress)
+		i, err = w.tree.look(path.Base(root), true, true)
+		switch {
+		case err == nil && i.kind == Regular:
+			w.add(itemOf(path.Base(root), i))
+			return w.plan()
+		case err == nil:
+			err = pathError("open", root, unix.ENOTDIR)
+		}
+	}
+	if err == nil {
+		_, err = w.tree.names("")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("stage: the source: %w", err)
 	}
-	if info.Kind == Regular {
-		w.root = path.Dir(root)
-		w.add(itemOf(path.Base(root), info), info.Links)
-		return w.plan()
-	}
-	if _, err := fsys.ReadNames(root); err != nil {
-		return nil, fmt.Errorf("stage: the source: %w", err)
-	}
-	w.add(itemOf("", info), 1)
-	w.folder("", info, nil)
+	w.add(itemOf("", i))
+	w.folder("")
 	w.running.Wait()
 	return w.plan()
 }
@@ -63,23 +63,34 @@ type Selected struct {
 
 // Select makes the plan of a part of the folder root (absolute): the named files, everything in the
 // named folders, and the folders above them. A file that is missing, or has another size or time
-// than named, becomes a failure. Errors: root itself cannot be examined, ctx ends.
-func Select(ctx context.Context, fsys FileSystem, root string, part []Selected, opt WalkOptions) (
+// than named, becomes a failure. Errors and progress are as for Walk.
+func Select(ctx context.Context, root string, part []Selected, progress func(items int64)) (
 	*Plan, error,
 ) {
-	w := newWalker(ctx, fsys, root, opt)
-	info, err := fsys.Stat(root)
+	w := newWalker(ctx, root, progress)
+	defer w.tree.close()
+	i, err := w.tree.look("", true, true)
 	if err != nil {
 		return nil, fmt.Errorf("stage: the source: %w", err)
 	}
-	w.add(itemOf("", info), 1)
+	w.add(itemOf("", i))
 	above := map[string]bool{"": true}
-	for _, s := range part {
-		for dir := parent(s.Path); !above[dir]; dir = parent(dir) {
-			above[dir] = true
-			w.spawn(func() { w.name(dir, &Selected{Path: dir}, nil, true) })
+	for chunk := range slices.Chunk(part, walkChunk) {
+		var folders []string
+		for _, s := range chunk {
+			for dir := parent(s.Path); !above[dir]; dir = parent(dir) {
+				above[dir] = true
+				folders = append(folders, dir)
+			}
 		}
-		w.spawn(func() { w.name(s.Path, &s, nil, false) })
+		w.spawn(func() {
+			for _, dir := range folders {
+				w.name(dir, &Selected{Path: dir}, true)
+			}
+			for _, s := range chunk {
+				w.name(s.Path, &s, false)
+			}
+		})
 	}
 	w.running.Wait()
 	return w.plan()
@@ -87,37 +98,29 @@ func Select(ctx context.Context, fsys FileSystem, root string, part []Selected, 
 
 // A walker is one walk in progress.
 type walker struct {
-	ctx     context.Context
-	fsys    FileSystem
-	root    string
-	opt     WalkOptions
-	places  chan struct{} // one element per goroutine beyond the first
-	running sync.WaitGroup
+	ctx      context.Context
+	tree     *tree
+	progress func(items int64)
+	places   chan struct{} // one element per goroutine beyond the first
+	running  sync.WaitGroup
 
 	mu     sync.Mutex
 	items  []Item
-	links  map[uint64]uint64 // inodes with several names
 	failed []Failure
 }
 
-// above leads from a folder to the root, to find loops.
-type above struct {
-	dev, inode uint64
-	parent     *above
-}
-
-func newWalker(ctx context.Context, fsys FileSystem, root string, opt WalkOptions) *walker {
+func newWalker(ctx context.Context, root string, progress func(items int64)) *walker {
 	return &walker{
-		ctx: ctx, fsys: fsys, root: root, opt: opt,
-		places: make(chan struct{}, cmp.Or(opt.Concurrency, 16)-1), links: map[uint64]uint64{},
+		ctx: ctx, tree: newTree(root, nil), progress: progress,
+		places: make(chan struct{}, Requests-1),
 	}
 }
 
 func (w *walker) plan() (*Plan, error) {
 	if err := context.Cause(w.ctx); err != nil {
-		return nil, fmt.Errorf("stage: walk of %s: %w", w.root, err)
+		return nil, fmt.Errorf("stage: walk of %s: %w", w.tree.root, err)
 	}
-	return newPlan(w.root, w.items, w.links, w.failed), nil
+	return newPlan(w.tree.root, w.items, w.failed), nil
 }
 
 // spawn runs f on another goroutine if there is a place for one, otherwise on this one.
@@ -133,15 +136,12 @@ func (w *walker) spawn(f func()) {
 	}
 }
 
-func (w *walker) add(item Item, links uint64) {
+func (w *walker) add(item Item) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.items = append(w.items, item)
-	if links > 1 {
-		w.links[item.Inode] = links
-	}
-	if w.opt.Progress != nil {
-		w.opt.Progress(int64(len(w.items)))
+	if w.progress != nil {
+		w.progress(int64(len(w.items)))
 	}
 }
 
@@ -152,78 +152,58 @@ func (w *walker) fail(rel, reason string) {
 }
 
 // folder examines everything in a folder.
-func (w *walker) folder(rel string, info Info, up *above) {
-	if w.ctx.Err() != nil {
-		return
-	}
-	for a := up; a != nil; a = a.parent {
-		if a.dev == info.Dev && a.inode == info.Inode {
-			w.fail(rel, "leads back to a folder above it, so the tree is infinite")
-			return
-		}
-	}
-	names, err := w.fsys.ReadNames(join(w.root, rel))
+func (w *walker) folder(rel string) {
+	names, err := w.tree.names(rel)
 	if err != nil {
 		w.fail(rel, "cannot be listed: "+reasonOf(err))
 		return
 	}
-	here := &above{info.Dev, info.Inode, up}
-	for _, name := range names {
-		if isOurs(rel, name) {
-			continue
-		}
-		sub := strings.TrimPrefix(rel+"/"+name, "/")
-		w.spawn(func() { w.name(sub, nil, here, false) })
+	names = slices.DeleteFunc(names, isOurs)
+	for chunk := range slices.Chunk(names, walkChunk) {
+		w.spawn(func() {
+			for _, name := range chunk {
+				w.name(strings.TrimPrefix(rel+"/"+name, "/"), nil, false)
+			}
+		})
 	}
 }
 
 // name examines one name. want is what is known about a selected name; alone leaves out what is
 // below a folder.
-func (w *walker) name(rel string, want *Selected, up *above, alone bool) {
+func (w *walker) name(rel string, want *Selected, alone bool) {
 	if w.ctx.Err() != nil {
 		return
 	}
-	full := join(w.root, rel)
-	look := w.fsys.Lstat
 	indexed := want != nil && want.Indexed
-	if alone || indexed {
-		look = w.fsys.Stat
-	}
-	info, err := look(full)
-	if err == nil && info.Kind == Symlink && w.opt.Links == FollowLinks {
-		info, err = w.fsys.Stat(full)
-	}
+	i, err := w.tree.look(rel, alone || indexed, true)
 	if err != nil {
 		w.fail(rel, "cannot be examined: "+reasonOf(err))
 		return
 	}
-	item := itemOf(rel, info)
+	item := itemOf(rel, i)
 	if indexed {
 		item.Sum = want.Sum
 	}
 	switch {
-	case indexed && info.Kind != Regular:
+	case indexed && i.kind != Regular:
 		w.fail(rel, "is no longer a file; index the data set again")
-	case indexed && want.Size >= 0 && info.Size != want.Size:
-		w.fail(rel, fmt.Sprintf("has %d bytes, its index says %d; index the data set again", info.Size,
+	case indexed && want.Size >= 0 && i.size != want.Size:
+		w.fail(rel, fmt.Sprintf("has %d bytes, its index says %d; index the data set again", i.size,
 			want.Size))
-	case indexed && info.ModTime != want.ModTime:
+	case indexed && i.modTime != want.ModTime:
 		w.fail(rel, "was modified since it was indexed; index the data set again")
-	case info.Kind == Other:
+	case i.kind == Other:
 		w.fail(rel, "is neither a file, a folder nor a link, and cannot be staged")
-	case info.Kind == Symlink && w.opt.Links == SkipLinks:
-	case info.Kind == Symlink:
-		if item.Text, err = w.fsys.Readlink(full); err != nil {
+	case i.kind == Symlink:
+		if item.Text, err = w.tree.readlink(rel); err != nil {
 			w.fail(rel, "cannot be examined: "+reasonOf(err))
 			return
 		}
-		w.add(item, 1)
-	case info.Kind == Folder:
-		w.add(item, 1)
-		if !alone {
-			w.folder(rel, info, up)
-		}
+		w.add(item)
 	default:
-		w.add(item, info.Links)
+		w.add(item)
+		if i.kind == Folder && !alone {
+			w.folder(rel)
+		}
 	}
 }

@@ -84,6 +84,21 @@ func NewRead(to io.Writer, quiet bool, totalBytes int64) *Counter {
 	}, progressbar.OptionSetDescription("reading"), progressbar.OptionShowBytes(true))
 }
 
+// NewCopy shows how many bytes have been copied: a bar named what, else lines with a text of the
+// caller's.
+func NewCopy(to io.Writer, quiet bool, what string, text func(seconds float64) string) *Counter {
+	return newCounter(to, quiet, -1, func(_ int64, seconds float64) string { return text(seconds) },
+		progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(true))
+}
+
+// SetTotal says how much there is to do.
+func (p *Counter) SetTotal(total int64) {
+	if p.total != total && p.bar != nil {
+		p.bar.ChangeMax64(total)
+	}
+	p.total = total
+}
+
 // Update shows how much has been done so far. Calls must not overlap.
 func (p *Counter) Update(done int64) {
 	if p.total > 0 {
