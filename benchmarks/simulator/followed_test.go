@@ -106,12 +106,16 @@ func (f *follower) run() []*scheduler.Draws {
 	f.t.Helper()
 	trainers := f.cfg.trainers()
 	var all []*scheduler.Draws
+	read := map[scheduler.SampleID]uint16{} // the ranks that read what was not found since
 	scores := f.ledger.Take()
 	learned := f.follows.Cut(scores)()
 	for epoch := range f.cfg.Epochs {
 		base, by := scores, learned
 		p := f.plan(epoch, trainers, base, by)
 		all = append(all, p.Draws)
+		if trainers == f.cfg.trainers() {
+			foundWhereRead(f.t, p, read)
+		}
 		f.ledger.Open(p)
 		f.follows.Open(p, scheduler.Known(by))
 		for trainer := range p.World {
@@ -132,6 +136,28 @@ func (f *follower) run() []*scheduler.Draws {
 		}
 	}
 	return all
+}
+
+// foundWhereRead checks that a draw that finds its sample in memory, its own or one served for it,
+// finds it on the rank that read it. (Later it may move: a region of the memory drops it, and
+// another keeps it elsewhere.)
+func foundWhereRead(t *testing.T, p *scheduler.Plan, read map[scheduler.SampleID]uint16) {
+	t.Helper()
+	elsewhere := 0
+	for i, id := range p.IDs {
+		if reader, ok := read[id]; !p.Found(i) {
+			read[id] = p.Home[i]
+		} else if ok {
+			delete(read, id)
+			if reader != p.Home[i] {
+				elsewhere++
+			}
+		}
+	}
+	if elsewhere > 0 {
+		t.Errorf("epoch %d: %d draws find a sample on a rank that has not read it", p.Epoch,
+			elsewhere)
+	}
 }
 
 // restart resumes from the state of a checkpoint before a batch.
@@ -184,6 +210,24 @@ func TestFollowedIsSimulated(t *testing.T) {
 		}
 		followedIsSimulated(t, &cfg, want)
 	})
+}
+
+// TestFollowedOnThreeRanks checks the same where a rank's memory is full before the others' are.
+func TestFollowedOnThreeRanks(t *testing.T) {
+	system, err := systems.Find("spidercache")
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace := loadShipped(t).first(257)
+	cfg := Config{
+		Trace: trace, System: system, Capacity: 0.2, Ranks: 3, BatchSize: 5,
+		Epochs: len(trace.Losses), IDsDigest: true,
+	}
+	want, err := Run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	followedIsSimulated(t, &cfg, want)
 }
 
 func followedIsSimulated(t *testing.T, cfg *Config, want *Result) {

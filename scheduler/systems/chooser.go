@@ -321,7 +321,19 @@ func (c *Chooser) batch(
 	packages.Load(c.memory.Packages())
 	c.add(choice, ids, answers, packages)
 	if f, ok := c.pool.(followed); ok {
-		f.Promote(b, choice.Served[len(choice.Served)-len(ids):])
+		first := len(choice.Served) - len(ids)
+		f.Promote(b, choice.Served[first:])
+		c.home(choice, first, answers)
+	}
+}
+
+// home lets the rank that keeps a sample read it, for the draws from place first on, whose answers
+// are given: the pool may have kept samples of a batch after it answered, on ranks with room.
+func (c *Chooser) home(choice *scheduler.Choice, first int, answers []Answer) {
+	for i, a := range answers {
+		if a.Read && c.memory.Has(a.Served) {
+			choice.Home[first+i] = uint16(c.memory.Home(a.Served))
+		}
 	}
 }
 
