@@ -11,7 +11,7 @@ type Draws struct {
 	// in order; draws b·B … (b+1)·B-1 are global batch b, and only the last batch may have fewer
 	IDs []SampleID
 
-	total    float64 // of the scores that it was drawn with; 0: they do not matter
+	sum      float64 // of the scores that it was drawn with; 0: they do not matter
 	choice   *Choice // nil: a policy decides what is kept, and every draw is served as drawn
 	forecast forecast
 }

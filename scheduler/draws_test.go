@@ -95,8 +95,12 @@ func TestNextOrder(t *testing.T) {
 // their scores.
 func TestNextFar(t *testing.T) {
 	for _, name := range []string{"weighted", "subset"} {
-		s := mustSampler(t, SamplerConfig{Name: name, Samples: 1000, BatchSize: 10, World: 1})
-		d := s.Draw(2, testScores(1000))
+		cfg := SamplerConfig{Name: name, Samples: 1000, BatchSize: 10, World: 1}
+		if lifted := mustSampler(t, cfg).Draw(2, testScores(1000)).Next(7, -1); lifted > 2+64 {
+			t.Errorf("%s: a sample at the floor comes at %v", name, lifted)
+		}
+		cfg.Floor = NoFloor
+		d := mustSampler(t, cfg).Draw(2, testScores(1000))
 		rare, rarer, zero := d.Next(5, 1e-9), d.Next(6, 1e-10), d.Next(7, 0)
 		if !(rare > 2+64 && rarer > rare && !math.IsInf(rarer, 1) && math.IsInf(zero, 1)) {
 			t.Errorf("%s: times %v, %v, %v", name, rare, rarer, zero)
@@ -135,20 +139,25 @@ func TestNextFar(t *testing.T) {
 func TestWeight(t *testing.T) {
 	tests := []struct {
 		name     string
+		floor    float64
 		weighted bool
 		want     []float32 // q by hand, N = 4
 	}{
-		{"weighted", true, []float32{2.5, 1.25, 5.0 / 14, 0}}, // q = .1, .2, .7, 0
+		{"weighted", NoFloor, true, []float32{2.5, 1.25, 5.0 / 14, 0}}, // q = .1, .2, .7, 0
 		// p = 1/3, 2/3, 1 (cut off), 0: two of the four
-		{"subset", true, []float32{1.5, 0.75, 0.5, 0}},
-		{"weighted-once", false, []float32{1, 1, 1, 1}},
-		{"uniform", false, []float32{1, 1, 1, 1}},
-		{"torch", false, []float32{1, 1, 1, 1}},
-		{"sequential", false, []float32{1, 1, 1, 1}},
+		{"subset", NoFloor, true, []float32{1.5, 0.75, 0.5, 0}},
+		// the mean is m = (m/2 + 2 + 7 + m/2) / 4 = 3, and the least score m/2
+		{"weighted", 0.5, true, []float32{2, 1.5, 3.0 / 7, 2}},
+		{"weighted", 1, true, []float32{1, 1, 1, 1}},
+		{"weighted-once", 0, false, []float32{1, 1, 1, 1}},
+		{"uniform", 0, false, []float32{1, 1, 1, 1}},
+		{"torch", 0, false, []float32{1, 1, 1, 1}},
+		{"sequential", 0, false, []float32{1, 1, 1, 1}},
 	}
 	for _, tt := range tests {
-		s := mustSampler(
-			t, SamplerConfig{Name: tt.name, Samples: 4, BatchSize: 2, World: 1, Fraction: 0.5})
+		s := mustSampler(t, SamplerConfig{
+			Name: tt.name, Samples: 4, BatchSize: 2, World: 1, Fraction: 0.5, Floor: tt.floor,
+		})
 		d := s.Draw(0, []float32{1, 2, 7, 0})
 		if d.Weighted() != tt.weighted {
 			t.Errorf("%s: Weighted is %v", tt.name, d.Weighted())

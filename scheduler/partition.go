@@ -300,8 +300,8 @@ func (p *partition) use(id SampleID, place int32) Use {
 // most of them alike, so a score counts by its share of the sum of scores as it is now.
 func (p *partition) predict(id SampleID, score float32) float64 {
 	if p.ahead == nil {
-		if now := p.scored.Total; now > 0 && p.plan.total > 0 {
-			score *= float32(p.plan.total / now)
+		if now := p.scored.Total; now > 0 && p.plan.sum > 0 {
+			score *= float32(p.plan.sum / now)
 		}
 		return p.plan.Next(id, score)
 	}

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -16,10 +17,9 @@ type Sampler interface {
 	// nil.
 	Weighted() bool
 
-	// Draw returns the draws of an epoch, 0 ≤ epoch. scores has one entry per sample, non-negative and
-	// finite; all zero counts as all equal. The result keeps a reference to scores: the caller must
-	// not change them as long as it uses the result. Draw panics if scores has another length or holds
-	// a negative, infinite or NaN score.
+	// Draw returns the draws of an epoch, 0 ≤ epoch. scores has one finite entry per sample, of any
+	// sign. The result keeps a reference to scores: the caller must not change them as long as it uses
+	// the result. Draw panics if scores has another length or holds an infinite or NaN score.
 	Draw(epoch int, scores []float32) *Draws
 }
 
@@ -50,6 +50,9 @@ type SamplerConfig struct {
 	FirstChunk int
 	// subset and selective: expected share of the samples in an epoch, in (0, 1]; 0 means 0.7
 	Fraction float64
+	// weighted, pads and subset: the least share of the draws that a sample gets, as a part of an equal
+	// share, in (0, 1]; 0 means DefaultFloor, NoFloor none
+	Floor float64
 	// selective only: power of a score's percentile, at least 0; 0 means 0.33, below 2^-24 all
 	// samples are alike
 	Beta float64
@@ -109,6 +112,8 @@ func (c SamplerConfig) check() error {
 			"of %d", c.Processes, c.globalBatch())
 	case !(c.Fraction >= 0 && c.Fraction <= 1):
 		return fmt.Errorf("the fraction is %v, it must be in (0, 1]", c.Fraction)
+	case c.Floor != NoFloor && !(c.Floor >= 0 && c.Floor <= 1):
+		return fmt.Errorf("the floor is %v, it must be in (0, 1]", c.Floor)
 	case !(c.Beta >= 0 && c.Beta <= maxBeta):
 		return fmt.Errorf("beta is %v, it must be in [0, %d]", c.Beta, maxBeta)
 	case !c.asTorch() && c.SamplerDropLast:
@@ -154,6 +159,9 @@ const InTorchsOrder = "torch-sequential"
 // globalBatch is the number of draws in a full global batch.
 func (c SamplerConfig) globalBatch() int { return c.BatchSize * c.World }
 
+// floor returns Floor with its default.
+func (c SamplerConfig) floor() float64 { return cmp.Or(c.Floor, DefaultFloor) }
+
 // A race is the common part of the samplers whose epochs are as long as the data set, in whole
 // global batches, and in the order of race clocks.
 type race struct {
@@ -172,36 +180,38 @@ func (c SamplerConfig) race() race {
 
 // rates turn scores into the rates λ of the race clocks.
 type rates struct {
-	scores   []float32 // the caller's
-	total    float64   // of the scores
-	perScore float64   // λ of a score of 1
-	equal    float64   // λ of all samples when all scores are zero, else 0
+	lift
+	scores   []float32 // lifted
+	sum      float64   // of the scores before they were lifted
+	perScore float64   // λ of a lifted score of 1
+	equal    float64   // λ of all samples when all lifted scores are zero, else 0
 }
 
-// newRates returns the rates, whose sum is total. It sums the scores in the order of ids, so the
-// sum has the same bits everywhere. It panics if there is not one score per sample, or if a score
-// is negative, infinite or NaN.
-func newRates(scores []float32, samples int, total float64) rates {
+// newRates returns the rates, whose sum is total, of lifted scores. It sums them in the order of
+// ids, so the sum has the same bits everywhere. It panics if there is not one score per sample, or
+// if a score is infinite or NaN.
+func newRates(scores []float32, samples int, total, floor float64) rates {
 	if len(scores) != samples {
 		panic(fmt.Sprintf("scheduler: Draw got %d scores for %d samples.", len(scores), samples))
 	}
-	sum := 0.0
+	r := rates{lift: newLift(scores, floor)}
+	r.scores = r.all(scores)
+	lifted := 0.0
 	for id, s := range scores {
-		if !(s >= 0 && s <= math.MaxFloat32) {
-			panic(fmt.Sprintf("scheduler: Draw got score %v of sample %d, it must be finite and not "+
-				"negative.", s, id))
-		}
-		sum += float64(s)
+		r.sum += float64(s)
+		lifted += float64(r.scores[id])
 	}
-	if sum == 0 {
-		return rates{scores: scores, equal: total / float64(samples)}
+	if lifted == 0 {
+		r.equal = total / float64(samples)
+	} else {
+		r.perScore = total / lifted
 	}
-	return rates{scores: scores, total: sum, perScore: total / sum}
+	return r
 }
 
-// of returns the rate of a score; a negative one counts as 0.
+// of returns the rate of a lifted score.
 func (r rates) of(score float32) float64 {
-	return r.equal + float64(r.perScore*float64(max(score, 0)))
+	return r.equal + float64(r.perScore*float64(score))
 }
 
 // maxBeta bounds SamplerConfig.Beta, far above the values at which only the largest score has a

@@ -3,7 +3,8 @@ package scheduler
 import "slices"
 
 // onceSampler draws every sample once, important ones early: in the order of E/λ, the first
-// arrivals of race clocks whose rates are the scores. Samples with score 0 come last.
+// arrivals of race clocks whose rates are the scores. Samples with the least score come last if that is 0
+// or below.
 //
 // Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", Information
 // Processing Letters 97(5), 2006, §2, algorithm A: order by u^(1/w), which is the order of
@@ -16,15 +17,15 @@ func newOnceSampler(cfg SamplerConfig) Sampler { return onceSampler{cfg.race()} 
 func (s onceSampler) Weighted() bool { return true }
 
 func (s onceSampler) Draw(epoch int, scores []float32) *Draws {
-	r := newRates(scores, s.samples, float64(s.samples))
+	r := newRates(scores, s.samples, float64(s.samples), NoFloor)
 	clock := s.clocks.epoch(epoch)
 	words := make([]uint64, s.samples)
-	for i, score := range scores {
+	for i, score := range r.scores {
 		words[i] = uint64(firstKey(clock.bits(SampleID(i), 0), r.of(score)))<<32 | uint64(i)
 	}
 	sorted := sortByTime(words, make([]uint64, s.samples))
 	f := &onceForecast{sampler: s, epoch: epoch, rates: r, quantiles: quantilesOf(sorted)}
-	return &Draws{Epoch: epoch, IDs: firstIDs(sorted, s.draws), total: r.total, forecast: f}
+	return &Draws{Epoch: epoch, IDs: firstIDs(sorted, s.draws), sum: r.sum, forecast: f}
 }
 
 // firstKey is the time key of a sample's first arrival.
@@ -60,7 +61,7 @@ type onceForecast struct {
 }
 
 func (f *onceForecast) next(id SampleID, score float32) float64 {
-	rate := f.rates.of(score)
+	rate := f.rates.of(f.rates.lift.of(score))
 	scale := float64(f.sampler.samples) / float64(f.sampler.draws)
 	return firstEpoch(f.epoch, 1/rate, func(epoch int) float64 {
 		h := f.sampler.clocks.epoch(epoch).bits(id, 0)

@@ -26,6 +26,7 @@ type selectiveSampler struct {
 const selectiveBeta = 0.33
 
 func newSelectiveSampler(cfg SamplerConfig) Sampler {
+	cfg.Floor = NoFloor // the percentile of the least score is not 0
 	s := selectiveSampler{
 		newUniformSampler(cfg).(uniformSampler),
 		newSubsetSampler(cfg).(subsetSampler), cfg.Beta, max(cfg.WarmUp, 0),
@@ -42,7 +43,7 @@ func newSelectiveSampler(cfg SamplerConfig) Sampler {
 func (s selectiveSampler) Weighted() bool { return true }
 
 func (s selectiveSampler) Draw(epoch int, scores []float32) *Draws {
-	r := newRates(scores, s.subset.samples, 1)
+	r := newRates(scores, s.subset.samples, 1, NoFloor)
 	if epoch+1 < s.warmUp {
 		return s.uniform.Draw(epoch, nil)
 	}
@@ -55,7 +56,7 @@ func (s selectiveSampler) Draw(epoch int, scores []float32) *Draws {
 	if epoch < s.warmUp {
 		d.IDs, f.even = s.uniform.Draw(epoch, nil).IDs, true
 	}
-	d.total, d.forecast = r.total, f
+	d.sum, d.forecast = r.sum, f
 	return d
 }
 
@@ -100,13 +101,12 @@ func selectiveWeight(rank, samples int, beta float64) float32 {
 	return float32(power(float64(rank)/float64(samples), beta))
 }
 
-// Ranks returns for each sample how many scores are at most its own, 1 … N; scores are not
-// negative. Divided by N, that is the percentile.
+// Ranks returns for each sample how many scores are at most its own, 1 … N; divided by N, that is
+// the percentile.
 func Ranks(scores []float32) []int32 {
 	order := make([]uint64, len(scores))
 	for i, s := range scores {
-		// the bits of non-negative numbers have their order; -0 + 0 = 0
-		order[i] = uint64(math.Float32bits(s+0))<<32 | uint64(i)
+		order[i] = uint64(sortable(s))<<32 | uint64(i)
 	}
 	slices.Sort(order)
 	result := make([]int32, len(scores))

@@ -29,7 +29,7 @@ func TestSelectiveDraws(t *testing.T) {
 	subset := mustSampler(
 		t, SamplerConfig{
 			Name: "subset", Samples: samples, Seed: 3, BatchSize: 5, World: 2,
-			Fraction: 0.4,
+			Fraction: 0.4, Floor: NoFloor,
 		})
 	weights := make([]float32, samples)
 	for id := range weights {

@@ -68,32 +68,56 @@ func TestSmallPermutations(t *testing.T) {
 	}
 }
 
-// TestShares: a sample's share of the draws matches its Weight, 1/(N q).
+// TestShares: a sample's share of the draws matches its Weight, 1/(N q), and the weighted mean of
+// the losses of the draws is the mean loss of the samples, for losses of any sign.
 func TestShares(t *testing.T) {
 	const samples, epochs = 200, 600
-	scores := testScores(samples)
-	for _, name := range []string{"weighted", "pads", "subset", "uniform", "weighted-once"} {
-		s := mustSampler(t, SamplerConfig{Name: name, Samples: samples, BatchSize: 1, World: 1, Seed: 3})
-		count := make([]float64, samples)
-		total, weights := 0.0, 0.0
-		var d *Draws
-		for e := range epochs {
-			d = s.Draw(e, scores)
-			for _, id := range d.IDs {
-				count[id]++
-				weights += float64(d.Weight(id))
-				total++
-			}
+	for what, change := range map[string]func(id int, score float32) float32{
+		"positive": func(_ int, score float32) float32 { return score },
+		"zeros":    func(id int, score float32) float32 { return score * float32(id%2) },
+		"negative": func(_ int, score float32) float32 { return -1 - score },
+		"mixed":    func(_ int, score float32) float32 { return score - 1 },
+		"outliers": func(id int, score float32) float32 { return score + 1e6*float32(id/198) },
+	} {
+		scores := testScores(samples)
+		for id := range scores {
+			scores[id] = change(id, scores[id])
 		}
-		if got := weights / total; math.Abs(got-1) > 0.05 {
-			t.Errorf("%s: the mean weight of a draw is %v, want 1", name, got)
+		for _, name := range []string{"weighted", "pads", "subset", "uniform", "weighted-once"} {
+			t.Run(what+"/"+name, func(t *testing.T) {
+				checkShares(t, mustSampler(t, SamplerConfig{
+					Name: name, Samples: samples, BatchSize: 1, World: 1, Seed: 3,
+				}), scores, epochs)
+			})
 		}
-		for id, n := range count {
-			want := total / samples / float64(d.Weight(SampleID(id)))
-			if math.Abs(n-want) > 5*math.Sqrt(want)+1 {
-				t.Errorf("%s: sample %d is drawn %v times, want %.1f", name, id, n, want)
-			}
+	}
+}
+
+func checkShares(t *testing.T, s Sampler, scores []float32, epochs int) {
+	t.Helper()
+	count := make([]float64, len(scores))
+	total, losses, squares := 0.0, 0.0, 0.0
+	var d *Draws
+	for e := range epochs {
+		d = s.Draw(e, scores)
+		for _, id := range d.IDs {
+			x := float64(d.Weight(id)) * float64(scores[id])
+			count[id], total, losses, squares = count[id]+1, total+1, losses+x, squares+x*x
 		}
+	}
+	mean := 0.0
+	for id, n := range count {
+		mean += float64(scores[id]) / float64(len(scores))
+		want := total / float64(len(scores)) / float64(d.Weight(SampleID(id)))
+		if math.Abs(n-want) > 5*math.Sqrt(want)+1 {
+			t.Errorf("sample %d is drawn %v times, want %.1f", id, n, want)
+		}
+	}
+	got := losses / total
+	deviation := math.Sqrt(max(squares/total-got*got, 0) / total)
+	if math.Abs(got-mean) > 5*deviation+1e-6*math.Abs(mean) {
+		t.Errorf("the mean loss of the draws is %v ± %v, that of the samples %v", got, deviation,
+			mean)
 	}
 }
 
@@ -231,7 +255,9 @@ func TestSubsetOfFew(t *testing.T) {
 	for id := range 10 {
 		scores[id*10] = float32(id) + 1
 	}
-	s := mustSampler(t, SamplerConfig{Name: "subset", Samples: 100, BatchSize: 1, World: 1})
+	s := mustSampler(t, SamplerConfig{
+		Name: "subset", Samples: 100, BatchSize: 1, World: 1, Floor: NoFloor,
+	})
 	if got := len(s.Draw(0, scores).IDs); got != 10 {
 		t.Errorf("%d of 10 samples are in", got)
 	}

@@ -6,8 +6,8 @@ import "math"
 // min(1, c·score), and is placed by its own clock, all at the same rate.
 //
 // c is such that the expected size is Fraction of the samples: what is cut off above p = 1 goes to
-// the others, in proportion to their scores. A sample with score 0 is never in. Fraction is 0.7 by
-// default.
+// the others, in proportion to their scores. No score is below the floor, so a sample with a loss
+// of 0 comes back. Fraction is 0.7 by default.
 //
 // Source: Chen et al., "iCACHE", HPCA 2023, §III (I/O-oriented importance sampling: samples are
 // chosen by their history of importance before the epoch, and only these are fetched). Differs: the
@@ -19,6 +19,7 @@ type subsetSampler struct {
 	batch    int
 	dropLast bool
 	fraction float64
+	floor    float64
 	clocks   source
 	members  source
 }
@@ -33,6 +34,7 @@ func newSubsetSampler(cfg SamplerConfig) Sampler {
 		batch:    cfg.globalBatch(),
 		dropLast: cfg.DropLast,
 		fraction: cfg.Fraction,
+		floor:    cfg.floor(),
 		clocks:   newSource(cfg.Seed, forClock),
 		members:  newSource(cfg.Seed, forMembership),
 	}
@@ -46,11 +48,11 @@ func (s subsetSampler) Weighted() bool { return true }
 
 func (s subsetSampler) Draw(epoch int, scores []float32) *Draws {
 	size := float64(s.fraction * float64(s.samples))
-	r := newRates(scores, s.samples, size)
+	r := newRates(scores, s.samples, size, s.floor)
 	expected := r.clip(size)
 	clock, member := s.clocks.epoch(epoch), s.members.epoch(epoch)
 	words := newTimeSorter(int(expected), evenKeys)
-	for i, score := range scores {
+	for i, score := range r.scores {
 		if uniform(member.bits(SampleID(i), 0)) < r.of(score) {
 			words.add(^clock.bits(SampleID(i), 0)>>32<<32 | uint64(i))
 		}
@@ -68,7 +70,7 @@ func (s subsetSampler) Draw(epoch int, scores []float32) *Draws {
 		drawn:    words.n,
 		draws:    wholeBatches(words.n, s.batch, s.dropLast),
 	}
-	return &Draws{Epoch: epoch, IDs: words.ids(f.draws), total: r.total, forecast: f}
+	return &Draws{Epoch: epoch, IDs: words.ids(f.draws), sum: r.sum, forecast: f}
 }
 
 // clipRounds bounds the passes over the scores; losses recorded from training need fewer than ten.
@@ -117,7 +119,7 @@ type subsetForecast struct {
 }
 
 func (f *subsetForecast) next(id SampleID, score float32) float64 {
-	rate := f.rates.of(score)
+	rate := f.rates.of(f.rates.lift.of(score))
 	if rate == 0 {
 		return never
 	}

@@ -80,7 +80,7 @@ func TestDrawMisuse(t *testing.T) {
 		for _, scores := range [][]float32{
 			nil,
 			{1, 2},
-			{1, 2, -1},
+			{1, 2, float32(math.Inf(-1))},
 			{1, nan32, 1},
 			{1, 1, float32(math.Inf(1))},
 		} {
@@ -110,7 +110,8 @@ func anyConfig(t *rapid.T) SamplerConfig {
 
 func anyScores(t *rapid.T, samples int) []float32 {
 	score := rapid.OneOf(rapid.Just(float32(0)), rapid.Just(float32(1)), rapid.Float32Range(0, 10),
-		rapid.Float32Range(0, math.MaxFloat32))
+		rapid.Float32Range(0, math.MaxFloat32), rapid.Float32Range(-3, 3),
+		rapid.Float32Range(-math.MaxFloat32, math.MaxFloat32))
 	return rapid.SliceOfN(score, samples, samples).Draw(t, "scores")
 }
 
@@ -133,19 +134,31 @@ func TestDraws(t *testing.T) {
 		if same := again.Draw(epoch, slices.Clone(scores)); !slices.Equal(same.IDs, d.IDs) {
 			t.Fatalf("the same epoch has other draws")
 		}
-		total := 0.0
-		for _, score := range scores {
-			total += float64(score)
-		}
 		for _, id := range d.IDs {
 			if int(id) >= cfg.Samples {
 				t.Fatalf("sample %d of %d is drawn", id, cfg.Samples)
 			}
-			if withReplacement(cfg) && scores[id] == 0 && total > 0 {
-				t.Fatalf("sample %d is drawn, and has the score 0", id)
-			}
+		}
+		if withReplacement(cfg) || cfg.Name == "subset" {
+			checkWeights(t, cfg, d)
 		}
 	})
+}
+
+// checkWeights checks that every sample can be drawn, that no weight exceeds the bound, and that the
+// shares are those of one epoch.
+func checkWeights(t *rapid.T, cfg SamplerConfig, d *Draws) {
+	shares := 0.0
+	for id := range SampleID(cfg.Samples) {
+		w := d.Weight(id)
+		if !(w > 0 && w <= 1/DefaultFloor) {
+			t.Fatalf("sample %d has the weight %v", id, w)
+		}
+		shares += 1 / float64(w)
+	}
+	if math.Abs(shares/float64(cfg.Samples)-1) > 1e-4 {
+		t.Fatalf("the shares of the samples add up to %v", shares/float64(cfg.Samples))
+	}
 }
 
 func withReplacement(cfg SamplerConfig) bool { return cfg.Name == "pads" || cfg.Name == "weighted" }
@@ -275,7 +288,7 @@ func TestSeedsAndEpochsDiffer(t *testing.T) {
 // TestHorizonDoesNotMatter: the first L arrivals are the same, however far the horizon is.
 func TestHorizonDoesNotMatter(t *testing.T) {
 	const n = 3000
-	r := newRates(testScores(n), n, n)
+	r := newRates(testScores(n), n, n, NoFloor)
 	clock := newSource(5, forClock).epoch(1)
 	want := arrivals(clock, r, n, 1.2).ids(n)
 	for _, horizon := range []float64{1.1, 1.3, 2, 7.7} {

@@ -6,6 +6,9 @@ import "math"
 // sample's arrivals are those of a Poisson process of rate λ = L·score/Σscore, at times E1/λ,
 // (E1+E2)/λ, …; the first L arrivals of all samples are the epoch.
 //
+// No score is below the floor, so a sample with a loss of 0 comes back, and no weight exceeds 1 /
+// floor.
+//
 // It has two names: pads is SHADE's priority-based adaptive data sampling, with the scorer logrank;
 // weighted goes with any scorer.
 //
@@ -14,15 +17,20 @@ import "math"
 // independent draws. Differs: an epoch has N draws rounded to a whole number of global batches, so
 // that it does not depend on how many trainers share them, where DistributedSampler pads to a
 // multiple of their number.
-type weightedSampler struct{ race }
+type weightedSampler struct {
+	race
+	floor float64
+}
 
-func newWeightedSampler(cfg SamplerConfig) Sampler { return weightedSampler{cfg.race()} }
+func newWeightedSampler(cfg SamplerConfig) Sampler {
+	return weightedSampler{cfg.race(), cfg.floor()}
+}
 
 func (s weightedSampler) Weighted() bool { return true }
 
 func (s weightedSampler) Draw(epoch int, scores []float32) *Draws {
 	draws := float64(s.draws)
-	r := newRates(scores, s.samples, draws)
+	r := newRates(scores, s.samples, draws, s.floor)
 	clock := s.clocks.epoch(epoch)
 
 	// Arrivals before the horizon are Poisson distributed with mean L·horizon, L + 5√L + 16 at first:
@@ -34,7 +42,7 @@ func (s weightedSampler) Draw(epoch int, scores []float32) *Draws {
 		words = arrivals(clock, r, draws, horizon)
 	}
 	return &Draws{
-		total:    r.total,
+		sum:      r.sum,
 		Epoch:    epoch,
 		IDs:      words.ids(s.draws),
 		forecast: weightedForecast{sampler: s, epoch: epoch, rates: r},
@@ -79,7 +87,7 @@ type weightedForecast struct {
 }
 
 func (f weightedForecast) next(id SampleID, score float32) float64 {
-	rate := f.rates.of(score)
+	rate := f.rates.of(f.rates.lift.of(score))
 	if rate == 0 {
 		return never
 	}

@@ -31,8 +31,8 @@ func ReportedEmbedding(embedding []float32) bool {
 // between calls, so it must not be used concurrently; its results depend on the arguments alone.
 type Scorer interface {
 	// Score sets scores[i], the importance of draw i of a global batch, from r.Losses[i]; both have
-	// one entry per draw. A loss that is not Reported leaves the score as it is. Scores are finite and
-	// not negative. Score does not change the report. It panics if the lengths differ.
+	// one entry per draw. A loss that is not Reported leaves the score as it is. Scores are finite.
+	// Score does not change the report. It panics if the lengths differ.
 	Score(r Report, scores []float32)
 
 	// Initial returns the score of samples that were never scored, for global batches of batch
@@ -73,14 +73,14 @@ func DefaultScorer(sampler string) string {
 	return ""
 }
 
-// loss uses the loss itself as the score. A negative loss counts as 0.
+// loss uses the loss itself as the score, of any sign.
 type loss struct{}
 
 func (loss) Score(r Report, scores []float32) {
 	checkBatch(r, scores)
 	for i, l := range r.Losses {
 		if Reported(l) {
-			scores[i] = max(l, 0)
+			scores[i] = l
 		}
 	}
 }
@@ -90,8 +90,8 @@ func (loss) Score(r Report, scores []float32) {
 func (loss) Initial(int) float32 { return 1 }
 
 // batchLoss is the coarse score of importance sampling by the forward loss: every draw of a batch
-// gets the batch's mean loss. As with the scorer loss, a negative loss counts as 0; a draw whose
-// loss is not reported keeps its score and is left out of the mean.
+// gets the batch's mean loss. A draw whose loss is not reported keeps its score and is
+// left out of the mean.
 //
 // Source: Khan et al., "SHADE", FAST 2023, §4.2.1, "Loss Decomposition", Eq. 5: the score that
 // SHADE decomposes, and that its variants of §6.2 use. Differs: the mean is over the global batch,
@@ -104,7 +104,7 @@ func (batchLoss) Score(r Report, scores []float32) {
 	sum, reported := 0.0, 0
 	for _, l := range r.Losses {
 		if Reported(l) {
-			sum += float64(max(l, 0))
+			sum += float64(l)
 			reported++
 		}
 	}

@@ -73,7 +73,7 @@ func TestLossScorer(t *testing.T) {
 	scores := []float32{9, 9, 9, 9, 9}
 	mustScorer(t, "loss").Score(Report{Losses: []float32{0.25, nan32, -1, float32(math.Inf(1)), 0}},
 		scores)
-	if want := []float32{0.25, 9, 0, 9, 0}; !slices.Equal(scores, want) {
+	if want := []float32{0.25, 9, -1, 9, 0}; !slices.Equal(scores, want) {
 		t.Errorf("scores %v, want %v", scores, want)
 	}
 }
@@ -83,12 +83,12 @@ func TestLossScorer(t *testing.T) {
 func TestBatchLossScorer(t *testing.T) {
 	scores := []float32{9, 9, 9, 9, 9}
 	s := mustScorer(t, "batchloss")
-	s.Score(Report{Losses: []float32{0.25, nan32, -1, float32(math.Inf(1)), 0.5}}, scores)
-	if want := []float32{0.25, 9, 0.25, 9, 0.25}; !slices.Equal(scores, want) {
+	s.Score(Report{Losses: []float32{0.25, nan32, -1.5, float32(math.Inf(1)), 0.5}}, scores)
+	if want := []float32{-0.25, 9, -0.25, 9, -0.25}; !slices.Equal(scores, want) {
 		t.Errorf("scores %v, want %v", scores, want)
 	}
 	s.Score(Report{Losses: []float32{nan32, nan32}}, scores[:2])
-	if want := []float32{0.25, 9}; !slices.Equal(scores[:2], want) {
+	if want := []float32{-0.25, 9}; !slices.Equal(scores[:2], want) {
 		t.Errorf("nothing was reported, and the scores are %v, want %v", scores[:2], want)
 	}
 	mustPanic(t, "lengths that differ",

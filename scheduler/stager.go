@@ -893,7 +893,7 @@ func (l *lane) hold(u undecided) {
 		l.copies.pin(id)
 	}
 	l.undecided = append(l.undecided, u)
-	if l.cur.total == 0 || !l.patient {
+	if l.cur.sum == 0 || !l.patient {
 		l.decideUpTo(u.position)
 	}
 }

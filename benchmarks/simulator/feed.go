@@ -53,10 +53,12 @@ func (c *Config) newSampler(name string, job int) (scheduler.Sampler, error) {
 }
 
 func (c *Config) samplerConfig(name string, job int) scheduler.SamplerConfig {
-	return scheduler.SamplerConfig{
+	cfg := scheduler.SamplerConfig{
 		Name: name, Samples: c.Trace.Samples(), Seed: c.Seed + int64(job), BatchSize: c.BatchSize,
 		World: c.trainers(),
 	}
+	c.Values.Sample(&cfg)
+	return cfg
 }
 
 // plannedFeed draws as a rank does: an epoch is planned from the scores before the cut of the
@@ -114,11 +116,14 @@ func (f *ownFeed) draw(epoch int) (*scheduler.Plan, error) {
 		return scheduler.NewPlan(f.setup.planConfig(scheduler.Listed(d.Draw(f.job, epoch, weights))),
 			epoch, nil), nil
 	}
-	if r, ok := f.pool.(systems.Resampler); ok {
+	r, resamples := f.pool.(systems.Resampler)
+	if resamples {
 		name, weights = r.Resample(f.job, epoch, weights)
 	}
 	cfg := f.setup.samplerConfig(name, f.job)
-	f.setup.Values.Sample(&cfg)
+	if resamples {
+		cfg.Floor = scheduler.NoFloor // as published
+	}
 	sampler, err := scheduler.NewSampler(cfg)
 	if err != nil {
 		return nil, err

@@ -298,7 +298,7 @@ func (c *Chooser) draw(epoch int, scores []float32) []scheduler.SampleID {
 		name, scores = r.Resample(0, epoch, scores)
 	}
 	cfg := c.cfg.Sampler
-	cfg.Name = name
+	cfg.Name, cfg.Floor = name, scheduler.NoFloor // as published
 	c.cfg.Values.Sample(&cfg)
 	return mustSampler(c.cfg.System, cfg).Draw(epoch, scores).IDs
 }

@@ -8,4 +8,11 @@ var rankpoolSystem = System{
 	About: "race clocks: evicts the sample whose next draw, known or predicted, is farthest; " +
 		"bypasses what is needed later still",
 	Source: "docs/design.md",
+	Options: []Option{{
+		Name: "floor", Default: scheduler.DefaultFloor, Least: 1e-06, Most: 1,
+		About: "least share of the draws that weighted, pads and subset give a sample, as a part of " +
+			"an equal share: no weight exceeds 1/floor",
+		Source: "without a floor weighted ends at the accuracy of chance, with 0.2 it trains " +
+			"(docs/python.md)",
+	}},
 }

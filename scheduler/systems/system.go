@@ -144,11 +144,14 @@ func (s *System) CheckName(name string) error {
 		Nearest(name, known), strings.Join(known, ", "))
 }
 
-// Sample sets the options in cfg that belong to its sampler, selective or subset.
+// Sample sets the options in cfg that belong to its sampler.
 func (v Values) Sample(cfg *scheduler.SamplerConfig) {
 	if fraction, given := v["fraction"]; given &&
 		(cfg.Name == "selective" || cfg.Name == "subset") {
 		cfg.Fraction = fraction
+	}
+	if floor, given := v["floor"]; given && cfg.Name != "selective" {
+		cfg.Floor = floor
 	}
 	if cfg.Name != "selective" {
 		return
