@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // DefaultFloor is the default of SamplerConfig.Floor: no weight 1/(N q) exceeds 1/DefaultFloor = 5.
@@ -45,7 +46,7 @@ func newLift(scores []float32, share float64) lift {
 				rest += float64(x)
 			}
 		}
-		if raised == below || raised == len(scores) {
+		if raised == below || raised == len(scores) || rest == 0 {
 			return l
 		}
 		below = raised
@@ -65,7 +66,7 @@ func (l lift) of(score float32) float32 { return max(l.raw(score), l.floor) }
 
 // all returns all scores lifted: scores itself if none changes.
 func (l lift) all(scores []float32) []float32 {
-	if l == (lift{}) {
+	if l.base == 0 && slices.Min(scores) >= l.floor {
 		return scores
 	}
 	lifted := make([]float32, len(scores))

@@ -231,7 +231,7 @@ func (d *goldenDriver) draw(job, epoch int) *scheduler.Draws {
 	}
 	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{
 		Name: name, Samples: d.trace.samples, Seed: 1 + int64(job), BatchSize: d.trace.globalBatch,
-		World: 1,
+		World: 1, Floor: scheduler.NoFloor,
 	})
 	if err != nil {
 		d.t.Fatal(err)

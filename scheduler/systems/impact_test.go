@@ -145,7 +145,10 @@ func TestIMPACTFigure7(t *testing.T) {
 	name, weights := b.pool.(Resampler).Resample(0, 4, b.scores[0].Of)
 	same(t, "2: the others count by their history", scheduler.Ranks(weights), 2, 5, 1, 4, 6, 3)
 	sampler, err := scheduler.NewSampler(
-		scheduler.SamplerConfig{Name: name, Samples: 6, Seed: 1, BatchSize: 3, World: 1, Fraction: 0.5})
+		scheduler.SamplerConfig{
+			Name: name, Samples: 6, Seed: 1, BatchSize: 3, World: 1, Fraction: 0.5,
+			Floor: scheduler.NoFloor,
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ func newSpiderTraining(t *testing.T, capacity int64) *spiderTraining {
 	const samples = 300
 	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{
 		Name: "weighted", Samples: samples, Seed: 5, BatchSize: 20, World: 1,
+		Floor: scheduler.NoFloor,
 	})
 	if err != nil {
 		t.Fatal(err)
