@@ -9,7 +9,7 @@ import (
 
 // Trace is what was recorded from training: the losses, and optionally more.
 type Trace struct {
-	// [epoch][sample], not negative: the loss that training reports for the sample if it trains on
+	// [epoch][sample]: the loss that training reports for the sample if it trains on
 	// it in that epoch
 	Losses     [][]float32
 	Labels     []int32       // by sample; nil if unknown

@@ -11,9 +11,9 @@ import (
 
 // TraceFiles names the files of a trace, in NumPy's format; "" if there is none.
 type TraceFiles struct {
-	Losses     string // float32 [epochs, samples], not negative
+	Losses     string // float32 [epochs, samples]
 	Labels     string // integers [samples], in [0, 2^31)
-	Embeddings string // floating point [epochs, samples, dimensions], finite
+	Embeddings string // floating point [epochs, samples, dimensions]
 	SizesBytes string // integers [samples], above 0
 }
 
@@ -44,7 +44,7 @@ func LoadTrace(files TraceFiles) (*Trace, error) {
 }
 
 // LoadLosses reads losses recorded from training, [epoch][sample], from a file of NumPy's format:
-// float32, two dimensions, not negative. scheduler.Reported replaces losses that are not finite.
+// float32, two dimensions. scheduler.Reported replaces losses that are not finite.
 // The errors are those of LoadTrace.
 func LoadLosses(path string) ([][]float32, error) {
 	losses, err := loadLosses(path)
@@ -65,13 +65,6 @@ func loadLosses(path string) ([][]float32, error) {
 	numbers, err := a.Float32s()
 	if err != nil {
 		return nil, err
-	}
-	for i, loss := range numbers {
-		if scheduler.Reported(loss) && loss < 0 {
-			return nil, fmt.Errorf(
-				"%s: in epoch %d, the loss of sample %d is %v; losses are not negative", path,
-				i/a.Shape[1], i%a.Shape[1], loss)
-		}
 	}
 	return slices.Collect(slices.Chunk(numbers, a.Shape[1])), nil
 }
@@ -135,12 +128,6 @@ func (t *Trace) loadEmbeddings(path string) error {
 		return fmt.Errorf("%s holds embeddings of %d epochs and %d samples, but there are losses "+
 			"of %d epochs and %d samples",
 			path, epochs, samples, len(t.Losses), t.Samples())
-	}
-	for i, x := range numbers {
-		if !(math.Abs(float64(x)) <= math.MaxFloat32) {
-			return fmt.Errorf("%s: in epoch %d, the embedding of sample %d holds %v", path,
-				i/dimensions/samples, i/dimensions%samples, x)
-		}
 	}
 	vectors := slices.Collect(slices.Chunk(numbers, dimensions))
 	t.Embeddings = slices.Collect(slices.Chunk(vectors, samples))

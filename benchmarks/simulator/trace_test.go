@@ -84,8 +84,7 @@ func TestLossesThatAreNotFinite(t *testing.T) {
 
 // TestLoadTraceErrors checks that each error names what is wrong and where.
 func TestLoadTraceErrors(t *testing.T) {
-	nan := float32(math.NaN())
-	losses := writeArray(t, "<f4", "2, 2", []float32{1, 2, 3, 4})
+	losses := writeArray(t, "<f4", "2, 2", []float32{1, -2, 3, 4})
 	for _, c := range []struct {
 		files TraceFiles
 		want  string
@@ -102,10 +101,6 @@ func TestLoadTraceErrors(t *testing.T) {
 		{
 			TraceFiles{Losses: writeArray(t, "<f4", "0, 2", []float32{})},
 			"holds float32 (0, 2), but losses",
-		},
-		{
-			TraceFiles{Losses: writeArray(t, "<f4", "2, 2", []float32{1, -2, 3, 4})},
-			"in epoch 0, the loss of sample 1 is -2",
 		},
 		{TraceFiles{Losses: "none.npy"}, "simulator: npy: open none.npy"},
 		{
@@ -138,8 +133,6 @@ func TestLoadTraceErrors(t *testing.T) {
 				[]float32{1, 2})},
 			"embeddings of 1 epochs and 2 samples, but there are losses of 2 epochs",
 		},
-		{TraceFiles{Losses: losses, Embeddings: writeArray(t, "<f4", "2, 2, 1",
-			[]float32{1, 2, 3, nan})}, "in epoch 1, the embedding of sample 1 holds NaN"},
 	} {
 		got, err := LoadTrace(c.files)
 		if err == nil || !strings.HasPrefix(err.Error(), "simulator: ") ||

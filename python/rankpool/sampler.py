@@ -298,7 +298,8 @@ class BatchSampler:
         tensor, or a list without torch.
 
         The mean of the losses multiplied by these weights is an unbiased estimate of the mean over
-        the data set.
+        the data set, for finite losses of any sign. No weight of "weighted", "pads" or "subset"
+        exceeds 5, or 1/F with `--set floor=F`.
         """
         ids, plan = _listed(ids), self._current_plan()
         weights = [1.0] * len(ids)
@@ -327,9 +328,10 @@ class BatchSampler:
 
     def metric(self, name: str, value: float) -> None:
         """Records a value of this epoch, such as "accuracy", with the run; one trainer's call is
-        enough."""
+        enough. A value that is NaN or infinite is not recorded."""
         if not isfinite(value):
-            raise ValueError(f"rankpool: the metric {name} is {value}")
+            say(f"the metric {name} is {value} in epoch {self.epoch}: that is not recorded")
+            return
         if self._beside:
             return
         self._connection.post_metric(

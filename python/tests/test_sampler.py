@@ -389,14 +389,18 @@ def test_batches_that_are_evaluated_are_found_by_their_ids(door):
         sampler.evaluating([1 << 20])
 
 
-def test_metric(door):
+def test_metric(door, capfd):
     _, sampler = make()
     sampler.set_epoch(2)
     sampler.metric("accuracy", torch.tensor(0.75))
     door.wait(lambda: door.seen(METRIC))
     assert door.seen(METRIC) == [{"stream": 0, "epoch": 2, "name": "accuracy", "value": 0.75}]
-    with pytest.raises(ValueError, match="the metric loss is nan"):
-        sampler.metric("loss", float("nan"))
+    for value in float("nan"), float("-inf"):
+        sampler.metric("loss", value)
+    assert capfd.readouterr().err == (
+        "rankpool: the metric loss is nan in epoch 2: that is not recorded\n"
+        "rankpool: the metric loss is -inf in epoch 2: that is not recorded\n"
+    )
 
 
 def test_state_dict_continues_in_mid_epoch_with_another_world_size(door):

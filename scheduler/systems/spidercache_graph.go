@@ -64,6 +64,9 @@ func spiderReachSquared(lambda, alpha float64) float64 {
 func (g *spiderGraph) update(r scheduler.Report) {
 	checkEmbeddings(r)
 	for i, id := range r.IDs {
+		if !scheduler.ReportedEmbedding(r.Embeddings[i]) {
+			continue
+		}
 		node := int32(id)
 		if g.index.Has(node) {
 			g.count(g.index.Vector(node), -1)
