@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"rankpool/scheduler"
 	"rankpool/staging/npy"
 )
 
