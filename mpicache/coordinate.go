@@ -216,7 +216,7 @@ func (s *stream) obey(c scheduler.CoordinatorCommand) {
 		s.step(s.inLane(c.Event))
 	case scheduler.Train:
 		delete(s.closedEpochs, c.Epoch) // it may be trained again
-		s.recordImportance(c.Epoch, c.Scores)
+		s.recordImportance(c)
 	case scheduler.AnswerPlan:
 		answer, path := c, ""
 		if s.coordinator.Weighted() {

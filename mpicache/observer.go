@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rankpool/mpicache/stats"
+	"rankpool/scheduler"
 )
 
 const (
@@ -233,14 +234,38 @@ type importanceRecord struct {
 	// includes its end
 	Edges  []float64 `json:"edges"`
 	Counts []int64   `json:"counts"`
+	// see scheduler.Draws.Effective; 0: all samples have an equal share of the draws
+	EffectiveSamples float64 `json:"effective_samples,omitempty"`
 }
 
-// recordImportance writes the distribution of the scores that epoch's plan was made from.
-func (s *stream) recordImportance(epoch int, scores []float32) {
-	if s.job != "" || s.node.report == nil || len(scores) == 0 || s.node.cfg.NodeEvery <= 0 {
+// leastEffective is the effective number of samples, as a share of all, below which rank 0 warns.
+const leastEffective = 0.3
+
+// recordImportance writes the distribution of the scores that an epoch's plan was made from, and
+// warns once if few samples get most of the draws.
+func (s *stream) recordImportance(train scheduler.Train) {
+	if s.job != "" || s.node.report == nil || len(train.Scores) == 0 || s.node.cfg.NodeEvery <= 0 {
 		return
 	}
-	s.recording.Go(func() { s.node.cfg.Record(s.importance(epoch, scores)) })
+	s.recording.Go(func() {
+		rec := s.importance(train.Epoch, train.Scores)
+		if train.Draws.Weighted() {
+			rec.EffectiveSamples = train.Draws.Effective(len(train.Scores))
+			if rec.EffectiveSamples < leastEffective*float64(len(train.Scores)) {
+				s.warnFewSamples(&rec, len(train.Scores))
+			}
+		}
+		s.node.cfg.Record(rec)
+	})
+}
+
+func (s *stream) warnFewSamples(rec *importanceRecord, samples int) {
+	s.fewSamples.Do(func() {
+		s.node.cfg.Log.Warn("few samples get most of the draws: training may learn less than from "+
+			"equal draws; the sampler pads draws more evenly, and so does --set with a higher floor",
+			"data set", s.data.Name, "epoch", rec.Epoch, "effective samples",
+			int64(rec.EffectiveSamples), "of", samples)
+	})
 }
 
 func (s *stream) importance(epoch int, scores []float32) importanceRecord {

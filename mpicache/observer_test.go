@@ -58,7 +58,8 @@ func TestStats(t *testing.T) {
 				total += n
 			}
 			if total != samples || len(line.Edges) != len(line.Counts)+1 ||
-				line.Epoch != importance-1 {
+				line.Epoch != importance-1 || line.EffectiveSamples < leastEffective*samples ||
+				line.EffectiveSamples > samples+1e-3 {
 				t.Errorf("importance: %+v", line)
 			}
 		}

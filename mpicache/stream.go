@@ -67,8 +67,10 @@ type stream struct {
 	over       chan struct{} // closed when it has ended
 
 	recording sync.WaitGroup // lines of the run log in progress
-	saving    chan struct{}  // closed when the newest state is written, or nil
-	keeping   chan struct{}  // the same for the rank's folder
+	// warns once that few samples get most of the draws
+	fewSamples sync.Once
+	saving     chan struct{} // closed when the newest state is written, or nil
+	keeping    chan struct{} // the same for the rank's folder
 
 	coordinator  *scheduler.Coordinator
 	command      func(scheduler.CoordinatorCommand) // obey

@@ -861,7 +861,7 @@ func (c *Coordinator) install(made *planning) {
 	c.ahead = nil
 	c.open(plan)
 	c.made, c.cut = made, nil
-	train := Train{Epoch: plan.Epoch}
+	train := Train{Epoch: plan.Epoch, Draws: plan.Draws}
 	if c.weighted {
 		train.Scores = base
 		if c.chooses {

@@ -170,10 +170,11 @@ type (
 		Base  []float32
 	}
 	// Train reports that Epoch is now the newest in training. Scores has those that its plan was made
-	// from; nil if the sampler is not weighted.
+	// from; nil if the sampler is not weighted. Draws are the plan's.
 	Train struct {
 		Epoch  int
 		Scores []float32
+		Draws  *Draws
 	}
 	// AnswerPlan answers PlanWanted. Scores is the digest of what the plan was made from.
 	AnswerPlan struct {

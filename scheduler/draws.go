@@ -52,6 +52,19 @@ func (d *Draws) Weight(id SampleID) float32 { return d.forecast.weight(id) }
 // whose order depends on scores but which draws every sample once.
 func (d *Draws) Weighted() bool { return d.forecast.weighted() }
 
+// Effective returns the effective number of samples of the epoch, 1 / Σq² over the shares q of the
+// draws that samples expect: as many samples, drawn equally often, have repeats as often. It takes
+// O(N) for N samples, and may be called concurrently.
+func (d *Draws) Effective(samples int) float64 {
+	sum := 0.0
+	for id := range SampleID(samples) {
+		if w := float64(d.Weight(id)); w > 0 {
+			sum += 1 / w / w
+		}
+	}
+	return float64(samples) / sum * float64(samples)
+}
+
 // unweighted is the part of a forecast in which every sample has the same share of the draws.
 type unweighted struct{}
 

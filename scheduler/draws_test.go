@@ -135,6 +135,25 @@ func TestNextFar(t *testing.T) {
 	}
 }
 
+// TestEffective checks the effective number of samples by hand.
+func TestEffective(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		scores []float32
+		want   float64
+	}{
+		{"uniform", []float32{1, 2, 3, 4}, 4},
+		{"weighted", []float32{5, 5, 5, 5}, 4},
+		{"weighted", []float32{1, 1, 1, 5}, 64.0 / 28},
+		{"weighted", []float32{-3, -3, -3, -3}, 4},
+	} {
+		s := mustSampler(t, SamplerConfig{Name: tt.name, Samples: 4, BatchSize: 2, World: 1})
+		if got := s.Draw(0, tt.scores).Effective(4); math.Abs(got-tt.want) > 1e-5 {
+			t.Errorf("%s: %v have %v effective samples, want %v", tt.name, tt.scores, got, tt.want)
+		}
+	}
+}
+
 // TestWeight checks 1/(N q) by hand.
 func TestWeight(t *testing.T) {
 	tests := []struct {
