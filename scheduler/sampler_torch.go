@@ -3,10 +3,11 @@ package scheduler
 import "cmp"
 
 // torchSampler draws what torch.utils.data.DistributedSampler draws, bit for bit, with
-// shuffle=False as torch-sequential: replica r of W gets IDs[r::W], so place j of a global batch belongs to trainer j mod W. Without
-// SamplerDropLast the permutation is padded from its beginning to a multiple of W, with it it is
-// cut; W is the number of processes that the training began with. If a training resumes with
-// another number of trainers, the epoch is the same, and only who trains on which place differs.
+// shuffle=False as torch-sequential: replica r of W gets IDs[r::W], so place j of a global batch
+// belongs to trainer j mod W. Without SamplerDropLast the samples are padded from their beginning
+// to a multiple of W, with it they are cut; W is the number of processes that the training began
+// with. If a training resumes with another number of trainers, the epoch is the same, and only who
+// trains on which place differs.
 //
 // Source: PyTorch 1.13, torch/utils/data/distributed.py, DistributedSampler.
 type torchSampler struct {

@@ -74,7 +74,7 @@ func parse(file []byte) (*Array, error) {
 }
 
 func kindOf(descr string) (kind, error) {
-	if strings.HasPrefix(descr, "[") {
+	if descr == "" {
 		return kind{}, errors.New("holds records, not numbers of one type")
 	}
 	for _, k := range kinds {

@@ -23,7 +23,7 @@ func TestRetry(t *testing.T) {
 }
 
 func TestTimespec(t *testing.T) {
-	for _, seconds := range []int64{math.MinInt32, -1, 0, 1 << 31, 9223372036, 10413792000, 15032385535} {
+	for _, seconds := range []int64{math.MinInt32, -1, 0, 1 << 31, 9223372036, 15032385535} {
 		want := unix.Timespec{Sec: seconds, Nsec: 999999999}
 		if got := Timespec(want.Nano()); got != want {
 			t.Errorf("%v: %v", want, got)

@@ -1,13 +1,13 @@
 package shards
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
 	"strconv"
-	"strings"
 )
 
 const npyMagic = "\x93NUMPY"
@@ -16,27 +16,20 @@ const npyMagic = "\x93NUMPY"
 // default.
 const maxHeaderBytes = 1 << 20
 
-// maxInRow is the maximum number of elements in a row, and maxItemBytes the maximum size of one, so
-// that their product fits in a size.
-const (
-	maxInRow     = 1 << 40
-	maxItemBytes = 1 << 20
-)
+// maxRowBytes is the maximum length of a row.
+const maxRowBytes = 1 << 60
 
-var (
-	npyDescr   = regexp.MustCompile(`^\s*\{.*'descr': *(?:'([^']*)'|(\[.*\]))`)
-	npyType    = regexp.MustCompile(`^[<>|=]?([?bBiufcmMSUVO])([0-9]*)(?:\[.*\])?$`)
-	npyObject  = regexp.MustCompile(`'[<>|=]?O[0-9]*'`)
-	npyFortran = regexp.MustCompile(`'fortran_order': *(True|False)\b`)
-	npyShape   = regexp.MustCompile(`'shape': *\(([0-9, ]*)\)`)
-)
+// npyType matches the type of an element, such as <f4 or <M8[ns].
+var npyType = regexp.MustCompile(`^[<>|=]?([?bBiufcmMSUVO])([0-9]*)(?:\[.*\])?$`)
 
 // An NPYHeader is the header of a .npy file.
 type NPYHeader struct {
-	Type    string // of an element, as NumPy's descr: <f4; for records it begins with [
+	Type    string // of an element, as NumPy's descr: <f4; "" for records
 	Fortran bool   // column-major order
 	Shape   []int64
 	Data    int64 // offset of the data, in bytes
+
+	descr any // NumPy's, also for records: see elementBytes
 }
 
 // ReadNPYHeader reads the header of a .npy file of sizeBytes bytes.
@@ -51,14 +44,16 @@ func ReadNPYHeader(in io.ReaderAt, sizeBytes int64) (NPYHeader, error) {
 	if err != nil {
 		return NPYHeader{}, err
 	}
-	descr, fortran, shape := npyDescr.FindStringSubmatch(text), npyFortran.FindStringSubmatch(text),
-		npyShape.FindStringSubmatch(text)
-	if descr == nil || fortran == nil || shape == nil {
+	literal, ok := parseLiteral(text)
+	fields, _ := literal.(map[string]any)
+	fortran, hasOrder := fields["fortran_order"].(bool)
+	shape, hasShape := lengths(fields["shape"])
+	if !ok || fields["descr"] == nil || !hasOrder || !hasShape {
 		return NPYHeader{}, errors.New("has a header without type, order or shape")
 	}
-	h := NPYHeader{Type: descr[1] + descr[2], Fortran: fortran[1] == "True", Data: w.pos}
-	h.Shape, err = parseShape(shape[1])
-	return h, err
+	h := NPYHeader{Fortran: fortran, Shape: shape, Data: w.pos, descr: fields["descr"]}
+	h.Type, _ = h.descr.(string)
+	return h, nil
 }
 
 // NPY finds the rows of the array in a .npy file of sizeBytes bytes; each row, array[i], is a
@@ -72,18 +67,15 @@ func NPY(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, inRow, itemBytes, err := header.rows()
+	rows, rowBytes, err := header.rows()
 	if err != nil {
 		return nil, err
 	}
 	data := sizeBytes - header.Data
-	rowBytes := inRow * itemBytes
-	switch {
-	case rows == 0 && data == 0:
+	if rows == 0 && data == 0 {
 		return &Contents{}, nil
-	case itemBytes == 0 && rows > 0 && data%rows == 0: // records; their size follows from the file's
-		rowBytes = data / rows
-	case itemBytes == 0 || data/max(rowBytes, 1) != rows || data%max(rowBytes, 1) != 0:
+	}
+	if data/max(rowBytes, 1) != rows || data%max(rowBytes, 1) != 0 {
 		return nil, fmt.Errorf("is truncated or damaged: it has %d bytes of data, not what %d rows of "+
 			"its type take", data, rows)
 	}
@@ -136,60 +128,106 @@ func npyError(err error) error {
 	return err
 }
 
-// rows returns the number of rows, the number of elements in a row, and the size of an element in
-// bytes, 0 for records.
-func (h *NPYHeader) rows() (rows, inRow, itemBytes int64, err error) {
-	records := strings.HasPrefix(h.Type, "[")
-	kind := npyType.FindStringSubmatch(h.Type)
+// rows returns the number of rows, and the length of each in bytes.
+func (h *NPYHeader) rows() (rows, rowBytes int64, err error) {
+	itemBytes, err := elementBytes(h.descr)
 	switch {
-	case records && npyObject.MatchString(h.Type) || kind != nil && kind[1] == "O":
-		return 0, 0, 0, errors.New("holds Python objects, which have no fixed size")
-	case kind == nil && !records:
-		return 0, 0, 0, fmt.Errorf("holds elements of type %q, whose size is unknown", h.Type)
+	case err != nil:
+		return 0, 0, err
+	case itemBytes == 0:
+		return 0, 0, fmt.Errorf("holds elements of type %v, which have no size", h.descr)
 	case len(h.Shape) == 0:
-		return 0, 0, 0, errors.New("holds one element and no rows")
+		return 0, 0, errors.New("holds one element and no rows")
 	case h.Fortran && len(h.Shape) > 1:
-		return 0, 0, 0, errors.New("is in column-major order (fortran_order), so its rows cannot be " +
+		return 0, 0, errors.New("is in column-major order (fortran_order), so its rows cannot be " +
 			"read in place")
 	}
-	inRow = 1
-	for _, length := range h.Shape[1:] {
-		if length > 0 && inRow > maxInRow/length {
-			return 0, 0, 0, fmt.Errorf("has the shape %v, which is too large", h.Shape)
-		}
-		inRow *= length
-	}
-	if !records {
-		itemBytes, err = itemSize(kind[1], kind[2])
-	}
-	return h.Shape[0], inRow, itemBytes, err
+	rowBytes, err = times(itemBytes, h.Shape[1:])
+	return h.Shape[0], rowBytes, err
 }
 
-// itemSize returns the bytes of one element; text of n characters (U) has 4 bytes per character.
-func itemSize(kind, digits string) (int64, error) {
-	size, err := strconv.ParseInt(digits, 10, 32)
+// elementBytes returns the bytes of an element of NumPy's type: a text, a tuple of a type and a
+// shape, or a list of a record's fields, which are tuples of a name, a type and perhaps a shape.
+//
+// Source: NumPy, numpy.lib.format, descr_to_dtype.
+func elementBytes(descr any) (sum int64, err error) {
+	switch d := descr.(type) {
+	case string:
+		return numberBytes(d)
+	case pyTuple:
+		if len(d) == 2 {
+			return fieldBytes(d[0], d[1])
+		}
+	case []any:
+		for _, field := range d {
+			f, _ := field.(pyTuple)
+			if len(f) < 2 || len(f) > 3 {
+				return 0, fmt.Errorf("holds records with the field %v, whose type is unknown", field)
+			}
+			bytes, err := fieldBytes(f[1], append(f, pyTuple(nil))[2])
+			if sum += bytes; err != nil || sum > maxRowBytes {
+				return 0, cmp.Or(err, errors.New("holds records that are too large"))
+			}
+		}
+		return sum, nil
+	}
+	return 0, fmt.Errorf("holds elements of type %v, whose size is unknown", descr)
+}
+
+// fieldBytes returns the bytes of a field with a type and a shape, which may be a number.
+func fieldBytes(descr, shape any) (int64, error) {
+	bytes, err := elementBytes(descr)
+	if n, isNumber := shape.(int64); isNumber {
+		shape = pyTuple{n}
+	}
+	dimensions, ok := lengths(shape)
+	if err == nil && !ok {
+		err = fmt.Errorf("holds records with a field of the shape %v", shape)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return times(bytes, dimensions)
+}
+
+// lengths returns the numbers of a shape, which must not be negative.
+func lengths(shape any) (found []int64, ok bool) {
+	tuple, ok := shape.(pyTuple)
+	for _, length := range tuple {
+		n, isNumber := length.(int64)
+		found, ok = append(found, n), ok && isNumber && n >= 0
+	}
+	return found, ok
+}
+
+// times returns the bytes of an array of elements.
+func times(bytes int64, shape []int64) (int64, error) {
+	for _, length := range shape {
+		if length > 0 && bytes > maxRowBytes/length {
+			return 0, fmt.Errorf("has the shape %v, which is too large", shape)
+		}
+		bytes *= length
+	}
+	return bytes, nil
+}
+
+// numberBytes returns the bytes of an element that is not a record; text of n characters (U) has 4
+// bytes per character.
+func numberBytes(descr string) (int64, error) {
+	kind := npyType.FindStringSubmatch(descr)
+	if kind == nil {
+		return 0, fmt.Errorf("holds elements of type %q, whose size is unknown", descr)
+	}
+	size, err := strconv.ParseInt(kind[2], 10, 32)
 	switch {
-	case kind == "?" && digits == "":
+	case kind[1] == "O":
+		return 0, errors.New("holds Python objects, which have no fixed size")
+	case kind[1] == "?" && kind[2] == "":
 		return 1, nil
-	case err != nil || size == 0 || size > maxItemBytes:
-		return 0, fmt.Errorf("holds elements of type %s%s, which have no size", kind, digits)
-	case kind == "U":
+	case err != nil:
+		return 0, fmt.Errorf("holds elements of type %s, which have no size", descr)
+	case kind[1] == "U":
 		return 4 * size, nil
 	}
 	return size, nil
-}
-
-func parseShape(text string) ([]int64, error) {
-	var shape []int64
-	if text = strings.TrimSuffix(strings.TrimSpace(text), ","); text == "" {
-		return nil, nil
-	}
-	for field := range strings.SplitSeq(text, ",") {
-		length, err := strconv.ParseInt(strings.TrimSpace(field), 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("has the invalid shape (%s)", text)
-		}
-		shape = append(shape, length)
-	}
-	return shape, nil
 }

@@ -125,6 +125,13 @@ func TestNPYErrors(t *testing.T) {
 		{writeNPY(header("'<f4'", "False", "(3, 2)"), 0), "it has 0 bytes"},
 		{writeNPY(header("'<f4'", "False", "(0,)"), 4), "it has 4 bytes"},
 		{writeNPY(header("[('a', '<f4'), ('b', 'u1')]", "False", "(3,)"), 16), "it has 16 bytes"},
+		{writeNPY(header("[('a', '<f4'), ('b', 'u1')]", "False", "(3,)"), 12), "it has 12 bytes"},
+		{writeNPY(header("[('a', '<f4'), ('b', 'u1')]", "False", "(3,)"), 18), "it has 18 bytes"},
+		{writeNPY(header("[('a', '<f4', (4, 2)), ('b', 'u1')]", "False", "(2,)"), 64), "64 bytes"},
+		{writeNPY(header("[('a', '<f4', -1)]", "False", "(3,)"), 12), "a field of the shape"},
+		{writeNPY(header("[('a',)]", "False", "(3,)"), 12), "whose type is unknown"},
+		{writeNPY(header("[('a', [('b', 'O')])]", "False", "(3,)"), 24), "holds Python objects"},
+		{writeNPY(header(strings.Repeat("[", 99), "False", "(3,)"), 12), "without type"},
 		{writeNPY(header("'|O'", "False", "(3,)"), 24), "holds Python objects"},
 		{writeNPY(header("[('a', '<f4'), ('b', '|O')]", "False", "(3,)"), 36), "holds Python objects"},
 		{writeNPY(header("'<f4'", "True", "(3, 2)"), 24), "is in column-major order"},
@@ -133,15 +140,29 @@ func TestNPYErrors(t *testing.T) {
 		{writeNPY(header("'<f4'", "False", "(3, 0)"), 3), "rows without bytes"},
 		{writeNPY(header("'<S0'", "False", "(3,)"), 0), "which have no size"},
 		{writeNPY(header("'<f4'", "False", "(1, 4294967296, 4294967296)"), 4), "which is too large"},
-		{writeNPY(header("'<f4'", "False", "(99999999999999999999, )"), 4), "has the invalid shape"},
+		{writeNPY(header("'<f4'", "False", "(99999999999999999999, )"), 4), "has a header without"},
 	} {
 		_, err := parse(NPY, c.data)
 		wantError(t, err, c.want)
 	}
-	c, err := parse(NPY, writeNPY(header("'<f4'", "False", "(3, 2)"), 24))
-	must(t, err)
-	if len(c.Samples) != 3 || c.Samples[1].Size != 8 || c.Samples[1].Offset != c.Samples[0].Offset+8 {
-		t.Errorf("rows are at %v", c.Samples)
+}
+
+// TestNPYRows has types whose elements have 8 bytes.
+func TestNPYRows(t *testing.T) {
+	for _, descr := range []string{
+		"'<f8'", `"<M8[ns]"`, "'<U2'", "('<i4', (2,))", "[('O', '<f4'), ('b', '<f4')]",
+		"[('a', '<i2', (2, 1)), ('', '|V3'), (('it\\'s', 'b'), '?')]",
+		"[('a', [('b', 'u1', 3), ('c', [('d', '<f4')])]), ('e', 'u1')]",
+	} {
+		for _, shape := range []string{"(3,)", "(3L, 1L)", "( 3 , )"} {
+			header := fmt.Sprintf("{\"shape\": %s, 'descr': %s, 'fortran_order': False}", shape, descr)
+			c, err := parse(NPY, writeNPY(header, 24))
+			if err != nil {
+				t.Errorf("%s: %v", header, err)
+			} else if len(c.Samples) != 3 || c.Samples[1] != (Range{c.Samples[0].Offset + 8, 8}) {
+				t.Errorf("%s: rows are at %v", header, c.Samples)
+			}
+		}
 	}
 }
 

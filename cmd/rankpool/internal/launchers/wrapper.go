@@ -91,7 +91,7 @@ func Unwrap(command []string) []string {
 // nothing.
 func unknown(command []string) []string {
 	name := path.Base(command[0])
-	if starts(command) || runsText(name) || slices.Contains([]string{"echo", "printf", "rankpool"}, name) {
+	if starts(command) || runsText(name) || name == "echo" || name == "printf" || name == "rankpool" {
 		return command
 	}
 	for i := 1; i < len(command) && !runsText(command[i]); i++ {
@@ -119,7 +119,7 @@ func starts(command []string) bool {
 // runsText reports whether a program is a shell or a script.
 func runsText(program string) bool {
 	name := path.Base(program)
-	return slices.Contains([]string{"sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh"}, name) ||
+	return slices.Contains(strings.Fields("sh bash dash zsh ksh fish csh tcsh"), name) ||
 		strings.HasSuffix(name, ".sh") || strings.HasSuffix(name, ".py")
 }
 
