@@ -37,8 +37,7 @@ checks for this with rankpool.Stop().
 
 With --check SCRIPT it reads an existing script (-: standard input) and lists what will go wrong,
 one problem per line: a cache that keeps training waiting, an MPI that does not start, a signal
-without a handler, files that are lost. It does not query Slurm, and sees the data only as this
-machine does.
+without a handler, files that are lost. It does not query Slurm, and looks for no file.
 
 Exit codes of --check:
   0  nothing was found
@@ -241,10 +240,6 @@ func warningsOf(text string, root *cobra.Command) ([]batchscript.Warning, error)
 				}
 			}
 			return nil
-		},
-		Exists: func(path string) bool {
-			_, err := os.Stat(path)
-			return err == nil
 		},
 		Size: memoryBytes,
 	}), nil

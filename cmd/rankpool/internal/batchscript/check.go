@@ -3,7 +3,6 @@ package batchscript
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -11,7 +10,7 @@ import (
 // A Warning describes one thing that will go wrong.
 type Warning struct {
 	Line   int    `json:"line"`    // where, from 1
-	Check  string `json:"check"`   // the check's name, one of Checks
+	Check  string `json:"check"`   // the check's name, one of checks
 	What   string `json:"warning"` // what is wrong
 	Advice string `json:"advice"`  // what to do
 }
@@ -22,21 +21,19 @@ type Facts struct {
 	MPI         string
 	Subcommands []string // of rankpool
 	// of a subcommand; nil if there is no such subcommand
-	Flags  func(subcommand string) *pflag.FlagSet
-	Exists func(path string) bool // reports whether a file or folder exists
+	Flags func(subcommand string) *pflag.FlagSet
 	// parses --memory; 0 for shares and auto, an error for what run refuses
 	Size func(memory string) (bytes int64, err error)
 }
 
 // A job is what the checks examine.
 type job struct {
-	script   *Script
-	request  request
-	steps    []*step
-	assigned map[string]bool // variables that the script sets
-	facts    Facts
-	found    []Warning
-	check    string // the name of the current check
+	*Script
+	request request
+	steps   []*step
+	facts   Facts
+	found   []Warning
+	check   string // the name of the current check
 }
 
 // warn records a warning of the current check.
@@ -49,44 +46,24 @@ var checks = []struct {
 	name string
 	run  func(*job)
 }{
-	{"line-ends", (*job).checkLineEnds},
-	{"shebang", (*job).checkShebang},
-	{"syntax", (*job).checkSyntax},
-	{"late-directive", (*job).checkLateDirectives},
 	{"directive", (*job).checkDirectives},
-	{"directive-variable", (*job).checkDirectiveVariables},
-	{"slurm-variable", (*job).checkVariables},
-	{"time", (*job).checkTime},
-	{"errexit", (*job).checkErrexit},
-	{"flag", (*job).checkFlags},
-	{"refused", (*job).checkRefused},
-	{"mpi", (*job).checkMPI},
-	{"ranks-per-node", (*job).checkRanksPerNode},
-	{"trainers-per-node", (*job).checkTrainersPerNode},
-	{"rendezvous", (*job).checkRendezvous},
-	{"join", (*job).checkJoin},
-	{"overlap", (*job).checkOverlap},
-	{"cache-gpus", (*job).checkCacheGPUs},
-	{"cpus-per-task", (*job).checkCPUs},
-	{"binding", (*job).checkBinding},
-	{"kill-on-bad-exit", (*job).checkKillOnBadExit},
-	{"wait", (*job).checkWait},
-	{"after-exec", (*job).checkAfterExec},
-	{"signal", (*job).checkSignal},
-	{"requeue", (*job).checkRequeue},
+	{"syntax", (*job).checkSyntax},
+	{"variable", (*job).checkVariables},
+	{"call", (*job).checkCalls},
 	{"memory", (*job).checkMemory},
-	{"data", (*job).checkData},
-	{"lost-file", (*job).checkLostFiles},
-	{"array-file", (*job).checkArrayFiles},
+	{"mpi", (*job).checkMPI},
+	{"tasks", (*job).checkTasks},
+	{"steps", (*job).checkSteps},
+	{"signal", (*job).checkSignal},
+	{"files", (*job).checkFiles},
 }
 
 // Check returns what will go wrong when the script is submitted, in line order. A warning may be
 // wrong if the script does something that its text does not show; a script without warnings may
 // still fail.
 func Check(script *Script, facts Facts) []Warning {
-	j := &job{script: script, request: newRequest(script.Directives), facts: facts}
-	j.steps = findSteps(script.Commands, facts)
-	j.assigned = assignedVariables(script.Commands)
+	j := &job{Script: script, request: newRequest(script.directives), facts: facts}
+	j.steps = findSteps(script.commands, facts)
 	for _, c := range checks {
 		j.check = c.name
 		c.run(j)
@@ -95,38 +72,11 @@ func Check(script *Script, facts Facts) []Warning {
 	return j.found
 }
 
-// assignedVariables returns the names of the variables that commands set.
-func assignedVariables(commands []Command) map[string]bool {
-	names := map[string]bool{}
-	for _, c := range commands {
-		words := c.Env
-		if c.calls("export", "declare") {
-			words = slices.Concat(words, c.Words[1:])
-		}
-		for _, word := range words {
-			if name, _, found := strings.Cut(word, "="); found {
-				names[name] = true
-			}
-		}
-	}
-	return names
-}
-
 // directive returns the last directive with a name.
-func (j *job) directive(names ...string) (Option, bool) {
-	return find(j.script.Directives, names...)
-}
-
-// firstLine is the line of the first directive, for warnings about a missing one.
-func (j *job) firstLine() int {
-	if len(j.script.Directives) > 0 {
-		return j.script.Directives[0].Line
-	}
-	return 1
-}
+func (j *job) directive(names ...string) (option, bool) { return find(j.directives, names...) }
 
 // calls returns the steps that are calls of one of rankpool's subcommands.
 func (j *job) calls(subcommands ...string) []*step {
 	return slices.DeleteFunc(slices.Clone(j.steps),
-		func(s *step) bool { return !s.is(subcommands...) })
+		func(s *step) bool { return !slices.Contains(subcommands, s.tool) })
 }

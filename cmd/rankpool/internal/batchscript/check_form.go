@@ -1,183 +1,141 @@
 package batchscript
 
 import (
+	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"rankpool/cmd/rankpool/internal/launchers"
 )
 
-func (j *job) checkLineEnds() {
-	if j.script.dosLine > 0 {
-		j.warn(j.script.dosLine, "the line ends in a carriage return, as on Windows, and sbatch "+
-			"refuses such a script",
-			"convert it with: sed -i 's/\\r$//' SCRIPT")
-	}
-}
+// usual are the options of batch scripts that are misspelt most, and real ones that look like them.
+var usual = strings.Fields(`array cpus-per-gpu cpus-per-task exclusive gpus-per-node gpus-per-task
+	job-name nice nodes ntasks-per-core ntasks-per-node open-mode output partition requeue signal
+	tasks-per-node time`)
 
-func (j *job) checkShebang() {
-	if j.script.shebang == "" {
-		j.warn(1, "the script does not begin with #!, and sbatch refuses it",
-			"write #!/bin/bash in the first line")
-	}
-}
-
-// checkSyntax looks for text that is not bash; the other checks read nothing after it.
-func (j *job) checkSyntax() {
-	if j.script.syntax == nil || !inBash(j.script.shebang) {
-		return
-	}
-	line, text := syntaxError(j.script.syntax)
-	j.warn(line, "this is not bash: "+shorten(text),
-		"try \"bash -n SCRIPT\"; nothing from here on was checked")
-}
-
-// inBash reports whether the first line of a script names bash or sh; without one it may be either.
-func inBash(shebang string) bool {
-	words := strings.Fields(strings.TrimPrefix(shebang, "#!"))
-	return slices.ContainsFunc(words, func(word string) bool {
-		return slices.Contains([]string{"bash", "sh"}, path.Base(word))
-	})
-}
-
-func (j *job) checkLateDirectives() {
-	last := 0
-	for _, o := range j.script.Late {
-		if o.Line != last {
-			j.warn(o.Line, fmt.Sprintf("sbatch does not read #SBATCH --%s here, because a command "+
-				"stands before it", o.Name),
-				"move the line up, before the first command")
-		}
-		last = o.Line
-	}
-}
-
-// checkDirectives looks for options that sbatch does not have. Sites add their own, so it reports
-// only what looks misspelt.
+// checkDirectives looks for lines that sbatch does not read as they are meant.
 func (j *job) checkDirectives() {
-	for _, m := range j.script.malformed {
-		j.warn(m.number, fmt.Sprintf("sbatch takes %q for a comment", shorten(m.text)),
-			"begin the line with \"#SBATCH \", in capitals")
+	for _, m := range j.malformed {
+		j.warn(m.number, fmt.Sprintf("sbatch finds no option in %q", shorten(m.text)),
+			"write #SBATCH --name=value at the beginning of the line, in capitals")
 	}
-	for _, m := range j.script.stray {
-		j.warn(m.number, fmt.Sprintf("%q is not an option, and sbatch reads nothing behind it on this "+
-			"line", shorten(m.text)), "write options as --name=value")
+	for _, l := range j.late {
+		j.warn(l.number, fmt.Sprintf("sbatch does not read #%s here, because a command stands "+
+			"before it", shorten(l.text)), "move the line up, before the first command")
 	}
-	for _, o := range j.script.Directives {
-		if name := near(o.Name, sbatchTable.names); o.unknown && len(o.Name) > 2 && name != "" {
-			j.warn(o.Line, fmt.Sprintf("sbatch has no option --%s", shorten(o.Name)),
-				"did you mean --"+name+"?")
-		}
-	}
-}
-
-func (j *job) checkDirectiveVariables() {
-	for _, o := range j.script.Directives {
-		if strings.Contains(o.Value, "$") {
-			j.warn(o.Line, fmt.Sprintf("sbatch does not replace variables, so --%s is literally %q", o.Name,
-				shorten(o.Value)),
+	for _, o := range j.directives {
+		meant := near(o.name, usual)
+		switch {
+		case strings.Contains(o.value, "$"):
+			j.warn(o.line, fmt.Sprintf("sbatch does not replace variables, so --%s is literally %q", o.name,
+				shorten(o.value)),
 				"write the value itself, or in names of files %j (job) and %a (array task)")
+		case meant != "" && meant != o.name && len(o.name) > 3:
+			j.warn(o.line, fmt.Sprintf("sbatch has no option --%s", shorten(o.name)),
+				"did you mean --"+meant+"?")
 		}
 	}
 }
 
-var useOfVariable = regexp.MustCompile(`\$\{?(S(?:LURM|RUN|BATCH)_[A-Z0-9_]+)`)
+// checkSyntax looks for text that is not bash. The checks of commands need bash.
+func (j *job) checkSyntax() {
+	isShell := slices.ContainsFunc(strings.Fields(strings.TrimPrefix(j.shebang, "#!")),
+		func(word string) bool { return slices.Contains([]string{"bash", "sh"}, path.Base(word)) })
+	if j.syntax != nil && isShell {
+		at := syntaxError(j.syntax)
+		j.warn(at.number, "this is not bash: "+shorten(at.text),
+			"try \"bash -n SCRIPT\"; the commands were not checked")
+	}
+	for i, c := range j.commands[:max(0, len(j.commands)-1)] {
+		if c.cut && strings.HasPrefix(j.commands[i+1].words[0], "-") {
+			j.warn(c.line, "this command ends at a backslash that is followed by a blank",
+				"remove the blanks at the end of its lines")
+		}
+	}
+}
 
-// maxVariables bounds the unknown variables that are checked.
-const maxVariables = 1000
+// knownVariables are the variables of Slurm that are misspelt most, and real ones that look like
+// them.
+var knownVariables = strings.Fields(`SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID SLURM_ARRAY_TASK_MIN
+	SLURM_CPUS_PER_TASK SLURM_GPUS_PER_NODE SLURM_GPUS_PER_TASK SLURM_JOBID SLURM_JOB_GID SLURM_JOB_ID
+	SLURM_JOB_NAME SLURM_JOB_NODELIST SLURM_JOB_NODES SLURM_JOB_NUM_NODES SLURM_JOB_UID SLURM_LOCALID
+	SLURM_NNODES SLURM_NODEID SLURM_NODELIST SLURM_NTASKS SLURM_NTASKS_PER_CORE SLURM_NTASKS_PER_NODE
+	SLURM_PROCID SLURM_SUBMIT_DIR SLURM_TASKS_PER_NODE SLURM_TMPDIR`)
 
-// checkVariables looks for misspelt variables of Slurm.
+// checkVariables looks for misspelt variables of Slurm, and for those that only trainers have.
 func (j *job) checkVariables() {
 	seen := map[string]bool{}
-	for i, text := range j.script.lines {
-		if strings.HasPrefix(strings.TrimSpace(text), "#") {
+	for _, use := range j.uses {
+		if seen[use.text] || j.assigned[use.text] || len(seen) > 1000 {
 			continue
 		}
-		for _, match := range useOfVariable.FindAllStringSubmatch(text, -1) {
-			name := match[1]
-			if seen[name] || len(seen) > maxVariables || slices.Contains(slurmVariables, name) {
-				continue
-			}
-			seen[name] = true
-			if meant := near(name, slurmVariables); meant != "" && !j.assigned[name] {
-				j.warn(i+1, "Slurm sets no variable "+shorten(name), "did you mean "+meant+"?")
-			}
+		seen[use.text] = true
+		switch meant := near(use.text, knownVariables); {
+		case use.text == "MASTER_ADDR" || use.text == "MASTER_PORT":
+			j.warn(use.number, use.text+" is not set in the batch script, only in training processes",
+				"use it within sh -c '…', or set it")
+		case strings.HasPrefix(use.text, "SLURM_") && meant != "" && meant != use.text:
+			j.warn(use.number, "Slurm sets no variable "+shorten(use.text), "did you mean "+meant+"?")
 		}
 	}
 }
 
-func (j *job) checkTime() {
-	o, found := j.directive("time")
-	_, isTime := timeSeconds(o.Value)
-	switch {
-	case !found:
-		j.warn(j.firstLine(), "no --time: the partition's default counts, often an hour or less, or "+
-			"sbatch refuses the job",
-			"add #SBATCH --time=HH:MM:SS")
-	case !isTime && !strings.EqualFold(o.Value, "unlimited") &&
-		!strings.EqualFold(o.Value, "infinite"):
-		j.warn(o.Line, fmt.Sprintf("--time=%s is not a time", shorten(o.Value)),
-			"write minutes, HH:MM:SS or D-HH:MM:SS")
-	}
-}
-
-// harmless are commands whose failure changes nothing for what follows.
-var harmless = []string{
-	"echo", "printf", "set", "trap", "export", "wait", "date", "hostname", "true", ":", "exit", "kill",
-	"unset", "ulimit", "nvidia-smi",
-}
-
-// checkErrexit looks for preparations whose failure would go unnoticed.
-func (j *job) checkErrexit() {
-	if len(j.steps) == 0 || strings.Contains(j.script.shebang, " -e") {
-		return
-	}
-	last := j.steps[len(j.steps)-1].Line
-	for i, c := range j.script.Commands {
-		switch {
-		case c.Line >= last:
-			return
-		case len(c.Words) == 0 || c.Guarded || c.Background ||
-			c.calls(harmless...) && !setsErrexit(c):
-			continue
-		case c.function || i+1 < len(j.script.Commands) && j.script.Commands[i+1].asksStatus():
-			continue
-		case setsErrexit(c):
-			return
-		}
-		j.warn(c.Line, fmt.Sprintf("when %q fails, the script continues without it",
-			shorten(strings.Join(c.Words, " "))),
-			"write \"set -e\" above it (set -euo pipefail catches more)")
-		return
-	}
-}
-
-// setsErrexit reports whether a command is set -e, set -euo pipefail, set -o errexit.
-func setsErrexit(c Command) bool {
-	return c.calls("set") && slices.ContainsFunc(c.Words[1:], func(word string) bool {
-		return word == "errexit" || strings.HasPrefix(word, "-") && strings.Contains(word, "e")
-	})
-}
-
-// checkFlags looks for flags that rankpool does not have.
-func (j *job) checkFlags() {
+// checkCalls looks for calls that rankpool refuses at once, on every node.
+func (j *job) checkCalls() {
 	for _, s := range j.steps {
-		if s.tool == nil {
-			continue
-		}
-		for _, flag := range s.tool.Unknown {
-			var names []string
-			j.facts.Flags(s.tool.Subcommand).VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-			advice := fmt.Sprintf("see \"rankpool %s --help\"", s.tool.Subcommand)
-			if name := near(strings.TrimLeft(flag, "-"), names); name != "" && len(flag) > 4 {
-				advice = "did you mean --" + name + "?"
+		switch {
+		case s.refused != "":
+			advice := "see \"rankpool --help\""
+			if name := near(s.refused, j.facts.Subcommands); name != "" {
+				advice = "did you mean " + name + "?"
 			}
-			j.warn(s.Line, fmt.Sprintf("rankpool %s has no flag %s", s.tool.Subcommand, shorten(flag)),
-				advice)
+			j.warn(s.line, "rankpool has no command "+shorten(s.refused), advice)
+		case s.tool == "" || s.flag("help") != "":
+		case s.wrong != nil:
+			j.warn(s.line, fmt.Sprintf("rankpool %s: %v", s.tool, s.wrong), j.meant(s))
+		default:
+			j.checkCall(s)
 		}
+	}
+}
+
+// meant returns advice on a flag that rankpool does not have.
+func (j *job) meant(s *step) string {
+	var names []string
+	s.flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if unknown, is := errors.AsType[*pflag.NotExistError](s.wrong); is {
+		if name := near(unknown.GetSpecifiedName(), names); name != "" {
+			return "did you mean --" + name + "?"
+		}
+	}
+	return "see \"rankpool " + s.tool + " --help\""
+}
+
+// checkCall looks for missing and superfluous arguments of a subcommand. Flags may be in variables,
+// whose values the text does not show.
+func (j *job) checkCall(s *step) {
+	command := s.training()
+	if needs := []string{"run", "serve", "stage", "pack"}; slices.Contains(needs, s.tool) &&
+		s.flag("data") == "" && !mayBeFlags(command) {
+		j.warn(s.line, fmt.Sprintf("rankpool %s has no --data", s.tool),
+			"name the data set with --data DIR or --data MANIFEST")
+	}
+	switch {
+	case !slices.Contains([]string{"run", "join"}, s.tool):
+	case len(command) == 0:
+		j.warn(s.line, fmt.Sprintf("rankpool %s has no training command", s.tool),
+			"write it behind --, as in: -- python train.py")
+	case s.tool == "run" && s.launcher == "" && launchers.StartsTasks(command[0]):
+		j.warn(s.line, "rankpool run starts the training command by srun itself, and refuses one that "+
+			"begins with "+path.Base(command[0]),
+			"leave "+path.Base(command[0])+" out; its options belong in #SBATCH lines")
+	case s.tool == "run" && s.launcher == "" && s.inside != "" && s.flag("ranks") == "":
+		j.warn(s.line, "rankpool run needs srun, which a container does not have",
+			"write rankpool run … -- "+s.inside+" exec IMAGE python train.py, or --ranks 1 on one node")
 	}
 }
 

@@ -28,23 +28,19 @@ func TestCheck(t *testing.T) {
 		"good":               {head + run + "\n", 0, "", ""},
 		"good, two steps":    {head + serve + "\n" + train + "\n", 0, "", ""},
 		"no rankpool at all": {head + "python t.py\n", 0, "", ""},
-		"carriage returns": {
-			strings.ReplaceAll(head+run+"\n", "\n", "\r\n"), 1, "line-ends", "carriage return",
-		},
-		"no first line":  {"#SBATCH --time=10\n" + run, 1, "shebang", "refuses"},
-		"unclosed quote": {head + "echo 'it\n" + run + "\n", 3, "syntax", "closing quote"},
-		"no fi":          {head + "if a; then b\n" + run + "\n", 3, "syntax", "`fi`"},
-		"not in bash":    {"#!/usr/bin/tcsh\n#SBATCH --time=10\nif ($x) then\nendif\n", 0, "", ""},
+		"unclosed quote":     {head + "echo 'it\n" + run + "\n", 3, "syntax", "closing quote"},
+		"no fi":              {head + "if a; then b\n" + run + "\n", 3, "syntax", "`fi`"},
+		"not in bash":        {"#!/usr/bin/tcsh\n#SBATCH --time=10\nif ($x) then\nendif\n", 0, "", ""},
 		"late": {
-			head + "hostname\n#SBATCH --nodes=4\n" + run, 4, "late-directive", "--nodes here",
+			head + "hostname\n#SBATCH --nodes=4\n" + run, 4, "directive", "--nodes=4 here",
 		},
 		"late after blank": {"#!/bin/bash\n\n# why\n#SBATCH --time=10\n" + run, 0, "", ""},
-		"small letters":    {head + "#sbatch --nodes=4\n" + run, 3, "directive", "comment"},
-		"indented":         {head + "  #SBATCH --nodes=4\n" + run, 3, "directive", "comment"},
-		"glued":            {head + "#SBATCH--nodes=4\n" + run, 3, "directive", "comment"},
+		"small letters":    {head + "#sbatch --nodes=4\n" + run, 3, "directive", "finds no option"},
+		"indented":         {head + "  #SBATCH --nodes=4\n" + run, 3, "directive", "finds no option"},
+		"glued":            {head + "#SBATCH--nodes=4\n" + run, 3, "directive", "finds no option"},
 		"switched off":     {head + "##SBATCH --nodes=4\n# SBATCH --nodes=4\n" + run, 0, "", ""},
 		"no dashes": {
-			head + "#SBATCH nodes=4\n" + run, 3, "directive", `"nodes=4" is not an option`,
+			head + "#SBATCH nodes=4\n" + run, 3, "directive", "finds no option",
 		},
 		"misspelt option": {
 			head + "#SBATCH --ntask-per-nod=4\n" + run, 3, "directive", "no option --ntask-per-nod",
@@ -52,23 +48,18 @@ func TestCheck(t *testing.T) {
 		"option of a site": {head + "#SBATCH --beeond --tmpdir=x\n" + run, 0, "", ""},
 		"trailing comment": {head + "#SBATCH --nodes=4 # --oops\n" + run, 0, "", ""},
 		"variable in directive": {
-			head + "#SBATCH --output=$HOME/%j.out\n" + run, 3, "directive-variable", "does not replace",
+			head + "#SBATCH --output=$HOME/%j.out\n" + run, 3, "directive", "does not replace",
 		},
 		"misspelt variable": {
-			head + "echo $SLURM_JOBS_ID\n" + run, 3, "slurm-variable", "SLURM_JOBS_ID",
+			head + "echo $SLURM_JOBS_ID\n" + run, 3, "variable", "SLURM_JOBS_ID",
 		},
 		"own variable": {
 			head + "export SLURM_JOBS_ID=1\necho ${SLURM_JOBS_ID}\n" + run, 0, "", "",
 		},
 		"variable in comment": {head + "# $SLURM_JOBS_ID\n" + run, 0, "", ""},
-		"no time":             {"#!/bin/bash\n\n#SBATCH --nodes=1\n" + run, 3, "time", "no --time"},
 		"short time":          {"#!/bin/bash\n#SBATCH -t 1-12\n" + run, 0, "", ""},
-		"no such time":        {"#!/bin/bash\n#SBATCH -t 4h\n" + run, 2, "time", "4h is not a time"},
-		"no set -e": {
-			head + "module load rankpool\n" + run, 3, "errexit", `"module load rankpool" fails`,
-		},
-		"set -e":         {head + "set -euo pipefail\nmodule load rankpool\n" + run, 0, "", ""},
-		"set -o errexit": {head + "set -o errexit\nmodule load rankpool\n" + run, 0, "", ""},
+		"set -e":              {head + "set -euo pipefail\nmodule load rankpool\n" + run, 0, "", ""},
+		"set -o errexit":      {head + "set -o errexit\nmodule load rankpool\n" + run, 0, "", ""},
 		"bash -e": {
 			strings.Replace(head, "bash", "bash -e", 1) + "module load rankpool\n" + run, 0, "", "",
 		},
@@ -77,38 +68,29 @@ func TestCheck(t *testing.T) {
 		"a function": {
 			head + "cleanup() {\n rm -r x\n}\nfunction log {\n logger x\n}\n" + run, 0, "", "",
 		},
-		"after a function": {head + "cleanup() (\n rm -r x\n)\ncd x\n" + run, 6, "errexit", `"cd x"`},
-		"behind a function": {
-			head + "cleanup() {\n rm -r x\n}\nfor x in y; do\n cd x\ndone\n" + run, 7, "errexit", `"cd x"`,
-		},
 		"code kept": {
 			head + "make x\ncode=$?\nmake y\nif test $? = 0; then echo; fi\n" + run, 0, "", "",
 		},
-		"code not kept": {head + "make x\ny=$?\nmake z\n" + run, 5, "errexit", `"make z"`},
-		"set +e":        {head + "set -u\ncd x\n" + run, 4, "errexit", `"cd x"`},
-		"misspelt flag": {head + runWith("--memroy 3"), 3, "flag", "no flag --memroy"},
+		"misspelt flag": {head + runWith("--memroy 3"), 3, "call", "unknown flag: --memroy"},
 		"misspelt command": {
-			head + "exec rankpool runn --data d -- python t.py", 3, "refused", "no command runn",
-		},
-		"no such command": {
-			head + "srun env A=1 rankpool frobnicate", 3, "refused", "no command frobnicate",
+			head + "exec rankpool runn --data d -- python t.py", 3, "call", "no command runn",
 		},
 		"command by variable": {
 			head + "rankpool $VERB x || exit\nmodule load rankpool || exit\n" + run, 0, "", "",
 		},
 		"no data set": {
-			head + "exec rankpool run -- python t.py", 3, "refused", "run has no --data",
+			head + "exec rankpool run -- python t.py", 3, "call", "run has no --data",
 		},
 		"data among variables": {head + "exec rankpool run $FLAGS -- python t.py", 0, "", ""},
 		"no command": {
-			head + "exec rankpool run --data d", 3, "refused", "no training command",
+			head + "exec rankpool run --data d", 3, "call", "no training command",
 		},
 		"nothing joins": {
-			head + serve + "\nsrun --overlap rankpool join --", 4, "refused", "no training command",
+			head + serve + "\nsrun --overlap rankpool join --", 4, "call", "no training command",
 		},
 		"help": {head + "rankpool run --help || exit\n" + run, 0, "", ""},
 		"srun under run": {
-			head + "exec rankpool run --data d -- srun python t.py", 3, "refused", "begins with srun",
+			head + "exec rankpool run --data d -- srun python t.py", 3, "call", "begins with srun",
 		},
 		"no mpi": {head + "srun --overlap rankpool serve --data d &\n" + train, 3, "mpi", "no --mpi"},
 		"mpi by variable": {
@@ -123,11 +105,11 @@ func TestCheck(t *testing.T) {
 		},
 		"four ranks a node": {
 			head + "#SBATCH --ntasks-per-node=4\n" + strings.Replace(serve, "--ntasks-per-node=1 "+
-				"", "", 1) + "\n" + train, 4, "ranks-per-node", "4 ranks on a node",
+				"", "", 1) + "\n" + train, 4, "mpi", "4 ranks on a node",
 		},
 		"eight tasks, two nodes": {
 			head + "#SBATCH -N2 -n8\n" + strings.Replace(serve, "--ntasks-per-node=1 "+
-				"", "", 1) + "\n" + train, 4, "ranks-per-node", "4 ranks on a node",
+				"", "", 1) + "\n" + train, 4, "mpi", "4 ranks on a node",
 		},
 		"one task a node": {
 			head + "#SBATCH -N4 " +
@@ -139,19 +121,9 @@ func TestCheck(t *testing.T) {
 				"--ntasks-per-node=4\n" + strings.Replace(serve, "--ntasks-per-node=1", "-N $SLURM_NNODES -n "+
 				"\"${SLURM_JOB_NUM_NODES}\"", 1) + "\n" + train, 0, "", "",
 		},
-		"tasks by variable": {
-			head + "#SBATCH -N4 " +
-				"--ntasks-per-node=4\n" + strings.Replace(serve, "--ntasks-per-node=1", "-n "+
-				"$SLURM_NTASKS", 1) + "\n" + train, 4, "ranks-per-node", "4 ranks on a node",
-		},
-		"tasks a node, variable": {
-			head + "#SBATCH -N4 --ntasks-per-node=2\n" +
-				strings.Replace(serve, "--ntasks-per-node=1", "--ntasks-per-node=$SLURM_NTASKS_PER_NODE", 1) +
-				"\n" + train, 4, "ranks-per-node", "2 ranks on a node",
-		},
 		"two a node, variable": {
 			head + "#SBATCH -N4\n" + strings.Replace(serve, "--ntasks-per-node=1", "-N $SLURM_NNODES -n "+
-				"8", 1) + "\n" + train, 4, "ranks-per-node", "2 ranks on a node",
+				"8", 1) + "\n" + train, 4, "mpi", "2 ranks on a node",
 		},
 		"tasks not known": {
 			head + "#SBATCH -N4 " +
@@ -163,32 +135,37 @@ func TestCheck(t *testing.T) {
 				"$N", 1), 0, "", "",
 		},
 		"run by tasks": {
-			head + "srun --mpi=pmix -n 4 rankpool run --data d -- python t.py\n", 3, "ranks-per-node",
+			head + "srun --mpi=pmix -n 4 rankpool run --data d -- python t.py\n", 3, "mpi",
 			"4 ranks on a node",
 		},
 		"one trainer": {
-			head + "#SBATCH --gpus-per-node=4\n" + run, 4, "trainers-per-node",
+			head + "#SBATCH --gpus-per-node=4\n" + run, 4, "tasks",
 			"one training process a node",
 		},
 		"one trainer, gres": {
-			head + "#SBATCH --gres=gpu:a100:2,nvme:1\n" + run, 4, "trainers-per-node", "beside 2 GPUs",
+			head + "#SBATCH --gres=gpu:a100:2,nvme:1\n" + run, 4, "tasks", "beside 2 GPUs",
 		},
 		"one trainer, all GPUs": {
-			head + "#SBATCH -N2 -G 8\n" + run, 4, "trainers-per-node", "beside 4 GPUs",
+			head + "#SBATCH -N2 -G 8\n" + run, 4, "tasks", "beside 4 GPUs",
 		},
-		"trainer a GPU":      {head + "#SBATCH --gpus-per-node=4 --ntasks-per-node=4\n" + run, 0, "", ""},
-		"tasks by GPU":       {head + "#SBATCH --gpus-per-node=4 --ntasks-per-gpu=1\n" + run, 0, "", ""},
+		"trainer a GPU": {head + "#SBATCH -c 8 --gpus-per-node=4 --ntasks-per-node=4\n" + run, 0, "", ""},
+		"trainer a GPU, one CPU": {
+			head + "#SBATCH --gpus-per-node=4 --ntasks-per-node=4\n" + run, 4, "tasks", "one CPU",
+		},
+		"tasks by GPU": {
+			head + "#SBATCH -c 8 --gpus-per-node=4 --ntasks-per-gpu=1\n" + run, 0, "", "",
+		},
 		"tasks of all nodes": {head + "#SBATCH -N2 -n8 --gpus-per-task=1\n" + run, 0, "", ""},
 		"shell decides": {
 			head + "#SBATCH --gpus-per-node=4\nexec rankpool run --data d -- bash go.sh", 0, "", "",
 		},
 		"shared GPUs": {
-			head + "#SBATCH --gpus-per-node=2 --ntasks-per-node=4\n" + run, 4, "trainers-per-node",
+			head + "#SBATCH --gpus-per-node=2 --ntasks-per-node=4\n" + run, 4, "tasks",
 			"share 2 GPUs",
 		},
 		"torchrun a GPU": {
 			head + "#SBATCH --gpus-per-node=4 --ntasks-per-node=4\nexec rankpool run --data d -- torchrun " +
-				"t.py", 4, "trainers-per-node", "started 4 times",
+				"t.py", 4, "tasks", "started 4 times",
 		},
 		"torchrun a node": {
 			head + "#SBATCH --gpus-per-node=4\nexec rankpool run --data d -- python -m " +
@@ -196,34 +173,33 @@ func TestCheck(t *testing.T) {
 		},
 		"torchrun in a shell": {
 			head + "#SBATCH --gpus-per-node=4 --ntasks-per-node=4\nexec rankpool run --data d -- bash -e " +
-				"-o pipefail -c 'cd x && exec torchrun t.py'", 4, "trainers-per-node",
+				"-o pipefail -c 'cd x && exec torchrun t.py'", 4, "tasks",
 			"torchrun starts all training processes of a node, and would be started 4 times",
 		},
 		"shell without torchrun": {
-			head + "#SBATCH --gpus-per-node=4 --ntasks-per-node=4\nexec rankpool run --data d -- sh -c " +
+			head + "#SBATCH -c 8 -G 4 -n 4\nexec rankpool run --data d -- sh -c " +
 				"'echo torchrun; python t.py'", 0, "", "",
 		},
 		"torchrun in a container": {
 			head + "#SBATCH --gpus-per-node=4 --ntasks-per-node=4\nexec rankpool run --data d -- " +
-				"apptainer exec --nv -B /a x.sif torchrun t.py", 4, "trainers-per-node", "started 4 times",
+				"apptainer exec --nv -B /a x.sif torchrun t.py", 4, "tasks", "started 4 times",
 		},
 		"accelerate as a module": {
 			head + "#SBATCH --gpus-per-node=4 --ntasks-per-node=4\nexec rankpool run --data d -- python " +
-				"-m accelerate.commands.launch t.py", 4, "trainers-per-node", "accelerate starts",
+				"-m accelerate.commands.launch t.py", 4, "tasks", "accelerate starts",
 		},
 		"deepspeed as a strategy": {
-			head + "#SBATCH --gpus-per-node=4 --ntasks-per-node=4\nexec rankpool run --data d -- python " +
+			head + "#SBATCH -c 8 -G 4 -n 4\nexec rankpool run --data d -- python " +
 				"t.py --strategy deepspeed", 0, "", "",
 		},
 		"one for a strategy": {
 			head + "#SBATCH --gpus-per-node=4\nexec rankpool run --data d -- python t.py --config " +
-				"conf/accelerate", 4, "trainers-per-node", "one training process a node",
+				"conf/accelerate", 4, "tasks", "one training process a node",
 		},
 		"torchrun, one process": {
 			head + "#SBATCH --gpus-per-node=4\nexec rankpool run --data d -- torchrun t.py", 4,
-			"trainers-per-node", "--nproc-per-node",
+			"tasks", "--nproc-per-node",
 		},
-		"torchrun alone":    {head + "#SBATCH -N2\nsrun torchrun t.py", 4, "rendezvous", "for itself"},
 		"torchrun together": {head + "#SBATCH -N2\nsrun torchrun --nnodes 2 t.py", 0, "", ""},
 		"torchrun under run": {
 			head + "#SBATCH -N2\nexec rankpool run --data d -- torchrun t.py", 0, "", "",
@@ -231,23 +207,11 @@ func TestCheck(t *testing.T) {
 		"torchrun joins": {
 			head + "#SBATCH -N2\n" + serve + "\nsrun --overlap rankpool join -- torchrun t.py", 0, "", "",
 		},
-		"accelerate alone": {
-			head + "#SBATCH -N2\nexec rankpool run --data d -- accelerate launch t.py", 4, "rendezvous",
-			"num_machines",
-		},
 		"accelerate in a path": {
 			head + "#SBATCH -N2\nexec rankpool run --data d -- python accelerate/t.py deepspeed", 0, "", "",
 		},
-		"torchrun standalone": {
-			head + "#SBATCH -N2\nexec rankpool run --data d -- torchrun --standalone t.py", 4, "rendezvous",
-			"--standalone does not find",
-		},
 		"standalone, one node": {
 			head + "exec rankpool run --data d -- torchrun --standalone t.py", 0, "", "",
-		},
-		"deepspeed alone": {
-			head + "#SBATCH -N2\nexec rankpool run --data d -- deepspeed t.py", 4, "rendezvous",
-			"deepspeed without --hostfile",
 		},
 		"deepspeed together": {
 			head + "#SBATCH -N2\nexec rankpool run --data d -- deepspeed --hostfile=h t.py", 0, "", "",
@@ -257,10 +221,10 @@ func TestCheck(t *testing.T) {
 			"", "",
 		},
 		"cache holds the job": {
-			head + strings.Replace(serve, "--overlap ", "", 1) + "\n" + train, 3, "overlap", "no --overlap",
+			head + strings.Replace(serve, "--overlap ", "", 1) + "\n" + train, 3, "steps", "no --overlap",
 		},
 		"training waits": {
-			head + serve + "\nsrun rankpool join -- python t.py", 4, "overlap", "no --overlap",
+			head + serve + "\nsrun rankpool join -- python t.py", 4, "steps", "no --overlap",
 		},
 		"overlap by variable": {
 			head + "export SLURM_OVERLAP=1\n" + serve + "\nsrun rankpool join -- python t.py", 0, "", "",
@@ -269,19 +233,9 @@ func TestCheck(t *testing.T) {
 			head + "srun --mpi=pmix rankpool serve --data d &\nwait\nsrun rankpool join -- python t.py", 0,
 			"", "",
 		},
-		"refused gres": {
-			head + "#SBATCH --gpus-per-node=1\n" + strings.Replace(serve, "srun", "srun "+
-				"--gres=none", 1) + "\n" + train, 4, "cache-gpus", "refuses",
-		},
 		"GPUs of the cache": {
 			head + strings.Replace(serve, "srun", "srun --gpus-per-node=4 --gres=none", 1) + "\n" + train, 0,
 			"", "",
-		},
-		"no way to the cache": {
-			head + serve + "\nsrun --overlap python t.py", 4, "join", "where the cache is",
-		},
-		"no way for torchrun": {
-			head + serve + "\nsrun --overlap sh -c 'exec torchrun t.py'", 4, "join", "where the cache is",
 		},
 		"no training": {head + serve + "\nsrun --overlap mkdir -p /tmp/x || exit\n" + train, 0, "", ""},
 		"way to the cache": {
@@ -289,14 +243,13 @@ func TestCheck(t *testing.T) {
 			"",
 		},
 		"too few joiners": {
-			head + "#SBATCH --gpus-per-node=4\n" + serve + "\n" + train, 5, "trainers-per-node",
+			head + "#SBATCH --gpus-per-node=4\n" + serve + "\n" + train, 5, "tasks",
 			"one training process",
 		},
 		"enough joiners": {
-			head + "#SBATCH --gpus-per-node=4\n" + serve + "\n" + strings.Replace(train, "srun", "srun -n "+
+			head + "#SBATCH -c 8 -G 4\n" + serve + "\n" + strings.Replace(train, "srun", "srun -n "+
 				"4", 1), 0, "", "",
 		},
-		"one CPU": {head + "#SBATCH -c 8\n" + serve + "\n" + train, 5, "cpus-per-task", "one CPU"},
 		"CPUs again": {
 			head + "#SBATCH -c 8\n" + serve + "\nsrun --overlap -c8 rankpool join -- python t.py", 0, "", "",
 		},
@@ -304,37 +257,23 @@ func TestCheck(t *testing.T) {
 			head + "#SBATCH -c 8\nexport SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\n" + serve + "\n" + train,
 			0, "", "",
 		},
-		"all memory, one CPU":  {head + "#SBATCH --mem=0\n" + run, 3, "cpus-per-task", "one CPU"},
 		"all memory, all CPUs": {head + "#SBATCH --mem=0 --exclusive\n" + run, 0, "", ""},
 		"all memory, GPUs":     {head + "#SBATCH --mem=0 --gpus-per-node=1\n" + run, 0, "", ""},
 		"CPUs of no training":  {head + "#SBATCH -c 8\nset -e\nsrun mkdir -p /tmp/x\n" + run, 0, "", ""},
-		"bound to a core": {
-			head + "mpirun -n 4 rankpool serve --data d &\n" + train, 3, "binding", "one core",
-		},
-		"not bound": {head + "mpirun --bind-to none -n 4 rankpool serve --data d &\n" + train, 0, "", ""},
-		"kill": {
-			head + "srun -K --mpi=pmix rankpool run --data d -- python t.py", 3, "kill-on-bad-exit",
-			"all nodes",
-		},
 		"no kill": {
 			head + "srun --kill-on-bad-exit=0 --mpi=pmix rankpool run --data d -- python t.py", 0, "", "",
 		},
-		"nobody waits":   {head + serve + "\n" + train + " &\n", 4, "wait", "in the background"},
 		"somebody waits": {head + serve + "\n" + train + " &\nwait $!\n", 0, "", ""},
-		"after exec":     {head + run + "\ncp a b\n", 4, "after-exec", "line 3"},
 		"exec in a case": {head + "case $x in a)\n" + run + " ;;\nb | c) echo no ;;\nesac\n", 0, "", ""},
 		"exec behind a pattern": {
 			head + "case $x in @(a|b))\n" + run + " ;;\n*) echo no ;;\nesac\n", 0, "", "",
-		},
-		"after a case": {
-			head + "case $x in (a) echo ;; esac\n" + run + "\nb", 5, "after-exec", "line 4",
 		},
 		"exec in a branch": {head + "if test -e x; then\n" + run + "\nfi\necho no\n", 0, "", ""},
 		"signal to the steps": {
 			head + "#SBATCH --signal=USR1@60 --requeue --open-mode=append\n" + requeue, 0, "", "",
 		},
 		"signal ends the shell": {
-			head + "#SBATCH --signal=B:USR1@60\n" + strings.TrimPrefix(run, "exec "), 4, "signal",
+			head + "#SBATCH --signal=B:USR1@60\n" + strings.TrimPrefix(run, "exec "), 3, "signal",
 			"ends of it",
 		},
 		"signal ends training": {
@@ -342,32 +281,9 @@ func TestCheck(t *testing.T) {
 		},
 		"signal after exec":  {head + "#SBATCH --signal=B:USR1@60\n" + run, 0, "", ""},
 		"signal of training": {head + "#SBATCH --signal=USR1@60\nsrun python t.py", 0, "", ""},
-		"trap in the foreground": {
-			head + "#SBATCH --signal=B:SIGUSR1@60\ntrap 'echo bye' USR1\nsrun python t.py", 5, "signal",
-			"only when this command has ended",
-		},
 		"trap in the background": {
 			head + "#SBATCH --signal=B:USR1@60\ntrap 'echo bye' SIGUSR1\nsrun python t.py &\nwait", 0, "",
 			"",
-		},
-		"signal at once": {
-			strings.Replace(head, "=10", "=2", 1) + "#SBATCH --signal=USR1@120 --requeue " +
-				"--open-mode=append\n" + requeue, 3, "signal",
-			"a job of 120 s gets SIGUSR1 as soon as it begins",
-		},
-		"signal of an hour": {
-			head + "#SBATCH --signal=B:USR1@3600 --requeue --open-mode=append\n" + requeue, 3, "signal",
-			"comes 3600 s before the end",
-		},
-		"signal by default": {
-			strings.Replace(head, "=10", "=0:02:00", 1) + "#SBATCH --signal=USR1\n" + run, 3, "signal",
-			"comes 60 s before",
-		},
-		"signal without limit": {
-			strings.Replace(head, "=10", "=0", 1) + "#SBATCH --signal=USR1@120\n" + run, 0, "", "",
-		},
-		"signal in time": {
-			strings.Replace(head, "=10", "=0-0:3:01", 1) + "#SBATCH --signal=USR1@120\n" + run, 0, "", "",
 		},
 		"no signal to wait for": {
 			head + "#SBATCH --requeue --open-mode=append\n" + requeue, 4, "signal", "asks for none",
@@ -375,27 +291,9 @@ func TestCheck(t *testing.T) {
 		"requeue": {
 			head + "#SBATCH --requeue --open-mode=append --signal=B:USR1@60\n" + requeue, 0, "", "",
 		},
-		"requeue not allowed": {
-			head + "#SBATCH --open-mode=append --signal=B:USR1@60\n" + requeue, 4, "requeue",
-			"does not allow",
-		},
-		"requeue from nothing": {
-			head + "#SBATCH --requeue --open-mode=append\n" + run, 4, "requeue", "no --state",
-		},
-		"requeue overwrites": {
-			head + "#SBATCH --requeue --signal=B:USR1@60\n" + requeue, 3, "requeue", "overwrites",
-		},
-		"requeue=false": {head + runWith("--requeue=false"), 3, "requeue", "refuses --requeue=false"},
-		"no requeue":    {head + "#SBATCH --requeue --no-requeue\n" + run, 0, "", ""},
+		"no requeue": {head + "#SBATCH --requeue --no-requeue\n" + run, 0, "", ""},
 		"too much memory": {
 			head + "#SBATCH --mem=100G\n" + runWith("--memory 100GiB"), 4, "memory", "leaves nothing",
-		},
-		"memory of CPUs": {
-			head + "#SBATCH --mem-per-cpu=1G -c 4\n" + runWith("--memory 8GiB"), 4, "memory", "4 GiB a node",
-		},
-		"memory of GPUs": {
-			head + "#SBATCH --mem-per-gpu=1024 --gpus-per-node=1\n" + runWith("--memory 8GiB"), 4, "memory",
-			"1 GiB a node",
 		},
 		"enough memory":    {head + "#SBATCH --mem=120G\n" + runWith("--memory 100GiB"), 0, "", ""},
 		"auto without mem": {head + runWith("--memory auto"), 3, "memory", "partition's default"},
@@ -415,20 +313,17 @@ func TestCheck(t *testing.T) {
 		},
 		"size by variable": {head + runWith("--memory ${M}Q"), 0, "", ""},
 		"a share":          {head + runWith("--memory 20%"), 0, "", ""},
-		"no data": {
-			head + "exec rankpool run --data x=/missing -- python t.py", 3, "data", "on this machine",
-		},
 		"data by variable": {head + "exec rankpool run --data $missing -- python t.py", 0, "", ""},
 		"data elsewhere": {
 			head + "set -e\ncd /x\nexec rankpool run --data missing -- python t.py", 0, "", "",
 		},
-		"state lost": {head + runWith("--state /tmp/s"), 3, "lost-file", "lost when the job ends"},
-		"log lost":   {head + runWith("--log=$SLURM_TMPDIR/l"), 3, "lost-file", "--log $SLURM_TMPDIR/l"},
+		"state lost": {head + runWith("--state /tmp/s"), 3, "files", "lost when the job ends"},
+		"log lost":   {head + runWith("--log=$SLURM_TMPDIR/l"), 3, "files", "--log $SLURM_TMPDIR/l"},
 		"log saved": {
 			head + "rankpool run --data d --log /tmp/l -- python t.py\ncp /tmp/l .\n", 0, "", "",
 		},
 		"array, one state": {
-			head + "#SBATCH --array=1-4\n" + runWith("--state $HOME/s"), 4, "array-file", "--state $HOME/s",
+			head + "#SBATCH --array=1-4\n" + runWith("--state $HOME/s"), 4, "files", "--state $HOME/s",
 		},
 		"array, many states": {
 			head + "#SBATCH -a 1-4\n" + runWith("--state s$SLURM_ARRAY_TASK_ID"), 0, "", "",
@@ -436,6 +331,52 @@ func TestCheck(t *testing.T) {
 		"other components": {
 			head + "#SBATCH --nodes=1\n#SBATCH hetjob\n#SBATCH --gpus-per-node=4\n" + run, 0, "", "",
 		},
+		"a blank after a backslash": {
+			head + "rankpool run --data d \\ \n  -- python t.py\n", 3, "syntax", "followed by a blank",
+		},
+		"an escaped blank": {head + "tr -d \\ \n" + run, 0, "", ""},
+		"directives of another script": {
+			head + "sbatch <<X\n#!/bin/bash\n#SBATCH --time=5\nX\necho '\n#SBATCH -N 2\n'\n" + run,
+			0, "", "",
+		},
+		"address of the batch script": {
+			head + "exec rankpool run --data d -- torchrun --rdzv-endpoint $MASTER_ADDR:1 t.py", 3,
+			"variable", "MASTER_ADDR is not set",
+		},
+		"address of training": {
+			head + "exec rankpool run --data d -- sh -c 'exec torchrun --rdzv-endpoint $MASTER_ADDR:1 t.py'",
+			0, "", "",
+		},
+		"own address": {
+			head + "MASTER_ADDR=$(hostname)\nexec rankpool run --data d -- python t.py $MASTER_ADDR", 0, "",
+			"",
+		},
+		"in a container": {
+			head + "apptainer exec x.sif rankpool run --data d -- python t.py", 3, "call",
+			"which a container does not have",
+		},
+		"in a container, one rank": {
+			head + "apptainer exec x.sif rankpool run --ranks 1 --data d -- python t.py", 0, "", "",
+		},
+		"a container in the cache": {
+			head + "rankpool run --data d -- apptainer exec x.sif python t.py", 0, "", "",
+		},
+		"staged on one node": {
+			head + "#SBATCH -N2\nrankpool stage --data d\n" + run, 4, "mpi", "the first node alone",
+		},
+		"staged on all nodes": {
+			head + "#SBATCH -N2\nsrun --mpi=pmix rankpool stage --data d\n" + run, 0, "", "",
+		},
+		"nothing ends the cache": {
+			head + serve + "\n" + train + "\nwait\n", 5, "steps", "nothing ends the cache",
+		},
+		"the cache is ended": {
+			head + serve + "\n" + train + "\nsrun --overlap rankpool end\nwait\n", 0, "", "",
+		},
+		"array, one output": {
+			head + "#SBATCH --array=1-4 --output=out.txt\n" + run, 3, "files", "--output=out.txt",
+		},
+		"array, many outputs": {head + "#SBATCH --array=1-4 --output=%A_%a.txt\n" + run, 0, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			script, err := Parse(c.script)

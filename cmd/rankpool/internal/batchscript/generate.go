@@ -123,6 +123,43 @@ func (o Options) check() error {
 	return nil
 }
 
+// signalEarlySeconds is how much earlier than requested Slurm may send the signal.
+//
+// Source: SchedMD, sbatch(1), --signal.
+const signalEarlySeconds = 60
+
+// comesAtOnce reports whether an early signal comes when a job has hardly begun. A limit of 0 means
+// none.
+func comesAtOnce(limitSeconds, signalSeconds int64) bool {
+	return limitSeconds > 0 && limitSeconds <= signalSeconds+signalEarlySeconds
+}
+
+// timeSeconds parses a time as sbatch does: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S. 0 is no
+// limit.
+//
+// Source: SchedMD, sbatch(1), --time.
+func timeSeconds(text string) (seconds int64, ok bool) {
+	days, clock, hasDays := strings.Cut(text, "-")
+	units := []int64{3600, 60, 1}
+	if !hasDays {
+		days, clock = "0", days
+	}
+	parts := strings.Split(clock, ":")
+	if !hasDays && len(parts) < 3 {
+		units = units[1:]
+	}
+	if len(parts) > len(units) {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(days, 10, 16)
+	seconds, ok = int64(n)*24*3600, err == nil
+	for i, part := range parts {
+		n, err := strconv.ParseUint(part, 10, 31)
+		seconds, ok = seconds+int64(n)*units[i], ok && err == nil
+	}
+	return seconds, ok
+}
+
 // quoteDirective quotes a value for sbatch.
 func quoteDirective(text string) string {
 	if strings.ContainsAny(text, " '#") {

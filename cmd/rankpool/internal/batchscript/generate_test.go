@@ -216,9 +216,9 @@ func TestWordsArrive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tool := findSteps(script.Commands, testFacts())[0].tool
-		if !slices.Equal(tool.Command, command) || tool.value("data") != data {
-			t.Fatalf("Parse sees %q of %q", tool.Command, command)
+		step := findSteps(script.commands, testFacts())[0]
+		if !slices.Equal(step.training(), command) || step.flag("data") != data {
+			t.Fatalf("Parse sees %q of %q", step.training(), command)
 		}
 		bash := exec.Command("bash", "-s")
 		bash.Stdin = strings.NewReader(text)

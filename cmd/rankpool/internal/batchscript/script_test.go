@@ -31,17 +31,14 @@ func TestParseCommands(t *testing.T) {
 		"a ${x#y} $# b#c ''":                     {{"a", "${x#y}", "$#", "b#c", ""}},
 		"a \"b \\\"c\\\" \\d\" \"$(e \"f g\")\"": {{"a", "b \"c\" \\d", "$(e \"f g\")"}},
 		"! time a":                               {{"a"}},
-		"a\nb 'unclosed\nc":                      {{"a"}},
+		"a\nb 'unclosed\nc":                      nil,
 		"diff <(a b) c":                          {{"diff", "<(a b)", "c"}},
-		"export A=1 B; [[ -d $x ]]; ((x++))": {
-			{"export", "A=1", "B"}, {"[[", "-d", "$x", "]]"}, {"((x++))"},
-		},
+		"export A=1 B; [[ -d $x ]]; ((x++))":     nil,
 	} {
 		var got [][]string
-		for _, c := range commandsOf(text) {
-			if len(c.Words) > 0 {
-				got = append(got, c.Words)
-			}
+		s, _ := readShell(text)
+		for _, c := range s.commands {
+			got = append(got, c.words)
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %q, want %q", text, got, want)
@@ -49,60 +46,45 @@ func TestParseCommands(t *testing.T) {
 	}
 }
 
-// commandsOf returns the commands of a text, up to an error in it.
-func commandsOf(text string) []Command {
-	commands, _ := readCommands(text)
-	return commands
-}
-
 func TestParseCommandAttributes(t *testing.T) {
-	commands := commandsOf("A=1 B=2\nC=3 a | b &\nc || d\n\ne \\\n f\n")
-	type attributes struct {
-		line                int
-		env                 int
-		background, guarded bool
+	s, err := readShell("A=1 B=2\nC=3 a | b &\nexport D=4; c || d\n\ne \\\n $f\n(g; h) &\ni \\ \n")
+	if err != nil {
+		t.Fatal(err)
 	}
-	var got []attributes
-	for _, c := range commands {
-		got = append(got, attributes{c.Line, len(c.Env), c.Background, c.Guarded})
+	want := []command{
+		{2, []string{"a"}, true, false},
+		{2, []string{"b"}, true, false},
+		{3, []string{"c"}, false, false},
+		{3, []string{"d"}, false, false},
+		{5, []string{"e", "$f"}, false, false},
+		{7, []string{"g"}, true, false},
+		{7, []string{"h"}, true, false},
+		{8, []string{"i", " "}, false, true},
 	}
-	want := []attributes{
-		{1, 2, false, false},
-		{2, 1, true, false},
-		{2, 0, true, false},
-		{3, 0, false, true},
-		{3, 0, false, true},
-		{5, 0, false, false},
+	if !reflect.DeepEqual(s.commands, want) {
+		t.Errorf("%+v, want %+v", s.commands, want)
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
+	if !reflect.DeepEqual(s.assigned, map[string]bool{"A": true, "B": true, "C": true, "D": true}) ||
+		!reflect.DeepEqual(s.uses, []line{{6, "f"}}) {
+		t.Errorf("sets %v, uses %v", s.assigned, s.uses)
 	}
 }
 
 func TestParseOptions(t *testing.T) {
 	for text, want := range map[string]string{
-		"--nodes=4 --ntasks-per-node 2 a":  "nodes=4 ntasks-per-node=2 | a",
-		"-N4 -n 8 -lu -c=2":                "nodes=4 ntasks=8 label unbuffered cpus-per-task=2 |",
-		"-K --kill-on-bad-exit=0 a -N2":    "kill-on-bad-exit kill-on-bad-exit=0 | a -N2",
-		"--overl --tasks-per-node=3 -- -a": "overlap ntasks-per-node=3 | -a",
-		"--nod=4":                          "nod=4? |", // nodes, nodefile, nodelist
-		"--site=1 -% a":                    "site=1? %? | a",
-		"-N":                               "nodes |",
-		"-":                                "| -",
+		"--nodes=4 --ntasks-per-node 2 a": "nodes=4 ntasks-per-node=2",
+		"-N4 -n 8 -c=2":                   "nodes=4 ntasks=8 cpus-per-task=2",
+		"-K --kill-on-bad-exit=0 a -N2":   "kill-on-bad-exit= kill-on-bad-exit=0 nodes=2",
+		"--mpi=pmix --site=1 -% a":        "mpi=pmix site=1 =a",
+		"--overlap --job-name=\"my\"":     "overlap= job-name=my",
+		"-N":                              "nodes=",
+		"- --":                            "=",
 	} {
-		options, rest := parseOptions(strings.Fields(text), 1, srunTable)
 		var got []string
-		for _, o := range options {
-			word := o.Name
-			if o.HasValue {
-				word += "=" + o.Value
-			}
-			if o.unknown {
-				word += "?"
-			}
-			got = append(got, word)
+		for _, o := range parseOptions(strings.Fields(text), 1) {
+			got = append(got, o.name+"="+o.value)
 		}
-		if got := strings.Join(append(append(got, "|"), rest...), " "); got != want {
+		if got := strings.Join(got, " "); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
@@ -110,31 +92,33 @@ func TestParseOptions(t *testing.T) {
 
 func TestRequest(t *testing.T) {
 	for text, want := range map[string]request{
-		"-N 2-4 -n 8 --gpus=a100:8 --mem=2G": {
-			nodes: 2, tasksPerNode: 4, gpusPerNode: 4, memoryBytes: 2 << 30, memoryGiven: true,
-		},
-		"--gpus-per-task=1 --ntasks-per-node=3 --mem=0": {
-			nodes: 1, tasksPerNode: 3, gpusPerNode: 3, memoryGiven: true,
-		},
-		"-N2 -n8 --gpus-per-task=1": {
-			nodes: 2, tasksPerNode: 4, gpusPerNode: 4,
-		},
-		"--mem-per-cpu=4G --cpus-per-gpu=8 --gpus-per-node=4 " +
-			"--ntasks-per-node=4": {
-			nodes: 1, tasksPerNode: 4, gpusPerNode: 4, memoryBytes: 128 << 30,
-			memoryGiven: true,
-		},
-		"--gres=gpu --mem-per-gpu=3": {
-			nodes: 1, gpusPerNode: 1, memoryBytes: 3 << 20, memoryGiven: true,
-		},
-		"--gres=gpu:v100:2,gpu:a100:1 --mem=99999999999T": {
-			nodes: 1, gpusPerNode: 3, memoryGiven: true,
-		},
-		"--nodes=many --ntasks=99999999999999999999 --gpus=-1": {nodes: 1},
+		"-N 2-4 -n 8 --gpus=a100:8":                  {2, 4, 4},
+		"--gpus-per-node=v100:3 --ntasks-per-node=3": {1, 3, 3},
+		"-N2 --gpus-per-node=4 --ntasks-per-gpu=1":   {2, 4, 4},
+		"--gres=gpu":                          {1, 1, 1},
+		"--gres=gpu:v100:2,nvme:1,gpu:a100:1": {1, 1, 3},
+		"--nodes=many --ntasks=99999999999999999999 --gpus=-1": {1, 1, 1},
 	} {
-		options, _ := parseOptions(strings.Fields(text), 1, sbatchTable)
-		if got := newRequest(options); got != want {
+		if got := newRequest(parseOptions(strings.Fields(text), 1)); got != want {
 			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
+	}
+}
+
+// TestRealNames checks that options and variables that Slurm has are not taken for misspelt ones.
+func TestRealNames(t *testing.T) {
+	for _, c := range []struct {
+		names []string
+		real  string
+	}{
+		{usual, "nice ntasks-per-core tasks-per-node hint mem mem-bind gres wait wrap hold input"},
+		{knownVariables, "SLURM_JOBID SLURM_JOB_UID SLURM_JOB_GID SLURM_NTASKS_PER_CORE SLURM_STEPID " +
+			"SLURM_STEP_ID SLURM_NODELIST SLURM_TASK_PID SLURM_GTIDS SLURM_NPROCS SLURM_GPUS"},
+	} {
+		for name := range strings.FieldsSeq(c.real) {
+			if meant := near(name, c.names); meant != "" && meant != name {
+				t.Errorf("%s is taken for %s", name, meant)
+			}
 		}
 	}
 }
@@ -185,9 +169,9 @@ func FuzzCheck(f *testing.F) {
 			return
 		}
 		lines := strings.Count(text, "\n") + 1
-		for _, c := range script.Commands {
-			if c.Line < 1 || c.Line > lines {
-				t.Fatalf("a command in line %d of %d: %+v", c.Line, lines, c)
+		for _, c := range script.commands {
+			if c.line < 1 || c.line > lines {
+				t.Fatalf("a command in line %d of %d: %+v", c.line, lines, c)
 			}
 		}
 		for _, w := range Check(script, facts) {

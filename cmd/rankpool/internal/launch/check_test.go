@@ -6,6 +6,7 @@ import (
 
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/world"
+	"rankpool/slurm"
 )
 
 func TestWrongCommand(t *testing.T) {
@@ -103,6 +104,20 @@ func TestBoundToOneCore(t *testing.T) {
 		if got := boundToOneCore(world.Place{Tasks: 2, By: c.by}, c.mayUse,
 			c.onNode); (got != "") != c.warns {
 			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
+// TestNoSrun checks what a job of Slurm is told where there is no srun, as in a container.
+func TestNoSrun(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for nodes, want := range map[int]string{
+		1: `on one node "rankpool run --ranks 1" works`,
+		2: "call rankpool outside of it",
+	} {
+		err := (&Options{}).checkMachine(slurm.Job{JobID: "7", Nodes: nodes}, formSlurm)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d nodes: %v, want %q", nodes, err, want)
 		}
 	}
 }

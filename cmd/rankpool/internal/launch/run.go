@@ -167,7 +167,10 @@ func (o *Options) withLibrary(env []string) []string {
 }
 
 // checkMachine validates what depends on the machine: the command, MPI, the data.
-func (o *Options) checkMachine(f form, at world.Place) error {
+func (o *Options) checkMachine(job slurm.Job, f form) error {
+	if _, err := exec.LookPath("srun"); err != nil && f == formSlurm {
+		return noSrun(job)
+	}
 	// In a batch script the command may be one of the nodes' alone.
 	if _, err := exec.LookPath(o.Command[0]); err != nil && f != formSlurm {
 		return fmt.Errorf("the training command cannot be started: %w", err)
@@ -191,6 +194,18 @@ func (o *Options) checkMachine(f form, at world.Place) error {
 	return nil
 }
 
+// noSrun says what to do in a job of Slurm where srun is missing: mostly in a container.
+func noSrun(job slurm.Job) error {
+	outside := "in a container, call rankpool outside of it, and the container in the training " +
+		"command: rankpool run … -- apptainer exec IMAGE python train.py"
+	if job.Nodes == 1 {
+		return fmt.Errorf("srun is not in $PATH, and starts the cache of job %s: on one node "+
+			"\"rankpool run --ranks 1\" works without it; or, %s", job.JobID, outside)
+	}
+	return fmt.Errorf("srun is not in $PATH, and starts the cache on the %d nodes of job %s: %s",
+		job.Nodes, job.JobID, outside)
+}
+
 // Run starts the cache and the training command, and returns when training has ended.
 func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	// Training continues when the reader of run's messages has gone. Catch SIGPIPE instead of
@@ -207,7 +222,7 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 		return err
 	}
 	messages.Use(o.cache.LogFormat)
-	if err := o.checkMachine(f, at); err != nil {
+	if err := o.checkMachine(job, f); err != nil {
 		return err
 	}
 	world.WarnTask(at.Task, o.cache.DropState(), o.cache.Substitutes())
