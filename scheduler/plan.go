@@ -101,11 +101,6 @@ func (p *Plan) Owner(i int) int {
 	return Owner(p.IDs[i], p.Ranks)
 }
 
-// Moved reports whether draws were assigned by a layout other than that of the current ranks.
-func (p *Plan) Moved() bool {
-	return p.Layout != nil && (p.Layout.Ranks != p.Ranks || !slices.Equal(p.Layout.World, p.World))
-}
-
 // Batches is the number of global batches.
 func (p *Plan) Batches() int { return (len(p.IDs) + p.Batch - 1) / p.Batch }
 
