@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from pathlib import Path
 
 import numpy
 import pytest
@@ -33,7 +34,10 @@ def pytest_sessionstart(session):
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_home(tmp_path_factory):
-    """Keeps the manifests that rankpool caches out of the user's folder."""
+    """Keeps the manifests that rankpool caches out of the user's folder, and what Go has compiled
+    in it."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    os.environ.setdefault("GOCACHE", str(home / "go-build"))
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
 
