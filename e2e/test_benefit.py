@@ -129,7 +129,7 @@ def test_benefit(tmp_path_factory, tree, ranks):
         one = run.start(
             tmp_path_factory.mktemp(benefit), tree, ranks, memory="50%",
             args=["--epochs", epochs, "--batch-size", batch // ranks],
-            options=["--benefit", benefit],
+            options=["--benefit", benefit, "--verbose"],
         )  # fmt: skip
         result = one.finish().check(epochs, SAMPLES)
         streams[benefit] = result.batches

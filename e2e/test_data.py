@@ -28,7 +28,9 @@ def parts(tree, tmp_path):
 def test_two_data_sets_and_accuracy(train, losses, reference, parts):
     """PyTorch tests on the second one."""
     args = ["--epochs", EPOCHS, "--sampler", "pads", *losses]
-    result = train(data=parts, ranks=2, args=args, torch=True).check(EPOCHS, SAMPLES)
+    result = train(
+        data=parts, ranks=2, args=args, torch=True, options=["--verbose"]
+    ).check(EPOCHS, SAMPLES)
     assert result.digest == reference("pads").digest
     assert len(accuracy_in_table(result)) == EPOCHS
     tested = [round(a * 50) / 50 for a in accuracy_in_table(result)]

@@ -39,7 +39,7 @@ def test_exit_code_when_the_session_cannot_be_removed(start, code):
 def test_what_ends_well_ends_quietly(train, mpi):
     result = train(ranks=4, mpi=mpi, command=["true"])
     assert (result.code, result.stderr) == (0, "")
-    assert result.stdout == "rankpool: no epoch was finished; cache restarts: 0\n"
+    assert result.stdout.startswith("rankpool: training asked for no sample of tree: let the script")
 
 
 def test_one_trainer_fails_and_the_others_are_ended(train):

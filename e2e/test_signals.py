@@ -200,7 +200,7 @@ def test_ranks_live_through_user_signals(start, reference, way):
             one.go(BATCHES)
     result = one.finish()
     assert result.code == 0 and len(shot) >= way.get("ranks", 1), result.stderr
-    assert "cache restarts 0" in result.stdout
+    assert "cache restarts" not in result.stdout
     assert result.batches == reference("pads").batches
 
 

@@ -264,7 +264,7 @@ def test_requeued_with_padding(train, tmp_path, system):
 def test_packages_change_nothing(train, tree, trace, tmp_path, system, ranks):
     folder = tmp_path / "packages"
     folder.mkdir()
-    options = [*being(system), "--packages", f"{folder}:16MiB"]
+    options = [*being(system), "--packages", f"{folder}:16MiB", "--verbose"]
     result = train(data=tree, ranks=ranks, options=options, args=training(trace, ranks))
     want = simulation(trace, system, 0.2, ranks)
     assert served(result) == want["ids_digest"]

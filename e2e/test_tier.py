@@ -36,7 +36,7 @@ def test_hits_come_from_the_tier(train, reference, tmp_path, way, sampler):
     args = ["--epochs", EPOCHS, "--sampler", sampler]
     what = {**WAYS[way], "memory": "10%", "args": args}
     without = train(**what, options=run.PATIENT).check(EPOCHS, SAMPLES)
-    options = ["--tier", f"{tmp_path}:30%", *run.PATIENT]
+    options = ["--tier", f"{tmp_path}:30%", "--verbose", *run.PATIENT]
     result = train(**what, options=options).check(EPOCHS, SAMPLES)
     assert result.digest == without.digest == reference(sampler).digest
     assert reads(result) < reads(without)

@@ -361,7 +361,9 @@ func (o *Options) launch(
 		log, err := summary.Read(summary.Patience, o.cache.Log, logBegin)
 		if err != nil {
 			messages.Say("cannot read the run log for the table of epochs: %v", err)
-		} else if err := log.Print(os.Stdout, l.keeper.Restarts()); err != nil {
+		} else if err := log.Print(os.Stdout, summary.Show{
+			Restarts: l.keeper.Restarts(), Failed: l.failure != 0, All: o.cache.Verbose,
+		}); err != nil {
 			return err
 		}
 	}

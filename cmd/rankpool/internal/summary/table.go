@@ -1,4 +1,4 @@
-// Package summary prints the table at the end of a run from its run log.
+// Package summary prints what came of a run, from its run log.
 package summary
 
 import (
@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -87,9 +89,24 @@ func parseLog(text io.Reader) (ranLog, error) {
 	return log, err
 }
 
+// Show says how a run ended, and what of it is printed.
+type Show struct {
+	Restarts int  // of the cache
+	Failed   bool // training failed, which explains epochs that are missing
+	All      bool // every column
+}
+
 // Print prints the table of the epochs and, if there are GPUs, what they did.
-func (l ranLog) Print(w io.Writer, restarts int) error {
-	if err := printEpochs(w, l.epochs, restarts); err != nil {
+func (l ranLog) Print(w io.Writer, s Show) error {
+	show := printBrief
+	switch {
+	case len(l.epochs) == 0:
+		_, err := io.WriteString(w, l.nothing(s))
+		return err
+	case s.All:
+		show = printEpochs
+	}
+	if err := show(w, l.epochs, s.Restarts); err != nil {
 		return err
 	}
 	sentence := gpuSentence(l.run)
@@ -98,6 +115,19 @@ func (l ranLog) Print(w io.Writer, restarts int) error {
 	}
 	_, err := fmt.Fprintln(w, sentence)
 	return err
+}
+
+// nothing is said where there is no epoch.
+func (l ranLog) nothing(s Show) string {
+	switch {
+	case s.Restarts > 0:
+		return fmt.Sprintf("rankpool: no epoch was finished; cache restarts: %d\n", s.Restarts)
+	case s.Failed:
+		return "" // training has said why
+	}
+	return fmt.Sprintf("rankpool: training asked for no sample of %s: let the script read it with\n"+
+		"rankpool.ImageFolder, and draw from it with rankpool.DistributedSampler (docs/python.md)\n",
+		cmp.Or(l.run.Data, "the data"))
 }
 
 // A column of the table of epochs.
@@ -114,7 +144,7 @@ func counter(c stats.Counter) column {
 		case c == stats.TrainSeconds:
 			return fmt.Sprintf("%.1f", value)
 		case row.Unit == stats.Seconds:
-			return fmt.Sprintf("%.2f", value)
+			return strings.TrimSuffix(stallText(value), " s")
 		case row.Unit == stats.Bytes:
 			return humanize.IBytes(uint64(value))
 		default:
@@ -135,12 +165,7 @@ func columns(rows []epochRow) []column {
 		counter(stats.StorageReads), counter(stats.StorageBytes), counter(stats.FallbackReads),
 		counter(stats.StallSeconds), counter(stats.TrainSeconds),
 	}
-	if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Data != rows[0].Data }) {
-		all = slices.Insert(all, 0, column{"data", func(r epochRow) string { return r.Data }})
-	}
-	if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Job != rows[0].Job }) {
-		all = slices.Insert(all, 0, column{"job", func(r epochRow) string { return cmp.Or(r.Job, "-") }})
-	}
+	all = named(all, rows)
 	for _, c := range []stats.Counter{
 		stats.Substituted, stats.SubstituteReads, stats.Evaluated, stats.EvaluatedReads,
 		stats.TierHits, stats.PackageReads, stats.PackageReadBytes, stats.PackageWrites,
@@ -169,6 +194,17 @@ func columns(rows []epochRow) []column {
 	return all
 }
 
+// named puts the names of the data set and the job first, if there are several.
+func named(all []column, rows []epochRow) []column {
+	if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Data != rows[0].Data }) {
+		all = slices.Insert(all, 0, column{"data", func(r epochRow) string { return r.Data }})
+	}
+	if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Job != rows[0].Job }) {
+		all = slices.Insert(all, 0, column{"job", func(r epochRow) string { return cmp.Or(r.Job, "-") }})
+	}
+	return all
+}
+
 // windowHits returns the number of hits on samples that were not kept: draws that found their
 // sample still held for another draw, in the window of samples read ahead of their use. The window
 // is a larger part of a small data set than of a large one. Planned hits are the policy's own,
@@ -180,11 +216,13 @@ func windowHits(r epochRow) int64 {
 // printEpochs prints a table of the epochs and a line of totals. Planned hits are hits on samples
 // that the policy kept.
 func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
-	if len(rows) == 0 {
-		_, err := fmt.Fprintf(w, "rankpool: no epoch was finished; cache restarts: %d\n", restarts)
+	if err := printTable(w, columns(rows), rows); err != nil {
 		return err
 	}
-	all := columns(rows)
+	return printTotals(w, rows, restarts)
+}
+
+func printTable(w io.Writer, all []column, rows []epochRow) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, c := range all {
 		fmt.Fprint(table, c.heading+"\t")
@@ -196,10 +234,7 @@ func printEpochs(w io.Writer, rows []epochRow, restarts int) error {
 		}
 		fmt.Fprintln(table)
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	return printTotals(w, rows, restarts)
+	return table.Flush()
 }
 
 // printTotals prints a line for each training, if there are several, and one for all.
@@ -221,19 +256,31 @@ func printTotals(w io.Writer, rows []epochRow, restarts int) error {
 }
 
 func totalText(rows []epochRow) string {
-	var total epochRow
+	total := totalOf(rows)
+	return fmt.Sprintf("epochs %d, draws %s, hits %s, planned hits %s, storage reads "+
+		"%s (%s), fallback reads %s, stall %s of %.1f s",
+		len(rows), humanize.Comma(total.Draws), percent(total.HitsLocal+total.HitsRemote, total.Draws),
+		percent(total.PlannedHits, total.Draws), humanize.Comma(total.StorageReads),
+		humanize.IBytes(uint64(total.StorageBytes)), humanize.Comma(total.FallbackReads),
+		stallText(float64(total.StallSeconds)), total.Seconds)
+}
+
+func totalOf(rows []epochRow) (total epochRow) {
 	var sums stats.Sums
 	for _, r := range rows {
 		total.Draws += r.Draws
 		sums.Add(r.Sums())
 	}
 	total.Set(sums)
-	return fmt.Sprintf("epochs %d, draws %s, hits %s, planned hits %s, storage reads "+
-		"%s (%s), fallback reads %s, stall %.2f s of %.1f s",
-		len(rows), humanize.Comma(total.Draws), percent(total.HitsLocal+total.HitsRemote, total.Draws),
-		percent(total.PlannedHits, total.Draws), humanize.Comma(total.StorageReads),
-		humanize.IBytes(uint64(total.StorageBytes)), humanize.Comma(total.FallbackReads),
-		total.StallSeconds, total.Seconds)
+	return total
+}
+
+// stallText returns a time that training waited, "-" if it was not measured.
+func stallText(seconds float64) string {
+	if math.IsNaN(seconds) {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f s", seconds)
 }
 
 func percent(part, whole int64) string {

@@ -67,10 +67,58 @@ func TestEpochTableColumns(t *testing.T) {
 		!strings.HasSuffix(lines[1], " 1,234") || !strings.HasSuffix(lines[2], " 0") {
 		t.Errorf("with a tier:\n%s", out.String())
 	}
-	out.Reset()
-	if err := printEpochs(&out, nil, 1); err != nil ||
-		out.String() != "rankpool: no epoch was finished; cache restarts: 1\n" {
-		t.Errorf("without epochs: %q, %v", out.String(), err)
+}
+
+// TestBrief checks what is printed without --verbose, in at most 80 columns.
+func TestBrief(t *testing.T) {
+	unmeasured := strings.Replace(runLog, `"seconds":1.5`, `"stall_seconds":null,"seconds":1.5`, 1)
+	for name, tt := range map[string]struct {
+		log  string
+		show Show
+		want string
+	}{
+		"epochs": {runLog, Show{Restarts: 3}, `  epoch   time       waited  from memory  from storage
+      0  2.0 s  0.0 s (0 %)       50.0 %   50, 2.0 KiB
+      1  1.5 s  0.0 s (0 %)      100.0 %             0
+    all  3.5 s  0.0 s (0 %)       75.0 %   50, 2.0 KiB
+cache restarts 3
+`},
+		"waiting that was not measured": {unmeasured, Show{}, `  epoch   time       waited  from memory  from storage
+      0  2.0 s  0.0 s (0 %)       50.0 %   50, 2.0 KiB
+      1  1.5 s            -      100.0 %             0
+    all  3.5 s            -       75.0 %   50, 2.0 KiB
+waited: not measured, since no DataLoader of PyTorch asked for the batches
+`},
+		"no sample": {
+			`{"event":"begin","launch":"l","ranks":1,"data":["train","val"]}`, Show{},
+			"rankpool: training asked for no sample of train: let the script read it with\n" +
+				"rankpool.ImageFolder, and draw from it with rankpool.DistributedSampler (docs/python.md)\n",
+		},
+		"no sample, since it failed": {"", Show{Failed: true}, ""},
+		"no epoch, of a cache that died": {
+			"", Show{Failed: true, Restarts: 1}, "rankpool: no epoch was finished; cache restarts: 1\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, err := parseLog(strings.NewReader(tt.log))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			if err := log.Print(&out, tt.show); err != nil || out.String() != tt.want {
+				t.Errorf("%v, got\n%swant\n%s", err, out.String(), tt.want)
+			}
+		})
+	}
+}
+
+func TestTimes(t *testing.T) {
+	for seconds, want := range map[float64]string{
+		0: "0.0 s", 99.94: "99.9 s", 100: "1m40s", 8000.4: "2h13m20s",
+	} {
+		if got := timeText(seconds); got != want {
+			t.Errorf("%v s: %q, want %q", seconds, got, want)
+		}
 	}
 }
 
