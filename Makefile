@@ -199,7 +199,7 @@ bench-staging: ## measure a cold epoch on emulated storage in seven minutes (QUI
 	@$(deps) build bench-staging
 	@$(MAKE) --no-print-directory build
 	$(go_build) -o bin/benchmarks ./benchmarks
-	bin/benchmarks -python $(PYTHON) -only staging,pfs $(if $(QUICK),-quick)
+	bin/benchmarks -python $(PYTHON) -only staging,stage,pfs $(if $(QUICK),-quick)
 
 bench-peers: ## compare with six loaders from PyPI, 7 GB, in 30 minutes (as root; QUICK=1: a check)
 	@$(MAKE) --no-print-directory build

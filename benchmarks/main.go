@@ -50,7 +50,7 @@ func ratios(measure func(*bench) ([]row, error)) func(*bench) (grid, error) {
 var sections = []section{
 	servedSection, remoteSection, fragmentationSection, hitsSection, planSection, memorySection,
 	boundarySection, saveSection, idleSection,
-	stagingSection, pfsSection, jobsSection, benefitSection, failuresSection, peersSection,
+	stagingSection, stageSection, pfsSection, jobsSection, benefitSection, failuresSection, peersSection,
 	acceleratorsSection, nopfsSection,
 }
 
@@ -69,7 +69,7 @@ func main() {
 	}
 	var b bench
 	only := flag.String("only", "", "sections to run, separated by commas (default: all but "+
-		"staging, pfs, jobs, benefit, failures, peers, accelerators and nopfs)")
+		"staging, stage, pfs, jobs, benefit, failures, peers, accelerators and nopfs)")
 	flag.BoolVar(&b.quick, "quick", false, "small sizes: shows that all of it works, and tells "+
 		"nothing about speed")
 	flag.StringVar(&b.tool, "rankpool", "bin/rankpool", "the tool to measure")

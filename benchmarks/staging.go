@@ -41,6 +41,53 @@ var stagingSection = section{
 	measure: ratios((*bench).staging),
 }
 
+var stageSection = section{
+	name: "stage",
+	about: "rankpool stage of 20,000 files of 1 KB into memory, by one rank, from slowfs, set to 1 ms " +
+		"for each lookup, open and check of attributes, none of which it lets the kernel keep. The " +
+		"copies are compared with the files.",
+	named:   true,
+	measure: ratios((*bench).stage),
+}
+
+// stage measures what staging small files costs a metadata server.
+func (b *bench) stage() ([]row, error) {
+	samples := 20_000
+	if b.quick {
+		samples = 1_000
+	}
+	e, end, err := b.emulate(samples, 1_000,
+		slowfs.Config{OpenLatency: time.Millisecond, StatLatency: time.Millisecond})
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	var took time.Duration
+	_, err = b.copied(func(into string) error {
+		began := time.Now()
+		err := runAll(exec.Command(b.tool, "stage", "--data", e.Dir(), "--dest", into, "--quiet"))
+		took = time.Since(began)
+		if err != nil {
+			return err
+		}
+		if err := e.readOnce(); err != nil {
+			return err
+		}
+		return runAll(exec.Command("diff", "-r", "-x", ".rankpool-*", filepath.Join(b.dir, "source"),
+			into))
+	})
+	if err != nil {
+		return nil, err
+	}
+	calls := float64(e.Stats().Stats) / float64(samples)
+	return []row{
+		plainRow(fmt.Sprintf("stage, %d × 1 KB, 1 ms a metadata request", samples), secondsText(took),
+			"", took.Seconds(), 5, "5 s"),
+		plainRow("the same, lookups and checks a file", fmt.Sprintf("%.2f", calls), "", calls, 3.05,
+			"3.05"),
+	}, nil
+}
+
 var pfsSection = section{
 	name: "pfs",
 	about: "a cold epoch of the same files on the same storage by 4 trainers whose steps only " +
