@@ -262,7 +262,7 @@ func (s *stream) recordImportance(train scheduler.Train) {
 func (s *stream) warnFewSamples(rec *importanceRecord, samples int) {
 	s.fewSamples.Do(func() {
 		s.node.cfg.Log.Warn("few samples get most of the draws: training may learn less than from "+
-			"equal draws; the sampler pads draws more evenly, and so does --set with a higher floor",
+			"equal draws; the sampler pads draws more evenly, and so does --set floor=0.5",
 			"data set", s.data.Name, "epoch", rec.Epoch, "effective samples",
 			int64(rec.EffectiveSamples), "of", samples)
 	})

@@ -41,8 +41,10 @@ type Config struct {
 	// TrainersPerRank, each with its own data loader; 0 means 1.
 	TrainersPerRank int
 	BatchSize       int // a trainer's; the global batch is that of all trainers
-	Epochs          int // that are trained, at most those of the trace
-	SkipEpochs      int // first epochs that are not counted
+	// DropLast leaves out an epoch's last global batch if it is not full.
+	DropLast   bool
+	Epochs     int // that are trained, at most those of the trace
+	SkipEpochs int // first epochs that are not counted
 	// number that train on the data set at the same time and share the memory; job j has seed Seed + j
 	Jobs    int
 	Seed    int64

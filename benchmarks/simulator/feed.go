@@ -55,7 +55,7 @@ func (c *Config) newSampler(name string, job int) (scheduler.Sampler, error) {
 func (c *Config) samplerConfig(name string, job int) scheduler.SamplerConfig {
 	cfg := scheduler.SamplerConfig{
 		Name: name, Samples: c.Trace.Samples(), Seed: c.Seed + int64(job), BatchSize: c.BatchSize,
-		World: c.trainers(),
+		World: c.trainers(), DropLast: c.DropLast,
 	}
 	c.Values.Sample(&cfg)
 	return cfg
@@ -113,8 +113,11 @@ func (f *ownFeed) draw(epoch int) (*scheduler.Plan, error) {
 	name, weights := f.setup.sampler, slices.Clone(f.scores.Cut)
 	if d, ok := f.pool.(systems.Drawer); ok {
 		d.Cut(f.job)
-		return scheduler.NewPlan(f.setup.planConfig(scheduler.Listed(d.Draw(f.job, epoch, weights))),
-			epoch, nil), nil
+		ids := d.Draw(f.job, epoch, weights)
+		if f.setup.DropLast {
+			ids = ids[:len(ids)-len(ids)%f.setup.globalBatch()]
+		}
+		return scheduler.NewPlan(f.setup.planConfig(scheduler.Listed(ids)), epoch, nil), nil
 	}
 	r, resamples := f.pool.(systems.Resampler)
 	if resamples {

@@ -2,7 +2,10 @@ package simulator
 
 import (
 	"slices"
+	"strings"
 	"testing"
+
+	"rankpool/scheduler/systems"
 )
 
 // TestPoliciesPassInTheSameOrder checks that policies that do not look ahead keep on ranks what
@@ -63,6 +66,35 @@ func TestICACHEHIsTheSameInRanks(t *testing.T) {
 			pool.Draws); apart < -0.01 || apart > 0.01 {
 			t.Errorf("%s: %d hits of %d draws in ranks, %d of %d in a pool", policy, live, draws,
 				pool.Hits, pool.Draws)
+		}
+	}
+}
+
+// TestDropLast checks that with DropLast all epochs are whole global batches, those that are drawn
+// without it, for a sampler, for a system that draws itself and for one that resamples.
+func TestDropLast(t *testing.T) {
+	trace := loadShipped(t)
+	for _, name := range []string{"lru", "shade", "icache"} {
+		system, err := systems.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := Config{
+			Trace: trace, System: system, Capacity: 0.2, Ranks: 2, BatchSize: 35,
+			Epochs: 3, IDsDigest: true,
+		}
+		all, err := Run(cfg)
+		cfg.DropLast = true
+		whole, wrong := Run(cfg)
+		if err != nil || wrong != nil {
+			t.Fatal(err, wrong)
+		}
+		if whole.Draws%70 != 0 || whole.Draws >= all.Draws || whole.IDsDigest == all.IDsDigest {
+			t.Errorf("%s: %d draws of %d", name, whole.Draws, all.Draws)
+		}
+		cfg.BatchSize = trace.Samples()
+		if _, err := Run(cfg); err == nil || !strings.Contains(err.Error(), "drop_last leaves none") {
+			t.Errorf("%s: no batch is full, and the error is %v", name, err)
 		}
 	}
 }

@@ -80,6 +80,9 @@ func (s *setup) checkNumbers() error {
 	switch epochs := len(s.Trace.Losses); {
 	case !(s.Capacity > 0 && s.Capacity <= 1):
 		return fmt.Errorf("the capacity is %v, it must be above 0 and at most 1", s.Capacity)
+	case s.DropLast && s.Trace.Samples() < s.BatchSize*s.trainers():
+		return fmt.Errorf("%d samples are fewer than a global batch of %d, so drop_last leaves none",
+			s.Trace.Samples(), s.BatchSize*s.trainers())
 	case s.Ranks < 1 || s.TrainersPerRank < 1 || s.BatchSize < 1 || s.Jobs < 1:
 		return fmt.Errorf(
 			"%d ranks of %d trainers, a batch size of %d and %d jobs: each must be at least 1",
@@ -135,11 +138,14 @@ func (s *setup) name() error {
 		return systems.Unknown("sampler", s.Sampler, known)
 	}
 	for _, option := range slices.Sorted(maps.Keys(s.Values)) {
+		if systems.SamplersOf(option) != nil && s.System.CheckName(option) == nil {
+			continue // the system's sampler takes it, whatever the policy
+		}
 		if err := s.owner.CheckName(option); err != nil {
 			return err
 		}
 	}
-	return s.owner.Check(s.Values)
+	return cmp.Or(s.owner.Check(s.Values), s.System.Check(s.Values))
 }
 
 // checkTrace returns an error if the trace lacks something that the system needs.

@@ -32,7 +32,7 @@ func (s *setup) newTraining(
 	for trainer := range plans.World {
 		t.step(scheduler.Opened{Spec: scheduler.Spec{
 			Sampler: s.sampler, Seed: seed, BatchSize: s.BatchSize, World: len(plans.World),
-			Trainer:  trainer,
+			Trainer: trainer, DropLast: s.DropLast,
 			Training: &scheduler.Training{Life: 1},
 		}})
 	}

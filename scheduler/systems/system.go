@@ -144,6 +144,17 @@ func (s *System) CheckName(name string) error {
 		Nearest(name, known), strings.Join(known, ", "))
 }
 
+// samplers has the samplers that take each option of a system that belongs to its sampler.
+var samplers = map[string][]string{
+	"beta":           {"selective"},
+	"floor":          {"pads", "subset", "weighted"},
+	"fraction":       {"selective", "subset"},
+	"warm_up_epochs": {"selective"},
+}
+
+// SamplersOf returns the samplers that take an option; nil if it does not belong to samplers.
+func SamplersOf(option string) []string { return samplers[option] }
+
 // Sample sets the options in cfg that belong to its sampler.
 func (v Values) Sample(cfg *scheduler.SamplerConfig) {
 	if fraction, given := v["fraction"]; given &&

@@ -129,6 +129,12 @@ func (o *Options) parseValues(chosen []*systems.System) (map[string]systems.Valu
 		if err := CheckName("--set: option of "+name, option, known); err != nil {
 			return nil, err
 		}
+		if !slices.ContainsFunc(chosen, func(c *systems.System) bool {
+			return partsOf(c, o.policy, o.sampler).takes(name, option)
+		}) {
+			return nil, exit.Usagef("--set: %s.%s has no effect, since --policy or --sampler replaces "+
+				"what it belongs to: leave one of them out", name, option)
+		}
 		value, err := strconv.ParseFloat(number, 64)
 		if err != nil || math.IsNaN(value) || math.IsInf(value, 0) {
 			return nil, exit.Usagef("--set: %q is not a number", number)

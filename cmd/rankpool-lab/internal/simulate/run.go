@@ -34,7 +34,7 @@ type Options struct {
 	jobLosses, job           []string
 	plotDir                  string
 	asJSON, asCSV, list      bool
-	idsDigest                bool
+	idsDigest, dropLast      bool
 	benefit                  string
 	nopfs                    string
 	samples                  int
@@ -69,6 +69,8 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.trainers, "trainers-per-rank", 1,
 		"trainers of each node, each with its own part of a global batch and its own data loader")
 	flags.IntVar(&o.batchSize, "batch-size", 64, "batch size of a trainer")
+	flags.BoolVar(&o.dropLast, "drop-last", false,
+		"leave out an epoch's last global batch if it is not full, as a DataLoader's drop_last")
 	flags.IntVar(&o.epochs, "epochs", 0, "number of epochs (default: as many as there are losses)")
 	flags.IntVar(&o.skipEpochs, "skip-epochs", defaultSkip, "first epochs that are not counted")
 	flags.Int64Var(&o.seed, "seed", 0, "seed of the draws")

@@ -77,3 +77,33 @@ func TestAreas(t *testing.T) {
 		t.Errorf("another capacity has %+v", got)
 	}
 }
+
+// TestPartsOf checks which options have an effect when --policy or --sampler replaces a part of a
+// system.
+func TestPartsOf(t *testing.T) {
+	for _, c := range []struct {
+		system, policy, sampler, name, option string
+		want                                  bool
+	}{
+		{"icache-h", "", "", "icache-h", "fraction", true},
+		{"icache-h", "", "", "icache-h", "h_share", true},
+		{"icache-h", "lru", "", "icache-h", "fraction", true}, // the sampler stays
+		{"icache-h", "lru", "", "icache-h", "h_share", false},
+		{"icache-h", "", "torch", "icache-h", "fraction", false},
+		{"icache-h", "", "subset", "icache-h", "fraction", true},
+		{"icache-h", "", "subset", "icache-h", "beta", false},
+		{"lru", "icache-h", "", "icache-h", "h_share", true},
+		{"rankpool", "", "", "rankpool", "floor", true},
+		{"rankpool", "", "torch", "rankpool", "floor", false},
+		{"rankpool", "", "weighted", "rankpool", "floor", true},
+		{"min", "icache-h", "", "icache-h", "h_share", false}, // a bound keeps its policy
+	} {
+		system, err := systems.Find(c.system)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := partsOf(system, c.policy, c.sampler).takes(c.name, c.option); got != c.want {
+			t.Errorf("%+v: has an effect: %v", c, got)
+		}
+	}
+}

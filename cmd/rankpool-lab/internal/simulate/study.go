@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,6 +67,7 @@ func (o *Options) study() (*study, error) {
 		TrainersPerRank: o.trainers, BatchSize: o.batchSize,
 		Epochs: epochs, SkipEpochs: skip, Jobs: o.jobs, Seed: o.seed, Cluster: cluster,
 		JobSteps: o.jobSteps, JobLosses: losses, IDsDigest: o.idsDigest,
+		DropLast: o.dropLast,
 	}
 	return s, nil
 }
@@ -81,14 +83,55 @@ func (s *study) configs(ranks int, capacities []float64) []simulator.Config {
 			if system.Offline() {
 				cfg.Policy = ""
 			}
-			cfg.Values = s.values[system.Name]
-			if owner := policyOwner(cfg.Policy); owner != "" {
-				cfg.Values = s.values[owner]
-			}
+			cfg.Values = s.valuesOf(system, cfg.Policy)
 			all = append(all, cfg)
 		}
 	}
 	return all
+}
+
+// valuesOf returns the options of a system whose policy is replaced, if policy is not "": those of
+// the policy's owner, and the system's own that belong to its sampler.
+func (s *study) valuesOf(system *systems.System, policy string) systems.Values {
+	parts := partsOf(system, policy, s.base.Sampler)
+	values := systems.Values{}
+	for option, value := range s.values[parts.policy] {
+		if systems.SamplersOf(option) == nil {
+			values[option] = value
+		}
+	}
+	for option, value := range s.values[parts.sampler] {
+		if systems.SamplersOf(option) != nil {
+			values[option] = value
+		}
+	}
+	return values
+}
+
+// parts are the systems whose options a simulated system takes for its policy and for its sampler,
+// and the sampler's name.
+type parts struct{ policy, sampler, samplerName string }
+
+// partsOf returns the parts of a system with --policy and --sampler, "" for its own.
+func partsOf(system *systems.System, policy, sampler string) parts {
+	p := parts{system.Name, system.Name, cmp.Or(sampler, system.Sampler)}
+	if policy == "" || system.Offline() || policyOwner(policy) == "" || policy == system.Policy {
+		return p
+	}
+	p.policy = policyOwner(policy)
+	// a policy whose system has several parts draws as well
+	if owner, err := systems.Find(p.policy); err == nil && owner.NewPool != nil && sampler == "" {
+		p.sampler, p.samplerName = p.policy, owner.Sampler
+	}
+	return p
+}
+
+// takes reports whether an option of the system name has an effect.
+func (p parts) takes(name, option string) bool {
+	if of := systems.SamplersOf(option); of != nil {
+		return name == p.sampler && slices.Contains(of, p.samplerName)
+	}
+	return name == p.policy
 }
 
 // policyOwner returns the name of the system that a policy belongs to, "" for none.
