@@ -31,6 +31,7 @@ type launcher struct {
 	verbose    bool
 	progress   *progress.Train
 	statusDoor string // rank 0's, "" where it is on another machine
+	greet      func() // says what is served, before training starts
 
 	exits   chan *process
 	signals chan os.Signal
@@ -58,6 +59,9 @@ func (l *launcher) run() error {
 	defer l.endCache()
 	if err := l.awaitDoors(); err != nil {
 		return err
+	}
+	if l.reports {
+		l.greet()
 	}
 	defer l.killTrainers() // what trainers left in their process groups
 	if err := l.startTrainers(); err != nil {

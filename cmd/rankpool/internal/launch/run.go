@@ -59,6 +59,7 @@ type Options struct {
 	self            string            // this program
 	launched        string            // the name of this launch, passed to its ranks
 	indexes         session.Indexes   // of the data sets as they were when the run began
+	served          []servedSet       // the same data sets
 	Command         []string          // the training command
 }
 
@@ -287,6 +288,7 @@ func (o *Options) indexData(parent context.Context) error {
 		})
 		show.End()
 		if err == nil {
+			o.served = append(o.served, servedSet{set.Name, m.Len(), m.TotalBytes()})
 			err = o.indexes.Keep(set.Name, m)
 		}
 		if err != nil {
@@ -353,6 +355,10 @@ func (o *Options) launch(
 	}
 	if plan.reports && len(plan.folders) > 0 {
 		l.statusDoor = filepath.Join(plan.folders[0], session.DoorName)
+	}
+	l.greet = func() {
+		part := partInMemory(o.served, o.cache.Memory, l.statusDoor, o.ranks)
+		messages.Say("%s", servedText(o.served, part))
 	}
 	if err := l.run(); err != nil {
 		return err
