@@ -11,7 +11,7 @@ from .connection import Spec
 from .errors import RankpoolError
 from .wire import Plan
 
-SAMPLERS = ("sequential", "torch")  # that can be beside a training
+SAMPLERS = ("sequential", "torch", "torch-sequential")  # that can be beside a training
 STREAM = -1  # of their batches: no cache serves it
 
 
@@ -29,7 +29,7 @@ def check(spec: Spec) -> None:
 def batches(spec: Spec, samples: int) -> int:
     """Returns the number of global batches in an epoch."""
     draws, size = samples, spec.batch_size * spec.world
-    if spec.sampler == "torch":  # all trainers have equal parts
+    if spec.sampler != "sequential":  # all trainers have equal parts
         draws -= samples % spec.world
         if draws < samples and not spec.sampler_drop_last:
             draws += spec.world
@@ -58,8 +58,9 @@ def _part(spec: Spec, samples: int, epoch: int) -> Tuple[Sequence[int], Optional
         from torch.utils.data import DistributedSampler
     except ImportError:
         raise RankpoolError("rankpool: the sampler torch beside a training needs PyTorch") from None
+    shuffle, drop_last = spec.sampler == "torch", spec.sampler_drop_last
     order = DistributedSampler(
-        range(samples), spec.world, spec.trainer, True, spec.seed, spec.sampler_drop_last
+        range(samples), spec.world, spec.trainer, shuffle, spec.seed, drop_last
     )
     order.set_epoch(epoch)
     ids = list(order)

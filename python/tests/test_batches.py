@@ -359,7 +359,7 @@ def test_what_cannot_be_beside_the_training_is_refused(door, sampler):
         make(door, sampler=sampler, seed=5)
 
 
-@pytest.mark.parametrize("sampler", ["sequential", "torch"])
+@pytest.mark.parametrize("sampler", ["sequential", "torch", "torch-sequential"])
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("sampler_drop_last", [False, True])
 def test_plans_beside_the_training_are_those_of_the_cache(
