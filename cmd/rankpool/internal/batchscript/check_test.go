@@ -134,7 +134,9 @@ func TestCheck(t *testing.T) {
 		"one trainer, all GPUs": {
 			head + "#SBATCH -N2 -G 8\n" + run, 4, "tasks", "beside 4 GPUs",
 		},
-		"trainer a GPU": {head + "#SBATCH -c 8 --gpus-per-node=4 --ntasks-per-node=4\n" + run, 0, "", ""},
+		"trainer a GPU": {
+			head + "#SBATCH -c 8 --gpus-per-node=4 --ntasks-per-node=4\n" + run, 0, "", "",
+		},
 		"trainer a GPU, one CPU": {
 			head + "#SBATCH --gpus-per-node=4 --ntasks-per-node=4\n" + run, 4, "tasks", "one CPU",
 		},
@@ -258,7 +260,9 @@ func TestCheck(t *testing.T) {
 		"size by variable": {head + runWith("--memory ${M}Q"), 0, "", ""},
 		"a share":          {head + runWith("--memory 20%"), 0, "", ""},
 		"state lost":       {head + runWith("--state /tmp/s"), 3, "files", "lost when the job ends"},
-		"log lost":         {head + runWith("--log=$SLURM_TMPDIR/l"), 3, "files", "--log $SLURM_TMPDIR/l"},
+		"log lost": {
+			head + runWith("--log=$SLURM_TMPDIR/l"), 3, "files", "--log $SLURM_TMPDIR/l",
+		},
 		"log saved": {
 			head + "rankpool run --data d --log /tmp/l -- python t.py\ncp /tmp/l .\n", 0, "", "",
 		},
