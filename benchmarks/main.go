@@ -50,7 +50,8 @@ func ratios(measure func(*bench) ([]row, error)) func(*bench) (grid, error) {
 var sections = []section{
 	servedSection, remoteSection, fragmentationSection, hitsSection, planSection, memorySection,
 	boundarySection, saveSection, idleSection,
-	stagingSection, stageSection, pfsSection, jobsSection, benefitSection, failuresSection, peersSection,
+	stagingSection, stageSection, pfsSection, jobsSection, benefitSection, failuresSection,
+	peersSection,
 	acceleratorsSection, nopfsSection,
 }
 

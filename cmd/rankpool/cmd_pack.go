@@ -215,7 +215,8 @@ func (o *packOptions) ids(m *dataset.Manifest) ([]scheduler.SampleID, error) {
 
 // print prints the summary.
 func (o *packOptions) print(w io.Writer, r *pack.Report) error {
-	_, err := fmt.Fprintf(w, "samples:  %s (%s)\norder:    %s\nshards:   %s\npacked:   %s, %s (%s/s)\n"+
+	_, err := fmt.Fprintf(w, "samples:  %s (%s)\norder:    %s\nshards:   %s\n"+
+		"packed:   %s, %s (%s/s)\n"+
 		"kept:     %s, %s\nseconds:  %.2f\n",
 		humanize.Comma(int64(r.Samples)), memory.Text(r.SampleBytes), o.order,
 		humanize.Comma(int64(r.Shards)), english.Plural(r.Packed, "shard", ""), memory.Text(r.Bytes),
