@@ -13,11 +13,13 @@ func TestServedText(t *testing.T) {
 		want string
 	}{
 		{
-			[]servedSet{train, {"test", 10_000, 5 << 20}}, 1.5,
+			[]servedSet{train, {"test", 10_000, 5 << 20}},
+			1.5,
 			"serving train (60,000 samples, 31 MiB) and test (10,000); memory for all of them",
 		},
 		{
-			[]servedSet{train, {"a", 1, 1}, {"b", 2, 1}}, 0.999,
+			[]servedSet{train, {"a", 1, 1}, {"b", 2, 1}},
+			0.999,
 			"serving train (60,000 samples, 31 MiB), a (1) and b (2); memory for 99 % of them",
 		},
 		{[]servedSet{train}, math.NaN(), "serving train (60,000 samples, 31 MiB)"},

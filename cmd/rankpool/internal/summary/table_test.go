@@ -90,7 +90,8 @@ cache restarts 3
 waited: not measured, since no DataLoader of PyTorch asked for the batches
 `},
 		"no sample": {
-			`{"event":"begin","launch":"l","ranks":1,"data":["train","val"]}`, Show{},
+			`{"event":"begin","launch":"l","ranks":1,"data":["train","val"]}`,
+			Show{},
 			"rankpool: training asked for no sample of train: let the script read it with\n" +
 				"rankpool.ImageFolder, and draw from it with rankpool.DistributedSampler (docs/python.md)\n",
 		},
