@@ -35,8 +35,8 @@ func newLift(scores []float32, share float64) lift {
 	if share <= 0 {
 		return l
 	}
-	// The mean of the lifted scores grows with the floor, and the floor with the mean. Each round takes
-	// those below the last floor for raised, until no more are.
+	// The mean of the lifted scores grows with the floor, and the floor with the mean. Each round
+	// takes those below the last floor for raised, until no more are.
 	for below := -1; ; {
 		raised, rest := 0, 0.0
 		for _, s := range scores {

@@ -50,8 +50,8 @@ type SamplerConfig struct {
 	FirstChunk int
 	// subset and selective: expected share of the samples in an epoch, in (0, 1]; 0 means 0.7
 	Fraction float64
-	// weighted, pads and subset: the least share of the draws that a sample gets, as a part of an equal
-	// share, in (0, 1]; 0 means DefaultFloor, NoFloor none
+	// weighted, pads and subset: the least share of the draws that a sample gets, as a part of an
+	// equal share, in (0, 1]; 0 means DefaultFloor, NoFloor none
 	Floor float64
 	// selective only: power of a score's percentile, at least 0; 0 means 0.33, below 2^-24 all
 	// samples are alike

@@ -3,8 +3,8 @@ package scheduler
 import "slices"
 
 // onceSampler draws every sample once, important ones early: in the order of E/λ, the first
-// arrivals of race clocks whose rates are the scores. Samples with the least score come last if that is 0
-// or below.
+// arrivals of race clocks whose rates are the scores. Samples with the least score
+// come last if that is 0 or below.
 //
 // Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", Information
 // Processing Letters 97(5), 2006, §2, algorithm A: order by u^(1/w), which is the order of

@@ -146,8 +146,8 @@ func TestDraws(t *testing.T) {
 	})
 }
 
-// checkWeights checks that every sample can be drawn, that no weight exceeds the bound, and that the
-// shares are those of one epoch.
+// checkWeights checks that every sample can be drawn, that no weight exceeds the bound, and that
+// the shares are those of one epoch.
 func checkWeights(t *rapid.T, cfg SamplerConfig, d *Draws) {
 	shares := 0.0
 	for id := range SampleID(cfg.Samples) {

@@ -213,8 +213,8 @@ func TestFollowedIsSimulated(t *testing.T) {
 	})
 }
 
-// TestFollowedOnThreeRanks checks the same where a rank's memory is full before the others' are, and
-// where some embeddings are not finite: they count as not reported.
+// TestFollowedOnThreeRanks checks the same where a rank's memory is full before the others' are,
+// and where some embeddings are not finite: they count as not reported.
 func TestFollowedOnThreeRanks(t *testing.T) {
 	system, err := systems.Find("spidercache")
 	if err != nil {

@@ -50,7 +50,8 @@ func parse(text string) (number float64, unit string, err error) {
 // Parse reads "64GiB", "1.5 GB" or "0": a number of bytes in [0, 2⁶³).
 //
 // Units are binary (KiB, MiB, GiB, TiB, PiB, EiB) or decimal (KB, MB, …), or B, as here or in
-// lower case. A whole number without a unit is bytes; if it is below 1 MiB and not 0, it is refused.
+// lower case. A whole number without a unit is bytes; if it is below 1 MiB and not 0, it is
+// refused.
 func Parse(text string) (int64, error) {
 	number, unit, err := parse(text)
 	each, known := units[unit]
@@ -79,8 +80,8 @@ func Rate(text string) (int64, error) {
 	return Parse(strings.TrimSuffix(strings.TrimSpace(text), "/s"))
 }
 
-// Share reads "20%" as 0.2. isShare is false, and the others mean nothing, if text does not end with
-// "%".
+// Share reads "20%" as 0.2. isShare is false, and the others mean nothing, if text does not end
+// with "%".
 func Share(text string) (share float64, isShare bool, err error) {
 	number, unit, err := parse(text)
 	if !strings.HasSuffix(strings.TrimSpace(text), "%") {

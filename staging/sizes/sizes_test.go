@@ -49,7 +49,9 @@ func TestParse(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	for text, want := range map[string]int64{"0": 0, "10GB": 10e9, "2GiB/s": 2 << 30, "1.5 MB/s": 15e5} {
+	for text, want := range map[string]int64{
+		"0": 0, "10GB": 10e9, "2GiB/s": 2 << 30, "1.5 MB/s": 15e5,
+	} {
 		if got, err := Rate(text); err != nil || got != want {
 			t.Errorf("Rate(%q) = %d, %v, want %d", text, got, err, want)
 		}
@@ -67,7 +69,9 @@ func TestShare(t *testing.T) {
 			t.Errorf("Share(%q) = %v, %v, %v, want %v", text, got, is, err, want)
 		}
 	}
-	for _, text := range []string{"%", "-1%", "101%", "12,5%", "0x10%", "NaN%", "1e1%", "20%%", "5 GB%"} {
+	for _, text := range []string{
+		"%", "-1%", "101%", "12,5%", "0x10%", "NaN%", "1e1%", "20%%", "5 GB%",
+	} {
 		if got, is, err := Share(text); err == nil || !is {
 			t.Errorf("Share(%q) = %v, %v, want an error", text, got, is)
 		}
