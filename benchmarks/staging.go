@@ -44,8 +44,8 @@ var stagingSection = section{
 var stageSection = section{
 	name: "stage",
 	about: "rankpool stage of 20,000 files of 1 KB into memory, by one rank, from slowfs, set to " +
-		"1 ms for each lookup, open and check of attributes, none of which it lets the kernel keep. The " +
-		"copies are compared with the files.",
+		"1 ms for each lookup, open and check of attributes, none of which it lets the kernel keep. " +
+		"The copies are compared with the files.",
 	named:   true,
 	measure: ratios((*bench).stage),
 }
