@@ -16,6 +16,9 @@ describe = cat VERSION || git describe --tags --always --dirty || echo unknown
 version  = $(or $(VERSION),$(shell { $(describe); } 2>/dev/null))
 # Without paths of this folder, what another clone has compiled is used again.
 export GOFLAGS := -trimpath $(filter-out -trimpath,$(or $(GOFLAGS),$(shell go env GOFLAGS)))
+# NVIDIA's binding, the judge of nvml, calls functions that its header calls deprecated.
+quiet := -Wno-deprecated-declarations
+export CGO_CFLAGS := $(quiet) $(filter-out $(quiet),$(shell go env CGO_CFLAGS))
 go_build = CGO_ENABLED=0 go build -trimpath
 goarch   = $(or $(GOARCH),$(shell go env GOARCH))
 # $(call program,NAME,FOLDER) builds a program into a folder for $GOOS and $GOARCH, without tables

@@ -337,6 +337,9 @@ func TestImportsAreThoseAllowed(t *testing.T) {
 				t.Errorf("%s imports C: the calls of C are in mpicache/transport/mpi",
 					file.path)
 			}
+			if strings.HasPrefix(name, "github.com/NVIDIA/") && !file.test {
+				t.Errorf("%s imports %s, which needs cgo: it is for tests alone", file.path, name)
+			}
 			to := ours(name)
 			if to == "" || to == file.pkg {
 				continue

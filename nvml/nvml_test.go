@@ -176,7 +176,10 @@ func TestOpenWithout(t *testing.T) {
 	}{
 		{"no file", filepath.Join(t.TempDir(), "none.so"), true, "none.so"},
 		{"no library", notALibrary, true, "libnvidia-ml.so.1"},
-		{"no function", nvmltest.Build(t, "-DWITHOUT_COUNT"), true, "nvmlDeviceGetCount_v2"},
+		{
+			"no function", nvmltest.Build(t, nvmltest.Without("nvmlDeviceGetCount_v2")...), true,
+			"nvmlDeviceGetCount_v2",
+		},
 		{"no driver", nvmltest.Build(t, "-DINIT=9"), true, "DRIVER_NOT_LOADED"},
 		{"no GPU", nvmltest.Build(t, "-DINIT=28"), true, "GPU_NOT_FOUND"},
 		{"a driver of another version", nvmltest.Build(t, "-DINIT=18"), false, "LIB_RM_VERSION_MISMATCH"},
@@ -194,7 +197,7 @@ func TestOpenWithout(t *testing.T) {
 
 // If a driver lacks an optional function, the other values can still be read.
 func TestOldDriver(t *testing.T) {
-	d := device(t, open(t, nvmltest.Build(t, "-DWITHOUT_POWER")), 0)
+	d := device(t, open(t, nvmltest.Build(t, nvmltest.Without("nvmlDeviceGetPowerUsage")...)), 0)
 	if _, err := d.Power(); !errors.Is(err, ErrNotAvailable) {
 		t.Errorf("Power: %v, want ErrNotAvailable", err)
 	}

@@ -3,196 +3,190 @@
 //   1  does not let this user see its power
 //   2  is divided into two MIG devices (indices 0 and 2), and does not tell its utilisation
 //   3  is lost
-// Written from the NVML API reference. Built with -D…:
+// Written from the NVML API reference, with the types of nvml.h. Built with -D…:
 //   INIT=N         nvmlInit_v2 returns N
 //   HANG="FILE"    nvmlInit_v2 does not return before somebody writes to the FIFO
-//   WITHOUT_COUNT, WITHOUT_POWER   leave a function out
 //   HIDDEN=N       this process may not use GPU N
+//   PLANTED=1      counts one GPU more when it is asked again, and every other handle is that of a
+//                  twin, which tells something else
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
-enum {
-	SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6,
-	INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15,
-};
+#include "nvml.h"
 
 #ifndef INIT
-#define INIT SUCCESS
+#define INIT NVML_SUCCESS
 #endif
 #ifndef HIDDEN
 #define HIDDEN -1
 #endif
+#ifndef PLANTED
+#define PLANTED 0
+#endif
 
-struct gpu {
+typedef struct nvmlDevice_st {
 	const char *uuid, *name;
-	int mig; // a MIG device
-};
+	int index, mig; // mig: a MIG device
+	unsigned twin;  // 1: a twin
+} device;
 
-static struct gpu gpus[4] = {
-	{"GPU-00000000-aaaa-0000-0000-000000000000", "Fake H200", 0},
-	{"GPU-11111111-bbbb-0000-0000-000000000000", "Fake H200", 0},
-	{"GPU-22222222-cccc-0000-0000-000000000000", "Fake A100", 0},
-	{"GPU-33333333-dddd-0000-0000-000000000000", "Fake H200", 0},
-};
-static struct gpu migs[3] = {
-	{"MIG-aaaaaaaa-0000-0000-0000-000000000000", "Fake A100 MIG 3g.20gb", 1},
-	{0},
-	{"MIG-bbbbbbbb-0000-0000-0000-000000000000", "Fake A100 MIG 3g.20gb", 1},
-};
+#define GPUS(twin) { \
+	{"GPU-00000000-aaaa-0000-0000-000000000000", "Fake H200", 0, 0, twin}, \
+	{"GPU-11111111-bbbb-0000-0000-000000000000", "Fake H200", 1, 0, twin}, \
+	{"GPU-22222222-cccc-0000-0000-000000000000", "Fake A100", 2, 0, twin}, \
+	{"GPU-33333333-dddd-0000-0000-000000000000", "Fake H200", 3, 0, twin}, \
+}
+#define MIGS(twin) { \
+	{"MIG-aaaaaaaa-0000-0000-0000-000000000000", "Fake A100 MIG 3g.20gb", -1, 1, twin}, \
+	{0}, \
+	{"MIG-bbbbbbbb-0000-0000-0000-000000000000", "Fake A100 MIG 3g.20gb", -1, 1, twin}, \
+}
+static device gpus[2][4] = {GPUS(0), GPUS(1)};
+static device migs[2][3] = {MIGS(0), MIGS(1)};
 
 static int users;
 int fake_shutdowns;
 
 // what every call checks first
-static int check(struct gpu *g) {
+static nvmlReturn_t check(device *g) {
 	if (users == 0)
-		return UNINITIALIZED;
-	return g == &gpus[3] ? GPU_IS_LOST : SUCCESS;
+		return NVML_ERROR_UNINITIALIZED;
+	return g && g->index == 3 ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
 
-#define CHECK(g)                     \
-	do {                         \
-		int code = check(g); \
-		if (code)            \
-			return code; \
+#define CHECK(g)                              \
+	do {                                  \
+		nvmlReturn_t code = check(g); \
+		if (code)                     \
+			return code;          \
 	} while (0)
 
-int nvmlInit_v2(void) {
+nvmlReturn_t nvmlInit_v2(void) {
 #ifdef HANG
 	char c;
 	int fifo = open(HANG, O_RDONLY);
 	if (read(fifo, &c, 1) != 1)
-		return UNINITIALIZED;
+		return NVML_ERROR_UNINITIALIZED;
 	close(fifo);
 #endif
-	if (INIT == SUCCESS)
+	if (INIT == NVML_SUCCESS)
 		users++;
 	return INIT;
 }
 
-int nvmlShutdown(void) {
+nvmlReturn_t nvmlShutdown(void) {
 	CHECK(0);
 	users--;
 	fake_shutdowns++;
-	return SUCCESS;
+	return NVML_SUCCESS;
 }
 
-static int text(const char *from, char *to, unsigned size) {
+static nvmlReturn_t text(device *g, const char *from, char *to, unsigned size) {
 	if (strlen(from) + 1 > size)
-		return INSUFFICIENT_SIZE;
+		return NVML_ERROR_INSUFFICIENT_SIZE;
 	strcpy(to, from);
-	return SUCCESS;
+	if (g->twin)
+		to[0] = 'X';
+	return NVML_SUCCESS;
 }
 
-int nvmlSystemGetDriverVersion(char *to, unsigned size) {
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count) {
+	static unsigned calls;
 	CHECK(0);
-	return text("999.1", to, size);
+	*count = 4 + (PLANTED && calls++ % 2);
+	return NVML_SUCCESS;
 }
 
-#ifndef WITHOUT_COUNT
-int nvmlDeviceGetCount_v2(unsigned *count) {
-	CHECK(0);
-	*count = 4;
-	return SUCCESS;
-}
-#endif
-
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct gpu **device) {
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *d) {
+	static unsigned calls;
 	CHECK(0);
 	if (index >= 4)
-		return INVALID_ARGUMENT;
+		return NVML_ERROR_INVALID_ARGUMENT;
 	if ((int)index == HIDDEN)
-		return NO_PERMISSION;
-	*device = &gpus[index];
-	return SUCCESS;
+		return NVML_ERROR_NO_PERMISSION;
+	d->handle = &gpus[PLANTED && calls++ % 2][index];
+	return NVML_SUCCESS;
 }
 
-int nvmlDeviceGetUUID(struct gpu *g, char *to, unsigned size) {
-	CHECK(g);
-	return text(g->uuid, to, size);
+nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t d, char *to, unsigned size) {
+	CHECK(d.handle);
+	return text(d.handle, d.handle->uuid, to, size);
 }
 
-int nvmlDeviceGetName(struct gpu *g, char *to, unsigned size) {
-	CHECK(g);
-	return text(g->name, to, size);
+nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t d, char *to, unsigned size) {
+	CHECK(d.handle);
+	return text(d.handle, d.handle->name, to, size);
 }
 
-struct utilization {
-	unsigned gpu, memory;
-};
-
-int nvmlDeviceGetUtilizationRates(struct gpu *g, struct utilization *to) {
-	CHECK(g);
-	if (g->mig || g == &gpus[2])
-		return NOT_SUPPORTED;
-	to->gpu = g == &gpus[0] ? 75 : 0;
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t d, nvmlUtilization_t *to) {
+	CHECK(d.handle);
+	if (d.handle->mig || d.handle->index == 2)
+		return NVML_ERROR_NOT_SUPPORTED;
+	to->gpu = (d.handle->index == 0 ? 75 : 0) + d.handle->twin;
 	to->memory = 12;
-	return SUCCESS;
+	return NVML_SUCCESS;
 }
 
-struct memory {
-	unsigned long long total, free, used;
-};
-
-int nvmlDeviceGetMemoryInfo(struct gpu *g, struct memory *to) {
-	CHECK(g);
-	to->total = g->mig ? 20ull << 30 : 141ull << 30;
-	to->used = 5ull << 30;
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t d, nvmlMemory_t *to) {
+	CHECK(d.handle);
+	to->total = d.handle->mig ? 20ull << 30 : 141ull << 30;
+	to->used = (5ull << 30) + d.handle->twin;
 	to->free = to->total - to->used;
-	return SUCCESS;
+	return NVML_SUCCESS;
 }
 
-#ifndef WITHOUT_POWER
-int nvmlDeviceGetPowerUsage(struct gpu *g, unsigned *milliwatts) {
-	CHECK(g);
-	if (g == &gpus[1])
-		return NO_PERMISSION;
-	if (g->mig)
-		return NOT_SUPPORTED;
-	*milliwatts = 312500;
-	return SUCCESS;
-}
-#endif
-
-int nvmlDeviceGetTemperature(struct gpu *g, int sensor, unsigned *celsius) {
-	CHECK(g);
-	if (sensor != 0)
-		return INVALID_ARGUMENT;
-	*celsius = 41;
-	return SUCCESS;
+nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t d, unsigned *milliwatts) {
+	CHECK(d.handle);
+	if (d.handle->index == 1 && !d.handle->twin)
+		return NVML_ERROR_NO_PERMISSION;
+	if (d.handle->mig)
+		return NVML_ERROR_NOT_SUPPORTED;
+	*milliwatts = 312500 + d.handle->twin;
+	return NVML_SUCCESS;
 }
 
-int nvmlDeviceGetPcieThroughput(struct gpu *g, int counter, unsigned *kilobytes) {
-	CHECK(g);
-	if (g->mig)
-		return NOT_SUPPORTED;
-	if (counter != 0 && counter != 1)
-		return INVALID_ARGUMENT;
-	*kilobytes = counter == 0 ? 2000 : 7000000; // sent, received
-	return SUCCESS;
+nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t d, nvmlTemperatureSensors_t sensor,
+				      unsigned *celsius) {
+	CHECK(d.handle);
+	if (sensor != NVML_TEMPERATURE_GPU)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*celsius = 41 + d.handle->twin;
+	return NVML_SUCCESS;
 }
 
-int nvmlDeviceGetMigMode(struct gpu *g, unsigned *current, unsigned *pending) {
-	CHECK(g);
-	if (g == &gpus[0])
-		return NOT_SUPPORTED;
-	*current = *pending = g == &gpus[2];
-	return SUCCESS;
+nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t d, nvmlPcieUtilCounter_t counter,
+					 unsigned *kilobytes) {
+	CHECK(d.handle);
+	if (d.handle->mig)
+		return NVML_ERROR_NOT_SUPPORTED;
+	if (counter != NVML_PCIE_UTIL_TX_BYTES && counter != NVML_PCIE_UTIL_RX_BYTES)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*kilobytes = (counter == NVML_PCIE_UTIL_TX_BYTES ? 2000 : 7000000) + d.handle->twin;
+	return NVML_SUCCESS;
 }
 
-int nvmlDeviceGetMaxMigDeviceCount(struct gpu *g, unsigned *count) {
-	CHECK(g);
-	*count = g == &gpus[2] ? 7 : 0;
-	return SUCCESS;
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t d, unsigned *current, unsigned *pending) {
+	CHECK(d.handle);
+	if (d.handle->index == 0)
+		return d.handle->twin ? NVML_ERROR_NO_PERMISSION : NVML_ERROR_NOT_SUPPORTED;
+	*current = *pending = d.handle->index == 2 && !d.handle->twin;
+	return NVML_SUCCESS;
 }
 
-int nvmlDeviceGetMigDeviceHandleByIndex(struct gpu *g, unsigned index, struct gpu **mig) {
-	CHECK(g);
-	if (g != &gpus[2])
-		return NOT_SUPPORTED;
-	if (index >= 3 || !migs[index].uuid)
-		return NOT_FOUND;
-	*mig = &migs[index];
-	return SUCCESS;
+nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t d, unsigned *count) {
+	CHECK(d.handle);
+	*count = d.handle->index == 2 ? 7 - 5 * d.handle->twin : 0;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t d, unsigned index,
+						 nvmlDevice_t *mig) {
+	CHECK(d.handle);
+	if (d.handle->index != 2)
+		return NVML_ERROR_NOT_SUPPORTED;
+	if (index >= 3 || !migs[0][index].uuid)
+		return NVML_ERROR_NOT_FOUND;
+	mig->handle = &migs[d.handle->twin][index];
+	return NVML_SUCCESS;
 }
