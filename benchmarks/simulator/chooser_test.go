@@ -2,9 +2,11 @@ package simulator
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"rankpool/scheduler"
 	"rankpool/scheduler/systems"
@@ -197,6 +199,63 @@ func TestIDsDoNotDependOnTheSize(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestEvaluationTakesTime checks, on a machine that only computes, that an epoch takes the time of
+// its steps and of the forward passes.
+func TestEvaluationTakesTime(t *testing.T) {
+	impact, err := systems.Find("impact")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(Config{
+		Trace: loadShipped(t), System: impact, Capacity: 0.2, Ranks: 1, BatchSize: 64,
+		Cluster: &Cluster{SampleBytes: 1, Trainer: Trainer{BatchSize: 1, Step: 3 * ms}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := time.Duration(r.Evaluated) * ms
+	for _, e := range r.Epochs {
+		want += time.Duration(len(e.Batches)) * 64 * 3 * ms
+	}
+	if got := r.EpochSeconds * float64(len(r.Epochs)); r.Evaluated == 0 ||
+		math.Abs(got-want.Seconds()) > 1e-9 {
+		t.Errorf("%d samples are evaluated, and all epochs take %v s, want %v", r.Evaluated, got,
+			want)
+	}
+}
+
+// TestIMPACTIsFasterThanICACHE checks the ranking of IMPACT's Fig. 12. The first five epochs, which
+// include the warm-up, are not counted.
+func TestIMPACTIsFasterThanICACHE(t *testing.T) {
+	cluster, err := LoadCluster("mlperf-resnet50")
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace := loadShipped(t)
+	for _, capacity := range []float64{0.2, 0.4, 0.6} {
+		seconds := map[string]float64{}
+		for _, name := range []string{"icache", "impact"} {
+			system, err := systems.Find(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := Run(Config{
+				Trace: trace, System: system, Capacity: capacity, Ranks: 1, BatchSize: 64,
+				SkipEpochs: 5, Cluster: cluster,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			seconds[name] = r.EpochSeconds
+		}
+		// 1.33, 1.27 and 1.25
+		if ratio := seconds["icache"] / seconds["impact"]; ratio < 1.2 {
+			t.Errorf("with a memory of %v, IMPACT is %.2f times as fast as iCACHE, want at least 1.2",
+				capacity, ratio)
+		}
 	}
 }
 

@@ -90,6 +90,16 @@ func (c *Clock) Batch(loads []Load) {
 	c.batches++
 }
 
+// Forward runs a forward pass over samples, an equal part on each trainer, after the last step. It
+// takes a third of the time of training on them, without an all-reduce.
+//
+// Source: Kaplan et al., "Scaling Laws for Neural Language Models", arXiv 2001.08361, §2.1: a
+// backward pass computes about twice as much as a forward pass.
+func (c *Clock) Forward(samples int) {
+	part := ceilDiv(int64(samples), int64(len(c.ranks))*c.trainers)
+	c.endNs += c.cluster.forwardNanoseconds(part)
+}
+
 // EndEpoch ends an epoch and returns its time in seconds, from its begin to the end of its last
 // batch's step. With drain, the next epoch begins to load then, as with a framework's data loader.
 // Without, its batches follow in the same window, and some of them are under way already.

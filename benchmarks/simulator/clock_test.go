@@ -365,6 +365,17 @@ func TestClockGolden(t *testing.T) {
 	}
 }
 
+func TestClockForward(t *testing.T) {
+	cluster := byHand()
+	cluster.Trainer.Reduce = 2 * ms
+	clock := NewClock(cluster, Nodes{1, 2, 1}, 1)
+	clock.Batch([]Load{{}})
+	clock.Forward(5) // 3 on one of two trainers
+	if got, want := clock.EndEpoch(true), (12*ms + 3*10*ms/3).Seconds(); got != want {
+		t.Errorf("a step and a forward pass take %v s, want %v", got, want)
+	}
+}
+
 func TestClockMisuse(t *testing.T) {
 	for name, misuse := range map[string]func(){
 		"no rank":      func() { NewClock(byHand(), Nodes{0, 1, 1}, 1) },

@@ -163,6 +163,11 @@ func (c *Cluster) stepNanoseconds(batchSize int) int64 {
 	return int64(c.Trainer.Reduce) + ceilDiv(int64(c.Trainer.Step)*int64(batchSize), measured)
 }
 
+// forwardNanoseconds returns the time of a forward pass over samples, rounded up.
+func (c *Cluster) forwardNanoseconds(samples int64) int64 {
+	return ceilDiv(int64(c.Trainer.Step)*samples, 3*int64(max(c.Trainer.BatchSize, 1)))
+}
+
 // bandwidth returns what n readers achieve together, in bytes per second, or 0 if nothing
 // limits it: the curve, interpolated linearly, proportional to readers before its first point and
 // constant after its last; and at most one target per reader and all targets.

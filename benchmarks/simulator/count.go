@@ -20,7 +20,8 @@ type count struct {
 
 	epoch    int
 	loads    []Load               // by rank, of the step under way
-	before   []Load               // the same when the batch under way began
+	forward  int                  // samples that the step under way evaluates, of the job with most
+	before   []Load               // the loads when the batch under way began
 	here     []bool               // by sample: in memory at the end of the batch before
 	stamp    int32                // of the batch under way
 	movedAt  []int32              // by sample: stamp of the last batch that added or dropped it
@@ -90,11 +91,13 @@ func (c *count) touch(id scheduler.SampleID) {
 func (c *count) evaluated(ids []scheduler.SampleID) {
 	c.stamp++
 	c.settle()
-	for _, id := range ids {
+	c.forward = max(c.forward, len(ids))
+	for i, id := range ids {
 		if !c.here[id] {
 			panic(fmt.Sprintf("simulator: %s evaluated sample %d in epoch %d, which is not in "+
 				"memory.", c.setup.System.Name, id, c.epoch))
 		}
+		c.fromMemory(id, c.setup.rankOf(i%c.setup.trainers()))
 		if first := c.memory.Served(id); c.counts() {
 			c.result.Evaluated++
 			if first {
@@ -189,11 +192,7 @@ func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, f
 			panic(fmt.Sprintf("simulator: %s served sample %d for %d in epoch %d from memory, "+
 				"where it is not.", c.setup.System.Name, a.Served, drawn, c.epoch))
 		}
-		if local = c.memory.At(a.Served, rank); local {
-			c.loads[rank].LocalBytes += c.memory.Size(a.Served)
-		} else {
-			c.loads[rank].RemoteBytes += c.memory.Size(a.Served)
-		}
+		local = c.fromMemory(a.Served, rank)
 	}
 	early := !a.Read && c.memory.Served(a.Served)
 	if early {
@@ -215,6 +214,16 @@ func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, f
 	}
 }
 
+// fromMemory counts that a rank gets a sample from memory, and reports whether from its own.
+func (c *count) fromMemory(id scheduler.SampleID, rank int32) (local bool) {
+	if local = c.memory.At(id, rank); local {
+		c.loads[rank].LocalBytes += c.memory.Size(id)
+	} else {
+		c.loads[rank].RemoteBytes += c.memory.Size(id)
+	}
+	return local
+}
+
 // took returns systems.PoolConfig.BatchSeconds, nil if there is no time model or only one job.
 func (c *count) took() func(job, begin, end int) float64 {
 	if c.alone == nil {
@@ -224,12 +233,14 @@ func (c *count) took() func(job, begin, end int) float64 {
 }
 
 // step ends a global batch of every job. The jobs run at the same time, each on its own
-// accelerators, and share the rest of a node; evaluation takes no time but its reads.
+// accelerators, and share the rest of a node. What is evaluated follows.
 func (c *count) step() {
 	if c.clock != nil {
 		c.clock.Batch(c.loads)
+		c.clock.Forward(c.forward)
 	}
 	clear(c.loads)
+	c.forward = 0
 }
 
 // end ends an epoch of steps, in which all jobs together made the given number of draws.

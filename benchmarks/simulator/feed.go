@@ -57,7 +57,11 @@ func (c *Config) samplerConfig(name string, job int) scheduler.SamplerConfig {
 		Name: name, Samples: c.Trace.Samples(), Seed: c.Seed + int64(job), BatchSize: c.BatchSize,
 		World: c.trainers(), DropLast: c.DropLast,
 	}
-	c.Values.Sample(&cfg)
+	if c.Sampler == "" {
+		c.System.Sample(c.Values, &cfg)
+	} else {
+		c.Values.Sample(&cfg)
+	}
 	return cfg
 }
 

@@ -299,7 +299,7 @@ func (c *Chooser) draw(epoch int, scores []float32) []scheduler.SampleID {
 	}
 	cfg := c.cfg.Sampler
 	cfg.Name, cfg.Floor = name, scheduler.NoFloor // as published
-	c.cfg.Values.Sample(&cfg)
+	c.cfg.System.Sample(c.cfg.Values, &cfg)
 	return mustSampler(c.cfg.System, cfg).Draw(epoch, scores).IDs
 }
 

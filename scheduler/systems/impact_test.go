@@ -87,6 +87,30 @@ func TestIMPACTStableOverlap(t *testing.T) {
 	}
 }
 
+// An epoch has IMPACT's share of the samples unless another is given; iCACHE's is larger.
+func TestIMPACTFraction(t *testing.T) {
+	for _, c := range []struct {
+		system  *System
+		values  Values
+		sampler string
+		want    float64
+	}{
+		{&impactSystem, nil, "subset", 0.5},
+		{&impactSystem, Values{"fraction": 0.9}, "subset", 0.9},
+		{&impactSystem, nil, "uniform", 0},
+		{&icacheSystem, nil, "subset", 0.7},
+		{&icacheHSystem, nil, "selective", 0.7},
+		{&rankpoolSystem, nil, "subset", 0}, // the sampler's default
+		{&rankpoolSystem, Values{"fraction": 0.9}, "subset", 0.9},
+	} {
+		cfg := scheduler.SamplerConfig{Name: c.sampler}
+		if c.system.Sample(c.values, &cfg); cfg.Fraction != c.want {
+			t.Errorf("%s with %v draws a share of %v by %s, want %v", c.system.Name, c.values,
+				cfg.Fraction, c.sampler, c.want)
+		}
+	}
+}
+
 // In the warm-up, what is read first stays: CoorDL's static cache.
 func TestIMPACTStaticCaching(t *testing.T) {
 	b := newBench(&impactSystem, 6, 3, 1, nil, nil)

@@ -152,6 +152,12 @@ var impactSystem = System{
 			Source: "chosen: the mean over the paper's models is 6.4 (§III-B), which leaves the " +
 				"limit to the user",
 		},
+		{
+			Name: "fraction", Default: 0.5, Least: 1e-06, Most: 1,
+			About: "expected share of the samples in an epoch after the warm-up, in (0, 1]",
+			Source: "Fig. 7: 3 samples of 6; §V-D: fewer draws alone make a training that waits for " +
+				"storage 1.9 times as fast",
+		},
 	}, slices.DeleteFunc(slices.Clone(icacheOptions),
-		func(o Option) bool { return o.Name == "warm_up_epochs" })),
+		func(o Option) bool { return o.Name == "warm_up_epochs" || o.Name == "fraction" })),
 }
