@@ -29,6 +29,7 @@ var arrows = map[string]map[string]string{
 	},
 	"staging/dataset": {
 		"scheduler":      "SampleID",
+		"staging/posix":  "times after 2262",
 		"staging/shards": "what a shard has given to an index",
 	},
 	"staging/storage": {

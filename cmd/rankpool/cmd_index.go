@@ -18,6 +18,7 @@ import (
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/internal/program"
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/staging/dataset"
@@ -189,7 +190,7 @@ func (x *indexing) index(
 	show := progress.NewScan(os.Stderr, x.quiet)
 	m, err = index.Scan(ctx, x.dir, index.ScanOptions{
 		Concurrency: x.concurrency, Progress: show.Update, Group: x.group, Sync: x.sync,
-		WholeFiles: x.format == "files",
+		WholeFiles: x.format == "files", Notice: noticer(show, x.quiet),
 	})
 	show.End()
 	scanned = time.Since(begin)
@@ -203,6 +204,17 @@ func (x *indexing) index(
 	})
 	reading.End()
 	return m, scanned, err
+}
+
+// noticer returns a function that prints a sentence in place of a scan's bar; nil if quiet.
+func noticer(show *progress.Counter, quiet bool) func(sentence string) {
+	if quiet {
+		return nil
+	}
+	return func(sentence string) {
+		show.End()
+		messages.Say("%s", sentence)
+	}
 }
 
 // finish writes the manifest and prints what it holds, and how it differs from the previous one.

@@ -193,8 +193,10 @@ func (o *packOptions) open(ctx context.Context, group *index.Group) (*dataset.Ma
 	show := progress.NewScan(os.Stderr, o.quiet)
 	defer show.End()
 	return index.Open(ctx, o.data, index.OpenOptions{
-		ScanOptions: index.ScanOptions{Group: group, Progress: show.Update}, Root: o.root,
-		NoCache: true,
+		ScanOptions: index.ScanOptions{
+			Group: group, Progress: show.Update, Notice: noticer(show, o.quiet),
+		},
+		Root: o.root, NoCache: true,
 	})
 }
 

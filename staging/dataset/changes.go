@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rankpool/scheduler"
+	"rankpool/staging/posix"
 )
 
 // Changes is the difference between a data set and an earlier manifest of it. Samples with the same
@@ -145,4 +146,7 @@ func printable(path string) string {
 }
 
 // TimeText formats a modification time, in nanoseconds since 1970, for an error.
-func TimeText(modTime int64) string { return time.Unix(0, modTime).UTC().Format(time.RFC3339Nano) }
+func TimeText(modTime int64) string {
+	t := posix.Timespec(modTime)
+	return time.Unix(t.Unix()).UTC().Format(time.RFC3339Nano)
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
@@ -121,4 +122,20 @@ func TestCompareCodePoints(t *testing.T) {
 			t.Fatalf("%q and %q: no order", a, b)
 		}
 	})
+}
+
+func TestTimeText(t *testing.T) {
+	for _, want := range []string{
+		"1969-12-31T23:59:59Z", "2024-02-29T12:30:00.123456789Z", "2300-01-01T00:00:00Z",
+		"2446-05-10T22:38:55Z",
+	} {
+		at, err := time.Parse(time.RFC3339Nano, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nano := at.Unix()*1e9 + int64(at.Nanosecond()) // overflows after 2262, as of a file
+		if got := TimeText(nano); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
 }

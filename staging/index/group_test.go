@@ -53,7 +53,7 @@ func TestGroupAlone(t *testing.T) {
 
 // TestGroupList lists on another rank: results, unchanged folders, and errors are as on this rank.
 func TestGroupList(t *testing.T) {
-	root := stagingtest.Tree(t, "a/1", "a/\xff\n", "a/l -> .", "b -> nowhere")
+	root := stagingtest.Tree(t, "a/1", "a/\xff\n", "a/l -> .", "a/m -> gone", "b -> "+tooLong)
 	group := testGroup(t, 2)
 	for _, sync := range []bool{false, true} {
 		remote, local := &remoteLister{group, 1, sync}, newSystemLister(1, sync)
@@ -73,7 +73,7 @@ func TestGroupList(t *testing.T) {
 			t.Errorf("%v is no vanishedError", err)
 		}
 		_, err = remote.list(t.Context(), root, nil)
-		stagingtest.WantError(t, err, root+"/b", "no such file", "(rank 1)")
+		stagingtest.WantError(t, err, root+"/b", "file name too long", "(rank 1)")
 		if isVanished(err) {
 			t.Errorf("%v is a vanishedError", err)
 		}
@@ -82,11 +82,11 @@ func TestGroupList(t *testing.T) {
 
 // TestGroupScanErrors makes ranks fail: the scan fails, names the path, and leaves no manifest.
 func TestGroupScanErrors(t *testing.T) {
-	root := stagingtest.Tree(t, "a/1", "b/2 -> gone", "c/3")
+	root := stagingtest.Tree(t, "a/1", "b/2 -> "+tooLong, "c/3")
 	for _, ranks := range []int{2, 4} {
 		m, err := Scan(context.Background(), root,
 			ScanOptions{Group: testGroup(t, ranks), Concurrency: 1})
-		stagingtest.WantError(t, err, "staging: scan of "+root, root+"/b/2: no such file")
+		stagingtest.WantError(t, err, "staging: scan of "+root, root+"/b/2: file name too long")
 		if m != nil {
 			t.Error("there is a partial manifest")
 		}

@@ -5,12 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
 	"rankpool/staging/stagingtest"
 )
+
+// tooLong is the target of a link that cannot be examined.
+var tooLong = strings.Repeat("x", 256)
 
 func scan(t testing.TB, root string) *dataset.Manifest {
 	t.Helper()

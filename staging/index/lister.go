@@ -122,10 +122,12 @@ func (l *systemLister) look(ctx context.Context, dir *os.File, entries []unseen,
 	)
 	found.files = make([]scannedFile, 0, len(entries))
 	chunk := func(entries []unseen) {
-		files, subs, chunkErr := l.lookAt(ctx, fd, entries)
+		seen, chunkErr := l.lookAt(ctx, fd, entries)
 		mu.Lock()
 		defer mu.Unlock()
-		found.files, found.folders = append(found.files, files...), append(found.folders, subs...)
+		found.files = append(found.files, seen.files...)
+		found.folders = append(found.folders, seen.folders...)
+		found.dangling = append(found.dangling, seen.dangling...)
 		if chunkErr != nil && err == nil {
 			err = fmt.Errorf("%s/%w", strings.TrimSuffix(dir.Name(), "/"), chunkErr)
 			if isVanished(chunkErr) {
@@ -150,27 +152,38 @@ func (l *systemLister) look(ctx context.Context, dir *os.File, entries []unseen,
 
 // lookAt examines entries of the folder fd; its error starts with the name.
 func (l *systemLister) lookAt(ctx context.Context, fd int, entries []unseen) (
-	files []scannedFile, subs []subFolder, err error,
+	found listing, err error,
 ) {
 	if err := context.Cause(ctx); err != nil {
-		return nil, nil, err
+		return listing{}, err
 	}
-	files = make([]scannedFile, 0, len(entries))
+	found.files = make([]scannedFile, 0, len(entries))
 	var st unix.Statx_t
 	for _, entry := range entries {
 		name := entry.name[:len(entry.name)-1]
 		link, err := l.attributes(fd, entry, &st)
+		if link && isDangling(err) {
+			found.dangling = append(found.dangling, name)
+			continue
+		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", name, err)
+			return listing{}, fmt.Errorf("%s: %w", name, err)
 		}
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
-			files = append(files, scannedFile{name, int64(st.Size), st.Mtime.Sec*1e9 + int64(st.Mtime.Nsec)})
+			found.files = append(found.files,
+				scannedFile{name, int64(st.Size), st.Mtime.Sec*1e9 + int64(st.Mtime.Nsec)})
 		case unix.S_IFDIR:
-			subs = append(subs, subFolder{name, link})
+			found.folders = append(found.folders, subFolder{name, link})
 		}
 	}
-	return files, subs, nil
+	return found, nil
+}
+
+// isDangling reports whether err, of examining a link, means that the link leads nowhere.
+func isDangling(err error) bool {
+	return !isVanished(err) && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) ||
+		errors.Is(err, unix.ELOOP))
 }
 
 // attributes sets *st to the attributes of the entry, or of the target if it is a link, and reports

@@ -256,7 +256,7 @@ func TestSystemLister(t *testing.T) {
 
 // TestVanished distinguishes files that have vanished from errors.
 func TestVanished(t *testing.T) {
-	root := stagingtest.Tree(t, "x/broken -> gone", "x/1")
+	root := stagingtest.Tree(t, "x/broken -> "+tooLong, "x/1")
 	in, err := os.Open(filepath.Join(root, "x"))
 	stagingtest.Must(t, err)
 	defer in.Close()
@@ -264,16 +264,17 @@ func TestVanished(t *testing.T) {
 		name     string
 		kind     uint8
 		vanished bool
+		want     string
 	}{
-		{"broken", unix.DT_LNK, false},
-		{"broken", unix.DT_UNKNOWN, false},
-		{"none", unix.DT_LNK, true},
-		{"none", unix.DT_REG, true},
-		{"none", unix.DT_UNKNOWN, true},
+		{"broken", unix.DT_LNK, false, "file name too long"},
+		{"broken", unix.DT_UNKNOWN, false, "file name too long"},
+		{"none", unix.DT_LNK, true, "no such file"},
+		{"none", unix.DT_REG, true, "no such file"},
+		{"none", unix.DT_UNKNOWN, true, "no such file"},
 	} {
 		err := newSystemLister(1, false).look(context.Background(), in,
 			[]unseen{{c.name + "\x00", c.kind}}, &listing{})
-		stagingtest.WantError(t, err, root+"/x/"+c.name+": no such file")
+		stagingtest.WantError(t, err, root+"/x/"+c.name+": "+c.want)
 		//nolint:errorlint // it must be the outermost error
 		if _, vanished := err.(*vanishedError); vanished != c.vanished {
 			t.Errorf("%s of kind %d: vanished is %t", c.name, c.kind, vanished)

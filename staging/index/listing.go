@@ -8,12 +8,13 @@ import (
 	"rankpool/staging/dataset"
 )
 
-// A listing is the content of one folder: its files and sub-folders, each sorted by name, and the
-// modification time that it had before it was read. A listing is immutable.
+// A listing is the content of one folder: its files, sub-folders and dangling links, each sorted by
+// name, and the modification time that it had before it was read. A listing is immutable.
 type listing struct {
-	modTime int64
-	files   []scannedFile
-	folders []subFolder
+	modTime  int64
+	files    []scannedFile
+	folders  []subFolder
+	dangling []string // links that lead nowhere
 }
 
 type scannedFile struct {
@@ -31,12 +32,13 @@ func (l *listing) sort() {
 		func(a, b scannedFile) int { return dataset.CompareNames(a.name, b.name) })
 	slices.SortFunc(l.folders,
 		func(a, b subFolder) int { return dataset.CompareNames(a.name, b.name) })
+	slices.SortFunc(l.dangling, dataset.CompareNames)
 }
 
 // append appends the encoded listing to data, for other ranks: varints of its
 // modification time, the number of files, for each the length of its name, its size and its
 // modification time; the number of sub-folders, for each twice the length of its name, plus 1 for a
-// link; and all names in that order.
+// link; the number of dangling links, for each the length of its name; and all names in that order.
 func (l *listing) append(data []byte) []byte {
 	data = binary.AppendVarint(data, l.modTime)
 	data = binary.AppendUvarint(data, uint64(len(l.files)))
@@ -53,11 +55,18 @@ func (l *listing) append(data []byte) []byte {
 		}
 		data = binary.AppendUvarint(data, head)
 	}
+	data = binary.AppendUvarint(data, uint64(len(l.dangling)))
+	for _, name := range l.dangling {
+		data = binary.AppendUvarint(data, uint64(len(name)))
+	}
 	for _, file := range l.files {
 		data = append(data, file.name...)
 	}
 	for _, sub := range l.folders {
 		data = append(data, sub.name...)
+	}
+	for _, name := range l.dangling {
+		data = append(data, name...)
 	}
 	return data
 }
@@ -84,6 +93,10 @@ func parseListing(data []byte) (*listing, error) {
 		l.folders[i].link = head&1 != 0
 		lengths = append(lengths, int(head>>1))
 	}
+	l.dangling = make([]string, in.count())
+	for range l.dangling {
+		lengths = append(lengths, in.count())
+	}
 	if in.bad {
 		return nil, errListing
 	}
@@ -92,10 +105,13 @@ func parseListing(data []byte) (*listing, error) {
 		if length > len(names) || dataset.CheckName([]byte(names[:length])) != nil {
 			return nil, errListing
 		}
-		if i < files {
+		switch folder := i - files; {
+		case i < files:
 			l.files[i].name = names[:length]
-		} else {
-			l.folders[i-files].name = names[:length]
+		case folder < len(l.folders):
+			l.folders[folder].name = names[:length]
+		default:
+			l.dangling[folder-len(l.folders)] = names[:length]
 		}
 		names = names[length:]
 	}

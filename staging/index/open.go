@@ -114,7 +114,7 @@ func openFolder(ctx context.Context, root string, opt OpenOptions) (*dataset.Man
 	if !errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
 		opt.Log(fmt.Sprintf("staging: scanning %s again: %v", root, err))
 	}
-	m, err := Scan(ctx, root, opt.ScanOptions)
+	m, dangling, err := scanTree(ctx, root, opt.ScanOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -122,6 +122,9 @@ func openFolder(ctx context.Context, root string, opt OpenOptions) (*dataset.Man
 		changes := dataset.Compare(before, m, 1)
 		opt.Log(fmt.Sprintf("staging: %s has changed since it was last scanned: %s%s", root,
 			changes, changes.First()))
+	}
+	if dangling > 0 { // when one leads somewhere again, its folder has not changed
+		return m, nil
 	}
 	err = os.MkdirAll(filepath.Dir(cached), 0o700)
 	if err == nil {
@@ -156,6 +159,7 @@ func cacheFile(root string, opt OpenOptions) (string, error) {
 	if opt.WholeFiles {
 		root += "\x00files" // no path contains a zero byte
 	}
+	root += "\x002" // manifests of version 1 had files that describe shards as samples
 	key := sha256.Sum256([]byte(root))
 	return filepath.Join(cacheDir, "manifests", hex.EncodeToString(key[:16])+".parquet"), nil
 }

@@ -298,7 +298,8 @@ func TestSplits(t *testing.T) {
 			t.Errorf("%q: got %q, %v, want %q", c.tree, got, err, c.want)
 		}
 	}
-	root := stagingtest.Tree(t, "m.parquet", "x/train/1", "x/link -> gone")
+	root := stagingtest.Tree(t, "m.parquet", "x/train/1", "x/link -> "+tooLong, "y/train/1",
+		"y/link -> gone")
 	if got, err := Splits(filepath.Join(root, "m.parquet")); got != nil || err != nil {
 		t.Errorf("a file: %q, %v", got, err)
 	}
@@ -306,6 +307,9 @@ func TestSplits(t *testing.T) {
 	stagingtest.WantError(t, err, "staging: ", "/gone")
 	_, err = Splits(filepath.Join(root, "x"))
 	stagingtest.WantError(t, err, "staging: ", "/x/link")
+	if got, err := Splits(filepath.Join(root, "y")); !slices.Equal(got, []string{"train"}) {
+		t.Errorf("beside a link that leads nowhere: %q, %v", got, err)
+	}
 }
 
 // TestFolderWithItsManifest checks that a folder is opened by the manifest in it, wherever the

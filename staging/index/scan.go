@@ -30,6 +30,8 @@ type ScanOptions struct {
 	Concurrency int
 	// called with the number of files found so far, never by two goroutines at a time
 	Progress func(files int64)
+	// called with a sentence about files and links that are no samples
+	Notice func(sentence string)
 	// the ranks that share the work; this process is rank 0. nil: it works alone
 	Group *Group
 
@@ -50,28 +52,40 @@ type ScanOptions struct {
 // regular files.
 //
 // Hidden files and folders (their name starts with '.') and anything that is neither a file nor a
-// folder are left out. Symbolic links are followed. A root that contains files and no folder is a
-// data set with the single class ""; the manifest's root is root made absolute, without resolving
-// links. The order of the samples depends on names only (see Manifest), neither on Concurrency nor
-// on the ranks of the Group.
+// folder are left out. So are, with a Notice, links that lead nowhere, files beside class folders
+// that hold at least as many, and files that describe tar shards or TFRecord files. Symbolic links
+// are followed. A root that contains files and no folder is a data set with the single class ""; so
+// is one with shards whose folders hold no samples. The manifest's root is root made absolute,
+// without resolving links. The order of the samples depends on names only (see Manifest), neither
+// on Concurrency nor on the ranks of the Group.
 //
 // A folder that changes while the scan runs is listed again. At the end no folder has changed since
 // it was listed.
 //
-// Errors: a folder that cannot be read, a file that cannot be examined, a dangling link or one to a
-// folder that contains it, a file beside class folders, a folder that keeps changing, a tree
-// without samples, and ctx's end. Each names the path; there is never a partial manifest.
+// Errors: a folder that cannot be read, a file that cannot be examined, a link to a folder that
+// contains it, a shard without class numbers beside class folders, or more files than they hold, a
+// compressed shard, a folder that keeps changing, a tree without samples, and ctx's end. Each names
+// the path; there is never a partial manifest.
 func Scan(ctx context.Context, root string, opt ScanOptions) (*dataset.Manifest, error) {
+	m, _, err := scanTree(ctx, root, opt)
+	return m, err
+}
+
+// scanTree is Scan, and returns how many links lead nowhere.
+func scanTree(ctx context.Context, root string, opt ScanOptions) (
+	m *dataset.Manifest, dangling int, err error,
+) {
 	abs, err := filepath.Abs(root)
 	if err != nil {
-		return nil, fmt.Errorf("staging: %w", err)
+		return nil, 0, fmt.Errorf("staging: %w", err)
 	}
 	s := newScanner(ctx, abs, opt)
 	defer s.stop(nil)
 	if err := s.passes(); err != nil {
-		return nil, fmt.Errorf("staging: scan of %s: %w", abs, err)
+		return nil, 0, fmt.Errorf("staging: scan of %s: %w", abs, err)
 	}
-	return s.manifest()
+	m, err = s.manifest()
+	return m, s.dangling, err
 }
 
 // A scanner is one scan in progress.
@@ -82,6 +96,8 @@ type scanner struct {
 	workers []lister // one per goroutine
 	opt     ScanOptions
 	known   map[string]*listing // by path, from the previous pass
+
+	dangling int // links that lead nowhere
 
 	mu      sync.Mutex
 	changed *sync.Cond       // the queue, or busy

@@ -12,16 +12,19 @@ import (
 func (s *scanner) manifest() (*dataset.Manifest, error) {
 	slices.SortFunc(s.folders,
 		func(a, b *scannedFolder) int { return dataset.CompareFolders(a.path, b.path) })
-	found, err := s.shards()
+	d, err := s.divide()
 	if err != nil {
 		return nil, err
 	}
+	s.tellLeftOut(d)
 	var samples, nameBytes int64
 	for _, in := range s.folders {
 		for i := range in.files {
 			n := int64(1)
-			if sh := found[&in.files[i]]; sh != nil {
+			if sh := d.shards[&in.files[i]]; sh != nil {
 				n = int64(len(sh.contents.Samples))
+			} else if d.other[&in.files[i]] {
+				continue
 			}
 			samples += n
 			nameBytes += n * int64(len(in.files[i].name))
@@ -37,18 +40,17 @@ func (s *scanner) manifest() (*dataset.Manifest, error) {
 	var labels labelling
 	for i, in := range s.folders {
 		built.AddFolder(dataset.Folder{Path: in.path, ModTime: in.modTime})
-		labels.enter(in.path, len(s.folders) == 1)
+		if i == 0 || !d.flat {
+			labels.enter(in.path, d.flat || len(s.folders) == 1)
+		}
 		for j := range in.files {
 			file := &in.files[j]
-			sh := found[file]
+			sh := d.shards[file]
 			switch {
-			case sh != nil && len(sh.contents.Samples) == 0:
+			case d.other[file], sh != nil && len(sh.contents.Samples) == 0:
 				continue
 			case sh != nil && sh.contents.Labels != nil:
 				labels.number(sh.contents.Labels)
-			case i == 0 && len(s.folders) > 1:
-				return nil, fmt.Errorf("staging: %s is beside class folders and belongs to no class",
-					s.abs(file.name))
 			default:
 				labels.byFolder = true
 			}

@@ -2,10 +2,14 @@ package index
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,8 +21,20 @@ import (
 )
 
 // tfRecordName matches the names of TFRecord files: x.tfrecord, x.tfrecords, x.tfrec, each also as
-// part of a set, x.tfrecord-00001-of-00128.
-var tfRecordName = regexp.MustCompile(`\.(tfrecords?|tfrec)(-[0-9]+-of-[0-9]+)?$`)
+// part of a set, x.tfrecord-00001-of-00128. partName matches the last part of these.
+var (
+	tfRecordName = regexp.MustCompile(`\.(tfrecords?|tfrec)(-[0-9]+-of-[0-9]+)?$`)
+	partName     = regexp.MustCompile(`-[0-9]+-of-[0-9]+$`)
+)
+
+// mayBeTFRecord reports whether a name that other files may have too is one that tools give to
+// TFRecord files: x.record, train-00001-of-01024.
+func mayBeTFRecord(name string) bool {
+	lower := shards.LowerASCII(name)
+	last := lower[len(lower)-1] // most names have no digit there, which is faster than partName
+	return strings.HasSuffix(lower, ".record") ||
+		'0' <= last && last <= '9' && partName.MatchString(lower)
+}
 
 // formatByName returns the format of the samples in a file of this name.
 func formatByName(name string) dataset.Format {
@@ -38,7 +54,23 @@ type shardFile struct {
 	scannedFile
 	path     string // absolute
 	format   dataset.Format
+	doubtful bool // its name is not certain to be that of a TFRecord file
 	contents *shards.Contents
+	noRows   error // why the array has no rows
+}
+
+// newShardFile returns a file of the folder in as a shard; nil if its name is not that of one.
+func (s *scanner) newShardFile(in *scannedFolder, file *scannedFile) *shardFile {
+	format := formatByName(file.name)
+	doubtful := format == dataset.FormatFile && mayBeTFRecord(file.name)
+	switch {
+	case doubtful:
+		format = dataset.FormatTFRecord
+	case format == dataset.FormatFile:
+		return nil
+	}
+	path := s.abs(in.path) + "/" + file.name
+	return &shardFile{scannedFile: *file, path: path, format: format, doubtful: doubtful}
 }
 
 // shards finds the samples in all shards of the scanned folders. The keys of the result point into
@@ -52,9 +84,7 @@ func (s *scanner) shards() (map[*scannedFile]*shardFile, error) {
 	for _, in := range s.folders {
 		for i := range in.files {
 			file := &in.files[i]
-			if format := formatByName(file.name); format != dataset.FormatFile {
-				path := s.abs(in.path) + "/" + file.name
-				sh := &shardFile{scannedFile: *file, path: path, format: format}
+			if sh := s.newShardFile(in, file); sh != nil {
 				found[file], list = sh, append(list, sh)
 			}
 		}
@@ -64,6 +94,9 @@ func (s *scanner) shards() (map[*scannedFile]*shardFile, error) {
 	err := inParallel(s.ctx, len(list), s.opt.Concurrency, func(i int) error {
 		if err := list[i].read(s.ctx); err != nil {
 			return err
+		}
+		if list[i].contents == nil {
+			return nil
 		}
 		total := samples.Add(int64(len(list[i].contents.Samples)))
 		if s.opt.Progress != nil {
@@ -76,7 +109,28 @@ func (s *scanner) shards() (map[*scannedFile]*shardFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("staging: scan of %s: %w", s.root, err)
 	}
-	return found, nil
+	maps.DeleteFunc(found, func(_ *scannedFile, sh *shardFile) bool {
+		return sh.contents == nil && sh.noRows == nil
+	})
+	return found, s.wholeArrays(list, found)
+}
+
+// wholeArrays makes each array (.npy) a sample, and not its rows, if one in a class folder has no
+// rows: the others then have no more in common than files have.
+func (s *scanner) wholeArrays(list []*shardFile, found map[*scannedFile]*shardFile) error {
+	i := slices.IndexFunc(list, func(sh *shardFile) bool { return sh.noRows != nil })
+	if i < 0 {
+		return nil
+	}
+	if filepath.Dir(list[i].path) == s.root {
+		return fmt.Errorf("staging: scan of %s: %s %w; if each .npy file is one sample, index the "+
+			"folder with --format files", s.root, list[i].path, list[i].noRows)
+	}
+	s.notice(fmt.Sprintf("%s %v: each .npy file is one sample", list[i].path, list[i].noRows))
+	maps.DeleteFunc(found, func(_ *scannedFile, sh *shardFile) bool {
+		return sh.format == dataset.FormatNPY
+	})
+	return nil
 }
 
 // read finds the samples in the file, which must not have changed since it was listed.
@@ -91,9 +145,15 @@ func (f *shardFile) read(ctx context.Context) error {
 	case dataset.FormatTar:
 		f.contents, err = shards.Tar(in, f.size)
 	case dataset.FormatTFRecord:
+		if f.doubtful && !shards.IsTFRecord(in, f.size) {
+			return f.checkGzip(in)
+		}
 		f.contents, err = shards.TFRecord(in, f.size)
 	case dataset.FormatNPY:
 		f.contents, err = shards.NPY(in, f.size)
+	}
+	if errors.Is(err, shards.ErrNoRows) {
+		f.noRows, err = err, nil
 	}
 	size, modTime, problem := statFile(f.path)
 	switch {
@@ -106,6 +166,16 @@ func (f *shardFile) read(ctx context.Context) error {
 			f.path)
 	case err != nil:
 		return fmt.Errorf("%s %w", f.path, err)
+	}
+	return nil
+}
+
+// checkGzip returns an error if the file is compressed, as TensorFlow names compressed shards
+// like others.
+func (f *shardFile) checkGzip(in io.ReaderAt) error {
+	var magic [2]byte
+	if n, _ := in.ReadAt(magic[:], 0); n == 2 && string(magic[:]) == "\x1f\x8b" {
+		return fmt.Errorf("%s %s", f.path, isCompressed)
 	}
 	return nil
 }

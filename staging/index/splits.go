@@ -1,11 +1,15 @@
 package index
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Splits returns the names of the parts of a data set that folder dir contains: "train" first, the
@@ -34,6 +38,7 @@ func Splits(dir string) ([]string, error) {
 		}
 		info, err := os.Stat(filepath.Join(dir, name)) // follows links
 		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ELOOP): // a link that leads nowhere
 		case err != nil:
 			return nil, fmt.Errorf("staging: %w", err)
 		case !info.IsDir():

@@ -16,6 +16,9 @@ const npyMagic = "\x93NUMPY"
 // default.
 const maxHeaderBytes = 1 << 20
 
+// ErrNoRows is wrapped by the errors of NPY for a whole array that has no rows to be read in place.
+var ErrNoRows = errors.New("it has no rows that can be read in place")
+
 // maxRowBytes is the maximum length of a row.
 const maxRowBytes = 1 << 60
 
@@ -60,8 +63,8 @@ func ReadNPYHeader(in io.ReaderAt, sizeBytes int64) (NPYHeader, error) {
 // sample.
 //
 // Errors, whose text follows the file's name: those of ReadNPYHeader; it is longer or shorter than
-// its shape says, holds a single number, Python objects, rows without bytes, or is in column-major
-// order (fortran_order).
+// its shape says, or has rows without bytes. ErrNoRows: it holds a single number or Python objects,
+// or is in column-major order (fortran_order).
 func NPY(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 	header, err := ReadNPYHeader(in, sizeBytes)
 	if err != nil {
@@ -137,10 +140,9 @@ func (h *NPYHeader) rows() (rows, rowBytes int64, err error) {
 	case itemBytes == 0:
 		return 0, 0, fmt.Errorf("holds elements of type %v, which have no size", h.descr)
 	case len(h.Shape) == 0:
-		return 0, 0, errors.New("holds one element and no rows")
+		return 0, 0, fmt.Errorf("holds one element: %w", ErrNoRows)
 	case h.Fortran && len(h.Shape) > 1:
-		return 0, 0, errors.New("is in column-major order (fortran_order), so its rows cannot be " +
-			"read in place")
+		return 0, 0, fmt.Errorf("is in column-major order (fortran_order): %w", ErrNoRows)
 	}
 	rowBytes, err = times(itemBytes, h.Shape[1:])
 	return h.Shape[0], rowBytes, err
@@ -221,7 +223,7 @@ func numberBytes(descr string) (int64, error) {
 	size, err := strconv.ParseInt(kind[2], 10, 32)
 	switch {
 	case kind[1] == "O":
-		return 0, errors.New("holds Python objects, which have no fixed size")
+		return 0, fmt.Errorf("holds Python objects, which have no fixed size: %w", ErrNoRows)
 	case kind[1] == "?" && kind[2] == "":
 		return 1, nil
 	case err != nil:

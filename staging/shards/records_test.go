@@ -135,7 +135,7 @@ func TestNPYErrors(t *testing.T) {
 		{writeNPY(header("'|O'", "False", "(3,)"), 24), "holds Python objects"},
 		{writeNPY(header("[('a', '<f4'), ('b', '|O')]", "False", "(3,)"), 36), "holds Python objects"},
 		{writeNPY(header("'<f4'", "True", "(3, 2)"), 24), "is in column-major order"},
-		{writeNPY(header("'<f4'", "False", "()"), 4), "one element and no rows"},
+		{writeNPY(header("'<f4'", "False", "()"), 4), "holds one element: it has no rows"},
 		{writeNPY(header("'<f4'", "False", "(3, 0)"), 0), "it has 0 bytes of data"},
 		{writeNPY(header("'<f4'", "False", "(3, 0)"), 3), "rows without bytes"},
 		{writeNPY(header("'<S0'", "False", "(3,)"), 0), "which have no size"},

@@ -29,6 +29,14 @@ func MaskedCRC(p []byte) uint32 {
 	return (crc>>15 | crc<<17) + 0xa282ead8
 }
 
+// IsTFRecord reports whether a file of sizeBytes bytes begins as a TFRecord file does: with the
+// length of a record, and its checksum.
+func IsTFRecord(in io.ReaderAt, sizeBytes int64) bool {
+	var head [recordHeadBytes]byte
+	err := newWindow(in, sizeBytes).readAt(head[:], 0)
+	return err == nil && MaskedCRC(head[:8]) == binary.LittleEndian.Uint32(head[8:])
+}
+
 // TFRecord finds the records of a TFRecord file of sizeBytes bytes, each a sample, and verifies the
 // checksums of their lengths, not of their data.
 //

@@ -3,13 +3,17 @@
 package program
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/agext/levenshtein"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/internal/outlet"
+	"rankpool/cmd/internal/version"
 )
 
 // Run executes the command line args of a program and returns the exit code; say writes the error
@@ -43,10 +47,31 @@ func New(name, short, long string) *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.SuggestionsMinimumDistance = 2
+	root.Version = version.Text
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return exit.Usagef("%w; see \"%s --help\"", err, cmd.CommandPath())
+		return exit.Usagef("%w%s; see \"%s --help\"", err, meantFlag(cmd, err), cmd.CommandPath())
 	})
 	return root
+}
+
+// meantFlag returns which flag a misspelt one probably means, "" if none is within two letters.
+func meantFlag(cmd *cobra.Command, err error) string {
+	unknown, is := errors.AsType[*pflag.NotExistError](err)
+	if !is || len(unknown.GetSpecifiedName()) < 2 {
+		return ""
+	}
+	best, bestDistance := "", 3
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		d := levenshtein.Distance(unknown.GetSpecifiedName(), f.Name, nil)
+		if d < bestDistance && !f.Hidden {
+			best, bestDistance = f.Name, d
+		}
+	})
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean --%s?)", best)
 }
 
 func unknownCommand(root *cobra.Command, name string) error {

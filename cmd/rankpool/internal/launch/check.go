@@ -1,7 +1,9 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -34,6 +36,18 @@ func (o *Options) checkLaunch(job slurm.Job, f form, at world.Place) error {
 			boundToOneCore(at, runtime.NumCPU(), onlineCPUs()))
 	}
 	return err
+}
+
+// checkState returns an error if there is no folder for the file of --state.
+func checkState(file string) error {
+	if file == "" {
+		return nil
+	}
+	dir := filepath.Dir(file)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("--state: there is no folder %s: make it, or name a file in another one", dir)
+	}
+	return nil // the rest is reported when the file is used
 }
 
 // onlineCPUs returns the number of the machine's CPUs, including those that this process may not

@@ -176,6 +176,9 @@ func (o *Options) checkMachine(job slurm.Job, f form) error {
 	if _, err := exec.LookPath(o.Command[0]); err != nil && f != formSlurm {
 		return fmt.Errorf("the training command cannot be started: %w", err)
 	}
+	if err := checkState(o.cache.State); err != nil {
+		return err
+	}
 	if err := o.findLibrary(o.ranks); err != nil {
 		return err
 	}
@@ -283,8 +286,11 @@ func (o *Options) indexData(parent context.Context) error {
 	for _, set := range sets {
 		show := progress.NewScan(outlet.Stderr, o.progressSeconds == 0)
 		m, err := index.Open(ctx, set.Path, index.OpenOptions{
-			ScanOptions: index.ScanOptions{Progress: show.Update},
-			Log:         o.logVerbose,
+			ScanOptions: index.ScanOptions{Progress: show.Update, Notice: func(sentence string) {
+				show.End()
+				messages.Say("%s", sentence)
+			}},
+			Log: o.logVerbose,
 		})
 		show.End()
 		if err == nil {

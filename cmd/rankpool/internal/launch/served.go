@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/memory"
@@ -27,7 +28,7 @@ func servedText(sets []servedSet, part float64) string {
 	for i, s := range sets {
 		size := ""
 		if i == 0 {
-			size = " samples, " + memory.Text(s.bytes)
+			size = " " + english.PluralWord(s.samples, "sample", "") + ", " + memory.Text(s.bytes)
 		}
 		named[i] = fmt.Sprintf("%s (%s%s)", s.name, humanize.Comma(int64(s.samples)), size)
 	}

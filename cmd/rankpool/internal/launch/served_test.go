@@ -22,6 +22,7 @@ func TestServedText(t *testing.T) {
 			0.999,
 			"serving train (60,000 samples, 31 MiB), a (1) and b (2); memory for 99 % of them",
 		},
+		{[]servedSet{{"one", 1, 5}}, 1, "serving one (1 sample, 5 B); memory for all of them"},
 		{[]servedSet{train}, math.NaN(), "serving train (60,000 samples, 31 MiB)"},
 	} {
 		if got := servedText(tt.sets, tt.part); got != tt.want {

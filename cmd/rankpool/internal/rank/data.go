@@ -69,7 +69,8 @@ func (o *Options) resolveData() ([]dataSet, error) {
 
 func resolveOne(flag string) ([]dataSet, error) {
 	name, path := "", flag
-	if m := NamedData.FindStringSubmatch(flag); m != nil {
+	// A folder such as date=2024-01-01 needs no name.
+	if m := NamedData.FindStringSubmatch(flag); m != nil && (exists(m[2]) || !exists(flag)) {
 		name, path = m[1], m[2]
 	}
 	if path == "" {
@@ -107,6 +108,11 @@ func resolveOne(flag string) ([]dataSet, error) {
 		name = "data"
 	}
 	return []dataSet{{name, path}}, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // IsFolder reports whether path is a folder.

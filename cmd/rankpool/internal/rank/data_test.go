@@ -35,7 +35,8 @@ func TestResolveData(t *testing.T) {
 		{[]string{"./k=v"}, []string{"k_v=k=v"}},
 		{[]string{"it's\nodd"}, []string{"it_s_odd=it's\nodd"}},
 		{[]string{"-", ".x"}, []string{"data=-", "x=.x"}},
-		{[]string{"k=v"}, nil}, // the data set k in folder v, which is not there
+		{[]string{"k=v"}, []string{"k_v=k=v"}}, // and not k in folder v, which is not there
+		{[]string{"k=w"}, nil},
 		{[]string{"plain", "plain"}, nil},
 		{[]string{"x="}, nil},
 		{[]string{"missing"}, nil},

@@ -252,7 +252,10 @@ func (r *process) openLog(cfg *mpicache.Config) error {
 func (r *process) openData(ctx context.Context, i int, set dataSet) (mpicache.DataSet, error) {
 	m, index, err := r.openIndex(i, func() (*dataset.Manifest, error) {
 		return index.Open(ctx, set.Path,
-			index.OpenOptions{Log: func(msg string) { r.logger.Warn(msg) }})
+			index.OpenOptions{
+				ScanOptions: index.ScanOptions{Notice: func(msg string) { r.logger.Warn(msg) }},
+				Log:         func(msg string) { r.logger.Warn(msg) },
+			})
 	})
 	if err != nil {
 		return mpicache.DataSet{}, err

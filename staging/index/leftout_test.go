@@ -1,0 +1,182 @@
+package index
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"rankpool/staging/stagingtest"
+)
+
+// noticed scans root, and returns the samples, the classes and what the scan says, without root.
+func noticed(t *testing.T, root string) (list, classes, said []string) {
+	t.Helper()
+	m, err := Scan(context.Background(), root, ScanOptions{
+		Notice: func(sentence string) { said = append(said, strings.ReplaceAll(sentence, root, "R")) },
+	})
+	stagingtest.Must(t, err)
+	return samples(m), m.Classes(), said
+}
+
+// TestScanLeavesOut scans trees with files and links that are no samples.
+func TestScanLeavesOut(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		tree                []string
+		want, classes, said []string
+	}{
+		{
+			"a file beside class folders",
+			[]string{"ant/1.png", "bee/1.png", "classes.txt"},
+			[]string{"0 ant/1.png", "1 bee/1.png"},
+			[]string{"ant", "bee"},
+			[]string{"R holds 1 other file, which is no sample: 1 .txt"},
+		},
+		{
+			"several, of which some are hidden",
+			[]string{
+				"a/1", "a/2", "a/3", "b/1", "b/2", ".DS_Store", "README", "x.TXT", "y.txt", "Thumbs.db",
+				"train.tar.gz", ".git/config",
+			},
+			[]string{"0 a/1", "0 a/2", "0 a/3", "1 b/1", "1 b/2"},
+			[]string{"a", "b"},
+			[]string{"R holds 5 other files, which are no samples: 2 .txt, 1 .db, 1 .gz, " +
+				"1 without extension"},
+		},
+		{
+			"links that lead nowhere",
+			[]string{"a/1", "a/2 -> gone", "b/3 -> 3", "b/4 -> ../a/1/x", "c -> ../gone", "b/5"},
+			[]string{"0 a/1", "1 b/5"},
+			[]string{"a", "b"},
+			[]string{"R holds 4 links that lead nowhere and are left out: c, a/2, b/3 and 1 more"},
+		},
+		{
+			"texts in class folders are samples",
+			[]string{"a/1.txt", "a/README", "b/2.json"},
+			[]string{"0 a/1.txt", "0 a/README", "1 b/2.json"},
+			[]string{"a", "b"}, nil,
+		},
+		{
+			"flat",
+			[]string{"1.txt", "2 -> gone", "README"},
+			[]string{"0 1.txt", "0 README"},
+			[]string{""},
+			[]string{"R holds 1 link that leads nowhere and is left out: 2"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			list, classes, said := noticed(t, stagingtest.Tree(t, c.tree...))
+			if !slices.Equal(list, c.want) || !slices.Equal(classes, c.classes) ||
+				!slices.Equal(said, c.said) {
+				t.Errorf("samples %q, classes %q, said %q", list, classes, said)
+			}
+		})
+	}
+}
+
+// TestScanShardNames scans shards under the names that tools give them, beside files that describe
+// them.
+func TestScanShardNames(t *testing.T) {
+	records, text := recordFile("R", "S"), []byte("text")
+	column := []byte("\x93NUMPY\x01\x00\x46\x00{'descr': '|u1', 'fortran_order': True, " +
+		"'shape': (2, 2), }            \n1234")
+	for _, c := range []struct {
+		name                string
+		files               map[string][]byte
+		want, classes, said []string
+	}{
+		{
+			"TensorFlow's",
+			map[string][]byte{"train-00000-of-01024": records, "train-00001-of-01024": records},
+			[]string{
+				"0 train-00000-of-01024", "0 train-00000-of-01024", "0 train-00001-of-01024",
+				"0 train-00001-of-01024",
+			},
+			[]string{""}, nil,
+		},
+		{
+			"TensorFlow's, of other files",
+			map[string][]byte{"a/part-0-of-2": text, "a/part-1-of-2": nil, "a/x.record": text},
+			[]string{"0 a/part-0-of-2", "0 a/part-1-of-2", "0 a/x.record"},
+			[]string{"a"}, nil,
+		},
+		{
+			"of the object detection API, with class folders",
+			map[string][]byte{"a/x.record": records, "b/y.record-0-of-1": records},
+			[]string{"0 a/x.record", "0 a/x.record", "1 b/y.record-0-of-1", "1 b/y.record-0-of-1"},
+			[]string{"a", "b"}, nil,
+		},
+		{
+			"beside what describes them",
+			map[string][]byte{
+				"x.tfrecord-00000-of-00001": records, "dataset_info.json": text, "features.json": text,
+				"label.labels.TXT": text, "photo.jpg": text,
+			},
+			[]string{"0 photo.jpg", "0 x.tfrecord-00000-of-00001", "0 x.tfrecord-00000-of-00001"},
+			[]string{""},
+			[]string{"R holds 3 other files, which are no samples: 2 .json, 1 .txt"},
+		},
+		{
+			"beside a folder of indexes",
+			map[string][]byte{"0.tar": tarFile(t, "a.jpg=A"), "idx/0.idx": text},
+			[]string{"0 0.tar"},
+			[]string{""},
+			[]string{"R holds 1 other file, which is no sample: 1 .idx"},
+		},
+		{
+			"an array without rows among others",
+			map[string][]byte{
+				"a/0.npy": arrayFile("1122"), "a/1.npy": column, "b/2.npy": arrayFile("11"),
+			},
+			[]string{"0 a/0.npy", "0 a/1.npy", "1 b/2.npy"},
+			[]string{"a", "b"},
+			[]string{"R/a/1.npy is in column-major order (fortran_order): it has no rows that can be " +
+				"read in place: each .npy file is one sample"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			for name, data := range c.files {
+				put(t, root, name, data)
+			}
+			list, classes, said := noticed(t, root)
+			if !slices.Equal(list, c.want) || !slices.Equal(classes, c.classes) ||
+				!slices.Equal(said, c.said) {
+				t.Errorf("samples %q, classes %q, said %q", list, classes, said)
+			}
+		})
+	}
+	gzip := []byte("\x1f\x8b\x08")
+	for name, data := range map[string][]byte{
+		"a.tar.gz": text, "a.TGZ": text, "a.tar.zst": text, "c/a.tfrecord.gz": text,
+		"a.tfrecord-00000-of-00002.gz": text, "a-00000-of-00002": gzip,
+	} {
+		root := t.TempDir()
+		put(t, root, name, data)
+		_, err := Scan(t.Context(), root, ScanOptions{})
+		stagingtest.WantError(t, err, root, name+" is a compressed shard", "--format files")
+		m, err := Scan(t.Context(), root, ScanOptions{WholeFiles: true})
+		if stagingtest.Must(t, err); m.Len() != 1 {
+			t.Errorf("%s: %d samples", name, m.Len())
+		}
+	}
+	root := t.TempDir()
+	put(t, root, "a.npy", column)
+	_, err := Scan(t.Context(), root, ScanOptions{})
+	stagingtest.WantError(t, err, "a.npy is in column-major order", "--format files")
+}
+
+// TestOpenDangling checks that a manifest is not cached while a link leads nowhere: nothing would
+// show that it leads somewhere again.
+func TestOpenDangling(t *testing.T) {
+	root := stagingtest.Tree(t, "a/1", "b/2 -> ../../gone")
+	opt := OpenOptions{CacheDir: t.TempDir()}
+	for _, want := range []int{1, 2} {
+		m, err := Open(t.Context(), root, opt)
+		if stagingtest.Must(t, err); m.Len() != want {
+			t.Errorf("%d samples, want %d", m.Len(), want)
+		}
+		stagingtest.Grow(t, root, "../gone")
+	}
+}
