@@ -226,8 +226,8 @@ func TestPackOfEveryFormat(t *testing.T) {
 	grow(t, src, map[string]string{
 		"rows.npy": "\x93NUMPY\x01\x00\x46\x00{'descr': '|u1', 'fortran_order': False, " +
 			"'shape': (2, 3), }" + strings.Repeat(" ", 10) + "\nabcdef",
-		"s.tar":  tarOf(t, "x.cls", "text", "x.jpg", "J"),
-		"README": "read",
+		"s.tar": tarOf(t, "x.cls", "text", "x.jpg", "J"),
+		"BLOB":  "read",
 	})
 	m := scan(t, src)
 	pack(t, m, Options{Dest: dest, ShardBytes: 3 << 10})
