@@ -125,7 +125,7 @@ test-nightly: ## run many seeds, kills and fuzz tests for hours (SEEDS, CHECKS, 
 	RANKPOOL_KILLS=$(KILLS) scripts/test-e2e.sh -m nightly
 	scripts/fuzz.sh $(FUZZTIME)
 
-simulate-faults: ## simulate whole jobs with faults in virtual time (SEEDS=N, docs/testing.md)
+simulate-faults: ## simulate whole jobs with faults in virtual time (SEEDS=N, docs/develop.md)
 	go test ./mpicache -run JobsUnderFaults -jobs $(SEEDS) -timeout 0 -v
 
 fuzz: FUZZTIME = 10m
@@ -161,14 +161,14 @@ test-e2e: build ## run trainings end to end
 test-slurm: build ## run the trainings on a Slurm of four nodes, which it starts and stops
 	scripts/test-slurm.sh
 
-test-debian13: ## run "make run" and "make test" on a Debian 13 (as root; docs/debian.md)
+test-debian13: ## run "make run" and "make test" on a Debian 13 (as root; docs/start.md)
 	@$(deps) debian13
 	scripts/test-debian13.sh
 
 test-wheel: wheel ## install the wheel on a bare Debian 13, without MPI, and train there (as root)
 	scripts/test-wheel.sh
 
-test-dlio: build ## run DLIO, MLPerf Storage's benchmark, from PyPI, 0.5 GB (docs/dlio.md)
+test-dlio: build ## run DLIO, MLPerf Storage's benchmark, from PyPI, 0.5 GB (benchmarks/dlio.md)
 	$(PYTHON) -m venv --system-site-packages build/dlio
 	build/dlio/bin/pip install -q --no-deps dlio_benchmark==2.0.0 pydftracer==1.0.2 \
 		antlr4-python3-runtime==4.9.3 \
@@ -176,7 +176,7 @@ test-dlio: build ## run DLIO, MLPerf Storage's benchmark, from PyPI, 0.5 GB (doc
 	build/dlio/bin/pip install -q 'tensorflow-cpu==2.15.*' pytest
 	build/dlio/bin/python -m pytest -v -p no:cacheprovider python/frameworks/test_dlio.py
 
-test-frameworks: build ## train with scripts of six frameworks from PyPI, 6 GB (docs/frameworks.md)
+test-frameworks: build ## train with scripts of six frameworks from PyPI, 6 GB (docs/python.md)
 	$(PYTHON) -m venv build/frameworks
 	build/frameworks/bin/pip install -q torch torchvision lightning accelerate transformers timm pytest
 	build/frameworks/bin/python -m pytest -v -p no:cacheprovider python/frameworks \

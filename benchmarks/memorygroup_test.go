@@ -9,7 +9,7 @@ import (
 )
 
 // The processes of a group end with it. Like all tests of memory limits, this one needs root, and a
-// machine whose control groups may be changed (docs/testing.md).
+// machine whose control groups may be changed (docs/develop.md).
 func TestMemoryGroupEndsWhatIsInIt(t *testing.T) {
 	g, err := newMemoryGroup(64 << 20)
 	if err != nil {

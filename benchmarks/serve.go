@@ -52,7 +52,7 @@ func (b *bench) served() ([]row, error) {
 	}
 	redis, best = small.bestRedis()
 	views, copies := 6.0, 0.85
-	if slowdown() > sharesCore { // rank and client slow each other down, see decision 18
+	if slowdown() > sharesCore { // rank and client slow each other down, see results/bars.md
 		views, copies = 4, 0.5
 	}
 	return append(rows,

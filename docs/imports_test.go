@@ -1,5 +1,5 @@
-// Package docs has no code. Its tests check that packages import only along the arrows of
-// design.md.
+// Package docs has no code. Its tests check that packages import only along the arrows below, and
+// that documents are short.
 package docs
 
 import (
@@ -7,8 +7,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -268,9 +266,6 @@ var (
 	}
 )
 
-// outsideTable matches the packages that design.md does not list one by one.
-var outsideTable = regexp.MustCompile(`^(cmd/(rankpool(-lab)?/)?internal|benchmarks)/|test$`)
-
 // notOurs matches the folders that hold no package of ours.
 var notOurs = regexp.MustCompile(`^(\..*|testdata|vendor|build|bin)$`)
 
@@ -353,8 +348,8 @@ func TestImportsAreThoseAllowed(t *testing.T) {
 			forTests = forTests && file.test
 			if !allowed && !anything && !forTests {
 				t.Errorf(
-					"%s imports %s, and may not: do without it, or add the arrow to the tables in "+
-						"docs/imports_test.go and docs/design.md", file.path, to)
+					"%s imports %s, and may not: do without it, or add the arrow to the table in "+
+						"docs/imports_test.go", file.path, to)
 			}
 		}
 	}
@@ -413,50 +408,5 @@ func TestSchedulerIsPure(t *testing.T) {
 			}
 			return true
 		})
-	}
-}
-
-func TestDesignShowsTheArrows(t *testing.T) {
-	text, err := os.ReadFile("design.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const header = "| package | is | imports of ours |\n| --- | --- | --- |\n"
-	_, table, found := strings.Cut(string(text), header)
-	if !found {
-		t.Fatal("design.md has no table of packages")
-	}
-	shown := map[string]bool{}
-	quoted := regexp.MustCompile("`([^`]+)`")
-	for row := range strings.Lines(table) {
-		cells := strings.Split(row, "|")
-		if len(cells) != 5 {
-			break
-		}
-		pkg, cell := strings.Trim(cells[1], " `"), strings.TrimSpace(cells[3])
-		shown[pkg] = true
-		var says []string
-		for _, match := range quoted.FindAllStringSubmatch(cell, -1) {
-			says = append(says, match[1])
-		}
-		slices.Sort(says)
-		if want := slices.Sorted(maps.Keys(arrows[pkg])); slices.Equal(want, []string{all}) {
-			if !strings.HasPrefix(cell, "all") {
-				t.Errorf("design.md: %s imports %s, and may import all", pkg, cell)
-			}
-		} else if !slices.Equal(says, want) {
-			t.Errorf("design.md: %s imports %v, and the table in imports_test.go says %v", pkg,
-				says, want)
-		}
-	}
-	for pkg := range arrows {
-		if !shown[pkg] && !outsideTable.MatchString(pkg) {
-			t.Errorf("design.md has no row for %s", pkg)
-		}
-	}
-	for pkg := range shown {
-		if _, err := os.Stat(path.Join("..", pkg)); err != nil {
-			t.Errorf("design.md has a row for %s: %v", pkg, err)
-		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -69,3 +70,36 @@ func TestReadmeIsShort(t *testing.T) {
 		t.Errorf("README.md has %d lines, more than %d", n, readmeLines)
 	}
 }
+
+// TestDocumentsAreShort counts the words of the documents; what only fences or rules off a table
+// is no word.
+func TestDocumentsAreShort(t *testing.T) {
+	for most, patterns := range map[int][]string{
+		20000: {"*.md", "../README.md", "../CONTRIBUTING.md"},
+		6000:  {"decisions/*.md", "wire/*.md"},
+	} {
+		words := 0
+		for _, pattern := range patterns {
+			paths, err := filepath.Glob(pattern)
+			if err != nil || len(paths) == 0 {
+				t.Fatalf("%s: %d files, %v", pattern, len(paths), err)
+			}
+			for _, path := range paths {
+				text, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, field := range strings.Fields(string(text)) {
+					if strings.ContainsFunc(field, wordRune) {
+						words++
+					}
+				}
+			}
+		}
+		if words > most {
+			t.Errorf("%v have %d words, more than %d: move or remove some", patterns, words, most)
+		}
+	}
+}
+
+func wordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }

@@ -12,7 +12,7 @@ import (
 )
 
 // The simulation of whole jobs: ranks, launcher, trainers, storage and network of one job, in one
-// goroutine and in virtual time. All that happens, and when, follows from a seed. docs/testing.md
+// goroutine and in virtual time. All that happens, and when, follows from a seed. docs/develop.md
 // says which parts of it are the code that runs in jobs, and which are models.
 
 // simClock runs events one at a time, in order of their time.

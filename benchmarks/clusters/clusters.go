@@ -1,5 +1,5 @@
-// Package clusters holds the cluster files of the simulator's time model; docs/time-model.md
-// describes their values.
+// Package clusters holds the cluster files of the simulator's time model;
+// benchmarks/simulator/README.md describes their values.
 package clusters
 
 import "embed"

@@ -17,7 +17,7 @@ of each epoch. "{seed}" in the command becomes the seed. A system that ranks can
 training fails, is listed with the reason.
 
 Results are kept in the output folder: called again, compare resumes where it was interrupted, and
-trains only what is missing. See docs/compare.md.`
+trains only what is missing. See docs/simulate.md.`
 
 func newCompareCommand() *cobra.Command {
 	o := &compare.Options{}

@@ -14,7 +14,7 @@ where the samples came from. It runs the same code as the ranks.
 
 LOSSES is a float32 array [epochs, samples] in NumPy's format: the loss that training reports for a
 sample if it is drawn in that epoch. Times come from a model of the machine, --cluster.
-docs/simulate.md explains what is counted and what the model leaves out.
+benchmarks/simulator/README.md explains what is counted and what the model leaves out.
 
 With --nopfs it is the performance simulator of the NoPFS paper instead: its policies on its machine
 and data sets, with times of its own model. It needs no losses.`

@@ -27,7 +27,7 @@ script asks for. The lines that they print begin with that number in brackets. W
 others continue, and run exits with the code of the first that failed.
 
 With --requeue, Slurm restarts the job after the training command has ended, if the job received the
-signal of "sbatch --signal" or was preempted; see docs/requeue.md.`
+signal of "sbatch --signal" or was preempted; see docs/slurm.md.`
 
 func newRunCommand() *cobra.Command {
 	var o launch.Options

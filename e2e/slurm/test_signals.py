@@ -59,7 +59,7 @@ def goes_on(bed, reference):
     the reference's batches.
 
     From 24.05 on, Slurm treats the end of a job that was preempted before as another preemption,
-    and requeues it once more (docs/debian.md): that life has nothing left to train.
+    and requeues it once more (docs/start.md): that life has nothing left to train.
     """
     version = tuple(
         int(part) for part in bed.call("scontrol", "--version").split()[1].split(".")[:2]

@@ -7,7 +7,7 @@ var rankpoolSystem = System{
 	NewPolicy: func(PolicyConfig) scheduler.Policy { return scheduler.NewClairvoyant() },
 	About: "race clocks: evicts the sample whose next draw, known or predicted, is farthest; " +
 		"bypasses what is needed later still",
-	Source: "docs/design.md",
+	Source: "docs/develop.md",
 	Options: []Option{{
 		Name: "floor", Default: scheduler.DefaultFloor, Least: 1e-06, Most: 1,
 		About: "least share of the draws that weighted, pads and subset give a sample, as a part of " +

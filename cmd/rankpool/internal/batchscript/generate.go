@@ -243,7 +243,7 @@ module load {{quoteAll .Modules}}
 {{if .Requeue -}}
 # exec replaces the shell by rankpool, which gets the signal: training writes its checkpoint, and
 # the job is requeued. The training script must call rankpool.Stop() after each step, and end when
-# it returns True: see docs/requeue.md.
+# it returns True: see docs/slurm.md.
 {{- else -}}
 # exec replaces the shell by rankpool, which gets the signals that Slurm sends.
 {{- end}}

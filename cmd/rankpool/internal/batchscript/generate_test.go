@@ -85,9 +85,9 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// TestDocumentation compares docs/sbatch.md with what this package does.
+// TestDocumentation compares docs/slurm.md with what this package does.
 func TestDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/sbatch.md")
+	text, err := os.ReadFile("../../../../docs/slurm.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,12 +98,12 @@ func TestDocumentation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), script) {
-		t.Errorf("docs/sbatch.md does not show the script of today:\n%s", script)
+		t.Errorf("docs/slurm.md does not show the script of today:\n%s", script)
 	}
 	for _, check := range checks {
 		name := check.name
 		if !strings.Contains(string(text), "`"+name+"`") {
-			t.Errorf("docs/sbatch.md does not name the check %s", name)
+			t.Errorf("docs/slurm.md does not name the check %s", name)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestDocumentation(t *testing.T) {
 // TestDocumentedScripts checks that the scripts in the documentation have no warnings.
 func TestDocumentedScripts(t *testing.T) {
 	blocks := regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```")
-	for _, name := range []string{"README.md", "docs/slurm.md", "docs/requeue.md", "docs/sbatch.md"} {
+	for _, name := range []string{"README.md", "docs/slurm.md"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", name))
 		if err != nil {
 			t.Fatal(err)

@@ -53,7 +53,7 @@ func checkTier(env *Env) []Finding {
 	if tier.Unusable != nil {
 		return warning(verbatim(tier.Unusable.Error())+"; training continues without a tier",
 			"name a folder on a local disk of the node: for keep and share the centre makes one with mode "+
-				"1777 and owner root, for keep one of yours will do; see docs/tier.md")
+				"1777 and owner root, for keep one of yours will do; see docs/memory.md")
 	}
 	fs, err := env.Machine.FileSystem(tier.Dir)
 	if err != nil {

@@ -534,9 +534,9 @@ func TestFewChecks(t *testing.T) {
 	}
 }
 
-// TestDocumented checks that the table in docs/doctor.md lists the checks.
+// TestDocumented checks that the table in docs/start.md lists the checks.
 func TestDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/doctor.md")
+	text, err := os.ReadFile("../../../../docs/start.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -545,6 +545,6 @@ func TestDocumented(t *testing.T) {
 		want.WriteString("| `" + c.Name + "` | " + string(c.Scope) + " | " + c.About + " |\n")
 	}
 	if !strings.Contains(string(text), want.String()) {
-		t.Errorf("docs/doctor.md lacks this table:\n%s", want.String())
+		t.Errorf("docs/start.md lacks this table:\n%s", want.String())
 	}
 }

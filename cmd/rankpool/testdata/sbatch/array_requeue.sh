@@ -14,7 +14,7 @@ set -euo pipefail
 
 # exec replaces the shell by rankpool, which gets the signal: training writes its checkpoint, and
 # the job is requeued. The training script must call rankpool.Stop() after each step, and end when
-# it returns True: see docs/requeue.md.
+# it returns True: see docs/slurm.md.
 exec rankpool run --data images --memory auto --log run-$SLURM_JOB_ID.jsonl \
     --requeue --state scores-$SLURM_JOB_ID.state \
     -- python -u train.py

@@ -20,7 +20,7 @@ module load openmpi/4.1.4 rankpool
 
 # exec replaces the shell by rankpool, which gets the signal: training writes its checkpoint, and
 # the job is requeued. The training script must call rankpool.Stop() after each step, and end when
-# it returns True: see docs/requeue.md.
+# it returns True: see docs/slurm.md.
 exec rankpool run --data train=/lustre/train --data val=/lustre/val.parquet --memory 200GiB --log run-$SLURM_JOB_ID.jsonl \
     --requeue --state scores-$SLURM_JOB_ID.state \
     -- python train.py --name 'it'\''s a "test" of $HOME' --empty ''
