@@ -155,8 +155,8 @@ var samplers = map[string][]string{
 // SamplersOf returns the samplers that take an option; nil if it does not belong to samplers.
 func SamplersOf(option string) []string { return samplers[option] }
 
-// Sample sets the options in cfg that belong to its sampler, for the system's own draws: those in v,
-// and the fraction, whose default differs between systems.
+// Sample sets the options in cfg that belong to its sampler, for the system's own draws: those in
+// v, and the fraction, whose default differs between systems.
 func (s *System) Sample(v Values, cfg *scheduler.SamplerConfig) {
 	if slices.Contains(samplers["fraction"], cfg.Name) && s.CheckName("fraction") == nil {
 		cfg.Fraction = s.Value(v, "fraction")
