@@ -12,7 +12,7 @@ Member = Tuple[str, int, int]  # extension, offset in the file, size in bytes
 
 def expand(urls: Union[str, os.PathLike, List[str]]) -> List[str]:
     """Returns the paths that urls names: a folder's *.tar, or patterns such as "a-{000..146}.tar"
-    and "{a,b}.tar", sorted.
+    and "{a,b}.tar", in the order of rankpool's index.
 
     Raises ValueError for what is not a path, such as "http:…" and "pipe:…", FileNotFoundError for a
     file that is not there.
@@ -21,23 +21,36 @@ def expand(urls: Union[str, os.PathLike, List[str]]) -> List[str]:
         [os.fspath(urls)] if isinstance(urls, (str, os.PathLike)) else list(map(os.fspath, urls))
     )
     if len(texts) == 1 and os.path.isdir(texts[0]):
-        found = [
-            os.path.join(at, name)
-            for at, _, names in os.walk(texts[0])
-            for name in names
-            if _is_shard(name)
-        ]
+        root, found = texts[0], _below(texts[0])
     else:
         for text in texts:
             if ":" in text.partition("/")[0]:
                 raise ValueError(f"rankpool: WebDataset reads tar files on storage, not {text!r}")
         found = [path for text in texts for path in _braces(text)]
+        parents = [os.path.dirname(os.path.abspath(path)) for path in found]
+        root = os.path.commonpath(parents or ["."])
     if not found:
         raise FileNotFoundError(f"rankpool: there is no tar file in {urls}")
     for path in found:
         if not os.path.isfile(path):
             raise FileNotFoundError(f"rankpool: there is no tar file {path}")
-    return sorted(found, key=lambda path: os.path.split(os.fsencode(path)))
+    return sorted(found, key=lambda path: _place(os.fsencode(os.path.relpath(path, root))))
+
+
+def _below(root: str) -> List[str]:
+    """Returns the shards below a folder, except in hidden folders."""
+    found = []
+    for at, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [os.path.join(at, name) for name in names if _is_shard(name)]
+    return found
+
+
+def _place(path: bytes) -> Tuple[bytes, bytes, bytes]:
+    """Returns what the index sorts by: the class, which is the outermost folder, the folder, and the
+    name of the file."""
+    folder, name = os.path.split(path)
+    return folder.partition(b"/")[0], folder, name
 
 
 def _is_shard(name: str) -> bool:

@@ -138,6 +138,11 @@ def test_patterns(shards, tmp_path):
         (tmp_path / "b-10.tar").touch(),
     )
     assert len(tarfiles.expand(str(tmp_path / "b-{08..10}.tar"))) == 3
+    ordered = ["z.tar", "a/0.tar", "a/x/0.tar", "a-b/0.tar"]  # by class, then by folder
+    for name in (*ordered, ".trash/old.tar"):
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / name).touch()
+    assert tarfiles.expand(tmp_path / "tree") == [str(tmp_path / "tree" / name) for name in ordered]
     for wrong, error in (
         ("pipe:cat x", ValueError),
         ("http://x/a.tar", ValueError),
