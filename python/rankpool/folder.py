@@ -62,7 +62,7 @@ class DatasetFolder(Served):
         self._samples: Optional[List[Tuple[str, int]]] = None
         self._targets: Optional[List[int]] = None
         valid = _validity(extensions, is_valid_file)
-        self._data = self._find_served(lambda data: self._difference(data, valid))
+        self._data = self._find_served(lambda data: self._difference(data, valid, allow_empty))
         if self._data is None:
             self._samples = self.make_dataset(
                 self.root, self.class_to_idx, extensions, is_valid_file, allow_empty
@@ -96,7 +96,7 @@ class DatasetFolder(Served):
 
     # --- what the cache serves ---
 
-    def _difference(self, data: Dataset, valid: Callable[[str], bool]) -> str:
+    def _difference(self, data: Dataset, valid: Callable[[str], bool], allow_empty: bool) -> str:
         """Returns why the cache's samples are not those that torchvision would find, "" if they
         are."""
         if list(data.classes) != self.classes:
@@ -113,6 +113,8 @@ class DatasetFolder(Served):
                 return f"sample {id} is a part of {path}"
             if not valid(path):
                 return f"{path}, which the cache serves, is not a sample here"
+        if not allow_empty and len(set(data.labels)) < len(self.classes):
+            return "a class has no files"  # an error of make_dataset
         return ""
 
     # --- torchvision's attributes ---

@@ -47,7 +47,7 @@ def _below(root: str) -> List[str]:
 
 
 def _place(path: bytes) -> Tuple[bytes, bytes, bytes]:
-    """Returns what the index sorts by: the class (the outermost folder), the folder and the name."""
+    """Returns what the index sorts by: the class (outermost folder), the folder and the name."""
     folder, name = os.path.split(path)
     return folder.partition(b"/")[0], folder, name
 
