@@ -1,7 +1,6 @@
 package index
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +11,7 @@ import (
 // noticed scans root, and returns the samples, the classes and what the scan says, without root.
 func noticed(t *testing.T, root string) (list, classes, said []string) {
 	t.Helper()
-	m, err := Scan(context.Background(), root, ScanOptions{
+	m, err := Scan(t.Context(), root, ScanOptions{
 		Notice: func(sentence string) { said = append(said, strings.ReplaceAll(sentence, root, "R")) },
 	})
 	stagingtest.Must(t, err)
