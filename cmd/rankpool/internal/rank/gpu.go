@@ -210,8 +210,8 @@ func (s *gpuSampler) readPCIe(states []stats.GPU) {
 // since the previous call: stallSeconds is how long the node's trainers have waited for samples so
 // far, summed over them (NaN: not known), and trainers is how many there are now. Time without
 // trainers is not accounted. The caller owns the result; it must not write to what the result
-// points to. Snapshot may be called from any goroutine, and does not call the driver. It returns nil
-// while no GPU is known.
+// points to. Snapshot may be called from any goroutine, and does not call the driver. It returns
+// nil while no GPU is known.
 func (s *gpuSampler) Snapshot(stallSeconds float64, trainers int) []stats.GPU {
 	if s == nil {
 		return nil
