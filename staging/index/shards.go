@@ -174,7 +174,8 @@ func (f *shardFile) read(ctx context.Context) error {
 // like others.
 func (f *shardFile) checkGzip(in io.ReaderAt) error {
 	var magic [2]byte
-	if n, _ := in.ReadAt(magic[:], 0); n == 2 && string(magic[:]) == "\x1f\x8b" {
+	n, _ := in.ReadAt(magic[:], 0) // a shorter file is not compressed
+	if n == 2 && string(magic[:]) == "\x1f\x8b" {
 		return fmt.Errorf("%s %s", f.path, isCompressed)
 	}
 	return nil
