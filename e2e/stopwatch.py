@@ -16,6 +16,7 @@ STEP_SECONDS = 0.005
 
 def main(root, workers):
     torch.set_num_threads(1)
+    os.environ["USE_LIBUV"] = "0"  # PyTorch of Debian 13 is built without libuv
     dist.init_process_group("gloo")
     data = rankpool.DatasetFolder(root, loader=lambda file: len(file.read()), extensions=(".png",))
     sampler = rankpool.DistributedSampler(data)
