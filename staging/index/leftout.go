@@ -28,11 +28,11 @@ const isCompressed = "is a compressed shard, whose samples cannot be read in pla
 // A division says what the files of a tree are.
 type division struct {
 	shards map[*scannedFile]*shardFile
-	other  map[*scannedFile]bool // files that are no samples
+	other  map[*scannedFile]bool // files that are not samples
 	flat   bool                  // the root's files are samples, and its folders no classes
 }
 
-// divide finds the samples in shards, and the files that are no samples: those that describe
+// divide finds the samples in shards, and the files that are not samples: those that describe
 // shards, and files beside class folders that hold more of them.
 func (s *scanner) divide() (*division, error) {
 	found, err := s.shards()
@@ -136,12 +136,12 @@ func (d *division) count(folders []*scannedFolder) (files int) {
 	return files
 }
 
-// tellLeftOut says which files and links are no samples.
+// tellLeftOut says which files and links are not samples.
 func (s *scanner) tellLeftOut(d *division) {
 	if len(d.other) > 0 {
 		s.notice(fmt.Sprintf("%s holds %s, which %s: %s", s.root,
 			english.Plural(len(d.other), "other file", ""),
-			english.PluralWord(len(d.other), "is no sample", "are no samples"),
+			english.PluralWord(len(d.other), "is not a sample", "are not samples"),
 			extensions(maps.Keys(d.other))))
 	}
 	var dangling []string

@@ -18,7 +18,7 @@ func noticed(t *testing.T, root string) (list, classes, said []string) {
 	return samples(m), m.Classes(), said
 }
 
-// TestScanLeavesOut scans trees with files and links that are no samples.
+// TestScanLeavesOut scans trees with files and links that are not samples.
 func TestScanLeavesOut(t *testing.T) {
 	for _, c := range []struct {
 		name                string
@@ -30,7 +30,7 @@ func TestScanLeavesOut(t *testing.T) {
 			[]string{"ant/1.png", "bee/1.png", "classes.txt"},
 			[]string{"0 ant/1.png", "1 bee/1.png"},
 			[]string{"ant", "bee"},
-			[]string{"R holds 1 other file, which is no sample: 1 .txt"},
+			[]string{"R holds 1 other file, which is not a sample: 1 .txt"},
 		},
 		{
 			"several, of which some are hidden",
@@ -40,7 +40,7 @@ func TestScanLeavesOut(t *testing.T) {
 			},
 			[]string{"0 a/1", "0 a/2", "0 a/3", "1 b/1", "1 b/2"},
 			[]string{"a", "b"},
-			[]string{"R holds 5 other files, which are no samples: 2 .txt, 1 .db, 1 .gz, " +
+			[]string{"R holds 5 other files, which are not samples: 2 .txt, 1 .db, 1 .gz, " +
 				"1 without extension"},
 		},
 		{
@@ -118,14 +118,14 @@ func TestScanShardNames(t *testing.T) {
 			},
 			[]string{"0 photo.jpg", "0 x.tfrecord-00000-of-00001", "0 x.tfrecord-00000-of-00001"},
 			[]string{""},
-			[]string{"R holds 3 other files, which are no samples: 2 .json, 1 .txt"},
+			[]string{"R holds 3 other files, which are not samples: 2 .json, 1 .txt"},
 		},
 		{
 			"beside a folder of indexes",
 			map[string][]byte{"0.tar": tarFile(t, "a.jpg=A"), "idx/0.idx": text},
 			[]string{"0 0.tar"},
 			[]string{""},
-			[]string{"R holds 1 other file, which is no sample: 1 .idx"},
+			[]string{"R holds 1 other file, which is not a sample: 1 .idx"},
 		},
 		{
 			"an array without rows among others",

@@ -30,7 +30,7 @@ type ScanOptions struct {
 	Concurrency int
 	// called with the number of files found so far, never by two goroutines at a time
 	Progress func(files int64)
-	// called with a sentence about files and links that are no samples
+	// called with a sentence about files and links that are not samples
 	Notice func(sentence string)
 	// the ranks that share the work; this process is rank 0. nil: it works alone
 	Group *Group
