@@ -24,6 +24,8 @@ PATIENT = ["--peer-timeout", "1m"]
 PATIENCE_SECONDS = 300  # for what takes a few seconds on an idle machine
 STOP_SECONDS = 60  # until every thread of a process has seen that it should stop
 SHM = Path("/dev/shm")
+# An MPICH rank that is killed in MPI_Init leaves such files in SHM.
+MPI_LEAVES = ("ucx_shm_posix", "mpich_shar_tmp")
 
 # For mpirun by hand. Open MPI 5's has no --quiet, and warns about interfaces that TCP cannot match.
 MPIRUN_ENV = {

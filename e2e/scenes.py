@@ -36,8 +36,6 @@ LEFT_OUT = [
     "memory is short",
     "a node is lost",  # see slurm/test_lost_node.py
 ]
-# an MPICH rank that is killed in MPI_Init leaves such files in /dev/shm
-MPI_LEAVES = ("ucx_shm_posix", "mpich_shar_tmp")
 SHAPES = [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)]  # ranks and trainers of a requeued job
 STRANGERS = ["0, '{0}'", "5, '{0}'", "0, 'uniform'", "0, 'sequential'"]
 
@@ -218,7 +216,7 @@ class Play:
         self.beside.clear()
         if requeued == "killed":
             return None
-        return one.finish(MPI_LEAVES)
+        return one.finish(run.MPI_LEAVES)
 
     def requeue(self, one):
         """Ends the job: warns it, so that it saves a checkpoint, or kills it if it has one."""
