@@ -49,7 +49,7 @@ func (s *samples) reread(c scheduler.Read) {
 	size := s.data.Size(c.ID)
 	off, ok := s.node.alloc(size)
 	if !ok {
-		s.queue = append(s.queue, scheduler.Reread{ID: c.ID, Err: errNoRoom})
+		s.step(scheduler.Reread{ID: c.ID, Err: errNoRoom})
 		return
 	}
 	s.reads.Add(1)

@@ -134,7 +134,7 @@ func TestUnusedMemoryIsGivenBack(t *testing.T) {
 	s := n.streams[0]
 	s.locked(func() {
 		s.benefit = measuredAs(1.02)
-		s.weighNow()
+		s.weigh()
 	})
 	looks <- struct{}{}
 	looks <- struct{}{} // the first look is over

@@ -319,7 +319,7 @@ func (s *stream) takeLane() error {
 	if s.stager != nil {
 		s.start(s.freeLane())
 		s.step(scheduler.LaneOpened{Lane: s.lane, World: setup.world})
-		s.weighNow()
+		s.weigh()
 		return nil
 	}
 	s.stager = stager

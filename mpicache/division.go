@@ -24,25 +24,17 @@ func (s *samples) gains() (lanes []int, gains []float64) {
 	return lanes, gains
 }
 
-// weigh queues each training's weight for the stager, and requests that memory be divided again. It
-// is called when a training begins or ends, and when its benefit is known.
+// weigh gives the stager each training's weight, and requests that memory be divided again. It is
+// called when a training begins or ends, and when its benefit is known.
 func (s *samples) weigh() {
 	lanes, gains := s.gains()
 	for i, weight := range scheduler.Weights(gains) {
 		if s.weights[lanes[i]] != weight {
 			s.weights[lanes[i]] = weight
-			s.queue = append(s.queue, scheduler.Weighed{Lane: lanes[i], Weight: weight})
+			s.step(scheduler.Weighed{Lane: lanes[i], Weight: weight})
 		}
 	}
 	s.node.shrinker.divide.Store(true)
-}
-
-// weighNow is weigh for callers that are not handling an event of the stager: it also handles the
-// queue.
-func (s *samples) weighNow() {
-	if s.weigh(); !s.closed {
-		s.drain()
-	}
 }
 
 // claim returns the data set's claim to the memory of this rank, without its part by size. A data

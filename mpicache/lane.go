@@ -246,7 +246,7 @@ func (s *stream) end() {
 	if s.began {
 		s.node.lanes.Add(-1)
 		s.step(scheduler.LaneClosed{Lane: s.lane})
-		s.weighNow()
+		s.weigh()
 	}
 	for c := range s.clients {
 		c.HangUp() // the client opens the data set again

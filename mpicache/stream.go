@@ -38,9 +38,11 @@ type samples struct {
 	largest  int64 // bytes of a sample
 	ownBytes int64 // of the slab, for all samples that this rank owns by the hash
 	queue    []scheduler.Event
-	batch    []door.BatchEntry // a buffer for the delivery under way
-	hungry   bool              // something found no room
-	freed    bool              // memory was freed since
+	stepping bool                // step is handling the queue
+	commands []scheduler.Command // a buffer for those of the event that is handled
+	batch    []door.BatchEntry   // a buffer for the delivery under way
+	hungry   bool                // something found no room
+	freed    bool                // memory was freed since
 
 	capacityBytes int64           // of the partition now
 	weights       map[int]float64 // by lane, what memory is worth to it
@@ -178,20 +180,21 @@ func (s *samples) reply(c *conn, frame []byte) {
 }
 
 // step passes an event to the stager, carries out its commands, and continues with the events that
-// follow.
+// follow from them: step itself may be called while a command is carried out.
 func (s *samples) step(e scheduler.Event) {
 	if s.closed {
 		return
 	}
 	s.queue = append(s.queue, e)
-	s.drain()
-}
-
-func (s *samples) drain() {
+	if s.stepping {
+		return
+	}
+	s.stepping = true
 	for len(s.queue) > 0 {
 		e := s.queue[0]
 		s.queue = s.queue[1:]
-		for _, c := range s.stager.Step(e) {
+		s.commands = s.stager.Step(e, s.commands[:0])
+		for _, c := range s.commands {
 			s.do(c)
 		}
 		if s.freed && s.hungry && len(s.queue) == 0 {
@@ -200,7 +203,7 @@ func (s *samples) drain() {
 		}
 		s.freed = false
 	}
-	s.queue = nil
+	s.queue, s.stepping = nil, false
 	for _, l := range s.streams {
 		l.leavePlans()
 	}
@@ -276,7 +279,7 @@ func (s *samples) occupyOrStarve(id scheduler.SampleID) bool {
 	ok := s.occupy(id)
 	if !ok {
 		s.hungry = true
-		s.queue = append(s.queue, scheduler.Starved{ID: id})
+		s.step(scheduler.Starved{ID: id})
 	}
 	return ok
 }
@@ -341,7 +344,7 @@ func (s *samples) deliver(c scheduler.Deliver) {
 		lease, waits = g.conn.lease(s, c.Lease, c.Ticket)
 	}
 	if !waits {
-		s.queue = append(s.queue, scheduler.Released{Lease: c.Lease})
+		s.step(scheduler.Released{Lease: c.Lease})
 		return
 	}
 	entries := slices.Grow(s.batch[:0], len(c.IDs))[:len(c.IDs)]

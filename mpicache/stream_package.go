@@ -80,7 +80,7 @@ func (s *samples) unpack(c scheduler.Unpack) {
 	places := map[scheduler.SampleID][]byte{}
 	for _, id := range c.IDs {
 		if !s.occupy(id) {
-			s.queue = append(s.queue, scheduler.Unpacked{Package: c.Package, NoRoom: true})
+			s.step(scheduler.Unpacked{Package: c.Package, NoRoom: true})
 			return
 		}
 		places[id] = s.bytes(id)

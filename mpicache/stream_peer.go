@@ -155,7 +155,7 @@ func (s *samples) ask(c scheduler.Ask) {
 	}
 	if len(a.ids) == 0 {
 		nothing := make([]scheduler.Status, len(c.IDs))
-		s.queue = append(s.queue, scheduler.Received{Ticket: c.Ticket, Status: nothing})
+		s.step(scheduler.Received{Ticket: c.Ticket, Status: nothing})
 		return
 	}
 	s.asks[c.Ticket] = a
@@ -221,17 +221,16 @@ func (s *samples) giveUp(a *asking) {
 		s.entries.Drop(int(id))
 	}
 	s.lost[a.Ticket] = a
-	s.queue = append(s.queue, scheduler.PeerLost{Ticket: a.Ticket})
+	s.step(scheduler.PeerLost{Ticket: a.Ticket})
 }
 
 func (s *samples) giveUpAsks(now time.Time) {
 	for _, ticket := range slices.Sorted(maps.Keys(s.asks)) {
-		if a := s.asks[ticket]; now.After(a.deadline) {
+		if a := s.asks[ticket]; a != nil && now.After(a.deadline) {
 			s.node.noteAnswer(a.Peer, false)
 			s.giveUp(a)
 		}
 	}
-	s.drain()
 }
 
 // onAsk passes a peer's question to the stager.
@@ -273,7 +272,7 @@ func (s *samples) send(c scheduler.Send) {
 	}
 	sent := scheduler.Sent{Peer: c.Peer, Ticket: c.Ticket}
 	if len(segs) == 0 {
-		s.queue = append(s.queue, sent)
+		s.step(sent)
 		return
 	}
 	s.node.cfg.Transport.Put(c.Peer, bulk, segs, func(err error) {

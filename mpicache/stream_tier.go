@@ -28,7 +28,7 @@ func (s *samples) store(c scheduler.Store) {
 	})
 	if !taken {
 		s.reads.Done()
-		s.queue = append(s.queue, scheduler.Stored{ID: c.ID, Busy: true})
+		s.step(scheduler.Stored{ID: c.ID, Busy: true})
 	}
 }
 

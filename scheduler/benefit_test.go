@@ -152,7 +152,7 @@ func (r *timedRun) stored(do func()) {
 }
 
 func (r *timedRun) step(rank int, e Event) {
-	for _, c := range slices.Clone(r.stagers[rank].Step(e)) {
+	for _, c := range r.stagers[rank].Step(e, nil) {
 		switch c := c.(type) {
 		case Fetch:
 			r.stored(func() { r.step(rank, Fetched{ID: c.ID}) })

@@ -216,7 +216,7 @@ func (r *laneRank) check(d Deliver) {
 func (r *laneRank) step(e Event) {
 	w := r.w
 	freed := false
-	for _, c := range slices.Clone(r.stager.Step(e)) {
+	for _, c := range r.stager.Step(e, nil) {
 		switch c := c.(type) {
 		case Fetch:
 			w.later(func() { r.fetch(c.ID) })

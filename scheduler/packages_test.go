@@ -93,7 +93,7 @@ func TestPackages(t *testing.T) {
 			var step func(e Event)
 			step = func(e Event) {
 				var then []Event
-				for _, command := range s.Step(e) {
+				for _, command := range s.Step(e, nil) {
 					switch v := command.(type) {
 					case Fetch:
 						fmt.Fprintf(log, "fetch %d ", v.ID)

@@ -133,9 +133,9 @@ func (cfg *StagerConfig) held() (kept, held int) {
 		int((min(cfg.CapacityBytes, total) + min(cfg.WindowBytes, total)) / mean)
 }
 
-// Step handles an event and returns the resulting commands. The slice is valid until the next Step.
-func (s *Stager) Step(e Event) []Command {
-	s.out = s.out[:0]
+// Step handles an event, appends the resulting commands to a slice of the caller, and returns that.
+func (s *Stager) Step(e Event, to []Command) []Command {
+	s.out = to
 	switch e := e.(type) {
 	case LaneOpened:
 		s.onLaneOpened(e)
@@ -202,7 +202,9 @@ func (s *Stager) Step(e Event) []Command {
 		l.forget()
 		l.pack()
 	}
-	return s.out
+	commands := s.out
+	s.out = nil
+	return commands
 }
 
 func (s *Stager) emit(c Command) { s.out = append(s.out, c) }

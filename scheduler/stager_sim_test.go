@@ -319,7 +319,7 @@ func (w *world) make(r *simRank, c MakePlan) PlanMade {
 }
 
 func (r *simRank) step(e Event) {
-	commands := append([]Command(nil), r.stager.Step(e)...)
+	commands := r.stager.Step(e, nil)
 	freed := false
 	for _, c := range commands {
 		if r.w.keep {
@@ -687,8 +687,8 @@ func TestStagerHugeBatch(t *testing.T) {
 	})
 	s.Step(Planned{Plan: NewPlan(PlanConfig{
 		Sampler: sampler, Samples: samples, BatchSize: math.MaxInt32, World: []int32{0}, Ranks: 1,
-	}, 0, nil)})
-	s.Step(Requested{Ticket: 1})
+	}, 0, nil)}, nil)
+	s.Step(Requested{Ticket: 1}, nil)
 	for _, p := range s.lanes[0].parts {
 		if len(p.ids) != samples || cap(p.ids) > 2*samples || cap(p.source) > 8*samples {
 			t.Errorf("%d draws, and room for %d ids and %d sources", len(p.ids), cap(p.ids), cap(p.source))

@@ -12,6 +12,8 @@ type stagerRanks struct {
 	ranks []*stagerRank
 	todo  []func()
 	done  int // of todo
+	// commands is a buffer for those of the event that is handled.
+	commands []scheduler.Command
 
 	// fetched is called for each read of storage, reread (may be nil) for each of a sample in memory,
 	// asked (may be nil) for each request to a peer, and
@@ -85,7 +87,8 @@ func (a *stagerRanks) step(e scheduler.Event) {
 // step passes an event to the stager and executes its commands.
 func (r *stagerRank) step(e scheduler.Event) {
 	a := r.all
-	for _, c := range r.stager.Step(e) {
+	a.commands = r.stager.Step(e, a.commands[:0])
+	for _, c := range a.commands {
 		switch c := c.(type) {
 		case scheduler.Fetch:
 			a.fetched(c.ID, r.number, int(c.Need))
