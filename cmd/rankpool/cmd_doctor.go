@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,8 +50,6 @@ type doctorOptions struct {
 	only       []string
 	json       bool
 	strict     bool
-	list       bool
-	quiet      bool
 
 	size   memory.Amount // parsed from memory, unless it is auto
 	place  *doctor.Tier  // found for tier
@@ -74,12 +70,6 @@ func newDoctorCommand() *cobra.Command {
 			if err := o.check(); err != nil {
 				return at.OnlyFirst(err)
 			}
-			switch {
-			case o.list && at.Task > 0:
-				return nil
-			case o.list:
-				return listChecks(cmd.OutOrStdout(), o.checks)
-			}
 			return o.examine(cmd, at)
 		},
 	}
@@ -94,12 +84,10 @@ func newDoctorCommand() *cobra.Command {
 	flags.StringVar(&o.python, "python", "", "the Python that trains (default: python3 in $PATH)")
 	flags.StringVar(&o.runtimeDir, "runtime-dir", "",
 		"folder for sessions, as for \"run\" (default: /dev/shm, $TMPDIR or /tmp)")
-	flags.StringSliceVar(&o.only, "only", nil, "run only these checks, see --list")
-	flags.BoolVar(&o.list, "list", false, "list the checks and exit")
+	flags.StringSliceVar(&o.only, "only", nil, "run only these checks, such as mpi,data")
 	flags.BoolVar(&o.json, "json", false,
 		"print a JSON list of {check, status, detail, advice}, with node if there are several")
 	flags.BoolVar(&o.strict, "strict", false, "exit with code 1 on warnings too")
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 	return cmd
 }
 
@@ -117,10 +105,10 @@ func (o *doctorOptions) check() (err error) {
 		o.place = (*doctor.Tier)(&tier)
 	}
 	var given []string
-	if o.list || len(o.data) > 0 {
+	if len(o.data) > 0 {
 		given = append(given, "data")
 	}
-	if o.list || o.tier != "" {
+	if o.tier != "" {
 		given = append(given, "tier")
 	}
 	o.checks, err = doctor.Select(o.only, given...)
@@ -128,14 +116,6 @@ func (o *doctorOptions) check() (err error) {
 		return exit.Usagef("--only: %w", err)
 	}
 	return nil
-}
-
-func listChecks(w io.Writer, checks []doctor.Check) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, c := range checks {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", c.Name, c.Scope, c.About)
-	}
-	return table.Flush()
 }
 
 // examine runs the checks, together with the other ranks if there are any.
@@ -156,9 +136,7 @@ func (o *doctorOptions) examine(cmd *cobra.Command, at world.Place) error {
 	}
 	defer o.handOutClient(env)()
 	if alone {
-		show := o.newProgress()
-		found, err := doctor.Run(ctx, env, o.checks, doctor.Options{Progress: show.update})
-		show.end()
+		found, err := doctor.Run(ctx, env, o.checks, reportSlow)
 		switch {
 		case err != nil:
 			return err
@@ -179,10 +157,7 @@ func (o *doctorOptions) examine(cmd *cobra.Command, at world.Place) error {
 
 // assist is a rank other than 0: it checks its node, reports, and answers until rank 0 has all.
 func (o *doctorOptions) assist(ctx context.Context, group *doctor.Group, env *doctor.Env) error {
-	found, err := doctor.Run(ctx, env, o.checks,
-		doctor.Options{Progress: func(check string, _ int, _ time.Duration) {
-			group.Checking(check)
-		}})
+	found, err := doctor.Run(ctx, env, o.checks, nil)
 	if err != nil {
 		return err
 	}
@@ -198,22 +173,22 @@ func (o *doctorOptions) preside(
 	ctx context.Context, cmd *cobra.Command, group *doctor.Group, env *doctor.Env,
 ) error {
 	defer group.End()
-	show := o.newProgress()
-	defer show.end()
-	found, err := doctor.Run(ctx, env, o.checks, doctor.Options{Progress: show.update})
+	found, err := doctor.Run(ctx, env, o.checks, reportSlow)
 	if err != nil {
 		return err
 	}
-	show.show("waiting for the other ranks")
 	world := doctor.World{Job: env.Job}
 	if world.Reports, world.Lost, err = group.Gather(ctx, found); err != nil {
 		return err
 	}
-	show.end()
 	if o.makes("ranks") {
 		world.Reports[0].Findings = append(world.Reports[0].Findings, world.Findings()...)
 	}
 	return o.conclude(cmd, doctor.Combine(world.Reports))
+}
+
+func reportSlow(check string, passed time.Duration) {
+	fmt.Fprintf(os.Stderr, "rankpool: still checking %s, for %.0f s\n", check, passed.Seconds())
 }
 
 func (o *doctorOptions) makes(check string) bool {
@@ -245,7 +220,7 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 	library, missing := find()
 	env := &doctor.Env{
 		Machine: doctor.NewSystem(), Job: job, MemoryBytes: o.size.Bytes, Tier: o.place,
-		Now: time.Now, Version: version.Text,
+		Version: version.Text,
 		MPI: doctor.MPI{
 			Library: library.Version, Path: library.Path, Why: library.Why, Missing: missing,
 			Flavour: library.Family.String(),

@@ -8,7 +8,6 @@ import (
 )
 
 const (
-	readable   = 4       // for Machine.Access
 	fewSamples = 8       // read on each node
 	readBytes  = 1 << 20 // of each file
 	slowRead   = 100 * time.Millisecond
@@ -21,7 +20,7 @@ func eachData(env *Env, check func(data string) []Finding) []Finding {
 	for _, data := range env.Data {
 		for _, f := range check(data) {
 			if len(env.Data) > 1 {
-				f.Detail = verbatim(filepath.Base(data)) + ": " + f.Detail
+				f.Detail = filepath.Base(data) + ": " + f.Detail
 			}
 			all = append(all, f)
 		}
@@ -47,18 +46,9 @@ func checkData(env *Env) []Finding {
 
 // checkPlace checks that the data set exists, and its file system.
 func checkPlace(env *Env, data string) []Finding {
-	info, err := env.Machine.Stat(data)
-	if err != nil {
+	if _, err := env.Machine.Stat(data); err != nil {
 		return bad(err.Error(), "look whether the file system is mounted on this node, and whether the "+
 			"name is right")
-	}
-	need := uint32(readable)
-	if info.IsDir() {
-		need |= 1
-	}
-	if err := env.Machine.Access(data, need); err != nil {
-		return bad(fmt.Sprintf("%s may not be read: %v", data, err),
-			"check its permissions, and your groups on this node")
 	}
 	fs, err := env.Machine.FileSystem(data)
 	if err != nil {
@@ -119,16 +109,18 @@ func checkRead(env *Env, data string) []Finding {
 	}
 	slices.Sort(took)
 	median, last := took[len(took)/2], took[len(took)-1]
+	times := []Amount{{median.Seconds(), Seconds}, {last.Seconds(), Seconds}}
 	detail := fmt.Sprintf("opening and reading %d files took {}, the slowest {} (their first MiB, "+
 		"caches included)", len(took))
 	if median > slowRead || last > slowest {
 		return warning(detail, "the file system is slow now: see what else uses it; "+
 			"\"rankpool pack\" makes fewer files of many, "+
-			"\"rankpool stage\" brings them to the nodes", lasting(median), lasting(last))
+			"\"rankpool stage\" brings them to the nodes", times...)
 	}
-	return good(detail, lasting(median), lasting(last))
+	return good(detail, times...)
 }
 
 func unreadable(err error) []Finding {
-	return bad(err.Error(), "look whether the data is complete and may be read on this node")
+	return bad(err.Error(), "look whether the data is complete, and its permissions and your groups "+
+		"on this node")
 }

@@ -51,15 +51,15 @@ func clearsIPC(env *Env) bool {
 func checkTier(env *Env) []Finding {
 	tier := env.Tier
 	if tier.Unusable != nil {
-		return warning(verbatim(tier.Unusable.Error())+"; training continues without a tier",
+		return warning(tier.Unusable.Error()+"; training continues without a tier",
 			"name a folder on a local disk of the node: for keep and share the centre makes one with mode "+
 				"1777 and owner root, for keep one of yours will do; see docs/memory.md")
 	}
 	fs, err := env.Machine.FileSystem(tier.Dir)
 	if err != nil {
-		return warning(verbatim(err.Error()), "see whether the disk is mounted")
+		return warning(err.Error(), "see whether the disk is mounted")
 	}
-	has := verbatim(fmt.Sprintf("%s (%s)", tier.Dir, fs.Type)) + " has {} free"
+	has := fmt.Sprintf("%s (%s) has {} free", tier.Dir, fs.Type)
 	if fs.FreeBytes < tier.Bytes {
 		return warning(has+", and {} may be filled: copies that are there count as filled",
 			"give a smaller size (--tier DIR:SIZE), or make room", bytesOf(fs.FreeBytes),

@@ -26,27 +26,26 @@ const (
 // checkMemory compares the free memory with what the user wants.
 func checkMemory(env *Env) []Finding {
 	least := slurm.ReadMemory(env.Machine.ReadFile, env.getenv, 0)
-	free, from := least.FreeBytes, verbatim(least.Limit)
+	free, from := least.FreeBytes, least.Limit
 	if free == math.MaxInt64 {
 		return good("no limit of memory was found")
 	}
 	ranks := int64(max(1, env.Launch.LocalTasks))
 	left := bytesOf(free)
+	detail, wanted := "{} may still be used ("+from+")", env.MemoryBytes*ranks
+	const advice = "give --memory a smaller size, or the job more with --mem"
 	if env.AutoMemory != nil {
-		return judgeAuto(env.AutoMemory(least, int(ranks)), left, from)
+		return judgeAuto(env.AutoMemory(least, int(ranks)), detail, left)
 	}
 	switch {
-	case env.MemoryBytes*ranks > free:
-		return bad("{} may still be used ("+from+"), less than the {} asked for",
-			"give --memory a smaller size, or the job more with --mem", left, bytesOf(env.MemoryBytes*ranks))
-	case env.MemoryBytes*ranks > free-littleMemory:
-		return warning("{} may still be used ("+from+"), hardly more than the {} asked for: training "+
-			"needs some too", "give --memory a smaller size, or the job more with --mem", left,
-			bytesOf(env.MemoryBytes*ranks))
+	case wanted > free:
+		return bad(detail+", less than the {} asked for", advice, left, bytesOf(wanted))
+	case wanted > 0 && wanted > free-littleMemory:
+		return warning(detail+", hardly more than the {} asked for: training needs some too", advice,
+			left, bytesOf(wanted))
 	case free < littleMemory:
-		return warning("{} may still be used ("+from+")", "give the job more with --mem", left)
+		return warning(detail, "give the job more with --mem", left)
 	}
-	detail := "{} may still be used (" + from + ")"
 	if env.MemoryShare != "" {
 		detail += "; whether " + env.MemoryShare +
 			" of the data fits is not checked, the ranks do when they start"
@@ -55,15 +54,13 @@ func checkMemory(env *Env) []Finding {
 }
 
 // judgeAuto judges what --memory auto uses of the free memory.
-func judgeAuto(bytes int64, left Amount, from string) []Finding {
+func judgeAuto(bytes int64, detail string, left Amount) []Finding {
 	if bytes <= 0 {
-		return bad("{} may still be used ("+from+"), of which --memory auto has nothing left "+
-			"for the cache",
+		return bad(detail+", of which --memory auto has nothing left for the cache",
 			"give the job more with --mem, or give \"run\" --trainer-memory, if training needs less than "+
 				"is estimated", left)
 	}
-	return good("{} may still be used ("+from+"), of which --memory auto takes {}", left,
-		bytesOf(bytes))
+	return good(detail+", of which --memory auto takes {}", left, bytesOf(bytes))
 }
 
 // checkShm checks /dev/shm, which does not hold the cache's memory: a memfd is limited only by

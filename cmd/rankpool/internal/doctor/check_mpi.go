@@ -1,10 +1,6 @@
 package doctor
 
-import (
-	"fmt"
-
-	"rankpool/slurm"
-)
+import "fmt"
 
 // checkMPI checks the library and the thread level: one goroutine at a time calls MPI, from any
 // thread.
@@ -31,9 +27,7 @@ func checkMPI(env *Env) []Finding {
 	if level != "" {
 		detail += ", thread level " + level
 	}
-	found := good(detail)
-	found[0].Facts = map[string]string{"rankpool": env.Version, "MPI": m.Library}
-	return found
+	return good(detail)
 }
 
 // checkLauncher compares what was started with what MPI sees.
@@ -59,6 +53,3 @@ func checkLauncher(env *Env) []Finding {
 	}
 	return good("started by hand; outside Slurm the ranks are started by " + path)
 }
-
-// placed reports whether a number of the job is set.
-func placed(n int) bool { return n != slurm.Absent && n > 0 }

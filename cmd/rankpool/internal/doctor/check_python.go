@@ -32,10 +32,6 @@ type pythonReport struct {
 	CUDACompiled string `json:"cuda_compiled"` // the CUDA version that PyTorch was built with
 }
 
-func (r pythonReport) version() string {
-	return fmt.Sprintf("%d.%d.%d", r.Version[0], r.Version[1], r.Version[2])
-}
-
 // checkPython starts training's Python, imports what training imports, and reports which client it
 // finds.
 func checkPython(env *Env) []Finding {
@@ -70,26 +66,26 @@ func checkPython(env *Env) []Finding {
 		return bad(fmt.Sprintf("%s does not run: %v", p.Command, err),
 			"run it by hand on this node: "+p.Command+" -c 'import torch'")
 	}
-	_, gpus := jobGPUs(env)
-	found := judgePython(r, p, gpus)
-	found[0].Facts = map[string]string{"Python": r.version(), "PyTorch": r.Torch}
-	return found
+	return judgePython(r, p, jobGPUs(env))
 }
 
-// jobGPUs returns this process's GPUs according to the environment, and the variable; "" if there
-// is none.
-func jobGPUs(env *Env) (job slurm.GPUs, given string) {
-	job = slurm.DetectGPUs(env.Machine.LookupEnv)
-	if job.Count > 0 {
-		given = fmt.Sprintf("%s=%s", job.Source, env.getenv(job.Source))
+// jobGPUs returns the variable that gives this process GPUs, "" if there is none.
+func jobGPUs(env *Env) string {
+	gpus := slurm.DetectGPUs(env.Machine.LookupEnv)
+	if gpus.Count <= 0 {
+		return ""
 	}
-	return job, given
+	return fmt.Sprintf("%s=%s", gpus.Source, env.getenv(gpus.Source))
 }
+
+const otherPython = "load the module or the environment that training uses, or name its Python " +
+	"with --python"
 
 // judgePython judges Python's report. gpus is the variable that gives the job its GPUs, "" if there
 // are none.
 func judgePython(r pythonReport, p Python, gpus string) []Finding {
-	what := fmt.Sprintf("Python %s (%s)", r.version(), r.Executable)
+	v := r.Version
+	what := fmt.Sprintf("Python %d.%d.%d (%s)", v[0], v[1], v[2], r.Executable)
 	var found []Finding
 	switch {
 	case slices.Compare(r.Version[:2], oldestPython[:]) < 0:
@@ -102,7 +98,7 @@ func judgePython(r pythonReport, p Python, gpus string) []Finding {
 	switch {
 	case r.TorchError != "":
 		found = append(found, warning(fmt.Sprintf("%s cannot import torch: %s", what, r.TorchError),
-			"load the module or the environment that training uses, or name its Python with --python")...)
+			otherPython)...)
 	case !r.Distributed:
 		found = append(found, warning(fmt.Sprintf("PyTorch %s has no torch.distributed, so each trainer "+
 			"would be alone", r.Torch), "install a PyTorch that was built with it")...)
@@ -116,13 +112,8 @@ func judgePython(r pythonReport, p Python, gpus string) []Finding {
 	if p.Path == "" {
 		client = "the client in " + r.Client
 	}
-	cuda := ", without CUDA"
-	switch {
-	case r.CUDACompiled != "" && r.CUDA:
-		cuda = ", CUDA " + r.CUDACompiled
-	case r.CUDACompiled != "":
-		cuda = ", CUDA " + r.CUDACompiled + " and no GPU"
-	case r.CUDA: // ROCm sets this too
+	cuda := ", without a GPU"
+	if r.CUDA { // ROCm sets this too
 		cuda = ", with GPUs"
 	}
 	return good(fmt.Sprintf("%s, PyTorch %s%s; training uses %s", what, r.Torch, cuda, client))
@@ -133,8 +124,7 @@ func judgePython(r pythonReport, p Python, gpus string) []Finding {
 func blind(r pythonReport, gpus string) []Finding {
 	if r.CUDACompiled == "" {
 		return warning(fmt.Sprintf("the job has GPUs (%s), but PyTorch %s of %s was built without CUDA, "+
-			"or for others", gpus, r.Torch, r.Executable),
-			"load the module or the environment that training uses, or name its Python with --python")
+			"or for others", gpus, r.Torch, r.Executable), otherPython)
 	}
 	return warning(fmt.Sprintf("the job has GPUs (%s), but PyTorch %s with CUDA %s sees none", gpus,
 		r.Torch, r.CUDACompiled),

@@ -1,26 +1,19 @@
 package doctor
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
-
-	"rankpool/slurm"
 )
 
-const (
-	// commandWithin is how long a small program may take: srun and scontrol may wait for slurmctld.
-	commandWithin = 8 * time.Second
-	// shortLeft is the remaining time below which a job gets a warning.
-	shortLeft = 10 * time.Minute
-)
+// commandWithin is how long a small program may take: srun may wait for slurmctld.
+const commandWithin = 8 * time.Second
 
 var versionNumber = regexp.MustCompile(`(\d+)\.(\d+)`)
 
-// checkSlurm checks the version, since --overlap came with 20.11, and the end of the job.
+// checkSlurm checks the version, since --overlap came with 20.11, and the plugin for this MPI.
 //
 // Source: SchedMD, RELEASE_NOTES of 20.11: steps are exclusive by default, and --overlap is new.
 func checkSlurm(env *Env) []Finding {
@@ -47,32 +40,7 @@ func checkSlurm(env *Env) []Finding {
 	if !env.Job.InJob() {
 		return append(good(version+", outside a job"), checkSrunMPI(env)...)
 	}
-	found := good(fmt.Sprintf("%s, job %s%s", version, env.Job.JobID, nodesOf(env)))
-	found = append(found, checkSrunMPI(env)...)
-	ask := func(_ context.Context, name string, args ...string) (string, error) {
-		return env.Machine.Output(commandWithin, []string{"SLURM_TIME_FORMAT=standard"}, name, args...)
-	}
-	if end, err := slurm.EndTime(context.Background(), env.getenv, ask, time.Local); err == nil &&
-		!end.IsZero() {
-		left := end.Sub(env.Now())
-		if left < shortLeft {
-			found = append(found, warning("the job ends in {}",
-				"ask for more with --time, if training takes longer", lasting(max(0, left)))...)
-		} else {
-			found = append(found, good("the job ends in {}", lasting(left))...)
-		}
-	}
-	return found
-}
-
-func nodesOf(env *Env) string {
-	switch {
-	case !placed(env.Job.Nodes):
-		return ""
-	case env.Job.Nodes == 1:
-		return " on 1 node"
-	}
-	return fmt.Sprintf(" on %d nodes", env.Job.Nodes)
+	return append(good(version+", job "+env.Job.JobID), checkSrunMPI(env)...)
 }
 
 // checkSrunMPI looks for the plugin with which srun starts ranks of this MPI.

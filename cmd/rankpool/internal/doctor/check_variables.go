@@ -29,12 +29,6 @@ var hurtfuls = []hurtful{
 		"give srun the --mpi of check \"launcher\"",
 	},
 	{
-		"SLURM_CPU_BIND", func(v string, _ *Env) bool {
-			return strings.Contains(v, "rank") && !strings.Contains(v, "none")
-		},
-		"binds each task to one CPU", "give the cache's srun --cpu-bind=none",
-	},
-	{
 		"UCX_ERROR_SIGNALS", contains("TERM", "USR1", "USR2", "INT", "HUP"),
 		"has UCX end a rank at a signal that asks it to save its state", "unset it",
 	},
@@ -44,24 +38,10 @@ var hurtfuls = []hurtful{
 		"unset it, or use OMPI_MCA_pml=ucx",
 	},
 	{
-		"OMPI_MCA_hwloc_base_binding_policy", func(v string, _ *Env) bool {
-			return strings.HasPrefix(v, "core") || strings.HasPrefix(v, "hwthread")
-		},
-		"binds each rank to one core", "set it to none, or give mpirun --bind-to none",
-	},
-	{
 		"MPIR_CVAR_ASYNC_PROGRESS", isTrue, "has MPICH spin on a core; rankpool polls by itself",
 		"unset it",
 	},
 	{"MPICH_ASYNC_PROGRESS", isTrue, "has MPICH spin on a core; rankpool polls by itself", "unset it"},
-	{
-		"GOMAXPROCS", func(v string, env *Env) bool { return v == "1" && allowedCPUs(env) > 1 },
-		"lets a rank run on one CPU at a time", "unset it",
-	},
-	{
-		"GODEBUG", contains("gctrace=1", "schedtrace"), "has every rank write traces to stderr",
-		"unset it",
-	},
 }
 
 func isSet(v string, _ *Env) bool { return v != "" && v != "0" }
@@ -121,15 +101,4 @@ func checkVariables(env *Env) []Finding {
 		found = good("none that hurts is set")
 	}
 	return found
-}
-
-// statusField returns a field of /proc/self/status, "" if there is none.
-func statusField(env *Env, key string) string {
-	text, _ := env.Machine.ReadFile("/proc/self/status") // a file that cannot be read has no fields
-	for line := range strings.Lines(string(text)) {
-		if value, found := strings.CutPrefix(line, key); found {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }

@@ -12,10 +12,10 @@ var checks = []Check{
 	{"launcher", Once, "", checkLauncher, "launcher of the ranks, and whether MPI sees all of them"},
 	{
 		"ranks", Between, "", nil,
-		"one rank per node, on all nodes; each reaches every other; the same versions",
+		"one rank per node, on all nodes; each reaches every other",
 	},
-	{"slurm", Once, "", checkSlurm, "Slurm, srun's plugin for this MPI library, the job's time"},
-	{"variables", EachNode, "", checkVariables, "variables that slow srun, MPI or Go, or delay steps"},
+	{"slurm", Once, "", checkSlurm, "Slurm, and srun's plugin for this MPI library"},
+	{"variables", EachNode, "", checkVariables, "variables that slow srun or MPI, or delay steps"},
 
 	{"kernel", EachNode, "", checkKernel, "system calls that shared memory needs"},
 	{"cpus", EachNode, "", checkCPUs, "CPUs that this process may use"},

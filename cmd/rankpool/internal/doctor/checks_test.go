@@ -2,11 +2,11 @@ package doctor
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rankpool/slurm"
@@ -14,7 +14,7 @@ import (
 
 func TestHealthyMachineIsGood(t *testing.T) {
 	env, m := healthy(t)
-	found, err := Run(t.Context(), env, Checks(), Options{})
+	found, err := Run(t.Context(), env, Checks(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestHealthyMachineIsGood(t *testing.T) {
 func TestOnceIsAtRankZero(t *testing.T) {
 	env, _ := healthy(t)
 	env.Rank = 1
-	found, err := Run(t.Context(), env, Checks(), Options{})
+	found, err := Run(t.Context(), env, Checks(), nil)
 	if err != nil || len(found) == 0 {
 		t.Fatal(found, err)
 	}
@@ -57,11 +57,6 @@ func TestOnceIsAtRankZero(t *testing.T) {
 func TestChecks(t *testing.T) {
 	boom := errors.New("boom")
 	type change = func(env *Env, m *fakeMachine)
-	file := func(path, text string) change {
-		return func(_ *Env, m *fakeMachine) {
-			m.files[path] = text
-		}
-	}
 	variable := func(name, value string) change {
 		return func(_ *Env, m *fakeMachine) { m.vars[name] = value }
 	}
@@ -131,7 +126,7 @@ func TestChecks(t *testing.T) {
 			e.MPI.Mpirun = func() (string, error) { return "/opt/mpirun", nil }
 		}, Good, "/opt/mpirun", ""},
 
-		{"slurm", none, Good, "slurm 23.11.4, job 7 on 4 nodes", ""},
+		{"slurm", none, Good, "slurm 23.11.4, job 7", ""},
 		{
 			"slurm", program("srun --version", "slurm 20.02.7"), Warning, "does not know --overlap",
 			"one step",
@@ -153,7 +148,6 @@ func TestChecks(t *testing.T) {
 			"slurm", func(e *Env, m *fakeMachine) { e.Job.JobID = ""; m.programs = nil }, Good, "no Slurm",
 			"",
 		},
-		{"slurm", variable("SLURM_JOB_END_TIME", "1800000120"), Warning, "the job ends in {}", "--time"},
 
 		{"slurm", none, Good, "--mpi=pmix", ""},
 		{
@@ -186,41 +180,17 @@ func TestChecks(t *testing.T) {
 		{"variables", variable("UCX_TLS", "rc,tcp"), Good, "none", ""},
 		{"variables", variable("OMPI_MCA_btl", "^openib"), Good, "none", ""},
 		{"variables", variable("OMPI_MCA_btl", "tcp,self"), Warning, "off the fabric", "ucx"},
-		{
-			"variables", variable("OMPI_MCA_hwloc_base_binding_policy", "core"), Warning, "one core",
-			"none",
-		},
 		{"variables", variable("MPIR_CVAR_ASYNC_PROGRESS", "1"), Warning, "spin", "unset"},
-		{"variables", variable("GOMAXPROCS", "1"), Warning, "one CPU", "unset"},
-		{"variables", variable("GOMAXPROCS", "4"), Good, "none", ""},
 
 		{"kernel", none, Good, "Linux 6.1.0: sealed", ""},
-		{
-			"kernel", func(_ *Env, m *fakeMachine) { m.calls.Memfd = boom }, Bad, "memfd_create fails: boom",
-			"seccomp",
-		},
-		{
-			"kernel", func(_ *Env, m *fakeMachine) { m.calls.Seal = boom }, Bad, "cannot be sealed",
-			"kernel",
-		},
-		{
-			"kernel", func(_ *Env, m *fakeMachine) { m.calls.SealWrite, m.calls.Populate = boom, boom },
-			Good, "Linux 5.14", "",
-		},
+		{"kernel", func(_ *Env, m *fakeMachine) { m.noShared = boom }, Bad, "boom", "seccomp"},
 
-		{"cpus", none, Good, "{} of {} CPUs", ""},
-		{
-			"cpus", file("/proc/self/status", "Cpus_allowed_list:\t3\n"), Warning, "bound to one",
-			"--bind-to none",
-		},
-		{
-			"cpus", func(_ *Env, m *fakeMachine) { m.threads = 1 }, Warning, "GOMAXPROCS",
-			"--cpus-per-task",
-		},
+		{"cpus", none, Good, "may be used: {}", ""},
+		{"cpus", func(_ *Env, m *fakeMachine) { m.allowed = 1 }, Warning, "bound to one", "--bind-to"},
+		{"cpus", func(_ *Env, m *fakeMachine) { m.threads = 1 }, Warning, "GOMAXPROCS", "--cpus-per"},
 		{"cpus", func(_ *Env, m *fakeMachine) {
-			m.threads, m.files["/sys/devices/system/cpu/online"], m.files["/proc/self/status"] = 1, "0",
-				"Cpus_allowed_list:\t0\n"
-		}, Good, "{} of {}", ""},
+			m.allowed, m.threads, m.files["/sys/devices/system/cpu/online"] = 1, 1, "0"
+		}, Good, "may be used: {}", ""},
 
 		{"memory", none, Good, "the machine's available memory", ""},
 		{"memory", func(e *Env, _ *fakeMachine) { e.MemoryBytes = 61 << 30 }, Bad, "less than", "--mem"},
@@ -306,10 +276,6 @@ func TestChecks(t *testing.T) {
 			"data", func(_ *Env, m *fakeMachine) { delete(m.mounts, "/data") }, Bad,
 			"/data: file does not exist", "mounted",
 		},
-		{
-			"data", func(_ *Env, m *fakeMachine) { m.denied["/data"] = fs.ErrPermission }, Bad,
-			"may not be read", "permissions",
-		},
 		{"data", func(_ *Env, m *fakeMachine) {
 			m.mounts["/data"] = FileSystem{
 				Type: "ext4", Reach: Local,
@@ -339,7 +305,7 @@ func TestChecks(t *testing.T) {
 			m.noRead, m.archived = boom, m.samples
 		}, Bad, "2 of 2 files", "hsm_restore"},
 
-		{"python", none, Good, "Python 3.11.2 (/usr/bin/python3), PyTorch 2.4.0, CUDA 12.4; training " +
+		{"python", none, Good, "Python 3.11.2 (/usr/bin/python3), PyTorch 2.4.0, with GPUs; training " +
 			"uses its own client", ""},
 		{
 			"python", func(e *Env, _ *fakeMachine) { e.Python.Path = "" }, Good,
@@ -354,17 +320,10 @@ func TestChecks(t *testing.T) {
 			"python", python(`"cuda": true, "cuda_compiled": "12.4"`, `"cuda": false, "cuda_compiled": ""`),
 			Warning, "built without CUDA", "--python",
 		},
-		// ROCm
-		{
-			"python", python(`"cuda_compiled": "12.4"`, `"cuda_compiled": ""`), Good,
-			"PyTorch 2.4.0, with GPUs", "",
-		},
 		{
 			"python", both(unset("CUDA_VISIBLE_DEVICES"), python(`"cuda": true`, `"cuda": false`)), Good,
-			"CUDA 12.4 and no GPU", "",
+			"without a GPU", "",
 		},
-		{"python", both(unset("CUDA_VISIBLE_DEVICES"),
-			python(`"cuda": true, "cuda_compiled": "12.4"`, `"cuda": false`)), Good, "without CUDA", ""},
 		{
 			"python", python(`"torch": "2.4.0"`, `"torch_error": "ModuleNotFoundError: torch"`), Warning,
 			"cannot import torch", "module",
@@ -403,7 +362,7 @@ func TestChecks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, err := Run(t.Context(), env, checks, Options{})
+		found, err := Run(t.Context(), env, checks, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -428,73 +387,31 @@ func TestDataSetsAreNamed(t *testing.T) {
 	}
 }
 
-// TestVerbatim checks that "{}" in a path is not replaced by an amount.
-func TestVerbatim(t *testing.T) {
-	env, _ := healthy(t)
-	env.Data = []string{"/data", "/x{}"}
-	read := func(data string) []Finding { return checkRead(env, data) }
-	var got []string
-	for _, f := range Combine([]Report{{Findings: eachData(env, read)}}) {
-		got = append(got, f.Detail)
-	}
-	const took = ": opening and reading 2 files took 1 ms, the slowest 1 ms (their first MiB, " +
-		"caches included)"
-	if want := []string{"data" + took, "x{}" + took}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-func TestListed(t *testing.T) {
-	for list, want := range map[string]int{
-		"0": 1, "0-7": 8, "0-1,7": 3, "": 0, "x": 0, "3-1": 0,
-		"0-3,8-11\n": 8,
-	} {
-		if got := listed(list); got != want {
-			t.Errorf("listed(%q) = %d, want %d", list, got, want)
-		}
-	}
-}
-
 // TestHangingCheck checks that a check that hangs is reported and abandoned, and is a bad finding;
 // the next check runs.
 func TestHangingCheck(t *testing.T) {
-	release := make(chan struct{})
-	defer close(release)
-	checks := []Check{
-		{
-			Name: "data", Needs: "data", Scope: EachNode,
-			find: func(*Env) []Finding { <-release; return nil },
-		},
-		{Name: "next", Scope: EachNode, find: func(*Env) []Finding { return good("fine") }},
-	}
-	late := make(chan time.Time)
-	close(late)
-	var told []time.Duration
-	found, err := Run(t.Context(), &Env{}, checks, Options{
-		After: func(time.Duration) <-chan time.Time {
-			select {
-			case <-release:
-				return nil
-			default:
-				return late
-			}
-		},
-		Progress: func(check string, index int, passed time.Duration) {
-			if check == "data" && index == 0 {
-				told = append(told, passed)
-			}
-		},
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		checks := []Check{
+			{
+				Name: "data", Needs: "data", Scope: EachNode,
+				find: func(*Env) []Finding { <-release; return nil },
+			},
+			{Name: "next", Scope: EachNode, find: func(*Env) []Finding { return good("fine") }},
+		}
+		var told []string
+		found, err := Run(t.Context(), &Env{}, checks, func(check string, passed time.Duration) {
+			told = append(told, check+" "+passed.String())
+		})
+		if err != nil || len(found) != 2 || found[1].Check != "next" || found[0].Status != Bad ||
+			found[0].Check != "data" || !strings.Contains(found[0].Detail, "not answered in 15s") {
+			t.Error(found, err)
+		}
+		if want := []string{"data 5s", "data 10s", "data 15s"}; !slices.Equal(told, want) {
+			t.Errorf("reported %v, want %v", told, want)
+		}
 	})
-	if err != nil || len(found) != 2 || found[1].Check != "next" || found[0].Status != Bad ||
-		found[0].Check != "data" ||
-		!strings.Contains(found[0].Detail, "has not answered in 15s") ||
-		!strings.Contains(found[0].Advice, "ls") {
-		t.Fatal(found, err)
-	}
-	if want := []time.Duration{0, 5 * time.Second, 10 * time.Second, 15 * time.Second}; !slices.Equal(
-		told, want) {
-		t.Errorf("reported at %v, want %v", told, want)
-	}
 }
 
 func TestSelect(t *testing.T) {

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"slices"
-	"strings"
 
 	"rankpool/slurm"
 )
@@ -14,6 +13,9 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 	Unheard  []int     `json:"unheard,omitempty"` // ranks whose greeting has not come
 }
+
+// sameEverywhere are the checks whose good findings name versions, which must not differ.
+var sameEverywhere = []string{"mpi", "python"}
 
 // Combine merges the findings of all ranks into one list, in the order of Checks, with their
 // amounts filled in. Findings that differ only in amounts become one. With several ranks each
@@ -48,10 +50,20 @@ func Combine(reports []Report) []Finding {
 		return slices.IndexFunc(checks, func(c Check) bool { return c.Name == g.Check })
 	}
 	slices.SortStableFunc(groups, func(a, b *group) int { return place(a) - place(b) })
+	kinds := map[string]int{} // of good findings, by check
+	for _, g := range groups {
+		if g.Status == Good {
+			kinds[g.Check]++
+		}
+	}
 	out := make([]Finding, 0, len(groups))
 	for _, g := range groups {
 		f := g.Finding
-		f.Detail, f.Amounts, f.Facts = fill(f.Detail, g.amounts), nil, nil
+		if g.Status == Good && kinds[g.Check] > 1 && slices.Contains(sameEverywhere, g.Check) {
+			f.Status, f.Advice = Warning, "this is not the same on all nodes: load the same modules; an "+
+				"environment on a shared file system is the same for all"
+		}
+		f.Detail, f.Amounts = fill(f.Detail, g.amounts), nil
 		if at := place(g); len(reports) > 1 && at >= 0 && checks[at].Scope == EachNode {
 			slices.Sort(g.hosts)
 			f.Node = slurm.FormatHostlist(g.hosts)
@@ -59,46 +71,4 @@ func Combine(reports []Report) []Finding {
 		out = append(out, f)
 	}
 	return out
-}
-
-// checkVersions compares what should be the same on all nodes.
-func (w World) checkVersions() []Finding {
-	hosts := map[string]map[string][]string{} // by fact and value
-	var names []string
-	for _, r := range w.Reports {
-		for _, f := range r.Findings {
-			for name, value := range f.Facts {
-				if value == "" {
-					continue
-				}
-				if hosts[name] == nil {
-					hosts[name] = map[string][]string{}
-					names = append(names, name)
-				}
-				if known := hosts[name][value]; !slices.Contains(known, r.Host) {
-					hosts[name][value] = append(known, r.Host)
-				}
-			}
-		}
-	}
-	slices.Sort(names)
-	var found []Finding
-	for _, name := range names {
-		if len(hosts[name]) < 2 {
-			continue
-		}
-		var parts []string
-		for value, on := range hosts[name] {
-			slices.Sort(on)
-			parts = append(parts, value+" on "+slurm.FormatHostlist(on))
-		}
-		slices.Sort(parts)
-		found = append(found, warning(name+" is not the same everywhere: "+strings.Join(parts, "; "),
-			"load the same modules on all nodes; an environment on a shared file system is the "+
-				"same for all")...)
-	}
-	if found == nil && len(names) > 0 {
-		found = good("the same on all nodes: " + strings.Join(names, ", "))
-	}
-	return found
 }

@@ -25,7 +25,7 @@ const (
 // A Finding is one line of the list: the result of a check.
 //
 // Detail may contain "{}" for each of Amounts, in order; Combine fills them in, so that the same
-// finding with other numbers on each node stays one line, and leaves Amounts and Facts out. Advice
+// finding with other numbers on each node stays one line, and leaves Amounts out. Advice
 // is "" if there is nothing to do.
 type Finding struct {
 	Check   string   `json:"check"`
@@ -34,9 +34,6 @@ type Finding struct {
 	Advice  string   `json:"advice"`
 	Node    string   `json:"node,omitempty"` // a hostlist; "": not about a node, or there is only one
 	Amounts []Amount `json:"amounts,omitempty"`
-
-	// Facts are what should be the same on all nodes, by name: check "ranks" compares them.
-	Facts map[string]string `json:"facts,omitempty"`
 }
 
 // good, warning and bad return one finding: most checks have no more.
@@ -81,33 +78,25 @@ const (
 	// pythonPatience is for starting Python with PyTorch from a file system without cached pages: half
 	// a minute is usual on Lustre.
 	pythonPatience = 90 * time.Second
-	// tellAfter is the interval at which Progress is called during a slow check.
+	// tellAfter is the interval at which a slow check is reported.
 	tellAfter = 5 * time.Second
 )
 
-// Options controls Run. The zero value is ready to use.
-type Options struct {
-	// called when a check begins, and every 5 s during it; by one goroutine
-	Progress func(check string, index int, passed time.Duration)
-	After    func(time.Duration) <-chan time.Time // nil: time.After
-}
-
 // Run runs the checks that examine this machine, one after the other, and returns their
-// findings in order.
+// findings in order. Every 5 s it reports a check that is still running to slow, which may be nil.
 //
 // A check that does not answer in time is abandoned, and is a bad finding itself: a process cannot
 // cancel a system call that hangs. When ctx ends, Run returns what it has found so far, and ctx's
 // cause.
-func Run(ctx context.Context, env *Env, checks []Check, opt Options) ([]Finding, error) {
-	if opt.After == nil {
-		opt.After = time.After
-	}
+func Run(
+	ctx context.Context, env *Env, checks []Check, slow func(check string, passed time.Duration),
+) ([]Finding, error) {
 	var all []Finding
-	for i, check := range checks {
+	for _, check := range checks {
 		if check.Scope == Between || check.Scope == Once && env.Rank != 0 {
 			continue
 		}
-		found, err := await(ctx, env, check, i, opt)
+		found, err := await(ctx, env, check, slow)
 		if err != nil {
 			return all, err
 		}
@@ -120,19 +109,15 @@ func Run(ctx context.Context, env *Env, checks []Check, opt Options) ([]Finding,
 }
 
 // await runs one check, within its time.
-func await(ctx context.Context, env *Env, check Check, index int, opt Options) ([]Finding, error) {
+func await(
+	ctx context.Context, env *Env, check Check, slow func(check string, passed time.Duration),
+) ([]Finding, error) {
 	patience := usualPatience
 	if check.Name == "python" {
 		patience += pythonPatience
 	}
-	tell := func(passed time.Duration) {
-		if opt.Progress != nil {
-			opt.Progress(check.Name, index, passed)
-		}
-	}
 	done := make(chan []Finding, 1)
 	go func() { done <- check.find(env) }()
-	tell(0)
 	for passed := time.Duration(0); passed < patience; {
 		step := min(tellAfter, patience-passed)
 		select {
@@ -140,24 +125,16 @@ func await(ctx context.Context, env *Env, check Check, index int, opt Options) (
 			return found, nil
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-opt.After(step):
+		case <-time.After(step):
 			passed += step
-			tell(passed)
+			if slow != nil {
+				slow(check.Name, passed)
+			}
 		}
 	}
 	return bad(fmt.Sprintf("the check has not answered in %v", patience),
-		"something it checks hangs: a file system or a program; see "+hangs(check)), nil
-}
-
-// hangs returns advice for a check that hangs.
-func hangs(check Check) string {
-	switch {
-	case check.Needs == "data":
-		return "whether \"ls\" of the data answers on this node"
-	case check.Name == "python":
-		return "whether \"python3 -c 'import torch'\" ends on this node"
-	}
-	return "\"rankpool doctor --only " + check.Name + "\""
+		"something it checks hangs: see whether \"ls\" of the data and \"python3 -c 'import torch'\" "+
+			"end on this node"), nil
 }
 
 // Worst returns the worst status of findings, Good for none.

@@ -28,8 +28,6 @@ type Env struct {
 	Tier       *Tier // that the user wants; nil: none
 	Python     Python
 	Runtime    Runtime
-
-	Now func() time.Time
 }
 
 func (e *Env) getenv(name string) string {
@@ -90,13 +88,11 @@ type Machine interface {
 	ReadFile(path string) ([]byte, error)
 	ReadDir(path string) (names []string, err error)
 	Stat(path string) (fs.FileInfo, error)
-	// Access returns why the process may not use the file for read (4), write (2) and search (1), or
-	// their sum.
-	Access(path string, mode uint32) error
 	FileSystem(path string) (FileSystem, error)
-	MemoryLock() (bytes uint64) // the limit on locked memory; math.MaxUint64: none
-	Threads() int               // that Go uses at a time: GOMAXPROCS
-	Calls() Calls
+	MemoryLock() (bytes uint64)   // the limit on locked memory; math.MaxUint64: none
+	CPUs() (allowed, threads int) // that the process may use, and Go's at a time
+	// TrySharedMemory returns why a memfd cannot be made and sealed.
+	TrySharedMemory() error
 	UserID() int
 
 	LookPath(name string) (string, error)
@@ -131,8 +127,3 @@ const (
 	Local                // this node alone
 	Shared               // a server, or many, hold the files
 )
-
-// Calls are the results of the system calls that rankpool depends on; nil is success.
-type Calls struct {
-	Memfd, Seal, SealWrite, Populate error
-}

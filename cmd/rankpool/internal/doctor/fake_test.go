@@ -19,12 +19,12 @@ type fakeMachine struct {
 	files    map[string]string
 	dirs     map[string][]string
 	mounts   map[string]FileSystem
-	denied   map[string]error  // by path, for any access
 	programs map[string]string // their output by command line; others are not installed
 	failing  map[string]error  // by command line
 	memlock  uint64
+	allowed  int
 	threads  int
-	calls    Calls
+	noShared error
 	user     int
 	samples  []string
 	noSample error
@@ -65,8 +65,6 @@ func (m *fakeMachine) Stat(path string) (fs.FileInfo, error) {
 	return fstest.MapFS{"data/x": {}}.Stat("data")
 }
 
-func (m *fakeMachine) Access(path string, _ uint32) error { return m.denied[path] }
-
 func (m *fakeMachine) FileSystem(path string) (FileSystem, error) {
 	f, found := m.mounts[path]
 	if !found {
@@ -75,10 +73,10 @@ func (m *fakeMachine) FileSystem(path string) (FileSystem, error) {
 	return f, nil
 }
 
-func (m *fakeMachine) MemoryLock() uint64 { return m.memlock }
-func (m *fakeMachine) Threads() int       { return m.threads }
-func (m *fakeMachine) Calls() Calls       { return m.calls }
-func (m *fakeMachine) UserID() int        { return m.user }
+func (m *fakeMachine) MemoryLock() uint64     { return m.memlock }
+func (m *fakeMachine) CPUs() (int, int)       { return m.allowed, m.threads }
+func (m *fakeMachine) TrySharedMemory() error { return m.noShared }
+func (m *fakeMachine) UserID() int            { return m.user }
 
 func (m *fakeMachine) LookPath(name string) (string, error) {
 	for line := range m.programs {
@@ -121,18 +119,14 @@ const healthyPython = `{"version": [3, 11, 2], "executable": "/usr/bin/python3",
 	`"torch": "2.4.0", "cuda": true, "cuda_compiled": "12.4", ` +
 	`"distributed": true, "client": "/dev/shm/x/python/rankpool"}`
 
-var now = time.Unix(1_800_000_000, 0)
-
 // healthy returns an environment without problems: a rank of a Slurm job on 4 nodes.
 func healthy(t *testing.T) (*Env, *fakeMachine) {
 	t.Helper()
 	m := &fakeMachine{
 		vars: map[string]string{
-			"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": "1800007200", "CUDA_VISIBLE_DEVICES": "0,1",
+			"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "0,1",
 		},
 		files: map[string]string{
-			"/proc/self/status": "Name:\trankpool\nSigIgn:\t0000000000000000\n" +
-				"Cpus_allowed_list:\t0-7\n",
 			"/sys/devices/system/cpu/online": "0-15\n",
 			"/proc/sys/kernel/osrelease":     "6.1.0\n",
 			"/proc/meminfo": "MemTotal: 67108864 kB\nMemAvailable: " +
@@ -150,7 +144,7 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 			"loginctl show-session --property=RemoveIPC": "RemoveIPC=no\n",
 			"sh": "1024\n524288\n", "python3": healthyPython + "\n",
 		},
-		failing: map[string]error{}, denied: map[string]error{}, memlock: math.MaxUint64, threads: 8,
+		failing: map[string]error{}, memlock: math.MaxUint64, allowed: 8, threads: 8,
 		samples: []string{"/data/a", "/data/b"}, index: "/data/rankpool.parquet",
 		took: time.Millisecond, user: firstUser,
 	}
@@ -165,6 +159,5 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 		Tier:    &Tier{Dir: "/tier", Bytes: 80 << 30},
 		Python:  Python{Command: "python3", Path: "/dev/shm/x/python"},
 		Runtime: Runtime{Base: "/dev/shm", SocketPath: "/dev/shm/rankpool-0-slurm7/r3/door.sock"},
-		Now:     func() time.Time { return now },
 	}, m
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,8 +21,8 @@ const greetingPatience = silentSeconds * time.Second
 
 // The channels between ranks.
 const (
-	channelSigns    byte = iota // host, newline, the check that runs
-	channelGreeting             // empty, from each rank to every other
+	channelSigns    byte = iota // empty
+	channelGreeting             // its host, from each rank to every other
 	channelReport               // JSON: a Report, to rank 0
 	channelEnd                  // from rank 0 to all
 )
@@ -41,17 +39,16 @@ type Group struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	check   string  // that runs here
 	peers   []other // by rank
 	ended   bool
 }
 
 // other is the state of another rank.
 type other struct {
-	greeted     bool // its greeting has come
-	lost        bool
-	host, check string
-	report      *Report
+	greeted bool // its greeting has come
+	lost    bool
+	host    string
+	report  *Report
 }
 
 // Join starts communication on a transport that has not started yet. host is the name of this
@@ -60,8 +57,8 @@ func Join(t transport.Transport, host string, tick <-chan time.Time) *Group {
 	g := &Group{mux: ranks.NewMux(t), host: host, peers: make([]other, t.Size())}
 	g.changed = sync.NewCond(&g.mu)
 	g.peers[t.Rank()].greeted = true
-	g.mux.Handle(channelGreeting, func(from int, _ []byte) {
-		g.change(func() { g.peers[from].greeted = true })
+	g.mux.Handle(channelGreeting, func(from int, host []byte) {
+		g.change(func() { g.peers[from].greeted, g.peers[from].host = true, string(host) })
 	})
 	g.mux.Handle(channelReport, func(from int, body []byte) {
 		r := &Report{Rank: from}
@@ -71,18 +68,11 @@ func Join(t transport.Transport, host string, tick <-chan time.Time) *Group {
 	})
 	g.mux.Handle(channelEnd, func(int, []byte) { g.change(func() { g.ended = true }) })
 	g.watch = ranks.NewWatch(g.mux, channelSigns, ranks.WatchOptions{
-		Ticks: tick, Bound: silentSeconds, Sign: g.sign,
-		Heard: func(from int, sign []byte) {
-			g.change(func() {
-				p := &g.peers[from]
-				p.lost = false
-				p.host, p.check, _ = strings.Cut(string(sign), "\n")
-			})
-		},
-		Lost: func(rank int) { g.change(func() { g.peers[rank].lost = true }) },
+		Ticks: tick, Bound: silentSeconds, Sign: func() []byte { return nil },
+		Heard: func(from int, _ []byte) { g.change(func() { g.peers[from].lost = false }) },
+		Lost:  func(rank int) { g.change(func() { g.peers[rank].lost = true }) },
 	})
-	g.watch.Send()
-	g.mux.SendOthers(channelGreeting, nil)
+	g.mux.SendOthers(channelGreeting, []byte(host))
 	return g
 }
 
@@ -97,23 +87,14 @@ func (g *Group) change(do func()) {
 	g.changed.Broadcast()
 }
 
-// Checking announces which check runs here now.
-func (g *Group) Checking(name string) {
-	g.change(func() { g.check = name })
-	g.watch.Send()
-}
-
-func (g *Group) sign() []byte {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return []byte(g.host + "\n" + g.check)
-}
-
 // Report sends this rank's findings to rank 0, together with the ranks whose greeting has not come.
 // It waits for greetings, but not longer than a rank may be silent.
 func (g *Group) Report(ctx context.Context, findings []Finding) {
-	g.mux.Send(0, channelReport,
-		encodeReport(Report{Host: g.host, Findings: findings, Unheard: g.unheard(ctx)}))
+	body, err := json.Marshal(Report{Host: g.host, Findings: findings, Unheard: g.unheard(ctx)})
+	if err != nil {
+		panic("doctor: a finding cannot be sent: " + err.Error()) // an amount is finite
+	}
+	g.mux.Send(0, channelReport, body)
 }
 
 // unheard returns the ranks whose greeting has not come in time.
@@ -154,9 +135,8 @@ func (g *Group) End() {
 
 // A Lost rank has not reported.
 type Lost struct {
-	Rank  int
-	Host  string // "" if it never sent it
-	Check string // its last check
+	Rank int
+	Host string // "" if it never sent it
 }
 
 // Gather returns the reports of all ranks, including this rank's own findings, in order of rank,
@@ -178,7 +158,7 @@ func (g *Group) Gather(ctx context.Context, own []Finding) (
 		if p.report != nil {
 			reports = append(reports, *p.report)
 		} else {
-			lost = append(lost, Lost{r, p.host, p.check})
+			lost = append(lost, Lost{r, p.host})
 		}
 	}
 	return reports, lost, err
@@ -204,13 +184,4 @@ func (g *Group) await(ctx context.Context, done func() (bool, error)) error {
 		}
 		g.changed.Wait()
 	}
-}
-
-func encodeReport(r Report) []byte {
-	data, err := json.Marshal(r)
-	if err != nil { // an amount that is not a number
-		r.Findings = bad(fmt.Sprintf("the findings cannot be sent: %v", err), "")
-		data, _ = json.Marshal(r)
-	}
-	return data
 }

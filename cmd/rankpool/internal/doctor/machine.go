@@ -47,7 +47,6 @@ func (s *system) manifest(path string) (*dataset.Manifest, error) {
 func (*system) LookupEnv(name string) (string, bool)  { return os.LookupEnv(name) }
 func (*system) ReadFile(path string) ([]byte, error)  { return os.ReadFile(path) }
 func (*system) Stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
-func (*system) Threads() int                          { return runtime.GOMAXPROCS(0) }
 func (*system) UserID() int                           { return os.Geteuid() }
 func (*system) LookPath(name string) (string, error)  { return exec.LookPath(name) }
 
@@ -64,12 +63,7 @@ func (*system) ReadDir(path string) (names []string, err error) {
 	return names, err
 }
 
-func (*system) Access(path string, mode uint32) error {
-	if err := unix.Access(path, mode); err != nil {
-		return &fs.PathError{Op: "access", Path: path, Err: err}
-	}
-	return nil
-}
+func (*system) CPUs() (allowed, threads int) { return runtime.NumCPU(), runtime.GOMAXPROCS(0) }
 
 func (*system) MemoryLock() uint64 {
 	var limit unix.Rlimit

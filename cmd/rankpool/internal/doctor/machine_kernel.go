@@ -10,27 +10,18 @@ import (
 	"rankpool/staging/posix"
 )
 
-// Calls implements Machine: it tries them on two pages.
-func (*system) Calls() Calls {
-	var c Calls
-	size := 2 * unix.Getpagesize()
+// TrySharedMemory implements Machine.
+func (*system) TrySharedMemory() error {
 	fd, err := unix.MemfdCreate("rankpool-doctor", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return Calls{Memfd: err}
+		return fmt.Errorf("memfd_create fails: %w", err)
 	}
 	defer unix.Close(fd) //nolint:errcheck // it holds nothing
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		return Calls{Memfd: err}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS,
+		unix.F_SEAL_SHRINK|unix.F_SEAL_GROW); err != nil {
+		return fmt.Errorf("a memfd cannot be sealed: %w", err)
 	}
-	memory, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return Calls{Memfd: err}
-	}
-	defer unix.Munmap(memory) //nolint:errcheck // it holds nothing
-	c.Populate = unix.Madvise(memory, unix.MADV_POPULATE_WRITE)
-	_, c.Seal = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
-	_, c.SealWrite = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE)
-	return c
+	return nil
 }
 
 // A mount is a type of file system by its number.

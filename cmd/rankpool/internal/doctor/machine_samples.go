@@ -49,39 +49,38 @@ func (s *system) Samples(data string, n int) ([]string, error) {
 	return paths, nil
 }
 
-// walkSome returns up to n files below root, about as many from each folder that it opens.
-func walkSome(root string, n int) ([]string, error) {
-	folders, files := []string{root}, [][]string{}
+// walkSome returns up to n files below root, at most two from each of the first folders.
+func walkSome(root string, n int) (files []string, err error) {
+	folders := []string{root}
 	all := true // all entries were read
-	for i := 0; i < len(folders) && i < fewFolders; i++ {
+	for i := 0; i < len(folders) && i < fewFolders && len(files) < n; i++ {
 		entries, err := someEntries(folders[i])
-		if err != nil {
-			if i == 0 {
-				return nil, err
-			}
-			all = false
-			continue
+		if err != nil && i == 0 {
+			return nil, err
 		}
-		all = all && len(entries) < fewEntries
-		var here []string
+		all = all && err == nil && len(entries) < fewEntries
+		here := 0
 		for _, e := range entries {
 			path := filepath.Join(folders[i], e.Name())
 			switch {
 			case strings.HasPrefix(e.Name(), "."), e.Name() == index.ManifestName: // not samples
 			case e.IsDir():
 				folders = append(folders, path)
-			case e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0:
-				here = append(here, path)
+			case here < 2 && len(files) < n && isFile(path):
+				files = append(files, path)
+				here++
 			}
-		}
-		if len(here) > 0 {
-			files = append(files, here)
 		}
 	}
 	if len(files) == 0 && all && len(folders) <= fewFolders {
 		return nil, &fs.PathError{Op: "read", Path: root, Err: errNoSample}
 	}
-	return pick(files, n), nil
+	return files, nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 func someEntries(folder string) ([]os.DirEntry, error) {
@@ -95,24 +94,4 @@ func someEntries(folder string) ([]os.DirEntry, error) {
 		return entries, nil
 	}
 	return nil, err
-}
-
-// pick chooses n files from all folders in turn, in the order in which the folders list them.
-func pick(folders [][]string, n int) (paths []string) {
-	for turn, more := 0, true; more; turn++ {
-		more = false
-		for _, files := range folders {
-			if turn >= len(files) {
-				continue
-			}
-			more = true
-			if info, err := os.Stat(files[turn]); err == nil && info.Mode().IsRegular() {
-				paths = append(paths, files[turn])
-			}
-			if len(paths) == n {
-				return paths
-			}
-		}
-	}
-	return paths
 }

@@ -29,9 +29,9 @@ func TestSystem(t *testing.T) {
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	env, _ := healthy(t)
-	env.Machine, env.Data, env.Now = NewSystem(), []string{root}, time.Now
+	env.Machine, env.Data = NewSystem(), []string{root}
 	env.Python = Python{Command: "true"}
-	found, err := Run(t.Context(), env, Checks(), Options{})
+	found, err := Run(t.Context(), env, Checks(), nil)
 	if err != nil || len(found) < 14 {
 		t.Fatal(found, err)
 	}
@@ -93,13 +93,13 @@ func TestIndexAndSamples(t *testing.T) {
 		t.Error("a broken manifest is taken")
 	}
 	for _, data := range []string{root, file} {
-		for _, n := range []int{1, 8, 30, 64} {
+		for _, n := range []int{1, 4, 6} {
 			samples, err := s.Samples(data, n)
 			classes, paths := map[string]bool{}, map[string]bool{}
 			for _, path := range samples {
 				classes[filepath.Dir(path)], paths[path] = true, true
 			}
-			if err != nil || len(paths) < min(n, 30) || len(paths) > n || n >= 8 && len(classes) < 3 {
+			if err != nil || len(paths) != n || n == 6 && len(classes) < 3 {
 				t.Errorf("%d samples of %s: %d files in %d folders, %v", n, data, len(paths), len(classes), err)
 			}
 		}
@@ -178,8 +178,8 @@ func TestProbe(t *testing.T) {
 	env, _ := healthy(t)
 	env.Machine, env.Python.Path = NewSystem(), dir
 	found := checkPython(env)
-	if len(found) != 1 || found[0].Status != Good || found[0].Facts["PyTorch"] != "9.9" ||
-		!strings.HasSuffix(found[0].Detail, "PyTorch 9.9, without CUDA; training uses its own client") {
+	if len(found) != 1 || found[0].Status != Good ||
+		!strings.HasSuffix(found[0].Detail, "PyTorch 9.9, without a GPU; training uses its own client") {
 		t.Errorf("%+v", found)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "torch/__init__.py"),

@@ -20,7 +20,7 @@ type World struct {
 
 // Findings returns the findings of the check "ranks". It is a pure function.
 func (w World) Findings() []Finding {
-	found := slices.Concat(w.checkLost(), w.checkReach(), w.checkPlaces(), w.checkVersions())
+	found := slices.Concat(w.checkLost(), w.checkReach(), w.checkPlaces())
 	for i := range found {
 		found[i].Check = "ranks"
 	}
@@ -44,9 +44,6 @@ func (w World) checkLost() (found []Finding) {
 			detail += " on " + l.Host
 		}
 		detail += " has not reported, and does not respond"
-		if l.Check != "" {
-			detail += "; its last check was \"" + l.Check + "\""
-		}
 		found = append(found, bad(detail, "run \"rankpool doctor\" on that node alone")...)
 	}
 	return found
@@ -93,7 +90,7 @@ func (w World) checkPlaces() []Finding {
 		return warning("several ranks share a node: "+slurm.FormatHostlist(crowded),
 			"start one a node: srun --ntasks-per-node=1, or mpirun --map-by ppr:1:node (Open MPI), "+
 				"-ppn 1 (MPICH)")
-	case placed(w.Job.Nodes) && len(hosts)+len(w.Lost) < w.Job.Nodes:
+	case w.Job.Nodes != slurm.Absent && len(hosts)+len(w.Lost) < w.Job.Nodes:
 		return warning(fmt.Sprintf("there are ranks on %d of %d nodes", len(hosts), w.Job.Nodes),
 			"start one on each: srun --ntasks-per-node=1")
 	case len(w.Lost) > 0:

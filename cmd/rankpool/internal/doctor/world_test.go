@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"rankpool/slurm"
 )
@@ -52,9 +51,9 @@ func TestWorld(t *testing.T) {
 		},
 		{
 			"one that died in a check",
-			World{Reports: nodes(3), Lost: []Lost{{Rank: 3, Host: "g04", Check: "python"}}},
+			World{Reports: nodes(3), Lost: []Lost{{Rank: 3, Host: "g04"}}},
 			[]string{
-				`bad rank 3 on g04 has not reported, and does not respond; its last check was "python"`,
+				"bad rank 3 on g04 has not reported, and does not respond",
 			},
 		},
 		{
@@ -110,10 +109,17 @@ func TestCombine(t *testing.T) {
 			finding("kernel", Good, "Linux 6.1", ""),
 		}
 	}
+	for r, library := range []string{"MPICH 4", "MPICH 4", "MPICH 4", "MPICH 5"} {
+		reports[r].Findings = append(reports[r].Findings, finding("mpi", Good, library, ""))
+	}
+	const other = "this is not the same on all nodes: load the same modules; an environment on a " +
+		"shared file system is the same for all"
 	reports[3].Findings[1] = finding("kernel", Bad, "old", "update it")
 	reports[0].Findings = append(reports[0].Findings, finding("ranks", Good, "fast", ""),
 		finding("slurm", Good, "23.11", ""))
 	want := []Finding{
+		{Check: "mpi", Status: Warning, Detail: "MPICH 4", Advice: other, Node: "g[01-03]"},
+		{Check: "mpi", Status: Warning, Detail: "MPICH 5", Advice: other, Node: "g04"},
 		finding("ranks", Good, "fast", ""),
 		finding("slurm", Good, "23.11", ""),
 		{Check: "kernel", Status: Good, Detail: "Linux 6.1", Node: "g[01-03]"},
@@ -131,7 +137,7 @@ func TestCombine(t *testing.T) {
 		one[len(one)-1].Detail != "1.0 GiB free" {
 		t.Errorf("of one node: %+v", one)
 	}
-	if Worst(got) != Bad || Worst(got[:3]) != Good || Worst(nil) != Good {
+	if Worst(got) != Bad || Worst(got[2:5]) != Good || Worst(nil) != Good {
 		t.Error("Worst is wrong")
 	}
 }
@@ -161,9 +167,7 @@ good     kernel  g04: fine
 func TestAmount(t *testing.T) {
 	for want, a := range map[string]Amount{
 		"1,234": count(1234), "1.5 GiB": bytesOf(int64(3 << 29)),
-		"12 µs":   lasting(12 * time.Microsecond),
-		"1.23 ms": lasting(1234 * time.Microsecond), "2 s": lasting(2 * time.Second),
-		"45 min": lasting(45 * time.Minute), "1.5 h": lasting(90 * time.Minute),
+		"12 µs": {12e-6, Seconds}, "1.23 ms": {1234e-6, Seconds}, "2 s": {2, Seconds},
 	} {
 		if got := a.String(); got != want {
 			t.Errorf("%+v = %q, want %q", a, got, want)
