@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"rankpool/scheduler"
@@ -74,35 +74,16 @@ func statFile(path string) (size, modTime int64, problem string) {
 	return st.Size, st.Mtim.Nano(), ""
 }
 
-// inParallel calls check(i) for i in [0, n) on a few goroutines, and returns the error of the
-// smallest i that failed. After an error, or when ctx ends, it starts no more calls.
+// inParallel calls check(i) for i in [0, n) on a few goroutines, and returns the first error. After
+// an error, or when ctx ends, it starts no more calls.
 func inParallel(ctx context.Context, n, concurrency int, check func(i int) error) error {
-	var (
-		mu    sync.Mutex
-		next  int
-		first = n
-		err   error
-		group sync.WaitGroup
-	)
-	take := func() (int, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		next++
-		return next - 1, next <= n && err == nil && ctx.Err() == nil
+	group, running := errgroup.WithContext(ctx)
+	group.SetLimit(cmp.Or(concurrency, DefaultScanConcurrency))
+	for i := range n {
+		if running.Err() != nil {
+			break
+		}
+		group.Go(func() error { return check(i) })
 	}
-	for range min(n, cmp.Or(concurrency, DefaultScanConcurrency)) {
-		group.Go(func() {
-			for i, ok := take(); ok; i, ok = take() {
-				if checkErr := check(i); checkErr != nil {
-					mu.Lock()
-					if i < first {
-						first, err = i, checkErr
-					}
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	group.Wait()
-	return cmp.Or(err, ctx.Err())
+	return cmp.Or(group.Wait(), ctx.Err())
 }

@@ -3,14 +3,13 @@ package index
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 
 	"github.com/zeebo/xxh3"
 
+	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler"
 	"rankpool/staging/dataset"
 	"rankpool/staging/storage"
@@ -134,9 +133,9 @@ func (s *summing) finish(ids []scheduler.SampleID, results []sumResult) error {
 	bytes := int64(0)
 	for i, id := range ids {
 		bytes += s.m.Size(id)
-		if failed := results[i]; failed.reason != "" {
+		if failed := results[i]; failed.Reason != "" {
 			err := &storage.SampleError{
-				ID: id, Path: s.m.RelPath(id), Reason: failed.reason, Err: failed.err,
+				ID: id, Path: s.m.RelPath(id), Reason: failed.Reason, Err: failed.err,
 			}
 			if s.opt.Unreadable == nil {
 				return err
@@ -144,7 +143,7 @@ func (s *summing) finish(ids []scheduler.SampleID, results []sumResult) error {
 			s.opt.Unreadable(err)
 			continue
 		}
-		s.sums[id] = results[i].sum
+		s.sums[id] = results[i].Sum
 	}
 	if s.done += bytes; s.opt.Progress != nil {
 		s.opt.Progress(s.done)
@@ -154,30 +153,30 @@ func (s *summing) finish(ids []scheduler.SampleID, results []sumResult) error {
 
 // A sumTask is what a rank needs to compute a sample's checksum.
 type sumTask struct {
-	path     string // absolute
-	whole    bool   // the sample is the whole file
-	fileSize int64  // of a whole file; else the minimum
-	modTime  int64
-	parts    []sumPart
+	Path     string // absolute
+	Whole    bool   // the sample is the whole file
+	FileSize int64  // of a whole file; else the minimum
+	ModTime  int64
+	Parts    []sumPart
 }
 
-type sumPart struct{ offset, size int64 }
+type sumPart struct{ Offset, Size int64 }
 
 // A sumResult is a checksum, or why there is none (reason as in SampleError).
 type sumResult struct {
-	sum    uint64
-	reason string
+	Sum    uint64
+	Reason string
 	err    error
 }
 
 func (s *summing) task(id scheduler.SampleID) sumTask {
 	m := s.m
 	t := sumTask{
-		path: m.Path(id), whole: m.Format(id) == dataset.FormatFile, fileSize: m.End(id),
-		modTime: m.ModTime(id),
+		Path: m.Path(id), Whole: m.Format(id) == dataset.FormatFile, FileSize: m.End(id),
+		ModTime: m.ModTime(id),
 	}
 	for offset, sizeBytes := range m.Ranges(id) {
-		t.parts = append(t.parts, sumPart{offset, sizeBytes})
+		t.Parts = append(t.Parts, sumPart{offset, sizeBytes})
 	}
 	return t
 }
@@ -207,7 +206,7 @@ func (s *summer) sum(ctx context.Context, tasks []sumTask) ([]sumResult, error) 
 		}
 		rest := tasks[len(results):]
 		n := 1
-		for n < len(rest) && rest[n].path == rest[0].path {
+		for n < len(rest) && rest[n].Path == rest[0].Path {
 			n++
 		}
 		sums, failed := s.sumFile(rest[:n], *buffer)
@@ -229,7 +228,7 @@ func (s *summer) sum(ctx context.Context, tasks []sumTask) ([]sumResult, error) 
 // time after the read, which detects any change of the file before or during the read that affects
 // them.
 func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *storage.Failure) {
-	file, err := s.storage.Open(tasks[0].path)
+	file, err := s.storage.Open(tasks[0].Path)
 	if err != nil {
 		return nil, storage.SystemFailure(err)
 	}
@@ -239,8 +238,8 @@ func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *storage.
 	hash := xxh3.New()
 	for i, t := range tasks {
 		hash.Reset()
-		for _, part := range t.parts {
-			for at, end := part.offset, part.offset+part.size; at < end; {
+		for _, part := range t.Parts {
+			for at, end := part.Offset, part.Offset+part.Size; at < end; {
 				got, err := storage.ReadFull(file, buffer[:min(int64(len(buffer)), end-at)], at)
 				if err != nil {
 					return nil, storage.SystemFailure(err)
@@ -251,9 +250,9 @@ func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *storage.
 				_, _ = hash.Write(buffer[:got]) // a hash returns no error
 				at += int64(got)
 			}
-			file.Forget(part.offset, part.size)
+			file.Forget(part.Offset, part.Size)
 		}
-		results[i].sum = hash.Sum64()
+		results[i].Sum = hash.Sum64()
 	}
 	size, modTime, err := file.Stat()
 	if err != nil {
@@ -261,15 +260,15 @@ func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *storage.
 	}
 	for i, t := range tasks {
 		switch {
-		case t.whole && size != t.fileSize:
-			results[i].reason = fmt.Sprintf("has %d bytes, the manifest says %d", size, t.fileSize) +
+		case t.Whole && size != t.FileSize:
+			results[i].Reason = fmt.Sprintf("has %d bytes, the manifest says %d", size, t.FileSize) +
 				storage.IndexAgain
-		case size < t.fileSize:
-			results[i].reason = fmt.Sprintf("has %d bytes, the manifest says at least %d", size,
-				t.fileSize) + storage.IndexAgain
-		case modTime != t.modTime:
-			results[i].reason = fmt.Sprintf("was modified at %s, the manifest says %s",
-				dataset.TimeText(modTime), dataset.TimeText(t.modTime)) + storage.IndexAgain
+		case size < t.FileSize:
+			results[i].Reason = fmt.Sprintf("has %d bytes, the manifest says at least %d", size,
+				t.FileSize) + storage.IndexAgain
+		case modTime != t.ModTime:
+			results[i].Reason = fmt.Sprintf("was modified at %s, the manifest says %s",
+				dataset.TimeText(modTime), dataset.TimeText(t.ModTime)) + storage.IndexAgain
 		case short:
 			return nil, &storage.Failure{
 				Reason: "ends early",
@@ -285,88 +284,23 @@ func (g *Group) sum(ctx context.Context, rank int, tasks []sumTask) ([]sumResult
 	if len(tasks) == 0 {
 		return nil, nil
 	}
-	reply, err := g.ask(ctx, rank, askSums, appendTasks(nil, tasks))
+	reply, err := g.ask(ctx, rank, askSums, ranks.Encode(tasks))
 	if err != nil {
 		return nil, err
 	}
-	return parseResults(reply, len(tasks))
+	var results []sumResult
+	return results, ranks.Decode(reply, &results)
 }
 
 // answerSums is the other side of Group.sum.
 func (s *server) answerSums(ctx context.Context, data []byte) ([]byte, error) {
-	tasks, err := parseTasks(data)
-	if err != nil {
+	var tasks []sumTask
+	if err := ranks.Decode(data, &tasks); err != nil {
 		return nil, err
 	}
 	results, err := s.sums.sum(ctx, tasks)
 	if err != nil {
 		return nil, err
 	}
-	var reply []byte
-	for _, r := range results {
-		reply = appendText(binary.LittleEndian.AppendUint64(reply, r.sum), r.reason)
-	}
-	return reply, nil
-}
-
-func appendTasks(data []byte, tasks []sumTask) []byte {
-	for _, t := range tasks {
-		data = appendText(data, t.path)
-		whole := int64(0)
-		if t.whole {
-			whole = 1
-		}
-		for _, n := range []int64{whole, t.fileSize, t.modTime} {
-			data = binary.AppendVarint(data, n)
-		}
-		data = binary.AppendUvarint(data, uint64(len(t.parts)))
-		for _, part := range t.parts {
-			data = binary.AppendVarint(binary.AppendVarint(data, part.offset), part.size)
-		}
-	}
-	return data
-}
-
-var errSums = errors.New("a message about checksums is damaged")
-
-func parseTasks(data []byte) (tasks []sumTask, err error) {
-	in := varints{rest: data}
-	for len(in.rest) > 0 {
-		t := sumTask{
-			path: in.text(), whole: in.signed() != 0, fileSize: in.signed(), modTime: in.signed(),
-		}
-		t.parts = make([]sumPart, in.count())
-		for i := range t.parts {
-			t.parts[i] = sumPart{in.signed(), in.signed()}
-			if t.parts[i].offset < 0 || t.parts[i].size < 0 ||
-				t.parts[i].offset > math.MaxInt64-t.parts[i].size {
-				in.bad = true
-			}
-		}
-		if in.bad {
-			return nil, errSums
-		}
-		tasks = append(tasks, t)
-	}
-	return tasks, nil
-}
-
-func parseResults(data []byte, n int) ([]sumResult, error) {
-	results := make([]sumResult, n)
-	for i := range results {
-		if len(data) < 8 {
-			return nil, errSums
-		}
-		results[i].sum = binary.LittleEndian.Uint64(data)
-		in := varints{rest: data[8:]}
-		results[i].reason = in.text()
-		if in.bad {
-			return nil, errSums
-		}
-		data = in.rest
-	}
-	if len(data) > 0 {
-		return nil, errSums
-	}
-	return results, nil
+	return ranks.Encode(results), nil
 }

@@ -212,33 +212,3 @@ func TestChecksumRetries(t *testing.T) {
 		}
 	}
 }
-
-func FuzzParseTasks(f *testing.F) {
-	f.Add(appendTasks(nil, []sumTask{
-		{"/a", true, 3, 4, []sumPart{{0, 3}}},
-		{"/b", false, 9, -1, []sumPart{{1, 2}, {5, 4}}},
-	}))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		tasks, err := parseTasks(data)
-		if err != nil {
-			return
-		}
-		again, err := parseTasks(appendTasks(nil, tasks))
-		if err != nil || fmt.Sprint(again) != fmt.Sprint(tasks) {
-			t.Errorf("%v became %v, %v", tasks, again, err)
-		}
-	})
-}
-
-func FuzzParseResults(f *testing.F) {
-	f.Add([]byte("12345678\x00"), 1)
-	f.Add([]byte("12345678\x03bad"), 1)
-	f.Fuzz(func(t *testing.T, data []byte, n int) {
-		if n < 0 || n > 1000 {
-			return
-		}
-		if results, err := parseResults(data, n); err == nil && len(results) != n {
-			t.Errorf("%d results of %d", len(results), n)
-		}
-	})
-}

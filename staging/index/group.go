@@ -3,8 +3,6 @@ package index
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -30,8 +28,8 @@ const (
 
 // The kinds of requests, their first byte.
 const (
-	askList = 'l' // flags (a byte: 1 sync, 2 known), known time (varint), path
-	askSums = 's' // see appendTasks
+	askList = 'l' // a listRequest
+	askSums = 's' // []sumTask
 	askWork = 'w' // see Group.Work
 )
 
@@ -178,41 +176,44 @@ type remoteLister struct {
 	sync  bool
 }
 
-const (
-	listSync  = 1
-	listKnown = 2
-)
+// A listRequest asks for the listing of a folder.
+type listRequest struct {
+	Path    string
+	Sync    bool
+	Known   bool  // rank 0 has a listing
+	ModTime int64 // of that listing
+}
 
 func (l *remoteLister) list(ctx context.Context, path string, known *int64) (*listing, error) {
-	flags, modTime := byte(0), int64(0)
-	if l.sync {
-		flags |= listSync
-	}
+	request := listRequest{Path: path, Sync: l.sync, Known: known != nil}
 	if known != nil {
-		flags, modTime = flags|listKnown, *known
+		request.ModTime = *known
 	}
-	data := binary.AppendVarint([]byte{flags}, modTime)
-	reply, err := l.group.ask(ctx, l.rank, askList, append(data, path...))
+	reply, err := l.group.ask(ctx, l.rank, askList, ranks.Encode(request))
 	if err != nil || len(reply) == 0 {
 		return nil, err
 	}
-	return parseListing(reply)
+	var found listing
+	return &found, ranks.Decode(reply, &found)
 }
 
 // answerList is the other side of remoteLister.list.
 func (s *server) answerList(ctx context.Context, data []byte) ([]byte, error) {
-	if len(data) == 0 {
-		return nil, errors.New("an empty request")
+	var request listRequest
+	if err := ranks.Decode(data, &request); err != nil {
+		return nil, err
 	}
-	in := varints{rest: data[1:]}
-	modTime := in.signed()
-	known := &modTime
-	if data[0]&listKnown == 0 {
+	lister := s.listers[0]
+	if request.Sync {
+		lister = s.listers[1]
+	}
+	known := &request.ModTime
+	if !request.Known {
 		known = nil
 	}
-	l, err := s.listers[data[0]&listSync].list(ctx, string(in.rest), known)
+	l, err := lister.list(ctx, request.Path, known)
 	if err != nil || l == nil {
 		return nil, err
 	}
-	return l.append(nil), nil
+	return ranks.Encode(l), nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"testing"
 
@@ -61,10 +62,10 @@ func TestGroupList(t *testing.T) {
 		stagingtest.Must(t, err)
 		there, err := remote.list(t.Context(), root+"/a", nil)
 		stagingtest.Must(t, err)
-		if !bytes.Equal(here.append(nil), there.append(nil)) || here.modTime != there.modTime {
+		if !reflect.DeepEqual(here, there) {
 			t.Errorf("here %+v, there %+v", here, there)
 		}
-		if l, err := remote.list(t.Context(), root+"/a", &here.modTime); l != nil || err != nil {
+		if l, err := remote.list(t.Context(), root+"/a", &here.ModTime); l != nil || err != nil {
 			t.Errorf("a folder that is as known: %+v, %v", l, err)
 		}
 		_, err = remote.list(t.Context(), root+"/gone", nil)

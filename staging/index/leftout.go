@@ -60,16 +60,16 @@ func (s *scanner) divide() (*division, error) {
 func (s *scanner) checkPlaces(d *division) error {
 	for i, in := range s.folders {
 		beside := i == 0 && len(s.folders) > 1 && !d.flat
-		for j := range in.files {
-			file := &in.files[j]
+		for j := range in.Files {
+			file := &in.Files[j]
 			sh := d.shards[file]
 			switch {
 			case d.other[file], sh != nil && (len(sh.contents.Samples) == 0 || sh.contents.Labels != nil):
 			case beside:
 				return fmt.Errorf("staging: %s is beside class folders and belongs to no class: move it, "+
-					"or name the folder that holds the samples", s.abs(file.name))
-			case sh == nil && !s.opt.WholeFiles && isCompressedShard(file.name):
-				return fmt.Errorf("staging: %s %s", s.abs(path.Join(in.path, file.name)), isCompressed)
+					"or name the folder that holds the samples", s.abs(file.Name))
+			case sh == nil && !s.opt.WholeFiles && isCompressedShard(file.Name):
+				return fmt.Errorf("staging: %s %s", s.abs(path.Join(in.path, file.Name)), isCompressed)
 			}
 		}
 	}
@@ -101,8 +101,8 @@ func (d *division) hasShards() bool {
 
 // hasUnlabelled reports whether the folder has shards whose samples have no class numbers.
 func (d *division) hasUnlabelled(in *scannedFolder) bool {
-	for i := range in.files {
-		sh := d.shards[&in.files[i]]
+	for i := range in.Files {
+		sh := d.shards[&in.Files[i]]
 		if sh != nil && len(sh.contents.Samples) > 0 && sh.contents.Labels == nil {
 			return true
 		}
@@ -114,9 +114,9 @@ func (d *division) hasUnlabelled(in *scannedFolder) bool {
 // files.
 func (d *division) leave(folders []*scannedFolder, is func(name string) bool) {
 	for _, in := range folders {
-		for i := range in.files {
-			file := &in.files[i]
-			if d.shards[file] == nil && is(shards.LowerASCII(file.name)) {
+		for i := range in.Files {
+			file := &in.Files[i]
+			if d.shards[file] == nil && is(shards.LowerASCII(file.Name)) {
 				d.other[file] = true
 			}
 		}
@@ -126,9 +126,9 @@ func (d *division) leave(folders []*scannedFolder, is func(name string) bool) {
 // count returns the number of files in folders that hold samples.
 func (d *division) count(folders []*scannedFolder) (files int) {
 	for _, in := range folders {
-		for i := range in.files {
-			sh := d.shards[&in.files[i]]
-			if !d.other[&in.files[i]] && (sh == nil || len(sh.contents.Samples) > 0) {
+		for i := range in.Files {
+			sh := d.shards[&in.Files[i]]
+			if !d.other[&in.Files[i]] && (sh == nil || len(sh.contents.Samples) > 0) {
 				files++
 			}
 		}
@@ -146,7 +146,7 @@ func (s *scanner) tellLeftOut(d *division) {
 	}
 	var dangling []string
 	for _, in := range s.folders {
-		for _, name := range in.dangling {
+		for _, name := range in.Dangling {
 			dangling = append(dangling, path.Join(in.path, name))
 		}
 	}
@@ -163,7 +163,7 @@ func (s *scanner) tellLeftOut(d *division) {
 func extensions(files iter.Seq[*scannedFile]) string {
 	count := map[string]int{}
 	for file := range files {
-		count[cmp.Or(path.Ext(shards.LowerASCII(file.name)), "without extension")]++
+		count[cmp.Or(path.Ext(shards.LowerASCII(file.Name)), "without extension")]++
 	}
 	kinds := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), strings.Compare(a, b))

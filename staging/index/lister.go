@@ -73,7 +73,7 @@ func (l *systemLister) list(ctx context.Context, path string, known *int64) (*li
 	if err != nil {
 		return nil, &fs.PathError{Op: "list", Path: path, Err: err}
 	}
-	found := &listing{modTime: modTime, folders: subs}
+	found := &listing{ModTime: modTime, Folders: subs}
 	if err := l.look(ctx, dir, entries, found); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (l *systemLister) entries(dir *os.File) (entries []unseen, subs []subFolder
 	err = readDirents(int(dir.Fd()), *buffer, func(d dirent) {
 		switch d.kind {
 		case unix.DT_DIR:
-			subs = append(subs, subFolder{name: d.text()})
+			subs = append(subs, subFolder{Name: d.text()})
 		case unix.DT_REG, unix.DT_LNK, unix.DT_UNKNOWN:
 			entries = append(entries, unseen{string(d.name), d.kind})
 		}
@@ -120,14 +120,14 @@ func (l *systemLister) look(ctx context.Context, dir *os.File, entries []unseen,
 		mu    sync.Mutex
 		fd    = int(dir.Fd())
 	)
-	found.files = make([]scannedFile, 0, len(entries))
+	found.Files = make([]scannedFile, 0, len(entries))
 	chunk := func(entries []unseen) {
 		seen, chunkErr := l.lookAt(ctx, fd, entries)
 		mu.Lock()
 		defer mu.Unlock()
-		found.files = append(found.files, seen.files...)
-		found.folders = append(found.folders, seen.folders...)
-		found.dangling = append(found.dangling, seen.dangling...)
+		found.Files = append(found.Files, seen.Files...)
+		found.Folders = append(found.Folders, seen.Folders...)
+		found.Dangling = append(found.Dangling, seen.Dangling...)
 		if chunkErr != nil && err == nil {
 			err = fmt.Errorf("%s/%w", strings.TrimSuffix(dir.Name(), "/"), chunkErr)
 			if isVanished(chunkErr) {
@@ -157,13 +157,13 @@ func (l *systemLister) lookAt(ctx context.Context, fd int, entries []unseen) (
 	if err := context.Cause(ctx); err != nil {
 		return listing{}, err
 	}
-	found.files = make([]scannedFile, 0, len(entries))
+	found.Files = make([]scannedFile, 0, len(entries))
 	var st unix.Statx_t
 	for _, entry := range entries {
 		name := entry.name[:len(entry.name)-1]
 		link, err := l.attributes(fd, entry, &st)
 		if link && isDangling(err) {
-			found.dangling = append(found.dangling, name)
+			found.Dangling = append(found.Dangling, name)
 			continue
 		}
 		if err != nil {
@@ -171,10 +171,10 @@ func (l *systemLister) lookAt(ctx context.Context, fd int, entries []unseen) (
 		}
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
-			found.files = append(found.files,
+			found.Files = append(found.Files,
 				scannedFile{name, int64(st.Size), st.Mtime.Sec*1e9 + int64(st.Mtime.Nsec)})
 		case unix.S_IFDIR:
-			found.folders = append(found.folders, subFolder{name, link})
+			found.Folders = append(found.Folders, subFolder{name, link})
 		}
 	}
 	return found, nil

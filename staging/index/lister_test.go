@@ -218,12 +218,12 @@ func TestSystemLister(t *testing.T) {
 	dir := filepath.Join(root, "x")
 	nanos := stagingtest.ModTime.UnixNano()
 	want := &listing{
-		files:   []scannedFile{{"empty", 0, nanos}, {"file", 6, nanos}, {"link", 6, nanos}},
-		folders: []subFolder{{"folder", false}, {"out", true}, {"to", true}},
+		Files:   []scannedFile{{"empty", 0, nanos}, {"file", 6, nanos}, {"link", 6, nanos}},
+		Folders: []subFolder{{"folder", false}, {"out", true}, {"to", true}},
 	}
 	check := func(got *listing) {
 		t.Helper()
-		if !slices.Equal(got.files, want.files) || !slices.Equal(got.folders, want.folders) {
+		if !slices.Equal(got.Files, want.Files) || !slices.Equal(got.Folders, want.Folders) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
@@ -232,11 +232,11 @@ func TestSystemLister(t *testing.T) {
 		got, err := l.list(context.Background(), dir, nil)
 		stagingtest.Must(t, err)
 		check(got)
-		again, err := l.list(context.Background(), dir, &got.modTime)
+		again, err := l.list(context.Background(), dir, &got.ModTime)
 		if again != nil || err != nil {
 			t.Errorf("a folder that is as known: %+v, %v", again, err)
 		}
-		older := got.modTime - 1
+		older := got.ModTime - 1
 		if again, err := l.list(context.Background(), dir, &older); again == nil || err != nil {
 			t.Errorf("a folder that is not as known: %+v, %v", again, err)
 		}

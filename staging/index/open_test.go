@@ -186,7 +186,7 @@ func TestOpenManifest(t *testing.T) {
 	stagingtest.WantError(
 		t,
 		err,
-		"staging: manifest "+path+" does not describe "+root+": "+root+"/a/1 is missing",
+		"staging: manifest "+path+" does not describe "+root+": "+root+"/", " is missing",
 	)
 	m, err = open(OpenOptions{Root: moved})
 	stagingtest.Must(t, err)

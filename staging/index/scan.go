@@ -211,7 +211,7 @@ func (s *scanner) visit(l lister, in *scannedFolder) error {
 	if err == nil {
 		var modTime *int64
 		if known != nil {
-			modTime = &known.modTime
+			modTime = &known.ModTime
 		}
 		in.listing, err = l.list(s.ctx, s.abs(in.path), modTime)
 	}
@@ -237,22 +237,22 @@ func (s *scanner) found(in *scannedFolder, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.folders = append(s.folders, in)
-	s.files += int64(len(in.files))
+	s.files += int64(len(in.Files))
 	if fresh {
 		s.fresh = s.abs(in.path)
 	}
-	for _, sub := range in.folders {
-		path := sub.name
+	for _, sub := range in.Folders {
+		path := sub.Name
 		if in.path != "" {
-			path = in.path + "/" + sub.name
+			path = in.path + "/" + sub.Name
 		}
 		s.queue = append(s.queue,
-			&scannedFolder{path: path, parent: in, underLink: in.underLink || sub.link})
+			&scannedFolder{path: path, parent: in, underLink: in.underLink || sub.Link})
 	}
-	if len(in.folders) > 0 {
+	if len(in.Folders) > 0 {
 		s.changed.Broadcast()
 	}
-	if s.first && s.opt.Progress != nil && len(in.files) > 0 {
+	if s.first && s.opt.Progress != nil && len(in.Files) > 0 {
 		s.opt.Progress(s.files)
 	}
 }

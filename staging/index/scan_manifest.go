@@ -19,15 +19,15 @@ func (s *scanner) manifest() (*dataset.Manifest, error) {
 	s.tellLeftOut(d)
 	var samples, nameBytes int64
 	for _, in := range s.folders {
-		for i := range in.files {
+		for i := range in.Files {
 			n := int64(1)
-			if sh := d.shards[&in.files[i]]; sh != nil {
+			if sh := d.shards[&in.Files[i]]; sh != nil {
 				n = int64(len(sh.contents.Samples))
-			} else if d.other[&in.files[i]] {
+			} else if d.other[&in.Files[i]] {
 				continue
 			}
 			samples += n
-			nameBytes += n * int64(len(in.files[i].name))
+			nameBytes += n * int64(len(in.Files[i].Name))
 		}
 	}
 	if samples == 0 {
@@ -39,12 +39,12 @@ func (s *scanner) manifest() (*dataset.Manifest, error) {
 	}
 	var labels labelling
 	for i, in := range s.folders {
-		built.AddFolder(dataset.Folder{Path: in.path, ModTime: in.modTime})
+		built.AddFolder(dataset.Folder{Path: in.path, ModTime: in.ModTime})
 		if i == 0 || !d.flat {
 			labels.enter(in.path, d.flat || len(s.folders) == 1)
 		}
-		for j := range in.files {
-			file := &in.files[j]
+		for j := range in.Files {
+			file := &in.Files[j]
 			sh := d.shards[file]
 			switch {
 			case d.other[file], sh != nil && len(sh.contents.Samples) == 0:
@@ -55,9 +55,9 @@ func (s *scanner) manifest() (*dataset.Manifest, error) {
 				labels.byFolder = true
 			}
 			if sh != nil {
-				built.AddShard(file.name, labels.folder(), file.modTime, sh.format, sh.contents)
+				built.AddShard(file.Name, labels.folder(), file.ModTime, sh.format, sh.contents)
 			} else {
-				built.AddFile(file.name, labels.folder(), file.size, file.modTime)
+				built.AddFile(file.Name, labels.folder(), file.Size, file.ModTime)
 			}
 		}
 	}

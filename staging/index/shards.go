@@ -61,15 +61,15 @@ type shardFile struct {
 
 // newShardFile returns a file of the folder in as a shard; nil if its name is not that of one.
 func (s *scanner) newShardFile(in *scannedFolder, file *scannedFile) *shardFile {
-	format := formatByName(file.name)
-	doubtful := format == dataset.FormatFile && mayBeTFRecord(file.name)
+	format := formatByName(file.Name)
+	doubtful := format == dataset.FormatFile && mayBeTFRecord(file.Name)
 	switch {
 	case doubtful:
 		format = dataset.FormatTFRecord
 	case format == dataset.FormatFile:
 		return nil
 	}
-	path := s.abs(in.path) + "/" + file.name
+	path := s.abs(in.path) + "/" + file.Name
 	return &shardFile{scannedFile: *file, path: path, format: format, doubtful: doubtful}
 }
 
@@ -82,8 +82,8 @@ func (s *scanner) shards() (map[*scannedFile]*shardFile, error) {
 	}
 	var list []*shardFile
 	for _, in := range s.folders {
-		for i := range in.files {
-			file := &in.files[i]
+		for i := range in.Files {
+			file := &in.Files[i]
 			if sh := s.newShardFile(in, file); sh != nil {
 				found[file], list = sh, append(list, sh)
 			}
@@ -143,14 +143,14 @@ func (f *shardFile) read(ctx context.Context) error {
 	in := &cancellable{ctx, file}
 	switch f.format {
 	case dataset.FormatTar:
-		f.contents, err = shards.Tar(in, f.size)
+		f.contents, err = shards.Tar(in, f.Size)
 	case dataset.FormatTFRecord:
-		if f.doubtful && !shards.IsTFRecord(in, f.size) {
+		if f.doubtful && !shards.IsTFRecord(in, f.Size) {
 			return f.checkGzip(in)
 		}
-		f.contents, err = shards.TFRecord(in, f.size)
+		f.contents, err = shards.TFRecord(in, f.Size)
 	case dataset.FormatNPY:
-		f.contents, err = shards.NPY(in, f.size)
+		f.contents, err = shards.NPY(in, f.Size)
 	}
 	if errors.Is(err, shards.ErrNoRows) {
 		f.noRows, err = err, nil
@@ -161,7 +161,7 @@ func (f *shardFile) read(ctx context.Context) error {
 		return context.Cause(ctx)
 	case problem != "":
 		return fmt.Errorf("%s %s", f.path, problem)
-	case size != f.size || modTime != f.modTime:
+	case size != f.Size || modTime != f.ModTime:
 		return fmt.Errorf("%s changes while it is indexed: index it when nothing writes to it any more",
 			f.path)
 	case err != nil:
