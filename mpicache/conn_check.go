@@ -85,10 +85,6 @@ func (c *conn) checkSpec(spec *scheduler.Spec, d *DataSet) error {
 	if _, err := spec.Assignment(scheduler.AssignLocal); err != nil {
 		return door.Refuse("%s", err)
 	}
-	if t := spec.Training; t != nil && t.Consumer != nil && !t.Consumer.Valid() {
-		return door.Refuse("trainer %d has plans in which it is on rank %d of %d", spec.Trainer,
-			t.Consumer.Rank, t.Consumer.Ranks)
-	}
 	return nil
 }
 

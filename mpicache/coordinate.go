@@ -349,7 +349,7 @@ func (s *stream) start(lane int) {
 func (s *stream) makePlan(c scheduler.MakePlan) {
 	cfg := s.plans
 	tidy := func() { s.node.tidy(cfg.Samples) }
-	cfg.Drawn, cfg.Processes, cfg.Layout = tidy, c.Processes, c.Layout
+	cfg.Drawn, cfg.Processes = tidy, c.Processes
 	s.node.beside(nil, "make a plan", func() {
 		s.node.giveWay()
 		if shared, ok := cfg.Sampler.(*sharedSampler); ok {
@@ -396,7 +396,7 @@ func (s *stream) planBeside(c scheduler.PlanBeside) {
 	}
 	delete(s.requests, c.Ticket)
 	cfg := s.plans
-	cfg.Samples, cfg.Processes, cfg.Layout = 0, c.Processes, c.Layout
+	cfg.Samples, cfg.Processes = 0, c.Processes
 	r.err = s.node.planBeside(r.conn, r.ticket, cfg, c.Epoch, c.Trainer)
 }
 

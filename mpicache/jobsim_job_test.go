@@ -42,9 +42,6 @@ func (c *simConfig) world() int { return (c.ranks - c.idle) * c.perRank }
 // rankOf returns the rank of a trainer at the start.
 func (c *simConfig) rankOf(trainer int) int { return (c.first + trainer/c.perRank) % c.ranks }
 
-// idleRank returns a rank without trainers.
-func (c *simConfig) idleRank() int { return (c.first + c.ranks - 1) % c.ranks }
-
 func (c *simConfig) batch() int { return simGlobalBatch / c.world() }
 
 func (c *simConfig) weighted() bool { return c.sampler == "pads" || c.sampler == "weighted-once" }
@@ -96,7 +93,6 @@ type simJob struct {
 	launcher *simProcess
 	keeper   *liveness.Keeper
 	begun    time.Duration
-	watched  int // ranks at the start
 	machines []*simMachine
 	ranks    *simRanks // nil: the cache is away
 	opened   []*Node   // all that were ever opened
@@ -272,7 +268,7 @@ func (j *simJob) start() {
 		Ranks: here, StartWithin: 10 * time.Second, AnswerWithin: simAnswerWithin,
 		EndWithin: 2 * time.Second, Again: true, Restarts: -1,
 	})
-	j.begun, j.watched = j.clock.now, j.cfg.ranks
+	j.begun = j.clock.now
 	j.every(liveness.Every(simAnswerWithin), j.launcher, j.look)
 	j.startCache()
 	j.trainers = nil
@@ -345,9 +341,6 @@ func (j *simJob) look() {
 				j.planted("a stopped rank is not killed") {
 				j.drive(liveness.Answered{At: at})
 			}
-		}
-		for at := len(j.ranks.all); at < j.watched; at++ { // nobody waits for lost ranks
-			j.drive(liveness.Answered{At: at})
 		}
 	}
 	j.drive(liveness.Tick{})

@@ -48,7 +48,6 @@ type simRanks struct {
 	// links from dead ranks: what was sent last never left
 	broken map[simLink]bool
 	over   bool
-	loses  bool // it loses a node for good
 }
 
 // simRank is a rank's process. Its Node is the code that runs in jobs, without its goroutines.
@@ -248,9 +247,6 @@ func (r *simRanks) end(how string) {
 	}
 	if slices.ContainsFunc(r.job.trainers, func(t *simTrainer) bool { return t.over }) {
 		r.job.uncounted = true // by trainers that have left, and will not come back
-	}
-	if r.loses {
-		r.job.goAround()
 	}
 	r.job.ranks = nil
 	r.job.drive(liveness.Ended{How: how})

@@ -191,11 +191,6 @@ func (t *simTrainer) onHello(f door.Frame) {
 		t.fail(fmt.Sprintf("the data set is another one: %s", is))
 		return
 	}
-	if t.training.Consumer == nil {
-		t.training.Consumer = &scheduler.Consumer{
-			Rank: int(le.Uint32(f.Payload[4:])), Ranks: int(le.Uint32(f.Payload[8:])),
-		}
-	}
 	text, _ := json.Marshal(t.spec())
 	t.call(door.KindOpen, text, func(f door.Frame, ok bool) {
 		code, sentence := simRefusal(f)
@@ -215,9 +210,6 @@ func (t *simTrainer) spec() scheduler.Spec {
 	training := t.training
 	if t.job.planted("F4 clients do not announce their plans") {
 		training.Planned = nil
-	}
-	if t.job.planted("plans count the ranks that are left") {
-		training.Consumer = nil
 	}
 	return scheduler.Spec{
 		Data: "train", Identity: simIdentity, Sampler: t.job.cfg.sampler, Seed: 1,
@@ -332,11 +324,6 @@ func (t *simTrainer) onPlan(p []byte) {
 	if c.Short || epoch != t.epoch || batches == 0 {
 		t.job.violate("%s: a plan of epoch %d with %d batches", t.name, epoch, batches)
 		return
-	}
-	if flags&door.PlanConsumer != 0 {
-		t.training.Consumer = &scheduler.Consumer{
-			Rank: int(c.U32()), Ranks: int(c.U32()), Planned: true,
-		}
 	}
 	if flags&door.PlanSource != 0 {
 		source := scheduler.Digest(hex.EncodeToString(c.Bytes(16)))

@@ -263,11 +263,6 @@ func (tr *trainer) plan(epoch int) ([][]uint32, error) {
 			c.List(draws)
 		}
 	}
-	if flags&door.PlanConsumer != 0 {
-		tr.training.Consumer = &scheduler.Consumer{
-			Rank: int(c.U32()), Ranks: int(c.U32()), Planned: true,
-		}
-	}
 	if flags&door.PlanSource != 0 {
 		source := scheduler.Digest(hex.EncodeToString(c.Bytes(16)))
 		planned := append(tr.training.Planned, scheduler.PlanSource{Epoch: epoch, Scores: source})

@@ -107,38 +107,6 @@ func TestRanksThatLoseEachOther(t *testing.T) {
 	}
 }
 
-// TestLostNode loses a node without trainers between two epochs, when some trainers may have the
-// plan of the second one and others not. All get the draws that they would have got. If plans
-// depended on the ranks that are left, draws would come twice, or not at all.
-func TestLostNode(t *testing.T) {
-	for _, sampler := range []string{"torch", "pads"} {
-		wrong := 0
-		for seed := range uint64(60) {
-			lose := func(flaw string) *simJob {
-				return simulateWith(seed, flaw, false, func(c *simConfig) {
-					c.ranks, c.perRank, c.idle, c.sampler = 3, 1+int(seed%2), 1, sampler
-					c.samples, c.epochs, c.saves = 8*simGlobalBatch, 3, false
-					c.faults = []simFault{{
-						name: "a node is lost", step: 8, delay: 20 * time.Millisecond,
-						do: (*simJob).loseNode,
-					}}
-				})
-			}
-			if j := lose(""); j.violation != "" || j.starts != 2 || j.cfg.ranks != 2 {
-				t.Errorf("%s, seed %d: %q after %d starts of the cache", sampler, seed, j.violation,
-					j.starts)
-			}
-			if lose("plans count the ranks that are left").violation != "" {
-				wrong++
-			}
-		}
-		t.Logf("%s: without what trainers announce, %d of 60 jobs are wrong", sampler, wrong)
-		if wrong == 0 {
-			t.Errorf("%s: no trainer had the plan before another one", sampler)
-		}
-	}
-}
-
 // TestJobsReplay checks that everything follows from the seed: 100 of 100 replays are the same.
 func TestJobsReplay(t *testing.T) {
 	seeds := uint64(20)

@@ -66,7 +66,6 @@ type life struct {
 	cuts    []Cut
 	learner Learner // nil: nothing is learned but scores
 	learned Learned // from learner, when cut was taken
-	layout  *Layout // of plans; nil before the first
 
 	opened []int         // epochs that training is or was in, the newest last, at most two
 	plans  map[int]*Plan // those of their plans that the stager still has
@@ -294,12 +293,6 @@ func (c *Coordinator) mayOpen(e Opened) error {
 // set, then plans, or answers waiting requests with the conflict.
 func (c *Coordinator) agree() {
 	c.refused = nil // they may have loaded another checkpoint, or restored lost files
-	if c.layout != nil {
-		if err := c.layout.contradicts(c.agreed.trainings); err != nil {
-			c.endTraining(err)
-			return
-		}
-	}
 	if c.agreed.conflict == nil && c.agreed.missing == 0 && !c.beginning {
 		c.beginning = true
 		c.do(Begin{})
@@ -355,8 +348,8 @@ func (c *Coordinator) onPlanWanted(e PlanWanted) {
 		return
 	}
 	c.move(e.Trainer, to)
-	if _, waits := c.wishes[e.Trainer]; waits && c.begun && !c.weighted && c.layOut() {
-		c.do(PlanBeside{e.Ticket, e.Trainer, e.Epoch, c.agreed.processes(), c.layout})
+	if _, waits := c.wishes[e.Trainer]; waits && c.begun && !c.weighted && c.agreed.known() {
+		c.do(PlanBeside{e.Ticket, e.Trainer, e.Epoch, c.agreed.processes()})
 		return
 	}
 	c.waiting = append(c.waiting, e)
@@ -418,7 +411,7 @@ func (c *Coordinator) tell(e CoordinatorEvent) {
 
 func (c *Coordinator) onTicked() {
 	// The stager needs all trainers; the first plan needs what each reports of its training.
-	if c.agreed.missing > 0 || c.begun && c.layout == nil && !c.agreed.known() {
+	if c.agreed.missing > 0 || c.begun && !c.agreed.known() {
 		c.waiting = slices.DeleteFunc(c.waiting, func(w PlanWanted) (refused bool) {
 			if refused = c.now-w.Now >= missedAfter; refused {
 				c.do(Refuse{w.Ticket, true, c.agreed.whoIsMissing()})
@@ -756,7 +749,7 @@ func (c *Coordinator) plan() {
 			return
 		}
 	}
-	if !c.layOut() {
+	if !c.agreed.known() {
 		return
 	}
 	if c.weighted && c.ledger == nil {
@@ -777,7 +770,7 @@ func (c *Coordinator) plan() {
 	}
 	m := MakePlan{
 		Epoch: epoch, Scores: c.cut, Stream: c.streamID(), Cuts: c.cutsBefore(epoch),
-		Learned: c.learned, Processes: c.agreed.processes(), Layout: c.layout,
+		Learned: c.learned, Processes: c.agreed.processes(),
 	}
 	if a := c.ahead; a != nil && a.epoch == epoch {
 		c.install(a)
@@ -787,24 +780,6 @@ func (c *Coordinator) plan() {
 		epoch: epoch, base: c.cut, learned: c.learned, generation: c.sources.generation,
 	}
 	c.do(m)
-}
-
-// layOut decides, before the first plan, on which ranks plans expect the trainers: all must have
-// reported what their plans expect. It returns false until they have, and if they differ.
-func (c *Coordinator) layOut() bool {
-	if c.layout != nil {
-		return true
-	}
-	if !c.agreed.known() {
-		return false
-	}
-	layout, err := c.agreed.layout(c.cfg.Ranks)
-	if err != nil {
-		c.refusePlans(err)
-		return false
-	}
-	c.layout = layout
-	return true
 }
 
 // behindLast reports whether epoch comes after the last one of the training.

@@ -157,7 +157,6 @@ type (
 		// Processes is how many processes the training began with, see SamplerConfig.Processes; 0: as
 		// many as train now.
 		Processes int
-		Layout    *Layout
 		Stream    StreamID
 		Cuts      []Cut // of earlier epochs, if a system chooses by them
 		// Learned is what the Learner's Cut returned for Scores, nil if there is no Learner.
@@ -188,8 +187,7 @@ type (
 	PlanBeside struct {
 		Ticket         uint64
 		Trainer, Epoch int
-		Processes      int     // as in MakePlan
-		Layout         *Layout // as in MakePlan
+		Processes      int // as in MakePlan
 	}
 	// AnswerSave answers SaveWanted, after the state is on disk. State is "" if nothing depends on
 	// importance, if reports of some trainers did not arrive in time, or if rank 0 did not save the

@@ -357,13 +357,6 @@ func (s *scenario) opened(rank, trainer int, ticket uint64, a args) CoordinatorE
 		}
 		spec.Training.Planned = append(spec.Training.Planned, PlanSource{epoch, s.sources[epoch]})
 	}
-	if at := a["on"]; at != "" {
-		spec.Training.Consumer = &Consumer{Planned: true}
-		on := spec.Training.Consumer
-		if _, err := fmt.Sscanf(at, "%d/%d", &on.Rank, &on.Ranks); err != nil {
-			s.t.Fatal(err)
-		}
-	}
 	if at := a["checkpoint"]; at != "" {
 		c := &Checkpoint{State: s.saved, Processes: a.int("processes", 0)}
 		if _, err := fmt.Sscanf(at, "%d.%d", &c.Epoch, &c.Batch); err != nil {
@@ -480,14 +473,6 @@ func sayProcesses(processes int) string {
 	return fmt.Sprintf(", for %d processes", processes)
 }
 
-// sayLayout says on which ranks a plan expects several trainers.
-func sayLayout(l *Layout) string {
-	if len(l.World) == 1 {
-		return ""
-	}
-	return fmt.Sprintf(", for trainers on ranks %d of %d", l.World, l.Ranks)
-}
-
 // say formats a command as in scenarios; "" for one that they leave out.
 func say(c CoordinatorCommand) string {
 	switch c := c.(type) {
@@ -505,8 +490,8 @@ func say(c CoordinatorCommand) string {
 	case Went:
 		return fmt.Sprintf("trainer %d went to epoch %d", c.Trainer, c.Epoch)
 	case MakePlan:
-		return fmt.Sprintf("make the plan of epoch %d%s%s%s%s", c.Epoch, sayScores(c.Scores),
-			sayLearned(c.Learned), sayProcesses(c.Processes), sayLayout(c.Layout))
+		return fmt.Sprintf("make the plan of epoch %d%s%s%s", c.Epoch, sayScores(c.Scores),
+			sayLearned(c.Learned), sayProcesses(c.Processes))
 	case Drive:
 		return sayDrive(c)
 	case Train:

@@ -24,8 +24,6 @@ type Training struct {
 	Checkpoint *Checkpoint `json:"checkpoint"`
 	// Planned are the plans of the last two epochs that it has received.
 	Planned []PlanSource `json:"planned"`
-	// Consumer is its place among the consumers of plans; nil if it does not know.
-	Consumer *Consumer `json:"consumer,omitempty"`
 }
 
 // Checkpoint is the position from which a training resumes, and the digest of the importance that

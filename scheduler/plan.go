@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"iter"
 	"math"
 	"slices"
@@ -31,9 +30,6 @@ type Plan struct {
 	Ranks int
 
 	Processes int // PlanConfig's
-	// Layout is the ranks by which draws were assigned to trainers; nil if the assignment does not
-	// depend on ranks.
-	Layout *Layout
 
 	view *view
 }
@@ -49,7 +45,6 @@ type PlanConfig struct {
 	// Processes is how many processes the training began with, for which torch pads epochs; 0:
 	// len(World)
 	Processes  int
-	Layout     *Layout // by which Assign gives draws to trainers; nil: World and Ranks
 	Assignment Assignment
 	// Drawn, if not nil, is called between drawing, which leaves the most garbage, and assigning.
 	Drawn func()
@@ -74,9 +69,6 @@ func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 		Ranks: cfg.Ranks, Processes: cfg.Processes,
 		Consumer: make([]uint16, len(draws.IDs)),
 	}
-	if cfg.Assignment == AssignLocal && len(cfg.World) > 1 {
-		p.Layout = cmp.Or(cfg.Layout, &Layout{cfg.Ranks, cfg.World})
-	}
 	if draws.choice != nil {
 		p.Home = draws.choice.Home
 	}
@@ -84,8 +76,7 @@ func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 	if cfg.Sampler.Weighted() {
 		prefer = func(id SampleID) float32 { return scores[id] }
 	}
-	by := cmp.Or(p.Layout, &Layout{cfg.Ranks, cfg.World})
-	Assign(draws.IDs, by.World, by.Ranks, cfg.BatchSize, cfg.Assignment, prefer, p.Consumer)
+	Assign(draws.IDs, cfg.World, cfg.Ranks, cfg.BatchSize, cfg.Assignment, prefer, p.Consumer)
 	if cfg.Samples > 0 {
 		p.view = newView(p, cfg.Samples, cfg.Rank)
 		p.Next(0, 0) // makes torch compute its next permutation now, while training runs

@@ -119,7 +119,7 @@ func evaluatedPlan() *scheduler.Plan {
 	}
 	return &scheduler.Plan{
 		Draws: choice.Draws(), Batch: 4, Consumer: []uint16{1, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0},
-		World: []int32{0, 0}, Layout: &scheduler.Layout{Ranks: 3, World: []int32{0, 2}},
+		World: []int32{0, 0},
 	}
 }
 

@@ -174,7 +174,6 @@ const (
 	PlanRepeats
 	PlanSource
 	PlanEvaluated
-	PlanConsumer
 )
 
 // PlanFrame yields the reply to PLAN, in pieces: the trainer's part of every batch, and, if the
@@ -195,11 +194,6 @@ func PlanFrame(
 	if e := p.Evaluated(); e.N > 0 {
 		flags |= PlanEvaluated
 		behind = le.AppendUint32(le.AppendUint32(behind, uint32(e.First)), uint32(e.N))
-	}
-	if l := p.Layout; l != nil {
-		flags |= PlanConsumer
-		behind = le.AppendUint32(behind, uint32(l.World[trainer]))
-		behind = le.AppendUint32(behind, uint32(l.Ranks))
 	}
 	if source != "" {
 		flags |= PlanSource

@@ -149,7 +149,7 @@ class BatchSampler:
     def _open_at(self, link: Connection) -> Tuple[int, int]:
         """Returns the stream's number and batches; describes this training to the cache, if it has
         not yet."""
-        ours = self._training.describe(link.welcome.rank, link.welcome.ranks)
+        ours = self._training.describe()
         return link.open(self.spec, ours)
 
     # --- iteration ---

@@ -35,7 +35,6 @@ class Training:
         self.life, self.turn = _number(), 0
         self.checkpoint: Optional[Dict[str, Any]] = None
         self._planned: List[_Planned] = []
-        self._consumer: Optional[Dict[str, Any]] = None
         self._lock = threading.Lock()  # the sentinel's thread sends it too
 
     def resume(self, epoch: int, batch: int, state: Optional[str], processes: int = 0) -> None:
@@ -54,8 +53,6 @@ class Training:
     def note(self, plan: Plan) -> None:
         """Keeps what a plan was made from."""
         with self._lock:
-            if plan.consumer:
-                self._count_on(*plan.consumer, planned=True)
             if not plan.source:
                 return
             self._planned = [p for p in self._planned if p.epoch != plan.epoch or self._close(p)]
@@ -73,22 +70,13 @@ class Training:
             os.close(planned.fd)
         return False
 
-    def _count_on(self, rank: int, ranks: int, planned: bool) -> None:
-        self._consumer = {"rank": rank, "ranks": ranks, "planned": planned}
-
-    def describe(self, rank: int, ranks: int) -> Dict[str, Any]:
-        """Returns what OPEN sends to a rank.
-
-        If the job loses nodes, plans still count this trainer as on the rank that it found first,
-        or that a plan named: other trainers may have an epoch's plan already.
-        """
+    def describe(self) -> Dict[str, Any]:
+        """Returns what OPEN sends to a rank."""
         with self._lock:
-            if self._consumer is None:
-                self._count_on(rank, ranks, planned=False)
             planned = [{"epoch": p.epoch, "scores": p.scores} for p in self._planned]
             return {
                 "life": self.life, "turn": self.turn, "checkpoint": self.checkpoint,
-                "planned": planned, "consumer": self._consumer,
+                "planned": planned,
             }
 
     def put_back(self, folder: str) -> None:

@@ -216,13 +216,12 @@ class Plan:
     and `source_path` the file that has them. `ids`, `weights` and `repeats` are views of one column
     each; batch b is ids[starts[b]:starts[b + 1]]. `weights` is None when every weight is 1,
     `repeats` (how often the epoch drew the sample before, on any trainer) when all are 0. Global
-    batches in `evaluated` are not trained on. `consumer` is the rank on which the plan expects this
-    trainer, and the number of ranks, None where nothing depends on that.
+    batches in `evaluated` are not trained on.
     """
 
     __slots__ = (
         "epoch", "batches", "draws", "starts", "ids", "weights", "repeats", "evaluated", "source",
-        "source_path", "consumer",
+        "source_path",
     )
 
     def __init__(self, payload: bytes) -> None:
@@ -245,10 +244,6 @@ class Plan:
         if flags & 8:
             first, count = unpack_from("<2I", payload, at)
             self.evaluated = range(first, first + count)
-            at += 8
-        self.consumer: Optional[Tuple[int, int]] = None
-        if flags & 16:
-            self.consumer = unpack_from("<2I", payload, at)
             at += 8
         self.source, self.source_path = "", ""
         if flags & 4:

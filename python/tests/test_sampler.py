@@ -42,7 +42,6 @@ def test_the_spec_comes_from_the_environment(door, monkeypatch):
     training = opened.pop("training")
     assert training == {
         "life": training["life"], "turn": 0, "checkpoint": None, "planned": [],
-        "consumer": {"rank": 0, "ranks": 1, "planned": False},
     }
     assert [opened] == [
         {

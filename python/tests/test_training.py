@@ -7,8 +7,6 @@ import pytest
 
 import rankpool
 from rankpool import sampler as sampler_module
-from rankpool import wire
-from test_wire import FRAMES
 
 OPEN, PLAN, SAVE = 2, 3, 8
 
@@ -57,19 +55,7 @@ def test_plans_are_told_after_a_restart(door):
     assert again["training"].pop("planned") == [
         {"epoch": e, "scores": f"{e:02x}" * 16} for e in (1, 2)
     ]
-    assert again["training"].pop("consumer") == {"rank": 0, "ranks": 1, "planned": False}
     assert again["training"] == {"life": first["training"]["life"], "turn": 0, "checkpoint": None}
-
-
-def test_plans_say_where_they_expect_a_trainer(door):
-    """A trainer reports to a restarted cache on which rank its plans expect it, whichever rank that
-    cache is."""
-    data, sampler = make()
-    train(data, sampler, 1)
-    sampler._training.note(wire.Plan(FRAMES["plan_reply_evaluated"][12:]))
-    restart(door, sampler)
-    (again,) = door.seen(OPEN)
-    assert again["training"]["consumer"] == {"rank": 2, "ranks": 3, "planned": True}
 
 
 def test_what_plans_were_made_from_is_put_back(door, folder):

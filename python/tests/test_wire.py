@@ -119,7 +119,6 @@ def test_plan_reply():
     assert (list(some.evaluated), some.repeats.tolist()) == ([1], [0, 0, 1, 0])
     assert (some.source, some.source_path) == (plan.source, plan.source_path)
     assert not plan.evaluated and not again.evaluated
-    assert (some.consumer, plan.consumer) == ((2, 3), None)
     plain = wire.Plan(received("plan_reply_unweighted", 103, 4))
     assert (plain.epoch, plain.ids.tolist(), plain.weights) == (0, [4, 0, 4], None)
 
