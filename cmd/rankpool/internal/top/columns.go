@@ -1,191 +1,215 @@
 package top
 
-import "slices"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+)
 
 // Values from which a figure is highlighted: training that waits a tenth of its time loses as much,
 // and a job so near its memory limit is about to be killed.
 const (
-	stallNotable  = 0.1
-	stallBad      = 0.3
-	freeBadBytes  = 1 << 30
-	gpuBusyShare  = 0.8
-	gpuQuietShare = 0.4
+	stallNotable = 0.1
+	stallBad     = 0.3
+	freeBadBytes = 1 << 30
 )
 
-// columns returns the columns of the table of nodes. The column of the tier is left out while no
-// node has read from one.
-func (v *view) columns() []nodeColumn {
-	return slices.Concat([]nodeColumn{
-		{
-			column[nodeRow]{"rank node", true, 0, func(r nodeRow) line {
-				return styled(plainText, "%4d %s", r.Rank, r.Host)
-			}},
-			func(nodeTotal) line { return plain("all") },
+// A column is a column of the tables. If a table is too wide, the column with the greatest order is
+// dropped first, and that with order 0 never; one without cells is left out.
+type column struct {
+	title string
+	order int
+}
+
+// columns are those of both tables, in the order of figure.cells. The first is the name.
+var columns = []column{
+	{"", 0},
+	{"data", 6},
+	{"batch", 13},
+	{"samples/s", 1},
+	{"sources", 14},
+	{"local", 3},
+	{"remote", 4},
+	{"storage", 4},
+	{"fallback", 6},
+	{"stall", 2},
+	{"benefit", 3},
+	{"of tier", 10},
+	{"read/s", 5},
+	{"latency", 9},
+	{"peers/s", 12},
+	{"ready", 8},
+	{"memory", 7},
+	{"free", 11},
+	{"GPU", 3},
+}
+
+// A figure is a line of a table: a node, all nodes, or a training.
+type figure struct {
+	name, data, batch string
+	served            *servedRates // nil: not known
+	benefit           float64      // how many times as long a batch takes without the cache, if > 0
+	node              *nodeState   // nil: a training
+	total             bool
+}
+
+// A nodeState is what only nodes have.
+type nodeState struct {
+	rates      *nodeRates // nil: not known
+	ready      *float64
+	used, slab int64
+	free       *int64 // bytes until the nearest memory limit
+	gpu        *float64
+}
+
+func (r nodeRow) figure() figure {
+	n := &nodeState{rates: r.Rates, used: r.UsedBytes, slab: r.SlabBytes, gpu: r.GPU}
+	if r.Epoch >= 0 {
+		n.ready = &r.Ready
+	}
+	if r.Machine.MemoryLimit != "" {
+		n.free = &r.Machine.MemoryFreeBytes
+	}
+	return figure{
+		name: fmt.Sprintf("%4d %s", r.Rank, r.Host), batch: batchText(r.Epoch, r.Batch, r.Batches),
+		served: r.Rates.served(), node: n,
+	}
+}
+
+func (t nodeTotal) figure() figure {
+	return figure{
+		name: "all", batch: batchText(t.Epoch, t.Batch, t.Batches), served: t.Rates.served(),
+		node: &nodeState{
+			rates: t.Rates, ready: t.Ready, used: t.UsedBytes, slab: t.SlabBytes,
+			free: t.MemoryFreeBytes, gpu: t.GPU,
 		},
-		stateColumn("batch", 13,
-			func(r nodeRow) line { return batchCell(r.Epoch, r.Batch, r.Batches) },
-			func(t nodeTotal) line { return batchCell(t.Epoch, t.Batch, t.Batches) }),
-		rateText("samples/s", 1, plainText,
-			func(r nodeRates) string { return countText(r.SamplesPerSecond) }),
-	}, v.sourceColumns(), []nodeColumn{
-		rateColumn("stall", 2, func(r nodeRates) line { return stallCell(r.StallShare) }),
-		rateText("read/s", 5, plainText,
-			func(r nodeRates) string { return bytesText(r.StorageBytesPerSecond) }),
-		rateText("latency", 9, plainText,
-			func(r nodeRates) string { return latencyText(r.StorageLatencySeconds) }),
-		rateText("peers/s", 12, plainText,
-			func(r nodeRates) string { return bytesText(r.PeerBytesPerSecond) }),
-		stateColumn("ready", 8,
-			func(r nodeRow) line { return plain(shareText(readyOf(r))) },
-			func(t nodeTotal) line { return plain(shareText(t.Ready)) }),
-		stateColumn("next", 10,
-			func(r nodeRow) line { return nextCell(r.NextPlanned) },
-			func(t nodeTotal) line { return nextCell(t.NextPlanned) }),
-		stateColumn("memory", 7,
-			func(r nodeRow) line { return v.memoryCell(r.UsedBytes, r.SlabBytes) },
-			func(t nodeTotal) line { return v.memoryCell(t.UsedBytes, t.SlabBytes) }),
-		stateColumn("free", 11,
-			func(r nodeRow) line { return freeCell(freeOf(r)) },
-			func(t nodeTotal) line { return freeCell(t.MemoryFreeBytes) }),
-		stateColumn("GPU", 3,
-			func(r nodeRow) line { return gpuCell(r.GPU) },
-			func(t nodeTotal) line { return gpuCell(t.GPU) }),
-	})
-}
-
-// sourceColumns returns the columns that show where samples came from.
-func (v *view) sourceColumns() []nodeColumn {
-	var columns []nodeColumn
-	if v.bars {
-		columns = append(columns, rateColumn("sources", 14, func(r nodeRates) line {
-			if r.LocalShare == nil {
-				return plain("-")
-			}
-			return v.glyphs.stack(
-				[4]float64{*r.LocalShare, *r.RemoteShare, *r.StorageShare, *r.FallbackShare}, 20)
-		}))
+		total: true,
 	}
-	columns = append(columns,
-		rateText("local", 3, sourceStyles[0],
-			func(r nodeRates) string { return shareText(r.LocalShare) }),
-		rateText("remote", 4, sourceStyles[1],
-			func(r nodeRates) string { return shareText(r.RemoteShare) }),
-		rateText("storage", 4, sourceStyles[2],
-			func(r nodeRates) string { return shareText(r.StorageShare) }),
-		rateColumn("fallback", 6, func(r nodeRates) line { return fallbackCell(r.FallbackShare) }))
-	if slices.ContainsFunc(v.rows, func(r nodeRow) bool { return r.TierHits > 0 }) {
-		columns = append(columns, rateText("of tier", 10, plainText,
-			func(r nodeRates) string { return shareText(r.TierShare) }))
+}
+
+func (j jobRow) figure() figure {
+	f := figure{
+		name: cmp.Or(j.Name, "-"), data: j.Data, batch: batchText(j.Epoch, j.Batch, j.Batches),
+		served: j.Rates,
 	}
-	if slices.ContainsFunc(v.rows, func(r nodeRow) bool { return r.PackageWrites > 0 }) {
-		columns = append(columns, rateText("packages/s", 10, plainText,
-			func(r nodeRates) string { return bytesText(r.PackageBytesPerSecond) }))
+	if j.BatchSeconds > 0 {
+		f.benefit = j.Ratio()
 	}
-	return columns
+	return f
 }
 
-// stateColumn returns a column that shows a state at this moment.
-func stateColumn(title string, order int, row func(nodeRow) line, total func(nodeTotal) line,
-) nodeColumn {
-	return nodeColumn{column[nodeRow]{title, false, order, row}, total}
+// cells returns the text for each of the columns; "" is no cell.
+func (f figure) cells(bars bool) []string {
+	cells := make([]string, 0, len(columns))
+	cells = append(append(cells, f.name, f.data, f.batch), f.servedCells(bars)...)
+	if f.benefit > 0 {
+		cells = append(cells, fmt.Sprintf("%.2f", f.benefit))
+	} else {
+		cells = append(cells, "")
+	}
+	if f.node == nil {
+		return append(cells, make([]string, len(columns)-len(cells))...)
+	}
+	return append(cells, f.node.cells()...)
 }
 
-// rateText is a rateColumn of text in one style.
-func rateText(title string, order int, s style, text func(nodeRates) string) nodeColumn {
-	return rateColumn(title, order, func(r nodeRates) line { return styled(s, "%s", text(r)) })
+// servedCells are those from samples/s to stall.
+func (f figure) servedCells(bars bool) []string {
+	r, bar := f.served, ""
+	if bars && f.node != nil {
+		bar = "-"
+	}
+	if r == nil {
+		return []string{"-", bar, "-", "-", "-", "-", "-"}
+	}
+	if bar != "" && r.LocalShare != nil {
+		bar = stack([4]float64{*r.LocalShare, *r.RemoteShare, *r.StorageShare, *r.FallbackShare}, 20)
+	}
+	fallback, stall := shareText(r.FallbackShare), shareText(r.StallShare)
+	if r.FallbackShare != nil && *r.FallbackShare > 0 {
+		fallback = sourceStyles[3].Render(fallback)
+	}
+	switch {
+	case r.StallShare == nil || *r.StallShare < stallNotable:
+	case *r.StallShare < stallBad:
+		stall = yellow.Render(stall)
+	default:
+		stall = red.Render(stall)
+	}
+	return []string{
+		countText(r.SamplesPerSecond), bar, sourceStyles[0].Render(shareText(r.LocalShare)),
+		sourceStyles[1].Render(shareText(r.RemoteShare)),
+		sourceStyles[2].Render(shareText(r.StorageShare)), fallback, stall,
+	}
 }
 
-// rateColumn returns a column of rates per second; its cells are "-" where they are not known.
-func rateColumn(title string, order int, cell func(nodeRates) line) nodeColumn {
-	known := func(r *nodeRates) line {
-		if r == nil {
-			return plain("-")
+// cells are those from "of tier" to GPU.
+func (n *nodeState) cells() []string {
+	tier, read, latency, peers := "", "-", "-", "-"
+	if r := n.rates; r != nil {
+		read, latency = bytesText(r.StorageBytesPerSecond), latencyText(r.StorageLatencySeconds)
+		peers = bytesText(r.PeerBytesPerSecond)
+		if r.TierShare != nil && *r.TierShare > 0 {
+			tier = shareText(r.TierShare)
 		}
-		return cell(*r)
 	}
-	return stateColumn(title, order, func(r nodeRow) line { return known(r.Rates) },
-		func(t nodeTotal) line { return known(t.Rates) })
+	memory := bytesText(float64(n.used)) + "/" + bytesText(float64(n.slab))
+	free, gpu := "-", "-"
+	if n.free != nil {
+		if free = bytesText(float64(*n.free)); *n.free < freeBadBytes {
+			free = red.Render(free)
+		}
+	}
+	if n.gpu != nil {
+		gpu = fmt.Sprintf("%.0f %%", 100**n.gpu)
+	}
+	return []string{tier, read, latency, peers, shareText(n.ready), memory, free, gpu}
 }
 
-func batchCell(epoch, batch, batches int) line {
+func batchText(epoch, batch, batches int) string {
 	if epoch < 0 {
-		return plain("-")
+		return "-"
 	}
-	return styled(plainText, "%d: %d/%d", epoch, batch, batches)
+	return fmt.Sprintf("%d: %d/%d", epoch, batch, batches)
 }
 
-func fallbackCell(share *float64) line {
-	s := plainText
-	if share != nil && *share > 0 {
-		s = sourceStyles[3]
+// table returns a line of titles and one for each row, in the columns for which there is room. The
+// first column is aligned left, the others right.
+func table(name string, rows []figure, bars bool, width int) []string {
+	var cells [][]string // by row
+	for _, f := range rows {
+		cells = append(cells, f.cells(bars))
 	}
-	return styled(s, "%s", shareText(share))
-}
-
-func stallCell(share *float64) line {
-	s := plainText
-	switch {
-	case share == nil:
-	case *share >= stallBad:
-		s = red
-	case *share >= stallNotable:
-		s = yellow
+	var shown []column
+	var blocks []string
+	for i, c := range columns {
+		lines, empty := []string{faint.Render(cmp.Or(c.title, name))}, true
+		for r, f := range rows {
+			cell := cells[r][i]
+			empty = empty && cell == ""
+			if f.total && cell != "" && !strings.Contains(cell, "\x1b") {
+				cell = strong.Render(cell)
+			}
+			lines = append(lines, cell)
+		}
+		style := lipgloss.NewStyle().Align(lipgloss.Right).PaddingLeft(2)
+		if i == 0 {
+			style = lipgloss.NewStyle().Align(lipgloss.Left)
+		}
+		if !empty {
+			shown, blocks = append(shown, c), append(blocks, style.Render(strings.Join(lines, "\n")))
+		}
 	}
-	return styled(s, "%s", shareText(share))
-}
-
-func (v *view) memoryCell(used, size int64) line {
-	text := bytesText(float64(used)) + "/" + bytesText(float64(size))
-	if !v.bars {
-		return plain(text)
+	for width > 0 && lipgloss.Width(lipgloss.JoinHorizontal(lipgloss.Top, blocks...)) > width {
+		worst := slices.Index(shown,
+			slices.MaxFunc(shown, func(a, b column) int { return a.order - b.order }))
+		if shown[worst].order == 0 {
+			break
+		}
+		shown, blocks = slices.Delete(shown, worst, worst+1), slices.Delete(blocks, worst, worst+1)
 	}
-	return append(plain(text+" "), v.glyphs.bar(float64(used)/float64(max(1, size)), 8, blue)...)
-}
-
-func freeCell(free *int64) line {
-	switch {
-	case free == nil:
-		return plain("-")
-	case *free < freeBadBytes:
-		return styled(red, "%s", bytesText(float64(*free)))
-	}
-	return plain(bytesText(float64(*free)))
-}
-
-func gpuCell(share *float64) line {
-	s := plainText
-	switch {
-	case share == nil:
-		return plain("-")
-	case *share >= gpuBusyShare:
-		s = green
-	case *share < gpuQuietShare:
-		s = yellow
-	}
-	return styled(s, "%.0f %%", 100**share)
-}
-
-// nextCell shows whether the next epoch is planned, in which case the staging window extends into
-// it.
-func nextCell(planned bool) line {
-	if planned {
-		return plain("planned")
-	}
-	return plain("-")
-}
-
-// freeOf returns the bytes until a node's memory limit, nil if it has none.
-func freeOf(r nodeRow) *int64 {
-	if r.Machine.MemoryLimit == "" {
-		return nil
-	}
-	return &r.Machine.MemoryFreeBytes
-}
-
-// readyOf returns what share of a rank's staging window is ready, nil before the first epoch.
-func readyOf(r nodeRow) *float64 {
-	if r.Epoch < 0 {
-		return nil
-	}
-	return new(r.Ready)
+	return strings.Split(lipgloss.JoinHorizontal(lipgloss.Top, blocks...), "\n")
 }

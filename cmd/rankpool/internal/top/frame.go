@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // A view is everything that a picture of top depends on.
@@ -19,65 +21,37 @@ type view struct {
 	width   int  // columns; 0: no limit
 	height  int  // lines; 0: no limit
 	bars    bool
-	glyphs  glyphs
-}
-
-// A column is a column of a table with a line for each R.
-type column[R any] struct {
-	title string
-	left  bool
-	// order ranks the columns if the table is too wide: the greatest is dropped first.
-	order int
-	row   func(R) line
-}
-
-// A nodeColumn is a column of the table of nodes.
-type nodeColumn struct {
-	column[nodeRow]
-	total func(nodeTotal) line
 }
 
 // frame returns the lines of a picture: the title, the nodes, their total, the trainings if ranks
 // report them, and notes. It reduces skip if that is too much.
-func (v *view) frame() []line {
-	rows := v.sorted()
-	total := totalOf(rows)
-	head := []line{v.head(total)}
-	if v.bars {
-		head = append(head, v.legend())
-	}
-	head = append(head, nil)
-	foot := v.jobLines()
-	if total.GPUIdle != nil {
-		foot = append(foot, nil, v.gpuLine(total))
-	}
-	if total.KeptOf > 0 {
-		foot = append(foot, nil, styled(plainText,
-			"restarted: kept %d of %d samples in memory", total.Kept, total.KeptOf))
-	}
-	if len(v.notes) > 0 {
-		foot = append(foot, nil)
-	}
-	for _, note := range v.notes {
-		foot = append(foot, styled(yellow, "%s", note))
-	}
-	shown, skip := rows, 0
+func (v *view) frame() []string {
+	total := totalOf(v.rows)
+	head := v.head(total)
+	foot := v.foot(total)
+	shown, skip := v.sorted(), 0
+	n := len(shown)
 	// 3: titles, total, the line below
-	if room := v.height - len(head) - 3 - len(foot); v.height > 0 && room < len(rows) {
-		room = min(max(1, room), len(rows))
-		skip = min(v.skip, len(rows)-room)
-		shown = rows[skip : skip+room]
-		foot = append([]line{styled(faint, "nodes %d to %d of %d", skip+1, skip+room, len(rows))},
-			foot...)
+	if room := v.height - len(head) - 3 - len(foot); v.height > 0 && room < n {
+		room = min(max(1, room), n)
+		skip = min(v.skip, n-room)
+		shown = shown[skip : skip+room]
+		below := faint.Render(fmt.Sprintf("nodes %d to %d of %d", skip+1, skip+room, n))
+		foot = append([]string{below}, foot...)
 	}
 	v.skip = skip
-	lines := slices.Concat(head, v.nodeLines(shown, total), foot)
+	var figures []figure
+	for _, r := range shown {
+		figures = append(figures, r.figure())
+	}
+	nodes := table("rank node", append(figures, total.figure()), v.bars, v.width)
+	lines := slices.Concat(head, nodes, foot)
 	if v.height > 0 && len(lines) > v.height {
 		lines = lines[:v.height]
 	}
 	if v.width > 0 {
 		for i := range lines {
-			lines[i] = lines[i].cut(v.width)
+			lines[i] = ansi.Truncate(lines[i], v.width, "")
 		}
 	}
 	return lines
@@ -97,104 +71,69 @@ func (v *view) sorted() []nodeRow {
 	return rows
 }
 
-func (v *view) head(t nodeTotal) line {
-	l := line{{"rankpool top", strong}, {"  " + v.title + "  ", plainText}}
-	l = append(l, span{fmt.Sprintf("%d of %d ranks", t.Nodes, v.ranks), plainText})
+// head returns the lines above the table of nodes.
+func (v *view) head(t nodeTotal) []string {
+	title := fmt.Sprintf("%s  %s  %d of %d ranks", strong.Render("rankpool top"), v.title, t.Nodes,
+		v.ranks)
 	if t.Epoch >= 0 {
-		l = append(l, span{fmt.Sprintf("  %s epoch %d ", t.Data, t.Epoch), plainText})
-		if v.bars && (v.width == 0 || v.width >= 100) {
-			l = append(l, v.glyphs.bar(float64(t.Batch)/float64(max(1, t.Batches)), 20, blue)...)
-		}
-		l = append(l, span{fmt.Sprintf(" batch %d of %d", t.Batch, t.Batches), plainText})
+		title += fmt.Sprintf("  %s epoch %d  batch %d of %d", t.Data, t.Epoch, t.Batch, t.Batches)
 	} else {
-		l = append(l, span{"  no epoch yet", plainText})
+		title += "  no epoch yet"
 	}
-	return append(l, span{"  " + v.at.Format(time.TimeOnly), faint})
-}
-
-func (v *view) legend() line {
-	var l line
-	for i, name := range []string{
-		"local: the node's memory", "remote: another node's", "storage", "fallback: storage, unplanned",
-	} {
-		l = append(l, span{v.glyphs.sources[i], sourceStyles[i]}, span{" " + name + "   ", faint})
-	}
-	return l
-}
-
-func (v *view) gpuLine(t nodeTotal) line {
-	text := "GPUs idle " + shareText(t.GPUIdle) + " of the time"
-	if t.GPUWaited != nil {
-		text += "; in " + shareText(t.GPUWaited) + " of that, training waited for samples"
-	}
-	return plain(text)
-}
-
-// nodeLines returns the nodes and the total, in the columns for which there is room.
-func (v *view) nodeLines(rows []nodeRow, total nodeTotal) []line {
-	var columns []column[nodeRow]
-	var totals []line
-	for _, c := range v.columns() {
-		columns, totals = append(columns, c.column), append(totals, embolden(c.total(total)))
-	}
-	return table(columns, rows, totals, v.width)
-}
-
-// table returns a line of titles, one for each row, and one of totals unless there are none, in the
-// columns for which there is room.
-func table[R any](columns []column[R], rows []R, totals []line, width int) []line {
-	var orders, widths []int
-	var cells [][]line // of a column: its title, the rows', the total's
-	for i, c := range columns {
-		column := []line{styled(faint, "%s", c.title)}
-		for _, r := range rows {
-			column = append(column, c.row(r))
+	lines := []string{title + "  " + faint.Render(v.at.Format(time.TimeOnly))}
+	if v.bars {
+		legend := ""
+		for i, name := range []string{
+			"local: the node's memory", "remote: another node's", "storage",
+			"fallback: storage, unplanned",
+		} {
+			legend += sourceStyles[i].Render(sourceGlyphs[i]) + faint.Render(" "+name+"   ")
 		}
-		if totals != nil {
-			column = append(column, totals[i])
-		}
-		cells, orders = append(cells, column), append(orders, c.order)
-		widest := slices.MaxFunc(column, func(a, b line) int { return a.width() - b.width() })
-		widths = append(widths, widest.width())
+		lines = append(lines, legend)
 	}
-	lines := make([]line, len(cells[0]))
-	for _, at := range fitting(orders, widths, width) {
-		for i, cell := range cells[at] {
-			if lines[i] != nil {
-				lines[i] = append(lines[i], span{"  ", plainText})
-			}
-			lines[i] = append(lines[i], cell.padded(widths[at], columns[at].left)...)
+	return append(lines, "")
+}
+
+// foot returns the lines below the table of nodes.
+func (v *view) foot(t nodeTotal) []string {
+	lines := v.jobLines()
+	if t.GPUIdle != nil {
+		text := "GPUs idle " + shareText(t.GPUIdle) + " of the time"
+		if t.GPUWaited != nil {
+			text += "; in " + shareText(t.GPUWaited) + " of that, training waited for samples"
 		}
+		lines = append(lines, "", text)
+	}
+	if t.KeptOf > 0 {
+		lines = append(lines, "", fmt.Sprintf("restarted: kept %d of %d samples in memory", t.Kept,
+			t.KeptOf))
+	}
+	if len(v.notes) > 0 {
+		lines = append(lines, "")
+	}
+	for _, note := range v.notes {
+		lines = append(lines, yellow.Render(note))
 	}
 	return lines
 }
 
-func embolden(l line) line {
-	out := slices.Clone(l)
-	for i := range out {
-		if out[i].style == plainText {
-			out[i].style = strong
-		}
+// jobLines returns an empty line and the table of trainings, nil if there are none. If there are
+// many, it shows the first ones.
+func (v *view) jobLines() []string {
+	var jobs []figure
+	for _, j := range jobsOf(v.rows) {
+		jobs = append(jobs, j.figure())
 	}
-	return out
-}
-
-// fitting returns the indexes of the columns that fit, with two spaces between them. It drops
-// columns by descending order, but none with order 0.
-func fitting(orders, widths []int, width int) []int {
-	var places []int
-	sum := -2
-	for i := range orders {
-		places = append(places, i)
-		sum += widths[i] + 2
+	if len(jobs) == 0 {
+		return nil
 	}
-	for width > 0 && sum > width && len(places) > 1 {
-		worst := slices.MaxFunc(places, func(a, b int) int { return orders[a] - orders[b] })
-		if orders[worst] == 0 {
-			break
-		}
-		sum -= widths[worst] + 2
-		places = slices.DeleteFunc(places, func(p int) bool { return p == worst })
+	shown := jobs
+	if most := max(1, v.height/3); v.height > 0 && len(jobs) > most {
+		shown = jobs[:most]
 	}
-	return places
+	lines := append([]string{""}, table("job", shown, false, v.width)...)
+	if len(shown) < len(jobs) {
+		lines = append(lines, faint.Render(fmt.Sprintf("jobs 1 to %d of %d", len(shown), len(jobs))))
+	}
+	return lines
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
+	"charm.land/lipgloss/v2"
 	"pgregory.net/rapid"
 
 	"rankpool/mpicache/stats"
@@ -20,7 +20,7 @@ var updateTop = flag.Bool("update-top", false, "write testdata anew")
 func viewOf(nodes int) view {
 	return view{
 		title: "job 4242", at: time.Date(2026, 9, 1, 12, 3, 4, 0, time.UTC), ranks: nodes,
-		rows: rowsOf(someNodes(nodes, 100), someNodes(nodes, 101)), glyphs: blockGlyphs,
+		rows: rowsOf(someNodes(nodes, 100), someNodes(nodes, 101)),
 	}
 }
 
@@ -33,7 +33,6 @@ func TestFrames(t *testing.T) {
 	}{
 		{"plain", false, 4, func(*view) {}},
 		{"color", true, 4, func(v *view) { v.bars = true }},
-		{"ascii", false, 4, func(v *view) { v.bars, v.glyphs = true, asciiGlyphs }},
 		{"narrow", false, 4, func(v *view) { v.bars, v.width, v.height = true, 80, 24 }},
 		{"many", false, 64, func(v *view) { v.bars, v.width, v.height, v.skip = true, 120, 20, 17 }},
 		{"by_stall", false, 4, func(v *view) { v.byStall, v.width = true, 100 }},
@@ -77,7 +76,10 @@ func TestFrames(t *testing.T) {
 			tc.change(&v)
 			var got strings.Builder
 			for _, l := range v.frame() {
-				got.WriteString(l.text(tc.colors) + "\n")
+				if !tc.colors {
+					l = stripped(l)
+				}
+				got.WriteString(l + "\n")
 			}
 			golden := filepath.Join("testdata", tc.name+".txt")
 			if *updateTop {
@@ -110,8 +112,8 @@ func TestFrameFits(t *testing.T) {
 			t.Errorf("%d lines on %d", len(lines), v.height)
 		}
 		for _, l := range lines {
-			if n := utf8.RuneCountInString(l.text(false)); n > v.width || l.width() > v.width {
-				t.Errorf("%d columns on %d: %q", n, v.width, l.text(false))
+			if n := lipgloss.Width(l); n > v.width {
+				t.Errorf("%d columns on %d: %q", n, v.width, l)
 			}
 		}
 		if v.skip < 0 || v.skip > max(0, len(v.rows)-1) {
@@ -120,14 +122,9 @@ func TestFrameFits(t *testing.T) {
 	})
 }
 
-func TestBars(t *testing.T) {
+func TestStack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := rapid.SampledFrom([]glyphs{blockGlyphs, asciiGlyphs}).Draw(t, "glyphs")
-		width := rapid.IntRange(1, 40).Draw(t, "width")
-		share := rapid.Float64Range(-1, 2).Draw(t, "share")
-		if n := g.bar(share, width, blue).width(); n != width {
-			t.Errorf("a bar of %v has %d columns, want %d", share, n, width)
-		}
+		width := rapid.IntRange(4, 40).Draw(t, "width")
 		var shares [4]float64
 		sum := 0.0
 		for i := range shares {
@@ -140,40 +137,12 @@ func TestBars(t *testing.T) {
 		for i := range shares {
 			shares[i] /= sum
 		}
-		if n := g.stack(shares, width).width(); n != width {
+		if n := lipgloss.Width(stack(shares, width)); n != width {
 			t.Errorf("a stack of %v has %d columns, want %d", shares, n, width)
 		}
 	})
-	for share, want := range map[float64]string{
-		0: "····", 0.5: "██··", 1: "████", 0.03125: "▏···",
-		0.97: "███▉",
-	} {
-		if got := blockGlyphs.bar(share, 4, plainText).text(false); got != want {
-			t.Errorf("bar of %v: %s, want %s", share, got, want)
-		}
-	}
-	if got := blockGlyphs.stack([4]float64{0.5, 0.499, 0, 0.001},
-		10).text(false); got != "████▓▓▓▓▓░" {
+	if got := stripped(stack([4]float64{0.5, 0.499, 0, 0.001}, 10)); got != "████▓▓▓▓▓░" {
 		t.Errorf("a source of one in a thousand is not seen: %s", got)
-	}
-}
-
-func TestGlyphsFollowTheLocale(t *testing.T) {
-	for _, tc := range []struct {
-		all, ctype, lang string
-		blocks           bool
-	}{
-		{"", "", "", false},
-		{"", "", "C", false},
-		{"", "", "C.UTF-8", true},
-		{"", "de_DE.utf8", "C", true},
-		{"POSIX", "en_US.UTF-8", "en_US.UTF-8", false},
-	} {
-		env := map[string]string{"LC_ALL": tc.all, "LC_CTYPE": tc.ctype, "LANG": tc.lang}
-		g := glyphsFor(func(name string) string { return env[name] })
-		if (g.rest == blockGlyphs.rest) != tc.blocks {
-			t.Errorf("%+v: %v", tc, g)
-		}
 	}
 }
 

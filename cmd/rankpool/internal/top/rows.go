@@ -28,6 +28,14 @@ type nodeRates struct {
 	PackageBytesPerSecond float64  `json:"package_bytes_per_second"` // read
 }
 
+// served returns what trainers got, nil if it is not known.
+func (r *nodeRates) served() *servedRates {
+	if r == nil {
+		return nil
+	}
+	return &r.servedRates
+}
+
 // servedRates is what trainers got per second.
 type servedRates struct {
 	SamplesPerSecond float64  `json:"samples_per_second"`

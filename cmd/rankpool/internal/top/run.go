@@ -66,8 +66,9 @@ func (o *Options) Run(parent context.Context) error {
 	t := &run{
 		Options: *o, dir: dir, door: poller{path: path}, out: os.Stdout,
 		colors: o.Color == "always" || o.Color == "auto" && live && os.Getenv("NO_COLOR") == "",
-		view: view{title: sessionTitle(dir), bars: live && o.Color != "never" ||
-			o.Color == "always", glyphs: glyphsFor(os.Getenv)},
+		view: view{
+			title: sessionTitle(dir), bars: live && o.Color != "never" || o.Color == "always",
+		},
 	}
 	switch {
 	case o.Once:
@@ -195,8 +196,18 @@ func (t *run) print() error {
 		}
 		return out.Flush()
 	}
-	for _, l := range t.view.frame() {
-		fmt.Fprintln(out, l.text(t.colors))
+	for _, line := range t.shown(t.view.frame()) {
+		fmt.Fprintln(out, line)
 	}
 	return out.Flush()
+}
+
+// shown returns lines as they are printed: without styles if there are no colours.
+func (t *run) shown(lines []string) []string {
+	if !t.colors {
+		for i := range lines {
+			lines[i] = stripped(lines[i])
+		}
+	}
+	return lines
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
 )
 
@@ -25,14 +25,9 @@ func (t *run) live(ctx context.Context, in, out *os.File) error {
 		return first.err
 	}
 	t.add(first)
-	profile := colorprofile.NoTTY
-	if t.colors {
-		profile = colorprofile.ANSI
-	}
 	options := []tea.ProgramOption{
-		tea.WithContext(ctx), tea.WithOutput(out), tea.WithColorProfile(profile),
+		tea.WithContext(ctx), tea.WithOutput(out), tea.WithFPS(10),
 		tea.WithoutSignalHandler(), // ctx ends with a signal
-		tea.WithFPS(10),
 	}
 	if !term.IsTerminal(int(in.Fd())) {
 		options = append(options, tea.WithInput(nil))
@@ -69,23 +64,20 @@ func (s screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 
 // View implements tea.Model.
 func (s screen) View() tea.View {
-	var text strings.Builder
+	var lines []string
 	if s.view.height > 0 { // the terminal's size is known
-		for _, l := range s.view.withKeys() {
-			text.WriteString(l.text(s.colors) + "\n")
-		}
+		lines = s.shown(s.view.withKeys())
 	}
-	v := tea.NewView(strings.TrimSuffix(text.String(), "\n"))
+	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen = true
 	return v
 }
 
 // withKeys appends a line that explains the keys, if there is room.
-func (v *view) withKeys() []line {
-	keys := styled(faint, "%s", topKeys).cut(v.width)
+func (v *view) withKeys() []string {
 	v.height -= 2
 	defer func() { v.height += 2 }()
-	return append(v.frame(), nil, keys)
+	return append(v.frame(), "", ansi.Truncate(faint.Render(topKeys), v.width, ""))
 }
 
 // obey handles a key; quit is true for the key that quits.
@@ -97,17 +89,17 @@ func (v *view) obey(key string) (quit bool) {
 	case "s":
 		v.byStall = !v.byStall
 		v.skip = 0
-	case "j", "down":
+	case "down":
 		v.skip++
-	case "k", "up":
+	case "up":
 		v.skip--
 	case "space", "pgdown":
 		v.skip += page
-	case "b", "pgup":
+	case "pgup":
 		v.skip -= page
-	case "g", "home":
+	case "home":
 		v.skip = 0
-	case "G", "end":
+	case "end":
 		v.skip = len(v.rows)
 	}
 	v.skip = max(0, min(v.skip, len(v.rows)-1))
