@@ -139,9 +139,8 @@ func TestWeightsICache(t *testing.T) {
 // the other, and takes it back when it gains.
 func TestLaneThatGainsNothing(t *testing.T) {
 	const samples, perBatch, epochs = 600, 4, 3
-	w := newLaneWorld(t, 1, 1, samples, 0.3)
+	w := newLanes(t, 1, 1, samples, 0.3, "torch", perBatch)
 	s := w.ranks[0].stager
-	w.open(0, "torch", 1, perBatch)
 	train := func(lanes ...int) (hits []int) {
 		for range epochs * samples / perBatch {
 			for _, number := range lanes {
@@ -155,7 +154,7 @@ func TestLaneThatGainsNothing(t *testing.T) {
 		}
 		return hits
 	}
-	w.open(1, "torch", 1, perBatch)
+	w.open(1, "torch", []int32{0}, perBatch)
 	even := train(0, 1)
 	w.ranks[0].step(Weighed{Lane: 1, Weight: idleWeight})
 	idle := train(0, 1)

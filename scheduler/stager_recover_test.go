@@ -5,6 +5,20 @@ import (
 	"testing"
 )
 
+// restart starts all ranks again, between two epochs. Warm ones take over what was in memory.
+func (w *world) restart(warm bool) {
+	for w.one() {
+	}
+	l := w.lanes[0]
+	l.plans = l.plans[:l.epoch+1]
+	for rank, r := range w.ranks {
+		w.ranks[rank] = w.newRank(rank)
+		if warm {
+			w.ranks[rank].recover(r)
+		}
+	}
+}
+
 // recover takes over the residents of the rank before, as they were in its memory.
 func (r *simRank) recover(before *simRank) {
 	var ids []SampleID
@@ -27,7 +41,7 @@ func (r *simRank) check(id SampleID) {
 	if !r.bytes[id] {
 		r.w.t.Fatalf("rank %d: sample %d is to be checked, and is not here", r.rank, id)
 	}
-	whole := !r.w.chance(r.w.faults.spoilt)
+	whole := !r.w.chance(r.w.cfg.spoilt)
 	if !whole {
 		delete(r.bytes, id)
 	}
@@ -40,24 +54,24 @@ func TestStagerRecovers(t *testing.T) {
 	for _, sampler := range []string{"torch", "pads"} {
 		for _, policy := range []string{"clairvoyant", "lru"} {
 			t.Run(sampler+"/"+policy, func(t *testing.T) {
-				run := func(restart bool, f faults) *world {
-					w := newWorld(t, 7, 2, 1, 16, 2000, 3, sampler, policy, 0.2, AssignLocal, f)
+				run := func(restart, warm bool, f faults) *world {
+					w := newWorld(t, worldConfig{
+						seed: 7, ranks: 2, perRank: 1, batchSize: 16, samples: 2000, ahead: 3,
+						sampler: sampler, policy: policy, capacity: 0.2, faults: f,
+					})
 					for epoch := range 3 {
 						if restart && epoch == 1 {
-							for w.one() {
-							}
-							w.restart()
+							w.restart(warm)
 						}
-						w.plan(epoch, 0)
-						w.train(epoch, 0, 3)
+						w.trainEpoch()
 					}
 					w.settled()
 					return w
 				}
-				calm := run(false, faults{})
-				warm := run(true, faults{warm: 1})
-				spoilt := run(true, faults{warm: 1, spoilt: 2})
-				cold := run(true, faults{})
+				calm := run(false, false, faults{})
+				warm := run(true, true, faults{})
+				spoilt := run(true, true, faults{spoilt: 2})
+				cold := run(true, false, faults{})
 				if policy == "clairvoyant" && warm.reads() > calm.reads()*103/100 {
 					t.Errorf("%d reads, and %d when nothing happens", warm.reads(), calm.reads())
 				}
@@ -76,7 +90,10 @@ func TestStagerRecovers(t *testing.T) {
 // TestStagerRecoversTooMuch has less room than before: the first samples stay, the others are
 // freed.
 func TestStagerRecoversTooMuch(t *testing.T) {
-	w := newWorld(t, 1, 1, 1, 4, 100, 1, "torch", "lru", 0.1, AssignLocal, faults{})
+	w := newWorld(t, worldConfig{
+		seed: 1, ranks: 1, perRank: 1, batchSize: 4, samples: 100, ahead: 2, sampler: "torch",
+		policy: "lru", capacity: 0.1,
+	})
 	r := w.ranks[0]
 	var ids []SampleID
 	for id := range SampleID(50) {
@@ -102,9 +119,7 @@ func TestStagerRecoversTooMuch(t *testing.T) {
 	if n := r.stager.Cache().Len(); n < 5 || n > 12 || !r.bytes[0] || r.stager.WindowBytes() != 0 {
 		t.Errorf("%d samples of 50 are kept, and %d bytes besides", n, r.stager.WindowBytes())
 	}
-	w.plan(0, 0)
-	w.train(0, 0, 2)
-	w.settled()
+	w.trainAll(1)
 	for _, u := range r.stager.Cache().Residents() {
 		if kept[u.ID] != 1 {
 			t.Errorf("nobody was told that sample %d stays", u.ID)

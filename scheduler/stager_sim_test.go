@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -14,35 +13,45 @@ import (
 // seeds is how many worlds with faults are simulated; make test-nightly has thousands.
 var seeds = flag.Uint64("seeds", 60, "simulated worlds with faults")
 
-// world is a deterministic simulation of all ranks of a job: coordinators, stagers, storage, peers
-// and trainers whose actions happen in a random order drawn from a seed, with faults. Trainers move
-// in step, as an all-reduce makes them. Messages between two ranks arrive in order, after any
-// delay.
+// world is a deterministic simulation of the stagers of some ranks, with storage, peers, tiers and
+// trainers whose actions happen in a random order drawn from a seed, with faults. Trainings may
+// begin, pause and end at any time; the trainers of one move in step, as an all-reduce makes them.
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand
+	cfg     worldConfig
 	ranks   []*simRank
-	cfg     PlanConfig
-	pending []func() // things that will happen, in any order
-	faults  faults
-	errors  map[SampleID]bool // samples that cannot be read
-	size    func(SampleID) int64
-	read    map[int]map[SampleID]int // by epoch (of the slowest trainer): storage reads
-	got     map[int][]SampleID       // by position: delivered, all trainers
-	sources [6]int
-	losses  func(epoch int, id SampleID) float32
-	plans   map[int]*Plan
+	pending []func()          // things that will happen, in any order
+	broken  map[SampleID]bool // samples that cannot be read
+	lanes   []*simLane        // by number; nil: not open
 	tickets uint64
+	newRank func(rank int) *simRank
 
-	recalled, ended int // samples read from tiers; tiers that were abandoned
+	read     map[int]map[SampleID]int // by epoch of the first lane: storage reads
+	sources  [6]int
+	batches  int // trained, by all lanes
+	reread   int // samples that were in memory
+	recalled int // samples read from tiers
+	tierHits int // of lanes that are closed
+	ended    int // tiers that were abandoned
 
-	sent     [][]CoordinatorEvent // by trainer: what its rank still has to hear
-	trainers []simTrainer
-	newRank  func(rank int) *simRank
-	open     func(trainer int) // makes a trainer open the data set
-	commands []string          // of all ranks' stagers, in order, when they are kept
-	made     int               // plans, by all ranks
+	commands []string // of all ranks, in order, when they are kept
 	keep     bool
+}
+
+// worldConfig describes a world, whose first lane trains with a sampler.
+type worldConfig struct {
+	seed                               uint64
+	ranks, perRank, batchSize, samples int
+	idle                               int // ranks without trainers, the last ones
+	sampler, policy                    string
+	capacity, tier                     float64 // parts of the samples that a rank owns
+	assignment                         Assignment
+	ahead                              int  // batches that trainers ask for early
+	from                               int  // the first batch of the first epoch
+	window                             int  // the batches that a rank has room for besides; 0: 8
+	probes                             bool // some batches are timed
+	faults
 }
 
 type faults struct {
@@ -52,157 +61,83 @@ type faults struct {
 	badTier     int // one in so many writes to the tier, and reads of it, fails
 	busyTier    int // one in so many writes is refused
 	shrink      int // memory is taken away at one in so many reads
-	idle        int // ranks without trainers, the last ones
-	restart     int // all ranks are killed after one in so many batches, and restarted
-	warm        int // one in so many of these take over what the rank before had in memory
-	spoilt      int // one in so many of their samples has other bytes than were written
+	spoilt      int // one in so many samples that a rank took over has other bytes
 }
 
+// simRank is a simulated rank: its stager, its memory, and what it has asked others for.
 type simRank struct {
-	*simMemory
-	w           *world
-	coordinator *Coordinator
-	events      []CoordinatorEvent
-	stepping    bool
-	told        [][]CoordinatorEvent // by rank: what it still has to hear from this one
-	left        int                  // plans that the stager has released
-	answered    map[uint64]AnswerPlan
-	disk        map[int][]byte // by epoch: the states that plans were made from
-	folder      []func()       // what is to be done there, in order
-
-	stager *Stager
-	tier   simTier
-	hungry bool
-	want   map[uint64]func(Deliver)
-}
-
-// simMemory is the memory of a simulated rank, and what it has asked others for.
-type simMemory struct {
-	t       *testing.T
+	w       *world
 	rank    int
-	does    func(Event)           // what the rank does at an event
+	stager  *Stager
 	bytes   map[SampleID]bool     // what is in the slab
 	answers map[uint32][]SampleID // questions under way
+	tier    simTier
+	hungry  bool
+	want    map[uint64]func(Deliver)
+	told    []func() // plans and scores, which come in order
 }
 
-func newSimMemory(t *testing.T, rank int) *simMemory {
-	return &simMemory{
-		t: t, rank: rank, bytes: map[SampleID]bool{}, answers: map[uint32][]SampleID{},
-	}
+// simLane is a training: its trainers request global batches in step.
+type simLane struct {
+	number  int
+	cfg     PlanConfig
+	ahead   int
+	plans   []*Plan // by epoch
+	scores  []float32
+	epoch   int
+	batch   int                     // to be trained next
+	asked   int                     // batches of the epoch that were asked for
+	got     map[int]map[int]Deliver // by batch and trainer
+	busy    bool                    // a batch is under way
+	stopped bool
 }
 
-// send answers a question of another rank, later.
-func (m *simMemory) send(c Send, asker *simMemory, later func(func())) {
-	for i, id := range c.IDs {
-		if c.Status[i] != Absent && !m.bytes[id] {
-			m.t.Fatalf("rank %d: sends sample %d, and it is not here", m.rank, id)
-		}
-	}
-	later(func() {
-		m.does(Sent{c.Peer, c.Ticket})
-		for i, id := range asker.answers[c.Ticket] {
-			if c.Status[i] != Absent {
-				asker.bytes[id] = true
-			}
-		}
-		delete(asker.answers, c.Ticket)
-		asker.does(Received{Ticket: c.Ticket, Status: c.Status})
-	})
-}
+func worldSize(id SampleID) int64 { return 100 + int64(id%7)*10 }
 
-func newWorld(
-	t *testing.T, seed uint64, ranks, perRank, batchSize, samples, epochs int, sampler,
-	policy string, capacity float64, assignment Assignment, f faults, tier ...float64,
-) *world {
+func newWorld(t *testing.T, cfg worldConfig) *world {
 	t.Helper()
-	trainers := make([]int32, (ranks-f.idle)*perRank)
-	for i := range trainers {
-		trainers[i] = int32(i / perRank)
+	if cfg.window == 0 {
+		cfg.window = 8
 	}
-	s, err := NewSampler(
-		SamplerConfig{
-			Name: sampler, Samples: samples, Seed: int64(seed), BatchSize: batchSize,
-			World: len(trainers),
-		})
-	if err != nil {
-		t.Fatal(err)
-	}
-	size := func(id SampleID) int64 { return 100 + int64(id%7)*10 }
 	w := &world{
-		t: t, rng: rand.New(rand.NewPCG(seed, 1)), faults: f, size: size,
-		errors: map[SampleID]bool{},
-		read:   map[int]map[SampleID]int{}, got: map[int][]SampleID{}, plans: map[int]*Plan{},
-		losses: func(epoch int, id SampleID) float32 {
-			return float32(hashLoss(uint64(id))) + float32(epoch)*0.01
-		},
+		t: t, rng: rand.New(rand.NewPCG(cfg.seed, 1)), cfg: cfg, broken: map[SampleID]bool{},
+		read: map[int]map[SampleID]int{},
 	}
-	owned := make([]int64, ranks)
-	for id := range samples {
-		owned[Owner(SampleID(id), ranks)] += size(SampleID(id))
-		if f.unreadable > 0 && w.rng.IntN(f.unreadable) == 0 {
-			w.errors[SampleID(id)] = true
-		}
+	owned := make([]int64, cfg.ranks)
+	for id := range SampleID(cfg.samples) {
+		owned[Owner(id, cfg.ranks)] += worldSize(id)
+		w.broken[id] = w.chance(cfg.unreadable)
 	}
-	w.sent = make([][]CoordinatorEvent, len(trainers))
-	w.cfg = PlanConfig{
-		Sampler: s, Samples: samples, BatchSize: batchSize, World: trainers,
-		Ranks: ranks, Assignment: assignment,
-	}
+	world := trainersOf(cfg.ranks-cfg.idle, cfg.perRank)
 	w.newRank = func(r int) *simRank {
-		tierBytes := int64(0)
-		for _, share := range tier {
-			tierBytes = int64(share * float64(owned[r]))
-		}
-		rank := &simRank{
-			simMemory: newSimMemory(t, r),
-			w:         w, told: make([][]CoordinatorEvent, ranks),
-			answered: map[uint64]AnswerPlan{},
-			disk:     map[int][]byte{},
-			coordinator: NewCoordinator(CoordinatorConfig{
-				Rank: r, Ranks: ranks, Samples: samples, Epochs: epochs, Scorer: "logrank",
-			}),
+		return &simRank{
+			w: w, rank: r, bytes: map[SampleID]bool{}, answers: map[uint32][]SampleID{},
 			tier: simTier{}, want: map[uint64]func(Deliver){},
 			stager: NewStager(StagerConfig{
-				Rank: r, Ranks: ranks, World: trainers, Samples: samples, Size: size,
-				Policy:        testPolicies[policy](),
-				CapacityBytes: int64(capacity * float64(owned[r])),
-				WindowBytes:   130 * int64(batchSize*perRank) * 8,
-				TierBytes:     tierBytes, TierBlockBytes: tierBlock, Sparse: r%2 == 1,
+				Rank: r, Ranks: cfg.ranks, World: world, Samples: cfg.samples, Size: worldSize,
+				Policy:         testPolicies[cfg.policy](),
+				CapacityBytes:  int64(cfg.capacity * float64(owned[r])),
+				WindowBytes:    130 * int64(cfg.batchSize*cfg.perRank*cfg.window),
+				TierBytes:      int64(cfg.tier * float64(owned[r])),
+				TierBlockBytes: tierBlock, Sparse: r%2 == 1,
 			}),
 		}
-		rank.does = rank.step
-		return rank
 	}
-	for r := range ranks {
+	for r := range cfg.ranks {
 		w.ranks = append(w.ranks, w.newRank(r))
 	}
-	w.trainers = make([]simTrainer, len(trainers))
-	w.open = func(trainer int) {
-		w.send(trainer, Opened{Rank: int(trainers[trainer]), Spec: Spec{
-			Sampler: sampler, Seed: int64(seed), BatchSize: batchSize, World: len(trainers),
-			Trainer:  trainer,
-			Training: &Training{Life: uint64(trainer), Planned: w.trainers[trainer].planned},
-		}})
-	}
-	for trainer := range trainers {
-		w.open(trainer)
-	}
+	w.open(0, cfg.sampler, world, cfg.batchSize)
+	w.lanes[0].batch, w.lanes[0].asked = cfg.from, cfg.from
 	return w
 }
 
-// send sends an event from a trainer to its rank, which receives the trainer's events in order.
-func (w *world) send(trainer int, e CoordinatorEvent) {
-	w.sent[trainer] = append(w.sent[trainer], e)
-	w.later(func() {
-		e := w.sent[trainer][0]
-		w.sent[trainer] = w.sent[trainer][1:]
-		w.ranks[w.cfg.World[trainer]].coordinate(e)
-	})
-}
-
-func hashLoss(x uint64) float64 {
-	x = x*0x9e3779b97f4a7c15 + 1
-	return float64((x>>40)%1000) / 1000
+// trainersOf returns the ranks of trainers, so many on each rank.
+func trainersOf(ranks, perRank int) []int32 {
+	world := make([]int32, ranks*perRank)
+	for t := range world {
+		world[t] = int32(t / perRank)
+	}
+	return world
 }
 
 func (w *world) later(f func()) { w.pending = append(w.pending, f) }
@@ -222,123 +157,214 @@ func (w *world) one() bool {
 
 func (w *world) chance(oneIn int) bool { return oneIn > 0 && w.rng.IntN(oneIn) == 0 }
 
-// coordinate passes an event to the rank's coordinator, and those that follow from it at once.
-func (r *simRank) coordinate(e CoordinatorEvent) {
-	r.events = append(r.events, e)
-	if r.stepping {
-		return
+// open opens a lane, on all ranks at once.
+func (w *world) open(number int, sampler string, world []int32, batchSize int) {
+	s, err := NewSampler(SamplerConfig{
+		Name: sampler, Samples: w.cfg.samples, Seed: w.rng.Int64(), BatchSize: batchSize,
+		World: len(world),
+	})
+	if err != nil {
+		w.t.Fatal(err)
 	}
-	r.stepping = true
-	for len(r.events) > 0 {
-		e := r.events[0]
-		r.events = r.events[1:]
-		r.coordinator.Step(e, r.obey)
+	l := &simLane{
+		number: number, ahead: w.cfg.ahead, got: map[int]map[int]Deliver{},
+		scores: EqualScores(w.cfg.samples, 1),
+		cfg: PlanConfig{
+			Sampler: s, Samples: w.cfg.samples, BatchSize: batchSize, World: world,
+			Ranks: w.cfg.ranks, Assignment: w.cfg.assignment,
+		},
 	}
-	r.stepping = false
-}
-
-func (r *simRank) obey(c CoordinatorCommand) {
-	w := r.w
-	if w.keep {
-		w.commands = append(w.commands, fmt.Sprintf("rank %d: %s", r.rank, say(c)))
+	for len(w.lanes) <= number {
+		w.lanes = append(w.lanes, nil)
 	}
-	then := func(e CoordinatorEvent) { w.later(func() { r.coordinate(e) }) }
-	switch c := c.(type) {
-	case Begin:
-		then(Begun{Weighted: w.cfg.Sampler.Weighted()})
-	case ReadStates:
-		r.inFolder(r.readStates)
-	case MakePlan:
-		then(w.make(r, c))
-	case KeepState:
-		r.inFolder(func() {
-			r.disk[c.Snap.Epoch] = c.Snap.Encode()
-			r.coordinate(StateKept{c.Snap.Epoch, c.Generation})
-		})
-	case ForgetStates:
-		r.inFolder(func() {
-			maps.DeleteFunc(r.disk, func(epoch int, _ []byte) bool { return epoch < c.Before })
-		})
-	case Drive:
-		r.step(c.Event)
-	case AnswerPlan:
-		r.answered[c.Ticket] = c
-	case Tell:
-		for other := range w.ranks {
-			if other != r.rank {
-				r.told[other] = append(r.told[other], c.Event)
-				w.later(func() {
-					e := r.told[other][0]
-					r.told[other] = r.told[other][1:]
-					w.ranks[other].coordinate(e)
-				})
-			}
+	w.lanes[number] = l
+	for _, r := range w.ranks {
+		if number > 0 {
+			r.step(LaneOpened{Lane: number, World: world})
 		}
-	case Refuse:
-		w.t.Fatalf("rank %d refuses a trainer: %s", r.rank, c.Why)
-	case Log:
-		w.t.Fatalf("rank %d: %s: %v", r.rank, c.Text, c.Err)
 	}
 }
 
-// inFolder does what a rank does in its folder, in order and at any time.
-func (r *simRank) inFolder(do func()) {
-	r.folder = append(r.folder, do)
+// close ends a training, in the middle of whatever it does: its requests are no longer answered.
+func (w *world) close(number int) {
+	l := w.lanes[number]
+	w.lanes[number] = nil
+	for _, got := range l.got {
+		for t, d := range got {
+			w.ranks[l.cfg.World[t]].trained(d)
+		}
+	}
+	for _, r := range w.ranks {
+		for _, hits := range r.stager.lanes[number].tierHits {
+			w.tierHits += hits
+		}
+		r.step(LaneClosed{Lane: number})
+	}
+}
+
+// tell tells a rank something about a lane, after what it was told before.
+func (r *simRank) tell(l *simLane, e Event) {
+	r.told = append(r.told, func() {
+		if r.w.lanes[l.number] == l {
+			r.step(e)
+		}
+	})
 	r.w.later(func() {
-		do := r.folder[0]
-		r.folder = r.folder[1:]
+		do := r.told[0]
+		r.told = r.told[1:]
 		do()
 	})
 }
 
-func (r *simRank) readStates() {
-	var e StatesRead
-	for _, epoch := range slices.Sorted(maps.Keys(r.disk)) {
-		snap, err := DecodeSnapshot(r.disk[epoch])
-		e.Kept = append(e.Kept, StateFile{Snap: snap, Err: err})
+// plan plans the next epoch of a lane.
+func (w *world) plan(l *simLane) {
+	epoch, from := len(l.plans), 0
+	if epoch == 0 {
+		from = l.batch
 	}
-	r.coordinate(e)
+	var probe Probe
+	if w.cfg.probes {
+		begin := 1 + w.rng.IntN(4)
+		probe = Probe{First: 0, Begin: begin, End: begin + 1 + w.rng.IntN(5), Last: 12}
+	}
+	for _, r := range w.ranks {
+		w.score(l, r, -1, 0, nil)
+		cfg := l.cfg
+		cfg.Rank = r.rank
+		p := NewPlan(cfg, epoch, l.scores)
+		if len(l.plans) == epoch {
+			l.plans = append(l.plans, p)
+		}
+		r.tell(l, Planned{Lane: l.number, Plan: p, From: from, Probe: probe})
+	}
 }
 
-// make makes a plan for a rank, which must be the same as on the other ranks.
-func (w *world) make(r *simRank, c MakePlan) PlanMade {
-	cfg := w.cfg
-	cfg.Rank = r.rank
-	e := PlanMade{Plan: NewPlan(cfg, c.Epoch, c.Scores)}
-	if cfg.Sampler.Weighted() {
-		e.Scores = c.Digest()
+// score tells a rank a lane's scores, if its sampler uses them.
+func (w *world) score(l *simLane, r *simRank, epoch, batch int, ids []SampleID) {
+	if !l.cfg.Sampler.Weighted() {
+		return
 	}
-	w.made++
-	if other := w.plans[c.Epoch]; other == nil {
-		w.plans[c.Epoch] = e.Plan
-	} else if !slices.Equal(other.IDs, e.Plan.IDs) ||
-		!slices.Equal(other.Consumer, e.Plan.Consumer) {
-		w.t.Fatalf("rank %d: its plan of epoch %d is not that of another rank", r.rank, c.Epoch)
+	e := Scored{
+		Lane: l.number, Epoch: epoch, Batch: batch, IDs: ids, Scores: slices.Clone(l.scores),
+		Known: func(SampleID) bool { return true },
 	}
-	return e
+	for _, score := range e.Scores {
+		e.Total += float64(score)
+	}
+	r.tell(l, e)
+}
+
+// train begins the next batch of a lane. Trainers request batches in order, some early, as
+// DataLoader workers do.
+func (w *world) train(l *simLane) {
+	if l.epoch < len(l.plans) && l.batch == l.plans[l.epoch].Batches() {
+		l.epoch, l.batch, l.asked = l.epoch+1, 0, 0
+	}
+	if l.epoch == len(l.plans) {
+		w.plan(l)
+	}
+	l.busy = true
+	until := min(l.plans[l.epoch].Batches(), l.batch+1+l.ahead)
+	for ; l.asked < until; l.asked++ {
+		for t, rank := range l.cfg.World {
+			w.request(l, w.ranks[rank], t, l.epoch, l.asked)
+		}
+	}
+	w.look(l)
+}
+
+func (w *world) request(l *simLane, r *simRank, t, epoch, batch int) {
+	w.tickets++
+	ticket := w.tickets
+	r.want[ticket] = func(d Deliver) {
+		if want := l.plans[epoch].Part(batch, t); !slices.Equal(want, d.IDs) {
+			w.t.Fatalf("lane %d epoch %d batch %d trainer %d: got %v, want %v", l.number, epoch, batch,
+				t, d.IDs, want)
+		}
+		if l.got[batch] == nil {
+			l.got[batch] = map[int]Deliver{}
+		}
+		l.got[batch][t] = d
+		w.look(l)
+	}
+	var ask func()
+	ask = func() {
+		switch {
+		case w.lanes[l.number] != l:
+		case !r.stager.Knows(l.number, epoch): // the plan is on its way
+			w.later(ask)
+		default:
+			r.step(Requested{
+				Lane: l.number, Trainer: t, Epoch: epoch, Batch: batch, Ticket: ticket,
+			})
+		}
+	}
+	w.later(ask)
+}
+
+// look trains a batch when all trainers have got it.
+func (w *world) look(l *simLane) {
+	if !l.busy || len(l.got[l.batch]) < len(l.cfg.World) {
+		return
+	}
+	epoch, batch, plan := l.epoch, l.batch, l.plans[l.epoch]
+	for t, rank := range l.cfg.World {
+		w.ranks[rank].trained(l.got[batch][t])
+	}
+	delete(l.got, batch)
+	l.busy, l.batch = false, batch+1
+	w.batches++
+	lo, hi := plan.Range(batch)
+	for _, id := range plan.IDs[lo:hi] {
+		l.scores[id] = 0.1 + float32(w.rng.IntN(1000))/1000
+	}
+	for _, r := range w.ranks {
+		w.score(l, r, epoch, batch, plan.IDs[lo:hi])
+	}
+	if epoch == len(l.plans)-1 && batch > plan.Batches()*7/8 && w.chance(2) {
+		w.plan(l)
+	}
+}
+
+// trained checks a delivery against what is in memory, and releases it.
+func (r *simRank) trained(d Deliver) {
+	for i, id := range d.IDs {
+		r.w.sources[d.Source[i]]++
+		if d.Source[i] < NotHere && !r.bytes[id] {
+			r.w.t.Fatalf("rank %d: sample %d was delivered from %v, and it is not here", r.rank, id,
+				d.Source[i])
+		}
+		if (d.Source[i] == Unreadable) != (d.Errs[i] != nil) ||
+			d.Source[i] == Unreadable && !r.w.broken[id] {
+			r.w.t.Fatalf("sample %d: source %v, error %v", id, d.Source[i], d.Errs[i])
+		}
+	}
+	if d.Lease != 0 {
+		r.w.later(func() { r.step(Released{d.Lease}) })
+	}
 }
 
 func (r *simRank) step(e Event) {
-	commands := r.stager.Step(e, nil)
 	freed := false
-	for _, c := range commands {
+	for _, c := range r.stager.Step(e, nil) {
 		if r.w.keep {
 			r.w.commands = append(r.w.commands, fmt.Sprintf("rank %d: %T %+v", r.rank, c, c))
 		}
 		switch c := c.(type) {
 		case Fetch:
 			r.w.later(func() { r.fetch(c.ID) })
+		case Read:
+			r.w.later(func() { r.reread(c.ID) })
 		case Check:
 			r.w.later(func() { r.check(c.ID) })
 		case Ask:
 			r.ask(c)
 		case Send:
-			r.send(c, r.w.ranks[c.Peer].simMemory, r.w.later)
+			r.send(c, r.w.ranks[c.Peer])
 		case Deliver:
 			f := r.want[c.Ticket]
 			if f == nil {
-				r.w.t.Fatalf("rank %d: a delivery to ticket %d that nobody waits for", r.rank,
-					c.Ticket)
+				r.w.t.Fatalf("rank %d: a delivery to ticket %d that nobody waits for", r.rank, c.Ticket)
 			}
 			delete(r.want, c.Ticket)
 			f(c)
@@ -356,39 +382,32 @@ func (r *simRank) step(e Event) {
 		r.hungry = false
 		r.w.later(func() { r.step(Room{}) })
 	}
-	if n := r.stager.PlansLeft(0); n != r.left {
-		r.left = n
-		for _, epoch := range r.coordinator.Open() {
-			if !r.stager.Knows(0, epoch) {
-				r.coordinate(Left{epoch})
-			}
-		}
-	}
-	if used, cap := r.stager.Cache().UsedBytes(), r.stager.cfg.CapacityBytes; used > cap {
-		r.w.t.Fatalf("rank %d: residents of %d bytes in a partition of %d", r.rank, used, cap)
+	if used, most := r.stager.Cache().UsedBytes(), r.stager.cfg.CapacityBytes; used > most {
+		r.w.t.Fatalf("rank %d: residents of %d bytes in a partition of %d", r.rank, used, most)
 	}
 }
 
 func (r *simRank) fetch(id SampleID) {
 	w := r.w
 	switch {
-	case w.errors[id]:
+	case w.broken[id]:
 		r.step(Fetched{ID: id, Err: errors.New("unreadable")})
-	case w.chance(w.faults.noRoom):
+	case w.chance(w.cfg.noRoom):
 		if !r.hungry {
 			r.hungry = true
 			w.later(func() { r.hungry = false; r.step(Room{}) })
 		}
 		r.step(Starved{ID: id})
 	default:
-		epoch := r.stager.lanes[0].cur.Epoch
-		if w.read[epoch] == nil {
-			w.read[epoch] = map[SampleID]int{}
+		if l := r.stager.lane(0); l != nil && l.cur != nil {
+			if w.read[l.cur.Epoch] == nil {
+				w.read[l.cur.Epoch] = map[SampleID]int{}
+			}
+			w.read[l.cur.Epoch][id]++
 		}
-		w.read[epoch][id]++
 		r.bytes[id] = true
 		r.step(Fetched{ID: id})
-		if w.chance(w.faults.shrink) {
+		if w.chance(w.cfg.shrink) {
 			w.later(r.shrink)
 		}
 	}
@@ -417,7 +436,7 @@ func (r *simRank) shrink() {
 
 func (r *simRank) ask(c Ask) {
 	r.answers[c.Ticket] = c.IDs
-	if r.w.chance(r.w.faults.loseAnswers) {
+	if r.w.chance(r.w.cfg.loseAnswers) {
 		r.w.later(func() {
 			delete(r.answers, c.Ticket)
 			r.step(PeerLost{c.Ticket})
@@ -425,163 +444,93 @@ func (r *simRank) ask(c Ask) {
 		return
 	}
 	r.w.later(func() {
-		r.w.ranks[c.Peer].step(
-			Asked{Peer: r.rank, Ticket: c.Ticket, Epoch: c.Epoch, Batch: c.Batch, IDs: c.IDs})
+		r.w.ranks[c.Peer].step(Asked{
+			Lane: c.Lane, Peer: r.rank, Ticket: c.Ticket, Epoch: c.Epoch, Batch: c.Batch, IDs: c.IDs,
+		})
 	})
 }
 
-// trainAll plans and runs epochs, the first one from batch from, and ends.
-func (w *world) trainAll(epochs, from, ahead int) {
-	for epoch := range epochs {
-		w.plan(epoch, from)
-		w.train(epoch, from, ahead)
-		from = 0
+// reread ends a Read.
+func (r *simRank) reread(id SampleID) {
+	var err error
+	if r.w.broken[id] || r.w.rng.IntN(100) == 0 {
+		err = errors.New("unreadable")
+	}
+	r.w.reread++
+	r.step(Reread{ID: id, Err: err})
+}
+
+// send answers a question of another rank, later.
+func (r *simRank) send(c Send, asker *simRank) {
+	for i, id := range c.IDs {
+		if c.Status[i] != Absent && !r.bytes[id] {
+			r.w.t.Fatalf("rank %d: sends sample %d, and it is not here", r.rank, id)
+		}
+	}
+	r.w.later(func() {
+		r.step(Sent{c.Peer, c.Ticket})
+		for i, id := range asker.answers[c.Ticket] {
+			if c.Status[i] != Absent {
+				asker.bytes[id] = true
+			}
+		}
+		delete(asker.answers, c.Ticket)
+		asker.step(Received{Ticket: c.Ticket, Status: c.Status})
+	})
+}
+
+// trainAll trains epochs of the first lane, and ends.
+func (w *world) trainAll(epochs int) {
+	for range epochs {
+		w.trainEpoch()
 	}
 	w.settled()
 }
 
-// train runs an epoch from batch from: every trainer requests batches in order, up to ahead batches
-// early, as DataLoader workers do.
-func (w *world) train(epoch, from, ahead int) {
-	plan := w.plans[epoch]
-	world := len(w.cfg.World)
-	delivered := make([]map[int]Deliver, world)
-	asked := make([]int, world)
-	for t := range delivered {
-		delivered[t] = map[int]Deliver{}
-		asked[t] = from
-	}
-	for b := from; b < plan.Batches(); b++ {
-		for t := range world {
-			for ; asked[t] < min(plan.Batches(), b+1+ahead); asked[t]++ {
-				w.request(t, epoch, asked[t], delivered[t])
-			}
-		}
-		w.until(func() bool {
-			for t := range world {
-				if _, ok := delivered[t][b]; !ok {
-					return false
-				}
-			}
-			return true
-		}, fmt.Sprintf("epoch %d batch %d", epoch, b))
-		for t := range world {
-			w.trained(t, epoch, b, plan, delivered[t][b])
-		}
-		if w.chance(w.faults.restart) {
-			w.restart()
-			for t := range delivered {
-				delivered[t] = map[int]Deliver{}
-				asked[t] = b + 1
+// trainEpoch trains the first lane until an epoch ends.
+func (w *world) trainEpoch() {
+	l := w.lanes[0]
+	for first := true; first || l.batch < l.plans[l.epoch].Batches(); first = false {
+		w.train(l)
+		for l.busy {
+			if !w.one() {
+				w.t.Fatalf("epoch %d batch %d: nothing happens any more", l.epoch, l.batch)
 			}
 		}
 	}
 }
 
-func (w *world) request(t, epoch, batch int, into map[int]Deliver) {
-	w.tickets++
-	ticket, r := w.tickets, w.ranks[w.cfg.World[t]]
-	w.later(func() {
-		if !r.coordinator.Knows(epoch) { // it was restarted: the trainer reads storage
-			if r.coordinator.Complete() {
-				r.coordinate(BatchWanted{epoch, batch})
-			}
-			into[batch] = w.byItself(t, epoch, batch)
-			return
-		}
-		r.want[ticket] = func(d Deliver) { into[batch] = d }
-		r.step(Requested{Trainer: t, Epoch: epoch, Batch: batch, Ticket: ticket})
-	})
-}
-
-// trained checks a delivered part against the plan and the slab, reports, and releases it.
-func (w *world) trained(t, epoch, b int, plan *Plan, d Deliver) {
-	r := w.ranks[w.cfg.World[t]]
-	want := plan.Part(b, t)
-	if fmt.Sprint(want) != fmt.Sprint(d.IDs) {
-		w.t.Fatalf("epoch %d batch %d trainer %d: got %v, want %v", epoch, b, t, d.IDs, want)
-	}
-	losses := make([]float32, len(want))
-	for i, id := range d.IDs {
-		w.sources[d.Source[i]]++
-		if d.Source[i] < NotHere && !r.bytes[id] {
-			w.t.Fatalf("rank %d: sample %d was delivered from %v, and it is not here", r.rank, id,
-				d.Source[i])
-		}
-		if (d.Source[i] == Unreadable) != (d.Errs[i] != nil) ||
-			d.Source[i] == Unreadable && !w.errors[id] {
-			w.t.Fatalf("sample %d: source %v, error %v", id, d.Source[i], d.Errs[i])
-		}
-		losses[i] = w.losses(epoch, id)
-	}
-	e := Trained{Rank: r.rank, Trainer: t, Epoch: epoch, Batch: b, Losses: losses}
-	w.trainers[t].trained = append(w.trainers[t].trained, e)
-	w.send(t, e)
-	if d.Lease != 0 {
-		w.later(func() { r.step(Released{d.Lease}) })
-	}
-}
-
-// until lets things happen until done.
-func (w *world) until(done func() bool, what string) {
-	for !done() {
-		if !w.one() && (w.faults.restart == 0 || !w.timeOut()) {
-			w.t.Fatalf("%s: nothing happens any more", what)
-		}
-	}
-}
-
-// plan makes every trainer request an epoch's plan, when the previous epoch has ended, until all
-// have it.
-func (w *world) plan(epoch, from int) {
-	tickets := make([]uint64, len(w.cfg.World))
-	for t := range w.cfg.World {
-		w.tickets++
-		tickets[t] = w.tickets
-		w.send(t, PlanWanted{Trainer: t, Epoch: epoch, Batch: from, Ticket: tickets[t]})
-	}
-	w.until(func() bool {
-		for t, r := range w.cfg.World {
-			if w.ranks[r].answered[tickets[t]].Plan == nil {
-				return false
-			}
-		}
-		return true
-	}, fmt.Sprintf("the plan of epoch %d", epoch))
-	for t, r := range w.cfg.World {
-		w.trainers[t].got(w.ranks[r], epoch, w.ranks[r].answered[tickets[t]].Scores)
-	}
-}
-
-// settled checks, at the end, that nothing is pinned and only residents are in memory.
+// settled closes all lanes and checks that they leave nothing but residents behind.
 func (w *world) settled() {
 	for w.one() {
 	}
+	for number, l := range w.lanes {
+		if l != nil {
+			w.close(number)
+		}
+	}
+	for w.one() {
+	}
 	for _, r := range w.ranks {
-		r.step(Ended{})
-		for w.one() {
-		}
 		r.tierSettled()
-		for range 3 * aheadBatches { // end promises to peers that read storage instead
-			r.stager.lanes[0].promises.expire(1<<60, r.stager.lanes[0].letGo)
+		s := r.stager
+		if len(s.leases)+len(s.byTicket)+len(s.asks)+len(s.answers)+len(s.waiting)+
+			len(s.rereads) > 0 {
+			w.t.Fatalf("rank %d: %d leases, %d requests, %d questions, %d answers, %d waits and %d "+
+				"reads are left", r.rank, len(s.leases), len(s.byTicket), len(s.asks), len(s.answers),
+				len(s.waiting), len(s.rereads))
 		}
-		for id := range SampleID(w.cfg.Samples) {
-			c := r.stager.copies.get(id)
-			resident := r.stager.store.cache.Resident(id)
-			if c.pins != 0 {
-				for _, p := range r.stager.lanes[0].parts {
-					w.t.Logf("rank %d still has part %+v", r.rank, p)
-				}
-				w.t.Fatalf("rank %d: sample %d has %d pins left", r.rank, id, c.pins)
-			}
-			if c.state == here && !resident && !r.bytesFreed(id) {
-				w.t.Fatalf("rank %d: sample %d is here and no resident", r.rank, id)
+		if s.windowBytes != 0 {
+			w.t.Fatalf("rank %d: %d bytes of the window are left", r.rank, s.windowBytes)
+		}
+		for id := range SampleID(w.cfg.samples) {
+			c := s.copies.get(id)
+			if c.pins != 0 || c.state != absent && !s.store.cache.Resident(id) {
+				w.t.Fatalf("rank %d: sample %d is left: %+v", r.rank, id, c)
 			}
 		}
 	}
 }
-
-func (r *simRank) bytesFreed(id SampleID) bool { return !r.bytes[id] }
 
 func (w *world) wantNoFaults(t *testing.T) {
 	t.Helper()
@@ -598,9 +547,11 @@ func TestStagerServesEveryBatch(t *testing.T) {
 		for _, policy := range []string{"clairvoyant", "lru"} {
 			for _, capacity := range []float64{0, 0.2, 1} {
 				t.Run(fmt.Sprintf("%s/%s/%v", sampler, policy, capacity), func(t *testing.T) {
-					w := newWorld(t, 7, 3, 2, 4, 500, 3, sampler, policy, capacity, AssignLocal,
-						faults{})
-					w.trainAll(3, 0, 3)
+					w := newWorld(t, worldConfig{
+						seed: 7, ranks: 3, perRank: 2, batchSize: 4, samples: 500, ahead: 3,
+						sampler: sampler, policy: policy, capacity: capacity,
+					})
+					w.trainAll(3)
 					w.wantNoFaults(t)
 					if capacity == 1 && sampler != "subset" && sampler != "pads" {
 						for id, n := range w.read[2] {
@@ -624,34 +575,39 @@ func TestStagerServesEveryBatch(t *testing.T) {
 
 func TestStagerUnderFaults(t *testing.T) {
 	for seed := range *seeds {
-		f := faults{
-			loseAnswers: 9, noRoom: 11, unreadable: 50, shrink: 40 * int(seed/8%2),
-			idle: int(seed / 16 % 2),
-		}
-		w := newWorld(t, seed, f.idle+1+int(seed%4), 1+int(seed%2), 3, 200, 2,
-			[]string{"uniform", "pads"}[seed%2], []string{"clairvoyant", "lru"}[seed/2%2], 0.3,
-			Assignment(seed/4%2), f)
-		w.trainAll(2, int(seed%5), int(seed%4))
+		idle := int(seed / 16 % 2)
+		w := newWorld(t, worldConfig{
+			seed: seed, ranks: idle + 1 + int(seed%4), idle: idle, perRank: 1 + int(seed%2),
+			batchSize: 3, samples: 200, from: int(seed % 5), ahead: int(seed % 4),
+			sampler: []string{"uniform", "pads"}[seed%2],
+			policy:  []string{"clairvoyant", "lru"}[seed/2%2], capacity: 0.3,
+			assignment: Assignment(seed / 4 % 2),
+			faults: faults{
+				loseAnswers: 9, noRoom: 11, unreadable: 50, shrink: 40 * int(seed/8%2),
+			},
+		})
+		w.trainAll(2)
 	}
 }
 
 // TestStagerReplays checks that the same events give the same commands, in the same order.
 func TestStagerReplays(t *testing.T) {
-	replays(t, 2, faults{loseAnswers: 20})
+	replays(t, 2, 0, faults{loseAnswers: 20})
 }
 
 // replays runs a world of three ranks several times, since the order of a map differs from run to
 // run.
-func replays(t *testing.T, epochs int, f faults, tier ...float64) {
+func replays(t *testing.T, epochs int, tier float64, f faults) {
 	t.Helper()
 	var first []string
 	for i := range 4 {
-		w := newWorld(t, 3, 3, 1, 4, 300, epochs, "pads", "clairvoyant", 0.2, AssignLocal, f,
-			tier...)
+		w := newWorld(t, worldConfig{
+			seed: 3, ranks: 3, perRank: 1, batchSize: 4, samples: 300, ahead: 2, sampler: "pads",
+			policy: "clairvoyant", capacity: 0.2, tier: tier, faults: f,
+		})
 		w.keep = true
-		for epoch := range epochs {
-			w.plan(epoch, 0)
-			w.train(epoch, 0, 2)
+		for range epochs {
+			w.trainEpoch()
 		}
 		if i == 0 {
 			first = w.commands
@@ -682,7 +638,7 @@ func TestStagerHugeBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewStager(StagerConfig{
-		Ranks: 1, World: []int32{0}, Samples: samples, Size: laneSize, Policy: NewClairvoyant(),
+		Ranks: 1, World: []int32{0}, Samples: samples, Size: worldSize, Policy: NewClairvoyant(),
 		WindowBytes: 1 << 10,
 	})
 	s.Step(Planned{Plan: NewPlan(PlanConfig{

@@ -41,14 +41,14 @@ func (r *simRank) tierStep(c Command) {
 		r.tier[c.ID].erased = true
 		delete(r.tier, c.ID)
 	case EndTier:
-		if w.faults.badTier == 0 {
+		if w.cfg.badTier == 0 {
 			w.t.Fatalf("rank %d: a tier without faults is given up", r.rank)
 		}
 		w.ended++
 	}
 	used := int64(0)
 	for id := range r.tier {
-		used += (w.size(id) + tierBlock - 1) / tierBlock * tierBlock
+		used += (worldSize(id) + tierBlock - 1) / tierBlock * tierBlock
 	}
 	if used > r.stager.cfg.TierBytes {
 		w.t.Fatalf("rank %d: %d bytes in a tier of %d", r.rank, used, r.stager.cfg.TierBytes)
@@ -62,9 +62,9 @@ func (r *simRank) store(id SampleID, s *simStored) {
 	}
 	e := Stored{ID: id}
 	switch {
-	case r.w.chance(r.w.faults.busyTier):
+	case r.w.chance(r.w.cfg.busyTier):
 		e.Busy = true
-	case r.w.chance(r.w.faults.badTier):
+	case r.w.chance(r.w.cfg.badTier):
 		e.Err = errTier
 	}
 	s.whole = e.Err == nil && !e.Busy
@@ -77,13 +77,13 @@ func (r *simRank) store(id SampleID, s *simStored) {
 // recall ends a Recall, even if the sample was erased meanwhile.
 func (r *simRank) recall(id SampleID) {
 	switch {
-	case r.w.chance(r.w.faults.noRoom):
+	case r.w.chance(r.w.cfg.noRoom):
 		if !r.hungry {
 			r.hungry = true
 			r.w.later(func() { r.hungry = false; r.step(Room{}) })
 		}
 		r.step(Starved{ID: id})
-	case r.w.chance(r.w.faults.badTier):
+	case r.w.chance(r.w.cfg.badTier):
 		r.step(Recalled{ID: id, Err: errTier})
 	default:
 		r.w.recalled++
@@ -114,16 +114,6 @@ func (r *simRank) tierSettled() {
 	r.stager.store.tier = nil
 }
 
-// tierHits is the sum of TierHits.
-func (w *world) tierHits() (n int) {
-	for _, r := range w.ranks {
-		for _, hits := range r.stager.lanes[0].tierHits {
-			n += hits
-		}
-	}
-	return n
-}
-
 // reads is the number of reads of storage.
 func (w *world) reads() (n int) {
 	for _, epoch := range w.read {
@@ -142,15 +132,17 @@ func TestTierTakesWhatMemoryGivesUp(t *testing.T) {
 		for _, policy := range []string{"clairvoyant", "lru"} {
 			for _, ranks := range []int{1, 3} {
 				t.Run(fmt.Sprintf("%s/%s/%d", sampler, policy, ranks), func(t *testing.T) {
-					run := func(tier ...float64) (w *world) {
-						w = newWorld(t, 7, ranks, 2, 4, 500, 3, sampler, policy, 0.2, AssignLocal,
-							faults{}, tier...)
-						w.trainAll(3, 0, 3)
+					run := func(tier float64) (w *world) {
+						w = newWorld(t, worldConfig{
+							seed: 7, ranks: ranks, perRank: 2, batchSize: 4, samples: 500, ahead: 3,
+							sampler: sampler, policy: policy, capacity: 0.2, tier: tier,
+						})
+						w.trainAll(3)
 						w.wantNoFaults(t)
 						return w
 					}
-					without, with := run(), run(1.7) // of 100 to 160 bytes, with blocks of 64
-					hits := with.tierHits()
+					without, with := run(0), run(1.7) // of 100 to 160 bytes, with blocks of 64
+					hits := with.tierHits
 					if distinct := 500; with.reads() > distinct+distinct/2 ||
 						with.reads() > without.reads() {
 						t.Errorf("%d reads of storage with a tier, %d without", with.reads(),
@@ -174,12 +166,15 @@ func TestTierUnderFaults(t *testing.T) {
 			loseAnswers: 9, noRoom: 11, unreadable: 50, busyTier: []int{7, 2, 1}[seed/7%3],
 			badTier: []int{0, 30, 3, 1}[seed%4],
 		}
-		sampler := []string{"uniform", "pads", "torch"}[seed%3]
-		w := newWorld(t, seed, 1+int(seed/3%4), 1+int(seed%2), 3, 200, 3, sampler,
-			[]string{"clairvoyant", "lru"}[seed/2%2], 0.2,
-			Assignment(seed/4%2), f, []float64{0.1, 0.3, 1.7}[seed/5%3])
-		w.trainAll(3, int(seed%5), int(seed%4))
-		if hits := w.tierHits(); hits > w.recalled {
+		w := newWorld(t, worldConfig{
+			seed: seed, ranks: 1 + int(seed/3%4), perRank: 1 + int(seed%2), batchSize: 3, samples: 200,
+			sampler:  []string{"uniform", "pads", "torch"}[seed%3],
+			policy:   []string{"clairvoyant", "lru"}[seed/2%2],
+			capacity: 0.2, tier: []float64{0.1, 0.3, 1.7}[seed/5%3],
+			assignment: Assignment(seed / 4 % 2), from: int(seed % 5), ahead: int(seed % 4), faults: f,
+		})
+		w.trainAll(3)
+		if hits := w.tierHits; hits > w.recalled {
 			t.Errorf("seed %d: %d tier hits, %d samples were recalled", seed, hits, w.recalled)
 		}
 		ended, recalled = ended+w.ended, recalled+w.recalled
@@ -194,7 +189,7 @@ func TestTierUnderFaults(t *testing.T) {
 
 // TestTierReplays checks that the same events give the same commands, in the same order.
 func TestTierReplays(t *testing.T) {
-	replays(t, 3, faults{loseAnswers: 20, badTier: 50, busyTier: 9}, 0.5)
+	replays(t, 3, 0.5, faults{loseAnswers: 20, badTier: 50, busyTier: 9})
 }
 
 // TestTierGoesOnlyAfterFailuresInARow checks when a tier is abandoned.
