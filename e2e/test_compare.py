@@ -79,7 +79,7 @@ def test_compare(tree, tmp_path):
     assert (
         "not trained: --system: min" in text
         and "icache trained on" in text
-        and text.count("<circle") == 3 * 3 * EPOCHS
+        and text.count("<circle") == 2 * 3 * EPOCHS
     )
     mounts = open("/proc/self/mounts").read()
     assert "rankpool-compare-" not in mounts

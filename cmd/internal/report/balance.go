@@ -51,22 +51,14 @@ func balance(run *runlog.Run) *Figure {
 			func(s *stats.Sums) float64 { return source(s, c) }, false,
 		})
 	}
-	bytes := []stackPart{
-		{"storage", "storage", func(s *stats.Sums) float64 {
-			return cmp.Or(s[stats.ReadBytes], s[stats.StorageBytes])
-		}, false},
-		{"remote", "peers", func(s *stats.Sums) float64 { return s[stats.PeerBytes] }, false},
-	}
 	waits := []stackPart{
 		{"wait", "waiting", func(s *stats.Sums) float64 { return or0(waited(s)) }, true},
 	}
 	f.bars(run, groups, names, "samples", "Samples that each node's trainers were given", amounts,
 		samples)
-	f.bars(run, groups, names, "bytes", "Bytes that each node read from storage and from peers",
-		decimalSizes, bytes)
 	f.bars(run, groups, names, "waiting", "Share of the time that each node's trainers waited", share,
 		waits)
-	f.Tables, f.Open = append(f.Tables, nodeTable(run)), true
+	f.Table = nodeTable(run)
 	return f
 }
 

@@ -30,17 +30,6 @@ func (c *Comparison) figures() []*Figure {
 				a.Ticks = slices.DeleteFunc(a.Ticks, func(t svg.Tick) bool { return t.At != math.Trunc(t.At) })
 				return a
 			}),
-		c.accuracy("samples", "Accuracy against samples trained",
-			"Some systems train on fewer samples in an epoch; here they are compared for the same work.",
-			func(p point) float64 { return p.samples }, func(high float64) svg.Axis {
-				u := svg.Fit(amounts, high)
-				a := svg.ValueAxis("samples trained", u, high/u.Factor)
-				for i := range a.Ticks {
-					a.Ticks[i].At *= u.Factor
-				}
-				a.High *= u.Factor
-				return a
-			}),
 		c.sources(), c.times(), c.storage(),
 	}
 }
@@ -62,12 +51,6 @@ func (c *Comparison) accuracy(id, title, caption string, of func(point) float64,
 	f := &Figure{ID: id, Title: title, Caption: caption}
 	right, low, high := 0.0, math.Inf(1), math.Inf(-1)
 	plot := svg.Chart{ID: id + "-plot", Title: title, Desc: caption, Height: 300}
-	t := &Table{
-		Name: "Mean accuracy after each epoch", Head: []string{"system", "epoch", id, "accuracy"},
-	}
-	if id == "epochs" {
-		t.Head = []string{"system", "epoch", "accuracy"}
-	}
 	for i := range c.Sides {
 		s := &c.Sides[i]
 		mean, bottom, top := s.curve()
@@ -81,11 +64,6 @@ func (c *Comparison) accuracy(id, title, caption string, of func(point) float64,
 			band.Edges = append(band.Edges, of(p))
 			band.Low, band.High = append(band.Low, 100*bottom[k]), append(band.High, 100*top[k])
 			right, low, high = max(right, of(p)), min(low, 100*bottom[k]), max(high, 100*top[k])
-			row := []string{s.Name, svg.Number(p.epochs), svg.Number(of(p)), accuracyText(p.accuracy)}
-			if id == "epochs" {
-				row = slices.Delete(row, 2, 3)
-			}
-			t.Rows = append(t.Rows, row)
 		}
 		if len(line.X) == 0 {
 			continue
@@ -104,7 +82,7 @@ func (c *Comparison) accuracy(id, title, caption string, of func(point) float64,
 	}
 	room := max(1, high-low) / 20
 	plot.X, plot.Y = toAxis(right), svg.RangeAxis("accuracy (%)", low-room, high+room)
-	f.Charts, f.Tables = []template.HTML{plot.HTML()}, []*Table{t}
+	f.Charts = []template.HTML{plot.HTML()}
 	return f
 }
 

@@ -128,7 +128,7 @@ func TestComparisonPage(t *testing.T) {
 	read := int64(5e6)
 	c.Sides[0].Runs[0] = NewSideRun(c.Sides[0].Runs[0].Log, &read)
 	page := writtenOf(t, &c)
-	for _, id := range []string{"time", "epochs", "samples", "sources", "times", "storage"} {
+	for _, id := range []string{"time", "epochs", "sources", "times", "storage"} {
 		if !strings.Contains(page, `<section id="`+id+`">`) {
 			t.Errorf("the page has no section %s", id)
 		}

@@ -16,43 +16,35 @@ const (
 	noNodeLines = "The log has no lines about nodes: it is of an older rankpool, or was written " +
 		"with --log-every 0."
 	noMeasuring = "The log has no storage statistics: the ranks of this run did not measure them."
-	noMemory    = "The log does not contain the nodes' memory use."
 	noGPUs      = "No GPU was seen: the nodes have none, the driver's library was not found, or it " +
 		"may not be asked."
 	silentGPUs = "The nodes' GPUs do not report their utilisation: they are divided (MIG), or may " +
 		"not be asked."
 	noImportance = "The log has no distribution of importance: it is of an older rankpool, was " +
 		"written with --log-every 0, or the sampler has no scores."
-	noEpochs   = "No epoch was finished, and the log has no lines about nodes."
 	noTraining = "No trainer has requested a sample."
 )
 
 // figures makes the page's plots.
 func figures(run *runlog.Run) []*Figure {
-	var fine, coarse *track
+	var t *track
 	if len(run.Timeline.Bins) > 0 {
-		fine, coarse = timeTrack(run, run.Timeline), timeTrack(run, run.Timeline.Slices(tableRows))
-	}
-	byEpoch, byEpochs := fine, coarse
-	if fine == nil && len(run.Epochs) > 0 {
-		byEpoch, byEpochs = epochTrack(run, 256), epochTrack(run, tableRows)
+		t = timeTrack(run)
 	}
 	return []*Figure{
-		sources(byEpoch, byEpochs), stall(byEpoch, byEpochs), pace(fine, coarse), gpus(run, fine, coarse),
-		throughput(fine, coarse), latency(fine, coarse), memory(fine, coarse), importance(run),
-		balance(run),
+		sources(t), stall(t), gpus(run, t), throughput(t), latency(t), importance(run), balance(run),
 	}
 }
 
 // sources shows where samples came from.
-func sources(t, coarse *track) *Figure {
+func sources(t *track) *Figure {
 	f := &Figure{
 		ID: "sources", Title: "Where samples came from",
 		Caption: "Of the samples that trainers were given, the part from each source. The more blue, " +
 			"the less storage was waited for.",
 	}
 	if t == nil {
-		return f.without(noEpochs)
+		return f.without(noNodeLines)
 	}
 	all := t.sums()
 	if all.Draws() == 0 {
@@ -62,8 +54,8 @@ func sources(t, coarse *track) *Figure {
 		f.Caption += " Hits from a node's disk (tier) are taken off both kinds of memory hits in " +
 			"proportion."
 	}
-	f.Caption += packageText(&all) + t.note()
-	f.drawStack(t, coarse, "samples", sourceSeries(&all))
+	f.Caption += packageText(&all)
+	f.drawStack(t, "samples", sourceSeries(&all))
 	return f
 }
 
@@ -123,13 +115,13 @@ func source(s *stats.Sums, q stats.Counter) float64 {
 }
 
 // stall shows how long training waited.
-func stall(t, coarse *track) *Figure {
+func stall(t *track) *Figure {
 	f := &Figure{
 		ID: "stall", Title: "Time in which training waited for samples",
 		Caption: "Of the trainers' time in epochs, the part that they spent waiting.",
 	}
 	if t == nil {
-		return f.without(noEpochs)
+		return f.without(noNodeLines)
 	}
 	if t.sums()[stats.TrainSeconds] == 0 {
 		return f.without(noTraining)
@@ -144,33 +136,14 @@ func stall(t, coarse *track) *Figure {
 			return min(1, highest(runlog.StallShare)(b, 0))
 		}))
 	}
-	f.Caption += t.note()
-	f.drawLines(t, coarse, "waiting", share, lines)
+	f.drawLines(t, "waiting", share, lines)
 	return f
 }
 
 func waiting(b *runlog.Bin, _ float64) float64 { return waited(&b.Sums) }
 
-// pace shows how fast training went.
-func pace(t, coarse *track) *Figure {
-	f := &Figure{
-		ID: "pace", Title: "Samples a second",
-		Caption: "What all trainers together were given. Training is limited by its slowest part; a " +
-			"dip here with a peak in the plot above is a data stall.",
-	}
-	if t == nil {
-		return f.without(noNodeLines)
-	}
-	f.drawLines(t, coarse, "pace", paces, []series{
-		line("a", "all trainers", func(b *runlog.Bin, seconds float64) float64 {
-			return known(b, b.Draws()/seconds)
-		}),
-	})
-	return f
-}
-
 // throughput shows the throughput of storage and peers.
-func throughput(t, coarse *track) *Figure {
+func throughput(t *track) *Figure {
 	f := &Figure{
 		ID: "throughput", Title: "Throughput of storage and of peers",
 		Caption: "Bytes that all ranks together read from storage, mostly ahead of use, and that they " +
@@ -195,12 +168,12 @@ func throughput(t, coarse *track) *Figure {
 	if all[stats.FallbackBytes] > 0 {
 		lines = append(lines, rate("c", "fallback, by trainers", stats.FallbackBytes))
 	}
-	f.drawLines(t, coarse, "throughput", rates, lines)
+	f.drawLines(t, "throughput", rates, lines)
 	return f
 }
 
 // latency shows how long a read of storage took.
-func latency(t, coarse *track) *Figure {
+func latency(t *track) *Figure {
 	f := &Figure{
 		ID: "latency", Title: "Latency of storage",
 		Caption: "Mean time of a read of one sample. The worst node far above the others points at " +
@@ -212,7 +185,7 @@ func latency(t, coarse *track) *Figure {
 	if t.sums()[stats.ReadCount] == 0 {
 		return f.without(noMeasuring)
 	}
-	f.drawLines(t, coarse, "latency", times, []series{
+	f.drawLines(t, "latency", times, []series{
 		line("a", "all nodes", func(b *runlog.Bin, _ float64) float64 {
 			return b.Share(stats.ReadSeconds, stats.ReadCount)
 		}),
@@ -221,34 +194,8 @@ func latency(t, coarse *track) *Figure {
 	return f
 }
 
-// memory shows how a node's memory is used.
-func memory(t, coarse *track) *Figure {
-	f := &Figure{
-		ID: "memory", Title: "Memory of a node",
-		Caption: "Means over the nodes: the slab is the memory for samples, residents are the samples " +
-			"that stay. Free is what the poorest node has until its limit.",
-	}
-	if t == nil {
-		return f.without(noNodeLines)
-	}
-	if !slices.ContainsFunc(t.bins, func(b runlog.Bin) bool {
-		return b.Levels[runlog.SlabBytes].Max > 0
-	}) {
-		return f.without(noMemory)
-	}
-	lines := []series{
-		line("d", "slab", mean(runlog.SlabBytes)), line("a", "used of the slab", mean(runlog.UsedBytes)),
-		line("c", "residents", mean(runlog.ResidentBytes)),
-	}
-	if t.seen(runlog.FreeBytes) {
-		lines = append(lines, line("b", "free, the poorest node", lowest(runlog.FreeBytes)))
-	}
-	f.drawLines(t, coarse, "memory", sizes, lines)
-	return f
-}
-
 // gpus shows utilisation beside stalls.
-func gpus(run *runlog.Run, t, coarse *track) *Figure {
+func gpus(run *runlog.Run, t *track) *Figure {
 	f := &Figure{
 		ID: "gpu", Title: "GPU utilisation and waiting for samples",
 		Caption: "Where utilisation falls while waiting rises, the GPUs starve. Where it falls alone, " +
@@ -271,11 +218,10 @@ func gpus(run *runlog.Run, t, coarse *track) *Figure {
 			Key:   Key{Class: "band", Name: "the nodes' range"},
 			value: lowest(runlog.Utilisation), high: highest(runlog.Utilisation),
 		}
-		f.drawLines(t, coarse, "share of time", share, []series{
+		f.drawLines(t, "share of time", share, []series{
 			line("c", "GPU utilisation, mean", mean(runlog.Utilisation)), band,
 			line("b", "waiting for samples", waiting),
 		})
-		f.Tables = append(f.Tables, gpuTable(run))
 	}
 	return f
 }

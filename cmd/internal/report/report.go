@@ -271,32 +271,6 @@ func trainingTables(run *runlog.Run) []*Table {
 	return tables
 }
 
-// gpuRows is the maximum number of GPUs in the table.
-const gpuRows = 32
-
-func gpuTable(run *runlog.Run) *Table {
-	t := &Table{Name: "GPUs", Head: []string{
-		"node", "GPU", "name", "utilisation", "idle", "of it waiting for samples",
-	}}
-	gpus := 0
-	for i := range run.Nodes {
-		n := &run.Nodes[i]
-		for k := range n.GPUs {
-			g := &n.GPUs[k]
-			if gpus++; gpus <= gpuRows {
-				t.Rows = append(t.Rows, []string{
-					nodeName(n), fmt.Sprint(g.Index), g.Name, percent(g.Utilisation.Mean()),
-					percent(stats.Ratio(g.Idle, g.Sampled)), percent(stats.Ratio(g.Waited, g.Idle)),
-				})
-			}
-		}
-	}
-	if gpus > gpuRows {
-		t.Name = fmt.Sprintf("The first %d of %d GPUs", gpuRows, gpus)
-	}
-	return t
-}
-
 // count formats a number of things.
 func count(n float64) string {
 	if math.IsNaN(n) {

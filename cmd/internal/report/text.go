@@ -14,7 +14,6 @@ var (
 	decimalSizes = decimal("B", "kB", "MB", "GB", "TB", "PB")
 	sizes        = steps(1, 1024, "B", "KiB", "MiB", "GiB", "TiB", "PiB")
 	times        = steps(1e-6, 1000, "µs", "ms", "s")
-	paces        = decimal("samples/s", "thousand samples/s", "million samples/s")
 	amounts      = decimal("", "thousand", "million", "billion")
 	seconds      = decimal("s")
 	share        = steps(0.01, 1, "%")

@@ -17,8 +17,7 @@ type Figure struct {
 	Missing            string
 	Legend             []Key
 	Charts             []template.HTML
-	Tables             []*Table
-	Open               bool // the tables are open initially
+	Table              *Table // nil: none
 }
 
 // without returns a figure that has a sentence instead of a plot.
@@ -45,21 +44,7 @@ type track struct {
 	x     svg.Axis
 	edges []float64 // one more than bins
 	bins  []runlog.Bin
-	label func(i int) string // of a bin, in a table
-	head  string             // the heading of the labels
 	marks []svg.Flag
-	steps bool // lines are level within a bin, as there are few
-}
-
-// note returns a sentence about what is missing.
-func (t *track) note() string {
-	switch {
-	case !t.steps:
-		return ""
-	case len(t.bins) == 1:
-		return " The log has one epoch and no lines about nodes, so there is one value."
-	}
-	return " The log has no lines about nodes, so there is one value an epoch."
 }
 
 // sums returns the sums over the bins.
@@ -75,16 +60,11 @@ func (t *track) seen(l runlog.Level) bool {
 	return slices.ContainsFunc(t.bins, func(b runlog.Bin) bool { return b.Levels[l].Seen() })
 }
 
-// curve goes through the middles of the bins or, with steps, along their width.
+// curve goes through the middles of the bins.
 func (t *track) curve(class string, values []float64) svg.Curve {
 	l := svg.Curve{Class: class}
 	for i, v := range values {
-		if t.steps {
-			l.Add(t.edges[i], v)
-			l.Add(t.edges[i+1], v)
-		} else {
-			l.Add((t.edges[i]+t.edges[i+1])/2, v)
-		}
+		l.Add((t.edges[i]+t.edges[i+1])/2, v)
 	}
 	return l
 }
@@ -92,19 +72,16 @@ func (t *track) curve(class string, values []float64) svg.Curve {
 // seconds returns the length of a bin.
 func (t *track) seconds(i int) float64 { return t.edges[i+1] - t.edges[i] }
 
-// tableRows is the maximum number of rows in the table of a plot over time.
-const tableRows = 12
-
 // timeTrack returns the track of the run's timeline.
-func timeTrack(run *runlog.Run, line runlog.Timeline) *track {
-	t := &track{bins: line.Bins, head: "time"}
-	t.x = svg.TimeAxis("time since the run began", run.Seconds)
-	for i := range line.Bins {
-		t.edges = append(t.edges, float64(i)*line.BinSeconds)
+func timeTrack(run *runlog.Run) *track {
+	t := &track{
+		bins: run.Timeline.Bins, x: svg.TimeAxis("time since the run began", run.Seconds),
+		marks: flags(run),
+	}
+	for i := range t.bins {
+		t.edges = append(t.edges, float64(i)*run.Timeline.BinSeconds)
 	}
 	t.edges = append(t.edges, max(run.Seconds, t.edges[len(t.edges)-1]+1e-3))
-	t.label = func(i int) string { return moment(t.edges[i]) + "–" + moment(t.edges[i+1]) }
-	t.marks = flags(run)
 	return t
 }
 
@@ -133,32 +110,6 @@ func flags(run *runlog.Run) []svg.Flag {
 		}
 	}
 	return all
-}
-
-// epochTrack returns a track of the epochs' events: an old log has no finer ones.
-func epochTrack(run *runlog.Run, most int) *track {
-	n := len(run.Epochs)
-	t := &track{head: "epoch", steps: true}
-	groups := groupsOf(n, most)
-	for _, g := range groups {
-		var bin runlog.Bin
-		for _, e := range run.Epochs[g[0]:g[1]] {
-			bin.Add(e.Sums())
-		}
-		t.bins = append(t.bins, bin)
-		t.edges = append(t.edges, float64(run.Epochs[g[0]].Epoch))
-	}
-	t.edges = append(t.edges, float64(run.Epochs[n-1].Epoch+1))
-	t.x = svg.IndexAxis("epoch", run.Epochs[0].Epoch, run.Epochs[n-1].Epoch+1)
-	t.label = func(i int) string {
-		g := groups[i]
-		first, last := run.Epochs[g[0]].Epoch, run.Epochs[g[1]-1].Epoch
-		if first == last {
-			return fmt.Sprint(first)
-		}
-		return fmt.Sprintf("%d–%d", first, last)
-	}
-	return t
 }
 
 // groupsOf divides n things into at most most groups [from, to) of neighbours, of nearly equal
@@ -196,8 +147,8 @@ func (t *track) values(of valueOf) []float64 {
 	return all
 }
 
-// drawLines fills a figure with lines and bands over t, and with a table over the coarser track.
-func (f *Figure) drawLines(t, coarse *track, what string, units []svg.Unit, all []series) {
+// drawLines fills a figure with lines and bands over t.
+func (f *Figure) drawLines(t *track, what string, units []svg.Unit, all []series) {
 	top := 0.0
 	for _, s := range all {
 		highest := s.value
@@ -225,7 +176,6 @@ func (f *Figure) drawLines(t, coarse *track, what string, units []svg.Unit, all 
 		}
 	}
 	f.Charts = append(f.Charts, c.HTML())
-	f.Tables = append(f.Tables, coarse.table(f.Title, units, all))
 }
 
 // over returns an empty chart over a track.
@@ -236,7 +186,7 @@ func (f *Figure) over(t *track, y svg.Axis) *svg.Chart {
 }
 
 // drawStack fills a figure with shares that add up to 1.
-func (f *Figure) drawStack(t, coarse *track, what string, all []series) {
+func (f *Figure) drawStack(t *track, what string, all []series) {
 	c := f.over(t, svg.ValueAxis(what, share[0], 100))
 	low := make([]float64, len(t.bins))
 	for _, s := range all {
@@ -250,26 +200,6 @@ func (f *Figure) drawStack(t, coarse *track, what string, all []series) {
 		low = high
 	}
 	f.Charts = append(f.Charts, c.HTML())
-	f.Tables = append(f.Tables, coarse.table(f.Title, share, all))
-}
-
-func (t *track) table(name string, units []svg.Unit, all []series) *Table {
-	table := &Table{Name: name, Head: []string{t.head}}
-	for _, s := range all {
-		table.Head = append(table.Head, s.Name)
-	}
-	for k := range t.bins {
-		row := []string{t.label(k)}
-		for _, s := range all {
-			text := in(units, s.value(&t.bins[k], t.seconds(k)))
-			if s.high != nil {
-				text += " – " + in(units, s.high(&t.bins[k], t.seconds(k)))
-			}
-			row = append(row, text)
-		}
-		table.Rows = append(table.Rows, row)
-	}
-	return table
 }
 
 func scaled(values []float64, u svg.Unit) []float64 {

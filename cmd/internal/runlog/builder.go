@@ -263,7 +263,7 @@ func (b *Builder) epochBegun(epoch int, at float64) {
 func (b *Builder) Run() *Run {
 	b.open()
 	r := &b.run
-	r.Importance, r.Histograms = b.scores.distributions, b.scores.histograms
+	r.Importance = b.scores.distributions
 	r.Jobs = b.jobs
 	if r.Events > 0 {
 		r.Jobs++

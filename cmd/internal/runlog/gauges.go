@@ -12,10 +12,7 @@ type Level int
 // The levels: bytes of memory, shares in [0, 1], and seconds of a storage read.
 const (
 	SlabBytes Level = iota
-	UsedBytes
-	ResidentBytes
-	FreeBytes // until the nearest limit
-	Ready
+	FreeBytes       // until the nearest limit
 	StallShare
 	ReadLatency
 	Utilisation // the mean of the node's GPUs
@@ -27,9 +24,8 @@ const (
 func gaugesOf(r *stats.Reading) [levels]float64 {
 	nan := math.NaN()
 	l := [levels]float64{
-		SlabBytes: float64(r.SlabBytes), UsedBytes: float64(r.UsedBytes),
-		ResidentBytes: float64(r.ResidentBytes),
-		FreeBytes:     nan, Ready: r.Ready, StallShare: nan, ReadLatency: nan, Utilisation: nan,
+		SlabBytes: float64(r.SlabBytes), FreeBytes: nan, StallShare: nan, ReadLatency: nan,
+		Utilisation: nan,
 	}
 	if r.Machine.MemoryLimit != "" || r.Machine.MemoryFreeBytes != 0 {
 		l[FreeBytes] = float64(r.Machine.MemoryFreeBytes)

@@ -34,7 +34,6 @@ type Run struct {
 	Timeline   Timeline // empty without node lines
 	Marks      []Mark   // in order of time
 	Importance []Distribution
-	Histograms []Importance // of at most 32 of these epochs, including the first and the last
 }
 
 // A NodeRun is what one node did in the run, over all its starts.

@@ -67,7 +67,10 @@ func TestGolden(t *testing.T) {
 	}
 	fmt.Fprintln(w, "from second\tdraws\thits\tfallback\tstall share\tthe worst\tfree "+
 		"min\tutilisation\t")
-	slices := run.Timeline.Slices(12)
+	slices := run.Timeline
+	for len(slices.Bins) > 12 {
+		slices.widen()
+	}
 	for i := range slices.Bins {
 		b := &slices.Bins[i]
 		fmt.Fprintf(
@@ -83,10 +86,10 @@ func TestGolden(t *testing.T) {
 			b.Levels[Utilisation].Mean(),
 		)
 	}
-	fmt.Fprintln(w, "importance\tsamples\t5 %\tmedian\t95 %\tmean\ttop tenth\t")
+	fmt.Fprintln(w, "importance\tsamples\t5 %\tmedian\t95 %\t")
 	for _, d := range run.Importance {
-		fmt.Fprintf(w, "%d\t%.0f\t%.4f\t%.4f\t%.4f\t%.4f\t%.4f\t\n", d.Epoch, d.Samples, d.Quantiles[0],
-			d.Quantiles[2], d.Quantiles[4], d.Mean, d.TopShare)
+		fmt.Fprintf(w, "%d\t%.0f\t%.4f\t%.4f\t%.4f\t\n", d.Epoch, d.Samples, d.Quantiles[0],
+			d.Quantiles[2], d.Quantiles[4])
 	}
 	w.Flush()
 	const path = "testdata/cluster.golden"
@@ -336,7 +339,7 @@ func TestTimelineStaysSmall(t *testing.T) {
 	var line Timeline
 	var sums stats.Sums
 	sums[stats.HitsLocal] = 7
-	level := [levels]float64{Ready: 0.5}
+	level := [levels]float64{FreeBytes: 0.5}
 	spans := 0
 	for second := 0.0; second < 1e6; second += 977 {
 		line.cover(second, second+977, sums, &level)
@@ -352,9 +355,8 @@ func TestTimelineStaysSmall(t *testing.T) {
 	if math.Abs(all-7*float64(spans)) > 1e-6 || len(line.Bins) <= maxBins/2-1 {
 		t.Errorf("%v of %v in %d bins of %v s", all, 7*spans, len(line.Bins), line.BinSeconds)
 	}
-	few := line.Slices(12)
-	if len(few.Bins) > 12 || math.Abs(few.Bins[0].Levels[Ready].Mean()-0.5) > 1e-9 {
-		t.Errorf("%d slices, ready %v", len(few.Bins), few.Bins[0].Levels[Ready].Mean())
+	if free := line.Bins[0].Levels[FreeBytes].Mean(); math.Abs(free-0.5) > 1e-9 {
+		t.Errorf("free %v", free)
 	}
 }
 
@@ -370,32 +372,8 @@ func TestDistribution(t *testing.T) {
 			break
 		}
 	}
-	// The top ten samples lie in [3.6, 4).
-	if d.Samples != 100 || math.Abs(d.Mean-1.75) > 1e-9 || math.Abs(d.TopShare-38.0/175) > 1e-9 {
+	if d.Samples != 100 {
 		t.Errorf("%+v", d)
-	}
-}
-
-func TestHistogramsAreThinned(t *testing.T) {
-	for _, epochs := range []int{1, 2, 31, 32, 33, 34, 64, 65, 66, 500} {
-		var s scores
-		for e := range epochs {
-			for range 2 { // a restart writes it again
-				s.add(&Importance{Epoch: e, Edges: []float64{0, 1}, Counts: []int64{int64(e)}})
-			}
-		}
-		last := len(s.histograms) - 1
-		if len(s.distributions) != epochs || last >= maxHistograms || s.histograms[0].Epoch != 0 ||
-			s.histograms[last].Epoch != epochs-1 {
-			t.Errorf("%d epochs: %d distributions, %d histograms", epochs, len(s.distributions),
-				len(s.histograms))
-		}
-		for i := 1; i <= last; i++ {
-			if step := s.histograms[i].Epoch - s.histograms[i-1].Epoch; step <= 0 || step > s.every {
-				t.Errorf("%d epochs: epoch %d after %d, every %d", epochs, s.histograms[i].Epoch,
-					s.histograms[i-1].Epoch, s.every)
-			}
-		}
 	}
 }
 

@@ -58,21 +58,18 @@ func (t *Timeline) reach(second float64) {
 		t.BinSeconds = firstBinSeconds
 	}
 	for second > maxBins*t.BinSeconds {
-		*t = t.widened(2)
+		t.widen()
 	}
 	for n := int(math.Ceil(second / t.BinSeconds)); len(t.Bins) < n; {
 		t.Bins = append(t.Bins, Bin{})
 	}
 }
 
-// Slices returns the timeline in at most n wider bins, for a table; none for an empty Timeline.
-func (t *Timeline) Slices(n int) Timeline { return t.widened(max(1, (len(t.Bins)+n-1)/n)) }
-
-// widened returns the timeline with bins that are so many times as wide.
-func (t *Timeline) widened(times int) Timeline {
-	w := Timeline{t.BinSeconds * float64(times), make([]Bin, (len(t.Bins)+times-1)/times)}
+// widen makes the bins twice as wide.
+func (t *Timeline) widen() {
+	bins := make([]Bin, (len(t.Bins)+1)/2)
 	for i := range t.Bins {
-		w.Bins[i/times].merge(&t.Bins[i])
+		bins[i/2].merge(&t.Bins[i])
 	}
-	return w
+	*t = Timeline{2 * t.BinSeconds, bins}
 }
