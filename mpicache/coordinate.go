@@ -218,12 +218,9 @@ func (s *stream) obey(c scheduler.CoordinatorCommand) {
 		delete(s.closedEpochs, c.Epoch) // it may be trained again
 		s.recordImportance(c)
 	case scheduler.AnswerPlan:
-		answer, path := c, ""
-		if s.coordinator.Weighted() {
-			path = s.statePath(c.Plan.Epoch)
-		}
+		answer := c
 		s.respond(c.Ticket, func(c *conn, ticket uint32) {
-			c.Stream(door.PlanFrame(ticket, answer.Plan, answer.Trainer, answer.Scores, path))
+			c.Stream(door.PlanFrame(ticket, answer.Plan, answer.Trainer, answer.Scores))
 		})
 	case scheduler.PlanBeside:
 		s.planBeside(c)
@@ -409,7 +406,7 @@ func (n *Node) planBeside(
 	}
 	n.beside(nil, "make a plan beside training", func() {
 		n.besideMu.Lock()
-		reply := door.PlanFrame(ticket, scheduler.NewPlan(cfg, epoch, nil), trainer, "", "")
+		reply := door.PlanFrame(ticket, scheduler.NewPlan(cfg, epoch, nil), trainer, "")
 		n.besideMu.Unlock()
 		c.Stream(func(yield func([]byte) bool) {
 			reply(yield)

@@ -351,7 +351,7 @@ func (r *reporter) record(key countKey, g gathered) {
 	r.recorded[name][key.epoch] = sum
 	text, err := json.Marshal(r.recorded)
 	if err == nil {
-		err = WriteFile(r.recordedPath(), text)
+		err = writeFile(r.recordedPath(), inOne(text))
 	}
 	if err != nil {
 		r.node.cfg.Log.Warn("the counts of the epochs are not kept", "error", err)

@@ -64,7 +64,7 @@ func TestSlowLinks(t *testing.T) {
 					t.Parallel()
 					c := newCrew(t, n.ranks, n.world, 12,
 						func(cfg *Config) { cfg.Transport = slowLink{cfg.Transport, most} })
-					c.at[at] = func() { c.restart(clear0) }
+					c.at[at] = func() { c.restart(nothing) }
 					if err := c.train(place{}, place{epochs, 0}); err != nil {
 						t.Fatal(err)
 					}
@@ -81,7 +81,7 @@ func TestTwoHundredTrainersComeAgain(t *testing.T) {
 	const clients, epochs = 200, 3
 	one := newCrew(t, 1, 1, clients, nil)
 	many := newCrew(t, 1, clients, clients, nil)
-	many.at[place{1, 0}] = func() { many.restart(clearAll) }
+	many.at[place{1, 0}] = func() { many.restart(nothing) }
 	many.at[place{2, -1}] = func() { many.restart(nothing) }
 	for _, c := range []*crew{one, many} {
 		if err := c.train(place{}, place{epochs, 0}); err != nil {

@@ -47,7 +47,7 @@ var simFaultKinds = []simFault{
 		j.stall = j.clock.now + j.clock.upTo(4*time.Second)
 	}},
 	{name: "memory is short", delay: 20 * time.Millisecond, do: (*simJob).pressure},
-	{name: "a rank's folder is cleared, and it dies", do: (*simJob).clearFolder},
+	{name: "a rank dies", delay: 20 * time.Millisecond, do: (*simJob).die},
 	{name: "the data set changes, and a rank dies", do: (*simJob).rescan},
 	{name: "memory is written to, and a rank dies", do: (*simJob).writeMemory},
 	{name: "a sample changes", do: func(j *simJob) {
@@ -158,19 +158,6 @@ func (j *simJob) pressure() {
 	if j.planted("memory in use is returned") && h.nowBytes < to && !r.stopped && !r.dead {
 		_ = r.node.slab.Release(0, to/2)
 	}
-}
-
-func (j *simJob) clearFolder() {
-	r := j.some()
-	if r == nil || !slices.ContainsFunc(j.trainers, func(t *simTrainer) bool {
-		return t.rank == r.number
-	}) {
-		return // nobody is there to put it back
-	}
-	j.uncounted = true
-	r.exit("killed")
-	_ = os.RemoveAll(j.machines[r.number].folder)
-	_ = os.MkdirAll(j.machines[r.number].folder, 0o700)
 }
 
 // rescan changes the folder of the data set. Restarted ranks serve the index that the run keeps, so
@@ -364,10 +351,9 @@ var simFlaws = []struct {
 	{"reports are not resent", 2},
 	{"reports are resent newest first", 2},
 	{"only this epoch's reports are resent", 6},
-	{"states are not restored", 86},
 	{"a lease ends early", 0},
 	{"recovered memory is not verified", 0},
-	{"memory in use is returned", 19},
+	{"memory in use is returned", 26},
 	{"a message is lost", 8},
 	{"a message overtakes another", 25},
 	{"a byte flips between nodes", 0},

@@ -288,7 +288,6 @@ func (j *simJob) startTrainers() {
 		t := &simTrainer{
 			simProcess: &simProcess{name: fmt.Sprint("trainer ", n)}, job: j, number: n,
 			rank: j.cfg.rankOf(n), process: j.clock.rng.Uint64(), retry: simRetry,
-			held: map[int]simHeld{},
 		}
 		t.training = scheduler.Training{Life: j.clock.rng.Uint64(), Checkpoint: j.checkpoint}
 		if j.checkpoint != nil {
@@ -332,9 +331,6 @@ func (j *simJob) drive(e liveness.Event) {
 }
 
 func (j *simJob) look() {
-	for _, m := range j.machines {
-		m.seatsKept(false)
-	}
 	if j.ranks != nil {
 		for at, r := range j.ranks.all {
 			if !r.dead && !r.stopped || j.planted("F9 waits have no time limit") ||
@@ -347,9 +343,6 @@ func (j *simJob) look() {
 }
 
 func (j *simJob) startCache() {
-	for _, m := range j.machines {
-		m.seatsKept(true)
-	}
 	machines := j.machines
 	j.clock.after(0, j.launcher, "starts the cache", func() { j.drive(liveness.Started{}) })
 	j.clock.after(j.clock.upTo(200*time.Millisecond), j.launcher, "the ranks have met", func() {

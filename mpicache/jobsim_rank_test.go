@@ -34,9 +34,8 @@ var simEpoch = time.Unix(1_700_000_000, 0)
 // simMachine is a node of the job: what outlives its rank.
 type simMachine struct {
 	folder string
-	memory int    // descriptor of the memory that the trainers have; -1: none
-	seats  []byte // what the launcher has seen of KeptName
-	spoils bool   // the memory is written to while there is no rank
+	memory int  // descriptor of the memory that the trainers have; -1: none
+	spoils bool // the memory is written to while there is no rank
 }
 
 // simRanks are the ranks of a job from one start of the cache to its end.
@@ -343,19 +342,6 @@ func (j *simJob) statePath() string {
 		return ""
 	}
 	return filepath.Join(j.dir, "importance")
-}
-
-// seatsKept makes the launcher remember the list of trainers, or put it back.
-func (m *simMachine) seatsKept(putBack bool) {
-	path := filepath.Join(m.folder, KeptName)
-	text, err := os.ReadFile(path)
-	switch {
-	case err == nil:
-		m.seats = text
-	case putBack && m.seats != nil:
-		_ = os.MkdirAll(m.folder, 0o700)
-		_ = os.WriteFile(path, m.seats, 0o600)
-	}
 }
 
 // wrong says what is wrong with the bytes that a trainer got for a sample; "": nothing.

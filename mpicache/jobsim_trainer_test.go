@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -34,7 +32,6 @@ type simTrainer struct {
 	replies map[uint32]simReply
 
 	training scheduler.Training
-	held     map[int]simHeld // by epoch: the state that its plan was made from
 	told     []toldReport
 	tally    tally
 	ended    []tally
@@ -55,11 +52,6 @@ type simTrainer struct {
 type simReply struct {
 	kind door.Kind
 	f    func(f door.Frame, ok bool) // ok: it came
-}
-
-type simHeld struct {
-	name string
-	data []byte
 }
 
 // simBatch is a batch that was requested.
@@ -86,7 +78,6 @@ func (t *simTrainer) connect() bool {
 		return t.ready
 	}
 	t.retryAt = t.job.clock.now + t.retry
-	t.putBack()
 	c := t.job.ranks.all[t.rank].dial(t.simProcess)
 	if c == nil {
 		return false
@@ -109,21 +100,6 @@ func (t *simTrainer) connect() bool {
 		}
 	})
 	return false
-}
-
-// putBack restores the states that were in the rank's folder, unless they are still there.
-func (t *simTrainer) putBack() {
-	if t.job.planted("states are not restored") ||
-		t.job.planted("F4 clients do not announce their plans") {
-		return
-	}
-	for _, epoch := range slices.Sorted(maps.Keys(t.held)) {
-		path := filepath.Join(t.job.machines[t.rank].folder, t.held[epoch].name)
-		if _, err := os.Stat(path); err != nil {
-			_ = os.MkdirAll(filepath.Dir(path), 0o700)
-			_ = os.WriteFile(path, t.held[epoch].data, 0o600)
-		}
-	}
 }
 
 func (t *simTrainer) drop() {
@@ -327,21 +303,17 @@ func (t *simTrainer) onPlan(p []byte) {
 	}
 	if flags&door.PlanSource != 0 {
 		source := scheduler.Digest(hex.EncodeToString(c.Bytes(16)))
-		t.note(epoch, source, string(c.Rest))
+		t.note(epoch, source)
 	}
 	t.waitsSince = t.job.clock.now
 }
 
-// note keeps what a plan was made from, for two epochs.
-func (t *simTrainer) note(epoch int, source scheduler.Digest, path string) {
+// note keeps the digest of what a plan was made from, for two epochs.
+func (t *simTrainer) note(epoch int, source scheduler.Digest) {
 	planned := slices.DeleteFunc(slices.Clone(t.training.Planned),
 		func(p scheduler.PlanSource) bool { return p.Epoch == epoch })
 	planned = append(planned, scheduler.PlanSource{Epoch: epoch, Scores: source})
 	t.training.Planned = planned[max(0, len(planned)-2):]
-	if data, err := os.ReadFile(path); err == nil {
-		t.held[epoch] = simHeld{filepath.Base(path), data}
-	}
-	maps.DeleteFunc(t.held, func(e int, _ simHeld) bool { return e < epoch-1 })
 }
 
 // ask requests a batch, or reads it from storage.

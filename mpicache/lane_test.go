@@ -18,7 +18,7 @@ import (
 func (c *crew) newJob(job string, seed int64, world, globalBatch int) *crew {
 	d := &crew{
 		t: c.t, cluster: c.cluster, ranks: c.ranks, batch: globalBatch / world, edit: c.edit,
-		at: map[place]func(){}, told: make([][]toldReport, world), held: make([][]*os.File, world),
+		at: map[place]func(){}, told: make([][]toldReport, world),
 	}
 	for r := range world {
 		d.trainers = append(d.trainers, &trainer{
@@ -31,9 +31,8 @@ func (c *crew) newJob(job string, seed int64, world, globalBatch int) *crew {
 
 // leave ends the trainers' connections.
 func (c *crew) leave() {
-	for r, tr := range c.trainers {
+	for _, tr := range c.trainers {
 		tr.close()
-		c.let(r, 0)
 	}
 }
 

@@ -409,56 +409,37 @@ func before(dirs []string) [][]Before {
 	return known
 }
 
-// TestNewcomerAtARankThatForgot makes newcomers the first to connect to restarted ranks: to one
-// without trainers, and to one whose folder was cleared. What another rank knows protects the
-// training, as long as one of its trainers lives.
-func TestNewcomerAtARankThatForgot(t *testing.T) {
-	for name, n := range map[string]struct {
-		trainers int // the first ranks have one each
-		hurt     func(dirs []string)
-	}{
-		"a rank without trainers":     {1, func([]string) {}},
-		"the folder of one":           {2, clearLast},
-		"a rank without, and cleared": {1, clearLast},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCrew(t, 2, n.trainers, 12, nil)
-			at := place{1, 4}
-			if err := c.train(place{}, at); err != nil {
-				t.Fatal(err)
-			}
-			for _, node := range c.cluster.nodes {
-				node.keep()
-			}
-			edit := c.edit
-			c.edit = func(cfg *Config) {
-				edit(cfg)
-				cfg.Before = before(c.cluster.dirs)
-			}
-			c.first = func() {
-				for trainer := range n.trainers {
-					spec := agreed
-					spec.BatchSize, spec.World, spec.Trainer, spec.Seed = 12/n.trainers, n.trainers,
-						trainer, 2
-					refused(
-						t,
-						openSpec(
-							stranger(t, c.cluster.dirs[1], uint32(trainer), uint32(n.trainers)),
-							spec),
-						"is being trained on with seed 1")
-				}
-				spec := agreed
-				spec.BatchSize, spec.World, spec.Trainer = 12/n.trainers, n.trainers, 0
-				refused(t, openSpec(stranger(t, c.cluster.dirs[1], 0, uint32(n.trainers)), spec),
-					"trainer 0 of the training on data set train is on rank 0, and this is rank 1")
-			}
-			c.restart(n.hurt)
-			if err := c.train(at, place{3, 0}); err != nil {
-				t.Fatal(err)
-			}
-			compareStreams(t, c.stream, reference(t, 3))
-		})
+// TestNewcomerAtARankWithoutTrainers makes newcomers the first to connect to a restarted rank that
+// has no trainers. What another rank knows protects the training, as long as one of its trainers lives.
+func TestNewcomerAtARankWithoutTrainers(t *testing.T) {
+	c := newCrew(t, 2, 1, 12, nil)
+	at := place{1, 4}
+	if err := c.train(place{}, at); err != nil {
+		t.Fatal(err)
 	}
+	for _, node := range c.cluster.nodes {
+		node.keep()
+	}
+	edit := c.edit
+	c.edit = func(cfg *Config) {
+		edit(cfg)
+		cfg.Before = before(c.cluster.dirs)
+	}
+	c.first = func() {
+		spec := agreed
+		spec.BatchSize, spec.World = 12, 1
+		newcomer := stranger(t, c.cluster.dirs[1], 0, 1)
+		refused(t, openSpec(newcomer, spec),
+			"trainer 0 of the training on data set train is on rank 0, and this is rank 1")
+		spec.Seed = 2
+		refused(t, openSpec(stranger(t, c.cluster.dirs[1], 0, 1), spec),
+			"is being trained on with seed 1")
+	}
+	c.restart(nothing)
+	if err := c.train(at, place{3, 0}); err != nil {
+		t.Fatal(err)
+	}
+	compareStreams(t, c.stream, reference(t, 3))
 }
 
 // TestTrainingBeforeThatEnds ends the trainers of the training before on one rank: then another

@@ -120,7 +120,7 @@ func noteSlab(dir string, memory *slab.Slab) error {
 		return err
 	}
 	text := fmt.Appendf(nil, "%d %d %d\n", is.Device, is.Inode, is.SizeBytes)
-	return writeState(filepath.Join(dir, slabName), inOne(text))
+	return writeFile(filepath.Join(dir, slabName), inOne(text))
 }
 
 func readSlabNote(dir string) (is slab.Identity, err error) {

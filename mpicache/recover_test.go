@@ -265,7 +265,7 @@ func TestTakeBackRefuses(t *testing.T) {
 	if err := noteSlab(dir, cl.nodes[0].slab); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(dir, KeptName)); err != nil {
+	if err := os.Remove(filepath.Join(dir, keptName)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []struct {

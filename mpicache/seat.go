@@ -134,9 +134,8 @@ type kept struct {
 	Seats map[int]*seat `json:"seats"`
 }
 
-// KeptName is the file in a rank's folder that lists the trainers. The launcher restores it if it
-// is removed.
-const KeptName = "trainers"
+// keptName is the file in a rank's folder that lists the trainers.
+const keptName = "trainers"
 
 // keep writes the list of trainers for a restarted rank.
 func (n *Node) keep() {
@@ -147,7 +146,7 @@ func (n *Node) keep() {
 	for _, s := range n.all() {
 		s.locked(func() { all = append(all, s.kept()) })
 	}
-	if err := writeState(filepath.Join(n.cfg.Dir, KeptName), inOne(asJSON(all))); err != nil {
+	if err := writeFile(filepath.Join(n.cfg.Dir, keptName), inOne(asJSON(all))); err != nil {
 		n.cfg.Log.Warn("who trains is not kept; a rank that dies now takes whom comes first",
 			"error", err)
 	}
@@ -166,7 +165,7 @@ func (s *stream) kept() []byte {
 }
 
 // Before describes the training that a restarted rank served before. Ranks exchange it before their
-// doors open, since a rank may have no trainers or a cleared folder.
+// doors open, since a rank may have no trainers.
 type Before struct {
 	Set  int             // the data set's number
 	Job  string          // the training's name
@@ -199,7 +198,7 @@ func ReadBefore(dir string, rank, ranks int) []Before {
 // readKept reads the list of trainers in a rank's folder. It drops their ranks if the number of
 // ranks has changed, since the ranks then have other numbers.
 func readKept(dir string, ranks int) (all []kept, err error) {
-	text, err := ReadFile(filepath.Join(dir, KeptName))
+	text, err := ReadFile(filepath.Join(dir, keptName))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

@@ -16,9 +16,8 @@ import (
 	"rankpool/scheduler"
 )
 
-// Importance is kept in three places: in the rank's folder, which is in memory and outlives the
-// rank, so that a restarted rank plans the same epochs; by the trainers, which hold that folder's
-// files open and restore them if it is cleared; and in the user's state file, which rank 0 writes.
+// Importance is kept in two places: in the rank's folder, which is in memory and outlives the rank,
+// so that a restarted rank plans the same epochs; and in the user's state file, written by rank 0.
 
 // statePrefix begins the names of states in the rank's folder.
 const statePrefix = "state-"
@@ -56,7 +55,7 @@ func previousState(path string) string { return path + "~" }
 // again.
 func (s *stream) keepState(c scheduler.KeepState) {
 	s.inFolder(func() {
-		if err := writeState(s.statePath(c.Snap.Epoch), c.Snap.Encoded()); err != nil {
+		if err := writeFile(s.statePath(c.Snap.Epoch), c.Snap.Encoded()); err != nil {
 			s.node.cfg.Log.Warn("the importance state is not kept; a rank that dies now cannot "+
 				"plan this epoch again", "error", err)
 		}
@@ -88,41 +87,26 @@ func (s *stream) inTurn(last *chan struct{}, what string, f func()) {
 func (s *stream) forgetStates(before int) {
 	for _, path := range s.statePaths() {
 		if epoch, _ := strconv.Atoi(path[strings.LastIndexByte(path, '-')+1:]); epoch < before {
-			_ = os.Remove(path) // a trainer may have put it back
+			_ = os.Remove(path) // it is removed again for the next epoch
 		}
 	}
 }
-
-// KeptStates returns the names of the importance states in a rank's folder.
-func KeptStates(dir string) []string {
-	entries, _ := os.ReadDir(dir) // an error shows when a state is written
-	var names []string
-	for _, e := range entries {
-		name := e.Name()
-		_, err := strconv.ParseUint(name[strings.LastIndexByte(name, '-')+1:], 10, 32)
-		if err == nil && strings.HasPrefix(name, statePrefix) && e.Type().IsRegular() {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// TrainingOfState returns the part of a state's name that all states of a training share.
-func TrainingOfState(name string) string { return name[:max(0, strings.LastIndexByte(name, '-'))] }
 
 // statePaths returns the states in the rank's folder.
 func (s *stream) statePaths() []string {
+	entries, _ := os.ReadDir(s.node.cfg.Dir) // an error shows when a state is written
 	var paths []string
-	for _, name := range KeptStates(s.node.cfg.Dir) {
-		if TrainingOfState(name) == statePrefix+s.key().String() {
+	for _, e := range entries {
+		name := e.Name()
+		epoch := strings.LastIndexByte(name, '-') + 1
+		_, err := strconv.ParseUint(name[epoch:], 10, 32)
+		if err == nil && name[:epoch] == fmt.Sprintf("%s%s-", statePrefix, s.key()) &&
+			e.Type().IsRegular() {
 			paths = append(paths, filepath.Join(s.node.cfg.Dir, name))
 		}
 	}
 	return paths
 }
-
-// WriteFile replaces a file of a rank's folder, at once or not at all.
-func WriteFile(path string, data []byte) error { return writeFile(path, inOne(data)) }
 
 // ReadFile is os.ReadFile for a file of a rank's folder, or a state file: it returns an error if
 // something else is in its place, such as a FIFO, which may never end.
@@ -142,14 +126,6 @@ func ReadFile(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// writeState writes a file of the rank's folder, creating the folder if it was removed.
-func writeState(path string, data iter.Seq[[]byte]) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("mpicache: %w", err)
-	}
-	return writeFile(path, data)
-}
-
 // saveState writes the state file, on rank 0, without the stream's lock, and reports when it is
 // written. States are written in order. Without a state file every rank writes the state of a
 // checkpoint into its folder.
@@ -167,13 +143,13 @@ func (s *stream) saveState(c scheduler.SaveState) {
 // writeUserState writes a state and returns the path of the state file; "" if there is none or it
 // cannot be written.
 func (s *stream) writeUserState(c scheduler.SaveState) string {
-	path, write := s.userStatePath(), writeFile
+	path := s.userStatePath()
 	if path != "" && s.node.cfg.Transport.Rank() != 0 || path == "" && !c.Snap.Checkpoint {
 		return ""
 	}
 	told := path
 	if path == "" {
-		path, write = s.ownStatePath(), writeState
+		path = s.ownStatePath()
 	}
 	if c.Anew && told != "" {
 		s.putAside(path, c.Snap.Stream)
@@ -183,7 +159,7 @@ func (s *stream) writeUserState(c scheduler.SaveState) string {
 		err = setAside(path)
 	}
 	if err == nil {
-		err = write(path, c.Snap.Encoded())
+		err = writeFile(path, c.Snap.Encoded())
 	}
 	if err != nil {
 		s.node.cfg.Log.Error("the importance state is not saved", "error", err)

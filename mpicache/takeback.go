@@ -148,7 +148,7 @@ func takeFromHands(ctx context.Context, dir string) error {
 
 // renewInPlace replaces the file that clients of the previous rank may lock.
 func renewInPlace(dir string) error {
-	return writeState(filepath.Join(dir, inPlaceName), inOne(nil))
+	return writeFile(filepath.Join(dir, inPlaceName), inOne(nil))
 }
 
 // takeFrom receives the memory from a client.

@@ -18,8 +18,7 @@ import (
 )
 
 // A crew is the trainers of a training, in step with each other. Each does what the Python client
-// does: it keeps its reports of three epochs and what its plans were made from, and sends them to a
-// restarted cache.
+// does: it keeps its reports of three epochs, and sends them to a restarted cache.
 type crew struct {
 	t        *testing.T
 	cluster  *cluster
@@ -28,9 +27,7 @@ type crew struct {
 	edit     func(*Config)
 	trainers []*trainer
 	told     [][]toldReport
-	held     [][]*os.File // by trainer: the files of its last two plans
-	forgets  bool         // it puts nothing back
-	stream   []string     // global batches
+	stream   []string // global batches
 	at       map[place]func()
 	first    func() // before trainers connect to ranks that were restarted; nil: nothing
 }
@@ -54,7 +51,7 @@ func newCrew(t *testing.T, ranks, world, globalBatch int, edit func(*Config)) *c
 	c := &crew{t: t, ranks: ranks, batch: globalBatch / world, edit: edit, at: map[place]func(){}}
 	c.cluster = newClusterIn(t, t.TempDir, ranks, crewSamples, 3000, edit)
 	c.trainers = make([]*trainer, world)
-	c.told, c.held = make([][]toldReport, world), make([][]*os.File, world)
+	c.told = make([][]toldReport, world)
 	for r := range world {
 		c.trainers[r] = &trainer{
 			rank: r, world: world, training: scheduler.Training{Life: uint64(100 + r)},
@@ -62,9 +59,8 @@ func newCrew(t *testing.T, ranks, world, globalBatch int, edit func(*Config)) *c
 	}
 	c.connect()
 	t.Cleanup(func() {
-		for r, tr := range c.trainers {
+		for _, tr := range c.trainers {
 			tr.close()
-			c.let(r, 0)
 		}
 		c.cluster.close()
 	})
@@ -103,9 +99,6 @@ func (c *crew) connect() {
 			return err
 		}
 		tr.Client, tr.slab = fresh.Client, fresh.slab
-		if !c.forgets {
-			c.putBack(tr.rank)
-		}
 		if err := tr.open("pads", c.batch); err != nil {
 			return err
 		}
@@ -116,35 +109,6 @@ func (c *crew) connect() {
 	})
 	if err != nil {
 		c.t.Fatal(err)
-	}
-}
-
-func (c *crew) putBack(r int) {
-	for _, f := range c.held[r] {
-		path := filepath.Join(c.cluster.dirs[r%c.ranks], filepath.Base(f.Name()))
-		if is, err := os.Stat(path); err == nil && is.Mode().IsRegular() {
-			continue
-		}
-		info, err := f.Stat()
-		if err != nil {
-			c.t.Error(err)
-			continue
-		}
-		data := make([]byte, info.Size())
-		if _, err := f.ReadAt(data, 0); err != nil {
-			c.t.Error(err)
-		}
-		if err := writeState(path, inOne(data)); err != nil {
-			c.t.Error(err)
-		}
-	}
-}
-
-// let closes all files of a trainer but the newest, of which it keeps keep.
-func (c *crew) let(r, keep int) {
-	for len(c.held[r]) > keep {
-		c.held[r][0].Close()
-		c.held[r] = c.held[r][1:]
 	}
 }
 
@@ -203,13 +167,6 @@ func (c *crew) epoch(epoch, first int, to place) error {
 	if err := c.all(func(tr *trainer) (err error) {
 		tr.from, tr.tally = first, tally{Stream: tr.stream, Epoch: uint32(epoch)}
 		parts[tr.rank], err = tr.plan(epoch)
-		if err == nil && tr.state != "" {
-			var f *os.File
-			if f, err = os.Open(tr.state); err == nil {
-				c.held[tr.rank] = append(c.held[tr.rank], f)
-				c.let(tr.rank, 2)
-			}
-		}
 		return err
 	}); err != nil {
 		return fmt.Errorf("epoch %d: %w", epoch, err)
@@ -311,7 +268,6 @@ const batchesOf = crewSamples / 12
 
 func nothing([]string) {}
 
-func clear0(dirs []string)    { _ = os.RemoveAll(dirs[0]) }
 func clearLast(dirs []string) { _ = os.RemoveAll(dirs[len(dirs)-1]) }
 
 func clearAll(dirs []string) {
@@ -321,8 +277,7 @@ func clearAll(dirs []string) {
 }
 
 // TestScoresOutliveTheRanks kills all ranks at one moment or two, in the first epoch, in a later
-// one, and between two, with their folders or without: the stream is that of an undisturbed
-// training, since the trainers restore what is lost.
+// one, and between two: the stream is that of an undisturbed training.
 func TestScoresOutliveTheRanks(t *testing.T) {
 	const epochs = 4
 	want := reference(t, epochs)
@@ -337,28 +292,22 @@ func TestScoresOutliveTheRanks(t *testing.T) {
 		"in two epochs":             {{1, 9}, {2, 4}},
 		"at two boundaries":         {{2, -1}, {3, -1}},
 	}
-	harm := map[string]func([]string){
-		"nothing else": nothing, "rank 0's folder": clear0, "a folder": clearLast,
-		"all folders": clearAll,
-	}
 	for when, places := range moments {
-		for what, hurt := range harm {
-			for _, n := range []struct{ ranks, world int }{{1, 1}, {2, 2}, {2, 4}, {4, 4}} {
-				if n.ranks == 4 && len(places) > 1 || n.ranks == 1 && what == "a folder" {
-					continue
-				}
-				t.Run(fmt.Sprintf("%s/%s/%d-%d", when, what, n.ranks, n.world), func(t *testing.T) {
-					t.Parallel()
-					c := newCrew(t, n.ranks, n.world, 12, nil)
-					for _, at := range places {
-						c.at[at] = func() { c.restart(hurt) }
-					}
-					if err := c.train(place{}, place{epochs, 0}); err != nil {
-						t.Fatal(err)
-					}
-					compareStreams(t, c.stream, want)
-				})
+		for _, n := range []struct{ ranks, world int }{{1, 1}, {2, 2}, {2, 4}, {4, 4}} {
+			if n.ranks == 4 && len(places) > 1 {
+				continue
 			}
+			t.Run(fmt.Sprintf("%s/%d-%d", when, n.ranks, n.world), func(t *testing.T) {
+				t.Parallel()
+				c := newCrew(t, n.ranks, n.world, 12, nil)
+				for _, at := range places {
+					c.at[at] = func() { c.restart(nothing) }
+				}
+				if err := c.train(place{}, place{epochs, 0}); err != nil {
+					t.Fatal(err)
+				}
+				compareStreams(t, c.stream, want)
+			})
 		}
 	}
 }
@@ -374,24 +323,6 @@ func compareStreams(t *testing.T, got, want []string) {
 	}
 }
 
-// TestFoldersClearedUnderRanks clears the ranks' folders while they run; they die one to three
-// epochs later.
-func TestFoldersClearedUnderRanks(t *testing.T) {
-	const epochs = 5
-	want := reference(t, epochs)
-	for _, later := range []int{1, 2, 3} {
-		for _, ranks := range []int{1, 2} {
-			c := newCrew(t, ranks, 2, 12, nil)
-			c.at[place{1, 5}] = func() { clearAll(c.cluster.dirs) }
-			c.at[place{1 + later, 7}] = func() { c.restart(clearAll) }
-			if err := c.train(place{}, place{epochs, 0}); err != nil {
-				t.Fatal(err)
-			}
-			compareStreams(t, c.stream, want)
-		}
-	}
-}
-
 // TestLostScoresEndTraining checks that ranks that cannot know the scores make no plan: trainers
 // get an error at the next epoch, and until then read storage.
 func TestLostScoresEndTraining(t *testing.T) {
@@ -399,11 +330,10 @@ func TestLostScoresEndTraining(t *testing.T) {
 	for _, ranks := range []int{1, 2} {
 		for _, at := range []place{{2, 5}, {2, -1}, {3, batchesOf - 1}} {
 			c := newCrew(t, ranks, 2, 12, nil)
-			c.forgets = true
 			c.at[at] = func() { c.restart(clearAll) }
 			err := c.train(place{}, place{5, 0})
 			if err == nil || !strings.Contains(err.Error(),
-				"are lost: no rank has kept them, nor has a trainer; resume from a checkpoint") {
+				"are lost: no rank has kept them; resume from a checkpoint") {
 				t.Errorf("after %v: %v", at, err)
 			}
 			compareStreams(t, c.stream, want[:min(len(want), len(c.stream))])
@@ -419,14 +349,12 @@ func TestLostScoresEndTraining(t *testing.T) {
 // place of one of their files: training ends with an error.
 func TestFIFOsInTheFolder(t *testing.T) {
 	c := newCrew(t, 2, 2, 12, nil)
-	c.at[place{1, 5}] = func() { c.restart(statesAreFIFOs(t)) } // trainers put them back
-	c.at[place{2, 4}] = func() { c.forgets = true }
 	c.at[place{2, 5}] = func() { c.restart(statesAreFIFOs(t)) }
 	if err := c.train(place{}, place{4, 0}); err == nil ||
 		!strings.Contains(err.Error(), "are lost") {
 		t.Errorf("%v", err)
 	}
-	for _, name := range []string{KeptName, slabName} {
+	for _, name := range []string{keptName, slabName} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, name)
 		if err := unix.Mkfifo(path, 0o600); err != nil {
@@ -462,7 +390,6 @@ func statesAreFIFOs(t *testing.T) func(dirs []string) {
 func TestOneRankLost(t *testing.T) {
 	t.Parallel() // it waits
 	c := newCrew(t, 2, 2, 12, nil)
-	c.forgets = true
 	c.at[place{2, 5}] = func() { c.restart(clearLast) }
 	if err := c.train(place{}, place{4, 0}); err == nil ||
 		!strings.Contains(err.Error(), "are lost") {
@@ -573,7 +500,7 @@ func TestCheckpointOutlivesKills(t *testing.T) {
 	for _, ranks := range []int{1, 2, 1} {
 		again := newCrew(t, ranks, 2, 12, keep)
 		again.openFrom(at, saved.State)
-		again.at[place{2, 3}] = func() { again.restart(clearAll) }
+		again.at[place{2, 3}] = func() { again.restart(nothing) }
 		if err := again.train(at, place{4, 0}); err != nil {
 			t.Fatal(err)
 		}
@@ -812,32 +739,19 @@ func TestLateOpenIsIgnored(t *testing.T) {
 // TestAnotherTrainerHasThePlan restarts the ranks when one trainer has the plan of the next epoch,
 // and waits in a step for the other, which has yet to get it.
 func TestAnotherTrainerHasThePlan(t *testing.T) {
-	for name, hurt := range map[string]func([]string){
-		"as it was": func([]string) {},
-		"cleared": func(dirs []string) {
-			for _, dir := range dirs {
-				if err := os.RemoveAll(dir); err != nil {
-					t.Error(err)
-				}
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCrew(t, 2, 2, 12, nil)
-			if err := c.train(place{}, place{1, 0}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := c.trainers[1].plan(1); err != nil {
-				t.Fatal(err)
-			}
-			c.restart(hurt)
-			if _, err := c.trainers[0].plan(1); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.train(place{1, 0}, place{3, 0}); err != nil {
-				t.Fatal(err)
-			}
-			compareStreams(t, c.stream, reference(t, 3))
-		})
+	c := newCrew(t, 2, 2, 12, nil)
+	if err := c.train(place{}, place{1, 0}); err != nil {
+		t.Fatal(err)
 	}
+	if _, err := c.trainers[1].plan(1); err != nil {
+		t.Fatal(err)
+	}
+	c.restart(nothing)
+	if _, err := c.trainers[0].plan(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.train(place{1, 0}, place{3, 0}); err != nil {
+		t.Fatal(err)
+	}
+	compareStreams(t, c.stream, reference(t, 3))
 }

@@ -152,8 +152,8 @@ func (n *need) decide() (origin, error) {
 	return n.begin()
 }
 
-// goOn decides for a training in progress. The scores that its ranks or trainers have kept must be
-// those that its plans were made from.
+// goOn decides for a training in progress. The scores that its ranks have kept must be those that
+// its plans were made from.
 func (n *need) goOn() (origin, error) {
 	newest := 0
 	for _, t := range n.trainings {
@@ -166,8 +166,8 @@ func (n *need) goOn() (origin, error) {
 		if err != nil {
 			return origin{}, err
 		}
-		for _, k := range n.candidates() {
-			if k.Snap.Epoch != epoch || epoch < n.epoch-1 ||
+		for _, k := range n.Kept {
+			if k.Snap == nil || k.Snap.Epoch != epoch || epoch < n.epoch-1 ||
 				want != "" && want != n.scores(k.Snap) {
 				continue
 			}
@@ -181,13 +181,7 @@ func (n *need) goOn() (origin, error) {
 		}
 	}
 	return origin{}, fmt.Errorf("the importance scores of epoch %d of data set %s are lost: no rank "+
-		"has kept them, nor has a trainer; resume from a checkpoint", n.epoch, n.stream.Data)
-}
-
-// candidates are the states that the training may have come from.
-func (n *need) candidates() []StateFile {
-	all := slices.Concat(n.Kept, []StateFile{n.File, n.Previous})
-	return slices.DeleteFunc(all, func(f StateFile) bool { return f.Snap == nil })
+		"has kept them; resume from a checkpoint", n.epoch, n.stream.Data)
 }
 
 func (n *need) scores(s *Snapshot) Digest { return sourceDigest(n.stream, s) }

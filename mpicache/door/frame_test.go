@@ -137,7 +137,7 @@ func TestAppendGolden(t *testing.T) {
 		"save_reply": door.AppendJSON(nil, door.KindSave.Reply(), 11,
 			door.Saved{Saved: "/run/s1/state", State: scheduler.Digest(strings.Repeat("5a", 16))}),
 		"plan_reply_evaluated": slices.Concat(slices.Collect(door.PlanFrame(17, evaluatedPlan(), 1,
-			scheduler.Digest(strings.Repeat("5a", 16)), "/run/s1/state-1-3"))...),
+			scheduler.Digest(strings.Repeat("5a", 16))))...),
 		"batch": door.AppendBatch(nil, 5, 13, []door.BatchEntry{
 			{ID: 4, Label: 1, Length: 100, Offset: 0, Source: scheduler.FromLocal},
 			{ID: 0, Label: 0, Length: 200, Offset: 4096, Source: scheduler.NotHere},

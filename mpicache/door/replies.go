@@ -177,9 +177,9 @@ const (
 )
 
 // PlanFrame yields the reply to PLAN, in pieces: the trainer's part of every batch, and, if the
-// plan was made from scores, their digest and file. A piece is valid until the next one.
+// plan was made from scores, their digest. A piece is valid until the next one.
 func PlanFrame(
-	ticket uint32, p *scheduler.Plan, trainer int, source scheduler.Digest, path string,
+	ticket uint32, p *scheduler.Plan, trainer int, source scheduler.Digest,
 ) iter.Seq[[]byte] {
 	flags, columns, behind := uint32(0), 1, []byte(nil)
 	if p.Weighted() {
@@ -201,7 +201,7 @@ func PlanFrame(
 		if err != nil {
 			panic("door: a digest is " + string(source))
 		}
-		behind = append(append(behind, digest...), path...)
+		behind = append(behind, digest...)
 	}
 	return func(yield func([]byte) bool) {
 		const planHeadBytes = 16

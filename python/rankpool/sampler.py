@@ -4,7 +4,6 @@ to it."""
 from __future__ import annotations
 
 import json
-import os
 import time
 import warnings
 from array import array
@@ -347,8 +346,6 @@ class BatchSampler:
         """Resends to a restarted cache what it may have lost."""
         if self._beside:
             return
-        # first: anything after it may let a rank plan
-        self._training.put_back(os.path.dirname(link.path))
         stream, _ = self._open_at(link)
         for report in self._reports:
             link._send(wire.REPORT, wire.pack_report(stream, *report))

@@ -212,16 +212,15 @@ def unpack_hello(payload: bytes) -> Welcome:
 class Plan:
     """This trainer's part of one epoch: which samples each global batch gives it, in order.
 
-    `source` is the digest of the importance scores that it was made from, "" if it depends on none,
-    and `source_path` the file that has them. `ids`, `weights` and `repeats` are views of one column
-    each; batch b is ids[starts[b]:starts[b + 1]]. `weights` is None when every weight is 1,
+    `source` is the digest of the importance scores that it was made from, "" if it depends on none.
+    `ids`, `weights` and `repeats` are views of one column each; batch b is
+    ids[starts[b]:starts[b + 1]]. `weights` is None when every weight is 1,
     `repeats` (how often the epoch drew the sample before, on any trainer) when all are 0. Global
     batches in `evaluated` are not trained on.
     """
 
     __slots__ = (
         "epoch", "batches", "draws", "starts", "ids", "weights", "repeats", "evaluated", "source",
-        "source_path",
     )
 
     def __init__(self, payload: bytes) -> None:
@@ -245,10 +244,7 @@ class Plan:
             first, count = unpack_from("<2I", payload, at)
             self.evaluated = range(first, first + count)
             at += 8
-        self.source, self.source_path = "", ""
-        if flags & 4:
-            self.source = payload[at : at + 16].hex()
-            self.source_path = payload[at + 16 :].decode("utf-8", "surrogateescape")
+        self.source = payload[at : at + 16].hex() if flags & 4 else ""
 
     def batch(self, number: int) -> list:
         """Returns the ids of this trainer's part of global batch number."""

@@ -1,20 +1,12 @@
 """What a training process reports to a cache about its training: at the start, after a restart,
 from a checkpoint."""
 
-import os
-
 import pytest
 
 import rankpool
 from rankpool import sampler as sampler_module
 
 OPEN, PLAN, SAVE = 2, 3, 8
-
-
-@pytest.fixture
-def folder(door):
-    """The door's folder, which holds its socket and what plans were made from."""
-    return os.path.dirname(door.path)
 
 
 def make(**options):
@@ -38,14 +30,6 @@ def restart(door, sampler):
     sampler.metric("any", 1)
 
 
-def states(folder):
-    return {
-        name: open(os.path.join(folder, name)).read()
-        for name in os.listdir(folder)
-        if name.startswith("state-")
-    }
-
-
 def test_plans_are_told_after_a_restart(door):
     data, sampler = make()
     train(data, sampler, 3)
@@ -58,49 +42,7 @@ def test_plans_are_told_after_a_restart(door):
     assert again["training"] == {"life": first["training"]["life"], "turn": 0, "checkpoint": None}
 
 
-def test_what_plans_were_made_from_is_put_back(door, folder):
-    data, sampler = make()
-    train(data, sampler, 3)
-    for name in states(folder):
-        os.remove(os.path.join(folder, name))
-    restart(door, sampler)
-    assert states(folder) == {f"state-0-{e}": f"scores of epoch {e}" for e in (1, 2)}
-    kept = os.path.join(folder, "state-0-2")
-    with open(kept, "w") as file:
-        file.write("the rank's own")
-    restart(door, sampler)
-    assert states(folder)["state-0-2"] == "the rank's own"
-
-
-def test_it_is_put_back_before_the_cache_hears_anything(door, folder, monkeypatch):
-    data, sampler = make()
-    train(data, sampler, 1)
-    os.remove(os.path.join(folder, "state-0-0"))
-    heard, answer = [], type(door)._answer_2
-
-    def listen(self, *values):
-        heard.append(sorted(states(folder)))
-        return answer(self, *values)
-
-    monkeypatch.setattr(type(door), "_answer_2", listen)
-    restart(door, sampler)
-    assert heard == [["state-0-0"]]
-
-
-def test_a_folder_that_cannot_be_written_to_ends_nothing(door, monkeypatch):
-    data, sampler = make()
-    train(data, sampler, 1)
-    monkeypatch.setattr(
-        rankpool.training.os, "sendfile", lambda *_: (_ for _ in ()).throw(OSError("no space"))
-    )
-    for name in states(os.path.dirname(door.path)):
-        os.remove(os.path.join(os.path.dirname(door.path), name))
-    restart(door, sampler)
-    assert states(os.path.dirname(door.path)) == {}
-    train(data, sampler, 2)
-
-
-def test_samplers_without_scores_keep_nothing(door, folder):
+def test_samplers_without_scores_keep_nothing(door):
     data, sampler = make(sampler="torch")
     train(data, sampler, 2)
     assert sampler.state_dict()["state"] == "" and door.seen(SAVE) == []

@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/internal/exit"
@@ -18,7 +17,6 @@ import (
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
-	"rankpool/mpicache"
 	"rankpool/mpicache/liveness"
 )
 
@@ -31,39 +29,7 @@ type cacheWatch struct {
 	clearing *process // ends ranks of all nodes that outlived their launch, before the next one
 	answers  chan int // indexes in folders, of ranks that have answered
 	done     chan struct{}
-	failed   string     // why the cache will not run any more
-	seats    []keptFile // from the ranks' folders: the trainers
-}
-
-// A keptFile is a file of a session whose content the launcher remembers, so that it can restore
-// it.
-type keptFile struct {
-	path string
-	seen os.FileInfo // nil until the file has existed
-	text []byte
-}
-
-// look reads the file if it has changed. If it is missing or unreadable, the last content is kept.
-func (f *keptFile) look() {
-	info, err := os.Stat(f.path)
-	if err != nil || f.seen != nil && os.SameFile(info, f.seen) &&
-		info.ModTime().Equal(f.seen.ModTime()) {
-		return // a rank replaces the file, and never writes to it
-	}
-	if text, err := mpicache.ReadFile(f.path); err == nil {
-		f.seen, f.text = info, text
-	}
-}
-
-// putBack restores the file, and its folder, if the file is missing.
-func (f *keptFile) putBack() error {
-	if f.seen == nil || session.Exists(f.path) {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
-		return err
-	}
-	return renameio.WriteFile(f.path, f.text, 0o600)
+	failed   string // why the cache will not run any more
 }
 
 // beginWatch creates the keeper of a cache that is about to start, and begins to look for signs of
@@ -75,9 +41,6 @@ func (l *launcher) beginWatch(o liveness.Options) {
 	}
 	l.keeper, l.begun = liveness.NewKeeper(o), time.Now()
 	l.answers, l.done = make(chan int, len(l.folders)), make(chan struct{})
-	for _, folder := range l.folders {
-		l.seats = append(l.seats, keptFile{path: filepath.Join(folder, mpicache.KeptName)})
-	}
 	for at := range o.Ranks {
 		go l.askForLife(at, liveness.Every(o.AnswerWithin))
 	}
@@ -144,9 +107,6 @@ func (l *launcher) drive(e liveness.Event) {
 
 // lookAtCache reports the state of the cache and the time to the keeper.
 func (l *launcher) lookAtCache() {
-	for i := range l.seats {
-		l.seats[i].look()
-	}
 	if l.running != nil && !l.keeper.Serving() {
 		if l.allHave(session.MetName) {
 			l.drive(liveness.Met{})
@@ -168,20 +128,6 @@ func (l *launcher) allHave(name string) bool {
 }
 
 func (l *launcher) startCache() (err error) {
-	if err := l.indexes.PutBack(); err != nil {
-		return fmt.Errorf("the run's index of its data cannot be restored: %w", err)
-	}
-	if l.keeper.Restarts() > 0 { // training processes may be restarted too, and import the client
-		if _, err := ExtractClient(l.session, os.Getenv); err != nil {
-			messages.Say("%v", err)
-		}
-	}
-	for i := range l.seats {
-		l.seats[i].look()
-		if err := l.seats[i].putBack(); err != nil {
-			messages.Say("cannot keep the list of trainers: %v", err)
-		}
-	}
 	for _, folder := range l.folders {
 		for _, name := range []string{session.MetName, session.ReadyName} {
 			if err := os.Remove(filepath.Join(folder, name)); err != nil && !os.IsNotExist(err) {
@@ -202,6 +148,10 @@ func (l *launcher) startCache() (err error) {
 
 // restartCache ends the ranks that outlived their mpirun or srun, and starts the cache again.
 func (l *launcher) restartCache() {
+	if l.session.Cleared() {
+		l.giveUp(session.WasCleared(l.session.Dir))
+		return
+	}
 	if l.endRanks == nil {
 		control.EndAll(l.folders)
 		l.tryCache()
@@ -230,7 +180,7 @@ func (l *launcher) cacheEnded() {
 	p := l.running
 	l.running = nil
 	p.signal(syscall.SIGKILL) // whatever is left of its process group
-	if why := session.Refusal(l.session); why != "" && l.goesOn() && !l.asked {
+	if why := session.Refusal(l.session.Dir); why != "" && l.goesOn() && !l.asked {
 		l.giveUp(why)
 	}
 	// the signals of sbatch --signal kill a program that is still loading

@@ -25,8 +25,7 @@ const termPatience = 2 * time.Second
 // thread, does all of it, because the children's PDEATHSIG depends on that thread.
 type launcher struct {
 	layout
-	indexes    *session.Indexes // of the data sets; also for ranks that are restarted
-	session    string           // its folder
+	session    *session.Session
 	bounds     liveness.Options
 	verbose    bool
 	progress   *progress.Train

@@ -263,7 +263,6 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	if f != formSlurm || onFirstNode(job) {
 		o.indexes.Dir = s.Dir
 	}
-	defer o.indexes.Close()
 	if err := o.indexData(parent); err != nil {
 		return err
 	}
@@ -349,7 +348,7 @@ func (o *Options) launch(
 			"restarted; called in the batch script without srun, run survives that", at.By)
 	}
 	l := &launcher{
-		layout: plan, indexes: &o.indexes, session: s.Dir, verbose: o.cache.Verbose,
+		layout: plan, session: s, verbose: o.cache.Verbose,
 		progress: progress.NewTrain(outlet.Stderr,
 			time.Duration(o.progressSeconds*float64(time.Second))),
 		exits: make(chan *process, len(plan.trainers)+2), signals: again.signals, again: again,

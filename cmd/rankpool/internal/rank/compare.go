@@ -1,11 +1,14 @@
 package rank
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"rankpool/cmd/internal/version"
+	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport/ranks"
@@ -22,7 +25,9 @@ type intro struct {
 	Options   []option
 	Data      []dataIntro
 	Before    []mpicache.Before // by data set, of a rank that was restarted
-	States    []string          // the names of the importance states in its folder
+	Folder    string            // for what outlives the rank
+	Again     bool              // the folder is an earlier rank's of this launch
+	Met       bool              // that rank had compared intros with the others
 }
 
 // An option is a setting that decides which samples are trained on, or who owns them.
@@ -42,7 +47,7 @@ func (r *process) intro(cfg *mpicache.Config, slabBytes int64) intro {
 	in := intro{
 		Host: hostname(), SlabBytes: slabBytes,
 		Before: mpicache.ReadBefore(r.dir, r.transport.Rank(), r.transport.Size()),
-		States: mpicache.KeptStates(r.dir),
+		Folder: r.dir, Again: r.again, Met: r.again && hasMemoryNote(r.dir),
 		Options: []option{
 			{"the version of rankpool", version.Text},
 			{"the version of plans", fmt.Sprint(scheduler.PlanVersion)},
@@ -84,10 +89,22 @@ func (r *process) compare(ctx context.Context, own intro) ([]int64, error) {
 			}
 		}
 	}
-	if err := r.checkRun(); err != nil {
+	if err := cmp.Or(checkFolders(intros), r.checkRun()); err != nil {
 		return nil, r.leave(err)
 	}
-	return slabs, r.completeStates(ctx, intros)
+	return slabs, nil
+}
+
+// checkFolders returns an error if a rank's folder was removed since the ranks first compared their
+// intros: it had the scores that the plans were made from.
+func checkFolders(intros []intro) error {
+	met := slices.ContainsFunc(intros, func(in intro) bool { return in.Met })
+	for rank, in := range intros {
+		if met && !in.Again {
+			return fmt.Errorf("rank %d (%s): %s", rank, in.Host, session.WasCleared(in.Folder))
+		}
+	}
+	return nil
 }
 
 // leave makes sure that the messages of this rank reach the others before it ends with err, which

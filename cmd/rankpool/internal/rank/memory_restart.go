@@ -52,6 +52,9 @@ func readMemoryNote(folder string) (n memoryNote, err error) {
 	return n, err
 }
 
+// hasMemoryNote reports whether a rank has planned its memory, which all do at the same time.
+func hasMemoryNote(folder string) bool { return session.Exists(filepath.Join(folder, memoryName)) }
+
 // write replaces the note atomically, since the rank may be killed at any time.
 func (n memoryNote) write(folder string) error {
 	fresh := filepath.Join(folder, memoryName+".new")

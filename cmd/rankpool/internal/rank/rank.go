@@ -90,7 +90,6 @@ const (
 	channelIntro
 	channelBlocks
 	channelListing
-	channelStates
 	channelPulse
 )
 

@@ -133,6 +133,23 @@ func Open(base, name string, ranks int) (*Session, error) {
 	return s, nil
 }
 
+// Cleared reports whether somebody has removed the folder, which another one may have replaced.
+func (s *Session) Cleared() bool {
+	made, err := s.lock.Stat()
+	if err != nil {
+		return true
+	}
+	there, err := os.Stat(filepath.Join(s.Dir, LockName))
+	return err != nil || !os.SameFile(made, there)
+}
+
+// WasCleared explains that a folder of a session is gone, although the run goes on.
+func WasCleared(dir string) string {
+	return fmt.Sprintf("the session folder %s was removed while the run used it, as systemd does "+
+		"when its user logs out of the node (RemoveIPC=yes in logind.conf): name another folder "+
+		"with --runtime-dir, see \"rankpool doctor\"", dir)
+}
+
 // OfJob returns the session folder of a Slurm job, whose name all its steps know. The folder may
 // not exist yet; it is an error if it belongs to another user.
 func OfJob(job slurm.Job) (string, error) {
