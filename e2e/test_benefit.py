@@ -120,8 +120,8 @@ def test_memory_is_given_back(start, tree, tmp_path_factory):
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_benefit(tmp_path_factory, tree, ranks):
     """Measuring changes no stream. Each rank measures once: in the second epoch, or in a later one
-    if that epoch's batches were not completed in order there. The run log and the table have the
-    results in the epochs in which ranks measured."""
+    if that epoch's batches were not completed in order there. The run log has the results in the
+    epochs in which ranks measured."""
     epochs = 7  # the 8th would be measured again
     batch = 2  # 180 batches an epoch: fewer than 160 are not measured
     streams = {}
@@ -129,7 +129,7 @@ def test_benefit(tmp_path_factory, tree, ranks):
         one = run.start(
             tmp_path_factory.mktemp(benefit), tree, ranks, memory="50%",
             args=["--epochs", epochs, "--batch-size", batch // ranks],
-            options=["--benefit", benefit, "--verbose"],
+            options=["--benefit", benefit],
         )  # fmt: skip
         result = one.finish().check(epochs, SAMPLES)
         streams[benefit] = result.batches
@@ -140,5 +140,4 @@ def test_benefit(tmp_path_factory, tree, ranks):
         ]
         most = ranks if benefit == "always" else 0
         assert min(most, 1) <= len(measured) <= most and 0 not in measured, result.events
-        assert ("benefit" in result.stdout) == (benefit == "always"), result.stdout
     assert streams["never"] == streams["always"]

@@ -11,12 +11,6 @@ import run
 from dataset import EPOCHS, GLOBAL_BATCH, SAMPLES, make_tree
 
 
-def accuracy_in_table(result):
-    header, *rows = [line.split() for line in result.stdout.splitlines() if line.startswith(" ")]
-    assert header[-1] == "accuracy"
-    return [float(row[-1]) for row in rows]
-
-
 @pytest.fixture
 def parts(tree, tmp_path):
     """A folder with the data set twice: to train on and, smaller, to test with."""
@@ -28,13 +22,12 @@ def parts(tree, tmp_path):
 def test_two_data_sets_and_accuracy(train, losses, reference, parts):
     """PyTorch tests on the second one."""
     args = ["--epochs", EPOCHS, "--sampler", "pads", *losses]
-    result = train(
-        data=parts, ranks=2, args=args, torch=True, options=["--verbose"]
-    ).check(EPOCHS, SAMPLES)
+    result = train(data=parts, ranks=2, args=args, torch=True).check(EPOCHS, SAMPLES)
     assert result.digest == reference("pads").digest
-    assert len(accuracy_in_table(result)) == EPOCHS
-    tested = [round(a * 50) / 50 for a in accuracy_in_table(result)]
-    assert tested == pytest.approx(accuracy_in_table(result), abs=1e-4)  # of 50 samples
+    accuracy = [epoch["metrics"]["accuracy"] for epoch in result.epochs]
+    assert len(accuracy) == EPOCHS
+    of_50_samples = [round(a * 50) / 50 for a in accuracy]
+    assert of_50_samples == pytest.approx(accuracy, abs=1e-4)
 
 
 @pytest.mark.parametrize("form", ["tree", "named", "manifests"])

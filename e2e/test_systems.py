@@ -264,7 +264,7 @@ def test_requeued_with_padding(train, tmp_path, system):
 def test_packages_change_nothing(train, tree, trace, tmp_path, system, ranks):
     folder = tmp_path / "packages"
     folder.mkdir()
-    options = [*being(system), "--packages", f"{folder}:16MiB", "--verbose"]
+    options = [*being(system), "--packages", f"{folder}:16MiB"]
     result = train(data=tree, ranks=ranks, options=options, args=training(trace, ranks))
     want = simulation(trace, system, 0.2, ranks)
     assert served(result) == want["ids_digest"]
@@ -273,7 +273,6 @@ def test_packages_change_nothing(train, tree, trace, tmp_path, system, ranks):
     size = next(tree.glob("*/*.png")).stat().st_size
     assert count["package_read_bytes"] % size == 0 < count["package_read_bytes"]
     assert count["package_read_bytes"] <= count["package_write_bytes"]
-    assert "packages written" in result.stdout + result.stderr
     assert not list(folder.iterdir()), "a rank left a file"
 
 

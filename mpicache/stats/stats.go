@@ -66,10 +66,9 @@ const (
 
 // A Row describes a counter.
 type Row struct {
-	Unit    Unit
-	Rank    string // its field in the JSON of Reading and Progress, "" if it has none
-	Epoch   string // its field in a Count's JSON
-	Heading string // of its column in the table at the end of a run
+	Unit  Unit
+	Rank  string // its field in the JSON of Reading and Progress, "" if it has none
+	Epoch string // its field in a Count's JSON
 
 	// Its metric without the prefix, and the metric's help. Counters of one metric differ in the
 	// label "source"; the first of them has the help.
@@ -82,49 +81,49 @@ type Row struct {
 // Table has a row for each counter.
 var Table = [Counters]Row{
 	HitsLocal: {
-		Rank: "hits_local", Epoch: "hits_local", Heading: "node-local hits",
+		Rank: "hits_local", Epoch: "hits_local",
 		Metric: "samples_total", Help: "Samples given to the trainers here, by where they were: " +
 			"local (this rank's memory), remote (another rank's), storage (read as planned), " +
 			"fallback (read because a planned hit could not be had).",
 		Source: "local", Place: "this node's memory",
 	},
 	HitsRemote: {
-		Rank: "hits_remote", Epoch: "hits_remote", Heading: "remote hits", Metric: "samples_total",
+		Rank: "hits_remote", Epoch: "hits_remote", Metric: "samples_total",
 		Source: "remote", Place: "another node's memory",
 	},
 	StorageReads: {
-		Rank: "storage_reads", Epoch: "storage_reads", Heading: "storage reads",
+		Rank: "storage_reads", Epoch: "storage_reads",
 		Metric: "samples_total", Source: "storage", Place: "storage, ahead of use",
 	},
 	FallbackReads: {
-		Rank: "fallback_reads", Epoch: "fallback_reads", Heading: "fallback reads",
+		Rank: "fallback_reads", Epoch: "fallback_reads",
 		Metric: "samples_total", Source: "fallback",
 		Place: "storage, by the trainer itself (fallback)",
 	},
 	Substituted: {
-		Rank: "substituted", Epoch: "substituted", Heading: "substituted",
+		Rank: "substituted", Epoch: "substituted",
 		Metric: "substituted_samples_total", Help: "Samples given in the place of others.",
 		Source: "substituted", Place: "another sample instead",
 	},
 	SubstituteReads: {
-		Rank: "substitute_reads", Epoch: "substitute_reads", Heading: "of reads for substitutes",
+		Rank: "substitute_reads", Epoch: "substitute_reads",
 		Metric: "substitute_reads_total",
 		Help: "Of the samples read from storage for the trainers here, those given in the place " +
 			"of others.",
 	},
 	Evaluated: {
-		Rank: "evaluated", Epoch: "evaluated", Heading: "evaluated",
+		Rank: "evaluated", Epoch: "evaluated",
 		Metric: "evaluated_samples_total",
 		Help: "Samples given to the trainers here to measure their losses, and not to train on. They " +
 			"are not among samples_total.",
 	},
 	EvaluatedReads: {
-		Rank: "evaluated_reads", Epoch: "evaluated_reads", Heading: "of evaluated read",
+		Rank: "evaluated_reads", Epoch: "evaluated_reads",
 		Metric: "evaluated_reads_total",
 		Help:   "Of the evaluated samples, those that were read from storage.",
 	},
 	StorageBytes: {
-		Unit: Bytes, Rank: "storage_bytes", Epoch: "storage_bytes", Heading: "storage bytes",
+		Unit: Bytes, Rank: "storage_bytes", Epoch: "storage_bytes",
 		Metric: "sample_bytes_total", Help: "Bytes of the samples given to the trainers here that " +
 			"were read from storage for them.",
 		Source: "storage",
@@ -134,40 +133,37 @@ var Table = [Counters]Row{
 		Metric: "sample_bytes_total", Source: "fallback",
 	},
 	StallSeconds: {
-		Unit: Seconds, Rank: "stall_seconds", Epoch: "stall_seconds", Heading: "stall s",
+		Unit: Seconds, Rank: "stall_seconds", Epoch: "stall_seconds",
 		Metric: "stall_seconds_total",
 		Help:   "Waiting for samples, summed over the trainers here.",
 	},
 	TrainSeconds: {
-		Unit: Seconds, Rank: "train_seconds", Epoch: "seconds", Heading: "seconds",
+		Unit: Seconds, Rank: "train_seconds", Epoch: "seconds",
 		Metric: "train_seconds_total", Help: "In epochs, summed over the trainers here.",
 	},
 	TierHits: {
-		Rank: "tier_hits", Epoch: "tier_hits", Heading: "of hits from tier",
+		Rank: "tier_hits", Epoch: "tier_hits",
 		Metric: "tier_hits_total",
 		Help:   "Of the local and remote samples, those that were on a disk of the node.",
 		Source: "tier", Place: "a node's disk (tier)",
 	},
 	PackageReads: {
-		Rank: "package_reads", Epoch: "package_reads", Heading: "packages read",
+		Rank: "package_reads", Epoch: "package_reads",
 		Metric: "package_reads_total", Help: "Packages of samples read, each with one read.",
 	},
 	PackageReadBytes: {
 		Unit: Bytes, Rank: "package_read_bytes", Epoch: "package_read_bytes",
-		Heading: "package bytes read",
-		Metric:  "package_read_bytes_total", Help: "Bytes of those reads.",
+		Metric: "package_read_bytes_total", Help: "Bytes of those reads.",
 	},
 	PackageWrites: {
 		Rank: "package_writes", Epoch: "package_writes",
-		Heading: "packages written",
-		Metric:  "package_writes_total", Help: "Packages of samples written.",
+		Metric: "package_writes_total", Help: "Packages of samples written.",
 	},
 	PackageWriteBytes: {
 		Unit: Bytes, Rank: "package_write_bytes", Epoch: "package_write_bytes",
-		Heading: "package bytes written",
-		Metric:  "package_write_bytes_total", Help: "Bytes of those writes.",
+		Metric: "package_write_bytes_total", Help: "Bytes of those writes.",
 	},
-	PlannedHits: {Epoch: "planned_hits", Heading: "planned hits"},
+	PlannedHits: {Epoch: "planned_hits"},
 	PeerBytes: {
 		Unit: Bytes, Rank: "peer_bytes", Metric: "peer_received_bytes_total",
 		Help: "Bytes received from other ranks' memory.",

@@ -146,12 +146,10 @@ func (c *Comparison) feeding() (name string, all []column) {
 			column{"of evaluated read", sumOf(stats.EvaluatedReads), count, -1})
 	}
 	if c.any(stats.PackageWrites) {
-		for _, of := range []stats.Counter{stats.PackageReads, stats.PackageWrites} {
-			all = append(all, column{stats.Table[of].Heading, sumOf(of), count, 0})
-		}
-		for _, of := range []stats.Counter{stats.PackageReadBytes, stats.PackageWriteBytes} {
-			all = append(all, column{stats.Table[of].Heading, sumOf(of), sizeText, -1})
-		}
+		all = append(all, column{"packages read", sumOf(stats.PackageReads), count, 0},
+			column{"packages written", sumOf(stats.PackageWrites), count, 0},
+			column{"package bytes read", sumOf(stats.PackageReadBytes), sizeText, -1},
+			column{"package bytes written", sumOf(stats.PackageWriteBytes), sizeText, -1})
 	}
 	if c.emulated() {
 		all = append(all, column{

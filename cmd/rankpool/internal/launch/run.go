@@ -373,7 +373,7 @@ func (o *Options) launch(
 		if err != nil {
 			messages.Say("cannot read the run log for the table of epochs: %v", err)
 		} else if err := log.Print(os.Stdout, summary.Show{
-			Restarts: l.keeper.Restarts(), Failed: l.failure != 0, All: o.cache.Verbose,
+			Restarts: l.keeper.Restarts(), Failed: l.failure != 0,
 		}); err != nil {
 			return err
 		}

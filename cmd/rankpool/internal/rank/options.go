@@ -125,8 +125,7 @@ func (o *CacheOptions) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.RankTimeout, "rank-timeout", 2*time.Minute,
 		"how long a rank may show no sign of life before it is killed and the cache restarted")
 	o.storage.register(flags)
-	flags.BoolVarP(&o.Verbose, "verbose", "v", false,
-		"log more to stderr; run: all columns in the table at its end")
+	flags.BoolVarP(&o.Verbose, "verbose", "v", false, "log more to stderr")
 }
 
 // Check validates what does not depend on the data and the machine, and makes paths absolute.

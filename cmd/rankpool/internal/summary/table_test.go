@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"rankpool/mpicache/stats"
 )
 
 const runLog = `{"event":"start"}
@@ -17,59 +15,7 @@ not JSON
 {"event":"epoch","data":"train","epoch":1,"draws":100,"hits_local":100,"planned_hits":101,"seconds":1.5}
 {"event":"epoch","data":"train","epoch":2,"dra`
 
-func TestEpochTable(t *testing.T) {
-	log, err := parseLog(strings.NewReader(runLog))
-	rows := log.epochs
-	if err != nil || len(rows) != 2 {
-		t.Fatalf("%d epochs, %v", len(rows), err)
-	}
-	var out strings.Builder
-	if err := printEpochs(&out, rows, 3); err != nil {
-		t.Fatal(err)
-	}
-	want := `  epoch  draws  node-local hits  remote hits  planned hits  window hits  storage reads  storage bytes  fallback reads  stall s  seconds  accuracy
-      0    100               40           10            45            5             50        2.0 KiB               0     0.00      2.0    0.5000
-      1    100              100            0           101            0              0            0 B               0     0.00      1.5         -
-total: epochs 2, draws 200, hits 75.0 %, planned hits 73.0 %, storage reads 50 (2.0 KiB), fallback reads 0, stall 0.00 s of 3.5 s, cache restarts 3
-`
-	if out.String() != want {
-		t.Errorf("table:\n%swant:\n%s", out.String(), want)
-	}
-}
-
-func TestEpochTableColumns(t *testing.T) {
-	var out strings.Builder
-	if err := printEpochs(&out, []epochRow{
-		{Data: "a", Count: stats.Count{Substituted: 40, HitsLocal: 12, PlannedHits: 45}},
-		{Data: "b", Count: stats.Count{StorageReads: 9, SubstituteReads: 4, Evaluated: 7}},
-	}, 0); err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(out.String(), "\n")
-	if f := strings.Fields(lines[0]); f[0] != "data" ||
-		!strings.HasSuffix(lines[0], "substituted  of reads for substitutes  evaluated") ||
-		!strings.HasSuffix(lines[2], " 0                         4          7") {
-		t.Errorf("header %q, second line %q", lines[0], lines[2])
-	}
-	if !strings.Contains(lines[1], " 45            7 ") {
-		t.Errorf("substituted draws are not planned hits:\n%s", out.String())
-	}
-	out.Reset()
-	if err := printEpochs(&out, []epochRow{
-		{Count: stats.Count{TierHits: 1234, HitsLocal: 2000, PlannedHits: 500}},
-		{},
-	}, 0); err != nil {
-		t.Fatal(err)
-	}
-	lines = strings.Split(out.String(), "\n")
-	if !strings.HasSuffix(lines[0], "of hits from tier") ||
-		!strings.Contains(lines[1], " 500          266 ") ||
-		!strings.HasSuffix(lines[1], " 1,234") || !strings.HasSuffix(lines[2], " 0") {
-		t.Errorf("with a tier:\n%s", out.String())
-	}
-}
-
-// TestBrief checks what is printed without --verbose, in at most 80 columns.
+// TestBrief checks what is printed, in at most 80 columns.
 func TestBrief(t *testing.T) {
 	unmeasured := strings.Replace(runLog, `"seconds":1.5`, `"stall_seconds":null,"seconds":1.5`, 1)
 	for name, tt := range map[string]struct {
@@ -134,33 +80,6 @@ func TestReadEpochsFromOffset(t *testing.T) {
 	} {
 		if log, err := readLog(path, offset); err != nil || len(log.epochs) != want {
 			t.Errorf("from %d: %d epochs, %v, want %d", offset, len(log.epochs), err, want)
-		}
-	}
-}
-
-// TestTotalsOfJobs checks two trainings: each has a line of totals, and the last line adds up both.
-func TestTotalsOfJobs(t *testing.T) {
-	var out strings.Builder
-	row := func(job string, epoch int, hits, reads int64) epochRow {
-		return epochRow{
-			Data: "train", Job: job, Draws: hits + reads,
-			Count: stats.Count{Epoch: epoch, HitsLocal: hits, StorageReads: reads, Seconds: 2},
-		}
-	}
-	if err := printEpochs(&out, []epochRow{
-		row("b", 0, 10, 90), row("", 0, 50, 50), row("b", 1, 30, 70),
-	}, 1); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{
-		"job -: epochs 1, draws 100, hits 50.0 %, planned hits 0.0 %, storage reads 50 (0 B)",
-		"job b: epochs 2, draws 200, hits 20.0 %, planned hits 0.0 %, storage reads 160 (0 B)",
-		"total: epochs 3, draws 300, hits 30.0 %, planned hits 0.0 %, storage reads 210 (0 B)",
-	}
-	lines := strings.Split(out.String(), "\n")[4:]
-	for i, w := range want {
-		if !strings.HasPrefix(lines[i], w) {
-			t.Errorf("%q, want %q", lines[i], w)
 		}
 	}
 }
