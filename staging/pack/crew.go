@@ -128,7 +128,7 @@ func (c *crew) syncAll(ctx context.Context) error {
 
 func (w *worker) syncAll() error {
 	if err := posix.SyncAll(w.dest); err != nil {
-		return &DestinationError{w.dest, err}
+		return cannotWrite(w.dest, err)
 	}
 	return nil
 }

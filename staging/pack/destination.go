@@ -10,39 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"rankpool/staging/index"
+	"rankpool/staging/posix"
 )
 
-// A DestinationError means that the destination cannot be written to.
-type DestinationError struct {
-	Dest string
-	Err  error
-}
-
-// Error returns one sentence, with what to do.
-func (e *DestinationError) Error() string {
-	switch {
-	case errors.Is(e.Err, unix.ENOSPC):
-		return fmt.Sprintf("pack: no space is left at %s: free some, then run the same command again",
-			e.Dest)
-	case errors.Is(e.Err, unix.EDQUOT):
-		return fmt.Sprintf("pack: the quota at %s is used up: free some, then run the same command again",
-			e.Dest)
-	case errors.Is(e.Err, unix.EROFS):
-		return fmt.Sprintf("pack: %s is on a read-only file system: name a folder that can be written "+
-			"to with --dest", e.Dest)
-	}
-	reason := e.Err
-	if at, ok := errors.AsType[*fs.PathError](e.Err); ok {
-		reason = at.Err
-	}
-	return fmt.Sprintf("pack: %s cannot be written to: %v", e.Dest, reason)
-}
-
-// Unwrap returns the system's error.
-func (e *DestinationError) Unwrap() error { return e.Err }
+// cannotWrite returns the error that ends packing.
+func cannotWrite(dest string, err error) error { return posix.CannotWrite("pack", dest, err) }
 
 // An output is a file that is being written.
 type output interface {
@@ -68,7 +41,7 @@ func isTemp(name string) bool {
 func prepare(dest string, begun bool) error {
 	entries, err := os.ReadDir(dest)
 	if err != nil {
-		return &DestinationError{dest, err}
+		return cannotWrite(dest, err)
 	}
 	for _, entry := range entries {
 		name := entry.Name()
@@ -89,7 +62,7 @@ func prepare(dest string, begun bool) error {
 func remove(dest, name string) error {
 	err := os.Remove(filepath.Join(dest, name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return &DestinationError{dest, err}
+		return cannotWrite(dest, err)
 	}
 	return nil
 }

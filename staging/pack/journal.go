@@ -31,14 +31,14 @@ type journal struct {
 // openJournal opens or creates the journal of p in the folder dest, which it creates too, and locks
 // it against other packers. begun reports whether there was one.
 //
-// Errors: another pack's journal, one that is in use, a *DestinationError.
+// Errors: another pack's journal, one that is in use, a *posix.DestinationError.
 func openJournal(dest string, p *Plan) (j *journal, begun bool, err error) {
 	if err := os.MkdirAll(dest, 0o755); err != nil {
-		return nil, false, &DestinationError{dest, err}
+		return nil, false, cannotWrite(dest, err)
 	}
 	file, err := os.OpenFile(filepath.Join(dest, journalName), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
-		return nil, false, &DestinationError{dest, err}
+		return nil, false, cannotWrite(dest, err)
 	}
 	defer func() {
 		if err != nil {
@@ -51,7 +51,7 @@ func openJournal(dest string, p *Plan) (j *journal, begun bool, err error) {
 	}
 	data, err := io.ReadAll(file)
 	if err != nil {
-		return nil, false, &DestinationError{dest, err}
+		return nil, false, cannotWrite(dest, err)
 	}
 	sums, good, err := parseJournal(data, p)
 	if err != nil {
@@ -60,7 +60,7 @@ func openJournal(dest string, p *Plan) (j *journal, begun bool, err error) {
 	}
 	j = &journal{file, sums}
 	if err := j.cut(good); err != nil {
-		return nil, false, &DestinationError{dest, err}
+		return nil, false, cannotWrite(dest, err)
 	}
 	return j, good > 0, nil
 }

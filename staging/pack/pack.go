@@ -70,7 +70,7 @@ type Report struct {
 // before a shard is written again, so a pack that has a manifest is complete.
 //
 // Errors, one sentence each: those of NewPlan; a *storage.SampleError for a sample that cannot be
-// read, or has changed since m was made; a *DestinationError; a folder that holds something else,
+// read, or has changed since m was made; a *posix.DestinationError; a folder that holds something else,
 // or that another process packs into; a shard that reads back differently from what was written; an
 // error of another rank, which is named; ctx's cause.
 func Run(ctx context.Context, m *dataset.Manifest, opt Options) (*Report, error) {
@@ -146,7 +146,7 @@ func (r *packing) run(ctx context.Context) error {
 	}
 	if !begun {
 		if err := r.journal.begin(r.plan); err != nil {
-			return &DestinationError{r.opt.Dest, err}
+			return cannotWrite(r.opt.Dest, err)
 		}
 	}
 	own := newWorker(r.plan, r.opt.Dest, r.opt.Concurrency, r.opt.create)
@@ -196,7 +196,7 @@ func (r *packing) pack(ctx context.Context) error {
 		return err
 	}
 	if err := dataset.WriteParquet(r.report.Manifest, m); err != nil {
-		return &DestinationError{r.opt.Dest, err}
+		return cannotWrite(r.opt.Dest, err)
 	}
 	return nil
 }
@@ -210,7 +210,7 @@ func (r *packing) write(ctx context.Context, missing []task) error {
 	err := r.crew.each(ctx, missing, func(rank int, t task, got result) error {
 		r.place(t.Shard, got, false)
 		if err := r.journal.add(t.Shard, got.Sums); err != nil {
-			return &DestinationError{r.opt.Dest, err}
+			return cannotWrite(r.opt.Dest, err)
 		}
 		if rank == 0 {
 			r.progress(1, 0) // the bytes were reported when they were written

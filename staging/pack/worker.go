@@ -77,7 +77,7 @@ func (w *worker) do(ctx context.Context, t task) (result, error) {
 func (w *worker) write(ctx context.Context, shard int, name string) (r result, err error) {
 	out, err := w.create(w.dest, name)
 	if err != nil {
-		return result{}, &DestinationError{w.dest, err}
+		return result{}, cannotWrite(w.dest, err)
 	}
 	temp := out.Name()
 	defer func() {
@@ -91,13 +91,13 @@ func (w *worker) write(ctx context.Context, shard int, name string) (r result, e
 	}
 	err = out.Chmod(0o644)
 	if err = errors.Join(err, out.Close()); err != nil {
-		return result{}, &DestinationError{w.dest, err}
+		return result{}, cannotWrite(w.dest, err)
 	}
 	if r.ModTime, err = w.verify(ctx, shard, filepath.Base(temp), r.Sums); err != nil {
 		return result{}, err
 	}
 	if err = os.Rename(temp, filepath.Join(w.dest, name)); err != nil {
-		return result{}, &DestinationError{w.dest, err}
+		return result{}, cannotWrite(w.dest, err)
 	}
 	return r, nil
 }
@@ -116,7 +116,7 @@ func (w *worker) fill(ctx context.Context, shard int, out output) ([]uint64, err
 	}
 	_, err = buffered.Write(make([]byte, endBytes))
 	if err = errors.Join(err, buffered.Flush()); err != nil {
-		return nil, &DestinationError{w.dest, err}
+		return nil, cannotWrite(w.dest, err)
 	}
 	w.wrote(endBytes)
 	return sums, nil
@@ -149,7 +149,7 @@ func (w *worker) add(out *bufio.Writer, place int, sample []byte) error {
 		}
 		for _, part := range [][]byte{header, text, zeros[:padding(f.size)]} {
 			if _, err := out.Write(part); err != nil {
-				return &DestinationError{w.dest, err}
+				return cannotWrite(w.dest, err)
 			}
 		}
 		wrote = f.end(wrote)
@@ -179,12 +179,12 @@ func (w *worker) verify(ctx context.Context, shard int, name string, sums []uint
 	// a pipe in its place, which nobody writes to, would block an os.Open
 	in, err := os.OpenFile(filepath.Join(w.dest, name), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return 0, &DestinationError{w.dest, err}
+		return 0, cannotWrite(w.dest, err)
 	}
 	defer in.Close()
 	info, err := in.Stat()
 	if err != nil {
-		return 0, &DestinationError{w.dest, err}
+		return 0, cannotWrite(w.dest, err)
 	}
 	damaged := func(why any) error {
 		return fmt.Errorf("pack: %s was written to %s, but reads back differently: %v; check that "+

@@ -133,37 +133,27 @@ func chain(needs []set, i, rank int) []int32 {
 type unit struct {
 	items []int
 	chain []int32
-	large bool
+	bytes int64
 }
 
-// bundleFiles bounds the files of a unit, so that storage's latency, paid once per file, does not
+// unitFiles bounds the files of a unit, so that storage's latency, paid once per file, does not
 // delay a chunk for long.
-const bundleFiles = 64
+const unitFiles = 64
 
 func units(plan *Plan, items []int, chainOf func(i int) []int32, chunkBytes int) []unit {
 	var all []unit
-	var bundle unit
-	filled := int64(0)
-	flush := func() {
-		if len(bundle.items) > 0 {
-			all = append(all, bundle)
-		}
-		bundle, filled = unit{}, 0
-	}
 	for _, i := range items {
 		chain, size := chainOf(i), plan.Items[i].Size
-		if size > int64(chunkBytes) {
-			all = append(all, unit{[]int{i}, chain, true})
-			continue
+		if n := len(all); n > 0 {
+			last := &all[n-1]
+			if last.bytes+size <= int64(chunkBytes) && len(last.items) < unitFiles &&
+				slices.Equal(last.chain, chain) {
+				last.items = append(last.items, i)
+				last.bytes += size
+				continue
+			}
 		}
-		if filled+size > int64(chunkBytes) || len(bundle.items) == bundleFiles ||
-			!slices.Equal(bundle.chain, chain) {
-			flush()
-		}
-		bundle.chain = chain
-		bundle.items = append(bundle.items, i)
-		filled += size
+		all = append(all, unit{[]int{i}, chain, size})
 	}
-	flush()
 	return all
 }

@@ -1,17 +1,16 @@
 package stage
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/staging/posix"
 )
 
 // A destination is a rank's folder.
@@ -21,8 +20,7 @@ type destination struct {
 	rank    int
 	plan    *Plan
 	made    bool   // rankpool made the folder, which does not have its mode yet
-	id      string // of the folder during this run, the same for all ranks that have it; "" if unknown
-	lock    *file  // held while this rank writes here; nil if the file system has no locks
+	id      string // of the folder, the same for all ranks that have it; "" if unknown
 	journal *journal
 }
 
@@ -62,7 +60,7 @@ func (d *destination) isCurrent(item *Item, checksum bool) bool {
 		return err == nil && text == item.Text
 	}
 	r, found := d.journal.find(item.Path, i)
-	if !found || r != recordOf(d.plan, item, r.sum, i) || i.mode != item.Mode {
+	if !found || r != recordOf(d.plan, item, r.Sum, i) || i.mode != item.Mode {
 		return false
 	}
 	if !checksum {
@@ -72,9 +70,9 @@ func (d *destination) isCurrent(item *Item, checksum bool) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = f.close() }() // it was only read
+	defer f.Close() // it was only read
 	sum, err := f.sum(i.size)
-	return err == nil && sum == r.sum
+	return err == nil && sum == r.Sum
 }
 
 // prepare creates all folders, and removes what an interrupted run left in those that existed.
@@ -82,21 +80,19 @@ func (d *destination) prepare() (failed []Failure, err error) {
 	if err := d.makeRoot(); err != nil {
 		return nil, err
 	}
-	if err := d.claim(); err != nil {
-		return nil, err
-	}
+	d.identify()
 	for i := range d.plan.Items {
 		item := &d.plan.Items[i]
 		if item.Kind != Folder {
 			continue
 		}
 		switch err := d.makeFolder(item); {
-		case isFatal(err), err != nil && item.Path == "":
-			return nil, &DestinationError{d.root, err}
+		case posix.IsFatal(err), err != nil && item.Path == "":
+			return nil, cannotWrite(d.root, err)
 		case err != nil:
 			failed = append(failed, Failure{
 				item.Path, d.rank,
-				"cannot be created at the destination: " + reasonOf(err),
+				"cannot be created at the destination: " + posix.Reason(err),
 			})
 		}
 	}
@@ -104,84 +100,39 @@ func (d *destination) prepare() (failed []Failure, err error) {
 }
 
 // unfinished is the mode of a destination that rankpool makes, until it gets the source's.
-const unfinished = fs.ModeSticky | 0o700
+const unfinished = unix.S_ISVTX | 0o700
 
 // makeRoot creates the destination's own folder and its parents.
 func (d *destination) makeRoot() error {
-	at, err := os.Stat(d.root)
+	at, err := d.look("", true, false)
 	switch {
-	case err == nil && !at.IsDir(), errors.Is(err, unix.ENOTDIR):
+	case err == nil && at.kind != Folder, errors.Is(err, unix.ENOTDIR):
 		return fmt.Errorf("stage: %s is not a folder: name another one with --dest", d.root)
 	case err == nil:
-		d.made = at.Mode()&^fs.ModeDir == unfinished // by another rank, or a run that was killed
+		d.made = at.mode == unfinished // by another rank, or a run that was killed
 		return nil
 	}
 	if err = d.ask("mkdir", ""); err == nil {
 		err = os.MkdirAll(path.Dir(d.root), 0o700)
 	}
 	if err == nil {
-		err = pathError("mkdir", d.root, unix.Mkdir(d.root, systemMode(unfinished)))
+		err = pathError("mkdir", d.root, unix.Mkdir(d.root, unfinished))
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) { // another rank was faster
-		return &DestinationError{d.root, err}
+		return cannotWrite(d.root, err)
 	}
 	d.made = true
 	return nil
 }
 
-// lockName is the file in a destination that says who writes there.
-const lockName = statePrefix + "lock"
+// idLink is the name of a link in a destination whose text identifies it: that of the first rank
+// that staged there.
+const idLink = statePrefix + "folder"
 
-// claimPatience is how long a rank waits for one that claims the destination at the same moment.
-const claimPatience = 2 * time.Second
-
-// claim makes sure that no other run writes here, since each would remove the other's temporaries.
-// The first rank of a run has the lock for itself, writes the run's name and a name for the folder
-// into it, and shares it with the others.
-func (d *destination) claim() error {
-	lock, err := d.openFile("append", lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW)
-	if err != nil {
-		return &DestinationError{d.root, err}
-	}
-	d.lock = lock
-	flock := func(how int) error {
-		return lock.call("lock", func() error { return unix.Flock(lock.fd, how|unix.LOCK_NB) })
-	}
-	for end := time.Now().Add(claimPatience); ; time.Sleep(10 * time.Millisecond) {
-		err := flock(unix.LOCK_EX)
-		if err == nil {
-			id := make([]byte, 8)
-			_, _ = rand.Read(id) // never fails, as documented
-			err = lock.writeAt(fmt.Appendf(nil, "%s %s", d.run, hex.EncodeToString(id)), 0)
-			if err != nil {
-				return &DestinationError{d.root, err}
-			}
-			err = flock(unix.LOCK_SH) // another rank may take it for itself in between
-		} else if errors.Is(err, unix.EWOULDBLOCK) {
-			err = flock(unix.LOCK_SH)
-		} else {
-			return nil // the file system has no locks
-		}
-		run, id, _ := strings.Cut(string(d.content(lockName)), " ")
-		switch {
-		case err == nil && run == d.run:
-			d.id = id
-			return nil
-		case time.Now().After(end):
-			return fmt.Errorf("stage: another \"rankpool stage\" writes to %s: wait until it has "+
-				"ended, or name another folder with --dest", d.root)
-		case err == nil:
-			_ = flock(unix.LOCK_UN) // of another run, which may be about to end
-		}
-	}
-}
-
-// leave lets other runs write here.
-func (d *destination) leave() {
-	if d.lock != nil {
-		_ = d.lock.close() // what was written to it is of no use any more
-	}
-	d.close()
+// identify finds out which ranks have the same folder.
+func (d *destination) identify() {
+	_ = d.symlink(fmt.Sprintf("%s-%d", d.run, d.rank), idLink) // there may be one already
+	d.id, _ = d.readlink(idLink)
 }
 
 // room checks that needBytes bytes fit.
@@ -253,7 +204,7 @@ func (d *destination) settle() (failed []Failure) {
 		if err := d.finishFolder(item); err != nil {
 			failed = append(failed, Failure{
 				item.Path, d.rank,
-				"did not get its mode and time: " + reasonOf(err),
+				"did not get its mode and time: " + posix.Reason(err),
 			})
 		}
 	}
@@ -270,3 +221,6 @@ func (d *destination) finishFolder(item *Item) error {
 	}
 	return err
 }
+
+// cannotWrite returns the error that ends staging on all ranks.
+func cannotWrite(dest string, err error) error { return posix.CannotWrite("stage", dest, err) }

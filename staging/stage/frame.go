@@ -7,7 +7,7 @@ type segment struct {
 	Item   int32
 	Offset int64 // in the file
 	Bytes  int32 // in the frame, after those of the segments before
-	End    *end  // with the last segment of a file, which may arrive before others
+	End    *end  // of a segment without bytes, which may arrive before others
 }
 
 // end is the reader's summary of a file.

@@ -2,74 +2,41 @@ package stage
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
+	"encoding/json"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // A record describes a copy and its origin.
 type record struct {
-	sum           uint64 // XXH3 of 64 bits, without seed
-	size, modTime int64  // of the source
-	inode         uint64 // of the source; its device is another number on every client
-	placed        int64  // modification time of the copy in its file system
-	copied        uint64 // inode of the copy
-	source        string // path of the source
+	Sum           uint64 // XXH3 of 64 bits, without seed
+	Size, ModTime int64  // of the source
+	Inode         uint64 // of the source; its device is another number on every client
+	Placed        int64  // modification time of the copy in its file system
+	Copied        uint64 // inode of the copy
+	Source        string // path of the source, quoted
 }
 
 func recordOf(plan *Plan, item *Item, sum uint64, copied info) record {
 	return record{
 		sum, item.Size, item.ModTime, item.Inode, copied.modTime, copied.inode,
-		join(plan.Root, item.Path),
+		strconv.QuoteToASCII(join(plan.Root, item.Path)),
 	}
 }
 
 // isOf reports whether r is of the copy that i describes.
 func (r record) isOf(i info) bool {
-	return i.kind == Regular && r.size == i.size && r.placed == i.modTime && r.copied == i.inode
+	return i.kind == Regular && r.Size == i.size && r.Placed == i.modTime && r.Copied == i.inode
 }
 
-// quote returns a text as one word of ASCII.
-func quote(text string) string {
-	return strings.ReplaceAll(strconv.QuoteToASCII(text), " ", `\x20`)
-}
-
-// line returns the line of a journal for the copy at rel.
-func (r record) line(rel string) string {
-	return fmt.Sprintf("%016x %d %d %d %d %d %s %s\n", r.sum, r.size, r.modTime, r.inode, r.placed,
-		r.copied, quote(rel), quote(r.source))
-}
-
-// parseLine parses what line returns.
-func parseLine(line string) (rel string, r record, ok bool) {
-	words := strings.Split(line, " ")
-	if len(words) != 8 || len(words[0]) != 16 {
-		return "", record{}, false
-	}
-	var err error
-	signed := func(text string) int64 {
-		n, bad := strconv.ParseInt(text, 10, 64)
-		err = errors.Join(err, bad)
-		return n
-	}
-	unsigned := func(text string, base int) uint64 {
-		n, bad := strconv.ParseUint(text, base, 64)
-		err = errors.Join(err, bad)
-		return n
-	}
-	unquoted := func(text string) string {
-		text, bad := strconv.Unquote(text)
-		err = errors.Join(err, bad)
-		return text
-	}
-	rel = unquoted(words[6])
-	r = record{
-		unsigned(words[0], 16), signed(words[1]), signed(words[2]), unsigned(words[3], 10),
-		signed(words[4]), unsigned(words[5], 10), unquoted(words[7]),
-	}
-	return rel, r, err == nil
+// A line is a line of a journal, in JSON.
+type line struct {
+	Path string // of the copy, quoted, since JSON knows Unicode only
+	record
 }
 
 // A journal holds the records of a destination: lines appended to a file of each rank, before the
@@ -81,7 +48,6 @@ type journal struct {
 	mu      sync.Mutex
 	records map[string][]record // by path
 	file    *file               // nil until there is something to write
-	end     int64               // of file
 }
 
 const journalSuffix = ".journal"
@@ -92,18 +58,18 @@ func readJournal(t *tree, rank int) *journal {
 		tree: t, name: statePrefix + strconv.Itoa(rank) + journalSuffix,
 		records: map[string][]record{},
 	}
-	names, err := t.names("")
-	if err != nil {
-		return j
-	}
+	names, _ := t.names("") // nothing is there yet, or writing fails, too
 	for _, name := range names {
 		if !isOurs(name) || !strings.HasSuffix(name, journalSuffix) {
 			continue
 		}
-		for line := range bytes.Lines(t.content(name)) {
+		text, _ := os.ReadFile(t.path(name)) // what cannot be read is copied again
+		for one := range bytes.Lines(text) {
+			var l line
+			err := json.Unmarshal(one, &l)
 			// Damaged lines are left out, such as the last of a run that was killed.
-			if rel, r, ok := parseLine(strings.TrimSuffix(string(line), "\n")); ok {
-				j.records[rel] = append(j.records[rel], r)
+			if rel, bad := strconv.Unquote(l.Path); err == nil && bad == nil {
+				j.records[rel] = append(j.records[rel], l.record)
 			}
 		}
 	}
@@ -124,20 +90,22 @@ func (j *journal) find(rel string, i info) (record, bool) {
 
 // add appends a record.
 func (j *journal) add(rel string, r record) error {
+	text, err := json.Marshal(line{strconv.QuoteToASCII(rel), r})
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.records[rel] = append(j.records[rel], r)
-	line := r.line(rel)
 	if j.file == nil {
-		file, end, err := j.tree.appendTo(j.name)
-		if err != nil {
+		const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW
+		if j.file, err = j.tree.openFile("append", j.name, flags); err != nil {
 			return err
 		}
-		j.file, j.end = file, end
-		line = "\n" + line // ends a line that a killed run began
+		text = append([]byte("\n"), text...) // ends a line that a killed run began
 	}
-	err := j.file.writeAt([]byte(line), j.end)
-	j.end += int64(len(line))
+	_, err = j.file.Write(text)
 	return err
 }
 
@@ -145,5 +113,5 @@ func (j *journal) close() error {
 	if j.file == nil {
 		return nil
 	}
-	return j.file.close()
+	return j.file.Close()
 }

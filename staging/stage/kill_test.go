@@ -74,7 +74,7 @@ func (v victim) run(t fatal) bool {
 // sums returns the output of "find | sha256sum" for a tree: every file's and link's name and
 // checksum.
 func sums(t fatal, root string) map[string]string {
-	script := `find . -name .rankpool-lock -o -name '*.journal' -o -type f -print0 | xargs -0 -r sha256sum --zero; find . -type l -printf '%l  %P\0'`
+	script := `find . -name '*.journal' -o -type f -print0 | xargs -0 -r sha256sum --zero; find . -name .rankpool-folder -o -type l -printf '%l  %P\0'`
 	cmd := exec.Command("sh", "-c", script)
 	cmd.Dir = root
 	out, err := cmd.Output()

@@ -68,23 +68,38 @@ type Progress struct {
 	StorageBytes    int64 // read from storage
 }
 
-// A Report is the outcome. Items are files and links, counted once for each rank that gets them;
-// folders do not count.
+// Counts are what a rank, or all ranks, did. Items are files and links, counted once for each rank
+// that gets them; folders do not count.
+type Counts struct {
+	Copied       int64 `json:"copied"`  // placed by this run
+	Skipped      int64 `json:"skipped"` // already there
+	Failed       int64 `json:"failed"`
+	Bytes        int64 `json:"bytes"`         // of the copied files
+	StorageReads int64 `json:"storage_reads"` // files opened at the source
+	StorageBytes int64 `json:"storage_bytes"` // bytes read there
+	Stale        int64 `json:"stale"`         // copies that do not belong to this partition any more
+	Pruned       int64 `json:"pruned"`        // stale copies removed
+}
+
+// add adds other to c.
+func (c *Counts) add(other *Counts) {
+	c.Copied += other.Copied
+	c.Skipped += other.Skipped
+	c.Failed += other.Failed
+	c.Bytes += other.Bytes
+	c.StorageReads += other.StorageReads
+	c.StorageBytes += other.StorageBytes
+	c.Stale += other.Stale
+	c.Pruned += other.Pruned
+}
+
+// A Report is the outcome.
 type Report struct {
-	Copied  int64   `json:"copied"`  // placed by this run
-	Skipped int64   `json:"skipped"` // already there
-	Failed  int64   `json:"failed"`
-	Bytes   int64   `json:"bytes"` // of the copied files, over all ranks
-	Seconds float64 `json:"seconds"`
-	Mode    Mode    `json:"mode"`
-	// files opened at the source; one in pieces counts once
-	StorageReads int64        `json:"storage_reads"`
-	StorageBytes int64        `json:"storage_bytes"` // bytes read there
-	Ranks        []RankReport `json:"ranks"`
-	// copies of an earlier partition that do not belong to this one, on all ranks
-	Stale  int64 `json:"stale"`
-	Pruned int64 `json:"pruned"` // stale copies removed
-	// the first of each rank, relative to its destination
+	Counts
+	Seconds float64      `json:"seconds"`
+	Mode    Mode         `json:"mode"`
+	Ranks   []RankReport `json:"ranks"`
+	// the first stale copies of each rank, relative to its destination
 	StalePaths []string `json:"stale_paths,omitempty"`
 	// "" if nothing failed; filled in by whoever writes it
 	FailedList   string    `json:"failed_list"`
@@ -96,18 +111,11 @@ type Report struct {
 
 // A RankReport is one rank's part of the report.
 type RankReport struct {
-	Rank         int    `json:"rank"`
-	Host         string `json:"host"`
-	Dest         string `json:"dest"`
-	Copied       int64  `json:"copied"`
-	Skipped      int64  `json:"skipped"`
-	Failed       int64  `json:"failed"`
-	Bytes        int64  `json:"bytes"`
-	StorageReads int64  `json:"storage_reads"`
-	StorageBytes int64  `json:"storage_bytes"`
-	Stale        int64  `json:"stale"`
-	Pruned       int64  `json:"pruned"`
-	Dead         bool   `json:"dead,omitempty"` // it fell silent, and what it did is unknown
+	Rank int    `json:"rank"`
+	Host string `json:"host"`
+	Dest string `json:"dest"`
+	Counts
+	Dead bool `json:"dead,omitempty"` // it fell silent, and what it did is unknown
 
 	Failures   []Failure `json:"-"`
 	StalePaths []string  `json:"-"`

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"sync"
 
 	"github.com/zeebo/xxh3"
@@ -42,7 +43,7 @@ func (t *transfer) place(s segment, data []byte) {
 	p := open.(*placing)
 	file, err := p.begin(t.dest, s.Item, item)
 	if err == nil {
-		err = file.writeAt(data, s.Offset)
+		_, err = file.WriteAt(data, s.Offset)
 	}
 	p.mu.Lock()
 	p.err = cmp.Or(p.err, err)
@@ -84,7 +85,7 @@ func (p *placing) finish(d *destination, item *Item) error {
 	if p.file == nil {
 		return err
 	}
-	err = cmp.Or(err, p.file.close())
+	err = cmp.Or(err, p.file.Close())
 	if err == nil {
 		err = d.rename(p.file.rel, item.Path)
 	}
@@ -112,9 +113,6 @@ func (p *placing) complete(d *destination, item *Item) error {
 	if err != nil {
 		return err
 	}
-	if i.size != item.Size {
-		return fmt.Errorf("has %d bytes at the destination instead of %d", i.size, item.Size)
-	}
 	return d.journal.add(item.Path, recordOf(d.plan, item, sum, i))
 }
 
@@ -123,22 +121,19 @@ const sumBytes = 256 << 10
 
 // sum returns the checksum of a file of size bytes.
 func (f *file) sum(size int64) (uint64, error) {
-	h, buffer := xxh3.New(), make([]byte, min(size, sumBytes))
-	for done := int64(0); done < size; done += int64(len(buffer)) {
-		buffer = buffer[:min(size-done, int64(len(buffer)))]
-		if err := readAll(f, buffer, done); err != nil {
-			return 0, err
-		}
-		_, _ = h.Write(buffer) // a hasher returns no error
+	h, buffer := xxh3.New(), make([]byte, min(max(size, 1), sumBytes))
+	n, err := io.CopyBuffer(h, io.NewSectionReader(f, 0, size), buffer)
+	if err == nil && n < size {
+		err = fmt.Errorf("has %d bytes at the destination instead of %d", n, size)
 	}
-	return h.Sum64(), nil
+	return h.Sum64(), err
 }
 
 // giveUp removes the temporaries of files that will not be finished.
 func (t *transfer) giveUp() {
 	for _, open := range t.placings.Range {
 		if p := open.(*placing); p.file != nil {
-			_ = p.file.close()            // it is given up
+			_ = p.file.Close()            // it is given up
 			_ = t.dest.remove(p.file.rel) // if this fails, the next run removes it
 		}
 	}

@@ -2,7 +2,6 @@ package stage
 
 import (
 	"cmp"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -20,7 +19,7 @@ type Plan struct {
 type Item struct {
 	Path    string // relative to the root, in the file system's bytes; "" is the root itself
 	Kind    Kind
-	Mode    fs.FileMode
+	Mode    uint32 // permission bits, setuid, setgid, sticky
 	Size    int64  // bytes; 0 unless Kind is Regular
 	ModTime int64  // nanoseconds since 1970
 	Inode   uint64 // number

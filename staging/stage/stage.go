@@ -15,6 +15,7 @@ import (
 
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/ranks"
+	"rankpool/staging/posix"
 	"rankpool/staging/storage"
 )
 
@@ -23,7 +24,7 @@ import (
 // report; they are not an error of Run.
 //
 // Errors are one sentence about what ended it early: the source cannot be walked, a destination
-// cannot be written to any more (*DestinationError), two ranks of a replication have the same
+// cannot be written to any more (*posix.DestinationError), two ranks of a replication have the same
 // destination, a rank fell silent, ctx's cause. An error of another rank begins with that rank's
 // number. What was staged by then stays, and is counted in the report.
 //
@@ -52,7 +53,7 @@ func Run(ctx context.Context, peers transport.Transport, opt Options) (*Report, 
 	}
 	report, lost := s.conclude(err)
 	if s.dest != nil {
-		s.dest.leave()
+		s.dest.close()
 	}
 	// another rank may have failed in its last steps, and sent its error before its report
 	err = cmp.Or(err, context.Cause(staging), lost)
@@ -225,8 +226,8 @@ func (s *session) placeLinks(ctx context.Context) error {
 			continue
 		}
 		s.t.fail(item, err)
-		if isFatal(err) {
-			return &DestinationError{s.dest.root, err}
+		if posix.IsFatal(err) {
+			return cannotWrite(s.dest.root, err)
 		}
 	}
 	return nil
@@ -238,7 +239,7 @@ func (s *session) makeDurable() error {
 		err = s.dest.sync()
 	}
 	if err != nil {
-		return &DestinationError{s.dest.root, err}
+		return cannotWrite(s.dest.root, err)
 	}
 	return nil
 }
@@ -265,17 +266,17 @@ func (s *session) conclude(err error) (*Report, error) {
 func (s *session) ownReport(err error) RankReport {
 	stats := &s.t.stats
 	r := RankReport{
-		Rank: s.g.Rank(), Host: s.opt.Host, Dest: s.opt.Dest, Copied: stats.copied.Load(),
-		Failed: stats.failed.Load(),
-		Bytes:  stats.bytes.Load(), StorageReads: stats.storageReads.Load(),
-		StorageBytes: stats.storageBytes.Load(),
-		Stale:        int64(len(s.stale)), Pruned: s.pruned,
+		Rank: s.g.Rank(), Host: s.opt.Host, Dest: s.opt.Dest,
+		Counts: Counts{
+			Copied: stats.copied.Load(), Failed: stats.failed.Load() + int64(len(s.extra)),
+			Bytes: stats.bytes.Load(), StorageReads: stats.storageReads.Load(),
+			StorageBytes: stats.storageBytes.Load(), Stale: int64(len(s.stale)), Pruned: s.pruned,
+		},
 		StalePaths: s.stale[:min(len(s.stale), shownStale)],
 	}
 	s.t.mu.Lock()
 	r.Failures = append(slices.Clone(s.t.failures), s.extra...)
 	s.t.mu.Unlock()
-	r.Failed += int64(len(s.extra))
 	if s.need == nil {
 		return r
 	}
@@ -303,14 +304,7 @@ func (s *session) total(all []RankReport) *Report {
 	sum := &Report{Mode: s.opt.Mode, Ranks: all}
 	for i := range all {
 		r := &all[i]
-		sum.Copied += r.Copied
-		sum.Skipped += r.Skipped
-		sum.Failed += r.Failed
-		sum.Bytes += r.Bytes
-		sum.StorageReads += r.StorageReads
-		sum.StorageBytes += r.StorageBytes
-		sum.Stale += r.Stale
-		sum.Pruned += r.Pruned
+		sum.add(&r.Counts)
 		sum.StalePaths = append(sum.StalePaths, r.StalePaths...)
 		sum.Failures = append(sum.Failures, r.Failures...)
 		r.Failures, r.StalePaths = nil, nil

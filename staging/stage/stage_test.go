@@ -47,7 +47,7 @@ func stageOver(group []*memory, src, base string, change func(rank int, o *Optio
 }
 
 // describe walks a tree independently: it returns the kind, mode, time, content and link text of
-// every name below root, without the lock and the journals.
+// every name below root, without the link and the journals.
 func describe(t fatal, root string) map[string]string {
 	tree := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
@@ -58,7 +58,7 @@ func describe(t fatal, root string) map[string]string {
 		if rel == "." {
 			return nil
 		}
-		if rel == lockName || isOurs(rel) && strings.HasSuffix(rel, journalSuffix) {
+		if rel == idLink || isOurs(rel) && strings.HasSuffix(rel, journalSuffix) {
 			return nil
 		}
 		var st unix.Stat_t

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strconv"
 )
 
 // shownStale is how many stale copies of a rank a report names.
@@ -32,7 +33,7 @@ func (s *session) sweep(ctx context.Context, shortfalls []shortfall) error {
 	}
 	for _, rel := range s.stale {
 		if err := s.dest.remove(rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return &DestinationError{s.dest.root, err}
+			return cannotWrite(s.dest.root, err)
 		}
 		s.pruned++
 	}
@@ -61,7 +62,7 @@ func (d *destination) stale(ctx context.Context, keep func(i int) bool) (stale [
 		if err != nil {
 			continue
 		}
-		if r, found := d.journal.find(rel, i); found && r.source == join(d.plan.Root, rel) {
+		if r, found := d.journal.find(rel, i); found && r.Source == strconv.QuoteToASCII(join(d.plan.Root, rel)) {
 			stale = append(stale, rel)
 		}
 	}

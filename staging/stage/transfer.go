@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"rankpool/mpicache/transport/ranks"
+	"rankpool/staging/posix"
 	"rankpool/staging/storage"
 )
 
@@ -115,7 +116,7 @@ func (t *transfer) run(h readShare) error {
 	cause := context.Cause(t.ctx)
 	select {
 	case <-t.over:
-		if full, is := errors.AsType[*DestinationError](cause); is { // by the last item
+		if full, is := errors.AsType[*posix.DestinationError](cause); is { // by the last item
 			return full
 		}
 		return nil
@@ -147,11 +148,11 @@ func (t *transfer) settleItem(err error, item *Item) {
 // staging.
 func (t *transfer) fail(item *Item, err error) {
 	t.stats.failed.Add(1)
-	reason := "cannot be written to the destination: " + reasonOf(err)
+	reason := "cannot be written to the destination: " + posix.Reason(err)
 	if unread, is := errors.AsType[readError](err); is {
 		reason = unread.Error()
-	} else if isFatal(err) {
-		t.stop(&DestinationError{t.dest.root, err})
+	} else if posix.IsFatal(err) {
+		t.stop(cannotWrite(t.dest.root, err))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

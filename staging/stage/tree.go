@@ -2,9 +2,7 @@ package stage
 
 import (
 	"errors"
-	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path"
 	"sync"
@@ -124,9 +122,9 @@ func (t *tree) in(op, rel string, call func(dir int, name string) error) error {
 // An info describes a name.
 type info struct {
 	kind    Kind
-	mode    fs.FileMode // permission bits, and setuid, setgid and sticky as in package fs
-	size    int64       // bytes
-	modTime int64       // nanoseconds since 1970
+	mode    uint32 // permission bits, setuid, setgid, sticky
+	size    int64  // bytes
+	modTime int64  // nanoseconds since 1970
 	inode   uint64
 }
 
@@ -167,7 +165,7 @@ func statx(dir int, name string, flags int, st *unix.Statx_t) unix.Errno {
 
 func infoOf(st *unix.Statx_t) info {
 	i := info{
-		kind: Other, mode: fs.FileMode(st.Mode & 0o777), size: int64(st.Size),
+		kind: Other, mode: uint32(st.Mode & 0o7777), size: int64(st.Size),
 		modTime: st.Mtime.Sec*1e9 + int64(st.Mtime.Nsec), inode: st.Ino,
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -178,27 +176,7 @@ func infoOf(st *unix.Statx_t) info {
 	case unix.S_IFLNK:
 		i.kind = Symlink
 	}
-	for bit, mode := range map[uint16]fs.FileMode{
-		unix.S_ISUID: fs.ModeSetuid, unix.S_ISGID: fs.ModeSetgid, unix.S_ISVTX: fs.ModeSticky,
-	} {
-		if st.Mode&bit != 0 {
-			i.mode |= mode
-		}
-	}
 	return i
-}
-
-// systemMode is the opposite of infoOf's mode.
-func systemMode(mode fs.FileMode) uint32 {
-	bits := uint32(mode.Perm())
-	for bit, m := range map[uint32]fs.FileMode{
-		unix.S_ISUID: fs.ModeSetuid, unix.S_ISGID: fs.ModeSetgid, unix.S_ISVTX: fs.ModeSticky,
-	} {
-		if mode&m != 0 {
-			bits |= bit
-		}
-	}
-	return bits
 }
 
 // names returns all names in a folder, in any order.
@@ -259,9 +237,9 @@ func (t *tree) remove(rel string) error {
 }
 
 // chmod and chtime change a folder's permission bits, and a name's modification time.
-func (t *tree) chmod(rel string, mode fs.FileMode) error {
+func (t *tree) chmod(rel string, mode uint32) error {
 	return t.in("chmod", rel, func(dir int, name string) error {
-		return unix.Fchmodat(dir, name, systemMode(mode), 0)
+		return unix.Fchmodat(dir, name, mode, 0)
 	})
 }
 
@@ -293,6 +271,7 @@ func pathError(op, path string, err error) error {
 
 // A file is an open file of a tree. Any number of goroutines may use it.
 type file struct {
+	*os.File
 	t   *tree
 	rel string
 	fd  int
@@ -309,6 +288,7 @@ func (t *tree) openFile(op, rel string, flags int) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.File = os.NewFile(uintptr(f.fd), t.path(rel))
 	return f, nil
 }
 
@@ -317,81 +297,35 @@ func (t *tree) create(rel string) (*file, error) {
 	return t.openFile("create", rel, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)
 }
 
-// appendTo opens a file for writing, which it creates if it is not there, and returns its size.
-func (t *tree) appendTo(rel string) (f *file, size int64, err error) {
-	if f, err = t.openFile("append", rel, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW); err != nil {
-		return nil, 0, err
-	}
-	i, err := f.info()
-	return f, i.size, err
-}
-
-// content returns what a file holds, nothing if it cannot be read.
-func (t *tree) content(rel string) []byte {
-	f, err := t.openFile("load", rel, unix.O_RDONLY|unix.O_NOFOLLOW)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = f.close() }() // it was only read
-	text, _ := io.ReadAll(io.NewSectionReader(f, 0, math.MaxInt64))
-	return text
-}
-
-// call makes a system call on the file.
-func (f *file) call(op string, do func() error) error {
-	if err := f.t.ask(op, f.rel); err != nil {
-		return err
-	}
-	return pathError(op, f.t.path(f.rel), posix.Retry(do))
-}
-
 // ReadAt implements io.ReaderAt.
 func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
-	for n < len(p) {
-		got := 0
-		err := f.call("read", func() (err error) {
-			got, err = unix.Pread(f.fd, p[n:], off+int64(n))
-			return err
-		})
-		if err != nil {
-			return n, err
-		}
-		if got == 0 {
-			return n, io.EOF
-		}
-		n += got
+	if err := f.t.ask("read", f.rel); err != nil {
+		return 0, err
 	}
-	return n, nil
+	return f.File.ReadAt(p, off)
 }
 
-// writeAt writes all of p.
-func (f *file) writeAt(p []byte, off int64) error {
-	for len(p) > 0 {
-		n := 0
-		err := f.call("write", func() (err error) { n, err = unix.Pwrite(f.fd, p, off); return err })
-		if err != nil {
-			return err
-		}
-		p, off = p[n:], off+int64(n)
+// WriteAt implements io.WriterAt.
+func (f *file) WriteAt(p []byte, off int64) (n int, err error) {
+	if err := f.t.ask("write", f.rel); err != nil {
+		return 0, err
 	}
-	return nil
+	return f.File.WriteAt(p, off)
 }
 
 // info describes the file, as the file system's servers do.
-func (f *file) info() (i info, err error) {
+func (f *file) info() (info, error) {
 	var st unix.Statx_t
-	err = f.call("stat", func() error {
+	err := posix.Retry(func() error {
 		return unix.Statx(f.fd, "", unix.AT_EMPTY_PATH, statFields, &st)
 	})
-	return infoOf(&st), err
+	return infoOf(&st), pathError("stat", f.Name(), err)
 }
 
 // finish sets the modification time and the permission bits.
-func (f *file) finish(modTime int64, mode fs.FileMode) error {
+func (f *file) finish(modTime int64, mode uint32) error {
 	if err := f.t.chtime(f.rel, modTime); err != nil {
 		return err
 	}
-	return f.call("chmod", func() error { return unix.Fchmod(f.fd, systemMode(mode)) })
+	return f.t.chmod(f.rel, mode)
 }
-
-func (f *file) close() error { return pathError("close", f.t.path(f.rel), unix.Close(f.fd)) }

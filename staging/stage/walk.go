@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/staging/posix"
 )
 
 // Requests is how many calls a rank has in flight at the source: enough to hide most of a metadata
@@ -20,36 +23,20 @@ const Requests = 32
 const walkChunk = 64
 
 // Walk makes the plan of everything in the folder root (absolute): folders, files, and symbolic
-// links. If root is a file, the plan holds only that file. progress is called with the number of
-// items found so far, never by two goroutines at a time.
+// links. If root is a file, the plan holds that file and its folder. progress is called with the
+// number of items found so far, never by two goroutines at a time.
 //
 // What cannot be examined, and what is neither a file, a folder nor a link, becomes a failure of
 // the plan. Errors: root itself cannot be examined, ctx ends.
 func Walk(ctx context.Context, root string, progress func(items int64)) (*Plan, error) {
-	w := newWalker(ctx, root, progress)
-	defer func() { w.tree.close() }()
-	i, err := w.tree.look("", true, true)
-	if errors.Is(err, unix.ENOTDIR) {
-		w = newWalker(ctx, path.Dir(root), progress)
-		i, err = w.tree.look(path.Base(root), true, true)
-		switch {
-		case err == nil && i.kind == Regular:
-			w.add(itemOf(path.Base(root), i))
-			return w.plan()
-		case err == nil:
-			err = pathError("open", root, unix.ENOTDIR)
-		}
+	plan, err := Select(ctx, root, []Selected{{}}, progress)
+	if !errors.Is(err, unix.ENOTDIR) {
+		return plan, err
 	}
-	if err == nil {
-		_, err = w.tree.names("")
-	}
-	if err != nil {
+	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return nil, fmt.Errorf("stage: the source: %w", err)
 	}
-	w.add(itemOf("", i))
-	w.folder("")
-	w.running.Wait()
-	return w.plan()
+	return Select(ctx, path.Dir(root), []Selected{{Path: path.Base(root)}}, progress)
 }
 
 // A Selected is a file of a part of the data set.
@@ -155,7 +142,7 @@ func (w *walker) fail(rel, reason string) {
 func (w *walker) folder(rel string) {
 	names, err := w.tree.names(rel)
 	if err != nil {
-		w.fail(rel, "cannot be listed: "+reasonOf(err))
+		w.fail(rel, "cannot be listed: "+posix.Reason(err))
 		return
 	}
 	names = slices.DeleteFunc(names, isOurs)
@@ -177,7 +164,7 @@ func (w *walker) name(rel string, want *Selected, alone bool) {
 	indexed := want != nil && want.Indexed
 	i, err := w.tree.look(rel, alone || indexed, true)
 	if err != nil {
-		w.fail(rel, "cannot be examined: "+reasonOf(err))
+		w.fail(rel, "cannot be examined: "+posix.Reason(err))
 		return
 	}
 	item := itemOf(rel, i)
@@ -196,7 +183,7 @@ func (w *walker) name(rel string, want *Selected, alone bool) {
 		w.fail(rel, "is neither a file, a folder nor a link, and cannot be staged")
 	case i.kind == Symlink:
 		if item.Text, err = w.tree.readlink(rel); err != nil {
-			w.fail(rel, "cannot be examined: "+reasonOf(err))
+			w.fail(rel, "cannot be examined: "+posix.Reason(err))
 			return
 		}
 		w.add(item)
