@@ -26,17 +26,17 @@ const (
 	requestStripeTargetV2 = 2<<30 | stripeTargetV2Bytes<<16 | 'f'<<8 | 26
 )
 
-// patterns are the kinds of layouts by their numbers in a stripe info.
-var patterns = map[uint32]Kind{1: KindRAID0, 2: KindRAID10, 3: KindBuddyMirror}
+// maxPattern is the last of the patterns, all of which stripe files: RAID0, RAID10, buddy mirror.
+const maxPattern = 3
 
 // readBeeGFS asks the BeeGFS client for the layout of the file at path; the zero Layout if path
 // turns out not to be on BeeGFS. Opening does not wait for a file whose content is on a remote
-// storage target; such a file is a Stub.
+// storage target; such a file is Offline.
 func readBeeGFS(sys system, path string) (Layout, error) {
 	file, err := sys.open(path)
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		return Layout{FileSystem: BeeGFS, Mirrors: 1, Stub: true}, nil
+		return Layout{Offline: true}, nil
 	case err != nil:
 		return Layout{}, err
 	}
@@ -48,10 +48,7 @@ func readBeeGFS(sys system, path string) (Layout, error) {
 		}
 		return Layout{}, fmt.Errorf("%s: its stripes: %w", path, err)
 	}
-	l := Layout{FileSystem: BeeGFS, Mirrors: 1}
-	pattern := binary.NativeEndian.Uint32(info[:])
-	var known bool
-	if l.Kind, known = patterns[pattern]; !known {
+	if pattern := binary.NativeEndian.Uint32(info[:]); pattern < 1 || pattern > maxPattern {
 		return Layout{}, fmt.Errorf("%s: unknown stripe pattern %d", path, pattern)
 	}
 	c := Component{End: math.MaxInt64, StripeBytes: int64(binary.NativeEndian.Uint32(info[4:]))}
@@ -70,8 +67,7 @@ func readBeeGFS(sys system, path string) (Layout, error) {
 		}
 		c.Targets = append(c.Targets, target)
 	}
-	l.Components = []Component{c}
-	return l, nil
+	return Layout{Components: []Component{c}}, nil
 }
 
 // stripeTarget returns the id of the file's target number i; of a mirror group, its primary target,

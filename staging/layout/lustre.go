@@ -60,33 +60,20 @@ var errShort = errors.New("the layout ends too early")
 // Errors: an invalid value. The memory used is proportional to the value's length, whatever its
 // content.
 func parseLustre(value []byte) (Layout, error) {
-	l := Layout{FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1}
 	if len(value) < 4 {
 		return Layout{}, errShort
 	}
 	// parts may overlap in a hostile value, but not in a real one
 	objects := len(value) / objectBytes
-	switch magic := binary.LittleEndian.Uint32(value); magic {
-	case magicV1, magicV3, magicSpecific:
-		p, err := parsePlain(value, true, &objects)
-		if err != nil {
-			return Layout{}, err
-		}
-		l.Released = p.released
-		switch {
-		case p.onMDT:
-			l.Kind = KindDoM
-		case p.foreign:
-			l.Kind = KindForeign
-		}
-		l.add(p, 0, math.MaxInt64)
-	case magicComp, magicSEL:
-		return parseComposite(l, value, &objects)
-	case magicForeign:
-		l.Kind = KindForeign
-	default:
-		return Layout{}, fmt.Errorf("the layout has the unknown magic %#08x", magic)
+	if magic := binary.LittleEndian.Uint32(value); magic == magicComp || magic == magicSEL {
+		return parseComposite(value, &objects)
 	}
+	p, err := parsePlain(value, true, &objects)
+	if err != nil {
+		return Layout{}, err
+	}
+	l := Layout{Offline: p.released}
+	l.add(p, 0, math.MaxInt64)
 	return l, nil
 }
 
@@ -98,54 +85,32 @@ type entry struct {
 	blob       []byte // a plain layout
 }
 
-func parseComposite(l Layout, value []byte, objects *int) (Layout, error) {
-	entries, mirrors, err := parseEntries(value)
+func parseComposite(value []byte, objects *int) (l Layout, err error) {
+	entries, err := parseEntries(value)
 	if err != nil {
 		return Layout{}, err
 	}
-	l.Kind, l.Mirrors = KindComposite, mirrors
 	read := mirrorToRead(entries)
 	for i, e := range entries {
 		p, err := parsePlain(e.blob, e.flags&entryInit != 0, objects)
 		if err != nil {
 			return Layout{}, fmt.Errorf("component %d: %w", i, err)
 		}
-		l.Released = l.Released || p.released
-		if e.mirror != read || e.flags&entryParity != 0 {
-			continue
-		}
-		switch {
-		case p.foreign:
-			l.Kind = KindForeign
-		case p.onMDT && l.Kind == KindComposite:
-			l.Kind = KindDoM
-		}
-		if e.flags&entryInit != 0 {
+		l.Offline = l.Offline || p.released
+		if e.mirror == read && e.flags&entryParity == 0 && e.flags&entryInit != 0 {
 			l.add(p, e.start, e.end)
-		}
-	}
-	if mirrors > 1 {
-		l.Kind = KindMirrored
-	}
-	slices.SortStableFunc(l.Components, func(a, b Component) int {
-		return cmp.Compare(a.Start, b.Start)
-	})
-	for i := 1; i < len(l.Components); i++ {
-		if l.Components[i].Start < l.Components[i-1].End {
-			return Layout{}, fmt.Errorf("two components hold byte %d", l.Components[i].Start)
 		}
 	}
 	return l, nil
 }
 
-func parseEntries(value []byte) (entries []entry, mirrors int, err error) {
+func parseEntries(value []byte) (entries []entry, err error) {
 	if len(value) < compBytes {
-		return nil, 0, errShort
+		return nil, errShort
 	}
 	count := int(binary.LittleEndian.Uint16(value[14:]))
-	mirrors = int(binary.LittleEndian.Uint16(value[16:])) + 1
 	if len(value) < compBytes+count*compEntryBytes {
-		return nil, 0, errShort
+		return nil, errShort
 	}
 	for i := range count {
 		row := value[compBytes+i*compEntryBytes:][:compEntryBytes]
@@ -158,16 +123,16 @@ func parseEntries(value []byte) (entries []entry, mirrors int, err error) {
 		offset, size := uint64(binary.LittleEndian.Uint32(row[24:])),
 			uint64(binary.LittleEndian.Uint32(row[28:]))
 		if offset+size > uint64(len(value)) {
-			return nil, 0, fmt.Errorf("component %d: %w", i, errShort)
+			return nil, fmt.Errorf("component %d: %w", i, errShort)
 		}
 		// An extension that has given all of its room away is empty.
 		if e.start > e.end {
-			return nil, 0, fmt.Errorf("component %d ends before it starts", i)
+			return nil, fmt.Errorf("component %d ends before it starts", i)
 		}
 		e.blob = value[offset : offset+size]
 		entries = append(entries, e)
 	}
-	return entries, mirrors, nil
+	return entries, nil
 }
 
 // position returns an offset in a file; all ones mean "no end".
@@ -201,11 +166,12 @@ func mirrorToRead(entries []entry) int {
 	})
 }
 
-// A plain is a layout of one component.
+// A plain is a layout of one component; on the MDT, and elsewhere than in this file system
+// (foreign), it has no targets.
 type plain struct {
-	released, onMDT, foreign bool
-	stripeBytes              int64
-	targets                  []int
+	released    bool
+	stripeBytes int64
+	targets     []int
 }
 
 // parsePlain parses a V1 or V3 layout. One that does not exist yet, or whose content is released,
@@ -217,7 +183,7 @@ func parsePlain(blob []byte, made bool, objects *int) (plain, error) {
 	head := v1Bytes
 	switch magic := binary.LittleEndian.Uint32(blob); magic {
 	case magicForeign:
-		return plain{foreign: true}, nil
+		return plain{}, nil
 	case magicV1:
 	case magicV3, magicSpecific:
 		head = v3Bytes
@@ -230,11 +196,9 @@ func parsePlain(blob []byte, made bool, objects *int) (plain, error) {
 	pattern := binary.LittleEndian.Uint32(blob[4:])
 	p := plain{
 		released:    pattern&patternReleased != 0,
-		onMDT:       pattern&patternMDT != 0,
-		foreign:     pattern&patternForeign != 0,
 		stripeBytes: int64(binary.LittleEndian.Uint32(blob[24:])),
 	}
-	if !made || p.released || p.onMDT || p.foreign {
+	if !made || p.released || pattern&(patternMDT|patternForeign) != 0 {
 		return p, nil
 	}
 	if p.stripeBytes == 0 || p.stripeBytes%minStripeBytes != 0 {
@@ -252,14 +216,9 @@ func parsePlain(blob []byte, made bool, objects *int) (plain, error) {
 	return p, nil
 }
 
-// add appends the component described by p, if it holds data.
+// add appends the component described by p, if it holds data on targets.
 func (l *Layout) add(p plain, start, end int64) {
-	switch {
-	case start == end:
-	case p.onMDT:
-		// The MDT has no stripes: the component, which is the file's first, counts as one.
-		l.Components = append(l.Components, Component{start, end, end, []int{MDT}})
-	case len(p.targets) > 0:
+	if start < end && len(p.targets) > 0 {
 		l.Components = append(l.Components, Component{start, end, p.stripeBytes, p.targets})
 	}
 }

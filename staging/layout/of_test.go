@@ -57,7 +57,6 @@ func TestBeeGFSGolden(t *testing.T) {
 	sys := newFake(map[string]fakeFile{"/b/x": file})
 	got, err := of(sys, "/b/x", onBeeGFS)
 	want := Layout{
-		FileSystem: BeeGFS, Kind: KindRAID0, Mirrors: 1,
 		Components: []Component{{0, eof, 512 << 10, []int{100, 201, 259, 103}}},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -86,13 +85,12 @@ func TestOf(t *testing.T) {
 		"lustre": {
 			file: lustreFile(7),
 			want: Layout{
-				FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1,
 				Components: []Component{{0, eof, 1 << 20, []int{7}}},
 			},
 		},
 		"lustre, empty": {file: fakeFile{magic: posix.LustreMagic}},
 		"lustre, released": {file: released(), want: Layout{
-			FileSystem: Lustre, Kind: KindRAID0, Mirrors: 1, Released: true,
+			Offline: true,
 		}},
 		"lustre, nonsense": {
 			file: fakeFile{magic: posix.LustreMagic, value: []byte("nonsense")},
@@ -108,11 +106,11 @@ func TestOf(t *testing.T) {
 		"statfs EIO": {file: fakeFile{statfsed: unix.EIO}, err: "layout: input/output error"},
 		"raid10": {
 			file: pattern(2, 8, 2),
-			want: Layout{FileSystem: BeeGFS, Kind: KindRAID10, Mirrors: 1, Components: two},
+			want: Layout{Components: two},
 		},
 		"buddymirror": {
 			file: pattern(3, 8, 2),
-			want: Layout{FileSystem: BeeGFS, Kind: KindBuddyMirror, Mirrors: 1, Components: two},
+			want: Layout{Components: two},
 		},
 		"other pattern": {file: pattern(9, 8, 2), err: "layout: /f: unknown stripe pattern 9"},
 		"no chunk": {
@@ -120,7 +118,7 @@ func TestOf(t *testing.T) {
 			err:  "layout: /f: its chunk size of 0 bytes is less than 64 KiB",
 		},
 		"no targets": {file: pattern(1, 8, 0), err: "layout: /f: it has no targets"},
-		"stub":       {file: stub, want: Layout{FileSystem: BeeGFS, Mirrors: 1, Stub: true}},
+		"stub":       {file: stub, want: Layout{Offline: true}},
 		"not to be read": {
 			file: fakeFile{magic: posix.BeeGFSMagic, openErr: unix.EACCES},
 			err:  "layout: open /f: permission denied",

@@ -53,7 +53,7 @@ func TestBuild(t *testing.T) {
 		targets = append(targets, table.TargetOf(scheduler.SampleID(id)))
 	}
 	if want := []int{
-		3, 4, 3, 5, MDT, NoTarget, NoTarget, NoTarget, NoTarget, NoTarget,
+		3, 4, 3, 5, NoTarget, NoTarget, NoTarget, NoTarget, NoTarget, NoTarget,
 		3,
 	}; !slices.Equal(targets, want) {
 		t.Errorf("targets %v, want %v", targets, want)
@@ -157,24 +157,6 @@ func TestBuildEnds(t *testing.T) {
 	cancel(why)
 	if table, err := build(ctx, sys, data); table != nil || !errors.Is(err, why) {
 		t.Errorf("%v, %v", table, err)
-	}
-}
-
-// Files come in any order.
-func TestBuilderSorts(t *testing.T) {
-	data := dataSet{{"/0", 0, 5 << 20}, {"/1", 0, 1}, {"/2", 0, 5 << 20}, {"/3", 0, 1}}
-	b := newBuilder(data)
-	striped := lustreGolden["v1"]
-	for _, id := range []scheduler.SampleID{3, 2, 1, 0} {
-		f := file{first: id, end: id + 1, layout: Layout{Released: true}, err: fmt.Errorf("of %d", id)}
-		if id%2 == 0 {
-			f.layout, f.err = striped, nil
-		}
-		b.add(f)
-	}
-	table := b.finish()
-	if !slices.Equal(table.Offline(), []scheduler.SampleID{1, 3}) {
-		t.Errorf("offline %v", table.Offline())
 	}
 }
 

@@ -52,7 +52,7 @@ func (*system) LookPath(name string) (string, error)  { return exec.LookPath(nam
 
 func (*system) Archived(path string) bool {
 	l, err := layout.Of(path)
-	return err == nil && l.Offline()
+	return err == nil && l.Offline
 }
 
 func (*system) ReadDir(path string) (names []string, err error) {

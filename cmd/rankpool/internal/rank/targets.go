@@ -45,9 +45,6 @@ func (t *ownTargets) Path(k scheduler.SampleID) string { return t.manifest.Path(
 // Offset implements layout.Samples.
 func (t *ownTargets) Offset(k scheduler.SampleID) int64 { return t.manifest.Offset(t.id(k)) }
 
-// Size implements layout.Samples.
-func (t *ownTargets) Size(k scheduler.SampleID) int64 { return t.manifest.Size(t.id(k)) }
-
 // find reads the layouts, and logs which files the file system has archived.
 func (t *ownTargets) find(ctx context.Context, log *slog.Logger) {
 	table, err := storage.Build(ctx, t)
