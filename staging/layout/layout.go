@@ -6,8 +6,8 @@
 // the same, without a notion of targets.
 package layout
 
-// NoTarget is the target of what is on none, such as Lustre's metadata target (DoM), or on an unknown
-// one.
+// NoTarget is the target of what is on an unknown one, or on none: Lustre's metadata servers hold
+// some (DoM).
 const NoTarget = -1
 
 // maxTarget is the highest valid target number. Targets are kept in 16 bits, whose highest value is

@@ -70,7 +70,8 @@ type Report struct {
 // before a shard is written again, so a pack that has a manifest is complete.
 //
 // Errors, one sentence each: those of NewPlan; a *storage.SampleError for a sample that cannot be
-// read, or has changed since m was made; a *posix.DestinationError; a folder that holds something else,
+// read, or has changed since m was made; a *posix.DestinationError; a folder that holds something
+// else,
 // or that another process packs into; a shard that reads back differently from what was written; an
 // error of another rank, which is named; ctx's cause.
 func Run(ctx context.Context, m *dataset.Manifest, opt Options) (*Report, error) {

@@ -62,7 +62,8 @@ func (d *destination) stale(ctx context.Context, keep func(i int) bool) (stale [
 		if err != nil {
 			continue
 		}
-		if r, found := d.journal.find(rel, i); found && r.Source == strconv.QuoteToASCII(join(d.plan.Root, rel)) {
+		source := strconv.QuoteToASCII(join(d.plan.Root, rel))
+		if r, found := d.journal.find(rel, i); found && r.Source == source {
 			stale = append(stale, rel)
 		}
 	}
