@@ -1,35 +1,81 @@
-"""Drop-in data sets: torchvision's DatasetFolder and ImageFolder, which read from the cache when it
-serves their root."""
+"""Drop-in data sets: torchvision's DatasetFolder and ImageFolder, whose bytes come from the cache
+when it serves their root."""
 
 from __future__ import annotations
 
-import io
 import os
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, List, Optional, Tuple
+
+try:
+    from torchvision.datasets import folder as torchvision
+except ImportError as error:
+    raise ImportError(
+        f"rankpool: ImageFolder and DatasetFolder are torchvision's, which is missing ({error}): "
+        "install it (pip install torchvision, or Debian's python3-torchvision)"
+    ) from None
 
 from .dataset import Dataset
+from .opening import opens
 from .served import Served, say_once
 
-IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-
-def pil_loader(file) -> Any:
-    """Returns the image in a file, or at a path, as torchvision's default loader does."""
-    from PIL import Image
-
-    if isinstance(file, (str, bytes, os.PathLike)):
-        with open(file, "rb") as opened:
-            return Image.open(opened).convert("RGB")
-    return Image.open(file).convert("RGB")
+Sample = Tuple[str, int]  # the path and the class
 
 
-class DatasetFolder(Served):
-    """torchvision's DatasetFolder, with its signature, attributes and items (sample, target).
+class _Listing:
+    """torchvision's list of all samples that the cache has, made when somebody looks at it."""
+
+    def __init__(self, data: Dataset, root) -> None:
+        self.data, self._root = data, root
+        self.numbers: List[int] = []  # of the classes, by label
+        self._made: Optional[List[Sample]] = None
+
+    def __len__(self) -> int:
+        return len(self.data) if self._made is None else len(self._made)
+
+    def __getitem__(self, index: int) -> Sample:
+        if self._made is not None:  # the script may have changed it
+            return self._made[index]
+        id = range(len(self.data))[index]
+        return self.path(id), self.numbers[self.data.labels[id]]
+
+    def path(self, id: int) -> str:
+        """Returns the path as torchvision finds it."""
+        return os.path.join(self._root, os.fsdecode(self.data.index.relative(id)))
+
+    @property
+    def is_made(self) -> bool:
+        return self._made is not None
+
+    def made(self) -> List[Sample]:
+        if self._made is None:
+            self._made = list(self)
+        return self._made
+
+
+def _list(name: str) -> property:
+    """Returns an attribute that is a list for scripts, and a _Listing while torchvision's
+    constructor runs."""
+
+    def get(self) -> Any:
+        found = vars(self)[name]
+        return found.made() if isinstance(found, _Listing) and self._built else found
+
+    def set(self, samples: Any) -> None:
+        vars(self)[name] = samples
+        if self._built:
+            self._compare()
+
+    return property(get, set)
+
+
+class DatasetFolder(Served, torchvision.DatasetFolder):
+    """torchvision's DatasetFolder, with the option `rng`.
 
     Under `rankpool run --data ROOT`, samples come from the cache, a batch at a time, if a sampler
-    of rankpool draws them; others are read from storage. If the cache does not serve the root, or
-    has other samples for it, the root is read from storage, with one warning. `loader` gets a
-    file-like object (with `.name`, the path); a loader that cannot use it gets the path instead and
-    so bypasses the cache, with one warning.
+    of rankpool draws them; others are read from storage. `loader` gets the path, as in torchvision,
+    and whatever it opens there with Python's open() has its bytes from the cache. A loader that
+    reads files in another way reads storage, with one warning. So does the data set if it has other
+    samples than the cache, or in another order.
 
     With rng="sample", the generators of Python, NumPy and torch (CPU) are seeded before the
     transforms of a sample that a sampler of rankpool drew, otherwise for each pass over the data,
@@ -38,212 +84,129 @@ class DatasetFolder(Served):
     afterwards. rng=None leaves them alone.
     """
 
-    def __init__(
-        self,
-        root: Union[str, os.PathLike],
-        loader: Callable[[Any], Any],
-        extensions: Optional[Union[str, Tuple[str, ...]]] = None,
-        transform: Optional[Callable] = None,
-        target_transform: Optional[Callable] = None,
-        is_valid_file: Optional[Callable[[str], bool]] = None,
-        allow_empty: bool = False,
-        *,
-        rng: Optional[str] = "sample",
-    ) -> None:
-        if (extensions is None) == (is_valid_file is None):
-            raise ValueError(
-                "Both extensions and is_valid_file cannot be None or not None at the same time"
+    _built = False
+
+    def __init__(self, root, *args: Any, rng: Optional[str] = "sample", **options: Any) -> None:
+        Served.__init__(self, root, rng)
+        self._cache: Optional[_Listing] = None  # what it serves there
+        self._by_path = False  # the loader cannot use what open() returns
+        own = type(self).make_dataset is torchvision.DatasetFolder.make_dataset
+        if own:  # for the constructor only
+            self.make_dataset = self._from_index
+        super(Served, self).__init__(root, *args, **options)
+        if own:
+            del self.make_dataset
+        else:
+            self._find_cache(self.root)
+        self._built = True
+        self._compare()
+
+    samples, imgs = _list("samples"), _list("imgs")
+
+    def _from_index(
+        self, directory, class_to_idx, extensions=None, is_valid_file=None, *args, **options
+    ):
+        """Returns what torchvision's make_dataset does, without a look at storage if the cache's
+        index has all files of the classes."""
+        found = self._find_cache(directory)
+        if (
+            found is not None
+            and found.data.index.has_all_files
+            and class_to_idx.keys() <= set(found.data.classes)
+            and (extensions is None) != (is_valid_file is None)
+        ):
+            labels = found.data.labels
+            numbers = found.numbers = list(map(class_to_idx.get, found.data.classes))
+            valid = is_valid_file or (
+                lambda path: torchvision.has_file_allowed_extension(path, extensions)
             )
-        super().__init__(os.path.expanduser(root) if isinstance(root, str) else root, rng)
-        self.loader, self.extensions = _known(loader), extensions
-        self.transform, self.target_transform = transform, target_transform
-        self._by_path = False  # the loader accepts nothing else
-        self.classes, self.class_to_idx = self.find_classes(self.root)
-        self._samples: Optional[List[Tuple[str, int]]] = None
-        self._targets: Optional[List[int]] = None
-        valid = _validity(extensions, is_valid_file)
-        self._data = self._find_served(lambda data: self._difference(data, valid, allow_empty))
-        if self._data is None:
-            self._samples = self.make_dataset(
-                self.root, self.class_to_idx, extensions, is_valid_file, allow_empty
-            )
-
-    def find_classes(self, directory) -> Tuple[List[str], Dict[str, int]]:
-        """Returns the class folders, sorted, and the number of each."""
-        classes = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
-        if not classes:
-            raise FileNotFoundError(f"Couldn't find any class folder in {directory}.")
-        return classes, {name: i for i, name in enumerate(classes)}
-
-    @staticmethod
-    def make_dataset(
-        directory, class_to_idx, extensions=None, is_valid_file=None, allow_empty=False
-    ) -> List[Tuple[str, int]]:
-        """Returns (path, class) of each sample, in the order that torchvision gives them."""
-        valid, found, empty = _validity(extensions, is_valid_file), [], []
-        for name in sorted(class_to_idx):
-            before = len(found)
-            for folder, _, files in sorted(
-                os.walk(os.path.join(directory, name), followlinks=True)
-            ):
-                paths = (os.path.join(folder, file) for file in sorted(files))
-                found += [(path, class_to_idx[name]) for path in paths if valid(path)]
-            if len(found) == before:
-                empty.append(name)
-        if empty and not allow_empty:
-            raise FileNotFoundError(f"Found no valid file for the classes {', '.join(empty)}.")
-        return found
-
-    # --- what the cache serves ---
-
-    def _difference(self, data: Dataset, valid: Callable[[str], bool], allow_empty: bool) -> str:
-        """Returns why the cache's samples are not those that torchvision would find, "" if they
-        are."""
-        if list(data.classes) != self.classes:
-            return (
-                f"the cache has {len(data.classes)} classes, and the folder {len(self.classes)}, "
-                "or others"
-            )
-        if any(self.class_to_idx[name] != i for i, name in enumerate(self.classes)):
-            return "its classes have other numbers than their places"
-        index = data.index
-        for id in range(len(index)):
-            path = os.fsdecode(index.relative(id))
-            if not index.is_file(id):
-                return f"sample {id} is a part of {path}"
-            if not valid(path):
-                return f"{path}, which the cache serves, is not a sample here"
-        if not allow_empty and len(set(data.labels)) < len(self.classes):
-            return "a class has no files"  # an error of make_dataset
-        return ""
-
-    # --- torchvision's attributes ---
-
-    @property
-    def samples(self) -> List[Tuple[str, int]]:
-        """The (path, class) of each sample."""
-        if self._samples is None:
-            self._samples = [
-                (self._path(id), target) for id, target in enumerate(self._data.labels)
+            ids = [
+                id for id, label in enumerate(labels)
+                if numbers[label] is not None and valid(found.path(id))
             ]
-        return self._samples
+            if len({labels[id] for id in ids}) == len(class_to_idx):
+                return found if len(ids) == len(labels) else [found[id] for id in ids]
+        return torchvision.DatasetFolder.make_dataset(
+            directory, class_to_idx, extensions, is_valid_file, *args, **options
+        )
 
-    @samples.setter
-    def samples(self, samples: List[Tuple[str, int]]) -> None:
-        if self._data is not None:
-            say_once(f"{self.root} is read from storage: the script gave it other samples")
-        self._samples, self._data = samples, None
+    def _find_cache(self, root) -> Optional[_Listing]:
+        data = self._find_served()
+        if data is not None:
+            self._cache = _Listing(data, root)
+        return self._cache
 
-    @property
-    def targets(self) -> List[int]:
-        """The class of each sample."""
-        if self._targets is None:
-            self._targets = (
-                [s[1] for s in self._samples] if self._data is None else list(self._data.labels)
-            )
-        return self._targets
+    def _compare(self) -> None:
+        """Finds out whether these are the samples that the cache serves."""
+        self._data = None
+        if self._cache is not None:
+            reason = self._difference(self._cache)
+            if reason:
+                say_once(f"{self.root} is read from storage: {reason}")
+            else:
+                self._data = self._cache.data
 
-    @targets.setter
-    def targets(self, targets: List[int]) -> None:
-        self._targets = targets
+    def _difference(self, cache: _Listing) -> str:
+        """Returns why the cache's samples are not the data set's, "" if they are."""
+        mine, count = vars(self)["samples"], len(cache.data)
+        if not cache.data.index.whole_files:
+            return "its files are not single samples in the cache"
+        for id, (path, _) in () if mine is cache and not cache.is_made else enumerate(mine):
+            if id < count and path != cache.path(id):
+                return f"sample {id} is {path} here, and {cache.path(id)} in the cache"
+        return "" if len(mine) == count else f"it has {len(mine)} samples, and {count} in the cache"
 
     def __len__(self) -> int:
-        if self._samples is None:
-            return len(self._data)
-        if self._data is not None and len(self._samples) != len(self._data):
-            self.samples = self._samples
-        return len(self._samples)
-
-    # --- items ---
+        mine = vars(self)["samples"]
+        if self._data is not None and len(mine) != len(self._data):  # changed in place
+            self._compare()
+        return len(mine)
 
     def _item(self, index: int) -> Tuple[Any, Any]:
-        sample, target = self._load(index)
-        if self.transform is None and self.target_transform is None:
-            return sample, target
-        self._seed(index)
+        path, target = vars(self)["samples"][index]
+        sample = self._load(index, path)
+        if self.transform is not None or self.target_transform is not None:
+            self._seed(index)
         if self.transform is not None:
             sample = self.transform(sample)
         if self.target_transform is not None:
             target = self.target_transform(target)
         return sample, target
 
-    def _load(self, index: int) -> Tuple[Any, int]:
-        """Returns what the loader makes of a sample, and its class."""
-        if self._samples is not None:  # the script has seen the list, and may have changed it
-            path, target = self._samples[index]
-            whole = self._data is not None and len(self._samples) == len(self._data)
-            if not whole or self._by_path or path != self._path(index):
-                return self.loader(path), target
-        elif self._by_path:
-            return self.loader(self._path(index)), self._data.labels[index]
-        else:
-            path, target = self._path(index), self._data.labels[index]
-        file = _File(self._bytes(index), path)
-        try:
-            return self.loader(file), target
-        except Exception:
+    def _load(self, index: int, path: str) -> Any:
+        """Returns what the loader makes of a sample."""
+        if self._by_path or not self._is_served(index, path):
+            return self.loader(path)
+        failed = False
+        with opens(path, lambda: self._bytes(index)) as file:
+            try:
+                sample = self.loader(path)
+            except Exception:
+                if file.count == 0 or file.error is not None:
+                    raise
+                failed = True
+        if file.error is not None:  # the loader must not hide it
+            raise file.error
+        if failed:
             sample = self.loader(path)  # or its error: the file's own, or the sample's
-        self._by_path = True
-        say_once(f"the loader of {self.root} takes paths only: it reads storage, past the cache")
-        return sample, target
+            self._by_path = True
+            say_once(f"the loader of {self.root} needs a file on storage: it reads past the cache")
+        elif file.count == 0:
+            say_once(
+                f"the loader of {self.root} does not use Python's open(): if it reads files, it "
+                "reads storage, past the cache"
+            )
+        return sample
 
-    def _path(self, index: int) -> str:
-        """Returns the path as `samples` has it."""
-        if index < 0:
-            index += len(self)
-        if not 0 <= index < len(self):
-            raise IndexError(f"rankpool: no sample {index} among {len(self)}")
-        return os.path.join(self.root, os.fsdecode(self._data.index.relative(index)))
-
-
-class ImageFolder(DatasetFolder):
-    """torchvision's ImageFolder: images in class folders; see DatasetFolder."""
-
-    def __init__(
-        self,
-        root: Union[str, os.PathLike],
-        transform: Optional[Callable] = None,
-        target_transform: Optional[Callable] = None,
-        loader: Callable[[Any], Any] = pil_loader,
-        is_valid_file: Optional[Callable[[str], bool]] = None,
-        allow_empty: bool = False,
-        *,
-        rng: Optional[str] = "sample",
-    ) -> None:
-        extensions = IMG_EXTENSIONS if is_valid_file is None else None
-        super().__init__(
-            root, loader, extensions, transform, target_transform, is_valid_file, allow_empty,
-            rng=rng,
-        )
-
-    @property
-    def imgs(self) -> List[Tuple[str, int]]:
-        """The (path, class) of each sample."""
-        return self.samples
+    def _is_served(self, index: int, path: str) -> bool:
+        """Returns whether the cache has this path at this place."""
+        if self._data is None:
+            return False
+        mine, places = vars(self)["samples"], range(len(self._data))
+        if len(mine) != len(places):  # changed in place
+            return False
+        return mine is self._cache and not mine.is_made or path == self._cache.path(places[index])
 
 
-class _File(io.BytesIO):
-    """A sample's bytes as an open file; `name` is its path."""
-
-    def __init__(self, content: bytes, name: str) -> None:
-        super().__init__(content)
-        self.name = name
-
-
-def _known(loader: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Replaces torchvision's own loader, which accepts only paths, by ours."""
-    home, name = getattr(loader, "__module__", ""), getattr(loader, "__name__", "")
-    return (
-        pil_loader
-        if home == "torchvision.datasets.folder" and name in ("default_loader", "pil_loader")
-        else loader
-    )
-
-
-def _validity(extensions, is_valid_file) -> Callable[[str], bool]:
-    if is_valid_file is not None:
-        return is_valid_file
-    wanted = extensions if isinstance(extensions, str) else tuple(extensions)
-    return lambda path: path.lower().endswith(wanted)
-
-
+class ImageFolder(DatasetFolder, torchvision.ImageFolder):
+    """torchvision's ImageFolder, with the option `rng`; see rankpool.DatasetFolder."""

@@ -50,9 +50,8 @@ class Served(TorchDataset):
         self._restore: Optional[Callable[[], None]] = None
         self._whole = False  # a whole batch is being fetched, after which they are restored
 
-    def _find_served(self, difference: Callable[[Dataset], str]) -> Optional[Dataset]:
-        """Returns the cache's data set for this root, or None if it has none or `difference`
-        returns why its samples differ."""
+    def _find_served(self) -> Optional[Dataset]:
+        """Returns the cache's data set for this root, or None if it has none."""
         if not session.launched():
             return None
         name = name_of(self.root)
@@ -62,12 +61,7 @@ class Served(TorchDataset):
                 "(give it to `rankpool run --data`)"
             )
             return None
-        data = Dataset(name)
-        reason = difference(data)
-        if reason:
-            say_once(f"{self.root} is read from storage: {reason}")
-            return None
-        return data
+        return Dataset(name)
 
     def _item(self, index: int) -> Any:
         raise NotImplementedError

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import os
+import re
 import tarfile
 from itertools import product
 from typing import Dict, List, Tuple, Union
 
 Member = Tuple[str, int, int]  # extension, offset in the file, size in bytes
 
+# Source: WebDataset, tariterators.py, base_plus_ext and tar_file_iterator.
+_NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)")
+_META = re.compile(r"__[^/]*__(/|$)")
+_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.-?(\d+))?$|([a-zA-Z])\.\.([a-zA-Z])(?:\.\.-?(\d+))?$")
+
 
 def expand(urls: Union[str, os.PathLike, List[str]]) -> List[str]:
-    """Returns the paths that urls names: a folder's *.tar, or patterns such as "a-{000..146}.tar"
-    and "{a,b}.tar", in the order of rankpool's index.
+    """Returns the paths that urls names: a folder's *.tar, or patterns such as "a-{000..146}.tar",
+    "{a,b}.tar" and "a.tar::b.tar", in the order of rankpool's index.
 
     Raises ValueError for what is not a path, such as "http:…" and "pipe:…", FileNotFoundError for a
     file that is not there.
     """
-    texts = (
-        [os.fspath(urls)] if isinstance(urls, (str, os.PathLike)) else list(map(os.fspath, urls))
-    )
+    texts = [urls] if isinstance(urls, (str, os.PathLike)) else urls
+    texts = [text for one in texts for text in os.fspath(one).split("::")]
     if len(texts) == 1 and os.path.isdir(texts[0]):
         root, found = texts[0], _below(texts[0])
     else:
         for text in texts:
             if ":" in text.partition("/")[0]:
                 raise ValueError(f"rankpool: WebDataset reads tar files on storage, not {text!r}")
-        found = [path for text in texts for path in _braces(text)]
+        found = [path for text in texts for path in braces(text)]
         parents = [os.path.dirname(os.path.abspath(path)) for path in found]
         root = os.path.commonpath(parents or ["."])
     if not found:
@@ -56,52 +61,75 @@ def _is_shard(name: str) -> bool:
     return name.lower().endswith(".tar") and not name.startswith(".")
 
 
-def _braces(text: str) -> List[str]:
-    """Returns the texts that a pattern with braces, not nested, stands for."""
-    parts: List[List[str]] = []
-    while "{" in text:
-        before, _, rest = text.partition("{")
-        inside, closed, text = rest.partition("}")
-        if not closed:
-            raise ValueError(f"rankpool: a brace is not closed in {before}{{{rest}")
-        first, dots, last = inside.partition("..")
-        if dots:
-            numbers = range(int(first), int(last) + 1)
-            parts += [[before], [f"{n:0{len(first)}}" for n in numbers]]
-        else:
-            parts += [[before], inside.split(",")]
-    return ["".join(one) for one in product(*parts, [text])]
+def braces(text: str) -> List[str]:
+    """Returns the texts that a pattern with braces stands for, as a shell expands it."""
+    begin = text.find("{")
+    if begin < 0:
+        return [text]
+    depth, parts, at = 0, [], begin + 1
+    for end in range(begin, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[end], 0)
+        if depth == 0 or depth == 1 and text[end] == ",":
+            parts.append(text[at:end])
+            at = end + 1
+        if depth == 0:
+            break
+    else:
+        raise ValueError(f"rankpool: a brace is not closed in {text}")
+    if len(parts) > 1:
+        inside = [one for part in parts for one in braces(part)]
+    else:
+        inside = _range(parts[0]) or ["{" + one + "}" for one in braces(parts[0])]
+    return [text[:begin] + one + rest for one, rest in product(inside, braces(text[at:]))]
+
+
+def _range(text: str) -> List[str]:
+    """Returns what "08..10", "0..8..2" or "a..c" stands for; nothing if it is something else."""
+    found = _RANGE.match(text)
+    if found is None:
+        return []
+    digits = found[1] is not None
+    first, last, step = found[1] or found[4], found[2] or found[5], found[3] or found[6]
+    begin, end = (int(first), int(last)) if digits else (ord(first), ord(last))
+    way = 1 if begin <= end else -1
+    numbers = range(begin, end + way, way * (int(step or 1) or 1))
+    if not digits:
+        return list(map(chr, numbers))
+    padded = any(re.match(r"-?0\d", one) for one in (first, last))
+    width = max(len(first), len(last)) if padded else 0
+    return [f"{number:0{width}}" for number in numbers]
 
 
 def split_name(path: str) -> Tuple[str, str]:
     """Returns (key, extension) of a member as WebDataset defines them, ("", "") if it belongs to no
     sample."""
-    folder, slash, base = path.rpartition("/")
-    stem, _, kind = base.partition(".")
-    if not stem or "." not in base or (not slash and path.startswith("__") and path.endswith("__")):
+    found = _NAME.fullmatch(path)
+    if found is None or _META.match(path):
         return "", ""
-    return folder + slash + stem, kind.lower()
+    return found[1], found[2].lower()
 
 
 def scan(path: str) -> List[List[Member]]:
-    """Returns the members of each sample of a tar file, samples in the order of their first
-    members."""
-    samples: Dict[str, List[Member]] = {}
+    """Returns the members of each sample of a tar file: neighbours with the same key."""
+    samples: List[List[Member]] = []
+    last = None
     with tarfile.open(path, "r:") as archive:
         for member in archive:
             key, kind = split_name(member.name)
             if not key or not member.isreg():
                 continue
             if member.sparse is not None:
-                raise ValueError(
-                    f"rankpool: {path} has the sparse member {member.name!r}; write it without "
-                    "--sparse"
-                )
-            members = samples.setdefault(key, [])
-            if any(kind == other for other, _, _ in members):
-                raise ValueError(f"rankpool: {path} has two members {kind!r} of the sample {key!r}")
-            members.append((kind, member.offset_data, member.size))
-    return list(samples.values())
+                raise ValueError(f"has the sparse member {member.name!r}; write it without --sparse")
+            if key != last:
+                samples.append([])
+                last = key
+            if any(kind == other for other, _, _ in samples[-1]):
+                raise ValueError(f"has two members {kind!r} of the sample {key!r}")
+            samples[-1].append((kind, member.offset_data, member.size))
+        archive.fileobj.seek(archive.offset)
+        if archive.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+            raise ValueError(f"is truncated or damaged: it has no end mark at byte {archive.offset}")
+    return samples
 
 
 class Shards:
@@ -110,8 +138,18 @@ class Shards:
     def __init__(self, paths: List[str]) -> None:
         self._paths = paths
         self._samples = [
-            (file, members) for file, path in enumerate(paths) for members in scan(path)
+            (file, members) for file, path in enumerate(paths) for members in self._scan(path)
         ]
+
+    @staticmethod
+    def _scan(path: str) -> List[List[Member]]:
+        try:
+            return scan(path)
+        except tarfile.ReadError as error:
+            reason = f"cannot be read ({error}): if it is compressed, unpack it"
+        except ValueError as error:
+            reason = str(error)
+        raise ValueError(f"rankpool: the shard {path} {reason}")
 
     def __len__(self) -> int:
         return len(self._samples)

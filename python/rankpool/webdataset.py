@@ -3,17 +3,14 @@ samples."""
 
 from __future__ import annotations
 
-import io
-import json
 import os
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from .dataset import Dataset
-from .served import Served
+from .served import Served, say_once
 from .tarfiles import Shards, expand
 
-_IMAGES = ("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm")
-_MODES = {"pil": "RGB", "pilrgb": "RGB", "pill": "L", "pilrgba": "RGBA"}
+_PACKED = "rankpool.parquet"  # the manifest in a folder that rankpool pack wrote
 _SAMPLERS = (
     "shuffle", "batched", "repeat", "with_epoch", "with_length", "slice", "select", "split_by_node",
 )
@@ -52,7 +49,17 @@ class WebDataset(Served):
         )
         # (stage, whether it may draw random numbers)
         self._stages: Tuple[Tuple[Stage, bool], ...] = ()
-        self._data = self._find_served(lambda data: self._difference(data, paths))
+        data = self._find_served()
+        reason = data and self._difference(data, paths)
+        if reason:
+            say_once(f"{self.root} is read from storage: {reason}")
+        self._data = None if reason else data
+        # rankpool pack adds the class to a sample's files, and does not count it as part of it
+        self._packed = (
+            self._data is not None
+            and list(data.classes) != [""]
+            and os.path.exists(os.path.join(self.root, _PACKED))
+        )
         self._shards = Shards(paths) if self._data is None else None
 
     def _difference(self, data: Dataset, paths: List[str]) -> str:
@@ -92,14 +99,17 @@ class WebDataset(Served):
         other.__dict__.update(self.__getstate__(), _stages=(*self._stages, (stage, draws)))
         return other
 
-    def decode(self, *handlers: Union[str, Callable[[str, bytes], Any]]) -> WebDataset:
-        """Decodes members by their extensions, and leaves others as bytes.
-
-        `handlers` are "pil", "pilrgb", "pill" and "pilrgba", for images, or functions of
-        (extension, bytes) that return None for what they leave alone. Then texts (txt, text,
-        transcript), numbers (cls, cls2, index, inx, id), json (jsn, too) and npy are decoded.
-        """
-        return self._then(_Decode(handlers))
+    def decode(self, *handlers: Union[str, Callable[[str, bytes], Any]], **options) -> WebDataset:
+        """Decodes members by their extensions, with the decoder of the package webdataset."""
+        try:
+            from webdataset import autodecode
+        except ImportError as error:
+            raise ImportError(
+                f"rankpool: decode is the package webdataset's, which is missing ({error}): "
+                "install it (pip install webdataset), or decode members with map"
+            ) from None
+        chosen = [autodecode.ImageHandler(h) if isinstance(h, str) else h for h in handlers]
+        return self._then(autodecode.Decoder(chosen, **options))
 
     def to_tuple(self, *names: str) -> WebDataset:
         """Makes a tuple of members; a name may list alternatives, "jpg;png": the first that the
@@ -139,60 +149,9 @@ class WebDataset(Served):
             return self._shards.read(index)
         id = int(index) % len(self)
         members = dict(self._data.index.split(id, self._bytes(index)))
-        # rankpool pack adds it to the shard, not to the sample
-        if "cls" not in members and self._data.classes:
+        if self._packed and "cls" not in members:
             members["cls"] = b"%d" % self._data.labels[id]
         return members
-
-
-class _Decode:
-    def __init__(self, handlers: Tuple[Any, ...]) -> None:
-        for handler in handlers:
-            if not callable(handler) and handler not in _MODES:
-                raise ValueError(
-                    f"rankpool: decode knows {', '.join(_MODES)} and functions, not {handler!r}"
-                )
-        self._handlers = [
-            handler if callable(handler) else _Image(_MODES[handler]) for handler in handlers
-        ]
-
-    def __call__(self, members: Dict[str, bytes]) -> Dict[str, Any]:
-        return {name: self._decoded(name, content) for name, content in members.items()}
-
-    def _decoded(self, name: str, content: bytes) -> Any:
-        for handler in (*self._handlers, _basic):
-            found = handler(name, content)
-            if found is not None:
-                return found
-        return content
-
-
-class _Image:
-    def __init__(self, mode: str) -> None:
-        self._mode = mode
-
-    def __call__(self, name: str, content: bytes) -> Any:
-        if name.rpartition(".")[2] not in _IMAGES:
-            return None
-        from PIL import Image
-
-        return Image.open(io.BytesIO(content)).convert(self._mode)
-
-
-def _basic(name: str, content: bytes) -> Any:
-    """Returns what WebDataset makes of an extension, or None if it is not one that decode lists."""
-    kind = name.rpartition(".")[2]
-    if kind in ("txt", "text", "transcript"):
-        return content.decode("utf-8")
-    if kind in ("cls", "cls2", "index", "inx", "id"):
-        return int(content)
-    if kind in ("json", "jsn"):
-        return json.loads(content)
-    if kind == "npy":
-        import numpy
-
-        return numpy.load(io.BytesIO(content), allow_pickle=False)
-    return None
 
 
 class _ToTuple:
