@@ -178,7 +178,8 @@ test-dlio: build ## run DLIO, MLPerf Storage's benchmark, from PyPI, 0.5 GB (ben
 
 test-frameworks: build ## train with scripts of six frameworks from PyPI, 6 GB (docs/python.md)
 	$(PYTHON) -m venv build/frameworks
-	build/frameworks/bin/pip install -q torch torchvision lightning accelerate transformers timm pytest
+	build/frameworks/bin/pip install -q torch torchvision webdataset lightning accelerate \
+		transformers timm pytest
 	build/frameworks/bin/python -m pytest -v -p no:cacheprovider python/frameworks \
 		--ignore python/frameworks/test_dlio.py --imagenet "$(IMAGENET)" --torchvision "$(TORCHVISION)"
 

@@ -1,5 +1,5 @@
-"""Trains and validates with the steps of PyTorch's ImageNet example, with plain files and torch's
-samplers, or with --rankpool.
+"""Trains and validates with the steps of PyTorch's ImageNet example, with torchvision's and
+torch's classes, or with --rankpool.
 
 It appends each loss to losses.RANK.
 """
@@ -15,28 +15,12 @@ import torch
 import torch.distributed as dist
 from augment import augment
 from model import network
-from PIL import Image
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import DataLoader, Subset
 from torch.utils.data.distributed import DistributedSampler
+from torchvision.datasets import ImageFolder
 
 import rankpool
-
-
-class Files(Dataset):
-    """torchvision's ImageFolder, which Debian does not have."""
-
-    def __init__(self, root, transform):
-        self.files, self.transform = sorted(pathlib.Path(root).glob("*/*")), transform
-        self.classes = sorted({file.parent.name for file in self.files})
-
-    def __len__(self):
-        return len(self.files)
-
-    def __getitem__(self, index):
-        file = self.files[index]
-        image = self.transform(Image.open(file).convert("RGB"))
-        return image, self.classes.index(file.parent.name)
 
 
 def whole(image):
@@ -59,7 +43,7 @@ def main():
         dist.init_process_group("gloo", args.dist_url, world_size=world, rank=rank)
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    folder, sampler, options = Files, DistributedSampler, {}
+    folder, sampler, options = ImageFolder, DistributedSampler, {}
     if args.rankpool:
         folder, sampler = rankpool.ImageFolder, rankpool.DistributedSampler
         options = {"rng": None}

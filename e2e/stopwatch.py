@@ -14,11 +14,16 @@ import rankpool
 STEP_SECONDS = 0.005
 
 
+def load(path):
+    with open(path, "rb") as file:
+        return len(file.read())
+
+
 def main(root, workers):
     torch.set_num_threads(1)
     os.environ["USE_LIBUV"] = "0"  # PyTorch of Debian 13 is built without libuv
     dist.init_process_group("gloo")
-    data = rankpool.DatasetFolder(root, loader=lambda file: len(file.read()), extensions=(".png",))
+    data = rankpool.DatasetFolder(root, loader=load, extensions=(".png",))
     sampler = rankpool.DistributedSampler(data)
     loader = DataLoader(data, batch_size=12, sampler=sampler, num_workers=workers)
     for epoch in range(2):

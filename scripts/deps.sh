@@ -2,7 +2,8 @@
 # deps.sh TARGET…: installs the Debian packages that the targets need and that are missing.
 #   build   nothing but Go, which it only looks for
 #   run     what "make run" needs: an MPI, PyTorch, Pillow, Fashion-MNIST
-#   test    what "make test" needs: the above, both MPIs, C compiler, Slurm, pytest, Redis, browser
+#   test    what "make test" needs: the above, torchvision, both MPIs, C compiler, Slurm, pytest,
+#           Redis, browser
 #   bench   what "make bench" needs: Python and Redis
 #   bench-staging  what "make bench-staging" needs: PyTorch, rsync and FUSE
 #   debian13  what "make test-debian13" needs: debootstrap
@@ -59,6 +60,7 @@ for_test() {
 	for_run
 	for_bench
 	for_fuse
+	need python3-torchvision module torchvision
 	need python3-pytest module pytest
 	need python3-pytest-xdist module xdist
 	need chromium-headless-shell program chromium-headless-shell

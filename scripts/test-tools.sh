@@ -7,7 +7,7 @@ export RANKPOOL="$(readlink -f "${RANKPOOL:-bin/rankpool}")"
 for tool in "$RANKPOOL" mpirun.openmpi mpirun.mpich "$python" $tools; do
 	command -v "$tool" >/dev/null || { echo "${0##*/}: $tool is missing" >&2; exit 1; }
 done
-"$python" -c "import numpy, PIL, pytest, torch.distributed, xdist"
+"$python" -c "import numpy, PIL, pytest, torch.distributed, torchvision, xdist"
 sha256sum "$RANKPOOL"
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

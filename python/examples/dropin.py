@@ -10,18 +10,25 @@ another number of trainers.
 
 import argparse
 import hashlib
+import io
 import os
 
 import torch
 from augment import augment
 from digest import Digest
 from model import network
+from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader
 
 import rankpool
 
 RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+
+
+def decoded(members):
+    image = next(members[kind] for kind in ("jpg", "png", "pgm") if kind in members)
+    return Image.open(io.BytesIO(image)).convert("RGB"), int(members["cls"])
 
 
 def main():
@@ -55,12 +62,7 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     if args.shards:
-        data = (
-            rankpool.WebDataset(args.root)
-            .decode("pil")
-            .to_tuple("jpg;png;pgm", "cls")
-            .map_tuple(augment, None)
-        )
+        data = rankpool.WebDataset(args.root).map(decoded).map_tuple(augment, None)
         classes = args.classes
     else:
         data = rankpool.ImageFolder(args.root, augment)

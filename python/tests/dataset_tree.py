@@ -20,14 +20,15 @@ def make_tree(root, samples=20, classes=2, size=lambda i: 100 + i):
 
 
 def write_index(
-    path, root, files, offsets=None, sizes=None, formats=None, members=None, labels=None
+    path, root, files, offsets=None, sizes=None, formats=None, members=None, labels=None,
+    classes=None, flags=0,
 ):
     """Writes the index of files (in order of ids) as docs/wire/README.md says, and returns its
     identity and times.
 
     formats apply to samples that have offsets; members has a list of (kind, offset, size) for each
     sample. The digests are not rankpool's, but clients only compare them. labels are the folders'
-    numbers unless given.
+    numbers, and classes their names, unless given; flags are further flags.
     """
     root, names, ends = os.fsencode(root), b"", []
     relative = [os.fsencode(os.path.relpath(f, os.fsdecode(root))) for f in files]
@@ -75,14 +76,14 @@ def write_index(
     names_at = 128 + len(body)
     body += names
     root_at = 128 + len(body)
-    classes = [os.fsencode(f) for f in folders]
+    classes = classes or [os.fsencode(f) for f in folders]
     identity = hashlib.md5(
         repr((relative, [s.st_size for s in stats], offsets, sizes, members)).encode()
     ).digest()
     times = hashlib.md5(repr(times).encode()).digest()
     header = struct.pack(
-        "<8sQIIQQQQQQQ16s16x16s", b"rpindex4", len(files), bool(offsets) + 12 * bool(members),
-        len(folders),
+        "<8sQIIQQQQQQQ16s16x16s", b"rpindex4", len(files),
+        bool(offsets) + 12 * bool(members) + flags, len(folders),
         folders_at, names_at, len(names), root_at, len(root), root_at + len(root), len(classes),
         identity, times,
     )  # fmt: skip

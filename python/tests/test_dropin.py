@@ -5,6 +5,8 @@ import mmap
 import os
 import pickle
 import random
+import shutil
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -12,11 +14,14 @@ from itertools import product
 import numpy
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Subset
+import torchvision.datasets
+from torch.utils.data import (
+    BatchSampler, ConcatDataset, DataLoader, RandomSampler, Subset, random_split,
+)
 from torch.utils.data import DistributedSampler as TorchSampler
 
 import rankpool
-from dataset_tree import make_tree
+from dataset_tree import make_tree, write_index
 from decoders import (
     augment, augment_normal, augment_target, is_sample, read_file, read_mapped, read_past_python,
 )
@@ -447,6 +452,125 @@ def test_the_list_of_samples_is_that_of_the_folder(door, served):
     assert data[4][0][0] == 4 and data[-1][0][0] == 19
     with pytest.raises(IndexError):
         data[20]
+
+
+def all_of(data):
+    return (
+        repr(data), data.classes, data.class_to_idx, data.samples, data.targets,
+        [data[i] for i in range(len(data))], data[-1],
+    )
+
+
+def plain(cls, root):
+    return all_of(cls(root, read_file, is_valid_file=is_sample))
+
+
+def paths_that_are_asked(cls, root):
+    asked = []
+    cls(root, read_file, is_valid_file=lambda path: asked.append(path) or os.path.getsize(path) > 0)
+    return asked
+
+
+def a_part(cls, root):
+    return all_of(cls(root, read_file, None, len, hex, lambda path: path[-1] in "357"))
+
+
+def changed_lists(cls, root):
+    data = cls(root, read_file, is_valid_file=is_sample)
+    data.samples = data.imgs = [(path, label + 5) for path, label in data.samples]
+    relabelled = all_of(data), data.imgs
+    data.samples.reverse()
+    reversed = all_of(data), data.imgs
+    data.samples = data.samples[3:7]
+    return relabelled, reversed, all_of(pickle.loads(pickle.dumps(data))), len(data.imgs)
+
+
+def hooks(cls, root):
+    class Own(cls):
+        def find_classes(self, directory):
+            return ["c1", "c0"], {"c1": 7, "c0": 7}
+
+    class More(Own):
+        @staticmethod
+        def make_dataset(directory, class_to_idx, *args, **options):
+            found = cls.make_dataset(directory, class_to_idx, *args, **options)
+            return [(path, str(number)) for path, number in found if "s003" not in path]
+
+    return [all_of(own(root, read_file, is_valid_file=is_sample)) for own in (Own, More)]
+
+
+def one_class(cls, root):
+    class Own(cls):
+        def find_classes(self, directory):
+            return ["c1"], {"c1": 0}
+
+    return all_of(Own(root, read_file, is_valid_file=is_sample))
+
+
+def parts(cls, root):
+    data = cls(root, read_file, is_valid_file=is_sample)
+    halves = random_split(data, [7, 13], generator())
+    both = ConcatDataset([data, Subset(data, [4, -1])])
+    return [list(part) for part in halves], list(both), len(both)
+
+
+def errors(cls, root):
+    found = []
+    for options in ({}, {"extensions": ".none"}, {"extensions": ".a", "is_valid_file": len}):
+        with pytest.raises((ValueError, FileNotFoundError)) as error:
+            cls(root, read_file, **options)
+        found.append(str(error.value))
+    return found
+
+
+def hidden(cls, root):
+    for name in ("c1/.s999", "c0/.deep/s998"):
+        os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
+        shutil.copy(os.path.join(root, "c0", "s000"), os.path.join(root, name))
+    return cls(root, len, is_valid_file=lambda path: True).samples
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("scene", [
+    plain, paths_that_are_asked, a_part, changed_lists, hooks, one_class, parts, errors, hidden,
+])  # fmt: skip
+def test_everything_but_bytes_is_torchvisions(request, tree, scene, cached):
+    root = tree
+    if cached:
+        data = request.getfixturevalue("door").data[0]
+        root = data.root
+        if scene is hidden:
+            left_out = {"flags": 16}
+            data.identity, data.times = write_index(data.index, root, data.files, **left_out)
+    theirs = scene(torchvision.datasets.DatasetFolder, root)
+    assert scene(rankpool.DatasetFolder, root) == theirs
+
+
+def test_images_are_torchvisions(tree):
+    assert issubclass(rankpool.ImageFolder, torchvision.datasets.ImageFolder)
+    assert issubclass(rankpool.ImageFolder, rankpool.DatasetFolder)
+    with pytest.raises(FileNotFoundError, match="Supported extensions are: .jpg, .jpeg, .png"):
+        rankpool.ImageFolder(tree)
+
+
+def test_without_torchvision(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
+    monkeypatch.delitem(sys.modules, "rankpool.folder")
+    with pytest.raises(ImportError, match="are torchvision's, which is missing .*: install it"):
+        rankpool.ImageFolder
+    monkeypatch.undo()
+
+
+def test_only_the_root_folder_is_listed(door, served, monkeypatch):
+    """A million files are not looked up by each of 32 trainers."""
+    def refuse(*args, **options):
+        raise AssertionError(args)
+
+    monkeypatch.setattr(os, "walk", refuse)
+    monkeypatch.setattr(os.path, "isdir", refuse)
+    listed, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
+    assert len(data_of(served).samples) == 20 and listed == [served]
 
 
 @pytest.mark.parametrize("way", WAYS[:2], ids=NAMES[:2])

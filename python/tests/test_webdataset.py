@@ -1,8 +1,11 @@
 """WebDataset over tar shards, with and without a cache."""
 
+import gzip
 import io
 import os
 import shutil
+import subprocess
+import sys
 import tarfile
 
 import pytest
@@ -68,20 +71,22 @@ class Tars:
                 self.bytes.append(b"".join(parts[kind] for kind, _, _ in kept))
         offsets = [places[0][1] for places in members]
         rest = offsets, [len(b) for b in self.bytes], [2] * len(members), members, self.labels
-        self.identity, self.times = write_index(self.index, root, self.files, *rest)
+        self.identity, self.times = write_index(
+            self.index, root, self.files, *rest, [b"x", b"y", b"z"]
+        )
 
 
 def noisy(content):
     return torch.tensor([len(content), content[0], torch.randint(1 << 20, ())])
 
 
+def text_of(member):
+    return member.decode()
+
+
 def pipeline(urls):
-    return (
-        rankpool.WebDataset(urls)
-        .decode()
-        .to_tuple("bin cls", "seg.txt")
-        .map_tuple(noisy, None, len)
-    )
+    data = rankpool.WebDataset(urls).map_dict(**{"cls": int, "seg.txt": text_of})
+    return data.to_tuple("bin cls", "seg.txt").map_tuple(noisy, None, len)
 
 
 def rows_of(data, workers, method=None):
@@ -101,8 +106,7 @@ def test_samples_are_those_of_the_members(shards):
     assert len(data) == SAMPLES
     assert data[3] == {"bin": bytes([3]) * 4, "cls": b"0", "seg.txt": b"s3"}
     assert data[-1] == data[19]
-    assert data.decode()[13] == {"bin": bytes([13]) * 14, "cls": 1, "seg.txt": "s13"}
-    assert data.decode().to_tuple("jpg;bin", "cls")[2] == (b"\2\2\2", 2)
+    assert data.to_tuple("jpg;bin", "cls")[2] == (b"\2\2\2", b"2")
     assert data.map_dict(cls=int).map(lambda sample: sample["cls"])[4] == 1
     with pytest.raises(IndexError, match="no sample 20 among 20"):
         data[20]
@@ -110,28 +114,18 @@ def test_samples_are_those_of_the_members(shards):
         data.to_tuple("jpg")[0]
 
 
-def test_images_and_handlers_decode(tmp_path):
-    image = pytest.importorskip("PIL.Image")
-    picture = io.BytesIO()
-    image.new("L", (3, 2), 7).save(picture, "png")
-    write_shard(
-        tmp_path / "a.tar",
-        [("1.png", picture.getvalue()), ("1.json", b'{"a": 1}'), ("1.own", b"x")],
-    )
-    data = rankpool.WebDataset(tmp_path).decode(
-        lambda kind, content: 5 if kind == "own" else None, "pil"
-    )
-    sample = data[0]
-    assert (sample["png"].mode, sample["png"].size, sample["json"], sample["own"]) == (
-        "RGB", (3, 2), {"a": 1}, 5,
-    )
-    with pytest.raises(ValueError, match="decode knows pil, .* not 'torch'"):
-        data.decode("torch")
+def test_decode_is_the_packages(shards, monkeypatch):
+    """What it decodes is tested where the package is installed (python/frameworks)."""
+    monkeypatch.setitem(sys.modules, "webdataset", None)
+    with pytest.raises(ImportError, match="decode is the package webdataset's, .*: install it"):
+        rankpool.WebDataset(shards).decode("pil")
 
 
 def test_patterns(shards, tmp_path):
     both = [os.path.join(shards, f"a-{n}.tar") for n in (0, 1)]
-    for urls in (shards, shards + "/a-{0..1}.tar", shards + "/{a}-{1,0}.tar", both[::-1]):
+    for urls in (
+        shards, shards + "/a-{0..1}.tar", shards + "/a-{1,0}.tar", both[::-1], "::".join(both),
+    ):
         assert tarfiles.expand(urls) == both
     (
         (tmp_path / "b-08.tar").touch(), (tmp_path / "b-09.tar").touch(),
@@ -147,6 +141,7 @@ def test_patterns(shards, tmp_path):
         ("pipe:cat x", ValueError),
         ("http://x/a.tar", ValueError),
         ("{a", ValueError),
+        ("{a,{b}", ValueError),
         ("none.tar", OSError),
     ):
         with pytest.raises(error):
@@ -157,13 +152,44 @@ def test_patterns(shards, tmp_path):
         rankpool.WebDataset(shards).shuffle(100)
 
 
-@pytest.mark.parametrize("name", ["two members", "the end"])
-def test_damaged_shards(tmp_path, name):
+@pytest.mark.parametrize("pattern", [
+    "a-{000..003}", "{a,b{1,2}}x{c..e}", "{0..10..3}", "{10..0..4}", "a{b}c", "x{08..10}",
+    "{e..a..2}", "{1..3}{a,b}", "{-1..1}", "{-01..2}", "{{1..3},x}", "{a..3}", "{1..01}",
+])  # fmt: skip
+def test_braces_are_expanded_as_in_a_shell(pattern):
+    words = subprocess.run(["bash", "-c", "echo " + pattern], capture_output=True, text=True)
+    assert tarfiles.braces(pattern) == words.stdout.split()
+
+
+@pytest.mark.parametrize("path, key, kind", [
+    ("a/b.c/1.JPG", "a/b.c/1", "jpg"), ("1.seg.png", "1", "seg.png"), ("1.", "1", ""),
+    ("README", "", ""), (".hidden.jpg", "", ""), ("a/.hidden.jpg", "a/", "hidden.jpg"),
+    ("./.hidden.jpg", "", ""), ("__a.b__", "", ""), ("__a__/1.jpg", "", ""),
+    ("__a/1.jpg", "__a/1", "jpg"),
+])  # fmt: skip
+def test_names_of_members(path, key, kind):
+    """As WebDataset's base_plus_ext and tar_file_iterator, which python/frameworks compares."""
+    assert tarfiles.split_name(path) == (key, kind)
+
+
+def test_neighbours_are_a_sample(tmp_path):
+    write_shard(tmp_path / "a.tar", [("1.a", b"x"), ("2.a", b"y"), ("1.b", b"z")])
+    data = rankpool.WebDataset(tmp_path)
+    assert [data[i] for i in range(3)] == [{"a": b"x"}, {"a": b"y"}, {"b": b"z"}]
+
+
+@pytest.mark.parametrize("wrong, said", [
+    ("two members", "has two members 'a' of the sample '1'"), ("within", "cannot be read"),
+    ("after a member", "has no end mark at byte 2560"), ("gzip", "if it is compressed, unpack it"),
+])  # fmt: skip
+def test_damaged_shards(tmp_path, wrong, said):
     path = tmp_path / "a.tar"
-    write_shard(path, [("1.a", b"x" * 2000), ("1.A" if name == "two members" else "1.b", b"y")])
-    if name == "the end":
-        os.truncate(path, 1024)
-    with pytest.raises((ValueError, tarfile.ReadError)):
+    write_shard(path, [("1.a", b"x" * 2000), ("1.A" if wrong == "two members" else "1.b", b"y")])
+    if wrong == "gzip":
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    elif wrong != "two members":
+        os.truncate(path, 1024 if wrong == "within" else 2560)
+    with pytest.raises(ValueError, match=f"the shard {path} .*{said}"):
         rankpool.WebDataset(tmp_path)
 
 
@@ -174,10 +200,17 @@ def test_damaged_shards(tmp_path, name):
 def test_tensors_are_the_same_with_the_cache(door, shards, tmp_path, workers, method, with_cls):
     """A pack's manifest does not count the cls that rankpool pack has added to the shards."""
     door.data.append(Tars(shards, with_cls))
+    if not with_cls:
+        open(os.path.join(shards, "rankpool.parquet"), "w").close()
     expected = rows_of(pipeline(shutil.copytree(shards, tmp_path / "elsewhere")), 0)
     assert len({noise[2] for noise, _, _ in expected}) == 2 * SAMPLES
     assert rows_of(pipeline(shards), workers, method) == expected
     assert sorted(get[2] for get in door.seen(GET)) == sorted(2 * list(range(5)))
+
+
+def test_only_a_pack_lacks_what_its_shards_have(door, shards):
+    door.data.append(Tars(shards, with_cls=False))
+    assert set(rankpool.WebDataset(shards)[3]) == {"bin", "seg.txt"}
 
 
 def test_shards_that_the_cache_does_not_serve_alone_are_read_from_storage(door, shards, capfd):

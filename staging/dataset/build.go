@@ -31,6 +31,9 @@ func NewBuilder(root string, samples, nameBytes int64) (*Builder, error) {
 // AddFolder appends a folder; the files that follow are in it.
 func (b *Builder) AddFolder(in Folder) { b.m.folders = append(b.m.folders, in) }
 
+// LeavesOut records that a folder has entries that are no samples, and belong to none.
+func (b *Builder) LeavesOut() { b.m.leavesOut = true }
+
 // AddFile appends a whole file in the last folder.
 func (b *Builder) AddFile(name string, label uint32, sizeBytes, modTime int64) {
 	b.m.add(b.row(), name, label, sizeBytes, modTime)

@@ -46,6 +46,8 @@ type Manifest struct {
 	checksums []uint64      // nil if there are none; 0: unknown
 	members   memberTable
 
+	leavesOut bool // some class folder has hidden entries, dangling links or special files
+
 	known *Identity // from a sample index; nil: it is computed
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"path"
 	"slices"
 	"strings"
 
@@ -89,8 +90,7 @@ func (m *Manifest) kindAlone(id scheduler.SampleID) string {
 	case FormatTFRecord, FormatNPY:
 		return format.String()
 	default:
-		_, extension, _ := strings.Cut(string(m.name(id)), ".")
-		return shards.LowerASCII(extension)
+		return shards.LowerASCII(strings.TrimPrefix(path.Ext(string(m.name(id))), "."))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
@@ -14,13 +15,14 @@ import (
 )
 
 // The keys of a manifest file's metadata. Classes and folders are JSON arrays of strings
-// (encodeNames), folder times a JSON array of integers.
+// (encodeNames), folder times a JSON array of integers; "leaves out" is true or false.
 const (
 	keyVersion     = "rankpool.version"
 	keyRoot        = "rankpool.root"
 	keyClasses     = "rankpool.classes"
 	keyFolders     = "rankpool.folders"
 	keyFolderTimes = "rankpool.folder_mtimes"
+	keyLeavesOut   = "rankpool.leaves_out"
 
 	manifestVersion = "2"
 	filesVersion    = "1" // of manifests without the columns of a shardedRow
@@ -172,5 +174,6 @@ func (m *Manifest) metadata() []parquet.WriterOption {
 		parquet.KeyValueMetadata(keyClasses, encodeNames(m.classes)),
 		parquet.KeyValueMetadata(keyFolders, encodeNames(paths)),
 		parquet.KeyValueMetadata(keyFolderTimes, string(folderTimes)),
+		parquet.KeyValueMetadata(keyLeavesOut, strconv.FormatBool(m.leavesOut)),
 	}
 }

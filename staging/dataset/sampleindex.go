@@ -14,10 +14,11 @@ import (
 // little-endian.
 const (
 	indexMagic        = "rpindex4"
-	indexHasOffsets   = 1 // flags: columns of offsets and formats
-	indexHasChecksums = 2 // a column of checksums
-	indexHasMembers   = 4 // the columns of the members, and the table of their kinds
-	indexManyMembers  = 8 // some sample has more than one member
+	indexHasOffsets   = 1  // flags: columns of offsets and formats
+	indexHasChecksums = 2  // a column of checksums
+	indexHasMembers   = 4  // the columns of the members, and the table of their kinds
+	indexManyMembers  = 8  // some sample has more than one member
+	indexLeavesOut    = 16 // some class folder has entries that are no samples
 	indexHeaderBytes  = 128
 )
 
@@ -114,6 +115,9 @@ func (m *Manifest) indexColumns() (columns []indexColumn, flags uint32) {
 		columns = append(columns,
 			fixed[uint32](t.ends), scaled(&t.offsets), plain(&t.sizes), plain(&t.kind))
 	}
+	if m.leavesOut {
+		flags |= indexLeavesOut
+	}
 	return columns, flags
 }
 
@@ -147,14 +151,15 @@ func parseIndex(data []byte) (*Manifest, error) {
 		return nil, errors.New("is not a sample index")
 	}
 	_, _ = binary.Decode(data, binary.LittleEndian, &header) // data is long enough
-	if header.Flags >= 2*indexManyMembers {
+	if header.Flags >= 2*indexLeavesOut {
 		return nil, fmt.Errorf("has unknown flags %#x", header.Flags)
 	}
 	// 8 bytes of columns a sample, or more
 	if n := header.Samples; n > math.MaxUint32 || n*8 > uint64(len(data)) {
 		return nil, errors.New("is truncated")
 	}
-	m, r := &Manifest{known: &header.Identity}, &indexReader{data: data, at: indexHeaderBytes}
+	m := &Manifest{known: &header.Identity, leavesOut: header.Flags&indexLeavesOut != 0}
+	r := &indexReader{data: data, at: indexHeaderBytes}
 	m.parseColumns(r, header)
 	m.parseTexts(r, header)
 	if r.err != nil {

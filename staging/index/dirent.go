@@ -33,21 +33,23 @@ func (d dirent) hidden() bool {
 }
 
 // readDirents calls use for every entry of the folder fd that is not hidden, in the order of the
-// file system.
-func readDirents(fd int, buffer []byte, use func(dirent)) error {
+// file system, and returns whether some are hidden.
+func readDirents(fd int, buffer []byte, use func(dirent)) (hidden bool, err error) {
 	for {
 		var n int
 		err := posix.Retry(func() (err error) { n, err = unix.ReadDirent(fd, buffer); return err })
 		if err != nil || n == 0 {
-			return err
+			return hidden, err
 		}
 		for rest := buffer[:n]; len(rest) > 0; {
 			var entry dirent
 			if entry, rest, err = cutDirent(rest); err != nil {
-				return err
+				return hidden, err
 			}
 			if !entry.hidden() {
 				use(entry)
+			} else if name := entry.name; string(name) != ".\x00" && string(name) != "..\x00" {
+				hidden = true
 			}
 		}
 	}

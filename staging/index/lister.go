@@ -69,11 +69,11 @@ func (l *systemLister) list(ctx context.Context, path string, known *int64) (*li
 	if err != nil {
 		return nil, err
 	}
-	entries, subs, err := l.entries(dir)
+	found := &listing{ModTime: modTime}
+	entries, err := l.entries(dir, found)
 	if err != nil {
 		return nil, &fs.PathError{Op: "list", Path: path, Err: err}
 	}
-	found := &listing{ModTime: modTime, Folders: subs}
 	if err := l.look(ctx, dir, entries, found); err != nil {
 		return nil, err
 	}
@@ -96,19 +96,24 @@ type unseen struct {
 	kind uint8
 }
 
-// entries reads the folder, and returns the entries that must be examined, and its sub-folders.
-func (l *systemLister) entries(dir *os.File) (entries []unseen, subs []subFolder, err error) {
+// entries reads the folder, adds its sub-folders to found, and returns the entries that must be
+// examined.
+func (l *systemLister) entries(dir *os.File, found *listing) (entries []unseen, err error) {
 	buffer := l.buffers.Get().(*[]byte)
 	defer l.buffers.Put(buffer)
-	err = readDirents(int(dir.Fd()), *buffer, func(d dirent) {
+	strange := false
+	hidden, err := readDirents(int(dir.Fd()), *buffer, func(d dirent) {
 		switch d.kind {
 		case unix.DT_DIR:
-			subs = append(subs, subFolder{Name: d.text()})
+			found.Folders = append(found.Folders, subFolder{Name: d.text()})
 		case unix.DT_REG, unix.DT_LNK, unix.DT_UNKNOWN:
 			entries = append(entries, unseen{string(d.name), d.kind})
+		default:
+			strange = true
 		}
 	})
-	return entries, subs, err
+	found.Others = hidden || strange
+	return entries, err
 }
 
 // look examines all entries of the folder dir, in chunks, in parallel as far as places allow.

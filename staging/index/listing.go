@@ -13,6 +13,7 @@ type listing struct {
 	Files    []scannedFile
 	Folders  []subFolder
 	Dangling []string // links that lead nowhere
+	Others   bool     // it has hidden entries, or ones that are neither files nor folders
 }
 
 type scannedFile struct {

@@ -40,6 +40,9 @@ func (s *scanner) manifest() (*dataset.Manifest, error) {
 	var labels labelling
 	for i, in := range s.folders {
 		built.AddFolder(dataset.Folder{Path: in.path, ModTime: in.ModTime})
+		if i > 0 && (in.Others || len(in.Dangling) > 0) {
+			built.LeavesOut()
+		}
 		if i == 0 || !d.flat {
 			labels.enter(in.path, d.flat || len(s.folders) == 1)
 		}

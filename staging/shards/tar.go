@@ -19,26 +19,25 @@ const maxClassBytes = 16
 // Tar finds the samples of a tar file of sizeBytes bytes: ustar, pax and GNU headers.
 //
 // A member's key is its path up to the first dot of its base name, and its kind is what follows
-// that dot. Members with the same key are one sample, wherever they are; samples come in the order
-// of their first members. As in WebDataset, members whose base name has no dot or begins with one,
-// names such as __x__, and anything but regular files are left out. If the .cls members hold
-// numbers, these are the samples' labels.
+// that dot. Neighbours with the same key are one sample. As in WebDataset, members whose base name
+// has no dot or begins with one, names such as __x__, and anything but regular files are left out;
+// but a name that begins with a dot, in a folder without one, is a kind of the folder's sample. If
+// the .cls members hold numbers, these are the samples' labels.
 //
 // Errors, whose text follows the file's name: it is truncated (or lacks its end mark), damaged, has
 // a sparse member, a sample with two members of one kind, or a class number for only some of its
 // samples.
 //
 // Source: WebDataset, tariterators.py, base_plus_ext, tar_file_iterator and group_by_keys.
-// Differs: group_by_keys groups only neighbours.
 func Tar(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 	w := newWindow(in, sizeBytes)
 	archive := tar.NewReader(w)
-	g := grouping{samples: make(map[string]uint32), kinds: make(map[string]uint32)}
+	g := grouping{kinds: make(map[string]uint32)}
 	next := int64(0) // where the next header begins
 	for {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) && w.pos > next { // it has read an end mark
-			return g.contents()
+			return &g.found, g.label()
 		}
 		if err != nil {
 			return nil, tarError(err, next, sizeBytes)
@@ -98,12 +97,27 @@ func isSparse(header *tar.Header) bool {
 // belongs to no sample.
 func splitName(path string) (key, kind string, ok bool) {
 	base := strings.LastIndexByte(path, '/') + 1
-	dot := strings.IndexByte(path[base:], '.')
-	isMeta := base == 0 && strings.HasPrefix(path, "__") && strings.HasSuffix(path, "__")
-	if dot <= 0 || isMeta {
+	dot := base + strings.IndexByte(path[base:], '.')
+	first, _, below := strings.Cut(path, "/")
+	if dot < base || isMeta(first, below) {
 		return "", "", false
 	}
-	return path[:base+dot], LowerASCII(path[base+dot+1:]), true
+	if dot == base {
+		folder := path[:max(0, base-1)]
+		if base == 0 || strings.Contains(folder[strings.LastIndexByte(folder, '/')+1:], ".") {
+			return "", "", false
+		}
+	}
+	return path[:dot], LowerASCII(path[dot+1:]), true
+}
+
+// isMeta reports whether a path describes the shard: its first part is __x__.
+func isMeta(first string, below bool) bool {
+	least := len("____")
+	if !below { // of such a name the underlines may be the same ones
+		least = len("__")
+	}
+	return len(first) >= least && strings.HasPrefix(first, "__") && strings.HasSuffix(first, "__")
 }
 
 // LowerASCII returns s with A to Z in lower case, and all other bytes unchanged.
@@ -119,17 +133,11 @@ func LowerASCII(s string) string {
 
 // A grouping collects the members of a tar file.
 type grouping struct {
-	samples map[string]uint32 // by key
+	found   Contents
 	keys    []string          // by sample
 	classes []int32           // by sample: the number in its .cls member, or noClass
-	kinds   map[string]uint32
-	names   []string // by kind
-	members []grouped
-}
-
-type grouped struct {
-	Member
-	sample uint32
+	kinds   map[string]uint32 // indexes into found.Kinds
+	first   int               // of the last sample's members
 }
 
 // noClass is the class number of a sample that has none.
@@ -141,67 +149,46 @@ func (g *grouping) add(path string, place Range, w *window) error {
 	if !ok {
 		return nil
 	}
-	sample, known := g.samples[key]
-	if !known {
-		sample = uint32(len(g.keys))
-		key = strings.Clone(key)
-		g.samples[key], g.keys, g.classes = sample, append(g.keys, key), append(g.classes, noClass)
+	c := &g.found
+	last := len(c.Samples) - 1
+	if last < 0 || g.keys[last] != key {
+		last, g.first = last+1, len(c.Members)
+		g.keys, g.classes = append(g.keys, strings.Clone(key)), append(g.classes, noClass)
+		c.Samples, c.Ends = append(c.Samples, Range{Offset: place.Offset}), append(c.Ends, 0)
 	}
 	number, known := g.kinds[kind]
 	if !known {
-		number = uint32(len(g.names))
+		number = uint32(len(c.Kinds))
 		kind = strings.Clone(kind)
-		g.kinds[kind], g.names = number, append(g.names, kind)
+		g.kinds[kind], c.Kinds = number, append(c.Kinds, kind)
 	}
-	if uint64(len(g.members)) > 1<<31 {
+	if uint64(len(c.Members)) > 1<<31 {
 		return errors.New("has more than 2147483648 members")
 	}
-	g.members = append(g.members, grouped{Member{place, number}, sample})
+	for _, other := range c.Members[g.first:] {
+		if other.Kind == number {
+			return fmt.Errorf("has two members %q of the sample %q", kind, key)
+		}
+	}
+	c.Members = append(c.Members, Member{place, number})
+	c.Ends[last] = uint32(len(c.Members))
+	c.Samples[last].Size += place.Size
 	if kind != "cls" {
 		return nil
 	}
 	class, err := classNumber(w, place.Size)
-	g.classes[sample] = class
+	g.classes[last] = class
 	return err
 }
 
-// contents sorts the members by sample.
-func (g *grouping) contents() (*Contents, error) {
-	slices.SortStableFunc(g.members, func(a, b grouped) int { return int(a.sample) - int(b.sample) })
-	c := &Contents{
-		Kinds: g.names, Samples: make([]Range, len(g.keys)),
-		Ends: make([]uint32, len(g.keys)),
-	}
-	c.Members = make([]Member, 0, len(g.members))
-	for _, m := range g.members {
-		s := &c.Samples[m.sample]
-		first := uint32(0)
-		if m.sample > 0 {
-			first = c.Ends[m.sample-1]
-		}
-		for _, other := range c.Members[first:] {
-			if other.Kind == m.Kind {
-				return nil, fmt.Errorf("has two members %q of the sample %q", g.names[m.Kind], g.keys[m.sample])
-			}
-		}
-		if uint32(len(c.Members)) == first {
-			s.Offset = m.Offset
-		}
-		s.Size += m.Size
-		c.Members = append(c.Members, m.Member)
-		c.Ends[m.sample] = uint32(len(c.Members))
-	}
-	return c, g.label(c)
-}
-
 // label uses the class numbers as labels if all samples have one.
-func (g *grouping) label(c *Contents) error {
+func (g *grouping) label() error {
 	without := slices.Index(g.classes, noClass)
 	switch {
 	case without < 0 && len(g.classes) > 0:
-		c.Labels = make([]uint32, len(g.classes))
+		g.found.Labels = make([]uint32, len(g.classes))
 		for i, class := range g.classes {
-			c.Labels[i] = uint32(class)
+			g.found.Labels[i] = uint32(class)
 		}
 	case slices.ContainsFunc(g.classes, func(class int32) bool { return class != noClass }):
 		return fmt.Errorf("has no class number in a .cls member of the sample %q, though others have one",

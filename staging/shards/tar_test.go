@@ -76,7 +76,8 @@ func TestTarLabels(t *testing.T) {
 func TestTarSamples(t *testing.T) {
 	data := writeTar(t, entry{name: "b.JPG", content: "b"}, entry{name: "x.y/", kind: tar.TypeDir},
 		entry{name: "__meta.json__"},
-		entry{name: "README"}, entry{name: ".hidden.jpg"}, entry{name: "x.y/a.seg.PNG", content: "aa"},
+		entry{name: "README"}, entry{name: ".hidden.jpg"}, entry{name: "x.y/.h.jpg"}, entry{name: "y/.h.jpg", content: "h"},
+		entry{name: "x.y/a.seg.PNG", content: "aa"}, entry{name: "__m__/a.jpg"},
 		entry{name: "x.y/__s__.jpg"},
 		entry{name: "b.txt", content: strings.Repeat("b", 600)})
 	contents, err := parse(Tar, data)
@@ -89,7 +90,7 @@ func TestTarSamples(t *testing.T) {
 		}
 		got = append(got, text)
 	}
-	if want := []string{"jpg=1 txt=600 ", "seg.png=2 ", "jpg=0 "}; !slices.Equal(got, want) {
+	if want := []string{"jpg=1 ", "h.jpg=1 ", "seg.png=2 ", "jpg=0 ", "txt=600 "}; !slices.Equal(got, want) {
 		t.Errorf("the samples are %q, want %q", got, want)
 	}
 }
@@ -120,7 +121,7 @@ func TestTarErrors(t *testing.T) {
 	}
 	_, err := parse(Tar, []byte(strings.Repeat("no tar ", 1000)))
 	wantError(t, err, "is damaged, or is not a tar file: the header at byte 0 is invalid")
-	_, err = parse(Tar, writeTar(t, entry{name: "a.jpg"}, entry{name: "b.jpg"}, entry{name: "a.JPG"}))
+	_, err = parse(Tar, writeTar(t, entry{name: "a.jpg"}, entry{name: "a.txt"}, entry{name: "a.JPG"}))
 	wantError(t, err, `has two members "jpg" of the sample "a"`)
 	_, err = parse(Tar, slices.Concat(sparseHeader(), make([]byte, 1024)))
 	wantError(t, err, `has the sparse member "s.bin", which cannot be read in place`)

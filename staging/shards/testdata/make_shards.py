@@ -50,14 +50,16 @@ def write_tar(name, form):
 
 
 def read_tar(name):
-    groups = {}
+    groups, last = [], None
     with tarfile.open(os.path.join(folder, name), encoding="utf-8", errors="surrogateescape") as tar:
         for info in tar:
             match = re.match(r"^((?:.*/|)[^.]+)[.]([^/]*)$", info.name)  # webdataset.tariterators.base_plus_ext
             if info.isreg() and match:
-                members = groups.setdefault(match.group(1), [])
-                members.append([match.group(2).lower(), info.offset_data, info.size])
-    return list(groups.values())
+                if match.group(1) != last:  # webdataset.tariterators.group_by_keys
+                    last = match.group(1)
+                    groups.append([])
+                groups[-1].append([match.group(2).lower(), info.offset_data, info.size])
+    return groups
 
 
 for number in range(40):
