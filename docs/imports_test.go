@@ -204,10 +204,6 @@ var arrows = map[string]map[string]string{
 	},
 	"benchmarks/planning": {"scheduler": "the plans that it measures"},
 	"benchmarks/slowfs":   {"staging/sizes": "sizes in its settings"},
-	"benchmarks/slowfs/slowstorage": {
-		"benchmarks/slowfs": "its delays",
-		"staging/storage":   "the Storage that it slows down",
-	},
 	"benchmarks/simulator": {
 		"benchmarks/clusters": "recorded embeddings",
 		"staging/npy":         "recorded losses",

@@ -16,7 +16,7 @@
 //
 // A hash of its path chooses the target of a file, or the first target of a striped one. The
 // [Engine] holds model, rules and counters; it is pure, in virtual time. [Mount] makes a FUSE file
-// system from it, and package slowstorage a storage.Storage.
+// system from it.
 //
 // # Use
 //
@@ -27,8 +27,7 @@
 //	    --set 'open_latency = "2ms"' /data/imagenet /mnt/slow
 //	cat /mnt/slow/.slowfs/stats
 //
-// In a test, [MountFor] mounts on a temporary folder and unmounts when the test ends. It needs
-// /dev/fuse, and to be root or to have fusermount3 (Debian: fuse3).
+// It needs /dev/fuse, and to be root or to have fusermount3 (Debian: fuse3).
 //
 // # What it can do
 //

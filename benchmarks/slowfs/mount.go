@@ -146,28 +146,3 @@ func (s *Server) wait(v Verdict) error {
 	}
 	return nil
 }
-
-// testingT is what MountFor needs of *testing.T.
-type testingT interface {
-	Helper()
-	Cleanup(func())
-	TempDir() string
-	Fatal(...any)
-	Error(...any)
-}
-
-// MountFor mounts source at a temporary folder for a test, and unmounts it when the test ends, even
-// after a failure. The test fails if it cannot be mounted, or is in use at the end.
-func MountFor(t testingT, source string, config Config) *Server {
-	t.Helper()
-	s, err := Mount(source, t.TempDir(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}

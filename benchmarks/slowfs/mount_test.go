@@ -102,7 +102,7 @@ func TestTheTreeIsTheSame(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := MountFor(t, source, config)
+			s := mountFor(t, source, config)
 			wantSameTree(t, s.Dir(), source)
 		})
 	}
@@ -110,7 +110,7 @@ func TestTheTreeIsTheSame(t *testing.T) {
 
 func TestCopyThroughItHasTheSameBytes(t *testing.T) {
 	source, copied := makeTree(t), filepath.Join(t.TempDir(), "copied")
-	s := MountFor(t, source, Config{
+	s := mountFor(t, source, Config{
 		OpenLatency: time.Millisecond, ReadLatency: time.Microsecond, EntryLatency: time.Microsecond,
 		StatLatency: time.Microsecond,
 		Bandwidth:   1e9, OpenRate: 1e5, Seed: 1,
@@ -130,7 +130,7 @@ func TestCopyThroughItHasTheSameBytes(t *testing.T) {
 
 func TestFilesReadTwiceAreTold(t *testing.T) {
 	for _, pageCache := range []bool{false, true} {
-		s := MountFor(t, makeTree(t), Config{PageCache: pageCache})
+		s := mountFor(t, makeTree(t), Config{PageCache: pageCache})
 		for _, name := range []string{"a/one", "a/page", "a/one"} {
 			if _, err := os.ReadFile(filepath.Join(s.Dir(), name)); err != nil {
 				t.Fatal(err)
@@ -143,7 +143,7 @@ func TestFilesReadTwiceAreTold(t *testing.T) {
 }
 
 func TestPagesOutliveAnOpenFile(t *testing.T) {
-	s := MountFor(t, makeTree(t), Config{
+	s := mountFor(t, makeTree(t), Config{
 		PageCache: true, KeepCache: true, EntryTimeout: time.Hour, AttrTimeout: time.Hour,
 	})
 	for range 2 {
@@ -159,7 +159,7 @@ func TestPagesOutliveAnOpenFile(t *testing.T) {
 
 func TestNothingCanBeWritten(t *testing.T) {
 	source := makeTree(t)
-	s := MountFor(t, source, Config{})
+	s := mountFor(t, source, Config{})
 	before := describe(t, source)
 	if err := os.WriteFile(filepath.Join(s.Dir(), "new"), nil, 0o600); !errors.Is(err, syscall.EROFS) {
 		t.Errorf("a new file: %v", err)
@@ -173,7 +173,7 @@ func TestNothingCanBeWritten(t *testing.T) {
 }
 
 func TestErrorsReachTheProgram(t *testing.T) {
-	s := MountFor(t, makeTree(t), Config{Rules: []Rule{
+	s := mountFor(t, makeTree(t), Config{Rules: []Rule{
 		{Match: "a/one", Op: Open, Error: "ESTALE", Times: 1},
 		{Match: "page", Op: Read, Error: "EIO", Times: 1},
 		{Match: "a/b", Op: List, Error: "EIO", Times: 1},
@@ -218,7 +218,7 @@ func TestErrorsReachTheProgram(t *testing.T) {
 // TestBandwidthIsKept reads more than the rate allows in 50 ms, and checks that it took at least
 // that long; how much longer depends on the machine.
 func TestBandwidthIsKept(t *testing.T) {
-	s := MountFor(t, makeTree(t), Config{Bandwidth: 40e6})
+	s := mountFor(t, makeTree(t), Config{Bandwidth: 40e6})
 	began := time.Now()
 	if _, err := os.ReadFile(filepath.Join(s.Dir(), "a/b/large")); err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestBandwidthIsKept(t *testing.T) {
 }
 
 func TestStatsInTheMount(t *testing.T) {
-	s := MountFor(t, makeTree(t), Config{})
+	s := mountFor(t, makeTree(t), Config{})
 	if _, err := os.ReadFile(filepath.Join(s.Dir(), "a/page")); err != nil {
 		t.Fatal(err)
 	}
@@ -371,4 +371,19 @@ func TestCloseEndsStalls(t *testing.T) {
 	if mounted(t, s.Dir()) {
 		t.Error("still mounted")
 	}
+}
+
+// mountFor mounts source at a temporary folder, until the test ends.
+func mountFor(t *testing.T, source string, config Config) *Server {
+	t.Helper()
+	s, err := Mount(source, t.TempDir(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
