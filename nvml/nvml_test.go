@@ -2,7 +2,6 @@ package nvml
 
 import (
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,9 +13,6 @@ import (
 
 	"rankpool/nvml/nvmltest"
 )
-
-var realPath = flag.String("nvml", "", "a real library, such as libnvidia-ml.so.1, to test as "+
-	"well, on a machine with a GPU")
 
 func open(t testing.TB, path string) *Library {
 	t.Helper()
@@ -47,97 +43,6 @@ func text(value any, err error) any {
 		return err.Error()
 	}
 	return value
-}
-
-// readings returns all values of d, by name.
-func readings(d Device) map[string]any {
-	uuid, uuidErr := d.UUID()
-	name, nameErr := d.Name()
-	utilisation, utilisationErr := d.Utilisation()
-	memory, memoryErr := d.Memory()
-	power, powerErr := d.Power()
-	celsius, celsiusErr := d.Temperature()
-	pcie, pcieErr := d.PCIe()
-	mig, migErr := d.MIG()
-	return map[string]any{
-		"uuid": text(uuid, uuidErr), "name": text(name, nameErr),
-		"utilisation": text(utilisation, utilisationErr),
-		"memory":      text(memory, memoryErr), "power": text(power, powerErr),
-		"temperature": text(celsius, celsiusErr),
-		"pcie":        text(pcie, pcieErr), "mig": text(mig, migErr),
-	}
-}
-
-// Every value of every kind of GPU is what the library returns, or its error code.
-func TestReadings(t *testing.T) {
-	l := open(t, nvmltest.Build(t))
-	if n, err := l.Count(); n != nvmltest.GPUs || err != nil {
-		t.Fatalf("Count() = %d, %v", n, err)
-	}
-	full := Memory{TotalBytes: 141 << 30, UsedBytes: 5 << 30}
-	moved := Throughput{ReceiveBytes: 7e9, SendBytes: 2e6}
-	tests := []map[string]any{
-		0: {
-			"uuid": "GPU-00000000-aaaa-0000-0000-000000000000", "name": "Fake H200", "utilisation": 0.75,
-			"memory": full, "power": 312.5,
-			"temperature": 41.0, "pcie": moved, "mig": NotSupported,
-		},
-		1: {
-			"uuid": "GPU-11111111-bbbb-0000-0000-000000000000", "name": "Fake H200", "utilisation": 0.0,
-			"memory": full,
-			"power":  NoPermission, "temperature": 41.0, "pcie": moved, "mig": false,
-		},
-		2: {
-			"uuid": "GPU-22222222-cccc-0000-0000-000000000000", "name": "Fake A100",
-			"utilisation": NotSupported, "memory": full,
-			"power": 312.5, "temperature": 41.0, "pcie": moved, "mig": true,
-		},
-		3: {
-			"uuid": GPUIsLost, "name": GPUIsLost, "utilisation": GPUIsLost, "memory": GPUIsLost,
-			"power":       GPUIsLost,
-			"temperature": GPUIsLost, "pcie": GPUIsLost, "mig": GPUIsLost,
-		},
-	}
-	for i, want := range tests {
-		got := readings(device(t, l, i))
-		for name := range want {
-			if got[name] != want[name] {
-				t.Errorf("GPU %d: %s is %v, want %v", i, name, got[name], want[name])
-			}
-		}
-	}
-	if _, err := l.Device(4); text(nil, err) != Code(2) {
-		t.Errorf("Device(4): %v", err)
-	}
-}
-
-func TestMIGDevices(t *testing.T) {
-	l := open(t, nvmltest.Build(t))
-	for i, want := range []int{0, 0, 2} {
-		devices, err := device(t, l, i).MIGDevices()
-		if len(devices) != want || err != nil {
-			t.Errorf("GPU %d: %d MIG devices, %v, want %d", i, len(devices), err, want)
-		}
-	}
-	if _, err := device(t, l, 3).MIGDevices(); text(nil, err) != GPUIsLost {
-		t.Errorf("GPU 3: %v, want GPU_IS_LOST", err)
-	}
-	devices, _ := device(t, l, 2).MIGDevices()
-	for i, uuid := range []string{
-		"MIG-aaaaaaaa-0000-0000-0000-000000000000",
-		"MIG-bbbbbbbb-0000-0000-0000-000000000000",
-	} {
-		got := readings(devices[i])
-		want := map[string]any{
-			"uuid": uuid, "utilisation": NotSupported, "power": NotSupported, "pcie": NotSupported,
-			"memory": Memory{TotalBytes: 20 << 30, UsedBytes: 5 << 30},
-		}
-		for name := range want {
-			if got[name] != want[name] {
-				t.Errorf("MIG device %d: %s is %v, want %v", i, name, got[name], want[name])
-			}
-		}
-	}
 }
 
 // The kind of error decides whether a caller shows "not available" or reports a failure.
@@ -195,24 +100,6 @@ func TestOpenWithout(t *testing.T) {
 	}
 }
 
-// If a driver lacks an optional function, the other values can still be read.
-func TestOldDriver(t *testing.T) {
-	d := device(t, open(t, nvmltest.Build(t, nvmltest.Without("nvmlDeviceGetPowerUsage")...)), 0)
-	if _, err := d.Power(); !errors.Is(err, ErrNotAvailable) {
-		t.Errorf("Power: %v, want ErrNotAvailable", err)
-	}
-	if u, err := d.Utilisation(); u != 0.75 || err != nil {
-		t.Errorf("Utilisation = %v, %v", u, err)
-	}
-}
-
-func TestHiddenGPU(t *testing.T) {
-	l := open(t, nvmltest.Build(t, "-DHIDDEN=1"))
-	if _, err := l.Device(1); !errors.Is(err, ErrNotAvailable) {
-		t.Errorf("Device(1): %v, want ErrNotAvailable", err)
-	}
-}
-
 // Close ends NVML once, and calls after it fail instead of calling into an unloaded library.
 func TestClose(t *testing.T) {
 	path := nvmltest.Build(t)
@@ -266,79 +153,6 @@ func TestConcurrent(t *testing.T) {
 		t.Error(err)
 	}
 	group.Wait()
-}
-
-// Any library, including a real one (-nvml), returns values within their ranges or ErrNotAvailable.
-func TestAnyLibrary(t *testing.T) {
-	libraries := map[string]string{"fake": nvmltest.Build(t)}
-	if *realPath != "" {
-		libraries["real"] = *realPath
-	}
-	for name, path := range libraries {
-		t.Run(name, func(t *testing.T) {
-			l := open(t, path)
-			count, err := l.Count()
-			if err != nil || count < 1 {
-				t.Fatalf("Count() = %d, %v", count, err)
-			}
-			for i := range count {
-				d, err := l.Device(i)
-				if err != nil {
-					t.Logf("GPU %d: %v", i, err)
-					continue
-				}
-				uuid, err := d.UUID()
-				if text(nil, err) == GPUIsLost {
-					continue
-				}
-				if err != nil || !strings.HasPrefix(uuid, "GPU-") {
-					t.Errorf("GPU %d: UUID %q, %v", i, uuid, err)
-				}
-				migs, err := d.MIGDevices()
-				if err != nil {
-					t.Errorf("GPU %d: %v", i, err)
-				}
-				for _, d := range append([]Device{d}, migs...) {
-					checkRanges(t, d)
-				}
-			}
-		})
-	}
-}
-
-func checkRanges(t *testing.T, d Device) {
-	uuid, _ := d.UUID()
-	check := func(what string, good bool, value any, err error) {
-		t.Logf("%s %s: %v, %v", uuid, what, value, err)
-		if err != nil && !errors.Is(err, ErrNotAvailable) || err == nil && !good {
-			t.Errorf("%s %s: %v, %v", uuid, what, value, err)
-		}
-	}
-	name, err := d.Name()
-	check("name", name != "", name, err)
-	u, err := d.Utilisation()
-	check("utilisation", u >= 0 && u <= 1, u, err)
-	m, err := d.Memory()
-	check("memory", m.TotalBytes >= 1<<30 && m.UsedBytes >= 0 && m.UsedBytes <= m.TotalBytes, m, err)
-	w, err := d.Power()
-	check("power", w > 1 && w < 5000, w, err)
-	c, err := d.Temperature()
-	check("temperature", c > 0 && c < 130, c, err)
-	moved, err := d.PCIe()
-	check("PCIe", moved.ReceiveBytes >= 0 && moved.SendBytes >= 0 && moved.ReceiveBytes < 1e12, moved,
-		err)
-}
-
-// BenchmarkReadings measures what one reading of a GPU costs, apart from the driver's own work,
-// which the fake library does not do.
-func BenchmarkReadings(b *testing.B) {
-	d := device(b, open(b, nvmltest.Build(b)), 0)
-	for b.Loop() {
-		_, _ = d.Utilisation()
-		_, _ = d.Memory()
-		_, _ = d.Power()
-		_, _ = d.Temperature()
-	}
 }
 
 // readInt reads a C int.

@@ -188,3 +188,14 @@ func TestWeight(t *testing.T) {
 		}
 	}
 }
+
+// testScores returns scores that look like losses: most of them small, a few large.
+func testScores(n int) []float32 {
+	clock := newSource(1, 99).epoch(0)
+	scores := make([]float32, n)
+	for i := range scores {
+		e := exponential(clock.bits(SampleID(i), 0))
+		scores[i] = float32(e * e)
+	}
+	return scores
+}

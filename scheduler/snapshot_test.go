@@ -322,21 +322,3 @@ func TestDigestsAreNoPaths(t *testing.T) {
 		t.Errorf("%q is not valid", digest)
 	}
 }
-
-// BenchmarkSnapshot encodes a state of a million samples, and computes its digest.
-func BenchmarkSnapshot(b *testing.B) {
-	s := &Snapshot{Scores: make([]float32, 1e6), Losses: unreported(1e6)}
-	b.Run("encode", func(b *testing.B) {
-		b.SetBytes(8e6)
-		for b.Loop() {
-			for range s.Encoded() {
-			}
-		}
-	})
-	b.Run("digest", func(b *testing.B) {
-		b.SetBytes(8e6)
-		for b.Loop() {
-			s.Digest()
-		}
-	})
-}

@@ -237,9 +237,3 @@ func TestMemoryIsWithinBounds(t *testing.T) {
 		}
 	})
 }
-
-func BenchmarkReadMemory(b *testing.B) {
-	for b.Loop() {
-		ReadMemory(os.ReadFile, os.Getenv, 0)
-	}
-}

@@ -393,16 +393,3 @@ func TestClockMisuse(t *testing.T) {
 		}()
 	}
 }
-
-// An epoch of 60 batches on 1,024 ranks must be cheap next to simulating the caches.
-func BenchmarkClock(b *testing.B) {
-	c, err := LoadCluster("lustre-1024")
-	if err != nil {
-		b.Fatal(err)
-	}
-	loads := slices.Repeat([]Load{{LocalBytes: 1e6, RemoteBytes: 1e6, StorageBytes: 1e6, Reads: 9}},
-		1024)
-	for b.Loop() {
-		epochs(NewClock(c, Nodes{1024, 1, 32}, 0), 1, 60, false, loads...)
-	}
-}

@@ -230,48 +230,6 @@ func TestArenaReusesEqualSizes(t *testing.T) {
 	}
 }
 
-func BenchmarkArena(b *testing.B) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	a := NewArena(64 << 30)
-	var held []int64
-	sizes := make([]int64, 1<<12)
-	for i := range sizes {
-		sizes[i] = logUniform(rng, 1<<10, 1<<20)
-	}
-	for i := 0; a.UsedBytes() < a.SizeBytes()*8/10; i++ {
-		off, _ := a.Alloc(sizes[i%len(sizes)])
-		held = append(held, off)
-	}
-	b.ReportMetric(float64(len(held)), "blocks")
-	i := 0
-	for b.Loop() {
-		k := (i * 7919) % len(held)
-		a.Free(held[k])
-		off, ok := a.Alloc(sizes[i%len(sizes)])
-		if !ok {
-			b.Fatal("the arena is full")
-		}
-		held[k] = off
-		i++
-	}
-}
-
-// BenchmarkArenaRecords fills an arena with samples of equal sizes, as many as were expected.
-func BenchmarkArenaRecords(b *testing.B) {
-	const blocks, size = 1_000_000, 110 << 10
-	held := make([]int64, blocks)
-	for b.Loop() {
-		before := heapBytes()
-		a := NewArena(blocks * size)
-		a.Expect(blocks)
-		for i := range held {
-			held[i], _ = a.Alloc(size)
-		}
-		b.ReportMetric(float64(heapBytes()-before)/blocks, "B/block")
-		a.Free(held[0])
-	}
-}
-
 // heapBytes returns how much of the heap is in use.
 func heapBytes() int64 {
 	runtime.GC()

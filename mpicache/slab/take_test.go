@@ -430,16 +430,3 @@ func FuzzDirectory(f *testing.F) {
 		checkArena(t, s.Arena)
 	})
 }
-
-// BenchmarkSum measures what an entry costs when its sample is fetched.
-func BenchmarkSum(b *testing.B) {
-	for _, size := range []int{3 << 10, 110 << 10} {
-		b.Run(strconv.Itoa(size), func(b *testing.B) {
-			sample := make([]byte, size)
-			b.SetBytes(int64(size))
-			for b.Loop() {
-				Sum(sample)
-			}
-		})
-	}
-}

@@ -207,15 +207,3 @@ func TestDamagedIndexIsFound(t *testing.T) {
 		t.Errorf("bytes %d may change unseen, of %d", missed, len(data))
 	}
 }
-
-func BenchmarkIdentity(b *testing.B) {
-	const n = 1 << 20
-	m, err := Build("/data", []string{"a"}, n, func(i int) Sample {
-		return Sample{Path: fmt.Sprintf("n%08d/n%08d_%d.JPEG", i/1300, i/1300, i), Size: 110_000}
-	})
-	stagingtest.Must(b, err)
-	for b.Loop() {
-		m.Identity()
-	}
-	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/Msamples")
-}

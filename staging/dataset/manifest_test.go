@@ -440,3 +440,21 @@ func TestBuildRefuses(t *testing.T) {
 	_, err = DecodeManifest([]byte("x"))
 	stagingtest.WantError(t, err, "the manifest of another rank: is not a parquet file")
 }
+
+// synthetic returns a manifest like ImageNet's: classes folders with perClass files each, named
+// n01440764_10026.JPEG.
+func synthetic(classes, perClass int) *Manifest {
+	m := &Manifest{root: "/data/imagenet/train", folders: []Folder{{"", 1}}}
+	m.reserve(classes*perClass, 0)
+	for label := range classes {
+		class := fmt.Sprintf("n%08d", 1440764+label*37)
+		m.classes = append(m.classes, class)
+		m.folders = append(m.folders, Folder{class, 1_700_000_000_123_456_789 + int64(label)})
+		for i := range perClass {
+			name := fmt.Sprintf("%s_%05d.JPEG", class, i)
+			m.add(uint32(label+1), name, uint32(label), int64(100_000+(i*7919)%50_000),
+				1_600_000_000_000_000_000+int64(i)*1_000_003)
+		}
+	}
+	return m
+}

@@ -231,14 +231,3 @@ func startAny(tb testing.TB) {
 		tb.Fatal(err)
 	}
 }
-
-// BenchmarkTestsome measures what a test of a receive under way costs, in a world of one.
-func BenchmarkTestsome(b *testing.B) {
-	startAny(b)
-	var q Requests
-	q.Append(must(Irecv(make([]byte, 8), 0, 7)))
-	done := make([]Done, 0, 1)
-	for b.Loop() {
-		done, _ = q.Testsome(done[:0])
-	}
-}

@@ -381,22 +381,3 @@ func TestHangingDriverAtTheEnd(t *testing.T) {
 		t.Errorf("GPUs %+v, and %d lines", got, len(lines))
 	}
 }
-
-// The work of one second on a node with eight GPUs, without the driver's calls.
-func BenchmarkGPUSample(b *testing.B) {
-	node, err := findGPUs(openFakeNVML(b), gpusOf("CUDA_VISIBLE_DEVICES=0,1"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	gpus := slices.Repeat(node, 4)
-	now := time.Unix(0, 0)
-	s := &gpuSampler{clock: func() time.Time { return now }}
-	s.use(gpus)
-	stall := 0.0
-	for b.Loop() {
-		now, stall = now.Add(time.Second), stall+0.3
-		s.sample()
-		s.Snapshot(stall, 8)
-	}
-	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)*100, "%core@1Hz")
-}
