@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -230,14 +229,6 @@ func TestArenaReusesEqualSizes(t *testing.T) {
 	}
 }
 
-// heapBytes returns how much of the heap is in use.
-func heapBytes() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 // largestFreeBytes returns the size of the largest free block; it walks the list of one class.
 func (a *Arena) largestFreeBytes() int64 {
 	if a.first == 0 {
@@ -250,10 +241,4 @@ func (a *Arena) largestFreeBytes() int64 {
 		largest = max(largest, a.size(b))
 	}
 	return largest * granuleBytes
-}
-
-// logUniform draws from smallest … largest so that every octave is equally likely.
-func logUniform(rng *rand.Rand, smallest, largest int64) int64 {
-	return int64(
-		float64(smallest) * math.Exp(rng.Float64()*math.Log(float64(largest)/float64(smallest))))
 }
