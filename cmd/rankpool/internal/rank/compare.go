@@ -46,8 +46,8 @@ type blocksNote struct{ Digests []dataset.Digest }
 func (r *process) intro(cfg *mpicache.Config, slabBytes int64) intro {
 	in := intro{
 		Host: hostname(), SlabBytes: slabBytes,
-		Before: mpicache.ReadBefore(r.dir, r.transport.Rank(), r.transport.Size()),
-		Folder: r.dir, Again: r.again, Met: r.again && hasMemoryNote(r.dir),
+		Before: mpicache.ReadBefore(r.folder.dir, r.transport.Rank(), r.transport.Size()),
+		Folder: r.folder.dir, Again: r.folder.again, Met: r.folder.again && hasMemoryNote(r.folder.dir),
 		Options: []option{
 			{"the version of rankpool", version.Text},
 			{"the version of plans", fmt.Sprint(scheduler.PlanVersion)},

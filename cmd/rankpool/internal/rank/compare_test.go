@@ -168,9 +168,9 @@ func TestClearedFolders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			found := compareRanks(t, [][]openedSet{{set}, {set}},
 				func(rank int, r *process, _ *mpicache.Config) {
-					r.dir, r.again = t.TempDir(), c.again[rank]
+					r.folder.dir, r.folder.again = t.TempDir(), c.again[rank]
 					if c.met && rank == 0 {
-						if err := (memoryNote{1, ""}).write(r.dir); err != nil {
+						if err := (memoryNote{1, ""}).write(r.folder.dir); err != nil {
 							t.Error(err)
 						}
 					}

@@ -16,71 +16,82 @@ import (
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
+	"rankpool/slurm"
 )
 
-// openFolder creates and locks the rank's folder: a rank that died before may have left its
-// importance states there.
-func (r *process) openFolder() error {
-	if r.opt.Session == "" {
-		if r.job.JobID == "" {
+// An ownFolder is a rank's folder, in which it keeps what outlives it.
+type ownFolder struct {
+	opt   *Options
+	job   slurm.Job
+	dir   string
+	life  life
+	again bool // run starts this rank again
+	lock  *os.File
+}
+
+// open creates and locks the folder: a rank that died before may have left its importance states
+// there.
+func (f *ownFolder) open(rank int) error {
+	if f.opt.Session == "" {
+		if f.job.JobID == "" {
 			return exit.Usagef("serve outside Slurm needs --session DIR, the folder where the " +
 				"training processes find it")
 		}
-		session, err := session.OfJob(r.job)
+		session, err := session.OfJob(f.job)
 		if err != nil {
 			return err
 		}
-		r.opt.Session = session
+		f.opt.Session = session
 	}
-	r.dir = session.RankFolder(r.opt.Session, r.transport.Rank())
-	if err := session.CheckSocketPath(filepath.Join(r.dir, session.DoorName)); err != nil {
+	f.dir = session.RankFolder(f.opt.Session, rank)
+	if err := session.CheckSocketPath(filepath.Join(f.dir, session.DoorName)); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(r.opt.Session, 0o700); err != nil {
+	if err := os.MkdirAll(f.opt.Session, 0o700); err != nil {
 		return err
 	}
-	if err := session.CheckFolder(r.opt.Session); err != nil {
+	if err := session.CheckFolder(f.opt.Session); err != nil {
 		return err
 	}
-	if err := os.Mkdir(r.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(f.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := session.CheckFolder(r.dir); err != nil {
+	if err := session.CheckFolder(f.dir); err != nil {
 		return err
 	}
-	if err := r.lockFolder(exit.Patience); err != nil {
+	if err := f.take(exit.Patience); err != nil {
 		return err
 	}
-	if err := r.beginLife(); err != nil {
+	if err := f.beginLife(); err != nil {
 		return err
 	}
-	if err := session.NoteJob(r.dir, r.job); err != nil {
+	if err := session.NoteJob(f.dir, f.job); err != nil {
 		return err
 	}
-	session.NoteStep(r.opt.Session, session.CacheStepName, r.job)
-	return os.WriteFile(filepath.Join(r.dir, session.MetName), nil, 0o600)
+	session.NoteStep(f.opt.Session, session.CacheStepName, f.job)
+	return os.WriteFile(filepath.Join(f.dir, session.MetName), nil, 0o600)
 }
 
-// lockFolder locks the rank's own folder, so that no other rank serves there.
+// take locks the rank's own folder, so that no other rank serves there.
 //
 // An earlier rank of the same launch may still hold the lock. It was asked to end, and is killed if
 // it has not after patience. A rank that survives even that, because it waits in the kernel for a
 // device or a server that does not respond, keeps its lock and its memory: this rank then creates a
 // new lock, and uses the memory that is left.
-func (r *process) lockFolder(patience time.Duration) error {
-	path := filepath.Join(r.dir, session.LockName)
+func (f *ownFolder) take(patience time.Duration) error {
+	path := filepath.Join(f.dir, session.LockName)
 	lock, err := session.LockFile(path)
-	if before, known := readLife(r.dir); errors.Is(err, unix.EWOULDBLOCK) && known &&
-		before.key == r.opt.Launch && r.opt.Launch != "" {
+	if before, known := readLife(f.dir); errors.Is(err, unix.EWOULDBLOCK) && known &&
+		before.key == f.opt.Launch && f.opt.Launch != "" {
 		lock, err = takeLock(path, patience)
 	}
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("another rank serves in %s: give every run its own --session", r.dir)
+		return fmt.Errorf("another rank serves in %s: give every run its own --session", f.dir)
 	}
 	if err != nil {
 		return err
 	}
-	r.lock = lock
+	f.lock = lock
 	if err := lock.Truncate(0); err != nil {
 		return err
 	}
@@ -141,31 +152,31 @@ func NewLaunch() string {
 // beginLife removes what an earlier launch left on this node when it was killed: states of epochs
 // that the other ranks do not have, and folders of ranks that are now on other nodes. The rank's
 // own folder is locked; files of an earlier rank of the same life stay in it.
-func (r *process) beginLife() error {
-	before, known := readLife(r.dir)
-	r.again = known && before.key == r.opt.Launch && r.opt.Launch != ""
-	r.life = life{key: r.opt.Launch, launch: r.opt.Launch}
-	if r.life.key == "" { // started by hand
-		r.life = life{key: strconv.Itoa(r.job.RestartCount), launch: NewLaunch()}
+func (f *ownFolder) beginLife() error {
+	before, known := readLife(f.dir)
+	f.again = known && before.key == f.opt.Launch && f.opt.Launch != ""
+	f.life = life{key: f.opt.Launch, launch: f.opt.Launch}
+	if f.life.key == "" { // started by hand
+		f.life = life{key: strconv.Itoa(f.job.RestartCount), launch: NewLaunch()}
 	}
-	if known && before.key == r.life.key && before.launch != "" {
-		r.life.launch = before.launch
+	if known && before.key == f.life.key && before.launch != "" {
+		f.life.launch = before.launch
 	}
-	for _, folder := range session.RankFolders(r.opt.Session) {
-		if before, known := readLife(folder); known && before.key != r.life.key {
-			if err := r.clear(folder); err != nil {
+	for _, folder := range session.RankFolders(f.opt.Session) {
+		if before, known := readLife(folder); known && before.key != f.life.key {
+			if err := f.clear(folder); err != nil {
 				return err
 			}
 		}
 	}
-	return r.life.write(r.dir)
+	return f.life.write(f.dir)
 }
 
 // endLaunch removes the launch's name when training has ended but the folder may stay: anything
 // started in it by hand is another training.
-func (r *process) endLaunch() {
-	r.life.launch = ""
-	_ = r.life.write(r.dir) // on failure the next training has the same name
+func (f *ownFolder) endLaunch() {
+	f.life.launch = ""
+	_ = f.life.write(f.dir) // on failure the next training has the same name
 }
 
 func readLife(folder string) (l life, known bool) {
@@ -180,8 +191,8 @@ func (l life) write(folder string) error {
 
 // clear removes everything in the rank's own folder but the lock, or another's folder that no
 // process holds.
-func (r *process) clear(folder string) error {
-	if folder != r.dir {
+func (f *ownFolder) clear(folder string) error {
+	if folder != f.dir {
 		if session.Locked(filepath.Join(folder, session.LockName)) {
 			return nil
 		}
@@ -198,13 +209,13 @@ func (r *process) clear(folder string) error {
 
 // leaveNothing removes the session from a node where nothing else will: the job ends, and Slurm
 // starts no more steps in it.
-func (r *process) leaveNothing() {
-	for _, folder := range session.RankFolders(r.opt.Session) {
-		if folder != r.dir && session.Locked(filepath.Join(folder, session.LockName)) {
+func (f *ownFolder) leaveNothing() {
+	for _, folder := range session.RankFolders(f.opt.Session) {
+		if folder != f.dir && session.Locked(filepath.Join(folder, session.LockName)) {
 			return // the last rank does
 		}
 	}
-	if !session.LauncherHolds(r.opt.Session) {
-		_ = os.RemoveAll(r.opt.Session) // else the next run does
+	if !session.LauncherHolds(f.opt.Session) {
+		_ = os.RemoveAll(f.opt.Session) // else the next run does
 	}
 }

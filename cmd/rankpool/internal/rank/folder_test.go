@@ -46,7 +46,7 @@ func TestBeginLife(t *testing.T) {
 			folder := t.TempDir()
 			begin := func(launch string, restarts int, want ...string) life {
 				t.Helper()
-				r := &process{
+				r := &ownFolder{
 					opt: &Options{Session: folder, Launch: launch},
 					dir: session.RankFolder(folder, 1), job: slurm.Job{RestartCount: restarts},
 				}
@@ -90,8 +90,8 @@ func TestEndLaunch(t *testing.T) {
 	for _, launch := range []string{"", "a"} {
 		folder := t.TempDir()
 		lifeFolder(t, folder, 0, life{key: "before"})
-		begin := func() *process {
-			r := &process{
+		begin := func() *ownFolder {
+			r := &ownFolder{
 				opt: &Options{Session: folder, Launch: launch},
 				dir: session.RankFolder(folder, 0),
 			}
@@ -112,7 +112,7 @@ func TestEndLaunch(t *testing.T) {
 // TestLeaveNothing checks who removes the session of a job that Slurm ends.
 func TestLeaveNothing(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "session")
-	r := &process{opt: &Options{Session: folder}, dir: session.RankFolder(folder, 0)}
+	r := &ownFolder{opt: &Options{Session: folder}, dir: session.RankFolder(folder, 0)}
 	other := session.RankFolder(folder, 1)
 	if err := os.MkdirAll(other, 0o700); err != nil {
 		t.Fatal(err)
@@ -141,9 +141,9 @@ func TestLeaveNothing(t *testing.T) {
 
 // lockedFolder creates the folder of a rank of a launch, whose lock another process holds, and
 // returns the rank and that process.
-func lockedFolder(t *testing.T, launch string) (*process, *exec.Cmd) {
+func lockedFolder(t *testing.T, launch string) (*ownFolder, *exec.Cmd) {
 	t.Helper()
-	r := &process{opt: &Options{Launch: "this"}, dir: t.TempDir()}
+	r := &ownFolder{opt: &Options{Launch: "this"}, dir: t.TempDir()}
 	if err := (life{key: launch}).write(r.dir); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func lockedFolder(t *testing.T, launch string) (*process, *exec.Cmd) {
 	return r, holder
 }
 
-func (r *process) lockText(t *testing.T) string {
+func (r *ownFolder) lockText(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(r.dir, session.LockName))
 	if err != nil {
@@ -172,7 +172,7 @@ func (r *process) lockText(t *testing.T) string {
 	return string(text)
 }
 
-func noteHolder(t *testing.T, r *process, pid int) {
+func noteHolder(t *testing.T, r *ownFolder, pid int) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(r.dir, session.LockName), []byte(strconv.Itoa(pid)),
 		0o600); err != nil {
@@ -185,7 +185,7 @@ func TestLockOfARankThatHangs(t *testing.T) {
 	r, holder := lockedFolder(t, "this")
 	noteHolder(t, r, holder.Process.Pid)
 	done := make(chan error, 1)
-	go func() { done <- r.lockFolder(50 * time.Millisecond) }()
+	go func() { done <- r.take(50 * time.Millisecond) }()
 	_ = holder.Wait() // it was killed
 	if err := <-done; err != nil || r.lockText(t) != strconv.Itoa(os.Getpid()) {
 		t.Errorf("the lock has %q, %v", r.lockText(t), err)
@@ -197,7 +197,7 @@ func TestLockOfARankThatHangs(t *testing.T) {
 func TestLockOfARankThatCannotBeEnded(t *testing.T) {
 	r, _ := lockedFolder(t, "this") // the process that holds it is unknown
 	said := outlettest.Stderr(t, func() {
-		if err := r.lockFolder(time.Millisecond); err != nil {
+		if err := r.take(time.Millisecond); err != nil {
 			t.Error(err)
 		}
 	})
@@ -214,7 +214,7 @@ func TestLockOfARankThatCannotBeEnded(t *testing.T) {
 func TestLockOfAnotherRun(t *testing.T) {
 	r, holder := lockedFolder(t, "another")
 	noteHolder(t, r, holder.Process.Pid)
-	if err := r.lockFolder(time.Millisecond); err == nil ||
+	if err := r.take(time.Millisecond); err == nil ||
 		!strings.Contains(err.Error(), "another rank serves in") {
 		t.Errorf("%v", err)
 	}

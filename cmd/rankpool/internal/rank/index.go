@@ -41,7 +41,7 @@ func (r *process) checkRun() error {
 func (r *process) openIndex(
 	i int, open func() (*dataset.Manifest, error),
 ) (m *dataset.Manifest, path string, err error) {
-	own := filepath.Join(r.dir, fmt.Sprintf("index-%d", i))
+	own := filepath.Join(r.folder.dir, fmt.Sprintf("index-%d", i))
 	if r.opt.Launch != "" {
 		for _, path := range []string{session.IndexPath(r.opt.Session, i), own} {
 			if m, err = dataset.OpenIndex(path); err == nil {

@@ -39,7 +39,7 @@ func TestRankOpensTheRunsIndex(t *testing.T) {
 		}
 		opt := &Options{Launch: launch, Session: folder, Identities: kept.Identities}
 		return &process{
-			opt: opt, dir: dir, transport: ranks.NewMux(transport.NewLocal(1)[0]),
+			opt: opt, folder: ownFolder{dir: dir}, transport: ranks.NewMux(transport.NewLocal(1)[0]),
 			logger: slog.New(slog.DiscardHandler),
 		}
 	}
@@ -72,7 +72,7 @@ func TestRankOpensTheRunsIndex(t *testing.T) {
 	// A node without the launcher: the rank's own folder has the index.
 	folder = t.TempDir()
 	r := rank("launch")
-	if err := dataset.WriteIndex(filepath.Join(r.dir, "index-0"), set.manifest); err != nil {
+	if err := dataset.WriteIndex(filepath.Join(r.folder.dir, "index-0"), set.manifest); err != nil {
 		t.Fatal(err)
 	}
 	check("in the rank's folder", r, false, "")

@@ -103,13 +103,12 @@ func newTestRank(t *testing.T, amount string) *process {
 	t.Cleanup(func() { transport.Close() })
 	opt := &Options{CacheOptions: CacheOptions{Memory: amount, Window: memory.AutoWindow}}
 	opt.Session = t.TempDir()
-	r := &process{
-		opt: opt, transport: transport, ranksHere: 1,
-		dir:      session.RankFolder(opt.Session, transport.Rank()),
-		logger:   slog.New(slog.DiscardHandler),
-		readFile: os.ReadFile, roomPatience: roomPatience,
-	}
-	if err := os.Mkdir(r.dir, 0o700); err != nil {
+	r := newProcess(opt, transport)
+	r.folder.dir = session.RankFolder(opt.Session, transport.Rank())
+	r.logger = slog.New(slog.DiscardHandler)
+	r.memory.ranksHere = 1
+	r.tellParts()
+	if err := os.Mkdir(r.folder.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -143,8 +142,9 @@ func TestMemoryOfOneRankIsTooSmall(t *testing.T) {
 		for i, transport := range transport.NewLocal(n) {
 			r := newTestRank(t, memory)
 			r.transport = ranks.NewMux(transport)
+			r.tellParts()
 			if i > 0 { // the node is too small for two of them
-				r.opt.Trainers.Memory, r.ranksHere = "900TiB", 9_000_000
+				r.opt.Trainers.Memory, r.memory.ranksHere = "900TiB", 9_000_000
 			}
 			all.Go(
 				func() {
@@ -175,6 +175,7 @@ func TestMemoryGatherEnds(t *testing.T) {
 		r := newTestRank(t, memory.Auto)
 		group := transport.NewLocal(2)
 		r.transport = ranks.NewMux(group[0])
+		r.tellParts()
 		gone := errors.New("interrupted")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		r.logger = messages.New(writerFunc(func(line []byte) {

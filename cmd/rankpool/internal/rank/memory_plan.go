@@ -20,7 +20,7 @@ import (
 // PartitionBytes and WindowBytes. All ranks must call it: they exchange the sizes of their slabs.
 // If one rank has too little memory, all end, with one sentence that says why.
 func (r *process) planMemory(ctx context.Context, cfg *mpicache.Config) (memory.Plan, error) {
-	own, reason := r.ownMemory(ctx, cfg.Data)
+	own, reason := r.memory.plan(ctx, cfg.Data)
 	var tooMuch *memory.TooSmallError
 	if errors.As(reason, &tooMuch) {
 		own.slabBytes = -1
@@ -44,9 +44,9 @@ func (r *process) planMemory(ctx context.Context, cfg *mpicache.Config) (memory.
 			return own.plan, err
 		}
 	}
-	r.logAuto(own.auto, own.plan.SlabBytes)
-	r.noted = memoryNote{own.plan.SlabBytes, own.asked}
-	return own.plan, r.noted.write(r.dir)
+	r.memory.logAuto(own.auto, own.plan.SlabBytes)
+	r.memory.noted = memoryNote{own.plan.SlabBytes, own.asked}
+	return own.plan, r.memory.noted.write(r.folder.dir)
 }
 
 // An ownPlan is a rank's plan before it knows those of the other ranks.
@@ -59,25 +59,25 @@ type ownPlan struct {
 	slabBytes int64
 }
 
-// ownMemory returns this rank's plan. The error is a *memory.TooSmallError if the node has too
+// plan returns this rank's plan. The error is a *memory.TooSmallError if the node has too
 // little memory.
-func (r *process) ownMemory(ctx context.Context, data []mpicache.DataSet) (own ownPlan, err error) {
-	if r.opt.Memory == memory.Auto {
-		return r.autoMemory(ctx, data)
+func (m *memoryUse) plan(ctx context.Context, data []mpicache.DataSet) (own ownPlan, err error) {
+	if m.opt.Memory == memory.Auto {
+		return m.planAuto(ctx, data)
 	}
-	if own.plan, err = r.opt.asks().Divide(data, nil, r.transport.Rank(),
-		r.transport.Size()); err != nil {
+	if own.plan, err = m.opt.asks().Divide(data, nil, m.rank,
+		m.ranks); err != nil {
 		return own, err
 	}
 	planned := own.plan.SlabBytes
 	own.asked = fmt.Sprintf("of %d", planned)
-	before, again := r.slabBefore(own.asked)
+	before, again := m.slabBefore(own.asked)
 	if !again {
-		return own, own.plan.Check(r.ranksHere)
+		return own, own.plan.Check(m.ranksHere)
 	}
 	slab := min(before, planned)
-	if !r.takeBack(ctx, data) {
-		slab, err = r.slabAgain(ctx, slab)
+	if !m.takeBack(ctx, data) {
+		slab, err = m.slabAgain(ctx, slab)
 	}
 	if err != nil || slab < planned {
 		own.slabBytes = slab
@@ -86,18 +86,18 @@ func (r *process) ownMemory(ctx context.Context, data []mpicache.DataSet) (own o
 	return own, nil
 }
 
-// autoMemory is ownMemory for --memory auto.
-func (r *process) autoMemory(
+// planAuto is plan for --memory auto.
+func (m *memoryUse) planAuto(
 	ctx context.Context, data []mpicache.DataSet,
 ) (own ownPlan, err error) {
-	if own.auto, err = memory.NewAutoPlan(r.opt.Trainers, memory.Available(), r.ranksHere,
+	if own.auto, err = memory.NewAutoPlan(m.opt.Trainers, memory.Available(), m.ranksHere,
 		os.Getenv); err != nil {
 		return own, err
 	}
 	own.asked = fmt.Sprintf("for %d trainers and %d ranks", own.auto.Trainers, own.auto.RanksHere)
-	if before, again := r.slabBefore(own.asked); again {
-		if own.slabBytes = before; !r.takeBack(ctx, data) {
-			own.slabBytes, err = r.slabAgain(ctx, before)
+	if before, again := m.slabBefore(own.asked); again {
+		if own.slabBytes = before; !m.takeBack(ctx, data) {
+			own.slabBytes, err = m.slabAgain(ctx, before)
 		}
 		if own.auto.Before = before; own.slabBytes < before {
 			own.auto = nil // the reason was reported
@@ -144,21 +144,21 @@ func exchange[T any](ctx context.Context, r *process, channel byte, note T) ([]T
 }
 
 // logAuto logs how this rank's slab got its size.
-func (r *process) logAuto(auto *memory.AutoPlan, slabBytes int64) {
+func (m *memoryUse) logAuto(auto *memory.AutoPlan, slabBytes int64) {
 	switch {
 	case auto == nil:
 	case auto.Before > 0:
-		r.logger.Info("memory auto: as before this rank was restarted", "slab",
+		m.logger.Info("memory auto: as before this rank was restarted", "slab",
 			memory.Text(slabBytes))
 	default:
 		text := auto.String()
 		if slabBytes < auto.SlabBytes() {
 			text += ", of which the data needs " + memory.Text(slabBytes)
 		}
-		if r.transport.Rank() == 0 {
-			messages.Notice(r.logger, "memory auto: "+text)
+		if m.rank == 0 {
+			messages.Notice(m.logger, "memory auto: "+text)
 		} else {
-			r.logger.Info("memory auto: " + text)
+			m.logger.Info("memory auto: " + text)
 		}
 	}
 }

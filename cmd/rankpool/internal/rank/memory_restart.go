@@ -3,16 +3,19 @@ package rank
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
+	"rankpool/mpicache/slab"
 	"rankpool/slurm"
 )
 
@@ -31,6 +34,24 @@ const (
 	// leastAgain is the memory that a rank uses in any case, if it had that much: a window.
 	leastAgain = memory.UsualWindowBytes
 )
+
+// A memoryUse is what the rank uses of its node's memory.
+type memoryUse struct {
+	opt       *Options
+	folder    *ownFolder
+	logger    *slog.Logger
+	rank      int
+	ranks     int
+	ranksHere int // ranks on this machine
+
+	readFile func(name string) ([]byte, error) // reads the kernel's files about memory
+	patience time.Duration                     // how long it waits after a restart
+
+	slab       *slab.Slab   // of the rank before this one; nil: the node allocates its own
+	slabBytes  atomic.Int64 // of all ranks of this machine, now
+	noted      memoryNote   // in the rank's folder; giveBack's once the node runs
+	freeBefore int64        // at giveBack's last look
+}
 
 // memoryName is a file in the rank's folder: the size of its slab, and the requested size.
 const memoryName = "memory"
@@ -66,66 +87,66 @@ func (n memoryNote) write(folder string) error {
 }
 
 // noteSlab records the current size of the slab.
-func (r *process) noteSlab(slabBytes int64) {
-	if r.noted.slabBytes == slabBytes {
+func (m *memoryUse) noteSlab(slabBytes int64) {
+	if m.noted.slabBytes == slabBytes {
 		return
 	}
-	r.noted.slabBytes = slabBytes
-	if err := r.noted.write(r.dir); err != nil {
-		r.logger.Warn("the size of the cache was not noted", "error", err)
+	m.noted.slabBytes = slabBytes
+	if err := m.noted.write(m.folder.dir); err != nil {
+		m.logger.Warn("the size of the cache was not noted", "error", err)
 	}
 }
 
 // slabBefore returns the size of this rank's slab before the restart, if the same size was
 // requested then.
-func (r *process) slabBefore(asked string) (slabBytes int64, again bool) {
-	n, err := readMemoryNote(r.dir)
+func (m *memoryUse) slabBefore(asked string) (slabBytes int64, again bool) {
+	n, err := readMemoryNote(m.folder.dir)
 	return n.slabBytes, err == nil && n.asked == asked && n.slabBytes > 0
 }
 
 // takeBack takes back the memory that the rank before this one left with training processes, and
 // reports whether one of them returned it.
-func (r *process) takeBack(ctx context.Context, data []mpicache.DataSet) bool {
-	r.memory = mpicache.TakeBack(ctx, r.dir, data, r.transport.Size(), backPatience, r.logger)
-	return r.memory != nil
+func (m *memoryUse) takeBack(ctx context.Context, data []mpicache.DataSet) bool {
+	m.slab = mpicache.TakeBack(ctx, m.folder.dir, data, m.ranks, backPatience, m.logger)
+	return m.slab != nil
 }
 
 // slabAgain waits until there is room for the slabs of all restarted ranks of this machine, and
 // returns the memory that this rank may use, up to the size before. None of them allocates anything
 // before all have announced their sizes.
-func (r *process) slabAgain(ctx context.Context, beforeBytes int64) (int64, error) {
+func (m *memoryUse) slabAgain(ctx context.Context, beforeBytes int64) (int64, error) {
 	all := int64(0)
-	for _, folder := range session.RankFolders(r.opt.Session) {
+	for _, folder := range session.RankFolders(m.opt.Session) {
 		if n, err := readMemoryNote(folder); err == nil {
 			all += n.slabBytes
 		}
 	}
 	all = max(all, beforeBytes)
-	room, err := r.awaitRoom(ctx, all)
+	room, err := m.awaitRoom(ctx, all)
 	if err != nil || room >= all {
 		return beforeBytes, err
 	}
 	slab := int64(float64(max(0, room)) / float64(all) * float64(beforeBytes))
 	slab = max(slab, min(beforeBytes, leastAgain))
-	r.logger.Warn("the node has less memory than before: the cache restarts with less memory",
+	m.logger.Warn("the node has less memory than before: the cache restarts with less memory",
 		"slab before", memory.Text(beforeBytes), "slab now", memory.Text(slab))
 	return slab, nil
 }
 
 // awaitRoom waits a limited time until the given bytes and the reserve are free, and returns the
 // free memory minus the reserve.
-func (r *process) awaitRoom(ctx context.Context, bytes int64) (int64, error) {
+func (m *memoryUse) awaitRoom(ctx context.Context, bytes int64) (int64, error) {
 	look := time.NewTicker(roomLook)
 	defer look.Stop()
-	over, late := time.After(r.roomPatience), false
+	over, late := time.After(m.patience), false
 	for told := false; ; told = true {
-		free := r.readMemory()
+		free := m.readMemory()
 		room := free.FreeBytes - reserveOf(free)
 		if room >= bytes || late {
 			return room, nil
 		}
 		if !told {
-			messages.Notice(r.logger, "waiting for memory that training still maps from the previous "+
+			messages.Notice(m.logger, "waiting for memory that training still maps from the previous "+
 				"cache, or has allocated", "needed", memory.Text(bytes+reserveOf(free)),
 				"free", memory.Text(free.FreeBytes), "limit", free.Limit)
 		}
@@ -141,4 +162,4 @@ func (r *process) awaitRoom(ctx context.Context, bytes int64) (int64, error) {
 
 // room is mpicache.Config.Room: the slab itself is not part of what Slurm's number is compared
 // with, since it does not exist yet.
-func (r *process) room() int64 { return slurm.ReadMemory(r.readFile, os.Getenv, 0).FreeBytes }
+func (m *memoryUse) room() int64 { return slurm.ReadMemory(m.readFile, os.Getenv, 0).FreeBytes }

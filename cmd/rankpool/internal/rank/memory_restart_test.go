@@ -42,7 +42,7 @@ const reserve4GiB = 64 << 20 // of 4 GiB
 // startedAgain returns a rank that finds what rank r left behind.
 func startedAgain(t *testing.T, r *process, memory string) *process {
 	again := newTestRank(t, memory)
-	again.dir, again.opt.Session = r.dir, r.opt.Session
+	again.folder.dir, again.opt.Session = r.folder.dir, r.opt.Session
 	return again
 }
 
@@ -55,9 +55,9 @@ func TestMemoryStaysAfterADeath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.noteSlab(first.SlabBytes + 4095) // whole pages
+		r.memory.noteSlab(first.SlabBytes + 4095) // whole pages
 		again := startedAgain(t, r, memory)
-		again.readFile = machine(2 << 30)
+		again.memory.readFile = machine(2 << 30)
 		if second, err := again.planMemory(t.Context(),
 			&mpicache.Config{Data: twoSets()}); err != nil || second != first {
 			t.Errorf("--memory %s, restarted: %+v, %v, want %+v", memory, second, err, first)
@@ -103,21 +103,22 @@ func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, 
 	for i, transport := range transport.NewLocal(n) {
 		r := newTestRank(t, memory)
 		r.transport = ranks.NewMux(transport)
-		r.roomPatience, r.opt.Trainers.Memory = 0, "1MiB"
-		own, err := r.ownMemory(t.Context(), largeSets())
+		r.tellParts()
+		r.memory.patience, r.opt.Trainers.Memory = 0, "1MiB"
+		own, err := r.memory.plan(t.Context(), largeSets())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			r.readFile = machine(freeBytes)
-			if err := (memoryNote{beforeBytes, own.asked}).write(r.dir); err != nil {
+			r.memory.readFile = machine(freeBytes)
+			if err := (memoryNote{beforeBytes, own.asked}).write(r.folder.dir); err != nil {
 				t.Fatal(err)
 			}
 		}
 		go func() {
 			sets := largeSets()
 			plan, err := r.planMemory(t.Context(), &mpicache.Config{Data: sets})
-			note, _ := readMemoryNote(r.dir)
+			note, _ := readMemoryNote(r.folder.dir)
 			if i == 0 && plan.SlabBytes != want ||
 				note != (memoryNote{plan.SlabBytes, own.asked}) ||
 				plan.CacheBytes+plan.WindowBytes > plan.SlabBytes {
@@ -142,9 +143,10 @@ func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, 
 func TestRoomIsAwaited(t *testing.T) {
 	const slab = 100 << 20
 	r := newTestRank(t, memory.Auto)
-	r.ranksHere = 2
+	r.memory.ranksHere = 2
 	var said strings.Builder
 	r.logger = messages.New(&said, messages.Options{})
+	r.tellParts()
 	for i, bytes := range []int64{slab, slab / 2} {
 		folder := session.RankFolder(r.opt.Session, i)
 		if err := errors.Join(os.MkdirAll(folder, 0o700),
@@ -153,22 +155,22 @@ func TestRoomIsAwaited(t *testing.T) {
 		}
 	}
 	enough := int64(reserve4GiB + slab + slab/2)
-	r.readFile = machine(0, enough-1<<10, enough)
-	if got, err := r.slabAgain(t.Context(), slab); err != nil || got != slab ||
+	r.memory.readFile = machine(0, enough-1<<10, enough)
+	if got, err := r.memory.slabAgain(t.Context(), slab); err != nil || got != slab ||
 		strings.Count(said.String(), "waiting for memory") != 1 {
 		t.Errorf("with room at the third look: %d, %v; the log has %s", got, err, &said)
 	}
-	r.roomPatience = 0
-	r.readFile = machine(enough - slab/2)
-	if got, err := r.slabAgain(t.Context(), slab); err != nil || got != slab*2/3 ||
+	r.memory.patience = 0
+	r.memory.readFile = machine(enough - slab/2)
+	if got, err := r.memory.slabAgain(t.Context(), slab); err != nil || got != slab*2/3 ||
 		!strings.Contains(said.String(), "restarts with less memory") {
 		t.Errorf("with two thirds of the room: %d, %v; the log has %s", got, err, &said)
 	}
 	gone := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(gone)
-	r.roomPatience, r.readFile = time.Hour, machine(0)
-	if _, err := r.slabAgain(ctx, slab); !errors.Is(err, gone) {
+	r.memory.patience, r.memory.readFile = time.Hour, machine(0)
+	if _, err := r.memory.slabAgain(ctx, slab); !errors.Is(err, gone) {
 		t.Errorf("after a signal: %v", err)
 	}
 }
@@ -179,16 +181,16 @@ func TestMemoryNote(t *testing.T) {
 		"5242880 as now": 5 << 20, "5242880 as then": 0,
 		"5242880": 0, "lots as now": 0, "-1 as now": 0, "": 0,
 	} {
-		if err := os.WriteFile(filepath.Join(r.dir, memoryName), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(r.folder.dir, memoryName), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, again := r.slabBefore("as now"); again != (want > 0) || again && got != want {
+		if got, again := r.memory.slabBefore("as now"); again != (want > 0) || again && got != want {
 			t.Errorf("slabBefore of %q = %d, %v, want %d", text, got, again, want)
 		}
 	}
-	r.noted = memoryNote{1, "as now"}
-	r.noteSlab(1 << 20)
-	if got, again := r.slabBefore("as now"); !again || got != 1<<20 {
+	r.memory.noted = memoryNote{1, "as now"}
+	r.memory.noteSlab(1 << 20)
+	if got, again := r.memory.slabBefore("as now"); !again || got != 1<<20 {
 		t.Errorf("a slab of 1 MiB was noted as %d, %v", got, again)
 	}
 }
@@ -225,22 +227,22 @@ func TestGiveBack(t *testing.T) {
 func TestGiveBackKnowsTheSlab(t *testing.T) {
 	t.Setenv("SLURM_MEM_PER_NODE", "300")
 	r := newTestRank(t, "250MiB")
-	r.readFile = machine(4 << 30)
+	r.memory.readFile = machine(4 << 30)
 	const slab = 250 << 20
-	bytes, _ := r.giveBack(slab)
+	bytes, _ := r.memory.giveBack(slab)
 	if bytes != 14<<20+32<<20 {
 		t.Fatalf("of 250 MiB in 300 it gives %d bytes back", bytes)
 	}
-	if more, _ := r.giveBack(slab - bytes); more != 0 {
+	if more, _ := r.memory.giveBack(slab - bytes); more != 0 {
 		t.Errorf("then it gives %d bytes more", more)
 	}
-	if now := r.readMemory(); now.FreeBytes != 300<<20-slab+bytes {
+	if now := r.memory.readMemory(); now.FreeBytes != 300<<20-slab+bytes {
 		t.Errorf("then there are %+v", now)
 	}
-	if n, err := readMemoryNote(r.dir); err != nil || n.slabBytes != slab-bytes {
+	if n, err := readMemoryNote(r.folder.dir); err != nil || n.slabBytes != slab-bytes {
 		t.Errorf("the slab of %d bytes was noted as %+v, %v", slab-bytes, n, err)
 	}
-	if room := r.room(); room != 300<<20 {
+	if room := r.memory.room(); room != 300<<20 {
 		t.Errorf("a slab that is not there has room of %d bytes", room)
 	}
 }

@@ -78,43 +78,54 @@ func metricsJob(job slurm.Job, session string) string {
 //
 // A port that another process uses (another rank on the same machine) is a warning; other failures
 // are errors, but also warnings if the cache is restarted.
-func (r *process) startMetrics(l metrics.Labels, read func() stats.Reading) error {
+func (o *observation) startMetrics(l metrics.Labels, read func() stats.Reading) error {
 	const lost = "metrics are lost from here on, training continues"
 	registry := metrics.NewRegistry(l, version.Text, read)
-	if addr := r.opt.metrics; addr != "" {
+	if addr := o.opt.metrics; addr != "" {
 		server, err := metrics.Serve(addr, registry)
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
-			r.logger.Warn("the port is in use, so this rank serves no metrics there", "metrics", addr)
+			o.logger.Warn("the port is in use, so this rank serves no metrics there", "metrics", addr)
 		case err != nil:
-			if err := r.unlessAgain(lost, fmt.Errorf("--metrics: %w", err)); err != nil {
+			if err := o.unlessAgain(lost, fmt.Errorf("--metrics: %w", err)); err != nil {
 				return err
 			}
 		default:
-			r.metrics = append(r.metrics, server)
+			o.metrics = append(o.metrics, server)
 			if strings.HasSuffix(addr, ":0") {
-				messages.Notice(r.logger, "metrics are shown", "url",
+				messages.Notice(o.logger, "metrics are shown", "url",
 					fmt.Sprintf("http://%s/metrics", server.Addr()))
 			}
 		}
 	}
-	if file := r.opt.metricsFile; file != "" {
+	if file := o.opt.metricsFile; file != "" {
 		written, err := metrics.WriteTextfile(textfilePath(file, l), registry, func(err error) {
-			r.logger.Warn("metrics cannot be written", "error", err)
+			o.logger.Warn("metrics cannot be written", "error", err)
 		})
 		if err != nil {
-			return r.unlessAgain(lost, fmt.Errorf("--metrics-file: %w", err))
+			return o.unlessAgain(lost, fmt.Errorf("--metrics-file: %w", err))
 		}
-		r.metrics = append(r.metrics, written)
+		o.metrics = append(o.metrics, written)
 	}
 	return nil
 }
 
 // endMetrics ends the export, and removes the file.
-func (r *process) endMetrics() {
-	for _, m := range r.metrics {
+func (o *observation) endMetrics() {
+	for _, m := range o.metrics {
 		if err := m.Close(); err != nil {
-			r.logger.Warn("metrics cannot be ended", "error", err)
+			o.logger.Warn("metrics cannot be ended", "error", err)
 		}
 	}
+}
+
+// unlessAgain returns an error that keeps a cache from starting. If the cache is only restarted, it
+// logs the error with a message instead, and returns nil: training must not end because a file that
+// nobody needs can no longer be written.
+func (o *observation) unlessAgain(message string, err error) error {
+	if err == nil || !o.folder.again {
+		return err
+	}
+	o.logger.Warn(message, "error", err)
+	return nil
 }

@@ -91,8 +91,9 @@ func TestStartMetrics(t *testing.T) {
 	var logged bytes.Buffer
 	log := messages.New(&logged, messages.Options{})
 	start := func(addr, file string) (stop func(), err error) {
-		r := &process{
-			opt: &Options{CacheOptions: CacheOptions{metrics: addr, metricsFile: file}}, logger: log,
+		r := &observation{
+			opt:    &Options{CacheOptions: CacheOptions{metrics: addr, metricsFile: file}},
+			folder: &ownFolder{}, logger: log,
 		}
 		return r.endMetrics, r.startMetrics(metrics.Labels{Job: "77", Rank: 1, Host: "h"}, stats)
 	}

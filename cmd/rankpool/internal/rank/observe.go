@@ -3,20 +3,38 @@ package rank
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/metrics"
 	"rankpool/cmd/rankpool/internal/world"
+	"rankpool/mpicache"
 	"rankpool/mpicache/stats"
 	"rankpool/nvml"
 	"rankpool/slurm"
 )
 
 // What a rank reports about itself: messages, metrics, and the state of its machine.
+
+// An observation is how others can watch the rank.
+type observation struct {
+	opt    *Options
+	job    slurm.Job
+	folder *ownFolder
+	logger *slog.Logger
+	rank   int
+
+	// nil if there are none, or the first rank of this machine reads them
+	gpus    *gpuSampler
+	node    atomic.Pointer[mpicache.Node] // whose statistics are shown; nil: it does not serve yet
+	metrics []io.Closer
+	log     *outlet.Outlet // the run log; nil: this rank writes none
+}
 
 func (r *process) newLogger() *slog.Logger {
 	host, rank, speaker := hostname(), r.transport.Rank(), ""
@@ -49,25 +67,25 @@ func hostname() string {
 	return name
 }
 
-// startObserving begins to export metrics and, in the first rank of the node, to read the node's
+// start begins to export metrics and, in the first rank of the node, to read the node's
 // GPUs.
-func (r *process) startObserving(ctx context.Context) error {
+func (o *observation) start(ctx context.Context) error {
 	if world.Find(os.Getenv).LocalTask == 0 {
-		r.gpus = sampleGPUs(ctx, nvml.DefaultPath, time.After(gpuStale), r.logger)
+		o.gpus = sampleGPUs(ctx, nvml.DefaultPath, time.After(gpuStale), o.logger)
 	}
 	labels := metrics.Labels{
-		Job:  metricsJob(r.job, r.opt.Session),
-		Rank: r.transport.Rank(), Host: hostname(),
+		Job:  metricsJob(o.job, o.opt.Session),
+		Rank: o.rank, Host: hostname(),
 	}
 	read := func() stats.Reading {
-		if n := r.stats.Load(); n != nil {
+		if n := o.node.Load(); n != nil {
 			return n.Stats()
 		}
 		return stats.Reading{
 			Rank: labels.Rank, Host: labels.Host, Progress: stats.Progress{Epoch: -1},
 		}
 	}
-	return r.startMetrics(labels, read)
+	return o.startMetrics(labels, read)
 }
 
 // observe is mpicache.Config.Observe.
@@ -80,14 +98,14 @@ func (r *process) observe(stallSeconds float64, trainers int) stats.Machine {
 		m.StorageErrors += s.Errors
 		m.StorageSeconds += float64(s.Nanoseconds) / 1e9
 	}
-	memory := r.readMemory()
+	memory := r.memory.readMemory()
 	m.MemoryFreeBytes, m.MemoryLimit = memory.FreeBytes, memory.Limit
-	m.GPUs = r.gpus.Snapshot(stallSeconds, trainers)
+	m.GPUs = r.observed.gpus.Snapshot(stallSeconds, trainers)
 	return m
 }
 
-func (r *process) readMemory() slurm.Memory {
-	return slurm.ReadMemory(r.readFile, os.Getenv, r.slabBytes.Load())
+func (m *memoryUse) readMemory() slurm.Memory {
+	return slurm.ReadMemory(m.readFile, os.Getenv, m.slabBytes.Load())
 }
 
 // Bounds of the memory that is kept free while training runs, a 64th of the limit: as much as a
@@ -118,13 +136,13 @@ const (
 )
 
 // giveBack is mpicache.Config.GiveBack.
-func (r *process) giveBack(slabBytes int64) (bytes int64, again time.Duration) {
-	r.noteSlab(slabBytes)
-	r.slabBytes.Store(slabBytes * int64(r.ranksHere))
-	memory := r.readMemory()
-	filled := r.freeBefore - memory.FreeBytes
-	r.freeBefore = memory.FreeBytes
-	return giveBack(memory, filled, r.ranksHere)
+func (m *memoryUse) giveBack(slabBytes int64) (bytes int64, again time.Duration) {
+	m.noteSlab(slabBytes)
+	m.slabBytes.Store(slabBytes * int64(m.ranksHere))
+	memory := m.readMemory()
+	filled := m.freeBefore - memory.FreeBytes
+	m.freeBefore = memory.FreeBytes
+	return giveBack(memory, filled, m.ranksHere)
 }
 
 // giveBack returns how much each of the ranks of this machine should give back, and when to poll

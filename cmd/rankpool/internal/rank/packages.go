@@ -55,8 +55,8 @@ func (o *CacheOptions) checkPackages() error {
 
 // openPackages opens this rank's files of packages, an equal part for each data set. If the folder
 // cannot be used, it logs a warning, and samples are read one by one.
-func (r *process) openPackages(data []mpicache.DataSet) error {
-	dir, bytes, err := ParsePackages(r.opt.packages)
+func (t *tiers) openPackages(data []mpicache.DataSet) error {
+	dir, bytes, err := ParsePackages(t.opt.packages)
 	if err != nil || dir == "" {
 		return err
 	}
@@ -68,13 +68,13 @@ func (r *process) openPackages(data []mpicache.DataSet) error {
 		size := bytes / block * block
 		disk, err := tier.Open(dir, tier.Options{SizeBytes: size, BlockBytes: block})
 		if err != nil {
-			r.logger.Warn("this rank has no packages; their samples are read one by one", "data", d.Name,
+			t.logger.Warn("this rank has no packages; their samples are read one by one", "data", d.Name,
 				"error", err)
 			continue
 		}
-		r.disks = append(r.disks, disk)
+		t.disks = append(t.disks, disk)
 		d.Packages, d.PackageBytes, d.PackageBlockBytes = disk, size, block
-		r.logger.Info("packages of this rank", "data", d.Name, "folder", dir, "size",
+		t.logger.Info("packages of this rank", "data", d.Name, "folder", dir, "size",
 			memory.Text(size))
 	}
 	return nil

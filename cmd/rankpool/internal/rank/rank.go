@@ -6,32 +6,26 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
-	"rankpool/mpicache/slab"
 	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler"
 	"rankpool/slurm"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
 	"rankpool/staging/storage"
-	"rankpool/staging/tier"
 	"rankpool/staging/tier/keep"
 )
 
@@ -42,7 +36,7 @@ func (o *Options) Serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	job, parent := slurm.Detect(os.Getenv), os.Getppid()
+	parent := os.Getppid()
 	endWithParent()
 	// a launcher that died no longer reads stderr, and the state must still be saved
 	signal.Ignore(syscall.SIGPIPE)
@@ -56,16 +50,10 @@ func (o *Options) Serve(ctx context.Context) error {
 		return err
 	}
 	transport := ranks.NewMux(joined)
-	at := world.Find(os.Getenv)
-	rank := &process{
-		opt: o, job: job, transport: transport, ranksHere: max(1, at.LocalTasks),
-		lost: make(chan int, 1), parent: parent, signals: signals,
-		readFile: os.ReadFile, roomPatience: roomPatience,
-	}
-	if o.Together {
-		rank.together = newEndTogether(transport)
-	}
-	rank.pulse = mpicache.NewPulse(transport.Channel(channelPulse), rank.rankTimeout(), rank.lose)
+	rank := newProcess(o, transport)
+	rank.end.signals = signals
+	rank.end.parent = parent
+	rank.pulse = mpicache.NewPulse(transport.Channel(channelPulse), rank.rankTimeout(), rank.end.lose)
 	defer rank.pulse.Stop()
 	defer rank.close()
 	ctx, end := context.WithCancel(ctx) // for what runs in the background
@@ -93,45 +81,44 @@ const (
 	channelPulse
 )
 
-// process is the state of a serving process.
+// process is a serving process.
 type process struct {
 	opt       *Options
 	job       slurm.Job // that this process is in
 	transport *ranks.Mux
-	ranksHere int // ranks on this machine
-	signals   chan os.Signal
 	pulse     *mpicache.Pulse
-	lost      chan int     // gets the ranks that have been silent for too long
-	parent    int          // the process that started this one
-	together  *endTogether // nil unless ranks end together
-	dir       string
-	life      life
-	again     bool // run starts this rank again
-	lock      *os.File
-	log       *outlet.Outlet
-	limit     *storage.RateLimit // this rank's share
 	logger    *slog.Logger
-	disks     []*tier.Disk
-	kept      *keep.Folder // nil: no copies are kept
+	limit     *storage.RateLimit // this rank's share
+	sets      []openedSet
+	before    [][]mpicache.Before // by rank: the training that it served before the restart
+	node      *mpicache.Node
 
-	readFile func(name string) ([]byte, error) // reads the kernel's files about memory
-	// how long this rank waits for its memory after a restart
-	roomPatience time.Duration
-	sets         []openedSet
-	// by rank: the training that it served before the restart
-	before     [][]mpicache.Before
-	memory     *slab.Slab   // of the rank before this one; nil: the node allocates its own
-	slabBytes  atomic.Int64 // of all ranks of this machine, now
-	noted      memoryNote   // in the rank's folder; giveBack's once the node runs
-	freeBefore int64        // at giveBack's last look
+	folder   ownFolder
+	memory   memoryUse
+	tiers    tiers
+	observed observation
+	end      shutdown
+}
 
-	// nil if there are none, or the first rank of this machine reads them
-	gpus *gpuSampler
-	// the node whose statistics are shown; nil: it does not serve yet
-	stats   atomic.Pointer[mpicache.Node]
-	metrics []io.Closer
-	node    *mpicache.Node
-	told    bool // the door was asked to end, or training ended after a signal
+func newProcess(o *Options, t *ranks.Mux) *process {
+	job := slurm.Detect(os.Getenv)
+	r := &process{opt: o, job: job, transport: t, folder: ownFolder{opt: o, job: job}}
+	r.memory.ranksHere = max(1, world.Find(os.Getenv).LocalTasks)
+	r.memory.readFile, r.memory.patience = os.ReadFile, roomPatience
+	r.end.lost = make(chan int, 1)
+	if o.Together {
+		r.end.together = newEndTogether(t)
+	}
+	return r
+}
+
+// tellParts gives the parts what they need of the rank.
+func (r *process) tellParts() {
+	rank, ranks := r.transport.Rank(), r.transport.Size()
+	m, t, o := &r.memory, &r.tiers, &r.observed
+	m.opt, m.folder, m.logger, m.rank, m.ranks = r.opt, &r.folder, r.logger, rank, ranks
+	t.opt, t.logger, t.rank, t.ranks = r.opt, r.logger, rank, ranks
+	o.opt, o.job, o.folder, o.logger, o.rank = r.opt, r.job, &r.folder, r.logger, rank
 }
 
 // An openedSet is a data set as this rank sees it.
@@ -143,15 +130,16 @@ type openedSet struct {
 }
 
 func (r *process) open(ctx context.Context, sets []dataSet) error {
-	if err := r.openFolder(); err != nil {
+	if err := r.folder.open(r.transport.Rank()); err != nil {
 		return err
 	}
 	r.logger, r.limit = r.newLogger(), r.opt.storage.limit(r.transport.Size())
+	r.tellParts()
 	opened := make(chan struct{})
 	defer close(opened)
 	go r.liveUntil(opened)
 	world.WarnTask(r.transport.Rank(), r.opt.DropState())
-	if err := r.opt.storage.writeLimits(r.dir, r.transport.Size()); err != nil {
+	if err := r.opt.storage.writeLimits(r.folder.dir, r.transport.Size()); err != nil {
 		return err
 	}
 	cfg := r.config()
@@ -169,32 +157,32 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	if err != nil {
 		return err
 	}
-	cfg.SlabBytes, cfg.Memory, cfg.Before = plan.SlabBytes, r.memory, r.before
-	r.slabBytes.Store(plan.SlabBytes * int64(r.ranksHere))
+	cfg.SlabBytes, cfg.Memory, cfg.Before = plan.SlabBytes, r.memory.slab, r.before
+	r.memory.slabBytes.Store(plan.SlabBytes * int64(r.memory.ranksHere))
 	if r.transport.Rank() == 0 {
 		r.logger.Info("memory of each rank", "slab", memory.Text(plan.SlabBytes), "cache",
 			memory.Text(plan.CacheBytes), "window", memory.Text(plan.WindowBytes))
 	}
-	if err := r.openTiers(cfg.Data); err != nil {
+	if err := r.tiers.open(cfg.Data, r.sets); err != nil {
 		return err
 	}
-	if err := r.openPackages(cfg.Data); err != nil {
+	if err := r.tiers.openPackages(cfg.Data); err != nil {
 		return err
 	}
 	tidyHeap() // the manifests were read whole
-	if err := r.startObserving(ctx); err != nil {
+	if err := r.observed.start(ctx); err != nil {
 		return err
 	}
 	r.node, err = mpicache.NewNode(cfg)
 	if err != nil {
 		return err
 	}
-	if kept, of := r.node.Recovered(); r.memory != nil {
+	if kept, of := r.node.Recovered(); r.memory.slab != nil {
 		messages.Notice(r.logger, "the cache continues with the memory that it had",
 			"samples", fmt.Sprintf("kept %d of %d", kept, of))
 	}
-	r.stats.Store(r.node)
-	return os.WriteFile(filepath.Join(r.dir, session.ReadyName), nil, 0o600)
+	r.observed.node.Store(r.node)
+	return os.WriteFile(filepath.Join(r.folder.dir, session.ReadyName), nil, 0o600)
 }
 
 // config returns what is known of the node before its data sets are open.
@@ -203,10 +191,10 @@ func (r *process) config() mpicache.Config {
 		Transport: r.transport.Channel(channelNode),
 		System:    r.opt.System, Policy: r.opt.Policy, Scorer: r.opt.scorer,
 		Sampler: r.opt.sampler, Options: r.opt.values, PeerTimeout: r.opt.peerTimeout,
-		Pulse: r.pulse, Spoilt: r.endSpoilt, Dir: r.dir,
+		Pulse: r.pulse, Spoilt: r.endSpoilt, Dir: r.folder.dir,
 		StatePath: r.opt.State, StateOptional: r.opt.stateAny, Session: r.opt.Session, Log: r.logger,
 		Record:    func(any) {},
-		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.room, GiveBack: r.giveBack,
+		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.memory.room, GiveBack: r.memory.giveBack,
 		Tidy: tidyHeap, Benefit: mpicache.Benefit(slices.Index(mpicache.Benefits, r.opt.benefit)),
 		GiveUnused: r.opt.Memory == memory.Auto,
 	}
@@ -216,26 +204,15 @@ func (r *process) config() mpicache.Config {
 	return cfg
 }
 
-// unlessAgain returns an error that keeps a cache from starting. If the cache is only restarted, it
-// logs the error with a message instead, and returns nil: training must not end because a file that
-// nobody needs can no longer be written.
-func (r *process) unlessAgain(message string, err error) error {
-	if err == nil || !r.again {
-		return err
-	}
-	r.logger.Warn(message, "error", err)
-	return nil
-}
-
 func (r *process) openLog(cfg *mpicache.Config) error {
 	if r.opt.Log == "" || r.transport.Rank() != 0 {
 		return nil
 	}
-	log, err := openRunLog(r.opt.Log, r.logger, r.again)
+	log, err := openRunLog(r.opt.Log, r.logger, r.folder.again)
 	if err != nil {
 		return fmt.Errorf("--log: %w", err)
 	}
-	r.log, cfg.Launch = log, r.life.launch
+	r.observed.log, cfg.Launch = log, r.folder.life.launch
 	cfg.Record = func(event any) {
 		line, err := json.Marshal(event)
 		if err != nil {
@@ -283,23 +260,20 @@ func (r *process) close() {
 	if r.node != nil {
 		_ = r.node.Close() // an error before this one is being reported
 	}
-	r.endMetrics()
-	for _, d := range r.disks {
-		d.End()
-	}
-	r.closeKept()
+	r.observed.endMetrics()
+	r.tiers.close(r.sets)
 	for _, set := range r.sets {
 		set.fetcher.Close()
 		logStorage(r.logger, set.Name, set.fetcher.Stats())
 	}
-	if r.log != nil && !r.log.Close(logPatience) {
+	if log := r.observed.log; log != nil && !log.Close(logPatience) {
 		r.logger.Warn("the end of the run log is lost: storage does not accept it", "path",
 			r.opt.Log)
 	}
-	if r.told {
-		_ = os.RemoveAll(r.dir) // the launcher removes the rest
+	if r.end.told {
+		_ = os.RemoveAll(r.folder.dir) // the launcher removes the rest
 	}
-	if r.lock != nil {
-		_ = r.lock.Close() // ends the lock
+	if lock := r.folder.lock; lock != nil {
+		_ = lock.Close() // ends the lock
 	}
 }

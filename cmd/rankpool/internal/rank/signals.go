@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"os/signal"
@@ -32,9 +33,18 @@ const lameDuckPatience = 8 * time.Second
 // all.
 const OthersPatience = 10 * time.Minute
 
+// A shutdown is what may end the rank, and how.
+type shutdown struct {
+	signals  chan os.Signal
+	lost     chan int     // gets the ranks that have been silent for too long
+	parent   int          // the process that started this one
+	together *endTogether // nil unless ranks end together
+	told     bool         // the door was asked to end, or training ended after a signal
+}
+
 // serveUntilTold serves until the door is asked to end, or a signal arrives.
 func (r *process) serveUntilTold() error {
-	signals := r.signals
+	signals := r.end.signals
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	node := r.node
 	r.node = nil
@@ -48,17 +58,17 @@ func (r *process) serveUntilTold() error {
 				r.logger.Warn("this rank was asked to end during training")
 				return node.Abandon()
 			}
-			r.told = true
-			if r.together != nil && !missed {
-				r.together.await(signals, r.lost, OthersPatience)
+			r.end.told = true
+			if r.end.together != nil && !missed {
+				r.end.together.await(signals, r.end.lost, OthersPatience)
 			}
 			return node.Close()
 		case <-late:
 			if err := r.neverTrained(node); err != nil {
 				return errors.Join(err, node.Abandon())
 			}
-		case rank := <-r.lost:
-			if r.together == nil {
+		case rank := <-r.end.lost:
+			if r.end.together == nil {
 				return errors.Join(fmt.Errorf("rank %d: %w", r.transport.Rank(), r.silence(rank)),
 					node.Abandon())
 			}
@@ -69,7 +79,7 @@ func (r *process) serveUntilTold() error {
 			if exit.EndsRun(s) {
 				return r.drainAndEnd(node)
 			}
-			r.noteSignal(s.(syscall.Signal))
+			r.folder.noteSignal(s.(syscall.Signal), r.logger)
 		}
 	}
 }
@@ -108,9 +118,9 @@ func (r *process) rankTimeout() time.Duration {
 }
 
 // lose records a rank that has been silent for too long; only the first one matters.
-func (r *process) lose(rank int) {
+func (s *shutdown) lose(rank int) {
 	select {
-	case r.lost <- rank:
+	case s.lost <- rank:
 	default:
 	}
 }
@@ -132,12 +142,12 @@ func (r *process) liveUntil(opened <-chan struct{}) {
 		select {
 		case <-opened:
 			return
-		case rank := <-r.lost:
+		case rank := <-r.end.lost:
 			r.logger.Error(r.silence(rank).Error())
 			r.endAtOnce()
 		case now := <-tick.C:
 			// if this fails, the rank cannot report that it is ready either
-			_ = os.Chtimes(filepath.Join(r.dir, session.MetName), now, now)
+			_ = os.Chtimes(filepath.Join(r.folder.dir, session.MetName), now, now)
 		}
 	}
 }
@@ -160,7 +170,7 @@ func (r *process) drainAndEnd(node *mpicache.Node) error {
 	training := node.Training()
 	ctx, cancel := context.WithTimeout(context.Background(), lameDuckPatience)
 	defer cancel()
-	go r.watchParent(ctx, cancel)
+	go r.end.watchParent(ctx, cancel)
 	if !node.LameDuck(ctx) {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			save, cancel := context.WithTimeout(context.Background(),
@@ -170,26 +180,26 @@ func (r *process) drainAndEnd(node *mpicache.Node) error {
 		}
 		return node.Abandon()
 	}
-	r.told = training // and has ended
+	r.end.told = training // and has ended
 	// Training may have ended before this rank was asked to, when the job ends. Without a sign of
 	// life from all peers the cache may be restarted.
 	if r.job.InJob() && (training || node.Trained() && node.PeersLive(ctx)) {
-		defer r.leaveNothing()
+		defer r.folder.leaveNothing()
 	}
-	if end, _ := ctx.Deadline(); r.together != nil {
-		r.together.await(nil, r.lost, time.Until(end))
+	if end, _ := ctx.Deadline(); r.end.together != nil {
+		r.end.together.await(nil, r.end.lost, time.Until(end))
 	}
-	r.endLaunch()
+	r.folder.endLaunch()
 	return node.Close()
 }
 
 // watchParent calls orphaned when the parent process is dead: then it is not the job that ends, and
 // a launcher may start the ranks again. The parent's threads die one after the other, and the
 // signal of the first (see endWithParent) may arrive while others are alive.
-func (r *process) watchParent(ctx context.Context, orphaned func()) {
+func (s *shutdown) watchParent(ctx context.Context, orphaned func()) {
 	look := time.NewTicker(session.PollEvery)
 	defer look.Stop()
-	for os.Getppid() == r.parent {
+	for os.Getppid() == s.parent {
 		select {
 		case <-ctx.Done():
 			return
@@ -201,9 +211,9 @@ func (r *process) watchParent(ctx context.Context, orphaned func()) {
 
 // noteSignal records a signal in the rank's folder: Slurm signals steps, and the launcher in the
 // batch script does not get the signal.
-func (r *process) noteSignal(s syscall.Signal) {
-	if err := os.WriteFile(SignalMark(r.dir, s), nil, 0o600); err != nil {
-		r.logger.Warn("a signal was not noted", "signal", s, "error", err)
+func (f *ownFolder) noteSignal(s syscall.Signal, logger *slog.Logger) {
+	if err := os.WriteFile(SignalMark(f.dir, s), nil, 0o600); err != nil {
+		logger.Warn("a signal was not noted", "signal", s, "error", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package rank
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,45 +107,55 @@ func FindTier(text string) (t Tier, err error) {
 	return t, nil
 }
 
-// openTiers sets each data set's part of the ranks' tiers, by the bytes that they own, and opens
+// The tiers are what the rank keeps on the node's disk.
+type tiers struct {
+	opt         *Options
+	logger      *slog.Logger
+	rank, ranks int
+
+	disks []*tier.Disk
+	kept  *keep.Folder // nil: no copies are kept
+}
+
+// open sets each data set's part of the ranks' tiers, by the bytes that they own, and opens
 // this rank's. If a folder cannot be used, it logs a warning, and training continues without a
 // tier.
-func (r *process) openTiers(data []mpicache.DataSet) error {
-	place, err := parseTier(r.opt.tier)
+func (t *tiers) open(data []mpicache.DataSet, sets []openedSet) error {
+	place, err := parseTier(t.opt.tier)
 	if err != nil || place.dir == "" {
 		return err
 	}
 	if place.keep {
-		r.openKept(place, data)
+		t.openKept(place, data, sets)
 		return nil
 	}
-	place.divide(data, r.transport.Size()) // on all ranks alike, even on one without a folder
+	place.divide(data, t.ranks) // on all ranks alike, even on one without a folder
 	rule := "as asked"
 	if place.dir == autoScratch {
 		if place.dir, rule, err = findScratch(); err != nil {
-			r.logger.Warn("this node has no tier; training continues without it", "error", err)
+			t.logger.Warn("this node has no tier; training continues without it", "error", err)
 			return nil
 		}
-		if r.transport.Rank() == 0 {
-			messages.Notice(r.logger, "tier auto", "folder", place.dir, "rule", rule)
+		if t.rank == 0 {
+			messages.Notice(t.logger, "tier auto", "folder", place.dir, "rule", rule)
 		}
 	}
 	for i := range data {
 		d := &data[i]
-		bytes := d.TierBytes[r.transport.Rank()]
+		bytes := d.TierBytes[t.rank]
 		if bytes == 0 {
 			continue
 		}
 		disk, err := tier.Open(place.dir,
 			tier.Options{SizeBytes: bytes, BlockBytes: d.TierBlockBytes})
 		if err != nil {
-			r.logger.Warn("this node has no tier; training continues without it", "data", d.Name,
+			t.logger.Warn("this node has no tier; training continues without it", "data", d.Name,
 				"error", err)
 			continue
 		}
-		r.disks = append(r.disks, disk)
+		t.disks = append(t.disks, disk)
 		d.Tier = disk
-		r.logger.Info("tier of this rank", "data", d.Name, "folder", place.dir, "rule", rule,
+		t.logger.Info("tier of this rank", "data", d.Name, "folder", place.dir, "rule", rule,
 			"size", memory.Text(bytes), "blocks", memory.Text(d.TierBlockBytes))
 	}
 	return nil

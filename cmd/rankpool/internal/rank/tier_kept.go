@@ -16,16 +16,16 @@ const keptPatience = 10 * time.Second
 
 // openKept opens the folder on the node's disk in which copies of this rank's samples outlive it.
 // If the folder cannot be used, it logs a warning, and training continues without it.
-func (r *process) openKept(place tierPlace, data []mpicache.DataSet) {
+func (t *tiers) openKept(place tierPlace, data []mpicache.DataSet, sets []openedSet) {
 	for i := range data {
 		data[i].KeepsCopies = true // on all ranks alike, even on one without a folder
 	}
-	if err := r.tryKept(place, data); err != nil {
-		r.logger.Warn("this node has no tier; training continues without it", "error", err)
+	if err := t.tryKept(place, data, sets); err != nil {
+		t.logger.Warn("this node has no tier; training continues without it", "error", err)
 	}
 }
 
-func (r *process) tryKept(place tierPlace, data []mpicache.DataSet) error {
+func (t *tiers) tryKept(place tierPlace, data []mpicache.DataSet, sets []openedSet) error {
 	if err := localDisk(place.dir); err != nil {
 		return &os.PathError{Op: "keep copies in", Path: place.dir, Err: err}
 	}
@@ -36,7 +36,7 @@ func (r *process) tryKept(place tierPlace, data []mpicache.DataSet) error {
 	quota := place.size.Bytes
 	if place.size.IsShare {
 		total := int64(0) // of all samples: ranks here share the folder
-		for _, set := range r.sets {
+		for _, set := range sets {
 			total += set.manifest.TotalBytes()
 		}
 		quota = int64(place.size.Share * float64(total))
@@ -45,39 +45,47 @@ func (r *process) tryKept(place tierPlace, data []mpicache.DataSet) error {
 	if err != nil {
 		return err
 	}
-	r.kept = folder
+	t.kept = folder
 	for i := range data {
 		d := &data[i]
-		manifest := r.sets[i].manifest
+		manifest := sets[i].manifest
 		id := manifest.Identity()
 		store, openErr := folder.Open(keep.Set{
 			Identity: id.Digest.String() + " " + id.Contents.String() + " " + id.Times.String(),
-			Samples:  d.Samples, Size: d.Size, Rank: r.transport.Rank(), Ranks: r.transport.Size(),
+			Samples:  d.Samples, Size: d.Size, Rank: t.rank, Ranks: t.ranks,
 			Path:    manifest.Path,
-			TagsDir: filepath.Join(cache, "rankpool", "tags"), Log: r.logger.With("data", d.Name),
+			TagsDir: filepath.Join(cache, "rankpool", "tags"), Log: t.logger.With("data", d.Name),
 		})
 		if openErr != nil {
 			err = errors.Join(err, openErr)
 			continue
 		}
-		r.sets[i].kept, d.Kept = store, store
-		r.logger.Info("copies of this rank's samples are kept", "data", d.Name, "folder", place.dir,
+		sets[i].kept, d.Kept = store, store
+		t.logger.Info("copies of this rank's samples are kept", "data", d.Name, "folder", place.dir,
 			"size", memory.Text(quota))
 	}
 	return err
 }
 
+// close closes the tiers.
+func (t *tiers) close(sets []openedSet) {
+	for _, d := range t.disks {
+		d.End()
+	}
+	t.closeKept(sets)
+}
+
 // closeKept closes the copies after the samples that were read have been written.
-func (r *process) closeKept() {
-	if r.kept == nil {
+func (t *tiers) closeKept(sets []openedSet) {
+	if t.kept == nil {
 		return
 	}
-	for _, set := range r.sets {
+	for _, set := range sets {
 		if set.kept != nil {
 			c := set.kept.Close(keptPatience)
-			r.logger.Debug("kept copies", "data", set.Name, "read", c.Reads, "written", c.Writes,
+			t.logger.Debug("kept copies", "data", set.Name, "read", c.Reads, "written", c.Writes,
 				"other bytes", c.Changed, "not written", c.Refused)
 		}
 	}
-	_ = r.kept.Close() // it was only read
+	_ = t.kept.Close() // it was only read
 }
