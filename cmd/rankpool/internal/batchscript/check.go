@@ -53,7 +53,6 @@ var checks = []struct {
 	{"memory", (*job).checkMemory},
 	{"mpi", (*job).checkMPI},
 	{"tasks", (*job).checkTasks},
-	{"steps", (*job).checkSteps},
 	{"signal", (*job).checkSignal},
 	{"files", (*job).checkFiles},
 }

@@ -12,11 +12,6 @@ import (
 	"rankpool/cmd/rankpool/internal/launchers"
 )
 
-// usual are the options of batch scripts that are misspelt most, and real ones that look like them.
-var usual = strings.Fields(`array cpus-per-gpu cpus-per-task exclusive gpus-per-node gpus-per-task
-	job-name nice nodes ntasks-per-core ntasks-per-node open-mode output partition requeue signal
-	tasks-per-node time`)
-
 // checkDirectives looks for lines that sbatch does not read as they are meant.
 func (j *job) checkDirectives() {
 	for _, m := range j.malformed {
@@ -28,15 +23,10 @@ func (j *job) checkDirectives() {
 			"before it", shorten(l.text)), "move the line up, before the first command")
 	}
 	for _, o := range j.directives {
-		meant := near(o.name, usual)
-		switch {
-		case strings.Contains(o.value, "$"):
+		if strings.Contains(o.value, "$") {
 			j.warn(o.line, fmt.Sprintf("sbatch does not replace variables, so --%s is literally %q", o.name,
 				shorten(o.value)),
 				"write the value itself, or in names of files %j (job) and %a (array task)")
-		case meant != "" && meant != o.name && len(o.name) > 3:
-			j.warn(o.line, fmt.Sprintf("sbatch has no option --%s", shorten(o.name)),
-				"did you mean --"+meant+"?")
 		}
 	}
 }
@@ -58,28 +48,13 @@ func (j *job) checkSyntax() {
 	}
 }
 
-// knownVariables are the variables of Slurm that are misspelt most, and real ones that look like
-// them.
-var knownVariables = strings.Fields(`SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID SLURM_ARRAY_TASK_MIN
-	SLURM_CPUS_PER_TASK SLURM_GPUS_PER_NODE SLURM_GPUS_PER_TASK SLURM_JOBID SLURM_JOB_GID SLURM_JOB_ID
-	SLURM_JOB_NAME SLURM_JOB_NODELIST SLURM_JOB_NODES SLURM_JOB_NUM_NODES SLURM_JOB_UID SLURM_LOCALID
-	SLURM_NNODES SLURM_NODEID SLURM_NODELIST SLURM_NTASKS SLURM_NTASKS_PER_CORE SLURM_NTASKS_PER_NODE
-	SLURM_PROCID SLURM_SUBMIT_DIR SLURM_TASKS_PER_NODE SLURM_TMPDIR`)
-
-// checkVariables looks for misspelt variables of Slurm, and for those that only trainers have.
+// checkVariables looks for variables that only training processes have.
 func (j *job) checkVariables() {
-	seen := map[string]bool{}
-	for _, use := range j.uses {
-		if seen[use.text] || j.assigned[use.text] || len(seen) > 1000 {
-			continue
-		}
-		seen[use.text] = true
-		switch meant := near(use.text, knownVariables); {
-		case use.text == "MASTER_ADDR" || use.text == "MASTER_PORT":
-			j.warn(use.number, use.text+" is not set in the batch script, only in training processes",
+	for _, name := range []string{"MASTER_ADDR", "MASTER_PORT"} {
+		i := slices.IndexFunc(j.uses, func(use line) bool { return use.text == name })
+		if i >= 0 && !j.assigned[name] {
+			j.warn(j.uses[i].number, name+" is not set in the batch script, only in training processes",
 				"use it within sh -c '…', or set it")
-		case strings.HasPrefix(use.text, "SLURM_") && meant != "" && meant != use.text:
-			j.warn(use.number, "Slurm sets no variable "+shorten(use.text), "did you mean "+meant+"?")
 		}
 	}
 }

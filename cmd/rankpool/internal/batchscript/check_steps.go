@@ -90,35 +90,3 @@ func (j *job) checkGPUs(s *step) {
 			"add #SBATCH --cpus-per-task=N")
 	}
 }
-
-// checkSteps looks for steps beside a cache that wait for its end, or do not end it.
-func (j *job) checkSteps() {
-	caches := j.calls("serve")
-	if len(caches) == 0 || !caches[0].background {
-		return
-	}
-	at, wait := caches[0].at, len(j.commands)
-	for i, c := range j.commands[at:] {
-		if c.calls("wait") && len(c.words) == 1 {
-			wait = at + i
-			break
-		}
-	}
-	beside := slices.DeleteFunc(slices.Clone(j.steps), func(s *step) bool {
-		return s.launcher != "srun" || s.at < at || s.at > wait
-	})
-	for _, s := range beside {
-		_, overlaps := s.option("overlap")
-		if len(beside) > 1 && !overlaps && !j.assigned["SLURM_OVERLAP"] {
-			j.warn(s.line, "this srun has no --overlap, so it and the other step wait for each other",
-				"write srun --overlap in both steps")
-		}
-	}
-	kills := slices.ContainsFunc(j.commands,
-		func(c command) bool { return c.calls("kill", "scancel") })
-	joins := slices.ContainsFunc(beside, func(s *step) bool { return s.tool == "join" })
-	if wait < len(j.commands) && joins && len(j.calls("end")) == 0 && !kills {
-		j.warn(j.commands[wait].line, "nothing ends the cache, and wait waits for it",
-			"write srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end above it")
-	}
-}

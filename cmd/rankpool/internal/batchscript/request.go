@@ -30,14 +30,14 @@ func gpusOf(options []option, nodes int) int {
 	o, _ := find(options, "gpus-per-node", "gpus", "gres")
 	sum := 0
 	for part := range strings.SplitSeq(o.value, ",") {
-		if o.name == "gres" && !strings.HasPrefix(part, "gpu") {
-			continue
-		}
 		n, err := strconv.ParseUint(part[strings.LastIndexByte(part, ':')+1:], 10, 16)
-		if err != nil && part != "" {
-			n = 1 // only a type
+		switch {
+		case o.name == "gres" && !strings.HasPrefix(part, "gpu"):
+		case err != nil && part != "":
+			sum++ // only a type
+		default:
+			sum += int(n)
 		}
-		sum += int(n)
 	}
 	if o.name == "gpus" {
 		return (sum + nodes - 1) / nodes

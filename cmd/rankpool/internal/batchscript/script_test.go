@@ -1,8 +1,6 @@
 package batchscript
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -52,14 +50,14 @@ func TestParseCommandAttributes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []command{
-		{2, []string{"a"}, true, false},
-		{2, []string{"b"}, true, false},
-		{3, []string{"c"}, false, false},
-		{3, []string{"d"}, false, false},
-		{5, []string{"e", "$f"}, false, false},
-		{7, []string{"g"}, true, false},
-		{7, []string{"h"}, true, false},
-		{8, []string{"i", " "}, false, true},
+		{2, []string{"a"}, false},
+		{2, []string{"b"}, false},
+		{3, []string{"c"}, false},
+		{3, []string{"d"}, false},
+		{5, []string{"e", "$f"}, false},
+		{7, []string{"g"}, false},
+		{7, []string{"h"}, false},
+		{8, []string{"i", " "}, true},
 	}
 	if !reflect.DeepEqual(s.commands, want) {
 		t.Errorf("%+v, want %+v", s.commands, want)
@@ -103,81 +101,4 @@ func TestRequest(t *testing.T) {
 			t.Errorf("%q: %+v, want %+v", text, got, want)
 		}
 	}
-}
-
-// TestRealNames checks that options and variables that Slurm has are not taken for misspelt ones.
-func TestRealNames(t *testing.T) {
-	for _, c := range []struct {
-		names []string
-		real  string
-	}{
-		{usual, "nice ntasks-per-core tasks-per-node hint mem mem-bind gres wait wrap hold input"},
-		{knownVariables, "SLURM_JOBID SLURM_JOB_UID SLURM_JOB_GID SLURM_NTASKS_PER_CORE SLURM_STEPID " +
-			"SLURM_STEP_ID SLURM_NODELIST SLURM_TASK_PID SLURM_GTIDS SLURM_NPROCS SLURM_GPUS"},
-	} {
-		for name := range strings.FieldsSeq(c.real) {
-			if meant := near(name, c.names); meant != "" && meant != name {
-				t.Errorf("%s is taken for %s", name, meant)
-			}
-		}
-	}
-}
-
-func TestTimeSeconds(t *testing.T) {
-	for text, want := range map[string]int64{
-		"0": 0, "10": 600, "1:30": 90, "1:0:1": 3601, "1-12": 36 * 3600, "1-0:1": 24*3600 + 60,
-		"2-1:1:1": 49*3600 + 61,
-		"":        -1, "4h": -1, "1:1:1:1": -1, "-1": -1, "1-": -1, "1-1:1:1:1": -1, "99999-1": -1,
-	} {
-		got, ok := timeSeconds(text)
-		if !ok {
-			got = -1
-		}
-		if got != want {
-			t.Errorf("%q: %d, want %d", text, got, want)
-		}
-	}
-}
-
-func TestParseRefuses(t *testing.T) {
-	for _, text := range []string{"a\x00b", strings.Repeat("x", MaxBytes+1)} {
-		if _, err := Parse(text); err == nil || !strings.HasPrefix(err.Error(), "batchscript: ") {
-			t.Errorf("the error is %v", err)
-		}
-	}
-}
-
-// FuzzCheck parses and checks any text: line numbers must exist, and warnings must be complete.
-func FuzzCheck(f *testing.F) {
-	golden, err := filepath.Glob("../../testdata/sbatch/*.sh")
-	if err != nil || len(golden) == 0 {
-		f.Fatal("no golden scripts", err)
-	}
-	for _, name := range golden {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(string(text))
-	}
-	f.Add(head + "trap 'x' USR1\nsrun -K -N2 --mpi rankpool run -\n<<\n$(\n${\n`\n\"\n")
-	f.Add("#SBATCH -\n#SBATCH --=\n#SBATCH \\\n#SBATCH '\n" + "exec\nexport\nset\nrankpool serve --")
-	facts := testFacts()
-	f.Fuzz(func(t *testing.T, text string) {
-		script, err := Parse(text)
-		if err != nil {
-			return
-		}
-		lines := strings.Count(text, "\n") + 1
-		for _, c := range script.commands {
-			if c.line < 1 || c.line > lines {
-				t.Fatalf("a command in line %d of %d: %+v", c.line, lines, c)
-			}
-		}
-		for _, w := range Check(script, facts) {
-			if w.Line < 1 || w.Line > lines || w.What == "" || w.Advice == "" || w.Check == "" {
-				t.Fatalf("no good warning: %+v", w)
-			}
-		}
-	})
 }

@@ -12,10 +12,9 @@ import (
 // A command is one simple command of a script: words without their quotes, substitutions ($x, $(…))
 // as they are written.
 type command struct {
-	line       int
-	words      []string // without assignments before them
-	background bool     // it, or the list that it is part of, ends in &
-	cut        bool     // it ends in a backslash and a blank
+	line  int
+	words []string // without assignments before them
+	cut   bool     // it ends in a backslash and a blank
 }
 
 // calls reports whether it is a call of one of some programs.
@@ -38,15 +37,10 @@ func readShell(text string) (shell, error) {
 	if err != nil {
 		return s, err
 	}
-	background := uint(0) // where the last statement that ends in & ends
 	syntax.Walk(file, func(node syntax.Node) bool {
 		switch n := node.(type) {
 		case *syntax.CmdSubst, *syntax.ProcSubst:
 			return false
-		case *syntax.Stmt:
-			if n.Background {
-				background = max(background, n.End().Offset())
-			}
 		case *syntax.Assign:
 			if n.Name != nil {
 				s.assigned[n.Name.Value] = true
@@ -56,7 +50,7 @@ func readShell(text string) (shell, error) {
 				s.uses = append(s.uses, line{int(n.Pos().Line()), n.Param.Value})
 			}
 		case *syntax.CallExpr:
-			c := command{line: int(n.Pos().Line()), background: n.Pos().Offset() < background}
+			c := command{line: int(n.Pos().Line())}
 			for _, word := range n.Args {
 				c.words = append(c.words, plain(text, word.Parts, anyEscape))
 				c.cut = word.Lit() == `\ `
@@ -100,11 +94,8 @@ func plain(text string, parts []syntax.WordPart, escape *regexp.Regexp) string {
 
 // syntaxError returns the line and the text of an error of readShell.
 func syntaxError(err error) line {
-	if parse, isParse := errors.AsType[syntax.ParseError](err); isParse {
-		return line{int(parse.Pos.Line()), parse.Text}
-	}
-	if lang, isLang := errors.AsType[syntax.LangError](err); isLang {
-		return line{int(lang.Pos.Line()), lang.Feature}
+	if at, isParse := errors.AsType[syntax.ParseError](err); isParse {
+		return line{int(at.Pos.Line()), at.Text}
 	}
 	return line{1, err.Error()}
 }

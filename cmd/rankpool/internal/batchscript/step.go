@@ -13,7 +13,6 @@ import (
 // A step is a command that starts tasks, or rankpool.
 type step struct {
 	command
-	at       int            // its index among the commands
 	launcher string         // srun, mpirun, or "" for the batch shell itself
 	options  []option       // the launcher's
 	inside   string         // the container that rankpool itself runs in, "": none
@@ -38,12 +37,12 @@ func (s *step) training() []string { return s.flags.Args() }
 // findSteps returns the commands that start something that matters here.
 func findSteps(commands []command, facts Facts) []*step {
 	var steps []*step
-	for i, c := range commands {
+	for _, c := range commands {
 		words := c.words
 		for len(words) > 1 && slices.Contains([]string{"exec", "nohup", "env", "time"}, words[0]) {
 			words = words[1:]
 		}
-		s := &step{command: c, at: i}
+		s := &step{command: c}
 		if name := path.Base(words[0]); launchers.StartsTasks(name) && name != "sbatch" {
 			s.launcher = name
 		}
