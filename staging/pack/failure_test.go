@@ -358,25 +358,6 @@ func TestClassMembersHoldTheLabel(t *testing.T) {
 	}
 }
 
-// TestJournalEndsWhereItIsDamaged reads journals of three shards with one bad byte.
-func TestJournalEndsWhereItIsDamaged(t *testing.T) {
-	p, whole := journalOf(t)
-	head, record := len(journalHead)+16, 8+2*8+8
-	for at := range whole {
-		damaged := append([]byte(nil), whole...)
-		damaged[at] ^= 0x55
-		sums, good, err := parseJournal(damaged, p)
-		wantShards := max(0, at-head) / record
-		switch {
-		case at < head && err == nil:
-			t.Errorf("a bad byte %d in the head is no error", at)
-		case at >= head && (err != nil || len(sums) != wantShards || good != head+wantShards*record):
-			t.Errorf("a bad byte %d leaves %d shards in %d bytes (%v), want %d", at, len(sums), good, err,
-				wantShards)
-		}
-	}
-}
-
 // journalOf returns a plan of three shards, and a journal of them.
 func journalOf(t testing.TB) (*Plan, []byte) {
 	t.Helper()

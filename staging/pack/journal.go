@@ -2,14 +2,13 @@ package pack
 
 import (
 	"bytes"
-	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
-	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,15 +16,18 @@ import (
 // it is not a sample.
 const journalName = ".rankpool-pack"
 
-// A journal is a header, the plan's identity (16 bytes), and a record per shard: its number (u32),
-// the number of its samples (u32), their checksums (u64 each), and the record's XXH3 (u64); all
-// little-endian. An incomplete record at its end, from a run that was killed, is ignored. A shard
-// is trusted only after it has been read.
-const journalHead = "rankpool pack 1\n"
-
+// A journal is lines of JSON: the plan's identity, then a record for each finished shard. An
+// incomplete line at its end, from a run that was killed, is ignored. A shard is trusted only after
+// it has been read.
 type journal struct {
 	file *os.File
 	sums map[int][]uint64 // per shard
+}
+
+// A record is a shard and the checksums of its samples.
+type record struct {
+	Shard int
+	Sums  []uint64
 }
 
 // openJournal opens or creates the journal of p in the folder dest, which it creates too, and locks
@@ -80,21 +82,11 @@ func (j *journal) begin(p *Plan) error {
 	return err
 }
 
-func (p *Plan) journalHead() []byte {
-	identity := p.identity()
-	return append([]byte(journalHead), identity[:]...)
-}
+func (p *Plan) journalHead() []byte { return fmt.Appendf(nil, "{\"Pack\":\"%x\"}\n", p.identity()) }
 
-// add records that a shard is finished. The record is one write, so that a killed run leaves it
-// complete or not at all.
+// add records that a shard is finished.
 func (j *journal) add(shard int, sums []uint64) error {
-	record := binary.LittleEndian.AppendUint32(nil, uint32(shard))
-	record = binary.LittleEndian.AppendUint32(record, uint32(len(sums)))
-	for _, sum := range sums {
-		record = binary.LittleEndian.AppendUint64(record, sum)
-	}
-	_, err := j.file.Write(binary.LittleEndian.AppendUint64(record, xxh3.Hash(record)))
-	return err
+	return json.NewEncoder(j.file).Encode(record{shard, sums})
 }
 
 var errOtherPack = errors.New("another pack (of other data, or data that has changed since, or " +
@@ -105,31 +97,24 @@ var errOtherPack = errors.New("another pack (of other data, or data that has cha
 func parseJournal(data []byte, p *Plan) (sums map[int][]uint64, good int, err error) {
 	sums = map[int][]uint64{}
 	head := p.journalHead()
-	if begun := data[:min(len(data), len(journalHead))]; len(data) < len(head) &&
-		bytes.HasPrefix(head, begun) {
+	if bytes.HasPrefix(head, data) && len(data) < len(head) {
 		return sums, 0, nil // the run was killed before it packed anything
 	}
 	if !bytes.HasPrefix(data, head) {
 		return nil, 0, errOtherPack
 	}
 	good = len(head)
-	for rest := data[good:]; len(rest) >= 16; rest = data[good:] {
-		shard, count := binary.LittleEndian.Uint32(rest), int64(binary.LittleEndian.Uint32(rest[4:]))
-		length := 8 + 8*count
-		if length+8 > int64(len(rest)) || int(shard) >= p.Shards() ||
-			xxh3.Hash(rest[:length]) != binary.LittleEndian.Uint64(rest[length:]) {
+	for line := range bytes.Lines(data[good:]) {
+		var r record
+		if line[len(line)-1] != '\n' || json.Unmarshal(line, &r) != nil ||
+			r.Shard < 0 || r.Shard >= p.Shards() {
 			break
 		}
-		from, to := p.span(int(shard))
-		if int64(to-from) != count {
+		if from, to := p.span(r.Shard); to-from != len(r.Sums) {
 			break
 		}
-		list := make([]uint64, count)
-		for i := range list {
-			list[i] = binary.LittleEndian.Uint64(rest[8+8*i:])
-		}
-		sums[int(shard)] = list
-		good += int(length) + 8
+		sums[r.Shard] = r.Sums
+		good += len(line)
 	}
 	return sums, good, nil
 }
