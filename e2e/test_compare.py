@@ -94,7 +94,7 @@ def test_compare(tree, tmp_path):
     # The same logs side by side, by hand.
     logs = [f"{name}={out / name / 'seed-0' / 'run.jsonl'}" for name in ("lru", "rankpool")]
     by_hand = [
-        str(run.RANKPOOL), "report", "--side-by-side", *logs, "-o", str(tmp_path / "both.html"),
+        str(run.LAB), "side-by-side", *logs, "-o", str(tmp_path / "both.html"),
     ]
     assert subprocess.run(by_hand).returncode == 0
     assert (

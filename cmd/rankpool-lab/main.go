@@ -29,8 +29,8 @@ func main() {
 func newRootCommand() *cobra.Command {
 	root := program.New("rankpool-lab", "Compare caches for deep-learning training",
 		aboutLab+"\n\n"+exit.Codes)
-	root.AddCommand(newSimulateCommand(), newCompareCommand(), newSlowfsCommand(),
-		newVersionCommand(), program.NewCompletionCommand("rankpool-lab"),
+	root.AddCommand(newSimulateCommand(), newCompareCommand(), newSideBySideCommand(),
+		newSlowfsCommand(), newVersionCommand(), program.NewCompletionCommand("rankpool-lab"),
 		program.NewDocsCommand(newRootCommand, ""))
 	program.CompleteValues(root, map[string][]string{
 		"policy": systems.PolicyNames(), "scorer": scheduler.ScorerNames(),

@@ -24,7 +24,7 @@ func balance(run *runlog.Run) *Figure {
 	}
 	switch {
 	case len(run.Nodes) == 0:
-		return f.without(noNodeLines)
+		return f.Without(noNodeLines)
 	case len(run.Nodes) == 1:
 		f.Caption = "One node: there is nothing to compare."
 	case len(run.Nodes) > nodeBars:
@@ -33,7 +33,7 @@ func balance(run *runlog.Run) *Figure {
 	}
 	all := run.Totals()
 	for _, c := range shownSources(&all) {
-		f.Legend = append(f.Legend, sourceKey(c))
+		f.Legend = append(f.Legend, SourceKey(c))
 	}
 	f.Legend = append(f.Legend, Key{Class: "wait", Name: "waiting"})
 	groups := groupsOf(len(run.Nodes), nodeBars)
@@ -112,7 +112,7 @@ func (f *Figure) bars(run *runlog.Run, groups [][2]int, names []string, what, ti
 			high := low + values[i][k]/u.Factor
 			if values[i][k] > 0 {
 				c.Bars = append(c.Bars, svg.Bar{
-					Class: part.class, Text: names[i] + ": " + part.name + " " + in(units, values[i][k]),
+					Class: part.class, Text: names[i] + ": " + part.name + " " + In(units, values[i][k]),
 					Left: float64(i) + 0.12, Right: float64(i) + 0.88, Low: low, High: high,
 				})
 			}
@@ -151,12 +151,12 @@ func nodeTable(run *runlog.Run) *Table {
 	for _, n := range shown {
 		s := &n.Sums
 		t.Rows = append(t.Rows, []string{
-			fmt.Sprint(n.Rank), n.Host, count(s.Draws()), percent(stats.Ratio(s.Hits(), s.Draws())),
-			in(decimalSizes, cmp.Or(s[stats.ReadBytes], s[stats.StorageBytes])),
-			in(decimalSizes, s[stats.PeerBytes]), count(s[stats.FallbackReads]),
-			span(s[stats.StallSeconds]), percent(s.Share(stats.StallSeconds, stats.TrainSeconds)),
-			in(times, s.Share(stats.ReadSeconds, stats.ReadCount)),
-			percent(s.Share(stats.GPUIdle, stats.GPUSampled)), fmt.Sprint(n.Restarts),
+			fmt.Sprint(n.Rank), n.Host, Count(s.Draws()), Percent(stats.Ratio(s.Hits(), s.Draws())),
+			In(DecimalSizes, cmp.Or(s[stats.ReadBytes], s[stats.StorageBytes])),
+			In(DecimalSizes, s[stats.PeerBytes]), Count(s[stats.FallbackReads]),
+			Span(s[stats.StallSeconds]), Percent(s.Share(stats.StallSeconds, stats.TrainSeconds)),
+			In(times, s.Share(stats.ReadSeconds, stats.ReadCount)),
+			Percent(s.Share(stats.GPUIdle, stats.GPUSampled)), fmt.Sprint(n.Restarts),
 		})
 	}
 	return t

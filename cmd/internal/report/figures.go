@@ -44,11 +44,11 @@ func sources(t *track) *Figure {
 			"the less storage was waited for.",
 	}
 	if t == nil {
-		return f.without(noNodeLines)
+		return f.Without(noNodeLines)
 	}
 	all := t.sums()
 	if all.Draws() == 0 {
-		return f.without(noTraining)
+		return f.Without(noTraining)
 	}
 	if all[stats.TierHits] > 0 {
 		f.Caption += " Hits from a node's disk (tier) are taken off both kinds of memory hits in " +
@@ -75,7 +75,7 @@ func packageText(all *stats.Sums) string {
 func sourceSeries(all *stats.Sums) []series {
 	var list []series
 	for _, c := range shownSources(all) {
-		list = append(list, series{Key: sourceKey(c), value: func(b *runlog.Bin, _ float64) float64 {
+		list = append(list, series{Key: SourceKey(c), value: func(b *runlog.Bin, _ float64) float64 {
 			return stats.Ratio(source(&b.Sums, c), b.Draws())
 		}})
 	}
@@ -95,8 +95,8 @@ func shownSources(all *stats.Sums) []stats.Counter {
 	})
 }
 
-// sourceKey explains a source.
-func sourceKey(c stats.Counter) Key {
+// SourceKey explains a source.
+func SourceKey(c stats.Counter) Key {
 	return Key{Class: stats.Table[c].Source, Name: stats.Table[c].Place}
 }
 
@@ -121,13 +121,13 @@ func stall(t *track) *Figure {
 		Caption: "Of the trainers' time in epochs, the part that they spent waiting.",
 	}
 	if t == nil {
-		return f.without(noNodeLines)
+		return f.Without(noNodeLines)
 	}
 	if t.sums()[stats.TrainSeconds] == 0 {
-		return f.without(noTraining)
+		return f.Without(noTraining)
 	}
 	if math.IsNaN(t.sums()[stats.StallSeconds]) {
-		return f.without(notMeasured)
+		return f.Without(notMeasured)
 	}
 	lines := []series{line("a", "all trainers", waiting)}
 	if t.seen(runlog.StallShare) {
@@ -150,7 +150,7 @@ func throughput(t *track) *Figure {
 			"got from each other's memory.",
 	}
 	if t == nil {
-		return f.without(noNodeLines)
+		return f.Without(noNodeLines)
 	}
 	all := t.sums()
 	rate := func(class, name string, q stats.Counter) series {
@@ -180,10 +180,10 @@ func latency(t *track) *Figure {
 			"that node's link or at one storage target.",
 	}
 	if t == nil {
-		return f.without(noNodeLines)
+		return f.Without(noNodeLines)
 	}
 	if t.sums()[stats.ReadCount] == 0 {
-		return f.without(noMeasuring)
+		return f.Without(noMeasuring)
 	}
 	f.drawLines(t, "latency", times, []series{
 		line("a", "all nodes", func(b *runlog.Bin, _ float64) float64 {

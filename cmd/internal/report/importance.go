@@ -14,7 +14,7 @@ func importance(run *runlog.Run) *Figure {
 			"useful: few samples take many of the draws.",
 	}
 	if len(all) == 0 {
-		return f.without(noImportance)
+		return f.Without(noImportance)
 	}
 	groups := groupsOf(len(all), 256)
 	q := make([][]float64, len(runlog.Quantiles))

@@ -29,11 +29,11 @@ type Remark struct {
 // remarks finds anything out of the ordinary.
 func remarks(run *runlog.Run) []Remark {
 	var all []Remark
-	for _, find := range []func(*runlog.Run, *remarkList){
+	for _, find := range []func(*runlog.Run, *Remarks){
 		logRemarks, restartRemarks, fallbackRemarks, slowNodeRemarks, slowEpochRemarks, planRemarks,
 		memoryRemarks, storageRemarks, silentRemarks,
 	} {
-		var found remarkList
+		var found Remarks
 		find(run, &found)
 		if more := len(found) - maxRemarks; more > 0 {
 			found = append(found[:maxRemarks],
@@ -46,55 +46,57 @@ func remarks(run *runlog.Run) []Remark {
 	return all
 }
 
-// A remarkList collects remarks.
-type remarkList []Remark
+// Remarks collects remarks.
+type Remarks []Remark
 
-func (all *remarkList) bad(format string, args ...any) {
+// Bad adds a remark about something that cost time or is a fault.
+func (all *Remarks) Bad(format string, args ...any) {
 	*all = append(*all, Remark{true, fmt.Sprintf(format, args...)})
 }
 
-func (all *remarkList) note(format string, args ...any) {
+// Note adds another remark.
+func (all *Remarks) Note(format string, args ...any) {
 	*all = append(*all, Remark{false, fmt.Sprintf(format, args...)})
 }
 
 // logRemarks are about the log itself.
-func logRemarks(run *runlog.Run, all *remarkList) {
+func logRemarks(run *runlog.Run, all *Remarks) {
 	if run.Broken > 0 {
-		all.note("%s of the log could not be read, as when a rank is killed while it "+
-			"writes. Counts may be a little too low.", plural(run.Broken, "line"))
+		all.Note("%s of the log could not be read, as when a rank is killed while it "+
+			"writes. Counts may be a little too low.", Plural(run.Broken, "line"))
 	}
 	if run.Earlier > 0 {
-		all.note("The log also has %s before this one, which this page leaves out.",
-			plural(int64(run.Earlier), "training"))
+		all.Note("The log also has %s before this one, which this page leaves out.",
+			Plural(int64(run.Earlier), "training"))
 	}
 	if !run.Ended && run.Events > 0 {
-		all.note("The log has no summary at its end: training still runs, or was killed.")
+		all.Note("The log has no summary at its end: training still runs, or was killed.")
 	}
 	if run.Jobs > 1 {
-		all.note("The training went over %d jobs; what an epoch counted in each is added up.", run.Jobs)
+		all.Note("The training went over %d jobs; what an epoch counted in each is added up.", run.Jobs)
 	}
 	for _, m := range run.Marks {
 		if m.Kind == runlog.Paused {
-			all.note("Nothing ran for %s at %s; the plots leave that time out.",
-				span(m.Seconds), moment(m.At))
+			all.Note("Nothing ran for %s at %s; the plots leave that time out.",
+				Span(m.Seconds), moment(m.At))
 		}
 	}
 }
 
-func restartRemarks(run *runlog.Run, all *remarkList) {
+func restartRemarks(run *runlog.Run, all *Remarks) {
 	for _, m := range run.Restarts() {
 		in := ""
 		if m.Epoch >= 0 {
 			in = fmt.Sprintf(", in epoch %d", m.Epoch)
 		}
-		all.bad("%s restarted at %s%s. %s", upper(restarted(&m, run)), moment(m.At), in, keptIn(&m))
+		all.Bad("%s restarted at %s%s. %s", upper(restarted(&m, run)), moment(m.At), in, keptIn(&m))
 	}
 }
 
 // keptIn describes what happened to the samples in memory in a restart.
 func keptIn(m *runlog.Mark) string {
-	kept := fmt.Sprintf("kept %s of %s samples in memory", count(float64(m.Kept)),
-		count(float64(m.KeptOf)))
+	kept := fmt.Sprintf("kept %s of %s samples in memory", Count(float64(m.Kept)),
+		Count(float64(m.KeptOf)))
 	switch m.Warm {
 	case 0:
 		return "The samples in its memory were lost."
@@ -116,12 +118,12 @@ func restarted(m *runlog.Mark, run *runlog.Run) string {
 	return fmt.Sprintf("%d nodes were", m.Nodes)
 }
 
-func fallbackRemarks(run *runlog.Run, all *remarkList) {
+func fallbackRemarks(run *runlog.Run, all *Remarks) {
 	for i := range run.Epochs {
 		if e := &run.Epochs[i]; e.FallbackReads > 0 {
-			all.bad("Fallback reads in epoch %d: trainers read %s of %s samples from "+
+			all.Bad("Fallback reads in epoch %d: trainers read %s of %s samples from "+
 				"storage themselves (%s).",
-				e.Epoch, count(float64(e.FallbackReads)), count(float64(e.Draws)), whyFallback(run, e.Epoch))
+				e.Epoch, Count(float64(e.FallbackReads)), Count(float64(e.Draws)), whyFallback(run, e.Epoch))
 		}
 	}
 }
@@ -139,7 +141,7 @@ func whyFallback(run *runlog.Run, epoch int) string {
 }
 
 // slowNodeRemarks compares the nodes' waiting and their read times.
-func slowNodeRemarks(run *runlog.Run, all *remarkList) {
+func slowNodeRemarks(run *runlog.Run, all *Remarks) {
 	if len(run.Nodes) < 2 {
 		return
 	}
@@ -154,8 +156,8 @@ func slowNodeRemarks(run *runlog.Run, all *remarkList) {
 		n := &run.Nodes[i]
 		wait, read := waitOf(n), readOf(n)
 		slow := read > slowFactor*reads && reads > 0
-		reading := fmt.Sprintf("a read of storage took it %s, the median node %s", in(times, read),
-			in(times, reads))
+		reading := fmt.Sprintf("a read of storage took it %s, the median node %s", In(times, read),
+			In(times, reads))
 		switch {
 		case wait > slowFactor*waits && wait > stallWorth:
 			why := "its storage reads are as fast as theirs, so check its CPU and its network"
@@ -164,17 +166,17 @@ func slowNodeRemarks(run *runlog.Run, all *remarkList) {
 			} else if math.IsNaN(read) {
 				why = "the log does not contain its storage speed"
 			}
-			all.bad("%s waited for samples %s of its time, the median node %s: %s.",
-				upper(nodeName(n)), percent(wait), percent(waits), why)
+			all.Bad("%s waited for samples %s of its time, the median node %s: %s.",
+				upper(nodeName(n)), Percent(wait), Percent(waits), why)
 		case slow:
-			all.note("%s has slow storage: %s. Its trainers did not wait longer for it.",
+			all.Note("%s has slow storage: %s. Its trainers did not wait longer for it.",
 				upper(nodeName(n)), reading)
 		}
 	}
 }
 
 // slowEpochRemarks leaves out the first epoch, which is cold, and one that may have been cut short.
-func slowEpochRemarks(run *runlog.Run, all *remarkList) {
+func slowEpochRemarks(run *runlog.Run, all *Remarks) {
 	if len(run.Epochs) < 4 {
 		return
 	}
@@ -189,30 +191,30 @@ func slowEpochRemarks(run *runlog.Run, all *remarkList) {
 			case math.IsNaN(stall):
 				waited = "how long it waited for samples was not measured"
 			case stall > slowFactor*usual:
-				waited = fmt.Sprintf("of it %s waiting for samples", span(stall))
+				waited = fmt.Sprintf("of it %s waiting for samples", Span(stall))
 			}
-			all.bad("Epoch %d took %s, the median epoch %s: %s.", e.Epoch, span(e.Seconds),
-				span(median), waited)
+			all.Bad("Epoch %d took %s, the median epoch %s: %s.", e.Epoch, Span(e.Seconds),
+				Span(median), waited)
 		}
 	}
 }
 
 // planRemarks compares the hits of each epoch with those planned. A substituted draw was planned as
 // a hit, too.
-func planRemarks(run *runlog.Run, all *remarkList) {
+func planRemarks(run *runlog.Run, all *Remarks) {
 	for i := range run.Epochs {
 		e := &run.Epochs[i]
 		got := e.HitsLocal + e.HitsRemote + e.Substituted
 		missed := e.PlannedHits - got
 		if e.Draws > 0 && float64(missed) > missedWorth*float64(e.Draws) && e.FallbackReads < missed/2 {
-			all.bad("In epoch %d the plan promised %s hits and training got %s: samples were not in memory "+
-				"when they were due.", e.Epoch, percent(float64(e.PlannedHits)/float64(e.Draws)),
-				percent(float64(got)/float64(e.Draws)))
+			all.Bad("In epoch %d the plan promised %s hits and training got %s: samples were not in memory "+
+				"when they were due.", e.Epoch, Percent(float64(e.PlannedHits)/float64(e.Draws)),
+				Percent(float64(got)/float64(e.Draws)))
 		}
 	}
 }
 
-func memoryRemarks(run *runlog.Run, all *remarkList) {
+func memoryRemarks(run *runlog.Run, all *Remarks) {
 	for i := range run.Nodes {
 		n := &run.Nodes[i]
 		limit := ""
@@ -221,31 +223,31 @@ func memoryRemarks(run *runlog.Run, all *remarkList) {
 		}
 		free, slab := &n.Levels[runlog.FreeBytes], &n.Levels[runlog.SlabBytes]
 		if s := n.Shrink; s != nil {
-			all.bad("The slab of %s shrank from %s to %s, the first time at %s: memory was short%s.",
-				nodeName(n), in(sizes, float64(s.From)), in(sizes, float64(s.To)), moment(s.At), limit)
+			all.Bad("The slab of %s shrank from %s to %s, the first time at %s: memory was short%s.",
+				nodeName(n), In(sizes, float64(s.From)), In(sizes, float64(s.To)), moment(s.At), limit)
 		} else if free.Seen() && free.Min < fullShare*slab.Max {
-			all.bad("%s had only %s of memory left before its limit%s; give the cache less "+
-				"with --memory.", upper(nodeName(n)), in(sizes, free.Min), limit)
+			all.Bad("%s had only %s of memory left before its limit%s; give the cache less "+
+				"with --memory.", upper(nodeName(n)), In(sizes, free.Min), limit)
 		}
 	}
 }
 
-func storageRemarks(run *runlog.Run, all *remarkList) {
+func storageRemarks(run *runlog.Run, all *Remarks) {
 	for i := range run.Nodes {
 		if n := &run.Nodes[i]; n.Sums[stats.ReadErrors] > 0 {
-			all.bad("On %s %s of storage failed.", nodeName(n),
-				plural(int64(n.Sums[stats.ReadErrors]), "read"))
+			all.Bad("On %s %s of storage failed.", nodeName(n),
+				Plural(int64(n.Sums[stats.ReadErrors]), "read"))
 		}
 	}
 }
 
-func silentRemarks(run *runlog.Run, all *remarkList) {
+func silentRemarks(run *runlog.Run, all *Remarks) {
 	if missing := run.Ranks - len(run.Nodes); missing > 0 && len(run.Nodes) > 0 {
-		all.bad("The log has no line about %s of %d.", plural(int64(missing), "node"), run.Ranks)
+		all.Bad("The log has no line about %s of %d.", Plural(int64(missing), "node"), run.Ranks)
 	}
 	for i := range run.Nodes {
 		if n := &run.Nodes[i]; n.Silent > silentSeconds {
-			all.bad("%s sent nothing in the last %s.", upper(nodeName(n)), span(n.Silent))
+			all.Bad("%s sent nothing in the last %s.", upper(nodeName(n)), Span(n.Silent))
 		}
 	}
 }
@@ -265,11 +267,12 @@ func medianOf[T any](all []T, value func(*T) float64) float64 {
 	return known[(len(known)-1)/2]
 }
 
-func plural(n int64, what string) string {
+// Plural formats a number of things with their name.
+func Plural(n int64, what string) string {
 	if n == 1 {
 		return "one " + what
 	}
-	return count(float64(n)) + " " + what + "s"
+	return Count(float64(n)) + " " + what + "s"
 }
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -33,7 +33,16 @@ var pageText string
 //go:embed style.css
 var styleText string
 
+// Style is the style sheet of a page.
+func Style() string { return styleText }
+
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// NewTemplate returns the template of another page, which may use "head", "figure" and "table" of
+// this one.
+func NewTemplate(text string) *template.Template {
+	return template.Must(template.Must(pageTemplate.Clone()).New("other").Parse(text))
+}
 
 // Write writes the page of a run to w. The same run and options give the same bytes. The error is
 // w's.
@@ -41,7 +50,7 @@ func Write(w io.Writer, run *runlog.Run, o Options) error {
 	p := page{
 		Title:   "rankpool: " + strings.Join(o.Names, ", "),
 		Style:   template.CSS(styleText), //nolint:gosec // our own file
-		Version: o.Version, Logs: strings.Join(o.Names, ", "), Events: count(float64(run.Events)),
+		Version: o.Version, Logs: strings.Join(o.Names, ", "), Events: Count(float64(run.Events)),
 		Summary: summary(run), Facts: facts(run), Epochs: epochTable(run),
 		Passes:    countTable("Passes over other data sets", run.Passes),
 		Trainings: trainingTables(run), Remarks: remarks(run), Figures: figures(run),
@@ -99,17 +108,17 @@ func summary(run *runlog.Run) []string {
 	}
 	what := "An unknown number of nodes"
 	if run.Ranks > 0 {
-		what = upper(plural(int64(run.Ranks), "node"))
+		what = upper(Plural(int64(run.Ranks), "node"))
 	}
 	on := ""
 	if run.Data != "" {
 		on = " on " + run.Data
 	}
 	text := fmt.Sprintf("%s trained%s: %s finished in %s.", what, on,
-		plural(int64(len(run.Epochs)), "epoch"), span(run.WallSeconds()))
+		Plural(int64(len(run.Epochs)), "epoch"), Span(run.WallSeconds()))
 	if n := len(trainingsOf(run)); n > 0 {
-		text += fmt.Sprintf(" %s with job names finished %s.", upper(plural(int64(n), "training")),
-			plural(int64(len(run.Trainings)), "epoch"))
+		text += fmt.Sprintf(" %s with job names finished %s.", upper(Plural(int64(n), "training")),
+			Plural(int64(len(run.Trainings)), "epoch"))
 	}
 	if !run.Begin.IsZero() {
 		text += " It began on " + run.Begin.UTC().Format("2 January 2006 at 15:04:05") + " UTC."
@@ -117,11 +126,11 @@ func summary(run *runlog.Run) []string {
 	all := []string{text}
 	if t.Draws() > 0 {
 		text = fmt.Sprintf("Of %s samples, %s came from the nodes' memory (%s from the node's own), "+
-			"and %s from storage.", count(t.Draws()),
-			percent(t.Hits()/t.Draws()), percent(t[stats.HitsLocal]/t.Draws()),
-			percent((t[stats.StorageReads]+t[stats.FallbackReads])/t.Draws()))
+			"and %s from storage.", Count(t.Draws()),
+			Percent(t.Hits()/t.Draws()), Percent(t[stats.HitsLocal]/t.Draws()),
+			Percent((t[stats.StorageReads]+t[stats.FallbackReads])/t.Draws()))
 		if share := waited(&t); !math.IsNaN(share) {
-			text += fmt.Sprintf(" Training waited for samples in %s of its time.", percent(share))
+			text += fmt.Sprintf(" Training waited for samples in %s of its time.", Percent(share))
 		}
 		all = append(all, text)
 	}
@@ -135,11 +144,11 @@ func facts(run *runlog.Run) []fact {
 		restarts = fmt.Sprint(len(run.Restarts()))
 	}
 	return []fact{
-		{"hits", percent(stats.Ratio(t.Hits(), t.Draws()))},
-		{"waiting for samples", percent(waited(&t))},
+		{"hits", Percent(stats.Ratio(t.Hits(), t.Draws()))},
+		{"waiting for samples", Percent(waited(&t))},
 		{"epochs", fmt.Sprint(len(run.Epochs))},
-		{"time", span(run.WallSeconds())},
-		{"fallback reads", count(t[stats.FallbackReads])},
+		{"time", Span(run.WallSeconds())},
+		{"fallback reads", Count(t[stats.FallbackReads])},
 		{"restarts", restarts},
 	}
 }
@@ -165,7 +174,7 @@ func verdict(run *runlog.Run, bound func(sampled, idle, waited float64) (string,
 	}
 	return "", fmt.Sprintf("GPUs were not observed, so the log does not show whether they were idle. "+
 		"Training waited for samples in %s of its time; a faster input could have saved that much at "+
-		"most.", percent(waited(&t)))
+		"most.", Percent(waited(&t)))
 }
 
 // epochRows is the maximum number of epochs in the table.
@@ -189,13 +198,13 @@ var countHead = []string{
 func countCells(e *runlog.Epoch) []string {
 	draws := float64(e.Draws)
 	return []string{
-		count(draws), percent(stats.Ratio(float64(e.HitsLocal+e.HitsRemote), draws)),
-		percent(stats.Ratio(float64(e.HitsLocal), draws)),
-		percent(stats.Ratio(float64(e.HitsRemote), draws)),
-		percent(stats.Ratio(float64(e.StorageReads), draws)),
-		in(decimalSizes, float64(e.StorageBytes)),
-		count(float64(e.FallbackReads)),
-		percent(min(1, stats.Ratio(float64(e.StallSeconds), e.Seconds))), svg.Number(e.Seconds),
+		Count(draws), Percent(stats.Ratio(float64(e.HitsLocal+e.HitsRemote), draws)),
+		Percent(stats.Ratio(float64(e.HitsLocal), draws)),
+		Percent(stats.Ratio(float64(e.HitsRemote), draws)),
+		Percent(stats.Ratio(float64(e.StorageReads), draws)),
+		In(DecimalSizes, float64(e.StorageBytes)),
+		Count(float64(e.FallbackReads)),
+		Percent(min(1, stats.Ratio(float64(e.StallSeconds), e.Seconds))), svg.Number(e.Seconds),
 	}
 }
 
@@ -271,8 +280,8 @@ func trainingTables(run *runlog.Run) []*Table {
 	return tables
 }
 
-// count formats a number of things.
-func count(n float64) string {
+// Count formats a number of things.
+func Count(n float64) string {
 	if math.IsNaN(n) {
 		return "–"
 	}

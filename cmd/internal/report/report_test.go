@@ -157,7 +157,7 @@ func TestKeptInMemory(t *testing.T) {
 		for rank, of := range kept {
 			log += fmt.Sprintf(node, 20, rank, 1, of*99/100, of)
 		}
-		var got remarkList
+		var got Remarks
 		restartRemarks(runOf(t, log), &got)
 		if len(got) != 1 || got[0].Text != want {
 			t.Errorf("got %v, want %q", got, want)
@@ -171,7 +171,7 @@ func TestPlannedHits(t *testing.T) {
 	const epoch = `{"event":"epoch","epoch":0,"draws":100,"planned_hits":50,"hits_local":10,` +
 		`"storage_reads":%d,"substituted":%d,"seconds":1}` + "\n"
 	promised := func(log string) bool {
-		var all remarkList
+		var all Remarks
 		planRemarks(runOf(t, log), &all)
 		return slices.ContainsFunc(all, func(r Remark) bool {
 			return strings.Contains(r.Text, "promised 50.0 % hits and training got 10.0 %")
@@ -305,7 +305,7 @@ func TestSources(t *testing.T) {
 	want := []float64{30, 10, 40, 5, 15, 0}
 	for i, c := range sourcesOf {
 		if got := source(&s, c); got != want[i] {
-			t.Errorf("%s: %v, want %v", sourceKey(c).Name, got, want[i])
+			t.Errorf("%s: %v, want %v", SourceKey(c).Name, got, want[i])
 		}
 	}
 	if names := len(sourceSeries(&s)); names != 6 {
@@ -405,16 +405,16 @@ func TestTexts(t *testing.T) {
 	for _, c := range []struct {
 		got, want string
 	}{
-		{in(rates, 2.5e9), "2.5 GB/s"},
-		{in(sizes, 64<<30), "64 GiB"},
-		{in(times, 0.00458), "4.58 ms"},
-		{in(share, 0.0001), "< 0.1 %"},
-		{in(share, 0.5), "50.0 %"},
-		{in(times, math.NaN()), "–"},
-		{span(0.0123), "12.3 ms"},
-		{span(90), "90 s"},
-		{span(823), "13 min 43 s"},
-		{span(3960), "1 h 6 min"},
+		{In(rates, 2.5e9), "2.5 GB/s"},
+		{In(sizes, 64<<30), "64 GiB"},
+		{In(times, 0.00458), "4.58 ms"},
+		{In(share, 0.0001), "< 0.1 %"},
+		{In(share, 0.5), "50.0 %"},
+		{In(times, math.NaN()), "–"},
+		{Span(0.0123), "12.3 ms"},
+		{Span(90), "90 s"},
+		{Span(823), "13 min 43 s"},
+		{Span(3960), "1 h 6 min"},
 		{moment(3661), "1:01:01"},
 	} {
 		if c.got != c.want {

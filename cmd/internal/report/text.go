@@ -10,12 +10,12 @@ import (
 
 // Units of the same quantity, smallest first.
 var (
-	rates        = decimal("B/s", "kB/s", "MB/s", "GB/s", "TB/s")
-	decimalSizes = decimal("B", "kB", "MB", "GB", "TB", "PB")
+	rates = decimal("B/s", "kB/s", "MB/s", "GB/s", "TB/s")
+	// DecimalSizes are sizes as storage counts them.
+	DecimalSizes = decimal("B", "kB", "MB", "GB", "TB", "PB")
 	sizes        = steps(1, 1024, "B", "KiB", "MiB", "GiB", "TiB", "PiB")
 	times        = steps(1e-6, 1000, "µs", "ms", "s")
 	amounts      = decimal("", "thousand", "million", "billion")
-	seconds      = decimal("s")
 	share        = steps(0.01, 1, "%")
 )
 
@@ -37,8 +37,8 @@ func moment(at float64) string {
 	return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
 }
 
-// span formats a duration in words.
-func span(seconds float64) string {
+// Span formats a duration in words.
+func Span(seconds float64) string {
 	switch {
 	case math.IsNaN(seconds):
 		return svg.Number(seconds)
@@ -56,20 +56,20 @@ func span(seconds float64) string {
 	return fmt.Sprintf("%d h %d min", s/3600, s/60%60)
 }
 
-// in formats x, in base units, in the best unit.
-func in(units []svg.Unit, x float64) string {
+// In formats x, in base units, in the best unit.
+func In(units []svg.Unit, x float64) string {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return "–"
 	}
 	u := svg.Fit(units, x)
 	if u.Name == "%" {
-		return percent(x)
+		return Percent(x)
 	}
 	return svg.Number(x/u.Factor) + " " + u.Name
 }
 
-// percent formats a share.
-func percent(x float64) string {
+// Percent formats a share.
+func Percent(x float64) string {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return "–"
 	}

@@ -20,8 +20,8 @@ type Figure struct {
 	Table              *Table // nil: none
 }
 
-// without returns a figure that has a sentence instead of a plot.
-func (f *Figure) without(why string) *Figure {
+// Without returns a figure that has a sentence instead of a plot.
+func (f *Figure) Without(why string) *Figure {
 	f.Missing = why
 	return f
 }
@@ -105,7 +105,7 @@ func flags(run *runlog.Run) []svg.Flag {
 			})
 		case runlog.Paused:
 			all = append(all, svg.Flag{
-				Class: "pause", Text: "stopped for " + span(m.Seconds), At: m.At,
+				Class: "pause", Text: "stopped for " + Span(m.Seconds), At: m.At,
 			})
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"rankpool/cmd/internal/report"
 	"rankpool/cmd/internal/version"
+	"rankpool/cmd/rankpool-lab/internal/sidebyside"
 	"rankpool/scheduler/systems"
 )
 
@@ -34,7 +34,7 @@ func (o *Options) show(results []result, out io.Writer) error {
 }
 
 // printTables prints a comparison's tables, and which sides were not trained.
-func printTables(w io.Writer, c *report.Comparison) error {
+func printTables(w io.Writer, c *sidebyside.Comparison) error {
 	for _, t := range c.Tables() {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 		for _, row := range append([][]string{t.Head}, t.Rows...) {
@@ -54,10 +54,10 @@ func printTables(w io.Writer, c *report.Comparison) error {
 }
 
 // comparison puts the results side by side.
-func (o *Options) comparison(results []result) report.Comparison {
-	c := report.Comparison{Title: "The same training under each system", Target: o.target}
+func (o *Options) comparison(results []result) sidebyside.Comparison {
+	c := sidebyside.Comparison{Title: "The same training under each system", Target: o.target}
 	for _, name := range o.systems {
-		side := report.Side{Name: name}
+		side := sidebyside.Side{Name: name}
 		for _, r := range results {
 			switch {
 			case r.System != name:
@@ -103,7 +103,7 @@ func (o *Options) summary() []string {
 }
 
 // notes lists what limits the comparison besides what the runs show.
-func (o *Options) notes(sides []report.Side) []string {
+func (o *Options) notes(sides []sidebyside.Side) []string {
 	var notes, order []string
 	drawn := map[string][]string{}
 	for _, side := range sides {

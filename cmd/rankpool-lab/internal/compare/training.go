@@ -20,9 +20,9 @@ import (
 
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/internal/outlet"
-	"rankpool/cmd/internal/report"
 	"rankpool/cmd/internal/runlog"
 	"rankpool/cmd/internal/version"
+	"rankpool/cmd/rankpool-lab/internal/sidebyside"
 )
 
 // seedWord stands for the seed in the training command.
@@ -125,8 +125,8 @@ func (r *result) load(t *training) {
 }
 
 // side returns what the report uses of a result that ended well.
-func (r *result) side() report.SideRun {
-	return report.NewSideRun(r.run, r.StorageBytes)
+func (r *result) side() sidebyside.SideRun {
+	return sidebyside.NewSideRun(r.run, r.StorageBytes)
 }
 
 // brief describes in a few words how the training went. The reason of a failure was printed before.

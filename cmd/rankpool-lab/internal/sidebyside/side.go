@@ -1,10 +1,11 @@
-package report
+package sidebyside
 
 import (
 	"fmt"
 	"math"
 	"strings"
 
+	"rankpool/cmd/internal/report"
 	"rankpool/cmd/internal/runlog"
 	"rankpool/mpicache/stats"
 )
@@ -44,8 +45,8 @@ func (r *SideRun) Brief() string {
 	if best := r.best(); !math.IsNaN(best) {
 		accuracy = "accuracy up to " + accuracyText(best) + ", "
 	}
-	return fmt.Sprintf("%shits %s, %s in %s", accuracy, percent(r.hits()),
-		plural(int64(len(r.Log.Epochs)), "epoch"), span(r.sums()[stats.TrainSeconds]))
+	return fmt.Sprintf("%shits %s, %s in %s", accuracy, report.Percent(r.hits()),
+		report.Plural(int64(len(r.Log.Epochs)), "epoch"), report.Span(r.sums()[stats.TrainSeconds]))
 }
 
 // A point is where a run, or the mean of several, was at the end of an epoch: sums since the
@@ -103,7 +104,12 @@ func (r *SideRun) until(accuracy float64) (point, bool) {
 }
 
 // sums adds up the epochs.
-func (r *SideRun) sums() stats.Sums { return sumsOf(r.Log.Epochs) }
+func (r *SideRun) sums() (sums stats.Sums) {
+	for i := range r.Log.Epochs {
+		sums.Add(r.Log.Epochs[i].Sums())
+	}
+	return sums
+}
 
 // sumOf returns a function for the sum of a counter over the epochs.
 func sumOf(c stats.Counter) func(*SideRun) float64 {
@@ -198,4 +204,12 @@ func (s *Side) curve() (mean []point, low, high []float64) {
 		mean, low, high = append(mean, p), append(low, bottom), append(high, top)
 	}
 	return mean, low, high
+}
+
+// or0 replaces an unknown value by 0.
+func or0(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return v
 }

@@ -1,4 +1,4 @@
-package report
+package sidebyside
 
 import (
 	"fmt"
@@ -6,8 +6,15 @@ import (
 	"math"
 	"slices"
 
+	"rankpool/cmd/internal/report"
 	"rankpool/cmd/internal/svg"
 	"rankpool/mpicache/stats"
+)
+
+// The units of axes.
+var (
+	second     = svg.Unit{Name: "s", Factor: 1}
+	percentage = svg.Unit{Name: "%", Factor: 0.01}
 )
 
 // sideColours is the number of colours; further sides reuse them from the first.
@@ -17,8 +24,8 @@ const sideColours = 12
 func sideClass(i int) string { return fmt.Sprintf("side s%d", i%sideColours) }
 
 // figures makes the plots of a comparison.
-func (c *Comparison) figures() []*Figure {
-	return []*Figure{
+func (c *Comparison) figures() []*report.Figure {
+	return []*report.Figure{
 		c.accuracy("time", "Accuracy against time",
 			"Seconds in training epochs; tests are left out. Up and left is better.",
 			func(p point) float64 { return p.seconds },
@@ -47,8 +54,8 @@ func (c *Comparison) trained(yield func(int, *Side) bool) {
 // highest value.
 func (c *Comparison) accuracy(id, title, caption string, of func(point) float64,
 	toAxis func(high float64) svg.Axis,
-) *Figure {
-	f := &Figure{ID: id, Title: title, Caption: caption}
+) *report.Figure {
+	f := &report.Figure{ID: id, Title: title, Caption: caption}
 	right, low, high := 0.0, math.Inf(1), math.Inf(-1)
 	plot := svg.Chart{ID: id + "-plot", Title: title, Desc: caption, Height: 300}
 	for i := range c.Sides {
@@ -72,10 +79,10 @@ func (c *Comparison) accuracy(id, title, caption string, of func(point) float64,
 		if len(s.Runs) > 1 {
 			plot.Ranges = append(plot.Ranges, band)
 		}
-		f.Legend = append(f.Legend, Key{Class: line.Class, Name: s.Name, Line: true})
+		f.Legend = append(f.Legend, report.Key{Class: line.Class, Name: s.Name, Line: true})
 	}
 	if len(plot.Lines) == 0 {
-		return f.without("No training reported its accuracy.")
+		return f.Without("No training reported its accuracy.")
 	}
 	if len(plot.Ranges) > 0 {
 		f.Caption += " Lines are means over the seeds, bands reach from the lowest to the highest."
@@ -87,8 +94,8 @@ func (c *Comparison) accuracy(id, title, caption string, of func(point) float64,
 }
 
 // sources shows where each side's samples came from.
-func (c *Comparison) sources() *Figure {
-	f := &Figure{
+func (c *Comparison) sources() *report.Figure {
+	f := &report.Figure{
 		ID: "sources", Title: "Where samples came from",
 		Caption: "Of the samples that trainers were given, the part from each source. Systems that " +
 			"draw the same sample several times an epoch find it in memory more often; that alone " +
@@ -102,28 +109,28 @@ func (c *Comparison) sources() *Figure {
 	for _, s := range c.trained {
 		row := svg.Row{Name: s.Name}
 		for k, part := range parts {
-			v, key := s.over(shareOf(part)).mean, sourceKey(part)
+			v, key := s.over(shareOf(part)).mean, report.SourceKey(part)
 			seen[k] = seen[k] || v > 0
-			row.Add(key.Class, 100*or0(v), s.Name+": "+key.Name+" "+percent(v))
+			row.Add(key.Class, 100*or0(v), s.Name+": "+key.Name+" "+report.Percent(v))
 		}
-		row.Text = percent(s.over((*SideRun).hits).mean) + " hits"
+		row.Text = report.Percent(s.over((*SideRun).hits).mean) + " hits"
 		rows = append(rows, row)
 	}
 	for k, part := range parts {
 		if seen[k] {
-			f.Legend = append(f.Legend, sourceKey(part))
+			f.Legend = append(f.Legend, report.SourceKey(part))
 		}
 	}
-	return f.withLedger(svg.ValueAxis("samples", share[0], 100), rows)
+	return withLedger(f, svg.ValueAxis("samples", percentage, 100), rows)
 }
 
 // times shows how long each side trained, and how much of that it waited.
-func (c *Comparison) times() *Figure {
-	f := &Figure{
+func (c *Comparison) times() *report.Figure {
+	f := &report.Figure{
 		ID: "times", Title: "Time in training, and waiting for samples",
 		Caption: "Seconds in training epochs. What was waited for samples is the part that a faster " +
 			"cache could save.",
-		Legend: []Key{{Class: "trained", Name: "training"}, {Class: "wait", Name: "waiting for samples"}},
+		Legend: []report.Key{{Class: "trained", Name: "training"}, {Class: "wait", Name: "waiting for samples"}},
 	}
 	var rows []svg.Row
 	most := 0.0
@@ -139,12 +146,12 @@ func (c *Comparison) times() *Figure {
 		most = max(most, all.mean)
 		rows = append(rows, row)
 	}
-	return f.withLedger(svg.ValueAxis("time in training", seconds[0], most), rows)
+	return withLedger(f, svg.ValueAxis("time in training", second, most), rows)
 }
 
 // storage shows what each side read from storage.
-func (c *Comparison) storage() *Figure {
-	f := &Figure{
+func (c *Comparison) storage() *report.Figure {
+	f := &report.Figure{
 		ID: "storage", Title: "Bytes read from storage",
 		Caption: "Of the samples that trainers were given.",
 	}
@@ -158,7 +165,7 @@ func (c *Comparison) storage() *Figure {
 	for _, s := range c.trained {
 		most = max(most, or0(s.over(value).mean))
 	}
-	u := svg.Fit(decimalSizes, most)
+	u := svg.Fit(report.DecimalSizes, most)
 	var rows []svg.Row
 	for i, s := range c.trained {
 		read := s.over(value)
@@ -166,13 +173,13 @@ func (c *Comparison) storage() *Figure {
 		row.Add(sideClass(i), or0(read.mean)/u.Factor, s.Name+": "+sizeText(read.mean))
 		rows = append(rows, row)
 	}
-	return f.withLedger(svg.ValueAxis("read from storage", u, most/u.Factor), rows)
+	return withLedger(f, svg.ValueAxis("read from storage", u, most/u.Factor), rows)
 }
 
 // withLedger adds horizontal bars to a figure; without rows it has a sentence instead.
-func (f *Figure) withLedger(x svg.Axis, rows []svg.Row) *Figure {
+func withLedger(f *report.Figure, x svg.Axis, rows []svg.Row) *report.Figure {
 	if len(rows) == 0 {
-		return f.without("No system was trained.")
+		return f.Without("No system was trained.")
 	}
 	b := svg.Ledger{ID: f.ID + "-plot", Title: f.Title, Desc: f.Caption, X: x, Rows: rows}
 	f.Charts = []template.HTML{b.HTML()}

@@ -1,4 +1,5 @@
-package report
+// Package sidebyside renders trainings side by side as a page, with the parts of package report.
+package sidebyside
 
 import (
 	_ "embed"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"rankpool/cmd/internal/report"
 	"rankpool/cmd/internal/svg"
 	"rankpool/mpicache/stats"
 )
@@ -24,26 +26,25 @@ type Comparison struct {
 	Target float64
 }
 
-//go:embed comparison.html
-var comparisonText string
+//go:embed page.html
+var pageText string
 
-//go:embed comparison.css
-var sideStyleText string
+//go:embed style.css
+var styleText string
 
-var comparisonTemplate = template.Must(
-	template.Must(pageTemplate.Clone()).New("comparison").Parse(comparisonText))
+var pageTemplate = report.NewTemplate(pageText)
 
 // Write writes the page to w: one HTML file that needs nothing beside it. The same comparison and
 // version give the same bytes. The error is w's.
 func (c *Comparison) Write(w io.Writer, version string) error {
 	p := comparisonPage{
 		Title: c.Title, Version: version, Summary: c.Summary,
-		Style:   template.CSS(styleText + sideStyleText), //nolint:gosec // our own files
+		Style:   template.CSS(report.Style() + styleText), //nolint:gosec // our own files
 		Remarks: c.remarks(), Figures: c.figures(),
 		Tables: []*sideTable{c.table(c.learning()), c.table(c.feeding())},
 	}
-	if err := comparisonTemplate.Execute(w, &p); err != nil {
-		return fmt.Errorf("report: %w", err)
+	if err := pageTemplate.Execute(w, &p); err != nil {
+		return fmt.Errorf("side by side: %w", err)
 	}
 	return nil
 }
@@ -54,8 +55,8 @@ type comparisonPage struct {
 	Style          template.CSS
 	Summary        []string
 	Tables         []*sideTable
-	Remarks        []Remark
-	Figures        []*Figure
+	Remarks        []report.Remark
+	Figures        []*report.Figure
 }
 
 // A sideTable has a row for each side.
@@ -105,7 +106,7 @@ type column struct {
 // learning returns the name and the columns of the table of training's results.
 func (c *Comparison) learning() (name string, all []column) {
 	if target := c.target(); !math.IsNaN(target) {
-		goal := " to " + percent(target)
+		goal := " to " + report.Percent(target)
 		to := func(of func(point) float64) func(*SideRun) float64 {
 			return func(r *SideRun) float64 {
 				if p, reached := r.until(target); reached {
@@ -118,36 +119,36 @@ func (c *Comparison) learning() (name string, all []column) {
 			{"accuracy", (*SideRun).last, accuracyText, 1},
 			{"time" + goal, to(func(p point) float64 { return p.seconds }), secondsText, -1},
 			{"epochs" + goal, to(func(p point) float64 { return p.epochs }), svg.Number, -1},
-			{"samples" + goal, to(func(p point) float64 { return p.samples }), count, -1},
+			{"samples" + goal, to(func(p point) float64 { return p.samples }), report.Count, -1},
 		}
 	}
 	return "Learning", append(all, []column{
-		{"samples trained", (*SideRun).draws, count, 0},
+		{"samples trained", (*SideRun).draws, report.Count, 0},
 		{"time", sumOf(stats.TrainSeconds), secondsText, -1},
 		{"waited", sumOf(stats.StallSeconds), secondsText, -1},
-		{"of its time", (*SideRun).waited, percent, -1},
+		{"of its time", (*SideRun).waited, report.Percent, -1},
 	}...)
 }
 
 // feeding returns the name and the columns of the table of sources of samples.
 func (c *Comparison) feeding() (name string, all []column) {
 	all = []column{
-		{"hits", (*SideRun).hits, percent, 1},
-		{"planned hits", shareOf(stats.PlannedHits), percent, 1},
-		{"substituted", shareOf(stats.Substituted), percent, 0},
+		{"hits", (*SideRun).hits, report.Percent, 1},
+		{"planned hits", shareOf(stats.PlannedHits), report.Percent, 1},
+		{"substituted", shareOf(stats.Substituted), report.Percent, 0},
 		{"storage reads", func(r *SideRun) float64 {
 			return r.sums()[stats.StorageReads] + r.sums()[stats.FallbackReads]
-		}, count, -1},
+		}, report.Count, -1},
 		{"bytes of these", sumOf(stats.StorageBytes), sizeText, -1},
 		{"bytes read", (*SideRun).read, sizeText, -1},
 	}
 	if c.any(stats.Evaluated) { // losses of samples that were not trained on
-		all = append(all, column{"evaluated", sumOf(stats.Evaluated), count, 0},
-			column{"of evaluated read", sumOf(stats.EvaluatedReads), count, -1})
+		all = append(all, column{"evaluated", sumOf(stats.Evaluated), report.Count, 0},
+			column{"of evaluated read", sumOf(stats.EvaluatedReads), report.Count, -1})
 	}
 	if c.any(stats.PackageWrites) {
-		all = append(all, column{"packages read", sumOf(stats.PackageReads), count, 0},
-			column{"packages written", sumOf(stats.PackageWrites), count, 0},
+		all = append(all, column{"packages read", sumOf(stats.PackageReads), report.Count, 0},
+			column{"packages written", sumOf(stats.PackageWrites), report.Count, 0},
 			column{"package bytes read", sumOf(stats.PackageReadBytes), sizeText, -1},
 			column{"package bytes written", sumOf(stats.PackageWriteBytes), sizeText, -1})
 	}
@@ -178,8 +179,8 @@ func accuracyText(x float64) string {
 	return fmt.Sprintf("%.2f %%", 100*x)
 }
 
-func secondsText(x float64) string { return in(seconds, x) }
-func sizeText(x float64) string    { return in(decimalSizes, x) }
+func secondsText(x float64) string { return report.In([]svg.Unit{second}, x) }
+func sizeText(x float64) string    { return report.In(report.DecimalSizes, x) }
 
 // table makes a table of columns.
 func (c *Comparison) table(name string, columns []column) *sideTable {
@@ -220,10 +221,10 @@ func (c *Comparison) markBest(t *sideTable, k int, column column) {
 }
 
 // Tables returns the tables of the page for a terminal. Sides without runs are not in them.
-func (c *Comparison) Tables() []*Table {
-	var all []*Table
+func (c *Comparison) Tables() []*report.Table {
+	var all []*report.Table
 	for _, t := range []*sideTable{c.table(c.learning()), c.table(c.feeding())} {
-		plain := &Table{Name: t.Name, Head: append([]string{"system"}, t.Head...)}
+		plain := &report.Table{Name: t.Name, Head: append([]string{"system"}, t.Head...)}
 		for _, row := range t.Rows {
 			if row.Cells == nil {
 				continue
@@ -240,8 +241,8 @@ func (c *Comparison) Tables() []*Table {
 }
 
 // remarks lists what limits the comparison.
-func (c *Comparison) remarks() []Remark {
-	var all remarkList
+func (c *Comparison) remarks() []report.Remark {
+	var all report.Remarks
 	most, epochs, alone, silent := 0.0, 0, false, []string{}
 	for i := range c.Sides {
 		s := &c.Sides[i]
@@ -256,44 +257,44 @@ func (c *Comparison) remarks() []Remark {
 	for i := range c.Sides {
 		s := &c.Sides[i]
 		if len(s.Runs) == 0 {
-			all.bad("%s was not trained: %s", s.Name, s.Missing)
+			all.Bad("%s was not trained: %s", s.Name, s.Missing)
 			continue
 		}
 		if part := s.over((*SideRun).draws).mean / most; part < 0.99 {
-			all.note("%s trained on %s of the samples that others did: see accuracy against "+
-				"samples trained.", s.Name, percent(part))
+			all.Note("%s trained on %s of the samples that others did: see accuracy against "+
+				"samples trained.", s.Name, report.Percent(part))
 		}
-		all.ofRuns(s, epochs)
+		ofRuns(&all, s, epochs)
 	}
 	if len(silent) > 0 {
-		all.bad("No accuracy of %s: training must call sampler.metric(\"accuracy\", share) at the "+
+		all.Bad("No accuracy of %s: training must call sampler.metric(\"accuracy\", share) at the "+
 			"end of each epoch.", strings.Join(silent, ", "))
 	} else if alone {
-		all.note("One run of each system: how much of a difference in accuracy is chance, the " +
+		all.Note("One run of each system: how much of a difference in accuracy is chance, the " +
 			"spread over several seeds would show.")
 	}
 	for _, note := range c.Notes {
-		all.note("%s", note)
+		all.Note("%s", note)
 	}
 	return all
 }
 
 // ofRuns adds remarks about the runs of a side.
-func (all *remarkList) ofRuns(s *Side, epochs int) {
+func ofRuns(all *report.Remarks, s *Side, epochs int) {
 	finished := s.over(func(r *SideRun) float64 { return float64(len(r.Log.Epochs)) }).mean
 	if finished < float64(epochs) {
-		all.bad("%s finished %s of %d epochs: its sums are of less training.", s.Name,
+		all.Bad("%s finished %s of %d epochs: its sums are of less training.", s.Name,
 			svg.Number(finished), epochs)
 	}
 	if replaced := s.over(shareOf(stats.Substituted)).mean; replaced > 0 {
-		all.note("%s served another sample than the one drawn in %s of the draws.", s.Name,
-			percent(replaced))
+		all.Note("%s served another sample than the one drawn in %s of the draws.", s.Name,
+			report.Percent(replaced))
 	}
 	if fell := s.over(sumOf(stats.FallbackReads)).mean; fell > 0 {
-		all.bad("%s: trainers read %s samples from storage themselves, since the cache was late or "+
-			"away. Its times are not the system's.", s.Name, count(fell))
+		all.Bad("%s: trainers read %s samples from storage themselves, since the cache was late or "+
+			"away. Its times are not the system's.", s.Name, report.Count(fell))
 	}
 	if slices.ContainsFunc(s.Runs, func(r SideRun) bool { return len(r.Log.Restarts()) > 0 }) {
-		all.bad("%s: the cache was restarted while it trained.", s.Name)
+		all.Bad("%s: the cache was restarted while it trained.", s.Name)
 	}
 }

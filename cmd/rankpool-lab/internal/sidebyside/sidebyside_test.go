@@ -1,4 +1,4 @@
-package report
+package sidebyside
 
 import (
 	"fmt"
@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"rankpool/cmd/internal/report"
+	"rankpool/cmd/internal/runlog"
 )
 
 // logOfEpochs returns the log of a training with an epoch for each accuracy. Each epoch has 100
@@ -18,6 +21,15 @@ func logOfEpochs(hits int, accuracy ...float64) string {
 			"\n", e, hits, 100-hits, 1000*(100-hits), a)
 	}
 	return log.String()
+}
+
+func runOf(t *testing.T, log string) *runlog.Run {
+	t.Helper()
+	var b runlog.Builder
+	if _, err := runlog.Read(strings.NewReader(log), b.Add); err != nil {
+		t.Fatal(err)
+	}
+	return b.Run()
 }
 
 func sideOf(t *testing.T, name string, logs ...string) Side {
@@ -155,11 +167,11 @@ func TestSpread(t *testing.T) {
 		format func(float64) string
 		want   string
 	}{
-		{nil, percent, "–"},
-		{[]float64{0.25}, percent, "25.0 %"},
-		{[]float64{0.25, 0.25}, percent, "25.0 %"},
-		{[]float64{0.2, 0.4}, percent, "30.0 ± 14.1 %"},
-		{[]float64{0.2, math.NaN()}, percent, "–"},
+		{nil, report.Percent, "–"},
+		{[]float64{0.25}, report.Percent, "25.0 %"},
+		{[]float64{0.25, 0.25}, report.Percent, "25.0 %"},
+		{[]float64{0.2, 0.4}, report.Percent, "30.0 ± 14.1 %"},
+		{[]float64{0.2, math.NaN()}, report.Percent, "–"},
 		{[]float64{1e6, 1.001e6}, sizeText, "1 MB ± 707 B"},
 	} {
 		if got := spreadOf(c.values).text(c.format); got != c.want {
