@@ -130,7 +130,10 @@ func (c *Comparison) times() *report.Figure {
 		ID: "times", Title: "Time in training, and waiting for samples",
 		Caption: "Seconds in training epochs. What was waited for samples is the part that a faster " +
 			"cache could save.",
-		Legend: []report.Key{{Class: "trained", Name: "training"}, {Class: "wait", Name: "waiting for samples"}},
+		Legend: []report.Key{
+			{Class: "trained", Name: "training"},
+			{Class: "wait", Name: "waiting for samples"},
+		},
 	}
 	var rows []svg.Row
 	most := 0.0
