@@ -212,8 +212,16 @@ func (s *stream) obey(c scheduler.CoordinatorCommand) {
 		s.noteMoved()
 	case scheduler.MakePlan:
 		s.makePlan(c)
-	case scheduler.Drive:
-		s.step(s.inLane(c.Event))
+	case scheduler.Stage:
+		s.step(scheduler.Planned{
+			Lane: s.lane, Plan: c.Plan, From: c.From,
+			Probe: s.benefit.Begin(c.Plan.Epoch, c.From, c.Plan.Batches(), s.node.measures()),
+		})
+	case scheduler.Rescore:
+		s.step(scheduler.Scored{
+			Lane: s.lane, Epoch: c.Epoch, Batch: c.Batch, IDs: c.IDs, Scores: c.Scores,
+			Total: c.Total, Known: c.Known,
+		})
 	case scheduler.Train:
 		delete(s.closedEpochs, c.Epoch) // it may be trained again
 		s.recordImportance(c)
@@ -304,7 +312,7 @@ func (s *stream) takeLane() error {
 	if s.data.Packages != nil {
 		setup.packageBytes, setup.packageBlockBytes = s.data.PackageBytes, s.data.PackageBlockBytes
 	}
-	plans, stager, err := setup.make()
+	plans, made, err := setup.make()
 	if err != nil {
 		return err
 	}
@@ -319,7 +327,7 @@ func (s *stream) takeLane() error {
 		s.weigh()
 		return nil
 	}
-	s.stager = stager
+	s.stager = made
 	s.start(0)
 	if before := s.recovered; len(before) > 0 {
 		s.recovered = nil

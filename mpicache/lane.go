@@ -2,7 +2,6 @@ package mpicache
 
 import (
 	"cmp"
-	"fmt"
 	"hash/fnv"
 	"maps"
 	"regexp"
@@ -115,20 +114,6 @@ func (s *samples) freeLane() int {
 		lane++
 	}
 	return lane
-}
-
-// inLane returns an event from the coordinator as one of the stream's lane.
-func (s *stream) inLane(e scheduler.Event) scheduler.Event {
-	switch e := e.(type) {
-	case scheduler.Planned:
-		e.Lane = s.lane
-		e.Probe = s.benefit.Begin(e.Plan.Epoch, e.From, e.Plan.Batches(), s.node.measures())
-		return e
-	case scheduler.Scored:
-		e.Lane = s.lane
-		return e
-	}
-	panic(fmt.Sprintf("mpicache: the coordinator gives the stager a %T", e))
 }
 
 // message begins a message about the training to another rank: its kind, the data set's number, the

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"rankpool/scheduler/schedulertest"
 )
 
 func TestAssignSampler(t *testing.T) {
@@ -105,8 +107,9 @@ func TestAssignLocal(t *testing.T) {
 		ids := rapid.SliceOfN(
 			rapid.Map(rapid.Uint32Range(0, 60), func(i uint32) SampleID { return SampleID(i) }),
 			0, 300).Draw(t, "ids")
-		likes := rapid.SliceOfN(rapid.SampledFrom([]float32{0, 1, 1, 2, -3, 7, nan32}), 61,
-			61).Draw(t, "prefer")
+		likes := rapid.SliceOfN(
+			rapid.SampledFrom([]float32{0, 1, 1, 2, -3, 7, float32(math.NaN())}), 61, 61,
+		).Draw(t, "prefer")
 		prefer := func(id SampleID) float32 { return likes[id] }
 		consumer := make([]uint16, len(ids))
 		for i := range consumer {
@@ -191,13 +194,12 @@ func checkAssigned(
 // their owner, X binomial (256, 1/4): about 1 - 0.4 √48 / 64 = 0.957.
 func TestLocalShare(t *testing.T) {
 	const samples, ranks, size = 256 * 400, 4, 64
-	s := mustSampler(
-		t, SamplerConfig{Name: "uniform", Samples: samples, BatchSize: size, World: ranks})
+	draws := uniformDraws(t, samples, ranks)
 	world := []int32{0, 1, 2, 3}
 	consumer := make([]uint16, samples)
 	local := 0
 	for e := range 2 {
-		ids := s.Draw(e, nil).IDs
+		ids := draws(e)
 		Assign(ids, world, ranks, size, AssignLocal, nil, consumer)
 		for i, id := range ids {
 			if int(world[consumer[i]]) == Owner(id, ranks) {
@@ -212,12 +214,15 @@ func TestLocalShare(t *testing.T) {
 
 func TestAssignMisuse(t *testing.T) {
 	ids, consumer := make([]SampleID, 2), make([]uint16, 2)
-	mustPanic(t, "no trainers", func() { Assign(ids, nil, 1, 1, AssignLocal, nil, consumer) })
-	mustPanic(t, "too few consumers",
+	schedulertest.MustPanic(t, "no trainers",
+		func() { Assign(ids, nil, 1, 1, AssignLocal, nil, consumer) })
+	schedulertest.MustPanic(t, "too few consumers",
 		func() { Assign(ids, []int32{0}, 1, 1, AssignLocal, nil, consumer[:1]) })
-	mustPanic(t, "no ranks", func() { Assign(ids, []int32{0}, 0, 1, AssignLocal, nil, consumer) })
-	mustPanic(t, "batch size", func() { Assign(ids, []int32{0}, 1, 0, AssignSampler, nil, consumer) })
-	mustPanic(t, "a trainer beyond the ranks",
+	schedulertest.MustPanic(t, "no ranks",
+		func() { Assign(ids, []int32{0}, 0, 1, AssignLocal, nil, consumer) })
+	schedulertest.MustPanic(t, "batch size",
+		func() { Assign(ids, []int32{0}, 1, 0, AssignSampler, nil, consumer) })
+	schedulertest.MustPanic(t, "a trainer beyond the ranks",
 		func() { Assign(ids, []int32{1}, 1, 1, AssignLocal, nil, consumer) })
 }
 
@@ -250,12 +255,14 @@ func TestSelectSmallest(t *testing.T) {
 	})
 }
 
-func mustPanic(t *testing.T, name string, f func()) {
+// uniformDraws returns the draws of an epoch, with a batch size of 64.
+func uniformDraws(t testing.TB, samples, world int) func(epoch int) []SampleID {
 	t.Helper()
-	defer func() {
-		if recover() == nil {
-			t.Errorf("%s: no panic", name)
-		}
-	}()
-	f()
+	s, err := NewSampler(SamplerConfig{
+		Name: "uniform", Samples: samples, BatchSize: 64, World: world,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(epoch int) []SampleID { return s.Draw(epoch, nil).IDs }
 }

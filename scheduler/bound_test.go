@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"rankpool/scheduler/schedulertest"
 )
 
 // drive runs epochs of sampler on recorded losses and on owners partitions, and returns all draws
@@ -123,7 +125,7 @@ func share(hit []bool) float64 {
 // TestClairvoyantAgainstMIN compares the online policy with the offline bound on losses recorded
 // from training.
 func TestClairvoyantAgainstMIN(t *testing.T) {
-	losses := loadLosses(t)
+	losses := schedulertest.Losses(t)
 	for _, c := range []struct {
 		sampler string
 		owners  int

@@ -27,11 +27,6 @@ type Package []int32
 // Batches are the N global batches from First on.
 type Batches struct{ First, N int }
 
-// EvaluateAt returns where an epoch with the given number of trained batches, at least 1, has its
-// evaluated ones: right before the trained batch that it returns. Their losses enter the next
-// epoch's plan, and only whole batches come before them.
-func EvaluateAt(trained int) int { return trained - max(tail(trained), 1) }
-
 // Draws returns the draws of a choice: what is served, in the order of the draws. All weigh alike.
 func (c *Choice) Draws() *Draws {
 	return &Draws{Epoch: c.Epoch, IDs: c.Served, choice: c, forecast: choiceForecast{choice: c}}
@@ -74,6 +69,15 @@ func (d *Draws) Packages() []Package {
 	return d.choice.Packages
 }
 
+// Homes returns, by draw, the rank that has what is served, or may keep it; nil if no published
+// system decides that.
+func (d *Draws) Homes() []uint16 {
+	if d.choice == nil {
+		return nil
+	}
+	return d.choice.Home
+}
+
 // After returns the encoded state that the system that made the draws resumes from after the epoch;
 // nil if the next epoch depends on no such state, or on none that a Learner keeps.
 func (d *Draws) After() []byte {
@@ -89,12 +93,3 @@ func (r Batches) Has(b int) bool { return r.First <= b && b < r.First+r.N }
 // Found reports whether, according to the system that made the draws, what draw i is served is in
 // memory.
 func (d *Draws) Found(i int) bool { return d.choice != nil && d.choice.Found[i] }
-
-// stays returns i as the place of its sample's next use, or noPlace if the sample is dropped
-// before.
-func (d *Draws) stays(i int) int32 {
-	if d.choice != nil && !d.choice.Found[i] {
-		return noPlace
-	}
-	return int32(i)
-}

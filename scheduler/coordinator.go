@@ -179,9 +179,9 @@ func noLife() life {
 	}
 }
 
-// Step handles an event, and passes the resulting commands to do one by one. The scores in a Drive
-// are valid only during that call, since the next batch changes them. do must not call Step; the
-// completion of a command is a later event.
+// Step handles an event, and passes the resulting commands to do one by one. The scores in a
+// Rescore are valid only during that call, since the next batch changes them. do must not call
+// Step; the completion of a command is a later event.
 func (c *Coordinator) Step(e CoordinatorEvent, do func(CoordinatorCommand)) {
 	c.do = do
 	switch e := e.(type) {
@@ -705,11 +705,11 @@ func (c *Coordinator) report(r Trained) {
 // fold folds what is final, refreshes predictions, and continues to plan when the cut is reached.
 func (c *Coordinator) fold() {
 	ready := c.ledger.Fold(func(f Folded) {
-		scored := c.ledger.Scored(f)
+		scored := c.ledger.Rescore(f)
 		if c.learner != nil {
 			c.learner.Learn(f, c.ledger.Scores())
 		}
-		c.do(Drive{Event: scored})
+		c.do(scored)
 	})
 	if ready && c.cut == nil {
 		c.plan()
@@ -814,7 +814,7 @@ func (c *Coordinator) onPlanMade(e PlanMade) {
 		c.install(m)
 	case c.want == noEpoch:
 		c.ahead = m
-		c.stage(Planned{Plan: m.plan}, m.base)
+		c.stage(Stage{Plan: m.plan, Base: m.base})
 	default:
 		c.plan() // another epoch was requested meanwhile
 	}
@@ -831,7 +831,7 @@ func (c *Coordinator) install(made *planning) {
 		c.want = noEpoch
 	}
 	if c.ahead != made {
-		c.stage(Planned{Plan: plan, From: from}, base)
+		c.stage(Stage{Plan: plan, From: from, Base: base})
 	}
 	c.ahead = nil
 	c.open(plan)
@@ -852,7 +852,7 @@ func (c *Coordinator) install(made *planning) {
 		}
 		c.restored = nil
 		// After open, which may have folded the rest of an old epoch.
-		c.do(Drive{Event: c.ledger.Scored(Folded{Epoch: -1})})
+		c.do(c.ledger.Rescore(Folded{Epoch: -1}))
 		if !c.checkpointed && !restored && c.savesFiles() {
 			c.save(SaveState{Snap: c.sourceOf(made)})
 		}
@@ -868,19 +868,19 @@ func (c *Coordinator) install(made *planning) {
 
 // stage passes a plan to the stager, which must have scores by then: it uses them as soon as
 // batches enter its window.
-func (c *Coordinator) stage(e Planned, base []float32) {
+func (c *Coordinator) stage(s Stage) {
 	if c.weighted && !c.scored {
 		c.scored = true
-		c.do(Drive{Event: c.ledger.Scored(Folded{Epoch: -1})})
+		c.do(c.ledger.Rescore(Folded{Epoch: -1}))
 	}
-	c.do(Drive{e, base})
+	c.do(s)
 }
 
 // open opens an epoch, and closes all but the newest two.
-func (c *Coordinator) open(plan *Plan) {
-	c.opened = append(c.opened, plan.Epoch)
+func (c *Coordinator) open(p *Plan) {
+	c.opened = append(c.opened, p.Epoch)
 	c.opened = c.opened[max(0, len(c.opened)-2):]
-	c.plans[plan.Epoch] = plan
+	c.plans[p.Epoch] = p
 	maps.DeleteFunc(c.plans, func(epoch int, _ *Plan) bool {
 		return !slices.Contains(c.opened, epoch)
 	})

@@ -162,11 +162,21 @@ type (
 		// Learned is what the Learner's Cut returned for Scores, nil if there is no Learner.
 		Learned Learned
 	}
-	// Drive passes an event, Planned or Scored, to the stager. Base has the scores that the plan of a
-	// Planned was made from.
-	Drive struct {
-		Event Event
-		Base  []float32
+	// Stage passes a plan, to be trained from batch From on, to the stager. Base has the scores that it
+	// was made from.
+	Stage struct {
+		Plan *Plan
+		From int
+		Base []float32
+	}
+	// Rescore passes scores that have changed to the stager: they include all global batches up to
+	// Batch of Epoch. With an Epoch below 0 it only sets the scores.
+	Rescore struct {
+		Epoch, Batch int
+		IDs          []SampleID
+		Scores       []float32           // of all samples
+		Total        float64             // of all scores
+		Known        func(SampleID) bool // whether a sample was ever scored
 	}
 	// Train reports that Epoch is now the newest in training. Scores has those that its plan was made
 	// from; nil if the sampler is not weighted. Draws are the plan's.
@@ -278,7 +288,8 @@ func (Begin) coordinatorCommand()        {}
 func (Tell) coordinatorCommand()         {}
 func (Went) coordinatorCommand()         {}
 func (MakePlan) coordinatorCommand()     {}
-func (Drive) coordinatorCommand()        {}
+func (Stage) coordinatorCommand()        {}
+func (Rescore) coordinatorCommand()      {}
 func (Train) coordinatorCommand()        {}
 func (AnswerPlan) coordinatorCommand()   {}
 func (PlanBeside) coordinatorCommand()   {}

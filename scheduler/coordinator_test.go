@@ -492,8 +492,16 @@ func say(c CoordinatorCommand) string {
 	case MakePlan:
 		return fmt.Sprintf("make the plan of epoch %d%s%s%s", c.Epoch, sayScores(c.Scores),
 			sayLearned(c.Learned), sayProcesses(c.Processes))
-	case Drive:
-		return sayDrive(c)
+	case Stage:
+		if c.From > 0 {
+			return fmt.Sprintf("stage epoch %d from batch %d on", c.Plan.Epoch, c.From)
+		}
+		return fmt.Sprintf("stage epoch %d", c.Plan.Epoch)
+	case Rescore:
+		if c.Epoch < 0 {
+			return "tell the stager all scores"
+		}
+		return fmt.Sprintf("tell the stager the scores of epoch %d, batch %d", c.Epoch, c.Batch)
 	case Train:
 		return fmt.Sprintf("epoch %d is trained", c.Epoch)
 	case AnswerPlan:
@@ -540,22 +548,6 @@ func sayScores(scores []float32) string {
 		return " from equal scores"
 	}
 	return " from scores " + string((&Snapshot{Scores: scores}).Digest()[:8])
-}
-
-func sayDrive(c Drive) string {
-	switch e := c.Event.(type) {
-	case Planned:
-		if e.From > 0 {
-			return fmt.Sprintf("stage epoch %d from batch %d on", e.Plan.Epoch, e.From)
-		}
-		return fmt.Sprintf("stage epoch %d", e.Plan.Epoch)
-	case Scored:
-		if e.Epoch < 0 {
-			return "tell the stager all scores"
-		}
-		return fmt.Sprintf("tell the stager the scores of epoch %d, batch %d", e.Epoch, e.Batch)
-	}
-	return fmt.Sprintf("%+v", c)
 }
 
 func saySnapshot(s *Snapshot) string {

@@ -19,6 +19,3 @@
 //	window           the global batches being brought in ahead of their use
 //	stage            to bring bytes from storage into memory ahead of their use
 package scheduler
-
-// SampleID names a sample: its row in the manifest, 0 ≤ id < N.
-type SampleID uint32

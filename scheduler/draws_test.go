@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"rankpool/scheduler/schedulertest"
 )
 
 // truth returns the time of each sample's first draw in the epochs after epoch, up to 3 of them.
@@ -23,7 +25,7 @@ func truth(s Sampler, epoch, samples int, scores []float32) []float64 {
 // change.
 func TestNext(t *testing.T) {
 	const samples, epoch = 8000, 5
-	scores := loadLosses(t)[3]
+	scores := schedulertest.Losses(t)[3]
 	tests := []struct {
 		name      string
 		dropLast  bool
@@ -78,7 +80,7 @@ func TestNext(t *testing.T) {
 // clocks alone.
 func TestNextOrder(t *testing.T) {
 	const samples = 8000
-	scores := loadLosses(t)[3]
+	scores := schedulertest.Losses(t)[3]
 	for _, name := range []string{"uniform", "weighted-once", "torch", "chunks"} {
 		s := mustSampler(t, SamplerConfig{Name: name, Samples: samples, BatchSize: 16, World: 5})
 		d := s.Draw(0, scores)

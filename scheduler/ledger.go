@@ -64,10 +64,10 @@ func EqualScores(samples int, initial float32) []float32 {
 // Scores returns the scores as folded so far. The slice is the ledger's own and changes.
 func (l *Ledger) Scores() []float32 { return l.scores }
 
-// Scored returns the event with the ledger's scores after a batch was folded; with Epoch -1, before
-// any.
-func (l *Ledger) Scored(f Folded) Scored {
-	return Scored{
+// Rescore returns the command with the ledger's scores after a batch was folded; with Epoch -1,
+// before any.
+func (l *Ledger) Rescore(f Folded) Rescore {
+	return Rescore{
 		Epoch: f.Epoch, Batch: f.Batch, IDs: f.IDs, Scores: l.scores, Total: l.total,
 		Known: l.Known,
 	}

@@ -27,7 +27,7 @@ type lift struct {
 func newLift(scores []float32, share float64) lift {
 	var l lift
 	for id, s := range scores {
-		if !Reported(s) {
+		if !(math.Abs(float64(s)) <= math.MaxFloat32) {
 			panic(fmt.Sprintf("scheduler: Draw got score %v of sample %d, it must be finite.", s, id))
 		}
 		l.base = min(l.base, s)

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"math"
-	"slices"
 )
 
 // partition is one owner's cache, driven by a lane's plans: it gives the policy the time of each
@@ -32,163 +31,24 @@ type partition struct {
 // hitCount counts the draws of an epoch that found their sample kept.
 type hitCount struct{ epoch, hits int }
 
-// Instead of a place in the epoch: the sample is not drawn again in it, or its next draw is another
-// owner's.
-const (
-	noPlace   = -1
-	elsewhere = -2
-)
-
 // goneElsewhere is the next use of a resident whose next draw is another owner's: it is evicted
 // before all others.
 const goneElsewhere = math.MaxFloat64
 
-// view has the next draw of each sample in an epoch: among one owner's draws, or among all.
-type view struct {
-	rank int
-	next []int32 // AllRanks: by draw, the place of the sample's next draw, noPlace or elsewhere
-	// For one owner, which reaches its draws in order: a bit for each, set if the sample is drawn
-	// again; later has the places of those next draws, or elsewhere, the first draw's last.
-	again  []uint64
-	later  []int32
-	cursor int         // number of its draw that comes next
-	first  []int32     // by sample: the place of its first draw, noPlace or elsewhere
-	shares []batchView // by batch, for AllRanks: made when the first rank gets there
-	places []int32     // buffer for one rank's share of a batch
-}
-
-// batchView groups the draws of a batch by rank: places[begin[r]:begin[r+1]] are those that rank r
-// owns or consumes.
-type batchView struct{ begin, places []int32 }
-
-// share returns the places of a batch that a rank owns or consumes, in order. The slice is valid
-// until the next call.
-func (v *view) share(p *Plan, rank, batch int) []int32 {
-	lo, hi := p.Range(batch)
-	if v.rank != AllRanks {
-		v.places = v.places[:0]
-		for i := lo; i < hi; i++ {
-			if p.Owner(i) == rank || int(p.World[p.Consumer[i]]) == rank {
-				v.places = append(v.places, int32(i))
-			}
-		}
-		return v.places
-	}
-	if v.shares == nil {
-		v.shares = make([]batchView, p.Batches())
-	}
-	s := &v.shares[batch]
-	if s.begin == nil {
-		*s = p.newBatchView(lo, hi)
-	}
-	return s.places[s.begin[rank]:s.begin[rank+1]]
-}
-
-func (p *Plan) newBatchView(lo, hi int) batchView {
-	s := batchView{begin: make([]int32, p.Ranks+2)}
-	each := func(do func(rank int, i int32)) {
-		for i := lo; i < hi; i++ {
-			owner, consumer := p.Owner(i), int(p.World[p.Consumer[i]])
-			do(owner, int32(i))
-			if consumer != owner {
-				do(consumer, int32(i))
-			}
-		}
-	}
-	each(func(rank int, _ int32) { s.begin[rank+2]++ })
-	for r := range p.Ranks {
-		s.begin[r+2] += s.begin[r+1]
-	}
-	s.places = make([]int32, s.begin[p.Ranks+1])
-	each(func(rank int, i int32) {
-		s.places[s.begin[rank+1]] = i
-		s.begin[rank+1]++
-	})
-	return s
-}
-
-// AllRanks asks for a plan with the view of every owner, which the stagers of all ranks share in a
-// simulation.
-const AllRanks = -1
-
-// newView returns the view of a rank, or of AllRanks, of a plan.
-func newView(p *Plan, samples, rank int) *view {
-	v := &view{rank: rank, first: slices.Repeat([]int32{noPlace}, samples)}
-	if rank == AllRanks {
-		v.next = make([]int32, len(p.IDs))
-		for i := len(p.IDs) - 1; i >= 0; i-- {
-			id := p.IDs[i]
-			v.next[i] = v.first[id]
-			if j := v.first[id]; j >= 0 && p.Owner(int(j)) != p.Owner(i) {
-				v.next[i] = elsewhere
-			}
-			v.first[id] = p.stays(i)
-		}
-		return v
-	}
-	own, again := p.drawsOf(rank, samples)
-	v.again, v.later = make([]uint64, (own+63)/64), make([]int32, 0, again)
-	for i := len(p.IDs) - 1; i >= 0; i-- {
-		id := p.IDs[i]
-		if p.Owner(i) == rank {
-			own--
-			if next := v.first[id]; next != noPlace {
-				v.again[own/64] |= 1 << (own % 64)
-				v.later = append(v.later, next)
-			}
-			v.first[id] = p.stays(i)
-		} else if p.Home != nil {
-			v.first[id] = elsewhere
-		}
-	}
-	return v
-}
-
-// drawsOf counts the draws of an owner, and those whose sample is drawn again. If a system chooses
-// what stays, again is an upper bound.
-func (p *Plan) drawsOf(rank, samples int) (own, again int) {
-	drawn := make([]uint64, (samples+63)/64)
-	for i := len(p.IDs) - 1; i >= 0; i-- {
-		word, bit := &drawn[p.IDs[i]/64], uint64(1)<<(p.IDs[i]%64)
-		if p.Owner(i) == rank {
-			own++
-			if *word&bit != 0 {
-				again++
-			}
-			*word |= bit
-		} else if p.Home != nil {
-			*word |= bit
-		}
-	}
-	return own, again
-}
-
-// reach moves on to the owner's next draw, and returns the place of its sample's next one.
-func (v *view) reach() (next int32) {
-	i := v.cursor
-	v.cursor++
-	if v.again[i/64]>>(i%64)&1 == 0 {
-		return noPlace
-	}
-	last := len(v.later) - 1
-	next, v.later = v.later[last], v.later[:last]
-	return next
-}
-
 // start begins a plan at batch from, and gives the residents their exact next uses.
-func (p *partition) start(plan *Plan, v *view, from int) {
-	p.plan, p.view, p.ahead = plan, v, nil
-	p.place, _ = plan.Range(from)
+func (p *partition) start(begun *Plan, v *view, from int) {
+	p.plan, p.view, p.ahead = begun, v, nil
+	p.place, _ = begun.Range(from)
 	for i := 0; i < p.place && v.rank != AllRanks; i++ { // draws of batches that are not trained
-		if plan.Owner(i) == p.rank {
-			v.first[plan.IDs[i]] = v.reach()
+		if begun.Owner(i) == p.rank {
+			v.first[begun.IDs[i]] = v.reach()
 		}
 	}
-	p.hits = append(p.hits, hitCount{epoch: plan.Epoch})
+	p.hits = append(p.hits, hitCount{epoch: begun.Epoch})
 	p.unpacked = map[SampleID]bool{}
 	use := func(id SampleID, _ float64) Use {
 		place := v.first[id]
-		if place >= 0 && v.rank == AllRanks && plan.Owner(int(place)) != p.rank {
+		if place >= 0 && v.rank == AllRanks && begun.Owner(int(place)) != p.rank {
 			place = elsewhere
 		}
 		return p.use(id, place)

@@ -6,6 +6,11 @@ import (
 	"slices"
 )
 
+// PlanVersion is increased when the same sampler, seed and scores give other draws or another
+// order: a training that resumed with another version would not get the stream that it began with.
+// TestPlansOfThisVersion pins the plans.
+const PlanVersion = 2
+
 // Assignment decides which trainer consumes a draw.
 type Assignment uint8
 
@@ -67,10 +72,7 @@ func NewPlan(cfg PlanConfig, epoch int, scores []float32) *Plan {
 		Batch: cfg.BatchSize * len(cfg.World),
 		World: cfg.World,
 		Ranks: cfg.Ranks, Processes: cfg.Processes,
-		Consumer: make([]uint16, len(draws.IDs)),
-	}
-	if draws.choice != nil {
-		p.Home = draws.choice.Home
+		Consumer: make([]uint16, len(draws.IDs)), Home: draws.Homes(),
 	}
 	var prefer func(SampleID) float32
 	if cfg.Sampler.Weighted() {
@@ -108,6 +110,11 @@ func (p *Plan) Cut() int { return p.Batches() - tail(p.Batches()-p.Evaluated().N
 
 // tail is how many of the batches that an epoch trains come after its cut.
 func tail(trained int) int { return trained / 8 }
+
+// EvaluateAt returns where an epoch with the given number of trained batches, at least 1, has its
+// evaluated ones: right before the trained batch that it returns. Their losses enter the next
+// epoch's plan, and only whole batches come before them.
+func EvaluateAt(trained int) int { return trained - max(tail(trained), 1) }
 
 // Places yields the places in IDs of the draws of global batch b that trainer consumes, in order.
 func (p *Plan) Places(b, trainer int) iter.Seq[int] {

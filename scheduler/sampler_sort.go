@@ -1,5 +1,7 @@
 package scheduler
 
+import "math"
+
 // A timeSorter receives words of (time key, id), in order of ids, and returns the ids in order of
 // time, equal keys in order of ids. It puts words into buckets by time, so that each bucket can be
 // sorted within the processor's cache, and no second copy of all words is needed.
@@ -152,4 +154,13 @@ func wholeBatches(draws, batch int, dropLast bool) int {
 		draws += batch - 1
 	}
 	return max(draws/batch, 1) * batch
+}
+
+// sortable maps a number that is not NaN to an integer with the same order; -0 and 0 are the same.
+func sortable(f float32) uint32 {
+	b := math.Float32bits(f + 0) // -0 + 0 = 0
+	if b>>31 == 1 {
+		return ^b
+	}
+	return b | 1<<31
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"rankpool/scheduler/schedulertest"
 )
 
 func TestNewSamplerErrors(t *testing.T) {
@@ -81,10 +83,10 @@ func TestDrawMisuse(t *testing.T) {
 			nil,
 			{1, 2},
 			{1, 2, float32(math.Inf(-1))},
-			{1, nan32, 1},
+			{1, float32(math.NaN()), 1},
 			{1, 1, float32(math.Inf(1))},
 		} {
-			mustPanic(t, name, func() { s.Draw(0, scores) })
+			schedulertest.MustPanic(t, name, func() { s.Draw(0, scores) })
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (p *regression) margin(model []float64, id SampleID) (sum float64) {
 // The losses are the scores.
 func (p *regression) train(s Sampler, batchSize int) []float64 {
 	const epochs, learningRate = 20, 3
-	model, scores := make([]float64, len(p.features[0])), EqualScores(len(p.class), 1)
+	model, scores := make([]float64, len(p.features[0])), slices.Repeat([]float32{1}, len(p.class))
 	for epoch := range epochs {
 		d := s.Draw(epoch, slices.Clone(scores))
 		for batch := range slices.Chunk(d.IDs, batchSize) {

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"math"
 	"slices"
 )
 
@@ -47,13 +46,4 @@ func (s *logRank) Initial(batch int) float32 {
 		sum += Ln(float64(k) + logRankBias)
 	}
 	return float32(sum / float64(batch))
-}
-
-// sortable maps a number that is not NaN to an integer with the same order; -0 and 0 are the same.
-func sortable(f float32) uint32 {
-	b := math.Float32bits(f + 0) // -0 + 0 = 0
-	if b>>31 == 1 {
-		return ^b
-	}
-	return b | 1<<31
 }

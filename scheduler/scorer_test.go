@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"rankpool/scheduler/schedulertest"
 )
 
 var nan32 = float32(math.NaN())
@@ -91,7 +93,7 @@ func TestBatchLossScorer(t *testing.T) {
 	if want := []float32{-0.25, 9}; !slices.Equal(scores[:2], want) {
 		t.Errorf("nothing was reported, and the scores are %v, want %v", scores[:2], want)
 	}
-	mustPanic(t, "lengths that differ",
+	schedulertest.MustPanic(t, "lengths that differ",
 		func() { s.Score(Report{Losses: make([]float32, 2)}, scores) })
 }
 
@@ -154,10 +156,9 @@ func TestDefaultScorer(t *testing.T) {
 		if got != want[name] {
 			t.Errorf("%s: scorer %q, want %q", name, got, want[name])
 		}
-		weighted := mustSampler(
-			t, SamplerConfig{Name: name, Samples: 1, BatchSize: 1, World: 1}).Weighted()
-		if weighted != (got != "") {
-			t.Errorf("%s: weighted is %v, and the scorer %q", name, weighted, got)
+		s, err := NewSampler(SamplerConfig{Name: name, Samples: 1, BatchSize: 1, World: 1})
+		if err != nil || s.Weighted() != (got != "") {
+			t.Errorf("%s: its scorer is %q (%v)", name, got, err)
 		}
 	}
 	for _, name := range ScorerNames() {

@@ -96,11 +96,6 @@ var ErrSnapshot = errors.New("scheduler: not a whole importance state")
 var errOlderSnapshot = fmt.Errorf("%w of this version: an older rankpool wrote it, with which its "+
 	"training must continue", ErrSnapshot)
 
-// PlanVersion is increased when the same sampler, seed and scores give other draws or another
-// order: a training that resumed with another version would not get the stream that it began with.
-// TestPlansOfThisVersion pins the plans.
-const PlanVersion = 2
-
 // maxEmbedding bounds the length of an embedding in a decoded snapshot; the door's limit is lower.
 const maxEmbedding = 1 << 20
 

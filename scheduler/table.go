@@ -23,6 +23,8 @@ const (
 	// A table is dense if at least one in denseShare samples has a value: that takes less memory then.
 	denseShare = 4
 	slotsMin   = 16
+	// spread is 2^64 divided by the golden ratio, odd: a product with it spreads ids.
+	spread = 0x9e3779b97f4a7c15
 )
 
 // newTable returns an empty table for samples 0 ≤ id < samples, of which about held have a value at
@@ -81,7 +83,7 @@ func (t *table[V]) set(id SampleID, v V) {
 }
 
 // at is the first place to look for a sample.
-func (t *table[V]) at(id SampleID) int { return int((uint64(id) + 1) * golden >> t.shift) }
+func (t *table[V]) at(id SampleID) int { return int((uint64(id) + 1) * spread >> t.shift) }
 
 // find returns the place of a sample, or the free one where it would be.
 func (t *table[V]) find(id SampleID) int {

@@ -60,18 +60,18 @@ func Measure(cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planning: %w", err)
 	}
-	plan := scheduler.NewPlan(planCfg, 0, scores)
+	made := scheduler.NewPlan(planCfg, 0, scores)
 	after, err := statusBytes("VmHWM:")
 	if err != nil {
 		return nil, fmt.Errorf("planning: %w", err)
 	}
-	result := &Result{Draws: len(plan.IDs), Batches: plan.Batches(), PeakBytes: after - before}
+	result := &Result{Draws: len(made.IDs), Batches: made.Batches(), PeakBytes: after - before}
 	for round := range cfg.Rounds {
 		began := time.Now()
-		plan = scheduler.NewPlan(planCfg, round+1, scores)
+		made = scheduler.NewPlan(planCfg, round+1, scores)
 		result.Seconds = append(result.Seconds, time.Since(began).Seconds())
 	}
-	runtime.KeepAlive(plan)
+	runtime.KeepAlive(made)
 	return result, nil
 }
 

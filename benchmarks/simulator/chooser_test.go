@@ -54,24 +54,24 @@ func chosen(t *testing.T, cfg *Config) []*scheduler.Draws {
 		scores = ledger.Take()
 	}
 	for epoch := range cfg.Epochs {
-		plan := scheduler.NewPlan(plans, epoch, scores)
-		all = append(all, plan.Draws)
+		made := scheduler.NewPlan(plans, epoch, scores)
+		all = append(all, made.Draws)
 		if ledger == nil {
 			continue
 		}
 		ledger.Open(
 			&scheduler.Plan{
-				Draws: plan.Draws, Batch: batch,
-				Consumer: make([]uint16, len(plan.IDs)), World: []int32{0},
+				Draws: made.Draws, Batch: batch,
+				Consumer: make([]uint16, len(made.IDs)), World: []int32{0},
 			})
-		for b := range plan.Batches() {
-			lo, hi := plan.Range(b)
+		for b := range made.Batches() {
+			lo, hi := made.Range(b)
 			var r scheduler.Report
-			cfg.Trace.train(epoch, plan.IDs[lo:hi], &r)
+			cfg.Trace.train(epoch, made.IDs[lo:hi], &r)
 			if err := ledger.Report(0, epoch, b, r.Losses, nil); err != nil {
 				t.Fatal(err)
 			}
-			if ledger.Fold(nil); b+1 == plan.Cut() {
+			if ledger.Fold(nil); b+1 == made.Cut() {
 				scores = ledger.Take()
 			}
 		}

@@ -97,9 +97,16 @@ func (t *training) obey(c scheduler.CoordinatorCommand) {
 		t.events = append(t.events, scheduler.PlanMade{Plan: plan})
 	case scheduler.KeepState:
 		t.events = append(t.events, scheduler.StateKept{Epoch: c.Snap.Epoch, Generation: c.Generation})
-	case scheduler.Drive:
+	case scheduler.Stage:
 		if t.drive != nil {
-			t.drive(c.Event)
+			t.drive(scheduler.Planned{Plan: c.Plan, From: c.From})
+		}
+	case scheduler.Rescore:
+		if t.drive != nil {
+			t.drive(scheduler.Scored{
+				Epoch: c.Epoch, Batch: c.Batch, IDs: c.IDs, Scores: c.Scores, Total: c.Total,
+				Known: c.Known,
+			})
 		}
 	case scheduler.AnswerPlan:
 		t.answered = c.Plan

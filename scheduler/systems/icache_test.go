@@ -173,20 +173,20 @@ func TestICACHEShadowHeap(t *testing.T) {
 	h := newH(Values{"rebuild_per_draw": 1})
 	evicted := []scheduler.SampleID{}
 	cache := scheduler.NewCache(h, 3, func(scheduler.SampleID) int64 { return 1 })
-	draw := func(id scheduler.SampleID, importance float32) {
+	drawn := func(id scheduler.SampleID, importance float32) {
 		cache.Draw(scheduler.Use{ID: id, Score: importance},
 			func(id scheduler.SampleID) { evicted = append(evicted, id) })
 	}
 	scores := []float32{1, 2, 3, 0, 0, 0, 0}
 	h.Epoch(scores, false)
 	for id := range scheduler.SampleID(3) {
-		draw(id, scores[id])
+		drawn(id, scores[id])
 	}
 	// from now on the shadow heap gets one place per draw
 	h.Epoch([]float32{9, 8, 7, 6, 5, 5, 10}, false)
-	draw(3, 1)
+	drawn(3, 1)
 	same(t, "the newcomer is compared with the old importance", evicted)
-	draw(3, 6)
+	drawn(3, 6)
 	same(t, "the old heap names the victim", evicted, 0)
 	if h.heaps[h.current].Len() != 2 || !h.heaps[1-h.current].Has(0) {
 		t.Error("the newcomer is not in the shadow heap alone")
@@ -194,13 +194,13 @@ func TestICACHEShadowHeap(t *testing.T) {
 	if !h.rebuilding {
 		t.Error("the shadow heap is complete too early")
 	}
-	draw(1, 8)
+	drawn(1, 8)
 	if h.rebuilding {
 		t.Error("the shadow heap is not complete after as many draws as residents")
 	}
-	draw(4, 5)
+	drawn(4, 5)
 	same(t, "the new heap's top is more important than 5", evicted, 0)
-	draw(6, 10)
+	drawn(6, 10)
 	same(t, "the new heap names the victim", evicted, 0, 3)
 }
 

@@ -1,14 +1,13 @@
 package systems
 
 import (
-	"encoding/binary"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
 	"rankpool/scheduler"
+	"rankpool/scheduler/schedulertest"
 )
 
 // padsPool returns a pool of SHADE for samples of one byte, with the first `residents` of them in
@@ -244,22 +243,12 @@ func TestSHADEFigure12(t *testing.T) {
 	}
 }
 
-// recordedLosses returns recorded losses, [epoch][sample], of a quarter of the samples in a file in
-// NumPy's format.
+// recordedLosses returns recorded losses, [epoch][sample], of a quarter of the samples.
 func recordedLosses(t *testing.T) [][]float32 {
 	t.Helper()
-	const epochs, samples = 10, 8000
-	file, err := os.ReadFile("../testdata/fashion-cnn-8k-losses.npy")
-	if err != nil {
-		t.Fatal(err)
-	}
-	body := file[len(file)-4*epochs*samples:]
-	losses := make([][]float32, epochs)
+	losses := schedulertest.Losses(t)
 	for e := range losses {
-		for i := range samples / 4 {
-			losses[e] = append(losses[e],
-				math.Float32frombits(binary.LittleEndian.Uint32(body[4*(e*samples+i):])))
-		}
+		losses[e] = losses[e][:len(losses[e])/4]
 	}
 	return losses
 }
