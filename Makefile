@@ -37,7 +37,8 @@ simulate = bin/rankpool-lab simulate --losses $(traces)-losses.npy --labels $(tr
 
 # Packages that start no goroutine, tests included: the race detector finds nothing there, and makes
 # them five times slower.
-one_goroutine = $(addprefix rankpool/,scheduler scheduler/systems scheduler/systems/hnsw slurm \
+one_goroutine = $(addprefix rankpool/,scheduler/draw scheduler/plan scheduler/stager \
+	scheduler/protocol scheduler/systems scheduler/systems/hnsw slurm \
 	staging/npy staging/shards benchmarks/clusters benchmarks/planning \
 	benchmarks/plots benchmarks/simulator contrib docs \
 	$(addprefix cmd/rankpool/internal/,batchscript launchers) cmd/internal/report cmd/internal/runlog \
@@ -110,7 +111,7 @@ test-full: ## run the long matrix, which "make test" leaves out
 	@$(MAKE) --no-print-directory build
 	go test -p 4 -timeout 30m $(one_goroutine)
 	$(race) $(filter-out $(one_goroutine),$(packages))
-	go test ./scheduler -run UnderFaults -seeds 1000
+	go test ./scheduler/stager -run UnderFaults -seeds 1000
 	$(MAKE) --no-print-directory simulate-faults SEEDS=1000
 	scripts/test-e2e.sh -m full
 	scripts/test-slurm.sh -m full
@@ -119,7 +120,7 @@ test-full: ## run the long matrix, which "make test" leaves out
 test-nightly: ## run many seeds, kills and fuzz tests for hours (SEEDS, CHECKS, KILLS, FUZZTIME)
 	@$(deps) test
 	@$(MAKE) --no-print-directory build
-	go test ./scheduler -run UnderFaults -seeds $(SEEDS) -timeout 0
+	go test ./scheduler/stager -run UnderFaults -seeds $(SEEDS) -timeout 0
 	$(MAKE) --no-print-directory simulate-faults
 	go test $(with_rapid) -rapid.checks $(CHECKS) -timeout 0
 	RANKPOOL_KILLS=$(KILLS) scripts/test-e2e.sh -m nightly

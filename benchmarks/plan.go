@@ -9,7 +9,7 @@ import (
 
 var planSection = section{
 	name: "plan",
-	about: "scheduler.NewPlan, all of an epoch's draws and their consumers, with 1,024 ranks of " +
+	about: "plan.New, all of an epoch's draws and their consumers, with 1,024 ranks of " +
 		"batch size 32 in a process that runs on one core: the median of five, and the most memory " +
 		"that the process took for it beyond what it is made from, garbage not yet collected " +
 		"included (VmHWM).",

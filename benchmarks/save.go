@@ -16,7 +16,8 @@ import (
 	"rankpool/mpicache"
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/transport"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 )
 
 var saveSection = section{
@@ -67,8 +68,8 @@ const (
 // instant is storage that has every sample at once.
 type instant struct{}
 
-func (instant) Fetch(_ scheduler.SampleID, _ []byte, _ uint64, done func(error)) { go done(nil) }
-func (instant) Demand(uint64)                                                    {}
+func (instant) Fetch(_ draw.SampleID, _ []byte, _ uint64, done func(error)) { go done(nil) }
+func (instant) Demand(uint64)                                               {}
 
 // saver is a trainer that saves, and one of its workers, which gets batches.
 type saver struct {
@@ -119,8 +120,8 @@ func saveNode(dir, state string, samples int) mpicache.Config {
 		Record: func(any) {}, NodeEvery: time.Hour,
 		Data: []mpicache.DataSet{{
 			Name: "train", Samples: samples, Storage: instant{},
-			Size:           func(scheduler.SampleID) int64 { return 1 },
-			Label:          func(scheduler.SampleID) int { return 0 },
+			Size:           func(draw.SampleID) int64 { return 1 },
+			Label:          func(draw.SampleID) int { return 0 },
 			PartitionBytes: []int64{1 << 20}, WindowBytes: 32 << 20,
 		}},
 	}
@@ -128,9 +129,9 @@ func saveNode(dir, state string, samples int) mpicache.Config {
 
 func newSaver(path string) (*saver, error) {
 	s := &saver{}
-	spec := scheduler.Spec{
+	spec := protocol.Spec{
 		Data: "train", Sampler: "pads", BatchSize: saveBatch, World: 1,
-		Training: &scheduler.Training{Life: 1},
+		Training: &protocol.Training{Life: 1},
 	}
 	text, err := json.Marshal(spec)
 	if err != nil {

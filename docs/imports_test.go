@@ -21,17 +21,31 @@ const module = "rankpool"
 // arrows lists for each package which packages of ours it may import, and why. A package that is
 // not listed may import none.
 var arrows = map[string]map[string]string{
+	"scheduler/plan": {
+		"scheduler/draw": "a plan has draws",
+	},
+	"scheduler/protocol": {
+		"scheduler/draw": "samplers by name, SampleID",
+		"scheduler/plan": "it decides when plans are made",
+	},
+	"scheduler/stager": {
+		"scheduler/draw": "SampleID, owners",
+		"scheduler/plan": "it carries out plans",
+	},
 	"scheduler/systems": {
-		"scheduler":              "a system is a sampler, a scorer and a policy of the scheduler",
+		"scheduler/draw":         "a system is a sampler",
+		"scheduler/plan":         "and follows plans",
+		"scheduler/protocol":     "and a scorer, or a learner",
+		"scheduler/stager":       "and a policy",
 		"scheduler/systems/hnsw": "SpiderCache's graph of nearest neighbours",
 	},
 	"staging/dataset": {
-		"scheduler":      "SampleID",
+		"scheduler/draw": "SampleID",
 		"staging/posix":  "times after 2262",
 		"staging/shards": "what a shard has given to an index",
 	},
 	"staging/storage": {
-		"scheduler":       "SampleID",
+		"scheduler/draw":  "SampleID",
 		"staging/dataset": "where a sample is, and what is known of its bytes",
 		"staging/posix":   "system calls on files",
 		"staging/shards":  "the checksums of TFRecord files",
@@ -39,14 +53,17 @@ var arrows = map[string]map[string]string{
 	"staging/index": {
 		"mpicache/transport":       "the ranks that index together",
 		"mpicache/transport/ranks": "requests between them",
-		"scheduler":                "SampleID",
+		"scheduler/draw":           "SampleID",
 		"staging/dataset":          "the manifests that it makes",
 		"staging/posix":            "system calls on files",
 		"staging/shards":           "samples within tar, TFRecord and .npy files",
 		"staging/storage":          "checksums are of what storage gives",
 	},
-	"staging/npy":    {"staging/shards": "the header of a .npy file"},
-	"staging/layout": {"scheduler": "SampleID", "staging/posix": "system calls on files"},
+	"staging/npy": {"staging/shards": "the header of a .npy file"},
+	"staging/layout": {
+		"scheduler/draw": "SampleID",
+		"staging/posix":  "system calls on files",
+	},
 	"staging/stage": {
 		"mpicache/transport":       "the ranks that stage together",
 		"mpicache/transport/ranks": "messages between them",
@@ -55,34 +72,43 @@ var arrows = map[string]map[string]string{
 	},
 	"staging/pack": {
 		"mpicache/transport/ranks": "what ranks send each other is encoded",
-		"scheduler":                "SampleID",
-		"staging/posix":            "system calls on files",
+		"scheduler/draw":           "SampleID",
 		"staging/dataset":          "the samples to pack",
 		"staging/index":            "the name of a folder's manifest",
+		"staging/posix":            "system calls on files",
 		"staging/shards":           "the shards that it writes",
 		"staging/storage":          "how storage is read",
 	},
-	"staging/tier": {"scheduler": "SampleID", "staging/posix": "system calls on files"},
+	"staging/tier": {
+		"scheduler/draw": "SampleID",
+		"staging/posix":  "system calls on files",
+	},
 	"staging/tier/keep": {
-		"scheduler":           "SampleID, and which rank owns a sample",
+		"scheduler/draw":      "SampleID, and which rank owns a sample",
 		"staging/posix":       "system calls on files",
 		"staging/tier/access": "who else may read a copy",
 	},
 	"staging/tier/access": {"staging/posix": "the numbers of file systems"},
 	"mpicache": {
-		"scheduler":          "a rank drives its state machines",
-		"scheduler/systems":  "the options of a system",
 		"mpicache/door":      "the socket of the clients, and its frames",
 		"mpicache/fields":    "what other ranks send",
 		"mpicache/liveness":  "who has been silent for too long",
 		"mpicache/slab":      "the memory for samples",
 		"mpicache/stats":     "what a rank counts",
 		"mpicache/transport": "the exchange with other ranks",
+		"scheduler/draw":     "draws, SampleID",
+		"scheduler/plan":     "the plans that a rank makes",
+		"scheduler/protocol": "and its coordinators",
+		"scheduler/stager":   "a rank drives its stagers",
+		"scheduler/systems":  "the options of a system",
 	},
 	"mpicache/door": {
-		"mpicache/fields": "the fields of frames",
-		"mpicache/stats":  "what workers count, and a rank tells",
-		"scheduler":       "the plans that it writes, SampleID",
+		"mpicache/fields":    "the fields of frames",
+		"mpicache/stats":     "what workers count, and a rank tells",
+		"scheduler/draw":     "SampleID",
+		"scheduler/plan":     "the plans that it writes",
+		"scheduler/protocol": "specs of trainers, digests",
+		"scheduler/stager":   "sources of samples",
 	},
 	"mpicache/door/doortest": {"mpicache/door": "the kinds of frames"},
 	"mpicache/transport": {
@@ -97,12 +123,13 @@ var arrows = map[string]map[string]string{
 		"cmd/internal/exit":                    "wrong usage, signals",
 		"cmd/internal/outlet":                  "stderr",
 		"cmd/internal/program":                 "a command line of ours",
-		"cmd/internal/version":                 "its version",
 		"cmd/internal/runlog":                  "what each training did",
+		"cmd/internal/version":                 "its version",
 		"cmd/rankpool-lab/internal/compare":    "trainings, one after the other",
 		"cmd/rankpool-lab/internal/sidebyside": "a page about them",
 		"cmd/rankpool-lab/internal/simulate":   "trainings that are simulated",
-		"scheduler":                            "names of samplers and scorers",
+		"scheduler/draw":                       "names of samplers",
+		"scheduler/protocol":                   "names of scorers",
 		"scheduler/systems":                    "names of policies",
 	},
 	"cmd/rankpool-lab/internal/compare": {
@@ -131,7 +158,7 @@ var arrows = map[string]map[string]string{
 	"cmd/rankpool/internal/doctor": {
 		"mpicache/transport":       "joins its tasks",
 		"mpicache/transport/ranks": "greetings and signs of life between them",
-		"scheduler":                "SampleID",
+		"scheduler/draw":           "SampleID",
 		"slurm":                    "the job",
 		"staging/dataset":          "the data",
 		"staging/index":            "how they are found",
@@ -143,7 +170,7 @@ var arrows = map[string]map[string]string{
 		"cmd/internal/exit": "wrong sizes",
 		"mpicache":          "the data sets' parts",
 		"mpicache/slab":     "what a sample takes",
-		"scheduler":         "who owns a sample",
+		"scheduler/draw":    "who owns a sample",
 		"scheduler/systems": "the capacity of a published system",
 		"slurm":             "the node's limits",
 		"staging/sizes":     "sizes as people write them",
@@ -181,7 +208,8 @@ var arrows = map[string]map[string]string{
 		"benchmarks/plots":     "plots",
 		"benchmarks/simulator": "the simulations",
 		"cmd/internal/exit":    "wrong options",
-		"scheduler":            "names of samplers and scorers",
+		"scheduler/draw":       "names of samplers",
+		"scheduler/protocol":   "names of scorers",
 		"scheduler/systems":    "the systems and their options",
 		"staging/sizes":        "--tiers",
 	},
@@ -207,21 +235,43 @@ var arrows = map[string]map[string]string{
 	},
 	"benchmarks": {all: "it measures everything"},
 	"benchmarks/nopfs": {
-		"scheduler":         "the shuffle",
+		"scheduler/draw":    "the shuffle",
 		"scheduler/systems": "NoPFS's performance model",
 	},
-	"benchmarks/planning": {"scheduler": "the plans that it measures"},
-	"benchmarks/slowfs":   {"staging/sizes": "sizes in its settings"},
+	"benchmarks/planning": {
+		"scheduler/draw": "samplers",
+		"scheduler/plan": "the plans that it measures",
+	},
+	"benchmarks/slowfs": {"staging/sizes": "sizes in its settings"},
 	"benchmarks/simulator": {
 		"benchmarks/clusters": "recorded embeddings",
-		"staging/npy":         "recorded losses",
-		"scheduler":           "the code that ranks run",
+		"scheduler/draw":      "the code that ranks run",
+		"scheduler/plan":      "the same",
+		"scheduler/protocol":  "the same",
+		"scheduler/stager":    "the same",
 		"scheduler/systems":   "the systems that it compares",
+		"staging/npy":         "recorded losses",
 	},
 }
 
 // inTests lists what only the tests of a package may import in addition.
 var inTests = map[string]map[string]string{
+	"scheduler/systems": {
+		"scheduler/schedulertest": "recorded losses",
+	},
+	"scheduler/stager": {
+		"scheduler/protocol":      "ranks of both",
+		"scheduler/schedulertest": "recorded losses",
+	},
+	"scheduler/protocol": {
+		"scheduler/schedulertest": "recorded losses",
+	},
+	"scheduler/plan": {
+		"scheduler/schedulertest": "recorded losses",
+	},
+	"scheduler/draw": {
+		"scheduler/schedulertest": "recorded losses",
+	},
 	"cmd/rankpool": {
 		"cmd/internal/program/programtest": "commands of scripts",
 		"nvml/nvmltest":                    "a false driver",
@@ -256,7 +306,10 @@ var programs = []string{"cmd/rankpool", "cmd/rankpool-lab"}
 // import: none gives access to a clock, file, lock or random number. pureUses limits what they may
 // use of those that have more.
 var (
-	pure        = []string{"scheduler", "scheduler/systems", "scheduler/systems/hnsw"}
+	pure = []string{
+		"scheduler/draw", "scheduler/plan", "scheduler/stager", "scheduler/protocol",
+		"scheduler/systems", "scheduler/systems/hnsw",
+	}
 	pureImports = []string{
 		"bytes", "cmp", "container/heap", "encoding/binary", "encoding/hex", "encoding/json",
 		"errors", "fmt",

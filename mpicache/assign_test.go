@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"rankpool/mpicache/door"
-	"rankpool/scheduler"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 )
 
 // TestAssignOfASpec checks that trainers that request the sampler's own assignment get it, whatever
 // the rank's flags.
 func TestAssignOfASpec(t *testing.T) {
-	for _, started := range []scheduler.Assignment{scheduler.AssignLocal, scheduler.AssignSampler} {
+	for _, started := range []plan.Assignment{plan.AssignLocal, plan.AssignSampler} {
 		c := newCluster(t, 2, 64, 1<<16, func(cfg *Config) { cfg.Assignment = started })
 		var trainers []*trainer
 		for rank := range 2 {
@@ -23,9 +24,9 @@ func TestAssignOfASpec(t *testing.T) {
 			}
 			trainers = append(trainers, tr)
 			text, err := json.Marshal(
-				scheduler.Spec{
+				protocol.Spec{
 					Data: "train", Sampler: "sequential", BatchSize: 4, Assign: "sampler",
-					Trainer: rank, World: 2, Training: &scheduler.Training{Life: uint64(rank)},
+					Trainer: rank, World: 2, Training: &protocol.Training{Life: uint64(rank)},
 				})
 			if err != nil {
 				t.Fatal(err)

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler"
+	"rankpool/scheduler/stager"
 )
 
 // A rank measures what the cache is worth to each training where it matters: when several trainings
 // or data sets share memory that does not hold all of their samples, or when the user asks for it.
-// scheduler.Benefit decides when and how; the rank provides the clock, and reads the samples again.
+// stager.Benefit decides when and how; the rank provides the clock, and reads the samples again.
 
 // Benefit selects when the benefit of trainings is measured.
 type Benefit uint8
@@ -45,11 +45,11 @@ func (n *Node) measures() bool {
 var errNoRoom = errors.New("mpicache: no room for a sample")
 
 // reread reads a sample into separate memory, for which the window has room, and then frees it.
-func (s *samples) reread(c scheduler.Read) {
+func (s *samples) reread(c stager.Read) {
 	size := s.data.Size(c.ID)
 	off, ok := s.node.alloc(size)
 	if !ok {
-		s.step(scheduler.Reread{ID: c.ID, Err: errNoRoom})
+		s.step(stager.Reread{ID: c.ID, Err: errNoRoom})
 		return
 	}
 	s.reads.Add(1)
@@ -57,7 +57,7 @@ func (s *samples) reread(c scheduler.Read) {
 		s.locked(func() {
 			s.node.free(off)
 			s.freed = true
-			s.step(scheduler.Reread{ID: c.ID, Err: err})
+			s.step(stager.Reread{ID: c.ID, Err: err})
 		})
 		s.reads.Done()
 	})
@@ -65,7 +65,7 @@ func (s *samples) reread(c scheduler.Read) {
 
 // timed notes that a trainer's part of a batch is complete. When the benefit is known, the rank of
 // the first trainer logs it.
-func (s *stream) timed(c scheduler.Timed) {
+func (s *stream) timed(c stager.Timed) {
 	if !s.benefit.Ready(c.Epoch, c.Batch, s.node.now().Sub(s.node.started)) {
 		return
 	}

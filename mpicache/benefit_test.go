@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/stager"
 )
 
 // TestBenefitOfATraining checks that a training that is measured gets what it draws, that its
@@ -61,8 +61,8 @@ func TestBenefitOfATraining(t *testing.T) {
 }
 
 // measuredAs returns a state machine that has measured a benefit.
-func measuredAs(ratio float64) *scheduler.Benefit {
-	b := scheduler.NewBenefit(0, 1)
+func measuredAs(ratio float64) *stager.Benefit {
+	b := stager.NewBenefit(0, 1)
 	b.Begin(0, 0, 200, true)
 	p := b.Begin(1, 0, 200, true)
 	at := time.Duration(0)
@@ -103,7 +103,7 @@ func TestMemoryIsDividedByBenefit(t *testing.T) {
 		for i, ratio := range c.ratios {
 			s := n.streams[i]
 			s.began, s.setup = true, &setup{world: []int32{0}}
-			s.benefit = scheduler.NewBenefit(0, 1)
+			s.benefit = stager.NewBenefit(0, 1)
 			if ratio > 0 {
 				s.benefit = measuredAs(ratio)
 			}
@@ -161,7 +161,7 @@ func TestGivenBackMemoryIsNotMissed(t *testing.T) {
 		cfg.Data = append(cfg.Data, other)
 	})
 	n := cl.nodes[0]
-	for i, benefit := range []*scheduler.Benefit{measuredAs(1.05), scheduler.NewBenefit(0, 1)} {
+	for i, benefit := range []*stager.Benefit{measuredAs(1.05), stager.NewBenefit(0, 1)} {
 		s := n.streams[i]
 		s.began, s.setup, s.benefit = true, &setup{world: []int32{0}}, benefit
 	}

@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 
 	"rankpool/mpicache/door"
-	"rankpool/scheduler"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 )
 
 // conn is one client: a training process, one of its workers, or a launcher. It handles what the
@@ -80,7 +81,7 @@ func (c *conn) Greet(h door.Hello) (w door.Welcome, slabFD int) {
 	cfg := &c.node.cfg
 	w = door.Welcome{
 		Rank: cfg.Transport.Rank(), Ranks: cfg.Transport.Size(), SlabBytes: cfg.SlabBytes,
-		Session: cfg.Session, PlanVersion: scheduler.PlanVersion, Options: cfg.Options.String(),
+		Session: cfg.Session, PlanVersion: plan.Version, Options: cfg.Options.String(),
 		Sampler: cmp.Or(cfg.Sampler, cfg.system().LiveSampler()),
 	}
 	for _, d := range cfg.Data {
@@ -160,7 +161,7 @@ func (c *conn) report(f door.Frame) error {
 }
 
 func (c *conn) open(f door.Frame) error {
-	var spec scheduler.Spec
+	var spec protocol.Spec
 	if err := json.Unmarshal(f.Payload, &spec); err != nil {
 		return door.Broken("OPEN: %s", err)
 	}

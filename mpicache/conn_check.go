@@ -7,7 +7,9 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 )
 
@@ -53,13 +55,13 @@ const fewLosses = 1 << 16
 // epoch: each sample once, and up to one more per trainer if all get the same number (sampler
 // torch). Below that, systems may draw more samples than there are: they repeat some to fill a
 // batch.
-func reportBytes(spec *scheduler.Spec, samples int) int {
+func reportBytes(spec *protocol.Spec, samples int) int {
 	epoch := max(samples+spec.World, fewLosses)
 	return door.ReportBytes(min(spec.BatchSize, epoch), spec.Embeddings)
 }
 
 // checkSpec returns an error unless this client may send this spec.
-func (c *conn) checkSpec(spec *scheduler.Spec, d *DataSet) error {
+func (c *conn) checkSpec(spec *protocol.Spec, d *DataSet) error {
 	if c.Trainer == door.ControlTrainer {
 		return door.Broken("OPEN from a client that trains nothing")
 	}
@@ -76,13 +78,13 @@ func (c *conn) checkSpec(spec *scheduler.Spec, d *DataSet) error {
 		return door.Refuse("%s", err)
 	}
 	if want := c.node.cfg.Sampler; want != "" && spec.Sampler != want &&
-		spec.Sampler != "sequential" && spec.Sampler != scheduler.InTorchsOrder {
+		spec.Sampler != "sequential" && spec.Sampler != draw.InTorchsOrder {
 		return door.Refuse("this cache goes with the sampler %s (--system, --sampler), and trainer %d "+
 			"draws with %s: give BatchSampler sampler=%q, "+
 			"or run with --policy, which goes with any sampler", want, spec.Trainer, spec.Sampler,
 			want)
 	}
-	if _, err := spec.Assignment(scheduler.AssignLocal); err != nil {
+	if _, err := spec.Assignment(plan.AssignLocal); err != nil {
 		return door.Refuse("%s", err)
 	}
 	return nil
@@ -90,7 +92,7 @@ func (c *conn) checkSpec(spec *scheduler.Spec, d *DataSet) error {
 
 // checkNeeds returns an error if spec lacks what the system needs to know of a training, and clears
 // what the system does not use.
-func checkNeeds(spec *scheduler.Spec, system *systems.System, samples int) error {
+func checkNeeds(spec *protocol.Spec, system *systems.System, samples int) error {
 	own := spec.Sampler == system.LiveSampler()
 	if !system.NeedsEpochs {
 		spec.Epochs = 0
@@ -115,7 +117,7 @@ func checkNeeds(spec *scheduler.Spec, system *systems.System, samples int) error
 
 // checkEmbeddings checks the length of the embeddings for a system that scores samples by them. It
 // returns an error if there is none, or if it is too large, by itself or for the batch size.
-func checkEmbeddings(spec *scheduler.Spec, system string) error {
+func checkEmbeddings(spec *protocol.Spec, system string) error {
 	switch d := spec.Embeddings; {
 	case d == 0:
 		return door.Refuse("%s scores samples by their embeddings: give their length, "+

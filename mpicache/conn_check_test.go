@@ -13,7 +13,7 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
 )
 
 // said is a frame that breaks the rules, and the reply to it.
@@ -271,7 +271,7 @@ func (s said) check(t *testing.T, path string, trainer uint32, open bool) {
 	defer c.Close()
 	if open {
 		spec, err := json.Marshal(
-			scheduler.Spec{
+			protocol.Spec{
 				Data: "train", Sampler: "pads", Seed: 1, BatchSize: 6, Trainer: int(trainer),
 				World: 2,
 			})

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"rankpool/mpicache/door"
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
 )
 
 // script reads what a hostile client does from the fuzzer's bytes; past their end it reads zeros.
@@ -112,7 +112,7 @@ func (s *script) leases(b []byte) []byte {
 func (s *script) spec(trainer uint32) []byte {
 	samplers := []string{"sequential", "torch", "subset", "", "none"}
 	jobs := []string{"a", "b", sameNumber[0], sameNumber[1], "../a"}
-	spec := scheduler.Spec{
+	spec := protocol.Spec{
 		Data: "train", Sampler: "pads", Seed: 1, BatchSize: 4, World: 2,
 		Trainer: int(trainer),
 	}
@@ -144,13 +144,13 @@ func (s *script) spec(trainer uint32) []byte {
 }
 
 // training returns a hostile client's description of its training.
-func (s *script) training() *scheduler.Training {
-	t := &scheduler.Training{Life: uint64(s.byte()), Turn: uint32(s.byte())}
+func (s *script) training() *protocol.Training {
+	t := &protocol.Training{Life: uint64(s.byte()), Turn: uint32(s.byte())}
 	if s.byte()%2 == 0 {
-		t.Checkpoint = &scheduler.Checkpoint{Epoch: int(int32(s.number())), Batch: int(int32(s.number()))}
+		t.Checkpoint = &protocol.Checkpoint{Epoch: int(int32(s.number())), Batch: int(int32(s.number()))}
 	}
 	for range s.byte() % 3 {
-		t.Planned = append(t.Planned, scheduler.PlanSource{Epoch: int(int32(s.number())), Scores: "x"})
+		t.Planned = append(t.Planned, protocol.PlanSource{Epoch: int(int32(s.number())), Scores: "x"})
 	}
 	return t
 }
@@ -196,7 +196,7 @@ func (h *hostiles) say(rank int, who door.Hello, frames []byte, whole bool) {
 		begin := door.AppendHello(nil, 0, who)
 		if who.Trainer != door.ControlTrainer && h.opens {
 			text, _ := json.Marshal(
-				scheduler.Spec{
+				protocol.Spec{
 					Data: "train", Sampler: "pads", Seed: 1, BatchSize: 4, World: 2,
 					Trainer: int(who.Trainer),
 				})
@@ -289,7 +289,7 @@ func FuzzTrainers(f *testing.F) {
 			rank := int(s.byte()) % 2
 			who := hello(uint32(rank), 2, 1, thisFamily, thisFamily)
 			if s.byte()%8 == 0 {
-				text, _ := json.Marshal(scheduler.Spec{
+				text, _ := json.Marshal(protocol.Spec{
 					Data: "train", Sampler: sampler, Seed: 1, BatchSize: 4, World: 2, Trainer: rank,
 				})
 				h.say(rank, who, door.AppendFrame(nil, door.KindOpen, 1, text), true)

@@ -13,7 +13,7 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/door/doortest"
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
 )
 
 // talk sends raw bytes to a door and returns all that comes back.
@@ -199,7 +199,7 @@ func TestTwoHundredClients(t *testing.T) {
 				t.Error(err)
 				continue
 			}
-			spec := scheduler.Spec{
+			spec := protocol.Spec{
 				Data: "train", Sampler: "pads", Seed: 1, BatchSize: 1, Trainer: r,
 				World: world,
 			}

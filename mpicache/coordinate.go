@@ -10,7 +10,10 @@ import (
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/fields"
 	"rankpool/mpicache/slab"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 )
 
 // The data set's coordinator decides which training this is, when plans are made and who gets them.
@@ -27,9 +30,9 @@ type request struct {
 }
 
 // coordination returns what the coordinator's decisions depend on besides events.
-func (s *stream) coordination() scheduler.CoordinatorConfig {
+func (s *stream) coordination() protocol.Config {
 	cfg := &s.node.cfg
-	return scheduler.CoordinatorConfig{
+	return protocol.Config{
 		Rank: cfg.Transport.Rank(), Ranks: cfg.Transport.Size(),
 		Data: s.data.Name, Identity: s.data.Identity, Samples: s.data.Samples,
 		Options: cfg.Options.String(), Scorer: cfg.Scorer,
@@ -40,7 +43,7 @@ func (s *stream) coordination() scheduler.CoordinatorConfig {
 
 // newLearner returns the learner for a training that begins, or nil if the system learns nothing
 // but scores.
-func (s *stream) newLearner() scheduler.Learner {
+func (s *stream) newLearner() protocol.Learner {
 	if l := s.setup.newLearner(); l != nil {
 		return onceLearner{l}
 	}
@@ -49,9 +52,9 @@ func (s *stream) newLearner() scheduler.Learner {
 
 // onceLearner encodes what was learned only once, when the first goroutine needs it to make a plan
 // or write a state.
-type onceLearner struct{ scheduler.Learner }
+type onceLearner struct{ protocol.Learner }
 
-func (l onceLearner) Cut(scores []float32) scheduler.Learned {
+func (l onceLearner) Cut(scores []float32) protocol.Learned {
 	if learned := l.Learner.Cut(scores); learned != nil {
 		return sync.OnceValue(learned)
 	}
@@ -60,7 +63,7 @@ func (l onceLearner) Cut(scores []float32) scheduler.Learned {
 
 // coordinate passes the coordinator an event, executes its commands, and handles the events that
 // follow from them.
-func (s *stream) coordinate(e scheduler.CoordinatorEvent) {
+func (s *stream) coordinate(e protocol.Event) {
 	if s.ended {
 		return
 	}
@@ -116,14 +119,14 @@ func (s *stream) forget(c *conn) {
 		for _, number := range slices.Sorted(maps.Keys(s.requests)) {
 			if s.requests[number].conn == c {
 				delete(s.requests, number)
-				s.coordinate(scheduler.Canceled{Ticket: number})
+				s.coordinate(protocol.Canceled{Ticket: number})
 			}
 		}
 	})
 }
 
 // onOpen handles the spec of a trainer here, and returns the stream of its training.
-func (s *samples) onOpen(c *conn, spec scheduler.Spec) (l *stream, err error) {
+func (s *samples) onOpen(c *conn, spec protocol.Spec) (l *stream, err error) {
 	s.locked(func() {
 		if l, err = s.admit(c, spec.Job); err == nil {
 			err = l.onOpen(c, spec)
@@ -132,9 +135,9 @@ func (s *samples) onOpen(c *conn, spec scheduler.Spec) (l *stream, err error) {
 	return l, err
 }
 
-func (s *stream) onOpen(c *conn, spec scheduler.Spec) error {
+func (s *stream) onOpen(c *conn, spec protocol.Spec) error {
 	s.forgetBefore()
-	e := scheduler.Opened{Rank: s.node.cfg.Transport.Rank(), Spec: spec}
+	e := protocol.Opened{Rank: s.node.cfg.Transport.Rank(), Spec: spec}
 	if err := s.checkSeat(c); err != nil {
 		e.Taken = err.Error()
 	}
@@ -163,14 +166,14 @@ func (s *stream) onPlace(c *conn, kind door.Kind, ticket uint32, p door.Place) (
 			return
 		}
 		number, r := s.register(c, kind, ticket)
-		wanted := scheduler.PlanWanted{
+		wanted := protocol.PlanWanted{
 			Trainer: int(c.Trainer), Epoch: int(p.Epoch), Batch: int(p.Batch), Ticket: number,
 			Now: s.now(),
 		}
 		if kind == door.KindPlan {
 			s.coordinate(wanted)
 		} else {
-			s.coordinate(scheduler.SaveWanted(wanted))
+			s.coordinate(protocol.SaveWanted(wanted))
 		}
 		err = r.err
 	})
@@ -189,7 +192,7 @@ func (s *stream) onReport(c *conn, f door.Report) (err error) {
 		if err != nil {
 			return
 		}
-		s.coordinate(scheduler.Trained{
+		s.coordinate(protocol.Trained{
 			Rank: s.node.cfg.Transport.Rank(), Trainer: int(c.Trainer), Epoch: int(f.Epoch),
 			Batch: int(f.Batch), Losses: f.Losses, Embeddings: f.Embeddings,
 		})
@@ -198,59 +201,59 @@ func (s *stream) onReport(c *conn, f door.Report) (err error) {
 }
 
 // obey executes the coordinator's commands.
-func (s *stream) obey(c scheduler.CoordinatorCommand) {
+func (s *stream) obey(c protocol.Command) {
 	switch c := c.(type) {
-	case scheduler.Accept:
+	case protocol.Accept:
 		delete(s.requests, c.Ticket)
-	case scheduler.Refuse:
+	case protocol.Refuse:
 		s.refuse(c)
-	case scheduler.Begin:
+	case protocol.Begin:
 		s.begin()
-	case scheduler.Tell:
+	case protocol.Tell:
 		s.broadcast(c.Event)
-	case scheduler.Went:
+	case protocol.Went:
 		s.noteMoved()
-	case scheduler.MakePlan:
+	case protocol.MakePlan:
 		s.makePlan(c)
-	case scheduler.Stage:
-		s.step(scheduler.Planned{
+	case protocol.Stage:
+		s.step(stager.Planned{
 			Lane: s.lane, Plan: c.Plan, From: c.From,
 			Probe: s.benefit.Begin(c.Plan.Epoch, c.From, c.Plan.Batches(), s.node.measures()),
 		})
-	case scheduler.Rescore:
-		s.step(scheduler.Scored{
+	case protocol.Rescore:
+		s.step(stager.Scored{
 			Lane: s.lane, Epoch: c.Epoch, Batch: c.Batch, IDs: c.IDs, Scores: c.Scores,
 			Total: c.Total, Known: c.Known,
 		})
-	case scheduler.Train:
+	case protocol.Train:
 		delete(s.closedEpochs, c.Epoch) // it may be trained again
 		s.recordImportance(c)
-	case scheduler.AnswerPlan:
+	case protocol.AnswerPlan:
 		answer := c
 		s.respond(c.Ticket, func(c *conn, ticket uint32) {
 			c.Stream(door.PlanFrame(ticket, answer.Plan, answer.Trainer, answer.Scores))
 		})
-	case scheduler.PlanBeside:
+	case protocol.PlanBeside:
 		s.planBeside(c)
-	case scheduler.AnswerSave:
+	case protocol.AnswerSave:
 		saved := door.Saved{Saved: c.Path, State: c.State}
 		s.respond(c.Ticket, func(c *conn, ticket uint32) {
 			c.Write(door.AppendJSON(nil, door.KindSave.Reply(), ticket, saved))
 		})
-	case scheduler.ReadStates:
+	case protocol.ReadStates:
 		s.readStates(c.Stream, c.State)
-	case scheduler.KeepState:
+	case protocol.KeepState:
 		s.keepState(c)
-	case scheduler.ForgetStates:
+	case protocol.ForgetStates:
 		s.inFolder(func() { s.forgetStates(c.Before) })
-	case scheduler.SaveState:
+	case protocol.SaveState:
 		s.saveState(c)
-	case scheduler.Log:
+	case protocol.Log:
 		s.log(c)
 	}
 }
 
-func (s *stream) refuse(c scheduler.Refuse) {
+func (s *stream) refuse(c protocol.Refuse) {
 	no := door.Error{Code: door.CodeRequest, Sentence: c.Why}
 	if c.Retry {
 		no.Code = door.CodeNotReady
@@ -265,7 +268,7 @@ func (s *stream) refuse(c scheduler.Refuse) {
 	})
 }
 
-func (s *stream) log(c scheduler.Log) {
+func (s *stream) log(c protocol.Log) {
 	args := []any{"data", s.data.Name}
 	if c.Rank >= 0 {
 		args = append(args, "rank", c.Rank)
@@ -274,8 +277,8 @@ func (s *stream) log(c scheduler.Log) {
 		args = append(args, "error", c.Err)
 	}
 	log := s.node.cfg.Log
-	write := map[scheduler.LogLevel]func(string, ...any){
-		scheduler.LogInfo: log.Info, scheduler.LogWarning: log.Warn, scheduler.LogError: log.Error,
+	write := map[protocol.LogLevel]func(string, ...any){
+		protocol.LogInfo: log.Info, protocol.LogWarning: log.Warn, protocol.LogError: log.Error,
 	}[c.Level]
 	s.later(func() { write(c.Text, args...) })
 }
@@ -283,7 +286,7 @@ func (s *stream) log(c scheduler.Log) {
 // begin opens the stream's lane when every trainer has opened the data set.
 func (s *stream) begin() {
 	err := s.takeLane()
-	s.coordinate(scheduler.Begun{
+	s.coordinate(protocol.Begun{
 		Weighted: err == nil && s.plans.Sampler.Weighted(),
 		Chooses:  err == nil && s.chooses(), Err: err,
 	})
@@ -302,8 +305,8 @@ func (s *stream) takeLane() error {
 		assignment: assignment, policy: s.node.cfg.Policy, values: s.node.cfg.Options,
 		capacityBytes: s.data.PartitionBytes[t.Rank()], windowBytes: s.data.WindowBytes,
 		ownersRead: s.data.KeepsCopies, book: s.book(spec),
-		size: func(id scheduler.SampleID) int64 { return slab.Footprint(s.data.Size(id)) },
-		kept: func(id scheduler.SampleID, kept bool) { s.entries.Keep(int(id), kept) },
+		size: func(id draw.SampleID) int64 { return slab.Footprint(s.data.Size(id)) },
+		kept: func(id draw.SampleID, kept bool) { s.entries.Keep(int(id), kept) },
 	}
 	setup.values.Sample(&setup.sampler)
 	if s.data.Tier != nil {
@@ -323,7 +326,7 @@ func (s *stream) takeLane() error {
 	s.node.seatsChanged.Store(true)
 	if s.stager != nil {
 		s.start(s.freeLane())
-		s.step(scheduler.LaneOpened{Lane: s.lane, World: setup.world})
+		s.step(stager.LaneOpened{Lane: s.lane, World: setup.world})
 		s.weigh()
 		return nil
 	}
@@ -331,7 +334,7 @@ func (s *stream) takeLane() error {
 	s.start(0)
 	if before := s.recovered; len(before) > 0 {
 		s.recovered = nil
-		s.step(scheduler.Recovered{IDs: before})
+		s.step(stager.Recovered{IDs: before})
 	}
 	return nil
 }
@@ -346,12 +349,12 @@ func (s *stream) start(lane int) {
 			here++
 		}
 	}
-	s.benefit = scheduler.NewBenefit(s.index+lane, here)
+	s.benefit = stager.NewBenefit(s.index+lane, here)
 	s.weights[lane] = 1
 }
 
 // makePlan makes a plan without holding the stream's lock.
-func (s *stream) makePlan(c scheduler.MakePlan) {
+func (s *stream) makePlan(c protocol.MakePlan) {
 	cfg := s.plans
 	tidy := func() { s.node.tidy(cfg.Samples) }
 	cfg.Drawn, cfg.Processes = tidy, c.Processes
@@ -363,7 +366,7 @@ func (s *stream) makePlan(c scheduler.MakePlan) {
 			}
 		}
 		tidy()
-		e := scheduler.PlanMade{Plan: scheduler.NewPlan(cfg, c.Epoch, c.Scores)}
+		e := protocol.PlanMade{Plan: plan.New(cfg, c.Epoch, c.Scores)}
 		if cfg.Sampler.Weighted() {
 			e.Scores = c.Digest()
 		}
@@ -394,7 +397,7 @@ func (n *Node) tidy(samples int) {
 }
 
 // planBeside makes a plan that is not staged.
-func (s *stream) planBeside(c scheduler.PlanBeside) {
+func (s *stream) planBeside(c protocol.PlanBeside) {
 	r := s.requests[c.Ticket]
 	if r == nil {
 		return
@@ -407,14 +410,14 @@ func (s *stream) planBeside(c scheduler.PlanBeside) {
 
 // planBeside makes a plan for a single client, one at a time on this rank, and replies with it.
 func (n *Node) planBeside(
-	c *conn, ticket uint32, cfg scheduler.PlanConfig, epoch, trainer int,
+	c *conn, ticket uint32, cfg plan.Config, epoch, trainer int,
 ) error {
 	if waiting := c.plansBeside.Add(1); waiting > maxWaiting {
 		return door.Broken("PLAN, where %d of this connection wait", waiting-1)
 	}
 	n.beside(nil, "make a plan beside training", func() {
 		n.besideMu.Lock()
-		reply := door.PlanFrame(ticket, scheduler.NewPlan(cfg, epoch, nil), trainer, "")
+		reply := door.PlanFrame(ticket, plan.New(cfg, epoch, nil), trainer, "")
 		n.besideMu.Unlock()
 		c.Stream(func(yield func([]byte) bool) {
 			reply(yield)
@@ -425,16 +428,16 @@ func (n *Node) planBeside(
 }
 
 // broadcast sends an event to all other ranks.
-func (s *stream) broadcast(e scheduler.CoordinatorEvent) {
+func (s *stream) broadcast(e protocol.Event) {
 	switch e := e.(type) {
-	case scheduler.Opened:
+	case protocol.Opened:
 		s.node.toPeers(append(s.message(messageOpened), asJSON(e.Spec)...))
-	case scheduler.Saved:
+	case protocol.Saved:
 		s.node.toPeers(append(s.message(messageSaved), asJSON(e)...))
-	case scheduler.Sourced:
+	case protocol.Sourced:
 		msg := le.AppendUint32(s.message(messageSource), e.Generation)
 		s.node.toPeers(append(le.AppendUint32(msg, uint32(e.Epoch)), e.Scores...))
-	case scheduler.Declined:
+	case protocol.Declined:
 		s.node.toPeers(append(s.message(messageRefused), e.Why...))
 	default:
 		s.tellRecord(e)
@@ -443,7 +446,7 @@ func (s *stream) broadcast(e scheduler.CoordinatorEvent) {
 
 // onOpened handles another rank's message that one of its trainers has opened the data set.
 func (s *samples) onOpened(about sender, text []byte) {
-	e := scheduler.Opened{Rank: about.rank}
+	e := protocol.Opened{Rank: about.rank}
 	if err := json.Unmarshal(text, &e.Spec); err != nil {
 		s.node.cfg.Log.Error("malformed spec", "from", about.rank, "error", err)
 		return
@@ -460,7 +463,7 @@ func (s *samples) onOpened(about sender, text []byte) {
 		}
 		// the sender remembers that training as well
 		if l.coordinator.Remembers() && !l.livesHere() {
-			l.coordinate(scheduler.Vanished{Here: true})
+			l.coordinate(protocol.Vanished{Here: true})
 		}
 		l.coordinate(e)
 	})
@@ -468,14 +471,14 @@ func (s *samples) onOpened(about sender, text []byte) {
 
 func (s *stream) onSource(from int, body []byte) {
 	c := fields.Reader{Rest: body}
-	e := scheduler.Sourced{Rank: from, Generation: c.U32(), Epoch: int(c.U32())}
-	e.Scores = scheduler.Digest(c.Rest)
+	e := protocol.Sourced{Rank: from, Generation: c.U32(), Epoch: int(c.U32())}
+	e.Scores = protocol.Digest(c.Rest)
 	s.locked(func() { s.coordinate(e) })
 }
 
 // onSaved handles rank 0's message that the state of a checkpoint is on disk.
 func (s *stream) onSaved(from int, text []byte) {
-	var e scheduler.Saved
+	var e protocol.Saved
 	if err := json.Unmarshal(text, &e); err != nil {
 		s.node.cfg.Log.Error("malformed message", "from", from, "error", err)
 		return
@@ -484,7 +487,7 @@ func (s *stream) onSaved(from int, text []byte) {
 }
 
 // scorerFor returns the scorer that a spec's draws depend on, "" if they depend on no scores.
-func (s *stream) scorerFor(spec scheduler.Spec) string {
+func (s *stream) scorerFor(spec protocol.Spec) string {
 	sampler, err := s.node.cfg.system().NewSampler(spec.SamplerConfig(s.data.Samples))
 	if err != nil || !sampler.Weighted() {
 		return ""
@@ -492,5 +495,5 @@ func (s *stream) scorerFor(spec scheduler.Spec) string {
 	if s.node.cfg.Scorer != "" {
 		return s.node.cfg.Scorer
 	}
-	return scheduler.DefaultScorer(spec.Sampler)
+	return protocol.DefaultScorer(spec.Sampler)
 }

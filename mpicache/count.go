@@ -14,7 +14,9 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 )
 
 // epochCount holds the counts of the trainers here in an epoch. Trainers count themselves, so that
@@ -190,7 +192,7 @@ func (s *stream) finishing() (saving chan struct{}) {
 		for _, e := range slices.Sorted(maps.Keys(s.epochs)) {
 			s.closeEpoch(e)
 		}
-		s.coordinate(scheduler.Finished{})
+		s.coordinate(protocol.Finished{})
 		saving = s.saving
 	})
 	return saving
@@ -435,7 +437,7 @@ func (s *stream) status() door.DataStatus {
 			if plan != nil {
 				st.Batch, st.Batches = s.slowest(plan, c), plan.Batches()
 				if cfg := s.setup.sampler; cfg.Name == "chunks" {
-					st.NextChunk = scheduler.NextChunk(cfg, e, st.Batch, st.Batches)
+					st.NextChunk = draw.NextChunk(cfg, e, st.Batch, st.Batches)
 				}
 			}
 		}
@@ -445,7 +447,7 @@ func (s *stream) status() door.DataStatus {
 
 // slowest returns how many of the plan's batches the slowest trainer here has been given; the last
 // batch may be smaller.
-func (s *stream) slowest(plan *scheduler.Plan, c *epochCount) int {
+func (s *stream) slowest(plan *plan.Plan, c *epochCount) int {
 	draws := map[int]int{}
 	for from, t := range c.tallies {
 		draws[int(from.trainer)] += int(t.Counts.Draws())

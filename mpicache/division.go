@@ -5,11 +5,11 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/stager"
 )
 
 // A rank divides its memory among data sets, and what stays of each among its trainings, by what
-// the cache is worth to the trainings on this rank (scheduler.Divide, scheduler.Weights). Draws do
+// the cache is worth to the trainings on this rank (stager.Divide, stager.Weights). Draws do
 // not depend on it, and neither does what a system that chooses by epoch serves: its book stays as
 // it was at the start.
 
@@ -28,10 +28,10 @@ func (s *samples) gains() (lanes []int, gains []float64) {
 // called when a training begins or ends, and when its benefit is known.
 func (s *samples) weigh() {
 	lanes, gains := s.gains()
-	for i, weight := range scheduler.Weights(gains) {
+	for i, weight := range stager.Weights(gains) {
 		if s.weights[lanes[i]] != weight {
 			s.weights[lanes[i]] = weight
-			s.step(scheduler.Weighed{Lane: lanes[i], Weight: weight})
+			s.step(stager.Weighed{Lane: lanes[i], Weight: weight})
 		}
 	}
 	s.node.shrinker.divide.Store(true)
@@ -39,8 +39,8 @@ func (s *samples) weigh() {
 
 // claim returns the data set's claim to the memory of this rank, without its part by size. A data
 // set that has no trainings, or a training with an unknown benefit, keeps that part.
-func (s *samples) claim() scheduler.Claim {
-	c := scheduler.Claim{
+func (s *samples) claim() stager.Claim {
+	c := stager.Claim{
 		WholeBytes: max(s.ownBytes, s.data.PartitionBytes[s.node.cfg.Transport.Rank()]),
 	}
 	s.locked(func() {
@@ -59,14 +59,14 @@ func (s *samples) claim() scheduler.Claim {
 // partitions divides the slab's memory for residents among the data sets.
 func (h *shrinker) partitions() []int64 {
 	n, share, total := h.node, h.share(), 0.0
-	var claims []scheduler.Claim
+	var claims []stager.Claim
 	for i, s := range n.streams {
 		c := s.claim()
 		c.EvenBytes = int64(share * float64(h.even[i]))
 		total += share * float64(h.even[i])
 		claims = append(claims, c)
 	}
-	return scheduler.Divide(claims, int64(total), n.cfg.GiveUnused)
+	return stager.Divide(claims, int64(total), n.cfg.GiveUnused)
 }
 
 // share returns the share of the parts by size that is left after the node ran short of memory.

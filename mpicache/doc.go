@@ -2,7 +2,7 @@
 // exchange of samples and scores with the other ranks, and the door at which the node's training
 // processes are served.
 //
-//	Node           a rank; it drives one stager (package scheduler) per data set
+//	Node           a rank; it drives one stager (scheduler/stager) per data set
 //	door.Client    a connection to a door, from Go
 //
 // Package slab manages the memory, and package transport carries the messages between ranks.

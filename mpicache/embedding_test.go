@@ -9,12 +9,12 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/fields"
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
 )
 
 // openEmbedded opens the data set for training that reports embeddings of d numbers.
 func (tr *trainer) openEmbedded(d int) (door.Opened, error) {
-	text, err := json.Marshal(scheduler.Spec{
+	text, err := json.Marshal(protocol.Spec{
 		Data: "train", Sampler: "spidercache", Seed: 1, BatchSize: 4, Trainer: tr.rank,
 		World: tr.world, Training: &tr.training, Epochs: 3, Embeddings: d,
 	})
@@ -74,7 +74,7 @@ func TestEmbeddingsAtTheDoor(t *testing.T) {
 		_ = tr.close()
 		cl.close()
 	}
-	spec := &scheduler.Spec{BatchSize: maxEmbedded/4/4096 + 1, Embeddings: 4096}
+	spec := &protocol.Spec{BatchSize: maxEmbedded/4/4096 + 1, Embeddings: 4096}
 	if err := checkEmbeddings(spec, "x"); err == nil ||
 		!strings.Contains(err.Error(), "go with batches of at most 2048 samples, not 2049") {
 		t.Errorf("a large batch: %v", err)
@@ -123,7 +123,7 @@ func TestReportsOfOtherEmbeddings(t *testing.T) {
 // TestReportsAreAsLargeAsAnnounced checks that a report is limited to the losses and embeddings
 // that a batch, and an epoch, can have.
 func TestReportsAreAsLargeAsAnnounced(t *testing.T) {
-	for spec, want := range map[scheduler.Spec]int{
+	for spec, want := range map[protocol.Spec]int{
 		{BatchSize: 4, World: 1}:                       16 + 4*4,
 		{BatchSize: 4, World: 1, Embeddings: 3}:        16 + 4*4 + 4 + 4*4*3,
 		{BatchSize: math.MaxInt32, World: 1}:           16 + 4*100_001,
@@ -136,7 +136,7 @@ func TestReportsAreAsLargeAsAnnounced(t *testing.T) {
 			t.Errorf("a report of %+v may have %d bytes, want %d", spec, n, want)
 		}
 	}
-	if n := reportBytes(&scheduler.Spec{BatchSize: 16, World: 1}, 9); n != 16+4*16 {
+	if n := reportBytes(&protocol.Spec{BatchSize: 16, World: 1}, 9); n != 16+4*16 {
 		t.Errorf("a batch that is filled may have %d bytes of losses, want 64", n-16)
 	}
 	whole := embedded(0, 0, 4, 3)
@@ -152,7 +152,7 @@ func TestRecordsOfEmbeddings(t *testing.T) {
 	s := &stream{}
 	s.outRecord(recordReport, 2, 3, 4, []float32{1, 2}, []float32{5, 6, 7, 8})
 	c := fields.Reader{Rest: s.outbox}
-	e := readRecord(&c, 1).(scheduler.Trained)
+	e := readRecord(&c, 1).(protocol.Trained)
 	if !c.Whole() || e.Rank != 1 || e.Trainer != 2 || e.Epoch != 3 || e.Batch != 4 ||
 		len(e.Losses) != 2 || e.Losses[1] != 2 || len(e.Embeddings) != 4 || e.Embeddings[3] != 8 {
 		t.Errorf("%+v is read, %v", e, c.Rest)

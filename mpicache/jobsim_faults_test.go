@@ -12,10 +12,11 @@ import (
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/slab"
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 )
 
-func slabFootprint(id scheduler.SampleID) int64 { return slab.Footprint(sampleSize(id)) }
+func slabFootprint(id draw.SampleID) int64 { return slab.Footprint(sampleSize(id)) }
 
 // simFault is something that happens to a job, after the global batch number step.
 type simFault struct {
@@ -51,7 +52,7 @@ var simFaultKinds = []simFault{
 	{name: "the data set changes, and a rank dies", do: (*simJob).rescan},
 	{name: "memory is written to, and a rank dies", do: (*simJob).writeMemory},
 	{name: "a sample changes", do: func(j *simJob) {
-		j.bad[scheduler.SampleID(j.clock.rng.IntN(j.cfg.samples))] = true
+		j.bad[draw.SampleID(j.clock.rng.IntN(j.cfg.samples))] = true
 	}},
 	{name: "a rank is told to end", delay: 20 * time.Millisecond, do: (*simJob).shutDown},
 	{name: "a second training comes", delay: 20 * time.Millisecond, do: (*simJob).newcomer},
@@ -264,7 +265,7 @@ func (j *simJob) newcomer() {
 		return
 	}
 	spec := t.spec()
-	spec.Training = &scheduler.Training{Life: family}
+	spec.Training = &protocol.Training{Life: family}
 	switch j.clock.rng.IntN(4) {
 	case 0:
 		spec.Sampler = "sequential"
@@ -372,18 +373,18 @@ func (j *simJob) plants(name string, oneIn int) bool {
 // flaw plants faults between a rank's coordinator and its commands.
 func (r *simRank) flaw() {
 	s := r.node.streams[0]
-	s.command = func(c scheduler.CoordinatorCommand) {
+	s.command = func(c protocol.Command) {
 		s.obey(c)
-		if w, ok := c.(scheduler.SaveState); ok && r.number > 0 &&
+		if w, ok := c.(protocol.SaveState); ok && r.number > 0 &&
 			r.job.planted("a checkpoint is made before its state is saved") {
-			s.coordinate(scheduler.Saved{State: w.Snap.Digest()})
+			s.coordinate(protocol.Saved{State: w.Snap.Digest()})
 		}
-		k, ok := c.(scheduler.KeepState)
+		k, ok := c.(protocol.KeepState)
 		switch {
 		case ok && r.job.planted("a plan is sent before its state is saved"):
-			s.coordinate(scheduler.StateKept{Epoch: k.Snap.Epoch, Generation: k.Generation})
+			s.coordinate(protocol.StateKept{Epoch: k.Snap.Epoch, Generation: k.Generation})
 		case ok && r.job.planted("a checkpoint's state is overwritten") && r.number == 0:
-			s.obey(scheduler.SaveState{Snap: k.Snap})
+			s.obey(protocol.SaveState{Snap: k.Snap})
 		}
 	}
 }
@@ -400,7 +401,7 @@ func (j *simJob) unchecked(c *simConn, f door.Frame) bool {
 		for _, other := range c.rank.transport.ranks.all { // read as FINISH
 			if other != c.rank && !other.dead {
 				j.clock.after(0, other.simProcess, "", func() {
-					other.node.streams[0].coordinate(scheduler.Moved{
+					other.node.streams[0].coordinate(protocol.Moved{
 						Rank: c.rank.number, Trainer: int(c.conn.Trainer), Epoch: int(r.Epoch) + 1,
 					})
 				})

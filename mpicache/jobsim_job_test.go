@@ -16,7 +16,9 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/liveness"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 )
 
 // simConfig describes a job, as it follows from a seed.
@@ -97,11 +99,11 @@ type simJob struct {
 	ranks    *simRanks // nil: the cache is away
 	opened   []*Node   // all that were ever opened
 
-	identity string                      // of the data set that ranks serve
-	bad      map[scheduler.SampleID]bool // samples that have changed
-	shifted  []bool                      // by machine: its folder has other samples
-	stall    time.Duration               // until when storage does not answer
-	slow     time.Duration               // until when the network is slow
+	identity string                 // of the data set that ranks serve
+	bad      map[draw.SampleID]bool // samples that have changed
+	shifted  []bool                 // by machine: its folder has other samples
+	stall    time.Duration          // until when storage does not answer
+	slow     time.Duration          // until when the network is slow
 
 	trainers   []*simTrainer
 	reference  [][][]uint32 // by epoch and batch: what an undisturbed training gets
@@ -112,7 +114,7 @@ type simJob struct {
 	over       bool
 	why        string // training ended with an error
 	violation  string
-	checkpoint *scheduler.Checkpoint
+	checkpoint *protocol.Checkpoint
 	uncounted  bool        // counts were lost with those who knew them
 	trained    map[int]int // by epoch: draws
 	begins     int         // the epoch in which training began after the last requeue
@@ -129,7 +131,7 @@ func simulateWith(seed uint64, plant string, keep bool, change func(*simConfig))
 	clock := newSimClock(seed, keep)
 	j := &simJob{
 		clock: clock, plant: plant, launcher: &simProcess{name: "launcher"},
-		identity: simIdentity, bad: map[scheduler.SampleID]bool{}, trained: map[int]int{},
+		identity: simIdentity, bad: map[draw.SampleID]bool{}, trained: map[int]int{},
 	}
 	j.cfg = newSimConfig(clock)
 	change(&j.cfg)
@@ -194,29 +196,29 @@ func (j *simJob) violate(format string, args ...any) {
 
 // stream returns the stream of an undisturbed training, by the rules and not by a rank.
 func (c *simConfig) stream() [][][]uint32 {
-	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{
+	sampler, err := draw.NewSampler(draw.SamplerConfig{
 		Name: c.sampler, Samples: c.samples, Seed: 1, BatchSize: simGlobalBatch, World: 1,
 	})
 	if err != nil {
 		panic(err)
 	}
-	cfg := scheduler.PlanConfig{
+	cfg := plan.Config{
 		Sampler: sampler, BatchSize: simGlobalBatch, World: []int32{0}, Ranks: 1,
 	}
-	var ledger *scheduler.Ledger
+	var ledger *protocol.Ledger
 	var scores []float32
 	if c.weighted() {
-		scorer, err := scheduler.NewScorer(scheduler.DefaultScorer(c.sampler))
+		scorer, err := protocol.NewScorer(protocol.DefaultScorer(c.sampler))
 		if err != nil {
 			panic(err)
 		}
-		ledger = scheduler.NewLedger(
-			scorer, scheduler.EqualScores(c.samples, scorer.Initial(simGlobalBatch)))
+		ledger = protocol.NewLedger(
+			scorer, protocol.EqualScores(c.samples, scorer.Initial(simGlobalBatch)))
 		scores = ledger.Take()
 	}
 	var all [][][]uint32
 	for epoch := range c.epochs {
-		plan := scheduler.NewPlan(cfg, epoch, scores)
+		plan := plan.New(cfg, epoch, scores)
 		if ledger != nil {
 			ledger.Open(plan)
 		}
@@ -234,7 +236,7 @@ func (c *simConfig) stream() [][][]uint32 {
 			if ledger == nil {
 				continue
 			}
-			if err := ledger.Report(scheduler.AllTrainers, epoch, b, losses, nil); err != nil {
+			if err := ledger.Report(protocol.AllTrainers, epoch, b, losses, nil); err != nil {
 				panic(err)
 			}
 			if ledger.Fold(nil) && !taken {
@@ -289,7 +291,7 @@ func (j *simJob) startTrainers() {
 			simProcess: &simProcess{name: fmt.Sprint("trainer ", n)}, job: j, number: n,
 			rank: j.cfg.rankOf(n), process: j.clock.rng.Uint64(), retry: simRetry,
 		}
-		t.training = scheduler.Training{Life: j.clock.rng.Uint64(), Checkpoint: j.checkpoint}
+		t.training = protocol.Training{Life: j.clock.rng.Uint64(), Checkpoint: j.checkpoint}
 		if j.checkpoint != nil {
 			t.training.Turn = 1
 		}
@@ -419,7 +421,7 @@ func (j *simJob) saveCheckpoint(at place) {
 	if !j.cfg.saves || at.batch == len(j.reference[at.epoch]) || !j.clock.chance(6) {
 		return
 	}
-	state := scheduler.Digest("")
+	state := protocol.Digest("")
 	for _, t := range j.trainers {
 		t.save(func(a door.Saved) {
 			if a.State != "" && state != "" && a.State != state {
@@ -429,7 +431,7 @@ func (j *simJob) saveCheckpoint(at place) {
 			// the first trainer writes the checkpoint, as is usual
 			if t.number == 0 && (a.State != "" || !j.cfg.weighted()) {
 				j.clock.trace.note("training", "has a checkpoint", at.epoch, at.batch)
-				j.checkpoint = &scheduler.Checkpoint{Epoch: at.epoch, Batch: at.batch, State: a.State}
+				j.checkpoint = &protocol.Checkpoint{Epoch: at.epoch, Batch: at.batch, State: a.State}
 			}
 		})
 	}
@@ -527,7 +529,7 @@ func (j *simJob) leftovers(r *simRank) {
 		j.violate("%s: %d questions are left", r.name, n)
 	}
 	used, want := int64(0), int64(0)
-	for id := range scheduler.SampleID(s.data.Samples) {
+	for id := range draw.SampleID(s.data.Samples) {
 		if _, ok := s.entries.Place(int(id)); ok {
 			used += slabFootprint(id)
 		}

@@ -16,7 +16,7 @@ import (
 
 	"rankpool/mpicache/liveness"
 	"rankpool/mpicache/slab"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // simPID is the PID of all clients: that of a live process.
@@ -79,7 +79,7 @@ func (r *simRank) giveWay() {}
 func (r *simRank) Demand(uint64) {}
 
 // Fetch reads storage for the rank.
-func (r *simRank) Fetch(id scheduler.SampleID, into []byte, _ uint64, done func(error)) {
+func (r *simRank) Fetch(id draw.SampleID, into []byte, _ uint64, done func(error)) {
 	r.job.clock.after(r.job.readTime(), r.simProcess, "", func() {
 		if err := r.job.read(r.number, id, into); err != nil {
 			done(err)
@@ -152,7 +152,7 @@ func (j *simJob) newRank(ranks *simRanks, number int, before [][]Before) *simRan
 		StatePath: j.statePath(), StateOptional: j.planted("F5 training needs no state file"),
 		Data: []DataSet{{
 			Name: "train", Samples: j.cfg.samples, Identity: j.identity, Times: "times",
-			Size: sampleSize, Label: func(id scheduler.SampleID) int { return int(id) % 3 },
+			Size: sampleSize, Label: func(id draw.SampleID) int { return int(id) % 3 },
 			Storage: r, WindowBytes: simWindow,
 			PartitionBytes: slices.Repeat([]int64{j.cfg.partition}, j.cfg.ranks),
 		}},
@@ -292,12 +292,12 @@ func (j *simJob) readTime() time.Duration {
 }
 
 // read reads a sample on a machine.
-func (j *simJob) read(machine int, id scheduler.SampleID, into []byte) error {
+func (j *simJob) read(machine int, id draw.SampleID, into []byte) error {
 	if j.bad[id] {
 		return errGone
 	}
 	if j.shifted[machine] { // another sample has its number there
-		id = (id + 1) % scheduler.SampleID(j.cfg.samples)
+		id = (id + 1) % draw.SampleID(j.cfg.samples)
 	}
 	copy(into, sampleBytes(id))
 	return nil
@@ -321,11 +321,11 @@ func (j *simJob) spoil(m *simMachine) {
 		return
 	}
 	whole, _, err := memory.Resume(memory.TakenBytes(), func(_, id int) int64 {
-		return sampleSize(scheduler.SampleID(id))
+		return sampleSize(draw.SampleID(id))
 	})
 	for _, e := range whole {
 		if err == nil && j.clock.chance(3) {
-			b := memory.Bytes(e.Off, sampleSize(scheduler.SampleID(e.Sample)))
+			b := memory.Bytes(e.Off, sampleSize(draw.SampleID(e.Sample)))
 			b[0] ^= 0xff
 			if j.planted("recovered memory is not verified") {
 				memory.Entries(0).Put(e.Sample, e.Off, slab.Sum(b))
@@ -346,7 +346,7 @@ func (j *simJob) statePath() string {
 
 // wrong says what is wrong with the bytes that a trainer got for a sample; "": nothing.
 func wrong(got []byte, id uint32) string {
-	if bytes.Equal(got, sampleBytes(scheduler.SampleID(id))) {
+	if bytes.Equal(got, sampleBytes(draw.SampleID(id))) {
 		return ""
 	}
 	return fmt.Sprintf("sample %d has other bytes", id)

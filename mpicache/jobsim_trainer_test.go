@@ -12,7 +12,9 @@ import (
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/fields"
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 )
 
 // simTrainer is a model of a training process: it speaks the door's protocol, and does what the
@@ -31,7 +33,7 @@ type simTrainer struct {
 	ticket  uint32
 	replies map[uint32]simReply
 
-	training scheduler.Training
+	training protocol.Training
 	told     []toldReport
 	tally    tally
 	ended    []tally
@@ -182,12 +184,12 @@ func (t *simTrainer) onHello(f door.Frame) {
 	})
 }
 
-func (t *simTrainer) spec() scheduler.Spec {
+func (t *simTrainer) spec() protocol.Spec {
 	training := t.training
 	if t.job.planted("F4 clients do not announce their plans") {
 		training.Planned = nil
 	}
-	return scheduler.Spec{
+	return protocol.Spec{
 		Data: "train", Identity: simIdentity, Sampler: t.job.cfg.sampler, Seed: 1,
 		BatchSize: t.job.cfg.batch(), Trainer: t.number, World: t.job.cfg.world(),
 		Training: &training,
@@ -302,17 +304,17 @@ func (t *simTrainer) onPlan(p []byte) {
 		return
 	}
 	if flags&door.PlanSource != 0 {
-		source := scheduler.Digest(hex.EncodeToString(c.Bytes(16)))
+		source := protocol.Digest(hex.EncodeToString(c.Bytes(16)))
 		t.note(epoch, source)
 	}
 	t.waitsSince = t.job.clock.now
 }
 
 // note keeps the digest of what a plan was made from, for two epochs.
-func (t *simTrainer) note(epoch int, source scheduler.Digest) {
+func (t *simTrainer) note(epoch int, source protocol.Digest) {
 	planned := slices.DeleteFunc(slices.Clone(t.training.Planned),
-		func(p scheduler.PlanSource) bool { return p.Epoch == epoch })
-	planned = append(planned, scheduler.PlanSource{Epoch: epoch, Scores: source})
+		func(p protocol.PlanSource) bool { return p.Epoch == epoch })
+	planned = append(planned, protocol.PlanSource{Epoch: epoch, Scores: source})
 	t.training.Planned = planned[max(0, len(planned)-2):]
 }
 
@@ -378,7 +380,7 @@ func (t *simTrainer) onBatch(b int, batch *simBatch, conn *simConn, p []byte) {
 	if !t.check(b, batch) {
 		return
 	}
-	if slices.Contains(batch.sources, byte(scheduler.NotHere)) {
+	if slices.Contains(batch.sources, byte(stager.NotHere)) {
 		t.readStorage(b, batch)
 		return
 	}
@@ -393,11 +395,11 @@ func (t *simTrainer) check(b int, batch *simBatch) bool {
 		return true
 	}
 	for i, id := range t.parts[b] {
-		if batch.sources[i] >= byte(scheduler.NotHere) {
+		if batch.sources[i] >= byte(stager.NotHere) {
 			continue
 		}
 		got := batch.conn.rank.node.slab.Bytes(int64(batch.offsets[i]),
-			sampleSize(scheduler.SampleID(id)))
+			sampleSize(draw.SampleID(id)))
 		if why := wrong(got, id); why != "" {
 			t.job.violate("%s: epoch %d, batch %d: %s (source %d)", t.name, t.epoch, b, why,
 				batch.sources[i])
@@ -419,11 +421,11 @@ func (t *simTrainer) readStorage(b int, batch *simBatch) {
 			return
 		}
 		for i, id := range t.parts[b] {
-			if batch.conn != nil && batch.sources[i] != byte(scheduler.NotHere) {
+			if batch.conn != nil && batch.sources[i] != byte(stager.NotHere) {
 				continue
 			}
-			into := make([]byte, sampleSize(scheduler.SampleID(id)))
-			if err := t.job.read(t.rank, scheduler.SampleID(id), into); err != nil {
+			into := make([]byte, sampleSize(draw.SampleID(id)))
+			if err := t.job.read(t.rank, draw.SampleID(id), into); err != nil {
 				t.fail(sampleError(id))
 				return
 			}
@@ -509,10 +511,10 @@ func (t *simTrainer) trained() {
 
 func (t *simTrainer) count(batch *simBatch, part []uint32) {
 	for i, id := range part {
-		size := sampleSize(scheduler.SampleID(id))
-		source := scheduler.NotHere
+		size := sampleSize(draw.SampleID(id))
+		source := stager.NotHere
 		if batch.conn != nil {
-			source = scheduler.Source(batch.sources[i])
+			source = stager.Source(batch.sources[i])
 		}
 		counter := counterOf(source)
 		t.tally.Counts[counter]++

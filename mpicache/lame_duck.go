@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
 )
 
 // If the whole job ends, a node that is asked to end during training is a lame duck for a while:
@@ -50,7 +50,7 @@ func (n *Node) SaveImportance(ctx context.Context) {
 	for _, s := range n.all() {
 		var saving chan struct{}
 		s.locked(func() {
-			s.coordinate(scheduler.Finished{})
+			s.coordinate(protocol.Finished{})
 			saving = s.saving
 		})
 		if saving == nil {

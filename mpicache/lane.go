@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"rankpool/mpicache/door"
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 )
 
 // Several trainings may use a data set at the same time: one without a job name, the others each
@@ -219,7 +220,7 @@ func (s *stream) hearIdle(from int, what byte) {
 // end releases the training.
 func (s *stream) end() {
 	s.node.cfg.Log.Info("a training has ended", "data", s.data.Name, "job", s.job)
-	s.coordinate(scheduler.Finished{})
+	s.coordinate(protocol.Finished{})
 	s.ended = true
 	s.generations[s.job] = s.generation + 1
 	maps.DeleteFunc(s.gets, func(_ uint64, g pendingGet) bool { return g.stream == s })
@@ -230,7 +231,7 @@ func (s *stream) end() {
 	s.streams = slices.DeleteFunc(s.streams, func(l *stream) bool { return l == s })
 	if s.began {
 		s.node.lanes.Add(-1)
-		s.step(scheduler.LaneClosed{Lane: s.lane})
+		s.step(stager.LaneClosed{Lane: s.lane})
 		s.weigh()
 	}
 	for c := range s.clients {

@@ -11,7 +11,8 @@ import (
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/slab"
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 )
 
 // newJob returns the trainers of another training on a crew's ranks. They have not connected yet.
@@ -23,7 +24,7 @@ func (c *crew) newJob(job string, seed int64, world, globalBatch int) *crew {
 	for r := range world {
 		d.trainers = append(d.trainers, &trainer{
 			rank: r, world: world, job: job, seed: seed,
-			training: scheduler.Training{Life: uint64(1000*seed + int64(r))},
+			training: protocol.Training{Life: uint64(1000*seed + int64(r))},
 		})
 	}
 	return d
@@ -181,7 +182,7 @@ func checkJobsOf(t *testing.T, nodes []*Node) {
 func TestJobsAreRefused(t *testing.T) {
 	cl := newCluster(t, 1, 60, 1000)
 	defer cl.close()
-	spec := scheduler.Spec{Data: "train", Sampler: "torch", Seed: 1, BatchSize: 6, World: 1}
+	spec := protocol.Spec{Data: "train", Sampler: "torch", Seed: 1, BatchSize: 6, World: 1}
 	for _, name := range []string{"a b", "../x", "-a", ".a", strings.Repeat("a", 65), "ä"} {
 		spec.Job = name
 		refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "a job name must be 1 to 64 letters")
@@ -235,7 +236,7 @@ func TestSystemThatChoosesServesOneTraining(t *testing.T) {
 	want := train(func(*cluster) {})
 	got := train(func(cl *cluster) {
 		for rank, dir := range cl.dirs {
-			spec := scheduler.Spec{
+			spec := protocol.Spec{
 				Data: "train", Job: "b", Sampler: "quiver", Seed: 2, BatchSize: 6, World: 2,
 			}
 			refused(t, openSpec(stranger(t, dir, 0, 2), spec),
@@ -316,7 +317,7 @@ func checkMemory(t *testing.T, s *samples) {
 	t.Helper()
 	s.locked(func() {
 		used := int64(0)
-		for id := range scheduler.SampleID(crewSamples) {
+		for id := range draw.SampleID(crewSamples) {
 			if s.has(id) {
 				used += slab.Footprint(sampleSize(id))
 			}

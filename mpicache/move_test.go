@@ -5,7 +5,7 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/transport"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // noticed is a channel of capacity 1, which holds a value if something has happened since it was
@@ -39,7 +39,7 @@ type noticedStorage struct {
 }
 
 func (s noticedStorage) Fetch(
-	id scheduler.SampleID, into []byte, need uint64, done func(error),
+	id draw.SampleID, into []byte, need uint64, done func(error),
 ) {
 	s.notice()
 	s.Storage.Fetch(id, into, need, done)

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"rankpool/mpicache/door"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 )
 
 // stranger connects to a door as a process of its own.
@@ -25,7 +26,7 @@ func stranger(t *testing.T, dir string, trainer, world uint32) *door.Client {
 	return c
 }
 
-func openSpec(c *door.Client, spec scheduler.Spec) error {
+func openSpec(c *door.Client, spec protocol.Spec) error {
 	text, err := json.Marshal(spec)
 	if err == nil {
 		_, err = c.Call(door.KindOpen, text)
@@ -42,7 +43,7 @@ func refused(t *testing.T, err error, want string) {
 	}
 }
 
-var agreed = scheduler.Spec{Data: "train", Sampler: "pads", Seed: 1, BatchSize: 6, World: 2}
+var agreed = protocol.Spec{Data: "train", Sampler: "pads", Seed: 1, BatchSize: 6, World: 2}
 
 // TestNewcomersAreRefusedAlone connects a newcomer in mid-training to each rank of two, with
 // another value of each field of the spec, and with none. It gets one error, and the training gets
@@ -54,44 +55,44 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 	want := undisturbed.train(2, 6, epochs, "pads")
 	undisturbed.close()
 	for name, n := range map[string]struct {
-		edit func(*scheduler.Spec)
+		edit func(*protocol.Spec)
 		want string
 	}{
 		"sampler": {
-			func(s *scheduler.Spec) { s.Sampler = "torch" },
+			func(s *protocol.Spec) { s.Sampler = "torch" },
 			"is being trained on with sampler \"pads\", but trainer 0 requests \"torch\"",
 		},
 		"seed": {
-			func(s *scheduler.Spec) { s.Seed = 2 },
+			func(s *protocol.Spec) { s.Seed = 2 },
 			"is being trained on with seed 1, but trainer 0 requests 2",
 		},
 		"batch_size": {
-			func(s *scheduler.Spec) { s.BatchSize = 3 },
+			func(s *protocol.Spec) { s.BatchSize = 3 },
 			"is being trained on with batch_size 6, but trainer 0 requests 3",
 		},
 		"drop_last": {
-			func(s *scheduler.Spec) { s.DropLast = true },
+			func(s *protocol.Spec) { s.DropLast = true },
 			"is being trained on with drop_last false, but trainer 0 requests true",
 		},
 		"sampler_drop_last": {
-			func(s *scheduler.Spec) { s.Sampler, s.SamplerDropLast = "torch", true },
+			func(s *protocol.Spec) { s.Sampler, s.SamplerDropLast = "torch", true },
 			"is being trained on with sampler \"pads\"",
 		},
 		"assign": {
-			func(s *scheduler.Spec) { s.Assign = "sampler" },
+			func(s *protocol.Spec) { s.Assign = "sampler" },
 			"is being trained on with assign \"\", but trainer 0 requests \"sampler\"",
 		},
 		"world_size": {
-			func(s *scheduler.Spec) { s.World = 3 },
+			func(s *protocol.Spec) { s.World = 3 },
 			"is being trained on with world_size 2, but trainer 0 requests 3",
 		},
 		"identity": {
-			func(s *scheduler.Spec) { s.Identity = "another" }, "is not the one that trainer 0 trains on",
+			func(s *protocol.Spec) { s.Identity = "another" }, "is not the one that trainer 0 trains on",
 		},
-		"first_chunk": {func(s *scheduler.Spec) { s.FirstChunk = 2 }, "only the sampler chunks has some"},
-		"data":        {func(s *scheduler.Spec) { s.Data = "val" }, "this cache has no data set \"val\""},
-		"nothing":     {func(*scheduler.Spec) {}, "trainer 0 is process"},
-		"trainer":     {func(s *scheduler.Spec) { s.Trainer = 1 }, "trainer 1 "},
+		"first_chunk": {func(s *protocol.Spec) { s.FirstChunk = 2 }, "only the sampler chunks has some"},
+		"data":        {func(s *protocol.Spec) { s.Data = "val" }, "this cache has no data set \"val\""},
+		"nothing":     {func(*protocol.Spec) {}, "trainer 0 is process"},
+		"trainer":     {func(s *protocol.Spec) { s.Trainer = 1 }, "trainer 1 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it waits
@@ -305,7 +306,7 @@ type shutStorage struct {
 	open chan struct{}
 }
 
-func (g shutStorage) Fetch(id scheduler.SampleID, into []byte, need uint64, done func(error)) {
+func (g shutStorage) Fetch(id draw.SampleID, into []byte, need uint64, done func(error)) {
 	go func() {
 		<-g.open
 		g.Storage.Fetch(id, into, need, done)

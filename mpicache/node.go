@@ -16,7 +16,8 @@ import (
 	"rankpool/mpicache/slab"
 	"rankpool/mpicache/stats"
 	"rankpool/mpicache/transport"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
 	"rankpool/scheduler/systems"
 )
 
@@ -24,7 +25,7 @@ import (
 type Storage interface {
 	// Fetch reads the sample into into, which has its size, and calls done once, from any
 	// goroutine. Samples with smaller needs are read first.
-	Fetch(id scheduler.SampleID, into []byte, need uint64, done func(error))
+	Fetch(id draw.SampleID, into []byte, need uint64, done func(error))
 	// Demand announces that a trainer waits for all reads with this need or a smaller one.
 	Demand(need uint64)
 }
@@ -37,8 +38,8 @@ type DataSet struct {
 	Times     string // the digest of its modification times, on this node
 	Root      string
 	IndexPath string // of the sample index that clients map
-	Size      func(scheduler.SampleID) int64
-	Label     func(scheduler.SampleID) int
+	Size      func(draw.SampleID) int64
+	Label     func(draw.SampleID) int
 	Storage   Storage
 
 	PartitionBytes []int64 // capacity of every rank's partition, the same on all ranks
@@ -78,7 +79,7 @@ type Config struct {
 	Scorer  string         // makes scores of reports; "": the sampler's own
 	// the sampler that training must use, except for sequential passes; "": any
 	Sampler     string
-	Assignment  scheduler.Assignment
+	Assignment  plan.Assignment
 	PeerTimeout time.Duration
 	// Pulse, if not nil, watches the other ranks. While one is lost, requests for plans are refused.
 	Pulse *Pulse
@@ -205,7 +206,7 @@ func newNode(cfg Config) (*Node, error) {
 	}
 	for _, e := range found.whole {
 		s := n.streams[e.Set]
-		s.recovered = append(s.recovered, scheduler.SampleID(e.Sample))
+		s.recovered = append(s.recovered, draw.SampleID(e.Sample))
 	}
 	n.recall()
 	n.observer.init(n)

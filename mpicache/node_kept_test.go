@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // fakeKept keeps copies in a map; some reads of them fail.
@@ -15,11 +15,11 @@ type fakeKept struct {
 	broken int // one in so many reads fails; 0: none
 
 	mu      sync.Mutex
-	samples map[scheduler.SampleID][]byte
+	samples map[draw.SampleID][]byte
 	reads   int
 }
 
-func (f *fakeKept) Read(id scheduler.SampleID, into []byte, done func(error)) bool {
+func (f *fakeKept) Read(id draw.SampleID, into []byte, done func(error)) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b := f.samples[id]
@@ -38,7 +38,7 @@ func (f *fakeKept) Read(id scheduler.SampleID, into []byte, done func(error)) bo
 	return true
 }
 
-func (f *fakeKept) Write(id scheduler.SampleID, b []byte) {
+func (f *fakeKept) Write(id draw.SampleID, b []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.samples[id] = slices.Clone(b)
@@ -52,7 +52,7 @@ func TestKeptCopiesChangeNoStream(t *testing.T) {
 			t.Run(fmt.Sprintf("%d-ranks/broken-%d", ranks, broken), func(t *testing.T) {
 				kept := make([]*fakeKept, ranks)
 				for r := range kept {
-					kept[r] = &fakeKept{samples: map[scheduler.SampleID][]byte{}, broken: broken}
+					kept[r] = &fakeKept{samples: map[draw.SampleID][]byte{}, broken: broken}
 				}
 				run := func() (cl *cluster, stream []string, hits int64) {
 					cl = newCluster(t, ranks, 240, 2000, func(cfg *Config) {

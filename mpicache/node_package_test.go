@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // packages gives every rank a folder of packages of its own. It must be called before trainers
@@ -18,7 +18,7 @@ import (
 func (c *cluster) packages(faults tierFaults) []*fakeTier {
 	var all []*fakeTier
 	for _, n := range c.nodes {
-		f := &fakeTier{tierFaults: faults, samples: map[scheduler.SampleID][]byte{}}
+		f := &fakeTier{tierFaults: faults, samples: map[draw.SampleID][]byte{}}
 		n.cfg.Data[0].Packages, n.cfg.Data[0].PackageBytes,
 			n.cfg.Data[0].PackageBlockBytes = f, 1<<20, 8
 		all = append(all, f)
@@ -32,7 +32,7 @@ type unwritten struct {
 	t *testing.T
 }
 
-func (u unwritten) Store(scheduler.SampleID, []byte, func(error)) bool {
+func (u unwritten) Store(draw.SampleID, []byte, func(error)) bool {
 	u.t.Error("a package is written although a sample was not read")
 	return true
 }

@@ -19,19 +19,21 @@ import (
 	"rankpool/mpicache/fields"
 	"rankpool/mpicache/stats"
 	"rankpool/mpicache/transport"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 )
 
 // fakeStorage makes samples up, from goroutines of its own.
 type fakeStorage struct {
 	mu    sync.Mutex
-	reads map[scheduler.SampleID]int
-	bad   map[scheduler.SampleID]bool
+	reads map[draw.SampleID]int
+	bad   map[draw.SampleID]bool
 }
 
-func sampleSize(id scheduler.SampleID) int64 { return 50 + int64(id)%100 }
+func sampleSize(id draw.SampleID) int64 { return 50 + int64(id)%100 }
 
-func sampleBytes(id scheduler.SampleID) []byte {
+func sampleBytes(id draw.SampleID) []byte {
 	b := make([]byte, sampleSize(id))
 	for i := range b {
 		b[i] = byte(int(id)*7 + i)
@@ -51,7 +53,7 @@ func (f *fakeStorage) allReads() (reads int) {
 
 func (f *fakeStorage) Demand(uint64) {}
 
-func (f *fakeStorage) Fetch(id scheduler.SampleID, into []byte, _ uint64, done func(error)) {
+func (f *fakeStorage) Fetch(id draw.SampleID, into []byte, _ uint64, done func(error)) {
 	go func() {
 		f.mu.Lock()
 		f.reads[id]++
@@ -96,8 +98,8 @@ func newClusterIn(
 ) *cluster {
 	t.Helper()
 	c := &cluster{t: t, storage: &fakeStorage{
-		reads: map[scheduler.SampleID]int{},
-		bad:   map[scheduler.SampleID]bool{},
+		reads: map[draw.SampleID]int{},
+		bad:   map[draw.SampleID]bool{},
 	}}
 	for _, transport := range transport.NewLocal(ranks) {
 		dir := tempDir()
@@ -112,7 +114,7 @@ func newClusterIn(
 			},
 			Data: []DataSet{{
 				Name: "train", Samples: samples, Size: sampleSize,
-				Label: func(id scheduler.SampleID) int { return int(id) % 3 }, Storage: c.storage,
+				Label: func(id draw.SampleID) int { return int(id) % 3 }, Storage: c.storage,
 				PartitionBytes: slices.Repeat([]int64{capacityBytes}, ranks), WindowBytes: 1 << 19,
 			}},
 		}
@@ -157,13 +159,13 @@ type trainer struct {
 	slab        []byte
 	tally       tally
 	between     func(epoch, batch int)
-	training    scheduler.Training // what it sends when it opens the data set
-	from        int                // the batch that it begins its next epoch at
-	state       string             // the file with what its newest plan was made from
-	job         string             // of the training
-	seed        int64              // added to that of a training without a job name
-	epochs      int                // of the training, as it says; 0: unknown
-	stream      uint32             // the number that the rank gave it
+	training    protocol.Training // what it sends when it opens the data set
+	from        int               // the batch that it begins its next epoch at
+	state       string            // the file with what its newest plan was made from
+	job         string            // of the training
+	seed        int64             // added to that of a training without a job name
+	epochs      int               // of the training, as it says; 0: unknown
+	stream      uint32            // the number that the rank gave it
 }
 
 func (c *cluster) trainer(rank, world int) (*trainer, error) {
@@ -205,7 +207,7 @@ func (c *cluster) mustOpen(
 func (tr *trainer) close() error { return errors.Join(unix.Munmap(tr.slab), tr.Close()) }
 
 func (tr *trainer) open(sampler string, batchSize int) error {
-	spec := scheduler.Spec{
+	spec := protocol.Spec{
 		Data: "train", Job: tr.job, Sampler: sampler, Seed: 1 + tr.seed, BatchSize: batchSize,
 		Trainer: tr.rank, World: tr.world, Training: &tr.training, Epochs: tr.epochs,
 	}
@@ -264,8 +266,8 @@ func (tr *trainer) plan(epoch int) ([][]uint32, error) {
 		}
 	}
 	if flags&door.PlanSource != 0 {
-		source := scheduler.Digest(hex.EncodeToString(c.Bytes(16)))
-		planned := append(tr.training.Planned, scheduler.PlanSource{Epoch: epoch, Scores: source})
+		source := protocol.Digest(hex.EncodeToString(c.Bytes(16)))
+		planned := append(tr.training.Planned, protocol.PlanSource{Epoch: epoch, Scores: source})
 		tr.training.Planned, tr.state = planned[max(0, len(planned)-2):], string(c.Rest)
 	}
 	if c.Short {
@@ -295,10 +297,10 @@ func (tr *trainer) get(
 	}
 	sources = append(sources, c.Bytes(int(n))...)
 	for i, id := range ids {
-		sid := scheduler.SampleID(id)
-		counter := counterOf(scheduler.Source(sources[i]))
+		sid := draw.SampleID(id)
+		counter := counterOf(stager.Source(sources[i]))
 		tr.tally.Counts[counter]++
-		if counter == stats.FallbackReads && sources[i] != byte(scheduler.FromFallback) {
+		if counter == stats.FallbackReads && sources[i] != byte(stager.FromFallback) {
 			continue
 		}
 		if labels[i] != id%3 || !bytes.Equal(tr.slab[places[i]:places[int(n)+i]], sampleBytes(sid)) {
@@ -312,13 +314,13 @@ func (tr *trainer) get(
 }
 
 // counterOf returns the counter for a sample from a source.
-func counterOf(source scheduler.Source) stats.Counter {
+func counterOf(source stager.Source) stats.Counter {
 	switch source {
-	case scheduler.FromLocal:
+	case stager.FromLocal:
 		return stats.HitsLocal
-	case scheduler.FromPeer:
+	case stager.FromPeer:
 		return stats.HitsRemote
-	case scheduler.FromStorage:
+	case stager.FromStorage:
 		return stats.StorageReads
 	default:
 		return stats.FallbackReads

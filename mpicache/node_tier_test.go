@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // fakeTier keeps samples in a map, and fails as set. It works in order: failures are consecutive
@@ -17,7 +17,7 @@ import (
 type fakeTier struct {
 	tierFaults
 	mu      sync.Mutex
-	samples map[scheduler.SampleID][]byte
+	samples map[draw.SampleID][]byte
 	last    chan struct{} // closed when the last work requested is done
 	stores  int
 	recalls int
@@ -47,7 +47,7 @@ func (f *fakeTier) later(work func()) {
 	}()
 }
 
-func (f *fakeTier) Store(id scheduler.SampleID, b []byte, done func(error)) bool {
+func (f *fakeTier) Store(id draw.SampleID, b []byte, done func(error)) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stores++
@@ -69,7 +69,7 @@ func (f *fakeTier) Store(id scheduler.SampleID, b []byte, done func(error)) bool
 	return true
 }
 
-func (f *fakeTier) Recall(id scheduler.SampleID, into []byte, _ uint64, done func(error)) {
+func (f *fakeTier) Recall(id draw.SampleID, into []byte, _ uint64, done func(error)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.recalls++
@@ -84,7 +84,7 @@ func (f *fakeTier) Recall(id scheduler.SampleID, into []byte, _ uint64, done fun
 	})
 }
 
-func (f *fakeTier) Erase(scheduler.SampleID) {} // a Store that is under way may still come
+func (f *fakeTier) Erase(draw.SampleID) {} // a Store that is under way may still come
 
 func (f *fakeTier) End() {
 	f.mu.Lock()
@@ -96,7 +96,7 @@ func (f *fakeTier) End() {
 func (c *cluster) tier(sizeBytes int64, faults tierFaults) []*fakeTier {
 	var all []*fakeTier
 	for _, n := range c.nodes {
-		f := &fakeTier{tierFaults: faults, samples: map[scheduler.SampleID][]byte{}}
+		f := &fakeTier{tierFaults: faults, samples: map[draw.SampleID][]byte{}}
 		n.cfg.Data[0].Tier, n.cfg.Data[0].TierBytes, n.cfg.Data[0].TierBlockBytes = f,
 			slices.Repeat([]int64{sizeBytes}, len(c.nodes)), 8
 		all = append(all, f)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
 )
 
 const (
@@ -234,7 +234,7 @@ type importanceRecord struct {
 	// includes its end
 	Edges  []float64 `json:"edges"`
 	Counts []int64   `json:"counts"`
-	// see scheduler.Draws.Effective; 0: all samples have an equal share of the draws
+	// see draw.Draws.Effective; 0: all samples have an equal share of the draws
 	EffectiveSamples float64 `json:"effective_samples,omitempty"`
 }
 
@@ -243,7 +243,7 @@ const leastEffective = 0.3
 
 // recordImportance writes the distribution of the scores that an epoch's plan was made from, and
 // warns once if few samples get most of the draws.
-func (s *stream) recordImportance(train scheduler.Train) {
+func (s *stream) recordImportance(train protocol.Train) {
 	if s.job != "" || s.node.report == nil || len(train.Scores) == 0 || s.node.cfg.NodeEvery <= 0 {
 		return
 	}

@@ -13,7 +13,9 @@ import (
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/stats"
 	"rankpool/mpicache/transport"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 )
 
 // TestStats checks the ranks' statistics against the epochs of the run log, and that rank 0
@@ -144,7 +146,7 @@ func agreedRank(t *testing.T) *Node {
 	cl := newCluster(t, 1, 10, 1<<14)
 	t.Cleanup(cl.close)
 	s := cl.nodes[0].streams[0]
-	s.locked(func() { s.coordinate(scheduler.Opened{Spec: scheduler.Spec{BatchSize: 2, World: 1}}) })
+	s.locked(func() { s.coordinate(protocol.Opened{Spec: protocol.Spec{BatchSize: 2, World: 1}}) })
 	return cl.nodes[0]
 }
 
@@ -287,7 +289,7 @@ func TestSlowestTrainer(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tt.samples, tt.draws), func(t *testing.T) {
 			cl := newCluster(t, 1, tt.samples, 1<<14,
-				func(c *Config) { c.Assignment = scheduler.AssignSampler })
+				func(c *Config) { c.Assignment = plan.AssignSampler })
 			defer cl.close()
 			var trainers []*trainer
 			for i := range tt.draws {
@@ -407,7 +409,7 @@ type countedStorage struct {
 	underWay *atomic.Int32
 }
 
-func (c countedStorage) Fetch(id scheduler.SampleID, into []byte, need uint64, done func(error)) {
+func (c countedStorage) Fetch(id draw.SampleID, into []byte, need uint64, done func(error)) {
 	c.underWay.Add(1)
 	c.Storage.Fetch(id, into, need, func(err error) {
 		c.underWay.Add(-1)

@@ -7,7 +7,7 @@ import (
 
 	"rankpool/mpicache/liveness"
 	"rankpool/mpicache/transport"
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
 )
 
 // A Pulse sends the other ranks signs of life, and notices when theirs stop. It begins as soon as
@@ -150,6 +150,6 @@ func (n *Node) refusePlans(lost int) {
 	why := fmt.Sprintf("rank %d has not answered for %v, and a plan needs what its trainers report",
 		lost, n.cfg.Pulse.bound)
 	for _, s := range n.all() {
-		s.locked(func() { s.coordinate(scheduler.Hung{Why: why}) })
+		s.locked(func() { s.coordinate(protocol.Hung{Why: why}) })
 	}
 }

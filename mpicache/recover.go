@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/mpicache/slab"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/stager"
 )
 
 // When a rank dies, the trainers of its node still have its memory mapped. Its successor takes the
@@ -70,7 +71,7 @@ func (cfg *Config) held() int {
 }
 
 func (cfg *Config) size(set, sample int) int64 {
-	return cfg.Data[set].Size(scheduler.SampleID(sample))
+	return cfg.Data[set].Size(draw.SampleID(sample))
 }
 
 // Recovered returns how many residents of the previous rank this one has kept, and how many had
@@ -87,12 +88,12 @@ func (s *samples) sumOf(bytes []byte, err error) uint32 {
 }
 
 // put records that a sample is complete in its place.
-func (s *samples) put(id scheduler.SampleID, sum uint32) {
+func (s *samples) put(id draw.SampleID, sum uint32) {
 	s.entries.Put(int(id), s.place(id), sum)
 }
 
 // check compares a sample's bytes with their sum, without the stream's lock.
-func (s *samples) check(c scheduler.Check) {
+func (s *samples) check(c stager.Check) {
 	bytes := s.bytes(c.ID)
 	sum, whole := s.entries.Sum(int(c.ID))
 	s.reads.Add(1)
@@ -104,7 +105,7 @@ func (s *samples) check(c scheduler.Check) {
 				s.node.cfg.Log.Warn("a sample in memory has other bytes than were written; it is read again",
 					"data", s.data.Name, "sample", c.ID)
 			}
-			s.step(scheduler.Checked{ID: c.ID, Whole: whole})
+			s.step(stager.Checked{ID: c.ID, Whole: whole})
 		})
 		s.reads.Done()
 	})

@@ -21,7 +21,7 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/slab"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 const recoverPatience = 20 * time.Second
@@ -382,13 +382,13 @@ func TestDirectoryWrittenTo(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	ended := 0
 	// try reports whether the rank ended as it did something with a sample.
-	try := func(do func(scheduler.SampleID), id int) (why error) {
+	try := func(do func(draw.SampleID), id int) (why error) {
 		defer func() {
 			if r := recover(); r != nil {
 				why = r.(error)
 			}
 		}()
-		do(scheduler.SampleID(id))
+		do(draw.SampleID(id))
 		return nil
 	}
 	for round := range 2000 {
@@ -398,15 +398,15 @@ func TestDirectoryWrittenTo(t *testing.T) {
 		if round%3 == 0 { // the place of another sample
 			copy(word[:8], good[8*rng.IntN(samples):])
 		}
-		for _, do := range []func(scheduler.SampleID){
-			func(id scheduler.SampleID) {
+		for _, do := range []func(draw.SampleID){
+			func(id draw.SampleID) {
 				if s.has(id) {
 					s.place(id)
 				}
 			},
-			func(id scheduler.SampleID) { s.bytes(id) },
-			func(id scheduler.SampleID) { s.put(id, 1) },
-			func(id scheduler.SampleID) { s.entries.Keep(int(id), round%2 == 0) },
+			func(id draw.SampleID) { s.bytes(id) },
+			func(id draw.SampleID) { s.put(id, 1) },
+			func(id draw.SampleID) { s.entries.Keep(int(id), round%2 == 0) },
 			s.vacate,
 		} {
 			why := try(do, id)

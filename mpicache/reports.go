@@ -4,17 +4,17 @@ import (
 	"math"
 
 	"rankpool/mpicache/fields"
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
 )
 
 // Records of trainers for the other ranks: u32 what, u32 trainer, u32 epoch, u32 batch, u32 n, u32
 // m, f32 loss[n], f32 of all embeddings[m].
 const (
-	recordReport  = 1 // scheduler.Trained
-	recordMove    = 2 // scheduler.Moved
-	recordWish    = 3 // scheduler.Wished
-	recordSave    = 4 // scheduler.Saving
-	recordRestart = 5 // scheduler.Restarted
+	recordReport  = 1 // protocol.Trained
+	recordMove    = 2 // protocol.Moved
+	recordWish    = 3 // protocol.Wished
+	recordSave    = 4 // protocol.Saving
+	recordRestart = 5 // protocol.Restarted
 )
 
 // outboxBytes is the size at which reports are sent without waiting for the tick.
@@ -22,21 +22,21 @@ const outboxBytes = 64 << 10
 
 // tellRecord sends a trainer's record to the other ranks. Losses are sent in batches, everything
 // else at once.
-func (s *stream) tellRecord(e scheduler.CoordinatorEvent) {
+func (s *stream) tellRecord(e protocol.Event) {
 	switch e := e.(type) {
-	case scheduler.Trained:
+	case protocol.Trained:
 		s.outRecord(recordReport, e.Trainer, e.Epoch, e.Batch, e.Losses, e.Embeddings)
 		if len(s.outbox) >= outboxBytes {
 			s.flushReports()
 		}
 		return
-	case scheduler.Moved:
+	case protocol.Moved:
 		s.outRecord(recordMove, e.Trainer, e.Epoch, e.Batch, nil, nil)
-	case scheduler.Wished:
+	case protocol.Wished:
 		s.outRecord(recordWish, e.Trainer, e.Epoch, e.Batch, nil, nil)
-	case scheduler.Saving:
+	case protocol.Saving:
 		s.outRecord(recordSave, e.Trainer, e.Epoch, e.Batch, nil, nil)
-	case scheduler.Restarted:
+	case protocol.Restarted:
 		s.outRecord(recordRestart, e.Trainer, e.Epoch, e.Batch, nil, nil)
 	}
 	s.flushReports()
@@ -77,27 +77,27 @@ func (s *stream) onReports(from int, body []byte) {
 }
 
 // readRecord reads the next record; nil if its kind is unknown.
-func readRecord(c *fields.Reader, from int) scheduler.CoordinatorEvent {
+func readRecord(c *fields.Reader, from int) protocol.Event {
 	what := c.U32()
-	at := scheduler.Moved{
+	at := protocol.Moved{
 		Rank: from, Trainer: int(c.U32()), Epoch: int(c.U32()), Batch: int(c.U32()),
 	}
 	n, m := c.U32(), c.U32()
 	losses, embeddings := c.F32s(n), c.F32s(m)
 	switch what {
 	case recordReport:
-		return scheduler.Trained{
+		return protocol.Trained{
 			Rank: at.Rank, Trainer: at.Trainer, Epoch: at.Epoch, Batch: at.Batch,
 			Losses: losses, Embeddings: embeddings,
 		}
 	case recordMove:
 		return at
 	case recordWish:
-		return scheduler.Wished(at)
+		return protocol.Wished(at)
 	case recordSave:
-		return scheduler.Saving(at)
+		return protocol.Saving(at)
 	case recordRestart:
-		return scheduler.Restarted(at)
+		return protocol.Restarted(at)
 	}
 	return nil
 }

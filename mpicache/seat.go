@@ -11,7 +11,7 @@ import (
 	"strconv"
 
 	"rankpool/mpicache/door"
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
 )
 
 // A trainer of this node is one process, with its loader's workers. A second process that claims to
@@ -65,7 +65,7 @@ func (s *stream) sit(c *conn, acts bool) error {
 		}
 		st = &seat{Family: c.Family}
 		s.seats[t] = st
-		s.coordinate(scheduler.Replaced{Trainer: t})
+		s.coordinate(protocol.Replaced{Trainer: t})
 	}
 	if acts {
 		if st.Process != 0 && c.node.lives(t, st) {
@@ -125,10 +125,10 @@ func statOf(pid int32) (ticks uint64, stopped bool) {
 
 // kept is the saved description of a training for a restarted rank.
 type kept struct {
-	Set   int             `json:"set"`           // the data set's number
-	Job   string          `json:"job,omitempty"` // the training's name
-	Spec  *scheduler.Spec `json:"spec"`          // nil: the data set was not trained on
-	Ranks []int32         `json:"ranks"`         // each trainer's rank; nil if some were missing
+	Set   int            `json:"set"`           // the data set's number
+	Job   string         `json:"job,omitempty"` // the training's name
+	Spec  *protocol.Spec `json:"spec"`          // nil: the data set was not trained on
+	Ranks []int32        `json:"ranks"`         // each trainer's rank; nil if some were missing
 	// number of ranks: if it changes at a restart, the ranks are renumbered
 	Of    int           `json:"of"`
 	Seats map[int]*seat `json:"seats"`
@@ -167,9 +167,9 @@ func (s *stream) kept() []byte {
 // Before describes the training that a restarted rank served before. Ranks exchange it before their
 // doors open, since a rank may have no trainers.
 type Before struct {
-	Set  int             // the data set's number
-	Job  string          // the training's name
-	Spec *scheduler.Spec // nil: nothing
+	Set  int            // the data set's number
+	Job  string         // the training's name
+	Spec *protocol.Spec // nil: nothing
 	// each trainer's rank, sent only by the first ranks, since others know no more; nil if some
 	// trainers were missing
 	Ranks []int32
@@ -252,7 +252,7 @@ func (n *Node) recall() {
 	}
 	for _, s := range n.all() {
 		if b := before[s]; b != nil && b.Spec != nil {
-			s.coordinate(scheduler.Remembered{Spec: *b.Spec, Ranks: b.Ranks})
+			s.coordinate(protocol.Remembered{Spec: *b.Spec, Ranks: b.Ranks})
 		}
 	}
 }
@@ -307,7 +307,7 @@ func (s *stream) forgetBefore() {
 		s.node.toPeers(s.message(messageOver))
 	}
 	if len(s.livesAt) == 0 {
-		s.coordinate(scheduler.Vanished{})
+		s.coordinate(protocol.Vanished{})
 	}
 }
 

@@ -1,7 +1,10 @@
 package mpicache
 
 import (
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 	"rankpool/scheduler/systems"
 )
 
@@ -10,8 +13,8 @@ import (
 type setup struct {
 	rank, ranks   int
 	world         []int32 // rank of each trainer
-	sampler       scheduler.SamplerConfig
-	assignment    scheduler.Assignment
+	sampler       draw.SamplerConfig
+	assignment    plan.Assignment
 	policy        string         // name for systems.NewPolicy
 	values        systems.Values // the policy's options; the sampler's are in sampler
 	capacityBytes int64          // of this rank's partition
@@ -20,11 +23,11 @@ type setup struct {
 	book *book // of a system whose own sampler draws; nil: the policy decides
 
 	tierBytes, tierBlockBytes       int64 // of this rank's tier
-	packageBytes, packageBlockBytes int64 // see scheduler.StagerConfig
-	ownersRead                      bool  // see scheduler.StagerConfig
+	packageBytes, packageBlockBytes int64 // see stager.Config
+	ownersRead                      bool  // see stager.Config
 
-	size func(scheduler.SampleID) int64 // the memory that a sample needs, in bytes
-	kept func(id scheduler.SampleID, kept bool)
+	size func(draw.SampleID) int64 // the memory that a sample needs, in bytes
+	kept func(id draw.SampleID, kept bool)
 }
 
 // book is what the draws of systems.Chooser and systems.Learner depend on, besides the rest of
@@ -33,7 +36,7 @@ type book struct {
 	system        *systems.System
 	capacityBytes int64 // of all ranks together
 	epochs        int
-	size          func(scheduler.SampleID) int64 // as the system counts it
+	size          func(draw.SampleID) int64 // as the system counts it
 	initial       float32
 	// of a system that scores samples by embeddings: each sample's class, and the length of an
 	// embedding
@@ -42,9 +45,9 @@ type book struct {
 }
 
 // newSampler returns the sampler of the plans.
-func (s *setup) newSampler() (scheduler.Sampler, error) {
+func (s *setup) newSampler() (draw.Sampler, error) {
 	if s.book == nil {
-		return scheduler.NewSampler(s.sampler)
+		return draw.NewSampler(s.sampler)
 	}
 	cfg, err := s.chooserConfig()
 	if err != nil {
@@ -58,7 +61,7 @@ func (s *setup) newSampler() (scheduler.Sampler, error) {
 
 // newLearner returns what follows training, if the plans' sampler draws by what it learns, and nil
 // otherwise. make must have accepted the setup.
-func (s *setup) newLearner() scheduler.Learner {
+func (s *setup) newLearner() protocol.Learner {
 	if s.book == nil {
 		return nil
 	}
@@ -87,22 +90,22 @@ func (s *setup) chooserConfig() (cfg systems.ChooserConfig, err error) {
 
 // make returns what plans are made from, and an empty stager. It returns an error if the sampler or
 // the policy is unknown, or does not support that many samples and trainers.
-func (s *setup) make() (scheduler.PlanConfig, *scheduler.Stager, error) {
+func (s *setup) make() (plan.Config, *stager.Stager, error) {
 	sampler, err := s.newSampler()
 	if err != nil {
-		return scheduler.PlanConfig{}, nil, err
+		return plan.Config{}, nil, err
 	}
 	policy, err := systems.NewPolicy(s.policy, systems.PolicyConfig{
 		Seed: s.sampler.Seed, Values: s.values,
 	})
 	if err != nil {
-		return scheduler.PlanConfig{}, nil, err
+		return plan.Config{}, nil, err
 	}
-	plan := scheduler.PlanConfig{
+	plan := plan.Config{
 		Sampler: sampler, Samples: s.sampler.Samples, BatchSize: s.sampler.BatchSize,
 		World: s.world, Ranks: s.ranks, Rank: s.rank, Assignment: s.assignment,
 	}
-	return plan, scheduler.NewStager(scheduler.StagerConfig{
+	return plan, stager.New(stager.Config{
 		Rank: s.rank, Ranks: s.ranks, World: s.world, Samples: s.sampler.Samples, Size: s.size,
 		Policy:        policy,
 		CapacityBytes: s.capacityBytes, WindowBytes: s.windowBytes, TierBytes: s.tierBytes,

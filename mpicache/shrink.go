@@ -7,7 +7,8 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"rankpool/mpicache/slab"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/stager"
 )
 
 const (
@@ -142,10 +143,10 @@ func (s *samples) shrink(endBytes, capacityBytes int64) {
 		if s.stager == nil {
 			return // a later sweep does it
 		}
-		e := scheduler.Shrunk{CapacityBytes: capacityBytes}
+		e := stager.Shrunk{CapacityBytes: capacityBytes}
 		for id := 0; id < s.data.Samples && endBytes < s.node.cfg.SlabBytes; id++ {
 			off, ok := s.entries.Place(id)
-			if id := scheduler.SampleID(id); ok &&
+			if id := draw.SampleID(id); ok &&
 				off+slab.Footprint(s.data.Size(id)) > endBytes && s.stager.Cache().Resident(id) {
 				e.IDs = append(e.IDs, id)
 			}

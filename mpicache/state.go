@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
 )
 
 // Importance is kept in two places: in the rank's folder, which is in memory and outlives the rank,
@@ -53,13 +53,13 @@ func previousState(path string) string { return path + "~" }
 // keepState writes the state that a plan was made from into the rank's folder, without the stream's
 // lock. Trainers get the plan once it is there: they must not have a plan that cannot be made
 // again.
-func (s *stream) keepState(c scheduler.KeepState) {
+func (s *stream) keepState(c protocol.KeepState) {
 	s.inFolder(func() {
 		if err := writeFile(s.statePath(c.Snap.Epoch), c.Snap.Encoded()); err != nil {
 			s.node.cfg.Log.Warn("the importance state is not kept; a rank that dies now cannot "+
 				"plan this epoch again", "error", err)
 		}
-		e := scheduler.StateKept{Epoch: c.Snap.Epoch, Generation: c.Generation}
+		e := protocol.StateKept{Epoch: c.Snap.Epoch, Generation: c.Generation}
 		s.locked(func() { s.coordinate(e) })
 	})
 }
@@ -129,12 +129,12 @@ func ReadFile(path string) ([]byte, error) {
 // saveState writes the state file, on rank 0, without the stream's lock, and reports when it is
 // written. States are written in order. Without a state file every rank writes the state of a
 // checkpoint into its folder.
-func (s *stream) saveState(c scheduler.SaveState) {
+func (s *stream) saveState(c protocol.SaveState) {
 	s.inTurn(&s.saving, "write the state file", func() {
 		s.node.giveWay()
 		path := s.writeUserState(c)
 		if c.ID != 0 {
-			e := scheduler.StateSaved{ID: c.ID, Path: path, Digest: c.Snap.Digest()}
+			e := protocol.StateSaved{ID: c.ID, Path: path, Digest: c.Snap.Digest()}
 			s.locked(func() { s.coordinate(e) })
 		}
 	})
@@ -142,7 +142,7 @@ func (s *stream) saveState(c scheduler.SaveState) {
 
 // writeUserState writes a state and returns the path of the state file; "" if there is none or it
 // cannot be written.
-func (s *stream) writeUserState(c scheduler.SaveState) string {
+func (s *stream) writeUserState(c protocol.SaveState) string {
 	path := s.userStatePath()
 	if path != "" && s.node.cfg.Transport.Rank() != 0 || path == "" && !c.Snap.Checkpoint {
 		return ""
@@ -169,13 +169,13 @@ func (s *stream) writeUserState(c scheduler.SaveState) string {
 }
 
 // asideState returns the file for the state of a checkpoint that a training began without.
-func asideState(path string, state scheduler.Digest) string {
+func asideState(path string, state protocol.Digest) string {
 	return previousState(path) + string(state)
 }
 
 // putAside renames path and the previous state file, if they hold states of checkpoints. Training
 // began without a checkpoint: it was killed before it wrote one, or somebody forgot to pass it.
-func (s *stream) putAside(path string, stream scheduler.StreamID) {
+func (s *stream) putAside(path string, stream protocol.StreamID) {
 	for _, name := range []string{path, previousState(path)} {
 		f := readState(name, stream)
 		if f.Snap == nil || !f.Snap.Checkpoint {
@@ -260,9 +260,9 @@ func writeFile(path string, data iter.Seq[[]byte]) error {
 
 // readStates reads all states that a training of this stream may resume from, without the stream's
 // lock.
-func (s *stream) readStates(stream scheduler.StreamID, state scheduler.Digest) {
+func (s *stream) readStates(stream protocol.StreamID, state protocol.Digest) {
 	s.inFolder(func() {
-		var e scheduler.StatesRead
+		var e protocol.StatesRead
 		for _, path := range s.statePaths() {
 			e.Kept = append(e.Kept, readState(path, stream))
 		}
@@ -273,7 +273,7 @@ func (s *stream) readStates(stream scheduler.StreamID, state scheduler.Digest) {
 			}
 		} else {
 			path := s.ownStatePath()
-			e.Own = []scheduler.StateFile{
+			e.Own = []protocol.StateFile{
 				readState(path, stream), readState(previousState(path), stream),
 			}
 		}
@@ -282,14 +282,14 @@ func (s *stream) readStates(stream scheduler.StreamID, state scheduler.Digest) {
 }
 
 // readState returns the state in a file, if it is of this stream.
-func readState(path string, stream scheduler.StreamID) scheduler.StateFile {
+func readState(path string, stream protocol.StreamID) protocol.StateFile {
 	data, err := ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return scheduler.StateFile{}
+		return protocol.StateFile{}
 	}
-	var snap *scheduler.Snapshot
+	var snap *protocol.Snapshot
 	if err == nil {
-		snap, err = scheduler.DecodeSnapshot(data)
+		snap, err = protocol.DecodeSnapshot(data)
 	}
 	if err == nil {
 		if what := stream.Differs(snap.Stream); what != "" {
@@ -297,7 +297,7 @@ func readState(path string, stream scheduler.StreamID) scheduler.StateFile {
 		}
 	}
 	if err != nil {
-		return scheduler.StateFile{Path: path, Err: err}
+		return protocol.StateFile{Path: path, Err: err}
 	}
-	return scheduler.StateFile{Path: path, Snap: snap}
+	return protocol.StateFile{Path: path, Snap: snap}
 }

@@ -8,7 +8,10 @@ import (
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/slab"
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 )
 
 // samples holds this rank's samples of a data set, and drives its stager. All trainings on the data
@@ -30,19 +33,19 @@ type samples struct {
 	// by job name: how many trainings of that name have ended
 	generations map[string]uint32
 
-	stager *scheduler.Stager
+	stager *stager.Stager
 
-	entries   *slab.Entries        // where each sample lies in the slab
-	recovered []scheduler.SampleID // the previous rank's residents, for the stager
+	entries   *slab.Entries   // where each sample lies in the slab
+	recovered []draw.SampleID // the previous rank's residents, for the stager
 
 	largest  int64 // bytes of a sample
 	ownBytes int64 // of the slab, for all samples that this rank owns by the hash
-	queue    []scheduler.Event
-	stepping bool                // step is handling the queue
-	commands []scheduler.Command // a buffer for those of the event that is handled
-	batch    []door.BatchEntry   // a buffer for the delivery under way
-	hungry   bool                // something found no room
-	freed    bool                // memory was freed since
+	queue    []stager.Event
+	stepping bool              // step is handling the queue
+	commands []stager.Command  // a buffer for those of the event that is handled
+	batch    []door.BatchEntry // a buffer for the delivery under way
+	hungry   bool              // something found no room
+	freed    bool              // memory was freed since
 
 	capacityBytes int64           // of the partition now
 	weights       map[int]float64 // by lane, what memory is worth to it
@@ -74,16 +77,16 @@ type stream struct {
 	saving     chan struct{} // closed when the newest state is written, or nil
 	keeping    chan struct{} // the same for the rank's folder
 
-	coordinator  *scheduler.Coordinator
-	command      func(scheduler.CoordinatorCommand) // obey
-	events       []scheduler.CoordinatorEvent       // for the coordinator
+	coordinator  *protocol.Coordinator
+	command      func(protocol.Command) // obey
+	events       []protocol.Event       // for the coordinator
 	coordinating bool
 	requests     map[uint64]*request // by number
 	lastRequest  uint64
-	setup        *setup               // basis of plans and stager, once it has begun
-	plans        scheduler.PlanConfig // what plans are made from
+	setup        *setup      // basis of plans and stager, once it has begun
+	plans        plan.Config // what plans are made from
 	// benefit measures what the cache is worth to it, once it has begun
-	benefit *scheduler.Benefit
+	benefit *stager.Benefit
 	outbox  []byte            // records for the other ranks
 	moved   map[int]time.Time // by epoch: when the last local trainer left it
 
@@ -133,9 +136,9 @@ func newSamples(n *Node, index int) *samples {
 		generations: map[string]uint32{},
 	}
 	for i := range d.Samples {
-		id := scheduler.SampleID(i)
+		id := draw.SampleID(i)
 		s.largest = max(s.largest, d.Size(id))
-		if scheduler.Owner(id, n.cfg.Transport.Size()) == n.cfg.Transport.Rank() {
+		if draw.Owner(id, n.cfg.Transport.Size()) == n.cfg.Transport.Rank() {
 			s.ownBytes += slab.Footprint(d.Size(id))
 		}
 	}
@@ -152,7 +155,7 @@ func newStream(on *samples, job string) *stream {
 		requests: map[uint64]*request{}, moved: map[int]time.Time{},
 	}
 	s.command = s.obey
-	s.coordinator = scheduler.NewCoordinator(s.coordination())
+	s.coordinator = protocol.New(s.coordination())
 	return s
 }
 
@@ -181,7 +184,7 @@ func (s *samples) reply(c *conn, frame []byte) {
 
 // step passes an event to the stager, carries out its commands, and continues with the events that
 // follow from them: step itself may be called while a command is carried out.
-func (s *samples) step(e scheduler.Event) {
+func (s *samples) step(e stager.Event) {
 	if s.closed {
 		return
 	}
@@ -199,7 +202,7 @@ func (s *samples) step(e scheduler.Event) {
 		}
 		if s.freed && s.hungry && len(s.queue) == 0 {
 			s.hungry = false
-			s.queue = append(s.queue, scheduler.Room{})
+			s.queue = append(s.queue, stager.Room{})
 		}
 		s.freed = false
 	}
@@ -221,48 +224,48 @@ func (s *stream) leavePlans() {
 	s.plansHad = n
 	for _, epoch := range s.coordinator.Open() {
 		if s.coordinator.Knows(epoch) && !s.stager.Knows(s.lane, epoch) {
-			s.coordinate(scheduler.Left{Epoch: epoch})
+			s.coordinate(protocol.Left{Epoch: epoch})
 		}
 	}
 }
 
-func (s *samples) do(c scheduler.Command) {
+func (s *samples) do(c stager.Command) {
 	switch c := c.(type) {
-	case scheduler.Fetch:
+	case stager.Fetch:
 		s.fetch(c)
-	case scheduler.Read:
+	case stager.Read:
 		s.reread(c)
-	case scheduler.Timed:
+	case stager.Timed:
 		s.inLaneOf(c.Lane).timed(c)
-	case scheduler.Check:
+	case stager.Check:
 		s.check(c)
-	case scheduler.Ask:
+	case stager.Ask:
 		s.ask(c)
-	case scheduler.Send:
+	case stager.Send:
 		s.send(c)
-	case scheduler.Deliver:
+	case stager.Deliver:
 		s.deliver(c)
-	case scheduler.Free:
+	case stager.Free:
 		s.vacate(c.ID)
-	case scheduler.Store:
+	case stager.Store:
 		s.store(c)
-	case scheduler.Recall:
+	case stager.Recall:
 		s.recall(c)
-	case scheduler.Erase:
+	case stager.Erase:
 		s.data.Tier.Erase(c.ID)
-	case scheduler.Pack:
+	case stager.Pack:
 		s.pack(c)
-	case scheduler.Unpack:
+	case stager.Unpack:
 		s.unpack(c)
-	case scheduler.Discard:
-		s.data.Packages.Erase(scheduler.SampleID(c.Package))
-	case scheduler.EndTier:
+	case stager.Discard:
+		s.data.Packages.Erase(draw.SampleID(c.Package))
+	case stager.EndTier:
 		s.endTier()
 	}
 }
 
 // occupy allocates a place for the sample, if it has none and there is room.
-func (s *samples) occupy(id scheduler.SampleID) bool {
+func (s *samples) occupy(id draw.SampleID) bool {
 	if s.has(id) {
 		return true
 	}
@@ -275,23 +278,23 @@ func (s *samples) occupy(id scheduler.SampleID) bool {
 
 // occupyOrStarve is occupy for a sample that the stager requested: without room, it reports that to
 // the stager.
-func (s *samples) occupyOrStarve(id scheduler.SampleID) bool {
+func (s *samples) occupyOrStarve(id draw.SampleID) bool {
 	ok := s.occupy(id)
 	if !ok {
 		s.hungry = true
-		s.step(scheduler.Starved{ID: id})
+		s.step(stager.Starved{ID: id})
 	}
 	return ok
 }
 
 // has reports whether the sample has a place.
-func (s *samples) has(id scheduler.SampleID) bool {
+func (s *samples) has(id draw.SampleID) bool {
 	_, ok := s.entries.Place(int(id))
 	return ok
 }
 
 // place returns the offset in the slab of a sample that has a place.
-func (s *samples) place(id scheduler.SampleID) int64 {
+func (s *samples) place(id draw.SampleID) int64 {
 	off, ok := s.entries.Place(int(id))
 	if !ok || !s.node.slab.Holds(off, s.data.Size(id)) {
 		s.node.spoilt("sample %d of %s has place %d (%v)", id, s.data.Name, off, ok)
@@ -300,7 +303,7 @@ func (s *samples) place(id scheduler.SampleID) int64 {
 }
 
 // vacate frees the sample's place.
-func (s *samples) vacate(id scheduler.SampleID) {
+func (s *samples) vacate(id draw.SampleID) {
 	if off, ok := s.entries.Place(int(id)); ok {
 		s.entries.Drop(int(id))
 		s.node.free(off)
@@ -308,11 +311,11 @@ func (s *samples) vacate(id scheduler.SampleID) {
 	}
 }
 
-func (s *samples) bytes(id scheduler.SampleID) []byte {
+func (s *samples) bytes(id draw.SampleID) []byte {
 	return s.node.slab.Bytes(s.place(id), s.data.Size(id))
 }
 
-func (s *samples) fetch(c scheduler.Fetch) {
+func (s *samples) fetch(c stager.Fetch) {
 	if !s.occupyOrStarve(c.ID) {
 		return
 	}
@@ -331,20 +334,20 @@ func (s *samples) fetch(c scheduler.Fetch) {
 			} else {
 				s.put(c.ID, sum)
 			}
-			s.step(scheduler.Fetched{ID: c.ID, Kept: kept, Err: err})
+			s.step(stager.Fetched{ID: c.ID, Kept: kept, Err: err})
 		})
 		s.reads.Done()
 	})
 }
 
-func (s *samples) deliver(c scheduler.Deliver) {
+func (s *samples) deliver(c stager.Deliver) {
 	g, waits := s.take(c.Ticket)
 	var lease uint32
 	if waits {
 		lease, waits = g.conn.lease(s, c.Lease, c.Ticket)
 	}
 	if !waits {
-		s.step(scheduler.Released{Lease: c.Lease})
+		s.step(stager.Released{Lease: c.Lease})
 		return
 	}
 	entries := slices.Grow(s.batch[:0], len(c.IDs))[:len(c.IDs)]
@@ -360,7 +363,7 @@ func (s *samples) deliver(c scheduler.Deliver) {
 			Source:     c.Source[i],
 			Substitute: i < len(places) && plan.Substituted(places[i]),
 		}
-		if c.Source[i] != scheduler.NotHere && c.Source[i] != scheduler.Unreadable {
+		if c.Source[i] != stager.NotHere && c.Source[i] != stager.Unreadable {
 			entries[i].Offset = uint64(s.place(id))
 		}
 	}
@@ -384,7 +387,7 @@ func (s *stream) onGet(c *conn, ticket uint32, g door.Get) (err error) {
 			s.request(c, ticket, int(c.Trainer), epoch, batch)
 			return
 		}
-		s.coordinate(scheduler.BatchWanted{Epoch: epoch, Batch: batch})
+		s.coordinate(protocol.BatchWanted{Epoch: epoch, Batch: batch})
 		err = door.NotReady("this rank has no plan for that epoch yet")
 	})
 	return err
@@ -400,7 +403,7 @@ func (s *stream) request(c *conn, ticket uint32, trainer, epoch, batch int) {
 	c.mu.Unlock()
 	d := due{trainer, epoch, batch}
 	s.gets[t], s.due[d] = pendingGet{s, c, ticket, d}, true
-	s.step(scheduler.Requested{
+	s.step(stager.Requested{
 		Lane: s.lane, Trainer: trainer, Epoch: epoch, Batch: batch, Ticket: t,
 	})
 	s.data.Storage.Demand(s.stager.Demand())
@@ -418,12 +421,12 @@ func (s *samples) take(ticket uint64) (g pendingGet, ok bool) {
 func (s *samples) withdraw(ticket uint64) {
 	s.locked(func() {
 		s.take(ticket)
-		s.step(scheduler.Withdrawn{Ticket: ticket})
+		s.step(stager.Withdrawn{Ticket: ticket})
 	})
 }
 
 func (s *samples) release(lease uint32) {
-	s.locked(func() { s.step(scheduler.Released{Lease: lease}) })
+	s.locked(func() { s.step(stager.Released{Lease: lease}) })
 }
 
 // tick does the periodic work that is due.
@@ -432,7 +435,7 @@ func (s *samples) tick(now time.Time) {
 		for _, l := range slices.Clone(s.streams) {
 			l.forgetBefore()
 			l.flushReports()
-			l.coordinate(scheduler.Ticked{Now: now.Sub(s.node.started)})
+			l.coordinate(protocol.Ticked{Now: now.Sub(s.node.started)})
 			l.lookIdle(now)
 		}
 		if s.stager == nil {
@@ -441,7 +444,7 @@ func (s *samples) tick(now time.Time) {
 		s.giveUpAsks(now)
 		if s.hungry { // another data set may have freed memory
 			s.hungry = false
-			s.step(scheduler.Room{})
+			s.step(stager.Room{})
 		}
 		for _, l := range s.streams {
 			l.closeEpochs(now)

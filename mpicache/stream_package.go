@@ -4,11 +4,12 @@ import (
 	"errors"
 	"sync"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/stager"
 )
 
 // pack writes a package. It copies the samples that are in memory at once, and reads the rest.
-func (s *samples) pack(c scheduler.Pack) {
+func (s *samples) pack(c stager.Pack) {
 	bytes := make([]byte, s.packageBytes(c.IDs))
 	w := packageWrite{samples: s, number: c.Package, bytes: bytes, missing: 1}
 	for _, here := range c.Here {
@@ -29,7 +30,7 @@ func (s *samples) pack(c scheduler.Pack) {
 	s.later(func() { w.arrived(nil) })
 }
 
-func (s *samples) packageBytes(ids []scheduler.SampleID) (bytes int64) {
+func (s *samples) packageBytes(ids []draw.SampleID) (bytes int64) {
 	for _, id := range ids {
 		bytes += s.data.Size(id)
 	}
@@ -57,7 +58,7 @@ func (w *packageWrite) arrived(err error) {
 	if missing > 0 {
 		return
 	}
-	if err == nil && !w.data.Packages.Store(scheduler.SampleID(w.number), w.bytes, w.written) {
+	if err == nil && !w.data.Packages.Store(draw.SampleID(w.number), w.bytes, w.written) {
 		err = errPackageRefused
 	}
 	if err != nil {
@@ -70,25 +71,25 @@ var errPackageRefused = errors.New("mpicache: the folder of packages has no room
 func (w *packageWrite) written(err error) {
 	w.locked(func() {
 		w.notePackage("a package is not written", w.number, err)
-		w.step(scheduler.Packed{Package: w.number, Bytes: int64(len(w.bytes)), Err: err})
+		w.step(stager.Packed{Package: w.number, Bytes: int64(len(w.bytes)), Err: err})
 	})
 	w.reads.Done()
 }
 
 // unpack reads a package, and puts the samples that are wanted into new places.
-func (s *samples) unpack(c scheduler.Unpack) {
-	places := map[scheduler.SampleID][]byte{}
+func (s *samples) unpack(c stager.Unpack) {
+	places := map[draw.SampleID][]byte{}
 	for _, id := range c.IDs {
 		if !s.occupy(id) {
-			s.step(scheduler.Unpacked{Package: c.Package, NoRoom: true})
+			s.step(stager.Unpacked{Package: c.Package, NoRoom: true})
 			return
 		}
 		places[id] = s.bytes(id)
 	}
 	bytes := make([]byte, s.packageBytes(c.Layout))
 	s.reads.Add(1)
-	s.data.Packages.Recall(scheduler.SampleID(c.Package), bytes, c.Need, func(err error) {
-		var sums map[scheduler.SampleID]uint32
+	s.data.Packages.Recall(draw.SampleID(c.Package), bytes, c.Need, func(err error) {
+		var sums map[draw.SampleID]uint32
 		if err == nil {
 			sums = s.divide(c.Layout, bytes, places)
 		}
@@ -97,7 +98,7 @@ func (s *samples) unpack(c scheduler.Unpack) {
 			for id, sum := range sums {
 				s.put(id, sum)
 			}
-			s.step(scheduler.Unpacked{Package: c.Package, Bytes: int64(len(bytes)), Err: err})
+			s.step(stager.Unpacked{Package: c.Package, Bytes: int64(len(bytes)), Err: err})
 		})
 		s.reads.Done()
 	})
@@ -105,9 +106,9 @@ func (s *samples) unpack(c scheduler.Unpack) {
 
 // divide copies the samples of a package to their places, and returns their sums.
 func (s *samples) divide(
-	layout []scheduler.SampleID, bytes []byte, places map[scheduler.SampleID][]byte,
-) map[scheduler.SampleID]uint32 {
-	sums := map[scheduler.SampleID]uint32{}
+	layout []draw.SampleID, bytes []byte, places map[draw.SampleID][]byte,
+) map[draw.SampleID]uint32 {
+	sums := map[draw.SampleID]uint32{}
 	for _, id := range layout {
 		size := s.data.Size(id)
 		if place, wanted := places[id]; wanted {

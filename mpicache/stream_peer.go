@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"rankpool/mpicache/fields"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 )
 
 // Messages between ranks: a kind, the data set's number, the job's name after its length, its u32
@@ -25,7 +27,7 @@ const (
 	messageSource  = 12 // u32 generation, u32 epoch, the digest of the scores of its plan
 	messageRefused = 13 // a sentence: the sender makes no plan
 	messageOver    = 14 // no trainer of the sender from before the restart is alive
-	messageSaved   = 16 // scheduler.Saved as JSON: rank 0 has saved the state of a checkpoint
+	messageSaved   = 16 // protocol.Saved as JSON: rank 0 has saved the state of a checkpoint
 	messageIdle    = 15 // isEmpty, isUsed or isOver: whether the job has processes on the sender
 
 	// One byte each, between ranks that are asked to end.
@@ -57,10 +59,10 @@ const silentAfter = 3
 
 // asking is a question to a peer, with the places for the answer.
 type asking struct {
-	scheduler.Ask
-	ids      []scheduler.SampleID // requested, with a place
-	at       []int                // their indexes in Ask.IDs
-	places   []int64              // in the slab, kept when the question is abandoned
+	stager.Ask
+	ids      []draw.SampleID // requested, with a place
+	at       []int           // their indexes in Ask.IDs
+	places   []int64         // in the slab, kept when the question is abandoned
 	bulk     uint32
 	deadline time.Time
 }
@@ -132,7 +134,7 @@ func (s *stream) onMessage(kind byte, from int, body []byte) {
 	case messageSaved:
 		s.onSaved(from, body)
 	case messageRefused: // then trainers here get no plan, either
-		s.locked(func() { s.coordinate(scheduler.Declined{Rank: from, Why: string(body)}) })
+		s.locked(func() { s.coordinate(protocol.Declined{Rank: from, Why: string(body)}) })
 	case messageOver:
 		s.onOver(from)
 	case messageIdle:
@@ -143,7 +145,7 @@ func (s *stream) onMessage(kind byte, from int, body []byte) {
 }
 
 // ask asks a peer for the samples that there is room for.
-func (s *samples) ask(c scheduler.Ask) {
+func (s *samples) ask(c stager.Ask) {
 	a := &asking{
 		Ask: c, bulk: s.node.bulk.Add(1), deadline: s.node.now().Add(s.node.cfg.PeerTimeout),
 	}
@@ -154,8 +156,8 @@ func (s *samples) ask(c scheduler.Ask) {
 		}
 	}
 	if len(a.ids) == 0 {
-		nothing := make([]scheduler.Status, len(c.IDs))
-		s.step(scheduler.Received{Ticket: c.Ticket, Status: nothing})
+		nothing := make([]stager.Status, len(c.IDs))
+		s.step(stager.Received{Ticket: c.Ticket, Status: nothing})
 		return
 	}
 	s.asks[c.Ticket] = a
@@ -221,7 +223,7 @@ func (s *samples) giveUp(a *asking) {
 		s.entries.Drop(int(id))
 	}
 	s.lost[a.Ticket] = a
-	s.step(scheduler.PeerLost{Ticket: a.Ticket})
+	s.step(stager.PeerLost{Ticket: a.Ticket})
 }
 
 func (s *samples) giveUpAsks(now time.Time) {
@@ -237,8 +239,8 @@ func (s *samples) giveUpAsks(now time.Time) {
 func (s *samples) onAsk(about sender, body []byte) {
 	from, c := about.rank, fields.Reader{Rest: body}
 	ticket, bulk, epoch, batch := c.U32(), c.U32(), c.U32(), c.U32()
-	ids := fields.U32s[scheduler.SampleID](&c, nil, uint32(len(c.Rest)/4))
-	unknown := func(id scheduler.SampleID) bool { return int(id) >= s.data.Samples }
+	ids := fields.U32s[draw.SampleID](&c, nil, uint32(len(c.Rest)/4))
+	unknown := func(id draw.SampleID) bool { return int(id) >= s.data.Samples }
 	if !c.Whole() || slices.ContainsFunc(ids, unknown) {
 		s.node.cfg.Log.Error("malformed request", "from", from)
 		return
@@ -248,29 +250,29 @@ func (s *samples) onAsk(about sender, body []byte) {
 		current := s.isCurrent(about.job, about.generation)
 		l := s.of(about.job)
 		if !current || l == nil || !l.began {
-			s.answer(from, ticket, make([]scheduler.Status, len(ids)))
+			s.answer(from, ticket, make([]stager.Status, len(ids)))
 			return
 		}
 		s.bulks[asker{from, ticket}] = bulk
-		s.step(scheduler.Asked{
+		s.step(stager.Asked{
 			Lane: l.lane, Peer: from, Ticket: ticket, Epoch: int(epoch), Batch: int(batch), IDs: ids,
 		})
 	})
 }
 
 // send answers a question: first what there is, then the bytes straight from the slab.
-func (s *samples) send(c scheduler.Send) {
+func (s *samples) send(c stager.Send) {
 	s.answer(c.Peer, c.Ticket, c.Status)
 	key := asker{c.Peer, c.Ticket}
 	bulk := s.bulks[key]
 	delete(s.bulks, key)
 	var segs [][]byte
 	for i, id := range c.IDs {
-		if c.Status[i] != scheduler.Absent {
+		if c.Status[i] != stager.Absent {
 			segs = append(segs, s.bytes(id))
 		}
 	}
-	sent := scheduler.Sent{Peer: c.Peer, Ticket: c.Ticket}
+	sent := stager.Sent{Peer: c.Peer, Ticket: c.Ticket}
 	if len(segs) == 0 {
 		s.step(sent)
 		return
@@ -283,7 +285,7 @@ func (s *samples) send(c scheduler.Send) {
 	})
 }
 
-func (s *samples) answer(to int, ticket uint32, status []scheduler.Status) {
+func (s *samples) answer(to int, ticket uint32, status []stager.Status) {
 	msg := le.AppendUint32(s.message(messageAnswer), ticket)
 	for _, st := range status {
 		msg = append(msg, byte(st))
@@ -311,10 +313,10 @@ func (s *samples) onAnswer(from int, body []byte) {
 }
 
 func (s *samples) takeBytes(a *asking, status []byte) {
-	result := scheduler.Received{Ticket: a.Ticket, Status: make([]scheduler.Status, len(a.IDs))}
+	result := stager.Received{Ticket: a.Ticket, Status: make([]stager.Status, len(a.IDs))}
 	var segs [][]byte
 	for i, id := range a.ids {
-		if st := scheduler.Status(status[i]); st != scheduler.Absent {
+		if st := stager.Status(status[i]); st != stager.Absent {
 			result.Status[a.at[i]] = st
 			segs = append(segs, s.node.slab.Bytes(a.places[i], s.data.Size(id)))
 			s.node.observer.peerBytes.Add(s.data.Size(id))
@@ -327,14 +329,14 @@ func (s *samples) takeBytes(a *asking, status []byte) {
 	s.node.cfg.Transport.Take(a.Peer, a.bulk, segs, func(err error) {
 		if err != nil {
 			s.node.cfg.Log.Error("an answer did not arrive", "peer", a.Peer, "error", err)
-			result.Status = make([]scheduler.Status, len(a.IDs))
+			result.Status = make([]stager.Status, len(a.IDs))
 		}
 		s.locked(func() { s.answered(a, result) })
 	})
 }
 
 // answered ends a request whose bytes have arrived.
-func (s *samples) answered(a *asking, result scheduler.Received) {
+func (s *samples) answered(a *asking, result stager.Received) {
 	if s.lost[a.Ticket] == a {
 		delete(s.lost, a.Ticket)
 		for _, off := range a.places {

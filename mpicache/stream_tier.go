@@ -1,6 +1,9 @@
 package mpicache
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/stager"
+)
 
 // Tier keeps copies of samples on a disk of the node. Package staging/tier implements it. Its
 // methods do not wait for the disk; done is called once, later, from any goroutine. A tier may lose
@@ -8,32 +11,32 @@ import "rankpool/scheduler"
 type Tier interface {
 	// Store writes the sample, whose bytes stay as they are until done is called. It reports false,
 	// and does nothing, when the disk is behind.
-	Store(id scheduler.SampleID, bytes []byte, done func(error)) bool
+	Store(id draw.SampleID, bytes []byte, done func(error)) bool
 	// Recall reads the sample into into, which has its size. Smaller needs are read first. After
 	// done, into is not written to.
-	Recall(id scheduler.SampleID, into []byte, need uint64, done func(error))
+	Recall(id draw.SampleID, into []byte, need uint64, done func(error))
 	// Erase frees the sample's room; operations in progress continue.
-	Erase(id scheduler.SampleID)
+	Erase(id draw.SampleID)
 	// End abandons the disk: operations in progress end with an error.
 	End()
 }
 
 // store makes the tier write a sample that leaves memory.
-func (s *samples) store(c scheduler.Store) {
+func (s *samples) store(c stager.Store) {
 	s.reads.Add(1)
 	taken := s.data.Tier.Store(c.ID, s.bytes(c.ID), func(err error) {
 		s.noteTier("a sample is not written to the tier", c.ID, err)
-		s.locked(func() { s.step(scheduler.Stored{ID: c.ID, Err: err}) })
+		s.locked(func() { s.step(stager.Stored{ID: c.ID, Err: err}) })
 		s.reads.Done()
 	})
 	if !taken {
 		s.reads.Done()
-		s.step(scheduler.Stored{ID: c.ID, Busy: true})
+		s.step(stager.Stored{ID: c.ID, Busy: true})
 	}
 }
 
 // recall makes the tier read a sample into a new place.
-func (s *samples) recall(c scheduler.Recall) {
+func (s *samples) recall(c stager.Recall) {
 	if !s.occupyOrStarve(c.ID) {
 		return
 	}
@@ -46,13 +49,13 @@ func (s *samples) recall(c scheduler.Recall) {
 			if err == nil {
 				s.put(c.ID, sum)
 			}
-			s.step(scheduler.Recalled{ID: c.ID, Err: err})
+			s.step(stager.Recalled{ID: c.ID, Err: err})
 		})
 		s.reads.Done()
 	})
 }
 
-func (s *samples) noteTier(what string, id scheduler.SampleID, err error) {
+func (s *samples) noteTier(what string, id draw.SampleID, err error) {
 	if err == nil {
 		return
 	}
@@ -78,15 +81,15 @@ func (s *samples) endTier() {
 type Kept interface {
 	// Read reads the sample into into, which has its size, and calls done once, from any goroutine.
 	// An error leaves into unchanged. It returns false, and does nothing, if there is no copy.
-	Read(id scheduler.SampleID, into []byte, done func(error)) bool
+	Read(id draw.SampleID, into []byte, done func(error)) bool
 	// Write makes a copy of the sample, as storage returned it, if there is room. The caller may reuse
 	// bytes when it returns.
-	Write(id scheduler.SampleID, bytes []byte)
+	Write(id draw.SampleID, bytes []byte)
 }
 
 // read reads a sample from its kept copy, or else from storage, and then keeps a copy.
 func (s *samples) read(
-	id scheduler.SampleID, into []byte, need uint64, done func(kept bool, err error),
+	id draw.SampleID, into []byte, need uint64, done func(kept bool, err error),
 ) {
 	copies, from := s.data.Kept, s.data.Storage
 	storage := func() {

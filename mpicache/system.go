@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 )
 
@@ -20,7 +21,7 @@ func (c *Config) system() *systems.System {
 
 // book returns what the draws of the system's own sampler depend on; nil if the system has none, or
 // spec uses another one.
-func (s *stream) book(spec *scheduler.Spec) *book {
+func (s *stream) book(spec *protocol.Spec) *book {
 	system := s.node.cfg.system()
 	if !system.Draws() || spec.Sampler != system.LiveSampler() {
 		return nil
@@ -29,7 +30,7 @@ func (s *stream) book(spec *scheduler.Spec) *book {
 		system: system, capacityBytes: s.data.BookBytes, epochs: spec.Epochs, size: s.data.Size,
 	}
 	if name := s.scorerFor(*spec); name != "" {
-		scorer, err := scheduler.NewScorer(name)
+		scorer, err := protocol.NewScorer(name)
 		if err != nil {
 			panic("mpicache: " + err.Error())
 		}
@@ -37,7 +38,7 @@ func (s *stream) book(spec *scheduler.Spec) *book {
 	}
 	if system.NeedsEmbeddings {
 		b.dimensions = spec.Embeddings
-		for id := range scheduler.SampleID(s.data.Samples) {
+		for id := range draw.SampleID(s.data.Samples) {
 			b.labels = append(b.labels, int32(s.data.Label(id)))
 		}
 	}
@@ -46,7 +47,7 @@ func (s *stream) book(spec *scheduler.Spec) *book {
 
 // choice describes what the draws of the system's own sampler depend on, besides the spec and the
 // options; "" if the system has none, or spec uses another one.
-func (s *stream) choice(spec *scheduler.Spec) string {
+func (s *stream) choice(spec *protocol.Spec) string {
 	system := s.node.cfg.system()
 	if !system.Draws() || spec.Sampler != system.LiveSampler() {
 		return ""
@@ -61,7 +62,7 @@ func (s *stream) choice(spec *scheduler.Spec) string {
 // sharedSampler is a Sampler that may be called concurrently: plans beside the training use the
 // same one.
 type sharedSampler struct {
-	scheduler.Sampler
+	draw.Sampler
 	mu sync.Mutex
 }
 
@@ -72,7 +73,7 @@ func (s *stream) chooses() bool {
 }
 
 // drawnBy returns the sampler itself, of one that is shared or not.
-func drawnBy(sampler scheduler.Sampler) scheduler.Sampler {
+func drawnBy(sampler draw.Sampler) draw.Sampler {
 	if shared, is := sampler.(*sharedSampler); is {
 		return shared.Sampler
 	}
@@ -80,24 +81,24 @@ func drawnBy(sampler scheduler.Sampler) scheduler.Sampler {
 }
 
 // prepare brings a system's own sampler to the point where it draws the epoch of m.
-func (s *sharedSampler) prepare(m scheduler.MakePlan) error {
+func (s *sharedSampler) prepare(m protocol.MakePlan) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return systems.Prepare(s.Sampler, &m)
 }
 
-// Pad implements scheduler.Padder.
-func (s *sharedSampler) Pad(processes int) scheduler.Sampler {
+// Pad implements draw.Padder.
+func (s *sharedSampler) Pad(processes int) draw.Sampler {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p, pads := s.Sampler.(scheduler.Padder); pads {
+	if p, pads := s.Sampler.(draw.Padder); pads {
 		s.Sampler = p.Pad(processes)
 	}
 	return s
 }
 
-// Draw implements scheduler.Sampler.
-func (s *sharedSampler) Draw(epoch int, scores []float32) *scheduler.Draws {
+// Draw implements draw.Sampler.
+func (s *sharedSampler) Draw(epoch int, scores []float32) *draw.Draws {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.Sampler.Draw(epoch, scores)

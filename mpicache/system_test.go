@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 )
 
@@ -15,7 +17,7 @@ import (
 // another sampler, but not sequential passes.
 func TestSamplerOfTheSystem(t *testing.T) {
 	for sampler, want := range map[string]string{
-		"selective": "", "sequential": "", scheduler.InTorchsOrder: "",
+		"selective": "", "sequential": "", draw.InTorchsOrder: "",
 		"pads": `this cache goes with the sampler selective (--system, --sampler), and trainer 0 draws with pads: give BatchSampler sampler="selective"`,
 	} {
 		c := newCluster(t, 1, 16, 1<<20, func(cfg *Config) { cfg.Sampler = "selective" })
@@ -96,13 +98,13 @@ func TestStateOfOtherOptions(t *testing.T) {
 		used    bool
 	}{{nil, false}, {systems.Values{"beta": 0.5}, true}} {
 		path := filepath.Join(t.TempDir(), "state")
-		snap := &scheduler.Snapshot{
-			Scores: scheduler.EqualScores(100, 1),
-			Stream: scheduler.StreamID{
+		snap := &protocol.Snapshot{
+			Scores: protocol.EqualScores(100, 1),
+			Stream: protocol.StreamID{
 				Data: "train", Samples: 100, Sampler: "selective", Scorer: "loss",
 				Options: "beta=0.5",
 				Seed:    1, Batch: 4,
-				Plan: scheduler.PlanVersion,
+				Plan: plan.Version,
 			},
 		}
 		if err := os.WriteFile(path, snap.Encode(), 0o600); err != nil {

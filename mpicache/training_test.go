@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/mpicache/door"
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
 )
 
 // A crew is the trainers of a training, in step with each other. Each does what the Python client
@@ -54,7 +54,7 @@ func newCrew(t *testing.T, ranks, world, globalBatch int, edit func(*Config)) *c
 	c.told = make([][]toldReport, world)
 	for r := range world {
 		c.trainers[r] = &trainer{
-			rank: r, world: world, training: scheduler.Training{Life: uint64(100 + r)},
+			rank: r, world: world, training: protocol.Training{Life: uint64(100 + r)},
 		}
 	}
 	c.connect()
@@ -79,10 +79,10 @@ func (c *crew) all(f func(tr *trainer) error) error {
 }
 
 // openFrom opens the data set for every trainer, with a checkpoint.
-func (c *crew) openFrom(at place, state scheduler.Digest) {
+func (c *crew) openFrom(at place, state protocol.Digest) {
 	c.t.Helper()
 	for _, tr := range c.trainers {
-		tr.training.Checkpoint = &scheduler.Checkpoint{Epoch: at.epoch, Batch: at.batch, State: state}
+		tr.training.Checkpoint = &protocol.Checkpoint{Epoch: at.epoch, Batch: at.batch, State: state}
 		if err := tr.open("pads", c.batch); err != nil {
 			c.t.Fatal(err)
 		}
@@ -454,7 +454,7 @@ func TestCheckpointsResume(t *testing.T) {
 			must(err)
 			onDisk, err := os.ReadFile(path)
 			must(err)
-			snap, err := scheduler.DecodeSnapshot(onDisk)
+			snap, err := protocol.DecodeSnapshot(onDisk)
 			if err != nil || saved.Saved != path || snap.Digest() != saved.State {
 				t.Fatalf("the trainers received %+v, and the file has %v (%v)", saved,
 					snap.Digest(), err)
@@ -475,9 +475,9 @@ func TestCheckpointsResume(t *testing.T) {
 
 			second := newCrew(t, c.ranks[1], c.world[1], 12, keep)
 			for _, tr := range second.trainers {
-				tr.training = scheduler.Training{
+				tr.training = protocol.Training{
 					Life: 7,
-					Checkpoint: &scheduler.Checkpoint{
+					Checkpoint: &protocol.Checkpoint{
 						Epoch: c.at.epoch, Batch: c.at.batch,
 						State: saved.State,
 					},
@@ -581,13 +581,13 @@ func TestForeignStatesEndTraining(t *testing.T) {
 // TestTrainersResumeFromTheSame makes one trainer resume from another checkpoint than the others,
 // or from none.
 func TestTrainersResumeFromTheSame(t *testing.T) {
-	for _, other := range []*scheduler.Checkpoint{
+	for _, other := range []*protocol.Checkpoint{
 		nil,
 		{Epoch: 1, Batch: 3, State: "aa"},
 		{Epoch: 1, Batch: 7, State: "bb"},
 	} {
 		c := newCrew(t, 2, 2, 12, func(cfg *Config) { cfg.StateOptional = true })
-		c.trainers[0].training.Checkpoint = &scheduler.Checkpoint{Epoch: 1, Batch: 7, State: "aa"}
+		c.trainers[0].training.Checkpoint = &protocol.Checkpoint{Epoch: 1, Batch: 7, State: "aa"}
 		c.trainers[1].training.Checkpoint = other
 		for _, tr := range c.trainers {
 			if err := tr.open("torch", 6); err == nil {
@@ -621,17 +621,17 @@ func TestLivesOnOneCache(t *testing.T) {
 		if err := c.train(at, place{2, 5}); err != nil {
 			t.Fatal(err)
 		}
-		anew := func(life uint64, checkpoint *scheduler.Checkpoint) {
+		anew := func(life uint64, checkpoint *protocol.Checkpoint) {
 			t.Helper()
 			c.stream = nil
 			for _, tr := range c.trainers {
-				tr.training = scheduler.Training{Life: life, Checkpoint: checkpoint}
+				tr.training = protocol.Training{Life: life, Checkpoint: checkpoint}
 				if err := tr.open("pads", c.batch); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		anew(1, &scheduler.Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State})
+		anew(1, &protocol.Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State})
 		if err := c.train(at, place{3, 0}); err != nil {
 			t.Fatal(err)
 		}
@@ -673,7 +673,7 @@ func TestBegunAnewBeforeACheckpoint(t *testing.T) {
 // TestSaveAnswersDoNotDepend checks that a place has one digest, whatever the ranks and trainers,
 // and that another training has another.
 func TestSaveAnswersDoNotDepend(t *testing.T) {
-	seen := map[place]scheduler.Digest{}
+	seen := map[place]protocol.Digest{}
 	for _, n := range []struct{ ranks, world int }{{1, 1}, {2, 2}, {2, 4}, {4, 4}} {
 		c := newCrew(t, n.ranks, n.world, 12, nil)
 		from := place{}
@@ -695,7 +695,7 @@ func TestSaveAnswersDoNotDepend(t *testing.T) {
 			}
 		}
 	}
-	if len(slices.Compact(slices.Sorted(func(yield func(scheduler.Digest) bool) {
+	if len(slices.Compact(slices.Sorted(func(yield func(protocol.Digest) bool) {
 		for _, d := range seen {
 			if !yield(d) {
 				return
@@ -716,7 +716,7 @@ func TestLateOpenIsIgnored(t *testing.T) {
 	before := second.trainers[0].training
 	for _, tr := range second.trainers {
 		tr.training.Turn, tr.training.Checkpoint = 1,
-			&scheduler.Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State}
+			&protocol.Checkpoint{Epoch: at.epoch, Batch: at.batch, State: saved.State}
 		if err := tr.open("pads", second.batch); err != nil {
 			t.Fatal(err)
 		}

@@ -1,10 +1,11 @@
-// Package scheduler decides and does nothing else: which samples an epoch draws, which trainer
-// consumes each draw, which samples stay in memory, what is fetched, asked for, delivered and
-// evicted, and when.
+// Package scheduler has no code: its packages decide, and do nothing else. Which samples an epoch
+// draws is in draw, which trainer consumes each draw in plan, which samples are fetched, asked for,
+// kept, delivered and evicted, and when, in stager, what ranks agree on and when an epoch is
+// planned in protocol. Published systems are in systems. Imports go that way only: plan imports
+// draw; stager and protocol import plan and draw, and not each other.
 //
-// It is pure: no clock, no goroutines, no I/O, no global random numbers. The same inputs give the
-// same outputs on every rank and on every machine. Time is counted in
-// global batches.
+// They are pure: no clock, no goroutines, no I/O, no global random numbers. The same inputs give
+// the same outputs on every rank and on every machine. Time is counted in global batches.
 //
 // Words:
 //

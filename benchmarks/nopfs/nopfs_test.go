@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/scheduler/systems"
 )
 
@@ -183,7 +183,7 @@ func TestAssign(t *testing.T) {
 	s := small(1)
 	s.CapacityMB = []float64{100, 1, 2}
 	tr := &training{Scenario: s, sizes: []float32{1, 1, 1, 1}}
-	got := tr.assign([]uint16{3, 1, 2, 1}, []scheduler.SampleID{3, 1, 0, 2})
+	got := tr.assign([]uint16{3, 1, 2, 1}, []draw.SampleID{3, 1, 0, 2})
 	if want := []uint8{1, 0, 2, 2}; !slices.Equal(got, want) {
 		t.Errorf("tiers %v, want %v", got, want)
 	}

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/scheduler/systems"
 )
 
@@ -19,10 +19,10 @@ type policy struct {
 	// be used, or "". nil if there is nothing to prepare.
 	prepare func(*training) string
 	// deal assigns the samples of a global batch to workers.
-	deal func(*training, []scheduler.SampleID) [][]scheduler.SampleID
+	deal func(*training, []draw.SampleID) [][]draw.SampleID
 	// keepRead is called with each sample that a worker's staging threads have read; nil if the
 	// policy keeps none.
-	keepRead func(*training, int, scheduler.SampleID)
+	keepRead func(*training, int, draw.SampleID)
 }
 
 // policies are in the paper's order. Source: paper, section 6, list of policies; thesis, section
@@ -184,7 +184,7 @@ func (t *training) preload(first, last int) {
 		free[w] = append([]float64(nil), t.CapacityMB...)
 		took[w] = make([]float64, last+1)
 	}
-	for id := range scheduler.SampleID(t.Samples) {
+	for id := range draw.SampleID(t.Samples) {
 		w := int(id) % t.Workers
 		for tier := first; tier <= last; tier++ {
 			if size := t.mb(id); take(&free[w][tier], size) {
@@ -219,19 +219,19 @@ func (t *training) fetchAlone(mb float64) float64 {
 
 // listHeld lists what each worker holds, for deals that choose from it.
 func (t *training) listHeld() {
-	t.shards = make([][]scheduler.SampleID, t.Workers)
+	t.shards = make([][]draw.SampleID, t.Workers)
 	t.cursors = make([]int, t.Workers)
 	for w, held := range t.held {
 		for id, tier := range held {
 			if tier > 0 {
-				t.shards[w] = append(t.shards[w], scheduler.SampleID(id))
+				t.shards[w] = append(t.shards[w], draw.SampleID(id))
 			}
 		}
 	}
 }
 
 // keepFirstRead keeps in RAM what no worker has yet.
-func keepFirstRead(t *training, w int, id scheduler.SampleID) {
+func keepFirstRead(t *training, w int, id draw.SampleID) {
 	if local, remote := t.find(w, id); max(local, remote) == systems.NoPFSNowhere {
 		t.held[w][id] = 1
 	}
@@ -239,8 +239,8 @@ func keepFirstRead(t *training, w int, id scheduler.SampleID) {
 
 // dealPlaces gives place j of a global batch to worker j mod N, as PyTorch's DistributedSampler
 // does.
-func dealPlaces(t *training, batch []scheduler.SampleID) [][]scheduler.SampleID {
-	shares := make([][]scheduler.SampleID, t.Workers)
+func dealPlaces(t *training, batch []draw.SampleID) [][]draw.SampleID {
+	shares := make([][]draw.SampleID, t.Workers)
 	for j, id := range batch {
 		shares[j%t.Workers] = append(shares[j%t.Workers], id)
 	}
@@ -252,12 +252,12 @@ func dealPlaces(t *training, batch []scheduler.SampleID) [][]scheduler.SampleID 
 //
 // Source: Yang and Cong, "Accelerating Data Loading in Deep Neural Network Training", HiPC 2019, as
 // the paper describes it.
-func dealLocal(t *training, batch []scheduler.SampleID) [][]scheduler.SampleID {
-	shares := make([][]scheduler.SampleID, t.Workers)
+func dealLocal(t *training, batch []draw.SampleID) [][]draw.SampleID {
+	shares := make([][]draw.SampleID, t.Workers)
 	room := func(w int) bool {
 		return len(shares[w]) < (len(batch)+t.Workers-1-w)/t.Workers
 	}
-	var rest []scheduler.SampleID
+	var rest []draw.SampleID
 	for _, id := range batch {
 		if w := int(id) % t.Workers; t.held[w][id] > 0 && room(w) {
 			shares[w] = append(shares[w], id)
@@ -276,7 +276,7 @@ func dealLocal(t *training, batch []scheduler.SampleID) [][]scheduler.SampleID {
 }
 
 // dealHeld replaces samples that no worker holds with the next ones that the worker itself holds.
-func dealHeld(t *training, batch []scheduler.SampleID) [][]scheduler.SampleID {
+func dealHeld(t *training, batch []draw.SampleID) [][]draw.SampleID {
 	if t.shards == nil {
 		t.listHeld()
 	}
@@ -295,7 +295,7 @@ func dealHeld(t *training, batch []scheduler.SampleID) [][]scheduler.SampleID {
 
 // dealShards replaces all samples with those that the worker itself holds, each once before any
 // comes again.
-func dealShards(t *training, batch []scheduler.SampleID) [][]scheduler.SampleID {
+func dealShards(t *training, batch []draw.SampleID) [][]draw.SampleID {
 	shares := dealPlaces(t, batch)
 	for w, share := range shares {
 		shard := t.shards[w]

@@ -3,7 +3,7 @@ package nopfs
 import (
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // prefetchers are those of NoPFS: while training runs, each tier of each worker is filled by its
@@ -20,7 +20,7 @@ type prefetchers struct {
 
 // A queue is what one tier still has to fetch.
 type queue struct {
-	ids  []scheduler.SampleID
+	ids  []draw.SampleID
 	busy float64 // when its threads have read what they began
 }
 
@@ -44,12 +44,12 @@ func startPrefetchers(t *training) string {
 
 // countUses returns how often each worker uses each sample in the whole training, and what it uses
 // in the order of first use.
-func (t *training) countUses() (uses [][]uint16, order [][]scheduler.SampleID) {
+func (t *training) countUses() (uses [][]uint16, order [][]draw.SampleID) {
 	sampler, err := t.sampler()
 	if err != nil {
 		panic("nopfs: the sampler was made before: " + err.Error() + ".")
 	}
-	uses, order = make([][]uint16, t.Workers), make([][]scheduler.SampleID, t.Workers)
+	uses, order = make([][]uint16, t.Workers), make([][]draw.SampleID, t.Workers)
 	for w := range uses {
 		uses[w] = make([]uint16, t.Samples)
 	}
@@ -66,10 +66,10 @@ func (t *training) countUses() (uses [][]uint16, order [][]scheduler.SampleID) {
 }
 
 // assign fills a worker's tiers with what it uses most, in a tie with what it uses first.
-func (t *training) assign(uses []uint16, order []scheduler.SampleID) []uint8 {
+func (t *training) assign(uses []uint16, order []draw.SampleID) []uint8 {
 	assigned := make([]uint8, t.Samples)
 	byUses := slices.Clone(order)
-	slices.SortStableFunc(byUses, func(a, b scheduler.SampleID) int {
+	slices.SortStableFunc(byUses, func(a, b draw.SampleID) int {
 		return int(uses[b]) - int(uses[a])
 	})
 	free := slices.Clone(t.CapacityMB)
@@ -118,7 +118,7 @@ func (q *queue) advance(t *training, w, tier int, now float64) {
 // it.
 //
 // Source: paper, section 5.2.2: a prefetcher that finds a sample missing retrieves and caches it.
-func keepAssigned(t *training, w int, id scheduler.SampleID) {
+func keepAssigned(t *training, w int, id draw.SampleID) {
 	if t.held[w][id] == 0 {
 		t.held[w][id] = t.fill.assigned[w][id]
 	}

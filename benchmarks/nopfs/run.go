@@ -3,7 +3,7 @@ package nopfs
 import (
 	"math/rand/v2"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/scheduler/systems"
 )
 
@@ -36,7 +36,7 @@ type training struct {
 	workers []worker
 	fill    *prefetchers // NoPFS's, or nil
 	cursors []int        // [worker], of policies that choose other samples
-	shards  [][]scheduler.SampleID
+	shards  [][]draw.SampleID
 	used    []bool
 	now     float64 // when the batch begins
 	out     Result
@@ -91,8 +91,8 @@ func Run(s *Scenario, name string) (*Result, error) {
 	return &t.out, nil
 }
 
-func (t *training) sampler() (scheduler.Sampler, error) {
-	return scheduler.NewSampler(scheduler.SamplerConfig{
+func (t *training) sampler() (draw.Sampler, error) {
+	return draw.NewSampler(draw.SamplerConfig{
 		Name: "torch", Samples: t.Samples, Seed: t.Seed, BatchSize: t.BatchSize, World: t.Workers,
 	})
 }
@@ -112,13 +112,13 @@ func (t *training) drawSizes() {
 	}
 }
 
-func (t *training) mb(id scheduler.SampleID) float64 { return float64(t.sizes[id]) }
+func (t *training) mb(id draw.SampleID) float64 { return float64(t.sizes[id]) }
 
 // epoch trains on an epoch's draws, batch by batch.
 //
 // Source: thesis, section 4.1.4: the next batch begins on all workers when the last has ended this
 // one.
-func (t *training) epoch(ids []scheduler.SampleID) {
+func (t *training) epoch(ids []draw.SampleID) {
 	for global := t.BatchSize * t.Workers; len(ids) > 0; {
 		batch := ids[:min(global, len(ids))]
 		ids = ids[len(batch):]
@@ -135,7 +135,7 @@ func (t *training) epoch(ids []scheduler.SampleID) {
 // train trains a worker on its part of a batch from now on, and returns when it ends.
 //
 // Source: paper, section 4: t(i,f) = max(avail(f), t(i,f-1) + s/c).
-func (t *training) train(w int, ids []scheduler.SampleID, now float64) float64 {
+func (t *training) train(w int, ids []draw.SampleID, now float64) float64 {
 	for _, id := range ids {
 		t.used[id] = true
 		if available := t.read(w, id, now); available > now {
@@ -154,7 +154,7 @@ func (t *training) train(w int, ids []scheduler.SampleID, now float64) float64 {
 // as far ahead as the buffer has room; what the policy does not read ahead, one thread reads now.
 //
 // Source: paper, section 4: avail = Σ read / p_0, read = fetch + write.
-func (t *training) read(w int, id scheduler.SampleID, now float64) float64 {
+func (t *training) read(w int, id draw.SampleID, now float64) float64 {
 	if t.policy.perfect {
 		return now
 	}
@@ -191,7 +191,7 @@ func (t *training) count(source systems.NoPFSSource, mb, took float64) {
 
 // find returns the tier of a worker that has a sample, and the fastest tier of another worker that
 // does.
-func (t *training) find(w int, id scheduler.SampleID) (local, remote int) {
+func (t *training) find(w int, id draw.SampleID) (local, remote int) {
 	local, remote = systems.NoPFSNowhere, systems.NoPFSNowhere
 	for other, held := range t.held {
 		switch tier := int(held[id]); {

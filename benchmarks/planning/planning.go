@@ -12,7 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
 )
 
 // Config describes the plan to make.
@@ -41,14 +42,14 @@ type Result struct {
 // It returns an error if the configuration is out of range or Linux does not report the memory.
 func Measure(cfg Config) (*Result, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{
+	sampler, err := draw.NewSampler(draw.SamplerConfig{
 		Name: cfg.Sampler, Samples: cfg.Samples, Seed: cfg.Seed, BatchSize: cfg.BatchSize,
 		World: cfg.Ranks,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("planning: %w", err)
 	}
-	planCfg := scheduler.PlanConfig{
+	planCfg := plan.Config{
 		Sampler: sampler, Samples: cfg.Samples, BatchSize: cfg.BatchSize,
 		Ranks: cfg.Ranks,
 	}
@@ -60,7 +61,7 @@ func Measure(cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planning: %w", err)
 	}
-	made := scheduler.NewPlan(planCfg, 0, scores)
+	made := plan.New(planCfg, 0, scores)
 	after, err := statusBytes("VmHWM:")
 	if err != nil {
 		return nil, fmt.Errorf("planning: %w", err)
@@ -68,7 +69,7 @@ func Measure(cfg Config) (*Result, error) {
 	result := &Result{Draws: len(made.IDs), Batches: made.Batches(), PeakBytes: after - before}
 	for round := range cfg.Rounds {
 		began := time.Now()
-		made = scheduler.NewPlan(planCfg, round+1, scores)
+		made = plan.New(planCfg, round+1, scores)
 		result.Seconds = append(result.Seconds, time.Since(began).Seconds())
 	}
 	runtime.KeepAlive(made)

@@ -8,35 +8,37 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 )
 
 // chosen returns the draws of all epochs as ranks plan them, with the losses of cfg's trace, in the
 // order of epochs.
-func chosen(t *testing.T, cfg *Config) []*scheduler.Draws {
+func chosen(t *testing.T, cfg *Config) []*draw.Draws {
 	t.Helper()
 	var world []int32
 	for trainer := range cfg.trainers() {
 		world = append(world, cfg.rankOf(trainer))
 	}
-	size := func(scheduler.SampleID) int64 { return cfg.Cluster.SampleBytes }
+	size := func(draw.SampleID) int64 { return cfg.Cluster.SampleBytes }
 	n, batch := cfg.Trace.Samples(), cfg.BatchSize*len(world)
-	var ledger *scheduler.Ledger
+	var ledger *protocol.Ledger
 	initial := float32(0)
 	if cfg.System.Scorer != "" {
-		scorer, err := scheduler.NewScorer(cfg.System.Scorer)
+		scorer, err := protocol.NewScorer(cfg.System.Scorer)
 		if err != nil {
 			t.Fatal(err)
 		}
 		initial = scorer.Initial(batch)
-		ledger = scheduler.NewLedger(scorer, scheduler.EqualScores(n, initial))
+		ledger = protocol.NewLedger(scorer, protocol.EqualScores(n, initial))
 	}
 	chooser, err := systems.NewChooser(systems.ChooserConfig{
 		System: cfg.System, Values: cfg.Values, World: world, Ranks: cfg.Ranks, Epochs: cfg.Epochs,
 		Size: size, Initial: initial,
 		CapacityBytes: systems.BookBytes(cfg.Capacity, n, size),
-		Sampler: scheduler.SamplerConfig{
+		Sampler: draw.SamplerConfig{
 			Samples: n, Seed: cfg.Seed, BatchSize: cfg.BatchSize,
 			World: len(world),
 		},
@@ -44,29 +46,29 @@ func chosen(t *testing.T, cfg *Config) []*scheduler.Draws {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plans := scheduler.PlanConfig{
+	plans := plan.Config{
 		Sampler: chooser, BatchSize: cfg.BatchSize, World: world,
-		Ranks: cfg.Ranks, Assignment: scheduler.AssignSampler,
+		Ranks: cfg.Ranks, Assignment: plan.AssignSampler,
 	}
-	var all []*scheduler.Draws
+	var all []*draw.Draws
 	var scores []float32
 	if ledger != nil {
 		scores = ledger.Take()
 	}
 	for epoch := range cfg.Epochs {
-		made := scheduler.NewPlan(plans, epoch, scores)
+		made := plan.New(plans, epoch, scores)
 		all = append(all, made.Draws)
 		if ledger == nil {
 			continue
 		}
 		ledger.Open(
-			&scheduler.Plan{
+			&plan.Plan{
 				Draws: made.Draws, Batch: batch,
 				Consumer: make([]uint16, len(made.IDs)), World: []int32{0},
 			})
 		for b := range made.Batches() {
 			lo, hi := made.Range(b)
-			var r scheduler.Report
+			var r protocol.Report
 			cfg.Trace.train(epoch, made.IDs[lo:hi], &r)
 			if err := ledger.Report(0, epoch, b, r.Losses, nil); err != nil {
 				t.Fatal(err)

@@ -3,7 +3,8 @@ package simulator
 import (
 	"time"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 )
 
@@ -135,7 +136,7 @@ type Load struct {
 }
 
 // train fills r with what training reports for ids.
-func (t *Trace) train(epoch int, ids []scheduler.SampleID, r *scheduler.Report) {
+func (t *Trace) train(epoch int, ids []draw.SampleID, r *protocol.Report) {
 	r.IDs, r.Losses, r.Embeddings = ids, r.Losses[:0], r.Embeddings[:0]
 	for _, id := range ids {
 		r.Losses = append(r.Losses, t.Losses[epoch][id])

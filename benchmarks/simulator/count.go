@@ -3,7 +3,7 @@ package simulator
 import (
 	"fmt"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/scheduler/systems"
 )
 
@@ -19,17 +19,17 @@ type count struct {
 	alone    []*jobClock // by job; nil: there is one job, or no time
 
 	epoch    int
-	loads    []Load               // by rank, of the step under way
-	forward  int                  // samples that the step under way evaluates, of the job with most
-	before   []Load               // the loads when the batch under way began
-	here     []bool               // by sample: in memory at the end of the batch before
-	stamp    int32                // of the batch under way
-	movedAt  []int32              // by sample: stamp of the last batch that added or dropped it
-	servedAt []int32              // by sample: stamp of the last batch in which it was served
-	readIn   []int32              // by sample: 1 + the last epoch in which it was read
-	readNow  int64                // bytes of the samples read in this epoch, each once
-	packages systems.Packages     // of this epoch
-	served   []scheduler.SampleID // of this epoch
+	loads    []Load           // by rank, of the step under way
+	forward  int              // samples that the step under way evaluates, of the job with most
+	before   []Load           // the loads when the batch under way began
+	here     []bool           // by sample: in memory at the end of the batch before
+	stamp    int32            // of the batch under way
+	movedAt  []int32          // by sample: stamp of the last batch that added or dropped it
+	servedAt []int32          // by sample: stamp of the last batch in which it was served
+	readIn   []int32          // by sample: 1 + the last epoch in which it was read
+	readNow  int64            // bytes of the samples read in this epoch, each once
+	packages systems.Packages // of this epoch
+	served   []draw.SampleID  // of this epoch
 
 	seconds, bound, plan float64 // sums over the epochs that count
 }
@@ -64,7 +64,7 @@ func (c *count) begin(epoch int) {
 }
 
 // read counts a read of one sample of storage by a rank.
-func (c *count) read(id scheduler.SampleID, rank int32) {
+func (c *count) read(id draw.SampleID, rank int32) {
 	size := c.memory.Size(id)
 	c.loads[rank].StorageBytes += size
 	c.loads[rank].Reads++
@@ -79,7 +79,7 @@ func (c *count) bytes(n int64) {
 }
 
 // touch counts that storage was read for a sample in this epoch.
-func (c *count) touch(id scheduler.SampleID) {
+func (c *count) touch(id draw.SampleID) {
 	if c.readIn[id] != int32(c.epoch)+1 {
 		c.readIn[id] = int32(c.epoch) + 1
 		c.readNow += c.memory.Size(id)
@@ -88,7 +88,7 @@ func (c *count) touch(id scheduler.SampleID) {
 
 // evaluated records that the losses of ids, which are in memory, are measured. They do not count as
 // draws.
-func (c *count) evaluated(ids []scheduler.SampleID) {
+func (c *count) evaluated(ids []draw.SampleID) {
 	c.stamp++
 	c.settle()
 	c.forward = max(c.forward, len(ids))
@@ -185,7 +185,7 @@ func (c *count) trained(job int) {
 // answer counts one draw of a rank. A read of storage counts with the first draw that it serves,
 // whether it was for that draw or ahead of it, and whether it was of the drawn sample or of a
 // substitute.
-func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, from *BatchResult) {
+func (c *count) answer(drawn draw.SampleID, rank int32, a systems.Answer, from *BatchResult) {
 	local := false
 	if !a.Read {
 		if !c.here[a.Served] && c.movedAt[a.Served] != c.stamp {
@@ -215,7 +215,7 @@ func (c *count) answer(drawn scheduler.SampleID, rank int32, a systems.Answer, f
 }
 
 // fromMemory counts that a rank gets a sample from memory, and reports whether from its own.
-func (c *count) fromMemory(id scheduler.SampleID, rank int32) (local bool) {
+func (c *count) fromMemory(id draw.SampleID, rank int32) (local bool) {
 	if local = c.memory.At(id, rank); local {
 		c.loads[rank].LocalBytes += c.memory.Size(id)
 	} else {

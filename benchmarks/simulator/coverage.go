@@ -3,7 +3,7 @@ package simulator
 import (
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // coverage records which samples a job trained on, and how long it went without some.
@@ -24,7 +24,7 @@ func newCoverage(samples, begin int) *coverage {
 }
 
 // trained records that id was trained on in an epoch; epochs do not decrease.
-func (c *coverage) trained(epoch int, id scheduler.SampleID) {
+func (c *coverage) trained(epoch int, id draw.SampleID) {
 	if epoch < c.begin {
 		return
 	}

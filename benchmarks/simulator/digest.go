@@ -7,13 +7,13 @@ import (
 	"hash"
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // idsDigest is the digest of a stream of global batches by their ids; nil: not requested.
 type idsDigest struct {
 	sum   hash.Hash
-	ids   []scheduler.SampleID
+	ids   []draw.SampleID
 	bytes []byte
 }
 
@@ -25,7 +25,7 @@ func newIDsDigest(wanted bool) *idsDigest {
 }
 
 // add adds the ids that a global batch was served, in any order.
-func (d *idsDigest) add(ids []scheduler.SampleID) {
+func (d *idsDigest) add(ids []draw.SampleID) {
 	if d == nil {
 		return
 	}

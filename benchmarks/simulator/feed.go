@@ -3,28 +3,29 @@ package simulator
 import (
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
 	"rankpool/scheduler/systems"
 )
 
 // A feed produces the draws of a job.
 type feed interface {
 	// begin draws an epoch, one after the other from 0 on.
-	begin(epoch int) (*scheduler.Plan, error)
+	begin(epoch int) (*plan.Plan, error)
 	// cut announces that the current epoch has reached its cut, and another will follow.
 	cut(epoch int) error
 	// report reports the losses of the samples drawn in a global batch.
 	report(epoch, number int, losses []float32)
 	// score returns the current importance of a sample, for predictions.
-	score(id scheduler.SampleID) float32
+	score(id draw.SampleID) float32
 }
 
 // planConfig returns the configuration of a job's plans. Hashes choose the homes, so that consumers
 // are the same for every system.
-func (c *Config) planConfig(sampler scheduler.Sampler) scheduler.PlanConfig {
-	cfg := scheduler.PlanConfig{
+func (c *Config) planConfig(sampler draw.Sampler) plan.Config {
+	cfg := plan.Config{
 		Sampler: sampler, Samples: c.Trace.Samples(), BatchSize: c.BatchSize, Ranks: c.Ranks,
-		Rank: scheduler.AllRanks, Assignment: c.assignment(),
+		Rank: plan.AllRanks, Assignment: c.assignment(),
 	}
 	for t := range c.trainers() {
 		cfg.World = append(cfg.World, c.rankOf(t))
@@ -41,19 +42,19 @@ func (c *Config) rankOf(trainer int) int32 { return int32(trainer / max(c.Traine
 // assignment returns how draws are assigned to trainers. The samplers of published systems are
 // PyTorch's DistributedSampler or derived from it, which assigns place j to trainer j mod W. Only
 // rankpool, and the bounds that it is compared with, let the plan choose.
-func (c *Config) assignment() scheduler.Assignment {
+func (c *Config) assignment() plan.Assignment {
 	if c.System.Name == "rankpool" || c.System.Offline() {
-		return scheduler.AssignLocal
+		return plan.AssignLocal
 	}
-	return scheduler.AssignSampler
+	return plan.AssignSampler
 }
 
-func (c *Config) newSampler(name string, job int) (scheduler.Sampler, error) {
-	return scheduler.NewSampler(c.samplerConfig(name, job))
+func (c *Config) newSampler(name string, job int) (draw.Sampler, error) {
+	return draw.NewSampler(c.samplerConfig(name, job))
 }
 
-func (c *Config) samplerConfig(name string, job int) scheduler.SamplerConfig {
-	cfg := scheduler.SamplerConfig{
+func (c *Config) samplerConfig(name string, job int) draw.SamplerConfig {
+	cfg := draw.SamplerConfig{
 		Name: name, Samples: c.Trace.Samples(), Seed: c.Seed + int64(job), BatchSize: c.BatchSize,
 		World: c.trainers(), DropLast: c.DropLast,
 	}
@@ -78,7 +79,7 @@ func (s *setup) newPlannedFeed(job int) (feed, error) {
 	return plannedFeed{s.newTraining(s.Seed+int64(job), s.planConfig(sampler), nil, nil)}, nil
 }
 
-func (f plannedFeed) begin(epoch int) (*scheduler.Plan, error) {
+func (f plannedFeed) begin(epoch int) (*plan.Plan, error) {
 	return f.training.begin(epoch), nil
 }
 
@@ -93,10 +94,10 @@ type ownFeed struct {
 	job    int
 	scores *systems.Scores
 	pool   systems.Pool
-	ahead  *scheduler.Plan // of the epoch that comes next, once it is drawn
+	ahead  *plan.Plan // of the epoch that comes next, once it is drawn
 }
 
-func (f *ownFeed) begin(epoch int) (*scheduler.Plan, error) {
+func (f *ownFeed) begin(epoch int) (*plan.Plan, error) {
 	if f.ahead == nil {
 		if err := f.cut(epoch - 1); err != nil {
 			return nil, err
@@ -113,7 +114,7 @@ func (f *ownFeed) cut(epoch int) (err error) {
 	return err
 }
 
-func (f *ownFeed) draw(epoch int) (*scheduler.Plan, error) {
+func (f *ownFeed) draw(epoch int) (*plan.Plan, error) {
 	name, weights := f.setup.sampler, slices.Clone(f.scores.Cut)
 	if d, ok := f.pool.(systems.Drawer); ok {
 		d.Cut(f.job)
@@ -121,7 +122,7 @@ func (f *ownFeed) draw(epoch int) (*scheduler.Plan, error) {
 		if f.setup.DropLast {
 			ids = ids[:len(ids)-len(ids)%f.setup.globalBatch()]
 		}
-		return scheduler.NewPlan(f.setup.planConfig(scheduler.Listed(ids)), epoch, nil), nil
+		return plan.New(f.setup.planConfig(draw.Listed(ids)), epoch, nil), nil
 	}
 	r, resamples := f.pool.(systems.Resampler)
 	if resamples {
@@ -129,15 +130,15 @@ func (f *ownFeed) draw(epoch int) (*scheduler.Plan, error) {
 	}
 	cfg := f.setup.samplerConfig(name, f.job)
 	if resamples {
-		cfg.Floor = scheduler.NoFloor // as published
+		cfg.Floor = draw.NoFloor // as published
 	}
-	sampler, err := scheduler.NewSampler(cfg)
+	sampler, err := draw.NewSampler(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return scheduler.NewPlan(f.setup.planConfig(sampler), epoch, weights), nil
+	return plan.New(f.setup.planConfig(sampler), epoch, weights), nil
 }
 
 func (f *ownFeed) report(int, int, []float32) {}
 
-func (f *ownFeed) score(id scheduler.SampleID) float32 { return f.scores.Of[id] }
+func (f *ownFeed) score(id draw.SampleID) float32 { return f.scores.Of[id] }

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 )
 
@@ -13,15 +15,15 @@ import (
 type follower struct {
 	t       *testing.T
 	cfg     *Config
-	scorer  scheduler.Scorer
-	ledger  *scheduler.Ledger
-	follows scheduler.Learner
+	scorer  protocol.Scorer
+	ledger  *protocol.Ledger
+	follows protocol.Learner
 }
 
 // config returns the configuration of choosers and learners with a number of trainers.
 func (f *follower) config(trainers int) systems.ChooserConfig {
 	n := f.cfg.Trace.Samples()
-	size := func(scheduler.SampleID) int64 { return 3 }
+	size := func(draw.SampleID) int64 { return 3 }
 	world := make([]int32, trainers)
 	for trainer := range world {
 		world[trainer] = f.cfg.rankOf(trainer)
@@ -32,7 +34,7 @@ func (f *follower) config(trainers int) systems.ChooserConfig {
 		Ranks: int(slices.Max(world)) + 1, Epochs: f.cfg.Epochs, Size: size,
 		Initial: f.scorer.Initial(batch), CapacityBytes: systems.BookBytes(f.cfg.Capacity, n, size),
 		Labels: f.cfg.Trace.Labels, Dimensions: len(f.cfg.Trace.Embeddings[0][0]),
-		Sampler: scheduler.SamplerConfig{
+		Sampler: draw.SamplerConfig{
 			Samples: n, Seed: f.cfg.Seed, BatchSize: batch / trainers, World: trainers,
 		},
 	}
@@ -42,12 +44,12 @@ func newFollower(t *testing.T, cfg *Config) *follower {
 	t.Helper()
 	f := &follower{t: t, cfg: cfg}
 	var err error
-	if f.scorer, err = scheduler.NewScorer(cfg.System.Scorer); err != nil {
+	if f.scorer, err = protocol.NewScorer(cfg.System.Scorer); err != nil {
 		t.Fatal(err)
 	}
 	batch := cfg.BatchSize * cfg.trainers()
-	f.ledger = scheduler.NewLedger(f.scorer,
-		scheduler.EqualScores(cfg.Trace.Samples(), f.scorer.Initial(batch)))
+	f.ledger = protocol.NewLedger(f.scorer,
+		protocol.EqualScores(cfg.Trace.Samples(), f.scorer.Initial(batch)))
 	f.ledger.Embed(len(cfg.Trace.Embeddings[0][0]))
 	f.learner(cfg.trainers())
 	return f
@@ -61,7 +63,7 @@ func (f *follower) learner(trainers int) {
 }
 
 // plan lets a new chooser choose an epoch.
-func (f *follower) plan(epoch, trainers int, scores []float32, learned []byte) *scheduler.Plan {
+func (f *follower) plan(epoch, trainers int, scores []float32, learned []byte) *plan.Plan {
 	cfg := f.config(trainers)
 	chooser, err := systems.NewChooser(cfg)
 	if err == nil {
@@ -70,24 +72,24 @@ func (f *follower) plan(epoch, trainers int, scores []float32, learned []byte) *
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return scheduler.NewPlan(scheduler.PlanConfig{
+	return plan.New(plan.Config{
 		Sampler: chooser, BatchSize: cfg.Sampler.BatchSize, World: cfg.World, Ranks: cfg.Ranks,
-		Assignment: scheduler.AssignSampler,
+		Assignment: plan.AssignSampler,
 	}, epoch, scores)
 }
 
 // train trains a batch.
-func (f *follower) train(p *scheduler.Plan, b int) {
+func (f *follower) train(p *plan.Plan, b int) {
 	f.t.Helper()
 	lo, hi := p.Range(b)
 	for trainer := range p.World {
-		var ids []scheduler.SampleID
+		var ids []draw.SampleID
 		for i := lo; i < hi; i++ {
 			if int(p.Consumer[i]) == trainer {
 				ids = append(ids, p.IDs[i])
 			}
 		}
-		var r scheduler.Report
+		var r protocol.Report
 		f.cfg.Trace.train(p.Epoch, ids, &r)
 		if err := f.ledger.Report(trainer, p.Epoch, b, r.Losses,
 			slices.Concat(r.Embeddings...)); err != nil {
@@ -98,16 +100,16 @@ func (f *follower) train(p *scheduler.Plan, b int) {
 }
 
 func (f *follower) fold() {
-	f.ledger.Fold(func(b scheduler.Folded) { f.follows.Learn(b, f.ledger.Scores()) })
+	f.ledger.Fold(func(b protocol.Folded) { f.follows.Learn(b, f.ledger.Scores()) })
 }
 
 // run returns the draws of all epochs. In the middle of every odd epoch it restarts the ranks from
 // a checkpoint, on half as many if they can be halved.
-func (f *follower) run() []*scheduler.Draws {
+func (f *follower) run() []*draw.Draws {
 	f.t.Helper()
 	trainers := f.cfg.trainers()
-	var all []*scheduler.Draws
-	read := map[scheduler.SampleID]uint16{} // the ranks that read what was not found since
+	var all []*draw.Draws
+	read := map[draw.SampleID]uint16{} // the ranks that read what was not found since
 	scores := f.ledger.Take()
 	learned := f.follows.Cut(scores)()
 	for epoch := range f.cfg.Epochs {
@@ -118,7 +120,7 @@ func (f *follower) run() []*scheduler.Draws {
 			foundWhereRead(f.t, p, read)
 		}
 		f.ledger.Open(p)
-		f.follows.Open(p, scheduler.Known(by))
+		f.follows.Open(p, protocol.Known(by))
 		for trainer := range p.World {
 			f.ledger.Finish(trainer, epoch)
 		}
@@ -142,7 +144,7 @@ func (f *follower) run() []*scheduler.Draws {
 // foundWhereRead checks that a draw that finds its sample in memory, its own or one served for it,
 // finds it on the rank that read it. (Later it may move: a region of the memory drops it, and
 // another keeps it elsewhere.)
-func foundWhereRead(t *testing.T, p *scheduler.Plan, read map[scheduler.SampleID]uint16) {
+func foundWhereRead(t *testing.T, p *plan.Plan, read map[draw.SampleID]uint16) {
 	t.Helper()
 	elsewhere := 0
 	for i, id := range p.IDs {
@@ -163,19 +165,19 @@ func foundWhereRead(t *testing.T, p *scheduler.Plan, read map[scheduler.SampleID
 
 // restart resumes from the state of a checkpoint before a batch.
 func (f *follower) restart(
-	p *scheduler.Plan, batch, trainers int, base []float32, learned []byte,
-) *scheduler.Plan {
+	p *plan.Plan, batch, trainers int, base []float32, learned []byte,
+) *plan.Plan {
 	f.t.Helper()
 	snap := f.ledger.Snapshot(base, batch)
-	snap.Learned = scheduler.Known(learned)
-	snap.Stream = scheduler.StreamID{
+	snap.Learned = protocol.Known(learned)
+	snap.Stream = protocol.StreamID{
 		Batch: f.cfg.BatchSize * f.cfg.trainers(), Embeddings: len(f.cfg.Trace.Embeddings[0][0]),
 	}
-	read, err := scheduler.DecodeSnapshot(snap.Encode())
+	read, err := protocol.DecodeSnapshot(snap.Encode())
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.ledger = scheduler.RestoreLedger(f.scorer, read, trainers, false)
+	f.ledger = protocol.RestoreLedger(f.scorer, read, trainers, false)
 	f.learner(trainers)
 	if err := f.follows.Begin(f.ledger.Scores(), read.Learned()); err != nil {
 		f.t.Fatal(err)
@@ -262,7 +264,7 @@ func followedIsSimulated(t *testing.T, cfg *Config, want *Result) {
 
 // outcomes counts the draws that found their sample in memory, those that found another one there,
 // and those of batches that are evaluated.
-func outcomes(d *scheduler.Draws, batch int) (hits, substituted, evaluated int64) {
+func outcomes(d *draw.Draws, batch int) (hits, substituted, evaluated int64) {
 	for i := range d.IDs {
 		switch {
 		case d.Evaluated().Has(i / batch):

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/stager"
 )
 
 // Lane is one of several trainings that use a data set and the memory at the same time.
@@ -69,7 +71,7 @@ type LanesResult struct {
 	Lanes   []LaneResult `json:"lanes"`
 	Data    []DataResult `json:"data,omitempty"` // if there are several
 
-	IDs [][]scheduler.SampleID `json:"-"` // of each lane, in order
+	IDs [][]draw.SampleID `json:"-"` // of each lane, in order
 }
 
 // RunLanes simulates trainings on one cache with the real schedulers, each training a lane of its
@@ -169,7 +171,7 @@ type lanesRun struct {
 	epochs int // the largest number of a training's
 	sets   []*laneSet
 	lanes  []*laneRun
-	order  []scheduler.SampleID // the draws of all lanes, numbered over all data sets
+	order  []draw.SampleID // the draws of all lanes, numbered over all data sets
 
 	reads, probeReads int64
 	first             time.Duration // when all had trained steadyEpochs; below 0: not yet
@@ -196,17 +198,17 @@ type laneRun struct {
 	number   int // in its data set
 	trace    *Trace
 	training *training
-	benefit  *scheduler.Benefit
-	probes   map[int]scheduler.Probe // by epoch
-	planCfg  scheduler.PlanConfig
-	plan     *scheduler.Plan // of the epoch under way
-	epoch    int             // under way, -1 before the first
-	batch    int             // the next one
-	at       time.Duration   // when
-	fetched  int             // samples of the batch that were read from storage
-	steady   int             // batches that it has taken since lanesRun.first
+	benefit  *stager.Benefit
+	probes   map[int]stager.Probe // by epoch
+	planCfg  plan.Config
+	plan     *plan.Plan    // of the epoch under way
+	epoch    int           // under way, -1 before the first
+	batch    int           // the next one
+	at       time.Duration // when
+	fetched  int           // samples of the batch that were read from storage
+	steady   int           // batches that it has taken since lanesRun.first
 	result   LaneResult
-	ids      []scheduler.SampleID
+	ids      []draw.SampleID
 }
 
 // set returns a training's data set.
@@ -231,10 +233,10 @@ func (p *lanesRun) set(l Lane) (*laneSet, error) {
 	for r := range s.Ranks {
 		set.parts = append(set.parts, s.part(r))
 	}
-	set.fetched = func(scheduler.SampleID, int, int) { set.reads++; p.reads++ }
+	set.fetched = func(draw.SampleID, int, int) { set.reads++; p.reads++ }
 	set.reread = func() { p.probeReads++ }
-	set.drew = func(_, lane, _, _ int, o scheduler.Outcome) {
-		if o == scheduler.Hit {
+	set.drew = func(_, lane, _, _ int, o stager.Outcome) {
+		if o == stager.Hit {
 			set.lanes[lane].result.Hits++
 		}
 	}
@@ -248,17 +250,17 @@ func (set *laneSet) newLane(l Lane) (*laneRun, error) {
 	number := len(set.lanes)
 	t := &laneRun{
 		Lane: l, set: set, number: number, trace: &trace, epoch: -1, at: l.Start,
-		result: LaneResult{Name: l.Name, Data: l.Data}, probes: map[int]scheduler.Probe{},
-		benefit: scheduler.NewBenefit(slices.Index(set.run.sets, set)+number, 1),
+		result: LaneResult{Name: l.Name, Data: l.Data}, probes: map[int]stager.Probe{},
+		benefit: stager.NewBenefit(slices.Index(set.run.sets, set)+number, 1),
 	}
 	cfg := set.samplerConfig(set.sampler, 0)
 	cfg.Seed = l.Seed
-	sampler, err := scheduler.NewSampler(cfg)
+	sampler, err := draw.NewSampler(cfg)
 	if err != nil {
 		return nil, err
 	}
 	t.planCfg = set.planConfig(sampler)
-	t.planCfg.Assignment = scheduler.AssignLocal
+	t.planCfg.Assignment = plan.AssignLocal
 	return t, nil
 }
 
@@ -284,7 +286,7 @@ func (p *lanesRun) batch(l *laneRun) {
 	ids := l.plan.IDs[lo:hi]
 	l.ids = append(l.ids, ids...)
 	for _, id := range ids {
-		p.order = append(p.order, id+scheduler.SampleID(set.begin))
+		p.order = append(p.order, id+draw.SampleID(set.begin))
 	}
 	l.training.learn(l.trace, l.epoch, l.batch, ids)
 	p.took(l, len(ids))
@@ -325,7 +327,7 @@ func (p *lanesRun) endEpoch(l *laneRun) {
 			p.keeps()
 		}
 		l.epoch = l.Epochs
-		l.set.step(scheduler.LaneClosed{Lane: l.number})
+		l.set.step(stager.LaneClosed{Lane: l.number})
 		p.weigh(l.set)
 	}
 }
@@ -334,18 +336,18 @@ func (p *lanesRun) endEpoch(l *laneRun) {
 func (p *lanesRun) begin(l *laneRun) {
 	if l.training == nil {
 		if l.number > 0 {
-			l.set.step(scheduler.LaneOpened{Lane: l.number, World: l.planCfg.World})
+			l.set.step(stager.LaneOpened{Lane: l.number, World: l.planCfg.World})
 		}
 		own := *l.set.setup
 		own.Epochs = l.Epochs
-		l.training = own.newTraining(l.Seed, l.planCfg, func(e scheduler.Event) {
+		l.training = own.newTraining(l.Seed, l.planCfg, func(e stager.Event) {
 			switch e := e.(type) {
-			case scheduler.Planned:
+			case stager.Planned:
 				e.Lane = l.number
 				e.Probe = l.benefit.Begin(e.Plan.Epoch, e.From, e.Plan.Batches(), p.measures())
 				l.probes[e.Plan.Epoch] = e.Probe
 				l.set.step(e)
-			case scheduler.Scored:
+			case stager.Scored:
 				e.Lane = l.number
 				l.set.step(e)
 			}
@@ -380,8 +382,8 @@ func (set *laneSet) gains() (lanes []int, gains []float64) {
 // sets, by what the cache is worth to the trainings.
 func (p *lanesRun) weigh(set *laneSet) {
 	lanes, gains := set.gains()
-	for i, weight := range scheduler.Weights(gains) {
-		set.step(scheduler.Weighed{Lane: lanes[i], Weight: weight})
+	for i, weight := range stager.Weights(gains) {
+		set.step(stager.Weighed{Lane: lanes[i], Weight: weight})
 	}
 	if len(p.sets) == 1 {
 		return
@@ -393,30 +395,30 @@ func (p *lanesRun) weigh(set *laneSet) {
 
 // divide divides the memory of a rank among the data sets.
 func (p *lanesRun) divide(rank int) {
-	var claims []scheduler.Claim
+	var claims []stager.Claim
 	total := int64(0)
 	for _, set := range p.sets {
 		c := set.claim(rank)
 		claims, total = append(claims, c), total+c.EvenBytes
 	}
-	parts := scheduler.Divide(claims, total, false)
+	parts := stager.Divide(claims, total, false)
 	for _, grows := range []bool{false, true} {
 		for i, set := range p.sets {
 			if set.parts[rank] == parts[i] || grows != (parts[i] > set.parts[rank]) {
 				continue
 			}
 			set.parts[rank] = parts[i]
-			set.ranks[rank].step(scheduler.Shrunk{CapacityBytes: parts[i]})
+			set.ranks[rank].step(stager.Shrunk{CapacityBytes: parts[i]})
 			set.settle()
 		}
 	}
 }
 
 // claim returns the data set's claim to the memory of a rank.
-func (set *laneSet) claim(rank int) scheduler.Claim {
-	c := scheduler.Claim{EvenBytes: set.part(rank)}
-	for id := range scheduler.SampleID(set.Trace.Samples()) {
-		if scheduler.Owner(id, set.Ranks) == rank {
+func (set *laneSet) claim(rank int) stager.Claim {
+	c := stager.Claim{EvenBytes: set.part(rank)}
+	for id := range draw.SampleID(set.Trace.Samples()) {
+		if draw.Owner(id, set.Ranks) == rank {
 			c.WholeBytes += set.size(id)
 		}
 	}
@@ -444,13 +446,13 @@ func (p *lanesRun) keeps() {
 }
 
 // found counts what a training got.
-func (l *laneRun) found(d scheduler.Deliver) {
+func (l *laneRun) found(d stager.Deliver) {
 	l.result.Draws += int64(len(d.IDs))
 	for _, source := range d.Source {
 		switch {
-		case source >= scheduler.FromFallback:
+		case source >= stager.FromFallback:
 			l.result.Fallbacks++
-		case source == scheduler.FromStorage:
+		case source == stager.FromStorage:
 			l.fetched++
 		}
 	}

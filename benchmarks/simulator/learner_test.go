@@ -4,35 +4,37 @@ import (
 	"slices"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 )
 
 // learned returns the draws of all epochs as ranks plan them for a system that learns within an
 // epoch. One learner draws every epoch, another follows training; before every second epoch the
 // ranks restart, as in mid-training.
-func learned(t *testing.T, cfg *Config) [][]scheduler.SampleID {
+func learned(t *testing.T, cfg *Config) [][]draw.SampleID {
 	t.Helper()
 	var world []int32
 	for trainer := range cfg.trainers() {
 		world = append(world, cfg.rankOf(trainer))
 	}
 	n, batch := cfg.Trace.Samples(), cfg.BatchSize*len(world)
-	scorer, err := scheduler.NewScorer(cfg.System.Scorer)
+	scorer, err := protocol.NewScorer(cfg.System.Scorer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	size := func(scheduler.SampleID) int64 { return 3 }
+	size := func(draw.SampleID) int64 { return 3 }
 	of := systems.ChooserConfig{
 		System: cfg.System, Values: cfg.Values, World: world, Ranks: cfg.Ranks, Size: size,
 		Initial:       scorer.Initial(batch),
 		CapacityBytes: systems.BookBytes(cfg.Capacity, n, size),
-		Sampler: scheduler.SamplerConfig{
+		Sampler: draw.SamplerConfig{
 			Samples: n, Seed: cfg.Seed, BatchSize: cfg.BatchSize,
 			World: len(world),
 		},
 	}
-	newFollower := func() scheduler.Learner {
+	newFollower := func() protocol.Learner {
 		l, err := systems.NewFollower(of)
 		if err != nil {
 			t.Fatal(err)
@@ -43,17 +45,17 @@ func learned(t *testing.T, cfg *Config) [][]scheduler.SampleID {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ledger := scheduler.NewLedger(scorer, scheduler.EqualScores(n, scorer.Initial(batch)))
+	ledger := protocol.NewLedger(scorer, protocol.EqualScores(n, scorer.Initial(batch)))
 	follows := newFollower()
 	var tail []func() // what was folded since the cut
 	fold := func() {
-		ledger.Fold(func(f scheduler.Folded) {
+		ledger.Fold(func(f protocol.Folded) {
 			scores := slices.Clone(ledger.Scores())
 			tail = append(tail, func() { follows.Learn(f, scores) })
 			follows.Learn(f, scores)
 		})
 	}
-	var all [][]scheduler.SampleID
+	var all [][]draw.SampleID
 	scores := ledger.Take()
 	at := follows.Cut(scores)()
 	for epoch := range cfg.Epochs {
@@ -69,17 +71,17 @@ func learned(t *testing.T, cfg *Config) [][]scheduler.SampleID {
 		if err := draws.Begin(scores, at); err != nil {
 			t.Fatal(err)
 		}
-		plan := scheduler.NewPlan(scheduler.PlanConfig{
+		plan := plan.New(plan.Config{
 			Sampler: draws, BatchSize: cfg.BatchSize, World: world, Ranks: cfg.Ranks,
-			Assignment: scheduler.AssignSampler,
+			Assignment: plan.AssignSampler,
 		}, epoch, scores)
 		all = append(all, plan.IDs)
 		ledger.Open(plan)
 		for b := range plan.Batches() {
 			lo, hi := plan.Range(b)
-			var r scheduler.Report
+			var r protocol.Report
 			cfg.Trace.train(epoch, plan.IDs[lo:hi], &r)
-			if err := ledger.Report(scheduler.AllTrainers, epoch, b, r.Losses, nil); err != nil {
+			if err := ledger.Report(protocol.AllTrainers, epoch, b, r.Losses, nil); err != nil {
 				t.Fatal(err)
 			}
 			if fold(); b+1 == plan.Cut() {

@@ -3,7 +3,10 @@ package simulator
 import (
 	"math"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 	"rankpool/scheduler/systems"
 )
 
@@ -14,21 +17,21 @@ import (
 // driver as the online policy, with the exact place of every next draw.
 //
 // Source: Belady, IBM Systems Journal 1966; bypass as in McFarling, ISCA 1992.
-func MinHits(ids []scheduler.SampleID, samples int, capacity int64) []bool {
+func MinHits(ids []draw.SampleID, samples int, capacity int64) []bool {
 	next := nextPlaces(ids, samples)
-	cache := scheduler.NewCache(scheduler.NewClairvoyant(), capacity,
-		func(scheduler.SampleID) int64 { return 1 })
+	cache := stager.NewCache(stager.NewClairvoyant(), capacity,
+		func(draw.SampleID) int64 { return 1 })
 	hits := make([]bool, len(ids))
 	for i, id := range ids {
-		hits[i] = cache.Draw(scheduler.Use{ID: id, Next: next[i]},
-			func(scheduler.SampleID) {}) == scheduler.Hit
+		hits[i] = cache.Draw(stager.Use{ID: id, Next: next[i]},
+			func(draw.SampleID) {}) == stager.Hit
 	}
 	return hits
 }
 
 // nextPlaces returns, for every draw, the place of the next draw of its sample; +Inf if there is
 // none.
-func nextPlaces(ids []scheduler.SampleID, samples int) []float64 {
+func nextPlaces(ids []draw.SampleID, samples int) []float64 {
 	next, last := make([]float64, len(ids)), make([]float64, samples)
 	for i := range last {
 		last[i] = math.Inf(1)
@@ -43,13 +46,13 @@ func nextPlaces(ids []scheduler.SampleID, samples int) []float64 {
 // PartitionHits returns how many draws from place begin on are hits if each of the owners runs MIN
 // in a separate partition: the bound of any policy that leaves samples with the owner given by
 // their hash. The partitions are those of Run.
-func PartitionHits(ids []scheduler.SampleID, begin, samples, owners int, capacity int64) int64 {
+func PartitionHits(ids []draw.SampleID, begin, samples, owners int, capacity int64) int64 {
 	hits := int64(0)
 	for owner := range owners {
-		var own []scheduler.SampleID
+		var own []draw.SampleID
 		warm := 0
 		for i, id := range ids {
-			if scheduler.Owner(id, owners) != owner {
+			if draw.Owner(id, owners) != owner {
 				continue
 			}
 			if i < begin {
@@ -82,8 +85,8 @@ func (s *setup) future() ([]float64, error) {
 		}
 		feeds = append(feeds, f)
 	}
-	var ids []scheduler.SampleID
-	plans := make([]*scheduler.Plan, s.Jobs)
+	var ids []draw.SampleID
+	plans := make([]*plan.Plan, s.Jobs)
 	for epoch := range s.Epochs {
 		batches := 0
 		for job, f := range feeds {
@@ -93,7 +96,7 @@ func (s *setup) future() ([]float64, error) {
 			}
 			batches = max(batches, plans[job].Batches())
 		}
-		var report scheduler.Report
+		var report protocol.Report
 		for number := range batches {
 			for job, f := range feeds {
 				if number < plans[job].Batches() {
@@ -114,25 +117,25 @@ func (s *setup) future() ([]float64, error) {
 // whole samples, farthest first, while the optimal choice is a hard problem.
 type minPool struct {
 	memory *systems.Memory
-	caches []*scheduler.Cache // by rank
+	caches []*stager.Cache // by rank
 }
 
 func (s *setup) newMinPool(memory *systems.Memory) *minPool {
 	p := &minPool{memory: memory}
 	for r := range s.Ranks {
-		p.caches = append(p.caches, scheduler.NewCache(scheduler.NewClairvoyant(), s.part(r), s.size))
+		p.caches = append(p.caches, stager.NewCache(stager.NewClairvoyant(), s.part(r), s.size))
 	}
 	return p
 }
 
-func (p *minPool) Begin(int, int, []scheduler.SampleID) {}
+func (p *minPool) Begin(int, int, []draw.SampleID) {}
 
 func (p *minPool) Batch(b *systems.Batch, answers []systems.Answer) {
 	for i, id := range b.IDs {
-		owner := scheduler.Owner(id, len(p.caches))
-		u := scheduler.Use{ID: id, Next: b.Next[i]}
+		owner := draw.Owner(id, len(p.caches))
+		u := stager.Use{ID: id, Next: b.Next[i]}
 		answers[i] = p.memory.Draw(p.caches[owner], u, int32(owner))
 	}
 }
 
-func (p *minPool) Trained(*systems.Batch, scheduler.Report) {}
+func (p *minPool) Trained(*systems.Batch, protocol.Report) {}

@@ -3,7 +3,9 @@ package simulator
 import (
 	"math"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 )
 
@@ -22,15 +24,15 @@ type pooled struct {
 type pooledJob struct {
 	number int
 	feed   feed
-	scorer scheduler.Scorer // nil: the system uses no scores
+	scorer protocol.Scorer // nil: the system uses no scores
 	scores *systems.Scores
-	plan   *scheduler.Plan // of the epoch under way
+	plan   *plan.Plan // of the epoch under way
 	// by place in the plan: the place of the sample's next draw, -1 if there is none
 	after []int32
 	// by sample: the place of its first draw that is still to come, -1 if there is none
 	upcoming []int32
-	drawn    scheduler.Report
-	served   scheduler.Report
+	drawn    protocol.Report
+	served   protocol.Report
 	buffer   []float32
 }
 
@@ -44,12 +46,12 @@ func newPooled(s *setup) (*pooled, error) {
 		initial := float32(0)
 		if s.scorer != "" {
 			var err error
-			if j.scorer, err = scheduler.NewScorer(s.scorer); err != nil {
+			if j.scorer, err = protocol.NewScorer(s.scorer); err != nil {
 				return nil, err
 			}
 			initial = j.scorer.Initial(s.globalBatch())
 		}
-		j.scores = systems.NewScores(scheduler.EqualScores(n, initial))
+		j.scores = systems.NewScores(protocol.EqualScores(n, initial))
 		scores = append(scores, j.scores)
 		p.jobs = append(p.jobs, j)
 	}
@@ -119,7 +121,7 @@ func (p *pooled) divided() {
 // epoch is the one before which they are due.
 func (p *pooled) evaluate(j *pooledJob, number int) {
 	e, ok := p.pool.(systems.Evaluator)
-	if !ok || number != scheduler.EvaluateAt(j.plan.Batches()) {
+	if !ok || number != plan.EvaluateAt(j.plan.Batches()) {
 		return
 	}
 	ids := e.Evaluate(j.number)
@@ -175,7 +177,7 @@ func (p *pooled) batch(j *pooledJob, epoch, number int) {
 	p.pool.Batch(b, answers)
 	p.count.batch(b, answers)
 
-	served := make([]scheduler.SampleID, hi-lo)
+	served := make([]draw.SampleID, hi-lo)
 	for i, a := range answers {
 		served[i] = a.Served
 	}
@@ -192,14 +194,14 @@ func (p *pooled) batch(j *pooledJob, epoch, number int) {
 }
 
 // foresee passes the pool the next draws of samples, nil for all. An offline system knows them.
-func (p *pooled) foresee(ids []scheduler.SampleID) {
+func (p *pooled) foresee(ids []draw.SampleID) {
 	if f, ok := p.pool.(systems.Foreseer); ok && p.future == nil {
 		f.Foresee(ids, p.next)
 	}
 }
 
 // next returns when some job draws a sample again: exact in the current epochs, predicted beyond.
-func (p *pooled) next(id scheduler.SampleID) float64 {
+func (p *pooled) next(id draw.SampleID) float64 {
 	at := math.Inf(1)
 	for _, j := range p.jobs {
 		if place := j.upcoming[id]; place >= 0 {
@@ -212,7 +214,7 @@ func (p *pooled) next(id scheduler.SampleID) float64 {
 }
 
 // learn passes the job's system the losses of samples, as one batch.
-func (j *pooledJob) learn(t *Trace, epoch int, ids []scheduler.SampleID) {
+func (j *pooledJob) learn(t *Trace, epoch int, ids []draw.SampleID) {
 	t.train(epoch, ids, &j.served)
 	if j.scorer == nil {
 		return
@@ -223,7 +225,7 @@ func (j *pooledJob) learn(t *Trace, epoch int, ids []scheduler.SampleID) {
 	}
 	j.scorer.Score(j.served, j.buffer)
 	for i, id := range ids {
-		if scheduler.Reported(j.served.Losses[i]) {
+		if protocol.Reported(j.served.Losses[i]) {
 			j.scores.Of[id], j.scores.Known[id] = j.buffer[i], true
 		}
 	}

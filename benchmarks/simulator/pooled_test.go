@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/scheduler/systems"
 )
 
@@ -58,7 +58,7 @@ func pooledOf(t fataler, cfg Config) (*setup, *pooled) {
 }
 
 // drawsOf returns the draws of a simulated run in the order of batches, of all jobs.
-func drawsOf(t fataler, cfg Config) []scheduler.SampleID {
+func drawsOf(t fataler, cfg Config) []draw.SampleID {
 	t.Helper()
 	s, p := pooledOf(t, cfg)
 	spy := &spyPool{Pool: p.pool}
@@ -74,7 +74,7 @@ func drawsOf(t fataler, cfg Config) []scheduler.SampleID {
 // spyPool records what is drawn.
 type spyPool struct {
 	systems.Pool
-	ids []scheduler.SampleID
+	ids []draw.SampleID
 }
 
 func (p *spyPool) Batch(b *systems.Batch, answers []systems.Answer) {
@@ -83,7 +83,7 @@ func (p *spyPool) Batch(b *systems.Batch, answers []systems.Answer) {
 }
 
 // Evaluate implements systems.Evaluator for the pools that do.
-func (p *spyPool) Evaluate(job int) []scheduler.SampleID {
+func (p *spyPool) Evaluate(job int) []draw.SampleID {
 	if e, ok := p.Pool.(systems.Evaluator); ok {
 		return e.Evaluate(job)
 	}
@@ -98,7 +98,7 @@ func (p *spyPool) TakeCut(job, epoch int) {
 }
 
 // Foresee implements systems.Foreseer for the pools that do.
-func (p *spyPool) Foresee(ids []scheduler.SampleID, next func(scheduler.SampleID) float64) {
+func (p *spyPool) Foresee(ids []draw.SampleID, next func(draw.SampleID) float64) {
 	if f, ok := p.Pool.(systems.Foreseer); ok {
 		f.Foresee(ids, next)
 	}
@@ -234,7 +234,7 @@ func TestDrawsAreThoseOfTheRank(t *testing.T) {
 // whatever the system serves.
 func TestDrawsAreTheSameForEverySystem(t *testing.T) {
 	trace := syntheticTrace(150, 4)
-	var want []scheduler.SampleID
+	var want []draw.SampleID
 	for _, s := range systems.All() {
 		got := drawsOf(
 			t, Config{

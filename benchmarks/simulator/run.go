@@ -10,7 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 	"rankpool/scheduler/systems"
 )
 
@@ -124,17 +126,17 @@ func (s *setup) name() error {
 	if s.Sampler != "" {
 		s.drawScorer = s.Scorer
 	}
-	s.drawScorer = cmp.Or(s.drawScorer, scheduler.DefaultScorer(s.sampler))
+	s.drawScorer = cmp.Or(s.drawScorer, protocol.DefaultScorer(s.sampler))
 	// it uses no scores but those of the draws
 	if s.owner.Offline() || s.owner.Name == "rankpool" || s.scorer == "" {
 		s.scorer = s.drawScorer
 	}
 	for _, name := range []string{s.scorer, s.drawScorer} {
-		if known := scheduler.ScorerNames(); name != "" && !slices.Contains(known, name) {
+		if known := protocol.ScorerNames(); name != "" && !slices.Contains(known, name) {
 			return systems.Unknown("scorer", name, known)
 		}
 	}
-	if known := scheduler.SamplerNames(); s.Sampler != "" && !slices.Contains(known, s.Sampler) {
+	if known := draw.SamplerNames(); s.Sampler != "" && !slices.Contains(known, s.Sampler) {
 		return systems.Unknown("sampler", s.Sampler, known)
 	}
 	for _, option := range slices.Sorted(maps.Keys(s.Values)) {
@@ -176,14 +178,14 @@ func policyOwner(policy string) *systems.System {
 // holds a whole number of them.
 func (s *setup) measure() {
 	n := s.Trace.Samples()
-	for id := range scheduler.SampleID(n) {
+	for id := range draw.SampleID(n) {
 		s.totalBytes += s.size(id)
 	}
 	s.capacityBytes = systems.BookBytes(s.Capacity, n, s.size)
 }
 
 // size returns the size of a sample in bytes.
-func (s *setup) size(id scheduler.SampleID) int64 {
+func (s *setup) size(id draw.SampleID) int64 {
 	switch {
 	case s.Trace.SizesBytes != nil:
 		return s.Trace.SizesBytes[id]
@@ -216,7 +218,7 @@ func (s *setup) newPool(
 	case s.owner.Name == "min-partitioned":
 		return s.newMinPool(memory)
 	case s.owner.Offline():
-		return systems.NewPolicyPool(cfg, scheduler.NewClairvoyant())
+		return systems.NewPolicyPool(cfg, stager.NewClairvoyant())
 	case s.owner.NewPool != nil:
 		return s.owner.NewPool(cfg)
 	}
@@ -275,7 +277,7 @@ func (s *setup) machine() *systems.NoPFSModel {
 }
 
 // newClock returns the time model, nil without a cluster. A system that knows an epoch before it
-// begins loads across the boundary, as many batches ahead as a rank does (package scheduler,
+// begins loads across the boundary, as many batches ahead as a rank does (package stager,
 // aheadBatches); the others run under a framework's data loader, which starts over.
 func (s *setup) newClock() *Clock {
 	ahead := 0

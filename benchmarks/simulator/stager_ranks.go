@@ -1,7 +1,8 @@
 package simulator
 
 import (
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/stager"
 	"rankpool/scheduler/systems"
 )
 
@@ -13,15 +14,15 @@ type stagerRanks struct {
 	todo  []func()
 	done  int // of todo
 	// commands is a buffer for those of the event that is handled.
-	commands []scheduler.Command
+	commands []stager.Command
 
 	// fetched is called for each read of storage, reread (may be nil) for each of a sample in memory,
 	// asked (may be nil) for each request to a peer, and
 	// drew for each draw of a rank's own sample.
-	fetched func(id scheduler.SampleID, rank, position int)
+	fetched func(id draw.SampleID, rank, position int)
 	reread  func()
-	asked   func(rank int, c scheduler.Ask)
-	drew    func(rank, lane, epoch, place int, outcome scheduler.Outcome)
+	asked   func(rank int, c stager.Ask)
+	drew    func(rank, lane, epoch, place int, outcome stager.Outcome)
 
 	tierReads, tierWrites int64
 }
@@ -30,9 +31,9 @@ type stagerRanks struct {
 type stagerRank struct {
 	all       *stagerRanks
 	number    int
-	stager    *scheduler.Stager
-	delivered []scheduler.Deliver  // to its trainers
-	scored    []scheduler.SampleID // under way
+	stager    *stager.Stager
+	delivered []stager.Deliver // to its trainers
+	scored    []draw.SampleID  // under way
 }
 
 // denseRanks is the largest number of ranks that may each have tables as long as the data set.
@@ -49,12 +50,12 @@ func (a *stagerRanks) make(world []int32) error {
 			return err
 		}
 		r := &stagerRank{all: a, number: number}
-		r.stager = scheduler.NewStager(scheduler.StagerConfig{
+		r.stager = stager.New(stager.Config{
 			Rank: number, Ranks: a.Ranks, World: world, Samples: a.Trace.Samples(),
 			Policy: policy, Size: a.size, CapacityBytes: a.part(number),
 			TierBytes: a.tierPart(number), Sparse: a.Ranks > denseRanks,
 			WindowBytes: max(share/windowShare, 4*a.totalBytes/int64(a.Trace.Samples())),
-			Drew: func(lane, epoch, place int, o scheduler.Outcome) {
+			Drew: func(lane, epoch, place int, o stager.Outcome) {
 				a.drew(number, lane, epoch, place, o)
 			},
 		})
@@ -77,7 +78,7 @@ func (a *stagerRanks) settle() {
 }
 
 // step passes an event to all ranks.
-func (a *stagerRanks) step(e scheduler.Event) {
+func (a *stagerRanks) step(e stager.Event) {
 	for _, r := range a.ranks {
 		r.step(e)
 		a.settle()
@@ -85,41 +86,41 @@ func (a *stagerRanks) step(e scheduler.Event) {
 }
 
 // step passes an event to the stager and executes its commands.
-func (r *stagerRank) step(e scheduler.Event) {
+func (r *stagerRank) step(e stager.Event) {
 	a := r.all
 	a.commands = r.stager.Step(e, a.commands[:0])
 	for _, c := range a.commands {
 		switch c := c.(type) {
-		case scheduler.Fetch:
+		case stager.Fetch:
 			a.fetched(c.ID, r.number, int(c.Need))
-			a.later(func() { r.step(scheduler.Fetched{ID: c.ID}) })
-		case scheduler.Read:
+			a.later(func() { r.step(stager.Fetched{ID: c.ID}) })
+		case stager.Read:
 			if a.reread != nil {
 				a.reread()
 			}
-			a.later(func() { r.step(scheduler.Reread{ID: c.ID}) })
-		case scheduler.Store:
+			a.later(func() { r.step(stager.Reread{ID: c.ID}) })
+		case stager.Store:
 			a.tierWrites++
-			a.later(func() { r.step(scheduler.Stored{ID: c.ID}) })
-		case scheduler.Recall:
+			a.later(func() { r.step(stager.Stored{ID: c.ID}) })
+		case stager.Recall:
 			a.tierReads++
-			a.later(func() { r.step(scheduler.Recalled{ID: c.ID}) })
-		case scheduler.Ask:
+			a.later(func() { r.step(stager.Recalled{ID: c.ID}) })
+		case stager.Ask:
 			if a.asked != nil {
 				a.asked(r.number, c)
 			}
 			a.later(func() {
-				a.ranks[c.Peer].step(scheduler.Asked{
+				a.ranks[c.Peer].step(stager.Asked{
 					Lane: c.Lane, Peer: r.number, Ticket: c.Ticket, Epoch: c.Epoch, Batch: c.Batch,
 					IDs: c.IDs,
 				})
 			})
-		case scheduler.Send:
+		case stager.Send:
 			a.later(func() {
-				r.step(scheduler.Sent{Peer: c.Peer, Ticket: c.Ticket})
-				a.ranks[c.Peer].step(scheduler.Received{Ticket: c.Ticket, Status: c.Status})
+				r.step(stager.Sent{Peer: c.Peer, Ticket: c.Ticket})
+				a.ranks[c.Peer].step(stager.Received{Ticket: c.Ticket, Status: c.Status})
 			})
-		case scheduler.Deliver:
+		case stager.Deliver:
 			r.delivered = append(r.delivered, c)
 		}
 	}
@@ -128,10 +129,10 @@ func (r *stagerRank) step(e scheduler.Event) {
 // batch makes the trainers of a lane, on the ranks of world, take a global batch. It calls found
 // for each delivery.
 func (a *stagerRanks) batch(
-	world []int32, lane, epoch, batch int, found func(scheduler.Deliver),
+	world []int32, lane, epoch, batch int, found func(stager.Deliver),
 ) {
 	for t, r := range world {
-		a.ranks[r].step(scheduler.Requested{
+		a.ranks[r].step(stager.Requested{
 			Lane: lane, Trainer: t, Epoch: epoch, Batch: batch, Ticket: 1 + uint64(t),
 		})
 	}
@@ -143,10 +144,10 @@ func (a *stagerRanks) batch(
 }
 
 // trained calls found for each delivery, and releases it.
-func (r *stagerRank) trained(found func(scheduler.Deliver)) {
+func (r *stagerRank) trained(found func(stager.Deliver)) {
 	for _, d := range r.delivered {
 		found(d)
-		r.step(scheduler.Released{Lease: d.Lease})
+		r.step(stager.Released{Lease: d.Lease})
 	}
 	r.delivered = r.delivered[:0]
 }

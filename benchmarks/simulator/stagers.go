@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/stager"
 )
 
 // windowShare divides what a rank owns into the part that it holds ahead of use: an eighth, the
@@ -17,10 +19,10 @@ const windowShare = 8
 type stagers struct {
 	*stagerRanks
 	training *training
-	planCfg  scheduler.PlanConfig
-	plans    []*scheduler.Plan // by epoch
-	base     []int             // by epoch: batches of all epochs before
-	holder   []uint16          // by sample: the rank that drew it last
+	planCfg  plan.Config
+	plans    []*plan.Plan // by epoch
+	base     []int        // by epoch: batches of all epochs before
+	holder   []uint16     // by sample: the rank that drew it last
 
 	result   StagersResult
 	coverage *coverage
@@ -35,11 +37,11 @@ type stagers struct {
 // StagersResult is a Result, and what only the real schedulers report.
 type StagersResult struct {
 	Result
-	IDs   []scheduler.SampleID // the draws of all epochs in order
-	Begin []int                // of each epoch, its first place in IDs
+	IDs   []draw.SampleID // the draws of all epochs in order
+	Begin []int           // of each epoch, its first place in IDs
 	// of each epoch, draws that found their sample in its owner's partition
 	Hits   []int64
-	Found  [6]int64 // by scheduler.Source: what was delivered from epoch SkipEpochs on
+	Found  [6]int64 // by stager.Source: what was delivered from epoch SkipEpochs on
 	Reads  int64    // of storage, by all ranks
 	Missed int64    // sum over epochs of the samples that had to be read at least once
 	// TierReads and TierWrites are how many samples were read from tiers, and written to them.
@@ -92,9 +94,9 @@ func newStagers(s *setup) (*stagers, error) {
 		coverage: newCoverage(n, s.SkipEpochs), clock: s.newClock(),
 		digest: newIDsDigest(s.IDsDigest), planCfg: s.planConfig(sampler),
 	}
-	p.planCfg.Assignment = scheduler.AssignLocal
+	p.planCfg.Assignment = plan.AssignLocal
 	p.fetched, p.asked = p.onFetched, p.onAsked
-	p.drew = func(rank, _, epoch, place int, o scheduler.Outcome) { p.onDrew(rank, epoch, place, o) }
+	p.drew = func(rank, _, epoch, place int, o stager.Outcome) { p.onDrew(rank, epoch, place, o) }
 	if err := p.make(p.planCfg.World); err != nil {
 		return nil, err
 	}
@@ -130,25 +132,25 @@ func (p *stagers) train(epoch int) {
 	}
 	if epoch == p.Epochs-1 {
 		for _, rank := range p.ranks {
-			rank.step(scheduler.Ended{})
+			rank.step(stager.Ended{})
 		}
 	}
 	p.end(epoch)
 }
 
 // drive passes an event to the stagers of all ranks.
-func (p *stagers) drive(e scheduler.Event) {
+func (p *stagers) drive(e stager.Event) {
 	switch e := e.(type) {
-	case scheduler.Planned:
+	case stager.Planned:
 		p.add(e.Plan)
 		p.step(e)
-	case scheduler.Scored:
+	case stager.Scored:
 		p.scored(e)
 	}
 }
 
 // add adds a plan, whose first batches enter the windows now.
-func (p *stagers) add(plan *scheduler.Plan) {
+func (p *stagers) add(plan *plan.Plan) {
 	base := 0
 	if last := plan.Epoch - 1; last >= 0 {
 		base = p.base[last] + p.plans[last].Batches()
@@ -161,7 +163,7 @@ func (p *stagers) add(plan *scheduler.Plan) {
 
 // scored refreshes predictions, each at the rank that has the sample: the others have nothing to
 // refresh.
-func (p *stagers) scored(e scheduler.Scored) {
+func (p *stagers) scored(e stager.Scored) {
 	for _, id := range e.IDs {
 		r := p.ranks[p.holder[id]]
 		r.scored = append(r.scored, id)
@@ -175,7 +177,7 @@ func (p *stagers) scored(e scheduler.Scored) {
 }
 
 // report reports the losses of a global batch.
-func (p *stagers) report(plan *scheduler.Plan, batch int) {
+func (p *stagers) report(plan *plan.Plan, batch int) {
 	lo, hi := plan.Range(batch)
 	for _, id := range plan.IDs[lo:hi] {
 		p.coverage.trained(plan.Epoch, id)
@@ -202,13 +204,13 @@ func (p *stagers) epochOf(position int) int {
 }
 
 // onDrew counts the outcome of a draw of a rank's own sample.
-func (p *stagers) onDrew(rank, epoch, place int, outcome scheduler.Outcome) {
+func (p *stagers) onDrew(rank, epoch, place int, outcome stager.Outcome) {
 	plan := p.plans[epoch]
 	p.holder[plan.IDs[place]] = uint16(rank)
 	batch, consumer := place/plan.Batch, int(plan.World[plan.Consumer[place]])
 	from := &p.result.Epochs[epoch].Batches[batch]
 	switch {
-	case outcome != scheduler.Hit:
+	case outcome != stager.Hit:
 		from.Storage++
 		return
 	case consumer == rank:
@@ -221,14 +223,14 @@ func (p *stagers) onDrew(rank, epoch, place int, outcome scheduler.Outcome) {
 }
 
 // onAsked counts what is requested from a peer.
-func (p *stagers) onAsked(rank int, c scheduler.Ask) {
+func (p *stagers) onAsked(rank int, c stager.Ask) {
 	for _, id := range c.IDs {
 		p.load(p.base[c.Epoch]+c.Batch, rank).RemoteBytes += p.size(id)
 	}
 }
 
 // found counts where the samples of a delivery came from.
-func (p *stagers) found(d scheduler.Deliver) {
+func (p *stagers) found(d stager.Deliver) {
 	if p.epoch >= p.SkipEpochs {
 		for _, source := range d.Source {
 			p.result.Found[source]++
@@ -237,7 +239,7 @@ func (p *stagers) found(d scheduler.Deliver) {
 }
 
 // onFetched counts a read of storage that a batch at a position needs.
-func (p *stagers) onFetched(id scheduler.SampleID, rank, position int) {
+func (p *stagers) onFetched(id draw.SampleID, rank, position int) {
 	size := p.size(id)
 	l := p.load(position, rank)
 	l.StorageBytes += size

@@ -5,7 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/stager"
 )
 
 // recorded returns the first epochs of losses recorded from training.
@@ -56,8 +57,8 @@ func TestNoMoreHitsThanMIN(t *testing.T) {
 					t.Errorf("%s, %d ranks, %v: %d delivered of %d drawn", sampler, ranks, capacity,
 						delivered, want)
 				}
-				notCached := r.Found[scheduler.FromFallback] + r.Found[scheduler.NotHere]
-				if notCached+r.Found[scheduler.Unreadable] != 0 {
+				notCached := r.Found[stager.FromFallback] + r.Found[stager.NotHere]
+				if notCached+r.Found[stager.Unreadable] != 0 {
 					t.Errorf("%s, %d ranks, %v: without faults, sources are %v", sampler, ranks,
 						capacity, r.Found)
 				}
@@ -114,9 +115,9 @@ func TestMinHits(t *testing.T) {
 		{"abcabc", 2, "---hh-"},
 		{"abcbca", 1, "---h--"},
 	} {
-		var ids []scheduler.SampleID
+		var ids []draw.SampleID
 		for _, letter := range c.trace {
-			ids = append(ids, scheduler.SampleID(letter-'a'))
+			ids = append(ids, draw.SampleID(letter-'a'))
 		}
 		got := ""
 		for _, hit := range MinHits(ids, 26, c.capacity) {

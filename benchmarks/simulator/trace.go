@@ -43,7 +43,7 @@ func LoadTrace(files TraceFiles) (*Trace, error) {
 }
 
 // LoadLosses reads losses recorded from training, [epoch][sample], from a file of NumPy's format:
-// float32, two dimensions. scheduler.Reported replaces losses that are not finite.
+// float32, two dimensions. protocol.Reported replaces losses that are not finite.
 // The errors are those of LoadTrace.
 func LoadLosses(path string) ([][]float32, error) {
 	losses, err := loadLosses(path)

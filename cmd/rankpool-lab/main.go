@@ -11,7 +11,8 @@ import (
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/internal/program"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 )
 
@@ -33,8 +34,8 @@ func newRootCommand() *cobra.Command {
 		newSlowfsCommand(), newVersionCommand(), program.NewCompletionCommand("rankpool-lab"),
 		program.NewDocsCommand(newRootCommand, ""))
 	program.CompleteValues(root, map[string][]string{
-		"policy": systems.PolicyNames(), "scorer": scheduler.ScorerNames(),
-		"sampler": scheduler.SamplerNames(),
+		"policy": systems.PolicyNames(), "scorer": protocol.ScorerNames(),
+		"sampler": draw.SamplerNames(),
 	})
 	return root
 }

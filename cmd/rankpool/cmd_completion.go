@@ -10,7 +10,8 @@ import (
 	"rankpool/cmd/rankpool/internal/doctor"
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/rank"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 )
 
@@ -23,8 +24,8 @@ func completeFlags(root *cobra.Command) {
 		}
 	}
 	values := map[string][]string{
-		"system": ranked, "policy": systems.PolicyNames(), "scorer": scheduler.ScorerNames(),
-		"sampler": scheduler.SamplerNames(),
+		"system": ranked, "policy": systems.PolicyNames(), "scorer": protocol.ScorerNames(),
+		"sampler": draw.SamplerNames(),
 		"assign":  rank.Assignments, "memory": {"auto", "20%", "64GiB"},
 		"mode": stageModes, "log-format": messages.Formats,
 	}

@@ -21,7 +21,7 @@ import (
 	"rankpool/cmd/rankpool/internal/progress"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/world"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
 	"rankpool/staging/pack"
@@ -201,7 +201,7 @@ func (o *packOptions) open(ctx context.Context, group *index.Group) (*dataset.Ma
 }
 
 // ids returns the samples in packing order.
-func (o *packOptions) ids(m *dataset.Manifest) ([]scheduler.SampleID, error) {
+func (o *packOptions) ids(m *dataset.Manifest) ([]draw.SampleID, error) {
 	switch o.order {
 	case "random":
 		return pack.Shuffled(m.Len(), o.seed), nil

@@ -15,7 +15,7 @@ import (
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/rank"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
 	"rankpool/staging/pack"
@@ -105,7 +105,7 @@ func (p *stagePart) listed(
 }
 
 // samples returns the ids of the part.
-func (p *stagePart) samples(m *dataset.Manifest) ([]scheduler.SampleID, error) {
+func (p *stagePart) samples(m *dataset.Manifest) ([]draw.SampleID, error) {
 	switch {
 	case p.rows != "":
 		from, to, found := strings.Cut(p.rows, ":")
@@ -128,7 +128,7 @@ func (p *stagePart) samples(m *dataset.Manifest) ([]scheduler.SampleID, error) {
 }
 
 // topCount returns how many of ids, the most important first, --top asks for.
-func topCount(top string, m *dataset.Manifest, ids []scheduler.SampleID) (int, error) {
+func topCount(top string, m *dataset.Manifest, ids []draw.SampleID) (int, error) {
 	if n, err := strconv.Atoi(top); err == nil && n >= 0 {
 		return min(n, len(ids)), nil
 	}
@@ -149,7 +149,7 @@ func topCount(top string, m *dataset.Manifest, ids []scheduler.SampleID) (int, e
 }
 
 // filesOf returns the files that hold samples, each once.
-func filesOf(m *dataset.Manifest, ids []scheduler.SampleID) []stage.Selected {
+func filesOf(m *dataset.Manifest, ids []draw.SampleID) []stage.Selected {
 	var files []stage.Selected
 	seen := map[string]bool{}
 	for _, id := range ids {

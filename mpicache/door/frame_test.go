@@ -13,7 +13,10 @@ import (
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/door/doortest"
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 )
 
 func goldenPayload(t *testing.T, name string) door.Frame {
@@ -86,19 +89,19 @@ func TestParseGolden(t *testing.T) {
 		r.Dimensions != 2 || !slices.Equal(r.Embeddings, want) {
 		t.Errorf("report with embeddings: %+v, %v", r, err)
 	}
-	var spec scheduler.Spec
-	want := scheduler.Spec{
+	var spec protocol.Spec
+	want := protocol.Spec{
 		Data: "train", Identity: strings.Repeat("5a", 16), Sampler: "pads", Seed: 7, BatchSize: 64,
 		SamplerDropLast: true, Assign: "local",
-		Trainer: 2, World: 4, Training: &scheduler.Training{
+		Trainer: 2, World: 4, Training: &protocol.Training{
 			Life: 0x0123456789abcdef, Turn: 1,
-			Checkpoint: &scheduler.Checkpoint{
+			Checkpoint: &protocol.Checkpoint{
 				Epoch: 3, Batch: 5,
-				State: scheduler.Digest(strings.Repeat("a5", 16)),
+				State: protocol.Digest(strings.Repeat("a5", 16)),
 			},
-			Planned: []scheduler.PlanSource{{
+			Planned: []protocol.PlanSource{{
 				Epoch:  3,
-				Scores: scheduler.Digest(strings.Repeat("5a", 16)),
+				Scores: protocol.Digest(strings.Repeat("5a", 16)),
 			}},
 		},
 	}
@@ -112,12 +115,12 @@ func TestParseGolden(t *testing.T) {
 }
 
 // evaluatedPlan has a batch that is evaluated.
-func evaluatedPlan() *scheduler.Plan {
-	ids := []scheduler.SampleID{4, 1, 3, 5, 0, 4, 6, 7, 2, 8, 9, 10}
-	choice := scheduler.Choice{
-		Epoch: 3, Drawn: ids, Served: ids, Evaluated: scheduler.Batches{First: 1, N: 1},
+func evaluatedPlan() *plan.Plan {
+	ids := []draw.SampleID{4, 1, 3, 5, 0, 4, 6, 7, 2, 8, 9, 10}
+	choice := draw.Choice{
+		Epoch: 3, Drawn: ids, Served: ids, Evaluated: draw.Batches{First: 1, N: 1},
 	}
-	return &scheduler.Plan{
+	return &plan.Plan{
 		Draws: choice.Draws(), Batch: 4, Consumer: []uint16{1, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0},
 		World: []int32{0, 0},
 	}
@@ -135,18 +138,18 @@ func TestAppendGolden(t *testing.T) {
 		"open_reply": door.AppendJSON(nil, door.KindOpen.Reply(), 2,
 			door.Opened{Stream: 1, Batches: 20, Scorer: "logrank"}),
 		"save_reply": door.AppendJSON(nil, door.KindSave.Reply(), 11,
-			door.Saved{Saved: "/run/s1/state", State: scheduler.Digest(strings.Repeat("5a", 16))}),
+			door.Saved{Saved: "/run/s1/state", State: protocol.Digest(strings.Repeat("5a", 16))}),
 		"plan_reply_evaluated": slices.Concat(slices.Collect(door.PlanFrame(17, evaluatedPlan(), 1,
-			scheduler.Digest(strings.Repeat("5a", 16))))...),
+			protocol.Digest(strings.Repeat("5a", 16))))...),
 		"batch": door.AppendBatch(nil, 5, 13, []door.BatchEntry{
-			{ID: 4, Label: 1, Length: 100, Offset: 0, Source: scheduler.FromLocal},
-			{ID: 0, Label: 0, Length: 200, Offset: 4096, Source: scheduler.NotHere},
-			{ID: 4, Label: 1, Length: 100, Offset: 0, Source: scheduler.Unreadable},
+			{ID: 4, Label: 1, Length: 100, Offset: 0, Source: stager.FromLocal},
+			{ID: 0, Label: 0, Length: 200, Offset: 4096, Source: stager.NotHere},
+			{ID: 4, Label: 1, Length: 100, Offset: 0, Source: stager.Unreadable},
 		}, map[int]error{2: errors.New("file changed")}),
 		"batch_even": door.AppendBatch(nil, 6, 14,
 			[]door.BatchEntry{
-				{ID: 4, Label: 1, Length: 100, Offset: 8, Source: scheduler.FromPeer},
-				{ID: 0, Label: 0, Length: 200, Offset: 8589934592, Source: scheduler.FromStorage},
+				{ID: 4, Label: 1, Length: 100, Offset: 8, Source: stager.FromPeer},
+				{ID: 0, Label: 0, Length: 200, Offset: 8589934592, Source: stager.FromStorage},
 			}, nil),
 	} {
 		if !bytes.Equal(got, golden[name]) {

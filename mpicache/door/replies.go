@@ -8,7 +8,10 @@ import (
 
 	"rankpool/mpicache/fields"
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 )
 
 // Welcome is the reply to HELLO. It is JSON, except for the fields that the reply has in binary.
@@ -71,7 +74,7 @@ type Opened struct {
 type Saved struct {
 	Saved string `json:"saved"` // the state file; "": there is none
 	// "": nothing depends on importance, or not all reports arrived
-	State scheduler.Digest `json:"state"`
+	State protocol.Digest `json:"state"`
 }
 
 // Status is the reply to STATUS, about the trainers of a rank.
@@ -124,7 +127,7 @@ func AppendError(b []byte, ticket uint32, no Error) []byte {
 type BatchEntry struct {
 	ID, Label, Length uint32
 	Offset            uint64
-	Source            scheduler.Source
+	Source            stager.Source
 	Substitute        bool // served in place of another sample
 }
 
@@ -179,7 +182,7 @@ const (
 // PlanFrame yields the reply to PLAN, in pieces: the trainer's part of every batch, and, if the
 // plan was made from scores, their digest. A piece is valid until the next one.
 func PlanFrame(
-	ticket uint32, p *scheduler.Plan, trainer int, source scheduler.Digest,
+	ticket uint32, p *plan.Plan, trainer int, source protocol.Digest,
 ) iter.Seq[[]byte] {
 	flags, columns, behind := uint32(0), 1, []byte(nil)
 	if p.Weighted() {
@@ -228,8 +231,8 @@ const pieceBytes = 64 << 10
 
 // planColumns yields the lengths of the trainer's part of every batch, and the columns of its draws
 // that flags select.
-func planColumns(p *scheduler.Plan, trainer int, flags uint32) iter.Seq[uint32] {
-	draws := func(yield func(uint32) bool, of func(scheduler.SampleID) uint32) bool {
+func planColumns(p *plan.Plan, trainer int, flags uint32) iter.Seq[uint32] {
+	draws := func(yield func(uint32) bool, of func(draw.SampleID) uint32) bool {
 		for i, id := range p.IDs {
 			if int(p.Consumer[i]) == trainer && !yield(of(id)) {
 				return false
@@ -243,8 +246,8 @@ func planColumns(p *scheduler.Plan, trainer int, flags uint32) iter.Seq[uint32] 
 				return
 			}
 		}
-		ids := func(id scheduler.SampleID) uint32 { return uint32(id) }
-		weight := func(id scheduler.SampleID) uint32 { return math.Float32bits(p.Weight(id)) }
+		ids := func(id draw.SampleID) uint32 { return uint32(id) }
+		weight := func(id draw.SampleID) uint32 { return math.Float32bits(p.Weight(id)) }
 		if !draws(yield, ids) || flags&PlanWeights != 0 && !draws(yield, weight) ||
 			flags&PlanRepeats == 0 {
 			return

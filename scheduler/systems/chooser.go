@@ -6,7 +6,9 @@ import (
 	"math"
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 )
 
 // A Chooser is the sampler of a system that ranks run by plans: for each epoch it decides which
@@ -20,7 +22,7 @@ import (
 //
 // If the answers depend on more reports than scores, as SpiderCache's depend on embeddings, it
 // chooses one epoch after each Begin, by the reports and by the memory at the end of the previous
-// epoch. A scheduler.Learner, see NewFollower, saves both at the cut.
+// epoch. A protocol.Learner, see NewFollower, saves both at the cut.
 //
 // It is not safe for concurrent use.
 type Chooser struct {
@@ -35,20 +37,20 @@ type Chooser struct {
 	next int // the first epoch not chosen yet
 	// by chosen epoch: the scores, if draws depend on them
 	cuts map[int][]float32
-	made map[int]*scheduler.Draws // the newest two, if draws do not depend on scores
+	made map[int]*draw.Draws // the newest two, if draws do not depend on scores
 }
 
 // ChooserConfig configures a Chooser or a Learner. All ranks must use the same.
 type ChooserConfig struct {
 	System  *System
 	Values  Values
-	Sampler scheduler.SamplerConfig // seed, batch sizes; Name is ignored
-	World   []int32                 // rank of each trainer
+	Sampler draw.SamplerConfig // seed, batch sizes; Name is ignored
+	World   []int32            // rank of each trainer
 	Ranks   int
 	Epochs  int // that will be trained; 0: not known
 	// CapacityBytes is the memory of all ranks together, see BookBytes.
 	CapacityBytes int64
-	Size          func(scheduler.SampleID) int64
+	Size          func(draw.SampleID) int64
 	Initial       float32 // score of a sample that was never scored
 	// for systems that need them: each sample's class, and the length of an embedding
 	Labels     []int32
@@ -57,9 +59,9 @@ type ChooserConfig struct {
 
 // BookBytes returns the memory of all ranks together, given as a share of the data. If all samples
 // have one size, it is a whole number of samples.
-func BookBytes(share float64, samples int, size func(scheduler.SampleID) int64) int64 {
+func BookBytes(share float64, samples int, size func(draw.SampleID) int64) int64 {
 	total := int64(0)
-	for id := range scheduler.SampleID(samples) {
+	for id := range draw.SampleID(samples) {
 		total += size(id)
 	}
 	return wholeUnits(share, total, unitOf(samples, size))
@@ -95,11 +97,11 @@ func (s *System) LiveSampler() string {
 // NewSampler returns the sampler that cfg describes, for ranks that run s. If that is the system's
 // own sampler, it returns the sampler underneath, which shows whether draws depend on scores. It
 // returns an error if cfg is wrong.
-func (s *System) NewSampler(cfg scheduler.SamplerConfig) (scheduler.Sampler, error) {
+func (s *System) NewSampler(cfg draw.SamplerConfig) (draw.Sampler, error) {
 	if s.Draws() && cfg.Name == s.LiveSampler() {
 		cfg.Name = s.Sampler
 	}
-	return scheduler.NewSampler(cfg)
+	return draw.NewSampler(cfg)
 }
 
 // NewChooser returns a chooser for cfg's system. It returns an error if the sampler cannot be
@@ -133,7 +135,7 @@ func (cfg *ChooserConfig) checkFollowed() error {
 	return nil
 }
 
-// Begin loads what a scheduler.Learner saved at its cut, see NewFollower, so that the next epoch
+// Begin loads what a protocol.Learner saved at its cut, see NewFollower, so that the next epoch
 // drawn is chosen by it. It does nothing for systems that are not followed. It returns an error if
 // learned is damaged, or is from other samples or another memory.
 func (c *Chooser) Begin(learned []byte) error {
@@ -158,9 +160,9 @@ func (c *Chooser) Follows() bool { return c.cfg.System.follows() }
 // begin discards all state.
 func (c *Chooser) begin() {
 	cfg := &c.cfg
-	c.made, c.next, c.cuts = map[int]*scheduler.Draws{}, 0, map[int][]float32{}
+	c.made, c.next, c.cuts = map[int]*draw.Draws{}, 0, map[int][]float32{}
 	c.memory = NewMemory(cfg.Sampler.Samples, cfg.Ranks, cfg.CapacityBytes, cfg.Size)
-	c.scores = NewScores(scheduler.EqualScores(cfg.Sampler.Samples, cfg.Initial))
+	c.scores = NewScores(protocol.EqualScores(cfg.Sampler.Samples, cfg.Initial))
 	epochs := cfg.Epochs
 	if epochs == 0 {
 		epochs = math.MaxInt32
@@ -181,8 +183,8 @@ func (c *Chooser) begin() {
 
 func (c *Chooser) globalBatch() int { return c.cfg.Sampler.BatchSize * len(c.cfg.World) }
 
-// Pad implements scheduler.Padder, for a system that draws by torch.
-func (c *Chooser) Pad(processes int) scheduler.Sampler {
+// Pad implements draw.Padder, for a system that draws by torch.
+func (c *Chooser) Pad(processes int) draw.Sampler {
 	if c.cfg.System.Sampler == "torch" && c.cfg.Sampler.Processes != processes {
 		c.cfg.Sampler.Processes = processes
 		c.pool = nil
@@ -190,13 +192,13 @@ func (c *Chooser) Pad(processes int) scheduler.Sampler {
 	return c
 }
 
-// Weighted implements scheduler.Sampler.
+// Weighted implements draw.Sampler.
 func (c *Chooser) Weighted() bool { return c.weighted }
 
-// Draw implements scheduler.Sampler. The Draws hold the samples that are served. An epoch's choice
+// Draw implements draw.Sampler. The Draws hold the samples that are served. An epoch's choice
 // depends on the choices for all earlier epochs. Drawing an earlier epoch that is not in made
 // discards it and all later ones, and chooses it again.
-func (c *Chooser) Draw(epoch int, scores []float32) *scheduler.Draws {
+func (c *Chooser) Draw(epoch int, scores []float32) *draw.Draws {
 	if c.cfg.System.follows() {
 		if c.pool == nil {
 			panic("systems: " + c.cfg.System.Name + " chooses an epoch after each Begin.")
@@ -228,7 +230,7 @@ func (c *Chooser) Draw(epoch int, scores []float32) *scheduler.Draws {
 
 // Follow chooses the epochs before epoch by cuts, the scores that their plans were made from,
 // unless they were chosen by those already.
-func (c *Chooser) Follow(epoch int, cuts []scheduler.Cut) {
+func (c *Chooser) Follow(epoch int, cuts []protocol.Cut) {
 	mine := 0
 	for e := range c.cuts {
 		if e < epoch {
@@ -236,7 +238,7 @@ func (c *Chooser) Follow(epoch int, cuts []scheduler.Cut) {
 		}
 	}
 	if mine == len(cuts) && !slices.ContainsFunc(cuts,
-		func(cut scheduler.Cut) bool { return !slices.Equal(c.cuts[cut.Epoch], cut.Scores) }) {
+		func(cut protocol.Cut) bool { return !slices.Equal(c.cuts[cut.Epoch], cut.Scores) }) {
 		return
 	}
 	c.begin()
@@ -257,7 +259,7 @@ func (c *Chooser) rewind(epoch int) {
 }
 
 // choose runs the pool through an epoch.
-func (c *Chooser) choose(epoch int, scores []float32) *scheduler.Draws {
+func (c *Chooser) choose(epoch int, scores []float32) *draw.Draws {
 	if c.weighted {
 		c.scores.Cut = scores
 		c.scores.AnyKnown = slices.ContainsFunc(scores,
@@ -269,20 +271,20 @@ func (c *Chooser) choose(epoch int, scores []float32) *scheduler.Draws {
 	}
 	drawn := c.draw(epoch, scores)
 	c.pool.Begin(0, epoch, drawn)
-	choice := scheduler.Choice{Epoch: epoch, Held: make([]bool, c.cfg.Sampler.Samples)}
+	choice := draw.Choice{Epoch: epoch, Held: make([]bool, c.cfg.Sampler.Samples)}
 	c.memory.Packages() // discard those of an abandoned epoch
 	var packages Packages
 	batches := slices.Collect(slices.Chunk(drawn, c.globalBatch()))
 	for b, ids := range batches {
-		if evaluates && b == scheduler.EvaluateAt(len(batches)) {
+		if evaluates && b == plan.EvaluateAt(len(batches)) {
 			c.evaluate(&choice, evaluator.Evaluate(0), &packages)
 		}
 		c.batch(&choice, b, ids, &packages)
 	}
 	choice.Packages = packages.All()
 	for id := range choice.Held {
-		choice.Held[id] = c.memory.Has(scheduler.SampleID(id)) &&
-			!c.memory.Fresh(scheduler.SampleID(id))
+		choice.Held[id] = c.memory.Has(draw.SampleID(id)) &&
+			!c.memory.Fresh(draw.SampleID(id))
 	}
 	if f, ok := c.pool.(followed); ok && c.Follows() {
 		choice.After = f.appendMemory(nil)
@@ -292,20 +294,20 @@ func (c *Chooser) choose(epoch int, scores []float32) *scheduler.Draws {
 }
 
 // draw draws an epoch with the sampler and scores that the system's pool asks for.
-func (c *Chooser) draw(epoch int, scores []float32) []scheduler.SampleID {
+func (c *Chooser) draw(epoch int, scores []float32) []draw.SampleID {
 	name := c.cfg.System.Sampler
 	if r, ok := c.pool.(Resampler); ok {
 		name, scores = r.Resample(0, epoch, scores)
 	}
 	cfg := c.cfg.Sampler
-	cfg.Name, cfg.Floor = name, scheduler.NoFloor // as published
+	cfg.Name, cfg.Floor = name, draw.NoFloor // as published
 	c.cfg.System.Sample(c.cfg.Values, &cfg)
 	return mustSampler(c.cfg.System, cfg).Draw(epoch, scores).IDs
 }
 
 // batch lets the pool answer a global batch.
 func (c *Chooser) batch(
-	choice *scheduler.Choice, number int, ids []scheduler.SampleID, packages *Packages,
+	choice *draw.Choice, number int, ids []draw.SampleID, packages *Packages,
 ) {
 	b := &Batch{
 		Epoch: choice.Epoch, Number: number, IDs: ids,
@@ -329,7 +331,7 @@ func (c *Chooser) batch(
 
 // home lets the rank that keeps a sample read it, for the draws from place first on, whose answers
 // are given: the pool may have kept samples of a batch after it answered, on ranks with room.
-func (c *Chooser) home(choice *scheduler.Choice, first int, answers []Answer) {
+func (c *Chooser) home(choice *draw.Choice, first int, answers []Answer) {
 	for i, a := range answers {
 		if a.Read && c.memory.Has(a.Served) {
 			choice.Home[first+i] = uint16(c.memory.Home(a.Served))
@@ -340,11 +342,11 @@ func (c *Chooser) home(choice *scheduler.Choice, first int, answers []Answer) {
 // evaluate adds a forward pass over samples, which are in memory, to an epoch. It repeats samples
 // to fill the last global batch.
 func (c *Chooser) evaluate(
-	choice *scheduler.Choice, samples []scheduler.SampleID, packages *Packages,
+	choice *draw.Choice, samples []draw.SampleID, packages *Packages,
 ) {
 	n := (len(samples) + c.globalBatch() - 1) / c.globalBatch()
-	choice.Evaluated = scheduler.Batches{First: len(choice.Drawn) / c.globalBatch(), N: n}
-	ids := make([]scheduler.SampleID, n*c.globalBatch())
+	choice.Evaluated = draw.Batches{First: len(choice.Drawn) / c.globalBatch(), N: n}
+	ids := make([]draw.SampleID, n*c.globalBatch())
 	answers := make([]Answer, len(ids))
 	for i := range ids {
 		ids[i] = samples[i%len(samples)]
@@ -355,7 +357,7 @@ func (c *Chooser) evaluate(
 
 // add adds answered draws to choice.
 func (c *Chooser) add(
-	choice *scheduler.Choice, ids []scheduler.SampleID, answers []Answer, packages *Packages,
+	choice *draw.Choice, ids []draw.SampleID, answers []Answer, packages *Packages,
 ) {
 	choice.Drawn = append(choice.Drawn, ids...)
 	for i, a := range answers {

@@ -6,16 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 )
 
 func newTestChooser(t *testing.T, system *System, epochs int) *Chooser {
 	t.Helper()
 	c, err := NewChooser(ChooserConfig{
 		System:  system,
-		Sampler: scheduler.SamplerConfig{Samples: 200, Seed: 3, BatchSize: 4, World: 2},
+		Sampler: draw.SamplerConfig{Samples: 200, Seed: 3, BatchSize: 4, World: 2},
 		World:   []int32{0, 1}, Ranks: 2,
-		Epochs: epochs, CapacityBytes: 40, Size: func(scheduler.SampleID) int64 { return 1 },
+		Epochs: epochs, CapacityBytes: 40, Size: func(draw.SampleID) int64 { return 1 },
 		Initial: 1, Values: Values{"max_warm_up_epochs": 2},
 	})
 	if err != nil {
@@ -38,11 +39,11 @@ func TestChooserGoesOn(t *testing.T) {
 	for _, system := range []*System{
 		&quiverSystem, &nopfsSystem, &icacheSystem, &impactSystem,
 	} {
-		var cuts []scheduler.Cut
-		whole, want := newTestChooser(t, system, 6), [][]scheduler.SampleID(nil)
+		var cuts []protocol.Cut
+		whole, want := newTestChooser(t, system, 6), [][]draw.SampleID(nil)
 		for epoch := range 6 {
 			want = append(want, whole.Draw(epoch, cutOf(epoch)).IDs)
-			cuts = append(cuts, scheduler.Cut{Epoch: epoch, Scores: cutOf(epoch)})
+			cuts = append(cuts, protocol.Cut{Epoch: epoch, Scores: cutOf(epoch)})
 		}
 		if whole.Weighted() && slices.Equal(want[4],
 			newTestChooser(t, system, 6).Draw(4, cutOf(4)).IDs) {
@@ -71,9 +72,9 @@ func TestChooserNeedsEpochs(t *testing.T) {
 	} {
 		_, err := NewChooser(ChooserConfig{
 			System: &nopfsSystem, Epochs: epochs,
-			Sampler: scheduler.SamplerConfig{Samples: 10, BatchSize: 1, World: 1},
+			Sampler: draw.SamplerConfig{Samples: 10, BatchSize: 1, World: 1},
 			World:   []int32{0}, Ranks: 1,
-			Size: func(scheduler.SampleID) int64 { return 1 },
+			Size: func(draw.SampleID) int64 { return 1 },
 		})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%d epochs: %v, want %q", epochs, err, want)

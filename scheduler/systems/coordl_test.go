@@ -3,7 +3,7 @@ package systems
 import (
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // TestCoorDLMinIO compares MinIO with theory: under torch, each epoch after the first hits exactly
@@ -14,14 +14,14 @@ func TestCoorDLMinIO(t *testing.T) {
 	for _, ranks := range []int{1, 4} {
 		for _, capacity := range []int64{4, 24, 96, 240} {
 			memory := NewMemory(samples, ranks, capacity,
-				func(scheduler.SampleID) int64 { return 1 })
+				func(draw.SampleID) int64 { return 1 })
 			cfg := PoolConfig{
 				Samples: samples, Jobs: 1, Ranks: ranks, Memory: memory,
 				Scores: []*Scores{{Of: make([]float32, samples), Known: make([]bool, samples)}},
 			}
 			pool := NewPolicyPool(cfg, minIO{})
-			sampler, err := scheduler.NewSampler(
-				scheduler.SamplerConfig{
+			sampler, err := draw.NewSampler(
+				draw.SamplerConfig{
 					Name: "torch", Samples: samples, Seed: 3,
 					BatchSize: globalBatch / ranks, World: ranks,
 				})

@@ -10,7 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 )
 
 var update = flag.Bool("update", false, "write the golden traces instead of comparing with them")
@@ -34,7 +35,7 @@ type goldenTrace struct {
 	globalBatch, capacity        int // 20 draws, 40 samples
 	values                       Values
 	// nil: one byte each
-	sizes func(scheduler.SampleID) int64
+	sizes func(draw.SampleID) int64
 	// PoolConfig.BatchSeconds
 	took func(job, begin, end int) float64
 	// changes the pool's configuration last
@@ -60,7 +61,7 @@ func (g *goldenTrace) setDefaults() {
 		}
 	}
 	if g.sizes == nil {
-		g.sizes = func(scheduler.SampleID) int64 { return 1 }
+		g.sizes = func(draw.SampleID) int64 { return 1 }
 	}
 }
 
@@ -108,14 +109,14 @@ type goldenDriver struct {
 	trace   goldenTrace
 	pool    Pool
 	memory  *Memory
-	scorer  scheduler.Scorer
+	scorer  protocol.Scorer
 	scores  []*Scores
 	sampler string
 	losses  [][]float32
 	labels  []int32
 	vectors [][]float32
-	plans   []*scheduler.Draws // by job, of the epoch under way
-	drawn   []int              // by job, how many of these are drawn
+	plans   []*draw.Draws // by job, of the epoch under way
+	drawn   []int         // by job, how many of these are drawn
 	out     strings.Builder
 }
 
@@ -127,7 +128,7 @@ func newGoldenDriver(t *testing.T, s *System, trace goldenTrace) *goldenDriver {
 	initial := float32(0)
 	if s.Scorer != "" {
 		var err error
-		if d.scorer, err = scheduler.NewScorer(s.Scorer); err != nil {
+		if d.scorer, err = protocol.NewScorer(s.Scorer); err != nil {
 			t.Fatal(err)
 		}
 		initial = d.scorer.Initial(trace.globalBatch)
@@ -135,7 +136,7 @@ func newGoldenDriver(t *testing.T, s *System, trace goldenTrace) *goldenDriver {
 	for range trace.jobs {
 		d.scores = append(
 			d.scores, &Scores{
-				Of:    scheduler.EqualScores(trace.samples, initial),
+				Of:    protocol.EqualScores(trace.samples, initial),
 				Known: make([]bool, trace.samples),
 			})
 	}
@@ -210,7 +211,7 @@ func (d *goldenDriver) epoch(epoch int) {
 	}
 }
 
-func (d *goldenDriver) draw(job, epoch int) *scheduler.Draws {
+func (d *goldenDriver) draw(job, epoch int) *draw.Draws {
 	if e, ok := d.pool.(Evaluator); ok && epoch > 0 {
 		if ids := e.Evaluate(job); len(ids) > 0 {
 			d.score(job, d.report(epoch-1, ids))
@@ -224,14 +225,14 @@ func (d *goldenDriver) draw(job, epoch int) *scheduler.Draws {
 	name, weights := d.sampler, append([]float32(nil), d.scores[job].Of...)
 	if r, ok := d.pool.(Drawer); ok {
 		r.Cut(job)
-		return scheduler.Listed(r.Draw(job, epoch, weights)).Draw(epoch, nil)
+		return draw.Listed(r.Draw(job, epoch, weights)).Draw(epoch, nil)
 	}
 	if r, ok := d.pool.(Resampler); ok {
 		name, weights = r.Resample(job, epoch, weights)
 	}
-	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{
+	sampler, err := draw.NewSampler(draw.SamplerConfig{
 		Name: name, Samples: d.trace.samples, Seed: 1 + int64(job), BatchSize: d.trace.globalBatch,
-		World: 1, Floor: scheduler.NoFloor,
+		World: 1, Floor: draw.NoFloor,
 	})
 	if err != nil {
 		d.t.Fatal(err)
@@ -258,7 +259,7 @@ func (d *goldenDriver) batch(job, epoch, number int) {
 	if d.trace.check != nil {
 		d.trace.check(d.t, b, answers)
 	}
-	served := make([]scheduler.SampleID, len(ids))
+	served := make([]draw.SampleID, len(ids))
 	for i, a := range answers {
 		served[i] = a.Served
 	}
@@ -269,7 +270,7 @@ func (d *goldenDriver) batch(job, epoch, number int) {
 }
 
 // next returns when some job draws a sample again.
-func (d *goldenDriver) next(id scheduler.SampleID) float64 {
+func (d *goldenDriver) next(id draw.SampleID) float64 {
 	at := math.Inf(1)
 	for job, draws := range d.plans {
 		if i := slices.Index(draws.IDs[d.drawn[job]:], id); i >= 0 {
@@ -281,14 +282,14 @@ func (d *goldenDriver) next(id scheduler.SampleID) float64 {
 	return at
 }
 
-func (d *goldenDriver) foresee(ids []scheduler.SampleID) {
+func (d *goldenDriver) foresee(ids []draw.SampleID) {
 	if f, ok := d.pool.(Foreseer); ok {
 		f.Foresee(ids, d.next)
 	}
 }
 
-func (d *goldenDriver) report(epoch int, ids []scheduler.SampleID) scheduler.Report {
-	r := scheduler.Report{IDs: ids}
+func (d *goldenDriver) report(epoch int, ids []draw.SampleID) protocol.Report {
+	r := protocol.Report{IDs: ids}
 	for _, id := range ids {
 		r.Losses = append(r.Losses, d.losses[epoch][id])
 		r.Embeddings = append(r.Embeddings, d.vectors[id])
@@ -296,7 +297,7 @@ func (d *goldenDriver) report(epoch int, ids []scheduler.SampleID) scheduler.Rep
 	return r
 }
 
-func (d *goldenDriver) score(job int, r scheduler.Report) {
+func (d *goldenDriver) score(job int, r protocol.Report) {
 	if d.scorer == nil {
 		return
 	}

@@ -1,6 +1,8 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/stager"
+)
 
 // heap is a priority queue of places: a binary heap that records the index of each place, so that a
 // place can be moved or removed when its rank changes. What less returns for two places in the heap
@@ -9,21 +11,21 @@ import "rankpool/scheduler"
 // less(a, b) reports whether a comes out before b. To order samples, not places, let it end with a
 // comparison of ids; places that it does not distinguish come out in numerical order.
 type heap struct {
-	less  func(a, b scheduler.Place) bool
-	order []scheduler.Place // the heap
-	where []int             // by place: 1 + its index in order; 0: not in the heap
+	less  func(a, b stager.Place) bool
+	order []stager.Place // the heap
+	where []int          // by place: 1 + its index in order; 0: not in the heap
 }
 
-func newHeap(less func(a, b scheduler.Place) bool) *heap { return &heap{less: less} }
+func newHeap(less func(a, b stager.Place) bool) *heap { return &heap{less: less} }
 
 // Len returns the number of places in the heap.
 func (h *heap) Len() int { return len(h.order) }
 
 // Has reports whether p is in the heap.
-func (h *heap) Has(p scheduler.Place) bool { return int(p) < len(h.where) && h.where[p] != 0 }
+func (h *heap) Has(p stager.Place) bool { return int(p) < len(h.where) && h.where[p] != 0 }
 
 // Min returns the place that comes out first, or false when there is none.
-func (h *heap) Min() (scheduler.Place, bool) {
+func (h *heap) Min() (stager.Place, bool) {
 	if len(h.order) == 0 {
 		return 0, false
 	}
@@ -31,7 +33,7 @@ func (h *heap) Min() (scheduler.Place, bool) {
 }
 
 // Push adds p, which must not be in the heap.
-func (h *heap) Push(p scheduler.Place) {
+func (h *heap) Push(p stager.Place) {
 	for int(p) >= len(h.where) {
 		h.where = append(h.where, 0)
 	}
@@ -41,14 +43,14 @@ func (h *heap) Push(p scheduler.Place) {
 }
 
 // Fix moves p, which must be in the heap, to where it belongs after its rank changed.
-func (h *heap) Fix(p scheduler.Place) {
+func (h *heap) Fix(p stager.Place) {
 	i := h.where[p] - 1
 	h.up(i)
 	h.down(h.where[p] - 1)
 }
 
 // Remove removes p, which must be in the heap.
-func (h *heap) Remove(p scheduler.Place) {
+func (h *heap) Remove(p stager.Place) {
 	i, last := h.where[p]-1, len(h.order)-1
 	h.swap(i, last)
 	h.order, h.where[p] = h.order[:last], 0

@@ -8,7 +8,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 )
 
 // bench is a pool with a memory of samples of one byte, driven by hand.
@@ -26,11 +28,11 @@ func newBench(
 	s *System, samples, capacity, jobs int, values Values, change func(*PoolConfig),
 ) *bench {
 	b := &bench{memory: NewMemory(samples, 1, int64(capacity),
-		func(scheduler.SampleID) int64 { return 1 })}
+		func(draw.SampleID) int64 { return 1 })}
 	b.epochs, b.number = make([]int, jobs), make([]int, jobs)
 	for range jobs {
 		b.scores = append(
-			b.scores, &Scores{Of: scheduler.EqualScores(samples, 1), Known: make([]bool, samples)})
+			b.scores, &Scores{Of: protocol.EqualScores(samples, 1), Known: make([]bool, samples)})
 	}
 	for _, s := range b.scores {
 		s.TakeCut()
@@ -54,7 +56,7 @@ func (b *bench) score(job int, of ...float32) {
 }
 
 // begin begins the next epoch of a job.
-func (b *bench) begin(job int, ids ...scheduler.SampleID) {
+func (b *bench) begin(job int, ids ...draw.SampleID) {
 	b.scores[job].TakeCut()
 	b.pool.Begin(job, b.epochs[job], ids)
 	b.epochs[job]++
@@ -63,7 +65,7 @@ func (b *bench) begin(job int, ids ...scheduler.SampleID) {
 
 // draw answers a batch, and returns a word per draw: 7 was in memory, 7+ was read and kept, 7- was
 // read, 7>9 was served by 9.
-func (b *bench) draw(job int, ids ...scheduler.SampleID) (got []string) {
+func (b *bench) draw(job int, ids ...draw.SampleID) (got []string) {
 	answers := make([]Answer, len(ids))
 	b.pool.Batch(&Batch{
 		Job: job, Epoch: b.epochs[job] - 1, Number: b.number[job], IDs: ids,
@@ -93,9 +95,9 @@ func (b *bench) icache() *icache {
 }
 
 // has returns the samples in memory.
-func (b *bench) has() (ids []scheduler.SampleID) {
+func (b *bench) has() (ids []draw.SampleID) {
 	for i := range b.cfg.Samples {
-		if id := scheduler.SampleID(i); b.memory.Has(id) {
+		if id := draw.SampleID(i); b.memory.Has(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -112,15 +114,15 @@ func same[T comparable](t *testing.T, what string, got []T, want ...T) {
 // residentsAfter draws samples in a cache of three and returns which stay; sample i has importance
 // of[i].
 func residentsAfter(
-	policy scheduler.Policy, of []float32, ids ...scheduler.SampleID,
-) (left []scheduler.SampleID) {
-	cache := scheduler.NewCache(policy, 3, func(scheduler.SampleID) int64 { return 1 })
+	policy stager.Policy, of []float32, ids ...draw.SampleID,
+) (left []draw.SampleID) {
+	cache := stager.NewCache(policy, 3, func(draw.SampleID) int64 { return 1 })
 	for _, id := range ids {
-		cache.Draw(scheduler.Use{ID: id, Score: of[id], Known: true}, func(scheduler.SampleID) {})
+		cache.Draw(stager.Use{ID: id, Score: of[id], Known: true}, func(draw.SampleID) {})
 	}
 	for id := range of {
-		if cache.Resident(scheduler.SampleID(id)) {
-			left = append(left, scheduler.SampleID(id))
+		if cache.Resident(draw.SampleID(id)) {
+			left = append(left, draw.SampleID(id))
 		}
 	}
 	return left
@@ -145,10 +147,10 @@ func newH(values Values) *importanceHeap {
 // one sample.
 func TestICACHEAlgorithm1(t *testing.T) {
 	b := newBench(&icacheSystem, 20, 10, 1, nil, nil)
-	all := make([]scheduler.SampleID, 20)
+	all := make([]draw.SampleID, 20)
 	of := make([]float32, 20)
 	for i := range all {
-		all[i], of[i] = scheduler.SampleID(i), float32(i) // 6 … 19 are the upper 0.7 of the draws
+		all[i], of[i] = draw.SampleID(i), float32(i) // 6 … 19 are the upper 0.7 of the draws
 	}
 	b.score(0, of...)
 	b.begin(0, all...)
@@ -171,15 +173,15 @@ func TestICACHEAlgorithm1(t *testing.T) {
 
 func TestICACHEShadowHeap(t *testing.T) {
 	h := newH(Values{"rebuild_per_draw": 1})
-	evicted := []scheduler.SampleID{}
-	cache := scheduler.NewCache(h, 3, func(scheduler.SampleID) int64 { return 1 })
-	drawn := func(id scheduler.SampleID, importance float32) {
-		cache.Draw(scheduler.Use{ID: id, Score: importance},
-			func(id scheduler.SampleID) { evicted = append(evicted, id) })
+	evicted := []draw.SampleID{}
+	cache := stager.NewCache(h, 3, func(draw.SampleID) int64 { return 1 })
+	drawn := func(id draw.SampleID, importance float32) {
+		cache.Draw(stager.Use{ID: id, Score: importance},
+			func(id draw.SampleID) { evicted = append(evicted, id) })
 	}
 	scores := []float32{1, 2, 3, 0, 0, 0, 0}
 	h.Epoch(scores, false)
-	for id := range scheduler.SampleID(3) {
+	for id := range draw.SampleID(3) {
 		drawn(id, scores[id])
 	}
 	// from now on the shadow heap gets one place per draw
@@ -231,16 +233,16 @@ func TestICACHESizes(t *testing.T) {
 }
 
 // packages makes a packager over samples of two bytes, of which those below low are L.
-func packages(memory *Memory, low scheduler.SampleID, bytes int64) *packager {
+func packages(memory *Memory, low draw.SampleID, bytes int64) *packager {
 	cfg := PoolConfig{Samples: 20, Memory: memory, Seed: 3}
-	return newPackager(cfg, bytes, func(id scheduler.SampleID) bool { return id < low })
+	return newPackager(cfg, bytes, func(id draw.SampleID) bool { return id < low })
 }
 
 func TestICACHEPackaging(t *testing.T) {
-	memory := NewMemory(20, 1, 40, func(scheduler.SampleID) int64 { return 2 })
+	memory := NewMemory(20, 1, 40, func(draw.SampleID) int64 { return 2 })
 	p := packages(memory, 10, 5)
 	p.repack()
-	var first []scheduler.SampleID
+	var first []draw.SampleID
 	for i, q := range p.queue {
 		if len(q) != 3 && i < 3 || len(q) != 1 && i == 3 {
 			t.Errorf("package %d has %d samples of 2 bytes, it is closed with 5", i, len(q))
@@ -264,13 +266,13 @@ func TestICACHEPackaging(t *testing.T) {
 }
 
 func TestICACHERepacking(t *testing.T) {
-	memory := NewMemory(20, 1, 40, func(scheduler.SampleID) int64 { return 2 })
-	low := scheduler.SampleID(10)
+	memory := NewMemory(20, 1, 40, func(draw.SampleID) int64 { return 2 })
+	low := draw.SampleID(10)
 	p := packages(memory, 0, 4)
-	p.low = func(id scheduler.SampleID) bool { return id < low && id != 3 }
+	p.low = func(id draw.SampleID) bool { return id < low && id != 3 }
 	p.repack()
 	low = 15 // 10 … 14 become L, and were in no package
-	p.low = func(id scheduler.SampleID) bool { return id < low && id != 7 }
+	p.low = func(id draw.SampleID) bool { return id < low && id != 7 }
 	p.miss(12)
 	p.miss(16)
 	memory.Keep(5, 0)
@@ -294,7 +296,7 @@ func TestICACHEListUpdate(t *testing.T) {
 		of[i] = float32(i)
 	}
 	b.score(0, of...)
-	ids := []scheduler.SampleID{
+	ids := []draw.SampleID{
 		0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18,
 		19,
 	}
@@ -312,7 +314,7 @@ func TestICACHEListUpdate(t *testing.T) {
 
 func TestICACHESelectiveBackpropagation(t *testing.T) {
 	scores := []float32{0.5, 0, 2, 0.5, 7, float32(math.Copysign(0, -1))}
-	same(t, "equal losses have the percentile of the last of them", scheduler.Ranks(scores), 4, 2,
+	same(t, "equal losses have the percentile of the last of them", draw.Ranks(scores), 4, 2,
 		5, 4, 6, 2)
 	s := selective{beta: 2, warmUp: 1}
 	name, weights := s.Resample(0, 1, []float32{3, 1, 1, 9})
@@ -333,7 +335,7 @@ func TestICACHEMultiJobAIV(t *testing.T) {
 	for _, s := range b.scores {
 		s.TakeCut()
 	}
-	all := []scheduler.SampleID{0, 1, 2, 3}
+	all := []draw.SampleID{0, 1, 2, 3}
 	j.begin(0, all)
 	j.begin(1, all)
 	for _, c := range []struct {
@@ -366,9 +368,9 @@ func TestICACHEMultiJobBenefit(t *testing.T) {
 			return took[span{job, begin, end}]
 		}
 	})
-	var ids []scheduler.SampleID
+	var ids []draw.SampleID
 	for i := range 24 {
-		ids = append(ids, scheduler.SampleID(i))
+		ids = append(ids, draw.SampleID(i))
 	}
 	b.begin(0, ids...)
 	for number, want := range []string{"0-", "0-", "0+", "0", "0"} {
@@ -414,7 +416,7 @@ func TestICACHEGolden(t *testing.T) {
 		},
 		{"icache-jobs", &icacheSystem, goldenTrace{
 			jobs: 3, epochs: 4, values: Values{"probe_batches": 2, "package_bytes": 3},
-			sizes: func(id scheduler.SampleID) int64 { return 1 + int64(id%2) },
+			sizes: func(id draw.SampleID) int64 { return 1 + int64(id%2) },
 			took: func(job, begin, _ int) float64 {
 				return 1 + float64(job)*float64(1-min(begin, 1))
 			},
@@ -437,10 +439,10 @@ func TestLFU(t *testing.T) {
 // watch checks what must be true of every answer of iCACHE and IMPACT.
 type watch struct {
 	*bench
-	used []map[scheduler.SampleID]bool // by job, in its epoch
+	used []map[draw.SampleID]bool // by job, in its epoch
 }
 
-func (w *watch) batch(t *rapid.T, job int, ids []scheduler.SampleID) {
+func (w *watch) batch(t *rapid.T, job int, ids []draw.SampleID) {
 	answers := make([]Answer, len(ids))
 	c := w.icache()
 	w.pool.Batch(&Batch{
@@ -486,18 +488,18 @@ func properties(t *testing.T, s *System) {
 		}
 		w := watch{bench: newBench(s, samples, 1, jobs, values, func(cfg *PoolConfig) {
 			cfg.Memory = NewMemory(samples, 1, capacity,
-				func(id scheduler.SampleID) int64 { return 1 + int64(id)%int64(size) })
+				func(id draw.SampleID) int64 { return 1 + int64(id)%int64(size) })
 			cfg.BatchSeconds = func(job, begin, _ int) float64 {
 				return 1 + float64(job)*float64(1-min(begin, 1))
 			}
 			cfg.GlobalBatch = 1
 		})}
 		w.memory = w.cfg.Memory
-		id := rapid.Custom(func(t *rapid.T) scheduler.SampleID {
-			return scheduler.SampleID(rapid.IntRange(0, samples-1).Draw(t, "id"))
+		id := rapid.Custom(func(t *rapid.T) draw.SampleID {
+			return draw.SampleID(rapid.IntRange(0, samples-1).Draw(t, "id"))
 		})
-		w.used = make([]map[scheduler.SampleID]bool, jobs)
-		plans := make([][]scheduler.SampleID, jobs)
+		w.used = make([]map[draw.SampleID]bool, jobs)
+		plans := make([][]draw.SampleID, jobs)
 		for range rapid.IntRange(1, 150).Draw(t, "draws") {
 			job := rapid.IntRange(0, jobs-1).Draw(t, "job")
 			if len(plans[job]) == 0 {
@@ -512,7 +514,7 @@ func properties(t *testing.T, s *System) {
 				}
 				plans[job] = rapid.SliceOfN(id, 1, 40).Draw(t, "epoch")
 				w.begin(job, plans[job]...)
-				w.used[job] = map[scheduler.SampleID]bool{}
+				w.used[job] = map[draw.SampleID]bool{}
 			}
 			w.batch(t, job, plans[job][:1])
 			drawn := plans[job][0]

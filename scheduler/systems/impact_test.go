@@ -4,13 +4,13 @@ import (
 	"slices"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // newWarm returns a bench of IMPACT with six samples, a memory of eight and room for two in S, and
 // with the given scores at the cuts of the first epochs. It also returns the last set. begin begins
 // the epoch after that.
-func newWarm(values Values, epochs ...[]float32) (*bench, []scheduler.SampleID) {
+func newWarm(values Values, epochs ...[]float32) (*bench, []draw.SampleID) {
 	b := newBench(&impactSystem, 6, 8, 1, values, nil)
 	for e, scores := range epochs {
 		b.begin(0, 0, 1, 2, 3, 4, 5)
@@ -36,13 +36,13 @@ func TestIMPACTRankVariance(t *testing.T) {
 	}
 	want := []uint64{2, 2, 2, 2} // ranks 1 1 2, 2 2 1, 3 4 4, 4 3 3: variance 2/9
 	for i := range want {
-		if got := v.of(scheduler.SampleID(i)); got != want[i] {
+		if got := v.of(draw.SampleID(i)); got != want[i] {
 			t.Errorf("9 times the variance of sample %d is %d, want %d", i, got, want[i])
 		}
 	}
 	v.add([]float32{9, 1, 2, 3}) // sample 0 comes last now
-	same(t, "the highest variance", v.top(3, func(scheduler.SampleID) int64 { return 3 }), 0)
-	same(t, "as many as there is room for", v.top(8, func(scheduler.SampleID) int64 { return 3 }),
+	same(t, "the highest variance", v.top(3, func(draw.SampleID) int64 { return 3 }), 0)
+	same(t, "as many as there is room for", v.top(8, func(draw.SampleID) int64 { return 3 }),
 		0, 2)
 }
 
@@ -78,7 +78,7 @@ func TestIMPACTWarmUp(t *testing.T) {
 }
 
 func TestIMPACTStableOverlap(t *testing.T) {
-	now := []scheduler.SampleID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+	now := []draw.SampleID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
 	if stable(now[2:], now) {
 		t.Error("80 % in common are not over 80 %")
 	}
@@ -103,7 +103,7 @@ func TestIMPACTFraction(t *testing.T) {
 		{&rankpoolSystem, nil, "subset", 0}, // the sampler's default
 		{&rankpoolSystem, Values{"fraction": 0.9}, "subset", 0.9},
 	} {
-		cfg := scheduler.SamplerConfig{Name: c.sampler}
+		cfg := draw.SamplerConfig{Name: c.sampler}
 		if c.system.Sample(c.values, &cfg); cfg.Fraction != c.want {
 			t.Errorf("%s with %v draws a share of %v by %s, want %v", c.system.Name, c.values,
 				cfg.Fraction, c.sampler, c.want)
@@ -167,11 +167,11 @@ func TestIMPACTFigure7(t *testing.T) {
 	b.scores[0].Of[2], b.scores[0].Of[4] = 0.5, 9
 	b.cut(4)
 	name, weights := b.pool.(Resampler).Resample(0, 4, b.scores[0].Of)
-	same(t, "2: the others count by their history", scheduler.Ranks(weights), 2, 5, 1, 4, 6, 3)
-	sampler, err := scheduler.NewSampler(
-		scheduler.SamplerConfig{
+	same(t, "2: the others count by their history", draw.Ranks(weights), 2, 5, 1, 4, 6, 3)
+	sampler, err := draw.NewSampler(
+		draw.SamplerConfig{
 			Name: name, Samples: 6, Seed: 1, BatchSize: 3, World: 1, Fraction: 0.5,
-			Floor: scheduler.NoFloor,
+			Floor: draw.NoFloor,
 		})
 	if err != nil {
 		t.Fatal(err)

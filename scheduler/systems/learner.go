@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 )
 
 // A Learner is the sampler of a system that learns while an epoch is trained, and draws the next
@@ -30,7 +32,7 @@ func NewLearner(cfg ChooserConfig) (*Learner, error) {
 		return nil, err
 	}
 	l := &Learner{cfg: cfg}
-	l.begin(scheduler.EqualScores(cfg.Sampler.Samples, cfg.Initial), len(cfg.World))
+	l.begin(protocol.EqualScores(cfg.Sampler.Samples, cfg.Initial), len(cfg.World))
 	return l, nil
 }
 
@@ -47,16 +49,16 @@ func (l *Learner) begin(scores []float32, processes int) {
 	}).(learning)
 }
 
-// Weighted implements scheduler.Sampler.
+// Weighted implements draw.Sampler.
 func (l *Learner) Weighted() bool { return true }
 
-// Draw implements scheduler.Sampler.
-func (l *Learner) Draw(epoch int, scores []float32) *scheduler.Draws {
+// Draw implements draw.Sampler.
+func (l *Learner) Draw(epoch int, scores []float32) *draw.Draws {
 	ids := l.pool.Draw(0, epoch, scores)
 	if l.cfg.Sampler.DropLast {
 		ids = ids[:len(ids)-len(ids)%(l.cfg.Sampler.BatchSize*len(l.cfg.World))]
 	}
-	return scheduler.Listed(ids).Draw(epoch, nil)
+	return draw.Listed(ids).Draw(epoch, nil)
 }
 
 // Begin discards all state and starts from scores and from learned, which Cut returned; nil means
@@ -106,18 +108,18 @@ func (cfg *ChooserConfig) takeHead(learned []byte) (processes int, rest []byte, 
 const maxProcesses = 1<<16 - 1
 
 // Learn adds a trained batch: scores[i] is the score of f.IDs[i].
-func (l *Learner) Learn(f scheduler.Folded, scores []float32) {
+func (l *Learner) Learn(f protocol.Folded, scores []float32) {
 	b := &Batch{
 		Epoch: f.Epoch, Number: f.Batch, IDs: f.IDs, Rank: make([]int32, len(f.IDs)),
 		Next: make([]float64, len(f.IDs)),
 	}
 	l.pool.Batch(b, make([]Answer, len(f.IDs)))
 	for i, id := range f.IDs {
-		if scheduler.Reported(f.Losses[i]) {
+		if protocol.Reported(f.Losses[i]) {
 			l.scores.Of[id], l.scores.Known[id] = scores[i], true
 		}
 	}
-	l.pool.Trained(b, scheduler.Report{IDs: f.IDs, Losses: f.Losses})
+	l.pool.Trained(b, protocol.Report{IDs: f.IDs, Losses: f.Losses})
 }
 
 // Cut ends an epoch's learning, and returns the state by which the next epoch is drawn.
@@ -131,14 +133,14 @@ func (l *Learner) Cut() []byte {
 // the state has at least 4 bytes per sample.
 type learnerFollower struct {
 	cfg     ChooserConfig
-	scores  []float32         // at the last cut; nil: equal
-	learned scheduler.Learned // at the last cut; nil: nothing
+	scores  []float32        // at the last cut; nil: equal
+	learned protocol.Learned // at the last cut; nil: nothing
 	batches []learnedBatch
 }
 
 // learnedBatch is a batch, and its samples' scores after it was trained.
 type learnedBatch struct {
-	scheduler.Folded
+	protocol.Folded
 	scores []float32
 }
 
@@ -149,10 +151,10 @@ func newLearnerFollower(cfg ChooserConfig) (*learnerFollower, error) {
 	return &learnerFollower{cfg: cfg}, nil
 }
 
-// Begin implements scheduler.Learner.
+// Begin implements protocol.Learner.
 func (f *learnerFollower) Begin(scores []float32, learned []byte) error {
 	now := learnerFollower{
-		cfg: f.cfg, scores: slices.Clone(scores), learned: scheduler.Known(slices.Clone(learned)),
+		cfg: f.cfg, scores: slices.Clone(scores), learned: protocol.Known(slices.Clone(learned)),
 	}
 	if _, err := now.learner(); err != nil { // checks that it can be drawn by
 		return err
@@ -174,15 +176,15 @@ func (f *learnerFollower) learner() (*Learner, error) {
 	return l, l.Begin(f.scores, learned)
 }
 
-// Open implements scheduler.Learner. learned is what Cut returned or Begin got.
-func (f *learnerFollower) Open(_ *scheduler.Plan, learned scheduler.Learned) {
+// Open implements protocol.Learner. learned is what Cut returned or Begin got.
+func (f *learnerFollower) Open(_ *plan.Plan, learned protocol.Learned) {
 	if learned != nil {
 		f.learned = learned // whoever calls Open may keep its bytes once they are made
 	}
 }
 
-// Learn implements scheduler.Learner.
-func (f *learnerFollower) Learn(b scheduler.Folded, scores []float32) {
+// Learn implements protocol.Learner.
+func (f *learnerFollower) Learn(b protocol.Folded, scores []float32) {
 	of := make([]float32, len(b.IDs))
 	for i, id := range b.IDs {
 		of[i] = scores[id]
@@ -190,8 +192,8 @@ func (f *learnerFollower) Learn(b scheduler.Folded, scores []float32) {
 	f.batches = append(f.batches, learnedBatch{b, of})
 }
 
-// Cut implements scheduler.Learner.
-func (f *learnerFollower) Cut(scores []float32) scheduler.Learned {
+// Cut implements protocol.Learner.
+func (f *learnerFollower) Cut(scores []float32) protocol.Learned {
 	at := *f
 	f.scores, f.batches = scores, nil
 	f.learned = at.bytes
@@ -212,7 +214,7 @@ func (f *learnerFollower) bytes() []byte {
 
 // Prepare brings a system's own sampler to the state in which it draws the epoch of m. It does
 // nothing for other samplers.
-func Prepare(s scheduler.Sampler, m *scheduler.MakePlan) error {
+func Prepare(s draw.Sampler, m *protocol.MakePlan) error {
 	var learned []byte
 	if m.Learned != nil {
 		learned = m.Learned()

@@ -6,15 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 )
 
 func newTestLearner(t *testing.T, trainers int, capacityBytes int64) *Learner {
 	t.Helper()
 	l, err := NewLearner(ChooserConfig{
 		System: &shadeSystem, World: make([]int32, trainers), Ranks: 1, CapacityBytes: capacityBytes,
-		Sampler: scheduler.SamplerConfig{Samples: 200, Seed: 3, BatchSize: 8 / trainers, World: trainers},
-		Size:    func(scheduler.SampleID) int64 { return 1 }, Initial: 1,
+		Sampler: draw.SamplerConfig{Samples: 200, Seed: 3, BatchSize: 8 / trainers, World: trainers},
+		Size:    func(draw.SampleID) int64 { return 1 }, Initial: 1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +39,7 @@ func teach(l *Learner, from, to int) (scores []float32, learned []byte) {
 			for i, id := range part {
 				of[i] = scores[id]
 			}
-			l.Learn(scheduler.Folded{Epoch: epoch, Batch: b, IDs: part, Losses: losses}, of)
+			l.Learn(protocol.Folded{Epoch: epoch, Batch: b, IDs: part, Losses: losses}, of)
 		}
 		learned = l.Cut()
 	}
@@ -103,15 +104,15 @@ func TestLearnerDrops(t *testing.T) {
 	for drop, want := range map[bool]int{false: 200, true: 198} {
 		l, err := NewLearner(ChooserConfig{
 			System: &shadeSystem, World: []int32{0}, Ranks: 1, CapacityBytes: 40,
-			Size:    func(scheduler.SampleID) int64 { return 1 },
-			Sampler: scheduler.SamplerConfig{Samples: 200, BatchSize: 9, World: 1, DropLast: drop},
+			Size:    func(draw.SampleID) int64 { return 1 },
+			Sampler: draw.SamplerConfig{Samples: 200, BatchSize: 9, World: 1, DropLast: drop},
 			Initial: 1,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.Cut()
-		if n := len(l.Draw(0, scheduler.EqualScores(200, 1)).IDs); n != want {
+		if n := len(l.Draw(0, protocol.EqualScores(200, 1)).IDs); n != want {
 			t.Errorf("drop_last %v: %d draws, want %d", drop, n, want)
 		}
 	}

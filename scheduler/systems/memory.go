@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/stager"
 )
 
 // Memory records which samples a pool holds, and on which rank each one lies. A sample lies on one
@@ -14,26 +15,26 @@ import (
 // rank has room, else to the one with the most room. A sample that fits in no part exceeds one, but
 // never the whole.
 type Memory struct {
-	size          func(scheduler.SampleID) int64
+	size          func(draw.SampleID) int64
 	ranks         int
 	unit          int64 // bytes per sample; 1 if sizes differ
 	capacityBytes int64
 	usedBytes     int64
 	// by sample: 1 + the rank that holds it; negated: the one that held it last; 0: none did
 	homes  []int32
-	copies map[scheduler.SampleID][]int32 // ranks that hold a copy besides the home
+	copies map[draw.SampleID][]int32 // ranks that hold a copy besides the home
 	// by sample: loaded ahead of draws, and not served since
 	fresh     []bool
 	room      *rooms // by rank
 	readBytes int64
 	requests  int64
-	moved     []scheduler.SampleID   // since the last call to Moved
-	packages  [][]scheduler.SampleID // since the last call to Packages
+	moved     []draw.SampleID   // since the last call to Moved
+	packages  [][]draw.SampleID // since the last call to Packages
 }
 
 // NewMemory returns an empty memory of capacityBytes over ranks.
 func NewMemory(
-	samples, ranks int, capacityBytes int64, size func(scheduler.SampleID) int64,
+	samples, ranks int, capacityBytes int64, size func(draw.SampleID) int64,
 ) *Memory {
 	m := &Memory{
 		size: size, ranks: ranks, unit: unitOf(samples, size), capacityBytes: capacityBytes,
@@ -49,12 +50,12 @@ func NewMemory(
 }
 
 // unitOf returns the bytes per sample, or 1 if sizes differ.
-func unitOf(samples int, size func(scheduler.SampleID) int64) int64 {
+func unitOf(samples int, size func(draw.SampleID) int64) int64 {
 	if samples == 0 {
 		return 1
 	}
 	first := size(0)
-	for id := range scheduler.SampleID(samples) {
+	for id := range draw.SampleID(samples) {
 		if size(id) != first {
 			return 1
 		}
@@ -74,18 +75,18 @@ func wholeUnits(share float64, bytes, unit int64) int64 {
 }
 
 // At reports whether a rank holds id.
-func (m *Memory) At(id scheduler.SampleID, rank int32) bool {
+func (m *Memory) At(id draw.SampleID, rank int32) bool {
 	return m.homes[id] == rank+1 || slices.Contains(m.copies[id], rank)
 }
 
 // Has reports whether id is in memory.
-func (m *Memory) Has(id scheduler.SampleID) bool { return m.homes[id] > 0 }
+func (m *Memory) Has(id draw.SampleID) bool { return m.homes[id] > 0 }
 
 // Home returns the rank that holds id or held it last, or -1 if none did.
-func (m *Memory) Home(id scheduler.SampleID) int { return int(max(m.homes[id], -m.homes[id])) - 1 }
+func (m *Memory) Home(id draw.SampleID) int { return int(max(m.homes[id], -m.homes[id])) - 1 }
 
 // Size returns the size of a sample in bytes.
-func (m *Memory) Size(id scheduler.SampleID) int64 { return m.size(id) }
+func (m *Memory) Size(id draw.SampleID) int64 { return m.size(id) }
 
 // CapacityBytes returns the most bytes that Memory holds.
 func (m *Memory) CapacityBytes() int64 { return m.capacityBytes }
@@ -97,13 +98,13 @@ func (m *Memory) UsedBytes() int64 { return m.usedBytes }
 func (m *Memory) Room(rank int) int64 { return m.room.of(int32(rank)) }
 
 // Fits reports whether there is room for id.
-func (m *Memory) Fits(id scheduler.SampleID) bool {
+func (m *Memory) Fits(id draw.SampleID) bool {
 	return m.usedBytes+m.size(id) <= m.capacityBytes
 }
 
 // Keep adds a sample that was read for a draw. Its bytes are counted with the draw. It panics if
 // the sample is in memory already or does not fit.
-func (m *Memory) Keep(id scheduler.SampleID, rank int32) {
+func (m *Memory) Keep(id draw.SampleID, rank int32) {
 	size := m.size(id)
 	if m.Has(id) || m.usedBytes+size > m.capacityBytes {
 		panic(fmt.Sprintf("systems: Keep of sample %d of %d bytes, here: %v, with %d of %d bytes used.",
@@ -122,25 +123,25 @@ func (m *Memory) Keep(id scheduler.SampleID, rank int32) {
 
 // Draw answers a draw by a cache of samples that are all in memory. rank reads the sample if the
 // cache does not have it.
-func (m *Memory) Draw(cache *scheduler.Cache, u scheduler.Use, rank int32) Answer {
+func (m *Memory) Draw(cache *stager.Cache, u stager.Use, rank int32) Answer {
 	outcome := cache.Draw(u, m.Drop)
-	if outcome == scheduler.Admitted {
+	if outcome == stager.Admitted {
 		m.Keep(u.ID, rank)
 	}
-	return Answer{Served: u.ID, Read: outcome != scheduler.Hit}
+	return Answer{Served: u.ID, Read: outcome != stager.Hit}
 }
 
 // Copy adds a copy on a rank of a sample that is in memory; the bytes come from another rank or
 // from a read for a draw. It panics if the sample is not in memory, the rank holds it, or the rank
 // has no room.
-func (m *Memory) Copy(id scheduler.SampleID, rank int32) {
+func (m *Memory) Copy(id draw.SampleID, rank int32) {
 	size := m.size(id)
 	if !m.Has(id) || m.At(id, rank) || m.room.of(rank) < size {
 		panic(fmt.Sprintf("systems: Copy of sample %d of %d bytes to rank %d, here: %v, with %d bytes "+
 			"free.", id, size, rank, m.Has(id), m.room.of(rank)))
 	}
 	if m.copies == nil {
-		m.copies = map[scheduler.SampleID][]int32{}
+		m.copies = map[draw.SampleID][]int32{}
 	}
 	m.copies[id] = append(m.copies[id], rank)
 	m.room.add(rank, -size)
@@ -149,7 +150,7 @@ func (m *Memory) Copy(id scheduler.SampleID, rank int32) {
 
 // Load adds samples ahead of any draw, by one sequential read of storage, which it counts. It
 // panics as Keep does.
-func (m *Memory) Load(ids []scheduler.SampleID, rank int32) {
+func (m *Memory) Load(ids []draw.SampleID, rank int32) {
 	if len(ids) == 0 {
 		return
 	}
@@ -162,20 +163,20 @@ func (m *Memory) Load(ids []scheduler.SampleID, rank int32) {
 }
 
 // LoadPackage is Load for samples that lie side by side in a file written for that purpose.
-func (m *Memory) LoadPackage(ids []scheduler.SampleID, rank int32) {
+func (m *Memory) LoadPackage(ids []draw.SampleID, rank int32) {
 	m.Load(ids, rank)
 	m.packages = append(m.packages, ids)
 }
 
 // Packages returns the samples of each call to LoadPackage since the last call to Packages.
-func (m *Memory) Packages() [][]scheduler.SampleID {
+func (m *Memory) Packages() [][]draw.SampleID {
 	loaded := m.packages
 	m.packages = nil
 	return loaded
 }
 
 // Drop removes a sample that is in memory, and all its copies.
-func (m *Memory) Drop(id scheduler.SampleID) {
+func (m *Memory) Drop(id draw.SampleID) {
 	for _, rank := range m.copies[id] {
 		m.room.add(rank, m.size(id))
 		m.usedBytes -= m.size(id)
@@ -191,17 +192,17 @@ func (m *Memory) Drop(id scheduler.SampleID) {
 // Served records that id answered a draw. It reports whether id was loaded ahead and this is its
 // first draw since: such a draw is an early read of storage, not a hit. A pool's caller calls it,
 // not the pool.
-func (m *Memory) Served(id scheduler.SampleID) (first bool) {
+func (m *Memory) Served(id draw.SampleID) (first bool) {
 	first, m.fresh[id] = m.fresh[id], false
 	return first
 }
 
 // Fresh reports whether id was loaded ahead and not served since.
-func (m *Memory) Fresh(id scheduler.SampleID) bool { return m.fresh[id] }
+func (m *Memory) Fresh(id draw.SampleID) bool { return m.fresh[id] }
 
 // Moved returns the samples added or dropped since the last call to Moved, once per move, in order.
 // The next move reuses the slice.
-func (m *Memory) Moved() []scheduler.SampleID {
+func (m *Memory) Moved() []draw.SampleID {
 	moved := m.moved
 	m.moved = m.moved[:0]
 	return moved

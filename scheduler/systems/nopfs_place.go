@@ -3,12 +3,12 @@ package systems
 import (
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // nopfsAccess says how often a worker reads a sample over all epochs.
 type nopfsAccess struct {
-	id    scheduler.SampleID
+	id    draw.SampleID
 	rank  int32
 	count int
 }
@@ -20,7 +20,7 @@ type nopfsAccess struct {
 // Source: Dryden et al., "Clairvoyant Prefetching for Distributed Machine Learning I/O", SC 2021,
 // access frequencies; PyTorch, DistributedSampler.
 func nopfsAccesses(
-	samplers []scheduler.Sampler, samples, epochs, ranks, trainers int,
+	samplers []draw.Sampler, samples, epochs, ranks, trainers int,
 ) []nopfsAccess {
 	most := epochs * len(samplers)
 	all := make([]uint16, samples*most)
@@ -28,7 +28,7 @@ func nopfsAccesses(
 	for id := range readers {
 		readers[id] = all[id*most : id*most : (id+1)*most]
 	}
-	var order []scheduler.SampleID // by first draw
+	var order []draw.SampleID // by first draw
 	for epoch := range epochs {
 		for _, sampler := range samplers {
 			for j, id := range sampler.Draw(epoch, nil).IDs {
@@ -63,7 +63,7 @@ func nopfsAccesses(
 // Differs: the published code closes a memory at the first sample that does not fit; here smaller
 // ones still go in.
 func nopfsPlace(
-	accesses []nopfsAccess, samples int, room []int64, size func(scheduler.SampleID) int64,
+	accesses []nopfsAccess, samples int, room []int64, size func(draw.SampleID) int64,
 ) [][]int32 {
 	homes := make([][]int32, samples)
 	for _, a := range accesses {

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // near reports whether two numbers agree to twelve digits.
@@ -117,7 +117,7 @@ func TestNoPFSPlacement(t *testing.T) {
 		{5, 1, 1},
 		{4, 1, 1},
 	}
-	got := nopfsPlace(accesses, 7, []int64{2, 2}, func(scheduler.SampleID) int64 { return 1 })
+	got := nopfsPlace(accesses, 7, []int64{2, 2}, func(draw.SampleID) int64 { return 1 })
 	want := [][]int32{{1}, {0}, nil, {1}, {0}, nil, nil}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("homes %v, want %v", got, want)
@@ -125,13 +125,13 @@ func TestNoPFSPlacement(t *testing.T) {
 	// A sample that does not fit leaves its room to a smaller one.
 	sizes := []int64{3, 2, 1}
 	got = nopfsPlace([]nopfsAccess{{1, 0, 3}, {0, 0, 2}, {2, 0, 1}}, 3, []int64{3},
-		func(id scheduler.SampleID) int64 { return sizes[id] })
+		func(id draw.SampleID) int64 { return sizes[id] })
 	if want := [][]int32{nil, {0}, {0}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("homes %v, want %v", got, want)
 	}
 	// Workers choose separately: both keep the sample that they read most.
 	got = nopfsPlace([]nopfsAccess{{0, 1, 3}, {0, 0, 2}, {1, 0, 1}, {1, 1, 1}}, 2,
-		[]int64{1, 1}, func(scheduler.SampleID) int64 { return 1 })
+		[]int64{1, 1}, func(draw.SampleID) int64 { return 1 })
 	if want := [][]int32{{1, 0}, nil}; !reflect.DeepEqual(got, want) {
 		t.Errorf("homes %v, want %v", got, want)
 	}
@@ -155,7 +155,7 @@ func TestNoPFSCopies(t *testing.T) {
 	} {
 		room := slices.Repeat([]int64{int64(c.capacity * samples / float64(c.ranks))}, c.ranks)
 		homes := nopfsPlace(nopfsCounts(samples, c.epochs, c.ranks), samples, room,
-			func(scheduler.SampleID) int64 { return 1 })
+			func(draw.SampleID) int64 { return 1 })
 		held, copies := 0, 0
 		for _, h := range homes {
 			held, copies = held+min(len(h), 1), copies+len(h)
@@ -183,7 +183,7 @@ func nopfsCounts(samples, epochs, ranks int) []nopfsAccess {
 func TestNoPFSFrequencies(t *testing.T) {
 	const samples, epochs, ranks = 48, 9, 3
 	type reader struct {
-		id   scheduler.SampleID
+		id   draw.SampleID
 		rank int32
 	}
 	want := map[reader]int{}
@@ -250,7 +250,7 @@ func TestNoPFSBinomial(t *testing.T) {
 // what fits; what it holds lies on its home; and more hits are local than by chance.
 func TestNoPFSPool(t *testing.T) {
 	const samples, epochs, ranks, capacity = 480, 12, 4, 96
-	memory := NewMemory(samples, ranks, capacity, func(scheduler.SampleID) int64 { return 1 })
+	memory := NewMemory(samples, ranks, capacity, func(draw.SampleID) int64 { return 1 })
 	cfg := PoolConfig{
 		System: &nopfsSystem, Samples: samples, Jobs: 1, Ranks: ranks, Epochs: epochs,
 		GlobalBatch: 48, Seed: 7, Memory: memory,
@@ -290,14 +290,14 @@ func TestNoPFSPool(t *testing.T) {
 // TestNoPFSSourceByModel checks that the pool reads storage where the model says that it is faster
 // than another rank.
 func TestNoPFSSourceByModel(t *testing.T) {
-	memory := NewMemory(4, 2, 4, func(scheduler.SampleID) int64 { return 1 })
+	memory := NewMemory(4, 2, 4, func(draw.SampleID) int64 { return 1 })
 	// Two clients get 365 MB/s each: more than a network of 300, less than memory.
 	cfg := PoolConfig{
 		System: &nopfsSystem, Values: Values{"network": 300}, Samples: 4, Jobs: 1,
 		Ranks: 2, Epochs: 1, GlobalBatch: 4, Memory: memory,
 	}
 	pool := newNoPFS(cfg)
-	b := &Batch{IDs: []scheduler.SampleID{0, 1, 2, 3}, Rank: []int32{0, 0, 0, 0}}
+	b := &Batch{IDs: []draw.SampleID{0, 1, 2, 3}, Rank: []int32{0, 0, 0, 0}}
 	answers := make([]Answer, 4)
 	for pass := range 2 {
 		pool.Batch(b, answers)
@@ -322,7 +322,7 @@ func TestNoPFSProperties(t *testing.T) {
 		accesses := nopfsCounts(samples, rapid.IntRange(1, 6).Draw(r, "epochs"), ranks)
 		left := slices.Clone(room)
 		homes := nopfsPlace(accesses, samples, room,
-			func(id scheduler.SampleID) int64 { return sizes[id] })
+			func(id draw.SampleID) int64 { return sizes[id] })
 		for id, all := range homes {
 			for k, rank := range all {
 				reads := slices.ContainsFunc(accesses,

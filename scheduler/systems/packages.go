@@ -3,7 +3,7 @@ package systems
 import (
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // Packages finds the samples that ranks read in one piece, among the packages that a pool loads in
@@ -12,17 +12,17 @@ import (
 //
 // The zero Packages is ready for an epoch.
 type Packages struct {
-	of    map[scheduler.SampleID]int // the package that brought a sample in last
+	of    map[draw.SampleID]int // the package that brought a sample in last
 	n     int
-	parts map[packagePart]scheduler.Package
+	parts map[packagePart]draw.Package
 }
 
 type packagePart struct{ number, home int }
 
 // Load adds loaded packages, see Memory.Packages.
-func (p *Packages) Load(loaded [][]scheduler.SampleID) {
+func (p *Packages) Load(loaded [][]draw.SampleID) {
 	if p.of == nil {
-		p.of, p.parts = map[scheduler.SampleID]int{}, map[packagePart]scheduler.Package{}
+		p.of, p.parts = map[draw.SampleID]int{}, map[packagePart]draw.Package{}
 	}
 	for _, ids := range loaded {
 		for _, id := range ids {
@@ -33,7 +33,7 @@ func (p *Packages) Load(loaded [][]scheduler.SampleID) {
 }
 
 // Serve adds the first draw of a sample since it was loaded: at a place of the epoch, on rank home.
-func (p *Packages) Serve(place int, id scheduler.SampleID, home int) {
+func (p *Packages) Serve(place int, id draw.SampleID, home int) {
 	if number, in := p.of[id]; in {
 		part := packagePart{number, home}
 		p.parts[part] = append(p.parts[part], int32(place))
@@ -42,13 +42,13 @@ func (p *Packages) Serve(place int, id scheduler.SampleID, home int) {
 }
 
 // All returns the packages of the epoch in the order of their first draws.
-func (p *Packages) All() []scheduler.Package {
-	var all []scheduler.Package
+func (p *Packages) All() []draw.Package {
+	var all []draw.Package
 	for _, places := range p.parts {
 		if len(places) > 1 {
 			all = append(all, places)
 		}
 	}
-	slices.SortFunc(all, func(a, b scheduler.Package) int { return int(a[0] - b[0]) })
+	slices.SortFunc(all, func(a, b draw.Package) int { return int(a[0] - b[0]) })
 	return all
 }

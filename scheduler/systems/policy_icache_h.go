@@ -4,7 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/stager"
 )
 
 // importanceHeap is iCACHE's H-cache: it keeps H-samples only, the most important ones. A newcomer
@@ -22,7 +23,7 @@ type importanceHeap struct {
 	perDraw   int     // places added to the shadow heap per draw
 	threshold float32 // least importance of an H-sample
 
-	id         []scheduler.SampleID // by place
+	id         []draw.SampleID // by place
 	resident   []bool
 	values     [2][]float32 // importance in the heaps
 	heaps      [2]*heap     // the H-heap and the shadow heap
@@ -42,7 +43,7 @@ func newImportanceHeap(cfg PolicyConfig) *importanceHeap {
 }
 
 func (h *importanceHeap) newHeap(k int) *heap {
-	return newHeap(func(a, b scheduler.Place) bool {
+	return newHeap(func(a, b stager.Place) bool {
 		if h.values[k][a] != h.values[k][b] {
 			return h.values[k][a] < h.values[k][b]
 		}
@@ -50,7 +51,7 @@ func (h *importanceHeap) newHeap(k int) *heap {
 	})
 }
 
-// Epoch implements scheduler.Lister: it pulls the H-list of an epoch. Until a sample is scored, all
+// Epoch implements stager.Lister: it pulls the H-list of an epoch. Until a sample is scored, all
 // are H.
 func (h *importanceHeap) Epoch(scores []float32, known bool) {
 	h.threshold = float32(math.Inf(-1))
@@ -77,7 +78,7 @@ func (h *importanceHeap) rebuild(places int) {
 		return
 	}
 	for ; places > 0 && h.cursor < len(h.id); h.cursor++ {
-		if p := scheduler.Place(h.cursor); h.resident[p] && !h.heaps[1-h.current].Has(p) {
+		if p := stager.Place(h.cursor); h.resident[p] && !h.heaps[1-h.current].Has(p) {
 			h.heaps[1-h.current].Push(p)
 		}
 		places--
@@ -88,13 +89,13 @@ func (h *importanceHeap) rebuild(places int) {
 	}
 }
 
-// Keeps implements scheduler.Gate; it is called for every draw of a sample that is not resident.
-func (h *importanceHeap) Keeps(u scheduler.Use) bool {
+// Keeps implements stager.Gate; it is called for every draw of a sample that is not resident.
+func (h *importanceHeap) Keeps(u stager.Use) bool {
 	h.rebuild(h.perDraw)
 	return u.Score >= h.threshold
 }
 
-func (h *importanceHeap) Admit(p scheduler.Place, u scheduler.Use) {
+func (h *importanceHeap) Admit(p stager.Place, u stager.Use) {
 	for int(p) >= len(h.id) {
 		h.id, h.resident = append(h.id, 0), append(h.resident, false)
 		h.values[0], h.values[1] = append(h.values[0], 0), append(h.values[1], 0)
@@ -107,14 +108,14 @@ func (h *importanceHeap) Admit(p scheduler.Place, u scheduler.Use) {
 	h.heaps[k].Push(p)
 }
 
-func (h *importanceHeap) Touch(scheduler.Place, scheduler.Use) {
+func (h *importanceHeap) Touch(stager.Place, stager.Use) {
 	h.rebuild(h.perDraw)
 }
 
-// Refresh implements scheduler.Policy: importance counts when the next H-list is pulled.
-func (h *importanceHeap) Refresh(scheduler.Place, scheduler.Use) {}
+// Refresh implements stager.Policy: importance counts when the next H-list is pulled.
+func (h *importanceHeap) Refresh(stager.Place, stager.Use) {}
 
-func (h *importanceHeap) Remove(p scheduler.Place) {
+func (h *importanceHeap) Remove(p stager.Place) {
 	h.resident[p] = false
 	for _, q := range h.heaps {
 		if q != nil && q.Has(p) {
@@ -123,14 +124,14 @@ func (h *importanceHeap) Remove(p scheduler.Place) {
 	}
 }
 
-func (h *importanceHeap) Victim() (scheduler.Place, bool) {
+func (h *importanceHeap) Victim() (stager.Place, bool) {
 	if h.heaps[h.current].Len() == 0 {
 		h.rebuild(len(h.id))
 	}
 	return h.heaps[h.current].Min()
 }
 
-func (h *importanceHeap) Yields(victim scheduler.Place, newcomer scheduler.Use) bool {
+func (h *importanceHeap) Yields(victim stager.Place, newcomer stager.Use) bool {
 	return newcomer.Score > h.values[h.current][victim]
 }
 
@@ -159,7 +160,7 @@ var importanceHeapOptions = []Option{
 
 var icacheHSystem = System{
 	Name: "icache-h", Scorer: "loss", Sampler: "selective", Policy: "icache-h",
-	NewPolicy: func(cfg PolicyConfig) scheduler.Policy { return newImportanceHeap(cfg) },
+	NewPolicy: func(cfg PolicyConfig) stager.Policy { return newImportanceHeap(cfg) },
 	NewPool:   newSelectivePool,
 	About: "iCACHE's importance cache alone: the most important samples, in a heap and a " +
 		"shadow heap",

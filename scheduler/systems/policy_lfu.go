@@ -1,6 +1,8 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/stager"
+)
 
 // lfu evicts the resident with the fewest draws since it was admitted, in a tie the one admitted
 // first. It keeps every newcomer.
@@ -11,9 +13,9 @@ type lfu struct {
 	count int64
 }
 
-func newLFU(PolicyConfig) scheduler.Policy {
+func newLFU(PolicyConfig) stager.Policy {
 	l := &lfu{}
-	l.queue = newHeap(func(a, b scheduler.Place) bool {
+	l.queue = newHeap(func(a, b stager.Place) bool {
 		if l.draws[a] != l.draws[b] {
 			return l.draws[a] < l.draws[b]
 		}
@@ -22,7 +24,7 @@ func newLFU(PolicyConfig) scheduler.Policy {
 	return l
 }
 
-func (l *lfu) Admit(p scheduler.Place, _ scheduler.Use) {
+func (l *lfu) Admit(p stager.Place, _ stager.Use) {
 	for int(p) >= len(l.draws) {
 		l.draws, l.came = append(l.draws, 0), append(l.came, 0)
 	}
@@ -31,18 +33,18 @@ func (l *lfu) Admit(p scheduler.Place, _ scheduler.Use) {
 	l.queue.Push(p)
 }
 
-func (l *lfu) Touch(p scheduler.Place, _ scheduler.Use) {
+func (l *lfu) Touch(p stager.Place, _ stager.Use) {
 	l.draws[p]++
 	l.queue.Fix(p)
 }
 
-func (l *lfu) Refresh(scheduler.Place, scheduler.Use) {}
+func (l *lfu) Refresh(stager.Place, stager.Use) {}
 
-func (l *lfu) Remove(p scheduler.Place) { l.queue.Remove(p) }
+func (l *lfu) Remove(p stager.Place) { l.queue.Remove(p) }
 
-func (l *lfu) Victim() (scheduler.Place, bool) { return l.queue.Min() }
+func (l *lfu) Victim() (stager.Place, bool) { return l.queue.Min() }
 
-func (l *lfu) Yields(scheduler.Place, scheduler.Use) bool { return true }
+func (l *lfu) Yields(stager.Place, stager.Use) bool { return true }
 
 var lfuSystem = System{
 	Name: "lfu", Sampler: "torch", Policy: "lfu", NewPolicy: newLFU,

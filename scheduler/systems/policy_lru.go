@@ -1,18 +1,20 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/stager"
+)
 
 // lru evicts the least recently drawn resident and keeps every newcomer.
 type lru struct {
 	// a ring of the residents: entry 0 is its head, entry p+1 the resident in place p
-	older, newer []scheduler.Place
+	older, newer []stager.Place
 }
 
-func newLRU(PolicyConfig) scheduler.Policy {
-	return &lru{older: make([]scheduler.Place, 1), newer: make([]scheduler.Place, 1)}
+func newLRU(PolicyConfig) stager.Policy {
+	return &lru{older: make([]stager.Place, 1), newer: make([]stager.Place, 1)}
 }
 
-func (l *lru) Admit(p scheduler.Place, _ scheduler.Use) {
+func (l *lru) Admit(p stager.Place, _ stager.Use) {
 	for int(p)+1 >= len(l.older) {
 		l.older, l.newer = append(l.older, 0), append(l.newer, 0)
 	}
@@ -21,24 +23,24 @@ func (l *lru) Admit(p scheduler.Place, _ scheduler.Use) {
 	l.newer[newest], l.older[0] = i, i
 }
 
-func (l *lru) Touch(p scheduler.Place, u scheduler.Use) {
+func (l *lru) Touch(p stager.Place, u stager.Use) {
 	l.Remove(p)
 	l.Admit(p, u)
 }
 
-func (l *lru) Refresh(scheduler.Place, scheduler.Use) {}
+func (l *lru) Refresh(stager.Place, stager.Use) {}
 
-func (l *lru) Remove(p scheduler.Place) {
+func (l *lru) Remove(p stager.Place) {
 	older, newer := l.older[p+1], l.newer[p+1]
 	l.newer[older], l.older[newer] = newer, older
 }
 
-func (l *lru) Victim() (scheduler.Place, bool) {
+func (l *lru) Victim() (stager.Place, bool) {
 	oldest := l.newer[0]
 	return oldest - 1, oldest != 0
 }
 
-func (l *lru) Yields(scheduler.Place, scheduler.Use) bool { return true }
+func (l *lru) Yields(stager.Place, stager.Use) bool { return true }
 
 var lruSystem = System{
 	Name: "lru", Sampler: "torch", Policy: "lru", NewPolicy: newLRU,

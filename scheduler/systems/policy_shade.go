@@ -1,6 +1,9 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/stager"
+)
 
 // byImportance evicts the least important resident. It is SHADE's APP, adaptive priority-aware
 // prediction, and the two queues that SHADE is compared with.
@@ -24,7 +27,7 @@ type byImportance struct {
 
 // importance is the tuple <ir, af> of a resident.
 type importance struct {
-	id    scheduler.SampleID
+	id    draw.SampleID
 	score float32
 	draws uint32
 }
@@ -35,7 +38,7 @@ func newByImportance(ghost, frequency bool) *byImportance {
 	return q
 }
 
-func (q *byImportance) less(a, b scheduler.Place) bool {
+func (q *byImportance) less(a, b stager.Place) bool {
 	x, y := &q.residents[a], &q.residents[b]
 	if x.score != y.score {
 		return x.score < y.score
@@ -46,8 +49,8 @@ func (q *byImportance) less(a, b scheduler.Place) bool {
 	return x.id < y.id
 }
 
-// Admit implements scheduler.Policy: lines 10 and 18.
-func (q *byImportance) Admit(p scheduler.Place, u scheduler.Use) {
+// Admit implements stager.Policy: lines 10 and 18.
+func (q *byImportance) Admit(p stager.Place, u stager.Use) {
 	for int(p) >= len(q.residents) {
 		q.residents = append(q.residents, importance{})
 	}
@@ -55,30 +58,30 @@ func (q *byImportance) Admit(p scheduler.Place, u scheduler.Use) {
 	q.queue.Push(p)
 }
 
-// Touch implements scheduler.Policy: line 8.
-func (q *byImportance) Touch(p scheduler.Place, u scheduler.Use) {
+// Touch implements stager.Policy: line 8.
+func (q *byImportance) Touch(p stager.Place, u stager.Use) {
 	q.residents[p].draws++
 	q.Refresh(p, u)
 }
 
-// Refresh implements scheduler.Policy: line 6; in §4.2.2 scores change "as soon as" they are known.
-func (q *byImportance) Refresh(p scheduler.Place, u scheduler.Use) {
+// Refresh implements stager.Policy: line 6; in §4.2.2 scores change "as soon as" they are known.
+func (q *byImportance) Refresh(p stager.Place, u stager.Use) {
 	q.residents[p].score = u.Score
 	q.queue.Fix(p)
 }
 
-// Remove implements scheduler.Policy: line 17.
-func (q *byImportance) Remove(p scheduler.Place) { q.queue.Remove(p) }
+// Remove implements stager.Policy: line 17.
+func (q *byImportance) Remove(p stager.Place) { q.queue.Remove(p) }
 
-// Victim implements scheduler.Policy: line 14.
-func (q *byImportance) Victim() (scheduler.Place, bool) { return q.queue.Min() }
+// Victim implements stager.Policy: line 14.
+func (q *byImportance) Victim() (stager.Place, bool) { return q.queue.Min() }
 
-// Yields implements scheduler.Policy: lines 12, 13 and 16.
-func (q *byImportance) Yields(victim scheduler.Place, newcomer scheduler.Use) bool {
+// Yields implements stager.Policy: lines 12, 13 and 16.
+func (q *byImportance) Yields(victim stager.Place, newcomer stager.Use) bool {
 	return !q.ghost || newcomer.Known && newcomer.Score >= q.residents[victim].score
 }
 
-func newAPP(PolicyConfig) scheduler.Policy { return newByImportance(true, true) }
+func newAPP(PolicyConfig) stager.Policy { return newByImportance(true, true) }
 
 const shadeSource = "Khan et al., SHADE, FAST 2023"
 

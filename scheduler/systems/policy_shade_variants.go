@@ -1,6 +1,8 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/stager"
+)
 
 // The variants in SHADE's §6.2 give a whole mini-batch one coarse score and draw by it. Each has a
 // different policy.
@@ -9,24 +11,24 @@ import "rankpool/scheduler"
 // admit every newcomer, and that pq orders equal scores by id alone. Their scores change as soon as
 // they are reported, as APP's do.
 
-func newPQ(PolicyConfig) scheduler.Policy { return newByImportance(false, false) }
+func newPQ(PolicyConfig) stager.Policy { return newByImportance(false, false) }
 
-func newPQLFU(PolicyConfig) scheduler.Policy { return newByImportance(false, true) }
+func newPQLFU(PolicyConfig) stager.Policy { return newByImportance(false, true) }
 
 // evictRandom evicts a resident chosen uniformly at random, and keeps every newcomer.
 type evictRandom struct {
 	random  random
-	places  []scheduler.Place // of the residents
-	where   []int             // by place of a resident, its index in places
-	chosen  int               // index of the victim
-	pending bool              // chosen must be drawn again
+	places  []stager.Place // of the residents
+	where   []int          // by place of a resident, its index in places
+	chosen  int            // index of the victim
+	pending bool           // chosen must be drawn again
 }
 
-func newEvictRandom(cfg PolicyConfig) scheduler.Policy {
+func newEvictRandom(cfg PolicyConfig) stager.Policy {
 	return &evictRandom{random: newRandom(cfg.Seed), pending: true}
 }
 
-func (e *evictRandom) Admit(p scheduler.Place, _ scheduler.Use) {
+func (e *evictRandom) Admit(p stager.Place, _ stager.Use) {
 	for int(p) >= len(e.where) {
 		e.where = append(e.where, 0)
 	}
@@ -34,18 +36,18 @@ func (e *evictRandom) Admit(p scheduler.Place, _ scheduler.Use) {
 	e.places = append(e.places, p)
 }
 
-func (e *evictRandom) Touch(scheduler.Place, scheduler.Use) {}
+func (e *evictRandom) Touch(stager.Place, stager.Use) {}
 
-func (e *evictRandom) Refresh(scheduler.Place, scheduler.Use) {}
+func (e *evictRandom) Refresh(stager.Place, stager.Use) {}
 
-func (e *evictRandom) Remove(p scheduler.Place) {
+func (e *evictRandom) Remove(p stager.Place) {
 	last := len(e.places) - 1
 	i, moved := e.where[p], e.places[last]
 	e.places[i], e.where[moved] = moved, i
 	e.places, e.pending = e.places[:last], true
 }
 
-func (e *evictRandom) Victim() (scheduler.Place, bool) {
+func (e *evictRandom) Victim() (stager.Place, bool) {
 	if len(e.places) == 0 {
 		return 0, false
 	}
@@ -55,11 +57,11 @@ func (e *evictRandom) Victim() (scheduler.Place, bool) {
 	return e.places[e.chosen], true
 }
 
-func (e *evictRandom) Yields(scheduler.Place, scheduler.Use) bool { return true }
+func (e *evictRandom) Yields(stager.Place, stager.Use) bool { return true }
 
 // shadeVariant returns a variant of §6.2, which about describes.
 func shadeVariant(
-	name, policy, about string, newPolicy func(PolicyConfig) scheduler.Policy,
+	name, policy, about string, newPolicy func(PolicyConfig) stager.Policy,
 ) System {
 	return System{
 		Name: name, Scorer: "batchloss", Sampler: "weighted", Policy: policy, About: about,

@@ -3,7 +3,9 @@ package systems
 import (
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 )
 
 // A Pool is the memory of all ranks together. It answers draws, batch by batch, in the order in
@@ -14,21 +16,21 @@ import (
 // batch. The batches of several jobs may alternate.
 type Pool interface {
 	// Begin starts an epoch of a job: ids are its draws in order. ids must not change afterwards.
-	Begin(job, epoch int, ids []scheduler.SampleID)
+	Begin(job, epoch int, ids []draw.SampleID)
 	// Batch answers the draws of a global batch: answers[i] for b.IDs[i]. It loads, keeps and drops
 	// samples in its Memory.
 	Batch(b *Batch, answers []Answer)
 	// Trained passes on what training reported for the batch that was answered last: r.IDs are the
 	// samples that were served. PoolConfig.Scores are up to date by then.
-	Trained(b *Batch, r scheduler.Report)
+	Trained(b *Batch, r protocol.Report)
 }
 
 // An Evaluator is a Pool that has the losses of some samples measured during an epoch, by a forward
 // pass without training. These losses go into the scores that the next epoch is drawn from.
 type Evaluator interface {
 	// Evaluate returns the samples, which are all in memory. It is called once per epoch, before batch
-	// scheduler.EvaluateAt.
-	Evaluate(job int) []scheduler.SampleID
+	// plan.EvaluateAt.
+	Evaluate(job int) []draw.SampleID
 	// TakeCut is called at an epoch's cut, after Scores.TakeCut. epoch is the next one.
 	TakeCut(job, epoch int)
 }
@@ -48,7 +50,7 @@ type Drawer interface {
 	Cut(job int)
 	// Draw returns the draws of an epoch in order. It must not change scores. Place j belongs to
 	// trainer j mod W, where W is the number of trainers.
-	Draw(job, epoch int, scores []float32) []scheduler.SampleID
+	Draw(job, epoch int, scores []float32) []draw.SampleID
 }
 
 // learning is a Drawer that ranks run with a Learner.
@@ -64,9 +66,9 @@ type learning interface {
 
 // A Foreseer is a Pool that is told when more is known about future draws: of all samples when the
 // epochs of all jobs have begun, and of a batch's samples after Trained. next returns when any job
-// draws a sample next, see scheduler.Use.
+// draws a sample next, see stager.Use.
 type Foreseer interface {
-	Foresee(ids []scheduler.SampleID, next func(scheduler.SampleID) float64) // nil: all samples
+	Foresee(ids []draw.SampleID, next func(draw.SampleID) float64) // nil: all samples
 }
 
 // A Divider is a Pool that divides its memory between two caches.
@@ -79,16 +81,16 @@ type Divider interface {
 // Batch is a global batch of draws.
 type Batch struct {
 	Job, Epoch, Number int
-	IDs                []scheduler.SampleID // drawn
-	Rank               []int32              // rank of the trainer that consumes each draw
-	// time of the next draw of each sample, see scheduler.Use
+	IDs                []draw.SampleID // drawn
+	Rank               []int32         // rank of the trainer that consumes each draw
+	// time of the next draw of each sample, see stager.Use
 	Next []float64
 }
 
 // Answer is how a draw is served.
 type Answer struct {
 	// the sample that is trained on; a substitute if it is not the one drawn
-	Served scheduler.SampleID
+	Served draw.SampleID
 	Read   bool // read from storage now; otherwise from memory
 }
 
@@ -97,7 +99,7 @@ type Answer struct {
 type Scores struct {
 	Of    []float32
 	Known []bool // false: never scored, Of is the scorer's initial score
-	// Cut is a copy of Of at the cut of the previous epoch, see scheduler.Plan.Cut. The epoch that
+	// Cut is a copy of Of at the cut of the previous epoch, see plan.Plan.Cut. The epoch that
 	// begins is chosen by it. AnyKnown reports whether any sample had been scored by then.
 	Cut      []float32
 	AnyKnown bool
@@ -148,7 +150,7 @@ type PoolConfig struct {
 func (c *PoolConfig) trainers() int { return c.Ranks * max(c.TrainersPerRank, 1) }
 
 // NewPolicy returns a new policy of the system's, which must have one.
-func (c *PoolConfig) NewPolicy() scheduler.Policy {
+func (c *PoolConfig) NewPolicy() stager.Policy {
 	return c.System.NewPolicy(PolicyConfig{System: c.System, Seed: c.Seed, Values: c.Values})
 }
 

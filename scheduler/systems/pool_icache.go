@@ -4,7 +4,9 @@ import (
 	"math/bits"
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 )
 
 // icache is iCACHE's memory: an H-cache of the most important samples, and an L-cache of others
@@ -26,7 +28,7 @@ type icache struct {
 	leastLow      int64 // least bytes of the L-cache: one package
 
 	heap *importanceHeap
-	high *scheduler.Cache
+	high *stager.Cache
 	low  *lcache
 	list []float32   // importance of all samples, of the lists pulled last
 	seen []frequency // by job, in the epoch under way
@@ -57,7 +59,7 @@ func newICache(cfg PoolConfig, capacityBytes int64, choice selective) *icache {
 	}
 	largest, total := int64(1), int64(0)
 	for i := range cfg.Samples {
-		size := cfg.Memory.Size(scheduler.SampleID(i))
+		size := cfg.Memory.Size(draw.SampleID(i))
 		largest, total = max(largest, size), total+size
 	}
 	least := int64(cfg.Value("package_bytes"))
@@ -70,14 +72,14 @@ func newICache(cfg PoolConfig, capacityBytes int64, choice selective) *icache {
 	c.leastLow = min((packageBytes+largest-1)/unit*unit, capacityBytes)
 	c.heap = newImportanceHeap(PolicyConfig{System: cfg.System, Values: cfg.Values})
 	lowBytes := max(initial, c.leastLow)
-	c.high = scheduler.NewCache(c.heap, capacityBytes-lowBytes, cfg.Memory.Size)
+	c.high = stager.NewCache(c.heap, capacityBytes-lowBytes, cfg.Memory.Size)
 	c.low = newLCache(cfg, newPackager(cfg, packageBytes, c.jobs.isLow), lowBytes)
 	c.list = c.jobs.importance()
 	return c
 }
 
 // Begin implements Pool.
-func (c *icache) Begin(job, _ int, ids []scheduler.SampleID) {
+func (c *icache) Begin(job, _ int, ids []draw.SampleID) {
 	if c.jobs.begin(job, ids) {
 		c.past[job] = c.seen[job]
 	}
@@ -97,8 +99,8 @@ func (c *icache) pull() {
 
 // adopt offers the H-cache a sample that is in memory and in neither cache, and drops the sample if
 // it is not admitted.
-func (c *icache) adopt(id scheduler.SampleID) {
-	if c.high.Draw(scheduler.Use{ID: id, Score: c.list[id]}, c.memory.Drop) != scheduler.Admitted {
+func (c *icache) adopt(id draw.SampleID) {
+	if c.high.Draw(stager.Use{ID: id, Score: c.list[id]}, c.memory.Drop) != stager.Admitted {
 		c.memory.Drop(id)
 	}
 }
@@ -139,7 +141,7 @@ func (c *icache) Batch(b *Batch, answers []Answer) {
 }
 
 // draw is Algorithm 1.
-func (c *icache) draw(job int, id scheduler.SampleID, rank int32) Answer {
+func (c *icache) draw(job int, id draw.SampleID, rank int32) Answer {
 	if c.static != nil && c.static[id] {
 		return Answer{Served: id}
 	}
@@ -159,11 +161,11 @@ func (c *icache) draw(job int, id scheduler.SampleID, rank int32) Answer {
 		}
 		return Answer{Served: served}
 	}
-	return c.memory.Draw(c.high, scheduler.Use{ID: id, Score: c.list[id]}, rank)
+	return c.memory.Draw(c.high, stager.Use{ID: id, Score: c.list[id]}, rank)
 }
 
 // Trained implements Pool: importance counts when the next H-list is pulled.
-func (c *icache) Trained(*Batch, scheduler.Report) {}
+func (c *icache) Trained(*Batch, protocol.Report) {}
 
 var icacheOptions = slices.Concat(importanceHeapOptions, selectiveOptions, []Option{
 	{

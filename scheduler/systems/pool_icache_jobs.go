@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // icacheJobs holds the jobs that train on the same samples: their H-lists, and their combined
@@ -61,14 +61,14 @@ func (j *icacheJobs) pull(job int) {
 	list := &j.jobs[job]
 	list.values = append(list.values[:0], j.cfg.Scores[job].Cut...)
 	if len(j.jobs) > 1 {
-		list.ranks = scheduler.Ranks(list.values)
+		list.ranks = draw.Ranks(list.values)
 	}
 }
 
 // begin pulls the H-list of a job's epoch, and reports whether the job had one in the previous
 // epoch. H-samples are those at least as important as the least important draw in the top share of
 // the epoch's draws.
-func (j *icacheJobs) begin(job int, ids []scheduler.SampleID) (had bool) {
+func (j *icacheJobs) begin(job int, ids []draw.SampleID) (had bool) {
 	list := &j.jobs[job]
 	had = list.listed
 	j.pull(job)
@@ -89,14 +89,14 @@ func (j *icacheJobs) begin(job int, ids []scheduler.SampleID) (had bool) {
 }
 
 // isHigh reports whether a sample is on a job's H-list.
-func (j *icacheJobs) isHigh(job int, id scheduler.SampleID) bool {
+func (j *icacheJobs) isHigh(job int, id draw.SampleID) bool {
 	list := &j.jobs[job]
 	return !list.listed || list.values[id] >= list.least
 }
 
 // isLow reports whether a sample is on no H-list. It is false for all samples until there is a
 // list.
-func (j *icacheJobs) isLow(id scheduler.SampleID) bool {
+func (j *icacheJobs) isLow(id draw.SampleID) bool {
 	low := false
 	for job := range j.jobs {
 		if j.jobs[job].listed {

@@ -1,6 +1,8 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/draw"
+)
 
 // lcache is iCACHE's L-cache: L-samples, loaded in packages. A draw of an L-sample that it does not
 // hold is served by one that it holds and that the job has not trained on in this epoch. If there
@@ -14,20 +16,20 @@ type lcache struct {
 	packages      *packager
 	capacityBytes int64
 	usedBytes     int64
-	items         []scheduler.SampleID
+	items         []draw.SampleID
 	in            []bool // by sample
 	random        random
 
 	used [][]bool // by job and sample: the job trained on it in this epoch
 	// by job: the candidates; some may be used or dropped by now
-	unused [][]scheduler.SampleID
+	unused [][]draw.SampleID
 }
 
 func newLCache(cfg PoolConfig, packages *packager, capacityBytes int64) *lcache {
 	l := &lcache{
 		memory: cfg.Memory, packages: packages, capacityBytes: capacityBytes,
 		in: make([]bool, cfg.Samples), random: newRandom(cfg.Seed),
-		used: make([][]bool, cfg.Jobs), unused: make([][]scheduler.SampleID, cfg.Jobs),
+		used: make([][]bool, cfg.Jobs), unused: make([][]draw.SampleID, cfg.Jobs),
 	}
 	for job := range l.used {
 		l.used[job] = make([]bool, cfg.Samples)
@@ -42,11 +44,11 @@ func (l *lcache) begin(job int) {
 }
 
 // use records that a job trains on a sample.
-func (l *lcache) use(job int, id scheduler.SampleID) { l.used[job][id] = true }
+func (l *lcache) use(job int, id draw.SampleID) { l.used[job][id] = true }
 
 // substitute returns an item to serve for a draw of a sample that l does not hold, or false if
 // there is none. It may be the sample itself, if a package loaded now has it.
-func (l *lcache) substitute(job int, id scheduler.SampleID, rank int32) (scheduler.SampleID, bool) {
+func (l *lcache) substitute(job int, id draw.SampleID, rank int32) (draw.SampleID, bool) {
 	l.packages.miss(id)
 	if s, ok := l.pick(job); ok {
 		return s, true
@@ -59,7 +61,7 @@ func (l *lcache) substitute(job int, id scheduler.SampleID, rank int32) (schedul
 }
 
 // pick returns a random unused item.
-func (l *lcache) pick(job int) (scheduler.SampleID, bool) {
+func (l *lcache) pick(job int) (draw.SampleID, bool) {
 	for len(l.unused[job]) > 0 {
 		list := l.unused[job]
 		k, last := l.random.below(len(list)), len(list)-1
@@ -109,7 +111,7 @@ func (l *lcache) resize(keepBytes, capacityBytes int64) {
 
 // filter removes the items that are not low, and calls gone for each, which is then in memory but
 // not in l.
-func (l *lcache) filter(low func(scheduler.SampleID) bool, gone func(scheduler.SampleID)) {
+func (l *lcache) filter(low func(draw.SampleID) bool, gone func(draw.SampleID)) {
 	kept := l.items[:0]
 	for _, id := range l.items {
 		if low(id) {
@@ -122,7 +124,7 @@ func (l *lcache) filter(low func(scheduler.SampleID) bool, gone func(scheduler.S
 	l.items = kept
 }
 
-func (l *lcache) forget(id scheduler.SampleID) {
+func (l *lcache) forget(id draw.SampleID) {
 	l.in[id] = false
 	l.usedBytes -= l.memory.Size(id)
 }

@@ -1,6 +1,8 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/draw"
+)
 
 // packager makes the packages that iCACHE's L-cache loads, again for every H-list. L-samples missed
 // since the last time come first, in the order of their misses; then the L-samples that were in
@@ -11,18 +13,18 @@ import "rankpool/scheduler"
 // reads and writes during training is not counted.
 type packager struct {
 	memory *Memory
-	low    func(scheduler.SampleID) bool // whether a sample is in no H-list
+	low    func(draw.SampleID) bool // whether a sample is in no H-list
 	// a package ends with the sample that makes it at least this large
 	bytes    int64
 	random   random
-	queue    [][]scheduler.SampleID
+	queue    [][]draw.SampleID
 	packaged []bool // by sample: it was in a package
 	begun    bool   // there were packages
-	missed   []scheduler.SampleID
+	missed   []draw.SampleID
 	isMissed []bool // by sample
 }
 
-func newPackager(cfg PoolConfig, bytes int64, low func(scheduler.SampleID) bool) *packager {
+func newPackager(cfg PoolConfig, bytes int64, low func(draw.SampleID) bool) *packager {
 	return &packager{
 		memory: cfg.Memory, low: low, bytes: bytes, random: newRandom(^cfg.Seed),
 		packaged: make([]bool, cfg.Samples), isMissed: make([]bool, cfg.Samples),
@@ -30,7 +32,7 @@ func newPackager(cfg PoolConfig, bytes int64, low func(scheduler.SampleID) bool)
 }
 
 // miss records that a draw did not find a sample.
-func (p *packager) miss(id scheduler.SampleID) {
+func (p *packager) miss(id draw.SampleID) {
 	if !p.isMissed[id] {
 		p.isMissed[id], p.missed = true, append(p.missed, id)
 	}
@@ -40,7 +42,7 @@ func (p *packager) miss(id scheduler.SampleID) {
 func (p *packager) empty() bool { return len(p.queue) == 0 }
 
 // next returns the samples of the next package that are not in memory, and their bytes.
-func (p *packager) next() (ids []scheduler.SampleID, bytes int64) {
+func (p *packager) next() (ids []draw.SampleID, bytes int64) {
 	for _, id := range p.queue[0] {
 		if !p.memory.Has(id) {
 			ids, bytes = append(ids, id), bytes+p.memory.Size(id)
@@ -54,7 +56,7 @@ func (p *packager) take() { p.queue = p.queue[1:] }
 
 // repack makes new packages after an H-list changed.
 func (p *packager) repack() {
-	var ids []scheduler.SampleID
+	var ids []draw.SampleID
 	for _, id := range p.missed {
 		if p.fits(id) {
 			ids = append(ids, id)
@@ -62,7 +64,7 @@ func (p *packager) repack() {
 	}
 	missed := len(ids)
 	for i := range p.packaged {
-		if id := scheduler.SampleID(i); (p.packaged[i] || !p.begun) && !p.isMissed[i] &&
+		if id := draw.SampleID(i); (p.packaged[i] || !p.begun) && !p.isMissed[i] &&
 			p.fits(id) {
 			ids = append(ids, id)
 		}
@@ -76,10 +78,10 @@ func (p *packager) repack() {
 }
 
 // fits reports whether a sample may be in a package.
-func (p *packager) fits(id scheduler.SampleID) bool { return p.low(id) && !p.memory.Has(id) }
+func (p *packager) fits(id draw.SampleID) bool { return p.low(id) && !p.memory.Has(id) }
 
 // cut divides ids into packages, in order.
-func (p *packager) cut(ids []scheduler.SampleID) {
+func (p *packager) cut(ids []draw.SampleID) {
 	p.queue = nil
 	begin, bytes := 0, int64(0)
 	for i, id := range ids {

@@ -3,7 +3,7 @@ package systems
 import (
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // impact is IMPACT's memory. In the warm-up, training uses all samples and memory keeps what is
@@ -23,7 +23,7 @@ type impact struct {
 	variance *rankVariance
 	warm     bool // in the warm-up
 	ending   bool // the warm-up ends with the epoch under way
-	unstable []scheduler.SampleID
+	unstable []draw.SampleID
 	buffer   int64 // most bytes of S
 }
 
@@ -45,7 +45,7 @@ func newIMPACT(cfg PoolConfig) *impact {
 }
 
 // Evaluate implements Evaluator: after the warm-up it returns S.
-func (p *impact) Evaluate(int) []scheduler.SampleID {
+func (p *impact) Evaluate(int) []draw.SampleID {
 	if p.warm {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (p *impact) TakeCut(job, epoch int) {
 }
 
 // stable reports whether two successive sets, sorted by id, have more than stableOverlap in common.
-func stable(last, now []scheduler.SampleID) bool {
+func stable(last, now []draw.SampleID) bool {
 	common := 0
 	for _, id := range now {
 		if _, in := slices.BinarySearch(last, id); in {
@@ -87,13 +87,13 @@ func (p *impact) begin() {
 	}
 	p.pull()
 	for i := range p.static {
-		if id := scheduler.SampleID(i); !p.static[i] && p.memory.Has(id) {
+		if id := draw.SampleID(i); !p.static[i] && p.memory.Has(id) {
 			p.adopt(id)
 		}
 	}
 	for i, id := range p.unstable {
 		if !p.memory.Has(id) {
-			p.memory.Load([]scheduler.SampleID{id}, int32(i%p.cfg.Ranks))
+			p.memory.Load([]draw.SampleID{id}, int32(i%p.cfg.Ranks))
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (p *impact) Resample(job, epoch int, scores []float32) (string, []float32) 
 }
 
 // Begin implements Pool.
-func (p *impact) Begin(job, epoch int, ids []scheduler.SampleID) {
+func (p *impact) Begin(job, epoch int, ids []draw.SampleID) {
 	if p.ending {
 		p.warm, p.ending = false, false
 		p.begin()

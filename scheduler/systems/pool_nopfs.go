@@ -3,7 +3,8 @@ package systems
 import (
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 )
 
 // nopfs keeps on each rank what the rank reads most over the whole training, and never evicts.
@@ -42,10 +43,10 @@ func newNoPFS(cfg PoolConfig) Pool {
 }
 
 // nopfsSamplers returns the shuffles of all jobs.
-func nopfsSamplers(cfg *PoolConfig) []scheduler.Sampler {
-	all := make([]scheduler.Sampler, cfg.Jobs)
+func nopfsSamplers(cfg *PoolConfig) []draw.Sampler {
+	all := make([]draw.Sampler, cfg.Jobs)
 	for job := range all {
-		all[job] = mustSampler(cfg.System, scheduler.SamplerConfig{
+		all[job] = mustSampler(cfg.System, draw.SamplerConfig{
 			Name: "torch", Samples: cfg.Samples, Seed: cfg.Seed + int64(job),
 			BatchSize: max(cfg.GlobalBatch/cfg.trainers(), 1), World: cfg.trainers(),
 		})
@@ -83,10 +84,10 @@ func nopfsMemory(mbps float64) []NoPFSTier {
 }
 
 // Begin implements Pool.
-func (p *nopfs) Begin(int, int, []scheduler.SampleID) {}
+func (p *nopfs) Begin(int, int, []draw.SampleID) {}
 
 // Trained implements Pool.
-func (p *nopfs) Trained(*Batch, scheduler.Report) {}
+func (p *nopfs) Trained(*Batch, protocol.Report) {}
 
 // Batch implements Pool.
 func (p *nopfs) Batch(b *Batch, answers []Answer) {
@@ -109,7 +110,7 @@ func (p *nopfs) Batch(b *Batch, answers []Answer) {
 }
 
 // take stores a copy of a sample on the rank that read it, if the rank is one of its homes.
-func (p *nopfs) take(id scheduler.SampleID, rank int32) {
+func (p *nopfs) take(id draw.SampleID, rank int32) {
 	if slices.Contains(p.homes[id], rank) && !p.memory.At(id, rank) {
 		p.memory.Copy(id, rank)
 	}

@@ -3,29 +3,31 @@ package systems
 import (
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 )
 
 // PolicyPool is a Pool with one region, ordered by a Policy.
 type PolicyPool struct {
 	cfg    PoolConfig
 	memory *Memory
-	cache  *scheduler.Cache
-	lister scheduler.Lister // the policy, if it wants to know when an epoch begins
-	looks  bool             // the policy looks ahead, and at nothing else
+	cache  *stager.Cache
+	lister stager.Lister // the policy, if it wants to know when an epoch begins
+	looks  bool          // the policy looks ahead, and at nothing else
 }
 
 // NewPolicyPool returns an empty pool.
-func NewPolicyPool(cfg PoolConfig, policy scheduler.Policy) *PolicyPool {
+func NewPolicyPool(cfg PoolConfig, policy stager.Policy) *PolicyPool {
 	p := &PolicyPool{cfg: cfg, memory: cfg.Memory}
-	p.cache = scheduler.NewCache(policy, cfg.Memory.CapacityBytes(), cfg.Memory.Size)
-	p.lister, _ = policy.(scheduler.Lister)
-	_, p.looks = policy.(scheduler.LookAhead)
+	p.cache = stager.NewCache(policy, cfg.Memory.CapacityBytes(), cfg.Memory.Size)
+	p.lister, _ = policy.(stager.Lister)
+	_, p.looks = policy.(stager.LookAhead)
 	return p
 }
 
 // Begin implements Pool.
-func (p *PolicyPool) Begin(job, _ int, _ []scheduler.SampleID) {
+func (p *PolicyPool) Begin(job, _ int, _ []draw.SampleID) {
 	if s := p.cfg.Scores[job]; p.lister != nil {
 		p.lister.Epoch(s.Of, slices.Contains(s.Known, true))
 	}
@@ -39,7 +41,7 @@ func (p *PolicyPool) Batch(b *Batch, answers []Answer) {
 }
 
 // Trained implements Pool.
-func (p *PolicyPool) Trained(b *Batch, r scheduler.Report) {
+func (p *PolicyPool) Trained(b *Batch, r protocol.Report) {
 	for _, id := range r.IDs {
 		if next, in := p.cache.Next(id); in {
 			p.cache.Refresh(p.use(b.Job, id, next))
@@ -48,23 +50,23 @@ func (p *PolicyPool) Trained(b *Batch, r scheduler.Report) {
 }
 
 // Foresee implements Foreseer.
-func (p *PolicyPool) Foresee(ids []scheduler.SampleID, next func(scheduler.SampleID) float64) {
+func (p *PolicyPool) Foresee(ids []draw.SampleID, next func(draw.SampleID) float64) {
 	switch {
 	case !p.looks:
 	case ids == nil:
-		p.cache.RefreshAll(func(id scheduler.SampleID, _ float64) scheduler.Use {
-			return scheduler.Use{ID: id, Next: next(id)}
+		p.cache.RefreshAll(func(id draw.SampleID, _ float64) stager.Use {
+			return stager.Use{ID: id, Next: next(id)}
 		})
 	default:
 		for _, id := range ids {
 			if p.cache.Resident(id) {
-				p.cache.Refresh(scheduler.Use{ID: id, Next: next(id)})
+				p.cache.Refresh(stager.Use{ID: id, Next: next(id)})
 			}
 		}
 	}
 }
 
-func (p *PolicyPool) use(job int, id scheduler.SampleID, next float64) scheduler.Use {
+func (p *PolicyPool) use(job int, id draw.SampleID, next float64) stager.Use {
 	s := p.cfg.Scores[job]
-	return scheduler.Use{ID: id, Next: next, Score: s.Of[id], Known: s.Known[id]}
+	return stager.Use{ID: id, Next: next, Score: s.Of[id], Known: s.Known[id]}
 }

@@ -3,7 +3,8 @@ package systems
 import (
 	"fmt"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 )
 
 // quiver serves the jobs of one data set from two chunks of it. A job looks ahead in its
@@ -35,7 +36,7 @@ func newQuiver(cfg PoolConfig) Pool {
 
 // Begin implements Pool. The manager weighs the jobs again whenever one begins an epoch. A job that
 // does not profit reads what it draws from storage until its epoch ends.
-func (q *quiver) Begin(job, epoch int, ids []scheduler.SampleID) {
+func (q *quiver) Begin(job, epoch int, ids []draw.SampleID) {
 	j := &q.jobs[job]
 	j.begin(epoch, ids, &q.quiverChunks)
 	q.weigh()
@@ -43,7 +44,7 @@ func (q *quiver) Begin(job, epoch int, ids []scheduler.SampleID) {
 }
 
 // Trained implements Pool.
-func (q *quiver) Trained(*Batch, scheduler.Report) {}
+func (q *quiver) Trained(*Batch, protocol.Report) {}
 
 // Batch implements Pool.
 func (q *quiver) Batch(b *Batch, answers []Answer) {

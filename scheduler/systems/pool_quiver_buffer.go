@@ -1,6 +1,8 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/draw"
+)
 
 // quiverBuffer is what Quiver's servers hold. While jobs work on chunk front, it loads chunk back.
 //
@@ -28,7 +30,7 @@ type quiverBuffer struct {
 	due    int     // answered draws that loaded samples do not match yet
 	clock  int64   // batches
 	doneAt []int64 // by chunk: 1 + clock when the first job was done with it; 0: none is
-	piece  []scheduler.SampleID
+	piece  []draw.SampleID
 }
 
 func newQuiverBuffer(cfg *PoolConfig) quiverBuffer {
@@ -37,7 +39,7 @@ func newQuiverBuffer(cfg *PoolConfig) quiverBuffer {
 		packed: cfg.Value("packed") != 0,
 	}
 	for id := range cfg.Samples {
-		q.bytes += q.memory.Size(scheduler.SampleID(id))
+		q.bytes += q.memory.Size(draw.SampleID(id))
 	}
 	q.quiverChunks, q.pairBytes = quiverFit(cfg.Samples, int(cfg.Value("chunks")), q.memory.Size,
 		q.memory.CapacityBytes())
@@ -52,8 +54,8 @@ func newQuiverBuffer(cfg *PoolConfig) quiverBuffer {
 // reset drops everything and starts with the first chunk.
 func (q *quiverBuffer) reset(mode quiverMode) {
 	for id := range q.of {
-		if q.memory.Has(scheduler.SampleID(id)) {
-			q.memory.Drop(scheduler.SampleID(id))
+		if q.memory.Has(draw.SampleID(id)) {
+			q.memory.Drop(draw.SampleID(id))
 		}
 	}
 	q.mode, q.front, q.due = mode, 0, 0
@@ -84,12 +86,12 @@ func (q *quiverBuffer) current() int {
 // chunk marked for eviction serves no new jobs.
 //
 // Source: §5.1.
-func (q *quiverBuffer) serves(j *quiverJob, id scheduler.SampleID) bool {
+func (q *quiverBuffer) serves(j *quiverJob, id draw.SampleID) bool {
 	return q.memory.Has(id) && (q.mode == quiverFull || int(q.of[id]) == j.chunk)
 }
 
 // keep stores a sample that a job read, if its chunk is cached.
-func (q *quiverBuffer) keep(id scheduler.SampleID, rank int32) {
+func (q *quiverBuffer) keep(id draw.SampleID, rank int32) {
 	c := int(q.of[id])
 	if q.mode == quiverNone || q.mode == quiverChunked && c != q.front && c != q.back {
 		return
@@ -197,7 +199,7 @@ func (q *quiverBuffer) load(samples int) int {
 }
 
 // read loads a rank's part.
-func (q *quiverBuffer) read(ids []scheduler.SampleID, rank int32) {
+func (q *quiverBuffer) read(ids []draw.SampleID, rank int32) {
 	if q.packed {
 		q.memory.Load(ids, rank)
 		return

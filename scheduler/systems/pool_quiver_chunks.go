@@ -1,18 +1,20 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/draw"
+)
 
 // quiverChunks is a data set in chunks.
 type quiverChunks struct {
-	of      []int32                // by sample: its chunk
-	members [][]scheduler.SampleID // by chunk: its samples, in order of id
+	of      []int32           // by sample: its chunk
+	members [][]draw.SampleID // by chunk: its samples, in order of id
 }
 
 // quiverStripe stripes samples over chunks.
 func quiverStripe(samples, chunks int) quiverChunks {
-	s := quiverChunks{scheduler.Stripe(samples, chunks), make([][]scheduler.SampleID, chunks)}
+	s := quiverChunks{draw.Stripe(samples, chunks), make([][]draw.SampleID, chunks)}
 	for id, c := range s.of {
-		s.members[c] = append(s.members[c], scheduler.SampleID(id))
+		s.members[c] = append(s.members[c], draw.SampleID(id))
 	}
 	return s
 }
@@ -23,7 +25,7 @@ func quiverStripe(samples, chunks int) quiverChunks {
 // Differs: §5.3 has one chunk size; here the number of chunks grows, by an eighth at a time, until
 // two of them fit.
 func quiverFit(
-	samples, chunks int, size func(scheduler.SampleID) int64, capacityBytes int64,
+	samples, chunks int, size func(draw.SampleID) int64, capacityBytes int64,
 ) (quiverChunks, int64) {
 	for n := min(max(chunks, 2), samples); n <= samples; n += n/8 + 1 {
 		s := quiverStripe(samples, n)
@@ -35,7 +37,7 @@ func quiverFit(
 }
 
 // pairBytes returns the size of the largest two chunks, or of the only one.
-func (s *quiverChunks) pairBytes(size func(scheduler.SampleID) int64) int64 {
+func (s *quiverChunks) pairBytes(size func(draw.SampleID) int64) int64 {
 	first, second := int64(0), int64(0)
 	for _, members := range s.members {
 		bytes := int64(0)

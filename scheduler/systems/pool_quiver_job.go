@@ -1,6 +1,8 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/draw"
+)
 
 // quiverJob is what Quiver's client knows: the draws of its epoch, and which of them were used. A
 // draw is identified by its place in the epoch, so a sample that is drawn twice is used twice.
@@ -11,7 +13,7 @@ import "rankpool/scheduler"
 type quiverJob struct {
 	on     bool // it trains, and is cached for in this epoch
 	epoch  int
-	ids    []scheduler.SampleID
+	ids    []draw.SampleID
 	used   []bool    // by draw
 	unused int       // draws that were not used
 	pass   []int32   // draws of this pass over the list
@@ -26,7 +28,7 @@ type quiverJob struct {
 }
 
 // begin starts an epoch.
-func (j *quiverJob) begin(epoch int, ids []scheduler.SampleID, chunks *quiverChunks) {
+func (j *quiverJob) begin(epoch int, ids []draw.SampleID, chunks *quiverChunks) {
 	j.epoch, j.ids, j.unused, j.of = epoch, ids, len(ids), chunks.of
 	j.used = make([]bool, len(ids))
 	j.pass, j.at, j.missed = j.pass[:0], 0, j.missed[:0]
@@ -47,7 +49,7 @@ func (j *quiverJob) begin(epoch int, ids []scheduler.SampleID, chunks *quiverChu
 //
 // Source: Algorithm 1, lines 5 to 9; passes: §4.7.
 func (j *quiverJob) lookup(
-	limit, size int, hit func(*quiverJob, scheduler.SampleID) bool, picked []int32,
+	limit, size int, hit func(*quiverJob, draw.SampleID) bool, picked []int32,
 ) []int32 {
 	for left := min(limit, j.unused); left > 0 && len(picked) < size; {
 		if j.at == len(j.pass) {

@@ -3,7 +3,8 @@ package systems
 import (
 	"math"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 )
 
 // shadePool is APP together with PADS, which draws for each process separately (shade_pads.go).
@@ -88,18 +89,18 @@ func newShadePool(cfg PoolConfig) Pool {
 }
 
 // sampler returns the sampler that draws a process's list.
-func (p *shadePool) sampler(job, process int) scheduler.Sampler {
-	return mustSampler(p.cfg.System, scheduler.SamplerConfig{
+func (p *shadePool) sampler(job, process int) draw.Sampler {
+	return mustSampler(p.cfg.System, draw.SamplerConfig{
 		Name: "pads", Samples: p.cfg.Samples, Seed: padsSeed(p.cfg.Seed+int64(job), process),
 		BatchSize: 1, World: 1,
 	})
 }
 
 // Trained implements Pool.
-func (p *shadePool) Trained(b *Batch, r scheduler.Report) {
+func (p *shadePool) Trained(b *Batch, r protocol.Report) {
 	p.PolicyPool.Trained(b, r)
 	for i, id := range r.IDs {
-		if l := r.Losses[i]; scheduler.Reported(l) {
+		if l := r.Losses[i]; protocol.Reported(l) {
 			p.curves[b.Job].latest[id] = l
 		}
 	}
@@ -112,10 +113,10 @@ func (p *shadePool) Cut(job int) {
 }
 
 // Draw implements Drawer. Place j of an epoch belongs to process j mod P.
-func (p *shadePool) Draw(job, epoch int, scores []float32) []scheduler.SampleID {
+func (p *shadePool) Draw(job, epoch int, scores []float32) []draw.SampleID {
 	processes := p.cfg.trainers()
 	n := (len(scores) + processes - 1) / processes
-	ids := make([]scheduler.SampleID, n*processes)
+	ids := make([]draw.SampleID, n*processes)
 	for process := range processes {
 		part := p.sampler(job, process).Draw(epoch, scores).IDs
 		if p.curves[job].even {

@@ -1,6 +1,10 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
+)
 
 // spiderPool has two regions: the importance cache keeps the samples with the highest graph scores,
 // the homophily cache samples that are served for their neighbours. No sample is in both.
@@ -21,7 +25,7 @@ import "rankpool/scheduler"
 // cache changes batch by batch in both cases.
 type spiderPool struct {
 	memory     *Memory
-	importance *scheduler.Cache
+	importance *stager.Cache
 	homophily  *homophily
 	graphs     []*spiderGraph // by job, of the epoch under way
 	epochs     *spiderEpochs  // nil: graphs change with every batch
@@ -35,7 +39,7 @@ type spiderPool struct {
 
 // spiderNode is a sample of a batch with its neighbours.
 type spiderNode struct {
-	id         scheduler.SampleID
+	id         draw.SampleID
 	rank       int32 // of the process
 	neighbours []int32
 }
@@ -57,7 +61,7 @@ func makeSpiderPool(cfg PoolConfig, ratio *spiderRatio) *spiderPool {
 	for job := range cfg.Jobs {
 		p.graphs = append(p.graphs, newSpiderGraph(&cfg, job))
 	}
-	p.importance = scheduler.NewCache(spiderHeap{newByImportance(false, false)}, 0,
+	p.importance = stager.NewCache(spiderHeap{newByImportance(false, false)}, 0,
 		cfg.Memory.Size)
 	p.homophily = newHomophily(cfg.Memory, cfg.Samples)
 	if cfg.Value("by_batch") == 0 {
@@ -80,7 +84,7 @@ func (p *spiderPool) divide(ratio float64) {
 func (p *spiderPool) Ratio() (float64, bool) { return p.divided, p.ratio.elastic() }
 
 // Begin implements Pool. It is line 24, once per epoch.
-func (p *spiderPool) Begin(job, epoch int, _ []scheduler.SampleID) {
+func (p *spiderPool) Begin(job, epoch int, _ []draw.SampleID) {
 	if p.epochs != nil {
 		p.turn(job, epoch)
 	} else if job == 0 && p.trained {
@@ -109,14 +113,14 @@ func (p *spiderPool) Batch(b *Batch, answers []Answer) {
 		case similar:
 			answers[i] = Answer{Served: node}
 		default:
-			u := scheduler.Use{ID: id, Next: b.Next[i], Score: p.graphs[b.Job].scores[id]}
+			u := stager.Use{ID: id, Next: b.Next[i], Score: p.graphs[b.Job].scores[id]}
 			answers[i] = p.memory.Draw(p.importance, u, b.Rank[i])
 		}
 	}
 }
 
 // Trained implements Pool. It is lines 14 to 22. It panics when the report has no embeddings.
-func (p *spiderPool) Trained(b *Batch, r scheduler.Report) {
+func (p *spiderPool) Trained(b *Batch, r protocol.Report) {
 	if p.epochs != nil {
 		p.epochs.latest[b.Job].update(r)
 	} else {
@@ -131,7 +135,7 @@ func (p *spiderPool) Trained(b *Batch, r scheduler.Report) {
 
 // Promote implements followed. For each process, it adds the node with the highest degree among the
 // samples served for a batch to the homophily cache (lines 15 to 22).
-func (p *spiderPool) Promote(b *Batch, served []scheduler.SampleID) {
+func (p *spiderPool) Promote(b *Batch, served []draw.SampleID) {
 	g := p.graphs[b.Job]
 	p.batches++
 	for process := range p.best {
@@ -144,7 +148,7 @@ func (p *spiderPool) Promote(b *Batch, served []scheduler.SampleID) {
 		p.scored[id] = p.batches
 		score, neighbours := g.score(id)
 		if p.importance.Resident(id) {
-			p.importance.Refresh(scheduler.Use{ID: id, Score: score})
+			p.importance.Refresh(stager.Use{ID: id, Score: score})
 		} else if best := &p.best[i%len(p.best)]; len(neighbours) > len(best.neighbours) &&
 			!p.homophily.Has(id) {
 			best.id, best.rank = id, b.Rank[i]
@@ -162,7 +166,7 @@ func (p *spiderPool) Promote(b *Batch, served []scheduler.SampleID) {
 // one (Fig. 9, cases 2 and 4).
 type spiderHeap struct{ *byImportance }
 
-func (h spiderHeap) Yields(victim scheduler.Place, newcomer scheduler.Use) bool {
+func (h spiderHeap) Yields(victim stager.Place, newcomer stager.Use) bool {
 	return h.residents[victim].score < newcomer.Score
 }
 

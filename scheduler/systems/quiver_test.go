@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // quiverDriver asks a quiver for batches and records its answers.
@@ -27,7 +27,7 @@ func newQuiverDriver(
 		Ranks: ranks, Epochs: 1000,
 	}
 	cfg.Memory = NewMemory(samples, ranks, capacityBytes,
-		func(scheduler.SampleID) int64 { return 1 })
+		func(draw.SampleID) int64 { return 1 })
 	if more != nil {
 		more(&cfg)
 	}
@@ -35,7 +35,7 @@ func newQuiverDriver(
 }
 
 // begin starts an epoch of a job with draws.
-func (d *quiverDriver) begin(job, epoch int, draws ...scheduler.SampleID) {
+func (d *quiverDriver) begin(job, epoch int, draws ...draw.SampleID) {
 	d.Begin(job, epoch, draws)
 	d.number[job] = 0
 }
@@ -74,20 +74,20 @@ func (d *quiverDriver) batch(job, size int) string {
 }
 
 // held returns the samples in memory.
-func (d *quiverDriver) held() []scheduler.SampleID {
-	var ids []scheduler.SampleID
+func (d *quiverDriver) held() []draw.SampleID {
+	var ids []draw.SampleID
 	for id := range d.of {
-		if d.memory.Has(scheduler.SampleID(id)) {
-			ids = append(ids, scheduler.SampleID(id))
+		if d.memory.Has(draw.SampleID(id)) {
+			ids = append(ids, draw.SampleID(id))
 		}
 	}
 	return ids
 }
 
 // permuted returns the draws of the sampler torch.
-func permuted(samples, seed, epoch int) []scheduler.SampleID {
-	s, err := scheduler.NewSampler(
-		scheduler.SamplerConfig{
+func permuted(samples, seed, epoch int) []draw.SampleID {
+	s, err := draw.NewSampler(
+		draw.SamplerConfig{
 			Name: "torch", Samples: samples, Seed: int64(seed), BatchSize: 1,
 			World: 1,
 		})
@@ -101,37 +101,37 @@ func permuted(samples, seed, epoch int) []scheduler.SampleID {
 // fit, by hand: batches of three, look-ups of six, and as many samples loaded ahead as are drawn.
 func TestQuiverAlgorithm1(t *testing.T) {
 	d := newQuiverDriver(12, 1, 1, 8, Values{"chunks": 3, "lookup": 2}, nil)
-	first := []scheduler.SampleID{5, 0, 9, 1, 3, 4, 2, 6, 7, 8, 10, 11}
-	second := []scheduler.SampleID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	first := []draw.SampleID{5, 0, 9, 1, 3, 4, 2, 6, 7, 8, 10, 11}
+	second := []draw.SampleID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
 	steps := []struct {
 		about, want string
-		held        []scheduler.SampleID
+		held        []draw.SampleID
 	}{
 		{
 			"all look-ups miss: chunk 0 in the order of the permutation; 1, 4 and 7 are brought in",
 			"5>3+ 0+ 9+",
-			[]scheduler.SampleID{0, 1, 3, 4, 7, 9},
+			[]draw.SampleID{0, 1, 3, 4, 7, 9},
 		},
 		{"6 is left of chunk 0, then chunk 1 has 1 and 4; 10 completes it, chunk 0 goes, 2 and 5 " +
-			"are brought in", "1 3>6+ 4", []scheduler.SampleID{1, 2, 4, 5, 7, 10}},
+			"are brought in", "1 3>6+ 4", []draw.SampleID{1, 2, 4, 5, 7, 10}},
 		{"second pass: 7 and 10 hit, chunk 2 has 5; 8 and 11 complete it, chunk 1 goes, 0 is " +
-			"brought in for the next epoch", "2>10 6>5 7", []scheduler.SampleID{0, 2, 5, 8, 11}},
+			"brought in for the next epoch", "2>10 6>5 7", []draw.SampleID{0, 2, 5, 8, 11}},
 		{
 			"the rest hits; the job stays with chunk 2", "8 10>2 11",
-			[]scheduler.SampleID{0, 2, 3, 5, 6, 8, 9, 11},
+			[]draw.SampleID{0, 2, 3, 5, 6, 8, 9, 11},
 		},
 		{
 			"second epoch: of six look-ups 2 and 5 hit, chunk 2 has 8, too", "0>5 1>8 2",
-			[]scheduler.SampleID{0, 2, 3, 5, 6, 8, 9, 11},
+			[]draw.SampleID{0, 2, 3, 5, 6, 8, 9, 11},
 		},
 		{"look-ups continue behind 5, 11 hits; chunk 2 goes, chunk 0 has 0 and 3; 1, 4 and 7 are " +
-			"brought in", "3 4>11 5>0", []scheduler.SampleID{0, 1, 3, 4, 6, 7, 9}},
+			"brought in", "3 4>11 5>0", []draw.SampleID{0, 1, 3, 4, 6, 7, 9}},
 		{
 			"6 and 9 hit, chunk 1 has 1; 10 completes it, chunk 0 goes, 2 and 5 are brought in",
 			"6 7>9 8>1",
-			[]scheduler.SampleID{1, 2, 4, 5, 7, 10},
+			[]draw.SampleID{1, 2, 4, 5, 7, 10},
 		},
-		{"second pass: 4, 7 and 10 hit", "9>4 10 11>7", []scheduler.SampleID{1, 2, 4, 5, 7, 8, 10, 11}},
+		{"second pass: 4, 7 and 10 hit", "9>4 10 11>7", []draw.SampleID{1, 2, 4, 5, 7, 8, 10, 11}},
 	}
 	for i, s := range steps {
 		switch i {
@@ -158,7 +158,7 @@ func TestQuiverSection47(t *testing.T) {
 	j := quiverJob{}
 	j.begin(0, permuted(samples, 1, 0), &chunks)
 	for pass := range 2 {
-		tenth := func(_ *quiverJob, id scheduler.SampleID) bool {
+		tenth := func(_ *quiverJob, id draw.SampleID) bool {
 			return int(id)/(samples/10) == pass
 		}
 		looked, hits := 0, 0
@@ -173,7 +173,7 @@ func TestQuiverSection47(t *testing.T) {
 		}
 	}
 	j.begin(1, permuted(samples, 1, 1), &chunks)
-	tenth := func(_ *quiverJob, id scheduler.SampleID) bool { return id < samples/10 }
+	tenth := func(_ *quiverJob, id draw.SampleID) bool { return id < samples/10 }
 	// 3 standard deviations: 28
 	if n := len(j.lookup(10*size, samples, tenth, nil)); n < size*7/10 || n > size*13/10 {
 		t.Errorf("a ten-fold look-up finds %d samples, want about %d", n, size)
@@ -183,14 +183,14 @@ func TestQuiverSection47(t *testing.T) {
 // TestQuiverSection51Chunks checks that a chunk is a stripe through all partitions.
 func TestQuiverSection51Chunks(t *testing.T) {
 	s := quiverStripe(200, 10)
-	want := []scheduler.SampleID{
+	want := []draw.SampleID{
 		6, 7, 26, 27, 46, 47, 66, 67, 86, 87, 106, 107, 126, 127, 146, 147,
 		166, 167, 186, 187,
 	}
 	if !slices.Equal(s.members[3], want) {
 		t.Errorf("chunk 3 is %v, want %v", s.members[3], want)
 	}
-	one := func(scheduler.SampleID) int64 { return 1 }
+	one := func(draw.SampleID) int64 { return 1 }
 	for _, c := range []struct{ capacity, chunks, pair int64 }{
 		{40, 10, 40},
 		{200, 10, 40},
@@ -212,7 +212,7 @@ func TestQuiverSection51Chunks(t *testing.T) {
 // when the last job is done with it.
 func TestQuiverSection51Eviction(t *testing.T) {
 	d := newQuiverDriver(12, 3, 1, 8, Values{"chunks": 3, "lookup": 12}, nil)
-	order := []scheduler.SampleID{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11}
+	order := []draw.SampleID{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11}
 	d.begin(0, 0, order...)
 	d.begin(1, 0, order...)
 	steps := []struct {
@@ -247,7 +247,7 @@ func TestQuiverSection51Eviction(t *testing.T) {
 				d.front, d.marked(), s.want, s.front, s.marked, s.about)
 		}
 	}
-	if held := d.held(); !slices.Equal(held, []scheduler.SampleID{1, 2, 4, 5, 7, 8, 10}) {
+	if held := d.held(); !slices.Equal(held, []draw.SampleID{1, 2, 4, 5, 7, 8, 10}) {
 		t.Errorf("%v in memory when the last job has left chunk 0", held)
 	}
 }
@@ -534,7 +534,7 @@ func TestQuiverProperties(t *testing.T) {
 		d := newQuiverDriver(samples, jobs, ranks, capacity, values, func(cfg *PoolConfig) {
 			cfg.Epochs = 3
 			cfg.Memory = NewMemory(samples, ranks, capacity,
-				func(id scheduler.SampleID) int64 { return sizes[id] })
+				func(id draw.SampleID) int64 { return sizes[id] })
 			if rapid.Bool().Draw(r, "probed") {
 				steps := rapid.SliceOfN(rapid.Float64Range(1, 1.2), 7, 7).Draw(r, "steps")
 				asked := 0
@@ -544,7 +544,7 @@ func TestQuiverProperties(t *testing.T) {
 				}
 			}
 		})
-		epochs, used := make([]int, jobs), make([]map[scheduler.SampleID]int, jobs)
+		epochs, used := make([]int, jobs), make([]map[draw.SampleID]int, jobs)
 		for job := range jobs {
 			epochs[job] = -1
 		}
@@ -563,7 +563,7 @@ func TestQuiverProperties(t *testing.T) {
 				epochs[job]++
 				draws := permuted(samples, job, epochs[job])
 				draws = append(draws, draws[:rapid.IntRange(0, samples).Draw(r, "again")]...)
-				used[job] = map[scheduler.SampleID]int{}
+				used[job] = map[draw.SampleID]int{}
 				for _, id := range draws {
 					used[job][id]++
 				}
@@ -574,8 +574,8 @@ func TestQuiverProperties(t *testing.T) {
 	})
 }
 
-func (d *quiverDriver) checkBatch(r *rapid.T, job int, used map[scheduler.SampleID]int) {
-	before, again := d.held(), map[scheduler.SampleID]bool{}
+func (d *quiverDriver) checkBatch(r *rapid.T, job int, used map[draw.SampleID]int) {
+	before, again := d.held(), map[draw.SampleID]bool{}
 	on := d.jobs[job].on
 	_, answers := d.answers(job, rapid.IntRange(1, d.jobs[job].unused).Draw(r, "size"))
 	for _, a := range answers {

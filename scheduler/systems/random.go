@@ -3,7 +3,7 @@ package systems
 import (
 	"math/bits"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // random is a random number generator, seeded by the run.
@@ -29,7 +29,7 @@ func (r *random) below(n int) int {
 }
 
 // shuffle puts ids in random order.
-func (r *random) shuffle(ids []scheduler.SampleID) {
+func (r *random) shuffle(ids []draw.SampleID) {
 	for ; len(ids) > 1; ids = ids[1:] {
 		k := r.below(len(ids))
 		ids[0], ids[k] = ids[k], ids[0]

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // rankVariance is the variance over epochs of each sample's importance rank. It is exact, in
@@ -23,7 +23,7 @@ func newRankVariance(samples int) *rankVariance {
 // add adds the importance of all samples at the end of an epoch.
 func (v *rankVariance) add(scores []float32) {
 	v.epochs++
-	for i, rank := range scheduler.Ranks(scores) {
+	for i, rank := range draw.Ranks(scores) {
 		r := uint64(rank)
 		v.sum[i] += r
 		v.squares[i] += r * r
@@ -31,19 +31,19 @@ func (v *rankVariance) add(scores []float32) {
 }
 
 // of returns a sample's variance times the square of the number of epochs.
-func (v *rankVariance) of(i scheduler.SampleID) uint64 {
+func (v *rankVariance) of(i draw.SampleID) uint64 {
 	return v.epochs*v.squares[i] - v.sum[i]*v.sum[i]
 }
 
 // top returns the samples with the highest variance, as many as fit in sizeBytes, sorted by id.
 func (v *rankVariance) top(
-	sizeBytes int64, size func(scheduler.SampleID) int64,
-) []scheduler.SampleID {
-	order := make([]scheduler.SampleID, len(v.sum))
+	sizeBytes int64, size func(draw.SampleID) int64,
+) []draw.SampleID {
+	order := make([]draw.SampleID, len(v.sum))
 	for i := range order {
-		order[i] = scheduler.SampleID(i)
+		order[i] = draw.SampleID(i)
 	}
-	slices.SortFunc(order, func(a, b scheduler.SampleID) int {
+	slices.SortFunc(order, func(a, b draw.SampleID) int {
 		return cmp.Or(cmp.Compare(v.of(b), v.of(a)), cmp.Compare(a, b))
 	})
 	n := 0

@@ -1,6 +1,8 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/draw"
+)
 
 // selective chooses what an epoch trains on: in the warm-up all samples, then each sample with a
 // probability proportional to the percentile of its loss to the power beta.
@@ -49,7 +51,7 @@ func (s selective) Resample(_, epoch int, scores []float32) (string, []float32) 
 	if epoch < s.warmUp {
 		return "uniform", scores
 	}
-	return "subset", scheduler.SelectiveWeights(scores, s.beta)
+	return "subset", draw.SelectiveWeights(scores, s.beta)
 }
 
 // selectivePool is a PolicyPool whose epochs are chosen by selective.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // PADS draws for each process separately. It draws a list of as many entries as there are samples,
@@ -20,13 +20,13 @@ import (
 // padsCut returns the n most repeated entries of a list, the most repeated first. Among samples
 // repeated equally often, the most important comes first, as in the paper's example, then the lower
 // id.
-func padsCut(list []scheduler.SampleID, scores []float32, n int) []scheduler.SampleID {
+func padsCut(list []draw.SampleID, scores []float32, n int) []draw.SampleID {
 	times := make([]int32, len(scores))
 	for _, id := range list {
 		times[id]++
 	}
 	cut := slices.Clone(list)
-	slices.SortFunc(cut, func(a, b scheduler.SampleID) int {
+	slices.SortFunc(cut, func(a, b draw.SampleID) int {
 		return cmp.Or(cmp.Compare(times[b], times[a]), cmp.Compare(scores[b], scores[a]),
 			cmp.Compare(a, b))
 	})
@@ -35,8 +35,8 @@ func padsCut(list []scheduler.SampleID, scores []float32, n int) []scheduler.Sam
 
 // padsStride returns a process's n entries of a list when no part is preferred: those at places
 // process, process + processes, …. As in DistributedSampler, a list that is too short starts again.
-func padsStride(list []scheduler.SampleID, process, processes, n int) []scheduler.SampleID {
-	part := make([]scheduler.SampleID, n)
+func padsStride(list []draw.SampleID, process, processes, n int) []draw.SampleID {
+	part := make([]draw.SampleID, n)
 	for k := range part {
 		part[k] = list[(process+k*processes)%len(list)]
 	}
@@ -46,9 +46,9 @@ func padsStride(list []scheduler.SampleID, process, processes, n int) []schedule
 // padsRepeat makes the entries of part that are in memory come `times` as often, up to the share
 // `most` of part, in place of others. If their share is larger already, it repeats none.
 func padsRepeat(
-	part []scheduler.SampleID, in func(scheduler.SampleID) bool, times, most float64,
-) []scheduler.SampleID {
-	var here, others []scheduler.SampleID
+	part []draw.SampleID, in func(draw.SampleID) bool, times, most float64,
+) []draw.SampleID {
+	var here, others []draw.SampleID
 	for _, id := range part {
 		if in(id) {
 			here = append(here, id)
@@ -59,7 +59,7 @@ func padsRepeat(
 	n := float64(len(part))
 	repeated := int(
 		max(min(float64(times*float64(len(here))), float64(most*n), n), float64(len(here))))
-	result := make([]scheduler.SampleID, 0, len(part))
+	result := make([]draw.SampleID, 0, len(part))
 	for k := range repeated {
 		result = append(result, here[k%len(here)])
 	}

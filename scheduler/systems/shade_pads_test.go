@@ -6,18 +6,19 @@ import (
 	"slices"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/schedulertest"
 )
 
 // padsPool returns a pool of SHADE for samples of one byte, with the first `residents` of them in
 // memory.
 func padsPool(samples, residents int, values Values, ranks, trainers int) *shadePool {
-	memory := NewMemory(samples, ranks, int64(samples), func(scheduler.SampleID) int64 { return 1 })
+	memory := NewMemory(samples, ranks, int64(samples), func(draw.SampleID) int64 { return 1 })
 	for id := range residents {
-		memory.Keep(scheduler.SampleID(id), 0)
+		memory.Keep(draw.SampleID(id), 0)
 	}
-	scores := &Scores{Of: scheduler.EqualScores(samples, 1), Known: make([]bool, samples)}
+	scores := &Scores{Of: protocol.EqualScores(samples, 1), Known: make([]bool, samples)}
 	return newShadePool(PoolConfig{
 		System: &shadeSystem, Values: values, Samples: samples, Jobs: 1, Ranks: ranks,
 		TrainersPerRank: trainers, Memory: memory, Scores: []*Scores{scores},
@@ -26,13 +27,13 @@ func padsPool(samples, residents int, values Values, ranks, trainers int) *shade
 
 // report reports the same loss for every sample, except 2 for the first `wrong` ones.
 func (p *shadePool) report(loss float32, wrong int) {
-	var r scheduler.Report
+	var r protocol.Report
 	for id := range p.cfg.Samples {
 		l := loss
 		if id < wrong {
 			l = 2
 		}
-		r.IDs, r.Losses = append(r.IDs, scheduler.SampleID(id)), append(r.Losses, l)
+		r.IDs, r.Losses = append(r.IDs, draw.SampleID(id)), append(r.Losses, l)
 	}
 	p.Trained(&Batch{}, r)
 }
@@ -40,26 +41,26 @@ func (p *shadePool) report(loss float32, wrong int) {
 // TestSHADEPADSRepetition checks that entries of samples in memory come several times in place of
 // others, which keep their order.
 func TestSHADEPADSRepetition(t *testing.T) {
-	part := []scheduler.SampleID{10, 1, 11, 12, 2, 13, 14, 15, 16, 17}
+	part := []draw.SampleID{10, 1, 11, 12, 2, 13, 14, 15, 16, 17}
 	for _, c := range []struct {
-		here        scheduler.SampleID // those below are in memory
+		here        draw.SampleID // those below are in memory
 		times, most float64
-		want        []scheduler.SampleID
+		want        []draw.SampleID
 	}{
-		{3, 3, 1, []scheduler.SampleID{1, 2, 1, 2, 1, 2, 10, 11, 12, 13}},
-		{2, 3, 1, []scheduler.SampleID{1, 1, 1, 10, 11, 12, 2, 13, 14, 15}},
+		{3, 3, 1, []draw.SampleID{1, 2, 1, 2, 1, 2, 10, 11, 12, 13}},
+		{2, 3, 1, []draw.SampleID{1, 1, 1, 10, 11, 12, 2, 13, 14, 15}},
 		// one and a half times: the first half again
-		{3, 1.5, 1, []scheduler.SampleID{1, 2, 1, 10, 11, 12, 13, 14, 15, 16}},
-		{3, 1, 1, []scheduler.SampleID{1, 2, 10, 11, 12, 13, 14, 15, 16, 17}},
-		{3, 9, 0.5, []scheduler.SampleID{1, 2, 1, 2, 1, 10, 11, 12, 13, 14}},
+		{3, 1.5, 1, []draw.SampleID{1, 2, 1, 10, 11, 12, 13, 14, 15, 16}},
+		{3, 1, 1, []draw.SampleID{1, 2, 10, 11, 12, 13, 14, 15, 16, 17}},
+		{3, 9, 0.5, []draw.SampleID{1, 2, 1, 2, 1, 10, 11, 12, 13, 14}},
 		// their share is above `most` already
-		{3, 9, 0.1, []scheduler.SampleID{1, 2, 10, 11, 12, 13, 14, 15, 16, 17}},
+		{3, 9, 0.1, []draw.SampleID{1, 2, 10, 11, 12, 13, 14, 15, 16, 17}},
 		// nothing else, as in the authors' implementation
-		{3, 9, 1, []scheduler.SampleID{1, 2, 1, 2, 1, 2, 1, 2, 1, 2}},
+		{3, 9, 1, []draw.SampleID{1, 2, 1, 2, 1, 2, 1, 2, 1, 2}},
 		{0, 3, 1, part},
 		{99, 3, 0.9, part},
 	} {
-		got := padsRepeat(part, func(id scheduler.SampleID) bool { return id < c.here }, c.times,
+		got := padsRepeat(part, func(id draw.SampleID) bool { return id < c.here }, c.times,
 			c.most)
 		if !slices.Equal(got, c.want) {
 			t.Errorf("below %d in memory, %v times, at most %v: %v, want %v", c.here, c.times,
@@ -88,7 +89,7 @@ func TestSHADEPADSProcesses(t *testing.T) {
 	}
 	for process := range processes {
 		whole := times(p.sampler(0, process).Draw(1, scores).IDs)
-		var part []scheduler.SampleID
+		var part []draw.SampleID
 		for k := process; k < len(ids); k += processes {
 			part = append(part, ids[k])
 		}
@@ -119,8 +120,8 @@ func TestSHADEPADSProcesses(t *testing.T) {
 }
 
 // times returns how often each sample is in a list.
-func times(ids []scheduler.SampleID) map[scheduler.SampleID]int {
-	n := map[scheduler.SampleID]int{}
+func times(ids []draw.SampleID) map[draw.SampleID]int {
+	n := map[draw.SampleID]int{}
 	for _, id := range ids {
 		n[id]++
 	}
@@ -168,9 +169,9 @@ func TestSHADEPADSCurve(t *testing.T) {
 		p := padsPool(10, 0, nil, 2, 1)
 		for i, e := range epochs {
 			p.report(e.loss, e.wrong)
-			scores := scheduler.EqualScores(10, 1)
+			scores := protocol.EqualScores(10, 1)
 			list := p.sampler(0, 0).Draw(i+1, scores).IDs
-			var part []scheduler.SampleID
+			var part []draw.SampleID
 			p.Cut(0)
 			for k, id := range p.Draw(0, i+1, scores) {
 				if k%2 == 0 {
@@ -189,8 +190,8 @@ func TestSHADEPADSCurve(t *testing.T) {
 	}
 	p := padsPool(10, 0, nil, 1, 1)
 	p.Trained(
-		&Batch{}, scheduler.Report{
-			IDs:    []scheduler.SampleID{3, 4},
+		&Batch{}, protocol.Report{
+			IDs:    []draw.SampleID{3, 4},
 			Losses: []float32{float32(math.NaN()), 1},
 		})
 	if c := p.curves[0]; c.latest[3] >= 0 || c.latest[4] != 1 {
@@ -199,19 +200,19 @@ func TestSHADEPADSCurve(t *testing.T) {
 	even := padsPool(100, 20, nil, 1, 1) // its accuracy stagnates from the first
 	in := 0
 	even.Cut(0)
-	for _, id := range even.Draw(0, 5, scheduler.EqualScores(100, 1)) {
+	for _, id := range even.Draw(0, 5, protocol.EqualScores(100, 1)) {
 		if id < 20 {
 			in++
 		}
 	}
-	if list := even.sampler(0, 0).Draw(5, scheduler.EqualScores(100, 1)).IDs; in < 40 ||
+	if list := even.sampler(0, 0).Draw(5, protocol.EqualScores(100, 1)).IDs; in < 40 ||
 		in != 3*countBelow(list, 20) {
 		t.Errorf("%d draws of 100 are of samples in memory, of %d in the list", in,
 			countBelow(list, 20))
 	}
 }
 
-func countBelow(ids []scheduler.SampleID, bound scheduler.SampleID) (n int) {
+func countBelow(ids []draw.SampleID, bound draw.SampleID) (n int) {
 	for _, id := range ids {
 		if id < bound {
 			n++
@@ -261,7 +262,7 @@ func shadeHitRatio(t *testing.T, losses [][]float32, values Values) float64 {
 	d := newGoldenDriver(t, &shadeSystem, goldenTrace{
 		samples: samples, epochs: len(losses), jobs: 1, ranks: 1, globalBatch: 64,
 		capacity: samples / 5, values: values,
-		sizes: func(scheduler.SampleID) int64 { return 1 },
+		sizes: func(draw.SampleID) int64 { return 1 },
 		check: func(_ *testing.T, b *Batch, answers []Answer) {
 			for _, a := range answers {
 				if b.Epoch >= len(losses)/2 {

@@ -7,7 +7,9 @@ import (
 	"math"
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 )
 
 // What shadePool has learned for one job, as bytes: u32 1 if the next epoch prefers no draws, f64
@@ -75,7 +77,7 @@ func (p *shadePool) restoreState(state []byte) error {
 	residents := reader{r.take(8 * int(count))}
 	for id := range c.latest {
 		c.latest[id] = math.Float32frombits(r.u32())
-		p.cfg.Scores[0].Known[id] = scheduler.Reported(c.latest[id])
+		p.cfg.Scores[0].Known[id] = protocol.Reported(c.latest[id])
 	}
 	for range count {
 		if err := p.restoreResident(residents.u32(), residents.u32()); err != nil {
@@ -86,12 +88,12 @@ func (p *shadePool) restoreState(state []byte) error {
 }
 
 func (p *shadePool) restoreResident(number, draws uint32) error {
-	id := scheduler.SampleID(number)
+	id := draw.SampleID(number)
 	if int64(number) >= int64(p.cfg.Samples) || p.memory.Has(id) || !p.memory.Fits(id) {
 		return errDamaged
 	}
 	p.memory.Draw(p.cache, p.use(0, id, 0), 0)
-	newest := scheduler.Place(len(p.app.residents) - 1)
+	newest := stager.Place(len(p.app.residents) - 1)
 	p.app.residents[newest].draws = draws
 	p.app.queue.Fix(newest)
 	return nil

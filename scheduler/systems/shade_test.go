@@ -9,7 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/stager"
 )
 
 // script drives a policy through the real cache, with samples of one byte, named by letters or
@@ -17,16 +18,16 @@ import (
 // `hit`, `+` when the sample is admitted, `+c` when it displaces c, and `-` when it is not
 // admitted.
 type script struct {
-	cache  *scheduler.Cache
+	cache  *stager.Cache
 	scores map[string]float32
 }
 
-func newScript(policy scheduler.Policy, capacity int64) *script {
-	one := func(scheduler.SampleID) int64 { return 1 }
-	return &script{cache: scheduler.NewCache(policy, capacity, one), scores: map[string]float32{}}
+func newScript(policy stager.Policy, capacity int64) *script {
+	one := func(draw.SampleID) int64 { return 1 }
+	return &script{cache: stager.NewCache(policy, capacity, one), scores: map[string]float32{}}
 }
 
-func (s *script) use(name string) scheduler.Use {
+func (s *script) use(name string) stager.Use {
 	score, known := s.scores[name]
 	if !known {
 		score = 1 // a scorer's initial one
@@ -35,11 +36,11 @@ func (s *script) use(name string) scheduler.Use {
 	for _, c := range name {
 		id = id*64 + int(c)%64
 	}
-	return scheduler.Use{ID: scheduler.SampleID(id), Score: score, Known: known}
+	return stager.Use{ID: draw.SampleID(id), Score: score, Known: known}
 }
 
 func (s *script) run(words string) string {
-	names := map[scheduler.SampleID]string{}
+	names := map[draw.SampleID]string{}
 	var answers []string
 	for _, word := range strings.Fields(words) {
 		name, score, report := strings.Cut(word, "=")
@@ -54,12 +55,12 @@ func (s *script) run(words string) string {
 			continue
 		}
 		out := ""
-		switch s.cache.Draw(s.use(name), func(id scheduler.SampleID) { out += names[id] }) {
-		case scheduler.Hit:
+		switch s.cache.Draw(s.use(name), func(id draw.SampleID) { out += names[id] }) {
+		case stager.Hit:
 			answers = append(answers, "hit")
-		case scheduler.Admitted:
+		case stager.Admitted:
 			answers = append(answers, "+"+out)
-		case scheduler.Bypassed:
+		case stager.Bypassed:
 			answers = append(answers, "-"+out)
 		}
 	}
@@ -128,8 +129,8 @@ func TestSHADERandom(t *testing.T) {
 	const residents, evictions = 10, 20000
 	trial := func(seed int64) []int {
 		policy := newEvictRandom(PolicyConfig{Seed: seed})
-		for p := range scheduler.Place(residents) {
-			policy.Admit(p, scheduler.Use{})
+		for p := range stager.Place(residents) {
+			policy.Admit(p, stager.Use{})
 		}
 		counts := make([]int, residents)
 		for range evictions {
@@ -139,7 +140,7 @@ func TestSHADERandom(t *testing.T) {
 			}
 			counts[v]++
 			policy.Remove(v)
-			policy.Admit(v, scheduler.Use{})
+			policy.Admit(v, stager.Use{})
 		}
 		return counts
 	}
@@ -174,7 +175,7 @@ func TestSHADESection421Example(t *testing.T) {
 	app.run("4 7 3 5 3 5 2 2 1 10")
 	scores := []float32{1: 1, 2: 7, 3: 9, 4: 1, 5: 8, 6: 1, 7: 1, 8: 1, 9: 1, 10: 1}
 	// one process of two
-	cut := padsCut([]scheduler.SampleID{4, 7, 3, 5, 3, 5, 2, 2, 1, 10}, scores, 5)
+	cut := padsCut([]draw.SampleID{4, 7, 3, 5, 3, 5, 2, 2, 1, 10}, scores, 5)
 	list := strings.Trim(fmt.Sprint(cut), "[]")
 	if list != "3 3 5 5 2" {
 		t.Errorf("PADS gives a process <%s>, the paper <3 3 5 5 2>", list)
@@ -190,7 +191,7 @@ func TestSHADESection421Example(t *testing.T) {
 // minHits returns the hits of Bélády's MIN with room for two samples. It begins with those of warm.
 func minHits(warm, draws string) int {
 	words := append(strings.Fields(warm), strings.Fields(draws)...)
-	cache := newScript(scheduler.NewClairvoyant(), 2)
+	cache := newScript(stager.NewClairvoyant(), 2)
 	hits := 0
 	for i, name := range words {
 		u := cache.use(name)
@@ -198,7 +199,7 @@ func minHits(warm, draws string) int {
 		if next := slices.Index(words[i+1:], name); next >= 0 {
 			u.Next = float64(i + 1 + next)
 		}
-		if cache.cache.Draw(u, func(scheduler.SampleID) {}) == scheduler.Hit {
+		if cache.cache.Draw(u, func(draw.SampleID) {}) == stager.Hit {
 			hits++
 		}
 	}
@@ -214,19 +215,19 @@ func TestSHADEPolicies(t *testing.T) {
 		name := rapid.SampledFrom([]string{"app", "pq", "pqlfu", "random"}).Draw(t, "policy")
 		sizes := rapid.SliceOfN(rapid.Int64Range(1, 4), samples, samples).Draw(t, "sizes")
 		capacity := rapid.Int64Range(0, 15).Draw(t, "capacity")
-		var caches [2]*scheduler.Cache
+		var caches [2]*stager.Cache
 		for i := range caches {
 			policy, err := NewPolicy(name, PolicyConfig{Seed: 3})
 			if err != nil {
 				t.Fatal(err)
 			}
-			caches[i] = scheduler.NewCache(policy, capacity,
-				func(id scheduler.SampleID) int64 { return sizes[id] })
+			caches[i] = stager.NewCache(policy, capacity,
+				func(id draw.SampleID) int64 { return sizes[id] })
 		}
 		in := make([]bool, samples)
-		uses := make([]scheduler.Use, samples)
+		uses := make([]stager.Use, samples)
 		for i := range uses {
-			uses[i] = scheduler.Use{ID: scheduler.SampleID(i), Score: 1}
+			uses[i] = stager.Use{ID: draw.SampleID(i), Score: 1}
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			u := &uses[rapid.IntRange(0, samples-1).Draw(t, "sample")]
@@ -236,23 +237,23 @@ func TestSHADEPolicies(t *testing.T) {
 				caches[1].Refresh(*u)
 				continue
 			}
-			var evicted [2][]scheduler.SampleID
-			var outcomes [2]scheduler.Outcome
+			var evicted [2][]draw.SampleID
+			var outcomes [2]stager.Outcome
 			for i, c := range caches {
-				outcomes[i] = c.Draw(*u, func(id scheduler.SampleID) { evicted[i] = append(evicted[i], id) })
+				outcomes[i] = c.Draw(*u, func(id draw.SampleID) { evicted[i] = append(evicted[i], id) })
 			}
 			if outcomes[0] != outcomes[1] || !slices.Equal(evicted[0], evicted[1]) {
 				t.Fatalf("the same calls give %v %v and %v %v", outcomes[0], evicted[0],
 					outcomes[1], evicted[1])
 			}
-			if (outcomes[0] == scheduler.Hit) != in[u.ID] {
+			if (outcomes[0] == stager.Hit) != in[u.ID] {
 				t.Fatalf("sample %d is in memory: %v, the outcome is %v", u.ID, in[u.ID],
 					outcomes[0])
 			}
 			for _, id := range evicted[0] {
 				in[id] = false
 			}
-			in[u.ID] = outcomes[0] != scheduler.Bypassed
+			in[u.ID] = outcomes[0] != stager.Bypassed
 			used := int64(0)
 			for id, here := range in {
 				if here {

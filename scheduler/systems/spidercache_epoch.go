@@ -1,6 +1,10 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
+)
 
 // spiderLatest holds the newest embedding of each sample that a job trained on, 4 bytes per number.
 // The graph of the job's next epoch is built from it at the cut.
@@ -19,7 +23,7 @@ func newSpiderLatest(cfg *PoolConfig, job int) *spiderLatest {
 }
 
 // update stores new embeddings. It panics unless the report has one per sample.
-func (l *spiderLatest) update(r scheduler.Report) {
+func (l *spiderLatest) update(r protocol.Report) {
 	checkEmbeddings(r)
 	for i, id := range r.IDs {
 		l.take(id, r.Embeddings[i])
@@ -27,14 +31,14 @@ func (l *spiderLatest) update(r scheduler.Report) {
 }
 
 // take stores a new embedding, if all its numbers are finite.
-func (l *spiderLatest) take(id scheduler.SampleID, embedding []float32) {
-	if scheduler.ReportedEmbedding(embedding) {
+func (l *spiderLatest) take(id draw.SampleID, embedding []float32) {
+	if protocol.ReportedEmbedding(embedding) {
 		copy(l.of(id), embedding)
 		l.has[id] = true
 	}
 }
 
-func (l *spiderLatest) of(id scheduler.SampleID) []float32 {
+func (l *spiderLatest) of(id draw.SampleID) []float32 {
 	return l.embeddings[int(id)*l.cfg.Dimensions:][:l.cfg.Dimensions]
 }
 
@@ -44,13 +48,13 @@ func (l *spiderLatest) graph() *spiderGraph {
 	g := newSpiderGraph(l.cfg, l.job)
 	for id, has := range l.has {
 		if has {
-			g.index.Update(int32(id), l.of(scheduler.SampleID(id)))
-			g.count(l.of(scheduler.SampleID(id)), 1)
+			g.index.Update(int32(id), l.of(draw.SampleID(id)))
+			g.count(l.of(draw.SampleID(id)), 1)
 		}
 	}
 	for id, has := range l.has {
 		if has {
-			g.score(scheduler.SampleID(id))
+			g.score(draw.SampleID(id))
 		}
 	}
 	return g
@@ -94,11 +98,11 @@ func (p *spiderPool) turn(job, epoch int) {
 	}
 	g := p.graphs[job]
 	for id, score := range g.scores {
-		if p.importance.Resident(scheduler.SampleID(id)) {
-			p.importance.Refresh(scheduler.Use{ID: scheduler.SampleID(id), Score: score})
+		if p.importance.Resident(draw.SampleID(id)) {
+			p.importance.Refresh(stager.Use{ID: draw.SampleID(id), Score: score})
 		}
 	}
-	p.homophily.Renew(func(id scheduler.SampleID) ([]int32, bool) {
+	p.homophily.Renew(func(id draw.SampleID) ([]int32, bool) {
 		if !g.index.Has(int32(id)) {
 			return nil, false
 		}

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // spiderTraining trains one epoch after the other, each with a cut before its end.
 type spiderTraining struct {
 	t       *testing.T
-	sampler scheduler.Sampler
+	sampler draw.Sampler
 	pool    *spiderPool // gets what training reports
 	planner *spiderPool // gets what pool has seen at the cuts
 	random  uint64
@@ -20,9 +20,9 @@ type spiderTraining struct {
 func newSpiderTraining(t *testing.T, capacity int64) *spiderTraining {
 	t.Helper()
 	const samples = 300
-	sampler, err := scheduler.NewSampler(scheduler.SamplerConfig{
+	sampler, err := draw.NewSampler(draw.SamplerConfig{
 		Name: "weighted", Samples: samples, Seed: 5, BatchSize: 20, World: 1,
-		Floor: scheduler.NoFloor,
+		Floor: draw.NoFloor,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func newSpiderTraining(t *testing.T, capacity int64) *spiderTraining {
 }
 
 // cut makes both choose an epoch, and returns its draws.
-func (s *spiderTraining) cut(epoch int) []scheduler.SampleID {
+func (s *spiderTraining) cut(epoch int) []draw.SampleID {
 	seen, told := s.pool.epochs.latest[0], s.planner.epochs.latest[0]
 	copy(told.embeddings, seen.embeddings)
 	copy(told.has, seen.has)
@@ -53,7 +53,7 @@ func (s *spiderTraining) cut(epoch int) []scheduler.SampleID {
 }
 
 // plan returns what the planner answers to an epoch.
-func (s *spiderTraining) plan(epoch int, ids []scheduler.SampleID) (all []Answer) {
+func (s *spiderTraining) plan(epoch int, ids []draw.SampleID) (all []Answer) {
 	s.planner.Begin(0, epoch, ids)
 	for part := range slices.Chunk(ids, 20) {
 		b, answers := spiderBatch(part...), make([]Answer, len(part))
@@ -65,10 +65,10 @@ func (s *spiderTraining) plan(epoch int, ids []scheduler.SampleID) (all []Answer
 }
 
 // train trains a batch, and returns what was answered.
-func (s *spiderTraining) train(epoch int, ids []scheduler.SampleID) []Answer {
+func (s *spiderTraining) train(epoch int, ids []draw.SampleID) []Answer {
 	b, answers := spiderBatch(ids...), make([]Answer, len(ids))
 	s.pool.Batch(b, answers)
-	place := map[scheduler.SampleID]float32{}
+	place := map[draw.SampleID]float32{}
 	served := servedBy(answers)
 	for _, id := range served {
 		s.random = s.random*6364136223846793005 + 1442695040888963407
@@ -82,8 +82,8 @@ func (s *spiderTraining) train(epoch int, ids []scheduler.SampleID) []Answer {
 	return answers
 }
 
-func servedBy(answers []Answer) []scheduler.SampleID {
-	served := make([]scheduler.SampleID, len(answers))
+func servedBy(answers []Answer) []draw.SampleID {
+	served := make([]draw.SampleID, len(answers))
 	for i, a := range answers {
 		served[i] = a.Served
 	}
@@ -100,7 +100,7 @@ func TestSpiderCacheIsKnownAtTheCut(t *testing.T) {
 			for epoch := range 8 {
 				want := s.plan(epoch, ids)
 				s.pool.Begin(0, epoch, ids)
-				var next []scheduler.SampleID
+				var next []draw.SampleID
 				for lo := 0; lo < len(ids); lo += 20 {
 					got := s.train(epoch, ids[lo:lo+20])
 					if !slices.Equal(got, want[lo:lo+20]) {

@@ -4,17 +4,20 @@ import (
 	"math"
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
 )
 
 // followed is a pool that chooses an epoch by what training reported up to the cut of the previous
 // epoch, and by what its memory holds at the end of that epoch. Ranks run it with a Chooser, which
-// has the memory after each epoch that it chose, and a scheduler.Learner, which stores the reports.
+// has the memory after each epoch that it chose, and a protocol.Learner, which stores the reports.
 type followed interface {
 	Pool
 	Resampler
 	// Promote does what Trained does with the memory. served are the samples served for the batch.
-	Promote(b *Batch, served []scheduler.SampleID)
+	Promote(b *Batch, served []draw.SampleID)
 	// restore brings an empty pool to where it chooses the next epoch, from what was reported and from
 	// the memory, see appendMemory; an empty memory means none was held. It returns an error if one of
 	// them is from another pool.
@@ -33,15 +36,15 @@ type followed interface {
 type spiderFollower struct {
 	cfg       ChooserConfig
 	processes int
-	learned   scheduler.Learned  // at the last cut; nil: nothing
-	batches   []scheduler.Folded // since then
-	memory    []byte             // at the end of the epoch under way
+	learned   protocol.Learned  // at the last cut; nil: nothing
+	batches   []protocol.Folded // since then
+	memory    []byte            // at the end of the epoch under way
 }
 
-// NewFollower returns the scheduler.Learner that follows training for the Chooser or Learner of
+// NewFollower returns the protocol.Learner that follows training for the Chooser or Learner of
 // cfg's system, or nil if the system needs none. It returns an error if the sampler cannot be
 // created, or cfg lacks something.
-func NewFollower(cfg ChooserConfig) (scheduler.Learner, error) {
+func NewFollower(cfg ChooserConfig) (protocol.Learner, error) {
 	switch {
 	case cfg.System.Learns():
 		return newLearnerFollower(cfg)
@@ -54,7 +57,7 @@ func NewFollower(cfg ChooserConfig) (scheduler.Learner, error) {
 	return nil, nil
 }
 
-// Begin implements scheduler.Learner.
+// Begin implements protocol.Learner.
 func (f *spiderFollower) Begin(_ []float32, learned []byte) error {
 	now := spiderFollower{cfg: f.cfg, processes: len(f.cfg.World)}
 	if learned != nil {
@@ -68,22 +71,22 @@ func (f *spiderFollower) Begin(_ []float32, learned []byte) error {
 		if err != nil {
 			return err
 		}
-		now.learned = scheduler.Known(learned)
+		now.learned = protocol.Known(learned)
 	}
 	*f = now
 	return nil
 }
 
-// Open implements scheduler.Learner.
-func (f *spiderFollower) Open(p *scheduler.Plan, learned scheduler.Learned) {
+// Open implements protocol.Learner.
+func (f *spiderFollower) Open(p *plan.Plan, learned protocol.Learned) {
 	f.memory, f.learned = p.After(), learned
 }
 
-// Learn implements scheduler.Learner.
-func (f *spiderFollower) Learn(b scheduler.Folded, _ []float32) { f.batches = append(f.batches, b) }
+// Learn implements protocol.Learner.
+func (f *spiderFollower) Learn(b protocol.Folded, _ []float32) { f.batches = append(f.batches, b) }
 
-// Cut implements scheduler.Learner.
-func (f *spiderFollower) Cut([]float32) scheduler.Learned {
+// Cut implements protocol.Learner.
+func (f *spiderFollower) Cut([]float32) protocol.Learned {
 	at := *f
 	f.batches = nil
 	f.learned = at.bytes
@@ -165,7 +168,7 @@ func (l *spiderLatest) append(b []byte, counts rightness, trained bool) []byte {
 		if !has {
 			continue
 		}
-		for _, x := range l.of(scheduler.SampleID(id)) {
+		for _, x := range l.of(draw.SampleID(id)) {
 			b = le.AppendUint32(b, math.Float32bits(x))
 		}
 	}
@@ -199,11 +202,11 @@ func (l *spiderLatest) restore(reported []byte) (counts rightness, trained bool,
 		if !l.has[id] {
 			continue
 		}
-		embedding := l.of(scheduler.SampleID(id))
+		embedding := l.of(draw.SampleID(id))
 		for k := range embedding {
 			embedding[k] = math.Float32frombits(r.u32())
 		}
-		if !scheduler.ReportedEmbedding(embedding) {
+		if !protocol.ReportedEmbedding(embedding) {
 			return counts, false, errDamaged
 		}
 	}
@@ -227,7 +230,7 @@ func (p *spiderPool) appendMemory(b []byte) []byte {
 		f64(x)
 	}
 	u32(uint32(p.importance.Len()))
-	for id := range scheduler.SampleID(len(p.scored)) {
+	for id := range draw.SampleID(len(p.scored)) {
 		if p.importance.Resident(id) {
 			u32(uint32(id))
 			u32(math.Float32bits(p.graphs[0].scores[id]))
@@ -269,7 +272,7 @@ func (p *spiderPool) restore(reported, memory []byte) (err error) {
 		if r.b == nil || !p.new(id) || !(score >= 0) {
 			return errDamaged
 		}
-		u := scheduler.Use{ID: scheduler.SampleID(id), Score: score}
+		u := stager.Use{ID: draw.SampleID(id), Score: score}
 		p.memory.Draw(p.importance, u, int32(rank%ranks))
 	}
 	for range r.u32() {
@@ -277,7 +280,7 @@ func (p *spiderPool) restore(reported, memory []byte) (err error) {
 		if r.b == nil || !p.new(id) {
 			return errDamaged
 		}
-		p.homophily.Push(scheduler.SampleID(id), nil, int32(rank%ranks))
+		p.homophily.Push(draw.SampleID(id), nil, int32(rank%ranks))
 	}
 	if r.b == nil || len(r.b) > 0 {
 		return errDamaged
@@ -287,7 +290,7 @@ func (p *spiderPool) restore(reported, memory []byte) (err error) {
 
 // new reports whether sample id exists and is not in memory.
 func (p *spiderPool) new(id uint32) bool {
-	return int64(id) < int64(len(p.scored)) && !p.memory.Has(scheduler.SampleID(id))
+	return int64(id) < int64(len(p.scored)) && !p.memory.Has(draw.SampleID(id))
 }
 
 // f64s reads n numbers, which must be finite.

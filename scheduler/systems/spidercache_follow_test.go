@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 )
 
 const followedSamples = 120
@@ -20,10 +22,10 @@ func followedConfig(trainers int, capacityBytes int64) ChooserConfig {
 	return ChooserConfig{
 		System: &spiderCacheSystem, World: make([]int32, trainers), Ranks: 1, Epochs: 12,
 		CapacityBytes: capacityBytes, Values: Values{"alpha": 0.9, "r_start": 0.8, "r_end": 0.4},
-		Sampler: scheduler.SamplerConfig{
+		Sampler: draw.SamplerConfig{
 			Samples: followedSamples, Seed: 3, BatchSize: 12 / trainers, World: trainers,
 		},
-		Size: func(scheduler.SampleID) int64 { return 1 }, Initial: 1, Labels: labels,
+		Size: func(draw.SampleID) int64 { return 1 }, Initial: 1, Labels: labels,
 		Dimensions: 2,
 	}
 }
@@ -44,7 +46,7 @@ func follow(t *testing.T, cfg ChooserConfig, learned []byte, from, to int) ([]by
 	var served []string
 	for epoch := from; epoch < to; epoch++ {
 		d := chooseEpoch(t, cfg, learned, epoch)
-		l.Open(&scheduler.Plan{Draws: d}, scheduler.Known(learned))
+		l.Open(&plan.Plan{Draws: d}, protocol.Known(learned))
 		var text strings.Builder
 		for i, id := range d.IDs {
 			text.WriteString(" " + string(rune('a'+id)))
@@ -54,7 +56,7 @@ func follow(t *testing.T, cfg ChooserConfig, learned []byte, from, to int) ([]by
 		}
 		served = append(served, text.String())
 		for b, ids := range slices.Collect(slices.Chunk(d.IDs, 12)) {
-			f := scheduler.Folded{Epoch: epoch, Batch: b, IDs: ids}
+			f := protocol.Folded{Epoch: epoch, Batch: b, IDs: ids}
 			for _, id := range ids {
 				f.Losses = append(f.Losses, float32(id%7)/float32(2+epoch))
 				f.Embeddings = append(f.Embeddings, float32(id%9)*10, float32(id)/float32(10+epoch))
@@ -66,7 +68,7 @@ func follow(t *testing.T, cfg ChooserConfig, learned []byte, from, to int) ([]by
 	return learned, served
 }
 
-func chooseEpoch(t *testing.T, cfg ChooserConfig, learned []byte, epoch int) *scheduler.Draws {
+func chooseEpoch(t *testing.T, cfg ChooserConfig, learned []byte, epoch int) *draw.Draws {
 	t.Helper()
 	c, err := NewChooser(cfg)
 	if err == nil {
@@ -75,7 +77,7 @@ func chooseEpoch(t *testing.T, cfg ChooserConfig, learned []byte, epoch int) *sc
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Draw(epoch, scheduler.EqualScores(followedSamples, 1))
+	return c.Draw(epoch, protocol.EqualScores(followedSamples, 1))
 }
 
 // TestFollowerGoesOn checks that a follower that begins with what another one learned continues
@@ -114,7 +116,7 @@ func TestFollowerOfSomethingElse(t *testing.T) {
 			}
 		}
 		if err == nil {
-			c.Draw(7, scheduler.EqualScores(followedSamples, 1))
+			c.Draw(7, protocol.EqualScores(followedSamples, 1))
 		}
 		return err
 	}
@@ -158,21 +160,21 @@ func TestEmbeddingsThatDoNotCount(t *testing.T) {
 	cfg := followedConfig(1, 24)
 	nan := float32(0)
 	nan /= nan
-	learn := func(more ...scheduler.Folded) []byte {
+	learn := func(more ...protocol.Folded) []byte {
 		l, err := NewFollower(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range append([]scheduler.Folded{{
-			IDs: []scheduler.SampleID{4, 5}, Losses: []float32{1, 2}, Embeddings: []float32{1, 2, 3, 4},
+		for _, f := range append([]protocol.Folded{{
+			IDs: []draw.SampleID{4, 5}, Losses: []float32{1, 2}, Embeddings: []float32{1, 2, 3, 4},
 		}}, more...) {
 			l.Learn(f, nil)
 		}
 		return l.Cut(nil)()
 	}
 	// the loss of neither counts
-	missing := scheduler.Folded{
-		IDs: []scheduler.SampleID{4, 6}, Losses: []float32{nan, nan},
+	missing := protocol.Folded{
+		IDs: []draw.SampleID{4, 6}, Losses: []float32{nan, nan},
 		Embeddings: []float32{nan, 7, 8, nan},
 	}
 	if !slices.Equal(learn(missing), learn()) {
@@ -194,18 +196,18 @@ func TestCutCopiesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := scheduler.Folded{
+	all := protocol.Folded{
 		Losses: make([]float32, samples), Embeddings: make([]float32, samples*cfg.Dimensions),
 	}
-	for id := range scheduler.SampleID(samples) {
+	for id := range draw.SampleID(samples) {
 		all.IDs = append(all.IDs, id)
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	l.Learn(all, nil)
 	first := l.Cut(nil)
-	l.Open(&scheduler.Plan{Draws: &scheduler.Draws{}}, first)
-	l.Learn(scheduler.Folded{
+	l.Open(&plan.Plan{Draws: &draw.Draws{}}, first)
+	l.Learn(protocol.Folded{
 		IDs: all.IDs[:1], Losses: []float32{3}, Embeddings: slices.Repeat([]float32{1}, 64),
 	}, nil)
 	second := l.Cut(nil)
@@ -239,7 +241,7 @@ func TestMemoryPart(t *testing.T) {
 		{7, 7, 700, 602},
 		{2, 3, 300, 259}, // they differ: to a byte
 	} {
-		m := NewMemory(10, 1, c.capacity, func(id scheduler.SampleID) int64 {
+		m := NewMemory(10, 1, c.capacity, func(id draw.SampleID) int64 {
 			if id == 0 {
 				return c.first
 			}

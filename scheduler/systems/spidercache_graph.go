@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems/hnsw"
 )
 
@@ -56,15 +57,15 @@ func newSpiderGraph(cfg *PoolConfig, job int) *spiderGraph {
 // spiderReachSquared solves Eq. 2 and 3 for the distance, so that no exponential is needed:
 // exp(-λd) > α means d < -ln(α)/λ.
 func spiderReachSquared(lambda, alpha float64) float64 {
-	reach := -scheduler.Ln(alpha) / lambda
+	reach := -draw.Ln(alpha) / lambda
 	return float64(reach * reach)
 }
 
 // update brings new embeddings into the index (Algorithm 1, line 14).
-func (g *spiderGraph) update(r scheduler.Report) {
+func (g *spiderGraph) update(r protocol.Report) {
 	checkEmbeddings(r)
 	for i, id := range r.IDs {
-		if !scheduler.ReportedEmbedding(r.Embeddings[i]) {
+		if !protocol.ReportedEmbedding(r.Embeddings[i]) {
 			continue
 		}
 		node := int32(id)
@@ -76,7 +77,7 @@ func (g *spiderGraph) update(r scheduler.Report) {
 	}
 }
 
-func checkEmbeddings(r scheduler.Report) {
+func checkEmbeddings(r protocol.Report) {
 	if len(r.Embeddings) != len(r.IDs) {
 		panic(fmt.Sprintf("systems: spidercache got %d embeddings of %d samples.",
 			len(r.Embeddings), len(r.IDs)))
@@ -106,7 +107,7 @@ func (g *spiderGraph) unitSquared() float64 {
 // score updates the score of a sample in the index, and returns it with the sample's neighbours,
 // those of its own class first (Algorithm 1, lines 16 and 17). The neighbours are valid until the
 // next call.
-func (g *spiderGraph) score(id scheduler.SampleID) (float32, []int32) {
+func (g *spiderGraph) score(id draw.SampleID) (float32, []int32) {
 	// A sample at distance 0 has similarity 1, and so an edge, even if all embeddings are equal.
 	radius := max(float32(g.reachSquared*g.unitSquared()), math.SmallestNonzeroFloat32)
 	g.neighbours = g.index.Within(g.neighbours[:0], int32(id), radius, g.most, g.ef)
@@ -137,5 +138,5 @@ func (g *spiderGraph) known() []float32 {
 
 // eq4 returns ln(1/x_same + x_other/neighbormax + 1).
 func (g *spiderGraph) eq4(same, other int) float32 {
-	return float32(scheduler.Ln(1/float64(same) + float64(other)/float64(g.most) + 1))
+	return float32(draw.Ln(1/float64(same) + float64(other)/float64(g.most) + 1))
 }

@@ -1,6 +1,8 @@
 package systems
 
-import "rankpool/scheduler"
+import (
+	"rankpool/scheduler/draw"
+)
 
 // homophily is a queue of samples with many neighbours. Each is served in place of all samples in
 // its neighbour list.
@@ -18,7 +20,7 @@ type homophily struct {
 }
 
 type homophilyNode struct {
-	id         scheduler.SampleID
+	id         draw.SampleID
 	neighbours []int32
 }
 
@@ -27,17 +29,17 @@ func newHomophily(memory *Memory, samples int) *homophily {
 }
 
 // Serves returns the sample that is served for id, or false when there is none.
-func (h *homophily) Serves(id scheduler.SampleID) (scheduler.SampleID, bool) {
+func (h *homophily) Serves(id draw.SampleID) (draw.SampleID, bool) {
 	s := h.server[id]
-	return scheduler.SampleID(s - 1), s != 0
+	return draw.SampleID(s - 1), s != 0
 }
 
 // Has reports whether id is in the queue.
-func (h *homophily) Has(id scheduler.SampleID) bool { return h.server[id] == int32(id)+1 }
+func (h *homophily) Has(id draw.SampleID) bool { return h.server[id] == int32(id)+1 }
 
 // Push adds id, which must not be in memory, to the queue with a copy of its neighbours. The oldest
 // nodes make room for it. A sample larger than the cache is not added.
-func (h *homophily) Push(id scheduler.SampleID, neighbours []int32, rank int32) {
+func (h *homophily) Push(id draw.SampleID, neighbours []int32, rank int32) {
 	size := h.memory.Size(id)
 	if size > h.capacityBytes {
 		return
@@ -54,7 +56,7 @@ func (h *homophily) Push(id scheduler.SampleID, neighbours []int32, rank int32) 
 // Renew gives each node in the queue the list that neighbours returns for it, as if all were pushed
 // again. A node for which there is none keeps its list. neighbours may return the same slice for
 // each.
-func (h *homophily) Renew(neighbours func(id scheduler.SampleID) (list []int32, ok bool)) {
+func (h *homophily) Renew(neighbours func(id draw.SampleID) (list []int32, ok bool)) {
 	clear(h.server)
 	for _, node := range h.queue {
 		h.server[node.id] = int32(node.id) + 1
@@ -71,7 +73,7 @@ func (h *homophily) Renew(neighbours func(id scheduler.SampleID) (list []int32, 
 // serve makes a node serve its neighbours.
 func (h *homophily) serve(node homophilyNode) {
 	for _, n := range node.neighbours {
-		if !h.Has(scheduler.SampleID(n)) {
+		if !h.Has(draw.SampleID(n)) {
 			h.server[n] = int32(node.id) + 1
 		}
 	}

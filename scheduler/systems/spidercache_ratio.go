@@ -3,7 +3,7 @@ package systems
 import (
 	"math"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
 )
 
 // spiderRatio is the Elastic Cache Manager: it chooses the importance cache's share of the memory.
@@ -43,7 +43,7 @@ func (c *spiderRatio) elastic() bool { return c.start < 1 || c.end < 1 }
 // observe counts the losses that training reports.
 func (c *rightness) observe(losses []float32) {
 	for _, l := range losses {
-		if !scheduler.Reported(l) {
+		if !protocol.Reported(l) {
 			continue
 		}
 		c.reported++

@@ -9,7 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems/hnsw"
 )
 
@@ -19,7 +20,7 @@ func spiderTest(samples int, capacity int64, labels []int32, values Values) *spi
 	if labels == nil {
 		labels = make([]int32, samples)
 	}
-	one := func(scheduler.SampleID) int64 { return 1 }
+	one := func(draw.SampleID) int64 { return 1 }
 	all := Values{"by_batch": 1}
 	maps.Copy(all, values)
 	return newSpiderPool(PoolConfig{
@@ -29,15 +30,15 @@ func spiderTest(samples int, capacity int64, labels []int32, values Values) *spi
 	}).(*spiderPool)
 }
 
-func spiderBatch(ids ...scheduler.SampleID) *Batch {
+func spiderBatch(ids ...draw.SampleID) *Batch {
 	return &Batch{IDs: ids, Rank: make([]int32, len(ids)), Next: make([]float64, len(ids))}
 }
 
 // spiderReport reports that samples were trained on, at the given places.
 func spiderReport(
-	place map[scheduler.SampleID]float32, ids ...scheduler.SampleID,
-) scheduler.Report {
-	r := scheduler.Report{IDs: ids, Losses: make([]float32, len(ids))}
+	place map[draw.SampleID]float32, ids ...draw.SampleID,
+) protocol.Report {
+	r := protocol.Report{IDs: ids, Losses: make([]float32, len(ids))}
 	for _, id := range ids {
 		r.Embeddings = append(r.Embeddings, []float32{place[id]})
 	}
@@ -100,7 +101,7 @@ func TestSpiderCacheEq4(t *testing.T) {
 // TestSpiderCacheScores counts x_same and x_other by hand: four samples at 0 to 3, one of another
 // class among them, and one far away.
 func TestSpiderCacheScores(t *testing.T) {
-	place := map[scheduler.SampleID]float32{0: 0, 1: 1, 2: 2, 3: 3, 4: 100}
+	place := map[draw.SampleID]float32{0: 0, 1: 1, 2: 2, 3: 3, 4: 100}
 	for _, c := range []struct {
 		values     Values
 		score      float64
@@ -127,7 +128,7 @@ func TestSpiderCacheScores(t *testing.T) {
 	} {
 		g := spiderTest(5, 5, []int32{0, 1, 0, 0, 0}, c.values).graphs[0]
 		// where they were before
-		g.update(spiderReport(map[scheduler.SampleID]float32{0: 50, 1: 60}, 0, 1))
+		g.update(spiderReport(map[draw.SampleID]float32{0: 50, 1: 60}, 0, 1))
 		g.update(spiderReport(place, 0, 1, 2, 3, 4))
 		score, neighbours := g.score(0)
 		if math.Abs(float64(score)-c.score) > 1e-6 || !slices.Equal(neighbours, c.neighbours) ||
@@ -141,7 +142,7 @@ func TestSpiderCacheScores(t *testing.T) {
 // TestSpiderCacheEqualEmbeddings has a unit of 0: similarity is 1 everywhere.
 func TestSpiderCacheEqualEmbeddings(t *testing.T) {
 	g := spiderTest(3, 3, nil, nil).graphs[0]
-	g.update(spiderReport(map[scheduler.SampleID]float32{}, 0, 1, 2))
+	g.update(spiderReport(map[draw.SampleID]float32{}, 0, 1, 2))
 	if _, neighbours := g.score(1); len(neighbours) != 3 {
 		t.Errorf("the neighbours are %v", neighbours)
 	}
@@ -157,7 +158,7 @@ func TestSpiderCacheFigure9(t *testing.T) {
 	p.Batch(spiderBatch(a, e), make([]Answer, 2))
 	p.homophily.Push(g, []int32{g, f}, 0)
 	p.homophily.Push(h, []int32{h, c}, 0)
-	place := map[scheduler.SampleID]float32{a: 100, b: 0, d: 200, h: 300, i: 1, j: 2}
+	place := map[draw.SampleID]float32{a: 100, b: 0, d: 200, h: 300, i: 1, j: 2}
 	p.graphs[0].update(spiderReport(place, i, j))
 
 	batch, answers := spiderBatch(a, b, c, d), make([]Answer, 4)
@@ -192,11 +193,11 @@ func TestSpiderCacheFigure9(t *testing.T) {
 // TestSpiderCacheAlgorithm1Line18 checks that the first of the nodes with the highest degree is
 // chosen, and none that the importance cache holds.
 func TestSpiderCacheAlgorithm1Line18(t *testing.T) {
-	place := map[scheduler.SampleID]float32{0: 200, 1: 100, 2: 101, 3: 0, 4: 1, 5: 2}
+	place := map[draw.SampleID]float32{0: 200, 1: 100, 2: 101, 3: 0, 4: 1, 5: 2}
 	for _, c := range []struct {
-		important []scheduler.SampleID
-		want      scheduler.SampleID
-	}{{[]scheduler.SampleID{0, 1, 2}, 3}, {[]scheduler.SampleID{3, 4, 5}, 1}} {
+		important []draw.SampleID
+		want      draw.SampleID
+	}{{[]draw.SampleID{0, 1, 2}, 3}, {[]draw.SampleID{3, 4, 5}, 1}} {
 		p := spiderTest(6, 4, nil, Values{"r_start": 0.75})
 		for _, id := range c.important {
 			p.graphs[0].scores[id] = 2
@@ -214,13 +215,13 @@ func TestSpiderCacheAlgorithm1Line18(t *testing.T) {
 // TestSpiderCacheNodesOfProcesses checks that the homophily cache gets the node with the highest
 // degree of each process's part of a batch, whichever rank the process is on.
 func TestSpiderCacheNodesOfProcesses(t *testing.T) {
-	one := func(scheduler.SampleID) int64 { return 1 }
+	one := func(draw.SampleID) int64 { return 1 }
 	for _, c := range []struct {
 		ranks, trainersPerRank int
-		homes                  map[scheduler.SampleID]int
+		homes                  map[draw.SampleID]int
 	}{
-		{2, 1, map[scheduler.SampleID]int{2: 0, 1: 1}},
-		{1, 2, map[scheduler.SampleID]int{2: 0, 1: 0}},
+		{2, 1, map[draw.SampleID]int{2: 0, 1: 1}},
+		{1, 2, map[draw.SampleID]int{2: 0, 1: 0}},
 	} {
 		p := newSpiderPool(PoolConfig{
 			System: &spiderCacheSystem, Values: Values{"r_start": 0, "by_batch": 1}, Samples: 6,
@@ -235,9 +236,9 @@ func TestSpiderCacheNodesOfProcesses(t *testing.T) {
 		p.Batch(batch, make([]Answer, 6))
 		p.Trained(
 			batch,
-			spiderReport(map[scheduler.SampleID]float32{0: 200, 1: 0, 2: 100, 3: 1, 4: 101, 5: 2},
+			spiderReport(map[draw.SampleID]float32{0: 200, 1: 0, 2: 100, 3: 1, 4: 101, 5: 2},
 				batch.IDs...))
-		homes := map[scheduler.SampleID]int{}
+		homes := map[draw.SampleID]int{}
 		for _, n := range p.homophily.queue {
 			homes[n.id] = p.memory.Home(n.id)
 		}
@@ -284,12 +285,12 @@ func TestSpiderCacheAlgorithm1Line17(t *testing.T) {
 	batch := spiderBatch(0, 1)
 	p.Batch(batch, make([]Answer, 2))
 	// Samples 1 and 2 become neighbours, 0 stays alone.
-	place := map[scheduler.SampleID]float32{0: 100, 1: 0, 2: 0}
+	place := map[draw.SampleID]float32{0: 100, 1: 0, 2: 0}
 	p.graphs[0].update(spiderReport(place, 2))
 	p.Trained(batch, spiderReport(place, 0, 1))
 	name, weights := p.Resample(0, 1, nil)
 	if want := []float32{
-		math.Ln2, float32(scheduler.Ln(1.5)), math.Ln2, math.Ln2,
+		math.Ln2, float32(draw.Ln(1.5)), math.Ln2, math.Ln2,
 		math.Ln2,
 	}; name != "weighted" || !slices.Equal(weights, want) {
 		t.Errorf("the sampler %s gets %v, want %v", name, weights, want)
@@ -310,13 +311,13 @@ func TestSpiderCacheAlgorithm1Line17(t *testing.T) {
 
 // TestSpiderCacheHomophily checks a queue of samples with overlapping lists.
 func TestSpiderCacheHomophily(t *testing.T) {
-	h := newHomophily(NewMemory(10, 1, 10, func(id scheduler.SampleID) int64 { return int64(id) }),
+	h := newHomophily(NewMemory(10, 1, 10, func(id draw.SampleID) int64 { return int64(id) }),
 		10)
 	h.Resize(6)
-	serves := func(want ...scheduler.SampleID) {
+	serves := func(want ...draw.SampleID) {
 		t.Helper()
 		for id, w := range want {
-			s, ok := h.Serves(scheduler.SampleID(id))
+			s, ok := h.Serves(draw.SampleID(id))
 			if !ok {
 				s = 0
 			}
@@ -511,7 +512,7 @@ func TestSpiderCacheNeedsEmbeddings(t *testing.T) {
 		},
 		"a report without embeddings": func() {
 			spiderTest(2, 2, nil, nil).Trained(spiderBatch(0),
-				scheduler.Report{IDs: []scheduler.SampleID{0}})
+				protocol.Report{IDs: []draw.SampleID{0}})
 		},
 		"alpha 1": func() { spiderTest(2, 2, nil, Values{"alpha": 1}) },
 		"gamma 0": func() { spiderTest(2, 2, nil, Values{"gamma": 0}) },
@@ -540,7 +541,7 @@ func TestSpiderCacheAnyTrace(t *testing.T) {
 		const samples = 30
 		jobs, ranks := rapid.IntRange(1, 2).Draw(t, "jobs"), rapid.IntRange(1, 3).Draw(t, "ranks")
 		memory := NewMemory(samples, ranks, int64(rapid.IntRange(0, 60).Draw(t, "capacity")),
-			func(id scheduler.SampleID) int64 { return 1 + int64(id%5) })
+			func(id draw.SampleID) int64 { return 1 + int64(id%5) })
 		system := []*System{
 			&spiderCacheSystem,
 			&spiderCacheImpSystem,
@@ -557,20 +558,20 @@ func TestSpiderCacheAnyTrace(t *testing.T) {
 			for number := range 8 {
 				b := &Batch{
 					Job: number % jobs, Epoch: epoch, Number: number,
-					IDs: make([]scheduler.SampleID, 6), Rank: make([]int32, 6),
+					IDs: make([]draw.SampleID, 6), Rank: make([]int32, 6),
 					Next: make([]float64, 6),
 				}
 				for i := range b.IDs {
-					b.IDs[i], b.Rank[i] = scheduler.SampleID(
+					b.IDs[i], b.Rank[i] = draw.SampleID(
 						rapid.IntRange(0, samples-1).Draw(t, "id")), int32(i%ranks)
 				}
 				answers := make([]Answer, len(b.IDs))
 				lists, before := spiderLists(p), make([]bool, samples)
 				for id := range before {
-					before[id] = memory.Has(scheduler.SampleID(id))
+					before[id] = memory.Has(draw.SampleID(id))
 				}
 				p.Batch(b, answers)
-				r := scheduler.Report{}
+				r := protocol.Report{}
 				for i, a := range answers {
 					if a.Served != b.IDs[i] && (a.Read ||
 						!slices.Contains(lists[a.Served], int32(b.IDs[i]))) {
@@ -597,8 +598,8 @@ func TestSpiderCacheAnyTrace(t *testing.T) {
 }
 
 // spiderLists returns the neighbour lists of the homophily cache, by node.
-func spiderLists(p *spiderPool) map[scheduler.SampleID][]int32 {
-	lists := map[scheduler.SampleID][]int32{}
+func spiderLists(p *spiderPool) map[draw.SampleID][]int32 {
+	lists := map[draw.SampleID][]int32{}
 	for _, n := range p.homophily.queue {
 		lists[n.id] = n.neighbours
 	}
@@ -607,7 +608,7 @@ func spiderLists(p *spiderPool) map[scheduler.SampleID][]int32 {
 
 func spiderCheck(t *rapid.T, p *spiderPool) {
 	used, lists := int64(0), spiderLists(p)
-	for id := range scheduler.SampleID(len(p.scored)) {
+	for id := range draw.SampleID(len(p.scored)) {
 		important, similar := p.importance.Resident(id), p.homophily.Has(id)
 		if _, in := lists[id]; important && similar || in != similar ||
 			p.memory.Has(id) != (important || similar) {
@@ -631,14 +632,14 @@ func spiderCheck(t *rapid.T, p *spiderPool) {
 // later counts for the epoch after it.
 func TestSpiderCacheByEpoch(t *testing.T) {
 	p := spiderTest(6, 4, nil, Values{"by_batch": 0, "r_start": 0.5, "r_end": 0.5})
-	alone, three := float32(math.Ln2), float32(scheduler.Ln(1/3.+1))
+	alone, three := float32(math.Ln2), float32(draw.Ln(1/3.+1))
 	cut := func(epoch int, want ...float32) {
 		t.Helper()
 		if _, weights := p.Resample(0, epoch, nil); !slices.Equal(weights, want) {
 			t.Errorf("epoch %d is drawn by %v, want %v", epoch, weights, want)
 		}
 	}
-	train := func(place map[scheduler.SampleID]float32, ids ...scheduler.SampleID) {
+	train := func(place map[draw.SampleID]float32, ids ...draw.SampleID) {
 		batch := spiderBatch(ids...)
 		answers := make([]Answer, len(ids))
 		p.Batch(batch, answers)
@@ -647,12 +648,12 @@ func TestSpiderCacheByEpoch(t *testing.T) {
 	}
 	cut(0, alone, alone, alone, alone, alone, alone)
 	p.Begin(0, 0, nil)
-	train(map[scheduler.SampleID]float32{0: 0, 1: 1, 2: 2, 3: 1000}, 0, 1, 2, 3)
+	train(map[draw.SampleID]float32{0: 0, 1: 1, 2: 2, 3: 1000}, 0, 1, 2, 3)
 	if len(p.homophily.queue) != 0 {
 		t.Errorf("epoch 0 has no graph, and nodes %v", p.homophily.queue)
 	}
 	cut(1, three, three, three, alone, alone, alone)
-	train(map[scheduler.SampleID]float32{0: 2000, 4: 1000}, 0, 4) // after the cut
+	train(map[draw.SampleID]float32{0: 2000, 4: 1000}, 0, 4) // after the cut
 	if p.graphs[0].scores[0] != alone {
 		t.Error("the cut has changed the epoch under way")
 	}
@@ -660,7 +661,7 @@ func TestSpiderCacheByEpoch(t *testing.T) {
 	if !p.importance.Resident(0) || !p.importance.Resident(1) {
 		t.Fatal("0 and 1 are no residents")
 	}
-	train(map[scheduler.SampleID]float32{2: 3000, 3: 4000}, 2, 3)
+	train(map[draw.SampleID]float32{2: 3000, 3: 4000}, 2, 3)
 	if p.importance.Resident(0) && p.importance.Resident(1) || !p.importance.Resident(3) {
 		t.Error("3 did not take the place of a resident whose score fell at the cut")
 	}
@@ -682,19 +683,19 @@ func TestSpiderCacheByEpoch(t *testing.T) {
 
 // TestSpiderCacheGraphOfAnEpoch checks that the graph depends on the newest embeddings alone.
 func TestSpiderCacheGraphOfAnEpoch(t *testing.T) {
-	scores := func(order ...scheduler.SampleID) []float32 {
+	scores := func(order ...draw.SampleID) []float32 {
 		p := spiderTest(40, 4, nil, Values{"by_batch": 0})
 		for round := range 2 {
 			for _, id := range order {
 				x := float32(int(id)*int(id)%17 + (1-round)*int(order[0]))
-				p.epochs.latest[0].update(spiderReport(map[scheduler.SampleID]float32{id: x}, id))
+				p.epochs.latest[0].update(spiderReport(map[draw.SampleID]float32{id: x}, id))
 			}
 		}
 		_, weights := p.Resample(0, 1, nil)
 		return weights
 	}
-	var up, down []scheduler.SampleID
-	for id := range scheduler.SampleID(40) {
+	var up, down []draw.SampleID
+	for id := range draw.SampleID(40) {
 		up, down = append(up, id), append(down, 39-id)
 	}
 	if a, b := scores(up...), scores(down...); !slices.Equal(a, b) {

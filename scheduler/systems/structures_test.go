@@ -6,7 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/stager"
 )
 
 // TestMemory compares Memory with a plain model, with samples of different sizes.
@@ -14,16 +15,16 @@ func TestMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const samples = 30
 		ranks := rapid.IntRange(1, 6).Draw(t, "ranks")
-		size := func(id scheduler.SampleID) int64 { return 1 + int64(id)%3 }
+		size := func(id draw.SampleID) int64 { return 1 + int64(id)%3 }
 		m := NewMemory(samples, ranks, 20, size)
-		homes := map[scheduler.SampleID]int{}
+		homes := map[draw.SampleID]int{}
 		room := make([]int64, ranks)
 		for r := range room {
 			room[r] = 20*int64(r+1)/int64(ranks) - 20*int64(r)/int64(ranks)
 		}
 		used, loaded, requests := int64(0), int64(0), int64(0)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			id, rank := scheduler.SampleID(rapid.IntRange(0, samples-1).Draw(t, "id")),
+			id, rank := draw.SampleID(rapid.IntRange(0, samples-1).Draw(t, "id")),
 				rapid.IntRange(0, ranks-1).Draw(t, "rank")
 			home, here := homes[id]
 			ahead := rapid.Bool().Draw(t, "ahead")
@@ -41,7 +42,7 @@ func TestMemory(t *testing.T) {
 					rank = slices.Index(room, slices.Max(room))
 				}
 				if ahead {
-					m.Load([]scheduler.SampleID{id}, int32(rank))
+					m.Load([]draw.SampleID{id}, int32(rank))
 					loaded, requests = loaded+size(id), requests+1
 				} else {
 					m.Keep(id, int32(rank))
@@ -68,8 +69,8 @@ func TestMemory(t *testing.T) {
 // TestMemoryAfterADrop checks what the caller of a pool needs to know about a sample that was
 // served and dropped in one batch.
 func TestMemoryAfterADrop(t *testing.T) {
-	m := NewMemory(4, 2, 2, func(scheduler.SampleID) int64 { return 1 })
-	m.Load([]scheduler.SampleID{3}, 1)
+	m := NewMemory(4, 2, 2, func(draw.SampleID) int64 { return 1 })
+	m.Load([]draw.SampleID{3}, 1)
 	m.Drop(3)
 	if m.Has(3) || m.Home(3) != 1 || !m.Served(3) || m.Served(3) {
 		t.Error("sample 3 was at rank 1 and never drawn, the memory says otherwise")
@@ -81,7 +82,7 @@ func TestMemoryAfterADrop(t *testing.T) {
 	if m.Home(0) != -1 {
 		t.Errorf("sample 0 was at rank %d, it never was anywhere", m.Home(0))
 	}
-	if moved := m.Moved(); !slices.Equal(moved, []scheduler.SampleID{3, 3, 3}) {
+	if moved := m.Moved(); !slices.Equal(moved, []draw.SampleID{3, 3, 3}) {
 		t.Errorf("samples %v moved", moved)
 	}
 	if moved := m.Moved(); len(moved) > 0 {
@@ -92,7 +93,7 @@ func TestMemoryAfterADrop(t *testing.T) {
 func TestMemoryPanics(t *testing.T) {
 	for name, misuse := range map[string]func(*Memory){
 		"twice":    func(m *Memory) { m.Keep(1, 0); m.Keep(1, 0) },
-		"too many": func(m *Memory) { m.Load([]scheduler.SampleID{0, 1, 2}, 0) },
+		"too many": func(m *Memory) { m.Load([]draw.SampleID{0, 1, 2}, 0) },
 	} {
 		func() {
 			defer func() {
@@ -100,7 +101,7 @@ func TestMemoryPanics(t *testing.T) {
 					t.Errorf("%s: no panic", name)
 				}
 			}()
-			misuse(NewMemory(4, 2, 2, func(scheduler.SampleID) int64 { return 1 }))
+			misuse(NewMemory(4, 2, 2, func(draw.SampleID) int64 { return 1 }))
 		}()
 	}
 }
@@ -108,7 +109,7 @@ func TestMemoryPanics(t *testing.T) {
 // TestMemoryCopies checks that copies take room on their ranks, are found there, and are dropped
 // with the sample.
 func TestMemoryCopies(t *testing.T) {
-	m := NewMemory(4, 3, 6, func(scheduler.SampleID) int64 { return 1 })
+	m := NewMemory(4, 3, 6, func(draw.SampleID) int64 { return 1 })
 	m.Keep(2, 1)
 	m.Copy(2, 0)
 	m.Copy(2, 2)
@@ -146,10 +147,10 @@ func TestMemoryCopies(t *testing.T) {
 func TestHeap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rank := make([]int, 12)
-		h := newHeap(func(a, b scheduler.Place) bool { return rank[a] < rank[b] })
-		var in []scheduler.Place
+		h := newHeap(func(a, b stager.Place) bool { return rank[a] < rank[b] })
+		var in []stager.Place
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			p := scheduler.Place(rapid.IntRange(0, len(rank)-1).Draw(t, "place"))
+			p := stager.Place(rapid.IntRange(0, len(rank)-1).Draw(t, "place"))
 			at := slices.Index(in, p)
 			if h.Has(p) != (at >= 0) {
 				t.Fatalf("place %d is in the heap: %v", p, h.Has(p))
@@ -173,7 +174,7 @@ func TestHeap(t *testing.T) {
 			if !ok {
 				continue
 			}
-			want := slices.MinFunc(in, func(a, b scheduler.Place) int {
+			want := slices.MinFunc(in, func(a, b stager.Place) int {
 				if rank[a] != rank[b] {
 					return rank[a] - rank[b]
 				}

@@ -15,7 +15,8 @@ import (
 
 	"github.com/agext/levenshtein"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/stager"
 )
 
 // A System is a named triple of scorer, sampler and policy. NewPolicy is set if its mechanisms fit
@@ -27,7 +28,7 @@ type System struct {
 	About   string // one line, for people
 	Source  string // author, venue, section
 	Scorer  string // name for NewScorer; "" when scores are not used
-	Sampler string // name for scheduler.NewSampler
+	Sampler string // name for draw.NewSampler
 	Policy  string // name for NewPolicy; without one, the policy's name in tables
 	Options []Option
 
@@ -35,7 +36,7 @@ type System struct {
 	// embeddings.
 	NeedsLabels, NeedsEmbeddings bool
 
-	NewPolicy func(PolicyConfig) scheduler.Policy
+	NewPolicy func(PolicyConfig) stager.Policy
 	NewPool   func(PoolConfig) Pool
 
 	// Live is how ranks run the system. NeedsEpochs reports whether they must know how many epochs
@@ -157,7 +158,7 @@ func SamplersOf(option string) []string { return samplers[option] }
 
 // Sample sets the options in cfg that belong to its sampler, for the system's own draws: those in
 // v, and the fraction, whose default differs between systems.
-func (s *System) Sample(v Values, cfg *scheduler.SamplerConfig) {
+func (s *System) Sample(v Values, cfg *draw.SamplerConfig) {
 	if slices.Contains(samplers["fraction"], cfg.Name) && s.CheckName("fraction") == nil {
 		cfg.Fraction = s.Value(v, "fraction")
 	}
@@ -165,7 +166,7 @@ func (s *System) Sample(v Values, cfg *scheduler.SamplerConfig) {
 }
 
 // Sample sets the options in cfg that belong to its sampler.
-func (v Values) Sample(cfg *scheduler.SamplerConfig) {
+func (v Values) Sample(cfg *draw.SamplerConfig) {
 	if fraction, given := v["fraction"]; given &&
 		(cfg.Name == "selective" || cfg.Name == "subset") {
 		cfg.Fraction = fraction
@@ -230,8 +231,8 @@ func (s *System) Check(values Values) error {
 }
 
 // mustSampler returns a new sampler of a system. Nothing in cfg may be wrong.
-func mustSampler(s *System, cfg scheduler.SamplerConfig) scheduler.Sampler {
-	sampler, err := scheduler.NewSampler(cfg)
+func mustSampler(s *System, cfg draw.SamplerConfig) draw.Sampler {
+	sampler, err := draw.NewSampler(cfg)
 	if err != nil {
 		panic("systems: " + s.Name + " cannot draw: " + err.Error() + ".")
 	}
@@ -247,7 +248,7 @@ type PolicyConfig struct {
 
 // NewPolicy returns a new policy of that name, without residents. If there is none, the error names
 // the nearest known one.
-func NewPolicy(name string, cfg PolicyConfig) (scheduler.Policy, error) {
+func NewPolicy(name string, cfg PolicyConfig) (stager.Policy, error) {
 	for i := range registry {
 		if s := &registry[i]; s.Policy == name && s.NewPolicy != nil {
 			cfg.System = s

@@ -4,7 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 )
 
 // TestRegistry checks that every system has a unique name, is complete, and names its source.
@@ -23,14 +24,14 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("%s lacks a name in small letters, a line about it, a source or a policy",
 				s.Name)
 		}
-		if _, err := scheduler.NewSampler(scheduler.SamplerConfig{
+		if _, err := draw.NewSampler(draw.SamplerConfig{
 			Name: s.Sampler, Samples: 10,
 			BatchSize: 2, World: 1,
 		}); err != nil {
 			t.Errorf("%s: %v", s.Name, err)
 		}
 		if s.Scorer != "" {
-			if _, err := scheduler.NewScorer(s.Scorer); err != nil {
+			if _, err := protocol.NewScorer(s.Scorer); err != nil {
 				t.Errorf("%s: %v", s.Name, err)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"path"
 	"strings"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/shards"
 )
 
@@ -101,7 +101,7 @@ type Sample struct {
 }
 
 // Sample returns all that the manifest says of sample id; the caller owns Members.
-func (m *Manifest) Sample(id scheduler.SampleID) Sample {
+func (m *Manifest) Sample(id draw.SampleID) Sample {
 	sum, _ := m.Checksum(id)
 	return Sample{
 		Path: m.RelPath(id), Format: m.Format(id), Offset: m.Offset(id), Size: m.Size(id),

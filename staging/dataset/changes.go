@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/posix"
 )
 
@@ -95,12 +95,12 @@ func (c *Changes) note(count *int, names *[]string, name func() string) {
 
 // byPath returns the ids in the order of comparePlaces, which is the order of ids unless another
 // program made the manifest.
-func (m *Manifest) byPath() []scheduler.SampleID {
-	ids := make([]scheduler.SampleID, m.Len())
+func (m *Manifest) byPath() []draw.SampleID {
+	ids := make([]draw.SampleID, m.Len())
 	for i := range ids {
-		ids[i] = scheduler.SampleID(i)
+		ids[i] = draw.SampleID(i)
 	}
-	order := func(a, b scheduler.SampleID) int { return comparePlaces(m, a, m, b) }
+	order := func(a, b draw.SampleID) int { return comparePlaces(m, a, m, b) }
 	if !slices.IsSortedFunc(ids, order) {
 		slices.SortStableFunc(ids, order)
 	}
@@ -108,7 +108,7 @@ func (m *Manifest) byPath() []scheduler.SampleID {
 }
 
 // comparePlaces orders samples by folder, name and offset.
-func comparePlaces(a *Manifest, x scheduler.SampleID, b *Manifest, y scheduler.SampleID) int {
+func comparePlaces(a *Manifest, x draw.SampleID, b *Manifest, y draw.SampleID) int {
 	if p, q := a.folders[a.inFolder.at(int(x))].Path, b.folders[b.inFolder.at(int(y))].Path; p != q {
 		return CompareFolders(p, q)
 	}
@@ -119,7 +119,7 @@ func comparePlaces(a *Manifest, x scheduler.SampleID, b *Manifest, y scheduler.S
 }
 
 // compareSample describes the difference between two versions of a sample; "" if there is none.
-func compareSample(a *Manifest, x scheduler.SampleID, b *Manifest, y scheduler.SampleID) string {
+func compareSample(a *Manifest, x draw.SampleID, b *Manifest, y draw.SampleID) string {
 	was, wasKnown := a.Checksum(x)
 	is, isKnown := b.Checksum(y)
 	switch {

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/stagingtest"
 )
 
@@ -20,7 +20,7 @@ func TestCompareOrder(t *testing.T) {
 		changes := Compare(a, b, 1<<30)
 		sizes := func(m *Manifest) map[string]int64 {
 			found := map[string]int64{}
-			for id := range scheduler.SampleID(m.Len()) {
+			for id := range draw.SampleID(m.Len()) {
 				found[m.RelPath(id)] = m.Size(id)
 			}
 			return found

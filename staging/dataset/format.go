@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // A Format is how a sample is stored in its file.
@@ -48,7 +48,7 @@ type FormatCount struct {
 func (m *Manifest) Formats() []FormatCount {
 	var counts [formats]FormatCount
 	for i := range m.Len() {
-		id := scheduler.SampleID(i)
+		id := draw.SampleID(i)
 		c := &counts[m.Format(id)]
 		c.Samples++
 		if i == 0 || m.inFolder.at(i) != m.inFolder.at(i-1) || !bytes.Equal(m.name(id), m.name(id-1)) {

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/stagingtest"
 )
 
@@ -70,7 +70,7 @@ func difference(a, b *Manifest, isIndex bool) string {
 	if a.Len() != b.Len() || a.Root() != b.Root() {
 		return fmt.Sprintf("%d samples of %q, %d of %q", a.Len(), a.Root(), b.Len(), b.Root())
 	}
-	for id := range scheduler.SampleID(a.Len()) {
+	for id := range draw.SampleID(a.Len()) {
 		x := []any{
 			a.Path(id), a.Size(id), a.Offset(id), a.Label(id), a.ModTime(id), a.Format(id),
 			a.Members(id),

@@ -14,7 +14,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // An Identity identifies a data set: two with the same identity give a training the same samples
@@ -130,7 +130,7 @@ func (m *Manifest) blocks(appended func(to []byte, first, last int) []byte) []Di
 func (m *Manifest) appendBlock(to []byte, first, last int) []byte {
 	var before string
 	for i := first; i < last; i++ {
-		id := scheduler.SampleID(i)
+		id := draw.SampleID(i)
 		if in := m.folders[m.inFolder.at(i)].Path; i == first || in != before {
 			before = in
 			to = appendText(append(to, 1), in)
@@ -164,7 +164,7 @@ type Listing struct {
 func (m *Manifest) List(b int) Listing {
 	l := Listing{Classes: m.classes, First: b * blockSamples}
 	for i := l.First; i < min(m.Len(), l.First+blockSamples); i++ {
-		l.Listed = append(l.Listed, m.Sample(scheduler.SampleID(i)))
+		l.Listed = append(l.Listed, m.Sample(draw.SampleID(i)))
 	}
 	return l
 }

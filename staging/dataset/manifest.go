@@ -10,7 +10,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // A Manifest is the index of a data set: for each sample its file, its place in the file, its size,
@@ -72,7 +72,7 @@ func (m *Manifest) Classes() []string { return m.classes }
 func (m *Manifest) Folders() []Folder { return m.folders }
 
 // Path returns the absolute path of the file that holds sample id.
-func (m *Manifest) Path(id scheduler.SampleID) string {
+func (m *Manifest) Path(id draw.SampleID) string {
 	if m.root == "/" {
 		return "/" + m.RelPath(id)
 	}
@@ -80,7 +80,7 @@ func (m *Manifest) Path(id scheduler.SampleID) string {
 }
 
 // RelPath returns the path of the file that holds sample id, relative to the root.
-func (m *Manifest) RelPath(id scheduler.SampleID) string {
+func (m *Manifest) RelPath(id draw.SampleID) string {
 	name := m.name(id)
 	if in := m.folders[m.inFolder.at(int(id))].Path; in != "" {
 		return in + "/" + string(name)
@@ -89,10 +89,10 @@ func (m *Manifest) RelPath(id scheduler.SampleID) string {
 }
 
 // Size returns the size of sample id in bytes.
-func (m *Manifest) Size(id scheduler.SampleID) int64 { return m.sizes.at(int(id)) }
+func (m *Manifest) Size(id draw.SampleID) int64 { return m.sizes.at(int(id)) }
 
 // Offset returns where in its file sample id starts, in bytes.
-func (m *Manifest) Offset(id scheduler.SampleID) int64 {
+func (m *Manifest) Offset(id draw.SampleID) int64 {
 	if m.offsets.absent() {
 		return 0
 	}
@@ -100,7 +100,7 @@ func (m *Manifest) Offset(id scheduler.SampleID) int64 {
 }
 
 // Format returns how sample id is stored in its file.
-func (m *Manifest) Format(id scheduler.SampleID) Format {
+func (m *Manifest) Format(id draw.SampleID) Format {
 	if m.formats == nil {
 		return FormatFile
 	}
@@ -109,7 +109,7 @@ func (m *Manifest) Format(id scheduler.SampleID) Format {
 
 // Checksum returns the XXH3 hash (64 bits, seed 0) of the bytes of sample id, and whether it is
 // known.
-func (m *Manifest) Checksum(id scheduler.SampleID) (uint64, bool) {
+func (m *Manifest) Checksum(id draw.SampleID) (uint64, bool) {
 	if m.checksums == nil {
 		return 0, false
 	}
@@ -129,11 +129,11 @@ func (m *Manifest) HasChecksums() bool {
 }
 
 // Label returns the label of sample id: its index in Classes.
-func (m *Manifest) Label(id scheduler.SampleID) int { return int(m.labels.at(int(id))) }
+func (m *Manifest) Label(id draw.SampleID) int { return int(m.labels.at(int(id))) }
 
 // ModTime returns the modification time of the file that holds sample id, in nanoseconds since
 // 1970.
-func (m *Manifest) ModTime(id scheduler.SampleID) int64 { return m.modTimes.at(int(id)) }
+func (m *Manifest) ModTime(id draw.SampleID) int64 { return m.modTimes.at(int(id)) }
 
 // TotalBytes returns the sum of all samples' sizes.
 func (m *Manifest) TotalBytes() int64 {
@@ -180,7 +180,7 @@ func (m *Manifest) WithChecksums(sums []uint64) *Manifest {
 	return &summed
 }
 
-func (m *Manifest) name(id scheduler.SampleID) []byte {
+func (m *Manifest) name(id draw.SampleID) []byte {
 	start := uint32(0)
 	if id > 0 {
 		start = m.nameEnds[id-1]
@@ -190,7 +190,7 @@ func (m *Manifest) name(id scheduler.SampleID) []byte {
 
 // SizeFits reports whether a file of sizeBytes bytes can hold sample id at its place. If the sample
 // is a whole file, the sizes must be equal.
-func (m *Manifest) SizeFits(id scheduler.SampleID, sizeBytes int64) bool {
+func (m *Manifest) SizeFits(id draw.SampleID, sizeBytes int64) bool {
 	if m.Format(id) == FormatFile {
 		return sizeBytes == m.sizes.at(int(id))
 	}
@@ -198,7 +198,7 @@ func (m *Manifest) SizeFits(id scheduler.SampleID, sizeBytes int64) bool {
 }
 
 // End returns where the bytes that sample id needs end in its file.
-func (m *Manifest) End(id scheduler.SampleID) int64 {
+func (m *Manifest) End(id draw.SampleID) int64 {
 	end := m.Offset(id) + m.sizes.at(int(id))
 	for i, last := m.members.span(id); i < last; i++ {
 		end = max(end, m.members.offsets.at(int(i))+m.members.sizes.at(int(i)))
@@ -207,7 +207,7 @@ func (m *Manifest) End(id scheduler.SampleID) int64 {
 }
 
 // Bounds returns the range of the file that contains all bytes of sample id.
-func (m *Manifest) Bounds(id scheduler.SampleID) (from, to int64) {
+func (m *Manifest) Bounds(id draw.SampleID) (from, to int64) {
 	from = m.Offset(id)
 	for i, last := m.members.span(id); i < last; i++ {
 		from = min(from, m.members.offsets.at(int(i)))
@@ -216,7 +216,7 @@ func (m *Manifest) Bounds(id scheduler.SampleID) (from, to int64) {
 }
 
 // TailBytes returns the size of the checksum that is read after sample id.
-func (m *Manifest) TailBytes(id scheduler.SampleID) int {
+func (m *Manifest) TailBytes(id draw.SampleID) int {
 	if m.Format(id) == FormatTFRecord {
 		return RecordCRCBytes
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/stagingtest"
 )
 
@@ -101,7 +101,7 @@ type foreignRow struct {
 }
 
 func foreignRows(m *Manifest) (rows []foreignRow) {
-	for id := range scheduler.SampleID(m.Len()) {
+	for id := range draw.SampleID(m.Len()) {
 		path, number, size, offset := m.RelPath(id), uint32(id), m.Size(id), int32(m.Offset(id))
 		time, label := m.ModTime(id), int64(m.Label(id))
 		rows = append(rows, foreignRow{&path, &number, &size, &offset, &time, nil, &label})
@@ -250,7 +250,7 @@ func TestParquetForeignMembers(t *testing.T) {
 		},
 	} {
 		var rows []shardedRow[string]
-		for id := range scheduler.SampleID(m.Len()) {
+		for id := range draw.SampleID(m.Len()) {
 			rows = append(rows, shardedRowOf[string](m, id))
 		}
 		c.change(rows)
@@ -377,7 +377,7 @@ func FuzzParquet(f *testing.F) {
 
 // checkWhole calls every method of m for every sample.
 func checkWhole(t *testing.T, m *Manifest) {
-	for id := range scheduler.SampleID(m.Len()) {
+	for id := range draw.SampleID(m.Len()) {
 		if !strings.HasPrefix(m.Path(id), m.Root()) || m.Size(id) < 0 || m.Offset(id) < 0 ||
 			m.Label(id) < 0 || m.Label(id) >= len(m.Classes()) {
 			t.Errorf("sample %d: %s", id, fmt.Sprint(m.Path(id), m.Size(id), m.Offset(id), m.Label(id)))
@@ -402,7 +402,7 @@ func TestBuildMakesAnyManifest(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		want := anyManifest().Draw(r, "manifest")
 		got, err := Build(want.Root(), want.Classes(), want.Len(), func(i int) Sample {
-			return want.Sample(scheduler.SampleID(i))
+			return want.Sample(draw.SampleID(i))
 		})
 		wantRead(r, want, got, err, true)
 		data, err := EncodeManifest(got)

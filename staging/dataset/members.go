@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/shards"
 )
 
@@ -38,7 +38,7 @@ type memberTable struct {
 // Members returns the members of sample id in the order of its bytes; the caller owns the slice. A
 // sample that is a whole file has one, named by the file's extension; a record of a TFRecord file
 // has one, "tfrecord", a row of an array one, "npy".
-func (m *Manifest) Members(id scheduler.SampleID) []Member {
+func (m *Manifest) Members(id draw.SampleID) []Member {
 	if found := m.members.of(id); found != nil {
 		return found
 	}
@@ -46,7 +46,7 @@ func (m *Manifest) Members(id scheduler.SampleID) []Member {
 }
 
 // of returns the members of sample id; nil if it has none in the table.
-func (t *memberTable) of(id scheduler.SampleID) (found []Member) {
+func (t *memberTable) of(id draw.SampleID) (found []Member) {
 	first, last := t.span(id)
 	found = slices.Grow(found, int(last-first))
 	for i := int(first); i < int(last); i++ {
@@ -57,7 +57,7 @@ func (t *memberTable) of(id scheduler.SampleID) (found []Member) {
 
 // Ranges yields the ranges of the file that make up sample id, as offset and size in bytes, in the
 // order of the sample's bytes.
-func (m *Manifest) Ranges(id scheduler.SampleID) iter.Seq2[int64, int64] {
+func (m *Manifest) Ranges(id draw.SampleID) iter.Seq2[int64, int64] {
 	return func(yield func(offset, sizeBytes int64) bool) {
 		first, last := m.members.span(id)
 		if first == last {
@@ -85,7 +85,7 @@ func (m *Manifest) HasMembers() bool {
 }
 
 // kindAlone returns the kind of the only member of a sample that has no members in the table.
-func (m *Manifest) kindAlone(id scheduler.SampleID) string {
+func (m *Manifest) kindAlone(id draw.SampleID) string {
 	switch format := m.Format(id); format {
 	case FormatTFRecord, FormatNPY:
 		return format.String()
@@ -95,7 +95,7 @@ func (m *Manifest) kindAlone(id scheduler.SampleID) string {
 }
 
 // span returns the range of the members of sample id; an empty one if it has none in the table.
-func (t *memberTable) span(id scheduler.SampleID) (first, last uint32) {
+func (t *memberTable) span(id draw.SampleID) (first, last uint32) {
 	if t.ends == nil {
 		return 0, 0
 	}
@@ -133,7 +133,7 @@ func (t *memberTable) add(kind uint32, offset, sizeBytes int64) {
 
 // check returns an error if sample i of sizeBytes bytes cannot have its members in the table.
 func (t *memberTable) check(i int, sizeBytes int64) error {
-	first, last := t.span(scheduler.SampleID(i))
+	first, last := t.span(draw.SampleID(i))
 	if last < first || uint64(last) > uint64(t.kind.len()) {
 		return fmt.Errorf("the members of sample %d end outside their table", i)
 	}

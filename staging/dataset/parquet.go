@@ -11,7 +11,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // The keys of a manifest file's metadata. Classes and folders are JSON arrays of strings
@@ -109,7 +109,7 @@ func (m *Manifest) isText() bool {
 		}
 	}
 	// name by name: the end of one and the start of the next may look like valid UTF-8 together
-	for id := range scheduler.SampleID(m.Len()) {
+	for id := range draw.SampleID(m.Len()) {
 		if !utf8.Valid(m.name(id)) {
 			return false
 		}
@@ -122,14 +122,14 @@ func (m *Manifest) isSharded() bool {
 	return !m.offsets.absent() || m.checksums != nil || m.members.ends != nil
 }
 
-func rowOf[Text string | []byte](m *Manifest, id scheduler.SampleID) row[Text] {
+func rowOf[Text string | []byte](m *Manifest, id draw.SampleID) row[Text] {
 	return row[Text]{
 		ID: int64(id), Path: Text(m.RelPath(id)), Offset: m.Offset(id), Size: m.Size(id),
 		Label: int32(m.Label(id)), Class: Text(m.classes[m.Label(id)]), ModTime: m.ModTime(id),
 	}
 }
 
-func shardedRowOf[Text string | []byte](m *Manifest, id scheduler.SampleID) shardedRow[Text] {
+func shardedRowOf[Text string | []byte](m *Manifest, id draw.SampleID) shardedRow[Text] {
 	sum, _ := m.Checksum(id)
 	r := shardedRow[Text]{row: rowOf[Text](m, id), Format: m.Format(id).String(), Checksum: sum}
 	for _, member := range m.members.of(id) {
@@ -139,14 +139,14 @@ func shardedRowOf[Text string | []byte](m *Manifest, id scheduler.SampleID) shar
 }
 
 func writeRows[Row any](out io.Writer, m *Manifest,
-	rowOf func(*Manifest, scheduler.SampleID) Row,
+	rowOf func(*Manifest, draw.SampleID) Row,
 ) error {
 	w := parquet.NewGenericWriter[Row](out, append(m.metadata(),
 		parquet.Compression(&zstd.Codec{}),
 		parquet.MaxRowsPerRowGroup(rowsPerGroup))...)
 	batch := make([]Row, 0, 4096)
 	for i := range m.Len() {
-		batch = append(batch, rowOf(m, scheduler.SampleID(i)))
+		batch = append(batch, rowOf(m, draw.SampleID(i)))
 		if len(batch) == cap(batch) || i == m.Len()-1 {
 			if _, err := w.Write(batch); err != nil {
 				return err

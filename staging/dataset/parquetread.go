@@ -12,7 +12,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // ReadParquet reads a manifest that WriteParquet wrote, or that another program wrote with the same
@@ -283,9 +283,9 @@ func (m *Manifest) readFormats(file *parquet.File) error {
 		if !known {
 			return fmt.Errorf("unknown format %q", v.ByteArray())
 		}
-		if format == FormatFile && m.Offset(scheduler.SampleID(row)) != 0 {
+		if format == FormatFile && m.Offset(draw.SampleID(row)) != 0 {
 			return fmt.Errorf("a sample that is a whole file has the offset %d",
-				m.Offset(scheduler.SampleID(row)))
+				m.Offset(draw.SampleID(row)))
 		}
 		read, other = append(read, format), other || format != FormatFile
 		row++

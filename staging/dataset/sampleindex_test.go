@@ -13,7 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/shards"
 	"rankpool/staging/stagingtest"
 )
@@ -112,7 +112,7 @@ func goldenText(t *testing.T, m *Manifest) []byte {
 	for _, in := range m.folders {
 		g.Folders = append(g.Folders, jsonText(in.Path))
 	}
-	for id := range scheduler.SampleID(m.Len()) {
+	for id := range draw.SampleID(m.Len()) {
 		sample := goldenSample{
 			ID: int(id), Path: jsonText(m.Path(id)), Size: m.Size(id), Offset: m.Offset(id),
 			Label:   m.Label(id),

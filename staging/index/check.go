@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/posix"
 )
@@ -38,12 +38,12 @@ func checkFolderTime(root string, in dataset.Folder) error {
 func checkSpread(ctx context.Context, m *dataset.Manifest, concurrency int) error {
 	n := min(m.Len(), spotChecks)
 	return inParallel(ctx, n, concurrency, func(i int) error {
-		return checkSample(m, scheduler.SampleID(i*(m.Len()-1)/max(1, n-1)))
+		return checkSample(m, draw.SampleID(i*(m.Len()-1)/max(1, n-1)))
 	})
 }
 
 // checkSample compares sample id with the file system.
-func checkSample(m *dataset.Manifest, id scheduler.SampleID) error {
+func checkSample(m *dataset.Manifest, id draw.SampleID) error {
 	path := m.Path(id)
 	size, modTime, problem := statFile(path)
 	switch {

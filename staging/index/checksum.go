@@ -10,7 +10,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"rankpool/mpicache/transport/ranks"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/storage"
 )
@@ -114,12 +114,12 @@ func (s *summing) work(sum func(context.Context, []sumTask) ([]sumResult, error)
 }
 
 // take assigns the next samples.
-func (s *summing) take() (ids []scheduler.SampleID, tasks []sumTask) {
+func (s *summing) take() (ids []draw.SampleID, tasks []sumTask) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	bytes := int64(0)
 	for ; s.next < s.m.Len() && len(ids) < sumBatchSamples && bytes < sumBatchBytes; s.next++ {
-		id := scheduler.SampleID(s.next)
+		id := draw.SampleID(s.next)
 		ids, tasks = append(ids, id), append(tasks, s.task(id))
 		bytes += s.m.Size(id)
 	}
@@ -127,7 +127,7 @@ func (s *summing) take() (ids []scheduler.SampleID, tasks []sumTask) {
 }
 
 // finish stores the checksums of samples.
-func (s *summing) finish(ids []scheduler.SampleID, results []sumResult) error {
+func (s *summing) finish(ids []draw.SampleID, results []sumResult) error {
 	s.telling.Lock()
 	defer s.telling.Unlock()
 	bytes := int64(0)
@@ -169,7 +169,7 @@ type sumResult struct {
 	err    error
 }
 
-func (s *summing) task(id scheduler.SampleID) sumTask {
+func (s *summing) task(id draw.SampleID) sumTask {
 	m := s.m
 	t := sumTask{
 		Path: m.Path(id), Whole: m.Format(id) == dataset.FormatFile, FileSize: m.End(id),

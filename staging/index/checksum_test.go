@@ -14,7 +14,7 @@ import (
 	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/stagingtest"
 	"rankpool/staging/storage"
@@ -50,7 +50,7 @@ func TestChecksums(t *testing.T) {
 			xxh3.HashString("a/1"), 0x2d06800538d394c2,
 			xxh3.HashString(large),
 		} {
-			if got, known := summed.Checksum(scheduler.SampleID(id)); !known || got != want {
+			if got, known := summed.Checksum(draw.SampleID(id)); !known || got != want {
 				t.Errorf("%d ranks, sample %d: %x, %t, want %x", ranks, id, got, known, want)
 			}
 		}
@@ -103,7 +103,7 @@ func TestChecksumsOfParts(t *testing.T) {
 		summed, err := Checksums(context.Background(), m, ChecksumOptions{Group: group, Storage: storage})
 		stagingtest.Must(t, err)
 		for id, want := range []string{"0123", "12389"} { // of "s/0123456789"
-			if got, _ := summed.Checksum(scheduler.SampleID(id)); got != xxh3.HashString(want) {
+			if got, _ := summed.Checksum(draw.SampleID(id)); got != xxh3.HashString(want) {
 				t.Errorf("sample %d is not %q", id, want)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/stagingtest"
 )
@@ -26,7 +26,7 @@ func scan(t testing.TB, root string) *dataset.Manifest {
 // samples lists "label relative-path" of every sample.
 func samples(m *dataset.Manifest) []string {
 	var list []string
-	for id := range scheduler.SampleID(m.Len()) {
+	for id := range draw.SampleID(m.Len()) {
 		list = append(list, fmt.Sprintf("%d %s", m.Label(id), m.RelPath(id)))
 	}
 	return list
@@ -40,7 +40,7 @@ func rebuilt(
 ) *dataset.Manifest {
 	t.Helper()
 	changed, err := dataset.Build(m.Root(), m.Classes(), m.Len(), func(i int) dataset.Sample {
-		s := m.Sample(scheduler.SampleID(i))
+		s := m.Sample(draw.SampleID(i))
 		edit(i, &s)
 		return s
 	})

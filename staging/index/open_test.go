@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/stagingtest"
 )
@@ -213,7 +213,7 @@ func TestOpenImpossibleSizes(t *testing.T) {
 	right, path, refused := scan(t, root), filepath.Join(t.TempDir(), "m.parquet"), 0
 	for wrong := range right.Len() {
 		m, err := dataset.Build(root, right.Classes(), right.Len(), func(i int) dataset.Sample {
-			s := right.Sample(scheduler.SampleID(i))
+			s := right.Sample(draw.SampleID(i))
 			if i == wrong {
 				s.Size = math.MaxInt64 - dataset.RecordCRCBytes
 			}
@@ -318,7 +318,7 @@ func TestFolderWithItsManifest(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1", "a/2", "b/3")
 	m := scan(t, root)
 	reversed, err := dataset.Build("/elsewhere", m.Classes(), m.Len(), func(i int) dataset.Sample {
-		return m.Sample(scheduler.SampleID(m.Len() - 1 - i))
+		return m.Sample(draw.SampleID(m.Len() - 1 - i))
 	})
 	stagingtest.Must(t, err)
 	stagingtest.Must(t, dataset.WriteParquet(filepath.Join(root, ManifestName), reversed))

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/shards"
 	"rankpool/staging/stagingtest"
@@ -96,7 +96,7 @@ func TestScanColumns(t *testing.T) {
 		t.Fatalf("got %d samples, %d bytes, root %s", m.Len(), m.TotalBytes(), m.Root())
 	}
 	for id, want := range []string{"cat/1.png", "dog/12.png"} {
-		id := scheduler.SampleID(id)
+		id := draw.SampleID(id)
 		if m.Path(id) != filepath.Join(root, want) || m.Size(id) != int64(len(want)) ||
 			m.Offset(id) != 0 ||
 			m.ModTime(id) != stagingtest.ModTime.UnixNano() {
@@ -305,7 +305,7 @@ func TestScanLikeWalkDir(t *testing.T) {
 			}
 			must2(t, err)
 			var got []string
-			for id := range scheduler.SampleID(m.Len()) {
+			for id := range draw.SampleID(m.Len()) {
 				got = append(got, fmt.Sprintf("%q %d %d", m.RelPath(id), m.Size(id), m.ModTime(id)))
 			}
 			slices.Sort(got)
@@ -469,7 +469,7 @@ func put(t testing.TB, root, name string, data []byte) string {
 }
 
 // fetched fetches sample id.
-func fetched(t testing.TB, m *dataset.Manifest, id scheduler.SampleID, opt storage.FetchOptions) (
+func fetched(t testing.TB, m *dataset.Manifest, id draw.SampleID, opt storage.FetchOptions) (
 	string, storage.Stats, error,
 ) {
 	t.Helper()
@@ -485,7 +485,7 @@ func fetched(t testing.TB, m *dataset.Manifest, id scheduler.SampleID, opt stora
 // described lists "label format kind=content …" of every sample.
 func described(t testing.TB, m *dataset.Manifest) (list []string) {
 	t.Helper()
-	for id := range scheduler.SampleID(m.Len()) {
+	for id := range draw.SampleID(m.Len()) {
 		data, _, err := fetched(t, m, id, storage.FetchOptions{})
 		stagingtest.Must(t, err)
 		text := fmt.Sprintf("%d %s", m.Label(id), m.Format(id))
@@ -671,13 +671,13 @@ func TestReadChecksums(t *testing.T) {
 	m := scan(t, root)
 	sums := []uint64{dataset.ChecksumOf([]byte("good")), dataset.ChecksumOf([]byte("goodx"))}
 	m = m.WithChecksums(sums)
-	for id := range scheduler.SampleID(2) {
+	for id := range draw.SampleID(2) {
 		_, _, err := fetched(t, m, id, storage.FetchOptions{})
 		stagingtest.Must(t, err)
 	}
 	put(t, root, "1", []byte("evil"))
 	put(t, root, "s.tar", tarFile(t, "a.jpg=good", "a.cls=y"))
-	for id := range scheduler.SampleID(2) {
+	for id := range draw.SampleID(2) {
 		_, stats, err := fetched(t, m, id, storage.FetchOptions{})
 		stagingtest.WantError(t, err, fmt.Sprintf("staging: sample %d ", id),
 			"has other bytes than the manifest says: their checksum is wrong; index")

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/posix"
 )
 
@@ -145,10 +145,10 @@ type sample struct {
 
 type dataSet []sample
 
-func (d dataSet) Len() int                           { return len(d) }
-func (d dataSet) Path(id scheduler.SampleID) string  { return d[id].path }
-func (d dataSet) Offset(id scheduler.SampleID) int64 { return d[id].offset }
-func (d dataSet) Size(id scheduler.SampleID) int64   { return d[id].size }
+func (d dataSet) Len() int                      { return len(d) }
+func (d dataSet) Path(id draw.SampleID) string  { return d[id].path }
+func (d dataSet) Offset(id draw.SampleID) int64 { return d[id].offset }
+func (d dataSet) Size(id draw.SampleID) int64   { return d[id].size }
 
 // plainValue returns the attribute of a V1 layout.
 func plainValue(pattern, stripeBytes uint32, targets ...uint32) []byte {

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/posix"
 )
 
@@ -30,9 +30,9 @@ const (
 type Samples interface {
 	Len() int
 	// Path returns the absolute path of the file that holds sample id.
-	Path(id scheduler.SampleID) string
+	Path(id draw.SampleID) string
 	// Offset returns where in its file sample id starts, in bytes.
-	Offset(id scheduler.SampleID) int64
+	Offset(id draw.SampleID) int64
 }
 
 // A Table holds the target on which each sample of a data set starts, in 2 bytes per sample.
@@ -40,8 +40,8 @@ type Samples interface {
 // A nil Table is valid, and holds no target. A Table is immutable, so any number of
 // goroutines may use it. A method that takes an id panics if the id is not in the data set.
 type Table struct {
-	targets []uint16             // NoTarget is above maxTarget
-	offline []scheduler.SampleID // ascending
+	targets []uint16        // NoTarget is above maxTarget
+	offline []draw.SampleID // ascending
 }
 
 // Build reads the layouts of all files of a data set. It returns nil if the data set, judged by 64
@@ -66,7 +66,7 @@ func build(ctx context.Context, sys system, samples Samples) (*Table, error) {
 	group.SetLimit(concurrency)
 	for begin := 0; begin < n && ctx.Err() == nil; begin += chunkSamples {
 		group.Go(func() error {
-			b.chunk(ctx, scheduler.SampleID(begin), scheduler.SampleID(min(begin+chunkSamples, n)))
+			b.chunk(ctx, draw.SampleID(begin), draw.SampleID(min(begin+chunkSamples, n)))
 			return nil
 		})
 	}
@@ -85,14 +85,14 @@ type builder struct {
 }
 
 // chunk reads the layouts of the files that start in [begin, end); the last may extend beyond it.
-func (b *builder) chunk(ctx context.Context, begin, end scheduler.SampleID) {
+func (b *builder) chunk(ctx context.Context, begin, end draw.SampleID) {
 	at := begin
 	if begin > 0 { // the file of the sample before started in an earlier chunk
 		at = b.endOfFile(begin, end, b.samples.Path(begin-1))
 	}
 	for at < end && ctx.Err() == nil {
 		path := b.samples.Path(at)
-		next := b.endOfFile(at+1, scheduler.SampleID(b.samples.Len()), path)
+		next := b.endOfFile(at+1, draw.SampleID(b.samples.Len()), path)
 		l, _ := of(b.sys, path, b.askBeeGFS)
 		b.add(at, next, l)
 		at = next
@@ -100,7 +100,7 @@ func (b *builder) chunk(ctx context.Context, begin, end scheduler.SampleID) {
 }
 
 // add records the layout of the file that holds the samples [first, end).
-func (b *builder) add(first, end scheduler.SampleID, l Layout) {
+func (b *builder) add(first, end draw.SampleID, l Layout) {
 	for id := first; id < end; id++ {
 		b.table.targets[id] = uint16(l.TargetAt(b.samples.Offset(id)))
 		if l.Offline {
@@ -112,7 +112,7 @@ func (b *builder) add(first, end scheduler.SampleID, l Layout) {
 }
 
 // endOfFile returns the first sample in [at, end) that is not in the file at path, else end.
-func (b *builder) endOfFile(at, end scheduler.SampleID, path string) scheduler.SampleID {
+func (b *builder) endOfFile(at, end draw.SampleID, path string) draw.SampleID {
 	for at < end && b.samples.Path(at) == path {
 		at++
 	}
@@ -126,7 +126,7 @@ func fileSystems(ctx context.Context, sys system, samples Samples) (lustre, beeg
 		if ctx.Err() != nil {
 			break
 		}
-		path := samples.Path(scheduler.SampleID(i * n / min(n, spread)))
+		path := samples.Path(draw.SampleID(i * n / min(n, spread)))
 		switch magic, _ := sys.magic(path); magic { // ignore a missing file; others count
 		case posix.BeeGFSMagic:
 			beegfs = true
@@ -149,7 +149,7 @@ func endOf(ctx context.Context) error {
 
 // TargetOf returns the target on which sample id starts: an OST's index, a BeeGFS target's id, or
 // NoTarget.
-func (t *Table) TargetOf(id scheduler.SampleID) int {
+func (t *Table) TargetOf(id draw.SampleID) int {
 	if t == nil {
 		return NoTarget
 	}
@@ -162,7 +162,7 @@ func (t *Table) TargetOf(id scheduler.SampleID) int {
 // Offline returns the samples whose content must be restored from an archive first: HSM-released on
 // Lustre, stubs on BeeGFS; ascending. Reading one may wait for a tape, or fail. The caller must not
 // change the slice.
-func (t *Table) Offline() []scheduler.SampleID {
+func (t *Table) Offline() []draw.SampleID {
 	if t == nil {
 		return nil
 	}

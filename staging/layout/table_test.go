@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/posix"
 )
 
@@ -50,7 +50,7 @@ func TestBuild(t *testing.T) {
 	}
 	var targets []int
 	for id := range data.Len() {
-		targets = append(targets, table.TargetOf(scheduler.SampleID(id)))
+		targets = append(targets, table.TargetOf(draw.SampleID(id)))
 	}
 	if want := []int{
 		3, 4, 3, 5, NoTarget, NoTarget, NoTarget, NoTarget, NoTarget, NoTarget,
@@ -58,7 +58,7 @@ func TestBuild(t *testing.T) {
 	}; !slices.Equal(targets, want) {
 		t.Errorf("targets %v, want %v", targets, want)
 	}
-	if want := []scheduler.SampleID{5, 9}; !slices.Equal(table.Offline(), want) {
+	if want := []draw.SampleID{5, 9}; !slices.Equal(table.Offline(), want) {
 		t.Errorf("offline %v, want %v", table.Offline(), want)
 	}
 }
@@ -82,7 +82,7 @@ func TestBuildLooksOnceAFile(t *testing.T) {
 	if sys.calls["getxattr /a"] != 1 || sys.calls["getxattr /b"] != 1 {
 		t.Errorf("calls: %v", sys.calls)
 	}
-	for i, want := range map[scheduler.SampleID]int{
+	for i, want := range map[draw.SampleID]int{
 		0: 1, chunkSamples + 2: 1, chunkSamples + 3: 2, 5 * chunkSamples: 2,
 	} {
 		if got := table.TargetOf(i); got != want {
@@ -107,7 +107,7 @@ func TestBuildOnBeeGFS(t *testing.T) {
 	}; !slices.Equal(got, []int{7, 8, NoTarget, NoTarget}) {
 		t.Errorf("targets %v", got)
 	}
-	if !slices.Equal(table.Offline(), []scheduler.SampleID{2}) || sys.opened != 0 {
+	if !slices.Equal(table.Offline(), []draw.SampleID{2}) || sys.opened != 0 {
 		t.Errorf("offline %v, %d open", table.Offline(), sys.opened)
 	}
 	// statfs is a request to the servers: it is called for the spread, and not again for the files.
@@ -182,7 +182,7 @@ func TestBuildIsThatOfEachFile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := table.TargetOf(scheduler.SampleID(i)); got != l.TargetAt(s.offset) {
+			if got := table.TargetOf(draw.SampleID(i)); got != l.TargetAt(s.offset) {
 				t.Fatalf("sample %d is on %d, its file says %d", i, got, l.TargetAt(s.offset))
 			}
 		}

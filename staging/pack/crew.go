@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"rankpool/mpicache/transport/ranks"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
 	"rankpool/staging/posix"
@@ -27,7 +27,7 @@ const (
 // A setup is what another rank needs to work.
 type setup struct {
 	Manifest    []byte
-	Order       []scheduler.SampleID
+	Order       []draw.SampleID
 	ShardBytes  int64
 	Dest        string
 	Concurrency int

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
 	"rankpool/staging/stagingtest"
@@ -321,7 +321,7 @@ func TestWhatNoShardCanHold(t *testing.T) {
 	stagingtest.Must(t, err)
 	_, err = NewPlan(m, AsIs(1), 1000)
 	stagingtest.WantError(t, err, "has the impossible size of 4611686018427387904 bytes")
-	_, err = NewPlan(m, []scheduler.SampleID{}, 1000)
+	_, err = NewPlan(m, []draw.SampleID{}, 1000)
 	stagingtest.WantError(t, err, "no samples of /data")
 }
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"rankpool/mpicache/transport"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
 	"rankpool/staging/stagingtest"
@@ -80,7 +80,7 @@ func open(t testing.TB, dest string) *dataset.Manifest {
 }
 
 // read reads a sample with a fetcher, which verifies its checksum.
-func read(t testing.TB, m *dataset.Manifest, f *storage.Fetcher, id scheduler.SampleID) string {
+func read(t testing.TB, m *dataset.Manifest, f *storage.Fetcher, id draw.SampleID) string {
 	t.Helper()
 	into, done := make([]byte, m.Size(id)), make(chan error, 1)
 	f.Fetch(id, into, 0, func(err error) { done <- err })
@@ -89,7 +89,7 @@ func read(t testing.TB, m *dataset.Manifest, f *storage.Fetcher, id scheduler.Sa
 }
 
 // plain reads a sample's members from its file, without the product's readers.
-func plain(t testing.TB, m *dataset.Manifest, id scheduler.SampleID) string {
+func plain(t testing.TB, m *dataset.Manifest, id draw.SampleID) string {
 	t.Helper()
 	file, err := os.ReadFile(m.Path(id))
 	stagingtest.Must(t, err)

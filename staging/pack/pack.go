@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
 )
@@ -30,7 +30,7 @@ const DefaultShardBytes = 256 << 20
 type Options struct {
 	Dest string // absolute path of the folder for the shards, visible to all ranks
 	// the samples in packing order; nil: all, in manifest order
-	Order       []scheduler.SampleID
+	Order       []draw.SampleID
 	ShardBytes  int64 // a shard's maximum size; 0: DefaultShardBytes
 	Concurrency int   // each rank's reads in flight; 0: adaptive
 	// the ranks that share the work; this process is rank 0. nil: it works alone

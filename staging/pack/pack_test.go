@@ -15,7 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/stagingtest"
 	"rankpool/staging/storage"
@@ -92,7 +92,7 @@ func TestPackGivesTheSameSamples(t *testing.T) {
 
 // checkPack compares a pack with its source, read by three readers: the manifest's, the scan's, and
 // Python's tarfile.
-func checkPack(t testing.TB, by *python, m *dataset.Manifest, order []scheduler.SampleID,
+func checkPack(t testing.TB, by *python, m *dataset.Manifest, order []draw.SampleID,
 	dest string,
 ) {
 	t.Helper()
@@ -109,7 +109,7 @@ func checkPack(t testing.TB, by *python, m *dataset.Manifest, order []scheduler.
 	}
 	labelled := len(m.Classes()) > 1 || m.Classes()[0] != ""
 	for place, id := range order {
-		at := scheduler.SampleID(place)
+		at := draw.SampleID(place)
 		want := plain(t, m, id)
 		if got := read(t, packed, fetcher, at); got != want || packed.Label(at) != m.Label(id) {
 			t.Fatalf("sample %d of %q is %.20q with label %d, want %.20q with %d", place, m.RelPath(id), got,
@@ -274,7 +274,7 @@ func TestRanksWriteTheSameShards(t *testing.T) {
 func TestImportantSamplesComeFirst(t *testing.T) {
 	nan := float32(math.NaN())
 	got := ByImportance([]float32{1, nan, 3, 1, float32(math.Inf(1)), -2})
-	if want := []scheduler.SampleID{4, 2, 0, 3, 5, 1}; !slices.Equal(got, want) {
+	if want := []draw.SampleID{4, 2, 0, 3, 5, 1}; !slices.Equal(got, want) {
 		t.Errorf("order %v, want %v", got, want)
 	}
 	m := scan(t, numbered(t, 9))
@@ -287,11 +287,11 @@ func TestImportantSamplesComeFirst(t *testing.T) {
 	packed := open(t, dest)
 	for i := range packed.Len() {
 		id := slices.Index(scores, float32(m.Len()-1-i))
-		if got, want := plain(t, packed, scheduler.SampleID(i)),
-			plain(t, m, scheduler.SampleID(id)); got != want {
+		if got, want := plain(t, packed, draw.SampleID(i)),
+			plain(t, m, draw.SampleID(id)); got != want {
 			t.Errorf("place %d holds %.20q, want %.20q", i, got, want)
 		}
-		if i > 0 && packed.RelPath(scheduler.SampleID(i)) < packed.RelPath(scheduler.SampleID(i-1)) {
+		if i > 0 && packed.RelPath(draw.SampleID(i)) < packed.RelPath(draw.SampleID(i-1)) {
 			t.Errorf("sample %d lies in a shard before that of sample %d", i, i-1)
 		}
 	}
@@ -341,7 +341,7 @@ func TestMeasureIsExact(t *testing.T) {
 		}
 		if got := p.Bytes(place); got != want {
 			t.Errorf("shard %d (%s) is planned with %d bytes, and has %d", place,
-				m.RelPath(scheduler.SampleID(place)), got, want)
+				m.RelPath(draw.SampleID(place)), got, want)
 		}
 	}
 }

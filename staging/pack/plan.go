@@ -8,7 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/shards"
 )
@@ -17,7 +17,7 @@ import (
 // it.
 type Plan struct {
 	manifest *dataset.Manifest
-	order    []scheduler.SampleID
+	order    []draw.SampleID
 	label    bool             // samples get a "cls" file
 	digits   int              // of a key
 	headers  map[string]int64 // sizes of headers of files below largeBytes, by kind
@@ -37,7 +37,7 @@ type Plan struct {
 //
 // Errors: no ids, a sample that cannot be stored in a tar shard, more than shards.MaxClasses
 // classes. It panics on an id that m does not have.
-func NewPlan(m *dataset.Manifest, ids []scheduler.SampleID, shardBytes int64) (*Plan, error) {
+func NewPlan(m *dataset.Manifest, ids []draw.SampleID, shardBytes int64) (*Plan, error) {
 	p := &Plan{
 		manifest: m, order: ids, digits: max(keyDigits, len(fmt.Sprint(len(ids)-1))),
 		headers: map[string]int64{}, target: shardBytes,

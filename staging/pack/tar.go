@@ -7,7 +7,7 @@ import (
 	"math"
 	"strings"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/shards"
 )
@@ -83,7 +83,7 @@ func (p *Plan) files(list []file, place int) ([]file, error) {
 
 // kind returns the extension of a member in a shard. Tar readers ignore a member without one, and a
 // row of an array is not a .npy file.
-func (p *Plan) kind(id scheduler.SampleID, member dataset.Member) string {
+func (p *Plan) kind(id draw.SampleID, member dataset.Member) string {
 	if member.Kind == "" || p.manifest.Format(id) == dataset.FormatNPY {
 		return "bin"
 	}
@@ -91,7 +91,7 @@ func (p *Plan) kind(id scheduler.SampleID, member dataset.Member) string {
 }
 
 // labelText returns the content of the label's file.
-func (p *Plan) labelText(id scheduler.SampleID) string { return fmt.Sprint(p.manifest.Label(id)) }
+func (p *Plan) labelText(id draw.SampleID) string { return fmt.Sprint(p.manifest.Label(id)) }
 
 // measure sets the size of a file's header, which depends on its kind, and on its size if that is
 // large. NewPlan has seen every kind, so the table no longer changes.

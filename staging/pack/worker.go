@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
 	"rankpool/staging/shards"
@@ -215,7 +215,7 @@ func (w *worker) verify(ctx context.Context, shard int, name string, sums []uint
 	}
 	from, _ := w.plan.span(shard)
 	for i, want := range sums {
-		if got, _ := read.Checksum(scheduler.SampleID(i)); got != want {
+		if got, _ := read.Checksum(draw.SampleID(i)); got != want {
 			return 0, damaged(fmt.Sprintf("the checksum of sample %s is wrong", w.plan.key(from+i)))
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 )
 
@@ -46,7 +46,7 @@ type roughStorage struct {
 func roughByte(path string, at int64) byte { return byte(at*31+at>>8) ^ path[len(path)-1] }
 
 // sample returns the bytes of a sample.
-func (s *roughStorage) sample(id scheduler.SampleID) []byte {
+func (s *roughStorage) sample(id draw.SampleID) []byte {
 	data := make([]byte, s.m.Size(id))
 	for i := range data {
 		data[i] = roughByte(s.m.Path(id), s.m.Offset(id)+int64(i))
@@ -218,7 +218,7 @@ type roughReader struct {
 	slots   [][]byte
 	done    []int
 	errs    []error
-	order   []scheduler.SampleID
+	order   []draw.SampleID
 	broken  []string
 	pending sync.WaitGroup
 }
@@ -227,11 +227,11 @@ const poison = 0xA5
 
 func newRoughReader(s *roughStorage, opt FetchOptions) *roughReader {
 	opt.Storage = s
-	opt.TargetOf = func(id scheduler.SampleID) int { return s.targets[s.m.Path(id)] }
+	opt.TargetOf = func(id draw.SampleID) int { return s.targets[s.m.Path(id)] }
 	return &roughReader{Fetcher: NewFetcher(s.m, opt), s: s}
 }
 
-func (r *roughReader) ask(id scheduler.SampleID, need uint64) {
+func (r *roughReader) ask(id draw.SampleID, need uint64) {
 	r.mu.Lock()
 	into, place := make([]byte, r.s.m.Size(id)), len(r.slots)
 	r.slots, r.done = append(r.slots, into), append(r.done, 0)
@@ -312,7 +312,7 @@ func TestFetchRandomFaults(t *testing.T) {
 			r := newRoughReader(s, opt)
 			random := rand.New(rand.NewPCG(5, 6))
 			for i := range asks {
-				r.ask(scheduler.SampleID(random.IntN(s.m.Len())), uint64(random.IntN(50)))
+				r.ask(draw.SampleID(random.IntN(s.m.Len())), uint64(random.IntN(50)))
 				switch random.IntN(20) {
 				case 0:
 					r.Demand(uint64(i / 20))
@@ -359,7 +359,7 @@ func TestStallReport(t *testing.T) {
 			CoalesceBytes: -1,
 			Log:           func(msg string) { lines = append(lines, msg) },
 		})
-		for id := range scheduler.SampleID(20) {
+		for id := range draw.SampleID(20) {
 			r.ask(id, 1)
 		}
 		if wrong := r.end(); wrong != "" {
@@ -388,7 +388,7 @@ func TestTargets(t *testing.T) {
 			return time.Millisecond
 		}
 		r := newRoughReader(s, FetchOptions{Concurrency: 16, TargetConcurrency: 3, CoalesceBytes: -1})
-		for id := range scheduler.SampleID(200) {
+		for id := range draw.SampleID(200) {
 			r.ask(id, 1)
 		}
 		time.Sleep(2500 * time.Millisecond)
@@ -409,10 +409,10 @@ func TestSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := rough(1, 7, 20, 2000)
 		r := newRoughReader(s, FetchOptions{Concurrency: 3, CoalesceBytes: -1})
-		for id := range scheduler.SampleID(3) {
+		for id := range draw.SampleID(3) {
 			r.ask(120+id, 0) // of the shard on no target; they hold the others up
 		}
-		for id := range scheduler.SampleID(120) {
+		for id := range draw.SampleID(120) {
 			r.ask(id, 1)
 		}
 		if wrong := r.end(); wrong != "" {
@@ -436,7 +436,7 @@ func TestCoalesced(t *testing.T) {
 		r := newRoughReader(s, FetchOptions{Concurrency: 1})
 		r.ask(200, 0) // a file holds the reader up
 		for _, id := range rand.New(rand.NewPCG(1, 1)).Perm(200) {
-			r.ask(scheduler.SampleID(id), 5)
+			r.ask(draw.SampleID(id), 5)
 		}
 		r.pending.Wait()
 		synctest.Wait()
@@ -463,7 +463,7 @@ func TestDemand(t *testing.T) {
 		s.delay = func(string) time.Duration { return time.Second }
 		r := newRoughReader(s, FetchOptions{Concurrency: 16, TargetConcurrency: 16, CoalesceBytes: -1})
 		r.Demand(9)
-		for id := range scheduler.SampleID(100) {
+		for id := range draw.SampleID(100) {
 			r.ask(id, 10)
 		}
 		if got := r.underWay(); got != 14 {
@@ -493,8 +493,8 @@ func TestSharedLimit(t *testing.T) {
 		for seed := range uint64(2) {
 			r := newRoughReader(rough(seed, 3, 100, 5000), FetchOptions{Limit: limit})
 			for id := range r.s.m.Len() {
-				bytes += r.s.m.Size(scheduler.SampleID(id))
-				r.ask(scheduler.SampleID(id), 1)
+				bytes += r.s.m.Size(draw.SampleID(id))
+				r.ask(draw.SampleID(id), 1)
 			}
 			readers = append(readers, r)
 		}

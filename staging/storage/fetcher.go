@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 )
 
@@ -38,7 +38,7 @@ type FetchOptions struct {
 	// neighbours are read at once up to this size; 0: DefaultCoalesceBytes, negative: never
 	CoalesceBytes int64
 	// the storage target of a sample's file, < 0 if unknown; nil: always unknown
-	TargetOf func(id scheduler.SampleID) int
+	TargetOf func(id draw.SampleID) int
 	// requests in flight to one target; 0: DefaultTargetConcurrency
 	TargetConcurrency int
 	Limit             *RateLimit // shared with other Fetchers; nil: none
@@ -54,7 +54,7 @@ func (o FetchOptions) withDefaults() FetchOptions {
 		o.Storage = SystemStorage{}
 	}
 	if o.TargetOf == nil {
-		o.TargetOf = func(scheduler.SampleID) int { return -1 }
+		o.TargetOf = func(draw.SampleID) int { return -1 }
 	}
 	if o.Log == nil {
 		o.Log = func(string) {}
@@ -115,7 +115,7 @@ func NewFetcher(m *dataset.Manifest, opt FetchOptions) *Fetcher {
 // calling done. Errors: a *SampleError, or ErrClosed.
 //
 // It panics if id is not in the manifest or len(into) is wrong.
-func (f *Fetcher) Fetch(id scheduler.SampleID, into []byte, need uint64, done func(error)) {
+func (f *Fetcher) Fetch(id draw.SampleID, into []byte, need uint64, done func(error)) {
 	if int64(id) >= int64(f.manifest.Len()) {
 		panic(fmt.Sprintf("staging: Fetch of sample %d, the manifest has %d", id, f.manifest.Len()))
 	}

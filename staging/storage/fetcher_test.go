@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/stagingtest"
 )
@@ -119,7 +119,7 @@ func sampleCounts(stats Stats) Stats {
 
 // fetch reads one sample with a Fetcher of its own, and returns the bytes, the error and the
 // counters.
-func fetch(s *faultyStorage, id scheduler.SampleID, opt FetchOptions) (
+func fetch(s *faultyStorage, id draw.SampleID, opt FetchOptions) (
 	into []byte, stats Stats, err error,
 ) {
 	opt.Storage = s
@@ -255,11 +255,11 @@ type asking struct {
 	s       *faultyStorage
 	pending sync.WaitGroup
 	mu      sync.Mutex
-	errs    map[scheduler.SampleID][]error
+	errs    map[draw.SampleID][]error
 }
 
 func newAsking(n int) *asking {
-	a := &asking{s: faulty(n), errs: map[scheduler.SampleID][]error{}}
+	a := &asking{s: faulty(n), errs: map[draw.SampleID][]error{}}
 	a.s.gate = make(chan struct{})
 	a.Fetcher = NewFetcher(a.s.m, FetchOptions{Concurrency: 1, Storage: a.s})
 	a.ask(0, 0)
@@ -267,7 +267,7 @@ func newAsking(n int) *asking {
 	return a
 }
 
-func (a *asking) ask(id scheduler.SampleID, need uint64) {
+func (a *asking) ask(id draw.SampleID, need uint64) {
 	a.pending.Add(1)
 	a.Fetch(id, make([]byte, a.s.m.Size(id)), need, func(err error) {
 		a.mu.Lock()
@@ -299,7 +299,7 @@ func TestFetchOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsking(100)
 		for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(99) {
-			a.ask(scheduler.SampleID(i+1), uint64(i/3)) // three of equal need
+			a.ask(draw.SampleID(i+1), uint64(i/3)) // three of equal need
 		}
 		got := a.order(t)
 		for i := range 33 {
@@ -316,7 +316,7 @@ func TestFetchOrder(t *testing.T) {
 func TestFetchEqualNeedInOrderOfAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsking(6)
-		for _, id := range []scheduler.SampleID{4, 2, 5, 1, 3} {
+		for _, id := range []draw.SampleID{4, 2, 5, 1, 3} {
 			a.ask(id, 9)
 		}
 		if got, want := a.order(t), []string{"0", "4", "2", "5", "1", "3"}; !slices.Equal(got, want) {
@@ -330,7 +330,7 @@ func TestRetryHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsking(4)
 		a.s.faults["/faulty/c/1"] = []fault{{read: unix.EIO}}
-		for id := scheduler.SampleID(1); id < 4; id++ {
+		for id := draw.SampleID(1); id < 4; id++ {
 			a.ask(id, uint64(id))
 		}
 		if got, want := a.order(t), []string{"0", "1", "2", "3", "1"}; !slices.Equal(got, want) {
@@ -360,7 +360,7 @@ func TestFetchClose(t *testing.T) {
 		synctest.Wait()
 		a.Close()
 		for id, want := range []error{nil, ErrClosed, unix.EIO, ErrClosed, ErrClosed} {
-			if got := a.errs[scheduler.SampleID(id)]; len(got) != 1 || !errors.Is(got[0], want) {
+			if got := a.errs[draw.SampleID(id)]; len(got) != 1 || !errors.Is(got[0], want) {
 				t.Errorf("sample %d: %v, want %v", id, got, want)
 			}
 		}
@@ -396,28 +396,28 @@ func TestFetchFiles(t *testing.T) {
 		entries = append(entries, fmt.Sprintf("c%d/%d", i%7, i*i))
 	}
 	m := filesOf(t, stagingtest.Tree(t, entries...), entries...)
-	whole := func(id scheduler.SampleID) string { return m.RelPath(id) }
+	whole := func(id draw.SampleID) string { return m.RelPath(id) }
 	fetchAll(t, m, whole)
 	var parts []dataset.Sample
 	for id := range m.Len() {
-		part := m.Sample(scheduler.SampleID(id))
+		part := m.Sample(draw.SampleID(id))
 		part.Format, part.Offset, part.Size = dataset.FormatPart, 1, part.Size-2
 		parts = append(parts, part)
 	}
-	fetchAll(t, built(m.Root(), parts...), func(id scheduler.SampleID) string {
+	fetchAll(t, built(m.Root(), parts...), func(id draw.SampleID) string {
 		path := whole(id)
 		return path[1 : len(path)-1]
 	})
 }
 
-func fetchAll(t *testing.T, m *dataset.Manifest, want func(scheduler.SampleID) string) {
+func fetchAll(t *testing.T, m *dataset.Manifest, want func(draw.SampleID) string) {
 	t.Helper()
 	f := NewFetcher(m, FetchOptions{})
 	defer f.Close()
 	slab := make([]byte, m.TotalBytes())
 	var group sync.WaitGroup
 	var at int64
-	for id := range scheduler.SampleID(m.Len()) {
+	for id := range draw.SampleID(m.Len()) {
 		into := slab[at : at+m.Size(id) : at+m.Size(id)]
 		at += m.Size(id)
 		group.Add(1)
@@ -453,7 +453,7 @@ func TestFetchChangedFiles(t *testing.T) {
 		"was modified at", "",
 	} {
 		done := make(chan error)
-		f.Fetch(scheduler.SampleID(id), make([]byte, 3), 0, func(err error) { done <- err })
+		f.Fetch(draw.SampleID(id), make([]byte, 3), 0, func(err error) { done <- err })
 		switch err := <-done; {
 		case want != "":
 			stagingtest.WantError(t, err, fmt.Sprintf("staging: sample %d (a/%d): %s", id, id, want))

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 )
 
@@ -42,7 +42,7 @@ func (f systemFile) ReadVector(buffers [][]byte, off int64) (int, error) {
 
 // appendPieces appends the pieces that make up sample id: its members, which are adjacent in into,
 // and for a TFRecord file the checksum after the data, which goes into tail.
-func appendPieces(pieces []piece, m *dataset.Manifest, id scheduler.SampleID, into []byte,
+func appendPieces(pieces []piece, m *dataset.Manifest, id draw.SampleID, into []byte,
 	tail *[dataset.RecordCRCBytes]byte,
 ) []piece {
 	for offset, size := range m.Ranges(id) {

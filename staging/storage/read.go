@@ -10,14 +10,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/shards"
 )
 
 // A SampleError says why a sample could not be read.
 type SampleError struct {
-	ID     scheduler.SampleID
+	ID     draw.SampleID
 	Path   string // relative to the manifest's root
 	Reason string // in words that follow the path
 	Err    error  // the system's error; nil if the file differs from the manifest

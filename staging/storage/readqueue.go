@@ -5,12 +5,12 @@ import (
 	"container/heap"
 	"slices"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // A read is one call of Fetch. The Fetcher's lock guards fields that change.
 type read struct {
-	id       scheduler.SampleID
+	id       draw.SampleID
 	into     []byte
 	need     uint64
 	done     func(error)

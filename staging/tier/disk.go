@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 const (
@@ -69,7 +69,7 @@ type Disk struct {
 	queue   [2][]*request // the least need first, equal ones in the order of the calls
 	running map[*request]struct{}
 	blocks  *blocks
-	records map[scheduler.SampleID]*record
+	records map[draw.SampleID]*record
 	ended   bool
 	workers sync.WaitGroup
 }
@@ -102,7 +102,7 @@ func Open(dir string, opt Options) (*Disk, error) {
 		return nil, fmt.Errorf("tier: %w", err)
 	}
 	d := &Disk{
-		opt: opt, file: file, running: map[*request]struct{}{}, records: map[scheduler.SampleID]*record{},
+		opt: opt, file: file, running: map[*request]struct{}{}, records: map[draw.SampleID]*record{},
 		blocks: newBlocks(int(opt.SizeBytes / opt.BlockBytes)),
 	}
 	for kind, n := range map[kind]int{reading: readers, writing: writers} {
@@ -168,7 +168,7 @@ func probe(file File, opt Options) error {
 // Store writes a sample that is not in the Disk. It returns false, and does nothing, if there is no
 // room or too many writes wait already. The bytes must not change until done is called; if its
 // error is nil, the sample is stored.
-func (d *Disk) Store(id scheduler.SampleID, bytes []byte, done func(error)) bool {
+func (d *Disk) Store(id draw.SampleID, bytes []byte, done func(error)) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ended || len(d.queue[writing]) >= queuedWrites {
@@ -187,7 +187,7 @@ func (d *Disk) Store(id scheduler.SampleID, bytes []byte, done func(error)) bool
 
 // Recall reads a sample into into, which must have its size and belongs to the Disk until done is
 // called. Smaller needs are read first. After an error into is unchanged.
-func (d *Disk) Recall(id scheduler.SampleID, into []byte, need uint64, done func(error)) {
+func (d *Disk) Recall(id draw.SampleID, into []byte, need uint64, done func(error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := d.records[id]
@@ -202,7 +202,7 @@ func (d *Disk) Recall(id scheduler.SampleID, into []byte, need uint64, done func
 }
 
 // Erase frees a sample's room. Reads and writes of it in progress continue to their end.
-func (d *Disk) Erase(id scheduler.SampleID) {
+func (d *Disk) Erase(id draw.SampleID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.drop(id)
@@ -235,7 +235,7 @@ func (d *Disk) End() {
 }
 
 // drop removes a sample. d.mu is held.
-func (d *Disk) drop(id scheduler.SampleID) {
+func (d *Disk) drop(id draw.SampleID) {
 	if r := d.records[id]; r != nil {
 		delete(d.records, id)
 		r.erased = true

@@ -14,7 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // memoryFile is a file in memory that fails as its fields say.
@@ -115,7 +115,7 @@ func (c *clock) timeOut() {
 }
 
 // sample is made-up content of any size.
-func sample(id scheduler.SampleID, size int) []byte {
+func sample(id draw.SampleID, size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
 		b[i] = byte(int(id)*31 + i*7 + i>>8)
@@ -147,7 +147,7 @@ func open(t testing.TB, sizeBytes int64) (*Disk, *memoryFile, *clock) {
 }
 
 // store and recall wait for the result.
-func (d *Disk) store(id scheduler.SampleID, b []byte) error {
+func (d *Disk) store(id draw.SampleID, b []byte) error {
 	result := make(chan error)
 	if !d.Store(id, b, func(err error) { result <- err }) {
 		return errors.New("refused")
@@ -155,7 +155,7 @@ func (d *Disk) store(id scheduler.SampleID, b []byte) error {
 	return <-result
 }
 
-func (d *Disk) recall(id scheduler.SampleID, size int) ([]byte, error) {
+func (d *Disk) recall(id draw.SampleID, size int) ([]byte, error) {
 	into, result := make([]byte, size), make(chan error)
 	d.Recall(id, into, 0, func(err error) { result <- err })
 	return into, <-result
@@ -173,11 +173,11 @@ func (d *Disk) used() int {
 func TestDiskGivesBackWhatWasStored(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d, _, _ := open(t, 64*512)
-		held := map[scheduler.SampleID]int{}
+		held := map[draw.SampleID]int{}
 		blocks := func(size int) int { return (size + 511) / 512 }
 		used := 0
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
-			id := scheduler.SampleID(rapid.IntRange(0, 30).Draw(rt, "id"))
+			id := draw.SampleID(rapid.IntRange(0, 30).Draw(rt, "id"))
 			size, in := held[id]
 			switch {
 			case !in:
@@ -210,7 +210,7 @@ func TestDiskGivesBackWhatWasStored(t *testing.T) {
 
 func TestDiskThatFails(t *testing.T) {
 	d, f, _ := open(t, 64*512)
-	for id := range scheduler.SampleID(3) {
+	for id := range draw.SampleID(3) {
 		if err := d.store(id, sample(id, 1000)); err != nil {
 			t.Fatal(err)
 		}
@@ -295,13 +295,13 @@ func TestDiskRefusesWhatItCannotWriteInTime(t *testing.T) {
 	f.set(func() { f.stall, f.busy = make(chan struct{}), make(chan struct{}) })
 	b := sample(0, 10)
 	taken := 0
-	for id := range scheduler.SampleID(writers) {
+	for id := range draw.SampleID(writers) {
 		if !d.Store(id, b, func(error) {}) {
 			t.Fatal("refused while a writer is free")
 		}
 		<-f.busy
 	}
-	for id := range scheduler.SampleID(2 * queuedWrites) {
+	for id := range draw.SampleID(2 * queuedWrites) {
 		if d.Store(100+id, b, func(error) {}) {
 			taken++
 		}
@@ -314,7 +314,7 @@ func TestDiskRefusesWhatItCannotWriteInTime(t *testing.T) {
 // TestDiskReadsInOrderOfNeed leaves one reader, and checks the order in which it reads.
 func TestDiskReadsInOrderOfNeed(t *testing.T) {
 	d, f, _ := open(t, 1<<20)
-	for id := range scheduler.SampleID(4) {
+	for id := range draw.SampleID(4) {
 		if err := d.store(id, sample(id, 600)); err != nil {
 			t.Fatal(err)
 		}
@@ -327,7 +327,7 @@ func TestDiskReadsInOrderOfNeed(t *testing.T) {
 	}
 	order := make(chan int)
 	for _, need := range []int{3, 1, 2} {
-		d.Recall(scheduler.SampleID(need), make([]byte, 600), uint64(need), func(error) { order <- need })
+		d.Recall(draw.SampleID(need), make([]byte, 600), uint64(need), func(error) { order <- need })
 	}
 	next := make(chan struct{})
 	f.set(func() { f.stall = next })
@@ -359,7 +359,7 @@ func TestDiskEnds(t *testing.T) {
 	for range 2 * readers {
 		d.Recall(1, make([]byte, 600), 0, func(err error) { results <- err })
 	}
-	for id := range scheduler.SampleID(2 * writers) {
+	for id := range draw.SampleID(2 * writers) {
 		d.Store(10+id, sample(id, 600), func(err error) { results <- err })
 	}
 	d.End()

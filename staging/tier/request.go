@@ -7,7 +7,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // kind is the kind of a request.
@@ -29,7 +29,7 @@ func (k kind) timeout() time.Duration {
 // request is a Store or a Recall in progress.
 type request struct {
 	kind   kind
-	id     scheduler.SampleID
+	id     draw.SampleID
 	record *record
 	need   uint64
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // A world is a folder of the node, a user's tags, and a data set.
@@ -40,14 +40,14 @@ func newWorld(t *testing.T, samples int, quota int64) *world {
 }
 
 // sample returns a sample's bytes.
-func sample(id scheduler.SampleID) []byte {
+func sample(id draw.SampleID) []byte {
 	b := make([]byte, size(id))
 	_, _ = rand.NewChaCha8([32]byte{byte(id), byte(id >> 8)}).Read(b) // it never fails
 	return b
 }
 
 // size returns a sample's size, some 20 KB.
-func size(id scheduler.SampleID) int64 { return 20_000 + int64(id)*2654435761%1000 }
+func size(id draw.SampleID) int64 { return 20_000 + int64(id)*2654435761%1000 }
 
 func (w *world) open() *Store {
 	w.t.Helper()
@@ -63,14 +63,14 @@ func (w *world) open() *Store {
 func (w *world) fill() Counts {
 	w.t.Helper()
 	s := w.open()
-	for id := range scheduler.SampleID(w.set.Samples) {
+	for id := range draw.SampleID(w.set.Samples) {
 		s.Write(id, sample(id))
 	}
 	return s.Close(time.Minute)
 }
 
 // read returns what a job reads of a sample; nil if there is no copy.
-func (w *world) read(s *Store, id scheduler.SampleID) []byte {
+func (w *world) read(s *Store, id draw.SampleID) []byte {
 	w.t.Helper()
 	into, done := make([]byte, w.set.Size(id)), make(chan error, 1)
 	if !s.Read(id, into, func(err error) { done <- err }) {
@@ -91,7 +91,7 @@ func (w *world) read(s *Store, id scheduler.SampleID) []byte {
 // found returns how many samples a job finds.
 func (w *world) found(s *Store) (n int) {
 	w.t.Helper()
-	for id := range scheduler.SampleID(w.set.Samples) {
+	for id := range draw.SampleID(w.set.Samples) {
 		if w.read(s, id) != nil {
 			n++
 		}

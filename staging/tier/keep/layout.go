@@ -3,7 +3,7 @@ package keep
 import (
 	"sort"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 const (
@@ -24,11 +24,11 @@ type layout struct {
 	bytes       []int64  // of each group
 }
 
-func newLayout(samples, rank, ranks int, size func(scheduler.SampleID) int64) layout {
+func newLayout(samples, rank, ranks int, size func(draw.SampleID) int64) layout {
 	total := int64(0)
 	own := func(do func(bytes int64)) {
-		for id := range scheduler.SampleID(samples) {
-			if scheduler.Owner(id, ranks) == rank {
+		for id := range draw.SampleID(samples) {
+			if draw.Owner(id, ranks) == rank {
 				do(size(id))
 			}
 		}
@@ -56,10 +56,10 @@ func (l *layout) slots() int { return len(l.offset) }
 func (l *layout) groups() int { return len(l.bytes) }
 
 // slot returns the slot of a sample, or false if another rank owns it. Every block of ranks
-// consecutive ids has one sample of each rank (scheduler.Owner).
-func (l *layout) slot(id scheduler.SampleID) (int, bool) {
+// consecutive ids has one sample of each rank (draw.Owner).
+func (l *layout) slot(id draw.SampleID) (int, bool) {
 	slot := int(id) / l.ranks
-	return slot, slot < l.slots() && scheduler.Owner(id, l.ranks) == l.rank
+	return slot, slot < l.slots() && draw.Owner(id, l.ranks) == l.rank
 }
 
 // group returns the group that a slot is in.

@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // TestLayout checks that the ranks' slots have each sample once, at places in their groups that
@@ -15,7 +15,7 @@ func TestLayout(t *testing.T) {
 		samples := rapid.IntRange(0, 400).Draw(r, "samples")
 		ranks := rapid.IntRange(1, 9).Draw(r, "ranks")
 		seed := rapid.Uint32().Draw(r, "seed")
-		size := func(id scheduler.SampleID) int64 {
+		size := func(id draw.SampleID) int64 {
 			return int64((uint32(id)*2654435761 ^ seed) % 300_000 * (seed % 2)) // also 0
 		}
 		owners := make([]int, samples)
@@ -23,7 +23,7 @@ func TestLayout(t *testing.T) {
 			l := newLayout(samples, rank, ranks, size)
 			ends := make([]int64, l.groups())
 			next := 0
-			for id := range scheduler.SampleID(samples) {
+			for id := range draw.SampleID(samples) {
 				slot, own := l.slot(id)
 				if !own {
 					continue

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/tier/access"
 )
 
@@ -103,9 +103,9 @@ func (s *Store) access(g int) (access.Access, error) {
 }
 
 // id returns the sample of a slot.
-func (l *layout) id(slot int) scheduler.SampleID {
-	id := scheduler.SampleID(slot * l.ranks)
-	for scheduler.Owner(id, l.ranks) != l.rank {
+func (l *layout) id(slot int) draw.SampleID {
+	id := draw.SampleID(slot * l.ranks)
+	for draw.Owner(id, l.ranks) != l.rank {
 		id++
 	}
 	return id

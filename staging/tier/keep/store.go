@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 const (
@@ -39,10 +39,10 @@ type Set struct {
 	// known. Copies are used for data sets with the same identity only.
 	Identity    string
 	Samples     int
-	Size        func(scheduler.SampleID) int64
+	Size        func(draw.SampleID) int64
 	Rank, Ranks int
 	// Path returns the file that a sample is in. nil: copies are not shared, whatever the Folder does.
-	Path func(scheduler.SampleID) string
+	Path func(draw.SampleID) string
 	// TagsDir is a folder of the user's, on storage that all nodes share if there is any.
 	TagsDir string
 	Log     *slog.Logger
@@ -55,7 +55,7 @@ type Store struct {
 	layout  layout
 	tags    *tags
 	prefix  string // of the names of its groups
-	path    func(scheduler.SampleID) string
+	path    func(draw.SampleID) string
 	log     *slog.Logger
 	work    *workers
 	stop    chan struct{}
@@ -122,7 +122,7 @@ func (f *Folder) Open(set Set) (*Store, error) {
 // Read reads a sample into into, which must have its size and belongs to the Store until done is
 // called. done is called once, on another goroutine. After an error into is unchanged. Read returns
 // false, and does nothing, if it knows that there is no copy.
-func (s *Store) Read(id scheduler.SampleID, into []byte, done func(error)) bool {
+func (s *Store) Read(id draw.SampleID, into []byte, done func(error)) bool {
 	slot, own := s.layout.slot(id)
 	if !own || s.tags.get(slot) == (tag{}) {
 		return false
@@ -136,7 +136,7 @@ func (s *Store) Read(id scheduler.SampleID, into []byte, done func(error)) bool 
 
 // Write queues a sample's bytes, as storage returned them, to be written. The caller may reuse
 // bytes when Write returns. If the disk is behind or full, Write does nothing.
-func (s *Store) Write(id scheduler.SampleID, bytes []byte) {
+func (s *Store) Write(id draw.SampleID, bytes []byte) {
 	slot, own := s.layout.slot(id)
 	if !own {
 		return

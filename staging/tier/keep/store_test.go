@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 func TestTheNextJobBeginsWarm(t *testing.T) {
@@ -111,7 +111,7 @@ func TestDamage(t *testing.T) {
 				t.Errorf("%d of 100 samples are read", n)
 			}
 			s := w.open()
-			for id := range scheduler.SampleID(100) {
+			for id := range draw.SampleID(100) {
 				if w.read(s, id) == nil {
 					s.Write(id, sample(id))
 				}
@@ -119,7 +119,7 @@ func TestDamage(t *testing.T) {
 			s.Close(time.Minute)
 			// A group that is a link, or too long, is replaced, so its whole samples are lost.
 			s = w.open()
-			for id := range scheduler.SampleID(100) {
+			for id := range draw.SampleID(100) {
 				if w.read(s, id) == nil {
 					s.Write(id, sample(id))
 				}
@@ -186,11 +186,11 @@ func TestTwoJobsAtOnce(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for id := range scheduler.SampleID(200) {
+		for id := range draw.SampleID(200) {
 			a.Write(id, sample(id))
 		}
 	}()
-	for id := range scheduler.SampleID(200) {
+	for id := range draw.SampleID(200) {
 		b.Write(199-id, sample(199-id))
 	}
 	<-done

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // The users of these tests. alice and bob are members of the group that may read the data.
@@ -72,13 +72,13 @@ func (j job) run() (out outcome) {
 	}
 	s, err := folder.Open(Set{
 		Identity: "shared", Samples: userSamples, Size: size, Ranks: 1, TagsDir: j.Tags,
-		Path: func(id scheduler.SampleID) string { return sourceOf(j.Source, id) },
+		Path: func(id draw.SampleID) string { return sourceOf(j.Source, id) },
 		Log:  slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {
 		return outcome{Err: err.Error()}
 	}
-	for id := range scheduler.SampleID(userSamples) {
+	for id := range draw.SampleID(userSamples) {
 		into, done := make([]byte, size(id)), make(chan error, 1)
 		if s.Read(id, into, func(err error) { done <- err }) && <-done == nil {
 			if string(into) != string(sample(id)) {
@@ -123,7 +123,7 @@ func (j job) force() (out outcome) {
 }
 
 // sourceOf is the file on storage that a sample is read from.
-func sourceOf(source string, id scheduler.SampleID) string {
+func sourceOf(source string, id draw.SampleID) string {
 	return filepath.Join(source, strconv.Itoa(int(id%10)))
 }
 
@@ -154,7 +154,7 @@ func newNode(t *testing.T, mode os.FileMode) *node {
 	}
 	n.must(os.Chmod(n.dir, 0o777|os.ModeSticky))
 	n.must(os.Chmod(n.elsewhere, 0o777|os.ModeSticky))
-	for id := range scheduler.SampleID(10) {
+	for id := range draw.SampleID(10) {
 		path := sourceOf(n.source, id)
 		n.must(os.WriteFile(path, nil, 0o600))
 		n.must(os.Chown(path, alice, project))
@@ -314,7 +314,7 @@ func TestNamesThatAreKnownOpenNothing(t *testing.T) {
 // whatever their mode is.
 func TestDataWithAccessControlListsAreNotShared(t *testing.T) {
 	n := newNode(t, 0o644)
-	for id := range scheduler.SampleID(10) {
+	for id := range draw.SampleID(10) {
 		n.must(unix.Setxattr(sourceOf(n.source, id), "system.posix_acl_access", readableBy(bob), 0))
 	}
 	n.fill()

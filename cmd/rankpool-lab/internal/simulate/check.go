@@ -9,7 +9,8 @@ import (
 
 	"rankpool/benchmarks/simulator"
 	"rankpool/cmd/internal/exit"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 )
 
@@ -55,8 +56,8 @@ func (o *Options) checkNames() error {
 		flag, name string
 		known      []string
 	}{
-		{"--sampler", o.sampler, scheduler.SamplerNames()},
-		{"--scorer", o.scorer, scheduler.ScorerNames()},
+		{"--sampler", o.sampler, draw.SamplerNames()},
+		{"--scorer", o.scorer, protocol.ScorerNames()},
 		{"--policy", o.policy, systems.PolicyNames()},
 	} {
 		if part.name == "" {
@@ -79,8 +80,8 @@ func CheckName(flag, name string, known []string) error {
 }
 
 // KnownSamplers lists the samplers' names.
-func KnownSamplers() string { return strings.Join(scheduler.SamplerNames(), ", ") }
-func knownScorers() string  { return strings.Join(scheduler.ScorerNames(), ", ") }
+func KnownSamplers() string { return strings.Join(draw.SamplerNames(), ", ") }
+func knownScorers() string  { return strings.Join(protocol.ScorerNames(), ", ") }
 func knownPolicies() string { return strings.Join(systems.PolicyNames(), ", ") }
 
 func parseCapacities(words []string) ([]float64, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"rankpool/benchmarks/simulator"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/scheduler/systems"
 )
 
@@ -191,7 +191,7 @@ func (s *study) sameDraws(a, b *simulator.Result) bool {
 	if s.base.Sampler != "" {
 		return true
 	}
-	sampler, err := scheduler.NewSampler(
-		scheduler.SamplerConfig{Name: a.Sampler, Samples: 1, BatchSize: 1, World: 1})
+	sampler, err := draw.NewSampler(
+		draw.SamplerConfig{Name: a.Sampler, Samples: 1, BatchSize: 1, World: 1})
 	return err == nil && !sampler.Weighted() && a.Sampler == b.Sampler && a.Draws == b.Draws
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/index"
 )
 
@@ -41,7 +41,7 @@ func (s *system) Samples(data string, n int) ([]string, error) {
 	var paths []string
 	n = min(n, m.Len())
 	for i := range n {
-		path := m.Path(scheduler.SampleID(i * m.Len() / n))
+		path := m.Path(draw.SampleID(i * m.Len() / n))
 		if !slices.Contains(paths, path) { // samples of one shard are one file
 			paths = append(paths, path)
 		}

@@ -19,7 +19,7 @@ import (
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
 	"rankpool/slurm"
 )
 
@@ -255,9 +255,9 @@ func aboutState(path string) string {
 	if errors.Is(err, os.ErrNotExist) {
 		return fmt.Sprintf("%s does not exist yet", path)
 	}
-	var s *scheduler.Snapshot
+	var s *protocol.Snapshot
 	if err == nil {
-		s, err = scheduler.DecodeSnapshot(data)
+		s, err = protocol.DecodeSnapshot(data)
 	}
 	if err != nil {
 		return fmt.Sprintf("%s cannot be used: %v", path, err)

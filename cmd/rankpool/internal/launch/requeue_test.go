@@ -13,7 +13,7 @@ import (
 
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/internal/outlet/outlettest"
-	"rankpool/scheduler"
+	"rankpool/scheduler/protocol"
 	"rankpool/slurm"
 )
 
@@ -182,7 +182,7 @@ func TestAboutState(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("cannot be used")
-	s := &scheduler.Snapshot{Epoch: 3, Final: 7}
+	s := &protocol.Snapshot{Epoch: 3, Final: 7}
 	if err := os.WriteFile(path, s.Encode(), 0o600); err != nil {
 		t.Fatal(err)
 	}

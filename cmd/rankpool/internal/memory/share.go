@@ -10,7 +10,7 @@ import (
 
 	"rankpool/mpicache"
 	"rankpool/mpicache/slab"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/scheduler/systems"
 	"rankpool/staging/sizes"
 )
@@ -98,10 +98,10 @@ func (r Request) demands(data []mpicache.DataSet, ranks int) ([]demand, error) {
 	demands := make([]demand, len(data))
 	for i, d := range data {
 		owned, window, largest := make([]int64, ranks), make([]int64, ranks), int64(0)
-		for id := range scheduler.SampleID(d.Samples) {
+		for id := range draw.SampleID(d.Samples) {
 			size := slab.Footprint(d.Size(id))
 			largest = max(largest, size)
-			owned[scheduler.Owner(id, ranks)] += size
+			owned[draw.Owner(id, ranks)] += size
 		}
 		for at := range ranks {
 			var err error

@@ -12,7 +12,7 @@ import (
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport/ranks"
-	"rankpool/scheduler"
+	"rankpool/scheduler/plan"
 	"rankpool/staging/dataset"
 )
 
@@ -50,7 +50,7 @@ func (r *process) intro(cfg *mpicache.Config, slabBytes int64) intro {
 		Folder: r.folder.dir, Again: r.folder.again, Met: r.folder.again && hasMemoryNote(r.folder.dir),
 		Options: []option{
 			{"the version of rankpool", version.Text},
-			{"the version of plans", fmt.Sprint(scheduler.PlanVersion)},
+			{"the version of plans", fmt.Sprint(plan.Version)},
 			{"--policy", cfg.Policy},
 			{"--scorer", cfg.Scorer},
 			{"--sampler", cfg.Sampler},

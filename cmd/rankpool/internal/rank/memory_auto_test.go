@@ -18,14 +18,14 @@ import (
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/ranks"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 // twoSets returns data sets of small and of large samples.
 func twoSets() []mpicache.DataSet {
 	return []mpicache.DataSet{
-		{Samples: 1000, Size: func(id scheduler.SampleID) int64 { return 100 + int64(id)%5000 }},
-		{Samples: 100, Size: func(scheduler.SampleID) int64 { return 300_000 }},
+		{Samples: 1000, Size: func(id draw.SampleID) int64 { return 100 + int64(id)%5000 }},
+		{Samples: 100, Size: func(draw.SampleID) int64 { return 300_000 }},
 	}
 }
 

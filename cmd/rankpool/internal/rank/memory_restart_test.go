@@ -18,7 +18,7 @@ import (
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/ranks"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/slurm"
 )
 
@@ -75,7 +75,7 @@ func TestMemoryStaysAfterADeath(t *testing.T) {
 // largeSets returns data sets of which each of two ranks owns some 150 MB.
 func largeSets() []mpicache.DataSet {
 	sets := twoSets()
-	sets[1].Size = func(scheduler.SampleID) int64 { return 3_000_000 }
+	sets[1].Size = func(draw.SampleID) int64 { return 3_000_000 }
 	return sets
 }
 

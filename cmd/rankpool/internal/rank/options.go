@@ -18,7 +18,8 @@ import (
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 	"rankpool/staging/sizes"
 )
@@ -96,9 +97,9 @@ func (o *CacheOptions) register(flags *pflag.FlagSet) {
 			systems.PolicyNames(), ", "))
 	flags.StringVar(&o.scorer, "scorer", "",
 		"turns losses into importance, instead of the system's scorer: "+strings.Join(
-			scheduler.ScorerNames(), ", "))
+			protocol.ScorerNames(), ", "))
 	flags.StringVar(&o.sampler, "sampler", "", "refuse training that draws with another sampler "+
-		"(default: the system's, with --system alone): "+strings.Join(scheduler.SamplerNames(),
+		"(default: the system's, with --system alone): "+strings.Join(draw.SamplerNames(),
 		", "))
 	flags.StringVar(&o.Assign, "assign", "", "who consumes a draw: local (the trainers of the "+
 		"node that has it) or sampler (as the sampler assigns it) (default: local, or with --system "+
@@ -208,12 +209,12 @@ func (o *CacheOptions) resolveSystem() error {
 		o.scorer = cmp.Or(o.scorer, system.Scorer)
 	}
 	if o.scorer != "" {
-		if err := OneOf("scorer", o.scorer, scheduler.ScorerNames()); err != nil {
+		if err := OneOf("scorer", o.scorer, protocol.ScorerNames()); err != nil {
 			return err
 		}
 	}
 	if o.sampler != "" {
-		if err := OneOf("sampler", o.sampler, scheduler.SamplerNames()); err != nil {
+		if err := OneOf("sampler", o.sampler, draw.SamplerNames()); err != nil {
 			return err
 		}
 	}

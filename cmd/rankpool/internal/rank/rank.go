@@ -21,7 +21,8 @@ import (
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport/ranks"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
 	"rankpool/slurm"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
@@ -199,7 +200,7 @@ func (r *process) config() mpicache.Config {
 		GiveUnused: r.opt.Memory == memory.Auto,
 	}
 	if r.opt.Assign == "sampler" {
-		cfg.Assignment = scheduler.AssignSampler
+		cfg.Assignment = plan.AssignSampler
 	}
 	return cfg
 }
@@ -249,7 +250,7 @@ func (r *process) openData(ctx context.Context, i int, set dataSet) (mpicache.Da
 	return mpicache.DataSet{
 		Name: set.Name, Samples: m.Len(), Identity: id.Digest.String(), Times: id.Times.String(),
 		Root: m.Root(), IndexPath: index,
-		Size: m.Size, Label: func(id scheduler.SampleID) int { return m.Label(id) },
+		Size: m.Size, Label: func(id draw.SampleID) int { return m.Label(id) },
 		Storage: fetcher,
 	}, nil
 }

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	storage "rankpool/staging/layout"
 )
@@ -22,17 +22,17 @@ type ownTargets struct {
 // Len implements layout.Samples: entry k is the k-th sample that the rank owns.
 func (t *ownTargets) Len() int {
 	n := t.manifest.Len() / t.ranks
-	if int(t.id(scheduler.SampleID(n))) < t.manifest.Len() {
+	if int(t.id(draw.SampleID(n))) < t.manifest.Len() {
 		n++
 	}
 	return n
 }
 
 // id returns the k-th sample that the rank owns: of each block of t.ranks ids, it owns one.
-func (t *ownTargets) id(k scheduler.SampleID) scheduler.SampleID {
+func (t *ownTargets) id(k draw.SampleID) draw.SampleID {
 	first := int(k) * t.ranks
 	for i := range t.ranks {
-		if id := scheduler.SampleID(first + i); scheduler.Owner(id, t.ranks) == t.rank {
+		if id := draw.SampleID(first + i); draw.Owner(id, t.ranks) == t.rank {
 			return id
 		}
 	}
@@ -40,10 +40,10 @@ func (t *ownTargets) id(k scheduler.SampleID) scheduler.SampleID {
 }
 
 // Path implements layout.Samples.
-func (t *ownTargets) Path(k scheduler.SampleID) string { return t.manifest.Path(t.id(k)) }
+func (t *ownTargets) Path(k draw.SampleID) string { return t.manifest.Path(t.id(k)) }
 
 // Offset implements layout.Samples.
-func (t *ownTargets) Offset(k scheduler.SampleID) int64 { return t.manifest.Offset(t.id(k)) }
+func (t *ownTargets) Offset(k draw.SampleID) int64 { return t.manifest.Offset(t.id(k)) }
 
 // find reads the layouts, and logs which files the file system has archived.
 func (t *ownTargets) find(ctx context.Context, log *slog.Logger) {
@@ -60,10 +60,10 @@ func (t *ownTargets) find(ctx context.Context, log *slog.Logger) {
 }
 
 // of returns the target of a sample, below 0 if it is not known.
-func (t *ownTargets) of(id scheduler.SampleID) int {
+func (t *ownTargets) of(id draw.SampleID) int {
 	table := t.table.Load()
-	if table == nil || scheduler.Owner(id, t.ranks) != t.rank {
+	if table == nil || draw.Owner(id, t.ranks) != t.rank {
 		return storage.NoTarget
 	}
-	return table.TargetOf(id / scheduler.SampleID(t.ranks))
+	return table.TargetOf(id / draw.SampleID(t.ranks))
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/staging/index"
 )
 
@@ -24,16 +24,16 @@ func TestOwnTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ranks := range []int{1, 2, 3, 8, 30} {
-		seen := map[scheduler.SampleID]bool{}
+		seen := map[draw.SampleID]bool{}
 		for rank := range ranks {
 			own := &ownTargets{manifest: m, rank: rank, ranks: ranks}
 			for k := range own.Len() {
-				id := own.id(scheduler.SampleID(k))
-				if scheduler.Owner(id, ranks) != rank || seen[id] || int(id) >= m.Len() ||
+				id := own.id(draw.SampleID(k))
+				if draw.Owner(id, ranks) != rank || seen[id] || int(id) >= m.Len() ||
 					int(id)/ranks != k {
 					t.Fatalf("%d ranks: sample %d is entry %d of rank %d", ranks, id, k, rank)
 				}
-				if own.Path(scheduler.SampleID(k)) != m.Path(id) {
+				if own.Path(draw.SampleID(k)) != m.Path(id) {
 					t.Fatalf("%d ranks: entry %d of rank %d is not sample %d", ranks, k, rank, id)
 				}
 				if own.of(id) >= 0 {

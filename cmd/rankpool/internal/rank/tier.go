@@ -15,7 +15,7 @@ import (
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/mpicache"
 	"rankpool/mpicache/slab"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 	"rankpool/slurm"
 	"rankpool/staging/posix"
 	"rankpool/staging/tier"
@@ -202,8 +202,8 @@ func (p tierPlace) part(owned, total int64) int64 {
 // ownedBytes returns the size in whole blocks of the samples that each rank owns.
 func ownedBytes(d *mpicache.DataSet, ranks int, blockBytes int64) []int64 {
 	owned := make([]int64, ranks)
-	for id := range scheduler.SampleID(d.Samples) {
-		owned[scheduler.Owner(id, ranks)] += (slab.Footprint(d.Size(id)) +
+	for id := range draw.SampleID(d.Samples) {
+		owned[draw.Owner(id, ranks)] += (slab.Footprint(d.Size(id)) +
 			blockBytes - 1) / blockBytes * blockBytes
 	}
 	return owned

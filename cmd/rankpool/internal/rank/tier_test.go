@@ -9,7 +9,7 @@ import (
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/mpicache"
 	"rankpool/mpicache/slab"
-	"rankpool/scheduler"
+	"rankpool/scheduler/draw"
 )
 
 func TestParseTier(t *testing.T) {
@@ -63,8 +63,8 @@ func TestTierFolderBecomesAbsolute(t *testing.T) {
 func TestTierIsDivided(t *testing.T) {
 	sets := func() []mpicache.DataSet {
 		return []mpicache.DataSet{
-			{Samples: 1000, Size: func(id scheduler.SampleID) int64 { return 100 + int64(id)%5000 }},
-			{Samples: 100, Size: func(scheduler.SampleID) int64 { return 300_000 }},
+			{Samples: 1000, Size: func(id draw.SampleID) int64 { return 100 + int64(id)%5000 }},
+			{Samples: 100, Size: func(draw.SampleID) int64 { return 300_000 }},
 		}
 	}
 	data := sets()
@@ -72,9 +72,9 @@ func TestTierIsDivided(t *testing.T) {
 	for i := range data {
 		d := &data[i]
 		var owned [3]int64
-		for id := range scheduler.SampleID(d.Samples) {
+		for id := range draw.SampleID(d.Samples) {
 			block := d.TierBlockBytes
-			owned[scheduler.Owner(id, 3)] += (slab.Footprint(d.Size(id)) +
+			owned[draw.Owner(id, 3)] += (slab.Footprint(d.Size(id)) +
 				block - 1) / block * block
 		}
 		if [3]int64(d.TierBytes) != owned || d.TierBlockBytes != []int64{512, 16 << 10}[i] {

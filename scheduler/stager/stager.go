@@ -1,0 +1,1191 @@
+// Package stager decides, on one rank and for one data set, which samples are fetched, asked for
+// from other ranks, delivered, kept and evicted, and when.
+package stager
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
+)
+
+// Stager is the state machine that manages one rank's samples of one data set: it decides which
+// samples to fetch, request from peers, deliver, keep and free, and when. Events go in, commands
+// come out; it performs no I/O, and the same events give the same commands. It is not safe for
+// concurrent use.
+//
+// A window of global batches runs ahead of the slowest local trainer, bounded in bytes and in
+// batches. When a batch enters it, the samples that the local trainers consume are brought in: by
+// Fetch if this rank owns them, else by Ask. The policy decides which of this rank's own samples
+// stay when the batch's losses are known or, if it does not look ahead, when the batch enters. A
+// sample that its owner would not keep is fetched by the rank that consumes it.
+//
+// Failures only cost speed: a trainer receives the samples of its batch, or must read them from
+// storage itself.
+type Stager struct {
+	cfg     Config
+	store   store
+	patient bool // the policy looks ahead, so draws wait for their scores
+
+	lanes []*lane // by number; nil: it is closed
+
+	copies      copyTable
+	windowBytes int64 // of the copies that are not residents
+	waiting     map[draw.SampleID][]waiter
+	starved     []draw.SampleID
+
+	byTicket  map[uint64]*part
+	leases    map[uint32]*part
+	lastLease uint32
+	rereads   map[draw.SampleID][]*part // that wait for Read
+
+	asks    map[uint32][]draw.SampleID // by ticket: the samples that were requested
+	lastAsk uint32
+	answers map[Sent]*answer // by the event that ends them
+
+	packages packages
+
+	out []Command
+}
+
+// Config is the configuration of a stager. A stager changes nothing in it but Policy's state.
+type Config struct {
+	Rank, Ranks   int
+	World         []int32 // rank of each trainer
+	Samples       int
+	Size          func(draw.SampleID) int64
+	Policy        Policy
+	CapacityBytes int64 // of this rank's partition
+	WindowBytes   int64 // for samples read ahead or still in use that are not residents
+	// TierBytes is the capacity of this rank's tier, in which a sample occupies whole blocks of
+	// TierBlockBytes; 0: no tier.
+	TierBytes, TierBlockBytes int64
+	// PackageBytes is the room for packages that were written and not read yet, in whole blocks of
+	// PackageBlockBytes; 0: samples of packages are read one by one.
+	PackageBytes, PackageBlockBytes int64
+	// OwnersRead makes the owner bring in a sample for whichever rank consumes it, even if it is not
+	// kept in memory: the owner has a copy on its disk, or will write one.
+	OwnersRead bool
+	// Sparse makes tables grow with their contents from the start, for simulations of many ranks.
+	Sparse bool
+	// Drew, if not nil, is called with what each draw of an own sample found, in the order of the
+	// plan.
+	Drew func(lane, epoch, place int, outcome Outcome)
+	// Kept, if not nil, is called when a sample becomes a resident or ceases to be one.
+	Kept func(id draw.SampleID, kept bool)
+}
+
+// aheadBatches bounds the window in batches. 64 batches of a tenth of a second hide storage that
+// takes seconds.
+const aheadBatches = 64
+
+// aheadOf returns how many batches of an epoch the window may run ahead of the slowest trainer: a
+// thirty-second of a short epoch, since a batch that enters the window is judged by scores that
+// lack the losses of the batches in the window. On losses recorded from training (8,000 samples,
+// batch 64, weighted) a quarter costs 0.7 % of the hits, a sixteenth 0.4 %, a thirty-second 0.3 %,
+// two batches 0.25 %.
+func aheadOf(batches int) int { return max(1, min(aheadBatches, batches/32)) }
+
+// planned is a plan in the stager's list.
+type planned struct {
+	*plan.Plan
+	from  int   // first batch that is trained
+	base  int64 // position of batch 0: positions count batches over all plans
+	probe Probe // the batches that are timed
+}
+
+func (p *planned) position(batch int) int64 { return p.base + int64(batch) }
+
+// New returns an empty stager.
+func New(cfg Config) *Stager {
+	cache := NewCache(cfg.Policy, cfg.CapacityBytes, cfg.Size)
+	cache.kept = cfg.Kept
+	s := &Stager{
+		cfg:      cfg,
+		store:    store{cache: cache, tier: newTier(cfg), samples: cfg.Samples},
+		copies:   copyTable{sparseTable[sampleCopy](0)},
+		waiting:  map[draw.SampleID][]waiter{},
+		byTicket: map[uint64]*part{},
+		leases:   map[uint32]*part{},
+		rereads:  map[draw.SampleID][]*part{},
+		asks:     map[uint32][]draw.SampleID{},
+		answers:  map[Sent]*answer{},
+		packages: packages{reading: map[uint32]*pack{}},
+	}
+	if !cfg.Sparse {
+		kept, held := cfg.held()
+		cache.place = newTable[Place](cfg.Samples, kept)
+		cache.residents.reserve(kept)
+		s.copies = copyTable{newTable[sampleCopy](cfg.Samples, held)}
+	}
+	_, s.patient = cfg.Policy.(LookAhead)
+	s.onLaneOpened(LaneOpened{World: cfg.World})
+	return s
+}
+
+// held returns how many samples of mean size this rank keeps at most, and how many it has in memory
+// at most.
+func (cfg *Config) held() (kept, held int) {
+	total := int64(0)
+	for id := range cfg.Samples {
+		total += cfg.Size(draw.SampleID(id))
+	}
+	mean := max(1, total/int64(max(1, cfg.Samples)))
+	return int(min(cfg.CapacityBytes, total) / mean),
+		int((min(cfg.CapacityBytes, total) + min(cfg.WindowBytes, total)) / mean)
+}
+
+// Step handles an event, appends the resulting commands to a slice of the caller, and returns that.
+func (s *Stager) Step(e Event, to []Command) []Command {
+	s.out = to
+	switch e := e.(type) {
+	case LaneOpened:
+		s.onLaneOpened(e)
+	case LaneClosed:
+		s.onLaneClosed(e)
+	case Planned:
+		if l := s.lane(e.Lane); l != nil {
+			l.onPlanned(e)
+		}
+	case Requested:
+		s.onRequested(e)
+	case Withdrawn:
+		if p := s.byTicket[e.Ticket]; p != nil {
+			p.ticket = 0
+			delete(s.byTicket, e.Ticket)
+		}
+	case Released:
+		s.onReleased(e)
+	case Fetched:
+		s.onFetched(e)
+	case Reread:
+		s.onReread(e)
+	case Starved:
+		s.onStarved(e)
+	case Room:
+		s.onRoom()
+	case Received:
+		s.onReceived(e)
+	case PeerLost:
+		s.onPeerLost(e)
+	case Asked:
+		s.onAsked(e)
+	case Sent:
+		s.onSent(e)
+	case Scored:
+		if l := s.lane(e.Lane); l != nil {
+			l.onScored(e)
+		}
+	case Stored:
+		s.onStored(e)
+	case Recalled:
+		s.onRecalled(e)
+	case Packed:
+		s.onPacked(e)
+	case Unpacked:
+		s.onUnpacked(e)
+	case Recovered:
+		s.onRecovered(e)
+	case Checked:
+		s.onChecked(e)
+	case Shrunk:
+		s.onShrunk(e)
+	case Weighed:
+		if l := s.lane(e.Lane); l != nil {
+			s.store.weigh(&l.own, e.Weight)
+		}
+	case Ended:
+		for l := range s.open() {
+			l.decideUpTo(math.MaxInt64)
+		}
+	}
+	s.advance()
+	for l := range s.open() {
+		l.forget()
+		l.pack()
+	}
+	commands := s.out
+	s.out = nil
+	return commands
+}
+
+func (s *Stager) emit(c Command) { s.out = append(s.out, c) }
+
+// Copies of samples
+
+// sampleCopy is this rank's copy of a sample.
+type sampleCopy struct {
+	state  copyState
+	source Source // source of its first delivery
+	window bool   // counted in windowBytes
+	pins   uint16 // parts, promises and answers that need it
+}
+
+type copyState uint8
+
+const (
+	absent copyState = iota
+	coming
+	here
+	unchecked // left by the rank before a restart
+)
+
+// copyTable holds this rank's copies.
+type copyTable struct{ table[sampleCopy] }
+
+func (t *copyTable) pin(id draw.SampleID) {
+	c := t.get(id)
+	c.pins++
+	t.set(id, c)
+}
+
+func (t *copyTable) unpin(id draw.SampleID) {
+	c := t.get(id)
+	c.pins--
+	t.put(id, c)
+}
+
+// put sets the entry of a sample, or removes it if the sample is neither here, coming nor needed.
+func (t *copyTable) put(id draw.SampleID, c sampleCopy) {
+	if c.state == absent && c.pins == 0 && !c.window {
+		c = sampleCopy{}
+	}
+	t.set(id, c)
+}
+
+func (t *copyTable) setSource(id draw.SampleID, source Source) {
+	c := t.get(id)
+	c.source = source
+	t.put(id, c)
+}
+
+func (s *Stager) setState(id draw.SampleID, state copyState, source Source) {
+	c := s.copies.get(id)
+	c.state, c.source = state, source
+	s.copies.put(id, c)
+	s.settle(id)
+}
+
+// settle frees a sample that is no longer needed, or stores it in the tier, and updates
+// windowBytes.
+func (s *Stager) settle(id draw.SampleID) {
+	c := s.copies.get(id)
+	before := c
+	resident := s.store.cache.Resident(id)
+	if (c.state == here || c.state == unchecked) && c.pins == 0 && !resident {
+		if c.state == here && s.spill(id) {
+			c.pins++ // until it is stored
+		} else {
+			c.state = absent
+			s.emit(Free{id})
+		}
+	}
+	if t := s.store.tier; t != nil && c.state == absent {
+		delete(t.leaving, id)
+	}
+	c.window = c.state != absent && !resident
+	if c.window && !before.window {
+		s.windowBytes += s.cfg.Size(id)
+	} else if before.window && !c.window {
+		s.windowBytes -= s.cfg.Size(id)
+	}
+	if c != before {
+		s.copies.put(id, c)
+	}
+}
+
+func (s *Stager) unpin(id draw.SampleID) {
+	s.copies.unpin(id)
+	s.settle(id)
+}
+
+// Plans
+
+func (l *lane) onPlanned(e Planned) {
+	p := &planned{Plan: e.Plan, from: e.From, probe: e.Probe}
+	if n := len(l.plans); n > 0 {
+		p.base = l.plans[n-1].position(l.plans[n-1].Batches())
+	}
+	l.plans = append(l.plans, p)
+	l.expectPackages(p)
+	for _, a := range l.early {
+		if a.Epoch == p.Epoch {
+			l.asked = max(l.asked, p.position(a.Batch))
+		}
+	}
+	if l.cur == nil {
+		l.startEpoch(l.plans[0])
+	} else if l.after(l.cur) == p {
+		l.own.foresee(p.Plan)
+	}
+}
+
+// startEpoch moves the window's end to the beginning of p, and sets the residents' exact next uses.
+func (l *lane) startEpoch(p *planned) {
+	l.decideUpTo(math.MaxInt64)
+	l.cur, l.batch = p, p.from
+	clear(l.probed)
+	l.own.start(p.Plan, p.View, p.from)
+	if next := l.after(p); next != nil {
+		l.own.foresee(next.Plan)
+	}
+}
+
+// forget releases the plans that every local trainer has left.
+func (l *lane) forget() {
+	if l.cur == nil || l.plans[0] == l.cur {
+		return
+	}
+	pos, local := l.slowest()
+	if !local {
+		pos = l.asked
+	}
+	for l.plans[0] != l.cur && pos >= l.plans[1].base {
+		l.plans = slices.Delete(l.plans, 0, 1)
+		l.plansLeft++
+	}
+}
+
+func (l *lane) plan(epoch int) *planned {
+	for i := len(l.plans) - 1; i >= 0; i-- {
+		if l.plans[i].Epoch == epoch {
+			return l.plans[i]
+		}
+	}
+	return nil
+}
+
+// after returns the plan after one of the lane's, or nil.
+func (l *lane) after(p *planned) *planned {
+	if i := slices.Index(l.plans, p) + 1; i < len(l.plans) {
+		return l.plans[i]
+	}
+	return nil
+}
+
+// The window
+
+// part is what one local trainer consumes of one global batch.
+type part struct {
+	lane *lane
+	partKey
+	position int64
+	ids      []draw.SampleID
+	source   []Source // NotHere and Unreadable as soon as known, the rest at delivery
+	errs     map[int]error
+	missing  int    // samples that are coming, and reads for a probe
+	probed   bool   // its samples that are in memory are read from storage, too
+	timed    bool   // Timed is sent when it is complete
+	ticket   uint64 // of the waiting request; 0: none
+	lease    uint32
+}
+
+type partKey struct{ trainer, epoch, batch int }
+
+func (p *part) compare(q *part) int {
+	return cmp.Or(cmp.Compare(p.position, q.position), cmp.Compare(p.trainer, q.trainer))
+}
+
+// waiter is an entry of a part or of an answer that waits for a sample.
+type waiter struct {
+	part   *part
+	answer *answer
+	place  int
+}
+
+// advance admits batches to the window while they are demanded or there is room, one of each lane
+// in turn.
+func (s *Stager) advance() {
+	for more := true; more; {
+		more = false
+		for l := range s.open() {
+			more = l.advance() || more
+		}
+	}
+	for l := range s.open() {
+		l.answerEarly()
+	}
+}
+
+// advance admits the next batch of a lane to the window, and reports whether it did.
+func (l *lane) advance() bool {
+	for l.cur != nil && l.batch >= l.cur.Batches() {
+		next := l.after(l.cur)
+		if next == nil {
+			return false
+		}
+		l.startEpoch(next)
+	}
+	if l.cur == nil || !l.mayEnter() {
+		return false
+	}
+	l.enter(l.batch)
+	l.batch++
+	return true
+}
+
+func (l *lane) mayEnter() bool {
+	pos := l.cur.position(l.batch)
+	if pos <= l.demand {
+		return true
+	}
+	slowest, local := l.slowest()
+	if local && pos > slowest+int64(aheadOf(l.cur.Batches())) {
+		return false
+	}
+	if pos <= l.asked {
+		return true
+	}
+	if !local {
+		return false
+	}
+	need := l.batchBytes()
+	l.makeRoom(l.cfg.WindowBytes - need)
+	return l.windowBytes+need <= l.cfg.WindowBytes && l.heldBytes+need <= l.shareOfWindow()
+}
+
+// slowest returns the position of the slowest local trainer; before its first request a trainer is
+// at the beginning of the oldest plan. local is false if no trainer is on this rank.
+func (l *lane) slowest() (pos int64, local bool) {
+	pos = math.MaxInt64
+	for _, t := range l.locals {
+		pos = min(pos, max(l.progress[t], l.plans[0].position(l.plans[0].from)-1))
+	}
+	return pos, len(l.locals) > 0
+}
+
+// batchBytes estimates how many bytes a batch adds to the window: this rank's share of the draws,
+// at the mean size of the samples in it.
+func (l *lane) batchBytes() int64 {
+	lo, _ := l.cur.Range(l.batch)
+	share := (l.cur.Batch + l.cfg.Ranks - 1) / l.cfg.Ranks
+	return int64(share) * l.cfg.Size(l.cur.IDs[lo])
+}
+
+// enter admits batch b of the current plan to the window.
+func (l *lane) enter(b int) {
+	pos := l.cur.position(b)
+	lo, hi := l.cur.Range(b)
+	l.unpack(lo, hi)
+	l.promises.expire(pos-2*aheadBatches, l.letGo)
+	l.decideUpTo(pos - 2*aheadBatches)
+	var wanted map[int][]draw.SampleID // by owner
+	for _, place := range l.cur.View.Share(l.cur.Plan, l.cfg.Rank, b) {
+		i := int(place)
+		id, trainer := l.cur.IDs[i], int(l.cur.Consumer[i])
+		owner, consumer := l.cur.Owner(i), int(l.cur.World[trainer])
+		mine := consumer == l.cfg.Rank
+		if owner == l.cfg.Rank {
+			u := undecided{position: pos, place: place, next: l.own.reach(i)}
+			if !mine && (l.copies.get(id).state != absent || l.cfg.OwnersRead || l.own.wants(i, u.next)) {
+				l.promise(promiseKey{consumer, l.cur.Epoch, b}, pos, id)
+			}
+			if mine {
+				l.need(l.partOf(partKey{trainer, l.cur.Epoch, b}, pos), id, pos)
+			}
+			l.hold(u)
+			continue
+		}
+		if !mine {
+			continue
+		}
+		p := l.partOf(partKey{trainer, l.cur.Epoch, b}, pos)
+		if l.copies.get(id).state == absent {
+			if wanted == nil {
+				wanted = map[int][]draw.SampleID{}
+			}
+			wanted[owner] = append(wanted[owner], id)
+			l.setState(id, coming, FromPeer)
+		}
+		l.need(p, id, pos)
+	}
+	// in order, so that a replay gives the same commands
+	for _, owner := range slices.Sorted(maps.Keys(wanted)) {
+		l.ask(owner, l.cur.Epoch, b, wanted[owner])
+	}
+	for _, t := range l.locals { // a trainer without draws in a partial batch gets an empty part
+		p := l.partOf(partKey{t, l.cur.Epoch, b}, pos)
+		p.timed = l.cur.probe.times(b)
+		l.completed(p)
+	}
+	l.store.entered(&l.own, lo, hi)
+}
+
+// partOf returns a part, which is new if there is none yet.
+func (l *lane) partOf(key partKey, pos int64) *part {
+	if l.recent != nil && l.recent.partKey == key {
+		return l.recent
+	}
+	p := l.parts[key]
+	if p == nil {
+		p = &part{lane: l, partKey: key, position: pos}
+		if plan := l.plan(key.epoch); plan != nil {
+			p.probed = plan.probe.rereads(key.batch)
+			lo, hi := plan.Range(key.batch)
+			samples := min((plan.Batch+len(plan.World)-1)/len(plan.World), hi-lo)
+			p.ids, p.source = make([]draw.SampleID, 0, samples), make([]Source, 0, samples)
+		}
+		l.parts[key] = p
+	}
+	l.recent = p
+	return p
+}
+
+// leave removes p from its lane's parts.
+func (p *part) leave() {
+	delete(p.lane.parts, p.partKey)
+	if p.lane.recent == p {
+		p.lane.recent = nil
+	}
+}
+
+// need adds id to p and brings it in unless it is here or coming.
+func (l *lane) need(p *part, id draw.SampleID, pos int64) {
+	p.ids = append(p.ids, id)
+	p.source = append(p.source, FromLocal)
+	l.bring(id, l.needOf(pos))
+	l.heldBytes += l.cfg.Size(id)
+	l.await(id, waiter{part: p, place: len(p.ids) - 1})
+	if p.probed && l.copies.get(id).state == here && l.store.cache.Resident(id) {
+		l.reread(p, id)
+	}
+}
+
+// bring fetches id unless it is here or coming, and requests a Check if it is unchecked.
+func (s *Stager) bring(id draw.SampleID, need uint64) {
+	switch s.copies.get(id).state {
+	case absent:
+		s.setState(id, coming, FromStorage)
+		s.fetch(id, need, FromStorage)
+	case unchecked:
+		s.setState(id, coming, FromLocal)
+		s.emit(Check{ID: id, Need: need})
+	}
+}
+
+// await pins id for w, and makes w wait while id is coming.
+func (s *Stager) await(id draw.SampleID, w waiter) {
+	s.copies.pin(id)
+	if s.copies.get(id).state == here {
+		return
+	}
+	if w.part != nil {
+		w.part.missing++
+	} else {
+		w.answer.missing++
+	}
+	s.waiting[id] = append(s.waiting[id], w)
+}
+
+// Trainers
+
+// onRequested delivers a part, now or when it is complete. A batch that the window has not reached
+// enters it; one that the window has passed is brought in separately.
+func (s *Stager) onRequested(e Requested) {
+	l := s.lane(e.Lane)
+	if l == nil || l.plan(e.Epoch) == nil || e.Batch >= l.plan(e.Epoch).Batches() {
+		s.emit(Deliver{Ticket: e.Ticket})
+		return
+	}
+	p := l.request(l.plan(e.Epoch), e)
+	p.ticket = e.Ticket
+	s.byTicket[e.Ticket] = p
+	for _, id := range s.starved {
+		s.relieve(id)
+	}
+	s.tryDeliver(p)
+}
+
+// request moves the window to the requested batch, and returns its part.
+func (l *lane) request(plan *planned, e Requested) *part {
+	pos := plan.position(e.Batch)
+	if plan.base > l.cur.base || plan == l.cur && e.Batch > l.batch+aheadBatches {
+		l.jump(plan, e.Batch)
+	}
+	l.demandUpTo(pos)
+	if l.progress[e.Trainer] < plan.base { // it has left parts of earlier epochs
+		l.dropParts(func(p *part) bool {
+			return p.trainer == e.Trainer && p.position < plan.base && p.ticket == 0
+		})
+	}
+	l.progress[e.Trainer] = max(l.progress[e.Trainer], pos)
+	l.Stager.advance()
+	key := partKey{e.Trainer, e.Epoch, e.Batch}
+	p := l.parts[key]
+	if p == nil {
+		p = l.partOf(key, pos)
+		for _, id := range plan.Part(e.Batch, e.Trainer) {
+			l.need(p, id, pos)
+		}
+	}
+	return p
+}
+
+// jump moves the window's end to a batch far ahead, because training left an epoch early or began
+// in the middle of one.
+func (l *lane) jump(plan *planned, batch int) {
+	if plan != l.cur {
+		if l.after(l.cur) == plan && l.batch >= l.cur.Batches() {
+			return // the ordinary end of an epoch: advance does it
+		}
+		l.startEpoch(plan)
+	}
+	if batch <= l.batch+aheadBatches {
+		return
+	}
+	l.decideUpTo(math.MaxInt64)
+	for ; l.batch < batch; l.batch++ {
+		lo, hi := plan.Range(l.batch)
+		for i := lo; i < hi; i++ {
+			if plan.Owner(i) == l.cfg.Rank {
+				l.own.reach(i)
+			}
+		}
+		l.own.place = hi
+	}
+}
+
+// dropParts drops the parts that old selects, in order, so that a replay frees in the same order.
+func (l *lane) dropParts(old func(*part) bool) {
+	for _, p := range slices.SortedFunc(maps.Values(l.parts), (*part).compare) {
+		if old(p) {
+			delete(l.byTicket, p.ticket)
+			l.drop(p)
+		}
+	}
+}
+
+// drop unpins a part's samples and removes it from all lists.
+func (s *Stager) drop(p *part) {
+	p.leave()
+	for _, id := range p.ids {
+		rest := slices.DeleteFunc(s.waiting[id], func(w waiter) bool { return w.part == p })
+		if len(rest) == 0 {
+			delete(s.waiting, id)
+		} else {
+			s.waiting[id] = rest
+		}
+	}
+	s.unpinPart(p)
+}
+
+// unpinPart unpins the samples that a part has or waits for.
+func (s *Stager) unpinPart(p *part) {
+	for i, id := range p.ids {
+		if p.source[i] != NotHere && p.source[i] != Unreadable {
+			p.lane.letGo(id)
+		}
+	}
+}
+
+func (s *Stager) tryDeliver(p *part) {
+	if p.ticket == 0 || p.missing > 0 || p.lease != 0 {
+		return
+	}
+	for i, id := range p.ids {
+		if p.source[i] == FromLocal {
+			p.source[i] = s.takeSource(id, p.lane, p.epoch)
+		}
+	}
+	s.lastLease++
+	p.lease = s.lastLease
+	p.leave()
+	delete(s.byTicket, p.ticket)
+	s.leases[p.lease] = p
+	s.emit(Deliver{Ticket: p.ticket, Lease: p.lease, IDs: p.ids, Source: p.source, Errs: p.errs})
+}
+
+// takeSource returns the source of a sample's next delivery, for a lane, nil if that is closed;
+// later ones are local hits, until it is brought in again.
+func (s *Stager) takeSource(id draw.SampleID, l *lane, epoch int) Source {
+	source := s.copies.get(id).source
+	s.copies.setSource(id, FromLocal)
+	if source != fromTier {
+		return source
+	}
+	if l != nil {
+		l.tierHits[epoch]++
+	}
+	return FromLocal
+}
+
+func (s *Stager) onReleased(e Released) {
+	p := s.leases[e.Lease]
+	if p == nil {
+		return
+	}
+	delete(s.leases, e.Lease)
+	s.unpinPart(p)
+}
+
+// Storage and memory
+
+// fetch requests a sample from the tier if that has it, else from storage, and sets its source.
+func (s *Stager) fetch(id draw.SampleID, need uint64, source Source) {
+	if s.store.tier.has(id) {
+		s.copies.setSource(id, fromTier)
+		s.emit(Recall{ID: id, Need: need})
+		return
+	}
+	if source == fromTier {
+		source = FromStorage
+	}
+	s.copies.setSource(id, source)
+	s.emit(Fetch{ID: id, Need: need})
+}
+
+func (s *Stager) onFetched(e Fetched) {
+	if e.Err != nil {
+		s.lose(e.ID, e.Err)
+		return
+	}
+	if e.Kept {
+		s.copies.setSource(e.ID, fromTier)
+	}
+	s.arrive(e.ID)
+}
+
+// arrive marks a coming sample as here, and notifies its waiters.
+func (s *Stager) arrive(id draw.SampleID) {
+	source := s.copies.get(id).source
+	s.setState(id, here, source)
+	for _, w := range s.takeWaiting(id) {
+		if w.part != nil && w.part.probed && source != FromStorage && source != FromFallback {
+			s.reread(w.part, id)
+		}
+		s.got(w)
+	}
+}
+
+// lose marks a coming sample as absent: it could not be read.
+func (s *Stager) lose(id draw.SampleID, err error) {
+	if s.store.cache.Resident(id) {
+		s.store.cache.Remove(id)
+	}
+	s.setState(id, absent, FromLocal)
+	for _, w := range s.takeWaiting(id) {
+		s.giveUp(w, id, err)
+	}
+}
+
+func (s *Stager) takeWaiting(id draw.SampleID) []waiter {
+	w := s.waiting[id]
+	delete(s.waiting, id)
+	return w
+}
+
+func (s *Stager) got(w waiter) {
+	if w.part != nil {
+		w.part.missing--
+		s.completed(w.part)
+		s.tryDeliver(w.part)
+		return
+	}
+	w.answer.missing--
+	s.trySend(w.answer)
+}
+
+// giveUp makes w continue without the sample; with a nil err the client reads storage itself.
+func (s *Stager) giveUp(w waiter, id draw.SampleID, err error) {
+	s.copies.unpin(id)
+	if w.part != nil {
+		w.part.lane.heldBytes -= s.cfg.Size(id)
+	}
+	switch {
+	case w.answer != nil:
+		w.answer.gone[w.place] = true
+	case err == nil:
+		w.part.source[w.place] = NotHere
+	default:
+		w.part.source[w.place] = Unreadable
+		if w.part.errs == nil {
+			w.part.errs = map[int]error{}
+		}
+		w.part.errs[w.place] = err
+	}
+	s.got(w)
+}
+
+// onStarved lets parts that are due continue without the sample; the others wait for room.
+func (s *Stager) onStarved(e Starved) {
+	s.starved = append(s.starved, e.ID)
+	s.makeRoom(0)
+	s.relieve(e.ID)
+}
+
+func (s *Stager) relieve(id draw.SampleID) {
+	var stay []waiter
+	for _, w := range s.takeWaiting(id) {
+		if w.part != nil && w.part.ticket == 0 {
+			stay = append(stay, w)
+			continue
+		}
+		s.giveUp(w, id, nil)
+	}
+	if stay != nil {
+		s.waiting[id] = stay
+	}
+}
+
+// onRoom retries fetches that found no room, and drops those that are no longer needed.
+func (s *Stager) onRoom() {
+	again := s.starved
+	s.starved = nil
+	for _, id := range again {
+		if s.copies.get(id).pins == 0 && !s.store.cache.Resident(id) {
+			s.setState(id, absent, FromLocal)
+			continue
+		}
+		s.fetch(id, s.Demand(), s.copies.get(id).source)
+	}
+}
+
+// onRecovered makes residents of the samples that this rank left in memory before its restart.
+// Plans decide who owns them: those that others own are evicted first.
+func (s *Stager) onRecovered(e Recovered) {
+	for _, id := range e.IDs {
+		if s.copies.get(id).state != absent {
+			continue // it is here already
+		}
+		if s.store.cache.fits(s.cfg.Size(id)) {
+			s.store.cache.Draw(Use{ID: id}, nobody)
+		}
+		s.setState(id, unchecked, FromLocal)
+	}
+}
+
+// onChecked fetches a sample again if it was incomplete or damaged.
+func (s *Stager) onChecked(e Checked) {
+	if e.Whole {
+		s.arrive(e.ID)
+		return
+	}
+	s.fetch(e.ID, s.Demand(), FromStorage)
+}
+
+// onShrunk evicts the residents whose memory is removed, and then as many more as no longer fit.
+// Samples in use are freed when they are released. None of them goes to the tier, since memory is
+// short now.
+func (s *Stager) onShrunk(e Shrunk) {
+	for _, id := range e.IDs {
+		if s.store.cache.Resident(id) {
+			s.store.cache.Remove(id)
+			s.settle(id)
+		}
+	}
+	s.store.cache.Resize(e.CapacityBytes, s.settle)
+}
+
+// A policy that looks ahead decides when a batch's losses have become scores, not when the batch
+// enters the window, because a sample's own loss predicts its next draw best. Until then a draw
+// of an own sample pins the bytes that it found or brought in. Other policies decide when the batch
+// enters the window, with the score of a sample's last training, as in their papers.
+
+// undecided is a draw of an own sample in the window that the policy has not seen yet.
+type undecided struct {
+	position int64 // of its batch
+	place    int32 // of the draw, in the current plan
+	next     int32 // of the sample's next draw
+	held     bool  // the sample's copy is pinned for it
+}
+
+// hold makes a draw of the current batch wait for its scores. If draws do not depend on scores, or
+// the policy does not look ahead, the policy decides now.
+func (l *lane) hold(u undecided) {
+	id := l.cur.IDs[u.place]
+	if u.held = l.copies.get(id).state != absent; u.held {
+		l.copies.pin(id)
+	}
+	l.undecided = append(l.undecided, u)
+	if l.cur.Sum == 0 || !l.patient {
+		l.decideUpTo(u.position)
+	}
+}
+
+// decideUpTo presents the draws of all batches up to a position to the policy.
+func (l *lane) decideUpTo(position int64) {
+	n := 0
+	for n < len(l.undecided) && l.undecided[n].position <= position {
+		l.decide(l.undecided[n])
+		n++
+	}
+	l.undecided = l.undecided[:copy(l.undecided, l.undecided[n:])]
+}
+
+func (l *lane) decide(u undecided) {
+	id := l.cur.IDs[u.place]
+	l.own.draw(int(u.place), u.next, l.copies.get(id).state != absent, l.settle)
+	if u.held {
+		l.copies.unpin(id)
+	}
+	l.settle(id)
+}
+
+// onScored applies new scores, and decides on the batches that they come from.
+func (l *lane) onScored(e Scored) {
+	l.own.take(e)
+	if plan := l.plan(e.Epoch); plan != nil {
+		l.decideUpTo(plan.position(e.Batch))
+	}
+}
+
+// Peers
+
+// promises are the samples that peers will request: they are pinned when their batch enters the
+// window, so that they are still here when the request arrives.
+type promises struct {
+	byKey map[promiseKey][]draw.SampleID
+	order []promiseAt // by position
+}
+
+type promiseKey struct{ peer, epoch, batch int }
+
+type promiseAt struct {
+	promiseKey
+	position int64
+}
+
+// answer is a peer's request in progress.
+type answer struct {
+	Asked
+	gone    []bool // by place: absent
+	missing int
+}
+
+func (l *lane) promise(key promiseKey, pos int64, id draw.SampleID) {
+	l.bring(id, l.needOf(pos))
+	l.heldBytes += l.cfg.Size(id)
+	l.copies.pin(id)
+	if l.promises.byKey[key] == nil {
+		l.promises.order = append(l.promises.order, promiseAt{key, pos})
+	}
+	l.promises.byKey[key] = append(l.promises.byKey[key], id)
+}
+
+// keep ends a promise.
+func (p *promises) keep(key promiseKey, unpin func(draw.SampleID)) {
+	ids := p.byKey[key]
+	delete(p.byKey, key)
+	for _, id := range ids {
+		unpin(id)
+	}
+}
+
+// expire ends the promises before position: peers that have not requested them by then read
+// storage.
+func (p *promises) expire(position int64, unpin func(draw.SampleID)) {
+	n := 0
+	for n < len(p.order) && p.order[n].position < position {
+		p.keep(p.order[n].promiseKey, unpin)
+		n++
+	}
+	p.order = p.order[n:]
+}
+
+func (l *lane) ask(peer, epoch, batch int, ids []draw.SampleID) {
+	l.lastAsk++
+	l.asks[l.lastAsk] = ids
+	l.emit(Ask{
+		Lane: l.number, Peer: peer, Ticket: l.lastAsk, Epoch: epoch, Batch: batch, IDs: ids,
+	})
+}
+
+func (s *Stager) onReceived(e Received) {
+	for i, id := range s.endAsk(e.Ticket) {
+		if e.Status[i] == Absent {
+			s.fetch(id, s.Demand(), FromStorage)
+			continue
+		}
+		if e.Status[i] == Staged {
+			s.copies.setSource(id, FromStorage)
+		}
+		s.arrive(id)
+	}
+}
+
+func (s *Stager) onPeerLost(e PeerLost) {
+	for _, id := range s.endAsk(e.Ticket) {
+		s.fetch(id, s.Demand(), FromFallback)
+	}
+}
+
+// endAsk forgets an ask and returns its samples; none if it has ended before.
+func (s *Stager) endAsk(ticket uint32) []draw.SampleID {
+	ids := s.asks[ticket]
+	delete(s.asks, ticket)
+	return ids
+}
+
+// onAsked answers once the window has reached the batch and the samples are here; for a closed
+// lane, without waiting for a window.
+func (s *Stager) onAsked(e Asked) {
+	l := s.lane(e.Lane)
+	if l == nil {
+		s.take(e)
+		return
+	}
+	if plan := l.plan(e.Epoch); plan != nil {
+		l.asked = max(l.asked, plan.position(e.Batch))
+	}
+	l.early = append(l.early, e)
+}
+
+// reached reports whether a batch has entered the window, or never will because its epoch is over.
+func (l *lane) reached(epoch, batch int) bool {
+	if l.cur == nil {
+		return false
+	}
+	plan := l.plan(epoch)
+	if plan == nil {
+		return epoch < l.cur.Epoch
+	}
+	return plan.position(batch) < l.cur.position(l.batch)
+}
+
+// answerEarly handles the early requests whose batch has entered the window or never will.
+func (l *lane) answerEarly() {
+	l.early = slices.DeleteFunc(l.early, func(e Asked) (answered bool) {
+		if answered = l.reached(e.Epoch, e.Batch); answered {
+			l.take(e)
+		}
+		return answered
+	})
+}
+
+func (s *Stager) take(e Asked) {
+	a := &answer{Asked: e, gone: make([]bool, len(e.IDs))}
+	s.answers[Sent{e.Peer, e.Ticket}] = a
+	for i, id := range e.IDs {
+		if s.copies.get(id).state == absent && !s.store.tier.has(id) && !s.cfg.OwnersRead {
+			a.gone[i] = true
+			continue
+		}
+		s.bring(id, s.Demand())
+		s.await(id, waiter{answer: a, place: i})
+	}
+	if l := s.lane(e.Lane); l != nil {
+		l.promises.keep(promiseKey{e.Peer, e.Epoch, e.Batch}, l.letGo)
+	}
+	s.trySend(a)
+}
+
+func (s *Stager) trySend(a *answer) {
+	if a.missing > 0 {
+		return
+	}
+	status := make([]Status, len(a.IDs)) // Absent
+	for i, id := range a.IDs {
+		if a.gone[i] {
+			continue
+		}
+		status[i] = Present
+		switch s.copies.get(id).source {
+		case FromStorage, FromFallback:
+			status[i] = Staged
+			s.copies.setSource(id, FromLocal)
+		case fromTier:
+			s.takeSource(id, s.lane(a.Lane), a.Epoch)
+		}
+	}
+	s.emit(Send{Peer: a.Peer, Ticket: a.Ticket, IDs: a.IDs, Status: status})
+}
+
+func (s *Stager) onSent(e Sent) {
+	a := s.answers[e]
+	if a == nil {
+		return
+	}
+	delete(s.answers, e)
+	for i, id := range a.IDs {
+		if !a.gone[i] {
+			s.unpin(id)
+		}
+	}
+}
+
+// Queries between events
+
+// Knows reports whether the stager has the plan of a lane's epoch.
+func (s *Stager) Knows(lane, epoch int) bool { return s.Plan(lane, epoch) != nil }
+
+// Plan returns the plan of a lane's epoch, or nil.
+func (s *Stager) Plan(lane, epoch int) *plan.Plan {
+	if l := s.lane(lane); l != nil {
+		if p := l.plan(epoch); p != nil {
+			return p.Plan
+		}
+	}
+	return nil
+}
+
+// PlansLeft returns how many plans of a lane were released since the lane was opened.
+func (s *Stager) PlansLeft(lane int) int {
+	if l := s.lane(lane); l != nil {
+		return l.plansLeft
+	}
+	return 0
+}
+
+// PlannedHits returns the number of draws of a lane's epoch that were hits for this rank's policy,
+// without those that are evaluated.
+func (s *Stager) PlannedHits(lane, epoch int) (hits int) {
+	l := s.lane(lane)
+	if l == nil {
+		return 0
+	}
+	for _, n := range l.own.hits {
+		if n.epoch == epoch {
+			hits += n.hits
+		}
+	}
+	for _, u := range l.undecided {
+		if l.cur.Epoch == epoch && !l.cur.Evaluated().Has(int(u.place)/l.cur.Batch) &&
+			s.store.cache.Resident(l.cur.IDs[u.place]) {
+			hits++
+		}
+	}
+	return hits
+}
+
+// TierHits returns the number of draws of a lane's epoch, by local trainers and peers, that were
+// served from the tier so far.
+func (s *Stager) TierHits(lane, epoch int) int {
+	if l := s.lane(lane); l != nil {
+		return l.tierHits[epoch]
+	}
+	return 0
+}
+
+// Cache returns the partition, for reading.
+func (s *Stager) Cache() *Cache { return s.store.cache }
+
+// Ready returns the share of the local trainers' next samples, within the window, that is in
+// memory; 1 if the window is empty.
+func (s *Stager) Ready() float64 {
+	all, missing := 0, 0
+	for l := range s.open() {
+		for _, p := range l.parts {
+			all += len(p.ids)
+			missing += p.missing
+		}
+	}
+	if all == 0 {
+		return 1
+	}
+	return float64(all-missing) / float64(all)
+}
+
+// Demand returns the largest need (Fetch.Need) that a local trainer waits or has waited for.
+func (s *Stager) Demand() uint64 {
+	furthest := int64(0)
+	for l := range s.open() {
+		furthest = max(furthest, l.offset+l.demand)
+	}
+	return uint64(furthest)
+}
+
+// WindowBytes returns the memory held by samples that are not residents.
+func (s *Stager) WindowBytes() int64 { return s.windowBytes }
