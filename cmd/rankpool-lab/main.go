@@ -31,8 +31,7 @@ func newRootCommand() *cobra.Command {
 	root := program.New("rankpool-lab", "Compare caches for deep-learning training",
 		aboutLab+"\n\n"+exit.Codes)
 	root.AddCommand(newSimulateCommand(), newCompareCommand(), newSideBySideCommand(),
-		newSlowfsCommand(), newVersionCommand(), program.NewCompletionCommand("rankpool-lab"),
-		program.NewDocsCommand(newRootCommand, ""))
+		newSlowfsCommand(), newVersionCommand(), program.NewDocsCommand(newRootCommand, ""))
 	program.CompleteValues(root, map[string][]string{
 		"policy": systems.PolicyNames(), "scorer": protocol.ScorerNames(),
 		"sampler": draw.SamplerNames(),

@@ -24,7 +24,6 @@ func newRootCommand() *cobra.Command {
 		newPackCommand(), newReportCommand(), newTopCommand(),
 		newDoctorCommand(), newVersionCommand(), newSbatchCommand(),
 		newJoinCommand(), newEndCommand(), newTierCommand(),
-		program.NewCompletionCommand("rankpool"),
 		program.NewDocsCommand(newRootCommand, aboutEnvironment),
 		world.NewLibraryCommand(), world.NewStartCommand())
 	completeFlags(root)
