@@ -147,6 +147,7 @@ var arrows = map[string]map[string]string{
 		"cmd/internal/version": "man pages name it",
 	},
 	"cmd/rankpool/internal/batchscript": {
+		"cmd/internal/program":            "which flag a misspelt one means",
 		"cmd/rankpool/internal/launchers": "what in a script starts trainers",
 		"slurm":                           "sizes as sbatch reads them",
 		"staging/sizes":                   "sizes as people write them",

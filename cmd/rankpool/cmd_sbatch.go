@@ -219,19 +219,12 @@ func warningsOf(text string, root *cobra.Command) ([]batchscript.Warning, error)
 	if err != nil {
 		return nil, err
 	}
-	var subcommands []string
-	for _, c := range root.Commands() {
-		if !c.Hidden {
-			subcommands = append(subcommands, c.Name())
-		}
-	}
 	mpi := ""
 	if library, err := (world.MPIOptions{}).Ask(); err == nil { // a login node may have none
 		mpi = world.SlurmMPI(library.Family, world.SrunList())
 	}
 	return batchscript.Check(script, batchscript.Facts{
-		MPI:         mpi,
-		Subcommands: subcommands,
+		MPI: mpi,
 		Flags: func(subcommand string) *pflag.FlagSet {
 			for _, c := range root.Commands() {
 				if c.Name() == subcommand {

@@ -50,19 +50,19 @@ func New(name, short, long string) *cobra.Command {
 	root.Version = version.Text
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return exit.Usagef("%w%s; see \"%s --help\"", err, meantFlag(cmd, err), cmd.CommandPath())
+		return exit.Usagef("%w%s; see \"%s --help\"", err, MeantFlag(cmd.Flags(), err), cmd.CommandPath())
 	})
 	return root
 }
 
-// meantFlag returns which flag a misspelt one probably means, "" if none is within two letters.
-func meantFlag(cmd *cobra.Command, err error) string {
+// MeantFlag returns which flag a misspelt one probably means, "" if none is within two letters.
+func MeantFlag(flags *pflag.FlagSet, err error) string {
 	unknown, is := errors.AsType[*pflag.NotExistError](err)
 	if !is || len(unknown.GetSpecifiedName()) < 2 {
 		return ""
 	}
 	best, bestDistance := "", 3
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+	flags.VisitAll(func(f *pflag.Flag) {
 		d := levenshtein.Distance(unknown.GetSpecifiedName(), f.Name, nil)
 		if d < bestDistance && !f.Hidden {
 			best, bestDistance = f.Name, d

@@ -32,9 +32,8 @@ func testFacts() Facts {
 		flags[name] = f
 	}
 	return Facts{
-		MPI:         "pmix",
-		Subcommands: names,
-		Flags:       func(subcommand string) *pflag.FlagSet { return flags[subcommand] },
+		MPI:   "pmix",
+		Flags: func(subcommand string) *pflag.FlagSet { return flags[subcommand] },
 		Size: func(memory string) (int64, error) {
 			if memory == "auto" || strings.HasSuffix(memory, "%") {
 				return 0, nil

@@ -18,8 +18,7 @@ type Warning struct {
 // Facts is what Check needs to know besides the script. All fields are required.
 type Facts struct {
 	// how srun starts ranks with this machine's MPI library: pmix, pmi2; "" if it has none
-	MPI         string
-	Subcommands []string // of rankpool
+	MPI string
 	// of a subcommand; nil if there is no such subcommand
 	Flags func(subcommand string) *pflag.FlagSet
 	// parses --memory; 0 for shares and auto, an error for what run refuses

@@ -1,14 +1,12 @@
 package batchscript
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
+	"rankpool/cmd/internal/program"
 	"rankpool/cmd/rankpool/internal/launchers"
 )
 
@@ -64,30 +62,15 @@ func (j *job) checkCalls() {
 	for _, s := range j.steps {
 		switch {
 		case s.refused != "":
-			advice := "see \"rankpool --help\""
-			if name := near(s.refused, j.facts.Subcommands); name != "" {
-				advice = "did you mean " + name + "?"
-			}
-			j.warn(s.line, "rankpool has no command "+shorten(s.refused), advice)
+			j.warn(s.line, "rankpool has no command "+shorten(s.refused), "see \"rankpool --help\"")
 		case s.tool == "" || s.flag("help") != "":
 		case s.wrong != nil:
-			j.warn(s.line, fmt.Sprintf("rankpool %s: %v", s.tool, s.wrong), j.meant(s))
+			j.warn(s.line, fmt.Sprintf("rankpool %s: %v%s", s.tool, s.wrong,
+				program.MeantFlag(j.facts.Flags(s.tool), s.wrong)), "see \"rankpool "+s.tool+" --help\"")
 		default:
 			j.checkCall(s)
 		}
 	}
-}
-
-// meant returns advice on a flag that rankpool does not have.
-func (j *job) meant(s *step) string {
-	var names []string
-	s.flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if unknown, is := errors.AsType[*pflag.NotExistError](s.wrong); is {
-		if name := near(unknown.GetSpecifiedName(), names); name != "" {
-			return "did you mean --" + name + "?"
-		}
-	}
-	return "see \"rankpool " + s.tool + " --help\""
 }
 
 // checkCall looks for missing and superfluous arguments of a subcommand. Flags may be in variables,

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/agext/levenshtein"
 )
 
 // An option is one option of sbatch or srun in a script.
@@ -64,15 +62,4 @@ func number(options []option, name string) int {
 		return 0
 	}
 	return n
-}
-
-// near returns the name that a misspelt word probably means, "" if none is within two letters.
-func near(word string, names []string) string {
-	best, bestDistance := "", 3
-	for _, name := range names {
-		if d := levenshtein.Distance(word, name, nil); d < bestDistance {
-			best, bestDistance = name, d
-		}
-	}
-	return best
 }
