@@ -35,12 +35,12 @@ type cacheWatch struct {
 // beginWatch creates the keeper of a cache that is about to start, and begins to look for signs of
 // life of the ranks on this machine.
 func (l *launcher) beginWatch(o liveness.Options) {
-	o.EndWithin, o.Again = exit.Patience, l.restart
-	if l.restart { // otherwise leave a hanging rank alone: ending it might end training
+	o.EndWithin, o.Again = exit.Patience, l.plan.restart
+	if l.plan.restart { // otherwise leave a hanging rank alone: ending it might end training
 		o.Ranks = l.ranksHere()
 	}
-	l.keeper, l.begun = liveness.NewKeeper(o), time.Now()
-	l.answers, l.done = make(chan int, len(l.folders)), make(chan struct{})
+	l.watched.keeper, l.watched.begun = liveness.NewKeeper(o), time.Now()
+	l.watched.answers, l.watched.done = make(chan int, len(l.plan.folders)), make(chan struct{})
 	for at := range o.Ranks {
 		go l.askForLife(at, liveness.Every(o.AnswerWithin))
 	}
@@ -48,8 +48,8 @@ func (l *launcher) beginWatch(o liveness.Options) {
 
 // ranksHere returns the numbers of the ranks that have a folder on this machine.
 func (l *launcher) ranksHere() []int {
-	ranks := make([]int, len(l.folders))
-	for i, folder := range l.folders {
+	ranks := make([]int, len(l.plan.folders))
+	for i, folder := range l.plan.folders {
 		// session.RankFolder formed the name
 		ranks[i], _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(folder), "r"))
 	}
@@ -61,13 +61,13 @@ func (l *launcher) ranksHere() []int {
 // then greets at its door, whatever its storage, plans and disks are doing: that needs nothing but
 // a live process.
 func (l *launcher) askForLife(at int, every time.Duration) {
-	folder := l.folders[at]
+	folder := l.plan.folders[at]
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var touched time.Time
 	for {
 		select {
-		case <-l.done:
+		case <-l.watched.done:
 			return
 		case <-tick.C:
 		}
@@ -80,8 +80,8 @@ func (l *launcher) askForLife(at int, every time.Duration) {
 			continue
 		}
 		select {
-		case l.answers <- at:
-		case <-l.done:
+		case l.watched.answers <- at:
+		case <-l.watched.done:
 			return
 		}
 	}
@@ -89,25 +89,25 @@ func (l *launcher) askForLife(at int, every time.Duration) {
 
 // drive passes an event to the keeper, and executes its commands.
 func (l *launcher) drive(e liveness.Event) {
-	for _, c := range l.keeper.Step(time.Since(l.begun), e) {
+	for _, c := range l.watched.keeper.Step(time.Since(l.watched.begun), e) {
 		switch c := c.(type) {
 		case liveness.Start:
 			l.restartCache()
 		case liveness.End:
 			l.killCache()
 		case liveness.Forget:
-			l.running, l.clearing = nil, nil
+			l.watched.running, l.watched.clearing = nil, nil
 		case liveness.Say:
 			messages.Say("%s", c.Text)
 		case liveness.Fail:
-			l.failed = c.Why
+			l.watched.failed = c.Why
 		}
 	}
 }
 
 // lookAtCache reports the state of the cache and the time to the keeper.
 func (l *launcher) lookAtCache() {
-	if l.running != nil && !l.keeper.Serving() {
+	if l.watched.running != nil && !l.watched.keeper.Serving() {
 		if l.allHave(session.MetName) {
 			l.drive(liveness.Met{})
 		}
@@ -115,33 +115,33 @@ func (l *launcher) lookAtCache() {
 			l.drive(liveness.Ready{})
 		}
 	}
-	if l.running != nil && l.byMpirun {
-		l.drive(liveness.Ranks{Any: hasChildren(l.running.pid)})
+	if l.watched.running != nil && l.plan.byMpirun {
+		l.drive(liveness.Ranks{Any: hasChildren(l.watched.running.pid)})
 	}
 	l.drive(liveness.Tick{})
 }
 
 // allHave reports whether every rank of this machine has a file in its folder.
 func (l *launcher) allHave(name string) bool {
-	return !slices.ContainsFunc(l.folders,
+	return !slices.ContainsFunc(l.plan.folders,
 		func(folder string) bool { return !session.Exists(filepath.Join(folder, name)) })
 }
 
 func (l *launcher) startCache() (err error) {
-	for _, folder := range l.folders {
+	for _, folder := range l.plan.folders {
 		for _, name := range []string{session.MetName, session.ReadyName} {
 			if err := os.Remove(filepath.Join(folder, name)); err != nil && !os.IsNotExist(err) {
 				return err
 			}
 		}
 	}
-	l.running, err = start("the cache", l.cache, l.exits)
+	l.watched.running, err = start("the cache", l.plan.cache, l.exits)
 	if err != nil {
 		return err
 	}
 	l.drive(liveness.Started{})
 	if l.verbose {
-		messages.Say("started the cache: %s", strings.Join(l.cache.args, " "))
+		messages.Say("started the cache: %s", strings.Join(l.plan.cache.args, " "))
 	}
 	return nil
 }
@@ -152,8 +152,8 @@ func (l *launcher) restartCache() {
 		l.giveUp(session.WasCleared(l.session.Dir))
 		return
 	}
-	if l.endRanks == nil {
-		control.EndAll(l.folders)
+	if l.plan.endRanks == nil {
+		control.EndAll(l.plan.folders)
 		l.tryCache()
 		return
 	}
@@ -162,8 +162,8 @@ func (l *launcher) restartCache() {
 		return
 	}
 	var err error
-	l.clearing, err = start("the end of the old ranks",
-		command{args: l.endRanks, env: l.cache.env, ours: true}, l.exits)
+	l.watched.clearing, err = start("the end of the old ranks",
+		command{args: l.plan.endRanks, env: l.plan.cache.env, ours: true}, l.exits)
 	if err != nil {
 		l.drive(liveness.Ended{How: err.Error()})
 	}
@@ -177,8 +177,8 @@ func (l *launcher) tryCache() {
 
 // cacheEnded reports the end of the cache to the keeper.
 func (l *launcher) cacheEnded() {
-	p := l.running
-	l.running = nil
+	p := l.watched.running
+	l.watched.running = nil
 	p.signal(syscall.SIGKILL) // whatever is left of its process group
 	if why := session.Refusal(l.session.Dir); why != "" && l.goesOn() && !l.asked {
 		l.giveUp(why)
@@ -190,17 +190,17 @@ func (l *launcher) cacheEnded() {
 // giveUp ends training, since the cache cannot be restarted.
 func (l *launcher) giveUp(why string) {
 	messages.Say("the cache cannot be restarted, so training ends: %s", why)
-	l.failed = why
+	l.watched.failed = why
 	l.fail(exit.Failure)
 }
 
 // killCache kills the cache, including the ranks that its mpirun has started here: a stopped
 // process reacts to nothing but SIGKILL.
 func (l *launcher) killCache() {
-	if l.step != "" {
-		go killStep(l.step, l.again.job) // Slurm may be slow
+	if l.plan.step != "" {
+		go killStep(l.plan.step, l.again.job) // Slurm may be slow
 	}
-	for _, p := range []*process{l.running, l.clearing} {
+	for _, p := range []*process{l.watched.running, l.watched.clearing} {
 		if p == nil || p.over {
 			continue
 		}

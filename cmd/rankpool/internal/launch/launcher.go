@@ -24,7 +24,7 @@ const termPatience = 2 * time.Second
 // A launcher starts the cache and the trainers and supervises both. One goroutine, locked to its
 // thread, does all of it, because the children's PDEATHSIG depends on that thread.
 type launcher struct {
-	layout
+	plan       layout // what it starts
 	session    *session.Session
 	bounds     liveness.Options
 	verbose    bool
@@ -37,8 +37,8 @@ type launcher struct {
 	again   *requeue            // receives signals that arrive before training has ended
 	unheard chan syscall.Signal // those that Slurm did not pass on
 
-	cacheWatch
-	asked bool // a signal asked to end: do not restart the cache
+	watched cacheWatch
+	asked   bool // a signal asked to end: do not restart the cache
 
 	children []*process   // the trainers
 	failure  int          // the exit code of the first trainer that failed
@@ -51,7 +51,7 @@ func (l *launcher) run() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	l.beginWatch(l.bounds)
-	defer close(l.done)
+	defer close(l.watched.done)
 	if err := l.startCache(); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (l *launcher) run() error {
 	if err := l.awaitDoors(); err != nil {
 		return err
 	}
-	if l.reports {
+	if l.plan.reports {
 		l.greet()
 	}
 	defer l.killTrainers() // what trainers left in their process groups
@@ -67,7 +67,7 @@ func (l *launcher) run() error {
 		return err
 	}
 	l.watch()
-	l.again.noteMarks(l.folders)
+	l.again.noteMarks(l.plan.folders)
 	return nil
 }
 
@@ -77,11 +77,11 @@ func (l *launcher) awaitDoors() error {
 	tick := time.NewTicker(session.PollEvery)
 	defer tick.Stop()
 	patience := time.After(30 * time.Second)
-	for !l.keeper.Serving() {
+	for !l.watched.keeper.Serving() {
 		select {
 		case p := <-l.exits:
 			l.ended(p)
-		case at := <-l.answers:
+		case at := <-l.watched.answers:
 			l.drive(liveness.Answered{At: at})
 		case s := <-l.signals:
 			if s := s.(syscall.Signal); exit.EndsRun(s) || l.again.wants(s) {
@@ -92,8 +92,8 @@ func (l *launcher) awaitDoors() error {
 		case <-tick.C:
 			l.lookAtCache()
 		}
-		if l.failed != "" {
-			return l.notReady(l.failed)
+		if l.watched.failed != "" {
+			return l.notReady(l.watched.failed)
 		}
 	}
 	return nil
@@ -101,23 +101,23 @@ func (l *launcher) awaitDoors() error {
 
 // notReady returns the error of a cache that ended before it was ready.
 func (l *launcher) notReady(how string) error {
-	if !l.reports {
+	if !l.plan.reports {
 		return world.FirstSpeaks()
 	}
 	err := fmt.Errorf("the cache ended before it was ready (%s), so training was not started", how)
 	if short := shortages(); short != "" {
 		err = fmt.Errorf("%w: %s", err, short)
 	}
-	if l.hint != "" {
-		err = fmt.Errorf("%w: %s", err, l.hint)
+	if l.plan.hint != "" {
+		err = fmt.Errorf("%w: %s", err, l.plan.hint)
 	}
 	return err
 }
 
 func (l *launcher) startTrainers() error {
-	for i, c := range l.trainers {
+	for i, c := range l.plan.trainers {
 		name := fmt.Sprintf("trainer %d", i)
-		if each := len(l.trainers) / max(1, c.among); c.among > 1 && each == 1 {
+		if each := len(l.plan.trainers) / max(1, c.among); c.among > 1 && each == 1 {
 			name = fmt.Sprintf("training %d", c.training)
 		} else if c.among > 1 {
 			name = fmt.Sprintf("training %d, trainer %d", c.training, i%each)
@@ -149,18 +149,18 @@ func (l *launcher) watch() {
 		moving = control.Watch(l.statusDoor, done)
 	}
 	defer l.progress.End()
-	due := time.Now().Add(l.keeper.Wait())
+	due := time.Now().Add(l.watched.keeper.Wait())
 	look := time.NewTimer(time.Until(due))
 	defer look.Stop()
 	for slices.ContainsFunc(l.children, func(p *process) bool { return !p.over }) {
 		select {
 		case p := <-l.exits:
 			l.ended(p)
-		case at := <-l.answers:
+		case at := <-l.watched.answers:
 			l.drive(liveness.Answered{At: at})
 		case <-look.C:
 			l.lookAtCache()
-			due = time.Now().Add(l.keeper.Wait())
+			due = time.Now().Add(l.watched.keeper.Wait())
 		case s := <-l.signals:
 			l.again.note(s)
 			l.pass(s.(syscall.Signal))
@@ -171,7 +171,7 @@ func (l *launcher) watch() {
 		case s := <-moving:
 			l.progress.Update(s)
 		}
-		due = nextLook(due, time.Now(), l.keeper.Wait())
+		due = nextLook(due, time.Now(), l.watched.keeper.Wait())
 		look.Reset(time.Until(due))
 	}
 }
@@ -179,10 +179,10 @@ func (l *launcher) watch() {
 func (l *launcher) ended(p *process) {
 	p.over = true
 	switch p {
-	case l.running:
+	case l.watched.running:
 		l.cacheEnded()
-	case l.clearing:
-		l.clearing = nil
+	case l.watched.clearing:
+		l.watched.clearing = nil
 		l.tryCache()
 	default:
 		if slices.Contains(l.children, p) {
@@ -252,13 +252,13 @@ func (l *launcher) pass(s syscall.Signal) {
 		l.drive(liveness.Over{})
 	}
 	switch {
-	case exit.EndsRun(s) && l.step != "":
+	case exit.EndsRun(s) && l.plan.step != "":
 		go func() { // Slurm may be slow
-			if !signalSteps(l.step, len(l.trainers), l.again.job, s) {
+			if !signalSteps(l.plan.step, len(l.plan.trainers), l.again.job, s) {
 				l.unheard <- s
 			}
 		}()
-	case !exit.EndsRun(s) && l.agents:
+	case !exit.EndsRun(s) && l.plan.agents:
 		for _, p := range l.children {
 			signalDescendants(p.pid, s)
 		}
@@ -284,39 +284,39 @@ func (l *launcher) killTrainers() {
 // endCache asks the ranks to finish, and ends them if they have not after exit.Patience; if other
 // launchers may still be training, it waits longer. A signal shortens the wait.
 func (l *launcher) endCache() {
-	if l.end != nil {
+	if l.plan.end != nil {
 		l.endNodes()
 	}
-	if l.running == nil || l.running.over {
+	if l.watched.running == nil || l.watched.running.over {
 		return
 	}
 	patience, others := exit.Patience, rank.OthersPatience
-	if l.end == nil && control.EndAll(l.folders) == 0 {
-		l.running.signal(l.running.end)
-		if l.keeper.Serving() && control.EndAll(l.folders) == 0 {
+	if l.plan.end == nil && control.EndAll(l.plan.folders) == 0 {
+		l.watched.running.signal(l.watched.running.end)
+		if l.watched.keeper.Serving() && control.EndAll(l.plan.folders) == 0 {
 			// No rank answers: all hang, or are about to end.
 			patience, others = termPatience, l.bounds.AnswerWithin
 		}
 	}
-	if l.patient && l.failure == 0 && !l.asked {
+	if l.plan.patient && l.failure == 0 && !l.asked {
 		patience += others
-	} else if l.patient {
-		l.running.signal(syscall.SIGTERM) // the others' training may continue forever
+	} else if l.plan.patient {
+		l.watched.running.signal(syscall.SIGTERM) // the others' training may continue forever
 	}
-	if l.awaitEnd(l.running, patience) {
+	if l.awaitEnd(l.watched.running, patience) {
 		return
 	}
-	l.running.signal(l.running.end)
-	if !l.awaitEnd(l.running, termPatience) {
+	l.watched.running.signal(l.watched.running.end)
+	if !l.awaitEnd(l.watched.running, termPatience) {
 		l.killCache()
-		l.awaitEnd(l.running, exit.Patience)
+		l.awaitEnd(l.watched.running, exit.Patience)
 	}
 }
 
 // endNodes ends the ranks of all nodes with a separate step.
 func (l *launcher) endNodes() {
-	p, err := start("the end of the cache", command{args: l.end, env: l.cache.env, ours: true},
-		l.exits)
+	p, err := start("the end of the cache",
+		command{args: l.plan.end, env: l.plan.cache.env, ours: true}, l.exits)
 	if err != nil {
 		messages.Say("%v", err)
 		return

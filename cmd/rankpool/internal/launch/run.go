@@ -348,7 +348,7 @@ func (o *Options) launch(
 			"restarted; called in the batch script without srun, run survives that", at.By)
 	}
 	l := &launcher{
-		layout: plan, session: s, verbose: o.cache.Verbose,
+		plan: plan, session: s, verbose: o.cache.Verbose,
 		progress: progress.NewTrain(outlet.Stderr,
 			time.Duration(o.progressSeconds*float64(time.Second))),
 		exits: make(chan *process, len(plan.trainers)+2), signals: again.signals, again: again,
@@ -373,7 +373,7 @@ func (o *Options) launch(
 		if err != nil {
 			messages.Say("cannot read the run log for the table of epochs: %v", err)
 		} else if err := log.Print(os.Stdout, summary.Show{
-			Restarts: l.keeper.Restarts(), Failed: l.failure != 0,
+			Restarts: l.watched.keeper.Restarts(), Failed: l.failure != 0,
 		}); err != nil {
 			return err
 		}
