@@ -43,8 +43,9 @@ func TestBenefitOfATraining(t *testing.T) {
 				t.Error("training gets other samples")
 			}
 			for rank, n := range cl.nodes {
-				m := n.streams[0].benefit.Measured()
-				if m.With > 0 != (c.measured > 0) || m.With > 0 && (m.Epoch != 1 || m.Without <= 0) {
+				m := n.rank.Sets[0].Find("").Measured(1)
+				if m.BatchSeconds > 0 != (c.measured > 0) ||
+					m.BatchSeconds > 0 && m.UncachedBatchSeconds <= 0 {
 					t.Errorf("rank %d has measured %+v", rank, m)
 				}
 				if jobs := n.Stats().Jobs; len(jobs) != c.measured {
@@ -100,13 +101,11 @@ func TestMemoryIsDividedByBenefit(t *testing.T) {
 			cfg.Data = append(cfg.Data, other)
 		})
 		n := cl.nodes[0]
-		for i, ratio := range c.ratios {
-			s := n.streams[i]
-			s.began, s.setup = true, &setup{world: []int32{0}}
-			s.benefit = stager.NewBenefit(0, 1)
-			if ratio > 0 {
-				s.benefit = measuredAs(ratio)
+		n.shrinker.gain = func(set int) float64 {
+			if ratio := c.ratios[set]; ratio > 0 {
+				return measuredAs(ratio).Gain(1)
 			}
+			return -1
 		}
 		for i, got := range n.shrinker.partitions() {
 			if want := int64(c.want[i] * 2 * bytes); got < want-1 || got > want {
@@ -131,11 +130,8 @@ func TestUnusedMemoryIsGivenBack(t *testing.T) {
 	n := cl.nodes[0]
 	want := cl.train(1, 8, 2, "torch")
 	before := n.Stats()
-	s := n.streams[0]
-	s.locked(func() {
-		s.benefit = measuredAs(1.02)
-		s.weigh()
-	})
+	n.shrinker.gain = func(int) float64 { return measuredAs(1.02).Gain(1) }
+	n.shrinker.divide.Store(true)
 	looks <- struct{}{}
 	looks <- struct{}{} // the first look is over
 	if st := n.Stats(); st.SlabBytes > before.SlabBytes-capacity/2 || st.ResidentBytes > 0 {
@@ -161,10 +157,8 @@ func TestGivenBackMemoryIsNotMissed(t *testing.T) {
 		cfg.Data = append(cfg.Data, other)
 	})
 	n := cl.nodes[0]
-	for i, benefit := range []*stager.Benefit{measuredAs(1.05), stager.NewBenefit(0, 1)} {
-		s := n.streams[i]
-		s.began, s.setup, s.benefit = true, &setup{world: []int32{0}}, benefit
-	}
+	gains := []float64{measuredAs(1.05).Gain(1), -1}
+	n.shrinker.gain = func(set int) float64 { return gains[set] }
 	h, full := &n.shrinker, n.shrinker.nowBytes
 	check := func(when string) {
 		t.Helper()
@@ -179,7 +173,7 @@ func TestGivenBackMemoryIsNotMissed(t *testing.T) {
 	}
 	check("given back")
 	h.divideAnew()
-	n.streams[0].began = false
+	gains[0] = -1 // as without a training
 	check("the first training has ended")
 	if h.divideAnew(); h.nowBytes != given {
 		t.Errorf("the slab has %d bytes, and had %d when memory was given back", h.nowBytes, given)

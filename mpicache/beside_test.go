@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rankpool/mpicache/door"
+	"rankpool/mpicache/training"
 )
 
 // TestPlansBesideThatNobodyReads has a trainer ask for plans of other epochs whose replies it does
@@ -24,7 +25,7 @@ func TestPlansBesideThatNobodyReads(t *testing.T) {
 		}
 	}
 	c := both[0]
-	for epoch := range uint32(4 * maxWaiting) {
+	for epoch := range uint32(4 * training.MaxWaiting) {
 		if err := c.Send(door.KindPlan, u32s(0, 9+epoch, 0)); err != nil {
 			t.Fatal(err)
 		}
@@ -34,10 +35,10 @@ func TestPlansBesideThatNobodyReads(t *testing.T) {
 	for {
 		f, err := c.Receive()
 		if err != nil {
-			refused(t, err, fmt.Sprintf("PLAN, where %d of this connection wait", maxWaiting))
+			refused(t, err, fmt.Sprintf("PLAN, where %d of this connection wait", training.MaxWaiting))
 			break
 		}
-		if plans++; f.Kind != door.KindPlan.Reply() || plans > maxWaiting {
+		if plans++; f.Kind != door.KindPlan.Reply() || plans > training.MaxWaiting {
 			t.Fatalf("reply %d is of kind %d", plans, f.Kind)
 		}
 	}

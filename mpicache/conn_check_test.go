@@ -13,6 +13,7 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/stats"
+	"rankpool/mpicache/training"
 	"rankpool/scheduler/protocol"
 )
 
@@ -361,7 +362,7 @@ func TestReportsBeforeAPlan(t *testing.T) {
 	for range 3 {
 		tr := cl.mustOpen(t, 0, 1, "pads", 4)
 		defer tr.close()
-		for b := range maxHeldEpochs * batches {
+		for b := range training.MaxHeldEpochs * batches {
 			if err := tr.Send(door.KindReport,
 				u32s(0, uint32(5+b/batches), uint32(b%batches), 4, 0, 0, 0, 0)); err != nil {
 				t.Fatal(err)
@@ -373,7 +374,7 @@ func TestReportsBeforeAPlan(t *testing.T) {
 	}
 	tr := cl.mustOpen(t, 0, 1, "pads", 4)
 	defer tr.close()
-	if err := tr.Send(door.KindReport, u32s(0, 5+maxHeldEpochs, 0, 0)); err != nil {
+	if err := tr.Send(door.KindReport, u32s(0, 5+training.MaxHeldEpochs, 0, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tr.Receive(); err == nil ||

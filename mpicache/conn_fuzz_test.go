@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"rankpool/mpicache/door"
+	"rankpool/mpicache/training"
 	"rankpool/scheduler/protocol"
 )
 
@@ -30,7 +31,8 @@ func (s *script) byte() byte {
 // number returns a value for a field: usually a small one, else one near a limit, or any.
 func (s *script) number() uint32 {
 	limits := []uint32{
-		12, 13, 48, 1 << 8, 1<<16 - 1, 1 << 16, 1 << 20, maxEpoch, maxEpoch + 1, 1 << 31,
+		12, 13, 48, 1 << 8, 1<<16 - 1, 1 << 16, 1 << 20, training.MaxEpoch,
+		training.MaxEpoch + 1, 1 << 31,
 		1<<31 + 1, math.MaxUint32 - 1, math.MaxUint32,
 	}
 	switch k := int(s.byte()); {

@@ -2,18 +2,15 @@ package mpicache
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/door/doortest"
-	"rankpool/scheduler/protocol"
 )
 
 // talk sends raw bytes to a door and returns all that comes back.
@@ -130,97 +127,5 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 	if replies[door.KindPlan.Reply()] != 1 || replies[door.KindStatus.Reply()] != statuses {
 		t.Errorf("%v", replies)
-	}
-}
-
-// TestConnectionsAreBounded fills a rank with connections: the next client is told why it is
-// refused, and is admitted once another has left.
-func TestConnectionsAreBounded(t *testing.T) {
-	cl := newCluster(t, 1, 24, 1<<16)
-	defer cl.close()
-	n := cl.nodes[0]
-	others := make([]*conn, maxConns)
-	n.connMu.Lock()
-	for i := range others {
-		others[i] = n.newConn(nil)
-		others[i].PID = int32(i + 1e6)
-		n.conns[others[i]] = struct{}{}
-	}
-	n.connMu.Unlock()
-	refusedAt := func(want string) {
-		t.Helper()
-		_, err := dial(cl.dirs[0], door.NewHello(door.ControlTrainer, 0, 0))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the door returned %v, want %q", err, want)
-		}
-	}
-	refusedAt(fmt.Sprintf("this rank has %d connections", maxConns))
-	first := cl.nodes[0].conns
-	n.connMu.Lock()
-	for _, c := range others {
-		delete(first, c)
-	}
-	n.connMu.Unlock()
-	c := cl.connect(door.ControlTrainer, 0, 0)
-	n.connMu.Lock()
-	var pid int32
-	for c := range n.conns {
-		pid = c.PID
-	}
-	for i := range maxConnsOfOne - 1 {
-		others[i].PID = pid
-		n.conns[others[i]] = struct{}{}
-	}
-	n.connMu.Unlock()
-	refusedAt(fmt.Sprintf("process %d has %d connections", pid, maxConnsOfOne))
-	n.connMu.Lock()
-	for _, c := range others {
-		delete(n.conns, c)
-	}
-	n.connMu.Unlock()
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestTwoHundredClients checks that two hundred trainers, each with a worker that reads the same
-// batches, get the stream that one trainer gets, while other clients break the rules.
-func TestTwoHundredClients(t *testing.T) {
-	const world, epochs, samples = 200, 2, 1000
-	alone := newCluster(t, 1, samples, 1<<16)
-	want := alone.train(1, world, epochs, "pads")
-	alone.close()
-	cl := newCluster(t, 2, samples, 1<<15)
-	cl.between = func(epoch, b int) {
-		for r := range world {
-			dir := cl.dirs[r%2]
-			c, err := dial(dir, door.NewHello(uint32(r), world, 7))
-			if err != nil {
-				t.Error(err)
-				continue
-			}
-			spec := protocol.Spec{
-				Data: "train", Sampler: "pads", Seed: 1, BatchSize: 1, Trainer: r,
-				World: world,
-			}
-			text, err := json.Marshal(spec)
-			if err == nil {
-				_, err = c.Call(door.KindOpen, text)
-			}
-			if err == nil && r%2 == 0 {
-				_, err = c.Call(door.KindGet, tally{}.Append(u32s(0, uint32(epoch), uint32(b), 0)))
-			} else if err == nil {
-				err = c.Send(door.KindReport, u32s(0, uint32(epoch), no, 0))
-			}
-			if err != nil {
-				t.Errorf("trainer %d: %v", r, err)
-			}
-			_ = c.Close() // the door may have closed it
-		}
-	}
-	got := cl.train(world, 1, epochs, "pads")
-	cl.close()
-	if !slices.Equal(got, want) {
-		t.Error("the stream differs")
 	}
 }

@@ -56,11 +56,11 @@ func TestGetsDoNotWaitForTheRunLog(t *testing.T) {
 	if _, _, _, err := tr.get(0, 0); err != nil {
 		t.Fatal(err)
 	}
-	s := cl.nodes[0].streams[0]
+	s := cl.nodes[0].rank.Sets[0].Find("")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.locked(func() { s.closeEpoch(0) })
+		s.Finishing()
 	}()
 	<-written
 	_, _, _, err := tr.get(0, 1)

@@ -1,8 +1,6 @@
 package mpicache
 
 import (
-	"slices"
-
 	"github.com/dustin/go-humanize"
 
 	"rankpool/scheduler/stager"
@@ -13,56 +11,15 @@ import (
 // not depend on it, and neither does what a system that chooses by epoch serves: its book stays as
 // it was at the start.
 
-// gains returns what the cache is worth to each training on the data set, by lane; -1: unknown.
-func (s *samples) gains() (lanes []int, gains []float64) {
-	for _, l := range s.streams {
-		if l.began {
-			lanes = append(lanes, l.lane)
-			gains = append(gains, l.benefit.Gain(len(l.setup.world)))
-		}
-	}
-	return lanes, gains
-}
-
-// weigh gives the stager each training's weight, and requests that memory be divided again. It is
-// called when a training begins or ends, and when its benefit is known.
-func (s *samples) weigh() {
-	lanes, gains := s.gains()
-	for i, weight := range stager.Weights(gains) {
-		if s.weights[lanes[i]] != weight {
-			s.weights[lanes[i]] = weight
-			s.step(stager.Weighed{Lane: lanes[i], Weight: weight})
-		}
-	}
-	s.node.shrinker.divide.Store(true)
-}
-
-// claim returns the data set's claim to the memory of this rank, without its part by size. A data
-// set that has no trainings, or a training with an unknown benefit, keeps that part.
-func (s *samples) claim() stager.Claim {
-	c := stager.Claim{
-		WholeBytes: max(s.ownBytes, s.data.PartitionBytes[s.node.cfg.Transport.Rank()]),
-	}
-	s.locked(func() {
-		_, gains := s.gains()
-		if len(gains) == 0 || slices.Min(gains) < 0 {
-			c.Gain = -1
-			return
-		}
-		for _, g := range gains {
-			c.Gain += g
-		}
-	})
-	return c
-}
-
 // partitions divides the slab's memory for residents among the data sets.
 func (h *shrinker) partitions() []int64 {
 	n, share, total := h.node, h.share(), 0.0
 	var claims []stager.Claim
-	for i, s := range n.streams {
-		c := s.claim()
-		c.EvenBytes = int64(share * float64(h.even[i]))
+	for i, s := range n.rank.Sets {
+		c := stager.Claim{
+			WholeBytes: max(s.Store().OwnBytes(), s.Data().PartitionBytes[n.cfg.Transport.Rank()]),
+			EvenBytes:  int64(share * float64(h.even[i])), Gain: h.gain(i),
+		}
 		total += share * float64(h.even[i])
 		claims = append(claims, c)
 	}
@@ -95,13 +52,14 @@ func (h *shrinker) divideAnew() {
 	}
 	// shrink partitions first, so that there is room for those that grow
 	for _, grows := range []bool{false, true} {
-		for i, s := range n.streams {
-			if grows != (parts[i] > s.capacity()) || parts[i] == s.capacity() {
+		for i, s := range n.rank.Sets {
+			now := s.Store().Capacity()
+			if grows != (parts[i] > now) || parts[i] == now {
 				continue
 			}
-			n.cfg.Log.Info("memory is divided by what the cache is worth", "data", s.data.Name,
-				"before", humanize.IBytes(uint64(s.capacity())), "now", humanize.IBytes(uint64(parts[i])))
-			s.shrink(h.nowBytes, parts[i])
+			n.cfg.Log.Info("memory is divided by what the cache is worth", "data", s.Data().Name,
+				"before", humanize.IBytes(uint64(now)), "now", humanize.IBytes(uint64(parts[i])))
+			s.Store().Shrink(h.nowBytes, parts[i])
 		}
 	}
 }
@@ -109,9 +67,3 @@ func (h *shrinker) divideAnew() {
 // shrinkSlack is the divisor of the residents' bytes that gives the extra memory for the gaps
 // between samples.
 const shrinkSlack = 16
-
-// capacity returns the current size of the partition.
-func (s *samples) capacity() (bytes int64) {
-	s.locked(func() { bytes = s.capacityBytes })
-	return bytes
-}

@@ -1,9 +1,9 @@
-// Package mpicache is a rank at run time: the slab that holds samples in shared memory, the
-// exchange of samples and scores with the other ranks, and the door at which the node's training
-// processes are served.
+// Package mpicache is a rank at run time. A Node composes it, keeps its time, and gathers counts:
 //
-//	Node           a rank; it drives one stager (scheduler/stager) per data set
-//	door.Client    a connection to a door, from Go
+//	client      the training processes at its door: what they may ask for
+//	training    the trainings: it drives their coordinators (package scheduler)
+//	store       the samples: it drives the stagers (package scheduler), one per data set
 //
-// Package slab manages the memory, and package transport carries the messages between ranks.
+// Below these, package door has the frames of clients, slab manages the shared memory, and
+// transport carries the messages between ranks.
 package mpicache

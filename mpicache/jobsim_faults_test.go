@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"rankpool/mpicache/door"
-	"rankpool/mpicache/slab"
 	"rankpool/mpicache/stats"
+	"rankpool/mpicache/training"
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/protocol"
 )
-
-func slabFootprint(id draw.SampleID) int64 { return slab.Footprint(sampleSize(id)) }
 
 // simFault is something that happens to a job, after the global batch number step.
 type simFault struct {
@@ -192,7 +190,7 @@ func (j *simJob) requeue() {
 	}
 	if j.planted("F5 training needs no state file") {
 		_ = os.Remove(j.statePath())
-		_ = os.Remove(previousState(j.statePath()))
+		_ = os.Remove(training.PreviousState(j.statePath()))
 	}
 	j.requeues++
 	for _, t := range j.trainers {
@@ -372,20 +370,25 @@ func (j *simJob) plants(name string, oneIn int) bool {
 
 // flaw plants faults between a rank's coordinator and its commands.
 func (r *simRank) flaw() {
-	s := r.node.streams[0]
-	s.command = func(c protocol.Command) {
-		s.obey(c)
-		if w, ok := c.(protocol.SaveState); ok && r.number > 0 &&
-			r.job.planted("a checkpoint is made before its state is saved") {
-			s.coordinate(protocol.Saved{State: w.Snap.Digest()})
-		}
-		k, ok := c.(protocol.KeepState)
-		switch {
-		case ok && r.job.planted("a plan is sent before its state is saved"):
-			s.coordinate(protocol.StateKept{Epoch: k.Snap.Epoch, Generation: k.Generation})
-		case ok && r.job.planted("a checkpoint's state is overwritten") && r.number == 0:
-			s.obey(protocol.SaveState{Snap: k.Snap})
-		}
+	s := r.node.rank.Sets[0].Find("")
+	s.Wrap(func(c protocol.Command, obey training.Obey) { r.obeyWithFlaws(s, c, obey) })
+}
+
+// obeyWithFlaws executes a command of the coordinator.
+func (r *simRank) obeyWithFlaws(
+	s *training.Training, c protocol.Command, obey training.Obey,
+) {
+	obey(c)
+	if w, ok := c.(protocol.SaveState); ok && r.number > 0 &&
+		r.job.planted("a checkpoint is made before its state is saved") {
+		s.Coordinate(protocol.Saved{State: w.Snap.Digest()})
+	}
+	k, ok := c.(protocol.KeepState)
+	switch {
+	case ok && r.job.planted("a plan is sent before its state is saved"):
+		s.Coordinate(protocol.StateKept{Epoch: k.Snap.Epoch, Generation: k.Generation})
+	case ok && r.job.planted("a checkpoint's state is overwritten") && r.number == 0:
+		obey(protocol.SaveState{Snap: k.Snap})
 	}
 }
 
@@ -401,7 +404,7 @@ func (j *simJob) unchecked(c *simConn, f door.Frame) bool {
 		for _, other := range c.rank.transport.ranks.all { // read as FINISH
 			if other != c.rank && !other.dead {
 				j.clock.after(0, other.simProcess, "", func() {
-					other.node.streams[0].coordinate(protocol.Moved{
+					other.node.rank.Sets[0].Find("").Coordinate(protocol.Moved{
 						Rank: c.rank.number, Trainer: int(c.conn.Trainer), Epoch: int(r.Epoch) + 1,
 					})
 				})
@@ -411,8 +414,8 @@ func (j *simJob) unchecked(c *simConn, f door.Frame) bool {
 	case j.plant == "F16 any client's tally counts" && f.Kind == door.KindGet && stranger:
 		g, err := door.ParseGet(f.Payload, nil)
 		if err == nil {
-			s := c.rank.node.streams[0]
-			s.count(int(g.Epoch)).tallies[teller{c.conn.Trainer, 99}] = g.Tally
+			from := training.Teller{Trainer: c.conn.Trainer, Worker: 99}
+			c.rank.node.rank.Sets[0].Find("").Tally(from, g.Tally, true)
 			return true
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/liveness"
+	"rankpool/mpicache/message"
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/plan"
 	"rankpool/scheduler/protocol"
@@ -471,9 +472,9 @@ func (j *simJob) finish() {
 	}
 	for _, r := range j.ranks.all {
 		j.clock.after(0, r.simProcess, "closes", func() {
-			r.node.streams[0].finishing()
+			r.node.rank.Sets[0].Find("").Finishing()
 			if r.number > 0 {
-				r.transport.Post(0, []byte{messageBye})
+				r.transport.Post(0, []byte{message.Bye})
 			}
 		})
 	}
@@ -518,31 +519,22 @@ func (j *simJob) conclude() {
 
 // leftovers reports what is left of a training in a rank that nobody uses any more.
 func (j *simJob) leftovers(r *simRank) {
-	s := r.node.streams[0]
-	if n := len(s.gets) + len(s.due) + len(s.requests); n > 0 {
-		j.violate("%s: %d requests are left", r.name, n)
+	set := r.node.rank.Sets[0]
+	s := set.Store()
+	if gets, others := set.Pending(); gets+others > 0 {
+		j.violate("%s: %d requests are left", r.name, gets+others)
 	}
-	if n := len(r.node.conns); n > 0 {
+	if n := r.node.clients.Len(); n > 0 {
 		j.violate("%s: %d connections are left", r.name, n)
 	}
-	if n := len(s.asks); n > 0 {
+	if n := s.Questions(); n > 0 {
 		j.violate("%s: %d questions are left", r.name, n)
 	}
-	used, want := int64(0), int64(0)
-	for id := range draw.SampleID(s.data.Samples) {
-		if _, ok := s.entries.Place(int(id)); ok {
-			used += slabFootprint(id)
-		}
+	if _, used := r.node.memory.Size(); used != s.UsedBytes() {
+		j.violate("%s: %d bytes of its memory are used, and samples have %d", r.name, used,
+			s.UsedBytes())
 	}
-	for _, a := range s.lost {
-		for i := range a.places {
-			used += slabFootprint(a.ids[i])
-		}
-	}
-	if want = r.node.arena.UsedBytes(); used != want {
-		j.violate("%s: %d bytes of its memory are used, and samples have %d", r.name, want, used)
-	}
-	if s.stager != nil && s.stager.WindowBytes() < 0 {
-		j.violate("%s: %d bytes in the window", r.name, s.stager.WindowBytes())
+	if bytes := s.WindowBytes(); bytes < 0 {
+		j.violate("%s: %d bytes in the window", r.name, bytes)
 	}
 }

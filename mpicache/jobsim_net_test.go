@@ -9,7 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/mpicache/client"
 	"rankpool/mpicache/door"
+	"rankpool/mpicache/message"
 )
 
 // simTransport is the transport of a rank, with MPI's promises: messages from one rank to another
@@ -53,7 +55,7 @@ func (t *simTransport) Start(handle func(from int, msg []byte)) {
 
 func (t *simTransport) Post(to int, msg []byte) {
 	msg = bytes.Clone(msg)
-	if t.ranks.job.plants("a message is lost", 400) && msg[0] != messageBeat {
+	if t.ranks.job.plants("a message is lost", 400) && msg[0] != message.Beat {
 		return
 	}
 	key := any(simLink{t.ranks, t.number, to})
@@ -155,7 +157,7 @@ type simConn struct {
 	job    *simJob
 	rank   *simRank
 	client *simProcess
-	conn   *conn // the rank's end
+	conn   *client.Conn // the rank's end
 	in     []byte
 	closed bool // nothing more reaches the rank
 	left   bool // the rank has stopped reading
@@ -167,14 +169,14 @@ type simConn struct {
 }
 
 // dial connects a client to a rank's door. It returns nil where there is no door.
-func (r *simRank) dial(client *simProcess) *simConn {
+func (r *simRank) dial(from *simProcess) *simConn {
 	if r.dead || !r.serves {
 		return nil
 	}
-	c := &simConn{job: r.job, rank: r, client: client}
-	c.conn = r.node.newConn(c)
-	c.conn.Conn = door.NewConn(c, r.node.cfg.Log, r.node.beside, simHandler{c.conn, c})
-	c.conn.PID = simPID
+	c := &simConn{job: r.job, rank: r, client: from}
+	c.conn = r.node.clients.New(c)
+	c.conn.Conn = door.NewConn(c, r.node.cfg.Log, r.node.Beside, simHandler{c.conn, c})
+	c.conn.Conn.PID = simPID
 	if c.conn.Enter() != nil {
 		return nil
 	}
@@ -216,7 +218,7 @@ func (c *simConn) serve() {
 
 // simHandler is the rank behind a connection, which may have been given a flaw.
 type simHandler struct {
-	*conn
+	*client.Conn
 	sim *simConn
 }
 
@@ -226,7 +228,7 @@ func (h simHandler) Handle(f door.Frame) error {
 	if job.unchecked(h.sim, f) {
 		return nil
 	}
-	return h.conn.Handle(f)
+	return h.Conn.Handle(f)
 }
 
 // hangUp ends the connection from the client's side.

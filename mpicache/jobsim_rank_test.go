@@ -15,7 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/mpicache/liveness"
+	"rankpool/mpicache/message"
 	"rankpool/mpicache/slab"
+	"rankpool/mpicache/training"
 	"rankpool/scheduler/draw"
 )
 
@@ -61,11 +63,11 @@ type simRank struct {
 	serves    bool
 }
 
-// now, beside and giveWay implement outside for the rank's node.
+// Now, Beside and GiveWay implement outside for the rank's node.
 
-func (r *simRank) now() time.Time { return simEpoch.Add(r.job.clock.now) }
+func (r *simRank) Now() time.Time { return simEpoch.Add(r.job.clock.now) }
 
-func (r *simRank) beside(key any, what string, f func()) {
+func (r *simRank) Beside(key any, what string, f func()) {
 	d := r.job.clock.upTo(3 * time.Millisecond)
 	if key != nil && r.job.clock.chance(8) { // a disk
 		d += r.job.clock.upTo(80 * time.Millisecond)
@@ -73,7 +75,7 @@ func (r *simRank) beside(key any, what string, f func()) {
 	r.job.clock.inOrder(key, d, r.simProcess, what, f)
 }
 
-func (r *simRank) giveWay() {}
+func (r *simRank) GiveWay() {}
 
 // Demand is ignored: reads end in any order.
 func (r *simRank) Demand(uint64) {}
@@ -94,9 +96,9 @@ func (j *simJob) newRanks() *simRanks {
 	ranks := &simRanks{
 		job: j, size: j.cfg.ranks, cut: map[[2]int]time.Duration{}, broken: map[simLink]bool{},
 	}
-	before := make([][]Before, j.cfg.ranks)
+	before := make([][]training.Before, j.cfg.ranks)
 	for n := range j.cfg.ranks {
-		before[n] = ReadBefore(j.machines[n].folder, n, j.cfg.ranks)
+		before[n] = training.ReadBefore(j.machines[n].folder, n, j.cfg.ranks)
 	}
 	for n := range j.cfg.ranks {
 		ranks.all = append(ranks.all, j.newRank(ranks, n, before))
@@ -109,7 +111,7 @@ func (j *simJob) newRanks() *simRanks {
 				j.clock.after(0, j.launcher, "", func() { j.drive(liveness.Ready{}) })
 			}
 		})
-		j.every(20*time.Millisecond, r.simProcess, func() { r.node.doDue(r.now()) })
+		j.every(20*time.Millisecond, r.simProcess, func() { r.node.doDue(r.Now()) })
 		r.pulse.attach(r.node.refusePlans)
 		j.every(liveness.Every(simRankTimeout), r.simProcess, func() {
 			r.pulse.beat(j.clock.now)
@@ -120,7 +122,7 @@ func (j *simJob) newRanks() *simRanks {
 
 // onMessage handles what arrives on the channels of a rank.
 func (r *simRank) onMessage(from int, msg []byte) {
-	if len(msg) == 1 && msg[0] == messageBeat {
+	if len(msg) == 1 && msg[0] == message.Beat {
 		r.pulse.heard(from, false)
 		return
 	}
@@ -135,7 +137,7 @@ func (j *simJob) every(d time.Duration, p *simProcess, do func()) {
 	})
 }
 
-func (j *simJob) newRank(ranks *simRanks, number int, before [][]Before) *simRank {
+func (j *simJob) newRank(ranks *simRanks, number int, before [][]training.Before) *simRank {
 	r := &simRank{
 		simProcess: &simProcess{name: fmt.Sprint("rank ", number)}, job: j, number: number,
 	}

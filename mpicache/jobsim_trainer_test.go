@@ -374,8 +374,8 @@ func (t *simTrainer) onBatch(b int, batch *simBatch, conn *simConn, p []byte) {
 		return
 	}
 	if t.job.planted("a lease ends early") {
-		ref := conn.conn.leases[batch.lease]
-		ref.stream.release(ref.lease)
+		of, lease := conn.conn.Leased(batch.lease)
+		of.Release(lease)
 	}
 	if !t.check(b, batch) {
 		return

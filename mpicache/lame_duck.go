@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"rankpool/scheduler/protocol"
+	"rankpool/mpicache/message"
 )
 
 // If the whole job ends, a node that is asked to end during training is a lame duck for a while:
@@ -40,19 +40,16 @@ func (n *Node) LameDuck(ctx context.Context) bool {
 		case <-look.C:
 		}
 	}
-	n.toPeers([]byte{messageLeaves}) // otherwise ranks that are asked to end later would think it dead
+	// otherwise ranks that are asked to end later would think it dead
+	message.ToOthers(n.cfg.Transport, []byte{message.Leaves})
 	return true
 }
 
 // SaveImportance writes rank 0's current state files, unless they belong to a checkpoint. It
 // returns when they are written, or ctx ends.
 func (n *Node) SaveImportance(ctx context.Context) {
-	for _, s := range n.all() {
-		var saving chan struct{}
-		s.locked(func() {
-			s.coordinate(protocol.Finished{})
-			saving = s.saving
-		})
+	for _, s := range n.rank.All() {
+		saving := s.Save()
 		if saving == nil {
 			continue
 		}
@@ -73,7 +70,7 @@ func (n *Node) PeersLive(ctx context.Context) bool {
 	if missing == 0 {
 		return true
 	}
-	n.toPeers([]byte{messageLives})
+	message.ToOthers(n.cfg.Transport, []byte{message.Lives})
 	select {
 	case <-l.all:
 		return true
@@ -86,10 +83,10 @@ func (n *Node) PeersLive(ctx context.Context) bool {
 // onLife handles the messages of this file, and reports whether kind is one of them.
 func (n *Node) onLife(from int, kind byte) bool {
 	switch kind {
-	case messageLives:
-		n.cfg.Transport.Post(from, []byte{messageLived})
-	case messageLived, messageLeaves:
-		n.cfg.Pulse.heard(from, kind == messageLeaves)
+	case message.Lives:
+		n.cfg.Transport.Post(from, []byte{message.Lived})
+	case message.Lived, message.Leaves:
+		n.cfg.Pulse.heard(from, kind == message.Leaves)
 		n.noteLife(from)
 	default:
 		return false

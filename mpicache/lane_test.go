@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"rankpool/mpicache/door"
-	"rankpool/mpicache/slab"
+	"rankpool/mpicache/message"
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler/draw"
+	"rankpool/mpicache/training"
 	"rankpool/scheduler/protocol"
 )
 
@@ -194,7 +194,7 @@ func TestJobsAreRefused(t *testing.T) {
 	}
 	spec.Job = sameNumber[1]
 	refused(t, openSpec(client, spec), "job job-59600 has the number of job job-16564")
-	for i := range maxJobs - 1 {
+	for i := range training.MaxJobs - 1 {
 		spec.Job = fmt.Sprint("job", i)
 		if err := openSpec(stranger(t, cl.dirs[0], 0, 1), spec); err != nil {
 			t.Fatal(err)
@@ -206,9 +206,9 @@ func TestJobsAreRefused(t *testing.T) {
 	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "is not the one that trainer 0 trains")
 	spec.Job, spec.Identity = "new", "another"
 	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "is not the one that trainer 0 trains")
-	set := cl.nodes[0].streams[0].samples
-	set.locked(func() {
-		if set.of("new") != nil {
+	set := cl.nodes[0].rank.Sets[0]
+	set.Store().Locked(func() {
+		if set.Find("new") != nil {
 			t.Error("a training on another version of the data set is kept")
 		}
 	})
@@ -241,7 +241,7 @@ func TestSystemThatChoosesServesOneTraining(t *testing.T) {
 			}
 			refused(t, openSpec(stranger(t, dir, 0, 2), spec),
 				"--system quiver serves one training at a time: leave the job name out")
-			if n := len(cl.nodes[rank].streams[0].streams); n != 1 {
+			if n := len(cl.nodes[rank].rank.All()); n != 1 {
 				t.Errorf("rank %d has %d trainings", rank, n)
 			}
 		}
@@ -256,7 +256,7 @@ func TestSystemThatChoosesServesOneTraining(t *testing.T) {
 // nobody else wants.
 func TestJobsComeAndGo(t *testing.T) {
 	c := newCrew(t, 2, 2, 12, func(cfg *Config) { cfg.JobIdle = time.Nanosecond })
-	sets := []*samples{c.cluster.nodes[0].streams[0].samples, c.cluster.nodes[1].streams[0].samples}
+	sets := c.sets()
 	if err := c.train(place{}, place{0, 3}); err != nil {
 		t.Fatal(err)
 	}
@@ -268,15 +268,9 @@ func TestJobsComeAndGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.leave()
-		var over []chan struct{}
+		var over []<-chan struct{}
 		for _, s := range sets {
-			s.locked(func() {
-				l := s.of("again")
-				over = append(over, l.over)
-				for _, st := range l.seats { // the processes are this one, which lives
-					st.Started = 0
-				}
-			})
+			s.Store().Locked(func() { over = append(over, leave(s.Find("again"))) })
 		}
 		for _, ended := range over {
 			<-ended
@@ -298,37 +292,52 @@ func TestJobsComeAndGo(t *testing.T) {
 			descriptors)
 	}
 	for rank, s := range sets {
-		s.locked(func() {
-			if len(s.gets)+len(s.asks) > 0 || s.freeLane() > 1 {
-				t.Errorf("rank %d: %d GETs, %d questions are left, the next lane is %d", rank,
-					len(s.gets), len(s.asks), s.freeLane())
-			}
-		})
+		checkNothingWaits(t, rank, s)
 	}
 	if err := c.train(place{0, 3}, place{2, 0}); err != nil {
 		t.Fatal(err)
 	}
 	c.leave()
-	checkMemory(t, sets[0])
+	checkMemory(t, c.cluster.nodes[0])
 }
 
 // checkMemory checks that the memory of a rank that nobody uses any more holds samples only.
-func checkMemory(t *testing.T, s *samples) {
+func checkMemory(t *testing.T, n *Node) {
 	t.Helper()
-	s.locked(func() {
-		used := int64(0)
-		for id := range draw.SampleID(crewSamples) {
-			if s.has(id) {
-				used += slab.Footprint(sampleSize(id))
-			}
-		}
-		n := s.node
-		n.arenaMu.Lock()
-		defer n.arenaMu.Unlock()
-		if n.arena.UsedBytes() != used {
-			t.Errorf("%d bytes of memory are used, by samples %d", n.arena.UsedBytes(), used)
+	s := n.rank.Sets[0].Store()
+	s.Locked(func() {
+		if _, used := n.memory.Size(); used != s.UsedBytes() {
+			t.Errorf("%d bytes of memory are used, by samples %d", used, s.UsedBytes())
 		}
 	})
+}
+
+// checkNothingWaits checks that nothing is left of trainings that have ended.
+func checkNothingWaits(t *testing.T, rank int, set *training.Set) {
+	t.Helper()
+	set.Store().Locked(func() {
+		gets, _ := set.Pending()
+		if questions := set.Store().Questions(); gets+questions > 0 {
+			t.Errorf("rank %d: %d GETs, %d questions are left", rank, gets, questions)
+		}
+	})
+}
+
+// sets returns the trainings of each rank.
+func (c *crew) sets() (sets []*training.Set) {
+	for _, n := range c.cluster.nodes {
+		sets = append(sets, n.rank.Sets[0])
+	}
+	return sets
+}
+
+// leave makes a rank believe that the processes of a training, which are this one, are gone. The
+// channel that it returns is closed when the training has ended.
+func leave(l *training.Training) <-chan struct{} {
+	for _, st := range l.Seats() {
+		st.Started = 0
+	}
+	return l.Over()
 }
 
 // TestJobThatHangs stops a training in the middle of an epoch, with batches in its hands and others
@@ -357,16 +366,11 @@ func TestJobThatHangs(t *testing.T) {
 	if !slices.Equal(a.stream, want) {
 		t.Error("job a draws other samples beside one that hangs")
 	}
-	var over []chan struct{}
-	sets := []*samples{c.cluster.nodes[0].streams[0].samples, c.cluster.nodes[1].streams[0].samples}
+	var over []<-chan struct{}
+	sets := c.sets()
 	for _, s := range sets {
-		s.locked(func() {
-			for _, l := range s.streams[1:] {
-				over = append(over, l.over)
-				for _, st := range l.seats { // the processes are this one, which lives
-					st.Started = 0
-				}
-			}
+		s.Store().Locked(func() {
+			over = append(over, leave(s.Find("a")), leave(s.Find("hangs")))
 		})
 	}
 	hangs.leave()
@@ -376,13 +380,11 @@ func TestJobThatHangs(t *testing.T) {
 	}
 	c.leave()
 	for rank, s := range sets {
-		checkMemory(t, s)
-		s.locked(func() {
-			if n := len(s.gets) + len(s.asks) + len(s.streams) - 1; n > 0 {
-				t.Errorf("rank %d: %d GETs, %d questions, %d trainings are left", rank, len(s.gets),
-					len(s.asks), len(s.streams)-1)
-			}
-		})
+		checkMemory(t, c.cluster.nodes[rank])
+		checkNothingWaits(t, rank, s)
+		if n := len(c.cluster.nodes[rank].rank.All()); n != 1 {
+			t.Errorf("rank %d has %d trainings", rank, n)
+		}
 	}
 }
 
@@ -392,26 +394,21 @@ func TestJobThatHangs(t *testing.T) {
 func TestJobOpenedWhileItEnds(t *testing.T) {
 	want := alone(t, "x", 7, 2, 12, 2)
 	c := newCrew(t, 3, 1, 6, func(cfg *Config) { cfg.JobIdle = time.Hour })
-	sets := make([]*samples, 3)
-	for r, n := range c.cluster.nodes {
-		sets[r] = n.streams[0].samples
-	}
+	sets := c.sets()
 	first := c.newJob("x", 7, 2, 12)
 	first.connect()
 	if err := first.train(place{}, place{1, 3}); err != nil {
 		t.Fatal(err)
 	}
 	first.leave()
-	var old []*stream
+	var old []*training.Training
 	for _, s := range sets {
-		s.locked(func() {
-			old = append(old, s.of("x"))
-			for _, st := range s.of("x").seats { // the processes are this one, which lives
-				st.Started = 0
-			}
+		s.Store().Locked(func() {
+			old = append(old, s.Find("x"))
+			leave(s.Find("x"))
 		})
 	}
-	sets[0].locked(old[0].end) // and the message to the other ranks is on its way
+	sets[0].Store().Locked(old[0].End) // and the message to the other ranks is on its way
 
 	next := c.newJob("x", 7, 2, 12)
 	for r, tr := range next.trainers {
@@ -427,22 +424,23 @@ func TestJobOpenedWhileItEnds(t *testing.T) {
 	}
 	asked := hasty.planBeside()
 	for waits := false; !waits; time.Sleep(time.Millisecond) {
-		sets[1].locked(func() { waits = old[1].coordinator.Waiting() > 0 })
+		sets[1].Store().Locked(func() { waits = old[1].Coordinator().Waiting() > 0 })
 	}
 	if !c.cluster.nodes[1].PeersLive(t.Context()) { // rank 0 has handled all that came before
 		t.Fatal("rank 0 has not answered")
 	}
-	sets[0].locked(func() {
-		if sets[0].of("x") != nil {
+	sets[0].Store().Locked(func() {
+		if sets[0].Find("x") != nil {
 			t.Error("rank 0 has a training of what rank 1 has told it of the one that has ended")
 		}
 	})
-	told := append(old[0].message(messageIdle), isOver)
+	const isOver = 2
+	told := append(old[0].About().Begin(message.Idle), isOver)
 	for r := 1; r < 3; r++ {
 		c.cluster.nodes[0].cfg.Transport.Post(r, told)
 	}
 	for r := 1; r < 3; r++ {
-		<-old[r].over
+		<-old[r].Over()
 	}
 	if err := <-asked; err == nil {
 		t.Error("a trainer has a plan of a training that has ended")
@@ -456,8 +454,8 @@ func TestJobOpenedWhileItEnds(t *testing.T) {
 		t.Error("a training draws other samples than alone")
 	}
 	for r, s := range sets {
-		s.locked(func() {
-			if l := s.of("x"); l == nil || l == old[r] || l.generation != 1 {
+		s.Store().Locked(func() {
+			if l := s.Find("x"); l == nil || l == old[r] || l.About().Generation != 1 {
 				t.Errorf("rank %d serves %+v under the name", r, l)
 			}
 		})
@@ -483,10 +481,10 @@ var sameNumber = []string{"job-16564", "job-59600"}
 // admitted, even if it would admit none itself, and trainings whose names have the same number.
 func TestJobsOfAllRanksAreServed(t *testing.T) {
 	c := newCrew(t, 2, 1, 12, nil)
-	set := c.cluster.nodes[1].streams[0].samples
-	set.locked(func() {
-		for i := range maxJobs {
-			if _, err := set.join(fmt.Sprint("job", i)); err != nil {
+	set := c.cluster.nodes[1].rank.Sets[0]
+	set.Store().Locked(func() {
+		for i := range training.MaxJobs {
+			if _, err := set.Join(fmt.Sprint("job", i)); err != nil {
 				t.Fatal(err)
 			}
 		}

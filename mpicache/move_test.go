@@ -6,6 +6,7 @@ import (
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/transport"
 	"rankpool/scheduler/draw"
+	"rankpool/scheduler/protocol"
 )
 
 // noticed is a channel of capacity 1, which holds a value if something has happened since it was
@@ -65,7 +66,7 @@ func TestResumeWhereATrainerOpensLate(t *testing.T) {
 			_, err := tr.Call(door.KindPlan, u32s(0, epoch, batch))
 			answers <- err
 		}()
-		last := cl.nodes[len(cl.nodes)-1].streams[0]
+		last := cl.nodes[len(cl.nodes)-1]
 		for rank == 0 && !last.heard(0, epoch) {
 			<-handled
 		}
@@ -76,8 +77,8 @@ func TestResumeWhereATrainerOpensLate(t *testing.T) {
 		}
 	}
 	for rank, n := range cl.nodes {
-		n.streams[0].locked(func() {
-			if from := n.streams[0].coordinator.First(); from != batch {
+		n.coordinating(func(c *protocol.Coordinator) {
+			if from := c.First(); from != batch {
 				t.Errorf("rank %d resumes from batch %d, not %d", rank, from, batch)
 			}
 		})
@@ -85,9 +86,9 @@ func TestResumeWhereATrainerOpensLate(t *testing.T) {
 }
 
 // heard reports whether a rank knows that a trainer moved to an epoch.
-func (s *stream) heard(trainer, epoch int) (yes bool) {
-	s.locked(func() {
-		at, ok := s.coordinator.In(trainer)
+func (n *Node) heard(trainer, epoch int) (yes bool) {
+	n.coordinating(func(c *protocol.Coordinator) {
+		at, ok := c.In(trainer)
 		yes = ok && at == epoch
 	})
 	return yes
@@ -111,12 +112,17 @@ func TestResumeWhereARankHasNoTrainer(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-staging
-		last := cl.nodes[1].streams[0]
-		last.locked(func() {
-			if from := last.coordinator.First(); from != batch {
+		cl.nodes[1].coordinating(func(c *protocol.Coordinator) {
+			if from := c.First(); from != batch {
 				t.Errorf("%s: the rank without trainers resumes from batch %d, not %d", sampler,
 					from, batch)
 			}
 		})
 	}
+}
+
+// coordinating calls f with the coordinator of the training without a job name.
+func (n *Node) coordinating(f func(c *protocol.Coordinator)) {
+	set := n.rank.Sets[0]
+	set.Store().Locked(func() { f(set.Find("").Coordinator()) })
 }

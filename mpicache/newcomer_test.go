@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rankpool/mpicache/door"
+	"rankpool/mpicache/training"
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/protocol"
 )
@@ -129,7 +130,7 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 func TestNewcomerAfterARestart(t *testing.T) {
 	first := newCluster(t, 1, 120, 3000)
 	tr := first.plan(t, 0)
-	first.nodes[0].keep()
+	first.nodes[0].rank.Keep()
 	first.kill()
 	again := newClusterIn(t, func() string { return first.dirs[0] }, 1, 120, 3000)
 	defer again.close()
@@ -154,7 +155,7 @@ func TestNewcomerBeforeTheTrainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range c.cluster.nodes {
-		n.keep()
+		n.rank.Keep()
 	}
 	c.first = func() {
 		for rank, dir := range c.cluster.dirs {
@@ -190,8 +191,7 @@ func TestTrainerStartedAgain(t *testing.T) {
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
-	s := cl.nodes[0].streams[0]
-	s.locked(func() { s.seats[0].PID = int32(gone.ProcessState.Pid()) })
+	cl.nodes[0].replace(gone)
 	if err := openSpec(next, spec); err != nil {
 		t.Fatal(err)
 	}
@@ -234,9 +234,8 @@ func TestOneProcessOfAFamilyActs(t *testing.T) {
 	}
 	_, err = child.Receive()
 	refused(t, err, "it may read batches, and no more")
-	s := cl.nodes[0].streams[0]
-	s.locked(func() {
-		if got := s.coordinator.Ledger().Final(1); got != 0 {
+	cl.nodes[0].coordinating(func(c *protocol.Coordinator) {
+		if got := c.Ledger().Final(1); got != 0 {
 			t.Errorf("%d batches were reported by a child", got)
 		}
 	})
@@ -294,8 +293,8 @@ func (c *cluster) kill() {
 			c.t.Error(err)
 		}
 		n.ticking.Wait()
-		for _, s := range n.streams {
-			s.awaitStates()
+		for _, s := range n.rank.All() {
+			s.AwaitStates()
 		}
 	}
 }
@@ -348,11 +347,11 @@ func TestSameBatchTwice(t *testing.T) {
 // missed makes a trainer request the first plan in vain, until it times out, and checks the error.
 func missed(t *testing.T, cl *cluster, tr *trainer, want string) {
 	t.Helper()
-	s, answer := cl.nodes[0].streams[0], tr.planBeside()
+	n, answer := cl.nodes[0], tr.planBeside()
 	for waits := false; !waits; {
-		s.locked(func() { waits = s.coordinator.Waiting() > 0 })
+		n.coordinating(func(c *protocol.Coordinator) { waits = c.Waiting() > 0 })
 	}
-	s.tick(time.Now().Add(time.Minute))
+	n.rank.Sets[0].Tick(time.Now().Add(time.Minute))
 	var no door.Error
 	if err := <-answer; !errors.As(err, &no) || no.Code != door.CodeNotReady ||
 		no.Sentence != want {
@@ -402,10 +401,10 @@ func TestMissingTrainersAreNamed(t *testing.T) {
 }
 
 // before returns what ranks that are restarted in these folders would send each other.
-func before(dirs []string) [][]Before {
-	known := make([][]Before, len(dirs))
+func before(dirs []string) [][]training.Before {
+	known := make([][]training.Before, len(dirs))
 	for rank, dir := range dirs {
-		known[rank] = ReadBefore(dir, rank, len(dirs))
+		known[rank] = training.ReadBefore(dir, rank, len(dirs))
 	}
 	return known
 }
@@ -419,7 +418,7 @@ func TestNewcomerAtARankWithoutTrainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, node := range c.cluster.nodes {
-		node.keep()
+		node.rank.Keep()
 	}
 	edit := c.edit
 	c.edit = func(cfg *Config) {
@@ -449,7 +448,7 @@ func TestTrainingBeforeThatEnds(t *testing.T) {
 	first := newCluster(t, 2, 120, 3000)
 	_ = first.plan(t, 0).close() // of rank 0
 	for _, node := range first.nodes {
-		node.keep()
+		node.rank.Keep()
 	}
 	first.kill()
 	rank := 0
@@ -464,13 +463,20 @@ func TestTrainingBeforeThatEnds(t *testing.T) {
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
-	here, there := again.nodes[0].streams[0], again.nodes[1].streams[0]
-	here.locked(func() { here.seats[0].PID = int32(gone.ProcessState.Pid()) })
-	here.tick(time.Now())
+	again.nodes[0].replace(gone)
+	again.nodes[0].rank.Sets[0].Tick(time.Now())
 	for over := false; !over; {
-		there.locked(func() { over = !there.coordinator.Remembers() })
+		again.nodes[1].coordinating(func(c *protocol.Coordinator) { over = !c.Remembers() })
 	}
 	if err := openSpec(newcomer, other); err != nil {
 		t.Error(err)
 	}
+}
+
+// replace makes the rank believe that its first trainer was a process that is gone.
+func (n *Node) replace(gone *exec.Cmd) {
+	set := n.rank.Sets[0]
+	set.Store().Locked(func() {
+		set.Find("").Seats()[0].PID = int32(gone.ProcessState.Pid())
+	})
 }

@@ -1,70 +1,41 @@
 package mpicache
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/mpicache/client"
 	"rankpool/mpicache/door"
+	"rankpool/mpicache/message"
+	"rankpool/mpicache/outside"
 	"rankpool/mpicache/slab"
 	"rankpool/mpicache/stats"
+	"rankpool/mpicache/store"
+	"rankpool/mpicache/training"
 	"rankpool/mpicache/transport"
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/plan"
 	"rankpool/scheduler/systems"
 )
 
-// Storage reads samples. Package staging/storage implements it.
-type Storage interface {
-	// Fetch reads the sample into into, which has its size, and calls done once, from any
-	// goroutine. Samples with smaller needs are read first.
-	Fetch(id draw.SampleID, into []byte, need uint64, done func(error))
-	// Demand announces that a trainer waits for all reads with this need or a smaller one.
-	Demand(need uint64)
-}
-
-// DataSet is a data set that a node serves.
-type DataSet struct {
-	Name      string
-	Samples   int
-	Identity  string // its digest, the same on all ranks; "": unknown
-	Times     string // the digest of its modification times, on this node
-	Root      string
-	IndexPath string // of the sample index that clients map
-	Size      func(draw.SampleID) int64
-	Label     func(draw.SampleID) int
-	Storage   Storage
-
-	PartitionBytes []int64 // capacity of every rank's partition, the same on all ranks
-	// BookBytes is the total memory of all ranks, as Size counts it, for a system that chooses by
-	// epoch.
-	BookBytes   int64
-	WindowBytes int64 // for samples read ahead or in use, beyond this rank's partition
-
-	// TierBytes is the capacity of every rank's tier, in whole blocks of TierBlockBytes, the same on
-	// all ranks. nil: no tiers.
-	TierBytes      []int64
-	TierBlockBytes int64
-	Tier           Tier // this rank's; nil if it has none, or cannot use it
-
-	// Packages holds this rank's packages, by number, for a system that uses packages. Its capacity is
-	// PackageBytes, in whole blocks of PackageBlockBytes. nil: samples of packages are read one by
-	// one.
-	Packages                        Tier
-	PackageBytes, PackageBlockBytes int64
-
-	// KeepsCopies means that each rank keeps copies of its samples on its node's disk, and therefore
-	// reads its samples for other ranks, too. It is the same on all ranks.
-	KeepsCopies bool
-	Kept        Kept // this rank's copies; nil if it has none, or cannot use them
-}
+type (
+	// DataSet is a data set that a node serves.
+	DataSet = store.DataSet
+	// Storage reads samples.
+	Storage = store.Storage
+	// Tier keeps copies of samples on a disk of the node.
+	Tier = store.Tier
+	// Kept keeps copies of samples on a disk of the node beyond the end of this rank.
+	Kept = store.Kept
+)
 
 // Config is the configuration of a node. The node does not close anything in it.
 type Config struct {
@@ -94,7 +65,7 @@ type Config struct {
 	StateOptional bool
 	Session       string // sent to clients
 	// by rank: what restarted ranks know of the trainings before; nil: nothing
-	Before [][]Before
+	Before [][]training.Before
 	// names this start of the training in the run log; restarted ranks keep it; "": none
 	Launch string
 	// JobIdle is how long a training with a job name may have no process on any rank before it ends;
@@ -121,45 +92,32 @@ type Config struct {
 	// GiveUnused makes the node return memory that no training gains from to the system.
 	GiveUnused bool
 
-	outside outside // nil: the real world
+	outside outside.World // nil: the real one
 }
 
 // Node is a rank at run time: it owns the slab, the door and the exchange, and carries out the
 // schedulers' decisions. Its methods may be called concurrently.
 type Node struct {
-	outside
+	outside.World
 	cfg      Config
 	slab     *slab.Slab
 	slabFD   int
+	memory   *store.Memory
+	peers    *store.Peers
+	rank     *training.Rank
 	door     *door.Door
-	streams  []*stream    // by data set: that of the training without a job name
-	peers    []peerHealth // protected by connMu
+	clients  *client.Door
 	life     lifeSigns
 	report   *reporter // rank 0
 	observer observer
 	// kept of the previous rank's keptOf residents were found in its memory.
 	kept, keptOf int
 	shrinker     shrinker
-	started      time.Time
-	bulk         atomic.Uint32
-	tickets      atomic.Uint64
-	lanes        atomic.Int32 // trainings that have begun and not ended
-	planned      atomic.Int64 // samples planned since Tidy was called; 0: it never was
-	// seatsChanged requests that the list of trainers be written.
-	seatsChanged atomic.Bool
 	halted       context.Context // done once halt was called
 	halt         func()          // ends the goroutines that ticking counts
 	stopped      chan struct{}
 	stopOnce     sync.Once
 	ticking      sync.WaitGroup
-
-	besideMu sync.Mutex // held while a plan beside the training is made
-
-	arenaMu sync.Mutex
-	arena   *slab.Arena
-
-	connMu sync.Mutex
-	conns  map[*conn]struct{}
 }
 
 // doorName is the socket's name in the rank's folder.
@@ -187,39 +145,77 @@ func newNode(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	if cfg.outside == nil {
-		cfg.outside = realWorld{}
+		cfg.outside = outside.Real{}
 	}
 	cfg.SlabBytes = memory.SizeBytes() // whole pages: clients must map all that samples are put into
 	n := &Node{
-		outside: cfg.outside, cfg: cfg, slab: memory, slabFD: -1, arena: memory.Arena,
-		conns: map[*conn]struct{}{}, peers: make([]peerHealth, cfg.Transport.Size()),
-		stopped: make(chan struct{}), started: cfg.outside.now(),
-		kept: len(found.whole), keptOf: found.residents,
+		World: cfg.outside, cfg: cfg, slab: memory, slabFD: -1, clients: client.NewDoor(),
+		stopped: make(chan struct{}),
+		kept:    len(found.whole), keptOf: found.residents,
 		life: lifeSigns{heard: map[int]bool{}, all: make(chan struct{})},
 	}
+	n.memory = store.NewMemory(memory, n.spoilt)
+	n.peers = store.NewPeers(cfg.Transport.Size(), cfg.PeerTimeout, n.Now, cfg.Log)
 	n.halted, n.halt = context.WithCancel(context.Background())
-	for i := range cfg.Data {
-		n.streams = append(n.streams, newSamples(n, i).streams[0])
-	}
 	if cfg.Transport.Rank() == 0 {
 		n.report = newReporter(n)
 	}
+	n.rank = training.NewRank(&store.Rank{
+		World: n.World, Transport: cfg.Transport, Memory: n.memory, Peers: n.peers, Halted: n.halted,
+		Log: cfg.Log,
+	}, n.trainingConfig(), n.cfg.Data)
 	for _, e := range found.whole {
-		s := n.streams[e.Set]
-		s.recovered = append(s.recovered, draw.SampleID(e.Sample))
+		n.rank.Sets[e.Set].Store().Recover(draw.SampleID(e.Sample))
 	}
-	n.recall()
+	n.rank.Recall(cfg.Before)
 	n.observer.init(n)
 	n.recordBegin()
 	n.shrinker.init(n)
+	n.clients.Config = client.Config{
+		Rank: n.rank, Sampler: cfg.Sampler, Welcome: n.welcome(), SlabFD: -1, Status: n.status,
+		Shutdown: func() { n.stopOnce.Do(func() { close(n.stopped) }) },
+	}
 	return n, nil
+}
+
+// trainingConfig returns what trainings depend on.
+func (n *Node) trainingConfig() training.Config {
+	cfg := &n.cfg
+	t := training.Config{
+		System: cfg.system(), Policy: cfg.Policy, Options: cfg.Options, Scorer: cfg.Scorer,
+		Assignment: cfg.Assignment, Dir: cfg.Dir, StatePath: cfg.StatePath,
+		StateOptional: cfg.StateOptional, JobIdle: cfg.JobIdle, Record: cfg.Record,
+		NodeEvery: cfg.NodeEvery, Tidy: cfg.Tidy, ConnsOf: n.clients.OfFamily, Measures: n.measures,
+		Divide: func() { n.shrinker.divide.Store(true) },
+	}
+	if n.report != nil {
+		t.Counted = n.report.add
+	}
+	return t
+}
+
+// welcome describes the rank to its clients.
+func (n *Node) welcome() door.Welcome {
+	cfg := &n.cfg
+	w := door.Welcome{
+		Rank: cfg.Transport.Rank(), Ranks: cfg.Transport.Size(), SlabBytes: cfg.SlabBytes,
+		Session: cfg.Session, PlanVersion: plan.Version, Options: cfg.Options.String(),
+		Sampler: cmp.Or(cfg.Sampler, cfg.system().LiveSampler()),
+	}
+	for _, d := range cfg.Data {
+		w.Data = append(w.Data, door.WelcomeData{
+			Name: d.Name, Samples: d.Samples, Index: d.IndexPath, Root: d.Root,
+			Identity: d.Identity, Times: d.Times,
+		})
+	}
+	return w
 }
 
 // start begins to serve.
 func (n *Node) start() {
 	cfg := &n.cfg
 	cfg.Transport.Start(n.onMessage)
-	go n.door.Accept(cfg.Log, func(sock door.Socket) { n.newConn(sock).Serve() })
+	go n.door.Accept(cfg.Log, func(sock door.Socket) { n.clients.New(sock).Serve() })
 	n.ticking.Go(n.tick)
 	cfg.Pulse.attach(n.refusePlans)
 	if cfg.GiveBack != nil && cfg.SlabBytes > 0 {
@@ -233,7 +229,7 @@ func (n *Node) listen() error {
 		if err != nil {
 			return err
 		}
-		n.slabFD = fd
+		n.slabFD, n.clients.SlabFD = fd, fd
 	}
 	opened, err := door.Open(filepath.Join(n.cfg.Dir, doorName))
 	n.door = opened
@@ -264,10 +260,10 @@ func (n *Node) tick() {
 
 // doDue does the periodic work that is due.
 func (n *Node) doDue(now time.Time) {
-	for _, s := range n.streams {
-		s.tick(now)
+	for _, s := range n.rank.Sets {
+		s.Tick(now)
 	}
-	n.keep()
+	n.rank.Keep()
 }
 
 // Close ends the node after training: it sends the epochs' counts to rank 0, which records the
@@ -276,15 +272,15 @@ func (n *Node) Close() error {
 	n.TrainersLeave()
 	n.halt()
 	n.ticking.Wait()
-	for _, s := range n.all() {
-		s.finish()
+	for _, s := range n.rank.All() {
+		s.Finish()
 	}
 	within(readsTimeout, n.endReads) // the last line counts what storage returned
-	n.observer.observe(n.now())
+	n.observer.observe(n.Now())
 	if n.report != nil {
 		n.report.finish(closeTimeout)
 	} else {
-		n.cfg.Transport.Post(0, []byte{messageBye})
+		n.cfg.Transport.Post(0, []byte{message.Bye})
 	}
 	return n.end()
 }
@@ -295,22 +291,16 @@ func (n *Node) Close() error {
 // process.
 func (n *Node) Abandon() error {
 	n.halt()
-	for _, s := range n.streams {
-		s.locked(func() { s.closed = true })
-	}
+	n.closeStores()
 	return n.closeDoor()
 }
 
 // Training reports whether a trainer is connected.
-func (n *Node) Training() bool { return n.trainers() > 0 }
+func (n *Node) Training() bool { return n.clients.Trainers() > 0 }
 
 // Trained reports whether a trainer has opened a data set here.
 func (n *Node) Trained() bool {
-	trained := false
-	for _, s := range n.streams {
-		s.locked(func() { trained = trained || s.stager != nil })
-	}
-	return trained
+	return slices.ContainsFunc(n.rank.Sets, func(s *training.Set) bool { return s.Store().Opened() })
 }
 
 // end closes what is open and releases the memory.
@@ -334,28 +324,27 @@ const readsTimeout = 2 * time.Second
 
 // endReads closes all streams, so that they read nothing more, and waits for their reads.
 func (n *Node) endReads() {
-	for _, s := range n.streams {
-		s.locked(func() { s.closed = true })
+	n.closeStores()
+	for _, s := range n.rank.Sets {
+		s.Store().Wait()
 	}
-	for _, s := range n.streams {
-		s.reads.Wait()
+}
+
+func (n *Node) closeStores() {
+	for _, s := range n.rank.Sets {
+		s.Store().Close()
 	}
 }
 
 // quiet ends all streams and reports whether all reads into the slab have ended.
 func (n *Node) quiet() bool {
 	return within(closeTimeout, func() {
-		for _, s := range n.streams {
-			if s.data.Tier != nil {
-				s.data.Tier.End()
-			}
-			if s.data.Packages != nil {
-				s.data.Packages.End()
-			}
+		for _, s := range n.rank.Sets {
+			s.Store().EndDisks()
 		}
 		n.endReads()
-		for _, s := range n.all() {
-			s.awaitStates()
+		for _, s := range n.rank.All() {
+			s.AwaitStates()
 		}
 	})
 }
@@ -387,57 +376,17 @@ func (n *Node) TrainersLeave() bool {
 	return !n.Training()
 }
 
-// trainers returns the number of connected training processes, each with one connection or more:
-// its sentinel and its workers have separate connections.
-func (n *Node) trainers() int {
-	n.connMu.Lock()
-	defer n.connMu.Unlock()
-	type process struct {
-		trainer uint32
-		family  uint64
-	}
-	open := map[process]bool{}
-	for c := range n.conns {
-		if t, family := c.whose(); t != door.ControlTrainer {
-			open[process{t, family}] = true
-		}
-	}
-	return len(open)
-}
-
 // closeDoor admits no more clients, and ends the connections of all.
 func (n *Node) closeDoor() error {
 	err := n.door.Close()
-	n.connMu.Lock()
-	defer n.connMu.Unlock()
-	for c := range n.conns {
-		c.HangUp()
-	}
+	n.clients.HangUp()
 	return err
 }
 
-func (n *Node) alloc(sizeBytes int64) (off int64, ok bool) {
-	n.arenaMu.Lock()
-	defer n.arenaMu.Unlock()
-	return n.arena.Alloc(max(sizeBytes, 1))
-}
-
-func (n *Node) free(off int64) {
-	n.arenaMu.Lock()
-	defer n.arenaMu.Unlock()
-	if !n.arena.Has(off) {
-		n.spoilt("it frees place %d, which holds no sample", off)
-	}
-	n.arena.Free(off)
-}
-
-// spoilt ends the node.
-func (n *Node) spoilt(format string, args ...any) {
+// spoilt ends the node: another process has written to the directory of the memory.
+func (n *Node) spoilt(why error) {
 	forgetSlab(n.cfg.Dir)
-	err := fmt.Errorf("mpicache: another process has written to the directory of the memory for "+
-		"samples: "+format, args...)
 	if n.cfg.Spoilt != nil {
-		n.cfg.Spoilt(err)
+		n.cfg.Spoilt(why)
 	}
-	panic(err)
 }

@@ -105,12 +105,9 @@ func TestSilentPeer(t *testing.T) {
 func (c *cluster) opened() int {
 	n := 0
 	for _, node := range c.nodes {
-		s := node.streams[0]
-		s.mu.Lock()
-		if s.stager != nil {
+		if node.rank.Sets[0].Store().Opened() {
 			n++
 		}
-		s.mu.Unlock()
 	}
 	return n
 }
@@ -185,8 +182,8 @@ func TestRankStartsAgain(t *testing.T) {
 
 	again := newCluster(t, 1, 240, 5000)
 	defer again.close()
-	s := again.nodes[0].streams[0]
-	again.nodes[0].cfg.Dir = dir
+	s := again.nodes[0].rank.Sets[0].Find("")
+	again.nodes[0].rank.Dir = dir
 	tr, err = again.trainer(0, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -206,6 +203,6 @@ func TestRankStartsAgain(t *testing.T) {
 	}
 	if fmt.Sprint(got) != fmt.Sprint(parts) || text != want[2] {
 		t.Errorf("the third epoch's plan differs after the rank restarted (%d epochs open)",
-			len(s.coordinator.Open()))
+			len(s.Coordinator().Open()))
 	}
 }

@@ -2,6 +2,7 @@ package mpicache
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -457,3 +458,5 @@ func (c *cluster) train(world, batchSize, epochs int, sampler string) []string {
 	}
 	return out
 }
+
+var le = binary.LittleEndian

@@ -12,6 +12,7 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/stats"
+	"rankpool/mpicache/training"
 	"rankpool/mpicache/transport"
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/plan"
@@ -53,14 +54,14 @@ func TestStats(t *testing.T) {
 			sum.HitsRemote -= line.HitsRemote
 			sum.StorageReads -= line.StorageReads
 			sum.FallbackReads -= line.FallbackReads
-		case importanceRecord:
+		case training.ImportanceRecord:
 			importance++
 			total := int64(0)
 			for _, n := range line.Counts {
 				total += n
 			}
 			if total != samples || len(line.Edges) != len(line.Counts)+1 ||
-				line.Epoch != importance-1 || line.EffectiveSamples < leastEffective*samples ||
+				line.Epoch != importance-1 || line.EffectiveSamples < samples/4 ||
 				line.EffectiveSamples > samples+1e-3 {
 				t.Errorf("importance: %+v", line)
 			}
@@ -107,14 +108,14 @@ func TestSilentRanksAreLeftOut(t *testing.T) {
 func TestStatsBeginWithTheRank(t *testing.T) {
 	n := agreedRank(t)
 	const epoch = 7
-	from := teller{worker: 99}
+	from := training.Teller{Worker: 99}
 	for _, c := range []struct {
 		hits, stall int64
 		asked       bool
 		wantHits    int64
 		wantStall   float64
 	}{{5, 1e6, false, 0, 0}, {9, 3e6, true, 4, 2}} {
-		n.streams[0].onTally(from, counted(epoch, counts{
+		n.rank.Sets[0].Find("").Tally(from, counted(epoch, counts{
 			stats.HitsLocal: c.hits, stats.StorageReads: 2, stats.FallbackReads: 3,
 			stats.StallSeconds: c.stall,
 		}), c.asked)
@@ -123,16 +124,16 @@ func TestStatsBeginWithTheRank(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 	}
-	if c := n.streams[0].sum(epoch); c.HitsLocal != 9 || c.StorageReads != 2 {
+	if c := n.rank.Sets[0].Find("").Count(epoch); c.HitsLocal != 9 || c.StorageReads != 2 {
 		t.Errorf("the epoch's count is %+v", c)
 	}
 	for _, c := range []struct{ stall, unmeasured int64 }{{0, 1}, {4e6, 0}} {
-		n.streams[0].onTally(from, counted(epoch, counts{
+		n.rank.Sets[0].Find("").Tally(from, counted(epoch, counts{
 			stats.HitsLocal: 9, stats.StorageReads: 2, stats.FallbackReads: 3,
 			stats.StallSeconds: c.stall, stats.Unmeasured: c.unmeasured,
 		}), true)
 		known := !math.IsNaN(float64(n.Stats().StallSeconds))
-		if sum := n.streams[0].sum(epoch); known != (c.stall > 0) ||
+		if sum := n.rank.Sets[0].Find("").Count(epoch); known != (c.stall > 0) ||
 			known == math.IsNaN(float64(sum.StallSeconds)) {
 			t.Errorf("with %+v: %v, in the epoch %v", c, n.Stats().StallSeconds, sum.StallSeconds)
 		}
@@ -145,8 +146,10 @@ func agreedRank(t *testing.T) *Node {
 	t.Helper()
 	cl := newCluster(t, 1, 10, 1<<14)
 	t.Cleanup(cl.close)
-	s := cl.nodes[0].streams[0]
-	s.locked(func() { s.coordinate(protocol.Opened{Spec: protocol.Spec{BatchSize: 2, World: 1}}) })
+	set := cl.nodes[0].rank.Sets[0]
+	set.Store().Locked(func() {
+		set.Find("").Coordinate(protocol.Opened{Spec: protocol.Spec{BatchSize: 2, World: 1}})
+	})
 	return cl.nodes[0]
 }
 
@@ -190,7 +193,7 @@ func TestTrainersAreCountedOnce(t *testing.T) {
 	}
 	for i, want := range []int{1, 1, 1, 2, 2} {
 		clients = append(clients, cl.connect(uint32(i/3), 2, uint64(i)))
-		if got := n.trainers(); got != want || n.Stats().Trainers != want || !n.Training() {
+		if got := n.clients.Trainers(); got != want || n.Stats().Trainers != want || !n.Training() {
 			t.Errorf("after %d connections: %d trainers, want %d", i+1, got, want)
 		}
 	}
@@ -248,10 +251,10 @@ func TestFirstTallyCounts(t *testing.T) {
 // floats, in the order of a map, they would differ by rounding.
 func TestSumsDoNotFall(t *testing.T) {
 	n := agreedRank(t)
-	const epochs = maxToldEpochs
+	const epochs = training.MaxToldEpochs
 	for e := range int64(epochs) {
 		us := 123457 + e*e*e*7654321
-		n.streams[0].onTally(teller{},
+		n.rank.Sets[0].Find("").Tally(training.Teller{},
 			counted(uint32(e), counts{stats.StallSeconds: us, stats.TrainSeconds: us}), true)
 	}
 	before := n.Stats()
@@ -390,10 +393,10 @@ func TestTheLastLineCountsAllReads(t *testing.T) {
 	if underWay.Load() == 0 {
 		t.Fatal("nothing is read ahead")
 	}
-	s := cl.nodes[0].streams[0]
+	s := cl.nodes[0].rank.Sets[0].Store()
 	go func() {
 		for closed := false; !closed; time.Sleep(time.Millisecond) {
-			s.locked(func() { closed = s.closed })
+			s.Locked(func() { closed = s.Closed() })
 		}
 		close(open)
 	}()

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"rankpool/mpicache/liveness"
+	"rankpool/mpicache/message"
 	"rankpool/mpicache/transport"
-	"rankpool/scheduler/protocol"
 )
 
 // A Pulse sends the other ranks signs of life, and notices when theirs stop. It begins as soon as
@@ -33,9 +33,6 @@ type Pulse struct {
 	turn  int             // of the newest beat
 	hung  func(rank int)  // the node's, once there is one; called at each beat while a rank is lost
 }
-
-// messageBeat is a sign of life.
-const messageBeat = 11
 
 // signsWithin is how many signs of life are due from each other rank within the bound: at 1,024
 // ranks and a bound of two minutes a rank sends 70 a second.
@@ -133,7 +130,7 @@ func (p *Pulse) tick(now time.Duration) (newly, all []int, hung func(rank int)) 
 // beat sends this rank's signs of life, and reports the ranks that are silent.
 func (p *Pulse) beat(now time.Duration) {
 	for _, rank := range p.next() {
-		p.transport.Post(rank, []byte{messageBeat})
+		p.transport.Post(rank, []byte{message.Beat})
 	}
 	newly, all, hung := p.tick(now)
 	for _, rank := range newly {
@@ -149,7 +146,7 @@ func (p *Pulse) beat(now time.Duration) {
 func (n *Node) refusePlans(lost int) {
 	why := fmt.Sprintf("rank %d has not answered for %v, and a plan needs what its trainers report",
 		lost, n.cfg.Pulse.bound)
-	for _, s := range n.all() {
-		s.locked(func() { s.coordinate(protocol.Hung{Why: why}) })
+	for _, s := range n.rank.All() {
+		s.Refuse(why)
 	}
 }

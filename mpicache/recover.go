@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
+	"rankpool/mpicache/files"
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler/draw"
-	"rankpool/scheduler/stager"
 )
 
 // When a rank dies, the trainers of its node still have its memory mapped. Its successor takes the
@@ -78,39 +77,6 @@ func (cfg *Config) size(set, sample int) int64 {
 // been complete in memory.
 func (n *Node) Recovered() (kept, of int) { return n.kept, n.keptOf }
 
-// sumOf returns the directory's sum of bytes; 0 if reading them failed with err, or there is no
-// directory.
-func (s *samples) sumOf(bytes []byte, err error) uint32 {
-	if err != nil || s.entries == nil {
-		return 0
-	}
-	return slab.Sum(bytes)
-}
-
-// put records that a sample is complete in its place.
-func (s *samples) put(id draw.SampleID, sum uint32) {
-	s.entries.Put(int(id), s.place(id), sum)
-}
-
-// check compares a sample's bytes with their sum, without the stream's lock.
-func (s *samples) check(c stager.Check) {
-	bytes := s.bytes(c.ID)
-	sum, whole := s.entries.Sum(int(c.ID))
-	s.reads.Add(1)
-	s.node.beside(nil, "check a sample", func() {
-		whole := whole && slab.Sum(bytes) == sum
-		s.locked(func() {
-			if !whole {
-				s.entries.Spoil(int(c.ID))
-				s.node.cfg.Log.Warn("a sample in memory has other bytes than were written; it is read again",
-					"data", s.data.Name, "sample", c.ID)
-			}
-			s.step(stager.Checked{ID: c.ID, Whole: whole})
-		})
-		s.reads.Done()
-	})
-}
-
 // slabName is the file in a rank's folder that names the rank's memory: only that memory is taken
 // back, or kept by clients while there is no rank.
 const slabName = "slab"
@@ -121,11 +87,11 @@ func noteSlab(dir string, memory *slab.Slab) error {
 		return err
 	}
 	text := fmt.Appendf(nil, "%d %d %d\n", is.Device, is.Inode, is.SizeBytes)
-	return writeFile(filepath.Join(dir, slabName), inOne(text))
+	return files.Write(filepath.Join(dir, slabName), text)
 }
 
 func readSlabNote(dir string) (is slab.Identity, err error) {
-	text, err := ReadFile(filepath.Join(dir, slabName))
+	text, err := files.Read(filepath.Join(dir, slabName))
 	if err == nil {
 		_, err = fmt.Sscanf(string(text), "%d %d %d\n", &is.Device, &is.Inode, &is.SizeBytes)
 	}
@@ -140,22 +106,4 @@ func forgetSlab(dir string) {
 	}
 	_, _ = file.WriteString("0 0 0                                                           \n")
 	_ = file.Close() // a remaining note is checked against the memory that clients send
-}
-
-// heldByTrainers reports whether a training process may still send the memory of a rank in this
-// folder: one that is alive and not stopped, or invisible from here.
-func heldByTrainers(dir string, ranks int) bool {
-	all, _ := readKept(dir, ranks) // nobody, where it cannot be read
-	return slices.ContainsFunc(all, func(k kept) bool {
-		for _, st := range k.Seats {
-			if st == nil {
-				continue
-			}
-			ticks, stopped := statOf(st.PID)
-			if st.PID == 0 || st.Started != 0 && ticks == st.Started && !stopped {
-				return true
-			}
-		}
-		return false
-	})
 }

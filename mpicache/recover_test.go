@@ -3,15 +3,11 @@ package mpicache
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -31,7 +27,7 @@ const recoverPatience = 20 * time.Second
 func (c *cluster) killed() (fds []int) {
 	c.t.Helper()
 	for _, n := range c.nodes {
-		n.keep()
+		n.rank.Keep()
 		fd, err := n.slab.ReadOnlyFD()
 		if err != nil {
 			c.t.Fatal(err)
@@ -180,9 +176,9 @@ func TestRecoverSpoilt(t *testing.T) {
 	residents := cl.nodes[0].Stats().Residents
 	n := 0
 	for id := range samples {
-		off, ok := cl.nodes[0].streams[0].entries.Place(id)
-		if ok && n < 10 {
-			cl.nodes[0].slab.Bytes(off, 1)[0] ^= byte(1 + id%7)
+		s := cl.nodes[0].rank.Sets[0].Store()
+		if id := draw.SampleID(id); s.Has(id) && n < 10 {
+			cl.nodes[0].slab.Bytes(s.Place(id), 1)[0] ^= byte(1 + id%7)
 			n++
 		}
 	}
@@ -265,7 +261,7 @@ func TestTakeBackRefuses(t *testing.T) {
 	if err := noteSlab(dir, cl.nodes[0].slab); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(dir, keptName)); err != nil {
+	if err := os.Remove(filepath.Join(dir, "trainers")); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []struct {
@@ -366,65 +362,4 @@ func TestColdStartForgets(t *testing.T) {
 		t.Errorf("the folder names %+v (%v), before %+v", second, err, first)
 	}
 	cl.close()
-}
-
-// TestDirectoryWrittenTo lets another process write to the directory of a rank that serves: either
-// the rank ends with an error and its memory is not taken over, or the write does no harm.
-func TestDirectoryWrittenTo(t *testing.T) {
-	const samples, capacity = 240, 6000
-	cl := newCluster(t, 1, samples, capacity)
-	cl.train(1, 6, 1, "torch")
-	cl.killed() // nothing else happens any more
-	n := cl.nodes[0]
-	s := n.streams[0]
-	words := n.slab.Bytes(n.slab.SizeBytes()+128, 8*samples) // after header and set
-	good := bytes.Clone(words)
-	rng := rand.New(rand.NewPCG(1, 2))
-	ended := 0
-	// try reports whether the rank ended as it did something with a sample.
-	try := func(do func(draw.SampleID), id int) (why error) {
-		defer func() {
-			if r := recover(); r != nil {
-				why = r.(error)
-			}
-		}()
-		do(draw.SampleID(id))
-		return nil
-	}
-	for round := range 2000 {
-		id := rng.IntN(samples)
-		word := words[8*id:]
-		binary.LittleEndian.PutUint64(word, rng.Uint64()>>rng.IntN(64))
-		if round%3 == 0 { // the place of another sample
-			copy(word[:8], good[8*rng.IntN(samples):])
-		}
-		for _, do := range []func(draw.SampleID){
-			func(id draw.SampleID) {
-				if s.has(id) {
-					s.place(id)
-				}
-			},
-			func(id draw.SampleID) { s.bytes(id) },
-			func(id draw.SampleID) { s.put(id, 1) },
-			func(id draw.SampleID) { s.entries.Keep(int(id), round%2 == 0) },
-			s.vacate,
-		} {
-			why := try(do, id)
-			if why == nil {
-				continue
-			}
-			ended++
-			var crash runtime.Error
-			if errors.As(why, &crash) ||
-				!strings.Contains(why.Error(), "another process has written to the directory") {
-				t.Fatalf("round %d, word %#x: %v", round, binary.LittleEndian.Uint64(word), why)
-			}
-			if note, err := readSlabNote(cl.dirs[0]); err != nil || note.SizeBytes != 0 {
-				t.Fatalf("the folder names the memory still: %+v (%v)", note, err)
-			}
-		}
-	}
-	if ended < 500 {
-		t.Errorf("only %d ends", ended)
-	}
 }

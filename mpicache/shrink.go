@@ -5,10 +5,6 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
-
-	"rankpool/mpicache/slab"
-	"rankpool/scheduler/draw"
-	"rankpool/scheduler/stager"
 )
 
 const (
@@ -28,7 +24,6 @@ type shrinker struct {
 	node                  *Node
 	fullBytes, leastBytes int64 // of the slab: at the start, and what the windows need
 	nowBytes              int64
-	heldBytes             int64 // not given back yet
 	swept                 time.Time
 	told                  bool // it has logged that nothing is left to give
 
@@ -37,6 +32,8 @@ type shrinker struct {
 	even   []int64
 	evenOf int64
 
+	// gain returns what the cache is worth to the trainings on a data set.
+	gain func(set int) float64
 	// divide requests that memory be divided again.
 	divide atomic.Bool
 }
@@ -49,6 +46,7 @@ func (h *shrinker) init(n *Node) {
 	}
 	h.leastBytes = min(h.fullBytes, h.leastBytes+h.leastBytes/16)
 	h.evenOf = h.fullBytes
+	h.gain = func(set int) float64 { return n.rank.Sets[set].Gain() }
 }
 
 // watch polls the memory until the node stops.
@@ -102,9 +100,7 @@ func (h *shrinker) shrink(bytes int64) {
 
 func (h *shrinker) shrinkTo(bytes int64) {
 	h.nowBytes = bytes
-	h.node.arenaMu.Lock()
-	h.node.arena.Shrink(bytes)
-	h.node.arenaMu.Unlock()
+	h.node.memory.Shrink(bytes)
 	h.sweep()
 }
 
@@ -112,48 +108,9 @@ func (h *shrinker) shrinkTo(bytes int64) {
 // memory there.
 func (h *shrinker) sweep() {
 	for i, bytes := range h.partitions() {
-		h.node.streams[i].shrink(h.nowBytes, bytes)
+		h.node.rank.Sets[i].Store().Shrink(h.nowBytes, bytes)
 	}
-	for _, r := range h.gone() {
-		if err := h.node.slab.Release(r[0], r[1]); err != nil {
-			h.node.cfg.Log.Error("memory cannot be returned to the system", "error", err)
-		}
+	if err := h.node.memory.Release(); err != nil {
+		h.node.cfg.Log.Error("memory cannot be returned to the system", "error", err)
 	}
-}
-
-// gone returns the ranges that are out of use, offset and length, if there are more than last time.
-// Nobody will use them again.
-func (h *shrinker) gone() (ranges [][2]int64) {
-	n := h.node
-	n.arenaMu.Lock()
-	defer n.arenaMu.Unlock()
-	size := n.arena.SizeBytes()
-	if size == h.heldBytes {
-		return nil
-	}
-	h.heldBytes = size
-	n.arena.Gone(func(off, sizeBytes int64) { ranges = append(ranges, [2]int64{off, sizeBytes}) })
-	return ranges
-}
-
-// shrink gives the data set a partition of another size, and frees its samples in the slab beyond
-// endBytes.
-func (s *samples) shrink(endBytes, capacityBytes int64) {
-	s.locked(func() {
-		if s.stager == nil {
-			return // a later sweep does it
-		}
-		e := stager.Shrunk{CapacityBytes: capacityBytes}
-		for id := 0; id < s.data.Samples && endBytes < s.node.cfg.SlabBytes; id++ {
-			off, ok := s.entries.Place(id)
-			if id := draw.SampleID(id); ok &&
-				off+slab.Footprint(s.data.Size(id)) > endBytes && s.stager.Cache().Resident(id) {
-				e.IDs = append(e.IDs, id)
-			}
-		}
-		if len(e.IDs) > 0 || e.CapacityBytes != s.capacityBytes {
-			s.capacityBytes = e.CapacityBytes
-			s.step(e)
-		}
-	})
 }

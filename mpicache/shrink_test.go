@@ -154,7 +154,7 @@ func TestClientsMapAllThatSamplesAreIn(t *testing.T) {
 	defer cl.close()
 	tr := cl.mustTrainer(t, 0, 1)
 	defer tr.close()
-	if mapped, used := len(tr.slab), cl.nodes[0].arena.SizeBytes(); int64(mapped) != used {
-		t.Errorf("clients map %d bytes, and samples are put into %d", mapped, used)
+	if mapped, bytes := len(tr.slab), cl.nodes[0].slab.SizeBytes(); int64(mapped) != bytes {
+		t.Errorf("clients map %d bytes, and samples are put into %d", mapped, bytes)
 	}
 }

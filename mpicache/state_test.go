@@ -4,40 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"rankpool/mpicache/door"
+	"rankpool/scheduler/protocol"
 )
-
-// TestStatesOfJobs checks that the files of a job are not mistaken for those of another.
-func TestStatesOfJobs(t *testing.T) {
-	cl := newCluster(t, 1, 60, 1000)
-	defer cl.close()
-	set := cl.nodes[0].streams[0].samples
-	for _, job := range []string{"", "a", "a-3", "b"} {
-		set.locked(func() {
-			s, err := set.join(job)
-			if err == nil {
-				err = os.WriteFile(s.statePath(5), nil, 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-	for _, s := range set.streams {
-		if paths := s.statePaths(); len(paths) != 1 || paths[0] != s.statePath(5) {
-			t.Errorf("job %q has the states %q", s.job, paths)
-		}
-		if name := filepath.Base(s.ownStatePath()); s.job != "" && !strings.Contains(name, s.job) {
-			t.Errorf("job %q saves to %s", s.job, name)
-		}
-	}
-	if name := previousState("a"); IsJobName(name) {
-		t.Errorf("the state of the checkpoint before is that of job %s", name)
-	}
-}
 
 // TestStateFileStaysUntilRead checks that planning the epoch again that a state file was saved in
 // does not overwrite the file: the other ranks may read it later.
@@ -76,19 +47,13 @@ func TestStateFileStaysUntilRead(t *testing.T) {
 	}
 
 	cl, tr = begin()
-	s := cl.nodes[0].streams[0]
-	s.mu.Lock()
-	saving := s.saving
-	s.mu.Unlock()
-	if saving != nil {
-		<-saving
-	}
+	cl.nodes[0].rank.Sets[0].Find("").AwaitStates()
 	now, err := os.ReadFile(path)
 	if err != nil || !slices.Equal(now, saved) {
 		t.Errorf("the state file changed when its epoch was planned again (%v)", err)
 	}
-	s.locked(func() {
-		if got := s.coordinator.Ledger().Final(0); got != 0 {
+	cl.nodes[0].coordinating(func(c *protocol.Coordinator) {
+		if got := c.Ledger().Final(0); got != 0 {
 			t.Errorf("%d batches are final although training begins with the first", got)
 		}
 	})

@@ -2,11 +2,7 @@ package mpicache
 
 import (
 	"cmp"
-	"fmt"
-	"sync"
 
-	"rankpool/scheduler/draw"
-	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 )
 
@@ -17,89 +13,4 @@ func (c *Config) system() *systems.System {
 		panic("mpicache: " + err.Error())
 	}
 	return s
-}
-
-// book returns what the draws of the system's own sampler depend on; nil if the system has none, or
-// spec uses another one.
-func (s *stream) book(spec *protocol.Spec) *book {
-	system := s.node.cfg.system()
-	if !system.Draws() || spec.Sampler != system.LiveSampler() {
-		return nil
-	}
-	b := &book{
-		system: system, capacityBytes: s.data.BookBytes, epochs: spec.Epochs, size: s.data.Size,
-	}
-	if name := s.scorerFor(*spec); name != "" {
-		scorer, err := protocol.NewScorer(name)
-		if err != nil {
-			panic("mpicache: " + err.Error())
-		}
-		b.initial = scorer.Initial(spec.BatchSize * spec.World)
-	}
-	if system.NeedsEmbeddings {
-		b.dimensions = spec.Embeddings
-		for id := range draw.SampleID(s.data.Samples) {
-			b.labels = append(b.labels, int32(s.data.Label(id)))
-		}
-	}
-	return b
-}
-
-// choice describes what the draws of the system's own sampler depend on, besides the spec and the
-// options; "" if the system has none, or spec uses another one.
-func (s *stream) choice(spec *protocol.Spec) string {
-	system := s.node.cfg.system()
-	if !system.Draws() || spec.Sampler != system.LiveSampler() {
-		return ""
-	}
-	text := fmt.Sprintf("%s with %d bytes", system.Name, s.data.BookBytes)
-	if system.NeedsEpochs {
-		text += fmt.Sprintf(", %d epochs", spec.Epochs)
-	}
-	return text
-}
-
-// sharedSampler is a Sampler that may be called concurrently: plans beside the training use the
-// same one.
-type sharedSampler struct {
-	draw.Sampler
-	mu sync.Mutex
-}
-
-// chooses reports whether the system chooses what to serve by the scores of all epochs.
-func (s *stream) chooses() bool {
-	chooser, is := drawnBy(s.plans.Sampler).(*systems.Chooser)
-	return is && !chooser.Follows()
-}
-
-// drawnBy returns the sampler itself, of one that is shared or not.
-func drawnBy(sampler draw.Sampler) draw.Sampler {
-	if shared, is := sampler.(*sharedSampler); is {
-		return shared.Sampler
-	}
-	return sampler
-}
-
-// prepare brings a system's own sampler to the point where it draws the epoch of m.
-func (s *sharedSampler) prepare(m protocol.MakePlan) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return systems.Prepare(s.Sampler, &m)
-}
-
-// Pad implements draw.Padder.
-func (s *sharedSampler) Pad(processes int) draw.Sampler {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p, pads := s.Sampler.(draw.Padder); pads {
-		s.Sampler = p.Pad(processes)
-	}
-	return s
-}
-
-// Draw implements draw.Sampler.
-func (s *sharedSampler) Draw(epoch int, scores []float32) *draw.Draws {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.Sampler.Draw(epoch, scores)
 }

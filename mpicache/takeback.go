@@ -13,7 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/mpicache/door"
+	"rankpool/mpicache/files"
 	"rankpool/mpicache/slab"
+	"rankpool/mpicache/training"
 )
 
 // The back door is a socket in a rank's folder that exists while a restarted rank looks for its
@@ -59,7 +61,7 @@ func TakeBack(
 	if err != nil || want.SizeBytes == 0 {
 		return nil
 	}
-	if !heldByTrainers(dir, ranks) {
+	if !training.HeldByTrainers(dir, ranks) {
 		log.Warn("no training process of this node runs, to send the previous rank's memory: the " +
 			"cache starts empty")
 		return nil
@@ -148,7 +150,7 @@ func takeFromHands(ctx context.Context, dir string) error {
 
 // renewInPlace replaces the file that clients of the previous rank may lock.
 func renewInPlace(dir string) error {
-	return writeFile(filepath.Join(dir, inPlaceName), inOne(nil))
+	return files.Write(filepath.Join(dir, inPlaceName), nil)
 }
 
 // takeFrom receives the memory from a client.

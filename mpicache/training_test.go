@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/mpicache/door"
+	"rankpool/mpicache/files"
+	"rankpool/mpicache/training"
 	"rankpool/scheduler/protocol"
 )
 
@@ -354,13 +356,13 @@ func TestFIFOsInTheFolder(t *testing.T) {
 		!strings.Contains(err.Error(), "are lost") {
 		t.Errorf("%v", err)
 	}
-	for _, name := range []string{keptName, slabName} {
+	for _, name := range []string{"trainers", slabName} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, name)
 		if err := unix.Mkfifo(path, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadFile(path); err == nil ||
+		if _, err := files.Read(path); err == nil ||
 			err.Error() != "mpicache: "+path+" is not a regular file" {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -403,12 +405,7 @@ func TestOneRankLost(t *testing.T) {
 func TestRanksComparePlans(t *testing.T) {
 	c := newCrew(t, 2, 2, 12, nil)
 	c.at[place{1, 5}] = func() {
-		s := c.cluster.nodes[1].streams[0]
-		s.locked(func() {
-			for id := range s.coordinator.Ledger().Scores() {
-				s.coordinator.Ledger().Scores()[id] *= 2
-			}
-		})
+		c.cluster.nodes[1].coordinating(doubled)
 	}
 	err := c.train(place{}, place{4, 0})
 	if err == nil || !strings.Contains(err.Error(),
@@ -534,7 +531,7 @@ func TestForeignStatesEndTraining(t *testing.T) {
 	put := func(data []byte) {
 		t.Helper()
 		if err := errors.Join(os.WriteFile(path, data, 0o600),
-			os.RemoveAll(previousState(path))); err != nil {
+			os.RemoveAll(training.PreviousState(path))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -561,12 +558,7 @@ func TestForeignStatesEndTraining(t *testing.T) {
 	_ = os.Remove(path)
 	other.told[0] = nil
 	other.at[place{0, 3}] = func() {
-		s := other.cluster.nodes[0].streams[0]
-		s.locked(func() {
-			for id := range s.coordinator.Ledger().Scores() {
-				s.coordinator.Ledger().Scores()[id] *= 2
-			}
-		})
+		other.cluster.nodes[0].coordinating(doubled)
 	}
 	if err := other.train(place{}, at); err != nil {
 		t.Fatal(err)
@@ -754,4 +746,11 @@ func TestAnotherTrainerHasThePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	compareStreams(t, c.stream, reference(t, 3))
+}
+
+// doubled doubles the scores that a rank makes plans from.
+func doubled(c *protocol.Coordinator) {
+	for id := range c.Ledger().Scores() {
+		c.Ledger().Scores()[id] *= 2
+	}
 }

@@ -18,7 +18,7 @@ import (
 	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
-	"rankpool/mpicache"
+	"rankpool/mpicache/training"
 	"rankpool/slurm"
 )
 
@@ -36,8 +36,8 @@ func Join(dir, name string, argv []string) (err error) {
 	if len(argv) == 0 {
 		return exit.NoCommand("srun --overlap rankpool join -- python train.py")
 	}
-	if name != "" && !mpicache.IsJobName(name) {
-		return exit.Usagef("--job must be %s, not %q", mpicache.JobNames, name)
+	if name != "" && !training.IsJobName(name) {
+		return exit.Usagef("--job must be %s, not %q", training.JobNames, name)
 	}
 	job, byHand := slurm.Detect(os.Getenv), dir == ""
 	if byHand {

@@ -11,6 +11,7 @@ import (
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
+	"rankpool/mpicache/training"
 	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler/plan"
 	"rankpool/staging/dataset"
@@ -24,7 +25,7 @@ type intro struct {
 	SlabBytes int64
 	Options   []option
 	Data      []dataIntro
-	Before    []mpicache.Before // by data set, of a rank that was restarted
+	Before    []training.Before // by data set, of a rank that was restarted
 	Folder    string            // for what outlives the rank
 	Again     bool              // the folder is an earlier rank's of this launch
 	Met       bool              // that rank had compared intros with the others
@@ -46,7 +47,7 @@ type blocksNote struct{ Digests []dataset.Digest }
 func (r *process) intro(cfg *mpicache.Config, slabBytes int64) intro {
 	in := intro{
 		Host: hostname(), SlabBytes: slabBytes,
-		Before: mpicache.ReadBefore(r.folder.dir, r.transport.Rank(), r.transport.Size()),
+		Before: training.ReadBefore(r.folder.dir, r.transport.Rank(), r.transport.Size()),
 		Folder: r.folder.dir, Again: r.folder.again, Met: r.folder.again && hasMemoryNote(r.folder.dir),
 		Options: []option{
 			{"the version of rankpool", version.Text},
@@ -75,7 +76,7 @@ func (r *process) compare(ctx context.Context, own intro) ([]int64, error) {
 		return nil, err
 	}
 	slabs := make([]int64, len(intros))
-	r.before = make([][]mpicache.Before, len(intros))
+	r.before = make([][]training.Before, len(intros))
 	for rank, in := range intros {
 		slabs[rank], r.before[rank] = in.SlabBytes, in.Before
 		if err := compareIntros(intros[0], in, rank); err != nil {

@@ -15,7 +15,7 @@ import (
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
-	"rankpool/mpicache"
+	"rankpool/mpicache/files"
 	"rankpool/slurm"
 )
 
@@ -106,7 +106,7 @@ func takeLock(path string, patience time.Duration) (*os.File, error) {
 		return lock, err
 	}
 	holder := "an unknown process"
-	if text, err := mpicache.ReadFile(path); err == nil {
+	if text, err := files.Read(path); err == nil {
 		if pid, err := strconv.Atoi(string(text)); err == nil && pid > 1 {
 			holder = fmt.Sprint("process ", pid)
 			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended meanwhile
@@ -180,7 +180,7 @@ func (f *ownFolder) endLaunch() {
 }
 
 func readLife(folder string) (l life, known bool) {
-	text, err := mpicache.ReadFile(filepath.Join(folder, lifeName))
+	text, err := files.Read(filepath.Join(folder, lifeName))
 	l.key, l.launch, _ = strings.Cut(string(text), " ")
 	return l, err == nil
 }

@@ -15,6 +15,7 @@ import (
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache"
+	"rankpool/mpicache/files"
 	"rankpool/mpicache/slab"
 	"rankpool/slurm"
 )
@@ -63,7 +64,7 @@ type memoryNote struct {
 }
 
 func readMemoryNote(folder string) (n memoryNote, err error) {
-	text, err := mpicache.ReadFile(filepath.Join(folder, memoryName))
+	text, err := files.Read(filepath.Join(folder, memoryName))
 	if err != nil {
 		return n, err
 	}

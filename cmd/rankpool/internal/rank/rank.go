@@ -20,6 +20,7 @@ import (
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
+	"rankpool/mpicache/training"
 	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/plan"
@@ -91,7 +92,7 @@ type process struct {
 	logger    *slog.Logger
 	limit     *storage.RateLimit // this rank's share
 	sets      []openedSet
-	before    [][]mpicache.Before // by rank: the training that it served before the restart
+	before    [][]training.Before // by rank: the training that it served before the restart
 	node      *mpicache.Node
 
 	folder   ownFolder

@@ -1,9 +1,10 @@
-package mpicache
+package training
 
 import (
 	"math"
 
 	"rankpool/mpicache/fields"
+	"rankpool/mpicache/message"
 	"rankpool/scheduler/protocol"
 )
 
@@ -20,30 +21,36 @@ const (
 // outboxBytes is the size at which reports are sent without waiting for the tick.
 const outboxBytes = 64 << 10
 
-// tellRecord sends a trainer's record to the other ranks. Losses are sent in batches, everything
+// outbox holds records for the other ranks.
+type outbox struct {
+	of    *Training
+	bytes []byte
+}
+
+// tell sends a trainer's record to the other ranks. Losses are sent in batches, everything
 // else at once.
-func (s *stream) tellRecord(e protocol.Event) {
+func (o *outbox) tell(e protocol.Event) {
 	switch e := e.(type) {
 	case protocol.Trained:
-		s.outRecord(recordReport, e.Trainer, e.Epoch, e.Batch, e.Losses, e.Embeddings)
-		if len(s.outbox) >= outboxBytes {
-			s.flushReports()
+		o.add(recordReport, e.Trainer, e.Epoch, e.Batch, e.Losses, e.Embeddings)
+		if len(o.bytes) >= outboxBytes {
+			o.flush()
 		}
 		return
 	case protocol.Moved:
-		s.outRecord(recordMove, e.Trainer, e.Epoch, e.Batch, nil, nil)
+		o.add(recordMove, e.Trainer, e.Epoch, e.Batch, nil, nil)
 	case protocol.Wished:
-		s.outRecord(recordWish, e.Trainer, e.Epoch, e.Batch, nil, nil)
+		o.add(recordWish, e.Trainer, e.Epoch, e.Batch, nil, nil)
 	case protocol.Saving:
-		s.outRecord(recordSave, e.Trainer, e.Epoch, e.Batch, nil, nil)
+		o.add(recordSave, e.Trainer, e.Epoch, e.Batch, nil, nil)
 	case protocol.Restarted:
-		s.outRecord(recordRestart, e.Trainer, e.Epoch, e.Batch, nil, nil)
+		o.add(recordRestart, e.Trainer, e.Epoch, e.Batch, nil, nil)
 	}
-	s.flushReports()
+	o.flush()
 }
 
-func (s *stream) outRecord(what, trainer, epoch, batch int, losses, embeddings []float32) {
-	b := s.outbox
+func (o *outbox) add(what, trainer, epoch, batch int, losses, embeddings []float32) {
+	b := o.bytes
 	for _, v := range []int{what, trainer, epoch, batch, len(losses), len(embeddings)} {
 		b = le.AppendUint32(b, uint32(v))
 	}
@@ -52,26 +59,27 @@ func (s *stream) outRecord(what, trainer, epoch, batch int, losses, embeddings [
 			b = le.AppendUint32(b, math.Float32bits(x))
 		}
 	}
-	s.outbox = b
+	o.bytes = b
 }
 
-func (s *stream) flushReports() {
-	if len(s.outbox) > 0 {
-		s.node.toPeers(append(s.message(messageReports), s.outbox...))
-		s.outbox = s.outbox[:0]
+func (o *outbox) flush() {
+	if len(o.bytes) > 0 {
+		message.ToOthers(o.of.rank.Transport, append(o.of.message(message.Reports), o.bytes...))
+		o.bytes = o.bytes[:0]
 	}
 }
 
-// onReports handles the records of another rank, whose door has checked them.
-func (s *stream) onReports(from int, body []byte) {
-	s.locked(func() {
+// receive handles the records of another rank, whose door has checked them.
+func (o *outbox) receive(from int, body []byte) {
+	s := o.of
+	s.store.Locked(func() {
 		for c := (fields.Reader{Rest: body}); len(c.Rest) > 0; {
 			e := readRecord(&c, from)
 			if c.Short || e == nil {
-				s.later(func() { s.node.cfg.Log.Error("malformed reports", "from", from) })
+				s.store.Later(func() { s.rank.Log.Error("malformed reports", "from", from) })
 				return
 			}
-			s.coordinate(e)
+			s.Coordinate(e)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package mpicache
+package store
 
 import (
 	"errors"
@@ -9,9 +9,9 @@ import (
 )
 
 // pack writes a package. It copies the samples that are in memory at once, and reads the rest.
-func (s *samples) pack(c stager.Pack) {
+func (s *Store) pack(c stager.Pack) {
 	bytes := make([]byte, s.packageBytes(c.IDs))
-	w := packageWrite{samples: s, number: c.Package, bytes: bytes, missing: 1}
+	w := packageWrite{store: s, number: c.Package, bytes: bytes, missing: 1}
 	for _, here := range c.Here {
 		if !here {
 			w.missing++
@@ -27,10 +27,10 @@ func (s *samples) pack(c stager.Pack) {
 		}
 		s.read(id, place, c.Need, func(_ bool, err error) { w.arrived(err) })
 	}
-	s.later(func() { w.arrived(nil) })
+	s.Later(func() { w.arrived(nil) })
 }
 
-func (s *samples) packageBytes(ids []draw.SampleID) (bytes int64) {
+func (s *Store) packageBytes(ids []draw.SampleID) (bytes int64) {
 	for _, id := range ids {
 		bytes += s.data.Size(id)
 	}
@@ -39,7 +39,7 @@ func (s *samples) packageBytes(ids []draw.SampleID) (bytes int64) {
 
 // packageWrite is a package whose samples are being read.
 type packageWrite struct {
-	*samples
+	store  *Store
 	number uint32
 	bytes  []byte
 
@@ -58,7 +58,7 @@ func (w *packageWrite) arrived(err error) {
 	if missing > 0 {
 		return
 	}
-	if err == nil && !w.data.Packages.Store(draw.SampleID(w.number), w.bytes, w.written) {
+	if err == nil && !w.store.data.Packages.Store(draw.SampleID(w.number), w.bytes, w.written) {
 		err = errPackageRefused
 	}
 	if err != nil {
@@ -69,19 +69,19 @@ func (w *packageWrite) arrived(err error) {
 var errPackageRefused = errors.New("mpicache: the folder of packages has no room or is behind")
 
 func (w *packageWrite) written(err error) {
-	w.locked(func() {
-		w.notePackage("a package is not written", w.number, err)
-		w.step(stager.Packed{Package: w.number, Bytes: int64(len(w.bytes)), Err: err})
+	w.store.Locked(func() {
+		w.store.notePackage("a package is not written", w.number, err)
+		w.store.Step(stager.Packed{Package: w.number, Bytes: int64(len(w.bytes)), Err: err})
 	})
-	w.reads.Done()
+	w.store.reads.Done()
 }
 
 // unpack reads a package, and puts the samples that are wanted into new places.
-func (s *samples) unpack(c stager.Unpack) {
+func (s *Store) unpack(c stager.Unpack) {
 	places := map[draw.SampleID][]byte{}
 	for _, id := range c.IDs {
 		if !s.occupy(id) {
-			s.step(stager.Unpacked{Package: c.Package, NoRoom: true})
+			s.Step(stager.Unpacked{Package: c.Package, NoRoom: true})
 			return
 		}
 		places[id] = s.bytes(id)
@@ -93,19 +93,19 @@ func (s *samples) unpack(c stager.Unpack) {
 		if err == nil {
 			sums = s.divide(c.Layout, bytes, places)
 		}
-		s.locked(func() {
+		s.Locked(func() {
 			s.notePackage("a package is not read", c.Package, err)
 			for id, sum := range sums {
 				s.put(id, sum)
 			}
-			s.step(stager.Unpacked{Package: c.Package, Bytes: int64(len(bytes)), Err: err})
+			s.Step(stager.Unpacked{Package: c.Package, Bytes: int64(len(bytes)), Err: err})
 		})
 		s.reads.Done()
 	})
 }
 
 // divide copies the samples of a package to their places, and returns their sums.
-func (s *samples) divide(
+func (s *Store) divide(
 	layout []draw.SampleID, bytes []byte, places map[draw.SampleID][]byte,
 ) map[draw.SampleID]uint32 {
 	sums := map[draw.SampleID]uint32{}
@@ -121,11 +121,11 @@ func (s *samples) divide(
 }
 
 // notePackage warns of the first package that fails.
-func (s *samples) notePackage(what string, number uint32, err error) {
+func (s *Store) notePackage(what string, number uint32, err error) {
 	if err == nil || s.packageFailed || s.closed {
 		return
 	}
 	s.packageFailed = true
-	s.node.cfg.Log.Warn(what+"; its samples are read one by one", "data", s.data.Name,
+	s.rank.Log.Warn(what+"; its samples are read one by one", "data", s.data.Name,
 		"package", number, "error", err)
 }

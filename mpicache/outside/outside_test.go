@@ -1,4 +1,4 @@
-package mpicache
+package outside
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 func TestGiveWay(t *testing.T) {
 	runtimes := make(chan uint64)
 	go func() {
-		realWorld{}.giveWay()
+		Real{}.GiveWay()
 		attr, err := unix.SchedGetAttr(0, 0)
 		if err != nil {
 			t.Error(err)

@@ -1,4 +1,4 @@
-package mpicache
+package training
 
 import (
 	"rankpool/scheduler/draw"
@@ -8,26 +8,16 @@ import (
 	"rankpool/scheduler/systems"
 )
 
-// setup is everything that one rank's decisions about one data set depend on, besides events. It
-// must not change once it is used.
+// setup is everything that a rank's plans of a training depend on, besides scores. It must not
+// change once it is used.
 type setup struct {
-	rank, ranks   int
-	world         []int32 // rank of each trainer
-	sampler       draw.SamplerConfig
-	assignment    plan.Assignment
-	policy        string         // name for systems.NewPolicy
-	values        systems.Values // the policy's options; the sampler's are in sampler
-	capacityBytes int64          // of this rank's partition
-	windowBytes   int64          // of samples that are not residents
-
-	book *book // of a system whose own sampler draws; nil: the policy decides
-
-	tierBytes, tierBlockBytes       int64 // of this rank's tier
-	packageBytes, packageBlockBytes int64 // see stager.Config
-	ownersRead                      bool  // see stager.Config
-
-	size func(draw.SampleID) int64 // the memory that a sample needs, in bytes
-	kept func(id draw.SampleID, kept bool)
+	rank, ranks int
+	world       []int32 // rank of each trainer
+	sampler     draw.SamplerConfig
+	assignment  plan.Assignment
+	policy      string         // name for systems.NewPolicy
+	values      systems.Values // the policy's options; the sampler's are in sampler
+	book        *book          // of a system whose own sampler draws; nil: the policy decides
 }
 
 // book is what the draws of systems.Chooser and systems.Learner depend on, besides the rest of
@@ -88,9 +78,9 @@ func (s *setup) chooserConfig() (cfg systems.ChooserConfig, err error) {
 	}, nil
 }
 
-// make returns what plans are made from, and an empty stager. It returns an error if the sampler or
-// the policy is unknown, or does not support that many samples and trainers.
-func (s *setup) make() (plan.Config, *stager.Stager, error) {
+// make returns what plans are made from, and a new policy. It returns an error if either is
+// unknown, or does not support that many samples and trainers.
+func (s *setup) make() (plan.Config, stager.Policy, error) {
 	sampler, err := s.newSampler()
 	if err != nil {
 		return plan.Config{}, nil, err
@@ -101,15 +91,8 @@ func (s *setup) make() (plan.Config, *stager.Stager, error) {
 	if err != nil {
 		return plan.Config{}, nil, err
 	}
-	plan := plan.Config{
+	return plan.Config{
 		Sampler: sampler, Samples: s.sampler.Samples, BatchSize: s.sampler.BatchSize,
 		World: s.world, Ranks: s.ranks, Rank: s.rank, Assignment: s.assignment,
-	}
-	return plan, stager.New(stager.Config{
-		Rank: s.rank, Ranks: s.ranks, World: s.world, Samples: s.sampler.Samples, Size: s.size,
-		Policy:        policy,
-		CapacityBytes: s.capacityBytes, WindowBytes: s.windowBytes, TierBytes: s.tierBytes,
-		TierBlockBytes: s.tierBlockBytes, PackageBytes: s.packageBytes,
-		PackageBlockBytes: s.packageBlockBytes, OwnersRead: s.ownersRead, Kept: s.kept,
-	}), nil
+	}, policy, nil
 }

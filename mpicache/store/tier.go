@@ -1,4 +1,4 @@
-package mpicache
+package store
 
 import (
 	"rankpool/scheduler/draw"
@@ -22,21 +22,21 @@ type Tier interface {
 }
 
 // store makes the tier write a sample that leaves memory.
-func (s *samples) store(c stager.Store) {
+func (s *Store) store(c stager.Store) {
 	s.reads.Add(1)
 	taken := s.data.Tier.Store(c.ID, s.bytes(c.ID), func(err error) {
 		s.noteTier("a sample is not written to the tier", c.ID, err)
-		s.locked(func() { s.step(stager.Stored{ID: c.ID, Err: err}) })
+		s.Locked(func() { s.Step(stager.Stored{ID: c.ID, Err: err}) })
 		s.reads.Done()
 	})
 	if !taken {
 		s.reads.Done()
-		s.step(stager.Stored{ID: c.ID, Busy: true})
+		s.Step(stager.Stored{ID: c.ID, Busy: true})
 	}
 }
 
 // recall makes the tier read a sample into a new place.
-func (s *samples) recall(c stager.Recall) {
+func (s *Store) recall(c stager.Recall) {
 	if !s.occupyOrStarve(c.ID) {
 		return
 	}
@@ -45,22 +45,22 @@ func (s *samples) recall(c stager.Recall) {
 	s.data.Tier.Recall(c.ID, into, c.Need, func(err error) {
 		sum := s.sumOf(into, err)
 		s.noteTier("a sample is not read from the tier", c.ID, err)
-		s.locked(func() {
+		s.Locked(func() {
 			if err == nil {
 				s.put(c.ID, sum)
 			}
-			s.step(stager.Recalled{ID: c.ID, Err: err})
+			s.Step(stager.Recalled{ID: c.ID, Err: err})
 		})
 		s.reads.Done()
 	})
 }
 
-func (s *samples) noteTier(what string, id draw.SampleID, err error) {
+func (s *Store) noteTier(what string, id draw.SampleID, err error) {
 	if err == nil {
 		return
 	}
-	s.node.cfg.Log.Debug(what, "data", s.data.Name, "sample", id, "error", err)
-	s.locked(func() {
+	s.rank.Log.Debug(what, "data", s.data.Name, "sample", id, "error", err)
+	s.Locked(func() {
 		if !s.tierOver {
 			s.tierErr = err
 		}
@@ -68,9 +68,9 @@ func (s *samples) noteTier(what string, id draw.SampleID, err error) {
 }
 
 // endTier abandons the tier.
-func (s *samples) endTier() {
+func (s *Store) endTier() {
 	s.tierOver = true
-	s.node.cfg.Log.Warn("the tier fails repeatedly; training continues without it", "data",
+	s.rank.Log.Warn("the tier fails repeatedly; training continues without it", "data",
 		s.data.Name, "error", s.tierErr)
 	s.data.Tier.End()
 }
@@ -88,7 +88,7 @@ type Kept interface {
 }
 
 // read reads a sample from its kept copy, or else from storage, and then keeps a copy.
-func (s *samples) read(
+func (s *Store) read(
 	id draw.SampleID, into []byte, need uint64, done func(kept bool, err error),
 ) {
 	copies, from := s.data.Kept, s.data.Storage

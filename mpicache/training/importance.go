@@ -1,0 +1,77 @@
+package training
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"rankpool/scheduler/protocol"
+)
+
+// importanceBins is the number of bars of an importance histogram in the run log.
+const importanceBins = 40
+
+// ImportanceRecord is a line of the run log: the distribution of the scores that an epoch was drawn
+// by.
+type ImportanceRecord struct {
+	Event string    `json:"event"`
+	Time  time.Time `json:"time"`
+	Data  string    `json:"data"`
+	Epoch int       `json:"epoch"`
+	// one more than Counts: Counts[i] samples have scores in [Edges[i], Edges[i+1]); the last bin
+	// includes its end
+	Edges  []float64 `json:"edges"`
+	Counts []int64   `json:"counts"`
+	// see draw.Draws.Effective; 0: all samples have an equal share of the draws
+	EffectiveSamples float64 `json:"effective_samples,omitempty"`
+}
+
+// leastEffective is the effective number of samples, as a share of all, below which rank 0 warns.
+const leastEffective = 0.3
+
+// recordImportance writes the distribution of the scores that an epoch's plan was made from, and
+// warns once if few samples get most of the draws.
+func (s *Training) recordImportance(train protocol.Train) {
+	if s.job != "" || s.rank.Counted == nil || len(train.Scores) == 0 || s.rank.NodeEvery <= 0 {
+		return
+	}
+	s.recording.Go(func() {
+		rec := s.importance(train.Epoch, train.Scores)
+		if train.Draws.Weighted() {
+			rec.EffectiveSamples = train.Draws.Effective(len(train.Scores))
+			if rec.EffectiveSamples < leastEffective*float64(len(train.Scores)) {
+				s.warnFewSamples(&rec, len(train.Scores))
+			}
+		}
+		s.rank.Record(rec)
+	})
+}
+
+func (s *Training) warnFewSamples(rec *ImportanceRecord, samples int) {
+	s.fewSamples.Do(func() {
+		s.rank.Log.Warn("few samples get most of the draws: training may learn less than from "+
+			"equal draws; the sampler pads draws more evenly, and so does --set floor=0.5",
+			"data set", s.data.Name, "epoch", rec.Epoch, "effective samples",
+			int64(rec.EffectiveSamples), "of", samples)
+	})
+}
+
+func (s *Training) importance(epoch int, scores []float32) ImportanceRecord {
+	low, high := slices.Min(scores), slices.Max(scores)
+	rec := ImportanceRecord{
+		Event: "importance", Time: time.Now().UTC(), Data: s.data.Name, Epoch: epoch,
+		Edges: make([]float64, importanceBins+1), Counts: make([]int64, importanceBins),
+	}
+	width := (float64(high) - float64(low)) / importanceBins
+	if width == 0 {
+		// all are equal: they go into the first bin
+		width = math.Max(math.Abs(float64(high)), 1) / importanceBins
+	}
+	for i := range rec.Edges {
+		rec.Edges[i] = float64(low) + width*float64(i)
+	}
+	for _, v := range scores {
+		rec.Counts[min(importanceBins-1, int((float64(v)-float64(low))/width))]++
+	}
+	return rec
+}

@@ -1,0 +1,168 @@
+// Package training serves the trainings on a rank: it drives the coordinator of each (package
+// scheduler), with the clients at the door, the other ranks, and files.
+package training
+
+import (
+	"sync"
+	"time"
+
+	"rankpool/mpicache/door"
+	"rankpool/mpicache/stats"
+	"rankpool/mpicache/store"
+	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/stager"
+)
+
+// Training is one training on a data set, on this rank. The lock of its store protects everything
+// in it; replies to clients are written after that is unlocked.
+type Training struct {
+	set   *Set
+	rank  *Rank
+	store *store.Store
+	data  *store.DataSet
+
+	job        string        // "": the training without a name
+	generation uint32        // how many of that name have ended before
+	lane       int           // its number in the stager
+	began      bool          // it has one
+	ended      bool          // it is no longer served
+	over       chan struct{} // closed when it has ended
+
+	recording sync.WaitGroup // lines of the run log in progress
+	// warns once that few samples get most of the draws
+	fewSamples sync.Once
+
+	coordinator  *protocol.Coordinator
+	command      Obey
+	events       []protocol.Event // for the coordinator
+	coordinating bool
+	requests     map[uint64]*request // by number
+	lastRequest  uint64
+	setup        *setup      // basis of plans and stager, once it has begun
+	plans        plan.Config // what plans are made from
+	// benefit measures what the cache is worth to it, once it has begun
+	benefit *stager.Benefit
+	outbox  outbox
+	states  states
+	epochs  epochs
+
+	seats map[int]*Seat // by trainer, of this node
+	// livesAt are the other ranks with a live trainer of the training that ranks served before they
+	// were restarted; livedHere is true if one was alive here.
+	livesAt   map[int]bool
+	livedHere bool
+
+	clients   map[Client]bool // that have opened it
+	idleSince time.Time       // since when it has no process here; zero if it has one
+	idle      bool            // it is idle, and rank 0 knows
+	idleAt    map[int]bool    // rank 0: the ranks that have reported this
+
+	due      map[due]bool // what GETs wait for
+	plansHad int          // plans that the stager had released at the last look
+}
+
+func newTraining(set *Set, job string) *Training {
+	s := &Training{
+		set: set, rank: set.rank, store: set.store, data: set.data, job: job,
+		over: make(chan struct{}), due: map[due]bool{}, seats: map[int]*Seat{},
+		livesAt: map[int]bool{}, clients: map[Client]bool{}, idleAt: map[int]bool{},
+		requests: map[uint64]*request{},
+	}
+	s.outbox.of, s.states.of = s, s
+	s.epochs = newEpochs(s)
+	s.command = s.obey
+	s.coordinator = protocol.New(s.coordination())
+	return s
+}
+
+// leavePlans reports to the coordinator which plans the stager has released.
+func (s *Training) leavePlans() {
+	n := 0
+	if s.began {
+		n = s.store.PlansLeft(s.lane)
+	}
+	if n == s.plansHad {
+		return
+	}
+	s.plansHad = n
+	for _, epoch := range s.coordinator.Open() {
+		if s.coordinator.Knows(epoch) && s.store.Plan(s.lane, epoch) == nil {
+			s.Coordinate(protocol.Left{Epoch: epoch})
+		}
+	}
+}
+
+// Status returns the training's progress. It takes the lock.
+func (s *Training) Status() (status door.DataStatus) {
+	s.store.Locked(func() { status = s.epochs.status() })
+	return status
+}
+
+// Measure adds the training's state to st, and its totals to sum. It takes the lock.
+func (s *Training) Measure(st *stats.Reading, sum *stats.Counts) {
+	s.store.Locked(func() { s.epochs.measure(st, sum) })
+}
+
+// Refuse tells the trainers that wait for a plan to retry later. It takes the lock.
+func (s *Training) Refuse(why string) {
+	s.store.Locked(func() { s.Coordinate(protocol.Hung{Why: why}) })
+}
+
+// Finish closes all epochs and waits for the last state to be written. It takes the lock.
+func (s *Training) Finish() {
+	saving := s.Finishing()
+	s.recording.Wait()
+	if saving != nil {
+		<-saving
+	}
+}
+
+// Finishing closes all epochs. The channel that it returns is closed when the last state is
+// written; nil: there is none. It takes the lock.
+func (s *Training) Finishing() (saving <-chan struct{}) {
+	s.store.Locked(func() {
+		s.outbox.flush()
+		s.epochs.closeAll()
+		s.Coordinate(protocol.Finished{})
+		saving = s.states.saving
+	})
+	return saving
+}
+
+// Save writes rank 0's current state file, unless it belongs to a checkpoint. The channel that it
+// returns is closed when that is written; nil: there is nothing to write. It takes the lock.
+func (s *Training) Save() (saving <-chan struct{}) {
+	s.store.Locked(func() {
+		s.Coordinate(protocol.Finished{})
+		saving = s.states.saving
+	})
+	return saving
+}
+
+// AwaitStates returns when pending writes are on disk. It takes the lock.
+func (s *Training) AwaitStates() { s.states.await() }
+
+// Coordinator returns the coordinator, for whoever has the lock.
+func (s *Training) Coordinator() *protocol.Coordinator { return s.coordinator }
+
+// Wrap changes what carries out the coordinator's commands: simulated jobs plant faults there.
+func (s *Training) Wrap(wrap func(c protocol.Command, obey Obey)) {
+	obey := s.command
+	s.command = func(c protocol.Command) { wrap(c, obey) }
+}
+
+// Obey carries out a command of the coordinator.
+type Obey func(protocol.Command)
+
+// Seats returns which processes the trainers of this node are, for whoever has the lock.
+func (s *Training) Seats() map[int]*Seat { return s.seats }
+
+// Over is closed when the training has ended.
+func (s *Training) Over() <-chan struct{} { return s.over }
+
+// Count returns what this rank counts of an open epoch. It takes the lock.
+func (s *Training) Count(epoch int) (c *stats.Count) {
+	s.store.Locked(func() { c = s.epochs.sum(epoch) })
+	return c
+}
