@@ -410,7 +410,8 @@ func before(dirs []string) [][]training.Before {
 }
 
 // TestNewcomerAtARankWithoutTrainers makes newcomers the first to connect to a restarted rank that
-// has no trainers. What another rank knows protects the training, as long as one of its trainers lives.
+// has no trainers. What another rank knows protects the training, as long as one of its trainers
+// lives.
 func TestNewcomerAtARankWithoutTrainers(t *testing.T) {
 	c := newCrew(t, 2, 1, 12, nil)
 	at := place{1, 4}
