@@ -71,9 +71,8 @@ type Report struct {
 //
 // Errors, one sentence each: those of NewPlan; a *storage.SampleError for a sample that cannot be
 // read, or has changed since m was made; a *posix.DestinationError; a folder that holds something
-// else,
-// or that another process packs into; a shard that reads back differently from what was written; an
-// error of another rank, which is named; ctx's cause.
+// else, or that another process packs into; a shard that reads back differently from what was
+// written; an error of another rank, which is named; ctx's cause.
 func Run(ctx context.Context, m *dataset.Manifest, opt Options) (*Report, error) {
 	if !filepath.IsAbs(opt.Dest) {
 		panic(fmt.Sprintf("pack: the destination must be an absolute path, not %q", opt.Dest))

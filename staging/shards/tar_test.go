@@ -76,7 +76,8 @@ func TestTarLabels(t *testing.T) {
 func TestTarSamples(t *testing.T) {
 	data := writeTar(t, entry{name: "b.JPG", content: "b"}, entry{name: "x.y/", kind: tar.TypeDir},
 		entry{name: "__meta.json__"},
-		entry{name: "README"}, entry{name: ".hidden.jpg"}, entry{name: "x.y/.h.jpg"}, entry{name: "y/.h.jpg", content: "h"},
+		entry{name: "README"}, entry{name: ".hidden.jpg"}, entry{name: "x.y/.h.jpg"},
+		entry{name: "y/.h.jpg", content: "h"},
 		entry{name: "x.y/a.seg.PNG", content: "aa"}, entry{name: "__m__/a.jpg"},
 		entry{name: "x.y/__s__.jpg"},
 		entry{name: "b.txt", content: strings.Repeat("b", 600)})
@@ -90,7 +91,8 @@ func TestTarSamples(t *testing.T) {
 		}
 		got = append(got, text)
 	}
-	if want := []string{"jpg=1 ", "h.jpg=1 ", "seg.png=2 ", "jpg=0 ", "txt=600 "}; !slices.Equal(got, want) {
+	want := []string{"jpg=1 ", "h.jpg=1 ", "seg.png=2 ", "jpg=0 ", "txt=600 "}
+	if !slices.Equal(got, want) {
 		t.Errorf("the samples are %q, want %q", got, want)
 	}
 }
