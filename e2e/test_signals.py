@@ -83,9 +83,9 @@ def storm(run, pids):
     [
         (BATCHES + 4, dict(), dict(ranks=2)),
         (BATCHES + 4, dict(ranks=2, torch=True, args=["--workers", 1]), dict(torch=True)),
-        (
+        pytest.param(
             2 * BATCHES - 1, dict(ranks=2, mpi="mpich", trainers_per_rank=2),
-            dict(ranks=2, mpi="mpich"),
+            dict(ranks=2, mpi="mpich"), marks=pytest.mark.full,
         ),
     ],
 )

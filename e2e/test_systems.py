@@ -208,7 +208,7 @@ def test_what_is_evaluated_is_trained_on_by_nobody(train, tree, trace):
     assert "impact has batches that are evaluated and not trained on: use " in refused.stderr
 
 
-CHOOSERS = [*map(FULL, ["quiver", "nopfs", "icache", "shade"]), "impact", "spidercache"]
+CHOOSERS = [*map(FULL, ["quiver", "nopfs", "icache", "shade", "impact"]), "spidercache"]
 
 
 @pytest.mark.parametrize("system", CHOOSERS)
@@ -348,7 +348,7 @@ def small(folder, samples):
     return folder / "tree", folder / "losses.npy"
 
 
-@pytest.mark.parametrize("system", ["shade", "icache", "spidercache"])
+@pytest.mark.parametrize("system", [*map(FULL, ["shade", "icache"]), "spidercache"])
 @pytest.mark.parametrize("samples", [9, FULL(43)])
 def test_few_samples(train, tmp_path, system, samples):
     """Fewer than a global batch, and a short last batch with nothing after the cut."""

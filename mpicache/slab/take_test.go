@@ -5,8 +5,6 @@ import (
 	"flag"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -126,73 +124,6 @@ func TestDeathAtEveryStore(t *testing.T) {
 	}
 	if deaths < 2500 || most < 15 {
 		t.Errorf("only %d deaths, with %d samples at most", deaths, most)
-	}
-}
-
-// memoryVariable makes the test binary, when restarted, a rank, and has the slab's size.
-const memoryVariable = "RANKPOOL_TEST_SLAB_BYTES"
-
-// TestMain is also a rank that is killed.
-func TestMain(m *testing.M) {
-	size, err := strconv.ParseInt(os.Getenv(memoryVariable), 10, 64)
-	if err != nil {
-		os.Exit(m.Run())
-	}
-	s := &Slab{Arena: NewArena(size), fd: 3}
-	if err := s.mapTaken(size+wholePages(directoryBytes(twoSets)), twoSets); err != nil {
-		panic(err)
-	}
-	w := &scribbler{Slab: s, rng: rand.New(rand.NewPCG(uint64(os.Getpid()), 1))}
-	for {
-		w.step(func() {})
-	}
-}
-
-// TestKilledWriter kills a process that writes to a slab, and takes the memory over.
-func TestKilledWriter(t *testing.T) {
-	kills, taken := 20, 0
-	if testing.Short() {
-		kills = 5
-	}
-	for kill := range kills {
-		s, err := New(4096, twoSets, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fd, err := unix.Dup(s.fd)
-		if err != nil {
-			t.Fatal(err)
-		}
-		file := os.NewFile(uintptr(fd), "slab")
-		rank := exec.CommandContext(t.Context(), os.Args[0])
-		rank.Env = append(os.Environ(), memoryVariable+"=4096")
-		rank.ExtraFiles = []*os.File{file}
-		if err := rank.Start(); err != nil {
-			t.Fatal(err)
-		}
-		for entries := s.Entries(0); len(entries.words) > 0; { // until it writes
-			if whole, _ := copyOf(t, s).directory.recover(4096, sizeOf); len(whole) > kill%8 {
-				break
-			}
-		}
-		if err := rank.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = rank.Wait() // killed
-		_ = file.Close()
-		again := takeOver(t, s, twoSets)
-		whole, residents, err := again.Resume(4096, sizeOf)
-		if err != nil || residents < len(whole) {
-			t.Fatalf("%d of %d, %v", len(whole), residents, err)
-		}
-		checkWhole(t, again, whole)
-		checkArena(t, again.Arena)
-		taken += len(whole)
-		_ = again.Close()
-		_ = s.Close()
-	}
-	if taken == 0 {
-		t.Error("nothing was taken over")
 	}
 }
 
