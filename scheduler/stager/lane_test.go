@@ -19,8 +19,8 @@ func newLanes(
 	})
 }
 
-// TestLanesUnderFaults lets trainings begin, pause and end at random, with faults. Each gets what it
-// draws, none delays the others, and an ended one leaves nothing behind.
+// TestLanesUnderFaults lets trainings begin, pause and end at random, with faults. Each gets what
+// it draws, none delays the others, and an ended one leaves nothing behind.
 func TestLanesUnderFaults(t *testing.T) {
 	reread := 0
 	for seed := range *seeds {
