@@ -13,7 +13,7 @@ import (
 
 // lane is one training's part of a stager.
 type lane struct {
-	*Stager
+	stager *Stager
 	number int
 	own    partition // the lane's view of this rank's samples
 	locals []int     // this rank's trainers
@@ -48,7 +48,7 @@ func (s *Stager) onLaneOpened(e LaneOpened) {
 		return
 	}
 	l := &lane{
-		Stager: s, number: e.Lane, demand: -1, asked: -1, parts: map[partKey]*part{},
+		stager: s, number: e.Lane, demand: -1, asked: -1, parts: map[partKey]*part{},
 		progress: make([]int64, len(e.World)), tierHits: map[int]int{}, probed: map[draw.SampleID]int64{},
 		packageCounts: map[int]PackageCount{},
 		own:           partition{store: &s.store, rank: s.cfg.Rank, lane: e.Lane, drew: s.cfg.Drew},
@@ -110,7 +110,7 @@ func (s *Stager) open() iter.Seq[*lane] {
 // it, so that it cannot claim what it has missed.
 func (l *lane) demandUpTo(pos int64) {
 	l.demand = max(l.demand, pos)
-	l.offset = max(l.offset, int64(l.Demand())-l.demand)
+	l.offset = max(l.offset, int64(l.stager.Demand())-l.demand)
 }
 
 // needOf converts a position to the scale of needs.
@@ -118,22 +118,22 @@ func (l *lane) needOf(pos int64) uint64 { return uint64(max(l.offset+pos, 0)) }
 
 // letGo ends the hold of a part or a promise on a sample.
 func (l *lane) letGo(id draw.SampleID) {
-	l.heldBytes -= l.cfg.Size(id)
-	l.unpin(id)
+	l.heldBytes -= l.stager.cfg.Size(id)
+	l.stager.unpin(id)
 }
 
 // shareOfWindow returns how many bytes a lane may read ahead or have in use: an equal share of what
 // paused lanes leave of the window.
 func (l *lane) shareOfWindow() int64 {
-	going, left := int64(0), l.cfg.WindowBytes
-	for m := range l.open() {
+	going, left := int64(0), l.stager.cfg.WindowBytes
+	for m := range l.stager.open() {
 		if m == l || m.own.goes() {
 			going++
 		} else {
 			left -= m.heldBytes
 		}
 	}
-	if going == 1 && left == l.cfg.WindowBytes {
+	if going == 1 && left == l.stager.cfg.WindowBytes {
 		return math.MaxInt64 // a lane alone: only the whole window is bounded
 	}
 	return left / going

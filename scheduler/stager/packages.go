@@ -53,7 +53,7 @@ func (p *pack) position() int64 { return p.plan.position(int(p.places[0]) / p.pl
 
 // room returns how much the package takes on disk.
 func (p *pack) room() (bytes int64) {
-	cfg := &p.lane.cfg
+	cfg := &p.lane.stager.cfg
 	for _, place := range p.places {
 		bytes += cfg.Size(p.plan.IDs[place])
 	}
@@ -64,12 +64,12 @@ func (p *pack) room() (bytes int64) {
 // expectPackages queues this rank's packages of a plan, except those that begin before training
 // does.
 func (l *lane) expectPackages(p *planned) {
-	if l.cfg.PackageBytes <= 0 {
+	if l.stager.cfg.PackageBytes <= 0 {
 		return
 	}
 	from, _ := p.Range(p.from)
 	for _, places := range p.Packages() {
-		if first := int(places[0]); p.Owner(first) == l.cfg.Rank && first >= from {
+		if first := int(places[0]); p.Owner(first) == l.stager.cfg.Rank && first >= from {
 			l.packs = append(l.packs, &pack{lane: l, plan: p, places: places})
 		}
 	}
@@ -77,7 +77,7 @@ func (l *lane) expectPackages(p *planned) {
 
 // pack starts to write the next package, if none is being written and there is room for it.
 func (l *lane) pack() {
-	k := &l.packages
+	k := &l.stager.packages
 	if k.writing != nil || k.failures >= failuresMax {
 		return
 	}
@@ -85,7 +85,7 @@ func (l *lane) pack() {
 		if p.number != 0 {
 			continue
 		}
-		if k.written+p.room() > l.cfg.PackageBytes {
+		if k.written+p.room() > l.stager.cfg.PackageBytes {
 			return
 		}
 		k.last++
@@ -94,9 +94,9 @@ func (l *lane) pack() {
 		ids := p.ids()
 		found := make([]bool, len(ids))
 		for i, id := range ids {
-			found[i] = l.copies.get(id).state == here
+			found[i] = l.stager.copies.get(id).state == here
 		}
-		l.emit(Pack{Package: p.number, IDs: ids, Here: found, Need: l.needOf(p.position())})
+		l.stager.emit(Pack{Package: p.number, IDs: ids, Here: found, Need: l.needOf(p.position())})
 		return
 	}
 }
@@ -140,7 +140,7 @@ func (l *lane) dropPackages(position int64) {
 		l.packs = l.packs[1:]
 		p.late = true
 		if p.ready {
-			l.discard(p)
+			l.stager.discard(p)
 		}
 	}
 }
@@ -164,24 +164,24 @@ func (l *lane) unpack(lo, hi int) {
 func (l *lane) read(p *pack, hi int) {
 	for _, place := range p.places {
 		id := p.plan.IDs[place]
-		if l.copies.get(id).state != absent {
+		if l.stager.copies.get(id).state != absent {
 			continue
 		}
-		kept := l.store.cache.Draw(l.own.use(id, place), l.settle)
+		kept := l.stager.store.cache.Draw(l.own.use(id, place), l.stager.settle)
 		if kept != Bypassed {
 			l.own.unpacked[id] = true
 		} else if int(place) >= hi {
 			continue
 		}
-		l.setState(id, coming, FromStorage)
+		l.stager.setState(id, coming, FromStorage)
 		p.into = append(p.into, id)
 	}
 	if p.into == nil {
-		l.discard(p)
+		l.stager.discard(p)
 		return
 	}
-	l.packages.reading[p.number] = p
-	l.emit(Unpack{
+	l.stager.packages.reading[p.number] = p
+	l.stager.emit(Unpack{
 		Package: p.number, Layout: p.ids(), IDs: p.into, Need: l.needOf(p.position()),
 	})
 }

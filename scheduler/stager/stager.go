@@ -443,8 +443,9 @@ func (l *lane) mayEnter() bool {
 		return false
 	}
 	need := l.batchBytes()
-	l.makeRoom(l.cfg.WindowBytes - need)
-	return l.windowBytes+need <= l.cfg.WindowBytes && l.heldBytes+need <= l.shareOfWindow()
+	l.stager.makeRoom(l.stager.cfg.WindowBytes - need)
+	return l.stager.windowBytes+need <= l.stager.cfg.WindowBytes &&
+		l.heldBytes+need <= l.shareOfWindow()
 }
 
 // slowest returns the position of the slowest local trainer; before its first request a trainer is
@@ -461,8 +462,8 @@ func (l *lane) slowest() (pos int64, local bool) {
 // at the mean size of the samples in it.
 func (l *lane) batchBytes() int64 {
 	lo, _ := l.cur.Range(l.batch)
-	share := (l.cur.Batch + l.cfg.Ranks - 1) / l.cfg.Ranks
-	return int64(share) * l.cfg.Size(l.cur.IDs[lo])
+	share := (l.cur.Batch + l.stager.cfg.Ranks - 1) / l.stager.cfg.Ranks
+	return int64(share) * l.stager.cfg.Size(l.cur.IDs[lo])
 }
 
 // enter admits batch b of the current plan to the window.
@@ -473,14 +474,15 @@ func (l *lane) enter(b int) {
 	l.promises.expire(pos-2*aheadBatches, l.letGo)
 	l.decideUpTo(pos - 2*aheadBatches)
 	var wanted map[int][]draw.SampleID // by owner
-	for _, place := range l.cur.View.Share(l.cur.Plan, l.cfg.Rank, b) {
+	for _, place := range l.cur.View.Share(l.cur.Plan, l.stager.cfg.Rank, b) {
 		i := int(place)
 		id, trainer := l.cur.IDs[i], int(l.cur.Consumer[i])
 		owner, consumer := l.cur.Owner(i), int(l.cur.World[trainer])
-		mine := consumer == l.cfg.Rank
-		if owner == l.cfg.Rank {
+		mine := consumer == l.stager.cfg.Rank
+		if owner == l.stager.cfg.Rank {
 			u := undecided{position: pos, place: place, next: l.own.reach(i)}
-			if !mine && (l.copies.get(id).state != absent || l.cfg.OwnersRead || l.own.wants(i, u.next)) {
+			if !mine && (l.stager.copies.get(id).state != absent || l.stager.cfg.OwnersRead ||
+				l.own.wants(i, u.next)) {
 				l.promise(promiseKey{consumer, l.cur.Epoch, b}, pos, id)
 			}
 			if mine {
@@ -493,12 +495,12 @@ func (l *lane) enter(b int) {
 			continue
 		}
 		p := l.partOf(partKey{trainer, l.cur.Epoch, b}, pos)
-		if l.copies.get(id).state == absent {
+		if l.stager.copies.get(id).state == absent {
 			if wanted == nil {
 				wanted = map[int][]draw.SampleID{}
 			}
 			wanted[owner] = append(wanted[owner], id)
-			l.setState(id, coming, FromPeer)
+			l.stager.setState(id, coming, FromPeer)
 		}
 		l.need(p, id, pos)
 	}
@@ -509,9 +511,9 @@ func (l *lane) enter(b int) {
 	for _, t := range l.locals { // a trainer without draws in a partial batch gets an empty part
 		p := l.partOf(partKey{t, l.cur.Epoch, b}, pos)
 		p.timed = l.cur.probe.times(b)
-		l.completed(p)
+		l.stager.completed(p)
 	}
-	l.store.entered(&l.own, lo, hi)
+	l.stager.store.entered(&l.own, lo, hi)
 }
 
 // partOf returns a part, which is new if there is none yet.
@@ -546,11 +548,11 @@ func (p *part) leave() {
 func (l *lane) need(p *part, id draw.SampleID, pos int64) {
 	p.ids = append(p.ids, id)
 	p.source = append(p.source, FromLocal)
-	l.bring(id, l.needOf(pos))
-	l.heldBytes += l.cfg.Size(id)
-	l.await(id, waiter{part: p, place: len(p.ids) - 1})
-	if p.probed && l.copies.get(id).state == here && l.store.cache.Resident(id) {
-		l.reread(p, id)
+	l.stager.bring(id, l.needOf(pos))
+	l.heldBytes += l.stager.cfg.Size(id)
+	l.stager.await(id, waiter{part: p, place: len(p.ids) - 1})
+	if p.probed && l.stager.copies.get(id).state == here && l.stager.store.cache.Resident(id) {
+		l.stager.reread(p, id)
 	}
 }
 
@@ -612,7 +614,7 @@ func (l *lane) request(plan *planned, e Requested) *part {
 		})
 	}
 	l.progress[e.Trainer] = max(l.progress[e.Trainer], pos)
-	l.Stager.advance()
+	l.stager.advance()
 	key := partKey{e.Trainer, e.Epoch, e.Batch}
 	p := l.parts[key]
 	if p == nil {
@@ -640,7 +642,7 @@ func (l *lane) jump(plan *planned, batch int) {
 	for ; l.batch < batch; l.batch++ {
 		lo, hi := plan.Range(l.batch)
 		for i := lo; i < hi; i++ {
-			if plan.Owner(i) == l.cfg.Rank {
+			if plan.Owner(i) == l.stager.cfg.Rank {
 				l.own.reach(i)
 			}
 		}
@@ -652,8 +654,8 @@ func (l *lane) jump(plan *planned, batch int) {
 func (l *lane) dropParts(old func(*part) bool) {
 	for _, p := range slices.SortedFunc(maps.Values(l.parts), (*part).compare) {
 		if old(p) {
-			delete(l.byTicket, p.ticket)
-			l.drop(p)
+			delete(l.stager.byTicket, p.ticket)
+			l.stager.drop(p)
 		}
 	}
 }
@@ -896,11 +898,11 @@ type undecided struct {
 // the policy does not look ahead, the policy decides now.
 func (l *lane) hold(u undecided) {
 	id := l.cur.IDs[u.place]
-	if u.held = l.copies.get(id).state != absent; u.held {
-		l.copies.pin(id)
+	if u.held = l.stager.copies.get(id).state != absent; u.held {
+		l.stager.copies.pin(id)
 	}
 	l.undecided = append(l.undecided, u)
-	if l.cur.Sum == 0 || !l.patient {
+	if l.cur.Sum == 0 || !l.stager.patient {
 		l.decideUpTo(u.position)
 	}
 }
@@ -917,11 +919,11 @@ func (l *lane) decideUpTo(position int64) {
 
 func (l *lane) decide(u undecided) {
 	id := l.cur.IDs[u.place]
-	l.own.draw(int(u.place), u.next, l.copies.get(id).state != absent, l.settle)
+	l.own.draw(int(u.place), u.next, l.stager.copies.get(id).state != absent, l.stager.settle)
 	if u.held {
-		l.copies.unpin(id)
+		l.stager.copies.unpin(id)
 	}
-	l.settle(id)
+	l.stager.settle(id)
 }
 
 // onScored applies new scores, and decides on the batches that they come from.
@@ -956,9 +958,9 @@ type answer struct {
 }
 
 func (l *lane) promise(key promiseKey, pos int64, id draw.SampleID) {
-	l.bring(id, l.needOf(pos))
-	l.heldBytes += l.cfg.Size(id)
-	l.copies.pin(id)
+	l.stager.bring(id, l.needOf(pos))
+	l.heldBytes += l.stager.cfg.Size(id)
+	l.stager.copies.pin(id)
 	if l.promises.byKey[key] == nil {
 		l.promises.order = append(l.promises.order, promiseAt{key, pos})
 	}
@@ -986,10 +988,10 @@ func (p *promises) expire(position int64, unpin func(draw.SampleID)) {
 }
 
 func (l *lane) ask(peer, epoch, batch int, ids []draw.SampleID) {
-	l.lastAsk++
-	l.asks[l.lastAsk] = ids
-	l.emit(Ask{
-		Lane: l.number, Peer: peer, Ticket: l.lastAsk, Epoch: epoch, Batch: batch, IDs: ids,
+	l.stager.lastAsk++
+	l.stager.asks[l.stager.lastAsk] = ids
+	l.stager.emit(Ask{
+		Lane: l.number, Peer: peer, Ticket: l.stager.lastAsk, Epoch: epoch, Batch: batch, IDs: ids,
 	})
 }
 
@@ -1049,7 +1051,7 @@ func (l *lane) reached(epoch, batch int) bool {
 func (l *lane) answerEarly() {
 	l.early = slices.DeleteFunc(l.early, func(e Asked) (answered bool) {
 		if answered = l.reached(e.Epoch, e.Batch); answered {
-			l.take(e)
+			l.stager.take(e)
 		}
 		return answered
 	})
