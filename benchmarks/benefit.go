@@ -23,7 +23,7 @@ const (
 var benefitSection = section{
 	name: "benefit",
 	about: "what the cache is worth to a training, as rankpool measures it in its second epoch " +
-		"(--benefit always), next to two separate runs, with a cache and with --memory 0: how many " +
+		"(--tune benefit=always), next to two separate runs, with a cache and with --memory 0: how many " +
 		"times as long the last epoch takes without. 12,800 files of 16 KB over slowfs that gives " +
 		"1,200 files a second, which is 53 ms a batch, one rank, steps that sleep. The ratio is the " +
 		"larger of the two by the smaller.",
@@ -107,7 +107,7 @@ func (b *bench) trainBenefit(
 		size = "0"
 	}
 	if err := b.runTool([]string{
-		"--data", e.Dir(), "--memory", size, "--progress", "0", "--benefit", benefit, "--log", log,
+		"--data", e.Dir(), "--memory", size, "--tune", "progress=0,benefit=" + benefit, "--log", log,
 	}, "jobs.py", "--out", out, "--sampler", c.sampler, "--trainings", "1", "--epochs", "3",
 		"--batch", fmt.Sprint(benefitBatch), "--step-seconds",
 		fmt.Sprint(c.step.Seconds())); err != nil {

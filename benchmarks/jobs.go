@@ -180,7 +180,7 @@ func (b *bench) trainJobs(e *emulated, r jobsRun, apart bool) (time.Duration, er
 		return 0, err
 	}
 	flags := []string{
-		"--data", e.Dir(), "--memory", fmt.Sprintf("%.0f%%", 100*jobsCapacity), "--progress", "0",
+		"--data", e.Dir(), "--memory", fmt.Sprintf("%.0f%%", 100*jobsCapacity), "--tune", "progress=0",
 	}
 	args := []string{
 		"--out", out, "--sampler", r.sampler, "--trainings", fmt.Sprint(r.trainings),

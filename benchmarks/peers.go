@@ -215,7 +215,7 @@ func (b *bench) convert(format, source, dir string, shardBytes int) error {
 	command := exec.Command(b.python, "benchmarks/peers/convert.py", format, source, dir, size)
 	if format == "tar" {
 		command = exec.Command(b.tool, "pack", "--data", source, "--dest", dir, "--order", "random",
-			"--shard-size", size, "--progress", "0")
+			"--shard-size", size, "--tune", "progress=0")
 	}
 	command.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(b.dir, "cache"))
 	if said, err := command.CombinedOutput(); err != nil {
@@ -251,7 +251,7 @@ func (t training) command(b *bench, mounted, out string) []string {
 		return command
 	}
 	run := []string{
-		b.tool, "run", "--data", mounted, "--progress", "0", "--trainers-per-rank",
+		b.tool, "run", "--data", mounted, "--tune", "progress=0", "--trainers-per-rank",
 		fmt.Sprint(t.accelerators), "--memory", fmt.Sprintf("%d%%", t.share), "--",
 	}
 	return append(run, command...)

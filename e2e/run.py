@@ -20,10 +20,11 @@ RANKPOOL = Path(os.environ.get("RANKPOOL", ROOT / "bin" / "rankpool")).resolve()
 LAB = RANKPOOL.with_name("rankpool-lab")
 # For tests that count reads: a rank that waits too long for another, as on a busy machine, reads
 # samples itself.
-PATIENT = ["--peer-timeout", "1m"]
+PATIENT = ["--tune", "peer-timeout=1m"]
 PATIENCE_SECONDS = 300  # for what takes a few seconds on an idle machine
 STOP_SECONDS = 60  # until every thread of a process has seen that it should stop
 SHM = Path("/dev/shm")
+LIBRARY = {"openmpi": "libmpi.so.40", "mpich": "libmpich.so.12"}
 # An MPICH rank that is killed in MPI_Init leaves such files in SHM.
 MPI_LEAVES = ("ucx_shm_posix", "mpich_shar_tmp")
 
@@ -145,11 +146,13 @@ class Watched:
 class Run(Watched):
     """A run of rankpool under way; each of its processes has a mark in its environment."""
 
-    def __init__(self, folder, argv, stderr=None):
+    def __init__(self, folder, argv, stderr=None, env=None):
         super().__init__(folder)
         self.argv = [str(word) for word in argv]
         self.mark = f"RANKPOOL_E2E={uuid.uuid4()}"
-        env = {**os.environ, "PYTHONFAULTHANDLER": "1", **dict([self.mark.split("=")])}
+        env = {
+            **os.environ, "PYTHONFAULTHANDLER": "1", **dict([self.mark.split("=")]), **(env or {}),
+        }  # fmt: skip
         self.shared_before = set(os.listdir(SHM))
         with open(self.folder / "stdout", "wb") as out, open(self.folder / "stderr", "wb") as err:
             self.process = subprocess.Popen(
@@ -313,16 +316,16 @@ def training(args=(), trainers=1, torch=False, pause=(), through=()):
 def start(
     folder, data, ranks=1, memory="20%", window="1MiB", mpi=None, args=(), options=(),
     trainers_per_rank=1, command=None,
-    torch=False, pause=(), through=(), stderr=None,
+    torch=False, pause=(), through=(), stderr=None, env=None,
 ):  # fmt: skip
     """Starts a training in folder. `args`, `torch`, `pause` and `through` are those of `training`,
-    whose result `command` replaces; `options` are rankpool's. `stderr` is a descriptor to use
-    instead of the file of that name."""
+    whose result `command` replaces; `options` are rankpool's, and `env` are more variables of its
+    environment. `stderr` is a descriptor to use instead of the file of that name."""
     argv = [RANKPOOL, "run", "--ranks", ranks]
     if ranks > 1:
-        argv += ["--mpirun", f"mpirun.{mpi or 'openmpi'}"]
-    argv += ["--trainers-per-rank", trainers_per_rank, "--memory", memory, "--window", window]
-    argv += ["--log", "run.jsonl", "--progress", 0]
+        env = {"RANKPOOL_MPI_LIBRARY": LIBRARY[mpi or "openmpi"], **(env or {})}
+    argv += ["--trainers-per-rank", trainers_per_rank, "--memory", memory]
+    argv += ["--log", "run.jsonl", "--tune", f"window={window},progress=0"]
     for one in data if isinstance(data, (list, tuple)) else [data]:
         argv += ["--data", one]
     command = (
@@ -330,4 +333,4 @@ def start(
         if command is None
         else command
     )
-    return Run(folder, [*argv, *options, "--", *command], stderr)
+    return Run(folder, [*argv, *options, "--", *command], stderr, env)

@@ -65,7 +65,7 @@ def test_data_sets_trade_memory(start, tree, tmp_path, tmp_path_factory):
     idle = trainer("idle", 1, epochs, [BATCHES, BATCHES + MEASURED, 2 * BATCHES])
     one = start(
         data=[f"waits={tree}", f"idle={other}"], memory="80%",
-        options=["--max-opens", 100, "--benefit", "always", "--verbose"],
+        options=["--max-opens", 100, "--tune", "benefit=always", "--verbose"],
         command=["sh", "-c", f"{waits} & {idle}; code=$?; wait $! && exit $code"],
     )  # fmt: skip
     for name in "waits", "idle":
@@ -97,7 +97,7 @@ def test_memory_is_given_back(start, tree, tmp_path_factory):
     one = start(
         data=[f"idle={tree}"], memory="auto",
         # of batches that are read at the same moment none is the first, and nothing is measured
-        options=["--max-opens", 100, "--benefit", "always"],
+        options=["--max-opens", 100, "--tune", "benefit=always"],
         command=["sh", "-c", trainer("idle", BATCH, EPOCHS, pauses)],
     )  # fmt: skip
     wait_for_batch(one, "idle", BATCHES)
@@ -129,7 +129,7 @@ def test_benefit(tmp_path_factory, tree, ranks):
         one = run.start(
             tmp_path_factory.mktemp(benefit), tree, ranks, memory="50%",
             args=["--epochs", epochs, "--batch-size", batch // ranks],
-            options=["--benefit", benefit],
+            options=["--tune", f"benefit={benefit}"],
         )  # fmt: skip
         result = one.finish().check(epochs, SAMPLES)
         streams[benefit] = result.batches

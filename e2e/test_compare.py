@@ -57,8 +57,8 @@ def test_compare(tree, tmp_path):
     assert "min: not trained: --system: min is simulated only" in done.stdout
     found = results(out)
     assert sorted(found) == sorted(SYSTEMS) and found["min"]["reason"]
-    flags = {name: result["of"]["flags"] for name, result in found.items()}
-    assert [name for name in SYSTEMS if f"--packages={packages}:16MiB" in flags[name]] == ["icache"]
+    given = {name: result["of"]["set"] or [] for name, result in found.items()}
+    assert [name for name in SYSTEMS if f"packages={packages}:16MiB" in given[name]] == ["icache"]
     for name in ("lru", "icache", "rankpool"):
         events = [
             json.loads(line)

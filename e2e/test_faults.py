@@ -144,7 +144,7 @@ def test_mpirun_killed(disturbed):
 def test_silent_rank(start):
     """A rank that does not answer for a while is not dead: the other one reads storage, and
     receives its late answers."""
-    way = dict(ranks=2, memory="100%", options=["--peer-timeout", "50ms"])
+    way = dict(ranks=2, memory="100%", options=["--tune", "peer-timeout=50ms"])
     way["command"] = [
         sys.executable, ROOT / "e2e" / "loader_modes.py", "in process", 50, GLOBAL_BATCH // 2,
     ]
@@ -180,8 +180,8 @@ def test_a_working_folder_that_was_removed(start, reference, tmp_path, mpi):
     own.mkdir()
     words = training(["--epochs", EPOCHS, "--sampler", "pads"], trainers=2, pause=[BATCHES])
     line = shlex.join(["cd", str(own)]) + " && exec " + shlex.join(map(str, words))
-    options = ["--log", own / "run.jsonl", "--plan-timeout", "20s"]
-    one = start(ranks=2, mpi=mpi, command=["sh", "-c", line], options=options)
+    options, env = ["--log", own / "run.jsonl"], {"RANKPOOL_PLAN_TIMEOUT": "20"}
+    one = start(ranks=2, mpi=mpi, command=["sh", "-c", line], options=options, env=env)
     removed, one.folder = one.folder, own
     one.wait_for_batches(BATCHES)
     shutil.rmtree(removed)

@@ -1,6 +1,7 @@
 """Every wait ends: with ranks that hang, and with starts that fail."""
 
 import fcntl
+import os
 import signal
 import subprocess
 import threading
@@ -9,7 +10,7 @@ import pytest
 import run
 from dataset import BATCHES, EPOCHS, SAMPLES
 
-QUICK = ["--rank-timeout", "3s"]
+QUICK = ["--tune", "rank-timeout=3s"]
 
 
 @pytest.fixture
@@ -99,12 +100,13 @@ FEW_FILES = "ulimit -n 24", "lets a process open 24 files"
 )
 def test_first_start_that_fails(tree, tmp_path, mpi, limit, says):
     command = [
-        run.RANKPOOL, "run", "--mpirun", f"mpirun.{mpi}", "--ranks", 2, "--data", tree, "--",
+        run.RANKPOOL, "run", "--ranks", 2, "--data", tree, "--",
         "touch", tmp_path / "trained",
     ]
     done = subprocess.run(
         in_a_small_machine(limit, command), capture_output=True, text=True,
         timeout=run.PATIENCE_SECONDS, check=False,
+        env={**os.environ, "RANKPOOL_MPI_LIBRARY": run.LIBRARY[mpi]},
     )
     assert done.returncode == 1, done.stderr
     assert not (tmp_path / "trained").exists()
@@ -118,8 +120,9 @@ def test_first_start_that_fails(tree, tmp_path, mpi, limit, says):
 def test_training_goes_on_without_a_rank_that_hangs(start, reference, workers):
     """The rank is not ended in time, but training needs no more plans."""
     args = ["--epochs", EPOCHS, "--sampler", "pads", *(["--workers", workers] if workers else [])]
-    options, at = ["--batch-timeout", "500ms", "--rank-timeout", "1h"], (EPOCHS - 1) * BATCHES + 1
-    one = start(args=args, options=options, torch=workers > 0, pause=[at])
+    options, at = ["--tune", "rank-timeout=1h"], (EPOCHS - 1) * BATCHES + 1
+    env = {"RANKPOOL_BATCH_TIMEOUT": "0.5"}
+    one = start(args=args, options=options, env=env, torch=workers > 0, pause=[at])
     one.wait_for_batches(at)
     one.kill(one.ranks(), signal.SIGSTOP)
     one.go(at)
@@ -133,8 +136,8 @@ def test_training_goes_on_without_a_rank_that_hangs(start, reference, workers):
 
 def test_no_plan_from_a_rank_that_hangs(start):
     args = ["--epochs", EPOCHS, "--sampler", "pads"]
-    options = ["--batch-timeout", "200ms", "--plan-timeout", "1s", "--rank-timeout", "1h"]
-    one = start(args=args, options=options, pause=[BATCHES])
+    env = {"RANKPOOL_BATCH_TIMEOUT": "0.2", "RANKPOOL_PLAN_TIMEOUT": "1"}
+    one = start(args=args, options=["--tune", "rank-timeout=1h"], env=env, pause=[BATCHES])
     one.wait_for_batches(BATCHES)
     one.kill(one.ranks(), signal.SIGSTOP)
     one.go(BATCHES)

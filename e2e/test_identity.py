@@ -272,9 +272,9 @@ def test_a_checkpoint_without_its_state(start, train, reference, tmp_path):
     resumes."""
     state, own, at = tmp_path / "state", tmp_path / "checkpoint", BATCHES + 4
     args = ["--epochs", EPOCHS, "--sampler", "pads"]
-    options = ["--state", state, "--plan-timeout", "1s"]
+    options, env = ["--state", state], {"RANKPOOL_PLAN_TIMEOUT": "1"}
     stop = ["--save", own, "--stop-after", at + 1]
-    one = start(ranks=2, options=options, args=[*args, *stop], pause=[at])
+    one = start(ranks=2, options=options, env=env, args=[*args, *stop], pause=[at])
     one.wait_for_batches(at)
     os.kill(one.process.pid, signal.SIGSTOP)  # it cannot restart the cache
     one.kill([*one.ranks(), *one.mpiruns()])

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 import run
-
-LIBRARY = {"openmpi": "libmpi.so.40", "mpich": "libmpich.so.12"}
+from run import LIBRARY
 
 
 def loaded(pid):
@@ -31,8 +30,13 @@ def standing(start):
 
 
 @pytest.mark.parametrize("mpi", LIBRARY)
-def test_ranks_load_the_library_of_mpirun(standing, mpi):
-    one = standing(ranks=2, mpi=mpi)
+def test_ranks_load_the_library_of_mpirun(standing, tmp_path, mpi):
+    """As after "module load": mpirun is first in $PATH."""
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text(f'#!/bin/sh\nexec mpirun.{mpi} "$@"\n')
+    mpirun.chmod(0o755)
+    env = {"RANKPOOL_MPI_LIBRARY": "", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    one = standing(ranks=2, env=env)
     ranks = one.ranks()
     assert len(ranks) == 2 and all(loaded(pid) == {LIBRARY[mpi]} for pid in ranks)
     assert not loaded(one.process.pid), "run itself has loaded MPI"
@@ -45,7 +49,7 @@ def test_ranks_load_the_library_of_mpirun(standing, mpi):
 
 
 def test_one_rank_loads_none(standing):
-    one = standing(ranks=1, options=["--mpi-library", "/no/libmpi.so"])
+    one = standing(ranks=1, env={"RANKPOOL_MPI_LIBRARY": "/no/libmpi.so"})
     assert one.ranks() and not any(loaded(pid) for pid in one.processes())
     one.process.send_signal(signal.SIGTERM)
     assert one.finish().code == 128 + signal.SIGTERM

@@ -82,12 +82,15 @@ exec nsenter --net=/run/netns/$node sh -c "$*"
         "mpirun.openmpi", "--allow-run-as-root",
         *(word for pair in mca.items() for word in ("--mca", *pair)), "--bind-to", "none",
     ]
-    for name in ("RANKPOOL_E2E", f"MASTER_ADDR={net}.1", "MASTER_PORT=29400"):
+    for name in (
+        "RANKPOOL_E2E", "RANKPOOL_BATCH_TIMEOUT=1", "RANKPOOL_PLAN_TIMEOUT=10",
+        f"MASTER_ADDR={net}.1", "MASTER_PORT=29400",
+    ):  # fmt: skip
         argv += ["-x", name]
     argv += [
         "-H", ",".join(f"{net}.{n}:1" for n in range(1, count + 1)), run.RANKPOOL, "run", "--data",
-        tree, "--memory", "100%", "--rank-timeout", "10s", "--batch-timeout", "1s",
-        "--plan-timeout", "10s", "--", sys.executable, tmp_path / "train.py",
+        tree, "--memory", "100%", "--tune", "rank-timeout=10s", "--", sys.executable,
+        tmp_path / "train.py",
     ]
     one = run.Run(tmp_path, argv)
     one.wait_for(

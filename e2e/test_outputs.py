@@ -22,7 +22,7 @@ def check(result, reference):
 def test_log_on_a_full_device(train, reference, tmp_path, ranks):
     full = tmp_path / "full"
     os.mknod(full, 0o20666, os.makedev(1, 7))  # as /dev/full
-    result = train(ranks=ranks, args=ARGS, options=["--log", full, "--log-every", "10ms"])
+    result = train(ranks=ranks, args=ARGS, options=["--log", full, "--tune", "log-every=10ms"])
     check(result, reference)
     assert result.stderr.count("the run log cannot be written") == 1
     assert f"--log {full} is a device, not a file" in result.stderr
@@ -96,7 +96,8 @@ def test_outputs_that_cannot_be_written_when_the_cache_restarts(start, reference
     out.mkdir()
     options = ["--log", out / "log", "--metrics-file", out / "m.prom"]
     one = start(
-        ranks=ranks, args=ARGS, options=[*options, "--plan-timeout", "20s"], pause=[BATCHES - 1]
+        ranks=ranks, args=ARGS, options=options, env={"RANKPOOL_PLAN_TIMEOUT": "20"},
+        pause=[BATCHES - 1],
     )
     one.wait_for_batches(BATCHES - 1)
     shutil.rmtree(out)

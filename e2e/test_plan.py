@@ -21,7 +21,7 @@ def epochs_of(tmp_path_factory):
         command = [
             sys.executable, run.ROOT / "e2e" / "trainer.py", "--losses", LOSSES, "--epochs", EPOCHS,
         ]
-        options = ["--policy", policy]
+        options = ["--system", f"rankpool,policy={policy}"]
         one = run.start(
             tmp_path_factory.mktemp(policy), data, ranks=4, window="auto", options=options,
             command=command,

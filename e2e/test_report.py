@@ -105,7 +105,7 @@ def check(page, plots):
 
 
 def test_report_of_a_training(start, tmp_path):
-    one = start(ranks=2, args=["--epochs", EPOCHS], options=["--log-every", "1s"])
+    one = start(ranks=2, args=["--epochs", EPOCHS], options=["--tune", "log-every=1s"])
     result = one.finish().check(EPOCHS, SAMPLES)
     page = report(tmp_path, one.folder / "run.jsonl")
     one_each = dict.fromkeys(["sources", "stall", "throughput", "latency", "importance"], 1)
@@ -193,7 +193,7 @@ def test_picture(start, tmp_path):
     tree = make_tree(tmp_path / "train", samples)
     # the docs show a training that computes
     middle, torch = samples // 24 * epochs // 2, bool(folder)
-    options = ["--log-every", "1s"]
+    options = ["--tune", "log-every=1s"]
     one = start(
         tree, ranks=4, memory="40%", args=["--epochs", epochs], options=options, torch=torch,
         pause=[middle],

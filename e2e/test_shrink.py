@@ -31,7 +31,8 @@ def training(large_tree, take_bytes):
     """Returns the arguments of a training that allocates this much memory in its second epoch."""
     command = [sys.executable, Path(__file__).parent / "hungry.py", "--take-mib", take_bytes // MIB]
     return {
-        "data": large_tree, "memory": SLAB, "options": ["--log-every", "1s"], "command": command,
+        "data": large_tree, "memory": SLAB, "options": ["--tune", "log-every=1s"],
+        "command": command,
     }
 
 

@@ -14,14 +14,16 @@ WAYS = {
     "2 ranks": dict(ranks=2),
     "2 ranks, workers": dict(ranks=2, torch=True, args=["--workers", 2]),
     "2 ranks, 2 trainers each": dict(ranks=2, trainers_per_rank=2, memory="100%"),
-    "2 ranks, lru": dict(ranks=2, options=["--policy", "lru"]),
+    "2 ranks, lru": dict(ranks=2, options=["--system", "rankpool,policy=lru"]),
     "2 ranks, no memory": dict(ranks=2, memory="0", mpi="mpich"),
     "2 ranks, no room": dict(ranks=2, memory="0", window="4KiB"),
     "4 ranks": dict(ranks=4),
-    "4 ranks, sampler's trainers": dict(ranks=4, memory="100%", options=["--assign", "sampler"]),
+    "4 ranks, sampler's trainers": dict(
+        ranks=4, memory="100%", options=["--system", "rankpool,assign=sampler"],
+    ),
     "4 ranks, MPICH": dict(ranks=4, mpi="mpich"),
     "2 ranks, MPICH, 2 trainers each": dict(
-        ranks=2, mpi="mpich", trainers_per_rank=2, options=["--assign", "sampler"],
+        ranks=2, mpi="mpich", trainers_per_rank=2, options=["--system", "rankpool,assign=sampler"],
     ),
 }  # fmt: skip
 

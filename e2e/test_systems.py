@@ -53,10 +53,10 @@ def trace(tmp_path_factory):
     return folder / "losses.npy"
 
 
-def being(system):
-    """Returns the options of a run that runs this system."""
-    options = ["--system", system]
-    return [*options, "--set", OPTIONS[system]] if system in OPTIONS else options
+def being(system, *more):
+    """Returns the options of a run that runs this system with these options, each NAME=VALUE."""
+    own = [OPTIONS[system]] if system in OPTIONS else []
+    return ["--system", ",".join([system, *own, *more])]
 
 
 def simulated(trace, system, capacity, ranks):
@@ -180,7 +180,7 @@ def test_with_pytorch(train, tree, trace, system):
 
 def test_what_the_last_layer_is_given_is_an_embedding(train, tree):
     args = ["--epochs", 3, "--batch-size", GLOBAL_BATCH, "--sampler", "system", "--ids-digest"]
-    options = ["--system", "spidercache", "--set", "alpha=0.5"]
+    options = ["--system", "spidercache,alpha=0.5"]
     result = train(data=tree, torch=True, options=options, args=args)
     assert served(result)
     assert sum(e["substituted"] for e in result.epochs) > 0
@@ -264,7 +264,7 @@ def test_requeued_with_padding(train, tmp_path, system):
 def test_packages_change_nothing(train, tree, trace, tmp_path, system, ranks):
     folder = tmp_path / "packages"
     folder.mkdir()
-    options = [*being(system), "--packages", f"{folder}:16MiB"]
+    options = being(system, f"packages={folder}:16MiB")
     result = train(data=tree, ranks=ranks, options=options, args=training(trace, ranks))
     want = simulation(trace, system, 0.2, ranks)
     assert served(result) == want["ids_digest"]
@@ -285,7 +285,7 @@ def test_packages_under_faults(start, train, tree, trace, tmp_path, system, faul
     want = train(data=tree, ranks=2, options=being(system), args=args).digest
     folder = tmp_path / "packages"
     folder.mkdir()
-    options = [*being(system), "--packages", f"{folder}:16MiB"]
+    options = being(system, f"packages={folder}:16MiB")
     stop = STOPS.get(system, 27)
     one = start(data=tree, ranks=2, options=options, args=args, pause=[stop])
     one.wait_for_batches(stop)
@@ -320,16 +320,16 @@ def package_files(pid, folder):
 
 def test_packages_are_refused_where_there_are_none(train, tree, trace, tmp_path):
     for options, why in [
-        (["--system", "shade", "--packages", f"{tmp_path}:1MiB"], "shade reads no packages"),
-        (["--system", "icache", "--packages", tmp_path], "is not DIR:SIZE"),
+        (being("shade", f"packages={tmp_path}:1MiB"), 'shade has no option "packages"'),
+        (being("icache", f"packages={tmp_path}"), "is not DIR:SIZE"),
         (
-            [*being("icache"), "--packages", f"{tmp_path}:1MiB", "--tier", f"{tmp_path}:1MiB"],
+            [*being("icache", f"packages={tmp_path}:1MiB"), "--tier", f"{tmp_path}:1MiB"],
             "leave --tier out",
         ),
     ]:
         result = train(data=tree, options=options, args=training(trace, 1))
         assert result.code == 2 and why in result.stderr
-    missing = ["--system", "icache", "--packages", f"{tmp_path}/missing:1MiB"]
+    missing = being("icache", f"packages={tmp_path}/missing:1MiB")
     result = train(data=tree, options=missing, args=training(trace, 1))
     assert served(result) == simulated(trace, "icache", 0.2, 1)
     assert "this rank has no packages" in result.stderr

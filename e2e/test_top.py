@@ -50,7 +50,7 @@ def test_top_and_metrics_tell_what_the_run_log_tells(start, tmp_path):
     folder = tmp_path / "prom"
     folder.mkdir()
     options = [
-        "--metrics", "127.0.0.1:0", "--metrics-file", f"{folder}/", "--log-every", "1s",
+        "--metrics", "127.0.0.1:0", "--metrics-file", f"{folder}/", "--tune", "log-every=1s",
         "--log-format", "json", "-v",
     ]
     one = start(ranks=2, command=waiting(run.training(args, 2)), options=options)

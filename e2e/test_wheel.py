@@ -32,7 +32,8 @@ def installed(tmp_path_factory):
 def test_pip_is_all_that_it_takes(installed, tree, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(installed))
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    command = ["rankpool", "run", "--data", tree, "--log", "run.jsonl", "--progress", 0, "--"]
+    command = ["rankpool", "run", "--data", tree, "--log", "run.jsonl", "--tune", "progress=0"]
+    command.append("--")
     one = run.Run(
         tmp_path, [*command, "python", EXAMPLES / "train.py", "--epochs", 2, "--sampler", "torch"]
     )

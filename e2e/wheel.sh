@@ -20,7 +20,7 @@ venv/bin/rankpool version
 venv/bin/rankpool-lab version
 # train FLAG… prints the digest of the stream.
 train() {
-	venv/bin/rankpool run --data data --progress 0 "$@" -- \
+	venv/bin/rankpool run --data data --tune progress=0 "$@" -- \
 		venv/bin/python e2e/trainer.py --epochs 2 --sampler torch --digest | grep '^digest '
 }
 digest=$(train)

@@ -269,7 +269,7 @@ func (j *simJob) start() {
 	}
 	j.keeper = liveness.NewKeeper(liveness.Options{
 		Ranks: here, StartWithin: 10 * time.Second, AnswerWithin: simAnswerWithin,
-		EndWithin: 2 * time.Second, Again: true, Restarts: -1,
+		EndWithin: 2 * time.Second, Again: true,
 	})
 	j.begun = j.clock.now
 	j.every(liveness.Every(simAnswerWithin), j.launcher, j.look)

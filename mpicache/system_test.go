@@ -18,7 +18,7 @@ import (
 func TestSamplerOfTheSystem(t *testing.T) {
 	for sampler, want := range map[string]string{
 		"selective": "", "sequential": "", draw.InTorchsOrder: "",
-		"pads": `this cache goes with the sampler selective (--system, --sampler), and trainer 0 draws with pads: give BatchSampler sampler="selective"`,
+		"pads": `this cache goes with the sampler selective (--system), and trainer 0 draws with pads: give BatchSampler sampler="selective"`,
 	} {
 		c := newCluster(t, 1, 16, 1<<20, func(cfg *Config) { cfg.Sampler = "selective" })
 		tr, err := c.trainer(0, 1)
@@ -117,7 +117,7 @@ func TestStateOfOtherOptions(t *testing.T) {
 		defer tr.close()
 		_, err := tr.plan(0)
 		if (err == nil) != c.used ||
-			err != nil && !strings.Contains(err.Error(), "its options (--set) is beta=0.5") {
+			err != nil && !strings.Contains(err.Error(), "its options (--system) is beta=0.5") {
 			t.Errorf("a state with beta=0.5 is used by ranks with %q: %v", c.options, err)
 		}
 	}

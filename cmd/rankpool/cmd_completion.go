@@ -9,9 +9,6 @@ import (
 	"rankpool/cmd/internal/program"
 	"rankpool/cmd/rankpool/internal/doctor"
 	"rankpool/cmd/rankpool/internal/messages"
-	"rankpool/cmd/rankpool/internal/rank"
-	"rankpool/scheduler/draw"
-	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 )
 
@@ -24,10 +21,8 @@ func completeFlags(root *cobra.Command) {
 		}
 	}
 	values := map[string][]string{
-		"system": ranked, "policy": systems.PolicyNames(), "scorer": protocol.ScorerNames(),
-		"sampler": draw.SamplerNames(),
-		"assign":  rank.Assignments, "memory": {"auto", "20%", "64GiB"},
-		"mode": stageModes, "log-format": messages.Formats,
+		"system": ranked, "memory": {"auto", "20%", "64GiB"}, "mode": stageModes,
+		"log-format": messages.Formats,
 	}
 	program.CompleteValues(root, values)
 	for _, cmd := range root.Commands() {

@@ -224,7 +224,7 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 		MPI: doctor.MPI{
 			Library: library.Version, Path: library.Path, Why: library.Why, Missing: missing,
 			Flavour: library.Family.String(),
-			Mpirun:  func() (string, error) { return mpilib.FindMpirun(library.Family, "") },
+			Mpirun:  func() (string, error) { return mpilib.FindMpirun(library.Family) },
 		},
 		Launch: doctor.Launch{
 			Tasks: at.Tasks, By: at.By, LocalTasks: at.LocalTasks,
@@ -271,7 +271,7 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 func autoOfNode(node slurm.Memory, ranks int) int64 {
 	plan, err := memory.NewAutoPlan(memory.Trainers{}, node, ranks, os.Getenv)
 	if err != nil {
-		panic("rankpool: without --trainer-memory nothing is parsed: " + err.Error())
+		panic("rankpool: without Trainers.Memory nothing is parsed: " + err.Error())
 	}
 	return plan.SlabBytes() * int64(ranks)
 }

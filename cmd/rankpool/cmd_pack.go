@@ -99,7 +99,7 @@ func (o *packOptions) check(at world.Place) (err error) {
 		}
 	}
 	if err := cmp.Or(o.copyOptions.check(at),
-		rank.OneOf("order", o.order, []string{"importance", "random", "manifest"})); err != nil {
+		rank.OneOf("--order", o.order, []string{"importance", "random", "manifest"})); err != nil {
 		return err
 	}
 	switch {

@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/launch"
 )
 
@@ -13,28 +12,17 @@ storage, and gets the same samples in the same order.
 
 Outside Slurm all ranks and trainers run on this machine. In a batch script of Slurm, call it
 without srun: it starts two overlapping job steps, the cache and the training command. As a task of
-srun or mpirun, one per node, it starts that node's rank and trainers.
-
-The training command inherits RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and
-MASTER_PORT, and finds the Python package rankpool on PYTHONPATH (RANKPOOL_PYTHON=no leaves
-PYTHONPATH unchanged). SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed to the training
-command. Run exits with the training command's exit code; where Slurm runs several tasks, with
-srun's, which is the highest of all: when one task fails, the others are ended and exit with 143.
-
-With --trainings N, N trainings share the cache, each started by the same command, with
-RANKPOOL_TRAINING = 0 … N-1; on several nodes each is a job step with the tasks that the batch
-script asks for. The lines that they print begin with that number in brackets. When one fails the
-others continue, and run exits with the code of the first that failed.
-
-With --requeue, Slurm restarts the job after the training command has ended, if the job received the
-signal of "sbatch --signal" or was preempted; see docs/slurm.md.`
+srun or mpirun, one per node, it starts that node's rank and trainers. The training command gets
+torch's variables (RANK, WORLD_SIZE, MASTER_ADDR …), the Python package rankpool on PYTHONPATH, and
+SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2. Run exits with its exit code, and where Slurm runs
+several tasks with srun's, the highest of all: docs/slurm.md.`
 
 func newRunCommand() *cobra.Command {
 	var o launch.Options
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND…",
 		Short: "Run a training command with a cache",
-		Long:  aboutRun + "\n\n" + exit.Table,
+		Long:  aboutRun,
 		Example: "  rankpool run --data /lustre/imagenet --memory 64GiB -- torchrun " +
 			"--nproc-per-node 4 train.py\n" +
 			"  rankpool run --ranks 4 --data images/ -- python train.py\n" +

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/internal/program"
@@ -8,10 +10,11 @@ import (
 )
 
 func newServeCommand() *cobra.Command {
-	var o rank.Options
+	byHand := new(rank.Options)
 	cmd := &cobra.Command{
-		Use:   "serve --data DIR [flags]",
-		Short: "Run one rank of the cache (started by run)",
+		Use:    "serve --data DIR [flags]",
+		Short:  "Run one rank of the cache (started by run)",
+		Hidden: true,
 		Long: `serve runs one rank of the cache: it pools this node's memory with that of the other
 ranks, stages samples, and serves the node's training processes at its door, a socket in the session
 folder.
@@ -24,12 +27,16 @@ folder.
   srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end`,
 		Args: program.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.Check(); err != nil {
+			o, err := rank.Given(os.Getenv)
+			if o == nil && err == nil {
+				o, err = byHand, byHand.Check()
+			}
+			if err != nil {
 				return err
 			}
 			return o.Serve(cmd.Context())
 		},
 	}
-	o.RegisterServe(cmd.Flags())
+	byHand.RegisterServe(cmd.Flags())
 	return cmd
 }

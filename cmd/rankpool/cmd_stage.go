@@ -103,7 +103,7 @@ func (o *stageOptions) check(at world.Place) error {
 		return exit.Usagef("--prune removes copies that are another rank's after a new " +
 			"partition: use it with --mode partition")
 	}
-	return cmp.Or(rank.OneOf("mode", o.mode, stageModes), o.part.check(), o.limits.Check())
+	return cmp.Or(rank.OneOf("--mode", o.mode, stageModes), o.part.check(), o.limits.Check())
 }
 
 // stage joins the other ranks, and stages; rank 0 reports for all.

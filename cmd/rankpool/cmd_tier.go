@@ -14,10 +14,11 @@ import (
 
 func newTierCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "tier",
-		Short: "Remove copies of samples that jobs kept on this node's disk",
-		Args:  program.Exactly(0, "one of its subcommands"),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:    "tier",
+		Hidden: true,
+		Short:  "Remove copies of samples that jobs kept on this node's disk",
+		Args:   program.Exactly(0, "one of its subcommands"),
+		RunE:   func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newTierCleanCommand())
 	return cmd

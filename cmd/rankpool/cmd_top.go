@@ -69,7 +69,7 @@ func checkTop(o *top.Options) error {
 	if o.Session != "" && o.Job != "" {
 		return exit.Usagef("--session and --job name the same thing: give one of them")
 	}
-	return rank.OneOf("color", o.Color, colorChoices)
+	return rank.OneOf("--color", o.Color, colorChoices)
 }
 
 // topArgs returns the flags that were given, without the job, for top on another node.

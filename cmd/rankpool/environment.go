@@ -28,16 +28,20 @@ Variables that rankpool reads, and that "run" sets for the training command wher
 :   "no" leaves PYTHONPATH unchanged; otherwise "run" prepends its own version of the Python client.
 
 **RANKPOOL_MPI_LIBRARY**
-:   The MPI library, unless --mpi-library names one: a path, or a name that the loader looks up.
+:   The MPI library, unless --mpi-library of "doctor" or "version" names one: a path, or a name
+    that the loader looks up.
     Set by "run" for its ranks.
+
+**RANKPOOL_OPTIONS**
+:   The options of a rank. Set by "run" for its ranks.
 
 **RANKPOOL_BATCH_TIMEOUT**
 :   Seconds that the Python client waits for a batch from the cache before it reads storage
-    (default 30). Set by "run --batch-timeout".
+    (default 30).
 
 **RANKPOOL_PLAN_TIMEOUT**
 :   Seconds that the Python client waits for the plan of an epoch while the cache is down
-    (default 600). Set by "run --plan-timeout".
+    (default 600).
 
 **MASTER_ADDR**, **MASTER_PORT**
 :   Kept if set; otherwise set by "run", as are **RANK**, **WORLD_SIZE**, **LOCAL_RANK**,

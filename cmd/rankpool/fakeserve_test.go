@@ -10,30 +10,35 @@ import (
 	"syscall"
 
 	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/door/doortest"
 )
 
-// fakeServe stands for "rankpool serve" in the launcher's tests: a door that greets, reports a
-// status and accepts SHUTDOWN. FAKESERVE=fail ends it with code 2 before its door is open;
-// FAKESERVE=deaf makes it ignore SHUTDOWN and SIGTERM. Rank 0 logs two epochs when it is asked to
-// end. Every start appends a line to the file $FAKESERVE_STARTS.
+// fakeServe stands for "rankpool serve" in the launcher's tests, where FAKESERVE is set: a door
+// that greets, reports a status and accepts SHUTDOWN. FAKESERVE=fail ends it with code 2 before its
+// door is open; FAKESERVE=deaf makes it ignore SHUTDOWN and SIGTERM. Rank 0 logs two epochs when it
+// is asked to end. Every start appends a line to the file $FAKESERVE_STARTS.
 func fakeServe() {
 	if os.Getenv("FAKESERVE") == "fail" {
 		fmt.Fprintln(os.Stderr, "rankpool: the fake cache has no memory")
 		os.Exit(exit.Misuse)
 	}
-	if err := serveFakeDoor(os.Args[1:]); err != nil {
+	if err := serveFakeDoor(); err != nil {
 		fmt.Fprintln(os.Stderr, "fakeserve:", err)
 		os.Exit(exit.Failure)
 	}
 }
 
-func serveFakeDoor(args []string) error {
+func serveFakeDoor() error {
 	at := world.Find(os.Getenv)
-	folder := session.RankFolder(flagValue(args, "--session"), at.Task)
+	o, err := rank.Given(os.Getenv)
+	if err != nil {
+		return err
+	}
+	folder := session.RankFolder(o.Session, at.Task)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
@@ -59,7 +64,7 @@ func serveFakeDoor(args []string) error {
 		if err != nil {
 			return err
 		}
-		go answer(conn, at.Task, flagValue(args, "--log"))
+		go answer(conn, at.Task, o.Log)
 	}
 }
 
@@ -105,13 +110,4 @@ func appendLine(path, line string) error {
 		return err
 	}
 	return f.Close()
-}
-
-func flagValue(args []string, name string) string {
-	for i := range len(args) - 1 {
-		if args[i] == name {
-			return args[i+1]
-		}
-	}
-	return ""
 }

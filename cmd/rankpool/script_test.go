@@ -12,7 +12,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"rankpool": main, "fakeserve": fakeServe})
+	testscript.Main(m, map[string]func(){"rankpool": func() {
+		if len(os.Args) > 1 && os.Args[1] == "serve" && os.Getenv("FAKESERVE") != "" {
+			fakeServe()
+		}
+		main()
+	}})
 }
 
 // TestScripts runs testdata/script/*.txtar, each in a folder of its own with a runtime folder of

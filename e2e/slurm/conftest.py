@@ -59,7 +59,7 @@ def words(tree, losses):
         options = {
             "--data": tree,
             "--memory": "20%",
-            "--window": "1MiB",
+            "--tune": "window=1MiB",
             "--log": "run.jsonl",
             **options,
         }

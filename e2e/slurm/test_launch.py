@@ -249,7 +249,7 @@ def test_cache_is_killed(submit, words, same_stream, mpi, node):
 def test_a_rank_hangs(submit, words, same_stream, mpi, node):
     """One of two ranks is stopped for good, on the launcher's node or on the other one: the cache
     is restarted without that process."""
-    cache, train = words(2, pause=[BATCHES + 5], **{"--rank-timeout": "4s"})
+    cache, train = words(2, pause=[BATCHES + 5], **{"--tune": "window=1MiB,rank-timeout=4s"})
     job = submit(
         f"rankpool run {cache} -- {train}", mpi=mpi, options=["--nodes=2", "--ntasks-per-node=1"]
     )
@@ -267,7 +267,7 @@ def test_a_rank_hangs(submit, words, same_stream, mpi, node):
 def test_a_rank_of_one_step_hangs(submit, words, reference):
     """A rank is stopped for good in the last epoch: its run ends it soon after training, and what
     that rank has counted is lost."""
-    cache, train = words(2, pause=[2 * BATCHES + 5], **{"--rank-timeout": "4s"})
+    cache, train = words(2, pause=[2 * BATCHES + 5], **{"--tune": "window=1MiB,rank-timeout=4s"})
     script = f"srun --mpi=pmi2 rankpool run {cache} -- {train}"
     job = submit(script, mpi="mpich", options=["--nodes=2", "--ntasks-per-node=1"])
     job.wait_for_batches(2 * BATCHES + 5)

@@ -30,7 +30,7 @@ def lose(bed, job, node):
 def test_a_lost_node_ends_training(own_bed, words, tmp_path, mpi):
     """Training runs on the first nodes, and reads storage until Slurm has given up another one."""
     cache, train = words(
-        1, pause=[BATCHES + 5], **{"--rank-timeout": "4s", "--start-timeout": "15s"}
+        1, pause=[BATCHES + 5], **{"--tune": "window=1MiB,rank-timeout=4s,start-timeout=15s"}
     )
     script = f"export SLURM_NTASKS=1\nunset SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE\nrankpool run {cache} -- {train}"
     job = testbed.Job(

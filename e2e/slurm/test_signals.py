@@ -44,7 +44,7 @@ def job(bed, submit, tree, losses):
         python, *train = run.training(args, torch=torch, pause=[pause])
         train = [python, *torchrun, *train]
         script = f"""
-            exec rankpool run {requeue} --data {tree} --memory 20% --window 1MiB \\
+            exec rankpool run {requeue} --data {tree} --memory 20% --tune window=1MiB \\
             --state state --log run.jsonl -- \\
             {shlex.join(map(str, train))} \\
             --batch-size $(({GLOBAL_BATCH} / SLURM_NTASKS / {trainers}))"""

@@ -85,7 +85,7 @@ def test_step_that_training_would_wait_for(wrong):
     # srun -K may end before it has passed on what its tasks printed
     join = "srun -K --error=join-%t rankpool join -- {train}"
     launch = (
-        "srun -K --mpi=pmix rankpool serve {cache} --rank-timeout 2s & sleep 1; "
+        "srun -K --mpi=pmix rankpool serve {cache} --tune rank-timeout=2s & sleep 1; "
         + join
         + "; code=$?; wait; cat join-* >&2; exit $code"
     )

@@ -62,10 +62,10 @@ func (c *Conn) checkSpec(spec *protocol.Spec, d *store.DataSet) error {
 	}
 	if want := c.door.Sampler; want != "" && spec.Sampler != want &&
 		spec.Sampler != "sequential" && spec.Sampler != draw.InTorchsOrder {
-		return door.Refuse("this cache goes with the sampler %s (--system, --sampler), and trainer %d "+
+		return door.Refuse("this cache goes with the sampler %s (--system), and trainer %d "+
 			"draws with %s: give BatchSampler sampler=%q, "+
-			"or run with --policy, which goes with any sampler", want, spec.Trainer, spec.Sampler,
-			want)
+			"or run with --system rankpool,policy=…, which goes with any sampler", want,
+			spec.Trainer, spec.Sampler, want)
 	}
 	if _, err := spec.Assignment(plan.AssignLocal); err != nil {
 		return door.Refuse("%s", err)

@@ -38,7 +38,6 @@ type Options struct {
 	AnswerWithin time.Duration // between two signs of life of a rank
 	EndWithin    time.Duration // from End until the cache counts as impossible to kill
 	Again        bool          // a dead cache can be restarted
-	Restarts     int           // how often; -1: as often as it takes
 	Scarce       bool          // MPI may fail on this machine, which lacks something that it needs
 }
 
@@ -309,9 +308,6 @@ func (k *Keeper) ended(e Ended) []Command {
 	case !k.opt.Again:
 		return []Command{Say{fmt.Sprintf(
 			"the cache ended (%s); training reads storage from here on", how)}}
-	case k.opt.Restarts >= 0 && k.restarts >= k.opt.Restarts:
-		return []Command{Say{fmt.Sprintf("the cache ended (%s) and was restarted %d times; "+
-			"training reads storage from here on", how, k.restarts)}}
 	}
 	if k.lived >= lifeProves {
 		k.pause = firstPause

@@ -21,10 +21,10 @@ type scene struct {
 	said    []string
 }
 
-func newScene(restarts int) *scene {
+func newScene() *scene {
 	return &scene{silent: map[int]bool{}, Keeper: NewKeeper(Options{
 		Ranks: []int{0, 1}, StartWithin: time.Minute, AnswerWithin: bound,
-		EndWithin: 10 * time.Second, Again: true, Restarts: restarts,
+		EndWithin: 10 * time.Second, Again: true,
 	})}
 }
 
@@ -90,11 +90,10 @@ const again = "; training reads storage until it is there again: start "
 
 func TestKeeper(t *testing.T) {
 	for name, c := range map[string]struct {
-		restarts int
-		scene    func(s *scene)
-		want     []string
+		scene func(s *scene)
+		want  []string
 	}{
-		"a rank dies": {-1, func(s *scene) {
+		"a rank dies": {func(s *scene) {
 			s.start()
 			s.pass(time.Minute)
 			s.die("exit code 1")
@@ -103,7 +102,7 @@ func TestKeeper(t *testing.T) {
 			"1m0s say: the cache ended (exit code 1)" + again + "2 in 200ms",
 			"1m0.2s start",
 		}},
-		"a rank hangs": {-1, func(s *scene) {
+		"a rank hangs": {func(s *scene) {
 			s.start()
 			s.pass(time.Minute)
 			s.silent[1] = true
@@ -114,7 +113,7 @@ func TestKeeper(t *testing.T) {
 				"or hangs)" + again + "2 in 200ms",
 			"3m0.2s start",
 		}},
-		"a rank hangs before it is ready": {-1, func(s *scene) {
+		"a rank hangs before it is ready": {func(s *scene) {
 			s.start()
 			s.pass(time.Minute)
 			s.die("exit code 1")
@@ -131,14 +130,14 @@ func TestKeeper(t *testing.T) {
 				"stopped or hangs)" + again + "3 in 400ms",
 			"3m1.4s start",
 		}},
-		"it takes its memory for nine minutes": {-1, func(s *scene) {
+		"it takes its memory for nine minutes": {func(s *scene) {
 			s.slow = true
 			s.start()
 			s.pass(9 * time.Minute)
 			s.step(Ready{})
 			s.pass(time.Hour)
 		}, nil},
-		"a rank hangs and cannot be ended": {-1, func(s *scene) {
+		"a rank hangs and cannot be ended": {func(s *scene) {
 			s.start()
 			s.pass(time.Minute)
 			s.silent[0], s.silent[1], s.stays = true, true, true
@@ -150,7 +149,7 @@ func TestKeeper(t *testing.T) {
 				"are stopped or hang, and it cannot be ended)" + again + "2 in 200ms",
 			"3m10.2s start",
 		}},
-		"a rank is stopped for 90 s, often": {-1, func(s *scene) {
+		"a rank is stopped for 90 s, often": {func(s *scene) {
 			s.start()
 			for range 20 {
 				s.silent[1] = true
@@ -159,13 +158,13 @@ func TestKeeper(t *testing.T) {
 				s.pass(5 * time.Second)
 			}
 		}, nil},
-		"the job is suspended for an hour": {-1, func(s *scene) {
+		"the job is suspended for an hour": {func(s *scene) {
 			s.start()
 			s.pass(time.Minute)
 			s.now += time.Hour
 			s.pass(time.Minute)
 		}, nil},
-		"it dies repeatedly": {-1, func(s *scene) {
+		"it dies repeatedly": {func(s *scene) {
 			s.start()
 			for range 7 {
 				s.die("exit code 1")
@@ -184,31 +183,20 @@ func TestKeeper(t *testing.T) {
 			"36s say: the cache ended (exit code 1)" + again + "8 in 5s", "41s start",
 			"1m12s say: the cache ended (exit code 1)" + again + "9 in 200ms", "1m12.2s start",
 		}},
-		"it may be restarted once": {1, func(s *scene) {
-			s.start()
-			s.die("exit code 1")
-			s.pass(time.Minute)
-			s.die("exit code 2")
-			s.pass(time.Minute)
-		}, []string{
-			"0s say: the cache ended (exit code 1)" + again + "2 in 200ms", "200ms start",
-			"1m0s say: the cache ended (exit code 2) and was restarted 1 times; training " +
-				"reads storage from here on",
-		}},
-		"training is over": {-1, func(s *scene) {
+		"training is over": {func(s *scene) {
 			s.start()
 			s.step(Over{})
 			s.die("exit code 1")
 			s.pass(time.Minute)
 		}, nil},
-		"training is over while it is down": {-1, func(s *scene) {
+		"training is over while it is down": {func(s *scene) {
 			s.start()
 			s.die("exit code 1")
 			s.step(Over{})
 			s.pass(time.Minute)
 		}, []string{"0s say: the cache ended (exit code 1)" + again + "2 in 200ms"}},
 		"the first start hangs": {
-			-1, func(s *scene) {
+			func(s *scene) {
 				s.hangs = true
 				s.start()
 				s.pass(time.Hour)
@@ -218,33 +206,33 @@ func TestKeeper(t *testing.T) {
 				"1m0s fail: its ranks have not met within 1m0s: MPI hangs in MPI_Init",
 			},
 		},
-		"the first start hangs, and cannot be ended": {-1, func(s *scene) {
+		"the first start hangs, and cannot be ended": {func(s *scene) {
 			s.hangs, s.stays = true, true
 			s.start()
 			s.pass(time.Hour)
 		}, []string{"1m0s end", "1m10s forget", "1m10s fail: its ranks have not met within 1m0s: " +
 			"MPI hangs in MPI_Init, and it cannot be ended"}},
-		"the first start fails": {-1, func(s *scene) {
+		"the first start fails": {func(s *scene) {
 			s.hangs = true
 			s.start()
 			s.die("exit code 15")
 			s.pass(time.Hour)
 		}, []string{"0s fail: exit code 15"}},
-		"a signal ends the first start": {-1, func(s *scene) {
+		"a signal ends the first start": {func(s *scene) {
 			s.hangs = true
 			s.start()
 			s.hangs = false
 			s.step(Ended{How: "signal 10", Shot: true})
 			s.pass(time.Minute)
 		}, []string{"0s start"}},
-		"the first start meets, and is never ready": {-1, func(s *scene) {
+		"the first start meets, and is never ready": {func(s *scene) {
 			s.hangs = true
 			s.start()
 			s.step(Met{})
 			s.answers = true
 			s.pass(time.Hour)
 		}, []string{"10m0s end", "10m0s fail: its ranks have met, but are not ready after 10m0s"}},
-		"mpirun hangs without ranks": {-1, func(s *scene) {
+		"mpirun hangs without ranks": {func(s *scene) {
 			s.hangs = true
 			s.start()
 			s.pass(time.Second)
@@ -262,7 +250,7 @@ func TestKeeper(t *testing.T) {
 				"restarted", "26s start",
 			"1m26s end", "1m26s fail: what starts its ranks hangs, and has none",
 		}},
-		"mpirun hangs without ranks where something is scarce": {-1, func(s *scene) {
+		"mpirun hangs without ranks where something is scarce": {func(s *scene) {
 			s.opt.Scarce, s.hangs = true, true
 			s.start()
 			for range 2 {
@@ -275,7 +263,7 @@ func TestKeeper(t *testing.T) {
 				"restarted", "5s start",
 			"40s end", "40s fail: what starts its ranks hangs, and has none",
 		}},
-		"mpirun takes six seconds to start ranks": {-1, func(s *scene) {
+		"mpirun takes six seconds to start ranks": {func(s *scene) {
 			s.hangs = true
 			s.start()
 			for range 2 {
@@ -290,7 +278,7 @@ func TestKeeper(t *testing.T) {
 			"5s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
 				"restarted", "5s start",
 		}},
-		"ranks end, and mpirun does not, when the cache is restarted": {-1, func(s *scene) {
+		"ranks end, and mpirun does not, when the cache is restarted": {func(s *scene) {
 			s.hangs = true
 			s.start()
 			s.step(Ranks{false})
@@ -307,7 +295,7 @@ func TestKeeper(t *testing.T) {
 			"11s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
 				"restarted", "11s start",
 		}},
-		"mpirun takes its time to start ranks": {-1, func(s *scene) {
+		"mpirun takes its time to start ranks": {func(s *scene) {
 			s.hangs = true
 			s.start()
 			s.step(Ranks{false})
@@ -321,7 +309,7 @@ func TestKeeper(t *testing.T) {
 			s.answers = true
 			s.pass(time.Hour)
 		}, nil},
-		"a later start hangs": {-1, func(s *scene) {
+		"a later start hangs": {func(s *scene) {
 			s.start()
 			s.hangs = true
 			s.die("exit code 1")
@@ -339,7 +327,7 @@ func TestKeeper(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(c.restarts)
+			s := newScene()
 			c.scene(s)
 			if got, want := strings.Join(s.said, "\n"), strings.Join(c.want, "\n"); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -352,7 +340,7 @@ func TestKeeper(t *testing.T) {
 // end, unless its first start failed or it is over.
 func TestKeeperAlwaysGoesOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newScene(-1)
+		s := newScene()
 		s.hangs = rapid.Bool().Draw(t, "hangs at first")
 		s.start()
 		for range rapid.IntRange(0, 30).Draw(t, "events") {

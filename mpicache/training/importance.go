@@ -50,7 +50,8 @@ func (s *Training) recordImportance(train protocol.Train) {
 func (s *Training) warnFewSamples(rec *ImportanceRecord, samples int) {
 	s.fewSamples.Do(func() {
 		s.rank.Log.Warn("few samples get most of the draws: training may learn less than from "+
-			"equal draws; the sampler pads draws more evenly, and so does --set floor=0.5",
+			"equal draws; the sampler pads draws more evenly, and so does --system "+
+			"rankpool,floor=0.5",
 			"data set", s.data.Name, "epoch", rec.Epoch, "effective samples",
 			int64(rec.EffectiveSamples), "of", samples)
 	})

@@ -53,6 +53,6 @@ func Load(choices []mpilib.Choice) (Library, error) {
 			choices[0].Why)
 	}
 	return Library{}, fmt.Errorf("%w (%s): load an MPI module, install Open MPI or MPICH, "+
-		"or name a library with --mpi-library or %s", ErrNoLibrary,
+		"or name a library in %s", ErrNoLibrary,
 		strings.Trim(strings.Join(append(broken, looked), "; "), "; "), mpilib.Variable)
 }

@@ -66,8 +66,8 @@ def trained(tmp_path):
                 "20%",
                 "--log",
                 "run.jsonl",
-                "--progress",
-                0,
+                "--tune",
+                "progress=0",
             ]
             finish([start(folder, [*run, "--data", data, "--", *command], environment)])
         else:

@@ -73,7 +73,7 @@ def serving(settings, *folders):
     """Returns the words of a `rankpool run` that serves some of the data's folders."""
     root = settings["dataset.data_folder"]
     given = [word for folder in folders for word in ("--data", root / folder)]
-    return [RANKPOOL, "run", *given, "--log", "run.jsonl", "--progress", 0, "--"]
+    return [RANKPOOL, "run", *given, "--log", "run.jsonl", "--tune", "progress=0", "--"]
 
 
 def check(done, tmp_path, draws):

@@ -48,7 +48,7 @@ class Identities:
             raise IdentityError(
                 f"rankpool: the cache came back with the options {welcome.options!r}, and training "
                 "began with "
-                f"{self._options!r}: start it with the same --set"
+                f"{self._options!r}: start it with the same --system"
             )
         self._plan_version, self._options, self.sampler = (
             welcome.plan_version, welcome.options, welcome.sampler,

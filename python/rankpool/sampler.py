@@ -298,7 +298,7 @@ class BatchSampler:
 
         The mean of the losses multiplied by these weights is an unbiased estimate of the mean over
         the data set, for finite losses of any sign. No weight of "weighted", "pads" or "subset"
-        exceeds 5, or 1/F with `--set floor=F`.
+        exceeds 5, or 1/F with `--system rankpool,floor=F`.
         """
         ids, plan = _listed(ids), self._current_plan()
         weights = [1.0] * len(ids)
@@ -453,7 +453,7 @@ class BatchSampler:
         if theirs != ours:
             raise _diverges(
                 f"a cache with the options {theirs!r}, and this one has {ours!r}",
-                "start it with the same --set",
+                "start it with the same --system",
             )
         theirs, ours = state.get("choice", ""), self._choice
         if theirs != ours:

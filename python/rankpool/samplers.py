@@ -478,8 +478,9 @@ class ImportanceSampler(Sampler):
 
         The mean over all trainers' results is an unbiased estimate of the mean loss over the data
         set, for finite losses of any sign; no loss is multiplied by more than 5 in it, or 1/F with
-        `--set floor=F` (BatchSampler.weights). Raises ValueError if it is uncertain which batch the
-        losses belong to: a batch was skipped or reported before, or these are only part of one.
+        `--system rankpool,floor=F` (BatchSampler.weights). Raises ValueError if it is uncertain
+        which batch the losses belong to: a batch was skipped or reported before, or these are only
+        part of one.
         """
         batch = self._in_hand()
         if losses.numel() != len(batch):

@@ -544,7 +544,7 @@ def test_a_state_of_a_cache_with_other_options_is_refused(door, monkeypatch):
     _, other = make()
     with pytest.raises(
         ValueError,
-        match="with the options '', and this one has 'beta=0.5': .* start it with the same --set",
+        match="with the options '', and this one has 'beta=0.5': .* start it with the same --system",
     ):
         other.load_state_dict(state)
     state["options"] = "beta=0.5"

@@ -79,7 +79,7 @@ func (id StreamID) Differs(other StreamID) string {
 		{"data set", id.Identity, other.Identity},
 		{"sampler", id.Sampler, other.Sampler},
 		{"scorer", id.Scorer, other.Scorer},
-		{"options (--set)", id.Options, other.Options},
+		{"options (--system)", id.Options, other.Options},
 		{"seed", id.Seed, other.Seed},
 		{"global batch", id.Batch, other.Batch},
 		{"drop_last", id.DropLast, other.DropLast},

@@ -98,7 +98,7 @@ type Option struct {
 // Values are the options that were set, by name; the others have their defaults.
 type Values map[string]float64
 
-// String returns the options in the form that --set takes, sorted by name: `beta=0.5,h_share=0.6`;
+// String returns the options in the form that --system takes, sorted by name: `beta=0.5,h_share=0.6`;
 // "" when there are none.
 func (v Values) String() string {
 	words := make([]string, 0, len(v))

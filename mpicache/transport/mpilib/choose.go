@@ -17,12 +17,6 @@ type Choice struct {
 	Why  string // a clause: "mpirun in $PATH (/usr/bin/mpirun) is of Open MPI's family"
 }
 
-// A Wish is the user's choice; empty fields are left to the environment.
-type Wish struct {
-	Library string // a path, or a name that the loader looks for
-	Mpirun  string // the mpirun that will start the ranks
-}
-
 // Names that libraries of the families have.
 //
 // Source: Open MPI 3 to 5 (libmpi.so.40); MPICH's ABI Compatibility Initiative (libmpi.so.12),
@@ -34,40 +28,35 @@ var (
 	anyNames      = slices.Concat(openMPINames, mpichNames, standardNames)
 )
 
-// Choices returns the libraries to try, the best first. getenv is os.Getenv.
-func (w Wish) Choices(getenv func(string) string) []Choice {
-	if w.Library != "" {
-		return []Choice{{w.Library, "--mpi-library says so"}}
+// Choices returns the libraries to try, the best first. wish is the user's choice: a path, or a
+// name that the loader looks for; "" leaves it to the environment. getenv is os.Getenv.
+func Choices(wish string, getenv func(string) string) []Choice {
+	if wish != "" {
+		return []Choice{{wish, "--mpi-library says so"}}
 	}
 	if name := getenv(Variable); name != "" {
 		return []Choice{{name, Variable + " says so"}}
 	}
-	name, where := w.Mpirun, "--mpirun"
-	if name == "" {
-		name, where = "mpirun", "mpirun in $PATH"
-	}
-	path, err := exec.LookPath(name)
+	path, err := exec.LookPath("mpirun")
 	family := Family("")
 	if err == nil {
 		family = FamilyOfMpirun(path)
 	}
-	if launcher, why := startedBy(getenv); launcher != "" && w.Mpirun == "" {
+	if launcher, why := startedBy(getenv); launcher != "" {
 		if family != launcher {
 			path = "" // it belongs to another installation
 		}
 		return ofFamily(path, launcher, why)
 	}
-	why := fmt.Sprintf("%s (%s) is of %s's family", where, path, family)
 	switch {
 	case err != nil:
-		return named(anyNames, "no "+name+" is in $PATH")
+		return named(anyNames, "no mpirun is in $PATH")
 	case family == "":
-		return named(anyNames, where+" ("+path+") does not say whose it is")
-	case w.Mpirun != "":
-		return ofFamily(path, family, why)
+		return named(anyNames, "mpirun in $PATH ("+path+") does not say whose it is")
 	}
+	why := fmt.Sprintf("mpirun in $PATH (%s) is of %s's family", path, family)
 	return append(ofFamily(path, family, why),
-		named(anyNames, "that of "+where+" ("+path+") is not there")...)
+		named(anyNames, "that of mpirun in $PATH ("+path+") is not there")...)
 }
 
 // startedBy returns the family of the launcher that started this process, and a clause with the

@@ -82,15 +82,9 @@ func FamilyOfMpirun(path string) Family {
 	return ""
 }
 
-// FindMpirun returns the path of the mpirun that starts ranks of a family: the one the user named
-// ("" for none), or one in $PATH whose version fits.
-//
-// It returns an error if there is none, or if the named one is of another family.
-func FindMpirun(family Family, named string) (string, error) {
+// FindMpirun returns the path of an mpirun in $PATH that starts ranks of a family.
+func FindMpirun(family Family) (string, error) {
 	names := launchers[family].names
-	if named != "" {
-		names = []string{named}
-	}
 	for _, name := range names {
 		path, err := exec.LookPath(name)
 		if err != nil {
@@ -101,6 +95,6 @@ func FindMpirun(family Family, named string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("no mpirun of %s, whose library was chosen, was found as %s: "+
-		"install it, name it with --mpirun, or choose another library with --mpi-library",
-		family, strings.Join(names, ", "))
+		"install it, put its folder into $PATH, or name another library in %s",
+		family, strings.Join(names, ", "), Variable)
 }

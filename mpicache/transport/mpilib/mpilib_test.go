@@ -46,7 +46,7 @@ func TestChoices(t *testing.T) {
 	const allNames = openNames + " " + mpichNames + " libmpi_abi.so.1"
 	for _, c := range []struct {
 		name string
-		wish Wish
+		wish string
 		env  string
 		path string // mpirun in $PATH
 		want string // names
@@ -54,61 +54,62 @@ func TestChoices(t *testing.T) {
 	}{
 		{
 			"the flag",
-			Wish{Library: "x.so", Mpirun: mpich},
+			"x.so",
 			"RANKPOOL_MPI_LIBRARY=y.so", open,
 			"x.so", "--mpi-library says so",
 		},
 		{
 			"the variable",
-			Wish{Mpirun: mpich},
+			"",
 			"RANKPOOL_MPI_LIBRARY=y.so OMPI_COMM_WORLD_SIZE=2",
 			open, "y.so", "RANKPOOL_MPI_LIBRARY says so",
 		},
 		{
 			"Open MPI's launcher",
-			Wish{},
+			"",
 			"OMPI_COMM_WORLD_SIZE=2", mpich, openNames,
 			"Open MPI's mpirun started",
 		},
 		{
 			"and its mpirun",
-			Wish{},
+			"",
 			"OMPI_COMM_WORLD_SIZE=2", open,
 			dir + "/open/lib/libmpi.so.40 " + openNames, "Open MPI's mpirun started",
 		},
-		{"Hydra", Wish{}, "MPI_LOCALNRANKS=2 PMI_SIZE=2", open, mpichNames, "MPICH's mpirun started"},
-		{"PMI2", Wish{}, "PMI_SIZE=2", open, mpichNames, "started by PMI"},
+		{"Hydra", "", "MPI_LOCALNRANKS=2 PMI_SIZE=2", open, mpichNames, "MPICH's mpirun started"},
+		{"PMI2", "", "PMI_SIZE=2", open, mpichNames, "started by PMI"},
 		{
 			"PMIx says nothing",
-			Wish{},
+			"",
 			"PMIX_NAMESPACE=a PMIX_RANK=0", debian,
 			mpichNames + " " + allNames, "mpirun in $PATH (" + debian + ") is of MPICH's family",
 		},
 		{
 			"mpirun in $PATH",
-			Wish{},
+			"",
 			"", open,
 			dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames,
 			"is of Open MPI's family",
 		},
 		{
 			"a link",
-			Wish{},
+			"",
 			"", linked, dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames,
 			"is of Open MPI's family",
 		},
 		{
 			"another mpirun",
-			Wish{Mpirun: mpich},
-			"", open,
-			dir + "/mpich/lib/libmpi.so.12 " + dir + "/mpich/lib/libmpi_abi.so.1 " + mpichNames,
-			"--mpirun (" + mpich + ") is of MPICH's family",
+			"",
+			"", mpich,
+			dir + "/mpich/lib/libmpi.so.12 " + dir + "/mpich/lib/libmpi_abi.so.1 " + mpichNames +
+				" " + allNames,
+			"mpirun in $PATH (" + mpich + ") is of MPICH's family",
 		},
-		{"a strange mpirun", Wish{}, "", strange, allNames, "does not say whose it is"},
-		{"no mpirun", Wish{}, "", "", allNames, "no mpirun is in $PATH"},
+		{"a strange mpirun", "", "", strange, allNames, "does not say whose it is"},
+		{"no mpirun", "", "", "", allNames, "no mpirun is in $PATH"},
 	} {
 		t.Setenv("PATH", filepath.Dir(c.path)+":/bin/nowhere")
-		choices := c.wish.Choices(func(name string) string {
+		choices := Choices(c.wish, func(name string) string {
 			for word := range strings.FieldsSeq(c.env) {
 				if value, found := strings.CutPrefix(word, name+"="); found {
 					return value
@@ -131,26 +132,29 @@ func TestFindMpirun(t *testing.T) {
 	dir := t.TempDir()
 	open := install(t, dir+"/open", "mpirun (Open MPI) 5.0.3")
 	mpich := install(t, dir+"/mpich", "HYDRA build details:")
-	t.Setenv("PATH", filepath.Dir(open)+":"+filepath.Dir(mpich)+":/bin/nowhere")
+	both := filepath.Dir(open) + ":" + filepath.Dir(mpich) + ":/bin/nowhere"
 	if err := os.Rename(mpich, filepath.Dir(mpich)+"/mpiexec.hydra"); err != nil {
 		t.Fatal(err)
 	}
 	mpich = filepath.Dir(mpich) + "/mpiexec.hydra"
 	for _, c := range []struct {
-		family           Family
-		named, want, err string
+		family          Family
+		path, want, err string
 	}{
-		{OpenMPI, "", open, ""},
-		{MPICH, "", mpich, ""},
-		{Other, "", open, ""},
-		{OpenMPI, open, open, ""},
-		{MPICH, open, "", "no mpirun of MPICH, whose library was chosen, was found as " + open},
+		{OpenMPI, both, open, ""},
+		{MPICH, both, mpich, ""},
+		{Other, both, open, ""},
+		{
+			MPICH, filepath.Dir(open), "",
+			"no mpirun of MPICH, whose library was chosen, was found as mpirun, ",
+		},
 		{OpenMPI, dir + "/none", "", "no mpirun of Open MPI"},
 	} {
-		got, err := FindMpirun(c.family, c.named)
+		t.Setenv("PATH", c.path)
+		got, err := FindMpirun(c.family)
 		if got != c.want || (err == nil) != (c.err == "") ||
 			err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("FindMpirun(%q, %q) = %q, %v", c.family, c.named, got, err)
+			t.Errorf("FindMpirun(%q) in %s = %q, %v", c.family, c.path, got, err)
 		}
 	}
 }

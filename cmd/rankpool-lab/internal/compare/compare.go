@@ -31,7 +31,7 @@ var Systems = []string{
 // passedOn are the flags of run, besides --data, that compare passes on for every training as they
 // are. Run explains and checks them.
 var passedOn = []string{
-	"memory", "ranks", "trainers-per-rank", "window", "tier", "runtime-dir", "mpi-library", "mpirun",
+	"memory", "ranks", "trainers-per-rank", "tier", "runtime-dir", "tune",
 }
 
 // Options are the flags of compare.
@@ -68,7 +68,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.data, "data", nil,
 		"folder or manifest of samples, as of \"rankpool run\"; may be given several times")
 	flags.StringVar(&o.packages, "packages", "",
-		"as of \"rankpool run\", for the systems that read packages")
+		"DIR:SIZE: the option packages of systems that read packages, see \"rankpool run\"")
 	for _, name := range passedOn {
 		flags.StringArray(name, nil, "as of \"rankpool run\"")
 	}

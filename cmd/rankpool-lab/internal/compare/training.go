@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -76,7 +75,7 @@ func (o *Options) training(system string, seed int) training {
 		t.id.Storage = string(text)
 	}
 	if o.packages != "" && packs(system) {
-		t.id.Flags = slices.Concat(t.id.Flags, []string{"--packages=" + o.packages})
+		t.id.Set = append(t.id.Set, "packages="+o.packages)
 	}
 	for _, text := range o.set {
 		if name, option, _ := strings.Cut(text, "."); name == system {
@@ -178,12 +177,10 @@ func (o *Options) launch(ctx context.Context, r *result, dir string, data []stri
 	if err != nil {
 		return err
 	}
-	args := []string{"run", "--system", r.System, "--log", filepath.Join(dir, logName)}
+	system := strings.Join(append([]string{r.System}, r.Of.Set...), ",")
+	args := []string{"run", "--system", system, "--log", filepath.Join(dir, logName)}
 	for _, flag := range data {
 		args = append(args, "--data", flag)
-	}
-	for _, option := range r.Of.Set {
-		args = append(args, "--set", option)
 	}
 	args = append(append(append(args, r.Of.Flags...), "--"), r.Of.Command...)
 	output, err := os.Create(filepath.Join(dir, outputName))

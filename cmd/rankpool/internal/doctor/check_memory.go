@@ -57,8 +57,8 @@ func checkMemory(env *Env) []Finding {
 func judgeAuto(bytes int64, detail string, left Amount) []Finding {
 	if bytes <= 0 {
 		return bad(detail+", of which --memory auto has nothing left for the cache",
-			"give the job more with --mem, or give \"run\" --trainer-memory, if training needs less than "+
-				"is estimated", left)
+			"give the job more with --mem, or give \"run\" --tune trainer-memory=SIZE, if training "+
+				"needs less than is estimated", left)
 	}
 	return good(detail+", of which --memory auto takes {}", left, bytesOf(bytes))
 }

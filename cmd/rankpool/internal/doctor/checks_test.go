@@ -205,7 +205,7 @@ func TestChecks(t *testing.T) {
 		}, Warning, "may still be used", "--mem"},
 		{"memory", auto(7 << 30), Good, "the machine's available memory), of which --memory " +
 			"auto takes {}", ""},
-		{"memory", auto(0), Bad, "nothing left for the cache", "--trainer-memory"},
+		{"memory", auto(0), Bad, "nothing left for the cache", "--tune trainer-memory"},
 		{
 			"memory", func(e *Env, _ *fakeMachine) { e.MemoryBytes, e.MemoryShare = 0, "20%" }, Good,
 			"20% of the data fits is not checked", "",

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport/mpilib"
@@ -62,16 +63,16 @@ type layout struct {
 	hint string
 }
 
-// serveArgs returns the command line of a rank.
-func (o *Options) serveArgs(sessionDir string) []string {
-	words := []string{o.serveCommand, "serve", "--session", sessionDir, "--launch", o.launched}
-	if o.ranks > 1 {
-		words = append(words, "--world", strconv.Itoa(o.ranks))
-	}
-	for _, identity := range o.indexes.Identities {
-		words = append(words, "--identity", identity)
-	}
-	return append(words, o.cache.Args()...)
+// serve returns the command line of a rank.
+func (o *Options) serve() []string { return []string{o.self, "serve"} }
+
+// serveEnv returns env with the options of a rank; together are ranks that end together.
+func (o *Options) serveEnv(env []string, sessionDir string, together bool) []string {
+	name, value := (&rank.Options{
+		CacheOptions: o.cache, Session: sessionDir, Launch: o.launched, Together: together,
+		World: o.ranks, Identities: o.indexes.Identities,
+	}).Setting()
+	return world.WithEnv(env, map[string]string{name: value})
 }
 
 // layout returns what to start in a form, and creates the files that this needs in the session
@@ -95,16 +96,16 @@ func (o *Options) layout(
 // localLayout puts all ranks and trainers on this machine.
 func (o *Options) localLayout(dir, client string, env []string) (layout, error) {
 	l := layout{restart: true, reports: true}
-	serve := o.serveArgs(dir)
+	serving := o.serveEnv(env, dir, false)
 	if o.ranks == 1 {
-		l.cache = cacheCommand(serve, world.WithoutLaunch(env))
+		l.cache = cacheCommand(o.serve(), world.WithoutLaunch(serving))
 	} else {
-		mpirun, err := mpilib.FindMpirun(o.library.Family, o.MPI.Wish.Mpirun)
+		mpirun, err := mpilib.FindMpirun(o.library.Family)
 		if err != nil {
 			return layout{}, err
 		}
-		l.cache = cacheCommand(mpirunArgs(mpirun, o.ranks, serve),
-			o.withLibrary(mpirunEnv(env, os.Getuid(), o.library.Family, dir)))
+		l.cache = cacheCommand(mpirunArgs(mpirun, o.ranks, o.serve()),
+			o.withLibrary(mpirunEnv(serving, os.Getuid(), o.library.Family, dir)))
 		l.byMpirun = true
 		if o.library.Family == mpilib.OpenMPI {
 			// It kills the ranks soon after it gets SIGTERM. If all processes get that, the ranks
@@ -161,7 +162,7 @@ func (o *Options) taskLayout(
 ) layout {
 	folder := session.RankFolder(dir, at.Task)
 	l := layout{
-		cache:   cacheCommand(append(o.serveArgs(dir), "--end-together"), o.withLibrary(env)),
+		cache:   cacheCommand(o.serve(), o.withLibrary(o.serveEnv(env, dir, true))),
 		folders: []string{folder},
 		patient: true,
 		reports: at.Task == 0,

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -56,23 +57,24 @@ func testOptions() *Options {
 		launched: "once", self: "/bin/rankpool", Command: []string{"python", "train.py"},
 	}
 	o.Register(pflag.NewFlagSet("run", pflag.ContinueOnError))
-	o.ranks, o.trainersPerRank, o.serveCommand = 2, 2, "/bin/rankpool"
-	o.cache.Data, o.cache.Policy, o.cache.Assign = []string{"train=/d"}, "lru", "local"
-	o.cache.Log = "/l"
+	o.ranks, o.trainersPerRank = 2, 2
+	o.cache.Data, o.cache.Log = []string{"train=/d"}, "/l"
 	return o
 }
 
-func TestServeArgs(t *testing.T) {
-	got := strings.Join(testOptions().serveArgs("/s"), " ")
-	want := "/bin/rankpool serve --session /s --launch once --world 2 --data train=/d " +
-		"--policy lru --assign local --log /l"
-	if got != want {
-		t.Errorf("serveArgs =\n%s\nwant\n%s", got, want)
+// TestOptionsReachRanks checks that a rank gets what run was told.
+func TestOptionsReachRanks(t *testing.T) {
+	o := testOptions()
+	o.indexes.Identities = []string{"train=abc"}
+	got, err := rank.Given(world.Lookup(o.serveEnv([]string{"A=1"}, "/s", true)))
+	if err != nil {
+		t.Fatal(err)
 	}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	new(rank.Options).RegisterServe(flags)
-	if err := flags.Parse(testOptions().serveArgs("/s")[2:]); err != nil {
-		t.Errorf("serve does not take them: %v", err)
+	if got.Session != "/s" || got.Launch != "once" || got.World != 2 || !got.Together ||
+		!slices.Equal(got.Identities, []string{"train=abc"}) ||
+		!slices.Equal(got.Data, []string{"train=/d"}) || got.Log != "/l" || got.Memory != "20%" ||
+		got.RankTimeout != 2*time.Minute {
+		t.Errorf("a rank gets %+v", got)
 	}
 }
 
@@ -82,11 +84,14 @@ func TestSlurmLayout(t *testing.T) {
 	cache := strings.Join(l.cache.args, " ")
 	for _, part := range []string{
 		"srun --overlap ", " --nodes=2 --ntasks=2 --ntasks-per-node=1 ",
-		" --kill-on-bad-exit=1 ", " /bin/rankpool serve --session /s ",
+		" --kill-on-bad-exit=1 ", " /bin/rankpool serve",
 	} {
 		if !strings.Contains(cache, part) {
 			t.Errorf("%q misses %q", cache, part)
 		}
+	}
+	if of, err := rank.Given(world.Lookup(l.cache.env)); err != nil || of.Session != "/s" {
+		t.Errorf("the ranks' options are %+v: %v", of, err)
 	}
 	if len(l.trainers) != 1 || !slices.Equal(l.folders, []string{"/s/r0"}) || !l.restart ||
 		l.end == nil {
@@ -472,34 +477,6 @@ func TestFreePort(t *testing.T) {
 	}
 }
 
-// TestTrainersTimeouts checks that a flag overrides the environment, and the environment the
-// default.
-func TestTrainersTimeouts(t *testing.T) {
-	for _, c := range []struct {
-		env   string
-		flags []string
-		want  string
-	}{
-		{"", nil, "30"},
-		{"7", nil, "7"},
-		{"7", []string{"--batch-timeout", "1500ms"}, "1.5"},
-	} {
-		var o Options
-		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		o.Register(flags)
-		if err := flags.Parse(c.flags); err != nil {
-			t.Fatal(err)
-		}
-		env := o.withTimeouts([]string{"RANKPOOL_BATCH_TIMEOUT=" + c.env})
-		if got := world.Lookup(env)("RANKPOOL_BATCH_TIMEOUT"); got != c.want {
-			t.Errorf("%v: %s seconds", c, got)
-		}
-		if got := world.Lookup(env)("RANKPOOL_PLAN_TIMEOUT"); got != "600" {
-			t.Errorf("%v: a plan is waited for %s seconds", c, got)
-		}
-	}
-}
-
 // TestTasksOfBatchScript checks that ranks know how many trainers srun starts on their nodes.
 func TestTasksOfBatchScript(t *testing.T) {
 	job := slurm.Job{JobID: "7", Nodes: 3, TasksPerNode: "2,4(x2)"}
@@ -508,11 +485,8 @@ func TestTasksOfBatchScript(t *testing.T) {
 		f    form
 		want int
 	}{{job, formSlurm, 4}, {job, formTask, 1}, {slurm.Job{JobID: "7", Nodes: 1}, formSlurm, 1}} {
-		o := &Options{
-			trainersPerRank: 1, trainings: 1, startTimeout: 1, batchTimeout: 1,
-			Command: []string{"true"},
-		}
-		o.cache.Register(pflag.NewFlagSet("", pflag.ContinueOnError))
+		o := &Options{Command: []string{"true"}}
+		o.Register(pflag.NewFlagSet("", pflag.ContinueOnError))
 		o.cache.Data = []string{"/d"}
 		if err := o.check(c.job, c.f, world.Place{Tasks: 1}); err != nil ||
 			o.cache.Trainers.PerRank != c.want {

@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -32,13 +31,6 @@ import (
 	"rankpool/staging/index"
 )
 
-// Upper bounds for what trainers wait for, unless configured; the same as in
-// python/rankpool/waiting.py.
-const (
-	defaultBatchTimeout = 30 * time.Second
-	defaultPlanTimeout  = 10 * time.Minute
-)
-
 // Options are the flags of run.
 type Options struct {
 	cache           rank.CacheOptions
@@ -47,15 +39,10 @@ type Options struct {
 	trainings       int
 	runtimeDir      string
 	progressSeconds float64
-	restarts        int
 	startTimeout    time.Duration
-	batchTimeout    time.Duration // the trainers'
-	planTimeout     time.Duration // the trainers'
-	MPI             world.MPIOptions
 	library         transport.Library // of the ranks; none for one rank
 	requeue         string            // the name of the signal; "": the job is not requeued
 	requeueOn       syscall.Signal    // the same
-	serveCommand    string            // the program to run as "serve …"
 	self            string            // this program
 	launched        string            // the name of this launch, passed to its ranks
 	indexes         session.Indexes   // of the data sets as they were when the run began
@@ -63,38 +50,24 @@ type Options struct {
 	Command         []string          // the training command
 }
 
-// Register adds the flags of run.
+// Register adds the flags of run, those that most runs need first.
 func (o *Options) Register(flags *pflag.FlagSet) {
-	flags.IntVar(&o.ranks, "ranks", 0,
-		"ranks of the cache (default: 1; in a Slurm allocation one per node)")
-	flags.IntVar(&o.trainersPerRank, "trainers-per-rank", 1,
-		"training processes per rank; in a Slurm batch script, srun's own flags decide")
-	flags.IntVar(&o.trainings, "trainings", 1, "how many trainings to start that share the cache, "+
-		"each with RANKPOOL_TRAINING = 0, 1, …, its own RANKs and its share of the GPUs")
-	o.cache.Register(flags)
-	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sockets and other files of "+
-		"this run (default /dev/shm, else $TMPDIR, else /tmp)")
-	flags.Float64Var(&o.progressSeconds, "progress", 30,
-		"seconds between progress lines; 0: none. A terminal shows a bar instead")
-	flags.IntVar(&o.restarts, "restarts", -1,
-		"how many times to restart a dead cache; -1: no limit")
-	flags.DurationVar(&o.startTimeout, "start-timeout", 2*time.Minute, "how long the ranks may "+
-		"take to leave MPI_Init; they have ten times as long to allocate memory and disks")
-	flags.DurationVar(&o.batchTimeout, "batch-timeout", defaultBatchTimeout, "how long a trainer "+
-		"waits for a batch from the cache before it reads storage (trainers: "+
-		"RANKPOOL_BATCH_TIMEOUT, in seconds)")
-	flags.DurationVar(&o.planTimeout, "plan-timeout", defaultPlanTimeout, "how long a trainer "+
-		"waits at the beginning of an epoch for a cache that is down before it fails (trainers: "+
-		"RANKPOOL_PLAN_TIMEOUT, in seconds)")
-	o.MPI.Register(flags)
-	flags.StringVar(&o.MPI.Wish.Mpirun, "mpirun", "",
-		"the mpirun to start several ranks with (default: one in $PATH that fits the MPI library)")
+	flags.SortFlags = false
+	o.cache.RegisterMain(flags)
 	flags.StringVar(&o.requeue, "requeue", "", "requeue the job if its time ends before training "+
 		"does: at this signal, USR1 or USR2, or at SIGTERM")
 	flags.Lookup("requeue").NoOptDefVal = requeueSignal
-	flags.StringVar(&o.serveCommand, "serve-command", "",
-		"the program to call as \"serve\" (for tests)")
-	_ = flags.MarkHidden("serve-command") // cannot fail: the flag is defined above
+	flags.IntVar(&o.ranks, "ranks", 0,
+		"ranks of the cache (default: 1; in a Slurm allocation one per node)")
+	flags.IntVar(&o.trainersPerRank, "trainers-per-rank", 1,
+		"training processes per rank; in a batch script srun's own flags decide")
+	flags.IntVar(&o.trainings, "trainings", 1, "trainings that share the cache, each with its own "+
+		"RANKPOOL_TRAINING and share of the GPUs (docs/jobs.md)")
+	rare := o.cache.RegisterRest(flags)
+	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sockets and other files of "+
+		"this run (default /dev/shm, else $TMPDIR, else /tmp)")
+	rare.Float64Var(&o.progressSeconds, "progress", 30, "")
+	rare.DurationVar(&o.startTimeout, "start-timeout", 2*time.Minute, "")
 }
 
 // check validates the flags and determines the number of ranks.
@@ -112,14 +85,6 @@ func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 		return exit.Usagef("--ranks must be at least 1, not %d", o.ranks)
 	case o.trainersPerRank < 1:
 		return exit.Usagef("--trainers-per-rank must be at least 1, not %d", o.trainersPerRank)
-	case o.batchTimeout <= 0:
-		return exit.Usagef("--batch-timeout must be a positive time, not %v", o.batchTimeout)
-	case o.planTimeout < 0:
-		return exit.Usagef("--plan-timeout must be at least 0s, not %v", o.planTimeout)
-	case o.startTimeout <= 0:
-		return exit.Usagef("--start-timeout must be a positive time, not %v", o.startTimeout)
-	case o.progressSeconds < 0:
-		return exit.Usagef("--progress must be at least 0 seconds, not %v", o.progressSeconds)
 	case f == formSlurm && o.ranks != 0 && o.ranks != job.Nodes:
 		return exit.Usagef(
 			"--ranks: the allocation has %d nodes, and each gets one rank; leave --ranks out",
@@ -144,7 +109,16 @@ func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 	if err := o.checkRequeue(); err != nil {
 		return err
 	}
-	return o.cache.Check()
+	if err := o.cache.Check(); err != nil {
+		return err
+	}
+	switch { // set by --tune, which is checked now
+	case o.startTimeout <= 0:
+		return exit.Usagef("--tune start-timeout must be a positive time, not %v", o.startTimeout)
+	case !(o.progressSeconds >= 0):
+		return exit.Usagef("--tune progress must be at least 0 seconds, not %v", o.progressSeconds)
+	}
+	return nil
 }
 
 // findLibrary decides which MPI library the ranks load; one rank needs none.
@@ -152,7 +126,7 @@ func (o *Options) findLibrary(ranks int) (err error) {
 	if ranks <= 1 || o.library.Path != "" {
 		return nil
 	}
-	if o.library, err = o.MPI.Ask(); err != nil {
+	if o.library, err = (world.MPIOptions{}).Ask(); err != nil {
 		return fmt.Errorf("%d ranks need MPI, and %w", ranks, err)
 	}
 	o.logVerbose("the MPI library is " + world.About(o.library))
@@ -183,7 +157,7 @@ func (o *Options) checkMachine(job slurm.Job, f form) error {
 		return err
 	}
 	if f == formLocal && o.ranks > 1 {
-		if _, err := mpilib.FindMpirun(o.library.Family, o.MPI.Wish.Mpirun); err != nil {
+		if _, err := mpilib.FindMpirun(o.library.Family); err != nil {
 			return err
 		}
 	}
@@ -229,12 +203,9 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	if err := o.checkMachine(job, f); err != nil {
 		return err
 	}
-	world.WarnTask(at.Task, o.cache.DropState(), o.cache.Substitutes())
+	world.WarnTask(at.Task, o.cache.DropState(), o.cache.System.Substitutes())
 	if o.self, err = os.Executable(); err != nil {
 		return err
-	}
-	if o.serveCommand == "" {
-		o.serveCommand = o.self
 	}
 	o.launched = rank.NewLaunch()
 	base, err := session.Base(o.runtimeDir)
@@ -311,21 +282,6 @@ func (o *Options) logVerbose(msg string) {
 	}
 }
 
-// withTimeouts returns env with the timeouts of trainers; variables that the user has set are kept,
-// unless a flag overrides them.
-func (o *Options) withTimeouts(env []string) []string {
-	set := map[string]string{}
-	for name, bound := range map[string]struct{ is, otherwise time.Duration }{
-		"RANKPOOL_BATCH_TIMEOUT": {o.batchTimeout, defaultBatchTimeout},
-		"RANKPOOL_PLAN_TIMEOUT":  {o.planTimeout, defaultPlanTimeout},
-	} {
-		if world.Lookup(env)(name) == "" || bound.is != bound.otherwise {
-			set[name] = strconv.FormatFloat(bound.is.Seconds(), 'g', -1, 64)
-		}
-	}
-	return world.WithEnv(env, set)
-}
-
 // launch starts and watches everything, prints the table, and returns the training command's exit
 // code as an error.
 func (o *Options) launch(
@@ -338,7 +294,7 @@ func (o *Options) launch(
 	if info, err := os.Stat(o.cache.Log); err == nil {
 		logBegin = info.Size()
 	}
-	plan, err := o.layout(f, job, at, s, o.withTimeouts(os.Environ()))
+	plan, err := o.layout(f, job, at, s, os.Environ())
 	if err != nil {
 		return err
 	}
@@ -355,7 +311,7 @@ func (o *Options) launch(
 		unheard: make(chan syscall.Signal, cap(again.signals)), doomed: map[int]bool{},
 		bounds: liveness.Options{
 			StartWithin: o.startTimeout, AnswerWithin: o.cache.RankTimeout,
-			Restarts: o.restarts, Scarce: shortages() != "",
+			Scarce: shortages() != "",
 		},
 	}
 	if plan.reports && len(plan.folders) > 0 {

@@ -62,7 +62,8 @@ func (o *Options) slurmCache(l *layout, job slurm.Job, dir string, env []string)
 	}
 	cache := append(slices.Clone(everyNode), cacheGPUs(world.Lookup(env), slurmVersion()),
 		"--job-name=rankpool", "--kill-on-bad-exit=1", "--mpi="+mpi)
-	l.cache = cacheCommand(append(cache, o.serveArgs(dir)...), o.withLibrary(cacheStepEnv(env)))
+	l.cache = cacheCommand(append(cache, o.serve()...),
+		o.withLibrary(o.serveEnv(cacheStepEnv(env), dir, false)))
 	l.end = append(slices.Clone(everyNode), "--gres=none", "--mpi=none", o.self, "end",
 		"--session", dir)
 	l.endRanks = append(slices.Clone(l.end), "--keep")

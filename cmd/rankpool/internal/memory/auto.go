@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/spf13/pflag"
-
 	"rankpool/cmd/internal/exit"
 	"rankpool/slurm"
 	"rankpool/staging/sizes"
@@ -17,7 +15,7 @@ const Auto = "auto"
 
 const (
 	// usualTrainerBytes is the memory that a training process is assumed to use with its DataLoader
-	// workers, unless --trainer-memory is given: some 4 GiB for PyTorch with CUDA and the pinned
+	// workers, unless trainer-memory is set: some 4 GiB for PyTorch with CUDA and the pinned
 	// batches, and half a GiB for each of eight workers. It is an estimate, since the trainers have
 	// not started. An estimate that is too small costs performance, not the job: the slab shrinks
 	// when memory runs short.
@@ -39,17 +37,10 @@ func autoReserve(limitBytes int64) int64 {
 	return min(autoReserveBytes+limitBytes/autoReserveShare, limitBytes/autoReserveLargeShare)
 }
 
-// Trainers are the flags that describe the needs of trainers, for --memory auto.
+// Trainers describe the needs of trainers, for --memory auto.
 type Trainers struct {
 	Memory  string // of each trainer: a size; "": an estimate
 	PerRank int    // how many trainers a rank has; 0: not known
-}
-
-// Register adds the flags.
-func (t *Trainers) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&t.Memory, "trainer-memory", "",
-		"for --memory auto: what each training process uses with its DataLoader workers (default "+
-			"8GiB, and all no more than half of the memory)")
 }
 
 // Check returns an error of wrong usage if a flag's value is not possible.
@@ -61,7 +52,7 @@ func (t *Trainers) Check() error {
 		return nil
 	}
 	if _, err := sizes.Parse(t.Memory); err != nil {
-		return exit.Usagef("--trainer-memory: %w", err)
+		return exit.Usagef("--tune trainer-memory: %w", err)
 	}
 	return nil
 }
@@ -135,12 +126,12 @@ func (p *AutoPlan) SlabBytes() int64 {
 func (p *AutoPlan) String() string {
 	text := fmt.Sprintf("%s free of %s (%s)", Text(p.memory.FreeBytes), Text(p.memory.LimitBytes),
 		p.memory.Limit)
-	trainers, flag := "1 trainer (", "--trainer-memory"
+	trainers, flag := "1 trainer (", "--tune trainer-memory"
 	if p.Trainers > 1 {
 		trainers = fmt.Sprintf("%d trainers (%s each, ", p.Trainers, Text(p.eachBytes))
 	}
 	if p.estimated {
-		flag = "an estimate, see --trainer-memory"
+		flag = "an estimate, see --tune trainer-memory"
 	}
 	text += fmt.Sprintf(", less %s for %s%s), less %s in reserve",
 		Text(int64(p.Trainers)*p.eachBytes), trainers, flag, Text(p.reserveBytes))

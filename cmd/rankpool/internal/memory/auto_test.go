@@ -46,7 +46,7 @@ func TestMemoryAutoPlan(t *testing.T) {
 				reserveBytes: 25 * gib, RanksHere: 1,
 			},
 			"498 GiB free of 500 GiB (the memory limit of control group /job_7), less 96 GiB for " +
-				"4 trainers (24 GiB each, --trainer-memory), " +
+				"4 trainers (24 GiB each, --tune trainer-memory), " +
 				"less 25 GiB in reserve = 377 GiB for the cache",
 			377 * gib,
 		},
@@ -56,14 +56,14 @@ func TestMemoryAutoPlan(t *testing.T) {
 				estimated: true, reserveBytes: 5 * gib, RanksHere: 2,
 			},
 			"100 GiB free of 100 GiB (the memory limit of control group /job_7), less 8.0 GiB " +
-				"for 1 trainer (an estimate, see --trainer-memory), " +
+				"for 1 trainer (an estimate, see --tune trainer-memory), " +
 				"less 5.0 GiB in reserve, for 2 ranks = 44 GiB for the cache",
 			43*gib + gib/2,
 		},
 		{
 			AutoPlan{memory: cgroup(100*gib, 100*gib), Trainers: 1, sharedBytes: 20 * gib, RanksHere: 1},
 			"100 GiB free of 100 GiB (the memory limit of control group /job_7), less 0 B for 1 " +
-				"trainer (--trainer-memory), " +
+				"trainer (--tune trainer-memory), " +
 				"less 0 B in reserve, and no more than /dev/shm holds (20 GiB) = 19 GiB for the " +
 				"cache",
 			19 * gib,
@@ -74,7 +74,7 @@ func TestMemoryAutoPlan(t *testing.T) {
 				reserveBytes: gib / 2, RanksHere: 1,
 			},
 			"3.0 GiB free of 4.0 GiB (the memory limit of control group /job_7), less 4.0 GiB " +
-				"for 4 trainers (1.0 GiB each, --trainer-memory), " +
+				"for 4 trainers (1.0 GiB each, --tune trainer-memory), " +
 				"less 512 MiB in reserve, leaves nothing for the cache",
 			-gib - gib/2,
 		},

@@ -10,7 +10,6 @@ import (
 	"rankpool/cmd/internal/version"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
-	"rankpool/mpicache"
 	"rankpool/mpicache/training"
 	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler/plan"
@@ -44,7 +43,7 @@ type dataIntro struct {
 type blocksNote struct{ Digests []dataset.Digest }
 
 // intro returns this rank's intro.
-func (r *process) intro(cfg *mpicache.Config, slabBytes int64) intro {
+func (r *process) intro(slabBytes int64) intro {
 	in := intro{
 		Host: hostname(), SlabBytes: slabBytes,
 		Before: training.ReadBefore(r.folder.dir, r.transport.Rank(), r.transport.Size()),
@@ -52,11 +51,7 @@ func (r *process) intro(cfg *mpicache.Config, slabBytes int64) intro {
 		Options: []option{
 			{"the version of rankpool", version.Text},
 			{"the version of plans", fmt.Sprint(plan.Version)},
-			{"--policy", cfg.Policy},
-			{"--scorer", cfg.Scorer},
-			{"--sampler", cfg.Sampler},
-			{"--set", cfg.Options.String()},
-			{"--assign", r.opt.Assign},
+			{"--system", r.opt.System.String()},
 		},
 	}
 	for _, set := range r.sets {

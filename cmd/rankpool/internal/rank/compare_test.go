@@ -11,7 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"rankpool/mpicache"
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/ranks"
 	"rankpool/staging/index"
@@ -38,7 +37,7 @@ func folderSet(t *testing.T, files ...string) openedSet {
 
 // compareRanks lets ranks with these data sets compare, and returns each rank's error, "" for none.
 func compareRanks(
-	t *testing.T, sets [][]openedSet, edit func(rank int, r *process, cfg *mpicache.Config),
+	t *testing.T, sets [][]openedSet, edit func(rank int, r *process),
 ) []string {
 	t.Helper()
 	found := make([]string, len(sets))
@@ -49,10 +48,10 @@ func compareRanks(
 			sets:   sets[rank],
 			logger: slog.New(slog.DiscardHandler),
 		}
-		cfg := mpicache.Config{Policy: "clairvoyant"}
-		edit(rank, r, &cfg)
+		r.opt.System = System{Name: "rankpool", Policy: "clairvoyant"}
+		edit(rank, r)
 		all.Go(func() {
-			slabs, err := r.compare(t.Context(), r.intro(&cfg, int64(rank)))
+			slabs, err := r.compare(t.Context(), r.intro(int64(rank)))
 			if err != nil {
 				found[rank] = err.Error()
 			} else if !slices.Equal(slabs, []int64{0, 1, 2}[:len(sets)]) {
@@ -73,7 +72,7 @@ func TestRanksCompareData(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := []string{"a/1.png", "a/2.png", "b/1.png"}
-	same := func(int, *process, *mpicache.Config) {}
+	same := func(int, *process) {}
 	if found := compareRanks(t, [][]openedSet{
 		{folderSet(t, files...)},
 		{folderSet(t, files...)},
@@ -121,27 +120,28 @@ func TestRanksCompareOptions(t *testing.T) {
 	other := set
 	other.Name = "val"
 	for name, c := range map[string]struct {
-		edit func(r *process, cfg *mpicache.Config)
+		edit func(r *process)
 		want string
 	}{
-		"policy": {func(_ *process, cfg *mpicache.Config) { cfg.Policy = "lru" }, `was started with --policy "clairvoyant", rank 1`},
-		"scorer": {func(_ *process, cfg *mpicache.Config) { cfg.Scorer = "loss" }, `was started with --scorer "", rank 1`},
-		"assign": {func(r *process, _ *mpicache.Config) { r.opt.Assign = "sampler" }, `was started with --assign "", rank 1`},
+		"system": {
+			func(r *process) { r.opt.System.Assign = "sampler" },
+			`was started with --system "rankpool,policy=clairvoyant", rank 1`,
+		},
 		"name": {
-			func(r *process, _ *mpicache.Config) { r.sets = []openedSet{other} },
+			func(r *process) { r.sets = []openedSet{other} },
 			"data set 0 of rank 0",
 		},
 		"number": {
-			func(r *process, _ *mpicache.Config) { r.sets = append(r.sets, other) },
+			func(r *process) { r.sets = append(r.sets, other) },
 			"serves 1 data sets, rank 1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			found := compareRanks(t, [][]openedSet{{set}, {set}},
-				func(rank int, r *process, cfg *mpicache.Config) {
+				func(rank int, r *process) {
 					if rank == 1 {
-						c.edit(r, cfg)
+						c.edit(r)
 					}
 				})
 			if !strings.Contains(found[0], c.want) || found[1] != "exit code 1" {
@@ -167,7 +167,7 @@ func TestClearedFolders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := compareRanks(t, [][]openedSet{{set}, {set}},
-				func(rank int, r *process, _ *mpicache.Config) {
+				func(rank int, r *process) {
 					r.folder.dir, r.folder.again = t.TempDir(), c.again[rank]
 					if c.met && rank == 0 {
 						if err := (memoryNote{1, ""}).write(r.folder.dir); err != nil {

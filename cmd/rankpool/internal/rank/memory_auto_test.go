@@ -134,7 +134,7 @@ func TestMemoryOfOneRankIsTooSmall(t *testing.T) {
 	const n = 3
 	for memory, sentence := range map[string]string{
 		memory.Auto: "leaves nothing for the cache: ask for more memory (--mem of Slurm), or lower " +
-			"--trainer-memory",
+			"--tune trainer-memory",
 		"1GiB": "the 9000000 ranks on this node would need 8.6 PiB of memory, and there are ",
 	} {
 		errs := make([]error, n)

@@ -27,7 +27,7 @@ func (r *process) planMemory(ctx context.Context, cfg *mpicache.Config) (memory.
 	} else if reason != nil {
 		return own.plan, reason
 	}
-	slabs, err := r.compare(ctx, r.intro(cfg, own.slabBytes))
+	slabs, err := r.compare(ctx, r.intro(own.slabBytes))
 	if err != nil {
 		return own.plan, err
 	}
@@ -107,7 +107,7 @@ func (m *memoryUse) planAuto(
 	if own.slabBytes = own.auto.SlabBytes(); own.slabBytes <= 0 {
 		err = &memory.TooSmallError{Sentence: fmt.Sprintf(
 			"--memory auto: %s: ask for more memory (--mem of Slurm), or lower "+
-				"--trainer-memory", own.auto)}
+				"--tune trainer-memory", own.auto)}
 	}
 	return own, err
 }

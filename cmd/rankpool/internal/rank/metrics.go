@@ -81,7 +81,7 @@ func metricsJob(job slurm.Job, session string) string {
 func (o *observation) startMetrics(l metrics.Labels, read func() stats.Reading) error {
 	const lost = "metrics are lost from here on, training continues"
 	registry := metrics.NewRegistry(l, version.Text, read)
-	if addr := o.opt.metrics; addr != "" {
+	if addr := o.opt.Metrics; addr != "" {
 		server, err := metrics.Serve(addr, registry)
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
@@ -98,7 +98,7 @@ func (o *observation) startMetrics(l metrics.Labels, read func() stats.Reading) 
 			}
 		}
 	}
-	if file := o.opt.metricsFile; file != "" {
+	if file := o.opt.MetricsFile; file != "" {
 		written, err := metrics.WriteTextfile(textfilePath(file, l), registry, func(err error) {
 			o.logger.Warn("metrics cannot be written", "error", err)
 		})

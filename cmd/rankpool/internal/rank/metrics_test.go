@@ -92,7 +92,7 @@ func TestStartMetrics(t *testing.T) {
 	log := messages.New(&logged, messages.Options{})
 	start := func(addr, file string) (stop func(), err error) {
 		r := &observation{
-			opt:    &Options{CacheOptions: CacheOptions{metrics: addr, metricsFile: file}},
+			opt:    &Options{CacheOptions: CacheOptions{Metrics: addr, MetricsFile: file}},
 			folder: &ownFolder{}, logger: log,
 		}
 		return r.endMetrics, r.startMetrics(metrics.Labels{Job: "77", Rank: 1, Host: "h"}, stats)

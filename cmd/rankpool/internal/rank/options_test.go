@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -9,16 +10,23 @@ import (
 	"rankpool/scheduler/systems"
 )
 
+// parsed returns the options of flags that are valid but for the error.
+func parsed(t *testing.T, args ...string) (*Options, error) {
+	t.Helper()
+	o, flags := new(Options), pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	o.RegisterServe(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return o, o.Check()
+}
+
 // TestSystemIsItselfOrRefused checks that every system named alone uses its own policy, scorer,
-// sampler and consumers, even after run has passed the options to serve, or is refused with a
-// reason.
+// sampler and consumers, or is refused with a reason.
 func TestSystemIsItselfOrRefused(t *testing.T) {
 	ran := 0
 	for _, s := range systems.All() {
-		o := CacheOptions{}
-		o.Register(pflag.NewFlagSet("run", pflag.ContinueOnError))
-		o.System = s.Name
-		err := o.resolveSystem()
+		got, err := parseSystem(s.Name)
 		if s.Simulated != "" {
 			if err == nil || !strings.Contains(err.Error(),
 				s.Name+" is simulated only (rankpool-lab simulate): it "+s.Simulated) {
@@ -26,111 +34,103 @@ func TestSystemIsItselfOrRefused(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Errorf("%s: %v", s.Name, err)
-			continue
-		}
 		ran++
-		want := CacheOptions{
-			System: s.Name, Policy: s.Policy, scorer: s.Scorer, sampler: s.Sampler,
-			Assign: "sampler",
+		want := System{
+			Name: s.Name, Policy: s.Policy, Scorer: s.Scorer, Sampler: s.Sampler, Assign: "sampler",
+			Options: systems.Values{},
 		}
 		if s.Draws() {
-			want.sampler = s.LiveSampler()
+			want.Sampler = s.LiveSampler()
 		}
 		if s.Chooses() {
 			want.Policy = "clairvoyant"
 		}
 		if s.Name == "rankpool" {
-			want = CacheOptions{System: s.Name, Policy: s.Policy, Assign: "local"}
+			want.Scorer, want.Sampler, want.Assign = "", "", "local"
 		}
-		if o.Policy != want.Policy || o.scorer != want.scorer || o.sampler != want.sampler ||
-			o.Assign != want.Assign {
-			t.Errorf("%s has policy %s, scorer %q, sampler %q, consumers %s; want %s, %q, %q, %s",
-				s.Name, o.Policy, o.scorer, o.sampler, o.Assign,
-				want.Policy, want.scorer, want.sampler, want.Assign)
-		}
-		if args := strings.Join(o.Args(), " "); s.Name != "rankpool" &&
-			!strings.Contains(args, "--sampler "+want.sampler) {
-			t.Errorf("%s: run gives serve %s", s.Name, args)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is %+v, want %+v: %v", s.Name, got, want, err)
 		}
 	}
 	if ran != 19 {
 		t.Errorf("%d systems can be run", ran)
 	}
-	mixed := CacheOptions{System: "lru", Policy: "lfu"}
-	if err := mixed.resolveSystem(); err != nil || mixed.sampler != "" || mixed.Assign != "local" ||
-		mixed.Policy != "lfu" {
-		t.Errorf("a system with another policy asks for the sampler %q, consumers %s: %v",
-			mixed.sampler, mixed.Assign, err)
+}
+
+// TestOptionsOfSystem checks that options of a system reach it, and are refused by name where they
+// are unknown or have no effect.
+func TestOptionsOfSystem(t *testing.T) {
+	for text, want := range map[string]string{
+		"lru,policy=lfu":                  "lru,policy=lfu,assign=local",
+		"rankpool,policy=lru,scorer=loss": "rankpool,policy=lru,scorer=loss,assign=local",
+		"lru,assign=local":                "lru,policy=lru,sampler=torch,assign=local",
+		"icache-h,h_share=0.5,beta=0.5": "icache-h,policy=icache-h,scorer=loss," +
+			"sampler=selective,assign=sampler,beta=0.5,h_share=0.5",
+		"icache,packages=/a:1MiB": "icache,policy=clairvoyant,scorer=loss,sampler=icache," +
+			"assign=sampler",
+	} {
+		if got, err := parseSystem(text); err != nil || got.String() != want {
+			t.Errorf("%s is %s, want %s: %v", text, got, want, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"icache-h,bet=1":     `icache-h has no option "bet", did you mean "beta"? It takes h_share, rebuild_per_draw, beta, warm_up_epochs, fraction, policy, scorer, sampler, assign`,
+		"icache-h,beta":      `"beta" is not of the form OPTION=VALUE`,
+		"icache-h,":          `"" is not of the form OPTION=VALUE`,
+		"icache-h,beta=x":    `icache-h.beta is "x", which is not a number`,
+		"icache-h,h_share=2": `icache-h.h_share is 2, it must be in`,
+		"icache-h,beta=NaN":  `icache-h.beta is NaN, it must be in`,
+		"lru,x=1":            `lru has no option "x", did you mean`,
+		"icache-h,policy=lru,beta=1": `icache-h has the option "beta=1" only as it is: leave ` +
+			`policy, scorer and sampler out`,
+		"quiver,policy=lru":      `quiver has no option "policy"`,
+		"shade,packages=/a:1MiB": `shade has no option "packages"`,
+		"lru,policy=fifo":        `policy: "fifo" is not one of lru, `,
+	} {
+		if _, err := parseSystem(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
 	}
 }
 
-// TestSetOfARun checks that options of a system reach it, also through serve's flags, and are
-// refused where they would have no effect.
-func TestSetOfARun(t *testing.T) {
-	o := CacheOptions{}
-	o.Register(pflag.NewFlagSet("run", pflag.ContinueOnError))
-	o.System, o.set = "icache-h", []string{"h_share=0.5", "beta=0.5"}
-	if err := o.resolveSystem(); err != nil || o.values.String() != "beta=0.5,h_share=0.5" {
-		t.Fatalf("the options are %q: %v", o.values, err)
-	}
-	served := &CacheOptions{}
-	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	served.Register(flags)
-	if err := flags.Parse(o.Args()); err != nil {
+// TestRanksGetOptions checks that a rank gets what run has checked, and that wrong values of --tune
+// are refused by name.
+func TestRanksGetOptions(t *testing.T) {
+	o, err := parsed(t, "--data", "a=\xff,'\"", "--data", "b", "--memory", "auto", "--metrics", ":1",
+		"--system", "icache-h,beta=0.5", "--tier", "/a:1GiB", "--max-opens", "0.5",
+		"--tune", "direct=true,window=1MiB", "--tune", "log-every=7s,trainer-memory=1GiB")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := served.resolveSystem(); err != nil || served.values.String() != o.values.String() ||
-		served.sampler != "selective" || served.Assign != "sampler" {
-		t.Errorf("serve has the options %q, sampler %s, consumers %s: %v", served.values,
-			served.sampler, served.Assign, err)
+	o.Launch, o.World, o.Identities = "once", 3, []string{"a=0"}
+	name, value := o.Setting()
+	got, err := Given(func(asked string) string {
+		if asked != name {
+			return ""
+		}
+		return value
+	})
+	want := *o
+	want.rare, want.system = tuning{}, ""
+	if err != nil || !reflect.DeepEqual(*got, want) {
+		t.Errorf("a rank gets\n%+v, want\n%+v: %v", got, &want, err)
 	}
-	for want, wrong := range map[string]CacheOptions{
-		`it has h_share, rebuild_per_draw, beta, warm_up_epochs`: {System: "icache-h", set: []string{"bet=1"}},
-		`"beta" is not of the form OPTION=VALUE`:                 {System: "icache-h", set: []string{"beta"}},
-		`icache-h.beta is "x", which is not a number`:            {System: "icache-h", set: []string{"beta=x"}},
-		`icache-h.h_share is 2, it must be in`:                   {System: "icache-h", set: []string{"h_share=2"}},
-		`icache-h.beta is NaN, it must be in`:                    {System: "icache-h", set: []string{"beta=NaN"}},
-		`lru has no options, so none is "x"`:                     {System: "lru", set: []string{"x=1"}},
-		`only an unmodified system has options`:                  {System: "icache-h", Policy: "lru", set: []string{"beta=1"}},
+	if got.Window != "1MiB" || !got.Storage.Direct || got.LogEvery.Seconds() != 7 {
+		t.Errorf("--tune sets %+v", got)
+	}
+	if byHand, err := Given(func(string) string { return "" }); byHand != nil || err != nil {
+		t.Errorf("a rank by hand gets %+v, %v", byHand, err)
+	}
+	for given, want := range map[string]string{
+		"windo=1MiB":      `--tune: "windo=1MiB" is not NAME=VALUE, with one of the names benefit, direct, `,
+		"direct":          `--tune: "direct" is not NAME=VALUE`,
+		"log-every=often": `--tune log-every: `,
+		"benefit=x":       `--tune benefit: "x" is not one of auto, `,
+		"peer-timeout=0s": `--tune peer-timeout must be a positive time, not 0s`,
+		"window=none":     `--tune window: "none" is neither "auto" nor a size`,
 	} {
-		if err := wrong.resolveSystem(); err == nil ||
-			!strings.Contains(strings.ToLower(err.Error()), strings.ToLower(want)) {
-			t.Errorf("%v of %s: %v, want %s", wrong.set, wrong.System, err, want)
+		if _, err := parsed(t, "--tune", given); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("--tune %s: %v, want %s", given, err, want)
 		}
-	}
-}
-
-// TestServeGetsTheFlags checks that ranks get every flag that run shares with them, and that serve
-// without flags has run's defaults.
-func TestServeGetsTheFlags(t *testing.T) {
-	values := map[string]string{
-		"string": "x y", "stringArray": "a=-b", "bool": "true", "duration": "7s", "float64": "0.5",
-	}
-	for _, given := range []bool{false, true} {
-		run, serve := &CacheOptions{}, &Options{}
-		of := pflag.NewFlagSet("run", pflag.ContinueOnError)
-		run.Register(of)
-		of.VisitAll(func(f *pflag.Flag) {
-			if !given {
-				return
-			}
-			if err := f.Value.Set(values[f.Value.Type()]); err != nil {
-				t.Errorf("--%s of type %s: %v", f.Name, f.Value.Type(), err)
-			}
-		})
-		run.Trainers.PerRank = 3
-		ranks := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-		serve.RegisterServe(ranks)
-		if err := ranks.Parse(run.Args()); err != nil || serve.Trainers.PerRank != 3 {
-			t.Fatalf("serve takes %q with %d trainers: %v", run.Args(), serve.Trainers.PerRank, err)
-		}
-		of.VisitAll(func(f *pflag.Flag) {
-			if got := ranks.Lookup(f.Name).Value.String(); got != f.Value.String() ||
-				(got != f.DefValue) != given {
-				t.Errorf("--%s %s becomes %s", f.Name, f.Value, got)
-			}
-		})
 	}
 }

@@ -8,14 +8,13 @@ import (
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/mpicache"
-	"rankpool/scheduler/systems"
 	"rankpool/staging/sizes"
 	"rankpool/staging/tier"
 )
 
-// ParsePackages parses "/scratch:64GiB", a folder and how much each rank may write there. The
+// parsePackages parses "/scratch:64GiB", a folder and how much each rank may write there. The
 // folder may contain colons. "" means none.
-func ParsePackages(text string) (dir string, bytes int64, err error) {
+func parsePackages(text string) (dir string, bytes int64, err error) {
 	if text == "" {
 		return "", 0, nil
 	}
@@ -25,38 +24,35 @@ func ParsePackages(text string) (dir string, bytes int64, err error) {
 	}
 	bytes, err = sizes.Parse(text[at+1:])
 	if err == nil && bytes == 0 {
-		err = fmt.Errorf("%q has no size: leave --packages out for none", text)
+		err = fmt.Errorf("%q has no size: leave packages out for none", text)
 	}
 	return text[:at], bytes, err
 }
 
-// checkPackages checks that the system can use --packages, and makes its folder absolute.
+// checkPackages checks the option packages of --system, and makes its folder absolute.
 func (o *CacheOptions) checkPackages() error {
-	dir, _, err := ParsePackages(o.packages)
+	dir, _, err := parsePackages(o.System.Packages)
 	if err != nil {
-		return exit.Usagef("--packages: %w", err)
+		return exit.Usagef("--system: packages: %w", err)
 	}
 	if dir == "" {
 		return nil
 	}
-	if system, err := systems.Find(o.System); err != nil || !system.Packs {
-		return exit.Usagef("--packages: %s reads no packages; icache and impact do", o.System)
-	}
-	if o.tier != "" {
-		return exit.Usagef("--packages: samples of packages stay in memory: leave --tier out")
+	if o.Tier != "" {
+		return exit.Usagef("--system: samples of packages stay in memory: leave --tier out")
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
-	o.packages = abs + o.packages[len(dir):]
+	o.System.Packages = abs + o.System.Packages[len(dir):]
 	return nil
 }
 
 // openPackages opens this rank's files of packages, an equal part for each data set. If the folder
 // cannot be used, it logs a warning, and samples are read one by one.
 func (t *tiers) openPackages(data []mpicache.DataSet) error {
-	dir, bytes, err := ParsePackages(t.opt.packages)
+	dir, bytes, err := parsePackages(t.opt.System.Packages)
 	if err != nil || dir == "" {
 		return err
 	}

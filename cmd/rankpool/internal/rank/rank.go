@@ -47,7 +47,7 @@ func (o *Options) Serve(ctx context.Context) error {
 	signals := make(chan os.Signal, 16) // signals that arrive before they are read
 	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
 	byHand := o.Session == ""
-	joined, err := world.JoinCache(o.MPI, o.World, byHand)
+	joined, err := world.JoinCache(o.World, byHand)
 	if err != nil {
 		return err
 	}
@@ -135,13 +135,13 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	if err := r.folder.open(r.transport.Rank()); err != nil {
 		return err
 	}
-	r.logger, r.limit = r.newLogger(), r.opt.storage.limit(r.transport.Size())
+	r.logger, r.limit = r.newLogger(), r.opt.Storage.limit(r.transport.Size())
 	r.tellParts()
 	opened := make(chan struct{})
 	defer close(opened)
 	go r.liveUntil(opened)
 	world.WarnTask(r.transport.Rank(), r.opt.DropState())
-	if err := r.opt.storage.writeLimits(r.folder.dir, r.transport.Size()); err != nil {
+	if err := r.opt.Storage.writeLimits(r.folder.dir, r.transport.Size()); err != nil {
 		return err
 	}
 	cfg := r.config()
@@ -191,16 +191,16 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 func (r *process) config() mpicache.Config {
 	cfg := mpicache.Config{
 		Transport: r.transport.Channel(channelNode),
-		System:    r.opt.System, Policy: r.opt.Policy, Scorer: r.opt.scorer,
-		Sampler: r.opt.sampler, Options: r.opt.values, PeerTimeout: r.opt.peerTimeout,
+		System:    r.opt.System.Name, Policy: r.opt.System.Policy, Scorer: r.opt.System.Scorer,
+		Sampler: r.opt.System.Sampler, Options: r.opt.System.Options, PeerTimeout: r.opt.PeerTimeout,
 		Pulse: r.pulse, Spoilt: r.endSpoilt, Dir: r.folder.dir,
-		StatePath: r.opt.State, StateOptional: r.opt.stateAny, Session: r.opt.Session, Log: r.logger,
+		StatePath: r.opt.State, StateOptional: r.opt.StateAny, Session: r.opt.Session, Log: r.logger,
 		Record:    func(any) {},
-		NodeEvery: r.opt.logEvery, Observe: r.observe, Room: r.memory.room, GiveBack: r.memory.giveBack,
-		Tidy: tidyHeap, Benefit: mpicache.Benefit(slices.Index(mpicache.Benefits, r.opt.benefit)),
+		NodeEvery: r.opt.LogEvery, Observe: r.observe, Room: r.memory.room, GiveBack: r.memory.giveBack,
+		Tidy: tidyHeap, Benefit: mpicache.Benefit(slices.Index(mpicache.Benefits, r.opt.Benefit)),
 		GiveUnused: r.opt.Memory == memory.Auto,
 	}
-	if r.opt.Assign == "sampler" {
+	if r.opt.System.Assign == "sampler" {
 		cfg.Assignment = plan.AssignSampler
 	}
 	return cfg
@@ -242,7 +242,7 @@ func (r *process) openData(ctx context.Context, i int, set dataSet) (mpicache.Da
 		return mpicache.DataSet{}, fmt.Errorf("data set %s cannot be read: %w", set.Name, err)
 	}
 	targets := &ownTargets{manifest: m, rank: r.transport.Rank(), ranks: r.transport.Size()}
-	options := r.opt.storage.fetchOptions(r.limit, r.logger)
+	options := r.opt.Storage.fetchOptions(r.limit, r.logger)
 	options.TargetOf = targets.of
 	fetcher := storage.NewFetcher(m, options)
 	go targets.find(ctx, r.logger)

@@ -15,21 +15,14 @@ import (
 type StorageOptions struct {
 	MaxRate  string
 	MaxOpens float64
-	direct   bool
-}
-
-func (o *StorageOptions) register(flags *pflag.FlagSet) {
-	o.RegisterLimits(flags)
-	flags.BoolVar(&o.direct, "direct", false,
-		"read storage past the page cache (O_DIRECT) if the file system supports it")
+	Direct   bool // read past the page cache (O_DIRECT) if the file system supports it
 }
 
 // RegisterLimits registers the flags that apply to every reader of storage. A rank's share is an
 // equal one, or all if it reads everything.
 func (o *StorageOptions) RegisterLimits(flags *pflag.FlagSet) {
 	flags.StringVar(&o.MaxRate, "max-storage-rate", "", "read at most this much per second from "+
-		"storage, all ranks together: a size (10GB); each rank gets a share, and its trainers "+
-		"when it is gone")
+		"storage, all ranks together: a size (10GB)")
 	flags.Float64Var(&o.MaxOpens, "max-opens", 0,
 		"open at most this many files per second on storage, all ranks together; 0: no limit")
 }
@@ -83,7 +76,7 @@ func (o *StorageOptions) fetchOptions(
 	limit *storage.RateLimit, log *slog.Logger,
 ) storage.FetchOptions {
 	options := storage.FetchOptions{Limit: limit, Log: func(msg string) { log.Warn(msg) }}
-	if o.direct {
+	if o.Direct {
 		options.Storage = storage.DirectStorage{}
 	}
 	return options

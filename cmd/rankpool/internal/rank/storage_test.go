@@ -18,7 +18,7 @@ func TestStorageOptions(t *testing.T) {
 	}{
 		{nil, "", 0, false},
 		{[]string{"--max-storage-rate", "10GB"}, "", 10e9, true},
-		{[]string{"--max-storage-rate", "2GiB/s", "--max-opens", "1500", "--direct"}, "", 2 << 30, true},
+		{[]string{"--max-storage-rate", "2GiB/s", "--max-opens", "1500"}, "", 2 << 30, true},
 		{[]string{"--max-opens", "0.5"}, "", 0, true},
 		{[]string{"--max-storage-rate", "fast"}, `--max-storage-rate: "fast" is not a size such as 64GiB, 1.5GB or 0`, 0, false},
 		{
@@ -34,7 +34,7 @@ func TestStorageOptions(t *testing.T) {
 	} {
 		var o StorageOptions
 		flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-		o.register(flags)
+		o.RegisterLimits(flags)
 		if err := flags.Parse(c.args); err != nil {
 			t.Fatal(err)
 		}
@@ -55,9 +55,8 @@ func TestStorageOptions(t *testing.T) {
 		if written, err := os.ReadDir(folder); err != nil || (len(written) == 1) != c.limited {
 			t.Errorf("%q: in the rank's folder are %v, %v", c.args, written, err)
 		}
-		if _, direct := o.fetchOptions(nil,
-			nil).Storage.(storage.DirectStorage); direct != o.direct {
-			t.Errorf("%q: direct is %v", c.args, direct)
+		if _, direct := o.fetchOptions(nil, nil).Storage.(storage.DirectStorage); direct {
+			t.Errorf("%q: past the page cache", c.args)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func parseTier(text string) (tierPlace, error) {
 
 // checkTier validates --tier and makes its folder absolute.
 func (o *CacheOptions) checkTier() error {
-	place, err := parseTier(o.tier)
+	place, err := parseTier(o.Tier)
 	if err != nil {
 		return exit.Usagef("--tier: %w", err)
 	}
@@ -74,7 +74,7 @@ func (o *CacheOptions) checkTier() error {
 	if err != nil {
 		return err
 	}
-	o.tier = abs + o.tier[len(place.dir):]
+	o.Tier = abs + o.Tier[len(place.dir):]
 	return nil
 }
 
@@ -121,7 +121,7 @@ type tiers struct {
 // this rank's. If a folder cannot be used, it logs a warning, and training continues without a
 // tier.
 func (t *tiers) open(data []mpicache.DataSet, sets []openedSet) error {
-	place, err := parseTier(t.opt.tier)
+	place, err := parseTier(t.opt.Tier)
 	if err != nil || place.dir == "" {
 		return err
 	}

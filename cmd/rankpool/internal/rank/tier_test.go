@@ -40,20 +40,20 @@ func TestParseTier(t *testing.T) {
 func TestTierFolderBecomesAbsolute(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	o := CacheOptions{tier: "a/b:30%"}
-	if err := o.checkTier(); err != nil || o.tier != dir+"/a/b:30%" {
-		t.Errorf("%q, %v", o.tier, err)
+	o := CacheOptions{Tier: "a/b:30%"}
+	if err := o.checkTier(); err != nil || o.Tier != dir+"/a/b:30%" {
+		t.Errorf("%q, %v", o.Tier, err)
 	}
-	if err := o.checkTier(); err != nil || o.tier != dir+"/a/b:30%" {
-		t.Errorf("checked again: %q, %v", o.tier, err)
+	if err := o.checkTier(); err != nil || o.Tier != dir+"/a/b:30%" {
+		t.Errorf("checked again: %q, %v", o.Tier, err)
 	}
 	for tier, want := range map[string]string{
 		"auto:30%":   "auto:30%",
 		"./auto:30%": dir + "/auto:30%",
 	} {
-		o.tier = tier
-		if err := o.checkTier(); err != nil || o.tier != want {
-			t.Errorf("%q became %q, %v, want %q", tier, o.tier, err, want)
+		o.Tier = tier
+		if err := o.checkTier(); err != nil || o.Tier != want {
+			t.Errorf("%q became %q, %v, want %q", tier, o.Tier, err, want)
 		}
 	}
 }

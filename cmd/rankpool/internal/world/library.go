@@ -27,19 +27,19 @@ const (
 
 // MPIOptions select the MPI library to load.
 type MPIOptions struct {
-	Wish mpilib.Wish
+	library string
 }
 
 // Register adds the flags.
 func (o *MPIOptions) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&o.Wish.Library, "mpi-library", "",
+	flags.StringVar(&o.library, "mpi-library", "",
 		"the MPI library, a path, or a name for the dynamic loader (default: $"+mpilib.Variable+
 			", else that of the launcher, of mpirun in $PATH, or the loader's)")
 }
 
 // Load loads the library into this process, which will be a rank.
 func (o MPIOptions) Load() (transport.Library, error) {
-	return transport.Load(o.Wish.Choices(os.Getenv))
+	return transport.Load(mpilib.Choices(o.library, os.Getenv))
 }
 
 // A probe is what a child process finds out about the library.
@@ -72,7 +72,7 @@ func (o MPIOptions) Probe(patience time.Duration, command string) (found probe, 
 	if err != nil {
 		return found, err
 	}
-	choices, err := json.Marshal(o.Wish.Choices(os.Getenv))
+	choices, err := json.Marshal(mpilib.Choices(o.library, os.Getenv))
 	if err != nil {
 		return found, err
 	}

@@ -125,6 +125,6 @@ func LauncherOf(library transport.Library, by string) string {
 		return ""
 	}
 	return fmt.Sprintf("the MPI library is %s (%s, since %s), so %s, or choose another library: "+
-		"load its module, or use --mpi-library",
+		"load its module, or name one in "+mpilib.Variable,
 		own, library.Path, library.Why, remedy)
 }
