@@ -1,4 +1,4 @@
-"""DLIO, the benchmark of MLPerf Storage, with rankpool.dlio.Loader; see make test-dlio."""
+"""DLIO, the benchmark of MLPerf Storage, with rankpool_dlio.Loader; see make test-dlio."""
 
 import json
 import os
@@ -26,7 +26,7 @@ COUNTS = {
     "output.folder": "output",
 }
 PLUGGED_IN = {
-    "reader.data_loader_classname": "rankpool.dlio.Loader",
+    "reader.data_loader_classname": "rankpool_dlio.Loader",
     "reader.data_loader_sampler": "index",
 }
 
@@ -37,7 +37,7 @@ def dlio(folder, before, settings):
     words = [*before, DLIO, "workload=resnet50_h100", *given]
     environment = {
         **os.environ,
-        "PYTHONPATH": str(ROOT / "python"),
+        "PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'benchmarks'}",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }

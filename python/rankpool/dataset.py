@@ -68,7 +68,7 @@ class Dataset:
         self.index_path: str = found["index"]
         self._index: Optional[Index] = None
         self._classes: Optional[List[str]] = None
-        identities(self.door).expect(self.name, self.identity, self.times, self.index)
+        identities(self.door).expect(self.name, self.identity, self.times)
         self.members = self.index.has_members if members is None else members
 
     def __getstate__(self) -> dict:

@@ -163,19 +163,6 @@ class Index:
     def _name(self, id: int) -> bytes:
         return bytes(self._names[self._ends[id - 1] if id else 0 : self._ends[id]])
 
-    def block(self, first: int, end: int) -> list:
-        """Returns what to compare with another index for a range of samples."""
-        cells = [column[first:end].tolist() for column in (self.sizes, self.mtimes, self.labels)]
-        cells.append([self._folders[f] for f in self._folder[first:end]])
-        before = self._ends[first - 1] if first else 0
-        cells.append([e - before for e in self._ends[first:end]])
-        cells.append(bytes(self._names[before : self._ends[end - 1]]))
-        if self._offsets is not None:
-            cells.append(self._offsets[first:end].tolist())
-        if self._member_ends is not None:
-            cells.append([self.members(id) for id in range(first, end)])
-        return cells
-
     def offset(self, id: int) -> int:
         """Returns where in its file sample id begins, in bytes."""
         return self._offsets[id] if self._offsets is not None else 0

@@ -1,16 +1,12 @@
-"""A cache that comes back with other data than training began with is refused, and the first
-difference named."""
+"""A cache that comes back with other data than training began with is refused."""
 
 import os
-import shutil
 
 import pytest
 
 import rankpool
-from dataset_tree import make_tree, write_index
+from dataset_tree import write_index
 from rankpool import connection, identity
-from rankpool.identity import first_difference
-from rankpool.index import Index
 
 
 def comes_back(door, tmp_path, change):
@@ -39,28 +35,17 @@ def shift(files):
     files[9] += "x"
 
 
-@pytest.mark.parametrize(
-    "change, what",
-    [
-        (lambda files: os.remove(files[7]), "c0/s007 is gone"),
-        (lambda files: os.remove(files[19]), "c1/s019 is gone"),
-        (touch, "c0/s009 was modified"),
-        (grow, "c0/s009 has 113 bytes now, and had 109"),
-        (shift, "c0/s009 is gone"),
-        (lambda files: shutil.rmtree(os.path.dirname(files[0])), "c0/s000 is gone"),
-    ],
-)
-def test_another_data_set_is_refused(door, tmp_path, change, what):
+@pytest.mark.parametrize("change", [lambda files: os.remove(files[7]), touch, grow, shift])
+def test_another_data_set_is_refused(door, tmp_path, change):
     data = rankpool.Dataset()
     sampler = rankpool.BatchSampler(data, batch_size=4)
     coming = data.batches(sampler)
     next(coming)
     comes_back(door, tmp_path, change)
-    with pytest.raises(
-        rankpool.IdentityError, match=f"not the one that training began with: .*{what}; start"
-    ):
+    said = "'train' is not the one that training began with: its identity is .*; start"
+    with pytest.raises(rankpool.IdentityError, match=said):
         list(coming)
-    with pytest.raises(rankpool.IdentityError, match=what):
+    with pytest.raises(rankpool.IdentityError, match=said):
         sampler.state_dict()
 
 
@@ -106,16 +91,3 @@ def test_a_data_set_that_is_not_served_any_more(door):
     door.start()
     with pytest.raises(rankpool.IdentityError, match="the cache came back without data set 'test'"):
         list(coming)
-
-
-def test_differences_far_into_a_data_set(tmp_path):
-    files = make_tree(str(tmp_path / "d"), samples=9000)
-    write_index(tmp_path / "here", str(tmp_path / "d"), files)
-    here = Index(tmp_path / "here")
-    assert first_difference(here, Index(tmp_path / "here")) == ""
-    os.utime(files[8999], ns=(0, 1))
-    write_index(tmp_path / "there", str(tmp_path / "d"), files)
-    assert first_difference(here, Index(tmp_path / "there")) == f"{files[8999]} was modified"
-    write_index(tmp_path / "there", str(tmp_path / "d"), [*files, __file__][:8998])
-    assert first_difference(here, Index(tmp_path / "there")) == f"{files[8998]} is gone"
-    assert first_difference(Index(tmp_path / "there"), here) == f"{files[8998]} is new"

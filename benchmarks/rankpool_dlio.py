@@ -1,8 +1,8 @@
 """DLIO's data loader plug-in: MLPerf Storage's benchmark reads from the cache.
 
-    rankpool run --data DATA/train -- dlio_benchmark workload=… \
+    PYTHONPATH=benchmarks rankpool run --data DATA/train -- dlio_benchmark workload=… \
         ++workload.dataset.data_folder=DATA \
-        ++workload.reader.data_loader_classname=rankpool.dlio.Loader \
+        ++workload.reader.data_loader_classname=rankpool_dlio.Loader \
         ++workload.reader.data_loader_sampler=index
 
 Importing this module needs the package dlio_benchmark.
@@ -22,10 +22,8 @@ from dlio_benchmark.data_loader.base_data_loader import BaseDataLoader
 from dlio_benchmark.reader.reader_factory import ReaderFactory
 from torch.utils.data import get_worker_info
 
-from . import loader
-from .dataset import Dataset, name_of
-from .errors import RankpoolError
-from .sampler import BatchSampler
+from rankpool import BatchSampler, Dataset, RankpoolError, loader
+from rankpool.dataset import name_of
 
 FORMATS = ("jpeg", "npz", "png")  # DLIO's readers of these accept open files
 
