@@ -70,6 +70,9 @@ func tarError(err error, at, sizeBytes int64) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return truncated("its next header or end mark", at, at+blockBytes, sizeBytes)
+	case errors.Is(err, tar.ErrFieldTooLong):
+		return fmt.Errorf("has a header of more than 1 MiB at byte %d: write it without comments and "+
+			"extended attributes of that size", at)
 	default:
 		return fmt.Errorf("is damaged, or is not a tar file: the header at byte %d is invalid (%w)", at,
 			err)

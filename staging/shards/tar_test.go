@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -125,6 +126,12 @@ func TestTarErrors(t *testing.T) {
 	wantError(t, err, "is damaged, or is not a tar file: the header at byte 0 is invalid")
 	_, err = parse(Tar, writeTar(t, entry{name: "a.jpg"}, entry{name: "a.txt"}, entry{name: "a.JPG"}))
 	wantError(t, err, `has two members "jpg" of the sample "a"`)
+	long := writeTar(t, entry{name: "a", content: strings.Repeat("a", 2<<20)})
+	sum, _ := strconv.ParseInt(strings.Trim(string(long[148:156]), " \x00"), 8, 64)
+	long[156] = tar.TypeXHeader
+	copy(long[148:], fmt.Sprintf("%06o\x00 ", sum+tar.TypeXHeader-tar.TypeReg))
+	_, err = parse(Tar, long)
+	wantError(t, err, "has a header of more than 1 MiB at byte 0")
 	_, err = parse(Tar, slices.Concat(sparseHeader(), make([]byte, 1024)))
 	wantError(t, err, `has the sparse member "s.bin", which cannot be read in place`)
 }

@@ -108,6 +108,14 @@ func (d *destination) makeRoot() error {
 	switch {
 	case err == nil && at.kind != Folder, errors.Is(err, unix.ENOTDIR):
 		return fmt.Errorf("stage: %s is not a folder: name another one with --dest", d.root)
+	case err == nil && at.mode&0o700 != 0o700 && len(d.plan.Items) > 0 &&
+		at.mode == d.plan.Items[0].Mode:
+		// an earlier run gave it the mode of its read-only source, as this one will
+		d.made = true
+		if err := d.chmod("", unfinished); err != nil {
+			return cannotWrite(d.root, err)
+		}
+		return nil
 	case err == nil:
 		d.made = at.mode == unfinished // by another rank, or a run that was killed
 		return nil
