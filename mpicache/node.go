@@ -322,7 +322,7 @@ const closeTimeout = 5 * time.Second
 // readsTimeout bounds how long the last line about a rank waits for storage.
 const readsTimeout = 2 * time.Second
 
-// endReads closes all streams, so that they read nothing more, and waits for their reads.
+// endReads closes all stores, so that they read nothing more, and waits for their reads.
 func (n *Node) endReads() {
 	n.closeStores()
 	for _, s := range n.rank.Sets {
@@ -336,7 +336,7 @@ func (n *Node) closeStores() {
 	}
 }
 
-// quiet ends all streams and reports whether all reads into the slab have ended.
+// quiet ends all stores and reports whether all reads into the slab have ended.
 func (n *Node) quiet() bool {
 	return within(closeTimeout, func() {
 		for _, s := range n.rank.Sets {

@@ -104,7 +104,7 @@ func (h *shrinker) shrinkTo(bytes int64) {
 	h.sweep()
 }
 
-// sweep makes the streams evict their samples beyond the slab's new end, and releases the free
+// sweep makes the stores evict their samples beyond the slab's new end, and releases the free
 // memory there.
 func (h *shrinker) sweep() {
 	for i, bytes := range h.partitions() {

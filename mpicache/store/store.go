@@ -376,7 +376,7 @@ func (s *Store) fetch(c stager.Fetch) {
 	s.reads.Add(1)
 	into := s.bytes(c.ID)
 	s.read(c.ID, into, c.Need, func(kept bool, err error) {
-		// the sum is computed before the stream is locked
+		// the sum is computed before the store is locked
 		sum := s.sumOf(into, err)
 		if err != nil && s.rank.Halted.Err() == nil { // otherwise storage may be closed
 			s.rank.Log.Error("a sample cannot be read", "data", s.data.Name, "sample", c.ID,
@@ -408,7 +408,7 @@ func (s *Store) put(id draw.SampleID, sum uint32) {
 	s.entries.Put(int(id), s.Place(id), sum)
 }
 
-// check compares a sample's bytes with their sum, without the stream's lock.
+// check compares a sample's bytes with their sum, without the lock.
 func (s *Store) check(c stager.Check) {
 	bytes := s.bytes(c.ID)
 	sum, whole := s.entries.Sum(int(c.ID))

@@ -43,7 +43,7 @@ func (r *Rank) Keep() {
 	}
 }
 
-// kept returns the stream as JSON.
+// kept returns the training as JSON.
 func (s *Training) kept() []byte {
 	k := kept{
 		Set: s.set.index, Job: s.job, Spec: s.coordinator.Spec(), Of: s.rank.Transport.Size(),
@@ -148,7 +148,7 @@ func (r *Rank) Recall(others [][]Before) {
 	}
 }
 
-// rejoin returns the stream of a training that was served before, with an entry in before.
+// rejoin returns the training that was served before, with an entry in before.
 func (r *Rank) rejoin(before map[*Training]*Before, set int, job string) *Training {
 	if set < 0 || set >= len(r.Sets) {
 		return nil

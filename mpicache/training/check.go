@@ -27,7 +27,7 @@ const (
 	maxTalliedMicroseconds = 366 * 24 * 3600 * 1e6
 )
 
-// checkPlace returns an error unless the stream can have this epoch and batch.
+// checkPlace returns an error unless the training can have this epoch and batch.
 func (s *Training) checkPlace(epoch, batch uint32) error {
 	if n := s.coordinator.Spec().Batches(s.data.Samples); int64(batch) >= int64(n) {
 		return door.Broken("batch %d, of %d in an epoch", batch, n)
@@ -44,7 +44,7 @@ func checkEpoch(epoch uint32) error {
 
 // checkPlan also allows the batch after an epoch's last one: training may have ended there.
 func (s *Training) checkPlan(c Client, p door.Place) error {
-	n := s.requested(c, door.KindPlan)
+	n := s.requests.of(c, door.KindPlan)
 	batches := s.coordinator.Spec().Batches(s.data.Samples)
 	switch {
 	case n >= MaxWaiting:
@@ -59,7 +59,7 @@ func (s *Training) checkPlan(c Client, p door.Place) error {
 }
 
 func (s *Training) checkSave(c Client, p door.Place) error {
-	if n := s.requested(c, door.KindSave); n >= MaxWaiting {
+	if n := s.requests.of(c, door.KindSave); n >= MaxWaiting {
 		return door.Broken("SAVE, where %d of this connection wait", n)
 	}
 	if n := s.coordinator.Spec().Batches(s.data.Samples); int64(p.Batch) > int64(n) {

@@ -16,7 +16,7 @@ import (
 )
 
 // The data set's coordinator decides which training this is, when plans are made and who gets them.
-// This file passes it events and executes its commands. Nothing here waits while the stream is
+// This file passes it events and executes its commands. Nothing here waits while the store is
 // locked: plans are made, and files read and written, by goroutines that report their end as
 // another event.
 
@@ -82,18 +82,26 @@ func (s *Training) Coordinate(e protocol.Event) {
 // now returns the coordinator's time: how long the node has run.
 func (s *Training) now() time.Duration { return s.rank.Now().Sub(s.rank.Started) }
 
-// register numbers a request.
-func (s *Training) register(c Client, kind door.Kind, ticket uint32) (number uint64, r *request) {
-	s.lastRequest++
-	r = &request{conn: c, kind: kind, ticket: ticket}
-	s.requests[s.lastRequest] = r
-	return s.lastRequest, r
+// requests are those that have no reply yet, by number.
+type requests struct {
+	open map[uint64]*request
+	last uint64
 }
 
-// requested returns how many requests of a kind from a client are pending.
-func (s *Training) requested(c Client, kind door.Kind) int {
+// register numbers a request.
+func (q *requests) register(
+	c Client, kind door.Kind, ticket uint32,
+) (number uint64, r *request) {
+	q.last++
+	r = &request{conn: c, kind: kind, ticket: ticket}
+	q.open[q.last] = r
+	return q.last, r
+}
+
+// of returns how many requests of a kind from a client are pending.
+func (q *requests) of(c Client, kind door.Kind) int {
 	n := 0
-	for _, r := range s.requests {
+	for _, r := range q.open {
 		if r.conn == c && r.kind == kind {
 			n++
 		}
@@ -101,13 +109,13 @@ func (s *Training) requested(c Client, kind door.Kind) int {
 	return n
 }
 
-// respond ends a request with a reply, which is sent after the stream is unlocked.
+// respond ends a request with a reply, which is sent after the store is unlocked.
 func (s *Training) respond(number uint64, reply func(c Client, ticket uint32)) {
-	r := s.requests[number]
+	r := s.requests.open[number]
 	if r == nil {
 		return
 	}
-	delete(s.requests, number)
+	delete(s.requests.open, number)
 	s.store.Later(func() { reply(r.conn, r.ticket) })
 }
 
@@ -115,9 +123,9 @@ func (s *Training) respond(number uint64, reply func(c Client, ticket uint32)) {
 func (s *Training) Forget(c Client) {
 	s.store.Locked(func() {
 		delete(s.clients, c)
-		for _, number := range slices.Sorted(maps.Keys(s.requests)) {
-			if s.requests[number].conn == c {
-				delete(s.requests, number)
+		for _, number := range slices.Sorted(maps.Keys(s.requests.open)) {
+			if s.requests.open[number].conn == c {
+				delete(s.requests.open, number)
 				s.Coordinate(protocol.Canceled{Ticket: number})
 			}
 		}
@@ -144,7 +152,7 @@ func (s *Training) onOpen(c Client, spec protocol.Spec) error {
 		e.Taken = err.Error()
 	}
 	var r *request
-	e.Ticket, r = s.register(c, door.KindOpen, 0)
+	e.Ticket, r = s.requests.register(c, door.KindOpen, 0)
 	s.Coordinate(e)
 	if r.err == nil {
 		s.clients[c] = true
@@ -167,7 +175,7 @@ func (s *Training) Place(c Client, kind door.Kind, ticket uint32, p door.Place) 
 		if err != nil {
 			return
 		}
-		number, r := s.register(c, kind, ticket)
+		number, r := s.requests.register(c, kind, ticket)
 		wanted := protocol.PlanWanted{
 			Trainer: int(c.ID().Trainer), Epoch: int(p.Epoch), Batch: int(p.Batch), Ticket: number,
 			Now: s.now(),
@@ -206,7 +214,7 @@ func (s *Training) Report(c Client, f door.Report) (err error) {
 func (s *Training) obey(c protocol.Command) {
 	switch c := c.(type) {
 	case protocol.Accept:
-		delete(s.requests, c.Ticket)
+		delete(s.requests.open, c.Ticket)
 	case protocol.Refuse:
 		s.refuse(c)
 	case protocol.Begin:
@@ -230,7 +238,7 @@ func (s *Training) obey(c protocol.Command) {
 		})
 	case protocol.Train:
 		delete(s.epochs.closed, c.Epoch) // it may be trained again
-		s.recordImportance(c)
+		s.scores.record(c)
 	case protocol.AnswerPlan:
 		answer := c
 		s.respond(c.Ticket, func(c Client, ticket uint32) {
@@ -261,8 +269,8 @@ func (s *Training) refuse(c protocol.Refuse) {
 	if c.Retry {
 		no.Code = door.CodeNotReady
 	}
-	if r := s.requests[c.Ticket]; r != nil && r.kind == door.KindOpen {
-		delete(s.requests, c.Ticket)
+	if r := s.requests.open[c.Ticket]; r != nil && r.kind == door.KindOpen {
+		delete(s.requests.open, c.Ticket)
 		r.err = no
 		return
 	}
@@ -286,7 +294,7 @@ func (s *Training) log(c protocol.Log) {
 	s.store.Later(func() { write(c.Text, args...) })
 }
 
-// begin opens the stream's lane when every trainer has opened the data set.
+// begin opens the training's lane when every trainer has opened the data set.
 func (s *Training) begin() {
 	err := s.takeLane()
 	s.Coordinate(protocol.Begun{
@@ -339,7 +347,7 @@ func (s *Training) start(lane int) {
 	s.set.weights[lane] = 1
 }
 
-// makePlan makes a plan without holding the stream's lock.
+// makePlan makes a plan without holding the lock.
 func (s *Training) makePlan(c protocol.MakePlan) {
 	cfg := s.plans
 	tidy := func() { s.rank.tidy(cfg.Samples) }
@@ -367,11 +375,11 @@ func (s *Training) makePlan(c protocol.MakePlan) {
 
 // planBeside makes a plan that is not staged.
 func (s *Training) planBeside(c protocol.PlanBeside) {
-	r := s.requests[c.Ticket]
+	r := s.requests.open[c.Ticket]
 	if r == nil {
 		return
 	}
-	delete(s.requests, c.Ticket)
+	delete(s.requests.open, c.Ticket)
 	cfg := s.plans
 	cfg.Samples, cfg.Processes = 0, c.Processes
 	r.err = s.rank.planBeside(r.conn, r.ticket, cfg, c.Epoch, c.Trainer)
@@ -381,14 +389,14 @@ func (s *Training) planBeside(c protocol.PlanBeside) {
 func (s *Training) broadcast(e protocol.Event) {
 	switch e := e.(type) {
 	case protocol.Opened:
-		message.ToOthers(s.rank.Transport, append(s.message(message.Opened), message.JSON(e.Spec)...))
+		message.ToOthers(s.rank.Transport, append(s.About().Begin(message.Opened), message.JSON(e.Spec)...))
 	case protocol.Saved:
-		message.ToOthers(s.rank.Transport, append(s.message(message.Saved), message.JSON(e)...))
+		message.ToOthers(s.rank.Transport, append(s.About().Begin(message.Saved), message.JSON(e)...))
 	case protocol.Sourced:
-		msg := le.AppendUint32(s.message(message.Source), e.Generation)
+		msg := le.AppendUint32(s.About().Begin(message.Source), e.Generation)
 		message.ToOthers(s.rank.Transport, append(le.AppendUint32(msg, uint32(e.Epoch)), e.Scores...))
 	case protocol.Declined:
-		message.ToOthers(s.rank.Transport, append(s.message(message.Refused), e.Why...))
+		message.ToOthers(s.rank.Transport, append(s.About().Begin(message.Refused), e.Why...))
 	default:
 		s.outbox.tell(e)
 	}

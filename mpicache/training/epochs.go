@@ -173,7 +173,7 @@ func (s *epochs) close(epoch int) {
 		s.of.store.Later(func() { counted(s.of.rank.Transport.Rank(), s.of.Key(), ranks, c) })
 		return
 	}
-	s.of.rank.Transport.Post(0, append(s.of.message(message.Count), message.JSON(c)...))
+	s.of.rank.Transport.Post(0, append(s.of.About().Begin(message.Count), message.JSON(c)...))
 }
 
 // closeAll closes all epochs.

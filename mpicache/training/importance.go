@@ -3,6 +3,7 @@ package training
 import (
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"rankpool/scheduler/protocol"
@@ -29,38 +30,47 @@ type ImportanceRecord struct {
 // leastEffective is the effective number of samples, as a share of all, below which rank 0 warns.
 const leastEffective = 0.3
 
-// recordImportance writes the distribution of the scores that an epoch's plan was made from, and
+// importance writes lines of the run log about the scores of a training.
+type importance struct {
+	of        *Training
+	recording sync.WaitGroup // lines in progress
+	// warns once that few samples get most of the draws
+	fewSamples sync.Once
+}
+
+// record writes the distribution of the scores that an epoch's plan was made from, and
 // warns once if few samples get most of the draws.
-func (s *Training) recordImportance(train protocol.Train) {
+func (i *importance) record(train protocol.Train) {
+	s := i.of
 	if s.job != "" || s.rank.Counted == nil || len(train.Scores) == 0 || s.rank.NodeEvery <= 0 {
 		return
 	}
-	s.recording.Go(func() {
-		rec := s.importance(train.Epoch, train.Scores)
+	i.recording.Go(func() {
+		rec := i.histogram(train.Epoch, train.Scores)
 		if train.Draws.Weighted() {
 			rec.EffectiveSamples = train.Draws.Effective(len(train.Scores))
 			if rec.EffectiveSamples < leastEffective*float64(len(train.Scores)) {
-				s.warnFewSamples(&rec, len(train.Scores))
+				i.warnFewSamples(&rec, len(train.Scores))
 			}
 		}
 		s.rank.Record(rec)
 	})
 }
 
-func (s *Training) warnFewSamples(rec *ImportanceRecord, samples int) {
-	s.fewSamples.Do(func() {
-		s.rank.Log.Warn("few samples get most of the draws: training may learn less than from "+
+func (i *importance) warnFewSamples(rec *ImportanceRecord, samples int) {
+	i.fewSamples.Do(func() {
+		i.of.rank.Log.Warn("few samples get most of the draws: training may learn less than from "+
 			"equal draws; the sampler pads draws more evenly, and so does --system "+
 			"rankpool,floor=0.5",
-			"data set", s.data.Name, "epoch", rec.Epoch, "effective samples",
+			"data set", i.of.data.Name, "epoch", rec.Epoch, "effective samples",
 			int64(rec.EffectiveSamples), "of", samples)
 	})
 }
 
-func (s *Training) importance(epoch int, scores []float32) ImportanceRecord {
+func (i *importance) histogram(epoch int, scores []float32) ImportanceRecord {
 	low, high := slices.Min(scores), slices.Max(scores)
 	rec := ImportanceRecord{
-		Event: "importance", Time: time.Now().UTC(), Data: s.data.Name, Epoch: epoch,
+		Event: "importance", Time: time.Now().UTC(), Data: i.of.data.Name, Epoch: epoch,
 		Edges: make([]float64, importanceBins+1), Counts: make([]int64, importanceBins),
 	}
 	width := (float64(high) - float64(low)) / importanceBins
@@ -68,8 +78,8 @@ func (s *Training) importance(epoch int, scores []float32) ImportanceRecord {
 		// all are equal: they go into the first bin
 		width = math.Max(math.Abs(float64(high)), 1) / importanceBins
 	}
-	for i := range rec.Edges {
-		rec.Edges[i] = float64(low) + width*float64(i)
+	for n := range rec.Edges {
+		rec.Edges[n] = float64(low) + width*float64(n)
 	}
 	for _, v := range scores {
 		rec.Counts[min(importanceBins-1, int((float64(v)-float64(low))/width))]++

@@ -64,7 +64,7 @@ func (o *outbox) add(what, trainer, epoch, batch int, losses, embeddings []float
 
 func (o *outbox) flush() {
 	if len(o.bytes) > 0 {
-		message.ToOthers(o.of.rank.Transport, append(o.of.message(message.Reports), o.bytes...))
+		message.ToOthers(o.of.rank.Transport, append(o.of.About().Begin(message.Reports), o.bytes...))
 		o.bytes = o.bytes[:0]
 	}
 }

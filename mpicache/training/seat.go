@@ -125,17 +125,9 @@ func (s *Training) forgetBefore() {
 	}
 	if s.livedHere {
 		s.livedHere = false
-		message.ToOthers(s.rank.Transport, s.message(message.Over))
+		message.ToOthers(s.rank.Transport, s.About().Begin(message.Over))
 	}
 	if len(s.livesAt) == 0 {
 		s.Coordinate(protocol.Vanished{})
 	}
-}
-
-// onOver handles the message that no trainer of the previous training is alive on a rank.
-func (s *Training) onOver(from int) {
-	s.store.Locked(func() {
-		delete(s.livesAt, from)
-		s.forgetBefore()
-	})
 }

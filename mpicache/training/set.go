@@ -20,13 +20,13 @@ import (
 )
 
 // Several trainings may use a data set at the same time: one without a job name, the others each
-// with its own. Each is a stream, with its own coordinator, counts and state, and a lane in the
+// with its own. Each has its own coordinator, counts and state, and a lane in the
 // data set's stager.
 
 const (
 	// MaxJobs is how many trainings with names a rank admits for a data set at a time.
 	MaxJobs = 64
-	// jobBits is the position of the job in a stream's number: below it is the data set.
+	// jobBits is the position of the job in a training's number: below it is the data set.
 	jobBits, jobsMask = 8, 1<<23 - 1
 )
 
@@ -39,8 +39,8 @@ const JobNames = "1 to 64 letters, digits, dots, dashes and underscores, the fir
 // IsJobName reports whether a training may have that name.
 func IsJobName(name string) bool { return jobNames.MatchString(name) }
 
-// Number is the stream's number at the door. It is derived from the name, so that it is the same on
-// all ranks, and after a restart. Two streams may have the same number, but not on one connection.
+// Number is the training's number at the door. It is derived from the name, so that it is the same on
+// all ranks, and after a restart. Two trainings may have the same number, but not on one connection.
 func (s *Training) Number() uint32 { return streamNumber(s.set.index, s.job) }
 
 func streamNumber(index int, job string) uint32 {
@@ -112,7 +112,7 @@ func (s *Set) Tick(now time.Time) {
 // Pending returns how many GETs, and how many other requests of clients, have no reply yet.
 func (s *Set) Pending() (gets, others int) {
 	for _, l := range s.list {
-		others += len(l.requests) + len(l.due)
+		others += len(l.requests.open) + len(l.due)
 	}
 	return len(s.gets), others
 }
@@ -150,7 +150,7 @@ func (s *Set) Find(job string) *Training {
 	return nil
 }
 
-// admit returns the stream of a training that a client of this rank opens. Only admit limits how
+// admit returns the training that a client of this rank opens. Only admit limits how
 // many there are: a rank that refused a training that another rank has admitted would leave its
 // trainers waiting for a plan.
 func (s *Set) admit(opened map[uint32]*Training, job string) (*Training, error) {
@@ -165,7 +165,7 @@ func (s *Set) admit(opened map[uint32]*Training, job string) (*Training, error) 
 	return s.Join(job)
 }
 
-// Join returns the stream of a training, and creates it if there is none.
+// Join returns the training, and creates it if there is none.
 func (s *Set) Join(job string) (*Training, error) {
 	if l := s.Find(job); l != nil {
 		return l, nil
@@ -183,7 +183,7 @@ func (s *Set) Join(job string) (*Training, error) {
 	return l, nil
 }
 
-// inLaneOf returns the stream that has a lane; nil if it is free.
+// inLaneOf returns the training that has a lane; nil if it is free.
 func (s *Set) inLaneOf(lane int) *Training {
 	for _, l := range s.list {
 		if l.began && l.lane == lane {
@@ -206,9 +206,6 @@ func (s *Set) freeLane() int {
 func (s *Training) About() message.About {
 	return message.About{Set: s.set.index, Job: s.job, Generation: s.generation}
 }
-
-// message begins a message about the training to another rank.
-func (s *Training) message(kind byte) []byte { return s.About().Begin(kind) }
 
 // isCurrent reports whether a message is about the training that this rank serves, or will serve,
 // under that name. Trainings that have the same name, one after the other, differ in their
@@ -267,17 +264,10 @@ func (s *Training) lookIdle(now time.Time) {
 
 func (s *Training) tellIdle(what byte) {
 	if t := s.rank.Transport; t.Rank() != 0 {
-		t.Post(0, append(s.message(message.Idle), what))
+		t.Post(0, append(s.About().Begin(message.Idle), what))
 		return
 	}
 	s.hearIdle(0, what)
-}
-
-// onIdle handles another rank's message.Idle.
-func (s *Training) onIdle(from int, body []byte) {
-	if len(body) == 1 {
-		s.store.Locked(func() { s.hearIdle(from, body[0]) })
-	}
 }
 
 func (s *Training) hearIdle(from int, what byte) {
@@ -289,7 +279,7 @@ func (s *Training) hearIdle(from int, what byte) {
 	case isEmpty:
 		s.idleAt[from] = true
 		if len(s.idleAt) == s.rank.Transport.Size() {
-			message.ToOthers(s.rank.Transport, append(s.message(message.Idle), isOver))
+			message.ToOthers(s.rank.Transport, append(s.About().Begin(message.Idle), isOver))
 			s.End()
 		}
 	}
@@ -361,9 +351,14 @@ func (s *Training) onMessage(kind byte, from int, body []byte) {
 	case message.Refused: // then trainers here get no plan, either
 		s.store.Locked(func() { s.Coordinate(protocol.Declined{Rank: from, Why: string(body)}) })
 	case message.Over:
-		s.onOver(from)
+		s.store.Locked(func() {
+			delete(s.livesAt, from)
+			s.forgetBefore()
+		})
 	case message.Idle:
-		s.onIdle(from, body)
+		if len(body) == 1 {
+			s.store.Locked(func() { s.hearIdle(from, body[0]) })
+		}
 	case message.Count:
 		s.epochs.receive(from, body)
 	}

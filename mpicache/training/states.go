@@ -53,7 +53,7 @@ func (s *states) ownPath() string {
 // training or a data set has a tilde.
 func PreviousState(path string) string { return path + "~" }
 
-// keep writes the state that a plan was made from into the rank's folder, without the stream's
+// keep writes the state that a plan was made from into the rank's folder, without the
 // lock. Trainers get the plan once it is there: they must not have a plan that cannot be made
 // again.
 func (s *states) keep(c protocol.KeepState) {
@@ -67,11 +67,11 @@ func (s *states) keep(c protocol.KeepState) {
 	})
 }
 
-// inFolder calls f, which changes the rank's folder, without the stream's lock; calls are made one
+// inFolder calls f, which changes the rank's folder, without the lock; calls are made one
 // after the other.
 func (s *states) inFolder(f func()) { s.inTurn(&s.keeping, "change the rank's folder", f) }
 
-// inTurn calls f without the stream's lock, after the previous call with the same last has
+// inTurn calls f without the lock, after the previous call with the same last has
 // returned. It sets *last to a channel that is closed when f returns.
 func (s *states) inTurn(last *chan struct{}, what string, f func()) {
 	before, done := *last, make(chan struct{})
@@ -111,7 +111,7 @@ func (s *states) paths() []string {
 	return paths
 }
 
-// save writes the state file, on rank 0, without the stream's lock, and reports when it is
+// save writes the state file, on rank 0, without the lock, and reports when it is
 // written. States are written in order. Without a state file every rank writes the state of a
 // checkpoint into its folder.
 func (s *states) save(c protocol.SaveState) {
@@ -204,7 +204,7 @@ func (s *states) await() {
 	}
 }
 
-// read reads all states that a training of this stream may resume from, without the stream's
+// read reads all states that a training of this stream may resume from, without the
 // lock.
 func (s *states) read(stream protocol.StreamID, state protocol.Digest) {
 	s.inFolder(func() {

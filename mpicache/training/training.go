@@ -3,7 +3,6 @@
 package training
 
 import (
-	"sync"
 	"time"
 
 	"rankpool/mpicache/door"
@@ -29,16 +28,11 @@ type Training struct {
 	ended      bool          // it is no longer served
 	over       chan struct{} // closed when it has ended
 
-	recording sync.WaitGroup // lines of the run log in progress
-	// warns once that few samples get most of the draws
-	fewSamples sync.Once
-
 	coordinator  *protocol.Coordinator
 	command      Obey
 	events       []protocol.Event // for the coordinator
 	coordinating bool
-	requests     map[uint64]*request // by number
-	lastRequest  uint64
+	requests     requests
 	setup        *setup      // basis of plans and stager, once it has begun
 	plans        plan.Config // what plans are made from
 	// benefit measures what the cache is worth to it, once it has begun
@@ -46,6 +40,7 @@ type Training struct {
 	outbox  outbox
 	states  states
 	epochs  epochs
+	scores  importance
 
 	seats map[int]*Seat // by trainer, of this node
 	// livesAt are the other ranks with a live trainer of the training that ranks served before they
@@ -67,9 +62,9 @@ func newTraining(set *Set, job string) *Training {
 		set: set, rank: set.rank, store: set.store, data: set.data, job: job,
 		over: make(chan struct{}), due: map[due]bool{}, seats: map[int]*Seat{},
 		livesAt: map[int]bool{}, clients: map[Client]bool{}, idleAt: map[int]bool{},
-		requests: map[uint64]*request{},
+		requests: requests{open: map[uint64]*request{}},
 	}
-	s.outbox.of, s.states.of = s, s
+	s.outbox.of, s.states.of, s.scores.of = s, s, s
 	s.epochs = newEpochs(s)
 	s.command = s.obey
 	s.coordinator = protocol.New(s.coordination())
@@ -112,7 +107,7 @@ func (s *Training) Refuse(why string) {
 // Finish closes all epochs and waits for the last state to be written. It takes the lock.
 func (s *Training) Finish() {
 	saving := s.Finishing()
-	s.recording.Wait()
+	s.scores.recording.Wait()
 	if saving != nil {
 		<-saving
 	}
