@@ -36,17 +36,14 @@ func (s *Training) coordination() protocol.Config {
 		Data: s.data.Name, Identity: s.data.Identity, Samples: s.data.Samples,
 		Options: cfg.Options.String(), Scorer: cfg.Scorer,
 		StatePath: s.states.userPath(), StateOptional: cfg.StateOptional,
-		Learner: s.newLearner,
+		// of a training that begins; nil if the system learns nothing but scores
+		Learner: func() protocol.Learner {
+			if l := s.setup.newLearner(); l != nil {
+				return onceLearner{l}
+			}
+			return nil
+		},
 	}
-}
-
-// newLearner returns the learner for a training that begins, or nil if the system learns nothing
-// but scores.
-func (s *Training) newLearner() protocol.Learner {
-	if l := s.setup.newLearner(); l != nil {
-		return onceLearner{l}
-	}
-	return nil
 }
 
 // onceLearner encodes what was learned only once, when the first goroutine needs it to make a plan
@@ -299,7 +296,7 @@ func (s *Training) begin() {
 	err := s.takeLane()
 	s.Coordinate(protocol.Begun{
 		Weighted: err == nil && s.plans.Sampler.Weighted(),
-		Chooses:  err == nil && s.chooses(), Err: err,
+		Chooses:  err == nil && chooses(s.plans.Sampler), Err: err,
 	})
 }
 
@@ -389,7 +386,8 @@ func (s *Training) planBeside(c protocol.PlanBeside) {
 func (s *Training) broadcast(e protocol.Event) {
 	switch e := e.(type) {
 	case protocol.Opened:
-		message.ToOthers(s.rank.Transport, append(s.About().Begin(message.Opened), message.JSON(e.Spec)...))
+		msg := s.About().Begin(message.Opened)
+		message.ToOthers(s.rank.Transport, append(msg, message.JSON(e.Spec)...))
 	case protocol.Saved:
 		message.ToOthers(s.rank.Transport, append(s.About().Begin(message.Saved), message.JSON(e)...))
 	case protocol.Sourced:

@@ -39,8 +39,9 @@ const JobNames = "1 to 64 letters, digits, dots, dashes and underscores, the fir
 // IsJobName reports whether a training may have that name.
 func IsJobName(name string) bool { return jobNames.MatchString(name) }
 
-// Number is the training's number at the door. It is derived from the name, so that it is the same on
-// all ranks, and after a restart. Two trainings may have the same number, but not on one connection.
+// Number is the training's number at the door. It is derived from the name, so that it is the same
+// on all ranks, and after a restart. Two trainings may have the same number, but not on one
+// connection.
 func (s *Training) Number() uint32 { return streamNumber(s.set.index, s.job) }
 
 func streamNumber(index int, job string) uint32 {

@@ -56,9 +56,9 @@ type sharedSampler struct {
 	mu sync.Mutex
 }
 
-// chooses reports whether the system chooses what to serve by the scores of all epochs.
-func (s *Training) chooses() bool {
-	chooser, is := drawnBy(s.plans.Sampler).(*systems.Chooser)
+// chooses reports whether a system's sampler chooses what to serve by the scores of all epochs.
+func chooses(sampler draw.Sampler) bool {
+	chooser, is := drawnBy(sampler).(*systems.Chooser)
 	return is && !chooser.Follows()
 }
 
