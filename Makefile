@@ -44,7 +44,7 @@ one_goroutine = $(addprefix rankpool/,scheduler/draw scheduler/plan scheduler/st
 	$(addprefix cmd/rankpool/internal/,batchscript launchers) cmd/internal/report cmd/internal/runlog \
 	mpicache/stats)
 # Tests in which one goroutine runs at a time, in a package that starts others: simulated jobs.
-in_turns      = ^Test(JobsUnderFaults|RanksThatLoseEachOther|LostNode|JobsReplay|JobsFindFlaws)$$
+in_turns      = ^Test(JobsUnderFaults|RanksThatLoseEachOther|JobsReplay|JobsFindFlaws)$$
 packages      = $(shell go list ./mpicache ./...) # what takes longest first
 race          = CGO_ENABLED=1 go test -race -p 4 -parallel 8 -timeout 30m
 # By default, a program with the race detector sleeps for a second before it exits.

@@ -28,6 +28,11 @@ def slow(path):
     return len(path)
 
 
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def slow_view(view, label):
     time.sleep(READ_SECONDS)
     return len(view)
@@ -36,7 +41,7 @@ def slow_view(view, label):
 def drop_in(make):
     def loader(door, world, rank, way):
         data = rankpool.DatasetFolder(
-            door.data[0].root, loader=lambda file: slow(file.read()), is_valid_file=is_sample
+            door.data[0].root, loader=lambda path: slow(read(path)), is_valid_file=is_sample
         )
         sampler = make(data, world, rank)
         return sampler, DataLoader(data, batch_size=4, sampler=sampler, **way)
@@ -124,9 +129,7 @@ def test_waiting_is_what_the_script_measures(door, script, world, way):
 
 def test_who_measures_nothing_says_so(door):
     """Ids that no DataLoader asks for: nobody knows when training waits for their samples."""
-    data = rankpool.DatasetFolder(
-        door.data[0].root, loader=lambda file: file.read(), is_valid_file=is_sample
-    )
+    data = rankpool.DatasetFolder(door.data[0].root, loader=read, is_valid_file=is_sample)
     sampler = rankpool.DistributedSampler(data, 1, 0, batch_size=4)
     assert len(list(sampler)) == 20
     door.wait(lambda: [t["stall_us"] for t in told(door, 0, 0).values()] == [NOT_MEASURED])

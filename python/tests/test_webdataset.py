@@ -115,7 +115,7 @@ def test_samples_are_those_of_the_members(shards):
 
 
 def test_decode_is_the_packages(shards, monkeypatch):
-    """What it decodes is tested where the package is installed (python/frameworks)."""
+    """Where the package is missing, one sentence says what to install."""
     monkeypatch.setitem(sys.modules, "webdataset", None)
     with pytest.raises(ImportError, match="decode is the package webdataset's, .*: install it"):
         rankpool.WebDataset(shards).decode("pil")
