@@ -23,8 +23,8 @@ const (
 var benefitSection = section{
 	name: "benefit",
 	about: "what the cache is worth to a training, as rankpool measures it in its second epoch " +
-		"(--tune benefit=always), next to two separate runs, with a cache and with --memory 0: how many " +
-		"times as long the last epoch takes without. 12,800 files of 16 KB over slowfs that gives " +
+		"(--tune benefit=always), next to two separate runs, with a cache and with --memory 0: how " +
+		"many times as long the last epoch takes without. 12,800 files of 16 KB over slowfs that gives " +
 		"1,200 files a second, which is 53 ms a batch, one rank, steps that sleep. The ratio is the " +
 		"larger of the two by the smaller.",
 	named:   true,
