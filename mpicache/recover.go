@@ -15,7 +15,7 @@ import (
 )
 
 // When a rank dies, the trainers of its node still have its memory mapped. Its successor takes the
-// memory back from them (takeback.go), and serves the samples that are complete in it. The
+// memory back from them (memory_takeback.go), and serves the samples that are complete in it. The
 // directory in the memory lists them; each sample is verified by its sum before its first use.
 
 // slabSets describes the data sets of the memory. The key of each is its identity and its files'

@@ -1,7 +1,5 @@
 package draw
 
-import "math/bits"
-
 // golden is 2^64 divided by the golden ratio, odd: the step that spreads counters before they are
 // mixed.
 const golden = 0x9e3779b97f4a7c15
@@ -43,26 +41,4 @@ func (s source) epoch(epoch int) stream {
 // bits returns random number k of a sample, 64 uniform bits.
 func (s stream) bits(id SampleID, k uint32) uint64 {
 	return mix(uint64(s) ^ mix(uint64(id)<<32|uint64(k)+golden))
-}
-
-// ownerSalt keeps the hash of blocks apart from the clocks; any constant would do, as long as it
-// never changes.
-const ownerSalt = 0xd1b54a32d192ed03
-
-// Owner returns the rank whose partition may hold a sample, 0 ≤ Owner < ranks; ranks must be
-// positive.
-//
-// The numbers of samples that two ranks own differ by at most one: each rank owns one sample in
-// every block of ranks consecutive ids, and a hash of the block rotates the ranks, so that no
-// regularity in the order of samples coincides with one in the ranks. The function is fixed
-// forever: it is part of what makes two runs the same.
-func Owner(id SampleID, ranks int) int {
-	n := uint32(ranks)
-	block := uint32(id) / n
-	turn, _ := bits.Mul64(mix(uint64(block)+ownerSalt), uint64(n))
-	at := uint32(id) - block*n + uint32(turn)
-	if at >= n {
-		at -= n
-	}
-	return int(at)
 }
