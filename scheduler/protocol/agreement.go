@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -135,6 +136,17 @@ func (a *agreement) stranger(spec Spec, rank int) error {
 		rank)
 }
 
+// mayOpen returns why a trainer may not open the data set here, apart from a conflict.
+func (a *agreement) mayOpen(e Opened) error {
+	if err := a.newcomer(e.Spec, e.Rank); err != nil {
+		return err
+	}
+	if e.Taken != "" {
+		return errors.New(e.Taken)
+	}
+	return a.stranger(e.Spec, e.Rank)
+}
+
 // open handles the spec of a trainer on rank and reports whether it is new. The error is a conflict
 // of all trainers, or concerns the newcomer alone.
 func (a *agreement) open(spec Spec, rank int) (news bool, err error) {
@@ -228,6 +240,24 @@ func (a *agreement) processes() int {
 	return most
 }
 
+// planned reports whether each of these trainers has had a plan.
+func (a *agreement) planned(trainers []int) bool {
+	return !slices.ContainsFunc(trainers, func(t int) bool {
+		training := a.trainings[t]
+		return training == nil || len(training.Planned) == 0
+	})
+}
+
+// wantedState returns the digest of the state that training resumes from, "" if there is none.
+func (a *agreement) wantedState() Digest {
+	for _, t := range a.trainings {
+		if t != nil && t.Checkpoint != nil {
+			return t.Checkpoint.State // if others differ, training is refused
+		}
+	}
+	return ""
+}
+
 // Assignment returns the assignment that the spec requests, or the given one if it requests none.
 // It returns an error for an unknown name.
 func (spec *Spec) Assignment(otherwise plan.Assignment) (plan.Assignment, error) {
@@ -256,4 +286,13 @@ func (a *agreement) locals(rank int) []int {
 		}
 	}
 	return local
+}
+
+// all returns all trainers.
+func (a *agreement) all() []int {
+	all := make([]int, len(a.world))
+	for t := range all {
+		all[t] = t
+	}
+	return all
 }
