@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -74,16 +75,29 @@ func statFile(path string) (size, modTime int64, problem string) {
 	return st.Size, st.Mtim.Nano(), ""
 }
 
-// inParallel calls check(i) for i in [0, n) on a few goroutines, and returns the first error. After
-// an error, or when ctx ends, it starts no more calls.
+// inParallel calls check(i) for i in [0, n) on a few goroutines, and returns the error of the
+// smallest i that failed. After an error, or when ctx ends, it starts no more calls.
 func inParallel(ctx context.Context, n, concurrency int, check func(i int) error) error {
+	var (
+		mu    sync.Mutex
+		first = n
+		err   error
+	)
 	group, running := errgroup.WithContext(ctx)
 	group.SetLimit(cmp.Or(concurrency, DefaultScanConcurrency))
-	for i := range n {
-		if running.Err() != nil {
-			break
-		}
-		group.Go(func() error { return check(i) })
+	for i := 0; i < n && running.Err() == nil; i++ {
+		group.Go(func() error {
+			checkErr := check(i)
+			if checkErr != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if i < first {
+					first, err = i, checkErr
+				}
+			}
+			return checkErr
+		})
 	}
-	return cmp.Or(group.Wait(), ctx.Err())
+	_ = group.Wait() // its error is that of whichever was first in time
+	return cmp.Or(err, ctx.Err())
 }
