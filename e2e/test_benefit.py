@@ -56,16 +56,16 @@ def reads(result, name):
 
 
 def test_data_sets_trade_memory(start, tree, tmp_path, tmp_path_factory):
-    """Storage is slow. One training waits for storage, the other pauses by itself: from then on the
-    data set of the first is in memory as a whole, and the other gets what is left. Both train on
-    the batches that they would have alone, without a cache."""
+    """Storage is slow, even for a busy machine. One training waits for storage, the other pauses by
+    itself: from then on the data set of the first is in memory as a whole, and the other gets what
+    is left. Both train on the batches that they would have alone, without a cache."""
     other = make_tree(tmp_path / "other", BATCHES)
     epochs = EPOCHS + 1
     waits = trainer("waits", BATCH, epochs, [BATCHES, 2 * BATCHES])
     idle = trainer("idle", 1, epochs, [BATCHES, BATCHES + MEASURED, 2 * BATCHES])
     one = start(
         data=[f"waits={tree}", f"idle={other}"], memory="80%",
-        options=["--max-opens", 100, "--tune", "benefit=always", "--verbose"],
+        options=["--max-opens", 50, "--tune", "benefit=always", "--verbose"],
         command=["sh", "-c", f"{waits} & {idle}; code=$?; wait $! && exit $code"],
     )  # fmt: skip
     for name in "waits", "idle":
