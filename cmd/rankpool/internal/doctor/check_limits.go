@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The limits on open files: with few of them PyTorch's workers fail, since each batch in transit has
-// a descriptor; a rank has 16 reads in flight by default, and a connection per worker.
+// The limits on open files: with few of them PyTorch's workers fail, since each batch in transit
+// has a descriptor; a rank has 16 reads in flight by default, and a connection per worker.
 //
 // Source: PyTorch, Multiprocessing best practices, "Sharing strategies": file_descriptor.
 const (
