@@ -99,7 +99,8 @@ func (s *Training) Measure(st *stats.Reading, sum *stats.Counts) {
 	s.store.Locked(func() { s.epochs.measure(st, sum) })
 }
 
-// Refuse tells the trainers that wait for a plan to retry later. It takes the lock.
+// Refuse tells the trainers that are waiting for a plan to ask again later, and why. It locks the
+// store.
 func (s *Training) Refuse(why string) {
 	s.store.Locked(func() { s.Coordinate(protocol.Hung{Why: why}) })
 }

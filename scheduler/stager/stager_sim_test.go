@@ -368,7 +368,7 @@ func (r *simRank) step(e Event) {
 		case Deliver:
 			f := r.want[c.Ticket]
 			if f == nil {
-				r.w.t.Fatalf("rank %d: a delivery to ticket %d that nobody waits for", r.rank, c.Ticket)
+				r.w.t.Fatalf("rank %d: delivery to ticket %d, which nobody waits for", r.rank, c.Ticket)
 			}
 			delete(r.want, c.Ticket)
 			f(c)

@@ -15,7 +15,7 @@ func checkLayout(t interface{ Fatalf(string, ...any) }, l Layout, offset int64) 
 	}
 	on := func(c Component) bool { return slices.Contains(c.Targets, l.TargetAt(offset)) }
 	if l.TargetAt(offset) != NoTarget && !slices.ContainsFunc(l.Components, on) {
-		t.Fatalf("byte %d is on %d, which is no target of %v", offset, l.TargetAt(offset), l)
+		t.Fatalf("byte %d is on target %d, which is not one of %v", offset, l.TargetAt(offset), l)
 	}
 }
 

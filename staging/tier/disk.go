@@ -19,8 +19,8 @@ const (
 	writers = 2
 	// queuedWrites is how many samples may wait to be written; further ones are refused.
 	queuedWrites = 256
-	// readTimeout is as long as the timeout for another rank (--peer-timeout): after it, the sample is
-	// read from storage.
+	// readTimeout is as long as the timeout for another rank (--tune peer-timeout): after it, the
+	// sample is read from storage.
 	readTimeout = 2 * time.Second
 	// writeTimeout is longer: a device that collects garbage stalls writes for a second or more, and
 	// training does not wait for writes.

@@ -18,7 +18,7 @@ import (
 // AutoWindow lets the rank choose the size of its staging window.
 const AutoWindow = "auto"
 
-// A Request holds the values of --memory and --window.
+// A Request holds the values of --memory and --tune window.
 type Request struct{ Memory, Window string }
 
 // Plan is how a rank divides its memory.

@@ -101,7 +101,7 @@ func (j jobRow) figure() figure {
 	return f
 }
 
-// cells returns the text for each of the columns; "" is no cell.
+// cells returns the text of each column; a column that does not apply is "".
 func (f figure) cells(bars bool) []string {
 	cells := make([]string, 0, len(columns))
 	cells = append(append(cells, f.name, f.data, f.batch), f.servedCells(bars)...)
