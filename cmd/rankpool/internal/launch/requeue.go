@@ -125,7 +125,8 @@ func (q *requeue) conclude(err error) error {
 	for len(q.signals) > 0 {
 		<-q.signals
 	}
-	if text, failed := slurmCommand("scontrol", "requeue", jobName(q.job)); failed != nil {
+	text, failed := slurmCommand("scontrol", "requeue", jobName(q.job))
+	if failed != nil && !endedBySignal(failed) {
 		messages.Say("Slurm does not requeue job %s (%s); submit it again, and it continues where it was",
 			jobName(q.job), text)
 		return err
@@ -226,6 +227,13 @@ func slurmCommand(args ...string) (string, error) {
 	cmd.WaitDelay = time.Second
 	text, err := cmd.CombinedOutput()
 	return string(bytes.Join(bytes.Fields(text), []byte(" "))), err
+}
+
+// endedBySignal reports whether a signal ended scontrol. Slurm obeys a request at once: it ends the
+// processes of the job, scontrol among them, often before scontrol has read the answer.
+func endedBySignal(err error) bool {
+	var ended *exec.ExitError
+	return errors.As(err, &ended) && !ended.Exited()
 }
 
 // jobName returns the job's name for scontrol. In an array it includes the number of the task: one

@@ -60,13 +60,15 @@ func TestRequeues(t *testing.T) {
 }
 
 // fakeScontrol puts a Slurm into $PATH that describes a running job and, when that is requeued,
-// sends this process SIGUSR2 instead of ending it. The result reports whether it was requeued.
+// sends this process SIGUSR2 instead of ending it, and in the fourth restart ends scontrol as well,
+// as Slurm does. The result reports whether the job was requeued.
 func fakeScontrol(t *testing.T, signals chan os.Signal) (requeued func() bool) {
 	t.Helper()
 	folder := t.TempDir()
 	script := "#!/bin/sh\ncase $1 in\nshow) echo JobState=RUNNING Reason=None " +
 		"Restarts=$SLURM_RESTART_COUNT PreemptTime=None ;;\n" +
-		"requeue) touch " + filepath.Join(folder, "requeued") + "; kill -USR2 $PPID ;;\nesac\n"
+		"requeue) touch " + filepath.Join(folder, "requeued") + "; kill -USR2 $PPID\n" +
+		"if [ $SLURM_RESTART_COUNT = 4 ]; then kill -TERM $$; fi ;;\nesac\n"
 	if err := os.WriteFile(filepath.Join(folder, "scontrol"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +95,7 @@ func TestConclude(t *testing.T) {
 	}{
 		{"it wrote a checkpoint", nil, 0, true, onward},
 		{"again", nil, 3, true, onward},
+		{"Slurm ends scontrol as part of the job", nil, 4, true, onward},
 		{
 			"the checkpoint failed", training(1), 0, true,
 			"is requeued, but training ended with code 1 after the signal" + missing,
