@@ -120,10 +120,13 @@ def test_the_same_tensors_when_ranks_die_and_training_is_requeued(
 
 @pytest.mark.parametrize("world", [1, 2])
 def test_the_losses_of_a_script_like_pytorchs_imagenet_example(start, tmp_path, world):
-    """Training and validation, without a process group and with two processes."""
+    """Training and validation, without a process group and with two processes, and with files
+    beside the images that torchvision does not see."""
     data = tmp_path / "data"
     make_tree(data / "train", 60)
     make_tree(data / "val", 21)
+    for name in ("train/a/README.md", "train/c/x.xml", "train/list.txt", "val/b/mask.npy"):
+        (data / name).write_text("no image")
 
     def command(meeting, *args):
         meet = ["--dist-url", f"file://{tmp_path / meeting}"] if world > 1 else []
@@ -158,6 +161,8 @@ def test_the_losses_of_a_script_like_pytorchs_imagenet_example(start, tmp_path, 
     draws = {"val": [21, 21]} if world == 1 else {"train": [60, 60], "val": [20, 20]}
     assert {d: [e["draws"] for e in events if e["data"] == d] for d in draws} == draws
     assert {event["data"] for event in events} == set(draws)  # shuffle=True is not served
+    assert {event["fallback_reads"] for event in events} == {0}
+    assert f"{data}/train is read from storage" not in result.stderr
 
 
 def test_shards_give_the_same_tensors_from_the_cache(start, tree, tmp_path):

@@ -42,6 +42,19 @@ class _Listing:
         """Returns the path as torchvision finds it."""
         return os.path.join(self._root, os.fsdecode(self.data.index.relative(id)))
 
+    def has_all(self, extensions) -> bool:
+        """Returns whether the index has all files of the class folders that may be samples;
+        extensions=None: any file may."""
+        index = self.data.index
+        if not index.has_all_files or not index.other_kinds:
+            return index.has_all_files
+        if extensions is None:
+            return False
+        allowed = {extensions} if isinstance(extensions, str) else set(extensions)
+        return allowed <= set(torchvision.IMG_EXTENSIONS) or allowed <= {
+            os.path.splitext(self.path(id))[1].lower() for id in range(len(index))
+        }
+
     @property
     def is_made(self) -> bool:
         return self._made is not None
@@ -111,7 +124,7 @@ class DatasetFolder(Served, torchvision.DatasetFolder):
         found = self._find_cache(directory)
         if (
             found is not None
-            and found.data.index.has_all_files
+            and found.has_all(extensions)
             and class_to_idx.keys() <= set(found.data.classes)
             and (extensions is None) != (is_valid_file is None)
         ):

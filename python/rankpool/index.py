@@ -19,7 +19,7 @@ except ImportError:
 _HEADER_BYTES = 128
 _COLUMN_HEAD_BYTES = 24
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # by the bytes of a column's cells
-_HAS_OFFSETS, _HAS_CHECKSUMS, _HAS_MEMBERS, _MANY_MEMBERS, _LEFT_OUT = 1, 2, 4, 8, 16
+_HAS_OFFSETS, _HAS_CHECKSUMS, _HAS_MEMBERS, _MANY_MEMBERS, _LEFT_OUT, _OTHER = 1, 2, 4, 8, 16, 32
 _FILE, _TFRECORD, _NPY = 0, 3, 4  # formats
 _CRC_BYTES = 4  # after the data of a TFRecord record
 _GAP_BYTES = 64 << 10  # gaps between members are read too, up to this much per member
@@ -55,7 +55,8 @@ class Index:
 
     `sizes` (bytes), `mtimes` (ns) and `labels` have one element per sample, at the place of its id.
     `has_members`: some sample has several members. `whole_files`: each sample is a whole file;
-    `has_all_files`: and so is each file and link in the class folders. `identity` is the digest of
+    `has_all_files`: and so is each file and link in the class folders, except, with `other_kinds`,
+    some that have the extension of no sample and no image. `identity` is the digest of
     the data set, `times` that of its modification times, both in hexadecimal: two indexes that
     agree in both are of the same unmodified files. Raises RankpoolError if the file is not an
     index, OSError if it cannot be opened.
@@ -124,6 +125,7 @@ class Index:
         self.has_members = bool(flags & _MANY_MEMBERS)
         self.whole_files = self._formats is None or not any(self._formats)
         self.has_all_files = self.whole_files and not flags & _LEFT_OUT
+        self.other_kinds = bool(flags & _OTHER)
         self._member_ends = None
         if flags & _HAS_MEMBERS:
             self._member_ends = column("I", 4)

@@ -523,6 +523,11 @@ def errors(cls, root):
     return found
 
 
+def allowed(cls, root):
+    kinds = "t", (".jpg", ".txt"), (".jpg", ".JPG")
+    return [all_of(cls(root, str, allowed)) for allowed in kinds]
+
+
 def hidden(cls, root):
     for name in ("c1/.s999", "c0/.deep/s998"):
         os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
@@ -533,15 +538,22 @@ def hidden(cls, root):
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("scene", [
     plain, paths_that_are_asked, a_part, changed_lists, hooks, one_class, parts, errors, hidden,
+    allowed,
 ])  # fmt: skip
 def test_everything_but_bytes_is_torchvisions(request, tree, scene, cached):
     root = tree
     if cached:
         data = request.getfixturevalue("door").data[0]
         root = data.root
-        if scene is hidden:
-            left_out = {"flags": 16}
-            data.identity, data.times = write_index(data.index, root, data.files, **left_out)
+    if scene is allowed:
+        for folder, name in product(("c0", "c1"), ("1.jpg", "2.JPG", "3.npy", "4.txt", "README")):
+            shutil.copy(os.path.join(root, "c0", "s000"), os.path.join(root, folder, name))
+    if cached and scene in (hidden, allowed):
+        flags = 16 if scene is hidden else 32
+        if scene is allowed:
+            names = product(("c0", "c1"), ("1.jpg", "2.JPG"))
+            data.files = [os.path.join(root, folder, name) for folder, name in names]
+        data.identity, data.times = write_index(data.index, root, data.files, flags=flags)
     theirs = scene(torchvision.datasets.DatasetFolder, root)
     assert scene(rankpool.DatasetFolder, root) == theirs
 

@@ -34,6 +34,10 @@ func (b *Builder) AddFolder(in Folder) { b.m.folders = append(b.m.folders, in) }
 // LeavesOut records that a folder has entries that are no samples, and belong to none.
 func (b *Builder) LeavesOut() { b.m.leavesOut = true }
 
+// OtherKinds records that class folders have other files, of which none has the extension of a
+// sample, or of an image.
+func (b *Builder) OtherKinds() { b.m.otherKinds = true }
+
 // AddFile appends a whole file in the last folder.
 func (b *Builder) AddFile(name string, label uint32, sizeBytes, modTime int64) {
 	b.m.add(b.row(), name, label, sizeBytes, modTime)

@@ -47,6 +47,8 @@ type Manifest struct {
 	members   memberTable
 
 	leavesOut bool // some class folder has hidden entries, dangling links or special files
+	// class folders have other files, none with the extension of a sample or an image
+	otherKinds bool
 
 	known *Identity // from a sample index; nil: it is computed
 }

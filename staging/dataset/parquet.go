@@ -23,6 +23,7 @@ const (
 	keyFolders     = "rankpool.folders"
 	keyFolderTimes = "rankpool.folder_mtimes"
 	keyLeavesOut   = "rankpool.leaves_out"
+	keyOtherKinds  = "rankpool.other_kinds"
 
 	manifestVersion = "2"
 	filesVersion    = "1" // of manifests without the columns of a shardedRow
@@ -175,5 +176,6 @@ func (m *Manifest) metadata() []parquet.WriterOption {
 		parquet.KeyValueMetadata(keyFolders, encodeNames(paths)),
 		parquet.KeyValueMetadata(keyFolderTimes, string(folderTimes)),
 		parquet.KeyValueMetadata(keyLeavesOut, strconv.FormatBool(m.leavesOut)),
+		parquet.KeyValueMetadata(keyOtherKinds, strconv.FormatBool(m.otherKinds)),
 	}
 }

@@ -121,7 +121,11 @@ func readMetadata(file *parquet.File) (*Manifest, error) {
 		return nil, fmt.Errorf("has version %q, only %s and %s are known", version, filesVersion,
 			manifestVersion)
 	}
-	m := &Manifest{root: filepath.Clean(lookup(keyRoot)), leavesOut: lookup(keyLeavesOut) == "true"}
+	m := &Manifest{
+		root:       filepath.Clean(lookup(keyRoot)),
+		leavesOut:  lookup(keyLeavesOut) == "true",
+		otherKinds: lookup(keyOtherKinds) == "true",
+	}
 	if err := checkRoot(m.root); err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ const (
 	indexHasMembers   = 4  // the columns of the members, and the table of their kinds
 	indexManyMembers  = 8  // some sample has more than one member
 	indexLeavesOut    = 16 // some class folder has entries that are no samples
+	indexOtherKinds   = 32 // class folders have other files, none with the extension of a sample
 	indexHeaderBytes  = 128
 )
 
@@ -118,6 +119,9 @@ func (m *Manifest) indexColumns() (columns []indexColumn, flags uint32) {
 	if m.leavesOut {
 		flags |= indexLeavesOut
 	}
+	if m.otherKinds {
+		flags |= indexOtherKinds
+	}
 	return columns, flags
 }
 
@@ -151,14 +155,18 @@ func parseIndex(data []byte) (*Manifest, error) {
 		return nil, errors.New("is not a sample index")
 	}
 	_, _ = binary.Decode(data, binary.LittleEndian, &header) // data is long enough
-	if header.Flags >= 2*indexLeavesOut {
+	if header.Flags >= 2*indexOtherKinds {
 		return nil, fmt.Errorf("has unknown flags %#x", header.Flags)
 	}
 	// 8 bytes of columns a sample, or more
 	if n := header.Samples; n > math.MaxUint32 || n*8 > uint64(len(data)) {
 		return nil, errors.New("is truncated")
 	}
-	m := &Manifest{known: &header.Identity, leavesOut: header.Flags&indexLeavesOut != 0}
+	m := &Manifest{
+		known:      &header.Identity,
+		leavesOut:  header.Flags&indexLeavesOut != 0,
+		otherKinds: header.Flags&indexOtherKinds != 0,
+	}
 	r := &indexReader{data: data, at: indexHeaderBytes}
 	m.parseColumns(r, header)
 	m.parseTexts(r, header)

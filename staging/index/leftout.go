@@ -16,10 +16,13 @@ import (
 	"rankpool/staging/shards"
 )
 
-// aboutShards matches the names of files that lie beside tar shards and TFRecord files and describe
-// them: lists, indexes, metadata, and texts for people.
-var aboutShards = regexp.MustCompile(`\.(csv|html|idx|index|jsonl?|log|md|md5|parquet|pbtxt|pdf|` +
-	`py|rst|sh|sha256|tsv|txt|ya?ml)$|^(license|readme|_success)$`)
+// aboutData matches the names of files that lie beside samples and describe them: lists, indexes,
+// metadata, texts for people, and what file managers leave.
+var aboutData = regexp.MustCompile(`\.(csv|html|idx|index|ini|jsonl?|log|md|md5|parquet|pbtxt|pdf|` +
+	`py|rst|sh|sha256|tsv|txt|xml|ya?ml)$|^(license|readme|thumbs\.db|_success)$`)
+
+// isImage matches the extensions of torchvision's ImageFolder.
+var isImage = regexp.MustCompile(`\.(bmp|jpe?g|pgm|png|ppm|tiff?|webp)$`)
 
 // isCompressed follows a shard's name.
 const isCompressed = "is a compressed shard, whose samples cannot be read in place: unpack it; " +
@@ -30,27 +33,71 @@ type division struct {
 	shards map[*scannedFile]*shardFile
 	other  map[*scannedFile]bool // files that are not samples
 	flat   bool                  // the root's files are samples, and its folders no classes
+	// class folders have other files; none has the extension of a sample
+	otherKinds bool
+}
+
+// images is the kind of all images.
+const images = "image"
+
+// mostFrequent returns the kind of which folders have the most files: images, or an extension. If
+// several have as many, it is images, then what does not describe data.
+func mostFrequent(folders []*scannedFolder) string {
+	count := map[string]int{}
+	for _, in := range folders {
+		for i := range in.Files {
+			name := shards.LowerASCII(in.Files[i].Name)
+			switch extension := path.Ext(name); {
+			case isImage.MatchString(extension):
+				count[images]++
+			case aboutData.MatchString(name):
+				count[".txt"]++
+			default:
+				count[extension]++
+			}
+		}
+	}
+	best := ""
+	if count[images] > 0 {
+		best = images
+	}
+	for _, kind := range slices.Sorted(maps.Keys(count)) {
+		if n := cmp.Compare(count[kind], count[best]); n > 0 ||
+			n == 0 && best != images && aboutData.MatchString(best) {
+			best = kind
+		}
+	}
+	return best
 }
 
 // divide finds the samples in shards, and the files that are not samples: those that describe
-// shards, and files beside class folders that hold more of them.
+// the others, those beside images, and files beside class folders that hold more of them.
 func (s *scanner) divide() (*division, error) {
-	found, err := s.shards()
+	root, classes := s.folders[:1], s.folders[1:]
+	kind := mostFrequent(classes)
+	found, err := s.shards(kind)
 	if err != nil {
 		return nil, err
 	}
 	d := &division{shards: found, other: map[*scannedFile]bool{}}
-	if d.hasShards() {
-		d.leave(s.folders, func(name string) bool { return aboutShards.MatchString(name) })
+	switch {
+	case d.hasShards():
+		d.leave(s.folders, aboutData.MatchString)
+	case kind == images:
+		d.leave(classes, func(name string) bool { return !isImage.MatchString(name) })
+	case !aboutData.MatchString(kind):
+		d.leave(classes, aboutData.MatchString)
 	}
-	root, classes := s.folders[:1], s.folders[1:]
+	d.otherKinds = len(d.other) > 0
 	samples := d.count(classes)
 	switch beside := d.count(root); {
 	case len(classes) == 0:
 	case samples == 0:
 		d.flat = d.hasUnlabelled(root[0])
 	case beside <= samples:
-		d.leave(root, func(name string) bool { return formatByName(name) == dataset.FormatFile })
+		d.leave(root, func(name string) bool {
+			return kind == images || formatByName(name) == dataset.FormatFile
+		})
 	}
 	return d, s.checkPlaces(d)
 }

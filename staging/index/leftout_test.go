@@ -58,6 +58,23 @@ func TestScanLeavesOut(t *testing.T) {
 			nil,
 		},
 		{
+			"files beside images in class folders, one of which has other companions",
+			[]string{
+				"a/1.jpg", "a/2.PNG", "a/README.md", "b/3.webp", "b/4.jpeg", "b/4.xml", "b/mask.npy",
+				"mean.npy", "c/Thumbs.db", "c/deep/5.tif",
+			},
+			[]string{"0 a/1.jpg", "0 a/2.PNG", "1 b/3.webp", "1 b/4.jpeg", "2 c/deep/5.tif"},
+			[]string{"a", "b", "c"},
+			[]string{"R holds 5 other files, which are not samples: 2 .npy, 1 .db, 1 .md, 1 .xml"},
+		},
+		{
+			"texts beside other samples",
+			[]string{"a/1.wav", "a/2.flac", "a/3.wav", "a/LICENSE", "b/4.wav", "b/4.json", "b/x.png"},
+			[]string{"0 a/1.wav", "0 a/2.flac", "0 a/3.wav", "1 b/4.wav", "1 b/x.png"},
+			[]string{"a", "b"},
+			[]string{"R holds 2 other files, which are not samples: 1 .json, 1 without extension"},
+		},
+		{
 			"flat",
 			[]string{"1.txt", "2 -> gone", "README"},
 			[]string{"0 1.txt", "0 README"},

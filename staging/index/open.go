@@ -159,7 +159,7 @@ func cacheFile(root string, opt OpenOptions) (string, error) {
 	if opt.WholeFiles {
 		root += "\x00files" // no path contains a zero byte
 	}
-	root += "\x002" // manifests of version 1 had files that describe shards as samples
+	root += "\x003" // manifests of version 2 had files beside images as samples
 	key := sha256.Sum256([]byte(root))
 	return filepath.Join(cacheDir, "manifests", hex.EncodeToString(key[:16])+".parquet"), nil
 }

@@ -53,8 +53,9 @@ type ScanOptions struct {
 //
 // Hidden files and folders (their name starts with '.') and anything that is neither a file nor a
 // folder are left out. So are, with a Notice, links that lead nowhere, files beside class folders
-// that hold at least as many, and files that describe tar shards or TFRecord files. Symbolic links
-// are followed. A root that contains files and no folder is a data set with the single class ""; so
+// that hold at least as many, in class folders of images whatever is no image, and files that
+// describe shards or the other files of class folders (README, .txt, .json). Symbolic links are
+// followed. A root that contains files and no folder is a data set with the single class ""; so
 // is one with shards whose folders hold no samples. The manifest's root is root made absolute,
 // without resolving links. The order of the samples depends on names only (see Manifest), neither
 // on Concurrency nor on the ranks of the Group.

@@ -37,6 +37,9 @@ func (s *scanner) manifest() (*dataset.Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("staging: %s: %w", s.root, err)
 	}
+	if d.otherKinds {
+		built.OtherKinds()
+	}
 	var labels labelling
 	for i, in := range s.folders {
 		built.AddFolder(dataset.Folder{Path: in.path, ModTime: in.ModTime})

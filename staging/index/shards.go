@@ -73,9 +73,9 @@ func (s *scanner) newShardFile(in *scannedFolder, file *scannedFile) *shardFile 
 	return &shardFile{scannedFile: *file, path: path, format: format, doubtful: doubtful}
 }
 
-// shards finds the samples in all shards of the scanned folders. The keys of the result point into
-// the folders' files.
-func (s *scanner) shards() (map[*scannedFile]*shardFile, error) {
+// shards finds the samples in all shards of the scanned folders; arrays are none if they are beside
+// images. The keys of the result point into the folders' files.
+func (s *scanner) shards(kind string) (map[*scannedFile]*shardFile, error) {
 	found := make(map[*scannedFile]*shardFile)
 	if s.opt.WholeFiles {
 		return found, nil
@@ -84,7 +84,8 @@ func (s *scanner) shards() (map[*scannedFile]*shardFile, error) {
 	for _, in := range s.folders {
 		for i := range in.Files {
 			file := &in.Files[i]
-			if sh := s.newShardFile(in, file); sh != nil {
+			sh := s.newShardFile(in, file)
+			if sh != nil && (kind != images || sh.format != dataset.FormatNPY) {
 				found[file], list = sh, append(list, sh)
 			}
 		}

@@ -328,7 +328,7 @@ func TestWhatNoShardCanHold(t *testing.T) {
 func TestClassMembersHoldTheLabel(t *testing.T) {
 	for name, tree := range map[string]map[string]string{
 		"text in a class folder": {"a/s.tar": tarOf(t, "x.cls", "cat"), "b/1.jpg": "x"},
-		"another number":         {"a/1.cls": "1", "b/1.jpg": "x"},
+		"another number":         {"a/1.cls": "1", "a/2.cls": "1", "b/1.jpg": "x"},
 		"a number and no class":  {"1.cls": "0", "2.jpg": "x"},
 	} {
 		src, dest := t.TempDir(), filepath.Join(t.TempDir(), "dest")
