@@ -1,14 +1,10 @@
 package dataset
 
 import (
-	"cmp"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
-	"path"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -50,8 +46,7 @@ func (id Identity) Differs(other Identity) bool {
 		other.Contents != none
 }
 
-// blockSamples is how many samples are hashed together: few enough that a difference is found by
-// listing one block, and enough that the digests of the blocks of 14 M samples take 56 KiB.
+// blockSamples is how many samples are hashed together, by one goroutine.
 const blockSamples = 4096
 
 // Identity returns the data set's identity. It takes some 50 ms per million samples on one core.
@@ -66,11 +61,11 @@ func (m *Manifest) Identity() Identity {
 		text = appendText(text, class)
 	}
 	id := Identity{
-		Digest: digestOf(text, m.BlockDigests()),
+		Digest: digestOf(text, m.blocks(m.appendBlock)),
 		Times:  digestOf(nil, m.blocks(m.appendTimes)),
 	}
 	if m.checksums != nil && !slices.Contains(m.checksums, 0) { // each sample has one
-		id.Contents = digestOf(nil, m.ContentDigests())
+		id.Contents = digestOf(nil, m.blocks(m.appendChecksums))
 	}
 	return id
 }
@@ -83,20 +78,11 @@ func digestOf(text []byte, blocks []Digest) Digest {
 	return xxh3.Hash128(text).Bytes()
 }
 
-// BlockDigests returns the digest of each block of samples, in order, from which Identity.Digest is
-// computed. Two data sets whose block digests differ have their first difference in the first block
-// that differs, or after the last one of the shorter.
-func (m *Manifest) BlockDigests() []Digest { return m.blocks(m.appendBlock) }
-
-// ContentDigests returns the digest of each block's checksums, in order, from which
-// Identity.Contents is computed.
-func (m *Manifest) ContentDigests() []Digest {
-	return m.blocks(func(to []byte, first, last int) []byte {
-		for i := first; i < last && m.checksums != nil; i++ {
-			to = binary.LittleEndian.AppendUint64(to, m.checksums[i])
-		}
-		return to
-	})
+func (m *Manifest) appendChecksums(to []byte, first, last int) []byte {
+	for _, sum := range m.checksums[first:last] {
+		to = binary.LittleEndian.AppendUint64(to, sum)
+	}
+	return to
 }
 
 func (m *Manifest) appendTimes(to []byte, first, last int) []byte {
@@ -151,110 +137,4 @@ func (m *Manifest) appendBlock(to []byte, first, last int) []byte {
 		}
 	}
 	return to
-}
-
-// A Listing is the input of FirstDifference: the class names, and the samples of one block.
-type Listing struct {
-	Classes []string
-	First   int // id of the first sample that is listed
-	Listed  []Sample
-}
-
-// List returns block b of the manifest; a block after the last has no samples.
-func (m *Manifest) List(b int) Listing {
-	l := Listing{Classes: m.classes, First: b * blockSamples}
-	for i := l.First; i < min(m.Len(), l.First+blockSamples); i++ {
-		l.Listed = append(l.Listed, m.Sample(draw.SampleID(i)))
-	}
-	return l
-}
-
-// FirstDifference describes the first difference between here and there, the same block of another
-// data set; "" if there is none. It ignores modification times. The words follow the name of the
-// rank that has there: "lacks a/1.png".
-func FirstDifference(here, there Listing) string {
-	for i := range max(len(here.Listed), len(there.Listed)) {
-		switch {
-		case i >= len(there.Listed):
-			return "lacks " + here.Listed[i].place()
-		case i >= len(here.Listed):
-			return "has " + there.Listed[i].place() + " too"
-		}
-		if what := sampleDifference(here, there, i); what != "" {
-			return what
-		}
-	}
-	for i := range max(len(here.Classes), len(there.Classes)) {
-		switch {
-		case i >= len(there.Classes):
-			return "lacks class " + printable(here.Classes[i])
-		case i >= len(here.Classes):
-			return "has class " + printable(there.Classes[i]) + " too"
-		case here.Classes[i] != there.Classes[i]:
-			return fmt.Sprintf("has %s for class %s", printable(there.Classes[i]),
-				printable(here.Classes[i]))
-		}
-	}
-	return ""
-}
-
-// sampleDifference compares the samples at index i.
-func sampleDifference(here, there Listing, i int) string {
-	a, b := here.Listed[i], there.Listed[i]
-	switch order := comparePaths(a, b); {
-	case order < 0 && !there.has(a):
-		return "lacks " + a.place()
-	case order > 0 && !here.has(b):
-		return "has " + b.place() + " too"
-	case order != 0:
-		return fmt.Sprintf("has %s as sample %d, which should be %s", b.place(), here.First+i, a.place())
-	case a.Size != b.Size:
-		return fmt.Sprintf("has %s with %d bytes, which should be %d", b.place(), b.Size, a.Size)
-	case a.Label != b.Label:
-		return fmt.Sprintf("has %s with label %d, which should be %d", b.place(), b.Label, a.Label)
-	case !slices.Equal(a.Members, b.Members):
-		return fmt.Sprintf("has %s with other members", b.place())
-	case a.Checksum != b.Checksum && a.Checksum != 0 && b.Checksum != 0:
-		return fmt.Sprintf("has %s with checksum %016x, which should be %016x", b.place(), b.Checksum,
-			a.Checksum)
-	}
-	return ""
-}
-
-// comparePaths orders samples as a scan does.
-func comparePaths(a, b Sample) int {
-	dirA, nameA := path.Split(a.Path)
-	dirB, nameB := path.Split(b.Path)
-	return cmp.Or(CompareFolders(strings.TrimSuffix(dirA, "/"), strings.TrimSuffix(dirB, "/")),
-		CompareNames(nameA, nameB), cmp.Compare(a.Offset, b.Offset))
-}
-
-// has reports whether the block has a sample at the path and offset of s.
-func (l *Listing) has(s Sample) bool {
-	return slices.ContainsFunc(l.Listed, func(t Sample) bool {
-		return t.Path == s.Path && t.Offset == s.Offset
-	})
-}
-
-// place names the sample.
-func (s Sample) place() string {
-	if s.Offset == 0 {
-		return printable(s.Path)
-	}
-	return fmt.Sprintf("%s from byte %d on", printable(s.Path), s.Offset)
-}
-
-// FirstBlock returns the first block in which two data sets differ, by their BlockDigests; the last
-// one if none does.
-func FirstBlock(here, there []Digest) int {
-	n := min(len(here), len(there))
-	for b := range n {
-		if here[b] != there[b] {
-			return b
-		}
-	}
-	if len(here) == len(there) {
-		return max(0, n-1)
-	}
-	return n
 }

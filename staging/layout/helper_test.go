@@ -37,13 +37,12 @@ func golden(t testing.TB, name string) []byte {
 
 // fakeFile is what a fake file system answers for one file.
 type fakeFile struct {
-	value    []byte // of lustre.lov; nil: attrErr
-	attrErr  error  // nil: ENODATA on Lustre, EOPNOTSUPP elsewhere
-	magic    int64
-	openErr  error
-	stripes  []byte                               // of GET_STRIPEINFO; nil: ENOTTY
-	target   func(request uint, arg []byte) error // of GET_STRIPETARGET
-	statfsed error
+	value   []byte // of lustre.lov; nil: attrErr
+	attrErr error  // nil: ENODATA on Lustre, EOPNOTSUPP elsewhere
+	magic   int64
+	openErr error
+	stripes []byte                 // of GET_STRIPEINFO; nil: ENOTTY
+	target  func(arg []byte) error // of GET_STRIPETARGET
 }
 
 // fakeSystem is a file system with files by path, which counts its calls.
@@ -83,16 +82,9 @@ func (s *fakeSystem) getxattr(path, name string) ([]byte, error) {
 	return nil, &os.PathError{Op: "getxattr", Path: path, Err: unix.EOPNOTSUPP}
 }
 
-func (s *fakeSystem) magic(path string) (int64, error) {
+func (s *fakeSystem) magic(path string) int64 {
 	s.count("statfs")
-	f, found := s.files[path]
-	switch {
-	case !found:
-		return 0, &os.PathError{Op: "statfs", Path: path, Err: unix.ENOENT}
-	case f.statfsed != nil:
-		return 0, f.statfsed
-	}
-	return f.magic, nil
+	return s.files[path].magic
 }
 
 func (s *fakeSystem) open(path string) (device, error) {
@@ -124,9 +116,8 @@ func (d fakeDevice) ioctl(request uint, arg []byte) error {
 	case request == requestStripeInfo && d.file.stripes != nil:
 		copy(arg, d.file.stripes)
 		return nil
-	case (request == requestStripeTargetV1 || request == requestStripeTargetV2) &&
-		d.file.target != nil:
-		return d.file.target(request, arg)
+	case request == requestStripeTarget && d.file.target != nil:
+		return d.file.target(arg)
 	}
 	return unix.ENOTTY
 }

@@ -10,23 +10,23 @@ import (
 // layouts it returns the zero Layout and no error.
 //
 // Errors: a file that does not exist or may not be accessed; an invalid layout.
-func Of(path string) (Layout, error) { return of(systemCalls{}, path, onBeeGFS) }
+func Of(path string) (Layout, error) {
+	sys := systemCalls{}
+	return of(sys, path, onBeeGFS(sys, path))
+}
 
-// of reads a layout. askBeeGFS reports whether it is worth opening the file for the ioctls of
-// BeeGFS.
-func of(sys system, path string, askBeeGFS func(system, string) (bool, error)) (Layout, error) {
-	var l Layout
+// of reads a layout. beegfs says that it is worth opening the file for the ioctls of BeeGFS.
+func of(sys system, path string, beegfs bool) (l Layout, err error) {
 	value, err := sys.getxattr(path, lovAttribute)
 	switch {
 	case err == nil:
 		if l, err = parseLustre(value); err != nil {
 			err = fmt.Errorf("%s: %w", path, err)
 		}
+	case saysNothing(err) && beegfs:
+		l, err = readBeeGFS(sys, path)
 	case saysNothing(err):
-		var ask bool
-		if ask, err = askBeeGFS(sys, path); err == nil && ask {
-			l, err = readBeeGFS(sys, path)
-		}
+		err = nil
 	}
 	if err != nil {
 		return Layout{}, fmt.Errorf("layout: %w", err)
@@ -34,7 +34,4 @@ func of(sys system, path string, askBeeGFS func(system, string) (bool, error)) (
 	return l, nil
 }
 
-func onBeeGFS(sys system, path string) (bool, error) {
-	magic, err := sys.magic(path)
-	return magic == posix.BeeGFSMagic, err
-}
+func onBeeGFS(sys system, path string) bool { return sys.magic(path) == posix.BeeGFSMagic }

@@ -14,7 +14,7 @@ import (
 	"rankpool/staging/posix"
 )
 
-// beegfsFile is a file over targets in chunks of 512 KiB, as clients from version 6 on report it.
+// beegfsFile is a file over targets in chunks of 512 KiB.
 func beegfsFile(targets ...uint32) fakeFile {
 	info := make([]byte, stripeInfoBytes)
 	binary.NativeEndian.PutUint32(info, 1) // RAID0
@@ -22,10 +22,7 @@ func beegfsFile(targets ...uint32) fakeFile {
 	binary.NativeEndian.PutUint16(info[8:], uint16(len(targets)))
 	return fakeFile{
 		magic: posix.BeeGFSMagic, stripes: info,
-		target: func(request uint, arg []byte) error {
-			if request != requestStripeTargetV2 {
-				return unix.ENOTTY
-			}
+		target: func(arg []byte) error {
 			binary.NativeEndian.PutUint32(arg[4:], targets[binary.NativeEndian.Uint32(arg)])
 			return nil
 		},
@@ -37,27 +34,19 @@ func beegfsFile(targets ...uint32) fakeFile {
 func TestBeeGFSGolden(t *testing.T) {
 	file := fakeFile{
 		magic: posix.BeeGFSMagic, stripes: golden(t, "beegfs_stripeinfo"),
-		target: func(request uint, arg []byte) error {
-			switch place := binary.NativeEndian.Uint32(arg); {
-			case request == requestStripeTargetV1: // the client is old: it knows the first version only
-				image := golden(t, "beegfs_stripetarget_v1")
-				copy(arg, image)
-				return nil
-			case place == 1:
-				copy(arg, golden(t, "beegfs_stripetarget_v2"))
-				return nil
-			case place == 2:
-				return unix.ENOTTY
-			default:
+		target: func(arg []byte) error {
+			if place := binary.NativeEndian.Uint32(arg); place != 1 {
 				binary.NativeEndian.PutUint32(arg[4:], 100+place)
 				return nil
 			}
+			copy(arg, golden(t, "beegfs_stripetarget_v2"))
+			return nil
 		},
 	}
 	sys := newFake(map[string]fakeFile{"/b/x": file})
-	got, err := of(sys, "/b/x", onBeeGFS)
+	got, err := of(sys, "/b/x", true)
 	want := Layout{
-		Components: []Component{{0, eof, 512 << 10, []int{100, 201, 259, 103}}},
+		Components: []Component{{0, eof, 512 << 10, []int{100, 201, 102, 103}}},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
@@ -75,7 +64,7 @@ func TestOf(t *testing.T) {
 	}
 	stub := fakeFile{magic: posix.BeeGFSMagic, openErr: unix.EWOULDBLOCK}
 	failing := beegfsFile(1)
-	failing.target = func(uint, []byte) error { return unix.EIO }
+	failing.target = func([]byte) error { return unix.EIO }
 	two := []Component{{0, eof, 512 << 10, []int{1, 2}}}
 	for name, test := range map[string]struct {
 		file fakeFile
@@ -103,7 +92,6 @@ func TestOf(t *testing.T) {
 			file: fakeFile{attrErr: unix.EIO},
 			err:  "layout: getxattr /f: input/output error",
 		},
-		"statfs EIO": {file: fakeFile{statfsed: unix.EIO}, err: "layout: input/output error"},
 		"raid10": {
 			file: pattern(2, 8, 2),
 			want: Layout{Components: two},
@@ -112,27 +100,29 @@ func TestOf(t *testing.T) {
 			file: pattern(3, 8, 2),
 			want: Layout{Components: two},
 		},
-		"other pattern": {file: pattern(9, 8, 2), err: "layout: /f: unknown stripe pattern 9"},
 		"no chunk": {
 			file: pattern(1, 0, 2),
-			err:  "layout: /f: its chunk size of 0 bytes is less than 64 KiB",
+			err:  "layout: /f: impossible stripes: chunks of 0 bytes on 2 targets",
 		},
-		"no targets": {file: pattern(1, 8, 0), err: "layout: /f: it has no targets"},
-		"stub":       {file: stub, want: Layout{Offline: true}},
+		"no targets": {
+			file: pattern(1, 8, 0),
+			err:  "layout: /f: impossible stripes: chunks of 524288 bytes on 0 targets",
+		},
+		"stub": {file: stub, want: Layout{Offline: true}},
 		"not to be read": {
 			file: fakeFile{magic: posix.BeeGFSMagic, openErr: unix.EACCES},
 			err:  "layout: open /f: permission denied",
 		},
 		"BeeGFS without": {file: fakeFile{magic: posix.BeeGFSMagic}},
 		"target fails":   {file: failing, err: "layout: /f: its target 0: input/output error"},
-		"neither version": {
+		"no targets known": {
 			file: fakeFile{magic: posix.BeeGFSMagic, stripes: pattern(1, 8, 1).stripes},
 			err:  "layout: /f: its target 0: inappropriate ioctl",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sys := newFake(map[string]fakeFile{"/f": test.file})
-			got, err := of(sys, "/f", onBeeGFS)
+			got, err := of(sys, "/f", onBeeGFS(sys, "/f"))
 			if !reflect.DeepEqual(got, test.want) {
 				t.Errorf("got %+v\nwant %+v", got, test.want)
 			}
@@ -170,8 +160,7 @@ func TestOfThisMachine(t *testing.T) {
 func TestRequestNumbers(t *testing.T) {
 	for _, test := range []struct{ got, want uint }{
 		{requestStripeInfo, 0x800C6619},
-		{requestStripeTargetV1, 0x8106661A},
-		{requestStripeTargetV2, 0x8218661A},
+		{requestStripeTarget, 0x8218661A},
 	} {
 		if test.got != test.want {
 			t.Errorf("%#x, want %#x", test.got, test.want)
@@ -180,20 +169,13 @@ func TestRequestNumbers(t *testing.T) {
 }
 
 func FuzzBeeGFS(f *testing.F) {
-	f.Add(golden(f, "beegfs_stripeinfo"), golden(f, "beegfs_stripetarget_v2"), false)
-	f.Add(golden(f, "beegfs_stripeinfo"), golden(f, "beegfs_stripetarget_v1"), true)
-	f.Fuzz(func(t *testing.T, info, target []byte, old bool) {
+	f.Add(golden(f, "beegfs_stripeinfo"), golden(f, "beegfs_stripetarget_v2"))
+	f.Fuzz(func(t *testing.T, info, target []byte) {
 		file := fakeFile{
 			magic: posix.BeeGFSMagic, stripes: append(info, 0),
-			target: func(request uint, arg []byte) error {
-				if old && request == requestStripeTargetV2 {
-					return unix.ENOTTY
-				}
-				copy(arg, target)
-				return nil
-			},
+			target: func(arg []byte) error { copy(arg, target); return nil },
 		}
-		l, err := of(newFake(map[string]fakeFile{"/f": file}), "/f", onBeeGFS)
+		l, err := of(newFake(map[string]fakeFile{"/f": file}), "/f", true)
 		if err == nil {
 			checkLayout(t, l, 1<<20)
 		}

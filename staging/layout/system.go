@@ -18,8 +18,8 @@ import (
 type system interface {
 	// getxattr returns an extended attribute of the file at path, following links.
 	getxattr(path, name string) ([]byte, error)
-	// magic returns the f_type of statfs.
-	magic(path string) (int64, error)
+	// magic returns the f_type of statfs, 0 if it is not known.
+	magic(path string) int64
 	// open opens a file or a folder for ioctls, without waiting.
 	open(path string) (device, error)
 }
@@ -37,12 +37,12 @@ type systemCalls struct{}
 
 func (systemCalls) getxattr(path, name string) ([]byte, error) { return xattr.Get(path, name) }
 
-func (systemCalls) magic(path string) (int64, error) {
+func (systemCalls) magic(path string) int64 {
 	var st unix.Statfs_t
 	if err := posix.Retry(func() error { return unix.Statfs(path, &st) }); err != nil {
-		return 0, &os.PathError{Op: "statfs", Path: path, Err: err}
+		return 0
 	}
-	return int64(st.Type), nil //nolint:unconvert // int64 on amd64 and arm64, narrower elsewhere
+	return int64(st.Type) //nolint:unconvert // int64 on amd64 and arm64, narrower elsewhere
 }
 
 func (systemCalls) open(path string) (device, error) {

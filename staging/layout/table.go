@@ -2,14 +2,12 @@ package layout
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"rankpool/scheduler/draw"
-	"rankpool/staging/posix"
 )
 
 // concurrency is how many layouts are read at a time: as many as a scan has
@@ -17,13 +15,9 @@ import (
 // the file's attributes yet.
 const concurrency = 16
 
-const (
-	// spread is the number of files, evenly spread over the data set, that determine its file systems.
-	spread = 64
-	// chunkSamples is how many samples a goroutine processes at a time: some milliseconds of work on a
-	// local file system.
-	chunkSamples = 1024
-)
+// spread is the number of files, evenly spread over the data set, that show whether its file system
+// has layouts.
+const spread = 64
 
 // Samples is a data set: N samples, each a range of a file. The layout of a file is read once for
 // its consecutive samples. *dataset.Manifest implements it. It is safe for concurrent use.
@@ -44,107 +38,63 @@ type Table struct {
 	offline []draw.SampleID // ascending
 }
 
-// Build reads the layouts of all files of a data set. It returns nil if the data set, judged by 64
-// files spread over it, is on a file system without layouts.
-//
-// A file whose layout cannot be read has none. Errors: ctx's end, as its cause.
-func Build(ctx context.Context, samples Samples) (*Table, error) {
+// Build reads the layouts of all files of a data set. It returns nil if ctx ends, and if the data
+// set, judged by 64 files spread over it, is on a file system without layouts. A file whose layout
+// cannot be read has none.
+func Build(ctx context.Context, samples Samples) *Table {
 	return build(ctx, systemCalls{}, samples)
 }
 
-func build(ctx context.Context, sys system, samples Samples) (*Table, error) {
-	lustre, beegfs := fileSystems(ctx, sys, samples)
-	if !lustre && !beegfs || ctx.Err() != nil {
-		return nil, endOf(ctx)
+func build(ctx context.Context, sys system, samples Samples) *Table {
+	layouts, beegfs := fileSystem(ctx, sys, samples)
+	if !layouts {
+		return nil
 	}
-	n := samples.Len()
-	b := &builder{sys: sys, samples: samples, table: &Table{targets: make([]uint16, n)}}
-	// Asking statfs for every file would cost BeeGFS another request; the ioctl of a file that is not
-	// on it fails.
-	b.askBeeGFS = func(system, string) (bool, error) { return beegfs, nil }
+	n := draw.SampleID(samples.Len())
+	t := &Table{targets: make([]uint16, n)}
+	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(concurrency)
-	for begin := 0; begin < n && ctx.Err() == nil; begin += chunkSamples {
+	for first, end := draw.SampleID(0), draw.SampleID(0); first < n && ctx.Err() == nil; first = end {
+		path := samples.Path(first)
+		for end = first + 1; end < n && samples.Path(end) == path; {
+			end++
+		}
 		group.Go(func() error {
-			b.chunk(ctx, draw.SampleID(begin), draw.SampleID(min(begin+chunkSamples, n)))
+			l, _ := of(sys, path, beegfs) // a file whose layout cannot be read has none
+			for id := first; id < end; id++ {
+				t.targets[id] = uint16(l.TargetAt(samples.Offset(id)))
+				if l.Offline {
+					mu.Lock()
+					t.offline = append(t.offline, id)
+					mu.Unlock()
+				}
+			}
 			return nil
 		})
 	}
-	_ = group.Wait() // a file whose layout cannot be read has none
-	slices.Sort(b.table.offline)
-	return b.table, endOf(ctx)
-}
-
-// A builder reads the layouts of all files of a data set.
-type builder struct {
-	sys       system
-	samples   Samples
-	askBeeGFS func(system, string) (bool, error)
-	table     *Table // targets of different files are written without a lock
-	mu        sync.Mutex
-}
-
-// chunk reads the layouts of the files that start in [begin, end); the last may extend beyond it.
-func (b *builder) chunk(ctx context.Context, begin, end draw.SampleID) {
-	at := begin
-	if begin > 0 { // the file of the sample before started in an earlier chunk
-		at = b.endOfFile(begin, end, b.samples.Path(begin-1))
+	_ = group.Wait() // no error
+	slices.Sort(t.offline)
+	if ctx.Err() != nil {
+		return nil
 	}
-	for at < end && ctx.Err() == nil {
-		path := b.samples.Path(at)
-		next := b.endOfFile(at+1, draw.SampleID(b.samples.Len()), path)
-		l, _ := of(b.sys, path, b.askBeeGFS)
-		b.add(at, next, l)
-		at = next
-	}
+	return t
 }
 
-// add records the layout of the file that holds the samples [first, end).
-func (b *builder) add(first, end draw.SampleID, l Layout) {
-	for id := first; id < end; id++ {
-		b.table.targets[id] = uint16(l.TargetAt(b.samples.Offset(id)))
-		if l.Offline {
-			b.mu.Lock()
-			b.table.offline = append(b.table.offline, id)
-			b.mu.Unlock()
-		}
-	}
-}
-
-// endOfFile returns the first sample in [at, end) that is not in the file at path, else end.
-func (b *builder) endOfFile(at, end draw.SampleID, path string) draw.SampleID {
-	for at < end && b.samples.Path(at) == path {
-		at++
-	}
-	return at
-}
-
-// fileSystems reports which of Lustre and BeeGFS hold any of a spread of the data set's files.
-func fileSystems(ctx context.Context, sys system, samples Samples) (lustre, beegfs bool) {
+// fileSystem reports whether any of a spread of the data set's files has a layout, and whether any
+// is on BeeGFS. A statfs for every file would cost BeeGFS another request each.
+func fileSystem(ctx context.Context, sys system, samples Samples) (layouts, beegfs bool) {
 	n := samples.Len()
 	for i := range min(n, spread) {
 		if ctx.Err() != nil {
 			break
 		}
 		path := samples.Path(draw.SampleID(i * n / min(n, spread)))
-		switch magic, _ := sys.magic(path); magic { // ignore a missing file; others count
-		case posix.BeeGFSMagic:
-			beegfs = true
-		case posix.LustreMagic:
-			lustre = true
-		default: // an overlay that passes the attribute through
-			l, _ := of(sys, path, onBeeGFS)
-			lustre = lustre || len(l.Components) > 0 || l.Offline
-		}
+		beegfs = beegfs || onBeeGFS(sys, path)
+		l, _ := of(sys, path, beegfs) // a missing file has none; others count
+		layouts = layouts || len(l.Components) > 0 || l.Offline
 	}
-	return lustre, beegfs
-}
-
-func endOf(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	return fmt.Errorf("layout: %w", context.Cause(ctx))
+	return layouts, beegfs
 }
 
 // TargetOf returns the target on which sample id starts: an OST's index, a BeeGFS target's id, or

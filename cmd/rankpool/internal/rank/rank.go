@@ -78,8 +78,6 @@ const (
 	channelNode byte = iota // the node's
 	channelTold             // see endTogether
 	channelIntro
-	channelBlocks
-	channelListing
 	channelPulse
 )
 

@@ -47,8 +47,8 @@ func (t *ownTargets) Offset(k draw.SampleID) int64 { return t.manifest.Offset(t.
 
 // find reads the layouts, and logs which files the file system has archived.
 func (t *ownTargets) find(ctx context.Context, log *slog.Logger) {
-	table, err := storage.Build(ctx, t)
-	if err != nil || table == nil {
+	table := storage.Build(ctx, t)
+	if table == nil {
 		return
 	}
 	t.table.Store(table)
