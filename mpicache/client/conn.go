@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/training"
@@ -23,8 +22,6 @@ type Conn struct {
 	limits    door.Limits
 	asked     bool     // for a plan or a batch: from then on its tallies count for this rank
 	numbers   []uint32 // a buffer for lists of leases
-
-	plansBeside atomic.Int32 // PLANs whose reply has not been sent
 
 	mu         sync.Mutex // protects the rest
 	door.Hello            // the client's identity; ControlTrainer before its HELLO
@@ -233,9 +230,6 @@ func (c *Conn) Lease(at *training.Set, lease uint32, ticket uint64) (id uint32, 
 	c.leases[c.lastLease] = leaseRef{at, lease}
 	return c.lastLease, true
 }
-
-// PlansBeside counts the PLANs whose reply has not been sent.
-func (c *Conn) PlansBeside() *atomic.Int32 { return &c.plansBeside }
 
 // Leased returns a lease of the client as its data set knows it.
 func (c *Conn) Leased(id uint32) (of *training.Set, lease uint32) {

@@ -13,7 +13,7 @@ import (
 // more than two hundred trainers with all their workers need.
 const (
 	maxGets    = 1024 // GETs without a reply, of a connection
-	MaxWaiting = 64   // other requests without a reply, of each kind
+	maxWaiting = 64   // other requests without a reply, of each kind
 	maxName    = 256  // bytes of a metric's name
 	maxMetrics = 256  // of an epoch
 	MaxEpoch   = math.MaxInt32 - 1
@@ -47,7 +47,7 @@ func (s *Training) checkPlan(c Client, p door.Place) error {
 	n := s.requests.of(c, door.KindPlan)
 	batches := s.coordinator.Spec().Batches(s.data.Samples)
 	switch {
-	case n >= MaxWaiting:
+	case n >= maxWaiting:
 		return door.Broken("PLAN, where %d of this connection wait", n)
 	case s.coordinator.Conflict() != nil:
 		return door.Refuse("%s", s.coordinator.Conflict())
@@ -59,7 +59,7 @@ func (s *Training) checkPlan(c Client, p door.Place) error {
 }
 
 func (s *Training) checkSave(c Client, p door.Place) error {
-	if n := s.requests.of(c, door.KindSave); n >= MaxWaiting {
+	if n := s.requests.of(c, door.KindSave); n >= maxWaiting {
 		return door.Broken("SAVE, where %d of this connection wait", n)
 	}
 	if n := s.coordinator.Spec().Batches(s.data.Samples); int64(p.Batch) > int64(n) {

@@ -13,6 +13,7 @@ import (
 	"rankpool/scheduler/plan"
 	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/stager"
+	"rankpool/scheduler/systems"
 )
 
 // The data set's coordinator decides which training this is, when plans are made and who gets them.
@@ -241,8 +242,6 @@ func (s *Training) obey(c protocol.Command) {
 		s.respond(c.Ticket, func(c Client, ticket uint32) {
 			c.Stream(door.PlanFrame(ticket, answer.Plan, answer.Trainer, answer.Scores))
 		})
-	case protocol.PlanBeside:
-		s.planBeside(c)
 	case protocol.AnswerSave:
 		saved := door.Saved{Saved: c.Path, State: c.State}
 		s.respond(c.Ticket, func(c Client, ticket uint32) {
@@ -318,9 +317,6 @@ func (s *Training) takeLane() error {
 	if err != nil {
 		return err
 	}
-	if setup.book != nil {
-		plans.Sampler = &sharedSampler{Sampler: plans.Sampler}
-	}
 	s.setup, s.plans = setup, plans
 	s.rank.seatsChanged.Store(true)
 	s.start(s.set.freeLane())
@@ -351,10 +347,8 @@ func (s *Training) makePlan(c protocol.MakePlan) {
 	cfg.Drawn, cfg.Processes = tidy, c.Processes
 	s.rank.Beside(nil, "make a plan", func() {
 		s.rank.GiveWay()
-		if shared, ok := cfg.Sampler.(*sharedSampler); ok {
-			if err := shared.prepare(c); err != nil {
-				panic("mpicache: " + err.Error()) // the coordinator's learner has accepted it, or made it
-			}
+		if err := systems.Prepare(cfg.Sampler, &c); err != nil {
+			panic("mpicache: " + err.Error()) // the coordinator's learner has accepted it, or made it
 		}
 		tidy()
 		e := protocol.PlanMade{Plan: plan.New(cfg, c.Epoch, c.Scores)}
@@ -368,18 +362,6 @@ func (s *Training) makePlan(c protocol.MakePlan) {
 		})
 		tidy()
 	})
-}
-
-// planBeside makes a plan that is not staged.
-func (s *Training) planBeside(c protocol.PlanBeside) {
-	r := s.requests.open[c.Ticket]
-	if r == nil {
-		return
-	}
-	delete(s.requests.open, c.Ticket)
-	cfg := s.plans
-	cfg.Samples, cfg.Processes = 0, c.Processes
-	r.err = s.rank.planBeside(r.conn, r.ticket, cfg, c.Epoch, c.Trainer)
 }
 
 // broadcast sends an event to all other ranks.

@@ -3,7 +3,6 @@ package training
 import (
 	"encoding/binary"
 	"iter"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,7 +58,6 @@ type Rank struct {
 	lanes        atomic.Int32 // trainings that have begun and not ended
 	tickets      atomic.Uint64
 	planned      atomic.Int64 // samples planned since Tidy was called; 0: it never was
-	besideMu     sync.Mutex   // held while a plan beside the training is made
 }
 
 // NewRank returns a rank without trainings, which has a store for each data set.
@@ -94,8 +92,6 @@ type Client interface {
 	Waits(ticket uint64, at *Set)
 	// Lease ends the wait, and gives the client a lease; it returns false if the client is gone.
 	Lease(at *Set, lease uint32, ticket uint64) (id uint32, ok bool)
-	// PlansBeside counts the PLANs whose reply has not been sent.
-	PlansBeside() *atomic.Int32
 }
 
 // tidySamples is how many planned samples leave enough garbage, some megabytes, to be worth a
@@ -113,23 +109,4 @@ func (r *Rank) tidy(samples int) {
 		r.planned.Store(1)
 		r.Tidy()
 	}
-}
-
-// planBeside makes a plan for a single client, one at a time on this rank, and replies with it.
-func (r *Rank) planBeside(
-	c Client, ticket uint32, cfg plan.Config, epoch, trainer int,
-) error {
-	if waiting := c.PlansBeside().Add(1); waiting > MaxWaiting {
-		return door.Broken("PLAN, where %d of this connection wait", waiting-1)
-	}
-	r.Beside(nil, "make a plan beside training", func() {
-		r.besideMu.Lock()
-		reply := door.PlanFrame(ticket, plan.New(cfg, epoch, nil), trainer, "")
-		r.besideMu.Unlock()
-		c.Stream(func(yield func([]byte) bool) {
-			reply(yield)
-			c.PlansBeside().Add(-1) // the plan is in memory until then
-		})
-	})
-	return nil
 }

@@ -2,7 +2,6 @@ package training
 
 import (
 	"fmt"
-	"sync"
 
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/protocol"
@@ -49,47 +48,8 @@ func (s *Training) Choice(spec *protocol.Spec) string {
 	return text
 }
 
-// sharedSampler is a Sampler that may be called concurrently: plans beside the training use the
-// same one.
-type sharedSampler struct {
-	draw.Sampler
-	mu sync.Mutex
-}
-
 // chooses reports whether a system's sampler chooses what to serve by the scores of all epochs.
 func chooses(sampler draw.Sampler) bool {
-	chooser, is := drawnBy(sampler).(*systems.Chooser)
+	chooser, is := sampler.(*systems.Chooser)
 	return is && !chooser.Follows()
-}
-
-// drawnBy returns the sampler itself, of one that is shared or not.
-func drawnBy(sampler draw.Sampler) draw.Sampler {
-	if shared, is := sampler.(*sharedSampler); is {
-		return shared.Sampler
-	}
-	return sampler
-}
-
-// prepare brings a system's own sampler to the point where it draws the epoch of m.
-func (s *sharedSampler) prepare(m protocol.MakePlan) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return systems.Prepare(s.Sampler, &m)
-}
-
-// Pad implements draw.Padder.
-func (s *sharedSampler) Pad(processes int) draw.Sampler {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p, pads := s.Sampler.(draw.Padder); pads {
-		s.Sampler = p.Pad(processes)
-	}
-	return s
-}
-
-// Draw implements draw.Sampler.
-func (s *sharedSampler) Draw(epoch int, scores []float32) *draw.Draws {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.Sampler.Draw(epoch, scores)
 }

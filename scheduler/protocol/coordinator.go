@@ -305,10 +305,6 @@ func (c *Coordinator) onPlanWanted(e PlanWanted) {
 		return
 	}
 	c.move(e.Trainer, to)
-	if _, waits := c.epochs.wishes[e.Trainer]; waits && c.begun && !c.weighted && c.agreed.known() {
-		c.do(PlanBeside{e.Ticket, e.Trainer, e.Epoch, c.agreed.processes()})
-		return
-	}
 	c.waiting = append(c.waiting, e)
 	if c.refused != nil {
 		c.failPlans(c.refused.Error(), false)

@@ -509,9 +509,6 @@ func say(c Command) string {
 		return fmt.Sprintf("epoch %d is trained", c.Epoch)
 	case AnswerPlan:
 		return fmt.Sprintf("answer ticket=%d: the plan of epoch %d", c.Ticket, c.Plan.Epoch)
-	case PlanBeside:
-		return fmt.Sprintf("answer ticket=%d: a plan of epoch %d that nothing is staged by%s",
-			c.Ticket, c.Epoch, sayProcesses(c.Processes))
 	case AnswerSave:
 		return fmt.Sprintf("answer ticket=%d: saved %q, state %.8s", c.Ticket, c.Path, c.State)
 	case ReadStates:

@@ -197,13 +197,6 @@ type (
 		Plan    *plan.Plan
 		Scores  Digest
 	}
-	// PlanBeside answers PlanWanted with a plan that is made for this answer only; nothing is staged
-	// for it.
-	PlanBeside struct {
-		Ticket         uint64
-		Trainer, Epoch int
-		Processes      int // as in MakePlan
-	}
 	// AnswerSave answers SaveWanted, after the state is on disk. State is "" if nothing depends on
 	// importance, if reports of some trainers did not arrive in time, or if rank 0 did not save the
 	// state in time.
@@ -297,7 +290,6 @@ func (Stage) command()        {}
 func (Rescore) command()      {}
 func (Train) command()        {}
 func (AnswerPlan) command()   {}
-func (PlanBeside) command()   {}
 func (AnswerSave) command()   {}
 func (ReadStates) command()   {}
 func (KeepState) command()    {}
