@@ -16,6 +16,7 @@ import (
 	"rankpool/mpicache"
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/protocol"
 )
@@ -116,7 +117,8 @@ func saveChild(args []string) (any, error) {
 func saveNode(dir, state string, samples int) mpicache.Config {
 	return mpicache.Config{
 		Transport: transport.NewLocal(1)[0], Policy: "clairvoyant", PeerTimeout: time.Second,
-		Dir: dir, StatePath: state, SlabBytes: 64 << 20, Log: slog.New(slog.DiscardHandler),
+		Watch: ranks.NewWatch(transport.NewLocal(1)[0], ranks.WatchOptions{Bound: time.Hour}),
+		Dir:   dir, StatePath: state, SlabBytes: 64 << 20, Log: slog.New(slog.DiscardHandler),
 		Record: func(any) {}, NodeEvery: time.Hour,
 		Data: []mpicache.DataSet{{
 			Name: "train", Samples: samples, Storage: instant{},

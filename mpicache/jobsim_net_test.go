@@ -11,7 +11,6 @@ import (
 
 	"rankpool/mpicache/client"
 	"rankpool/mpicache/door"
-	"rankpool/mpicache/message"
 )
 
 // simTransport is the transport of a rank, with MPI's promises: messages from one rank to another
@@ -22,6 +21,17 @@ type simTransport struct {
 	handle func(from int, msg []byte)
 	early  []func() // messages that came before Start
 	pairs  map[simPair]*simTransfer
+	hears  func(from int, sign []byte) // the rank's watch
+}
+
+// simSigns is the channel of a rank's watch. Its messages begin with simSign.
+type simSigns struct{ *simTransport }
+
+const simSign = 11
+
+func (s simSigns) Start(hears func(from int, sign []byte)) { s.hears = hears }
+func (s simSigns) Post(to int, msg []byte) {
+	s.simTransport.Post(to, append([]byte{simSign}, msg...))
 }
 
 // simLink is the link from one rank to another, in one start of the cache.
@@ -55,7 +65,7 @@ func (t *simTransport) Start(handle func(from int, msg []byte)) {
 
 func (t *simTransport) Post(to int, msg []byte) {
 	msg = bytes.Clone(msg)
-	if t.ranks.job.plants("a message is lost", 400) && msg[0] != message.Beat {
+	if t.ranks.job.plants("a message is lost", 400) && msg[0] != simSign {
 		return
 	}
 	key := any(simLink{t.ranks, t.number, to})

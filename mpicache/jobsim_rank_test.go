@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/mpicache/liveness"
-	"rankpool/mpicache/message"
 	"rankpool/mpicache/slab"
 	"rankpool/mpicache/training"
+	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler/draw"
 )
 
@@ -57,7 +57,7 @@ type simRank struct {
 	job       *simJob
 	number    int
 	node      *Node
-	pulse     *Pulse
+	watch     *ranks.Watch
 	transport *simTransport
 	conns     []*simConn
 	serves    bool
@@ -112,9 +112,9 @@ func (j *simJob) newRanks() *simRanks {
 			}
 		})
 		j.every(20*time.Millisecond, r.simProcess, func() { r.node.doDue(r.Now()) })
-		r.pulse.attach(r.node.refusePlans)
+		r.watch.While(r.node.refusePlans)
 		j.every(liveness.Every(simRankTimeout), r.simProcess, func() {
-			r.pulse.beat(j.clock.now)
+			r.watch.Tick(j.clock.now)
 		})
 	}
 	return ranks
@@ -122,8 +122,8 @@ func (j *simJob) newRanks() *simRanks {
 
 // onMessage handles what arrives on the channels of a rank.
 func (r *simRank) onMessage(from int, msg []byte) {
-	if len(msg) == 1 && msg[0] == message.Beat {
-		r.pulse.heard(from, false)
+	if msg[0] == simSign {
+		r.transport.hears(from, msg[1:])
 		return
 	}
 	r.node.onMessage(from, msg)
@@ -144,12 +144,12 @@ func (j *simJob) newRank(ranks *simRanks, number int, before [][]training.Before
 	r.transport = &simTransport{
 		ranks: ranks, number: number, pairs: map[simPair]*simTransfer{},
 	}
-	r.pulse = newPulse(r.transport, simRankTimeout,
+	r.watch = watchOn(simSigns{r.transport}, simRankTimeout,
 		func(lost int) { r.exit(fmt.Sprintf("misses rank %d", lost)) })
 	machine := j.machines[number]
 	cfg := Config{
 		Transport: r.transport, Policy: "clairvoyant", PeerTimeout: simPeerTimeout,
-		Pulse: r.pulse, Dir: machine.folder, SlabBytes: j.cfg.partition + simWindow,
+		Watch: r.watch, Dir: machine.folder, SlabBytes: j.cfg.partition + simWindow,
 		Before: before, outside: r, Log: slog.New(&simLog{r: r}), Record: func(any) {},
 		StatePath: j.statePath(), StateOptional: j.planted("F5 training needs no state file"),
 		Data: []DataSet{{

@@ -4,13 +4,9 @@ import "rankpool/mpicache/message"
 
 // onMessage handles another rank's message.
 func (n *Node) onMessage(from int, msg []byte) {
-	n.cfg.Pulse.heard(from, false) // any message is a sign of life
 	if len(msg) == 1 && msg[0] == message.Bye && n.report != nil {
-		n.cfg.Pulse.heard(from, true)
+		n.cfg.Watch.Left(from)
 		n.report.bye()
-		return
-	}
-	if len(msg) == 1 && n.onLife(from, msg[0]) {
 		return
 	}
 	kind, about, body, whole := message.Parse(msg)

@@ -21,6 +21,7 @@ import (
 	"rankpool/mpicache/store"
 	"rankpool/mpicache/training"
 	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/plan"
 	"rankpool/scheduler/systems"
@@ -52,8 +53,8 @@ type Config struct {
 	Sampler     string
 	Assignment  plan.Assignment
 	PeerTimeout time.Duration
-	// Pulse, if not nil, watches the other ranks. While one is lost, requests for plans are refused.
-	Pulse *Pulse
+	// Watch watches the other ranks. While one is lost, requests for plans are refused.
+	Watch *ranks.Watch
 	// Spoilt is called when another process has written to the directory in the memory. The node
 	// cannot continue, and Spoilt must not return; nil: the node panics. The memory is not taken over
 	// again.
@@ -107,7 +108,6 @@ type Node struct {
 	rank     *training.Rank
 	door     *door.Door
 	clients  *client.Door
-	life     lifeSigns
 	report   *reporter // rank 0
 	observer observer
 	// kept of the previous rank's keptOf residents were found in its memory.
@@ -152,10 +152,9 @@ func newNode(cfg Config) (*Node, error) {
 		World: cfg.outside, cfg: cfg, slab: memory, slabFD: -1, clients: client.NewDoor(),
 		stopped: make(chan struct{}),
 		kept:    len(found.whole), keptOf: found.residents,
-		life: lifeSigns{heard: map[int]bool{}, all: make(chan struct{})},
 	}
 	n.memory = store.NewMemory(memory, n.spoilt)
-	n.peers = store.NewPeers(cfg.Transport.Size(), cfg.PeerTimeout, n.Now, cfg.Log)
+	n.peers = store.NewPeers(cfg.Transport.Size(), cfg.PeerTimeout, cfg.Log)
 	n.halted, n.halt = context.WithCancel(context.Background())
 	if cfg.Transport.Rank() == 0 {
 		n.report = newReporter(n)
@@ -217,7 +216,7 @@ func (n *Node) start() {
 	cfg.Transport.Start(n.onMessage)
 	go n.door.Accept(cfg.Log, func(sock door.Socket) { n.clients.New(sock).Serve() })
 	n.ticking.Go(n.tick)
-	cfg.Pulse.attach(n.refusePlans)
+	cfg.Watch.While(n.refusePlans)
 	if cfg.GiveBack != nil && cfg.SlabBytes > 0 {
 		n.ticking.Go(n.shrinker.watch)
 	}

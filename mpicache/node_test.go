@@ -20,6 +20,7 @@ import (
 	"rankpool/mpicache/fields"
 	"rankpool/mpicache/stats"
 	"rankpool/mpicache/transport"
+	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/stager"
@@ -74,6 +75,7 @@ type cluster struct {
 	t       testing.TB
 	nodes   []*Node
 	storage *fakeStorage
+	signs   []transport.Transport // of the ranks' watches
 	dirs    []string
 	records []any
 	mu      sync.Mutex
@@ -98,7 +100,7 @@ func newClusterIn(
 	edits ...func(*Config),
 ) *cluster {
 	t.Helper()
-	c := &cluster{t: t, storage: &fakeStorage{
+	c := &cluster{t: t, signs: transport.NewLocal(ranks), storage: &fakeStorage{
 		reads: map[draw.SampleID]int{},
 		bad:   map[draw.SampleID]bool{},
 	}}
@@ -107,6 +109,7 @@ func newClusterIn(
 		cfg := Config{
 			Transport: transport, Policy: "clairvoyant", PeerTimeout: 300 * time.Millisecond,
 			Dir: dir, Log: slog.New(slog.DiscardHandler),
+			Watch:     watchOn(c.signs[transport.Rank()], time.Hour, nil),
 			SlabBytes: capacityBytes + 1<<20,
 			Record: func(r any) {
 				c.mu.Lock()
@@ -131,6 +134,11 @@ func newClusterIn(
 	}
 	t.Cleanup(c.halt)
 	return c
+}
+
+// watchOn returns a watch that does not tick.
+func watchOn(t transport.Transport, bound time.Duration, lost func(rank int)) *ranks.Watch {
+	return ranks.NewWatch(t, ranks.WatchOptions{Bound: bound, Lost: lost})
 }
 
 // halt stops nodes that a test leaves open from writing to their folders, which are removed.

@@ -26,13 +26,6 @@ const (
 	Over    = 14 // no trainer of the sender from before the restart is alive
 	Idle    = 15 // one byte: whether the job has processes on the sender
 	Saved   = 16 // protocol.Saved as JSON: rank 0 has saved the state of a checkpoint
-
-	// One byte each, between ranks that are asked to end.
-	Lives  = 8  // does the receiver live?
-	Lived  = 9  // yes
-	Leaves = 10 // the sender ends by itself
-
-	Beat = 11 // one byte: a sign of life
 )
 
 // About names the training that a message is about. Trainings that have the same name, one after

@@ -20,32 +20,25 @@ var le = binary.LittleEndian
 // Peers is what the stores of a rank know of the other ranks.
 type Peers struct {
 	timeout time.Duration // of a question
-	now     func() time.Time
 	log     *slog.Logger
 	tickets atomic.Uint32 // of transfers
 	bytes   atomic.Int64  // received
 
-	mu     sync.Mutex
-	health []peerHealth // by rank
+	mu   sync.Mutex
+	lost []int // by rank: questions in a row that were not answered in time
 }
 
-// NewPeers returns what is known at the start of a number of ranks, this one included. A peer that
-// does not answer a question within timeout may be asked less often.
-func NewPeers(ranks int, timeout time.Duration, now func() time.Time, log *slog.Logger) *Peers {
-	return &Peers{timeout: timeout, now: now, log: log, health: make([]peerHealth, ranks)}
+// NewPeers returns what is known at the start of a number of ranks, this one included. A question
+// is to be answered within timeout.
+func NewPeers(ranks int, timeout time.Duration, log *slog.Logger) *Peers {
+	return &Peers{timeout: timeout, log: log, lost: make([]int, ranks)}
 }
 
 // Bytes returns how many bytes of samples have come from other ranks.
 func (p *Peers) Bytes() int64 { return p.bytes.Load() }
 
-// peerHealth is what this rank has seen of another one.
-type peerHealth struct {
-	lost    int       // questions in a row that were not answered in time
-	retryAt time.Time // when to retry a peer that was given up
-}
-
-// silentAfter is after how many questions in a row without a timely answer a peer is asked only
-// once in a while.
+// silentAfter is after how many questions in a row without a timely answer a peer is asked nothing
+// until one of the answers comes, however late.
 const silentAfter = 3
 
 // asking is a question to a peer, with the places for the answer.
@@ -64,34 +57,23 @@ type asker struct {
 	ticket uint32
 }
 
-// mayAsk reports whether to ask a peer: it answers, or has not been asked for a while.
+// mayAsk reports whether to ask a peer: it answers.
 func (p *Peers) mayAsk(to int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h := &p.health[to]
-	if h.lost < silentAfter {
-		return true
-	}
-	now := p.now()
-	if now.Before(h.retryAt) {
-		return false
-	}
-	h.retryAt = now.Add(p.timeout)
-	return true
+	return p.lost[to] < silentAfter
 }
 
-// note records that a peer has answered a question, in time or not.
-func (p *Peers) note(from int, inTime bool) {
+// note records that a peer has answered a question, or has not in time.
+func (p *Peers) note(from int, answered bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h := &p.health[from]
-	if inTime {
-		h.lost = 0
+	if answered {
+		p.lost[from] = 0
 		return
 	}
-	h.lost++
-	if h.lost == silentAfter {
-		h.retryAt = p.now().Add(p.timeout)
+	p.lost[from]++
+	if p.lost[from] == silentAfter {
 		p.log.Warn("a peer is silent; its samples are read from storage", "peer", from)
 	}
 }

@@ -2,15 +2,19 @@ package stage
 
 import (
 	"fmt"
+	"time"
 
 	"rankpool/mpicache/transport/ranks"
 )
 
 // watch starts to watch the other ranks; the caller stops it.
 func (s *session) watch() *ranks.Watch {
-	return ranks.NewWatch(s.g.Mux, kindBeat, ranks.WatchOptions{
-		Ticks: s.opt.Ticks, Bound: s.opt.PeerTicks, Sign: s.beat, Heard: s.heard, Lost: s.lost,
+	w := ranks.NewWatch(s.g.Channel(kindBeat), ranks.WatchOptions{
+		Bound: time.Duration(s.opt.PeerTicks) * time.Second, Ticks: s.opt.Ticks,
+		Sign: s.beat, Heard: s.heard, Lost: s.lost,
 	})
+	w.Start()
+	return w
 }
 
 // beat returns this rank's sign of life; rank 0 reports progress with it.
@@ -61,8 +65,12 @@ func (e *SilentError) Error() string {
 		"command again to stage the rest", e.Rank, e.Ticks)
 }
 
-// lost ends staging because a rank is gone. Rank 0 does not wait for that rank's report.
+// lost ends staging because a rank is gone, which rank 0 reports. It does not wait for that rank's
+// report.
 func (s *session) lost(rank int) {
+	if rank != 0 && s.g.Rank() != 0 {
+		return
+	}
 	err := &SilentError{rank, s.opt.PeerTicks}
 	if rank == 0 {
 		s.g.abort(err)

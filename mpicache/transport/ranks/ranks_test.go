@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"rankpool/mpicache/transport"
 )
@@ -177,51 +176,5 @@ func TestValuesOfAnotherVersion(t *testing.T) {
 	end(errors.New("enough"))
 	if _, err := Gather(ended, group[0], 2, 1.5); err == nil || err.Error() != "enough" {
 		t.Error(err)
-	}
-}
-
-// TestWatch stops the signs of a rank: it is lost after the bound, once, until it is heard from.
-func TestWatch(t *testing.T) {
-	group := muxes(t, 3)
-	ticks := make([]chan time.Time, 3)
-	heard, lost := make(chan int, 100), make(chan int, 100)
-	for rank, m := range group {
-		ticks[rank] = make(chan time.Time)
-		opt := WatchOptions{
-			Ticks: ticks[rank], Bound: 3, Sign: func() []byte { return []byte{byte(rank)} },
-			Heard: func(int, []byte) {}, Lost: func(int) {},
-		}
-		if rank == 0 {
-			opt.Lost = func(rank int) { lost <- rank }
-			opt.Heard = func(from int, sign []byte) {
-				if int(sign[0]) != from {
-					t.Errorf("the sign %v of rank %d", sign, from)
-				}
-				heard <- from
-			}
-		}
-		w := NewWatch(m, 1, opt)
-		t.Cleanup(w.Stop)
-	}
-	tick := func(rank int) { ticks[rank] <- time.Time{} }
-	for range 2 {
-		for range 3 {
-			tick(1)
-			if from := <-heard; from != 1 {
-				t.Fatalf("heard of %d", from)
-			}
-			tick(0)
-		}
-		if rank := <-lost; rank != 2 {
-			t.Errorf("rank %d is lost", rank)
-		}
-		tick(2)
-		if from := <-heard; from != 2 {
-			t.Fatalf("heard of %d", from)
-		}
-	}
-	tick(0) // the functions of the tick before have returned
-	if len(lost) > 0 {
-		t.Errorf("rank %d is lost again", <-lost)
 	}
 }

@@ -12,12 +12,9 @@ import (
 	"rankpool/mpicache/transport/ranks"
 )
 
-// silentSeconds is how long a rank may be silent before it counts as lost: one that starts Python
-// on few cores may be late.
-const silentSeconds = 16
-
-// greetingPatience is how long a rank that has made its checks waits for the greetings of others.
-const greetingPatience = silentSeconds * time.Second
+// patience is how long a rank may be silent before it counts as lost, and how long a rank that has
+// made its checks waits for the greetings of others: who starts Python on few cores may be late.
+const patience = 16 * time.Second
 
 // The channels between ranks.
 const (
@@ -67,11 +64,12 @@ func Join(t transport.Transport, host string, tick <-chan time.Time) *Group {
 		}
 	})
 	g.mux.Handle(channelEnd, func(int, []byte) { g.change(func() { g.ended = true }) })
-	g.watch = ranks.NewWatch(g.mux, channelSigns, ranks.WatchOptions{
-		Ticks: tick, Bound: silentSeconds, Sign: func() []byte { return nil },
+	g.watch = ranks.NewWatch(g.mux.Channel(channelSigns), ranks.WatchOptions{
+		Bound: patience, Ticks: tick,
 		Heard: func(from int, _ []byte) { g.change(func() { g.peers[from].lost = false }) },
 		Lost:  func(rank int) { g.change(func() { g.peers[rank].lost = true }) },
 	})
+	g.watch.Start()
 	g.mux.SendOthers(channelGreeting, []byte(host))
 	return g
 }
@@ -99,7 +97,7 @@ func (g *Group) Report(ctx context.Context, findings []Finding) {
 
 // unheard returns the ranks whose greeting has not come in time.
 func (g *Group) unheard(ctx context.Context) (silent []int) {
-	ctx, stop := context.WithTimeout(ctx, greetingPatience)
+	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	// The end of ctx is no error: what is missing then is the result.
 	_ = g.await(ctx, func() (bool, error) {

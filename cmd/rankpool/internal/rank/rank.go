@@ -55,8 +55,10 @@ func (o *Options) Serve(ctx context.Context) error {
 	rank := newProcess(o, transport)
 	rank.end.signals = signals
 	rank.end.parent = parent
-	rank.pulse = mpicache.NewPulse(transport.Channel(channelPulse), rank.rankTimeout(), rank.end.lose)
-	defer rank.pulse.Stop()
+	rank.watch = ranks.NewWatch(transport.Channel(channelWatch),
+		ranks.WatchOptions{Bound: rank.rankTimeout(), Lost: rank.end.lose})
+	rank.watch.Start()
+	defer rank.watch.Stop()
 	defer rank.close()
 	ctx, end := context.WithCancel(ctx) // for what runs in the background
 	defer end()
@@ -78,7 +80,7 @@ const (
 	channelNode byte = iota // the node's
 	channelTold             // see endTogether
 	channelIntro
-	channelPulse
+	channelWatch
 )
 
 // process is a serving process.
@@ -86,7 +88,7 @@ type process struct {
 	opt       *Options
 	job       slurm.Job // that this process is in
 	transport *ranks.Mux
-	pulse     *mpicache.Pulse
+	watch     *ranks.Watch
 	logger    *slog.Logger
 	limit     *storage.RateLimit // this rank's share
 	sets      []openedSet
@@ -191,7 +193,7 @@ func (r *process) config() mpicache.Config {
 		Transport: r.transport.Channel(channelNode),
 		System:    r.opt.System.Name, Policy: r.opt.System.Policy, Scorer: r.opt.System.Scorer,
 		Sampler: r.opt.System.Sampler, Options: r.opt.System.Options, PeerTimeout: r.opt.PeerTimeout,
-		Pulse: r.pulse, Spoilt: r.endSpoilt, Dir: r.folder.dir,
+		Watch: r.watch, Spoilt: r.endSpoilt, Dir: r.folder.dir,
 		StatePath: r.opt.State, StateOptional: r.opt.StateAny, Session: r.opt.Session, Log: r.logger,
 		Record:    func(any) {},
 		NodeEvery: r.opt.LogEvery, Observe: r.observe, Room: r.memory.room, GiveBack: r.memory.giveBack,

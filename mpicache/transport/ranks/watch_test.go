@@ -1,14 +1,12 @@
-package mpicache
+package ranks
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"rankpool/mpicache/door"
 	"rankpool/mpicache/liveness"
 	"rankpool/mpicache/transport"
 )
@@ -22,7 +20,9 @@ type aRank struct {
 func (p aRank) Rank() int { return p.rank }
 func (p aRank) Size() int { return p.size }
 
-func TestPulse(t *testing.T) {
+func (p aRank) Start(func(from int, msg []byte)) {}
+
+func TestSilence(t *testing.T) {
 	const bound = time.Minute
 	both := func(at time.Duration) (int, bool) { return 1 + int(at/time.Second)%2, false }
 	for name, c := range map[string]struct {
@@ -79,19 +79,23 @@ func TestPulse(t *testing.T) {
 			return 1, false
 		}, "0 at 1m10s", []int{0}, 0},
 	} {
-		p := newPulse(aRank{rank: c.rank, size: 3}, bound, nil)
+		w := NewWatch(aRank{rank: c.rank, size: 3}, WatchOptions{Bound: bound})
 		var lost []string
 		var all []int
 		for at := time.Duration(0); at < 10*time.Minute; at += time.Second {
-			if from, leaves := c.hears(at); from >= 0 {
-				p.heard(from, leaves)
+			if from, left := c.hears(at); from >= 0 {
+				kind := sign
+				if left {
+					kind = leaves
+				}
+				w.hear(from, kind)
 			}
 			var newly []int
 			now := at
 			if at > 2*time.Minute {
 				now += c.jump
 			}
-			newly, all, _ = p.tick(now)
+			newly, all, _ = w.silent(now)
 			for _, r := range newly {
 				lost = append(lost, fmt.Sprint(r, " at ", now))
 			}
@@ -110,11 +114,12 @@ func TestRankStoppedAsItStarts(t *testing.T) {
 	group := transport.NewLocal(3)
 	group[2].(*transport.Local).Silence()
 	for _, rank := range group {
-		p := NewPulse(rank, time.Second, func(lost int) {
+		w := NewWatch(rank, WatchOptions{Bound: time.Second, Lost: func(lost int) {
 			missed <- fmt.Sprint(rank.Rank(), " misses ", lost)
-		})
+		}})
+		w.Start()
 		defer func() {
-			p.Stop()
+			w.Stop()
 			_ = rank.Close()
 		}()
 	}
@@ -131,58 +136,16 @@ func awaitMisses(missed <-chan string) {
 	}
 }
 
-// TestLostRank silences one of three ranks: the others report it, and a trainer that waits for a
-// plan gets an error, then and not before.
-func TestLostRank(t *testing.T) {
-	const bound = 200 * time.Millisecond
-	missed := make(chan string, 100)
-	group := transport.NewLocal(3) // a channel of their own
-	c := newCluster(t, 3, 300, 1<<20, func(cfg *Config) {
-		cfg.Pulse = NewPulse(group[cfg.Transport.Rank()], bound, func(rank int) {
-			missed <- fmt.Sprint(cfg.Transport.Rank(), " misses ", rank)
-		})
-	})
-	// the other two do not open the data set, so the trainer waits for its plan
-	tr, err := c.trainer(0, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tr.open("pads", 8); err != nil {
-		t.Fatal(err)
-	}
-	refused := tr.planBeside()
-	select {
-	case err := <-refused:
-		t.Errorf("the plan was not waited for: %v", err)
-	default:
-	}
-	group[2].(*transport.Local).Silence()
-	awaitMisses(missed)
-	var says door.Error
-	if err := <-refused; !errors.As(err, &says) || says.Code != door.CodeNotReady ||
-		!strings.Contains(says.Sentence, "rank 2 has not answered for 200ms") {
-		t.Errorf("the trainer received %v", err)
-	}
-	if err := tr.close(); err != nil {
-		t.Error(err)
-	}
-	for _, n := range c.nodes {
-		n.cfg.Pulse.Stop()
-		_ = group[n.cfg.Transport.Rank()].Close()
-		_ = n.Abandon() // Close would wait for the silent one
-	}
-}
-
-// TestSignsBetweenRanks checks that a rank sends rank 0 a sign of life in each beat, and every
+// TestSignsBetweenRanks checks that a rank sends rank 0 a sign of life at each tick, and every
 // other rank signsWithin of them within the bound.
 func TestSignsBetweenRanks(t *testing.T) {
 	const size, bound = 40, 2 * time.Minute
 	for rank := range size {
-		p := newPulse(aRank{rank: rank, size: size}, bound, nil)
+		w := NewWatch(aRank{rank: rank, size: size}, WatchOptions{Bound: bound})
 		beats := int(bound / liveness.Every(bound))
 		signs := make([]int, size)
 		for range beats {
-			for _, to := range p.next() {
+			for _, to := range w.next() {
 				signs[to]++
 			}
 		}
