@@ -107,12 +107,12 @@ def test_auto_says_how_it_came_to_its_size(start, limited, reference, by):
     with limited(by, 6 << 30):
         result = start(
             ranks=2, memory="auto", args=args,
-            options=["--tune", "trainer-memory=1GiB", *run.PATIENT],
+            options=["--verbose", "--tune", "trainer-memory=1GiB", *run.PATIENT],
         ).finish()  # fmt: skip
     result.check(EPOCHS, SAMPLES)
     assert result.digest == reference("torch").digest
     said = [line for line in result.stderr.splitlines() if "memory auto" in line]
-    assert len(said) == 1 and f"of 6.0 GiB ({by}" in said[0], result.stderr
+    assert len(said) == 2 and f"of 6.0 GiB ({by}" in said[0], result.stderr
     assert (
         "less 2.0 GiB for 2 trainers (1.0 GiB each, --tune trainer-memory)" in said[0]
         and ", for 2 ranks" in said[0]

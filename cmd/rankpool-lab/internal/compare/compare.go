@@ -70,7 +70,11 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.packages, "packages", "",
 		"DIR:SIZE: the option packages of systems that read packages, see \"rankpool run\"")
 	for _, name := range passedOn {
-		flags.StringArray(name, nil, "as of \"rankpool run\"")
+		var usual []string
+		if name == "memory" { // what most systems draw depends on it
+			usual = []string{"20%"}
+		}
+		flags.StringArray(name, usual, "as of \"rankpool run\"")
 	}
 }
 

@@ -72,7 +72,7 @@ func TestOptionsReachRanks(t *testing.T) {
 	}
 	if got.Session != "/s" || got.Launch != "once" || got.World != 2 || !got.Together ||
 		!slices.Equal(got.Identities, []string{"train=abc"}) ||
-		!slices.Equal(got.Data, []string{"train=/d"}) || got.Log != "/l" || got.Memory != "20%" ||
+		!slices.Equal(got.Data, []string{"train=/d"}) || got.Log != "/l" || got.Memory != "auto" ||
 		got.RankTimeout != 2*time.Minute {
 		t.Errorf("a rank gets %+v", got)
 	}

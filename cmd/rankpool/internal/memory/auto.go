@@ -37,6 +37,10 @@ func autoReserve(limitBytes int64) int64 {
 	return min(autoReserveBytes+limitBytes/autoReserveShare, limitBytes/autoReserveLargeShare)
 }
 
+// aloneShare is the part of the free memory that the cache uses at most outside a batch job, whose
+// machine has other programs.
+const aloneShare = 2
+
 // Trainers describe the needs of trainers, for --memory auto.
 type Trainers struct {
 	Memory  string // of each trainer: a size; "": an estimate
@@ -85,6 +89,7 @@ type AutoPlan struct {
 	eachBytes    int64 // for a trainer
 	estimated    bool  // eachBytes is
 	reserveBytes int64
+	mostBytes    int64 // for all ranks here, outside a batch job; 0: no limit
 	RanksHere    int
 	Before       int64 // the slab of this rank before it was restarted; 0: it was not
 }
@@ -99,6 +104,10 @@ func NewAutoPlan(
 		reserveBytes: autoReserve(memory.LimitBytes), RanksHere: ranksHere,
 	}
 	p.sharedBytes, _ = sharedMemoryFree()
+	if getenv("SLURM_JOB_ID")+getenv("PBS_JOBID")+getenv("LSB_JOBID") == "" {
+		p.mostBytes = memory.FreeBytes / aloneShare
+		p.reserveBytes = min(p.reserveBytes, memory.FreeBytes/autoReserveLargeShare)
+	}
 	if p.estimated {
 		p.eachBytes = min(p.eachBytes, memory.FreeBytes/trainerShare/int64(p.Trainers))
 		return p, nil
@@ -116,6 +125,9 @@ func (p *AutoPlan) SlabBytes() int64 {
 	}
 	left := p.memory.FreeBytes - p.reserveBytes
 	left -= int64(p.Trainers) * p.eachBytes
+	if p.mostBytes > 0 {
+		left = min(left, p.mostBytes)
+	}
 	if p.sharedBytes > 0 {
 		left = min(left, p.sharedBytes-p.sharedBytes/autoReserveShare)
 	}
@@ -141,6 +153,9 @@ func (p *AutoPlan) String() string {
 		return text + ", leaves nothing for the cache"
 	case p.RanksHere > 1:
 		text += fmt.Sprintf(", for %d ranks", p.RanksHere)
+	}
+	if p.mostBytes > 0 && slab == p.mostBytes/int64(p.RanksHere) {
+		text += ", and at most half of what is free, outside a batch job"
 	}
 	if p.sharedBytes > 0 &&
 		slab == (p.sharedBytes-p.sharedBytes/autoReserveShare)/int64(p.RanksHere) {

@@ -70,6 +70,16 @@ func TestMemoryAutoPlan(t *testing.T) {
 		},
 		{
 			AutoPlan{
+				memory: cgroup(16*gib, 12*gib), Trainers: 1, eachBytes: 4 * gib,
+				estimated: true, reserveBytes: gib, mostBytes: 6 * gib, RanksHere: 1,
+			},
+			"12 GiB free of 16 GiB (the memory limit of control group /job_7), less 4.0 GiB for 1 " +
+				"trainer (an estimate, see --tune trainer-memory), less 1.0 GiB in reserve, and at " +
+				"most half of what is free, outside a batch job = 6.0 GiB for the cache",
+			6 * gib,
+		},
+		{
+			AutoPlan{
 				memory: cgroup(4*gib, 3*gib), Trainers: 4, eachBytes: gib,
 				reserveBytes: gib / 2, RanksHere: 1,
 			},
@@ -89,7 +99,8 @@ func TestMemoryAutoPlan(t *testing.T) {
 }
 
 // TestMemoryAutoFits checks that trainers, reserve and slabs fit into the free memory, and that
-// without --trainer-memory there is always a slab if half of the limit is free.
+// without trainer-memory there is always a slab: in a batch job if half of the limit is free,
+// otherwise always, of at most half of what is free.
 func TestMemoryAutoFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.Int64Range(1<<20, 1<<62).Draw(t, "limit")
@@ -99,8 +110,9 @@ func TestMemoryAutoFits(t *testing.T) {
 			PerRank: rapid.IntRange(0, 16).Draw(t, "trainers"),
 			Memory:  rapid.SampledFrom([]string{"", "0", "1GiB", "7EiB"}).Draw(t, "memory"),
 		}
+		job := rapid.SampledFrom([]string{"", "4711"}).Draw(t, "job")
 		p, err := NewAutoPlan(o, slurm.Memory{LimitBytes: limit, FreeBytes: free, Limit: "a test"},
-			ranks, func(string) string { return "" })
+			ranks, func(name string) string { return map[string]string{"SLURM_JOB_ID": job}[name] })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +120,11 @@ func TestMemoryAutoFits(t *testing.T) {
 		if slab > 0 && slab*int64(ranks)+int64(p.Trainers)*p.eachBytes+p.reserveBytes > free {
 			t.Fatalf("%s: more than %d", p, free)
 		}
-		if o.Memory == "" && free > limit/2+limit/1000 && slab < 1 {
+		if job == "" && free > 1 && slab > free/2 {
+			t.Fatalf("%s: more than half", p)
+		}
+		enough := free > limit/2+limit/1000 || job == "" && free > 1<<10
+		if o.Memory == "" && enough && slab < 1 && p.sharedBytes > 1<<10 {
 			t.Fatalf("%s: no slab", p)
 		}
 	})

@@ -11,7 +11,6 @@ import (
 
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
-	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/mpicache"
 	"rankpool/mpicache/transport/ranks"
 )
@@ -155,10 +154,6 @@ func (m *memoryUse) logAuto(auto *memory.AutoPlan, slabBytes int64) {
 		if slabBytes < auto.SlabBytes() {
 			text += ", of which the data needs " + memory.Text(slabBytes)
 		}
-		if m.rank == 0 {
-			messages.Notice(m.logger, "memory auto: "+text)
-		} else {
-			m.logger.Info("memory auto: " + text)
-		}
+		m.logger.Info("memory auto: " + text)
 	}
 }

@@ -56,8 +56,9 @@ func (o *CacheOptions) asks() memory.Request {
 func (o *CacheOptions) RegisterMain(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.Data, "data", nil,
 		"data set: [NAME=]DIR or [NAME=]MANIFEST; repeatable")
-	flags.StringVar(&o.Memory, "memory", "20%", "memory for samples: a share of the data over "+
-		"all nodes, a size of each node (64GiB), 0, or auto: all that the node can spare")
+	flags.StringVar(&o.Memory, "memory", memory.Auto, "memory for samples: a share of the data "+
+		"over all nodes (20%), a size of each node (64GiB), 0, or auto: what the data need, if the "+
+		"node can spare it")
 	flags.StringVar(&o.State, "state", "", "keep importance scores in this file; later runs go on "+
 		"from it")
 	flags.StringVar(&o.Log, "log", "", "write the run log, JSON lines, to this file")
