@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -85,7 +86,7 @@ func (b *bench) benefitOf(e *emulated, c benefitRun) (row, error) {
 		return row{}, errors.New("no benefit was measured")
 	}
 	last := len(with) - 1
-	shown := without[last].Seconds / with[last].Seconds
+	shown := without[last].Sums[stats.TrainSeconds] / with[last].Sums[stats.TrainSeconds]
 	what := fmt.Sprintf("%s, memory for %d %%, steps of %v: benefit measured / of separate runs",
 		c.sampler, c.memory, c.step)
 	return ratioRow(what, fmt.Sprintf("%.2f", measured), fmt.Sprintf("%.2f", shown),
@@ -95,7 +96,7 @@ func (b *bench) benefitOf(e *emulated, c benefitRun) (row, error) {
 // trainBenefit trains three epochs, and returns their counts.
 func (b *bench) trainBenefit(
 	e *emulated, c benefitRun, memory int, benefit string,
-) ([]stats.Count, error) {
+) ([]stats.Epoch, error) {
 	out, log := filepath.Join(b.dir, "job"), filepath.Join(b.dir, "job.log")
 	for _, path := range []string{log, out + ".0", out + ".ready.0"} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -118,19 +119,17 @@ func (b *bench) trainBenefit(
 		return nil, err
 	}
 	defer f.Close()
-	var epochs []stats.Count
+	var epochs []stats.Epoch
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		var line struct {
-			Event string `json:"event"`
-			stats.Count
+		if !bytes.HasPrefix(lines.Bytes(), []byte(`{"event":"epoch"`)) {
+			continue
 		}
+		var line stats.Epoch
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			return nil, fmt.Errorf("the run log: %w", err)
 		}
-		if line.Event == "epoch" {
-			epochs = append(epochs, line.Count)
-		}
+		epochs = append(epochs, line)
 	}
 	if err := lines.Err(); err != nil || len(epochs) != 3 {
 		return nil, errors.Join(err, fmt.Errorf("the run log has %d epochs, want 3", len(epochs)))

@@ -24,7 +24,7 @@ type reporter struct {
 
 	mu       sync.Mutex
 	open     map[countKey]gathered
-	recorded map[string]map[int]stats.Count // by training and epoch
+	recorded map[string]map[int]stats.Epoch // by training and epoch
 	byes     int
 	all      chan struct{} // closed when every rank has sent its bye
 }
@@ -42,7 +42,7 @@ func (k countKey) compare(l countKey) int {
 
 // gathered holds what the ranks have sent about an epoch: their newest counts, which are running
 // totals.
-type gathered map[int]*stats.Count
+type gathered map[int]*stats.Epoch
 
 func newReporter(n *Node) *reporter {
 	r := &reporter{node: n, open: map[countKey]gathered{}, all: make(chan struct{})}
@@ -50,7 +50,7 @@ func newReporter(n *Node) *reporter {
 		_ = json.Unmarshal(text, &r.recorded) // a rank that died while writing leaves the previous file
 	}
 	if r.recorded == nil {
-		r.recorded = map[string]map[int]stats.Count{}
+		r.recorded = map[string]map[int]stats.Epoch{}
 	}
 	return r
 }
@@ -60,7 +60,7 @@ func (r *reporter) recordedPath() string { return filepath.Join(r.node.cfg.Dir, 
 
 // add adds a rank's count of an epoch, and records the epoch when the last of the expected ranks,
 // those with trainers, has sent its count.
-func (r *reporter) add(from int, of training.Key, expected []int32, c *stats.Count) {
+func (r *reporter) add(from int, of training.Key, expected []int32, c *stats.Epoch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := countKey{of, c.Epoch}
@@ -107,15 +107,6 @@ func (n *Node) recordBegin() {
 	n.cfg.Record(rec)
 }
 
-// epochRecord is a line of the run log.
-type epochRecord struct {
-	Event string `json:"event"`
-	Data  string `json:"data"`
-	Job   string `json:"job,omitempty"`
-	Draws int64  `json:"draws"`
-	stats.Count
-}
-
 // record writes the epoch's line: event epoch for the first data set, pass for the others, and job
 // for a training with a job name. After a restart trainers resend the counts of their last epochs:
 // an epoch is not recorded a second time, unless draws were missing. An epoch without draws is not
@@ -123,25 +114,25 @@ type epochRecord struct {
 func (r *reporter) record(key countKey, g gathered) {
 	delete(r.open, key)
 	name := key.training.String()
-	sum := stats.Count{Epoch: key.epoch}
+	sum := stats.Epoch{
+		Event: "epoch", Data: r.node.cfg.Data[key.training.Set].Name, Job: key.training.Job,
+		Epoch: key.epoch,
+	}
 	for _, c := range g {
-		sum.Add(c)
+		sum.Merge(c)
 	}
 	if before := r.recorded[name][key.epoch]; sum.Draws() <= before.Draws() {
 		return
 	}
-	event := "epoch"
 	switch {
 	case key.training.Job != "":
-		event = "job"
+		sum.Event = "job"
 	case key.training.Set > 0:
-		event = "pass"
+		sum.Event = "pass"
 	}
-	r.node.cfg.Record(epochRecord{
-		event, r.node.cfg.Data[key.training.Set].Name, key.training.Job, sum.Draws(), sum,
-	})
+	r.node.cfg.Record(sum)
 	if r.recorded[name] == nil {
-		r.recorded[name] = map[int]stats.Count{}
+		r.recorded[name] = map[int]stats.Epoch{}
 	}
 	r.recorded[name][key.epoch] = sum
 	text, err := json.Marshal(r.recorded)
@@ -155,20 +146,21 @@ func (r *reporter) record(key countKey, g gathered) {
 
 // total returns the sum over the epochs of all trainings on a data set; its Epoch is the number of
 // epochs.
-func (r *reporter) total(set int) stats.Count {
-	var total stats.Count
+func (r *reporter) total(set int) stats.Epoch {
+	var total stats.Epoch
 	seconds, epochs := 0.0, 0
 	for name, recorded := range r.recorded {
 		if of, _, _ := strings.Cut(name, "@"); of != strconv.Itoa(set) {
 			continue
 		}
 		for _, c := range recorded {
-			total.Add(&c)
-			seconds += c.Seconds
+			total.Merge(&c)
+			seconds += c.Sums[stats.TrainSeconds]
 		}
 		epochs += len(recorded)
 	}
-	total.Epoch, total.Seconds, total.Metrics = epochs, seconds, nil
+	total.Sums[stats.TrainSeconds] = seconds
+	total.Epoch, total.Metrics = epochs, nil
 	total.Benefit = stats.Benefit{} // benefits of different times and trainings do not add up
 	return total
 }
@@ -197,14 +189,11 @@ func (r *reporter) finish(timeout time.Duration) {
 		r.record(key, r.open[key])
 	}
 	r.node.observer.record(r.node.Now())
-	type summary struct {
-		Event string `json:"event"`
-		stats.Summary
-	}
 	t := r.total(0)
-	r.node.cfg.Record(summary{"summary", stats.Summary{
-		Data: r.node.cfg.Data[0].Name, Ranks: r.node.cfg.Transport.Size(), Epochs: t.Epoch,
-		Draws: t.Draws(), WallSeconds: r.node.Now().Sub(r.node.rank.Started).Seconds(), Count: t,
+	t.Event, t.Data = "summary", r.node.cfg.Data[0].Name
+	r.node.cfg.Record(stats.Summary{Epoch: t, Whole: stats.Whole{
+		Ranks: r.node.cfg.Transport.Size(), Epochs: t.Epoch,
+		WallSeconds: r.node.Now().Sub(r.node.rank.Started).Seconds(),
 	}})
 }
 

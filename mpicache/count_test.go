@@ -42,7 +42,7 @@ func TestGetsDoNotWaitForTheRunLog(t *testing.T) {
 	cl := newCluster(t, 1, 120, 3000, func(cfg *Config) {
 		record := cfg.Record
 		cfg.Record = func(r any) {
-			if e, ok := r.(epochRecord); ok && e.Epoch == 0 {
+			if e, ok := r.(stats.Epoch); ok && e.Event == "epoch" && e.Epoch == 0 {
 				close(written)
 				<-open
 			}

@@ -511,8 +511,8 @@ func (j *simJob) conclude() {
 		for _, batch := range j.reference[epoch] {
 			want += int64(len(batch))
 		}
-		if c := report.recorded["0"][epoch]; c.Draws() != want {
-			j.violate("epoch %d counts %d draws, and not %d: %+v", epoch, c.Draws(), want, c)
+		if c := report.recorded["0"][epoch]; int64(c.Draws()) != want {
+			j.violate("epoch %d counts %v draws, and not %d: %+v", epoch, c.Draws(), want, c)
 		}
 	}
 }

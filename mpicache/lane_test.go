@@ -144,11 +144,10 @@ func TestJobsShare(t *testing.T) {
 	}
 	var jobs []string
 	for _, r := range c.cluster.records {
-		if e, is := r.(epochRecord); is {
+		if e, is := r.(stats.Epoch); is {
 			jobs = append(jobs, e.Job)
-			if e.Draws != crewSamples ||
-				e.Job == "d" && e.HitsLocal+e.HitsRemote < crewSamples/2 {
-				t.Errorf("job %q: %+v", e.Job, e.Count)
+			if e.Draws() != crewSamples || e.Job == "d" && e.Hits() < crewSamples/2 {
+				t.Errorf("job %q: %+v", e.Job, e)
 			}
 		}
 	}
@@ -167,10 +166,10 @@ func checkJobsOf(t *testing.T, nodes []*Node) {
 		var sum stats.Sums
 		var names []string
 		for i := range st.Jobs {
-			sum.Add(st.Jobs[i].Sums())
+			sum.Add(st.Jobs[i].Sums)
 			names = append(names, st.Jobs[i].Name)
 		}
-		if all := st.Sums(); !slices.Equal(names, []string{"", "d"}) || sum.Draws() == 0 ||
+		if all := st.Sums; !slices.Equal(names, []string{"", "d"}) || sum.Draws() == 0 ||
 			sum.Draws() != all.Draws() || sum.Hits() != all.Hits() {
 			t.Errorf("rank %d: trainings %q have %v draws and %v hits of %v and %v", rank, names,
 				sum.Draws(), sum.Hits(), all.Draws(), all.Hits())
@@ -276,7 +275,7 @@ func TestJobsComeAndGo(t *testing.T) {
 			<-ended
 		}
 		st := c.cluster.nodes[0].Stats()
-		if sums := st.Sums(); sums.Draws() <= given || st.Jobs != nil {
+		if sums := st.Sums; sums.Draws() <= given || st.Jobs != nil {
 			t.Errorf("after %d trainings a rank has given %v samples, and %v before; jobs %v", i+1,
 				sums.Draws(), given, st.Jobs)
 		} else {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"rankpool/mpicache/stats"
 	"rankpool/scheduler/draw"
 )
 
@@ -61,7 +62,7 @@ func TestKeptCopiesChangeNoStream(t *testing.T) {
 					stream = cl.train(2, 6, 3, "pads")
 					cl.close()
 					for _, r := range cl.records[:3] {
-						hits += r.(epochRecord).TierHits
+						hits += int64(r.(stats.Epoch).Sums[stats.TierHits])
 					}
 					return cl, stream, hits
 				}

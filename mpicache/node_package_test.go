@@ -51,8 +51,7 @@ func TestPackagesChangeNoStream(t *testing.T) {
 				}
 				var sum stats.Sums
 				for _, r := range cl.records[:4] {
-					count := r.(epochRecord).Count
-					sum.Add(count.Sums())
+					sum.Add(r.(stats.Epoch).Sums)
 				}
 				works := faults == tierFaults{}
 				if n := sum[stats.PackageReads]; works && n == 0 || faults.broken && n > 0 ||

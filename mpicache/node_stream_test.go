@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"rankpool/mpicache/door"
+	"rankpool/mpicache/stats"
 	"rankpool/mpicache/transport"
 )
 
@@ -47,13 +48,9 @@ func (c *cluster) checkRecords(epochs, draws int) {
 		c.t.Fatalf("%d lines in the run log, want %d: %+v", len(c.records), epochs+1, c.records)
 	}
 	for i, r := range c.records[:epochs] {
-		e := r.(epochRecord)
-		if e.Epoch != i || e.Draws != int64(draws) ||
-			e.HitsLocal+e.HitsRemote+e.StorageReads+e.FallbackReads != e.Draws {
+		e := r.(stats.Epoch)
+		if e.Epoch != i || e.Draws() != float64(draws) || e.Sums[stats.FallbackReads] != 0 {
 			c.t.Errorf("line %d: %+v", i, e)
-		}
-		if e.FallbackReads != 0 {
-			c.t.Errorf("epoch %d: %d fallback reads without faults", i, e.FallbackReads)
 		}
 	}
 	text, err := json.Marshal(c.records[epochs])

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"rankpool/mpicache/stats"
 	"rankpool/scheduler/draw"
 )
 
@@ -134,7 +135,7 @@ func TestTierChangesNoStream(t *testing.T) {
 					}
 					hits := int64(0)
 					for _, r := range cl.records[:3] {
-						hits += r.(epochRecord).TierHits
+						hits += int64(r.(stats.Epoch).Sums[stats.TierHits])
 					}
 					if works := !tier.broken && tier.flaky == 0; works &&
 						(hits == 0 || cl.allReads() >= without.allReads()) {

@@ -34,8 +34,8 @@ type observer struct {
 }
 
 type heardStats struct {
-	stats.Reading
-	at time.Time // zero: never
+	reading stats.Reading
+	at      time.Time // zero: never
 }
 
 // init measures this rank once, so that STATUS has an answer from the start. It sends nothing:
@@ -95,17 +95,10 @@ func (o *observer) ranks(now time.Time) []stats.Reading {
 	var all []stats.Reading
 	for _, h := range o.heard {
 		if now.Sub(h.at) < silentRank {
-			all = append(all, h.Reading)
+			all = append(all, h.reading)
 		}
 	}
 	return all
-}
-
-// nodeRecord is a line of the run log.
-type nodeRecord struct {
-	Event string    `json:"event"`
-	Time  time.Time `json:"time"`
-	stats.Reading
 }
 
 // record writes a line per rank to the run log.
@@ -113,8 +106,9 @@ func (o *observer) record(now time.Time) {
 	if o.node.cfg.NodeEvery <= 0 {
 		return
 	}
-	for _, rank := range o.ranks(now) {
-		o.node.cfg.Record(nodeRecord{"node", now.UTC(), rank})
+	for _, reading := range o.ranks(now) {
+		reading.Event, reading.Time = "node", now.UTC()
+		o.node.cfg.Record(reading)
 	}
 }
 
@@ -141,11 +135,11 @@ func (n *Node) Stats() stats.Reading {
 	for _, s := range n.rank.Sets {
 		s.Measure(&st, &sum)
 	}
-	st.Set(stats.Convert(sum))
+	st.Sums = stats.Convert(sum)
 	st.Kept, st.KeptOf = int64(n.kept), int64(n.keptOf)
-	st.PeerBytes = n.peers.Bytes()
+	st.Sums[stats.PeerBytes] = float64(n.peers.Bytes())
 	if n.cfg.Observe != nil {
-		st.Machine = n.cfg.Observe(float64(st.StallSeconds), st.Trainers)
+		st.Machine = n.cfg.Observe(st.Sums[stats.StallSeconds], st.Trainers)
 	}
 	return st
 }

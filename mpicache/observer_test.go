@@ -38,22 +38,16 @@ func TestStats(t *testing.T) {
 	}
 	cl.close()
 	var nodes []stats.Reading
-	var sum stats.Reading
+	var sum stats.Sums
 	var epochs, importance int
 	for _, line := range cl.records {
 		switch line := line.(type) {
-		case nodeRecord:
-			nodes = append(nodes, line.Reading)
-			sum.HitsLocal += line.HitsLocal
-			sum.HitsRemote += line.HitsRemote
-			sum.StorageReads += line.StorageReads
-			sum.FallbackReads += line.FallbackReads
-		case epochRecord:
+		case stats.Reading:
+			nodes = append(nodes, line)
+			sum.Add(line.Sums)
+		case stats.Epoch:
 			epochs++
-			sum.HitsLocal -= line.HitsLocal
-			sum.HitsRemote -= line.HitsRemote
-			sum.StorageReads -= line.StorageReads
-			sum.FallbackReads -= line.FallbackReads
+			sum = sum.Minus(line.Sums)
 		case training.ImportanceRecord:
 			importance++
 			total := int64(0)
@@ -71,17 +65,17 @@ func TestStats(t *testing.T) {
 		t.Fatalf("%d lines of ranks, %d of epochs, %d of importance: %+v", len(nodes), epochs,
 			importance, cl.records)
 	}
-	if sum.HitsLocal != 0 || sum.HitsRemote != 0 || sum.StorageReads != 0 ||
-		sum.FallbackReads != 0 {
+	if sum[stats.HitsLocal] != 0 || sum[stats.HitsRemote] != 0 || sum[stats.StorageReads] != 0 ||
+		sum[stats.FallbackReads] != 0 {
 		t.Errorf("the ranks counted %+v more than the epochs", sum)
 	}
-	peers := int64(0)
+	peers := 0.0
 	for r, st := range nodes {
 		if st.Rank != r || st.Data == "train" != (st.Epoch >= 0) || st.Epoch > 2 ||
 			st.Machine.MemoryLimit != "none" {
 			t.Errorf("line of rank %d: %+v", r, st)
 		}
-		peers += st.PeerBytes
+		peers += st.Sums[stats.PeerBytes]
 	}
 	if peers == 0 {
 		t.Error("no bytes came from peers")
@@ -112,19 +106,20 @@ func TestStatsBeginWithTheRank(t *testing.T) {
 	for _, c := range []struct {
 		hits, stall int64
 		asked       bool
-		wantHits    int64
+		wantHits    float64
 		wantStall   float64
 	}{{5, 1e6, false, 0, 0}, {9, 3e6, true, 4, 2}} {
 		n.rank.Sets[0].Find("").Tally(from, counted(epoch, counts{
 			stats.HitsLocal: c.hits, stats.StorageReads: 2, stats.FallbackReads: 3,
 			stats.StallSeconds: c.stall,
 		}), c.asked)
-		if st := n.Stats(); st.HitsLocal != c.wantHits || st.StorageReads != 0 ||
-			st.FallbackReads != 3 || float64(st.StallSeconds) != c.wantStall {
+		if st := n.Stats().Sums; st[stats.HitsLocal] != c.wantHits || st[stats.StorageReads] != 0 ||
+			st[stats.FallbackReads] != 3 || st[stats.StallSeconds] != c.wantStall {
 			t.Errorf("%+v", st)
 		}
 	}
-	if c := n.rank.Sets[0].Find("").Count(epoch); c.HitsLocal != 9 || c.StorageReads != 2 {
+	if c := n.rank.Sets[0].Find("").Count(epoch); c.Sums[stats.HitsLocal] != 9 ||
+		c.Sums[stats.StorageReads] != 2 {
 		t.Errorf("the epoch's count is %+v", c)
 	}
 	for _, c := range []struct{ stall, unmeasured int64 }{{0, 1}, {4e6, 0}} {
@@ -132,10 +127,11 @@ func TestStatsBeginWithTheRank(t *testing.T) {
 			stats.HitsLocal: 9, stats.StorageReads: 2, stats.FallbackReads: 3,
 			stats.StallSeconds: c.stall, stats.Unmeasured: c.unmeasured,
 		}), true)
-		known := !math.IsNaN(float64(n.Stats().StallSeconds))
+		stall := n.Stats().Sums[stats.StallSeconds]
+		known := !math.IsNaN(stall)
 		if sum := n.rank.Sets[0].Find("").Count(epoch); known != (c.stall > 0) ||
-			known == math.IsNaN(float64(sum.StallSeconds)) {
-			t.Errorf("with %+v: %v, in the epoch %v", c, n.Stats().StallSeconds, sum.StallSeconds)
+			known == math.IsNaN(sum.Sums[stats.StallSeconds]) {
+			t.Errorf("with %+v: %v, in the epoch %v", c, stall, sum.Sums[stats.StallSeconds])
 		}
 	}
 }
@@ -227,8 +223,8 @@ func TestFirstTallyCounts(t *testing.T) {
 		cl.tell(tr.Client, counted(uint32(epoch), counts{
 			stats.HitsLocal: 10, stats.StallSeconds: 1e6, stats.TrainSeconds: 9e6,
 		}))
-		if st, times := n.Stats(), epoch+1; st.HitsLocal != int64(10*times) ||
-			st.StallSeconds != stats.Measured(times) {
+		if st, times := n.Stats().Sums, epoch+1; st[stats.HitsLocal] != float64(10*times) ||
+			st[stats.StallSeconds] != float64(times) {
 			t.Errorf("after %d epochs: %+v", times, st)
 		}
 	}
@@ -242,7 +238,7 @@ func TestFirstTallyCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	cl.tell(worker.Client, worker.tally)
-	if st := n.Stats(); st.HitsLocal+st.StorageReads+st.FallbackReads != 22 {
+	if st := n.Stats(); st.Draws() != 22 {
 		t.Errorf("after a worker's batch of 2: %+v", st)
 	}
 }
@@ -257,17 +253,15 @@ func TestSumsDoNotFall(t *testing.T) {
 		n.rank.Sets[0].Find("").Tally(training.Teller{},
 			counted(uint32(e), counts{stats.StallSeconds: us, stats.TrainSeconds: us}), true)
 	}
-	before := n.Stats()
+	before := n.Stats().Sums
 	for range 100 {
-		if now := n.Stats(); now.StallSeconds != before.StallSeconds ||
-			now.TrainSeconds != before.TrainSeconds {
-			t.Fatalf("%.17g and %.17g s after %.17g and %.17g", now.StallSeconds, now.TrainSeconds,
-				before.StallSeconds, before.TrainSeconds)
+		if now := n.Stats().Sums; now != before {
+			t.Fatalf("%.17g after %.17g", now, before)
 		}
 	}
 	// 14400: the sum of the cubes
-	if want := float64(epochs*123457+14400*7654321) / 1e6; float64(before.StallSeconds) != want {
-		t.Errorf("%.17g s, want %.17g", before.StallSeconds, want)
+	if want := float64(epochs*123457+14400*7654321) / 1e6; before[stats.StallSeconds] != want {
+		t.Errorf("%.17g s, want %.17g", before[stats.StallSeconds], want)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"rankpool/mpicache/stats"
 )
 
 // allocated returns how much memory the slab's file has.
@@ -78,8 +80,8 @@ func TestShrinkUnderTraining(t *testing.T) {
 			st.SlabBytes)
 	}
 	for _, r := range cl.records {
-		if e, ok := r.(epochRecord); ok && e.FallbackReads > 0 {
-			t.Errorf("%d fallback reads in epoch %d", e.FallbackReads, e.Epoch)
+		if e, ok := r.(stats.Epoch); ok && e.Sums[stats.FallbackReads] > 0 {
+			t.Errorf("%v fallback reads in epoch %d", e.Sums[stats.FallbackReads], e.Epoch)
 		}
 	}
 }

@@ -1,23 +1,18 @@
 // Package stats has the table of what ranks count: each counter's field in the run log, its metric,
-// and its name in tables and plots. It also has the structs for lines of the run log, whose fields
-// the table names. Sums over ranks, epochs and time are computed for all counters at once.
+// and its name in tables and plots. It also has the lines of the run log, whose counters the table
+// names. Sums over ranks, epochs and time are computed for all counters at once.
 //
-// To add a counter, add its constant, its row in Table, and its fields in Reading, Progress and
-// Count; mpicache/count.go counts it. A counter that clients tally is also in a frame of the door,
-// and therefore in mpicache/door, python/rankpool/wire.py and docs/wire/README.md.
+// To add a counter, add its constant and its row in Table; mpicache/training/epochs.go counts it. A
+// counter that clients tally is also in a frame of the door, and therefore in mpicache/door,
+// python/rankpool/wire.py and docs/wire/README.md.
 package stats
 
-import (
-	"fmt"
-	"math"
-	"reflect"
-	"strings"
-)
+import "math"
 
 // A Counter is something that ranks count.
 type Counter int
 
-// The counters. A tally on the wire has those to TrainSeconds; Progress has those to
+// The counters. A tally on the wire has those to TrainSeconds, a training those to
 // PackageWriteBytes.
 const (
 	HitsLocal Counter = iota
@@ -66,9 +61,10 @@ const (
 
 // A Row describes a counter.
 type Row struct {
-	Unit  Unit
-	Rank  string // its field in the JSON of Reading and Progress, "" if it has none
-	Epoch string // its field in a Count's JSON
+	Unit Unit
+	Name string // its field in the run log; "" if it has none, or Machine has it
+	// System: only some published systems have it, so it is left out where it is 0.
+	System bool
 
 	// Its metric without the prefix, and the metric's help. Counters of one metric differ in the
 	// label "source"; the first of them has the help.
@@ -81,107 +77,107 @@ type Row struct {
 // Table has a row for each counter.
 var Table = [Counters]Row{
 	HitsLocal: {
-		Rank: "hits_local", Epoch: "hits_local",
+		Name:   "hits_local",
 		Metric: "samples_total", Help: "Samples given to the trainers here, by where they were: " +
 			"local (this rank's memory), remote (another rank's), storage (read as planned), " +
 			"fallback (read because a planned hit could not be had).",
 		Source: "local", Place: "this node's memory",
 	},
 	HitsRemote: {
-		Rank: "hits_remote", Epoch: "hits_remote", Metric: "samples_total",
+		Name: "hits_remote", Metric: "samples_total",
 		Source: "remote", Place: "another node's memory",
 	},
 	StorageReads: {
-		Rank: "storage_reads", Epoch: "storage_reads",
+		Name:   "storage_reads",
 		Metric: "samples_total", Source: "storage", Place: "storage, ahead of use",
 	},
 	FallbackReads: {
-		Rank: "fallback_reads", Epoch: "fallback_reads",
+		Name:   "fallback_reads",
 		Metric: "samples_total", Source: "fallback",
 		Place: "storage, by the trainer itself (fallback)",
 	},
 	Substituted: {
-		Rank: "substituted", Epoch: "substituted",
+		Name: "substituted", System: true,
 		Metric: "substituted_samples_total", Help: "Samples given in the place of others.",
 		Source: "substituted", Place: "another sample instead",
 	},
 	SubstituteReads: {
-		Rank: "substitute_reads", Epoch: "substitute_reads",
+		Name: "substitute_reads", System: true,
 		Metric: "substitute_reads_total",
 		Help: "Of the samples read from storage for the trainers here, those given in the place " +
 			"of others.",
 	},
 	Evaluated: {
-		Rank: "evaluated", Epoch: "evaluated",
+		Name: "evaluated", System: true,
 		Metric: "evaluated_samples_total",
 		Help: "Samples given to the trainers here to measure their losses, and not to train on. They " +
 			"are not among samples_total.",
 	},
 	EvaluatedReads: {
-		Rank: "evaluated_reads", Epoch: "evaluated_reads",
+		Name: "evaluated_reads", System: true,
 		Metric: "evaluated_reads_total",
 		Help:   "Of the evaluated samples, those that were read from storage.",
 	},
 	StorageBytes: {
-		Unit: Bytes, Rank: "storage_bytes", Epoch: "storage_bytes",
+		Unit: Bytes, Name: "storage_bytes",
 		Metric: "sample_bytes_total", Help: "Bytes of the samples given to the trainers here that " +
 			"were read from storage for them.",
 		Source: "storage",
 	},
 	FallbackBytes: {
-		Unit: Bytes, Rank: "fallback_bytes", Epoch: "fallback_bytes",
+		Unit: Bytes, Name: "fallback_bytes",
 		Metric: "sample_bytes_total", Source: "fallback",
 	},
 	StallSeconds: {
-		Unit: Seconds, Rank: "stall_seconds", Epoch: "stall_seconds",
+		Unit: Seconds, Name: "stall_seconds",
 		Metric: "stall_seconds_total",
 		Help:   "Waiting for samples, summed over the trainers here.",
 	},
 	TrainSeconds: {
-		Unit: Seconds, Rank: "train_seconds", Epoch: "seconds",
+		Unit: Seconds, Name: "train_seconds",
 		Metric: "train_seconds_total", Help: "In epochs, summed over the trainers here.",
 	},
 	TierHits: {
-		Rank: "tier_hits", Epoch: "tier_hits",
+		Name:   "tier_hits",
 		Metric: "tier_hits_total",
 		Help:   "Of the local and remote samples, those that were on a disk of the node.",
 		Source: "tier", Place: "a node's disk (tier)",
 	},
 	PackageReads: {
-		Rank: "package_reads", Epoch: "package_reads",
+		Name: "package_reads", System: true,
 		Metric: "package_reads_total", Help: "Packages of samples read, each with one read.",
 	},
 	PackageReadBytes: {
-		Unit: Bytes, Rank: "package_read_bytes", Epoch: "package_read_bytes",
+		Unit: Bytes, Name: "package_read_bytes", System: true,
 		Metric: "package_read_bytes_total", Help: "Bytes of those reads.",
 	},
 	PackageWrites: {
-		Rank: "package_writes", Epoch: "package_writes",
+		Name: "package_writes", System: true,
 		Metric: "package_writes_total", Help: "Packages of samples written.",
 	},
 	PackageWriteBytes: {
-		Unit: Bytes, Rank: "package_write_bytes", Epoch: "package_write_bytes",
+		Unit: Bytes, Name: "package_write_bytes", System: true,
 		Metric: "package_write_bytes_total", Help: "Bytes of those writes.",
 	},
-	PlannedHits: {Epoch: "planned_hits"},
+	PlannedHits: {Name: "planned_hits"},
 	PeerBytes: {
-		Unit: Bytes, Rank: "peer_bytes", Metric: "peer_received_bytes_total",
+		Unit: Bytes, Name: "peer_bytes", Metric: "peer_received_bytes_total",
 		Help: "Bytes received from other ranks' memory.",
 	},
 	ReadCount: {
-		Rank: "machine.storage_reads", Metric: "storage_reads_total",
-		Help: "Samples read from storage by this rank, ahead of use too.",
+		Metric: "storage_reads_total",
+		Help:   "Samples read from storage by this rank, ahead of use too.",
 	},
 	ReadBytes: {
-		Unit: Bytes, Rank: "machine.storage_bytes", Metric: "storage_read_bytes_total",
+		Unit: Bytes, Metric: "storage_read_bytes_total",
 		Help: "Bytes of those reads.",
 	},
 	ReadErrors: {
-		Rank: "machine.storage_errors", Metric: "storage_read_errors_total",
-		Help: "Reads of storage that failed.",
+		Metric: "storage_read_errors_total",
+		Help:   "Reads of storage that failed.",
 	},
 	ReadSeconds: {
-		Unit: Seconds, Rank: "machine.storage_seconds", Metric: "storage_read_seconds_total",
+		Unit: Seconds, Metric: "storage_read_seconds_total",
 		Help: "How long those reads took, summed: divided by storage_reads_total the mean latency.",
 	},
 	GPUSampled: {Unit: Seconds},
@@ -254,94 +250,4 @@ func Convert(counts Counts) (s Sums) {
 		s[StallSeconds] = math.NaN()
 	}
 	return s
-}
-
-// Sums returns a rank's counters.
-func (r *Reading) Sums() Sums {
-	s := readingFields.read(reflect.ValueOf(r))
-	for _, g := range r.Machine.GPUs {
-		s[GPUSampled] += g.SampledSeconds
-		s[GPUIdle] += g.IdleSeconds
-		s[GPUWaited] += float64(g.WaitedSeconds)
-	}
-	return s
-}
-
-// Sums returns what trainers were given.
-func (p *Progress) Sums() Sums { return progressFields.read(reflect.ValueOf(p)) }
-
-// Set sets what trainers were given.
-func (p *Progress) Set(s Sums) { progressFields.write(reflect.ValueOf(p), s) }
-
-// Set sets all of a rank's counters but its GPUs'.
-func (r *Reading) Set(s Sums) { readingFields.write(reflect.ValueOf(r), s) }
-
-// Sums returns the counters of an epoch; TrainSeconds are the slowest trainer's.
-func (c *Count) Sums() Sums { return countFields.read(reflect.ValueOf(c)) }
-
-// Set sets all counters of an epoch.
-func (c *Count) Set(s Sums) { countFields.write(reflect.ValueOf(c), s) }
-
-var (
-	readingFields = fieldsOf(reflect.TypeFor[Reading](),
-		func(c Counter) string { return Table[c].Rank })
-	progressFields = fieldsOf(reflect.TypeFor[Progress](), func(c Counter) string {
-		if c > PackageWriteBytes {
-			return ""
-		}
-		return Table[c].Rank
-	})
-	countFields = fieldsOf(reflect.TypeFor[Count](),
-		func(c Counter) string { return Table[c].Epoch })
-)
-
-// fields has the index of each counter's field in a struct, nil if it has none.
-type fields [Counters][]int
-
-// fieldsOf finds the fields of a struct by their names in JSON.
-func fieldsOf(t reflect.Type, name func(Counter) string) (f fields) {
-	for c := range f {
-		in := t
-		for part := range strings.SplitSeq(name(Counter(c)), ".") {
-			if part == "" {
-				break
-			}
-			field, found := in.FieldByNameFunc(func(field string) bool {
-				named, _ := in.FieldByName(field)
-				return named.Tag.Get("json") == part
-			})
-			if !found {
-				panic(fmt.Sprintf("stats: %v has no field %s", in, part))
-			}
-			f[c], in = append(f[c], field.Index...), field.Type
-		}
-	}
-	return f
-}
-
-func (f *fields) read(v reflect.Value) (s Sums) {
-	for c, index := range f {
-		if index == nil {
-			continue
-		}
-		if field := v.Elem().FieldByIndex(index); field.CanInt() {
-			s[c] = float64(field.Int())
-		} else {
-			s[c] = field.Float()
-		}
-	}
-	return s
-}
-
-func (f *fields) write(v reflect.Value, s Sums) {
-	for c, index := range f {
-		if index == nil {
-			continue
-		}
-		if field := v.Elem().FieldByIndex(index); field.CanInt() {
-			field.SetInt(int64(s[c]))
-		} else {
-			field.SetFloat(s[c])
-		}
-	}
 }

@@ -1,16 +1,20 @@
 package stats
 
+import "time"
+
 // A Reading is what one rank has done since it began, and its present state. Sums never fall while
 // the rank lives; a restarted rank begins at 0.
 type Reading struct {
+	// of its line in the run log
+	Event string    `json:"event,omitempty"`
+	Time  time.Time `json:"time,omitzero"`
+
 	Rank     int     `json:"rank"`
 	Host     string  `json:"host"`
 	Seconds  float64 `json:"seconds"`  // since the rank began
 	Trainers int     `json:"trainers"` // training processes that are connected now
 
-	Progress
-
-	PeerBytes int64 `json:"peer_bytes"` // received from other ranks' memory
+	Progress // and PeerBytes
 
 	// memory for samples; less than at the start if it has shrunk
 	SlabBytes     int64 `json:"slab_bytes"`
@@ -36,6 +40,19 @@ type Reading struct {
 	Jobs []Job `json:"jobs,omitempty"`
 }
 
+// Totals returns all that the rank has counted, its storage and its GPUs included.
+func (r *Reading) Totals() Sums {
+	s, m := r.Sums, &r.Machine
+	s[ReadCount], s[ReadBytes] = float64(m.StorageReads), float64(m.StorageBytes)
+	s[ReadErrors], s[ReadSeconds] = float64(m.StorageErrors), m.StorageSeconds
+	for _, g := range m.GPUs {
+		s[GPUSampled] += g.SampledSeconds
+		s[GPUIdle] += g.IdleSeconds
+		s[GPUWaited] += float64(g.WaitedSeconds)
+	}
+	return s
+}
+
 // Progress is how far training is on a rank, and what the trainers there have been given since the
 // rank began.
 type Progress struct {
@@ -43,29 +60,7 @@ type Progress struct {
 	Epoch   int    `json:"epoch"`   // -1 before the first
 	Batch   int    `json:"batch"`   // how many the slowest trainer here has been given
 	Batches int    `json:"batches"` // of the epoch
-
-	// in samples and bytes
-	HitsLocal     int64 `json:"hits_local"`
-	HitsRemote    int64 `json:"hits_remote"`
-	TierHits      int64 `json:"tier_hits"` // of the hits
-	StorageReads  int64 `json:"storage_reads"`
-	StorageBytes  int64 `json:"storage_bytes"`
-	FallbackReads int64 `json:"fallback_reads"`
-	FallbackBytes int64 `json:"fallback_bytes"`
-	Substituted   int64 `json:"substituted"`
-	// of the reads, those of samples given in place of others
-	SubstituteReads int64 `json:"substitute_reads"`
-	// given to measure their losses, not to train on; not included above
-	Evaluated      int64 `json:"evaluated"`
-	EvaluatedReads int64 `json:"evaluated_reads"` // of these, read from storage
-	// of a system that reads samples in packages, written beside training
-	PackageReads      int64 `json:"package_reads"`
-	PackageReadBytes  int64 `json:"package_read_bytes"`
-	PackageWrites     int64 `json:"package_writes"`
-	PackageWriteBytes int64 `json:"package_write_bytes"`
-	// waiting for samples, summed over the trainers here
-	StallSeconds Measured `json:"stall_seconds"`
-	TrainSeconds float64  `json:"train_seconds"` // in epochs, summed over the trainers here
+	Sums    `json:"-"`
 }
 
 // A Job is the progress of one of several trainings. It is no longer listed when it has ended; the
@@ -129,59 +124,45 @@ type GPU struct {
 	WaitedSeconds  Measured `json:"waited_seconds"`
 }
 
-// A Summary describes a whole run. Its Count is the sum over the run's epochs.
+// An Epoch is what trainers were given in an epoch, summed over them; but StallSeconds are their
+// mean, and TrainSeconds the slowest trainer's. StorageBytes include FallbackBytes and what was read
+// to be evaluated.
+type Epoch struct {
+	// of its line in the run log
+	Event string    `json:"event,omitempty"`
+	Time  time.Time `json:"time,omitzero"`
+	Data  string    `json:"data,omitempty"`
+	Job   string    `json:"job,omitempty"` // the training's name, "" for the one without
+
+	Epoch   int `json:"epoch"`
+	Sums    `json:"-"`
+	Benefit                    // if it was measured in this epoch
+	Metrics map[string]float64 `json:"metrics,omitempty"`
+}
+
+// Merge adds another rank's part of the epoch, or another epoch.
+func (e *Epoch) Merge(d *Epoch) {
+	longest := max(e.Sums[TrainSeconds], d.Sums[TrainSeconds])
+	e.Add(d.Sums)
+	e.Sums[TrainSeconds] = longest
+	e.Join(d.Benefit)
+	for name, v := range d.Metrics {
+		if e.Metrics == nil {
+			e.Metrics = map[string]float64{}
+		}
+		e.Metrics[name] = v
+	}
+}
+
+// A Summary is the last line of a run: the sum over its epochs.
 type Summary struct {
-	Data        string  `json:"data"`
+	Whole
+	Epoch
+}
+
+// Whole describes a whole run.
+type Whole struct {
 	Ranks       int     `json:"ranks"`
 	Epochs      int     `json:"epochs"`
-	Draws       int64   `json:"draws"`
 	WallSeconds float64 `json:"wall_seconds"`
-	Count
-}
-
-// A Count is the sum over trainers of what they were given in an epoch.
-type Count struct {
-	Epoch         int      `json:"epoch"`
-	HitsLocal     int64    `json:"hits_local"`
-	HitsRemote    int64    `json:"hits_remote"`
-	StorageReads  int64    `json:"storage_reads"`
-	StorageBytes  int64    `json:"storage_bytes"` // including those of fallback reads
-	Substituted   int64    `json:"substituted"`
-	FallbackReads int64    `json:"fallback_reads"`
-	FallbackBytes int64    `json:"fallback_bytes"`
-	StallSeconds  Measured `json:"stall_seconds"` // mean over trainers
-	Seconds       float64  `json:"seconds"`       // the slowest trainer's
-	// of the reads, those of samples given in place of others
-	SubstituteReads int64 `json:"substitute_reads"`
-	// samples whose losses were measured without training on them; not included above
-	Evaluated      int64 `json:"evaluated"`
-	EvaluatedReads int64 `json:"evaluated_reads"` // of these; their bytes are included above
-	PlannedHits    int64 `json:"planned_hits"`    // draws that the policies called hits
-	// of the hits, local and remote, those that came from a tier
-	TierHits int64 `json:"tier_hits"`
-	// of a system that reads samples in packages, written beside training
-	PackageReads      int64              `json:"package_reads"`
-	PackageReadBytes  int64              `json:"package_read_bytes"`
-	PackageWrites     int64              `json:"package_writes"`
-	PackageWriteBytes int64              `json:"package_write_bytes"`
-	Benefit                              // if it was measured in this epoch
-	Metrics           map[string]float64 `json:"metrics,omitempty"`
-}
-
-// Draws returns the number of samples that were given to trainers.
-func (c *Count) Draws() int64 { return int64(c.Sums().Draws()) }
-
-// Add adds another rank's count of the epoch, or that of another epoch.
-func (c *Count) Add(d *Count) {
-	sums, more := c.Sums(), d.Sums()
-	sums.Add(more)
-	sums[TrainSeconds] = max(c.Seconds, d.Seconds)
-	c.Set(sums)
-	c.Join(d.Benefit)
-	for name, v := range d.Metrics {
-		if c.Metrics == nil {
-			c.Metrics = map[string]float64{}
-		}
-		c.Metrics[name] = v
-	}
 }

@@ -104,7 +104,7 @@ func (of *Training) Metric(m door.Metric) (err error) {
 	return err
 }
 
-func (s *epochs) sum(epoch int) *stats.Count {
+func (s *epochs) sum(epoch int) *stats.Epoch {
 	e := s.open[epoch]
 	var counts stats.Counts
 	longest := int64(0)
@@ -118,13 +118,12 @@ func (s *epochs) sum(epoch int) *stats.Count {
 		counts[stats.PlannedHits] = int64(s.of.store.PlannedHits(s.of.lane, epoch))
 		counts.Add(s.of.store.Counts(s.of.lane, epoch))
 	}
-	c := &stats.Count{Epoch: epoch, Metrics: e.metrics}
-	c.Set(stats.Convert(counts))
+	c := &stats.Epoch{Epoch: epoch, Sums: stats.Convert(counts), Metrics: e.metrics}
 	if s.of.began {
 		c.Benefit = s.of.Measured(epoch)
 	}
 	if spec := s.of.coordinator.Spec(); spec != nil {
-		c.StallSeconds /= stats.Measured(spec.World)
+		c.Sums[stats.StallSeconds] /= float64(spec.World)
 	}
 	return c
 }
@@ -185,7 +184,7 @@ func (s *epochs) closeAll() {
 
 // receive passes on another rank's counts of an epoch, on rank 0.
 func (s *epochs) receive(from int, text []byte) {
-	var c stats.Count
+	var c stats.Epoch
 	if err := json.Unmarshal(text, &c); err != nil {
 		s.of.rank.Log.Error("malformed count", "from", from, "error", err)
 		return
@@ -211,7 +210,7 @@ func (s *epochs) status() door.DataStatus {
 		if c := s.open[e]; c != nil {
 			sum := s.sum(e)
 			plan := s.of.store.Plan(s.of.lane, e)
-			st.Epoch, st.Draws, st.Hits = e, sum.Draws(), sum.HitsLocal+sum.HitsRemote
+			st.Epoch, st.Draws, st.Hits = e, int64(sum.Draws()), int64(sum.Hits())
 			if plan != nil {
 				st.Batch, st.Batches = s.slowest(plan, c), plan.Batches()
 				if cfg := s.of.setup.sampler; cfg.Name == "chunks" {
@@ -263,11 +262,11 @@ func (s *epochs) measure(st *stats.Reading, sum *stats.Counts) {
 	if s.of.began {
 		job := stats.Job{Name: s.of.job, Progress: stats.Progress{
 			Data: s.of.data.Name, Epoch: -1, Batch: progress.Batch, Batches: progress.Batches,
+			Sums: stats.Convert(own),
 		}}
 		if progress.Name != "" {
 			job.Epoch = progress.Epoch
 		}
-		job.Set(stats.Convert(own))
 		job.Benefit = s.of.Measured(-1)
 		st.Jobs = append(st.Jobs, job)
 	}

@@ -40,7 +40,7 @@ type Config struct {
 	ConnsOf func(trainer int, family uint64) []Client
 	// Counted is called with this rank's counts of an epoch, on rank 0 with other ranks' counts, too.
 	// ranks are those with trainers.
-	Counted func(from int, key Key, ranks []int32, c *stats.Count)
+	Counted func(from int, key Key, ranks []int32, c *stats.Epoch)
 	// Measures reports whether to measure the benefit of trainings now. There are n of them.
 	Measures func(trainings int) bool
 	// Divide is called when memory should be divided again.

@@ -158,7 +158,7 @@ func (s *Training) Seats() map[int]*Seat { return s.seats }
 func (s *Training) Over() <-chan struct{} { return s.over }
 
 // Count returns what this rank counts of an open epoch. It takes the lock.
-func (s *Training) Count(epoch int) (c *stats.Count) {
+func (s *Training) Count(epoch int) (c *stats.Epoch) {
 	s.store.Locked(func() { c = s.epochs.sum(epoch) })
 	return c
 }

@@ -30,7 +30,7 @@ type Remark struct {
 func remarks(run *runlog.Run) []Remark {
 	var all []Remark
 	for _, find := range []func(*runlog.Run, *Remarks){
-		logRemarks, restartRemarks, fallbackRemarks, slowNodeRemarks, slowEpochRemarks, planRemarks,
+		logRemarks, restartRemarks, fallbackRemarks, slowNodeRemarks, planRemarks,
 		memoryRemarks, storageRemarks, silentRemarks,
 	} {
 		var found Remarks
@@ -120,10 +120,10 @@ func restarted(m *runlog.Mark, run *runlog.Run) string {
 
 func fallbackRemarks(run *runlog.Run, all *Remarks) {
 	for i := range run.Epochs {
-		if e := &run.Epochs[i]; e.FallbackReads > 0 {
+		if e := &run.Epochs[i]; e.Sums[stats.FallbackReads] > 0 {
 			all.Bad("Fallback reads in epoch %d: trainers read %s of %s samples from "+
 				"storage themselves (%s).",
-				e.Epoch, Count(float64(e.FallbackReads)), Count(float64(e.Draws)), whyFallback(run, e.Epoch))
+				e.Epoch, Count(e.Sums[stats.FallbackReads]), Count(e.Draws()), whyFallback(run, e.Epoch))
 		}
 	}
 }
@@ -175,41 +175,16 @@ func slowNodeRemarks(run *runlog.Run, all *Remarks) {
 	}
 }
 
-// slowEpochRemarks leaves out the first epoch, which is cold, and one that may have been cut short.
-func slowEpochRemarks(run *runlog.Run, all *Remarks) {
-	if len(run.Epochs) < 4 {
-		return
-	}
-	warm := run.Epochs[1:]
-	median := medianOf(warm, func(e *runlog.Epoch) float64 { return e.Seconds })
-	usual := medianOf(warm, func(e *runlog.Epoch) float64 { return float64(e.StallSeconds) })
-	for i := range warm {
-		e := &warm[i]
-		if e.Seconds > slowFactor*median {
-			waited, stall := "it did not wait for samples more than the others", float64(e.StallSeconds)
-			switch {
-			case math.IsNaN(stall):
-				waited = "how long it waited for samples was not measured"
-			case stall > slowFactor*usual:
-				waited = fmt.Sprintf("of it %s waiting for samples", Span(stall))
-			}
-			all.Bad("Epoch %d took %s, the median epoch %s: %s.", e.Epoch, Span(e.Seconds),
-				Span(median), waited)
-		}
-	}
-}
-
 // planRemarks compares the hits of each epoch with those planned. A substituted draw was planned as
 // a hit, too.
 func planRemarks(run *runlog.Run, all *Remarks) {
 	for i := range run.Epochs {
 		e := &run.Epochs[i]
-		got := e.HitsLocal + e.HitsRemote + e.Substituted
-		missed := e.PlannedHits - got
-		if e.Draws > 0 && float64(missed) > missedWorth*float64(e.Draws) && e.FallbackReads < missed/2 {
+		got, planned := e.Hits()+e.Sums[stats.Substituted], e.Sums[stats.PlannedHits]
+		missed, draws := planned-got, e.Draws()
+		if draws > 0 && missed > missedWorth*draws && e.Sums[stats.FallbackReads] < missed/2 {
 			all.Bad("In epoch %d the plan promised %s hits and training got %s: samples were not in memory "+
-				"when they were due.", e.Epoch, Percent(float64(e.PlannedHits)/float64(e.Draws)),
-				Percent(float64(got)/float64(e.Draws)))
+				"when they were due.", e.Epoch, Percent(planned/draws), Percent(got/draws))
 		}
 	}
 }

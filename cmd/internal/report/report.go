@@ -93,9 +93,9 @@ func waited(s *stats.Sums) float64 {
 }
 
 // sumsOf adds up epochs.
-func sumsOf(epochs []runlog.Epoch) (sums stats.Sums) {
+func sumsOf(epochs []stats.Epoch) (sums stats.Sums) {
 	for i := range epochs {
-		sums.Add(epochs[i].Sums())
+		sums.Add(epochs[i].Sums)
 	}
 	return sums
 }
@@ -195,27 +195,26 @@ var countHead = []string{
 }
 
 // countCells are the cells of an epoch below all of these headings but the first.
-func countCells(e *runlog.Epoch) []string {
-	draws := float64(e.Draws)
+func countCells(e *stats.Epoch) []string {
+	draws := e.Draws()
 	return []string{
-		Count(draws), Percent(stats.Ratio(float64(e.HitsLocal+e.HitsRemote), draws)),
-		Percent(stats.Ratio(float64(e.HitsLocal), draws)),
-		Percent(stats.Ratio(float64(e.HitsRemote), draws)),
-		Percent(stats.Ratio(float64(e.StorageReads), draws)),
-		In(DecimalSizes, float64(e.StorageBytes)),
-		Count(float64(e.FallbackReads)),
-		Percent(min(1, stats.Ratio(float64(e.StallSeconds), e.Seconds))), svg.Number(e.Seconds),
+		Count(draws), Percent(stats.Ratio(e.Hits(), draws)),
+		Percent(stats.Ratio(e.Sums[stats.HitsLocal], draws)),
+		Percent(stats.Ratio(e.Sums[stats.HitsRemote], draws)),
+		Percent(stats.Ratio(e.Sums[stats.StorageReads], draws)),
+		In(DecimalSizes, e.Sums[stats.StorageBytes]), Count(e.Sums[stats.FallbackReads]),
+		Percent(waited(&e.Sums)), svg.Number(e.Sums[stats.TrainSeconds]),
 	}
 }
 
 // countTable has a row per epoch, with the metrics of training; nil without epochs.
-func countTable(name string, epochs []runlog.Epoch) *Table {
+func countTable(name string, epochs []stats.Epoch) *Table {
 	if len(epochs) == 0 {
 		return nil
 	}
 	metrics := runlog.MetricNames(epochs)
 	t := &Table{Name: name, Head: slices.Clone(countHead)}
-	measured := slices.ContainsFunc(epochs, func(e runlog.Epoch) bool { return e.BatchSeconds > 0 })
+	measured := slices.ContainsFunc(epochs, func(e stats.Epoch) bool { return e.BatchSeconds > 0 })
 	if measured {
 		t.Head = append(t.Head, "benefit")
 	}
@@ -247,9 +246,9 @@ func countTable(name string, epochs []runlog.Epoch) *Table {
 }
 
 // trainingsOf returns the epochs of each training with a job name, by name.
-func trainingsOf(run *runlog.Run) (trainings [][]runlog.Epoch) {
+func trainingsOf(run *runlog.Run) (trainings [][]stats.Epoch) {
 	for rest := run.Trainings; len(rest) > 0; {
-		end := slices.IndexFunc(rest, func(e runlog.Epoch) bool { return e.Job != rest[0].Job })
+		end := slices.IndexFunc(rest, func(e stats.Epoch) bool { return e.Job != rest[0].Job })
 		if end < 0 {
 			end = len(rest)
 		}
@@ -268,11 +267,8 @@ func trainingTables(run *runlog.Run) []*Table {
 		countHead[1:]...)}
 	tables := []*Table{all}
 	for _, epochs := range trainings {
-		sum := runlog.Epoch{Job: epochs[0].Job}
-		for i := range epochs {
-			sum.Draws += epochs[i].Draws
-		}
-		sum.Set(sumsOf(epochs))
+		sum := stats.Epoch{Job: epochs[0].Job}
+		sum.Sums = sumsOf(epochs)
 		all.Rows = append(all.Rows, append([]string{sum.Job, fmt.Sprint(len(epochs))},
 			countCells(&sum)...))
 		tables = append(tables, countTable("Job "+sum.Job, epochs))

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"rankpool/mpicache/stats"
 )
 
 // maxMarks is how many marks of each kind are kept: more do not fit into a plot.
@@ -44,7 +46,7 @@ type epochKey struct {
 // epochSum is an epoch as counted by the earlier jobs and by this one.
 type epochSum struct {
 	job          int
-	before, last Epoch
+	before, last stats.Epoch
 }
 
 // Add adds one event.
@@ -107,7 +109,7 @@ func (b *Builder) adopt() {
 
 // epochOf returns the training's epoch of a rank's line, -1 for none: before the first epoch, ranks
 // report passes over another data set, which have numbers of their own.
-func (b *Builder) epochOf(n *Node) int {
+func (b *Builder) epochOf(n *stats.Reading) int {
 	trained := b.data
 	if b.begin != nil {
 		trained = b.begin.Data[0]
@@ -185,7 +187,7 @@ func (b *Builder) open() {
 	}
 }
 
-func (b *Builder) epoch(e *Epoch, event string) {
+func (b *Builder) epoch(e *stats.Epoch, event string) {
 	key := epochKey{e.Data, e.Epoch, event, e.Job}
 	sum := b.epochs[key]
 	switch {
@@ -206,11 +208,9 @@ func (b *Builder) epoch(e *Epoch, event string) {
 }
 
 // addEpoch returns the sum of two jobs' parts of an epoch, with the name of the second.
-func addEpoch(a, b *Epoch) *Epoch {
-	s, sums := *b, a.Sums()
-	sums.Add(b.Sums())
-	s.Set(sums)
-	s.Draws += a.Draws
+func addEpoch(a, b *stats.Epoch) *stats.Epoch {
+	s := *b
+	s.Add(a.Sums)
 	s.Join(a.Benefit)
 	return &s
 }
@@ -225,7 +225,7 @@ func (b *Builder) mark(m Mark) {
 const restartSpan = 60.0
 
 // restarted handles the first line of a rank that restarted in an epoch.
-func (b *Builder) restarted(n *Node, epoch int, at float64) {
+func (b *Builder) restarted(n *stats.Reading, epoch int, at float64) {
 	m := b.newestRestart()
 	if m == nil || math.Abs(m.At-at) >= restartSpan {
 		b.mark(Mark{Kind: Restarted, Epoch: epoch, Rank: n.Rank, At: at})
@@ -289,12 +289,12 @@ func (b *Builder) Run() *Run {
 			r.Epochs = append(r.Epochs, e)
 		}
 	}
-	byEpoch := func(a, b Epoch) int {
+	byEpoch := func(a, b stats.Epoch) int {
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Data, b.Data))
 	}
 	slices.SortFunc(r.Epochs, byEpoch)
 	slices.SortFunc(r.Passes, byEpoch)
-	slices.SortFunc(r.Trainings, func(a, b Epoch) int {
+	slices.SortFunc(r.Trainings, func(a, b stats.Epoch) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), byEpoch(a, b))
 	})
 	slices.SortStableFunc(r.Marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })

@@ -59,8 +59,8 @@ func checkRun(t *testing.T, log *script, epochs, passes, jobs, earlier int) *Run
 			run.Earlier, run.Data, run.Broken, epochs, passes, jobs, earlier)
 	}
 	for _, e := range run.Epochs {
-		if e.Draws != 100 {
-			t.Errorf("epoch %d has %d draws", e.Epoch, e.Draws)
+		if e.Draws() != 100 {
+			t.Errorf("epoch %d has %v draws", e.Epoch, e.Draws())
 		}
 	}
 	return run
@@ -142,7 +142,7 @@ func TestRequeuedPasses(t *testing.T) {
 		log.epoch(4)
 		log.pass(1)
 		run := checkRun(t, &log, 5, 4, 2, 0)
-		if run.Ended || run.Passes[0].Draws != 20 || run.Totals()[stats.HitsLocal] != 4+3 ||
+		if run.Ended || run.Passes[0].Draws() != 20 || run.Totals()[stats.HitsLocal] != 4+3 ||
 			len(run.Restarts()) != 0 || len(run.Importance) != 1 {
 			t.Errorf("ended %v, passes %+v, %v hits, restarts %v", run.Ended, run.Passes,
 				run.Totals()[stats.HitsLocal], run.Restarts())
@@ -294,7 +294,7 @@ func TestTrainingsWithJobNames(t *testing.T) {
 	run := checkRun(t, &log, 2, 0, 2, 1)
 	var got []string
 	for _, e := range run.Trainings {
-		got = append(got, fmt.Sprintf("%s %d: %d", e.Job, e.Epoch, e.Draws))
+		got = append(got, fmt.Sprintf("%s %d: %v", e.Job, e.Epoch, e.Draws()))
 	}
 	if strings.Join(got, ", ") != "a 0: 50, a 1: 100, b 0: 50" {
 		t.Errorf("%q", got)

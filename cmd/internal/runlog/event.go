@@ -19,12 +19,13 @@ import (
 )
 
 // An Event is one line of a run log. At most one of the pointers is not nil; all are nil for an
-// event of unknown name.
+// event of unknown name. In an event "job" the epoch belongs to a training with a job name, separate
+// from the one without. In an event "pass" it is a pass over a data set other than the first.
 type Event struct {
 	Name       string
 	Begin      *Begin
-	Node       *Node
-	Epoch      *Epoch
+	Node       *stats.Reading
+	Epoch      *stats.Epoch
 	Importance *Importance
 	Summary    *stats.Summary // ends a job
 }
@@ -36,23 +37,6 @@ type Begin struct {
 	Launch string    `json:"launch"`
 	Ranks  int       `json:"ranks"`
 	Data   []string  `json:"data"` // the first is trained on
-}
-
-// A Node holds the totals and the state of one rank at a time.
-type Node struct {
-	Time time.Time `json:"time"`
-	stats.Reading
-}
-
-// An Epoch holds the counts of an epoch over all trainers. In an event "job" it belongs to a
-// training with a job name, separate from the one without. In an event "pass" it is a pass over a
-// data set other than the first.
-type Epoch struct {
-	Time  time.Time `json:"time"` // zero if the log does not have it
-	Data  string    `json:"data"`
-	Job   string    `json:"job"` // the training's name, "" for the one without
-	Draws int64     `json:"draws"`
-	stats.Count
 }
 
 // Importance is the distribution of a data set's scores after an epoch: Counts[i] samples have a
@@ -88,9 +72,9 @@ func Parse(line []byte) (e Event, err error) {
 	case "begin":
 		e.Begin, err = parse(line, (*Begin).check)
 	case "node":
-		e.Node, err = parse(line, (*Node).check)
+		e.Node, err = parse(line, checkNode)
 	case "epoch", "pass", "job":
-		e.Epoch, err = parse(line, (*Epoch).check)
+		e.Epoch, err = parse(line, checkEpoch)
 	case "importance":
 		e.Importance, err = parse(line, (*Importance).check)
 	case "summary":
@@ -139,12 +123,12 @@ func (b *Begin) check() bool {
 	return b.Launch != "" && len(b.Data) > 0 && b.Ranks >= 0 && b.Ranks <= maxRank
 }
 
-func (n *Node) check() bool {
+func checkNode(n *stats.Reading) bool {
 	if year := n.Time.Year(); year < 2000 || year > 2200 || n.Rank < 0 || n.Rank >= maxRank ||
 		len(n.Machine.GPUs) > maxGPUs {
 		return false
 	}
-	for _, gauge := range gaugesOf(&n.Reading) {
+	for _, gauge := range gaugesOf(n) {
 		if math.Abs(gauge) > maxCount { // an unknown one is NaN
 			return false
 		}
@@ -155,19 +139,18 @@ func (n *Node) check() bool {
 			return false
 		}
 	}
-	return checkSums(n.Sums()) && between(float64(n.Kept), float64(n.KeptOf)) &&
+	return checkSums(n.Totals()) && between(float64(n.Kept), float64(n.KeptOf)) &&
 		between(float64(n.KeptOf), maxCount) && n.Epoch >= -1 && n.Epoch < maxEpoch &&
 		between(n.Seconds, maxSeconds)
 }
 
-func (e *Epoch) check() bool {
-	return e.Epoch >= 0 && e.Epoch < maxEpoch && checkSums(e.Sums()) &&
-		between(float64(e.Draws), maxCount)
+func checkEpoch(e *stats.Epoch) bool {
+	return e.Epoch >= 0 && e.Epoch < maxEpoch && checkSums(e.Sums)
 }
 
 func checkSummary(s *stats.Summary) bool {
-	return checkSums(s.Sums()) && between(float64(s.Draws), maxCount) &&
-		between(s.WallSeconds, maxSeconds) && s.Ranks >= 0 && s.Ranks <= maxRank
+	return checkSums(s.Sums) && between(s.WallSeconds, maxSeconds) && s.Ranks >= 0 &&
+		s.Ranks <= maxRank
 }
 
 // checkSums reports whether all counters are possible.

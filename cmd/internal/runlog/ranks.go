@@ -23,7 +23,7 @@ type rank struct {
 const unknownEpoch = -1
 
 // node handles a line of a rank in an epoch of the training; -1 is none.
-func (b *Builder) node(n *Node, epoch int) {
+func (b *Builder) node(n *stats.Reading, epoch int) {
 	k, known := b.ranks[n.Rank]
 	if !known {
 		k = &rank{run: NodeRun{Rank: n.Rank}}
@@ -33,7 +33,7 @@ func (b *Builder) node(n *Node, epoch int) {
 	if b.over {
 		job++ // its first lines come before its first epoch
 	}
-	now := n.Sums()
+	now := n.Totals()
 	from, delta, fresh := k.at, now, !known || job != k.job || n.Seconds < k.seconds ||
 		fell(&k.sums, &now)
 	if fresh {
@@ -60,7 +60,7 @@ func (b *Builder) node(n *Node, epoch int) {
 	if epoch >= 0 {
 		b.epochBegun(epoch, end)
 	}
-	level := gaugesOf(&n.Reading)
+	level := gaugesOf(n)
 	level[StallShare], level[ReadLatency] = delta.Share(stats.StallSeconds, stats.TrainSeconds),
 		delta.Share(stats.ReadSeconds, stats.ReadCount)
 	b.run.Timeline.cover(begin, end, delta, &level)
@@ -88,7 +88,7 @@ func fell(before, now *stats.Sums) bool {
 
 // take adds what the node did in some seconds. fresh means that its process started with them.
 func (r *NodeRun) take(
-	n *Node, delta stats.Sums, level *[levels]float64, seconds float64, fresh bool,
+	n *stats.Reading, delta stats.Sums, level *[levels]float64, seconds float64, fresh bool,
 ) {
 	r.Host, r.Limit = cmp.Or(n.Host, r.Host), cmp.Or(n.Machine.MemoryLimit, r.Limit)
 	r.Sums.Add(delta)

@@ -27,9 +27,9 @@ type Run struct {
 
 	// of the first data set, in order; a job's last event of an epoch counts, and those of several
 	// jobs are added
-	Epochs     []Epoch
-	Passes     []Epoch // of the other data sets
-	Trainings  []Epoch // of the trainings with job names, by name
+	Epochs     []stats.Epoch
+	Passes     []stats.Epoch // of the other data sets
+	Trainings  []stats.Epoch // of the trainings with job names, by name
 	Nodes      []NodeRun
 	Timeline   Timeline // empty without node lines
 	Marks      []Mark   // in order of time
@@ -127,14 +127,14 @@ func (r *Run) WallSeconds() float64 {
 	}
 	sum := 0.0
 	for i := range r.Epochs {
-		sum += r.Epochs[i].Seconds
+		sum += r.Epochs[i].Sums[stats.TrainSeconds]
 	}
 	return sum
 }
 
 // MetricNames returns the names of the metrics that training reported in any of the epochs, in
 // order.
-func MetricNames(epochs []Epoch) []string {
+func MetricNames(epochs []stats.Epoch) []string {
 	names := map[string]bool{}
 	for i := range epochs {
 		for name := range epochs[i].Metrics {

@@ -52,8 +52,10 @@ func TestGolden(t *testing.T) {
 	w := tabwriter.NewWriter(&out, 0, 0, 1, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "epoch\tdraws\tlocal\tremote\tstorage\tfallback\tstall\tseconds\t")
 	for _, e := range run.Epochs {
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%.2f\t%.0f\t\n", e.Epoch, e.Draws, e.HitsLocal,
-			e.HitsRemote, e.StorageReads, e.FallbackReads, e.StallSeconds, e.Seconds)
+		s := &e.Sums
+		fmt.Fprintf(w, "%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.2f\t%.0f\t\n", e.Epoch, e.Draws(),
+			s[stats.HitsLocal], s[stats.HitsRemote], s[stats.StorageReads], s[stats.FallbackReads],
+			s[stats.StallSeconds], s[stats.TrainSeconds])
 	}
 	fmt.Fprintln(w, "node\tdraws\thits\tpeer bytes\tread "+
 		"bytes\tstall\ttrained\tlatency\tutilisation\tGPU idle\twaited\tslab min\trestarts\t")
@@ -112,7 +114,7 @@ func TestSumsAgree(t *testing.T) {
 	run := read(t, runlogtest.Cluster().Text())
 	epochs := 0.0
 	for _, e := range run.Epochs {
-		epochs += float64(e.Draws)
+		epochs += e.Draws()
 	}
 	nodes, bins := run.Totals(), stats.Sums{}
 	for i := range run.Timeline.Bins {
@@ -218,8 +220,8 @@ func TestRequeue(t *testing.T) {
 		"one file":  read(t, job1+job2),
 		"two files": read(t, job1, job2),
 	} {
-		if run.Jobs != 2 || run.Earlier != 0 || len(run.Epochs) != 3 || run.Epochs[1].Draws != 100 ||
-			run.Epochs[1].HitsLocal != 100 || run.Epochs[1].Seconds != 20 {
+		if run.Jobs != 2 || run.Earlier != 0 || len(run.Epochs) != 3 ||
+			run.Epochs[1].Sums != (stats.Sums{stats.HitsLocal: 100, stats.TrainSeconds: 20}) {
 			t.Errorf("%s: jobs %d, earlier %d, epochs %+v", name, run.Jobs, run.Earlier, run.Epochs)
 		}
 		if all := run.Totals(); all[stats.HitsLocal] != 300 || len(run.Restarts()) != 0 ||
@@ -248,12 +250,12 @@ func TestJobsOfOneEpoch(t *testing.T) {
 		)
 	}
 	run := read(t, job(4, 10)+job(4, 20)+job(4, 30))
-	if len(run.Epochs) != 1 || run.Epochs[0].Draws != 60 || run.Epochs[0].HitsLocal != 60 ||
+	if len(run.Epochs) != 1 || run.Epochs[0].Draws() != 60 ||
 		run.Jobs != 3 || run.Earlier != 0 {
 		t.Errorf("in epoch 4: %+v, jobs %d, earlier %d", run.Epochs, run.Jobs, run.Earlier)
 	}
 	run = read(t, job(0, 10)+job(0, 20)+job(0, 30))
-	if len(run.Epochs) != 1 || run.Epochs[0].Draws != 30 || run.Jobs != 1 || run.Earlier != 2 {
+	if len(run.Epochs) != 1 || run.Epochs[0].Draws() != 30 || run.Jobs != 1 || run.Earlier != 2 {
 		t.Errorf("in epoch 0: %+v, jobs %d, earlier %d", run.Epochs, run.Jobs, run.Earlier)
 	}
 }
@@ -266,7 +268,7 @@ func TestEpochTwice(t *testing.T) {
 {"event":"epoch","data":"d","epoch":0,"draws":100,"hits_local":100}
 {"event":"something new","x":1}
 `)
-	if len(run.Epochs) != 1 || run.Epochs[0].Draws != 100 || len(run.Passes) != 1 ||
+	if len(run.Epochs) != 1 || run.Epochs[0].Draws() != 100 || len(run.Passes) != 1 ||
 		run.Unknown != 1 || run.Ended || run.Data != "d" {
 		t.Errorf("%+v", run)
 	}

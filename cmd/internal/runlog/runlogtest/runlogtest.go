@@ -72,11 +72,9 @@ func (t Training) Write(w io.Writer) error {
 		out.epoch(e, second, length)
 		second += length
 	}
-	out.line(map[string]any{
-		"event": "summary", "data": "train", "ranks": t.Nodes, "epochs": t.Epochs,
-		"draws": out.total.Draws(), "wall_seconds": second,
-		"hits_local": out.total.HitsLocal, "hits_remote": out.total.HitsRemote,
-		"storage_reads": out.total.StorageReads,
+	out.total.Event, out.total.Data, out.total.Metrics = "summary", "train", nil
+	out.line(stats.Summary{
+		Epoch: out.total, Whole: stats.Whole{Ranks: t.Nodes, Epochs: t.Epochs, WallSeconds: second},
 	})
 	if out.err == nil {
 		out.err = out.to.Flush()
@@ -98,7 +96,7 @@ type writer struct {
 	to     *bufio.Writer
 	random *rand.Rand
 	nodes  []*node
-	total  stats.Count
+	total  stats.Epoch
 	err    error
 }
 
@@ -122,7 +120,7 @@ func (w *writer) line(event any) {
 
 // epoch writes the lines of an epoch that begins at a second.
 func (w *writer) epoch(e int, second, length float64) {
-	var sum stats.Count
+	sum := stats.Epoch{Event: "epoch", Data: "train", Epoch: e}
 	for at := second + w.EverySeconds; at <= second+length; at += w.EverySeconds {
 		for _, n := range w.nodes {
 			died := e == 2 && n.rank == w.DeadNode && at-second >= length/2 && n.began == 0
@@ -132,31 +130,21 @@ func (w *writer) epoch(e int, second, length float64) {
 				}
 			}
 			w.advance(n, &sum, e, (at-second)/length, at, died)
-			w.line(struct {
-				Event string    `json:"event"`
-				Time  time.Time `json:"time"`
-				stats.Reading
-			}{"node", begin.Add(time.Duration(at * 1e9)), n.Reading})
+			n.Event, n.Time = "node", begin.Add(time.Duration(at*1e9))
+			w.line(n.Reading)
 		}
 	}
-	sum.Epoch, sum.Seconds = e, length
-	sum.StallSeconds /= stats.Measured(w.Nodes)
-	sum.PlannedHits = sum.HitsLocal + sum.HitsRemote
+	sum.Sums[stats.TrainSeconds] = length
+	sum.Sums[stats.StallSeconds] /= float64(w.Nodes)
+	sum.Sums[stats.PlannedHits] = sum.Hits()
 	sum.Metrics = map[string]float64{"accuracy": 1 - 0.6/math.Sqrt(float64(e+1))}
-	w.total.HitsLocal += sum.HitsLocal
-	w.total.HitsRemote += sum.HitsRemote
-	w.total.StorageReads += sum.StorageReads
-	w.line(struct {
-		Event string `json:"event"`
-		Data  string `json:"data"`
-		Draws int64  `json:"draws"`
-		stats.Count
-	}{"epoch", "train", sum.Draws(), sum})
+	w.total.Merge(&sum)
+	w.line(sum)
 	w.importance(e)
 }
 
 // advance lets a node train until second at, when it has done the given part of the epoch.
-func (w *writer) advance(n *node, sum *stats.Count, epoch int, part, at float64, died bool) {
+func (w *writer) advance(n *node, sum *stats.Epoch, epoch int, part, at float64, died bool) {
 	seconds := at - n.latest
 	hit, latency := 0.62, 0.004*(1+0.3*w.random.Float64())
 	if epoch == 0 {
@@ -177,22 +165,18 @@ func (w *writer) advance(n *node, sum *stats.Count, epoch int, part, at float64,
 	n.Rank, n.Host, n.Seconds = n.rank, fmt.Sprintf("nid%06d", 1000+n.rank), at-n.began
 	n.Trainers, n.Data, n.Epoch, n.Batches = max(1, w.GPUs), "train", epoch, 5000
 	n.Batch = int(5000 * part)
-	n.HitsLocal += local
-	n.HitsRemote += hits - local
-	n.StorageReads += reads
-	n.StorageBytes += (reads + fallback) * sampleBytes
-	n.FallbackReads += fallback
-	n.FallbackBytes += fallback * sampleBytes
-	n.StallSeconds += stats.Measured(stall * float64(n.Trainers))
-	n.TrainSeconds += seconds * float64(n.Trainers)
-	n.PeerBytes += (hits - local) * sampleBytes
-	sum.HitsLocal += local
-	sum.HitsRemote += hits - local
-	sum.StorageReads += reads
-	sum.StorageBytes += (reads + fallback) * sampleBytes
-	sum.FallbackReads += fallback
-	sum.FallbackBytes += fallback * sampleBytes
-	sum.StallSeconds += stats.Measured(stall)
+	given := stats.Sums{
+		stats.HitsLocal: float64(local), stats.HitsRemote: float64(hits - local),
+		stats.StorageReads: float64(reads), stats.FallbackReads: float64(fallback),
+		stats.StorageBytes:  float64((reads + fallback) * sampleBytes),
+		stats.FallbackBytes: float64(fallback * sampleBytes),
+		stats.StallSeconds:  stall,
+	}
+	sum.Add(given)
+	given[stats.StallSeconds] *= float64(n.Trainers)
+	given[stats.TrainSeconds] = seconds * float64(n.Trainers)
+	given[stats.PeerBytes] = float64((hits - local) * sampleBytes)
+	n.Add(given)
 	w.memory(n, epoch, part)
 	if w.Machine {
 		w.machine(n, reads, latency, seconds, stall)

@@ -63,8 +63,8 @@ func (r *SideRun) points() []point {
 	for i := range r.Log.Epochs {
 		e := &r.Log.Epochs[i]
 		p.epochs++
-		p.seconds += e.Seconds
-		p.samples += float64(e.Count.Draws())
+		p.seconds += e.Sums[stats.TrainSeconds]
+		p.samples += e.Draws()
 		p.accuracy = math.NaN()
 		if accuracy, found := e.Metrics[AccuracyMetric]; found {
 			p.accuracy = accuracy
@@ -106,7 +106,7 @@ func (r *SideRun) until(accuracy float64) (point, bool) {
 // sums adds up the epochs.
 func (r *SideRun) sums() (sums stats.Sums) {
 	for i := range r.Log.Epochs {
-		sums.Add(r.Log.Epochs[i].Sums())
+		sums.Add(r.Log.Epochs[i].Sums)
 	}
 	return sums
 }

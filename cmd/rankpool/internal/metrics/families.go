@@ -92,13 +92,13 @@ func (d *describer) training() {
 // the cache, those of each training, with the prefix training_.
 func (d *describer) counters() {
 	d.table("", stats.Counters, nil, func(r reading, to func(stats.Sums, ...string)) {
-		to(r.Sums())
+		to(r.Totals())
 	})
 	ofEach := []string{"training", "data"}
 	d.table("training_", stats.PackageWriteBytes+1, ofEach,
 		func(r reading, to func(stats.Sums, ...string)) {
 			for i := range r.Jobs {
-				to(r.Jobs[i].Sums(), r.Jobs[i].Name, r.Jobs[i].Data)
+				to(r.Jobs[i].Sums, r.Jobs[i].Name, r.Jobs[i].Data)
 			}
 		})
 	ofJobs := func(known func(stats.Job) bool, value func(stats.Job) float64) func(reading, emit) {
@@ -149,9 +149,11 @@ func (d *describer) table(prefix string, end stats.Counter, labels []string,
 		d.counter(prefix+row.Metric, row.Help, func(r reading, to emit) {
 			sums(r, func(of stats.Sums, values ...string) {
 				for _, c := range all {
-					if len(all) > 1 {
+					switch {
+					case stats.Table[c].System && of[c] == 0: // no such system runs
+					case len(all) > 1:
 						to(of[c], append(slices.Clone(values), stats.Table[c].Source)...)
-					} else {
+					default:
 						to(of[c], values...)
 					}
 				}

@@ -32,12 +32,15 @@ func full() stats.Reading {
 		Rank: 1, Host: "nid2", Seconds: 100.5, Trainers: 4,
 		Progress: stats.Progress{
 			Data: "train", Epoch: 3, Batch: 120, Batches: 600,
-			HitsLocal: 1001, HitsRemote: 1002, TierHits: 1003, StorageReads: 1004,
-			StorageBytes: 1005, FallbackReads: 1006, FallbackBytes: 1007, Substituted: 1008,
-			SubstituteReads: 1020, Evaluated: 1021, EvaluatedReads: 1022,
-			StallSeconds: 10.25, TrainSeconds: 380.5,
+			Sums: stats.Sums{
+				stats.HitsLocal: 1001, stats.HitsRemote: 1002, stats.TierHits: 1003,
+				stats.StorageReads: 1004, stats.StorageBytes: 1005, stats.FallbackReads: 1006,
+				stats.FallbackBytes: 1007, stats.Substituted: 1008, stats.SubstituteReads: 1020,
+				stats.Evaluated: 1021, stats.EvaluatedReads: 1022, stats.StallSeconds: 10.25,
+				stats.TrainSeconds: 380.5, stats.PeerBytes: 1009, stats.PackageReads: 1023,
+				stats.PackageReadBytes: 1024, stats.PackageWrites: 1025, stats.PackageWriteBytes: 1026,
+			},
 		},
-		PeerBytes: 1009,
 		SlabBytes: 2001, UsedBytes: 2002, Residents: 2003, ResidentBytes: 2004, Ready: 0.75,
 		Kept: 2005, KeptOf: 2006,
 		NextPlanned: true,
@@ -62,13 +65,19 @@ func shared() stats.Reading {
 	s := fresh()
 	s.Rank, s.Host, s.Jobs = 1, "nid2", []stats.Job{
 		{Progress: stats.Progress{
-			Data: "train", Epoch: 2, Batch: 21, Batches: 60, HitsLocal: 5001, TrainSeconds: 9.5,
+			Data: "train", Epoch: 2, Batch: 21, Batches: 60,
+			Sums: stats.Sums{stats.HitsLocal: 5001, stats.TrainSeconds: 9.5},
 		}},
 		{Name: "a", Progress: stats.Progress{
 			Data: "train", Epoch: 3, Batch: 31, Batches: 60,
-			HitsLocal: 6001, HitsRemote: 6002, TierHits: 6003, StorageReads: 6004,
-			StorageBytes: 6005, FallbackReads: 6006, FallbackBytes: 6007, Substituted: 6008,
-			SubstituteReads: 6009, StallSeconds: 1.25, TrainSeconds: 8.5,
+			Sums: stats.Sums{
+				stats.HitsLocal: 6001, stats.HitsRemote: 6002, stats.TierHits: 6003,
+				stats.StorageReads: 6004, stats.StorageBytes: 6005, stats.FallbackReads: 6006,
+				stats.FallbackBytes: 6007, stats.Substituted: 6008, stats.SubstituteReads: 6009,
+				stats.StallSeconds: 1.25, stats.TrainSeconds: 8.5, stats.Evaluated: 6010,
+				stats.EvaluatedReads: 6011, stats.PackageReads: 6012, stats.PackageReadBytes: 6013,
+				stats.PackageWrites: 6014, stats.PackageWriteBytes: 6015,
+			},
 		}, Benefit: stats.Benefit{BatchSeconds: 0.125, UncachedBatchSeconds: 0.25}},
 		{Name: "b", Progress: stats.Progress{Data: "train", Epoch: -1}},
 	}
@@ -137,7 +146,7 @@ func TestExposition(t *testing.T) {
 // TestNotMeasured checks that time that was not measured has no series, rather than 0 or NaN.
 func TestNotMeasured(t *testing.T) {
 	s := full()
-	s.StallSeconds = stats.Measured(math.NaN())
+	s.Sums[stats.StallSeconds] = math.NaN()
 	found, err := registry(labels, s).Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +245,7 @@ func TestTextfile(t *testing.T) {
 		}
 		wantReads(t, path, "1002")
 		later := full()
-		later.HitsRemote = 1111
+		later.Sums[stats.HitsRemote] = 1111
 		now.Store(&later)
 		time.Sleep(metrics.TextfileEvery + time.Second) // synctest's clock
 		synctest.Wait()

@@ -86,7 +86,7 @@ func TestMetricsJob(t *testing.T) {
 func TestStartMetrics(t *testing.T) {
 	dir := t.TempDir()
 	stats := func() stats.Reading {
-		return stats.Reading{Progress: stats.Progress{Epoch: -1, HitsLocal: 12}}
+		return stats.Reading{Progress: stats.Progress{Epoch: -1, Sums: stats.Sums{stats.HitsLocal: 12}}}
 	}
 	var logged bytes.Buffer
 	log := messages.New(&logged, messages.Options{})

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"rankpool/mpicache/stats"
 )
 
 // unmeasured is below a table in which waiting is "-".
@@ -25,7 +27,7 @@ func printBrief(w io.Writer, rows []epochRow, restarts int) error {
 		return err
 	}
 	text := ""
-	if math.IsNaN(float64(total.StallSeconds)) {
+	if math.IsNaN(total.Sums[stats.StallSeconds]) {
 		text += unmeasured
 	}
 	if restarts > 0 {
@@ -45,17 +47,19 @@ func briefColumns() []column {
 			}
 			return fmt.Sprint(r.Epoch)
 		}},
-		{"time", func(r epochRow) string { return timeText(r.Seconds) }},
-		{"waited", func(r epochRow) string { return waitedText(float64(r.StallSeconds), r.Seconds) }},
+		{"time", func(r epochRow) string { return timeText(r.Sums[stats.TrainSeconds]) }},
+		{"waited", func(r epochRow) string {
+			return waitedText(r.Sums[stats.StallSeconds], r.Sums[stats.TrainSeconds])
+		}},
 		{"from memory", func(r epochRow) string {
-			return percent(r.HitsLocal+r.HitsRemote+r.Substituted, r.Draws)
+			return percent(r.Hits()+r.Sums[stats.Substituted], r.Draws())
 		}},
 		{"from storage", func(r epochRow) string {
-			reads := r.StorageReads + r.FallbackReads
+			reads := int64(r.Sums[stats.StorageReads] + r.Sums[stats.FallbackReads])
 			if reads == 0 {
 				return "0"
 			}
-			return humanize.Comma(reads) + ", " + humanize.IBytes(uint64(r.StorageBytes))
+			return humanize.Comma(reads) + ", " + humanize.IBytes(uint64(r.Sums[stats.StorageBytes]))
 		}},
 	}
 }

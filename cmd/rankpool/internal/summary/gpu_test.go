@@ -114,11 +114,8 @@ func TestGPUSentence(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var text bytes.Buffer
 			for i, e := range tt.events {
-				line, err := json.Marshal(struct {
-					Event string    `json:"event"`
-					Time  time.Time `json:"time"`
-					stats.Reading
-				}{"node", time.Date(2026, 11, 20, 12, 0, i, 0, time.UTC), e})
+				e.Event, e.Time = "node", time.Date(2026, 11, 20, 12, 0, i, 0, time.UTC)
+				line, err := json.Marshal(e)
 				if err != nil {
 					t.Fatal(err)
 				}

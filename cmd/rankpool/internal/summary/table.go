@@ -16,7 +16,7 @@ import (
 )
 
 // An epochRow is one "epoch" event of the run log.
-type epochRow = runlog.Epoch
+type epochRow = stats.Epoch
 
 // ranLog is the content of a run log: the last event of each epoch, even if the cache was restarted
 // in it, and the rest.
@@ -153,15 +153,12 @@ func printTable(w io.Writer, all []column, rows []epochRow) error {
 }
 
 func totalOf(rows []epochRow) (total epochRow) {
-	var sums stats.Sums
 	for _, r := range rows {
-		total.Draws += r.Draws
-		sums.Add(r.Sums())
+		total.Add(r.Sums)
 	}
-	total.Set(sums)
 	return total
 }
 
-func percent(part, whole int64) string {
-	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(max(whole, 1)))
+func percent(part, whole float64) string {
+	return fmt.Sprintf("%.1f %%", 100*part/max(whole, 1))
 }

@@ -27,11 +27,11 @@ type jobRow struct {
 func jobFlows(earlier, later stats.Reading) map[jobKey]stats.Sums {
 	before := map[jobKey]stats.Sums{}
 	for _, j := range earlier.Jobs {
-		before[jobKey{j.Name, j.Data}] = j.Sums()
+		before[jobKey{j.Name, j.Data}] = j.Sums
 	}
 	flows := map[jobKey]stats.Sums{}
 	for _, j := range later.Jobs {
-		key, sums := jobKey{j.Name, j.Data}, j.Sums()
+		key, sums := jobKey{j.Name, j.Data}, j.Sums
 		if b := before[key]; b.Draws() <= sums.Draws() {
 			sums = sums.Minus(b)
 		}

@@ -11,7 +11,7 @@ import (
 // flowBetween returns what a rank did per second between two readings; later.Seconds must be
 // greater.
 func flowBetween(earlier, later stats.Reading) stats.Sums {
-	flow := later.Sums().Minus(earlier.Sums())
+	flow := later.Totals().Minus(earlier.Totals())
 	for c := range flow {
 		flow[c] /= later.Seconds - earlier.Seconds
 	}
@@ -25,7 +25,7 @@ type nodeRates struct {
 	StorageReadsPerSecond float64  `json:"storage_reads_per_second"`
 	StorageLatencySeconds *float64 `json:"storage_latency_seconds"` // mean of those reads
 	PeerBytesPerSecond    float64  `json:"peer_bytes_per_second"`
-	PackageBytesPerSecond float64  `json:"package_bytes_per_second"` // read
+	PackageBytesPerSecond float64  `json:"package_bytes_per_second,omitempty"` // read
 }
 
 // served returns what trainers got, nil if it is not known.
@@ -85,8 +85,17 @@ type nodeRow struct {
 	stats.Reading
 	flow  stats.Sums
 	jobs  map[jobKey]stats.Sums // what each training got since; nil after the first reading
-	Rates *nodeRates            `json:"rates"`           // nil after the first reading
-	GPU   *float64              `json:"gpu_utilisation"` // mean of its GPUs; nil: not available
+	Rates *nodeRates            // nil after the first reading
+	GPU   *float64              // mean utilisation of its GPUs; nil: not available
+}
+
+// MarshalJSON encodes the reading, and what top computes, as one object.
+func (r nodeRow) MarshalJSON() ([]byte, error) {
+	type computed struct {
+		Rates *nodeRates `json:"rates"`
+		GPU   *float64   `json:"gpu_utilisation"`
+	}
+	return stats.Join(r.Reading, computed{r.Rates, r.GPU})
 }
 
 // A nodeTotal is the last line of top: all ranks together.

@@ -16,15 +16,16 @@ func someNodes(n int, seconds float64) []stats.Reading {
 	var nodes []stats.Reading
 	for r := range n {
 		rate := func(perSecond float64) int64 { return int64(perSecond * seconds) }
+		given := stats.Sums{
+			stats.HitsLocal: 1000, stats.HitsRemote: 3000, stats.StorageReads: 950,
+			stats.FallbackReads: 50, stats.TrainSeconds: 4, stats.StallSeconds: 0.04,
+			stats.PeerBytes: 330e6,
+		}
 		s := stats.Reading{
 			Rank: r, Host: fmt.Sprintf("nid%03d", r+1), Seconds: seconds, Trainers: 4,
 			Progress: stats.Progress{
-				Data: "train", Epoch: 3, Batch: 120 - r%7, Batches: 600,
-				HitsLocal: rate(1000), HitsRemote: rate(3000), StorageReads: rate(950),
-				FallbackReads: rate(50), TrainSeconds: 4 * seconds,
-				StallSeconds: stats.Measured(0.04 * seconds),
+				Data: "train", Epoch: 3, Batch: 120 - r%7, Batches: 600, Sums: given.Times(seconds),
 			},
-			PeerBytes: rate(330e6),
 			SlabBytes: 64 << 30, UsedBytes: 60 << 30, Residents: 500000, ResidentBytes: 55 << 30,
 			Ready: 0.97, NextPlanned: r != 3,
 			Machine: stats.Machine{
@@ -40,13 +41,13 @@ func someNodes(n int, seconds float64) []stats.Reading {
 		}
 		switch r {
 		case 1:
-			s.StallSeconds, s.Machine.StorageSeconds = stats.Measured(1.6*seconds), 480*seconds
+			s.Sums[stats.StallSeconds], s.Machine.StorageSeconds = 1.6*seconds, 480*seconds
 			s.Machine.MemoryFreeBytes, s.Ready = 500<<20, 0.31
 			for g := range s.Machine.GPUs {
 				s.Machine.GPUs[g].Utilisation = new(0.3)
 			}
 		case 2:
-			s.TierHits = rate(500)
+			s.Sums[stats.TierHits] = 500 * seconds
 			s.Machine.GPUs = []stats.GPU{{UUID: "MIG-1"}}
 			s.Machine.MemoryLimit = ""
 		}
@@ -60,11 +61,12 @@ func someNodes(n int, seconds float64) []stats.Reading {
 func withJobs(nodes []stats.Reading, names ...string) []stats.Reading {
 	for r := range nodes {
 		for i, name := range names {
-			n := int64(float64(i+1) * nodes[r].Seconds)
+			n, seconds := float64(i+1)*nodes[r].Seconds, nodes[r].Seconds
 			j := stats.Job{Name: name, Progress: stats.Progress{
-				Data: "train", Epoch: i, Batch: 10 + r, Batches: 50, HitsLocal: 70 * n,
-				StorageReads: 30 * n, StallSeconds: stats.Measured(0.2 * nodes[r].Seconds),
-				TrainSeconds: nodes[r].Seconds,
+				Data: "train", Epoch: i, Batch: 10 + r, Batches: 50, Sums: stats.Sums{
+					stats.HitsLocal: 70 * n, stats.StorageReads: 30 * n,
+					stats.StallSeconds: 0.2 * seconds, stats.TrainSeconds: seconds,
+				},
 			}}
 			if name == "a" { // the slower rank counts
 				j.Benefit = stats.Benefit{BatchSeconds: 0.1, UncachedBatchSeconds: 0.1 + 0.1*float64(r)}
@@ -83,8 +85,8 @@ func TestJobs(t *testing.T) {
 	reading := func(seconds float64, jobs ...stats.Job) []stats.Reading {
 		return []stats.Reading{{Seconds: seconds, Jobs: jobs}}
 	}
-	job := func(name string, hits int64) stats.Job {
-		return stats.Job{Name: name, Progress: stats.Progress{HitsLocal: hits}}
+	job := func(name string, hits float64) stats.Job {
+		return stats.Job{Name: name, Progress: stats.Progress{Sums: stats.Sums{stats.HitsLocal: hits}}}
 	}
 	jobs := jobsOf(rowsOf(reading(10, job("a", 100), job("b", 500), job("gone", 9)),
 		reading(12, job("c", 40), job("b", 60), job("a", 300))))
@@ -161,7 +163,7 @@ func TestNothingIsKnown(t *testing.T) {
 		r.SamplesPerSecond != 0 {
 		t.Errorf("of a rank that did nothing: %+v", r)
 	}
-	later[0].StallSeconds, later[0].TrainSeconds = stats.Measured(math.NaN()), 3
+	later[0].Sums[stats.StallSeconds], later[0].Sums[stats.TrainSeconds] = math.NaN(), 3
 	if r := rowsOf(quiet, later)[0].Rates; r.StallShare != nil {
 		t.Errorf("of a training that does not measure how long it waits: %v", *r.StallShare)
 	}
@@ -173,8 +175,10 @@ func TestNothingIsKnown(t *testing.T) {
 }
 
 func TestHistory(t *testing.T) {
-	rank := func(r int, seconds float64, hits int64) stats.Reading {
-		return stats.Reading{Rank: r, Seconds: seconds, Progress: stats.Progress{HitsLocal: hits}}
+	rank := func(r int, seconds, hits float64) stats.Reading {
+		return stats.Reading{
+			Rank: r, Seconds: seconds, Progress: stats.Progress{Sums: stats.Sums{stats.HitsLocal: hits}},
+		}
 	}
 	var h nodeHistory
 	add := func(nodes ...stats.Reading) { h.add(nodes) }
@@ -229,14 +233,14 @@ func TestRatesProperties(t *testing.T) {
 				}
 				s.Rank = r
 				s.Seconds += rapid.Float64Range(0.1, 10).Draw(t, label)
-				for _, field := range []*int64{
-					&s.HitsLocal, &s.HitsRemote, &s.StorageReads,
-					&s.FallbackReads, &s.Machine.StorageReads,
+				for _, c := range []stats.Counter{
+					stats.HitsLocal, stats.HitsRemote, stats.StorageReads, stats.FallbackReads,
 				} {
-					*field += count.Draw(t, label)
+					s.Sums[c] += float64(count.Draw(t, label))
 				}
-				s.StallSeconds += stats.Measured(rapid.Float64Range(0, 10).Draw(t, label))
-				s.TrainSeconds += rapid.Float64Range(0, 10).Draw(t, label)
+				s.Machine.StorageReads += count.Draw(t, label)
+				s.Sums[stats.StallSeconds] += rapid.Float64Range(0, 10).Draw(t, label)
+				s.Sums[stats.TrainSeconds] += rapid.Float64Range(0, 10).Draw(t, label)
 				nodes = append(nodes, s)
 			}
 			return nodes

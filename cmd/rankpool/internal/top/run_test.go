@@ -119,8 +119,9 @@ func TestTopOnceJSON(t *testing.T) {
 		Silent  []int
 		Total   struct{ Nodes, Trainers int }
 		Nodes   []struct {
-			stats.Reading
-			Rates struct {
+			Host       string
+			HitsRemote float64 `json:"hits_remote"`
+			Rates      struct {
 				SamplesPerSecond float64 `json:"samples_per_second"`
 			}
 			GPU float64 `json:"gpu_utilisation"`
