@@ -57,7 +57,7 @@ def test_ranks_make_one_list(tree, runtime, mpi, ranks):
     assert not [f for f in found if f["status"] == "bad"], found
     assert done.returncode == 0, done.stderr
     checks = {f["check"] for f in found}
-    assert {"mpi", "launcher", "ranks", "kernel", "memory", "data", "python"} < checks, checks
+    assert {"mpi", "launcher", "ranks", "cpus", "memory", "data", "python"} < checks, checks
     for f in found:
         assert set(f) - {"node"} == {"check", "status", "detail", "advice"}, f
         assert f["status"] in ("good", "warning") and f["detail"] and "{}" not in f["detail"], f
@@ -75,9 +75,9 @@ def test_ranks_make_one_list(tree, runtime, mpi, ranks):
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
 def test_strict_counts_warnings_once(mpi):
     """Only rank 0 fails: that ranks share a node is a warning."""
-    done = doctor(mpi, 2, "--only", "ranks,kernel", "--strict")
+    done = doctor(mpi, 2, "--only", "ranks,cpus", "--strict")
     assert done.returncode == 1, done.stderr
-    assert done.stdout.count("warning  ranks") == 1 and done.stdout.count("kernel") == 1
+    assert done.stdout.count("warning  ranks") == 1 and done.stdout.count("cpus") == 1
     assert "2 good, 1 warning, 0 bad" in done.stdout
 
 

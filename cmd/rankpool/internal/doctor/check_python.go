@@ -103,7 +103,14 @@ func judgePython(r pythonReport, p Python, gpus string) []Finding {
 		found = append(found, warning(fmt.Sprintf("PyTorch %s has no torch.distributed, so each trainer "+
 			"would be alone", r.Torch), "install a PyTorch that was built with it")...)
 	case gpus != "" && !r.CUDA:
-		found = append(found, blind(r, gpus)...)
+		cuda := "with CUDA " + r.CUDACompiled
+		if r.CUDACompiled == "" {
+			cuda = "built without CUDA"
+		}
+		found = append(found, warning(fmt.Sprintf("the job has GPUs (%s), but PyTorch %s, %s, sees none",
+			gpus, r.Torch, cuda), "see why: "+r.Executable+" -c 'import torch; torch.cuda.init()'; often "+
+			"the driver is older than that CUDA, a container was started without its GPU option, or "+
+			"--python is needed")...)
 	}
 	if len(found) > 0 {
 		return found
@@ -117,17 +124,4 @@ func judgePython(r pythonReport, p Python, gpus string) []Finding {
 		cuda = ", with GPUs"
 	}
 	return good(fmt.Sprintf("%s, PyTorch %s%s; training uses %s", what, r.Torch, cuda, client))
-}
-
-// blind is the finding for a PyTorch that does not see the job's GPUs: training would run on the
-// CPUs, or fail.
-func blind(r pythonReport, gpus string) []Finding {
-	if r.CUDACompiled == "" {
-		return warning(fmt.Sprintf("the job has GPUs (%s), but PyTorch %s of %s was built without CUDA, "+
-			"or for others", gpus, r.Torch, r.Executable), otherPython)
-	}
-	return warning(fmt.Sprintf("the job has GPUs (%s), but PyTorch %s with CUDA %s sees none", gpus,
-		r.Torch, r.CUDACompiled),
-		"see why: "+r.Executable+" -c 'import torch; torch.cuda.init()'; often the driver is older than "+
-			"that CUDA, or a container was started without its GPU option")
 }

@@ -2,8 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -11,11 +9,7 @@ import (
 // commandWithin is how long a small program may take: srun may wait for slurmctld.
 const commandWithin = 8 * time.Second
 
-var versionNumber = regexp.MustCompile(`(\d+)\.(\d+)`)
-
-// checkSlurm checks the version, since --overlap came with 20.11, and the plugin for this MPI.
-//
-// Source: SchedMD, RELEASE_NOTES of 20.11: steps are exclusive by default, and --overlap is new.
+// checkSlurm checks whether srun runs, and has the plugin for this MPI.
 func checkSlurm(env *Env) []Finding {
 	text, err := env.Machine.Output(commandWithin, nil, "srun", "--version")
 	if err != nil {
@@ -29,14 +23,6 @@ func checkSlurm(env *Env) []Finding {
 			"put srun into $PATH; in a container, bind it and Slurm's configuration into it")
 	}
 	version := strings.TrimSpace(text)
-	if m := versionNumber.FindStringSubmatch(version); m != nil {
-		major, _ := strconv.Atoi(m[1])
-		minor, _ := strconv.Atoi(m[2])
-		if major < 20 || major == 20 && minor < 11 {
-			return warning(version+" does not know --overlap, with which the cache runs beside training",
-				"use the form of one step: srun rankpool run …")
-		}
-	}
 	if !env.Job.InJob() {
 		return append(good(version+", outside a job"), checkSrunMPI(env)...)
 	}
@@ -54,10 +40,6 @@ func checkSrunMPI(env *Env) []Finding {
 	}
 	want, advice := env.Launch.SrunMPI, "start the ranks with mpirun in the batch script, or load "+
 		"another MPI"
-	if env.MPI.Flavour == "Open MPI" && want == "pmi2" {
-		return warning("srun has no --mpi=pmix, and few builds of Open MPI speak "+
-			"PMI2; it has: "+oneLine(text), advice)
-	}
 	for word := range strings.FieldsSeq(strings.ReplaceAll(text, ",", " ")) {
 		if word == want || strings.HasPrefix(word, want+"_v") {
 			return good("srun has --mpi=" + want + ", which " + env.MPI.Flavour + " needs")

@@ -29,13 +29,8 @@ var hurtfuls = []hurtful{
 		"give srun the --mpi of check \"launcher\"",
 	},
 	{
-		"UCX_ERROR_SIGNALS", contains("TERM", "USR1", "USR2", "INT", "HUP"),
+		"UCX_ERROR_SIGNALS", asksToSave,
 		"has UCX end a rank at a signal that asks it to save its state", "unset it",
-	},
-	{"UCX_TLS", avoidsFabric, "keeps UCX off the fabric", "unset it"},
-	{
-		"OMPI_MCA_btl", avoidsFabric, "keeps Open MPI off the fabric",
-		"unset it, or use OMPI_MCA_pml=ucx",
 	},
 	{
 		"MPIR_CVAR_ASYNC_PROGRESS", isTrue, "has MPICH spin on a core; rankpool polls by itself",
@@ -54,31 +49,11 @@ func otherMPI(v string, env *Env) bool {
 		!strings.HasPrefix(v, env.Launch.SrunMPI+"_v")
 }
 
-// contains matches values with any of the words.
-func contains(words ...string) func(string, *Env) bool {
-	return func(v string, _ *Env) bool {
-		return slices.ContainsFunc(words, func(w string) bool {
-			return strings.Contains(strings.ToUpper(v), strings.ToUpper(w))
-		})
-	}
-}
-
-// avoidsFabric matches a list of transports for TCP alone, on a machine that has a fabric.
-func avoidsFabric(list string, env *Env) bool { return fabric(env) != "" && onlyTCP(list) }
-
-// onlyTCP reports whether a list of transports contains only TCP and those inside a node.
-func onlyTCP(list string) bool {
-	if list == "" || strings.HasPrefix(list, "^") {
-		return false
-	}
-	for word := range strings.SplitSeq(list, ",") {
-		switch strings.TrimSpace(word) {
-		case "tcp", "self", "sm", "shm", "vader", "posix", "sysv", "cma":
-		default:
-			return false
-		}
-	}
-	return strings.Contains(list, "tcp")
+// asksToSave matches values with a signal that asks a rank to save its state.
+func asksToSave(v string, _ *Env) bool {
+	return slices.ContainsFunc([]string{"TERM", "USR1", "USR2", "INT", "HUP"}, func(w string) bool {
+		return strings.Contains(strings.ToUpper(v), w)
+	})
 }
 
 // fabric returns the name of an RDMA device of this machine, "" if there is none.

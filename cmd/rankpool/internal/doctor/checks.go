@@ -17,7 +17,6 @@ var checks = []Check{
 	{"slurm", Once, "", checkSlurm, "Slurm, and srun's plugin for this MPI library"},
 	{"variables", EachNode, "", checkVariables, "variables that slow srun or MPI, or delay steps"},
 
-	{"kernel", EachNode, "", checkKernel, "system calls that shared memory needs"},
 	{"cpus", EachNode, "", checkCPUs, "CPUs that this process may use"},
 	{"memory", EachNode, "", checkMemory, "free memory, within control groups and machine"},
 	{"shm", EachNode, "", checkShm, "size of /dev/shm, which DataLoader workers need"},

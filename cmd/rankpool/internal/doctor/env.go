@@ -91,8 +91,6 @@ type Machine interface {
 	FileSystem(path string) (FileSystem, error)
 	MemoryLock() (bytes uint64)   // the limit on locked memory; math.MaxUint64: none
 	CPUs() (allowed, threads int) // that the process may use, and Go's at a time
-	// TrySharedMemory returns why a memfd cannot be made and sealed.
-	TrySharedMemory() error
 	UserID() int
 
 	LookPath(name string) (string, error)

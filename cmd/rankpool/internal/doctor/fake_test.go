@@ -24,7 +24,6 @@ type fakeMachine struct {
 	memlock  uint64
 	allowed  int
 	threads  int
-	noShared error
 	user     int
 	samples  []string
 	noSample error
@@ -73,10 +72,9 @@ func (m *fakeMachine) FileSystem(path string) (FileSystem, error) {
 	return f, nil
 }
 
-func (m *fakeMachine) MemoryLock() uint64     { return m.memlock }
-func (m *fakeMachine) CPUs() (int, int)       { return m.allowed, m.threads }
-func (m *fakeMachine) TrySharedMemory() error { return m.noShared }
-func (m *fakeMachine) UserID() int            { return m.user }
+func (m *fakeMachine) MemoryLock() uint64 { return m.memlock }
+func (m *fakeMachine) CPUs() (int, int)   { return m.allowed, m.threads }
+func (m *fakeMachine) UserID() int        { return m.user }
 
 func (m *fakeMachine) LookPath(name string) (string, error) {
 	for line := range m.programs {

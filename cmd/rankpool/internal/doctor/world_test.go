@@ -106,7 +106,7 @@ func TestCombine(t *testing.T) {
 	for r := range reports {
 		reports[r].Findings = []Finding{
 			finding("memory", Good, "{} free", "", bytesOf(int64(r+1)<<30)),
-			finding("kernel", Good, "Linux 6.1", ""),
+			finding("cpus", Good, "Linux 6.1", ""),
 		}
 	}
 	for r, library := range []string{"MPICH 4", "MPICH 4", "MPICH 4", "MPICH 5"} {
@@ -114,7 +114,7 @@ func TestCombine(t *testing.T) {
 	}
 	const other = "this is not the same on all nodes: load the same modules; an environment on a " +
 		"shared file system is the same for all"
-	reports[3].Findings[1] = finding("kernel", Bad, "old", "update it")
+	reports[3].Findings[1] = finding("cpus", Bad, "old", "update it")
 	reports[0].Findings = append(reports[0].Findings, finding("ranks", Good, "fast", ""),
 		finding("slurm", Good, "23.11", ""))
 	want := []Finding{
@@ -122,8 +122,8 @@ func TestCombine(t *testing.T) {
 		{Check: "mpi", Status: Warning, Detail: "MPICH 5", Advice: other, Node: "g04"},
 		finding("ranks", Good, "fast", ""),
 		finding("slurm", Good, "23.11", ""),
-		{Check: "kernel", Status: Good, Detail: "Linux 6.1", Node: "g[01-03]"},
-		{Check: "kernel", Status: Bad, Detail: "old", Advice: "update it", Node: "g04"},
+		{Check: "cpus", Status: Good, Detail: "Linux 6.1", Node: "g[01-03]"},
+		{Check: "cpus", Status: Bad, Detail: "old", Advice: "update it", Node: "g04"},
 		{Check: "memory", Status: Good, Detail: "1.0 GiB to 4.0 GiB free", Node: "g[01-04]"},
 	}
 	got := Combine(reports)
@@ -146,13 +146,13 @@ func TestPrint(t *testing.T) {
 	var text strings.Builder
 	err := Print(&text, []Finding{
 		{Check: "mpi", Status: Good, Detail: "fine", Node: "g[01-04]"},
-		{Check: "kernel", Status: Warning, Detail: "odd\nthing", Advice: "do this", Node: "g[01-03]"},
-		{Check: "kernel", Status: Good, Detail: "fine", Node: "g04"},
+		{Check: "cpus", Status: Warning, Detail: "odd\nthing", Advice: "do this", Node: "g[01-03]"},
+		{Check: "cpus", Status: Good, Detail: "fine", Node: "g04"},
 	})
-	const want = `good     mpi     fine
-warning  kernel  g[01-03]: odd thing
-                 -> do this
-good     kernel  g04: fine
+	const want = `good     mpi   fine
+warning  cpus  g[01-03]: odd thing
+               -> do this
+good     cpus  g04: fine
 2 good, 1 warning, 0 bad
 `
 	if err != nil || text.String() != want {

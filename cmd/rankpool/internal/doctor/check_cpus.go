@@ -1,20 +1,6 @@
 package doctor
 
-import (
-	"fmt"
-	"strings"
-)
-
-// checkKernel checks the system calls that the slab of shared memory needs.
-func checkKernel(env *Env) []Finding {
-	release := "Linux " + firstLine(env, "/proc/sys/kernel/osrelease")
-	if err := env.Machine.TrySharedMemory(); err != nil {
-		return bad(fmt.Sprintf("%s: %v", release, err),
-			"the shared memory needs Linux 3.17, and no filter of system calls (seccomp of a container) "+
-				"that forbids it")
-	}
-	return good(release + ": sealed shared memory works")
-}
+import "strings"
 
 // checkCPUs checks the process's affinity, and how many threads Go uses.
 func checkCPUs(env *Env) []Finding {

@@ -10,20 +10,6 @@ import (
 	"rankpool/staging/posix"
 )
 
-// TrySharedMemory implements Machine.
-func (*system) TrySharedMemory() error {
-	fd, err := unix.MemfdCreate("rankpool-doctor", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return fmt.Errorf("memfd_create fails: %w", err)
-	}
-	defer unix.Close(fd) //nolint:errcheck // it holds nothing
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS,
-		unix.F_SEAL_SHRINK|unix.F_SEAL_GROW); err != nil {
-		return fmt.Errorf("a memfd cannot be sealed: %w", err)
-	}
-	return nil
-}
-
 // A mount is a type of file system by its number.
 type mount struct {
 	name  string
