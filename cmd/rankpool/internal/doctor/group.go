@@ -98,11 +98,17 @@ var ErrSilent = errors.New("doctor: rank 0 does not respond")
 
 // AwaitEnd waits until rank 0 sends the end. Errors: ErrSilent, and the cause of ctx's end.
 func (g *Group) AwaitEnd(ctx context.Context) error {
-	m, err := g.mux.Receive(ctx, channelEnd)
-	if err == nil && len(m.Body) == 0 {
-		return ErrSilent
+	for {
+		switch m, err := g.mux.Receive(ctx, channelEnd); {
+		case err != nil:
+			return err
+		case m.From != 0: // another rank is lost
+		case len(m.Body) == 0:
+			return ErrSilent
+		default:
+			return nil
+		}
 	}
-	return err
 }
 
 // End lets all ranks exit.
