@@ -1,7 +1,6 @@
 """A newcomer harms no training: a second process with the same RANK, another spec, a second sampler
 in the same process."""
 
-import signal
 import subprocess
 import sys
 
@@ -9,7 +8,6 @@ import pytest
 from dataset import BATCHES, EPOCHS, GLOBAL_BATCH, SAMPLES
 from run import PATIENCE_SECONDS, ROOT
 from test_faults import kill_ranks
-from test_identity import kill
 
 TRAINER = ROOT / "e2e" / "trainer.py"
 
@@ -76,35 +74,3 @@ def test_a_trainer_that_was_started_again(train, reference):
     result = train(command=command)
     assert result.code == 0, result.stderr
     assert result.batches == reference("pads").batches
-
-
-@pytest.mark.parametrize(
-    "ranks, mpi", [(1, None), (2, "openmpi"), pytest.param(4, "mpich", marks=pytest.mark.full)]
-)
-@pytest.mark.parametrize("sampler", ["pads", pytest.param("torch", marks=pytest.mark.full)])
-def test_a_newcomer_that_comes_first(start, reference, ranks, mpi, sampler):
-    """The ranks die. The first process to come to the new ones asks for another training, from a
-    node of the first training."""
-    at = BATCHES + 5
-    one = start(ranks=ranks, mpi=mpi, args=["--epochs", EPOCHS, "--sampler", sampler], pause=[at])
-    one.wait_for_batches(at)
-    one.wait_for(
-        lambda: len(list(one.session().glob("r*/trainers"))) == ranks,
-        "all ranks had written down who trains",
-    )
-    _, environment = trainer_of(one, ranks - 1)
-    trainers = one.trainers()
-    one.kill(trainers, signal.SIGSTOP)
-    kill(one)
-    script = f"import rankpool; list(rankpool.BatchSampler(rankpool.Dataset(), {GLOBAL_BATCH // ranks}, 5, '{sampler}'))"
-    newcomer = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True,
-        timeout=PATIENCE_SECONDS,
-    )
-    one.kill(trainers, signal.SIGCONT)
-    assert (
-        newcomer.returncode == 1
-        and "is being trained on with seed 0, but trainer" in newcomer.stderr
-    ), newcomer.stderr
-    one.go(at)
-    assert one.finish().check(EPOCHS, SAMPLES).batches == reference(sampler).batches

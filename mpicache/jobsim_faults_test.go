@@ -239,11 +239,14 @@ func (j *simJob) stranger(r *simRank, trainer uint32, family uint64) *simConn {
 	return c
 }
 
-// seated reports whether all trainers have taken their seats: before that, nobody can tell who the
-// stranger is.
+// seated reports whether all trainers have taken their seats on these ranks: before that, nobody can
+// tell who the stranger is.
 func (j *simJob) seated() bool {
 	return len(j.trainers) > 0 && j.steps > 0 && !slices.ContainsFunc(j.trainers,
-		func(t *simTrainer) bool { return t.epoch == 0 && t.parts == nil || t.over })
+		func(t *simTrainer) bool {
+			seats := j.ranks.all[t.rank].node.rank.Sets[0].Find("").Seats()
+			return t.epoch == 0 && t.parts == nil || t.over || seats[t.number] == nil
+		})
 }
 
 // newcomer connects another process with the RANK of a trainer, or another spec.

@@ -16,7 +16,6 @@ import (
 
 	"rankpool/mpicache/liveness"
 	"rankpool/mpicache/slab"
-	"rankpool/mpicache/training"
 	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler/draw"
 )
@@ -96,12 +95,8 @@ func (j *simJob) newRanks() *simRanks {
 	ranks := &simRanks{
 		job: j, size: j.cfg.ranks, cut: map[[2]int]time.Duration{}, broken: map[simLink]bool{},
 	}
-	before := make([][]training.Before, j.cfg.ranks)
 	for n := range j.cfg.ranks {
-		before[n] = training.ReadBefore(j.machines[n].folder, n, j.cfg.ranks)
-	}
-	for n := range j.cfg.ranks {
-		ranks.all = append(ranks.all, j.newRank(ranks, n, before))
+		ranks.all = append(ranks.all, j.newRank(ranks, n))
 	}
 	for _, r := range ranks.all {
 		r.transport.Start(r.onMessage)
@@ -137,7 +132,7 @@ func (j *simJob) every(d time.Duration, p *simProcess, do func()) {
 	})
 }
 
-func (j *simJob) newRank(ranks *simRanks, number int, before [][]training.Before) *simRank {
+func (j *simJob) newRank(ranks *simRanks, number int) *simRank {
 	r := &simRank{
 		simProcess: &simProcess{name: fmt.Sprint("rank ", number)}, job: j, number: number,
 	}
@@ -150,7 +145,7 @@ func (j *simJob) newRank(ranks *simRanks, number int, before [][]training.Before
 	cfg := Config{
 		Transport: r.transport, Policy: "clairvoyant", PeerTimeout: simPeerTimeout,
 		Watch: r.watch, Dir: machine.folder, SlabBytes: j.cfg.partition + simWindow,
-		Before: before, outside: r, Log: slog.New(&simLog{r: r}), Record: func(any) {},
+		outside: r, Log: slog.New(&simLog{r: r}), Record: func(any) {},
 		StatePath: j.statePath(), StateOptional: j.planted("F5 training needs no state file"),
 		Data: []DataSet{{
 			Name: "train", Samples: j.cfg.samples, Identity: j.identity, Times: "times",

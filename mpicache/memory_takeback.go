@@ -47,10 +47,9 @@ const backDoorPatience = 5 * time.Second
 // TakeBack returns the memory of the previous rank with this folder, if a training process has it
 // and sends it within patience and before ctx ends. Otherwise it returns nil and removes the
 // memory's name from the folder, so that clients release it. The memory returned is the one that
-// the folder names, and holds samples of these data sets. ranks is the number of ranks.
+// the folder names, and holds samples of these data sets.
 func TakeBack(
-	ctx context.Context, dir string, data []DataSet, ranks int, patience time.Duration,
-	log *slog.Logger,
+	ctx context.Context, dir string, data []DataSet, patience time.Duration, log *slog.Logger,
 ) (memory *slab.Slab) {
 	defer func() {
 		if memory == nil {
@@ -61,7 +60,7 @@ func TakeBack(
 	if err != nil || want.SizeBytes == 0 {
 		return nil
 	}
-	if !training.HeldByTrainers(dir, ranks) {
+	if !training.HeldByTrainers(dir) {
 		log.Warn("no training process of this node runs, to send the previous rank's memory: the " +
 			"cache starts empty")
 		return nil

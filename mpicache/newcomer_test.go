@@ -3,7 +3,6 @@ package mpicache
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"rankpool/mpicache/door"
-	"rankpool/mpicache/training"
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/protocol"
 )
@@ -125,56 +123,22 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 	}
 }
 
-// TestNewcomerAfterARestart makes a newcomer the first to connect to a rank that was restarted
-// under a training.
+// TestNewcomerAfterARestart makes another training the first to connect to a rank that was restarted
+// under a training: each gets one sentence, and neither gets a stream of the other.
 func TestNewcomerAfterARestart(t *testing.T) {
 	first := newCluster(t, 1, 120, 3000)
-	tr := first.plan(t, 0)
-	first.nodes[0].rank.Keep()
+	_ = first.plan(t, 0).close()
 	first.kill()
 	again := newClusterIn(t, func() string { return first.dirs[0] }, 1, 120, 3000)
 	defer again.close()
 	spec := agreed
-	spec.World = 1
-	refused(t, openSpec(stranger(t, again.dirs[0], 0, 1), spec), "trainer 0 is process")
-	spec.Seed = 2
-	refused(t, openSpec(stranger(t, again.dirs[0], 0, 1), spec),
-		"is being trained on with seed 1, but trainer 0 requests 2")
-	_ = tr.close() // the door has closed it
-	if again.plan(t, 1).Close() != nil {
-		t.Error("the trainer has lost its seat")
-	}
-}
-
-// TestNewcomerBeforeTheTrainers makes newcomers the first to connect to two ranks that were
-// restarted under a training.
-func TestNewcomerBeforeTheTrainers(t *testing.T) {
-	c := newCrew(t, 2, 2, 12, nil)
-	at := place{1, 4}
-	if err := c.train(place{}, at); err != nil {
+	spec.World, spec.Seed = 1, 2
+	if err := openSpec(stranger(t, again.dirs[0], 0, 1), spec); err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range c.cluster.nodes {
-		n.rank.Keep()
-	}
-	c.first = func() {
-		for rank, dir := range c.cluster.dirs {
-			spec := agreed
-			spec.Trainer, spec.Seed = rank, 2
-			refused(t, openSpec(stranger(t, dir, uint32(rank), 2), spec),
-				"is being trained on with seed 1")
-			spec.Seed = 1
-			refused(t, openSpec(stranger(t, dir, uint32(rank), 2), spec), "is process")
-			spec.Trainer = 1 - rank
-			refused(t, openSpec(stranger(t, dir, uint32(1-rank), 2), spec),
-				fmt.Sprintf("is on rank %d, and this is rank %d", 1-rank, rank))
-		}
-	}
-	c.restart(func([]string) {})
-	if err := c.train(at, place{3, 0}); err != nil {
-		t.Fatal(err)
-	}
-	compareStreams(t, c.stream, reference(t, 3))
+	tr := again.mustTrainer(t, 0, 1)
+	defer tr.close()
+	refused(t, tr.open("pads", 6), "is being trained on with seed 2, but trainer 0 requests 1")
 }
 
 // TestTrainerStartedAgain starts a trainer again as another process; the one before is gone, but
@@ -396,80 +360,6 @@ func TestMissingTrainersAreNamed(t *testing.T) {
 	second := cl.mustOpen(t, 1, 2, "pads", 6)
 	defer second.close()
 	if _, err := first.plan(0); err != nil {
-		t.Error(err)
-	}
-}
-
-// before returns what ranks that are restarted in these folders would send each other.
-func before(dirs []string) [][]training.Before {
-	known := make([][]training.Before, len(dirs))
-	for rank, dir := range dirs {
-		known[rank] = training.ReadBefore(dir, rank, len(dirs))
-	}
-	return known
-}
-
-// TestNewcomerAtARankWithoutTrainers makes newcomers the first to connect to a restarted rank that
-// has no trainers. What another rank knows protects the training, as long as one of its trainers
-// lives.
-func TestNewcomerAtARankWithoutTrainers(t *testing.T) {
-	c := newCrew(t, 2, 1, 12, nil)
-	at := place{1, 4}
-	if err := c.train(place{}, at); err != nil {
-		t.Fatal(err)
-	}
-	for _, node := range c.cluster.nodes {
-		node.rank.Keep()
-	}
-	edit := c.edit
-	c.edit = func(cfg *Config) {
-		edit(cfg)
-		cfg.Before = before(c.cluster.dirs)
-	}
-	c.first = func() {
-		spec := agreed
-		spec.BatchSize, spec.World = 12, 1
-		newcomer := stranger(t, c.cluster.dirs[1], 0, 1)
-		refused(t, openSpec(newcomer, spec),
-			"trainer 0 of the training on data set train is on rank 0, and this is rank 1")
-		spec.Seed = 2
-		refused(t, openSpec(stranger(t, c.cluster.dirs[1], 0, 1), spec),
-			"is being trained on with seed 1")
-	}
-	c.restart(nothing)
-	if err := c.train(at, place{3, 0}); err != nil {
-		t.Fatal(err)
-	}
-	compareStreams(t, c.stream, reference(t, 3))
-}
-
-// TestTrainingBeforeThatEnds ends the trainers of the training before on one rank: then another
-// training may begin on any rank.
-func TestTrainingBeforeThatEnds(t *testing.T) {
-	first := newCluster(t, 2, 120, 3000)
-	_ = first.plan(t, 0).close() // of rank 0
-	for _, node := range first.nodes {
-		node.rank.Keep()
-	}
-	first.kill()
-	rank := 0
-	again := newClusterIn(t, func() string { rank++; return first.dirs[rank-1] }, 2, 120, 3000,
-		func(cfg *Config) { cfg.Before = before(first.dirs) })
-	defer again.close()
-	other := agreed
-	other.World, other.Seed = 1, 2
-	newcomer := stranger(t, again.dirs[1], 0, 1)
-	refused(t, openSpec(newcomer, other), "is being trained on with seed 1")
-	gone := exec.Command("true")
-	if err := gone.Run(); err != nil {
-		t.Fatal(err)
-	}
-	again.nodes[0].replace(gone)
-	again.nodes[0].rank.Sets[0].Tick(time.Now())
-	for over := false; !over; {
-		again.nodes[1].coordinating(func(c *protocol.Coordinator) { over = !c.Remembers() })
-	}
-	if err := openSpec(newcomer, other); err != nil {
 		t.Error(err)
 	}
 }

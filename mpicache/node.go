@@ -65,8 +65,6 @@ type Config struct {
 	// that it needs.
 	StateOptional bool
 	Session       string // sent to clients
-	// by rank: what restarted ranks know of the trainings before; nil: nothing
-	Before [][]training.Before
 	// names this start of the training in the run log; restarted ranks keep it; "": none
 	Launch string
 	// JobIdle is how long a training with a job name may have no process on any rank before it ends;
@@ -166,7 +164,6 @@ func newNode(cfg Config) (*Node, error) {
 	for _, e := range found.whole {
 		n.rank.Sets[e.Set].Store().Recover(draw.SampleID(e.Sample))
 	}
-	n.rank.Recall(cfg.Before)
 	n.observer.init(n)
 	n.recordBegin()
 	n.shrinker.init(n)

@@ -58,7 +58,7 @@ func (c *cluster) again(
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		whenDoorOpens(ctx, t, dir, func() { _ = handBack(dir, fd) }) // a memory may be refused
-		cfg.Memory = TakeBack(ctx, dir, cfg.Data, len(c.dirs), recoverPatience, cfg.Log)
+		cfg.Memory = TakeBack(ctx, dir, cfg.Data, recoverPatience, cfg.Log)
 	})
 	return newClusterIn(t, next, len(c.dirs), samples, capacityBytes, edits...)
 }
@@ -221,7 +221,7 @@ func TestTakeBackRefuses(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	taken, opened := make(chan *slab.Slab), make(chan struct{})
 	whenDoorOpens(t.Context(), t, dir, func() { close(opened) })
-	go func() { taken <- TakeBack(t.Context(), dir, data, 1, recoverPatience, log) }()
+	go func() { taken <- TakeBack(t.Context(), dir, data, recoverPatience, log) }()
 	<-opened
 	if err := handBack(dir, otherFD); err != nil {
 		t.Fatal(err)
@@ -252,7 +252,7 @@ func TestTakeBackRefuses(t *testing.T) {
 	changed[0].Times = "other files"
 	whenDoorOpens(t.Context(), t, dir, func() { _ = handBack(dir, fds[0]) })
 	// it does not wait for other memory
-	if TakeBack(t.Context(), dir, changed, 1, time.Hour, log) != nil {
+	if TakeBack(t.Context(), dir, changed, time.Hour, log) != nil {
 		t.Error("the memory was taken back for files of other times")
 	}
 	if note, err := readSlabNote(dir); err == nil && note.SizeBytes != 0 {
@@ -270,7 +270,7 @@ func TestTakeBackRefuses(t *testing.T) {
 	}{{"no process holds the memory", true}, {"the rank held no memory", false}} {
 		var logged bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&logged, nil))
-		if TakeBack(t.Context(), dir, data, 1, recoverPatience, log) != nil {
+		if TakeBack(t.Context(), dir, data, recoverPatience, log) != nil {
 			t.Errorf("memory was taken back, and %s", want.what)
 		}
 		if told := strings.Contains(logged.String(), "no training process of this node runs"); told !=
@@ -311,7 +311,7 @@ func TestTakeBackWaitsForViews(t *testing.T) {
 	ended, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	whenDoorOpens(ended, t, dir, func() { _ = handBack(dir, fds[0]) })
-	if TakeBack(ended, dir, data, 1, recoverPatience, log) != nil {
+	if TakeBack(ended, dir, data, recoverPatience, log) != nil {
 		t.Error("memory was taken back that a script uses in place")
 	}
 	if err := noteSlab(dir, cl.nodes[0].slab); err != nil {
@@ -328,7 +328,7 @@ func TestTakeBackWaitsForViews(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer late.Close()
-	memory := TakeBack(t.Context(), dir, data, 1, recoverPatience, log)
+	memory := TakeBack(t.Context(), dir, data, recoverPatience, log)
 	if memory == nil {
 		t.Fatal("the memory was not taken back when no script used it in place any more")
 	}
@@ -344,7 +344,7 @@ func TestTakeBackWaitsForViews(t *testing.T) {
 	if err := os.Remove(inPlace); err != nil {
 		t.Fatal(err)
 	}
-	if TakeBack(t.Context(), dir, data, 1, recoverPatience, log) != nil {
+	if TakeBack(t.Context(), dir, data, recoverPatience, log) != nil {
 		t.Error("memory was taken back, and who uses it in place is not known")
 	}
 }

@@ -23,7 +23,6 @@ const (
 	Stats   = 7  // stats.Reading as JSON, to rank 0
 	Source  = 12 // u32 generation, u32 epoch, the digest of the scores of its plan
 	Refused = 13 // a sentence: the sender makes no plan
-	Over    = 14 // no trainer of the sender from before the restart is alive
 	Idle    = 15 // one byte: whether the job has processes on the sender
 	Saved   = 16 // protocol.Saved as JSON: rank 0 has saved the state of a checkpoint
 )

@@ -144,7 +144,6 @@ func (s *Set) Open(
 }
 
 func (s *Training) onOpen(c Client, spec protocol.Spec) error {
-	s.forgetBefore()
 	e := protocol.Opened{Rank: s.rank.Transport.Rank(), Spec: spec}
 	if err := s.checkSeat(c); err != nil {
 		e.Taken = err.Error()
@@ -318,7 +317,6 @@ func (s *Training) takeLane() error {
 		return err
 	}
 	s.setup, s.plans = setup, plans
-	s.rank.seatsChanged.Store(true)
 	s.start(s.set.freeLane())
 	if others := s.store.Open(s.lane, setup.world, policy); others {
 		s.set.weigh()
@@ -398,10 +396,6 @@ func (s *Set) onOpened(from int, about message.About, text []byte) {
 			s.rank.Log.Error("a training of another rank is not served here", "from", from,
 				"error", err)
 			return
-		}
-		// the sender remembers that training as well
-		if l.coordinator.Remembers() && !l.livesHere() {
-			l.Coordinate(protocol.Vanished{Here: true})
 		}
 		l.Coordinate(e)
 	})

@@ -2,10 +2,14 @@ package training
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 
 	"rankpool/mpicache/door"
+	"rankpool/mpicache/files"
 	"rankpool/mpicache/message"
 	"rankpool/scheduler/protocol"
 )
@@ -18,8 +22,7 @@ import (
 // number that its children inherit, so no two processes share one by accident. The kernel
 // identifies the process at the other end of the socket.
 
-// A Seat records which processes are a trainer. It is saved in the rank's folder, so it outlives
-// the rank.
+// A Seat records which processes are a trainer.
 type Seat struct {
 	Family uint64 `json:"family"`
 	// the family's one process that plans, reports and saves; 0: not connected yet
@@ -117,17 +120,39 @@ func (s *Training) livesHere() bool {
 	return false
 }
 
-// forgetBefore drops the previous training when none of its trainers is alive, and tells the other
-// ranks when the last one here has ended.
-func (s *Training) forgetBefore() {
-	if !s.coordinator.Remembers() || s.coordinator.Complete() || s.livesHere() {
+// trainersName is the file in a rank's folder that lists the trainers of its node: a restarted rank
+// asks them for its memory.
+const trainersName = "trainers"
+
+// Keep writes the list of trainers for a restarted rank, if it has changed.
+func (r *Rank) Keep() {
+	if !r.seatsChanged.Swap(false) {
 		return
 	}
-	if s.livedHere {
-		s.livedHere = false
-		message.ToOthers(s.rank.Transport, s.About().Begin(message.Over))
+	var all []Seat
+	for _, s := range r.All() {
+		s.store.Locked(func() {
+			for _, st := range s.seats {
+				all = append(all, *st)
+			}
+		})
 	}
-	if len(s.livesAt) == 0 {
-		s.Coordinate(protocol.Vanished{})
+	if err := files.Write(filepath.Join(r.Dir, trainersName), message.JSON(all)); err != nil {
+		r.Log.Warn("who trains is not kept; a rank that dies now starts with empty memory",
+			"error", err)
 	}
+}
+
+// HeldByTrainers reports whether a training process may still send the memory of a rank in this
+// folder: one that is alive and not stopped, or invisible from here.
+func HeldByTrainers(dir string) bool {
+	var all []Seat
+	text, err := files.Read(filepath.Join(dir, trainersName))
+	if err != nil || json.Unmarshal(text, &all) != nil {
+		return false
+	}
+	return slices.ContainsFunc(all, func(st Seat) bool {
+		ticks, stopped := statOf(st.PID)
+		return st.PID == 0 || st.Started != 0 && ticks == st.Started && !stopped
+	})
 }

@@ -96,7 +96,6 @@ func (s *Set) Data() *store.DataSet { return s.data }
 func (s *Set) Tick(now time.Time) {
 	s.store.Locked(func() {
 		for _, l := range slices.Clone(s.list) {
-			l.forgetBefore()
 			l.outbox.flush()
 			l.Coordinate(protocol.Ticked{Now: now.Sub(s.rank.Started)})
 			l.lookIdle(now)
@@ -351,11 +350,6 @@ func (s *Training) onMessage(kind byte, from int, body []byte) {
 		s.onSaved(from, body)
 	case message.Refused: // then trainers here get no plan, either
 		s.store.Locked(func() { s.Coordinate(protocol.Declined{Rank: from, Why: string(body)}) })
-	case message.Over:
-		s.store.Locked(func() {
-			delete(s.livesAt, from)
-			s.forgetBefore()
-		})
 	case message.Idle:
 		if len(body) == 1 {
 			s.store.Locked(func() { s.hearIdle(from, body[0]) })

@@ -43,10 +43,6 @@ type Training struct {
 	scores  importance
 
 	seats map[int]*Seat // by trainer, of this node
-	// livesAt are the other ranks with a live trainer of the training that ranks served before they
-	// were restarted; livedHere is true if one was alive here.
-	livesAt   map[int]bool
-	livedHere bool
 
 	clients   map[Client]bool // that have opened it
 	idleSince time.Time       // since when it has no process here; zero if it has one
@@ -61,7 +57,7 @@ func newTraining(set *Set, job string) *Training {
 	s := &Training{
 		set: set, rank: set.rank, store: set.store, data: set.data, job: job,
 		over: make(chan struct{}), due: map[due]bool{}, seats: map[int]*Seat{},
-		livesAt: map[int]bool{}, clients: map[Client]bool{}, idleAt: map[int]bool{},
+		clients: map[Client]bool{}, idleAt: map[int]bool{},
 		requests: requests{open: map[uint64]*request{}},
 	}
 	s.outbox.of, s.states.of, s.scores.of = s, s, s

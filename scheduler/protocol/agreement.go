@@ -73,8 +73,6 @@ type agreement struct {
 	// trainings has each trainer's description of its training; nil if only its workers have come.
 	trainings []*Training
 	conflict  error
-	before    *Spec   // of the training that this rank served before its restart, while that is alive
-	ranks     []int32 // of its trainers then; nil if some were missing
 }
 
 // field is a field of two descriptions, with both values.
@@ -108,32 +106,16 @@ func difference(a, b Spec) field {
 }
 
 // newcomer returns an error if the spec differs from that of a training that has begun: all of its
-// trainers have opened the data set, or this one has, on this rank, or the rank served it before a
-// restart.
+// trainers have opened the data set, or this one has, on this rank.
 func (a *agreement) newcomer(spec Spec, rank int) error {
-	begun := a.before
-	if a.spec != nil && (a.missing == 0 || a.has(spec.Trainer, rank)) {
-		begun = a.spec
-	}
-	if begun == nil {
+	if a.spec == nil || a.missing > 0 && !a.has(spec.Trainer, rank) {
 		return nil
 	}
-	if f := difference(*begun, spec); f.name != "" {
+	if f := difference(*a.spec, spec); f.name != "" {
 		return fmt.Errorf("data set %s is being trained on with %s %#v, but trainer %d requests %#v; "+
 			"give it its own cache, in a separate run", spec.Data, f.name, f.a, spec.Trainer, f.b)
 	}
 	return nil
-}
-
-// stranger returns an error if the training that this rank served before its restart is alive, and
-// the trainer belonged to another rank.
-func (a *agreement) stranger(spec Spec, rank int) error {
-	if spec.Trainer >= len(a.ranks) || a.ranks[spec.Trainer] == int32(rank) {
-		return nil
-	}
-	return fmt.Errorf("trainer %d of the training on data set %s is on rank %d, and this is rank %d; "+
-		"give every training process its own RANK", spec.Trainer, spec.Data, a.ranks[spec.Trainer],
-		rank)
 }
 
 // mayOpen returns why a trainer may not open the data set here, apart from a conflict.
@@ -144,7 +126,7 @@ func (a *agreement) mayOpen(e Opened) error {
 	if e.Taken != "" {
 		return errors.New(e.Taken)
 	}
-	return a.stranger(e.Spec, e.Rank)
+	return nil
 }
 
 // open handles the spec of a trainer on rank and reports whether it is new. The error is a conflict

@@ -152,13 +152,6 @@ func noLife() life {
 func (c *Coordinator) Step(e Event, do func(Command)) {
 	c.do = do
 	switch e := e.(type) {
-	case Remembered:
-		c.agreed.before, c.agreed.ranks = &e.Spec, e.Ranks
-	case Vanished:
-		c.agreed.before = nil
-		if !e.Here {
-			c.agreed.ranks = nil
-		}
 	case Opened:
 		c.onOpened(e)
 	case Replaced:
@@ -920,12 +913,6 @@ func (c *Coordinator) Spec() *Spec { return c.agreed.spec }
 
 // World returns the rank of each trainer, -1 for a missing one. The caller must not change it.
 func (c *Coordinator) World() []int32 { return c.agreed.world }
-
-// Complete reports whether all trainers have opened the data set.
-func (c *Coordinator) Complete() bool { return c.agreed.spec != nil && c.agreed.missing == 0 }
-
-// Remembers reports whether c expects the training that this rank served before it was restarted.
-func (c *Coordinator) Remembers() bool { return c.agreed.before != nil }
 
 // Conflict returns why the data set cannot be served, or nil.
 func (c *Coordinator) Conflict() error { return c.agreed.conflict }

@@ -295,11 +295,6 @@ func (s *scenario) event(name string, a args) Event {
 	switch name {
 	case "opened":
 		return s.opened(rank, trainer, ticket, a)
-	case "remembered":
-		spec := s.spec
-		return Remembered{Spec: spec, Ranks: s.plan.World}
-	case "vanished":
-		return Vanished{Here: a["here"] != ""}
 	case "begun":
 		return Begun{Weighted: s.plan.Sampler.Weighted()}
 	case "plan-wanted":

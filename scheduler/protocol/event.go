@@ -12,16 +12,6 @@ import (
 type Event interface{ event() }
 
 type (
-	// Remembered is the first event on a restarted rank: before the restart, it served a training with
-	// Spec, whose trainers were on Ranks (nil: not all had connected).
-	Remembered struct {
-		Spec  Spec
-		Ranks []int32
-	}
-	// Vanished reports that no process of the remembered training is alive. With Here, that holds for
-	// this rank only: another rank, which also remembers the training, admits its trainers.
-	Vanished struct{ Here bool }
-
 	// Opened reports that a trainer on Rank has opened the data set. On its own rank the coordinator
 	// answers Ticket; Taken is the error if another process has the trainer's place there, else "".
 	Opened struct {
@@ -254,8 +244,6 @@ const (
 	LogError
 )
 
-func (Remembered) event()  {}
-func (Vanished) event()    {}
 func (Opened) event()      {}
 func (Replaced) event()    {}
 func (Begun) event()       {}

@@ -12,7 +12,6 @@ import (
 	"rankpool/cmd/internal/version"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
-	"rankpool/mpicache/training"
 	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler/plan"
 	"rankpool/staging/dataset"
@@ -26,10 +25,9 @@ type intro struct {
 	SlabBytes int64
 	Options   []option
 	Data      []dataIntro
-	Before    []training.Before // by data set, of a rank that was restarted
-	Folder    string            // for what outlives the rank
-	Again     bool              // the folder is an earlier rank's of this launch
-	Met       bool              // that rank had compared intros with the others
+	Folder    string // for what outlives the rank
+	Again     bool   // the folder is an earlier rank's of this launch
+	Met       bool   // that rank had compared intros with the others
 }
 
 // An option is a setting that decides which samples are trained on, or who owns them.
@@ -45,7 +43,6 @@ type dataIntro struct {
 func (r *process) intro(slabBytes int64) intro {
 	in := intro{
 		Host: hostname(), SlabBytes: slabBytes,
-		Before: training.ReadBefore(r.folder.dir, r.transport.Rank(), r.transport.Size()),
 		Folder: r.folder.dir, Again: r.folder.again, Met: r.folder.again && hasMemoryNote(r.folder.dir),
 		Options: []option{
 			{"the version of rankpool", version.Text},
@@ -72,9 +69,8 @@ func (r *process) compare(ctx context.Context, own intro) ([]int64, error) {
 		return nil, err
 	}
 	slabs := make([]int64, len(intros))
-	r.before = make([][]training.Before, len(intros))
 	for rank, in := range intros {
-		slabs[rank], r.before[rank] = in.SlabBytes, in.Before
+		slabs[rank] = in.SlabBytes
 		if err := compareIntros(intros[0], in, rank); err != nil {
 			return nil, r.leave(err)
 		}

@@ -108,7 +108,7 @@ func (m *memoryUse) slabBefore(asked string) (slabBytes int64, again bool) {
 // takeBack takes back the memory that the rank before this one left with training processes, and
 // reports whether one of them returned it.
 func (m *memoryUse) takeBack(ctx context.Context, data []mpicache.DataSet) bool {
-	m.slab = mpicache.TakeBack(ctx, m.folder.dir, data, m.ranks, backPatience, m.logger)
+	m.slab = mpicache.TakeBack(ctx, m.folder.dir, data, backPatience, m.logger)
 	return m.slab != nil
 }
 

@@ -20,7 +20,6 @@ import (
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
-	"rankpool/mpicache/training"
 	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/plan"
@@ -92,7 +91,6 @@ type process struct {
 	logger    *slog.Logger
 	limit     *storage.RateLimit // this rank's share
 	sets      []openedSet
-	before    [][]training.Before // by rank: the training that it served before the restart
 	node      *mpicache.Node
 
 	folder   ownFolder
@@ -159,7 +157,7 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	if err != nil {
 		return err
 	}
-	cfg.SlabBytes, cfg.Memory, cfg.Before = plan.SlabBytes, r.memory.slab, r.before
+	cfg.SlabBytes, cfg.Memory = plan.SlabBytes, r.memory.slab
 	r.memory.slabBytes.Store(plan.SlabBytes * int64(r.memory.ranksHere))
 	if r.transport.Rank() == 0 {
 		r.logger.Info("memory of each rank", "slab", memory.Text(plan.SlabBytes), "cache",
