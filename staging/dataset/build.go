@@ -8,91 +8,9 @@ import (
 	"strings"
 
 	"rankpool/scheduler/draw"
-	"rankpool/staging/shards"
 )
 
-// A Builder builds a manifest in the order of its samples: NewBuilder, then for each folder
-// AddFolder and its files, then Manifest.
-type Builder struct{ m *Manifest }
-
-// NewBuilder returns a Builder of a manifest of samples below root, an absolute path. nameBytes is
-// the sum of the lengths of the samples' file names; a shard's name counts once per sample.
-//
-// Errors: too many samples, or names that take too many bytes.
-func NewBuilder(root string, samples, nameBytes int64) (*Builder, error) {
-	if err := checkLimits(samples, nameBytes); err != nil {
-		return nil, err
-	}
-	m := &Manifest{root: root}
-	m.reserve(int(samples), int(nameBytes))
-	return &Builder{m}, nil
-}
-
-// AddFolder appends a folder; the files that follow are in it.
-func (b *Builder) AddFolder(in Folder) { b.m.folders = append(b.m.folders, in) }
-
-// LeavesOut records that a folder has entries that are no samples, and belong to none.
-func (b *Builder) LeavesOut() { b.m.leavesOut = true }
-
-// OtherKinds records that class folders have other files, of which none has the extension of a
-// sample, or of an image.
-func (b *Builder) OtherKinds() { b.m.otherKinds = true }
-
-// AddFile appends a whole file in the last folder.
-func (b *Builder) AddFile(name string, label uint32, sizeBytes, modTime int64) {
-	b.m.add(b.row(), name, label, sizeBytes, modTime)
-}
-
-// row returns the row of the last folder.
-func (b *Builder) row() uint32 { return uint32(len(b.m.folders) - 1) }
-
-// AddShard appends the samples of a shard in the last folder. Their label is label, unless the
-// shard has labels.
-func (b *Builder) AddShard(name string, label uint32, modTime int64, format Format,
-	c *shards.Contents,
-) {
-	b.m.addShard(b.row(), name, label, modTime, format, c)
-}
-
-// Manifest returns the manifest, whose classes are named by label. The Builder must not be used
-// afterwards.
-func (b *Builder) Manifest(classes []string) *Manifest {
-	b.m.classes, b.m.members.numbers = classes, nil
-	return b.m
-}
-
-// addShard appends the samples of a shard in folder row in; label is theirs unless the shard has
-// labels.
-func (m *Manifest) addShard(in uint32, name string, label uint32, modTime int64, format Format,
-	c *shards.Contents,
-) {
-	m.addFormats()
-	if c.Ends != nil && m.members.ends == nil {
-		m.members.ends = make([]uint32, m.Len(), cap(m.sizes.wide))
-	}
-	kinds := make([]uint32, len(c.Kinds))
-	for i, kind := range c.Kinds {
-		kinds[i] = m.members.kindNumber(kind)
-	}
-	first := uint32(0)
-	for i, place := range c.Samples {
-		if c.Labels != nil {
-			label = c.Labels[i]
-		}
-		m.add(in, name, label, place.Size, modTime)
-		m.offsets.wide[m.Len()-1], m.formats[m.Len()-1] = place.Offset, format
-		if c.Ends == nil {
-			continue
-		}
-		for _, member := range c.Members[first:c.Ends[i]] {
-			m.members.add(kinds[member.Kind], member.Offset, member.Size)
-		}
-		m.members.ends[m.Len()-1] = uint32(m.members.kind.len())
-		first = c.Ends[i]
-	}
-}
-
-// A Sample is one sample of a manifest, as Build reads it and a Listing has it.
+// A Sample is one sample of a manifest.
 type Sample struct {
 	Path     string // of its file, relative to the root
 	Format   Format
@@ -113,82 +31,142 @@ func (m *Manifest) Sample(id draw.SampleID) Sample {
 	}
 }
 
-// Build returns the manifest of n samples below root, an absolute path; it calls next(i) for i from
-// 0 to n-1 for sample i, whose Members may be reused by the next call. It needs as much memory as a
-// scan's manifest.
-//
-// Errors: no samples or too many, a root that is not absolute, and an invalid sample: a path that
-// leads out of the root, a label without class, a negative size or offset, members that do not add
-// up.
-func Build(root string, classes []string, n int, next func(i int) Sample) (*Manifest, error) {
-	m := &Manifest{root: root, classes: classes}
-	err := checkRoot(root)
-	switch {
-	case n == 0:
-		err = errors.New("it holds no sample")
-	case err == nil:
-		err = checkLimits(int64(n), 0)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("staging: a manifest of %s: %w", root, err)
-	}
-	m.reserve(n, 0)
-	rows := map[string]uint32{} // of the folder table
-	for i := range n {
-		if err := m.addSample(next(i), rows); err != nil {
-			return nil, fmt.Errorf("staging: a manifest of %s: sample %d: %w", root, i, err)
-		}
-	}
-	m.members.numbers = nil
-	return m, nil
+// A Builder builds a manifest: NewBuilder, Add in the order of the samples, Manifest.
+type Builder struct {
+	m     *Manifest
+	rows  map[string]uint32 // of the folder table, by path
+	kinds map[string]uint32 // indexes into the kinds of members
+	most  int               // the largest label
 }
 
-// addSample appends a sample, and its folder to the table and to rows if it is new.
-func (m *Manifest) addSample(s Sample, rows map[string]uint32) error {
-	i := m.Len()
+// NewBuilder returns a Builder of a manifest of some n samples below root, an absolute path.
+func NewBuilder(root string, n int) *Builder {
+	m := &Manifest{root: root}
+	m.sizes.wide = make([]int64, 0, n)
+	m.modTimes.wide = make([]int64, 0, n)
+	m.labels.wide = make([]uint32, 0, n)
+	m.inFolder.wide = make([]uint32, 0, n)
+	m.nameEnds = make([]uint32, 0, n)
+	return &Builder{m: m, rows: map[string]uint32{}, kinds: map[string]uint32{}, most: -1}
+}
+
+// LeavesOut records that a folder has entries that are no samples, and belong to none.
+func (b *Builder) LeavesOut() { b.m.leavesOut = true }
+
+// AddFolder appends a folder to the folder table. Add appends the folders of samples that are not
+// there, without a time.
+func (b *Builder) AddFolder(in Folder) error {
+	if err := CheckFolder(in.Path); err != nil {
+		return err
+	}
+	b.rows[in.Path] = uint32(len(b.m.folders))
+	b.m.folders = append(b.m.folders, in)
+	return nil
+}
+
+// Add appends a sample; its Members may be reused afterwards.
+//
+// Errors: too many samples, and an invalid one: a path that leads out of the root, a negative
+// label, size or offset, members that do not add up.
+func (b *Builder) Add(s Sample) error {
+	m, i := b.m, b.m.Len()
 	dir, name := path.Split(s.Path)
-	dir = strings.TrimSuffix(dir, "/")
-	if err := errors.Join(CheckFolder(dir), CheckName([]byte(name))); err != nil {
+	if err := checkSample(s, name); err != nil {
 		return err
 	}
-	if err := checkLimits(0, int64(len(m.names)+len(name))); err != nil {
+	if i == math.MaxUint32 || len(m.names)+len(name) > math.MaxUint32 {
+		return fmt.Errorf("there are too many samples: at most %d, with %[1]d bytes of file names, "+
+			"are possible", uint32(math.MaxUint32))
+	}
+	row, err := b.row(strings.TrimSuffix(dir, "/"))
+	if err != nil {
 		return err
 	}
-	switch {
-	case s.Format >= formats:
-		return fmt.Errorf("unknown format %d", s.Format)
-	case s.Label < 0 || s.Label >= len(m.classes):
-		return fmt.Errorf("label %d is not one of the %d classes", s.Label, len(m.classes))
-	case s.Size < 0 || s.Offset < 0 || s.Offset > math.MaxInt64-RecordCRCBytes-s.Size ||
-		s.Format == FormatFile && s.Offset > 0:
-		return fmt.Errorf("it cannot have %d bytes at offset %d", s.Size, s.Offset)
+	b.most = max(b.most, s.Label)
+	m.sizes.wide = append(m.sizes.wide, s.Size)
+	m.modTimes.wide = append(m.modTimes.wide, s.ModTime)
+	m.labels.wide = append(m.labels.wide, uint32(s.Label))
+	m.inFolder.wide = append(m.inFolder.wide, row)
+	m.names = append(m.names, name...)
+	m.nameEnds = append(m.nameEnds, uint32(len(m.names)))
+	// the columns below begin with the first sample that needs them
+	room := cap(m.sizes.wide)
+	if s.Format != FormatFile && m.offsets.absent() {
+		m.offsets.wide, m.formats = make([]int64, i, room), make([]Format, i, room)
 	}
-	row, known := rows[dir]
-	if !known {
-		row = uint32(len(m.folders))
-		rows[dir], m.folders = row, append(m.folders, Folder{Path: dir})
-	}
-	m.add(row, name, uint32(s.Label), s.Size, s.ModTime)
-	if s.Format != FormatFile {
-		m.addFormats()
-		m.offsets.wide[i], m.formats[i] = s.Offset, s.Format
+	if !m.offsets.absent() {
+		m.offsets.wide, m.formats = append(m.offsets.wide, s.Offset), append(m.formats, s.Format)
 	}
 	if s.Checksum != 0 && m.checksums == nil {
-		m.checksums = make([]uint64, i, cap(m.sizes.wide))
+		m.checksums = make([]uint64, i, room)
 	}
 	if m.checksums != nil {
 		m.checksums = append(m.checksums, s.Checksum)
 	}
-	if len(s.Members) == 0 {
-		return nil
+	if len(s.Members) > 0 && m.members.ends == nil {
+		m.members.ends = make([]uint32, i, room)
 	}
-	t := &m.members
-	if t.ends == nil {
-		t.ends = make([]uint32, m.Len(), cap(m.sizes.wide))
+	if m.members.ends != nil {
+		b.addMembers(s.Members)
 	}
-	for _, member := range s.Members {
-		t.add(t.kindNumber(member.Kind), member.Offset, member.Size)
+	return m.members.check(i, s.Size)
+}
+
+// checkSample returns an error unless a sample in a file of this name is possible.
+func checkSample(s Sample, name string) error {
+	switch {
+	case s.Format >= formats:
+		return fmt.Errorf("unknown format %d", s.Format)
+	case s.Label < 0 || s.Label > math.MaxInt32:
+		return fmt.Errorf("it cannot have the label %d", s.Label)
+	case s.Size < 0 || s.Offset < 0 || s.Offset > math.MaxInt64-RecordCRCBytes-s.Size ||
+		s.Format == FormatFile && s.Offset > 0:
+		return fmt.Errorf("it cannot have %d bytes at offset %d", s.Size, s.Offset)
 	}
-	t.ends[i] = uint32(t.kind.len())
-	return t.check(i, s.Size)
+	return CheckName([]byte(name))
+}
+
+// row returns the row of a folder, which it appends to the table if it is new.
+func (b *Builder) row(dir string) (uint32, error) {
+	if n := b.m.inFolder.len(); n > 0 { // neighbours mostly share their folder
+		if row := b.m.inFolder.at(n - 1); b.m.folders[row].Path == dir {
+			return row, nil
+		}
+	}
+	if row, known := b.rows[dir]; known {
+		return row, nil
+	}
+	err := b.AddFolder(Folder{Path: dir})
+	return b.rows[dir], err
+}
+
+// addMembers appends the members of the last sample.
+func (b *Builder) addMembers(members []Member) {
+	t := &b.m.members
+	for _, member := range members {
+		kind, known := b.kinds[member.Kind]
+		if !known {
+			kind = uint32(len(t.kinds))
+			b.kinds[member.Kind], t.kinds = kind, append(t.kinds, member.Kind)
+		}
+		t.kind.wide = append(t.kind.wide, kind)
+		t.offsets.wide = append(t.offsets.wide, member.Offset)
+		t.sizes.wide = append(t.sizes.wide, member.Size)
+	}
+	t.ends = append(t.ends, uint32(t.kind.len()))
+}
+
+// Manifest returns the manifest, whose classes are named by label. The Builder must not be used
+// afterwards.
+//
+// Errors: no samples, a root that is not absolute, a label without class.
+func (b *Builder) Manifest(classes []string) (*Manifest, error) {
+	switch {
+	case b.m.Len() == 0:
+		return nil, errors.New("holds no sample")
+	case b.most >= len(classes):
+		return nil, fmt.Errorf("label %d is not one of the %d classes", b.most, len(classes))
+	}
+	b.m.classes = classes
+	return b.m, checkRoot(b.m.root)
 }

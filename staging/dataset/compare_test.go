@@ -50,24 +50,17 @@ func TestCompareOrder(t *testing.T) {
 
 // anyFiles draws a manifest of a few files in folders, each file once, in any order.
 func anyFiles(t *rapid.T, label string) *Manifest {
-	m := &Manifest{
-		root: "/" + label, classes: []string{"c"},
-		folders: []Folder{{"b", 1}, {"a/x", 1}, {"a-b", 1}, {"a", 1}},
-	}
-	type place struct {
-		in   uint32
-		name string
-	}
-	places := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) place {
-		return place{
-			rapid.Uint32Range(0, 3).Draw(t, "in"),
-			rapid.SampledFrom([]string{"1", "2", "\xff", "ä", "a"}).Draw(t, "name"),
-		}
+	paths := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) string {
+		return rapid.SampledFrom([]string{"b", "a/x", "a-b", "a"}).Draw(t, "in") + "/" +
+			rapid.SampledFrom([]string{"1", "2", "\xff", "ä", "a"}).Draw(t, "name")
 	}), 1, 12, rapid.ID).Draw(t, label)
-	for _, p := range places {
-		m.add(p.in, p.name, 0, rapid.Int64Range(0, 1).Draw(t, "size"), 7)
+	var samples []Sample
+	for _, path := range paths {
+		samples = append(samples, Sample{
+			Path: path, Size: rapid.Int64Range(0, 1).Draw(t, "size"), ModTime: 7,
+		})
 	}
-	return m
+	return built("/"+label, []string{"c"}, nil, samples...)
 }
 
 // TestIdentityIsOfTheData checks that a data set that was copied, and each kind of manifest of it,
@@ -77,9 +70,7 @@ func TestIdentityIsOfTheData(t *testing.T) {
 	m := listed(files...)
 	id := m.Identity()
 
-	other := listed(files...)
-	other.modTimes.wide[0]++
-	copied := other.Identity()
+	copied := m.edited(func(_ int, s *Sample) { s.ModTime++ }).Identity()
 	if copied.Differs(id) || copied.Times == id.Times {
 		t.Errorf("a copy has %v, the data set %v", copied, id)
 	}
@@ -107,18 +98,14 @@ func TestIdentityIsOfTheData(t *testing.T) {
 func TestIdentityDiffers(t *testing.T) {
 	files := []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png"}
 	m := listed(files...)
-	parts := *listed(files...)
-	parts.setParts(0, 0, 0, 5)
-	grown := listed(files...)
-	grown.sizes.wide[1] = 18
 	for i, other := range []*Manifest{
 		listed("a/1.png", "b/1.png", "b/2.png"),
 		listed(append(files, "a/1a.png")...),
 		listed("a/1.png", "a/2.png", "c/1.png", "c/2.png"),
 		listed(append(files, "c/")...),
 		listed(append(files, "aa/")...),
-		grown,
-		&parts,
+		m.edited(func(i int, s *Sample) { s.Size += int64(i) }),
+		m.parts(0, 0, 0, 5),
 	} {
 		if !other.Identity().Differs(m.Identity()) {
 			t.Errorf("data set %d is another one, and has the same identity", i)

@@ -29,28 +29,59 @@ func listed(entries ...string) *Manifest {
 			files[dir] = append(files[dir], name)
 		}
 	}
-	folders := slices.SortedFunc(maps.Keys(files), CompareFolders)
-	m := &Manifest{root: "/tree"}
-	for row, dir := range folders {
-		m.folders = append(m.folders, Folder{Path: dir})
-		if class := ClassOf(dir); dir != "" && !slices.Contains(m.classes, class) {
-			m.classes = append(m.classes, class)
+	var classes []string
+	var folders []Folder
+	var samples []Sample
+	for _, dir := range slices.SortedFunc(maps.Keys(files), CompareFolders) {
+		folders = append(folders, Folder{Path: dir})
+		if class := ClassOf(dir); dir != "" && !slices.Contains(classes, class) {
+			classes = append(classes, class)
 		}
 		slices.SortFunc(files[dir], CompareNames)
 		for _, name := range files[dir] {
-			size := len(strings.TrimPrefix(dir+"/"+name, "/"))
-			m.add(uint32(row), name, uint32(len(m.classes)-1), int64(size), stagingtest.ModTime.UnixNano())
+			path := strings.TrimPrefix(dir+"/"+name, "/")
+			samples = append(samples, Sample{
+				Path: path, Label: len(classes) - 1, Size: int64(len(path)),
+				ModTime: stagingtest.ModTime.UnixNano(),
+			})
 		}
+	}
+	return built("/tree", classes, folders, samples...)
+}
+
+// built returns the manifest of these samples, which must be valid.
+func built(root string, classes []string, folders []Folder, samples ...Sample) *Manifest {
+	b := NewBuilder(root, len(samples))
+	for _, in := range folders {
+		if err := b.AddFolder(in); err != nil {
+			panic(err)
+		}
+	}
+	for _, s := range samples {
+		if err := b.Add(s); err != nil {
+			panic(err)
+		}
+	}
+	m, err := b.Manifest(classes)
+	if err != nil {
+		panic(err)
 	}
 	return m
 }
 
-// setParts makes every sample a part of a file.
-func (m *Manifest) setParts(offsets ...int64) {
-	m.addFormats()
-	for i := range m.formats {
-		m.offsets.wide[i], m.formats[i] = offsets[i], FormatPart
+// edited returns the manifest with its samples changed by edit.
+func (m *Manifest) edited(edit func(i int, s *Sample)) *Manifest {
+	var samples []Sample
+	for id := range draw.SampleID(m.Len()) {
+		samples = append(samples, m.Sample(id))
+		edit(int(id), &samples[id])
 	}
+	return built(m.root, m.classes, m.folders, samples...)
+}
+
+// parts returns the manifest with samples that are parts of files from these offsets on.
+func (m *Manifest) parts(offsets ...int64) *Manifest {
+	return m.edited(func(i int, s *Sample) { s.Format, s.Offset = FormatPart, offsets[i] })
 }
 
 // wantRead checks that a manifest that was read is the one that was written.
@@ -113,45 +144,41 @@ func anyManifest() *rapid.Generator[*Manifest] {
 		return name
 	})
 	return rapid.Custom(func(t *rapid.T) *Manifest {
-		m := &Manifest{
-			root:    "/" + name.Draw(t, "root"),
-			classes: rapid.SliceOfNDistinct(name, 1, 4, rapid.ID).Draw(t, "classes"),
-			folders: []Folder{{"", 5}},
+		classes := rapid.SliceOfNDistinct(name, 1, 4, rapid.ID).Draw(t, "classes")
+		folders := []Folder{{"", 5}}
+		for _, class := range classes {
+			folders = append(folders, Folder{class, rapid.Int64().Draw(t, "folder time")})
 		}
-		for _, class := range m.classes {
-			m.folders = append(m.folders, Folder{class, rapid.Int64().Draw(t, "folder time")})
-		}
-		if rapid.Bool().Draw(t, "offsets") {
-			m.addFormats()
-		}
-		if !m.offsets.absent() && rapid.Bool().Draw(t, "members") {
-			m.members.ends = []uint32{}
-		}
-		for i := range rapid.IntRange(1, 20).Draw(t, "n") {
-			label := rapid.IntRange(0, len(m.classes)-1).Draw(t, "label")
-			m.add(uint32(label+1), name.Draw(t, "name"), uint32(label),
-				rapid.Int64Range(0, 1<<40).Draw(t, "size"), rapid.Int64().Draw(t, "time"))
-			if m.offsets.absent() {
-				continue
+		sharded, members := rapid.Bool().Draw(t, "sharded"), rapid.Bool().Draw(t, "members")
+		var samples []Sample
+		for range rapid.IntRange(1, 20).Draw(t, "n") {
+			s := Sample{
+				Label: rapid.IntRange(0, len(classes)-1).Draw(t, "label"),
+				Size:  rapid.Int64Range(0, 1<<40).Draw(t, "size"), ModTime: rapid.Int64().Draw(t, "time"),
 			}
-			if m.formats[i] = Format(rapid.IntRange(0, int(formats)-1).Draw(
-				t, "format")); m.formats[i] != FormatFile {
-				m.offsets.wide[i] = rapid.Int64Range(0, 1<<40).Draw(t, "offset")
+			s.Path = classes[s.Label] + "/" + name.Draw(t, "name")
+			if sharded {
+				s.Format = Format(rapid.IntRange(0, int(formats)-1).Draw(t, "format"))
 			}
-			if m.formats[i] == FormatTar && m.members.ends != nil {
-				for m.sizes.wide[i] = 0; m.sizes.wide[i] == 0 || rapid.Bool().Draw(t, "more"); {
-					size := rapid.Int64Range(1, 1<<40).Draw(t, "member size")
-					m.members.add(m.members.kindNumber(name.Draw(t, "kind")),
-						rapid.Int64Range(0, 1<<40).Draw(t, "place"), size)
-					m.sizes.wide[i] += size
+			if s.Format != FormatFile {
+				s.Offset = rapid.Int64Range(0, 1<<40).Draw(t, "offset")
+			}
+			if s.Format == FormatTar && members {
+				for s.Size = 0; s.Size == 0 || rapid.Bool().Draw(t, "more"); {
+					member := Member{
+						name.Draw(t, "kind"), rapid.Int64Range(0, 1<<40).Draw(t, "place"),
+						rapid.Int64Range(1, 1<<40).Draw(t, "member size"),
+					}
+					s.Members = append(s.Members, member)
+					s.Size += member.Size
 				}
-				m.members.ends[i] = uint32(m.members.kind.len())
 			}
+			samples = append(samples, s)
 		}
+		m := built("/"+name.Draw(t, "root"), classes, folders, samples...)
 		if rapid.Bool().Draw(t, "checksums") {
 			m = m.WithChecksums(rapid.SliceOfN(rapid.Uint64(), m.Len(), m.Len()).Draw(t, "sums"))
 		}
-		m.members.numbers = nil
 		return m
 	})
 }

@@ -3,7 +3,6 @@ package dataset
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -223,52 +222,6 @@ func (m *Manifest) TailBytes(id draw.SampleID) int {
 		return RecordCRCBytes
 	}
 	return 0
-}
-
-// reserve allocates room for n samples, so that appending them moves nothing.
-func (m *Manifest) reserve(n, nameBytes int) {
-	m.sizes.wide = make([]int64, 0, n)
-	m.modTimes.wide = make([]int64, 0, n)
-	m.labels.wide = make([]uint32, 0, n)
-	m.inFolder.wide = make([]uint32, 0, n)
-	m.nameEnds = make([]uint32, 0, n)
-	m.names = make([]byte, 0, nameBytes)
-}
-
-// add appends a whole file. The caller has checked that the names stay below 4 GiB and the samples
-// below 2³².
-func (m *Manifest) add(in uint32, name string, label uint32, sizeBytes, modTime int64) {
-	m.sizes.wide = append(m.sizes.wide, sizeBytes)
-	m.modTimes.wide = append(m.modTimes.wide, modTime)
-	m.labels.wide = append(m.labels.wide, label)
-	m.inFolder.wide = append(m.inFolder.wide, in)
-	m.names = append(m.names, name...)
-	m.nameEnds = append(m.nameEnds, uint32(len(m.names)))
-	if !m.offsets.absent() {
-		m.offsets.wide, m.formats = append(m.offsets.wide, 0), append(m.formats, FormatFile)
-	}
-	m.members.addNone()
-}
-
-// addFormats adds columns of offsets and formats, in which all samples so far are whole files,
-// unless there are such columns.
-func (m *Manifest) addFormats() {
-	if m.offsets.absent() {
-		m.offsets.wide = make([]int64, m.Len(), cap(m.sizes.wide))
-		m.formats = make([]Format, m.Len(), cap(m.sizes.wide))
-	}
-}
-
-// checkLimits returns an error if a data set is too large for 32-bit ids and name ends.
-func checkLimits(samples, nameBytes int64) error {
-	switch {
-	case samples > math.MaxUint32:
-		return fmt.Errorf("%d samples, at most %d are possible", samples, uint32(math.MaxUint32))
-	case nameBytes > math.MaxUint32:
-		return fmt.Errorf("the file names take %d bytes, at most %d are possible", nameBytes,
-			uint32(math.MaxUint32))
-	}
-	return nil
 }
 
 // CheckName returns an error if name cannot be the name of a file in a folder, so that no manifest

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -31,8 +32,6 @@ type memberTable struct {
 	offsets column[int64] // per member, like all that follow
 	sizes   column[int64]
 	kind    column[uint32] // indexes into kinds
-
-	numbers map[string]uint32 // indexes into kinds, while the table is built; else nil
 }
 
 // Members returns the members of sample id in the order of its bytes; the caller owns the slice. A
@@ -105,37 +104,11 @@ func (t *memberTable) span(id draw.SampleID) (first, last uint32) {
 	return first, t.ends[id]
 }
 
-// addNone appends a sample without members, if there is a table.
-func (t *memberTable) addNone() {
-	if t.ends != nil {
-		t.ends = append(t.ends, uint32(t.kind.len()))
-	}
-}
-
-// kindNumber returns the index of kind in kinds, and appends it there if it is new.
-func (t *memberTable) kindNumber(kind string) uint32 {
-	if number, known := t.numbers[kind]; known {
-		return number
-	}
-	if t.numbers == nil {
-		t.numbers = make(map[string]uint32)
-	}
-	number := uint32(len(t.kinds))
-	t.numbers[kind], t.kinds = number, append(t.kinds, kind)
-	return number
-}
-
-// add appends a member; the caller sets the end of its sample.
-func (t *memberTable) add(kind uint32, offset, sizeBytes int64) {
-	t.kind.wide = append(t.kind.wide, kind)
-	t.offsets.wide, t.sizes.wide = append(t.offsets.wide, offset), append(t.sizes.wide, sizeBytes)
-}
-
 // check returns an error if sample i of sizeBytes bytes cannot have its members in the table.
 func (t *memberTable) check(i int, sizeBytes int64) error {
 	first, last := t.span(draw.SampleID(i))
 	if last < first || uint64(last) > uint64(t.kind.len()) {
-		return fmt.Errorf("the members of sample %d end outside their table", i)
+		return errors.New("its members end outside their table")
 	}
 	if first == last {
 		return nil
@@ -145,12 +118,12 @@ func (t *memberTable) check(i int, sizeBytes int64) error {
 		offset, size := t.offsets.at(j), t.sizes.at(j)
 		if t.kind.at(j) >= uint32(len(t.kinds)) || size < 0 || offset < 0 ||
 			offset > math.MaxInt64-RecordCRCBytes-size || size > math.MaxInt64-sum {
-			return fmt.Errorf("sample %d has an impossible member", i)
+			return errors.New("it has an impossible member")
 		}
 		sum += size
 	}
 	if sum != sizeBytes {
-		return fmt.Errorf("sample %d has %d bytes, but its members have %d", i, sizeBytes, sum)
+		return fmt.Errorf("it has %d bytes, but its members have %d", sizeBytes, sum)
 	}
 	return nil
 }

@@ -295,7 +295,7 @@ func (m *Manifest) checkIndex() error {
 			return fmt.Errorf("sample %d has the unknown format %d", i, m.formats[i])
 		}
 		if err := m.members.check(i, m.sizes.at(i)); err != nil {
-			return err
+			return fmt.Errorf("sample %d: %w", i, err)
 		}
 		if err := CheckName(m.names[start:end]); err != nil {
 			return fmt.Errorf("sample %d: %w", i, err)

@@ -8,13 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
 	"rankpool/scheduler/draw"
-	"rankpool/staging/shards"
 	"rankpool/staging/stagingtest"
 )
 
@@ -69,37 +68,46 @@ type goldenMember struct {
 // GiB, an odd number of samples and of members (so that 32-bit columns need filling), each format,
 // checksums.
 func goldenIndex() *Manifest {
-	m := &Manifest{
-		root:    "/data/golden ä",
-		folders: []Folder{{Path: ""}, {Path: "cat"}, {Path: "cat/deep\nfolder"}, {Path: "dög"}},
-		classes: []string{"cat", "dög"},
-	}
-	m.add(1, "1.png", 0, 20, 1_700_000_000_123_456_789)
-	m.add(1, "line\nfeed.png", 0, 0, 1_700_000_000_000_000_000)
-	m.add(2, "byte\xff.png", 0, 5_000_000_000, -1)
-	m.add(3, "\U0001F600.png", 1, 1, 0)
-	m.addShard(3, "shard.tar", 1, 1_700_000_001_000_000_001, FormatTar, &shards.Contents{
-		Samples: []shards.Range{{Offset: 5_000_000_512, Size: 110_000}, {Offset: 512, Size: 3}},
-		Kinds:   []string{"jpg", "seg.png", "cls"},
-		Ends:    []uint32{3, 4},
-		Members: []shards.Member{
-			{Range: shards.Range{Offset: 5_000_000_512, Size: 100_000}, Kind: 0},
-			{Range: shards.Range{Offset: 5_000_101_376, Size: 9_998}, Kind: 1},
-			{Range: shards.Range{Offset: 6_000_000_000, Size: 2}, Kind: 2},
-			{Range: shards.Range{Offset: 512, Size: 3}, Kind: 2},
+	folders := []Folder{{Path: ""}, {Path: "cat"}, {Path: "cat/deep\nfolder"}, {Path: "dög"}}
+	return built("/data/golden ä", []string{"cat", "dög"}, folders,
+		Sample{Path: "cat/1.png", Size: 20, ModTime: 1_700_000_000_123_456_789, Checksum: 1},
+		Sample{Path: "cat/line\nfeed.png", ModTime: 1_700_000_000_000_000_000},
+		Sample{Path: "cat/deep\nfolder/byte\xff.png", Size: 5_000_000_000, ModTime: -1},
+		Sample{Path: "dög/\U0001F600.png", Label: 1, Size: 1, Checksum: 1<<64 - 1},
+		Sample{
+			Path: "dög/shard.tar", Format: FormatTar, Offset: 5_000_000_512, Size: 110_000, Label: 1,
+			ModTime: 1_700_000_001_000_000_001, Checksum: 0x0123456789abcdef,
+			Members: []Member{
+				{"jpg", 5_000_000_512, 100_000}, {"seg.png", 5_000_101_376, 9_998}, {"cls", 6_000_000_000, 2},
+			},
 		},
-	})
-	m.addShard(0, "r.tfrecord-00000-of-00001", 0, 5, FormatTFRecord,
-		&shards.Contents{Samples: []shards.Range{{Offset: 12, Size: 7}}})
-	m.addShard(1, "a.npy", 0, 6, FormatNPY, &shards.Contents{
-		Samples: []shards.Range{{Offset: 128, Size: 8}, {Offset: 136, Size: 8}},
-	})
-	m.members.numbers = nil
-	return m.WithChecksums([]uint64{1, 0, 0, 1<<64 - 1, 0x0123456789abcdef, 0, 2, 3, 4})
+		Sample{
+			Path: "dög/shard.tar", Format: FormatTar, Offset: 512, Size: 3, Label: 1,
+			ModTime: 1_700_000_001_000_000_001, Members: []Member{{"cls", 512, 3}},
+		},
+		Sample{
+			Path: "r.tfrecord-00000-of-00001", Format: FormatTFRecord, Offset: 12, Size: 7, ModTime: 5,
+			Checksum: 2,
+		},
+		Sample{Path: "cat/a.npy", Format: FormatNPY, Offset: 128, Size: 8, ModTime: 6, Checksum: 3},
+		Sample{Path: "cat/a.npy", Format: FormatNPY, Offset: 136, Size: 8, ModTime: 6, Checksum: 4})
 }
 
+// jsonText returns s as Python's json writes the string that os.fsdecode returns: a byte that is
+// not valid UTF-8 is \udcXX.
 func jsonText(s string) json.RawMessage {
-	return json.RawMessage(strings.Trim(encodeNames([]string{s}), "[]"))
+	text := []byte{'"'}
+	for s != "" {
+		r, n := utf8.DecodeRuneInString(s)
+		if r == utf8.RuneError && n == 1 {
+			text = fmt.Appendf(text, `\udc%02x`, s[0])
+		} else {
+			letter, _ := json.Marshal(s[:n]) // a string
+			text = append(text, letter[1:len(letter)-1]...)
+		}
+		s = s[n:]
+	}
+	return append(text, '"')
 }
 
 func goldenText(t *testing.T, m *Manifest) []byte {

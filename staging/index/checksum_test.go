@@ -88,16 +88,12 @@ func TestGoldenChecksums(t *testing.T) {
 func TestChecksumsOfParts(t *testing.T) {
 	path, modTime := "s/0123456789", stagingtest.ModTime.UnixNano()
 	root := stagingtest.Tree(t, path)
-	m, err := dataset.Build(root, []string{"s"}, 2, func(i int) dataset.Sample {
-		return []dataset.Sample{
-			{Path: path, ModTime: modTime, Format: dataset.FormatPart, Offset: 2, Size: 4},
-			{
-				Path: path, ModTime: modTime, Format: dataset.FormatTar, Offset: 3, Size: 5,
-				Members: []dataset.Member{{Kind: "x", Offset: 3, Size: 3}, {Kind: "x", Offset: 10, Size: 2}},
-			},
-		}[i]
-	})
-	stagingtest.Must(t, err)
+	m := built(t, root, []string{"s"},
+		dataset.Sample{Path: path, ModTime: modTime, Format: dataset.FormatPart, Offset: 2, Size: 4},
+		dataset.Sample{
+			Path: path, ModTime: modTime, Format: dataset.FormatTar, Offset: 3, Size: 5,
+			Members: []dataset.Member{{Kind: "x", Offset: 3, Size: 3}, {Kind: "x", Offset: 10, Size: 2}},
+		})
 	for _, group := range []*Group{nil, testGroup(t, 2)} {
 		storage := &countingStorage{opened: map[string]int{}}
 		summed, err := Checksums(context.Background(), m, ChecksumOptions{Group: group, Storage: storage})

@@ -39,13 +39,26 @@ func rebuilt(
 	edit func(id int, s *dataset.Sample),
 ) *dataset.Manifest {
 	t.Helper()
-	changed, err := dataset.Build(m.Root(), m.Classes(), m.Len(), func(i int) dataset.Sample {
-		s := m.Sample(draw.SampleID(i))
-		edit(i, &s)
-		return s
-	})
+	var samples []dataset.Sample
+	for i := range m.Len() {
+		samples = append(samples, m.Sample(draw.SampleID(i)))
+		edit(i, &samples[i])
+	}
+	return built(t, m.Root(), m.Classes(), samples...)
+}
+
+// built returns the manifest of samples below root.
+func built(
+	t testing.TB, root string, classes []string, samples ...dataset.Sample,
+) *dataset.Manifest {
+	t.Helper()
+	b := dataset.NewBuilder(root, len(samples))
+	for _, s := range samples {
+		stagingtest.Must(t, b.Add(s))
+	}
+	m, err := b.Manifest(classes)
 	stagingtest.Must(t, err)
-	return changed
+	return m
 }
 
 // differ returns the first way in which two manifests differ, "" if none.

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/stagingtest"
 )
@@ -212,16 +211,13 @@ func TestOpenImpossibleSizes(t *testing.T) {
 	root := stagingtest.Tree(t, names...)
 	right, path, refused := scan(t, root), filepath.Join(t.TempDir(), "m.parquet"), 0
 	for wrong := range right.Len() {
-		m, err := dataset.Build(root, right.Classes(), right.Len(), func(i int) dataset.Sample {
-			s := right.Sample(draw.SampleID(i))
+		m := rebuilt(t, right, func(i int, s *dataset.Sample) {
 			if i == wrong {
 				s.Size = math.MaxInt64 - dataset.RecordCRCBytes
 			}
-			return s
 		})
-		stagingtest.Must(t, err)
 		stagingtest.Must(t, dataset.WriteParquet(path, m))
-		_, err = Open(context.Background(), path, OpenOptions{})
+		_, err := Open(context.Background(), path, OpenOptions{})
 		if err == nil || !strings.Contains(err.Error(), "does not describe") {
 			refused++
 			stagingtest.WantError(t, err, "staging: the samples of "+root,
@@ -317,10 +313,7 @@ func TestSplits(t *testing.T) {
 func TestFolderWithItsManifest(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1", "a/2", "b/3")
 	m := scan(t, root)
-	reversed, err := dataset.Build("/elsewhere", m.Classes(), m.Len(), func(i int) dataset.Sample {
-		return m.Sample(draw.SampleID(m.Len() - 1 - i))
-	})
-	stagingtest.Must(t, err)
+	reversed := built(t, "/elsewhere", m.Classes(), m.Sample(2), m.Sample(1), m.Sample(0))
 	stagingtest.Must(t, dataset.WriteParquet(filepath.Join(root, ManifestName), reversed))
 	got, err := Open(context.Background(), root, OpenOptions{})
 	stagingtest.Must(t, err)

@@ -2,6 +2,7 @@ package index
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 
@@ -17,32 +18,11 @@ func (s *scanner) manifest() (*dataset.Manifest, error) {
 		return nil, err
 	}
 	s.tellLeftOut(d)
-	var samples, nameBytes int64
-	for _, in := range s.folders {
-		for i := range in.Files {
-			n := int64(1)
-			if sh := d.shards[&in.Files[i]]; sh != nil {
-				n = int64(len(sh.contents.Samples))
-			} else if d.other[&in.Files[i]] {
-				continue
-			}
-			samples += n
-			nameBytes += n * int64(len(in.Files[i].Name))
-		}
-	}
-	if samples == 0 {
-		return nil, fmt.Errorf("staging: %s holds no sample", s.root)
-	}
-	built, err := dataset.NewBuilder(s.root, samples, nameBytes)
-	if err != nil {
-		return nil, fmt.Errorf("staging: %s: %w", s.root, err)
-	}
-	if d.otherKinds {
-		built.OtherKinds()
-	}
-	var labels labelling
+	built, labels := dataset.NewBuilder(s.root, int(s.files)), labelling{}
 	for i, in := range s.folders {
-		built.AddFolder(dataset.Folder{Path: in.path, ModTime: in.ModTime})
+		if err := built.AddFolder(dataset.Folder{Path: in.path, ModTime: in.ModTime}); err != nil {
+			return nil, fmt.Errorf("staging: %s: %w", s.root, err)
+		}
 		if i > 0 && (in.Others || len(in.Dangling) > 0) {
 			built.LeavesOut()
 		}
@@ -60,14 +40,48 @@ func (s *scanner) manifest() (*dataset.Manifest, error) {
 			default:
 				labels.byFolder = true
 			}
-			if sh != nil {
-				built.AddShard(file.Name, labels.folder(), file.ModTime, sh.format, sh.contents)
-			} else {
-				built.AddFile(file.Name, labels.folder(), file.Size, file.ModTime)
+			sample := dataset.Sample{
+				Path: path.Join(in.path, file.Name), Label: labels.folder(), Size: file.Size,
+				ModTime: file.ModTime,
+			}
+			if err := addFile(built, sample, sh); err != nil {
+				return nil, fmt.Errorf("staging: %s: %w", s.abs(sample.Path), err)
 			}
 		}
 	}
-	return built.Manifest(labels.names()), nil
+	m, err := built.Manifest(labels.names())
+	if err != nil {
+		return nil, fmt.Errorf("staging: %s %w", s.root, err)
+	}
+	return m, nil
+}
+
+// addFile adds the samples of a file: the file itself, or, unless sh is nil, those of the shard.
+// Their label is that of file, unless the shard has labels.
+func addFile(built *dataset.Builder, file dataset.Sample, sh *shardFile) error {
+	if sh == nil {
+		return built.Add(file)
+	}
+	c, sample, first := sh.contents, file, uint32(0)
+	sample.Format = sh.format
+	for i, place := range c.Samples {
+		sample.Offset, sample.Size = place.Offset, place.Size
+		if c.Labels != nil {
+			sample.Label = int(c.Labels[i])
+		}
+		if c.Ends != nil {
+			sample.Members = sample.Members[:0]
+			for _, member := range c.Members[first:c.Ends[i]] {
+				sample.Members = append(sample.Members,
+					dataset.Member{Kind: c.Kinds[member.Kind], Offset: member.Offset, Size: member.Size})
+			}
+			first = c.Ends[i]
+		}
+		if err := built.Add(sample); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A labelling assigns labels to classes: a folder's samples have the index of its class among the
@@ -90,7 +104,7 @@ func (l *labelling) enter(path string, alone bool) {
 
 // folder returns the label of the current folder; 0 in the root, which has no class if there
 // are other folders.
-func (l *labelling) folder() uint32 { return uint32(max(0, len(l.classes)-1)) }
+func (l *labelling) folder() int { return max(0, len(l.classes)-1) }
 
 // number records class numbers of samples.
 func (l *labelling) number(labels []uint32) {

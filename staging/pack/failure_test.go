@@ -310,16 +310,14 @@ func TestWhatNoShardCanHold(t *testing.T) {
 		"B": `two members of the kind "b"`,
 	} {
 		sample.Members[0].Kind = kind
-		m, err := dataset.Build("/data", []string{""}, 1, func(int) dataset.Sample { return sample })
-		stagingtest.Must(t, err)
-		_, err = NewPlan(m, AsIs(1), 1000)
+		m := built(t, "/data", []string{""}, sample)
+		_, err := NewPlan(m, AsIs(1), 1000)
 		stagingtest.WantError(t, err, "pack: sample 0 (f) has ", sentence)
 	}
 	sample.Members = nil
 	sample.Size = 1 << 62
-	m, err := dataset.Build("/data", []string{""}, 1, func(int) dataset.Sample { return sample })
-	stagingtest.Must(t, err)
-	_, err = NewPlan(m, AsIs(1), 1000)
+	m := built(t, "/data", []string{""}, sample)
+	_, err := NewPlan(m, AsIs(1), 1000)
 	stagingtest.WantError(t, err, "has the impossible size of 4611686018427387904 bytes")
 	_, err = NewPlan(m, []draw.SampleID{}, 1000)
 	stagingtest.WantError(t, err, "no samples of /data")
@@ -361,9 +359,8 @@ func TestClassMembersHoldTheLabel(t *testing.T) {
 // journalOf returns a plan of three shards, and a journal of them.
 func journalOf(t testing.TB) (*Plan, []byte) {
 	t.Helper()
-	m, err := dataset.Build("/data", []string{""}, 5,
-		func(int) dataset.Sample { return dataset.Sample{Path: "f", Size: 700} })
-	stagingtest.Must(t, err)
+	m := built(t, "/data", []string{""},
+		slices.Repeat([]dataset.Sample{{Path: "f", Size: 700}}, 5)...)
 	p, err := NewPlan(m, AsIs(5), 5000)
 	stagingtest.Must(t, err)
 	file, err := os.Create(filepath.Join(t.TempDir(), "journal"))

@@ -63,6 +63,20 @@ func scan(t testing.TB, root string) *dataset.Manifest {
 	return m
 }
 
+// built returns the manifest of samples below root.
+func built(
+	t testing.TB, root string, classes []string, samples ...dataset.Sample,
+) *dataset.Manifest {
+	t.Helper()
+	b := dataset.NewBuilder(root, len(samples))
+	for _, s := range samples {
+		stagingtest.Must(t, b.Add(s))
+	}
+	m, err := b.Manifest(classes)
+	stagingtest.Must(t, err)
+	return m
+}
+
 // pack packs and fails the test on an error.
 func pack(t testing.TB, m *dataset.Manifest, opt Options) *Report {
 	t.Helper()

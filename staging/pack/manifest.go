@@ -16,44 +16,41 @@ func (p *Plan) built(root string, from, to int, name func(shard int) string, mod
 ) (*dataset.Manifest, error) {
 	first, _ := p.span(from)
 	_, last := p.span(to - 1)
+	b := dataset.NewBuilder(root, last-first)
 	shard, at := from-1, int64(0)
-	var path string
-	var failed error
-	var members []dataset.Member
+	sample := dataset.Sample{Format: dataset.FormatTar}
 	var files []file
-	m, err := dataset.Build(root, p.manifest.Classes(), last-first, func(i int) dataset.Sample {
-		place := first + i
+	for place := first; place < last; place++ {
 		if s := p.shardOf(place); s != shard {
-			shard, at, path = s, 0, name(s)
+			shard, at, sample.Path = s, 0, name(s)
 		}
-		if files, failed = p.files(files[:0], place); failed != nil {
-			return dataset.Sample{Label: -1} // ends Build with an error
+		var err error
+		if files, err = p.files(files[:0], place); err != nil {
+			return nil, err
 		}
 		id := p.order[place]
-		members = members[:0]
-		sample := dataset.Sample{
-			Path: path, Format: dataset.FormatTar, Size: p.manifest.Size(id), Label: p.manifest.Label(id),
-			ModTime: modTimes[shard-from],
-		}
+		sample.Size, sample.Label, sample.ModTime = p.manifest.Size(id), p.manifest.Label(id),
+			modTimes[shard-from]
+		sample.Members = sample.Members[:0]
 		for i := range files {
 			f := &files[i]
 			if !f.added {
-				members = append(members, dataset.Member{Kind: f.kind, Offset: f.data(at), Size: f.size})
+				sample.Members = append(sample.Members,
+					dataset.Member{Kind: f.kind, Offset: f.data(at), Size: f.size})
 			}
 			at = f.end(at)
 		}
-		if len(members) > 0 {
-			sample.Offset = members[0].Offset
+		if sample.Offset = 0; len(sample.Members) > 0 {
+			sample.Offset = sample.Members[0].Offset
 		}
 		if sums != nil {
-			sample.Checksum = sums[i]
+			sample.Checksum = sums[place-first]
 		}
-		sample.Members = members
-		return sample
-	})
-	if failed != nil {
-		return nil, failed
+		if err := b.Add(sample); err != nil {
+			return nil, fmt.Errorf("pack: %w", err)
+		}
 	}
+	m, err := b.Manifest(p.manifest.Classes())
 	if err != nil {
 		return nil, fmt.Errorf("pack: %w", err)
 	}

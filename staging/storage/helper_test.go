@@ -11,12 +11,13 @@ import (
 
 // built returns the manifest of samples of one class below root.
 func built(root string, samples ...dataset.Sample) *dataset.Manifest {
-	m, err := dataset.Build(
-		root,
-		[]string{"c"},
-		len(samples),
-		func(i int) dataset.Sample { return samples[i] },
-	)
+	b := dataset.NewBuilder(root, len(samples))
+	for _, s := range samples {
+		if err := b.Add(s); err != nil {
+			panic(err)
+		}
+	}
+	m, err := b.Manifest([]string{"c"})
 	if err != nil {
 		panic(err)
 	}
