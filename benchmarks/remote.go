@@ -70,7 +70,7 @@ func remoteChild(args []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := transport.Load(mpilib.Choices("", os.Getenv)); err != nil {
+	if _, err := transport.Load(mpilib.Choices(os.Getenv)); err != nil {
 		return nil, err
 	}
 	t, err := transport.NewMPI()

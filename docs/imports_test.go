@@ -173,9 +173,6 @@ var arrows = map[string]map[string]string{
 		"cmd/rankpool-lab/internal/compare":    "trainings, one after the other",
 		"cmd/rankpool-lab/internal/sidebyside": "a page about them",
 		"cmd/rankpool-lab/internal/simulate":   "trainings that are simulated",
-		"scheduler/draw":                       "names of samplers",
-		"scheduler/protocol":                   "names of scorers",
-		"scheduler/systems":                    "names of policies",
 	},
 	"cmd/rankpool-lab/internal/compare": {
 		"benchmarks/slowfs":                    "--slowfs: storage that is emulated",

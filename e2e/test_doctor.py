@@ -17,11 +17,13 @@ LAUNCH = {
 LIBRARY = {"openmpi": "libmpi.so.40", "mpich": "libmpich.so.12"}
 
 
-def doctor(mpi, ranks, *args, command=None, launch=None):
+def doctor(mpi, ranks, *args, command=None, launch=None, library=None):
     """Runs doctor, with no ranks by hand, and returns the ended process."""
     launch = [*(launch or LAUNCH[mpi]), "-n", ranks] if ranks else []
     argv = [*launch, *(command or [run.RANKPOOL]), "doctor", *args]
     env = {**os.environ, **run.MPIRUN_ENV}
+    if library:
+        env["RANKPOOL_MPI_LIBRARY"] = library
     return subprocess.run(
         [str(word) for word in argv], env=env, capture_output=True, text=True,
         timeout=run.PATIENCE_SECONDS,
@@ -83,7 +85,7 @@ def test_strict_counts_warnings_once(mpi):
 
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
 def test_alone_it_starts_mpi_in_a_child(mpi):
-    done = doctor(mpi, 0, "--only", "mpi,launcher", "--json", "--mpi-library", LIBRARY[mpi])
+    done = doctor(mpi, 0, "--only", "mpi,launcher", "--json", library=LIBRARY[mpi])
     found = findings(done)
     assert done.returncode == 0, done.stderr
     assert "thread level MPI_THREAD_" in found[0]["detail"]
@@ -93,7 +95,7 @@ def test_alone_it_starts_mpi_in_a_child(mpi):
 def test_the_wrong_library_is_recognised():
     """MPICH's ranks under Open MPI's mpirun are worlds of one: the first reports it, the others
     print nothing."""
-    done = doctor("openmpi", 2, "--only", "launcher", "--mpi-library", "libmpich.so.12")
+    done = doctor("openmpi", 2, "--only", "launcher", library="libmpich.so.12")
     assert done.returncode != 0
     assert done.stdout.count("bad      launcher") == 1, done.stdout
     assert "started 2 tasks, but MPI sees 1" in done.stdout

@@ -11,9 +11,6 @@ import (
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/internal/program"
-	"rankpool/scheduler/draw"
-	"rankpool/scheduler/protocol"
-	"rankpool/scheduler/systems"
 )
 
 const aboutLab = `rankpool-lab compares caches for deep-learning training: rankpool and published systems,
@@ -32,9 +29,5 @@ func newRootCommand() *cobra.Command {
 		aboutLab+"\n\n"+exit.Codes)
 	root.AddCommand(newSimulateCommand(), newCompareCommand(), newSideBySideCommand(),
 		newSlowfsCommand(), newVersionCommand(), program.NewDocsCommand(newRootCommand, ""))
-	program.CompleteValues(root, map[string][]string{
-		"policy": systems.PolicyNames(), "scorer": protocol.ScorerNames(),
-		"sampler": draw.SamplerNames(),
-	})
 	return root
 }

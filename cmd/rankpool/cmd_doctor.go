@@ -41,7 +41,6 @@ const doctorExits = `Exit codes:
 
 // doctorOptions are the flags of doctor.
 type doctorOptions struct {
-	mpi        world.MPIOptions
 	data       []string
 	memory     string
 	tier       string
@@ -76,7 +75,6 @@ func newDoctorCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.data, "data", nil,
 		"data set to check: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
-	o.mpi.Register(flags)
 	flags.StringVar(&o.memory, "memory", "",
 		"check that this much memory is free on each node, as for \"run --memory\" (64GiB, auto)")
 	flags.StringVar(&o.tier, "tier", "",
@@ -213,9 +211,9 @@ func (o *doctorOptions) conclude(cmd *cobra.Command, findings []doctor.Finding) 
 // environment returns what is known before MPI is started, and the MPI library.
 func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Library) {
 	job := slurm.Detect(os.Getenv)
-	find := o.mpi.Ask
+	find := world.Ask
 	if at.Tasks > 0 {
-		find = o.mpi.Load // it is a rank
+		find = world.Load // it is a rank
 	}
 	library, missing := find()
 	env := &doctor.Env{
@@ -233,7 +231,7 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 		Python: doctor.Python{Command: cmp.Or(o.python, "python3"), Given: o.python != ""},
 	}
 	if at.Tasks == 0 && missing == nil {
-		env.MPI.Probe = o.probeMPI
+		env.MPI.Probe = probeMPI
 	}
 	switch {
 	case o.memory == memory.Auto:

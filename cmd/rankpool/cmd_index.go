@@ -28,7 +28,6 @@ import (
 
 // indexOptions are the flags of index.
 type indexOptions struct {
-	mpi         world.MPIOptions
 	output      string
 	verify      string
 	format      string
@@ -73,7 +72,6 @@ Under mpirun or srun all ranks list and read, and rank 0 writes.`,
 		},
 	}
 	flags := cmd.Flags()
-	o.mpi.Register(flags)
 	flags.StringVarP(&o.output, "output", "o", "", "the manifest to write")
 	flags.StringVar(&o.verify, "verify", "",
 		"the manifest to compare DIR with, by checksums; nothing is written")
@@ -107,7 +105,7 @@ func (o *indexOptions) check() error {
 // others help it. The others exit with success even if it fails: otherwise mpirun would kill rank 0
 // while it prints its error.
 func (o *indexOptions) share(ctx context.Context, dir string, out io.Writer) (err error) {
-	transport, err := world.Open(o.mpi)
+	transport, err := world.Open()
 	if err != nil {
 		return err
 	}

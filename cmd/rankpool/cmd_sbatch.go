@@ -220,7 +220,7 @@ func warningsOf(text string, root *cobra.Command) ([]batchscript.Warning, error)
 		return nil, err
 	}
 	mpi := ""
-	if library, err := (world.MPIOptions{}).Ask(); err == nil { // a login node may have none
+	if library, err := world.Ask(); err == nil { // a login node may have none
 		mpi = world.SlurmMPI(library.Family, world.SrunList())
 	}
 	return batchscript.Check(script, batchscript.Facts{

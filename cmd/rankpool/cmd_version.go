@@ -12,13 +12,12 @@ import (
 )
 
 func newVersionCommand() *cobra.Command {
-	var options world.MPIOptions
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, Go's, and the MPI library that would be loaded, and why",
 		Args:  program.Exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			library, err := options.Ask()
+			library, err := world.Ask()
 			mpi := world.About(library)
 			if err != nil {
 				mpi = "none, so one rank only: " + err.Error()
@@ -28,6 +27,4 @@ func newVersionCommand() *cobra.Command {
 			return err
 		},
 	}
-	options.Register(cmd.Flags())
-	return cmd
 }

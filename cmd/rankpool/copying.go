@@ -22,7 +22,6 @@ import (
 // copyOptions are the flags that stage and pack share: what the ranks copy, where to, and what is
 // printed.
 type copyOptions struct {
-	mpi         world.MPIOptions
 	data, root  string // root: the folder of a manifest's data, if not the one it names
 	dest        string
 	ranks       int
@@ -31,7 +30,6 @@ type copyOptions struct {
 
 // register adds the flags that have the same help text in both.
 func (o *copyOptions) register(flags *pflag.FlagSet) {
-	o.mpi.Register(flags)
 	flags.StringVar(&o.root, "root", "",
 		"where the data are now, if the manifest names another folder")
 	flags.IntVar(&o.ranks, "ranks", 0,
@@ -74,7 +72,7 @@ func (o *copyOptions) join(at world.Place) (all []transport.Transport, leave fun
 	if at.Tasks == 0 {
 		all = transport.NewLocal(max(1, o.ranks))
 	} else {
-		own, err := world.Open(o.mpi)
+		own, err := world.Open()
 		if err != nil {
 			return nil, nil, err
 		}

@@ -51,8 +51,8 @@ func joinDoctors(env *doctor.Env, at world.Place, library transport.Library) tra
 
 // probeMPI starts MPI in a separate process, since a library that rejects its environment ends the
 // process.
-func (o *doctorOptions) probeMPI() (level string, err error) {
-	found, err := o.mpi.Probe(world.AloneInit, "mpi-start")
+func probeMPI() (level string, err error) {
+	found, err := world.Probe(world.AloneInit, "mpi-start")
 	switch {
 	case err != nil:
 		return "", err

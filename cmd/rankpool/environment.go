@@ -28,9 +28,7 @@ Variables that rankpool reads, and that "run" sets for the training command wher
 :   "no" leaves PYTHONPATH unchanged; otherwise "run" prepends its own version of the Python client.
 
 **RANKPOOL_MPI_LIBRARY**
-:   The MPI library, unless --mpi-library of "doctor" or "version" names one: a path, or a name
-    that the loader looks up.
-    Set by "run" for its ranks.
+:   The MPI library: a path, or a name that the loader looks up. Set by "run" for its ranks.
 
 **RANKPOOL_OPTIONS**
 :   The options of a rank. Set by "run" for its ranks.

@@ -26,7 +26,6 @@ func newRootCommand() *cobra.Command {
 		newJoinCommand(), newEndCommand(), newTierCommand(),
 		program.NewDocsCommand(newRootCommand, aboutEnvironment),
 		world.NewLibraryCommand(), world.NewStartCommand())
-	completeFlags(root)
 	return root
 }
 

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // one of a group, with the launcher's library; else it is alone, with a library of the standard
 // ABI, which no machine of ours has.
 func TestMPIContract(t *testing.T) {
-	choices, ranks := mpilib.Choices("", os.Getenv), 1
+	choices, ranks := mpilib.Choices(os.Getenv), 1
 	if text := os.Getenv("RANKPOOL_TEST_RANKS"); text == "" {
 		choices = []mpilib.Choice{{Name: mpitest.Build(t, "STANDARD"), Why: "of the test"}}
 	} else if n, err := strconv.Atoi(text); err == nil {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Variable is the environment variable that names the library unless a flag does.
+// Variable is the environment variable that names the library.
 const Variable = "RANKPOOL_MPI_LIBRARY"
 
 // A Choice is a library to try.
@@ -28,12 +28,8 @@ var (
 	anyNames      = slices.Concat(openMPINames, mpichNames, standardNames)
 )
 
-// Choices returns the libraries to try, the best first. wish is the user's choice: a path, or a
-// name that the loader looks for; "" leaves it to the environment. getenv is os.Getenv.
-func Choices(wish string, getenv func(string) string) []Choice {
-	if wish != "" {
-		return []Choice{{wish, "--mpi-library says so"}}
-	}
+// Choices returns the libraries to try, the best first. getenv is os.Getenv.
+func Choices(getenv func(string) string) []Choice {
 	if name := getenv(Variable); name != "" {
 		return []Choice{{name, Variable + " says so"}}
 	}

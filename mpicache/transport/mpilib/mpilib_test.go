@@ -46,70 +46,56 @@ func TestChoices(t *testing.T) {
 	const allNames = openNames + " " + mpichNames + " libmpi_abi.so.1"
 	for _, c := range []struct {
 		name string
-		wish string
 		env  string
 		path string // mpirun in $PATH
 		want string // names
 		why  string // of the first
 	}{
 		{
-			"the flag",
-			"x.so",
-			"RANKPOOL_MPI_LIBRARY=y.so", open,
-			"x.so", "--mpi-library says so",
-		},
-		{
 			"the variable",
-			"",
 			"RANKPOOL_MPI_LIBRARY=y.so OMPI_COMM_WORLD_SIZE=2",
 			open, "y.so", "RANKPOOL_MPI_LIBRARY says so",
 		},
 		{
 			"Open MPI's launcher",
-			"",
 			"OMPI_COMM_WORLD_SIZE=2", mpich, openNames,
 			"Open MPI's mpirun started",
 		},
 		{
 			"and its mpirun",
-			"",
 			"OMPI_COMM_WORLD_SIZE=2", open,
 			dir + "/open/lib/libmpi.so.40 " + openNames, "Open MPI's mpirun started",
 		},
-		{"Hydra", "", "MPI_LOCALNRANKS=2 PMI_SIZE=2", open, mpichNames, "MPICH's mpirun started"},
-		{"PMI2", "", "PMI_SIZE=2", open, mpichNames, "started by PMI"},
+		{"Hydra", "MPI_LOCALNRANKS=2 PMI_SIZE=2", open, mpichNames, "MPICH's mpirun started"},
+		{"PMI2", "PMI_SIZE=2", open, mpichNames, "started by PMI"},
 		{
 			"PMIx says nothing",
-			"",
 			"PMIX_NAMESPACE=a PMIX_RANK=0", debian,
 			mpichNames + " " + allNames, "mpirun in $PATH (" + debian + ") is of MPICH's family",
 		},
 		{
 			"mpirun in $PATH",
-			"",
 			"", open,
 			dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames,
 			"is of Open MPI's family",
 		},
 		{
 			"a link",
-			"",
 			"", linked, dir + "/open/lib/libmpi.so.40 " + openNames + " " + allNames,
 			"is of Open MPI's family",
 		},
 		{
 			"another mpirun",
-			"",
 			"", mpich,
 			dir + "/mpich/lib/libmpi.so.12 " + dir + "/mpich/lib/libmpi_abi.so.1 " + mpichNames +
 				" " + allNames,
 			"mpirun in $PATH (" + mpich + ") is of MPICH's family",
 		},
-		{"a strange mpirun", "", "", strange, allNames, "does not say whose it is"},
-		{"no mpirun", "", "", "", allNames, "no mpirun is in $PATH"},
+		{"a strange mpirun", "", strange, allNames, "does not say whose it is"},
+		{"no mpirun", "", "", allNames, "no mpirun is in $PATH"},
 	} {
 		t.Setenv("PATH", filepath.Dir(c.path)+":/bin/nowhere")
-		choices := Choices(c.wish, func(name string) string {
+		choices := Choices(func(name string) string {
 			for word := range strings.FieldsSeq(c.env) {
 				if value, found := strings.CutPrefix(word, name+"="); found {
 					return value

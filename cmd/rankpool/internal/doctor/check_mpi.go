@@ -1,6 +1,10 @@
 package doctor
 
-import "fmt"
+import (
+	"fmt"
+
+	"rankpool/mpicache/transport/mpilib"
+)
 
 // checkMPI checks the library and the thread level: one goroutine at a time calls MPI, from any
 // thread.
@@ -8,7 +12,7 @@ func checkMPI(env *Env) []Finding {
 	m := env.MPI
 	if m.Library == "" {
 		const advice = "load an MPI module, install Open MPI or MPICH, or name a library with " +
-			"--mpi-library"
+			mpilib.Variable
 		if env.Launch.Tasks > 1 || env.Job.Nodes > 1 {
 			return bad(fmt.Sprintf("ranks cannot find each other: %v", m.Missing), advice)
 		}
@@ -20,8 +24,8 @@ func checkMPI(env *Env) []Finding {
 	}
 	if err != nil {
 		return bad(fmt.Sprintf("%s does not start: %v", m.Library, err),
-			"see whether a small MPI program runs, or choose another library: load its module, or use "+
-				"--mpi-library")
+			"see whether a small MPI program runs, or choose another library: load its module, or name "+
+				"one in "+mpilib.Variable)
 	}
 	detail := fmt.Sprintf("rankpool %s with %s (%s, since %s)", env.Version, m.Library, m.Path, m.Why)
 	if level != "" {

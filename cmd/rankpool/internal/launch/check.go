@@ -9,8 +9,6 @@ import (
 	"runtime"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/launchers"
 	"rankpool/cmd/rankpool/internal/world"
@@ -30,9 +28,8 @@ func (o *Options) checkLaunch(job slurm.Job, f form, at world.Place) error {
 	if err != nil {
 		return world.OnceForAll(at, err)
 	}
-	world.WarnTask(at.Task, otherComponents(job))
 	if f == formTask {
-		world.WarnTask(at.Task, withoutGPUs(os.Getenv, deniedGPUs(), true),
+		world.WarnTask(at.Task, withoutGPUs(os.Getenv, true),
 			boundToOneCore(at, runtime.NumCPU(), onlineCPUs()))
 	}
 	return err
@@ -82,9 +79,8 @@ func WrongCommand(command []string, tasksPerNode int) error {
 }
 
 // withoutGPUs returns a message about a training task that has no GPU, or "" if it has one or
-// nothing shows that it should. denied is the number of the node's GPUs that it may not open;
-// byHand is set if the user's own srun started it.
-func withoutGPUs(getenv func(string) string, denied int, byHand bool) string {
+// nothing shows that it should. byHand is set if the user's own srun started it.
+func withoutGPUs(getenv func(string) string, byHand bool) string {
 	has := func(none []string, names ...string) bool {
 		return slices.ContainsFunc(names,
 			func(name string) bool { return !slices.Contains(none, getenv(name)) })
@@ -102,29 +98,8 @@ func withoutGPUs(getenv func(string) string, denied int, byHand bool) string {
 			remedy = "start their step with \"srun --gpus-per-node=N\" (and without --gres=none)"
 		}
 		return "the job has GPUs, but the training tasks have none: " + remedy
-	case denied > 0:
-		return fmt.Sprintf(
-			"the node has %d GPUs, and the job did not ask for any: use #SBATCH --gpus-per-node=%d",
-			denied, denied)
 	}
 	return ""
-}
-
-// deniedGPUs returns how many of the node's NVIDIA GPUs this process may not open: those that Slurm
-// reserves for other jobs.
-func deniedGPUs() int {
-	devices, _ := filepath.Glob("/dev/nvidia[0-9]*") // the pattern is well formed
-	denied := 0
-	for _, device := range devices {
-		fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
-		switch err {
-		case nil:
-			_ = unix.Close(fd) // opening it was the test
-		case unix.EPERM:
-			denied++
-		}
-	}
-	return denied
 }
 
 // boundToOneCore returns a message about a task that its launcher has bound to one of several

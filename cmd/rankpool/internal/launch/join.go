@@ -51,7 +51,7 @@ func Join(dir, name string, argv []string) (err error) {
 	}
 	told := make(chan os.Signal, 1)
 	exit.Notify(told, unix.SIGUSR1, unix.SIGUSR2)
-	world.WarnTask(job.ProcID, withoutGPUs(os.Getenv, deniedGPUs(), byHand))
+	world.WarnTask(job.ProcID, withoutGPUs(os.Getenv, byHand))
 	nodes := slurm.AllocatedNodes(os.Getenv)
 	folder, ready := awaitRank(dir, job, nodes, cacheBegins)
 	if !ready && (!byHand || job.ProcID != 0 || !noOtherStep(job)) {

@@ -30,7 +30,7 @@ type launcher struct {
 	verbose    bool
 	progress   *progress.Train
 	statusDoor string // rank 0's, "" where it is on another machine
-	greet      func() // says what is served, before training starts
+	greeting   string // what is served
 
 	exits   chan *process
 	signals chan os.Signal
@@ -60,7 +60,7 @@ func (l *launcher) run() error {
 		return err
 	}
 	if l.plan.reports {
-		l.greet()
+		messages.Say("%s", l.greeting)
 	}
 	defer l.killTrainers() // what trainers left in their process groups
 	if err := l.startTrainers(); err != nil {

@@ -189,17 +189,6 @@ func (o *Options) taskLayout(
 	return l
 }
 
-// otherComponents returns a message about a heterogeneous job, since a batch script launches on one
-// of its components only; "" for any other job.
-func otherComponents(job slurm.Job) string {
-	if !job.InHet() || job.InStep() || job.HetSize < 2 {
-		return ""
-	}
-	return fmt.Sprintf("the job is heterogeneous, and run uses the nodes of its component %d "+
-		"alone (%s): those of the other %d are idle",
-		max(0, job.HetGroup), job.NodeList, job.HetSize-1)
-}
-
 // checkRendezvous returns an error if the tasks are on several machines, and neither Slurm nor
 // MASTER_ADDR and MASTER_PORT identify the first one.
 func checkRendezvous(at world.Place, job slurm.Job, getenv func(string) string) error {

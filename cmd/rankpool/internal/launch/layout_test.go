@@ -153,29 +153,6 @@ func TestLocalTorchrun(t *testing.T) {
 	}
 }
 
-func TestOtherComponents(t *testing.T) {
-	for _, c := range []struct {
-		job  slurm.Job
-		want string
-	}{
-		{slurm.Job{JobID: "7", HetSize: slurm.Absent}, ""},
-		{
-			slurm.Job{JobID: "7", HetSize: 3, HetGroup: 1, NodeList: "n[2-3]"},
-			"component 1 alone (n[2-3]): those of the other 2",
-		},
-		{
-			slurm.Job{JobID: "7", HetSize: 2, HetGroup: slurm.Absent, NodeList: "n1"},
-			"component 0 alone (n1)",
-		},
-		{slurm.Job{JobID: "7", StepID: "0", HetSize: 2}, ""}, // srun was given the component
-	} {
-		if got := otherComponents(c.job); (got == "") != (c.want == "") ||
-			!strings.Contains(got, c.want) {
-			t.Errorf("%+v: %q, want %q", c.job, got, c.want)
-		}
-	}
-}
-
 func TestRendezvous(t *testing.T) {
 	several, one := world.Place{Tasks: 4, LocalTasks: 1, By: world.ByOpenMPI},
 		world.Place{Tasks: 4, LocalTasks: 4, By: world.ByOpenMPI}

@@ -126,7 +126,7 @@ func (o *Options) findLibrary(ranks int) (err error) {
 	if ranks <= 1 || o.library.Path != "" {
 		return nil
 	}
-	if o.library, err = (world.MPIOptions{}).Ask(); err != nil {
+	if o.library, err = world.Ask(); err != nil {
 		return fmt.Errorf("%d ranks need MPI, and %w", ranks, err)
 	}
 	o.logVerbose("the MPI library is " + world.About(o.library))
@@ -317,10 +317,7 @@ func (o *Options) launch(
 	if plan.reports && len(plan.folders) > 0 {
 		l.statusDoor = filepath.Join(plan.folders[0], session.DoorName)
 	}
-	l.greet = func() {
-		part := partInMemory(o.served, o.cache.Memory, l.statusDoor, o.ranks)
-		messages.Say("%s", servedText(o.served, part))
-	}
+	l.greeting = servedText(o.served, partInMemory(o.served, o.cache.Memory, o.ranks))
 	if err := l.run(); err != nil {
 		return err
 	}

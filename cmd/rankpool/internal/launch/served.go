@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -9,9 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/memory"
-	"rankpool/mpicache/door"
 )
 
 // A servedSet is a data set that the cache serves.
@@ -46,25 +43,18 @@ func servedText(sets []servedSet, part float64) string {
 	return text + fmt.Sprintf("; memory for %.0f %% of them", math.Floor(100*part))
 }
 
-// partInMemory returns what part of the data sets fits into the memory of so many ranks: what
-// --memory says, or else what the rank at a door has; NaN: not known.
-func partInMemory(sets []servedSet, wanted, statusDoor string, ranks int) float64 {
-	if amount, err := memory.Parse(wanted); err == nil && amount.IsShare {
-		return amount.Share
-	}
+// partInMemory returns what part of the data sets --memory holds on so many ranks; NaN: not known.
+func partInMemory(sets []servedSet, wanted string, ranks int) float64 {
+	amount, err := memory.Parse(wanted)
 	total := int64(0)
 	for _, s := range sets {
 		total += s.bytes
 	}
-	c, err := control.Dial(statusDoor)
-	if err != nil {
+	switch {
+	case err != nil || total == 0: // auto
 		return math.NaN()
+	case amount.IsShare:
+		return amount.Share
 	}
-	defer func() { _ = c.Close() }() // it has answered, or not
-	reply, err := c.Call(door.KindStatus, nil)
-	var status door.Status
-	if err != nil || json.Unmarshal(reply, &status) != nil || len(status.Nodes) == 0 || total == 0 {
-		return math.NaN()
-	}
-	return float64(status.Nodes[0].SlabBytes) * float64(ranks) / float64(total)
+	return float64(amount.Bytes) * float64(ranks) / float64(total)
 }

@@ -20,7 +20,7 @@ func JoinCache(world int, byHand bool) (transport.Transport, error) {
 	if at.Tasks <= 1 {
 		return transport.NewLocal(1)[0], nil
 	}
-	library, err := MPIOptions{}.Load()
+	library, err := Load()
 	if err == nil {
 		err = WrongLaunch(at, slurm.AllocatedNodes(os.Getenv), library.Family, "serve")
 	}
@@ -43,12 +43,12 @@ func JoinCache(world int, byHand bool) (transport.Transport, error) {
 
 // Open joins the other tasks, or runs alone: a single task needs no MPI, and Open MPI would end it
 // if srun does not offer the PMI that it wants.
-func Open(options MPIOptions) (transport.Transport, error) {
+func Open() (transport.Transport, error) {
 	at := Find(os.Getenv)
 	if at.Tasks <= 1 {
 		return transport.NewLocal(1)[0], nil
 	}
-	library, err := options.Load()
+	library, err := Load()
 	if err != nil {
 		return nil, OnceForAll(at, err)
 	}

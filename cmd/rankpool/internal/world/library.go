@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/mpilib"
@@ -25,22 +24,8 @@ const (
 	AloneInit = 12 * time.Second
 )
 
-// MPIOptions select the MPI library to load.
-type MPIOptions struct {
-	library string
-}
-
-// Register adds the flags.
-func (o *MPIOptions) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&o.library, "mpi-library", "",
-		"the MPI library, a path, or a name for the dynamic loader (default: $"+mpilib.Variable+
-			", else that of the launcher, of mpirun in $PATH, or the loader's)")
-}
-
-// Load loads the library into this process, which will be a rank.
-func (o MPIOptions) Load() (transport.Library, error) {
-	return transport.Load(mpilib.Choices(o.library, os.Getenv))
-}
+// Load loads the MPI library into this process, which will be a rank.
+func Load() (transport.Library, error) { return transport.Load(mpilib.Choices(os.Getenv)) }
 
 // A probe is what a child process finds out about the library.
 type probe struct {
@@ -50,8 +35,8 @@ type probe struct {
 }
 
 // Ask finds the library without loading it into this process: a short-lived child loads it.
-func (o MPIOptions) Ask() (transport.Library, error) {
-	found, err := o.Probe(loadPatience, "mpi-library")
+func Ask() (transport.Library, error) {
+	found, err := Probe(loadPatience, "mpi-library")
 	if err == nil && found.Failure != "" {
 		err = &noMPIError{found.Failure}
 	}
@@ -67,12 +52,12 @@ func (e *noMPIError) Is(target error) bool { return target == transport.ErrNoLib
 // Probe runs one of the hidden commands of this file in a child process, since a library may end a
 // process whose environment it rejects. The choices depend on this process's place among the tasks
 // of a launcher, which the child must not inherit: it reads the choices from stdin.
-func (o MPIOptions) Probe(patience time.Duration, command string) (found probe, err error) {
+func Probe(patience time.Duration, command string) (found probe, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return found, err
 	}
-	choices, err := json.Marshal(mpilib.Choices(o.library, os.Getenv))
+	choices, err := json.Marshal(mpilib.Choices(os.Getenv))
 	if err != nil {
 		return found, err
 	}
