@@ -1,18 +1,14 @@
 package doctor
 
-import (
-	"fmt"
-
-	"rankpool/mpicache/transport/mpilib"
-)
+import "fmt"
 
 // checkMPI checks the library and the thread level: one goroutine at a time calls MPI, from any
 // thread.
 func checkMPI(env *Env) []Finding {
 	m := env.MPI
 	if m.Library == "" {
-		const advice = "load an MPI module, install Open MPI or MPICH, or name a library with " +
-			mpilib.Variable
+		const advice = "load an MPI module, install Open MPI or MPICH, or name a library in " +
+			"RANKPOOL_MPI_LIBRARY"
 		if env.Launch.Tasks > 1 || env.Job.Nodes > 1 {
 			return bad(fmt.Sprintf("ranks cannot find each other: %v", m.Missing), advice)
 		}
@@ -25,7 +21,7 @@ func checkMPI(env *Env) []Finding {
 	if err != nil {
 		return bad(fmt.Sprintf("%s does not start: %v", m.Library, err),
 			"see whether a small MPI program runs, or choose another library: load its module, or name "+
-				"one in "+mpilib.Variable)
+				"one in RANKPOOL_MPI_LIBRARY")
 	}
 	detail := fmt.Sprintf("rankpool %s with %s (%s, since %s)", env.Version, m.Library, m.Path, m.Why)
 	if level != "" {
