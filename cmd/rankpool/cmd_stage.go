@@ -128,10 +128,17 @@ func (o *stageOptions) stage(cmd *cobra.Command, at world.Place) error {
 		all.Go(func() { reports[i], errs[i] = o.rank(ctx, transport) })
 	}
 	all.Wait()
-	if err := o.silence(group[0].Rank(), reports[0], errs[0]); group[0].Rank() != 0 {
-		return err
+	if group[0].Rank() == 0 {
+		return o.conclude(cmd, reports[0], errs[0])
 	}
-	return o.conclude(cmd, reports[0], errs[0])
+	// Rank 0 reports for all, unless it is gone. The others exit with success, because mpirun would
+	// kill rank 0 while it prints its error.
+	var silent *stage.SilentError
+	var ended exit.SignalError
+	if errors.As(errs[0], &silent) && silent.Rank == 0 || errors.As(errs[0], &ended) {
+		return fmt.Errorf("rank %d: %w", group[0].Rank(), errs[0])
+	}
+	return nil
 }
 
 // rank runs the staging of one rank.
@@ -147,16 +154,19 @@ func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*st
 		MaxBytesPerSecond: float64(rate), MaxOpensPerSecond: o.limits.MaxOpens, Prune: o.prune,
 	}
 	if ranks.Rank() == 0 {
-		var last stage.Progress
-		var found atomic.Int64 // items, by the walk
+		var found, done, total atomic.Int64 // items, by the walk; bytes
 		show := progress.NewCopy(os.Stderr, o.quiet, "staging", func(seconds float64) string {
-			return stagingLine(last, found.Load(), seconds)
+			if total.Load() == 0 {
+				return fmt.Sprintf("found %s items in %.0f s", humanize.Comma(found.Load()), seconds)
+			}
+			return "staged " + doneText(done.Load(), total.Load(), seconds)
 		})
 		defer show.End()
-		opt.Progress = func(at stage.Progress) {
-			last = at
-			show.SetTotal(at.AllBytes)
-			show.Update(at.Bytes)
+		opt.Progress = func(bytes, all int64) {
+			done.Store(bytes)
+			total.Store(all)
+			show.SetTotal(all)
+			show.Update(bytes)
 		}
 		opt.Plan = func(ctx context.Context) (*stage.Plan, error) {
 			return o.part.plan(ctx, o.data, o.root, found.Store)
@@ -165,64 +175,33 @@ func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*st
 	return stage.Run(ctx, ranks, opt)
 }
 
-// silence returns the exit error of a rank other than 0, which prints nothing unless rank 0 is
-// gone.
-func (o *stageOptions) silence(rank int, report *stage.Report, err error) error {
-	var silent *stage.SilentError
-	var ended exit.SignalError
-	switch {
-	case errors.As(err, &silent) && silent.Rank == 0, errors.As(err, &ended):
-		return fmt.Errorf("rank %d: %w", rank, err)
-	case err != nil || report.Failed > 0:
-		return &exit.StatusError{Code: exit.Failure}
-	}
-	return nil
-}
-
 // conclude runs on rank 0: it prints the list of failures and the summary, and returns the exit
 // code as an error.
 func (o *stageOptions) conclude(cmd *cobra.Command, report *stage.Report, err error) error {
-	listed := o.listFailures(report)
-	if !o.quiet && (err == nil || o.json) {
-		print := printStaged
-		if o.json {
-			print = func(w io.Writer, r *stage.Report) error { return json.NewEncoder(w).Encode(r) }
-		}
-		if failed := print(cmd.OutOrStdout(), report); err == nil {
-			err = failed
-		}
-	}
 	if err != nil {
-		if report.Failed > 0 && listed != "" {
-			return fmt.Errorf("%w (%d items are not staged, see %s)", err, report.Failed, listed)
-		}
 		return err
 	}
-	if report.Failed == 0 {
-		return nil
+	if report.Failed > 0 {
+		report.FailedList = filepath.Join(report.Ranks[0].Dest,
+			fmt.Sprintf(".rankpool-failed-%d", os.Getpid()))
+		err = os.WriteFile(report.FailedList, stage.FormatFailures(report.Failures), 0o600)
+		if err != nil {
+			return fmt.Errorf("%d items were not staged, and the list of them cannot be written: %w",
+				report.Failed, err)
+		}
 	}
-	list := "the list of all could not be written"
-	if listed != "" {
-		list = "all are listed in " + listed
+	switch {
+	case o.json:
+		err = json.NewEncoder(cmd.OutOrStdout()).Encode(report)
+	case !o.quiet:
+		err = printStaged(cmd.OutOrStdout(), report)
+	}
+	if err != nil || report.Failed == 0 {
+		return err
 	}
 	first := report.Failures[0]
-	return fmt.Errorf("%d items were not staged, the first is %q, which %s; %s", report.Failed,
-		first.Path, first.Reason, list)
-}
-
-// listFailures writes the list of failures and returns its name, or "" if nothing failed or it
-// cannot be written.
-func (o *stageOptions) listFailures(report *stage.Report) string {
-	if len(report.Failures) == 0 {
-		return ""
-	}
-	path := filepath.Join(report.Ranks[0].Dest, fmt.Sprintf(".rankpool-failed-%d", os.Getpid()))
-	if err := os.WriteFile(path, stage.FormatFailures(report.Failures), 0o600); err != nil {
-		fmt.Fprintf(os.Stderr, "rankpool: cannot write the list of failures: %v\n", err)
-		return ""
-	}
-	report.FailedList = path
-	return path
+	return fmt.Errorf("%d items were not staged, the first is %q, which %s; all are listed in %s",
+		report.Failed, first.Path, first.Reason, report.FailedList)
 }
 
 // printStaged prints the summary, then a line per rank.
@@ -246,22 +225,9 @@ func printStaged(w io.Writer, r *stage.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "rank\thost\titems\tbytes\tread\tdestination")
 	for _, rank := range r.Ranks {
-		if rank.Dead {
-			fmt.Fprintf(table, "%d\tdead\t?\t?\t?\t?\n", rank.Rank)
-			continue
-		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", rank.Rank, rank.Host,
 			humanize.Comma(rank.Copied+rank.Skipped), memory.Text(rank.Bytes),
 			memory.Text(rank.StorageBytes), rank.Dest)
 	}
 	return table.Flush()
-}
-
-// stagingLine is one progress line. found is how many items the walk has found.
-func stagingLine(at stage.Progress, found int64, seconds float64) string {
-	if at.AllItems == 0 {
-		return fmt.Sprintf("found %s items in %.0f s", humanize.Comma(found), seconds)
-	}
-	return fmt.Sprintf("staged %s of %s items, %s", humanize.Comma(at.Items),
-		humanize.Comma(at.AllItems), doneText(at.Bytes, at.AllBytes, seconds))
 }

@@ -39,13 +39,8 @@ func (e *DestinationError) Error() string {
 		return fmt.Sprintf("%s: %s is on a read-only file system: name a folder that can be written "+
 			"to with --dest", e.Command, e.Dest)
 	}
-	return fmt.Sprintf("%s: %s cannot be written to: %s", e.Command, e.Dest, Reason(e.Err))
+	return fmt.Sprintf("%s: %s cannot be written to: %v", e.Command, e.Dest, e.Err)
 }
 
 // Unwrap returns the system's error.
 func (e *DestinationError) Unwrap() error { return e.Err }
-
-// IsFatal reports whether an error at the destination would affect every file after it too.
-func IsFatal(err error) bool {
-	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)
-}

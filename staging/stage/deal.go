@@ -58,21 +58,18 @@ func owners(plan *Plan, ranks int) []int32 {
 		case Folder:
 			all[i] = -1
 		case Regular:
-			all[i] = share(2*before+item.weight(), 2*total, ranks)
+			all[i] = share(before+item.weight()/2, total, ranks)
 			before += item.weight()
 		default:
-			all[i] = share(before, total+1, ranks)
+			all[i] = share(before, total, ranks)
 		}
 	}
 	return all
 }
 
-// share returns which of ranks equal parts of [0, total) contains at, 0 ≤ at ≤ total. It uses
-// integers, so that all machines agree.
+// share returns which of ranks equal parts of [0, total) contains at.
 func share(at, total int64, ranks int) int32 {
-	high, low := bits.Mul64(uint64(at), uint64(ranks))
-	part, _ := bits.Div64(high, low, uint64(total))
-	return int32(min(int(part), ranks-1))
+	return int32(min(at/max(total/int64(ranks), 1), int64(ranks)-1))
 }
 
 // A readShare is what one rank reads: files in the order of the plan, and its part of the bytes and
@@ -126,34 +123,4 @@ func chain(needs []set, i, rank int) []int32 {
 		}
 	}
 	return after
-}
-
-// A unit is what one goroutine reads at a time: one large file, or neighbours that fit into a chunk
-// together and have the same chain.
-type unit struct {
-	items []int
-	chain []int32
-	bytes int64
-}
-
-// unitFiles bounds the files of a unit, so that storage's latency, paid once per file, does not
-// delay a chunk for long.
-const unitFiles = 64
-
-func units(plan *Plan, items []int, chainOf func(i int) []int32, chunkBytes int) []unit {
-	var all []unit
-	for _, i := range items {
-		chain, size := chainOf(i), plan.Items[i].Size
-		if n := len(all); n > 0 {
-			last := &all[n-1]
-			if last.bytes+size <= int64(chunkBytes) && len(last.items) < unitFiles &&
-				slices.Equal(last.chain, chain) {
-				last.items = append(last.items, i)
-				last.bytes += size
-				continue
-			}
-		}
-		all = append(all, unit{[]int{i}, chain, size})
-	}
-	return all
 }

@@ -1,11 +1,11 @@
 package stage
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -16,23 +16,28 @@ import (
 // A destination is a rank's folder.
 type destination struct {
 	*tree
-	run     string // names this run's temporaries
-	rank    int
+	temp    string // folder of this rank's temporaries, relative
 	plan    *Plan
-	made    bool   // rankpool made the folder, which does not have its mode yet
 	id      string // of the folder, the same for all ranks that have it; "" if unknown
 	journal *journal
 }
 
-// temp returns a temporary name in the folder of rel.
-func (d *destination) temp(rel string, number int) string {
-	return strings.TrimPrefix(fmt.Sprintf("%s/%s%s-%d-%d%s", parent(rel), statePrefix, d.run, d.rank,
-		number, tempSuffix), "/")
+// tempSuffix ends the names of the folders of temporaries.
+const tempSuffix = ".tmp"
+
+func newDestination(root string, rank int, plan *Plan, fault func(op, path string) error,
+) *destination {
+	d := &destination{tree: newTree(root, fault), plan: plan}
+	d.temp = statePrefix + strconv.Itoa(rank) + tempSuffix
+	d.journal = readJournal(d.tree, rank)
+	return d
 }
+
+// temporary returns the name of an item's file until it is whole.
+func (d *destination) temporary(i int) string { return fmt.Sprintf("%s/%d", d.temp, i) }
 
 // survey returns which items of owned are missing, and their bytes. It changes nothing.
 func (d *destination) survey(owned set, checksum bool) (need set, needBytes int64) {
-	d.journal = readJournal(d.tree, d.rank)
 	need = newSet(len(d.plan.Items))
 	for i := range d.plan.Items {
 		item := &d.plan.Items[i]
@@ -60,7 +65,7 @@ func (d *destination) isCurrent(item *Item, checksum bool) bool {
 		return err == nil && text == item.Text
 	}
 	r, found := d.journal.find(item.Path, i)
-	if !found || r != recordOf(d.plan, item, r.Sum, i) || i.mode != item.Mode {
+	if !found || r != recordOf(d.plan, item, r.Sum, i) || i.Mode != item.Mode {
 		return false
 	}
 	if !checksum {
@@ -71,65 +76,57 @@ func (d *destination) isCurrent(item *Item, checksum bool) bool {
 		return false
 	}
 	defer f.Close() // it was only read
-	sum, err := f.sum(i.size)
+	sum, err := f.sum(i.Size)
 	return err == nil && sum == r.Sum
 }
 
-// prepare creates all folders, and removes what an interrupted run left in those that existed.
-func (d *destination) prepare() (failed []Failure, err error) {
+// prepare creates all folders, and removes the temporaries of a run that was killed.
+func (d *destination) prepare() error {
 	if err := d.makeRoot(); err != nil {
-		return nil, err
+		return err
 	}
 	d.identify()
-	for i := range d.plan.Items {
-		item := &d.plan.Items[i]
-		if item.Kind != Folder {
-			continue
-		}
-		switch err := d.makeFolder(item); {
-		case posix.IsFatal(err), err != nil && item.Path == "":
-			return nil, cannotWrite(d.root, err)
-		case err != nil:
-			failed = append(failed, Failure{
-				item.Path, d.rank,
-				"cannot be created at the destination: " + posix.Reason(err),
-			})
+	names, err := d.names("")
+	if err != nil {
+		return d.cannotWrite(err)
+	}
+	for _, name := range names {
+		if isOurs(name) && strings.HasSuffix(name, tempSuffix) {
+			if err := os.RemoveAll(d.path(name)); err != nil {
+				return d.cannotWrite(err)
+			}
 		}
 	}
-	return failed, nil
+	for i := range d.plan.Items {
+		if d.plan.Items[i].Kind != Folder {
+			continue
+		}
+		if err := d.makeFolder(&d.plan.Items[i]); err != nil {
+			return d.cannotWrite(err)
+		}
+	}
+	return nil
 }
 
-// unfinished is the mode of a destination that rankpool makes, until it gets the source's.
-const unfinished = unix.S_ISVTX | 0o700
-
-// makeRoot creates the destination's own folder and its parents.
+// makeRoot creates the destination's own folder and its parents. A folder that exists keeps its
+// mode, so that this user can write to it again.
 func (d *destination) makeRoot() error {
 	at, err := d.look("", true, false)
 	switch {
-	case err == nil && at.kind != Folder, errors.Is(err, unix.ENOTDIR):
+	case err == nil && at.Kind != Folder, errors.Is(err, unix.ENOTDIR):
 		return fmt.Errorf("stage: %s is not a folder: name another one with --dest", d.root)
-	case err == nil && at.mode&0o700 != 0o700 && len(d.plan.Items) > 0 &&
-		at.mode == d.plan.Items[0].Mode:
-		// an earlier run gave it the mode of its read-only source, as this one will
-		d.made = true
-		if err := d.chmod("", unfinished); err != nil {
-			return cannotWrite(d.root, err)
-		}
-		return nil
 	case err == nil:
-		d.made = at.mode == unfinished // by another rank, or a run that was killed
 		return nil
 	}
 	if err = d.ask("mkdir", ""); err == nil {
-		err = os.MkdirAll(path.Dir(d.root), 0o700)
+		err = os.MkdirAll(d.root, 0o700)
 	}
-	if err == nil {
-		err = pathError("mkdir", d.root, unix.Mkdir(d.root, unfinished))
+	if err == nil && len(d.plan.Items) > 0 {
+		err = d.chmod("", d.plan.Items[0].Mode|0o700)
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) { // another rank was faster
-		return cannotWrite(d.root, err)
+	if err != nil {
+		return d.cannotWrite(err)
 	}
-	d.made = true
 	return nil
 }
 
@@ -139,7 +136,7 @@ const idLink = statePrefix + "folder"
 
 // identify finds out which ranks have the same folder.
 func (d *destination) identify() {
-	_ = d.symlink(fmt.Sprintf("%s-%d", d.run, d.rank), idLink) // there may be one already
+	_ = d.symlink(rand.Text(), idLink) // there may be one already
 	d.id, _ = d.readlink(idLink)
 }
 
@@ -152,43 +149,27 @@ func (d *destination) room(needBytes int64) error {
 	return nil
 }
 
-// makeFolder creates one folder of the plan, writable by this user until the end, and removes the
-// temporaries of other runs from it.
+// makeFolder creates one folder of the plan, writable by this user until the end.
 func (d *destination) makeFolder(item *Item) error {
-	if item.Path != "" {
-		if err := d.mkdir(item.Path); err != nil {
-			return err
-		}
-		i, err := d.look(item.Path, false, false)
-		if err == nil && i.kind != Folder {
-			err = errors.New("something else has its name; remove that")
-		}
-		if err == nil && i.mode&0o700 != 0o700 {
-			err = d.chmod(item.Path, i.mode|0o700)
-		}
-		if err != nil {
-			return err
-		}
+	if item.Path == "" {
+		return nil
 	}
-	names, err := d.names(item.Path)
-	if err != nil {
+	if err := d.mkdir(item.Path); err != nil {
 		return err
 	}
-	for _, name := range names {
-		if !isTemp(name) || strings.HasPrefix(name, statePrefix+d.run) {
-			continue
-		}
-		err := d.remove(strings.TrimPrefix(item.Path+"/"+name, "/"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	i, err := d.look(item.Path, false, false)
+	if err == nil && i.Kind != Folder {
+		err = fmt.Errorf("something else is at %s; remove that", d.path(item.Path))
 	}
-	return nil
+	if err == nil && i.Mode&0o700 != 0o700 {
+		err = d.chmod(item.Path, i.Mode|0o700)
+	}
+	return err
 }
 
 // link places a symbolic link, as place does for files.
 func (d *destination) link(i int, item *Item) error {
-	temp := d.temp(item.Path, i)
+	temp := d.temporary(i)
 	if err := d.symlink(item.Text, temp); err != nil {
 		return err
 	}
@@ -196,39 +177,43 @@ func (d *destination) link(i int, item *Item) error {
 	if err == nil || errors.Is(err, unix.ENOTSUP) { // links have no times there
 		err = d.rename(temp, item.Path)
 	}
-	if err != nil {
-		_ = d.remove(temp) // err is being reported
-	}
 	return err
 }
 
-// settle sets the modes and times of the folders, deepest first, when no rank writes any more.
-func (d *destination) settle() (failed []Failure) {
+// settle sets the modes and times of the folders, deepest first, when no rank writes any more, and
+// flushes what was copied.
+func (d *destination) settle(copied bool) error {
 	for i := len(d.plan.Items) - 1; i >= 0; i-- {
 		item := &d.plan.Items[i]
-		if item.Kind != Folder || item.Path == "" && !d.made {
+		if item.Kind != Folder || item.Path == "" {
 			continue
 		}
 		if err := d.finishFolder(item); err != nil {
-			failed = append(failed, Failure{
-				item.Path, d.rank,
-				"did not get its mode and time: " + posix.Reason(err),
-			})
+			return d.cannotWrite(err)
 		}
 	}
-	return failed
+	err := d.journal.close()
+	if err == nil && copied {
+		err = d.sync()
+	}
+	if err != nil {
+		return d.cannotWrite(err)
+	}
+	return nil
 }
 
 func (d *destination) finishFolder(item *Item) error {
 	i, err := d.look(item.Path, false, false)
-	if err == nil && i.modTime != item.ModTime {
+	if err == nil && i.ModTime != item.ModTime {
 		err = d.chtime(item.Path, item.ModTime)
 	}
-	if err == nil && i.mode != item.Mode {
+	if err == nil && i.Mode != item.Mode {
 		err = d.chmod(item.Path, item.Mode)
 	}
 	return err
 }
 
 // cannotWrite returns the error that ends staging on all ranks.
-func cannotWrite(dest string, err error) error { return posix.CannotWrite("stage", dest, err) }
+func (d *destination) cannotWrite(err error) error {
+	return posix.CannotWrite("stage", d.root, err)
+}

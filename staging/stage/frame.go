@@ -32,7 +32,7 @@ type frame struct {
 	head
 	buf     []byte // its capacity is a chunk
 	uses    atomic.Int32
-	release func(buf []byte) // returns the buffer
+	release func() // gives back the buffer's place
 }
 
 // add appends a segment whose bytes are at the end of buf.

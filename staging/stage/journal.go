@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,16 +23,19 @@ type record struct {
 	Source        string // path of the source, quoted
 }
 
-func recordOf(plan *Plan, item *Item, sum uint64, copied info) record {
+func recordOf(plan *Plan, item *Item, sum uint64, copied Info) record {
 	return record{
-		sum, item.Size, item.ModTime, item.Inode, copied.modTime, copied.inode,
-		strconv.QuoteToASCII(join(plan.Root, item.Path)),
+		sum, item.Size, item.ModTime, item.Inode, copied.ModTime, copied.Inode,
+		plan.source(item.Path),
 	}
 }
 
+// source returns the path of a file of the source, quoted.
+func (p *Plan) source(rel string) string { return strconv.QuoteToASCII(path.Join(p.Root, rel)) }
+
 // isOf reports whether r is of the copy that i describes.
-func (r record) isOf(i info) bool {
-	return i.kind == Regular && r.Size == i.size && r.Placed == i.modTime && r.Copied == i.inode
+func (r record) isOf(i Info) bool {
+	return i.Kind == Regular && r.Size == i.Size && r.Placed == i.ModTime && r.Copied == i.Inode
 }
 
 // A line is a line of a journal, in JSON.
@@ -46,7 +51,7 @@ type journal struct {
 	tree    *tree
 	name    string // of this rank's file
 	mu      sync.Mutex
-	records map[string][]record // by path
+	records map[string][]record // of earlier runs, by path
 	file    *file               // nil until there is something to write
 }
 
@@ -76,16 +81,14 @@ func readJournal(t *tree, rank int) *journal {
 	return j
 }
 
-// find returns the record of the copy at rel that i describes.
-func (j *journal) find(rel string, i info) (record, bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, r := range j.records[rel] {
-		if r.isOf(i) {
-			return r, true
-		}
+// find returns what an earlier run recorded of the copy at rel that i describes.
+func (j *journal) find(rel string, i Info) (record, bool) {
+	all := j.records[rel]
+	at := slices.IndexFunc(all, func(r record) bool { return r.isOf(i) })
+	if at < 0 {
+		return record{}, false
 	}
-	return record{}, false
+	return all[at], true
 }
 
 // add appends a record.
@@ -97,7 +100,6 @@ func (j *journal) add(rel string, r record) error {
 	text = append(text, '\n')
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.records[rel] = append(j.records[rel], r)
 	if j.file == nil {
 		const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW
 		if j.file, err = j.tree.openFile("append", j.name, flags); err != nil {

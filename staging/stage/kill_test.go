@@ -109,7 +109,7 @@ func TestKilledAndRunAgain(t *testing.T) {
 				switch {
 				case want[path] == sum:
 					there++
-				case !isOurs(filepath.Base(path)):
+				case !isOurs(path):
 					t.Fatalf("%q is there, half-written", path)
 				}
 			}
@@ -126,14 +126,6 @@ func TestKilledAndRunAgain(t *testing.T) {
 			dest := filepath.Join(dir, fmt.Sprint(rank))
 			checkSame(t, want, sums(t, dest))
 			checkSame(t, describe(t, src), describe(t, dest))
-			from, err := os.Stat(src)
-			mustDo(t, err)
-			to, err := os.Stat(dest)
-			mustDo(t, err)
-			if from.Mode() != to.Mode() || !from.ModTime().Equal(to.ModTime()) {
-				t.Fatalf("the root has %v %v, want %v %v", to.Mode(), to.ModTime(), from.Mode(),
-					from.ModTime())
-			}
 		}
 	})
 }

@@ -3,21 +3,19 @@ package stage
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"path"
-	"strconv"
+	"path/filepath"
 	"strings"
 )
 
-// A list file names items, one per line, by paths relative to the source. A path that begins with a
-// quotation mark or #, or contains a line feed, is quoted as a Go string; lines that begin with #
+// A list file names items, one per line, by paths relative to the source; lines that begin with #
 // are comments, and empty lines are ignored.
 
 // ReadList reads a list file. Absolute paths must be in root, and become relative.
 //
-// Errors name the line: a path that leads out of root, an invalid quotation.
+// Errors name the line: a path that leads out of root.
 func ReadList(from io.Reader, root string) ([]Selected, error) {
 	in := bufio.NewReader(from)
 	var part []Selected
@@ -42,40 +40,37 @@ func ReadList(from io.Reader, root string) ([]Selected, error) {
 
 // listed returns the path on a line.
 func listed(name, root string) (string, error) {
-	if name[0] == '"' {
-		unquoted, err := strconv.Unquote(name)
-		if err != nil {
-			return "", fmt.Errorf("%s is not a quoted path", name)
-		}
-		name = unquoted
-	}
+	rel := name
 	if path.IsAbs(name) {
 		inside, found := strings.CutPrefix(path.Clean(name)+"/", strings.TrimSuffix(root, "/")+"/")
 		if !found {
 			return "", fmt.Errorf("%q is not in %s", name, root)
 		}
-		name = strings.TrimSuffix(inside, "/")
+		rel = inside
 	}
-	name = path.Clean(name)
-	if name == ".." || strings.HasPrefix(name, "../") || strings.Contains(name, "\x00") {
+	if rel = path.Clean(rel); !filepath.IsLocal(rel) {
 		return "", fmt.Errorf("%q leads out of %s", name, root)
 	}
-	if name == "." {
-		name = ""
+	if rel == "." {
+		rel = ""
 	}
-	return name, nil
+	return rel, nil
 }
 
-// FormatFailures writes failures as a list file, each with a comment that gives the reason.
+// FormatFailures writes failures as a list file, each with a comment that gives the reason. A path
+// that contains a line feed is in the comment alone.
 func FormatFailures(failures []Failure) []byte {
 	var out bytes.Buffer
 	for _, f := range failures {
-		fmt.Fprintf(&out, "# rank %d: %s\n", f.Rank, strings.ReplaceAll(f.Reason, "\n", " "))
-		name := cmp.Or(f.Path, ".")
-		if strings.ContainsAny(name, "\n") || name[0] == '"' || name[0] == '#' {
-			name = strconv.QuoteToASCII(name)
+		reason := strings.ReplaceAll(f.Reason, "\n", " ")
+		switch {
+		case strings.Contains(f.Path, "\n"):
+			fmt.Fprintf(&out, "# rank %d: %q %s\n", f.Rank, f.Path, reason)
+			continue
+		case f.Path == "", f.Path[0] == '#':
+			f.Path = "./" + f.Path
 		}
-		out.WriteString(name + "\n")
+		fmt.Fprintf(&out, "# rank %d: %s\n%s\n", f.Rank, reason, f.Path)
 	}
 	return out.Bytes()
 }

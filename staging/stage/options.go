@@ -29,11 +29,10 @@ type Options struct {
 
 	Ticks     <-chan time.Time // when ranks send a sign of life; nil: every second
 	PeerTicks int              // ticks after which a silent rank is dead; 0: 30
-	Progress  func(Progress)   // called on rank 0 at every tick, by one goroutine
+	// called on rank 0 at every tick, by one goroutine, with the bytes that all ranks have copied, and
+	// those to be copied, 0 until they are known
+	Progress func(bytes, all int64)
 
-	// waits between tries, and for the limits; a test's does not wait
-	pause func(ctx context.Context, d time.Duration)
-	now   func() time.Time // the clock of the limits
 	// what fails in a test, at the source and at the destination
 	sourceFault, destFault func(op, path string) error
 }
@@ -49,23 +48,9 @@ func (o Options) defaults() *Options {
 	o.Readers, o.Writers = cmp.Or(o.Readers, Requests), cmp.Or(o.Writers, 8)
 	o.PeerTicks = cmp.Or(o.PeerTicks, 30)
 	if o.Progress == nil {
-		o.Progress = func(Progress) {}
-	}
-	if o.pause == nil {
-		o.pause = pause
-	}
-	if o.now == nil {
-		o.now = time.Now
+		o.Progress = func(int64, int64) {}
 	}
 	return &o
-}
-
-// Progress is the progress of all ranks together.
-type Progress struct {
-	// files settled and to be copied, over all ranks; AllItems is 0 until it is known
-	Items, AllItems int64
-	Bytes, AllBytes int64 // written under final names, and to be written
-	StorageBytes    int64 // read from storage
 }
 
 // Counts are what a rank, or all ranks, did. Items are files and links, counted once for each rank
@@ -115,7 +100,6 @@ type RankReport struct {
 	Host string `json:"host"`
 	Dest string `json:"dest"`
 	Counts
-	Dead bool `json:"dead,omitempty"` // it fell silent, and what it did is unknown
 
 	Failures   []Failure `json:"-"`
 	StalePaths []string  `json:"-"`

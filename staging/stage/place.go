@@ -41,7 +41,7 @@ func (t *transfer) place(s segment, data []byte) {
 	item := &t.plan.Items[s.Item]
 	open, _ := t.placings.LoadOrStore(s.Item, &placing{})
 	p := open.(*placing)
-	file, err := p.begin(t.dest, s.Item, item)
+	file, err := p.begin(t.dest, s.Item)
 	if err == nil {
 		_, err = file.WriteAt(data, s.Offset)
 	}
@@ -59,11 +59,11 @@ func (t *transfer) place(s segment, data []byte) {
 }
 
 // begin creates the file, once.
-func (p *placing) begin(d *destination, i int32, item *Item) (*file, error) {
+func (p *placing) begin(d *destination, i int32) (*file, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.file == nil && p.err == nil {
-		p.file, p.err = d.create(d.temp(item.Path, int(i)))
+		p.file, p.err = d.create(d.temporary(int(i)))
 	}
 	return p.file, p.err
 }
@@ -73,7 +73,7 @@ type readError string
 
 func (e readError) Error() string { return string(e) }
 
-// finish verifies the file and gives it its name; after an error nothing of it is left.
+// finish verifies the file and gives it its name.
 func (p *placing) finish(d *destination, item *Item) error {
 	err := p.err
 	if p.end.Reason != "" {
@@ -87,11 +87,9 @@ func (p *placing) finish(d *destination, item *Item) error {
 	}
 	err = cmp.Or(err, p.file.Close())
 	if err == nil {
-		err = d.rename(p.file.rel, item.Path)
+		return d.rename(p.file.rel, item.Path)
 	}
-	if err != nil {
-		_ = d.remove(p.file.rel) // err is being reported
-	}
+	_ = d.remove(p.file.rel) // err is being reported
 	return err
 }
 
@@ -103,8 +101,8 @@ func (p *placing) complete(d *destination, item *Item) error {
 		return err
 	}
 	if sum != p.end.Sum {
-		return fmt.Errorf("reads back with another checksum (%016x) than it was read with (%016x); "+
-			"check the destination's disk", sum, p.end.Sum)
+		return fmt.Errorf("%s reads back with another checksum (%016x) than it was read with (%016x); "+
+			"check that disk", p.file.Name(), sum, p.end.Sum)
 	}
 	if err := p.file.finish(item.ModTime, item.Mode); err != nil {
 		return err
@@ -124,17 +122,7 @@ func (f *file) sum(size int64) (uint64, error) {
 	h, buffer := xxh3.New(), make([]byte, min(max(size, 1), sumBytes))
 	n, err := io.CopyBuffer(h, io.NewSectionReader(f, 0, size), buffer)
 	if err == nil && n < size {
-		err = fmt.Errorf("has %d bytes at the destination instead of %d", n, size)
+		err = fmt.Errorf("%s has %d bytes instead of %d", f.Name(), n, size)
 	}
 	return h.Sum64(), err
-}
-
-// giveUp removes the temporaries of files that will not be finished.
-func (t *transfer) giveUp() {
-	for _, open := range t.placings.Range {
-		if p := open.(*placing); p.file != nil {
-			_ = p.file.Close()            // it is given up
-			_ = t.dest.remove(p.file.rel) // if this fails, the next run removes it
-		}
-	}
 }

@@ -17,14 +17,19 @@ type Plan struct {
 
 // An Item is a name of the tree.
 type Item struct {
-	Path    string // relative to the root, in the file system's bytes; "" is the root itself
+	Path string // relative to the root, in the file system's bytes; "" is the root itself
+	Info
+	Sum  uint64 // XXH3 from an index; 0: unknown
+	Text string // of a symbolic link
+}
+
+// An Info describes a name.
+type Info struct {
 	Kind    Kind
 	Mode    uint32 // permission bits, setuid, setgid, sticky
 	Size    int64  // bytes; 0 unless Kind is Regular
 	ModTime int64  // nanoseconds since 1970
 	Inode   uint64 // number
-	Sum     uint64 // XXH3 from an index; 0: unknown
-	Text    string // of a symbolic link
 }
 
 // Kind is the type of a file.
@@ -45,24 +50,10 @@ type Failure struct {
 	Reason string
 }
 
-// statePrefix begins the names that staging and packing use for themselves, such as temporaries,
-// which also end with tempSuffix. They are never staged.
-const (
-	statePrefix = ".rankpool-"
-	tempSuffix  = ".tmp"
-)
+// statePrefix begins the names that staging and packing use for themselves. They are never staged.
+const statePrefix = ".rankpool-"
 
 func isOurs(name string) bool { return strings.HasPrefix(name, statePrefix) }
-
-func isTemp(name string) bool { return isOurs(name) && strings.HasSuffix(name, tempSuffix) }
-
-func itemOf(rel string, i info) Item {
-	item := Item{Path: rel, Kind: i.kind, Mode: i.mode, ModTime: i.modTime, Inode: i.inode}
-	if i.kind == Regular {
-		item.Size = i.size
-	}
-	return item
-}
 
 // newPlan sorts the items, and drops repeated paths.
 func newPlan(root string, items []Item, failed []Failure) *Plan {
@@ -70,17 +61,6 @@ func newPlan(root string, items []Item, failed []Failure) *Plan {
 	items = slices.CompactFunc(items, func(a, b Item) bool { return a.Path == b.Path })
 	slices.SortStableFunc(failed, func(a, b Failure) int { return cmp.Compare(a.Path, b.Path) })
 	return &Plan{Root: root, Items: items, Failed: failed}
-}
-
-// join returns the absolute path of rel below root.
-func join(root, rel string) string {
-	if rel == "" {
-		return root
-	}
-	if root == "/" {
-		return root + rel
-	}
-	return root + "/" + rel
 }
 
 // parent returns the folder of a relative path, "" for the root's own entries.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
@@ -14,32 +14,47 @@ import (
 	"rankpool/staging/storage"
 )
 
-// readAll reads this rank's units from storage.
-func (t *transfer) readAll(todo []unit) {
-	work := make(chan unit, len(todo))
-	for _, u := range todo {
-		work <- u
+// readAll reads this rank's files from storage.
+func (t *transfer) readAll(items []int) {
+	work := make(chan int, len(items))
+	for _, i := range items {
+		work <- i
 	}
 	close(work)
 	var reading sync.WaitGroup
-	for range min(t.opt.Readers, len(todo)) {
+	for range min(t.opt.Readers, len(items)) {
 		reading.Go(func() { t.read(t.ctx, work) })
 	}
 	reading.Wait()
 }
 
-// read is one of the goroutines that read units.
-func (t *transfer) read(ctx context.Context, work <-chan unit) {
-	for u := range work {
-		f := t.newFrame(ctx, u.chain)
-		for _, i := range u.items {
-			if f != nil {
-				f = t.readFile(ctx, f, i)
-			}
+// frameFiles bounds the files of a frame, so that storage's latency, paid once per file, does not
+// delay it for long.
+const frameFiles = 64
+
+// read is one of the goroutines that read files. Small ones that have the same chain share a frame.
+func (t *transfer) read(ctx context.Context, work <-chan int) {
+	var f *frame
+	files := 0
+	for i := range work {
+		chain := t.chainOf(i)
+		if f != nil && (files == frameFiles || !slices.Equal(f.Chain, chain) ||
+			int64(f.Bytes)+t.plan.Items[i].Size > int64(t.opt.ChunkBytes)) {
+			t.dispatch(f)
+			f, files = nil, 0
+		}
+		if f == nil {
+			f = t.newFrame(ctx, chain)
+		}
+		if f != nil {
+			f = t.readFile(ctx, f, i)
+			files++
 		}
 		if f == nil { // ctx has ended
 			return
 		}
+	}
+	if f != nil {
 		t.dispatch(f)
 	}
 }
@@ -79,14 +94,6 @@ func (t *transfer) readFile(ctx context.Context, f *frame, i int) *frame {
 	return f
 }
 
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
 // A source is a file that is being read from storage.
 type source struct {
 	t    *transfer
@@ -96,8 +103,10 @@ type source struct {
 
 // open opens a file, when this rank may open one.
 func (t *transfer) open(ctx context.Context, i int) (*source, error) {
+	if err := t.openLimit.Wait(ctx); err != nil {
+		return nil, err
+	}
 	s := &source{t: t, item: &t.plan.Items[i]}
-	s.wait(ctx, 0, 1)
 	var err error
 	if s.file, err = t.source.openFile("open", s.item.Path, unix.O_RDONLY); err != nil {
 		return nil, err
@@ -106,26 +115,10 @@ func (t *transfer) open(ctx context.Context, i int) (*source, error) {
 	return s, nil
 }
 
-// A sourceError says what is wrong with a file of the source, and what to do.
-type sourceError string
-
-func (e sourceError) Error() string { return string(e) }
-
 // changed reports a file that has changed since it was planned.
 func changed(what string) error {
-	return sourceError("changed while the data set was staged (" + what +
+	return readError("changed while the data set was staged (" + what +
 		"); run the same command again when it no longer changes")
-}
-
-// wait waits until this rank may read the bytes and open the files.
-func (s *source) wait(ctx context.Context, bytes int64, opens int) {
-	for ctx.Err() == nil {
-		wait := s.t.limit.Take(s.t.opt.now(), bytes, opens)
-		if wait == 0 {
-			return
-		}
-		s.t.opt.pause(ctx, wait)
-	}
 }
 
 func (s *source) close() {
@@ -140,14 +133,14 @@ func (s *source) through(sum uint64) error {
 	switch {
 	case err != nil:
 		return err
-	case i.kind != Regular || i.inode != s.item.Inode:
+	case i.Kind != Regular || i.Inode != s.item.Inode:
 		return changed("another file has its name")
-	case i.size != s.item.Size:
-		return changed(fmt.Sprintf("%d bytes became %d", s.item.Size, i.size))
-	case i.modTime != s.item.ModTime:
+	case i.Size != s.item.Size:
+		return changed(fmt.Sprintf("%d bytes became %d", s.item.Size, i.Size))
+	case i.ModTime != s.item.ModTime:
 		return changed("its modification time is another")
 	case s.item.Sum != 0 && s.item.Sum != sum:
-		return sourceError(fmt.Sprintf("has the checksum %016x, its index says %016x; restore it, or "+
+		return readError(fmt.Sprintf("has the checksum %016x, its index says %016x; restore it, or "+
 			"index the data set again", sum, s.item.Sum))
 	}
 	return nil
@@ -155,26 +148,22 @@ func (s *source) through(sum uint64) error {
 
 // fill reads all of p at offset off, when this rank may read as much.
 func (s *source) fill(ctx context.Context, p []byte, off int64) error {
-	s.wait(ctx, int64(len(p)), 0)
-	if err := readAll(s.file, p, off); err != nil {
+	if err := s.t.byteLimit.WaitN(ctx, len(p)); err != nil {
 		return err
 	}
-	s.t.stats.storageBytes.Add(int64(len(p)))
-	return nil
-}
-
-// readAll reads all of p at offset off.
-func readAll(f *file, p []byte, off int64) error {
-	got, err := storage.ReadFull(f, p, off)
+	got, err := storage.ReadFull(s.file, p, off)
 	if err == nil && got < len(p) {
 		err = changed("it ends early")
+	}
+	if err == nil {
+		s.t.stats.storageBytes.Add(int64(len(p)))
 	}
 	return err
 }
 
 // readReason describes why a file could not be read.
 func readReason(err error) string {
-	if _, is := errors.AsType[sourceError](err); is {
+	if _, is := errors.AsType[readError](err); is {
 		return err.Error()
 	}
 	return "cannot be read: " + posix.Reason(err)

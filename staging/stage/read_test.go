@@ -1,97 +1,60 @@
 package stage
 
 import (
-	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
-// A clock advances when somebody waits for it.
-type clock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
-}
-
-func (c *clock) pause(_ context.Context, d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
-}
-
-// TestLimits stages random trees with limits, each rank with its own clock. No rank reads more than
-// its part of the job's limits allows; and the job takes as long as its limits imply, so it uses
-// all of them.
+// TestLimits stages with limits: the job takes as long as they imply.
 func TestLimits(t *testing.T) {
-	checkTrees(t, func(t *rapid.T, dir, src string) {
-		n := rapid.IntRange(1, 4).Draw(t, "ranks")
-		rate := rapid.SampledFrom([]float64{0, 1e4, 1e6}).Draw(t, "bytes a second")
-		opens := rapid.SampledFrom([]float64{0, 5, 100}).Draw(t, "opens a second")
-		mode := rapid.SampledFrom([]Mode{Partition, Replicate}).Draw(t, "mode")
-		clocks, sources := make([]*clock, n), make([]*faulty, n)
-		reports, errs := stageAll(n, src, dir, func(rank int, o *Options) {
-			clocks[rank], sources[rank] = &clock{at: time.Unix(1, 0)}, newFaulty(nothing)
-			o.Mode, o.MaxBytesPerSecond, o.MaxOpensPerSecond = mode, rate, opens
-			// one waits at a time
-			o.now, o.pause, o.Readers = clocks[rank].now, clocks[rank].pause, 1
-			o.sourceFault = sources[rank].fault
+	for _, ranks := range []int{1, 3} {
+		for _, test := range []struct{ bytes, opens, least, most float64 }{
+			{bytes: 1000, least: 30, most: 36}, // 35,000 bytes, of which a frame may be read at once
+			{opens: 2, least: 2, most: 3},
+			{bytes: 1000, opens: 2, least: 30, most: 39},
+			{},
+		} {
+			t.Run(fmt.Sprintf("%d ranks, %v", ranks, test), func(t *testing.T) {
+				src, base := smallTree(t), t.TempDir()
+				took := stagedIn(t, ranks, src, base, test.bytes, test.opens)
+				if took < test.least-float64(5*ranks) && test.bytes > 0 || took < test.least &&
+					test.bytes == 0 || took > test.most {
+					t.Errorf("it took %v s, want %v to %v", took, test.least, test.most)
+				}
+			})
+		}
+	}
+}
+
+// stagedIn stages a replica to each rank, and returns the seconds that it took by a clock that
+// advances when all wait.
+func stagedIn(t *testing.T, ranks int, src, base string, bytes, opens float64) (took float64) {
+	synctest.Test(t, func(t *testing.T) {
+		group, began := newMemory(ranks), time.Now()
+		_, errs := stageOver(group, src, base, func(_ int, o *Options) {
+			o.Mode, o.MaxBytesPerSecond, o.MaxOpensPerSecond, o.Readers = Replicate, bytes, opens, 1
+			o.PeerTicks = 1000
 		})
-		r := reports[0]
-		mustDo(t, errs[0])
-		allOpens, longest := 0, 0.0
-		for rank := range n {
-			for _, k := range sources[rank].opens {
-				allOpens += k
-			}
-			longest = max(longest, clocks[rank].now().Sub(time.Unix(1, 0)).Seconds())
-		}
-		if r.StorageBytes == 0 {
-			return
-		}
-		// A rank's part of the limit is its part of the bytes, so all ranks finish at the same time:
-		// after what the limit implies, less a burst of 0.1 s and less the last chunk.
-		atLeast, atMost := 0.0, 0.2
-		if rate > 0 {
-			atLeast, atMost = float64(r.StorageBytes-int64(n)*4096)/rate-0.1,
-				atMost+float64(r.TotalBytes)/rate
-		}
-		if opens > 0 {
-			atLeast, atMost = max(atLeast, float64(allOpens-n)/opens-0.1), atMost+float64(allOpens)/opens
-		}
-		if longest < atLeast-1e-6 || longest > atMost {
-			t.Fatalf("%d bytes and %d opens took %v s, want between %v and %v", r.StorageBytes, allOpens,
-				longest, atLeast, atMost)
+		took = time.Since(began).Seconds()
+		mustDo(t, errors.Join(errs...))
+		for _, m := range group {
+			mustDo(t, m.Close())
 		}
 	})
+	return took
 }
 
 // TestLimitOfTheOneThatReads checks that the only rank that lacks something gets all of the limit.
 func TestLimitOfTheOneThatReads(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
-	_, errs := stageAll(4, src, base, func(_ int, o *Options) { o.Mode = Replicate })
-	mustDo(t, errs[0])
+	stagedIn(t, 4, src, base, 0, 0)
 	mustDo(t, os.Remove(filepath.Join(base, "2", "large")))
-	clocks := make([]*clock, 4)
-	_, errs = stageAll(4, src, base, func(rank int, o *Options) {
-		clocks[rank] = &clock{at: time.Unix(1, 0)}
-		o.Mode, o.MaxBytesPerSecond, o.now, o.pause, o.Readers = Replicate, 1000, clocks[rank].now,
-			clocks[rank].pause, 1
-	})
-	mustDo(t, errs[0])
-	for rank, c := range clocks {
-		took := c.now().Sub(time.Unix(1, 0)).Seconds()
-		if rank == 2 && (took < 20 || took > 25) || rank != 2 && took != 0 {
-			t.Errorf("rank %d waited %v s for its part of 25 s", rank, took)
-		}
+	if took := stagedIn(t, 4, src, base, 1000, 0); took < 20 || took > 25 {
+		t.Errorf("it took %v s to read 25,000 bytes at 1,000 a second", took)
 	}
 }

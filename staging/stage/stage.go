@@ -3,96 +3,78 @@ package stage
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/ranks"
-	"rankpool/staging/posix"
-	"rankpool/staging/storage"
 )
 
 // Run stages; all ranks of peers call it, each with its own destination, and otherwise with the
-// same options. It returns the same report on all ranks. Items that could not be staged are in the
+// same options. It returns the same report on all ranks. Files that could not be read are in the
 // report; they are not an error of Run.
 //
 // Errors are one sentence about what ended it early: the source cannot be walked, a destination
-// cannot be written to any more (*posix.DestinationError), two ranks of a replication have the same
+// cannot be written to (*posix.DestinationError), two ranks of a replication have the same
 // destination, a rank fell silent, ctx's cause. An error of another rank begins with that rank's
-// number. What was staged by then stays, and is counted in the report.
+// number. What was staged by then stays.
 //
 // peers must not be used for anything else, before or after, except to be closed.
 func Run(ctx context.Context, peers transport.Transport, opt Options) (*Report, error) {
 	if !filepath.IsAbs(opt.Dest) {
 		panic(fmt.Sprintf("stage: the destination must be an absolute path, not %q", opt.Dest))
 	}
-	// ends when the other ranks are gone
-	life, die := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer die(nil)
-	staging, abort := context.WithCancelCause(life)
+	staging, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
-	defer context.AfterFunc(ctx, func() { abort(context.Cause(ctx)) })()
-	s := &session{opt: opt.defaults(), begin: time.Now(), life: life, die: die}
-	s.last = make([]Progress, peers.Size())
+	s := &session{opt: opt.defaults(), bytes: make([]int64, peers.Size())}
 	s.t = newTransfer(staging, s.opt)
 	s.g = newGroup(peers, abort)
 	s.t.g = s.g
 	s.g.Handle(kindHead, s.t.announced)
 	s.g.Handle(kindTaken, s.t.taken)
 	defer s.watch().Stop()
-	err := s.stage(staging)
-	if _, other := errors.AsType[abortError](err); err != nil && !other {
-		s.g.abortAll(err)
-	}
-	report, lost := s.conclude(err)
+	begin := time.Now()
+	report, err := s.stage(staging)
 	if s.dest != nil {
 		s.dest.close()
 	}
-	// another rank may have failed in its last steps, and sent its error before its report
-	err = cmp.Or(err, context.Cause(staging), lost)
-	// rather than the error of another rank that was also stopped
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause
+	if err != nil {
+		if _, other := errors.AsType[abortError](err); !other {
+			s.g.abortAll(err)
+		}
+		// rather than the error of another rank that was also stopped
+		return nil, cmp.Or(context.Cause(ctx), err)
 	}
-	return report, err
+	report.Seconds = time.Since(begin).Seconds()
+	return report, nil
 }
 
 // A session is one run of staging on a rank.
 type session struct {
-	opt   *Options
-	g     *group
-	t     *transfer
-	begin time.Time
-	life  context.Context
-	die   context.CancelCauseFunc
+	opt *Options
+	g   *group
+	t   *transfer
 
 	plan      *Plan
 	dest      *destination
 	owned     set
 	need      set
 	needBytes int64
-	extra     []Failure // of folders and links
 
 	stale  []string // copies that do not belong to this partition
 	pruned int64
 
-	allItems, allBytes atomic.Int64 // to be copied by all ranks
-
-	mu   sync.Mutex
-	last []Progress // what each rank had done at its last sign of life
-}
-
-// A call is rank 0's first message to the others.
-type call struct {
-	Run  string
-	Plan *Plan
+	allBytes atomic.Int64 // to be copied by all ranks
+	mu       sync.Mutex
+	bytes    []int64 // that each rank had copied at its last sign of life
 }
 
 // shortfall is a rank's list of what it is missing.
@@ -102,44 +84,41 @@ type shortfall struct {
 	Folder string // destination.id
 }
 
-// stage does everything but the end.
-func (s *session) stage(ctx context.Context) error {
+// stage does everything, and returns the report.
+func (s *session) stage(ctx context.Context) (*Report, error) {
 	if err := s.survey(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	failed, err := s.dest.prepare()
-	s.extra = failed
-	if err != nil {
-		return err
+	if err := s.dest.prepare(); err != nil {
+		return nil, err
 	}
 	shortfalls, err := s.exchange(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.alone(shortfalls); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.sweep(ctx, shortfalls); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.dest.room(s.needBytes); err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.transfer(shortfalls); err != nil {
-		return err
-	}
-	if err := s.placeLinks(ctx); err != nil {
-		return err
+	if err := s.transfer(ctx, shortfalls); err != nil {
+		return nil, err
 	}
 	if err := ranks.Barrier(ctx, s.g.Mux, kindDone); err != nil {
-		return err
+		return nil, err
 	}
-	s.extra = append(s.extra, s.dest.settle()...)
-	return s.makeDurable()
+	if err := s.dest.settle(s.t.stats.copied.Load() > 0); err != nil {
+		return nil, err
+	}
+	return s.report(ctx)
 }
 
-// transfer copies the files.
-func (s *session) transfer(shortfalls []shortfall) error {
+// transfer copies the files and links.
+func (s *session) transfer(ctx context.Context, shortfalls []shortfall) error {
 	needs := make([]set, len(shortfalls))
 	for rank, l := range shortfalls {
 		needs[rank] = l.Need
@@ -149,31 +128,41 @@ func (s *session) transfer(shortfalls []shortfall) error {
 	s.t.source = newTree(s.plan.Root, s.opt.sourceFault)
 	defer s.t.source.close()
 	s.t.chainOf = func(item int) []int32 { return chain(needs, item, s.g.Rank()) }
-	s.t.limit = storage.NewRateLimit(s.opt.MaxBytesPerSecond*share.bytesShare,
-		s.opt.MaxOpensPerSecond*share.opensShare)
-	return s.t.run(share)
+	s.t.byteLimit = limit(s.opt.MaxBytesPerSecond*share.bytesShare, s.opt.ChunkBytes)
+	s.t.openLimit = limit(s.opt.MaxOpensPerSecond*share.opensShare, 1)
+	if err := s.dest.mkdir(s.dest.temp); err != nil {
+		return s.dest.cannotWrite(err)
+	}
+	defer func() {
+		_ = os.RemoveAll(s.dest.path(s.dest.temp)) // if this fails, the next run does it
+	}()
+	if err := s.t.run(share); err != nil {
+		return err
+	}
+	return s.placeLinks(ctx)
+}
+
+// limit returns a limit per second, of which a tenth may be used at once, and one request of most.
+func limit(perSecond float64, most int) *rate.Limiter {
+	if perSecond <= 0 {
+		return rate.NewLimiter(rate.Inf, 0)
+	}
+	return rate.NewLimiter(rate.Limit(perSecond), max(most, int(perSecond/10)))
 }
 
 // survey gets the plan, and finds out what this rank already has of it.
-func (s *session) survey(ctx context.Context) error {
-	var c call
+func (s *session) survey(ctx context.Context) (err error) {
+	s.plan = &Plan{}
 	if s.g.Rank() == 0 {
-		plan, err := s.opt.Plan(ctx)
-		if err != nil {
+		if s.plan, err = s.opt.Plan(ctx); err != nil {
 			return err
 		}
-		id := make([]byte, 6)
-		_, _ = rand.Read(id) // never fails, as documented
-		c = call{hex.EncodeToString(id), plan}
 	}
-	if err := ranks.Spread(ctx, s.g.Mux, kindPlan, &c); err != nil {
+	if err := ranks.Spread(ctx, s.g.Mux, kindPlan, s.plan); err != nil {
 		return err
 	}
-	s.plan = c.Plan
-	s.dest = &destination{
-		tree: newTree(s.opt.Dest, s.opt.destFault), run: c.Run, rank: s.g.Rank(), plan: c.Plan,
-	}
-	s.owned = owned(c.Plan, s.opt.Mode, s.g.Rank(), s.g.Size())
+	s.dest = newDestination(s.opt.Dest, s.g.Rank(), s.plan, s.opt.destFault)
+	s.owned = owned(s.plan, s.opt.Mode, s.g.Rank(), s.g.Size())
 	s.need, s.needBytes = s.dest.survey(s.owned, s.opt.Checksum)
 	return nil
 }
@@ -189,7 +178,6 @@ func (s *session) exchange(ctx context.Context) ([]shortfall, error) {
 		return nil, err
 	}
 	for _, l := range all {
-		s.allItems.Add(l.Need.count())
 		s.allBytes.Add(l.Bytes)
 	}
 	return all, nil
@@ -219,89 +207,42 @@ func (s *session) placeLinks(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		err := s.dest.link(i, item)
-		s.t.stats.settled.Add(1)
-		if err == nil {
-			s.t.stats.copied.Add(1)
-			continue
+		if err := s.dest.link(i, item); err != nil {
+			return s.dest.cannotWrite(err)
 		}
-		s.t.fail(item, err)
-		if posix.IsFatal(err) {
-			return cannotWrite(s.dest.root, err)
-		}
+		s.t.stats.copied.Add(1)
 	}
 	return nil
 }
 
-func (s *session) makeDurable() error {
-	err := s.dest.journal.close()
-	if err == nil && s.t.stats.copied.Load() > 0 {
-		err = s.dest.sync()
-	}
-	if err != nil {
-		return cannotWrite(s.dest.root, err)
-	}
-	return nil
-}
-
-// conclude merges the ranks' reports. It returns an error if rank 0 or other ranks are gone.
-func (s *session) conclude(err error) (*Report, error) {
-	own := s.ownReport(err)
-	all, lost := ranks.Gather(s.life, s.g.Mux, kindReport, own)
-	report := &Report{}
-	if lost == nil && s.g.Rank() == 0 {
-		report = s.total(all)
-	}
-	if lost == nil {
-		lost = ranks.Spread(s.life, s.g.Mux, kindEnd, report)
-	}
-	if lost != nil {
-		report = s.total([]RankReport{own})
-	}
-	report.Seconds = time.Since(s.begin).Seconds()
-	return report, lost
-}
-
-// ownReport counts this rank's items. After an error, files that were not reached have failed.
-func (s *session) ownReport(err error) RankReport {
+// report merges the ranks' reports.
+func (s *session) report(ctx context.Context) (*Report, error) {
 	stats := &s.t.stats
-	r := RankReport{
+	own := RankReport{
 		Rank: s.g.Rank(), Host: s.opt.Host, Dest: s.opt.Dest,
 		Counts: Counts{
-			Copied: stats.copied.Load(), Failed: stats.failed.Load() + int64(len(s.extra)),
-			Bytes: stats.bytes.Load(), StorageReads: stats.storageReads.Load(),
-			StorageBytes: stats.storageBytes.Load(), Stale: int64(len(s.stale)), Pruned: s.pruned,
+			Copied: stats.copied.Load(), Skipped: s.owned.count() - s.need.count(),
+			Failed: int64(len(s.t.failures)), Bytes: stats.bytes.Load(),
+			StorageReads: stats.storageReads.Load(), StorageBytes: stats.storageBytes.Load(),
+			Stale: int64(len(s.stale)), Pruned: s.pruned,
 		},
 		StalePaths: s.stale[:min(len(s.stale), shownStale)],
+		Failures:   s.t.failures,
 	}
-	s.t.mu.Lock()
-	r.Failures = append(slices.Clone(s.t.failures), s.extra...)
-	s.t.mu.Unlock()
-	if s.need == nil {
-		return r
+	all, err := ranks.Gather(ctx, s.g.Mux, kindReport, own)
+	if err != nil {
+		return nil, err
 	}
-	lacking := s.need.count()
-	r.Skipped = s.owned.count() - lacking
-	if err == nil {
-		return r
+	sum := &Report{}
+	if s.g.Rank() == 0 {
+		sum = s.total(all)
 	}
-	r.Failed += lacking - stats.settled.Load()
-	failed := map[string]bool{}
-	for _, f := range r.Failures {
-		failed[f.Path] = true
-	}
-	for i := range s.plan.Items {
-		item := &s.plan.Items[i]
-		if s.need.has(i) && !failed[item.Path] && !s.dest.isCurrent(item, false) {
-			r.Failures = append(r.Failures, Failure{item.Path, r.Rank, "was not reached"})
-		}
-	}
-	return r
+	return sum, ranks.Spread(ctx, s.g.Mux, kindEnd, sum)
 }
 
 // total adds up the ranks' reports.
 func (s *session) total(all []RankReport) *Report {
-	sum := &Report{Mode: s.opt.Mode, Ranks: all}
+	sum := &Report{Mode: s.opt.Mode, Ranks: all, SourceFolder: s.plan.Root}
 	for i := range all {
 		r := &all[i]
 		sum.add(&r.Counts)
@@ -309,18 +250,13 @@ func (s *session) total(all []RankReport) *Report {
 		sum.Failures = append(sum.Failures, r.Failures...)
 		r.Failures, r.StalePaths = nil, nil
 	}
-	if s.plan != nil {
-		sum.SourceFolder = s.plan.Root
-		sum.Failed += int64(len(s.plan.Failed))
-		sum.Failures = append(sum.Failures, s.plan.Failed...)
-		for i := range s.plan.Items {
-			if s.plan.Items[i].Kind != Folder {
-				sum.TotalItems++
-			}
-			if s.plan.Items[i].Kind == Regular {
-				sum.TotalBytes += s.plan.Items[i].Size
-			}
+	sum.Failed += int64(len(s.plan.Failed))
+	sum.Failures = append(sum.Failures, s.plan.Failed...)
+	for i := range s.plan.Items {
+		if s.plan.Items[i].Kind != Folder {
+			sum.TotalItems++
 		}
+		sum.TotalBytes += s.plan.Items[i].Size
 	}
 	slices.SortStableFunc(sum.Failures, func(a, b Failure) int { return cmp.Compare(a.Path, b.Path) })
 	sum.Failures = slices.CompactFunc(sum.Failures,

@@ -35,7 +35,6 @@ func stageOver(group []*memory, src, base string, change func(rank int, o *Optio
 			},
 			Dest: filepath.Join(base, fmt.Sprint(rank)), ChunkBytes: 4 << 10, Buffers: 2, Readers: 3,
 			Writers: 2,
-			pause:   func(context.Context, time.Duration) {},
 		}
 		if change != nil {
 			change(rank, &opt)
@@ -284,11 +283,11 @@ func (m *memory) Post(to int, msg []byte) {
 
 func TestCancelled(t *testing.T) {
 	src, base := smallTree(t), t.TempDir()
-	reports, errs := stageAll(2, src, base, func(_ int, o *Options) {
+	_, errs := stageAll(2, src, base, func(_ int, o *Options) {
 		o.Plan = func(context.Context) (*Plan, error) { return nil, os.ErrDeadlineExceeded }
 	})
 	for rank, want := range []string{"i/o timeout", "rank 0: i/o timeout"} {
-		if errs[rank] == nil || errs[rank].Error() != want || reports[rank] == nil {
+		if errs[rank] == nil || errs[rank].Error() != want {
 			t.Errorf("rank %d: %v, want %s", rank, errs[rank], want)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"strconv"
 )
 
 // shownStale is how many stale copies of a rank a report names.
@@ -33,7 +32,7 @@ func (s *session) sweep(ctx context.Context, shortfalls []shortfall) error {
 	}
 	for _, rel := range s.stale {
 		if err := s.dest.remove(rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return cannotWrite(s.dest.root, err)
+			return s.dest.cannotWrite(err)
 		}
 		s.pruned++
 	}
@@ -62,8 +61,7 @@ func (d *destination) stale(ctx context.Context, keep func(i int) bool) (stale [
 		if err != nil {
 			continue
 		}
-		source := strconv.QuoteToASCII(join(d.plan.Root, rel))
-		if r, found := d.journal.find(rel, i); found && r.Source == source {
+		if r, found := d.journal.find(rel, i); found && r.Source == d.plan.source(rel) {
 			stale = append(stale, rel)
 		}
 	}

@@ -8,9 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/time/rate"
+
 	"rankpool/mpicache/transport/ranks"
 	"rankpool/staging/posix"
-	"rankpool/staging/storage"
 )
 
 // A transfer copies to this rank the files that it is missing, and to others the files that this
@@ -34,32 +35,31 @@ type transfer struct {
 	stop   context.CancelCauseFunc
 	need   set
 
-	own    chan []byte // buffers for reading
+	own    chan struct{} // an element for each frame that this rank has read
 	writes chan *frame
 	work   atomic.Int64  // unsettled items, unreleased frames, and 1 while this rank reads
 	over   chan struct{} // closed when work is 0
 	stats  stats
 
 	mu       sync.Mutex
-	waiting  [2][]arrival // heads without a buffer
-	free     [2][][]byte
+	waiting  [2][]arrival       // heads without a buffer
 	served   [2]map[int32]int   // frames accepted, by the rank that read them
-	spare    [2]int             // buffers that may still be allocated
+	room     [2]int             // buffers that are free
 	sent     map[int]uint32     // frames sent to each rank
 	came     map[int]uint32     // frames received from each rank
 	untaken  map[arrived]*frame // sent, but not acknowledged
 	failures []Failure
 
-	limit *storage.RateLimit // this rank's share; nil: no limit
+	byteLimit, openLimit *rate.Limiter // this rank's share of the limits
 
-	placings sync.Map // *placing by item (int32), of files that are being written
+	buffers  sync.Pool // of chunks
+	placings sync.Map  // *placing by item (int32), of files that are being written
 	chainOf  func(item int) []int32
 }
 
 // stats are counted during the transfer.
 type stats struct {
-	storageReads, storageBytes     atomic.Int64
-	copied, failed, bytes, settled atomic.Int64
+	storageReads, storageBytes, copied, bytes atomic.Int64
 }
 
 // An arrival is a head that has arrived.
@@ -76,15 +76,13 @@ type arrived struct {
 
 func newTransfer(ctx context.Context, opt *Options) *transfer {
 	t := &transfer{
-		opt: opt, own: make(chan []byte, opt.Readers+opt.Buffers),
+		opt: opt, own: make(chan struct{}, opt.Readers+opt.Buffers),
 		writes: make(chan *frame, opt.Readers+3*opt.Buffers),
-		over:   make(chan struct{}), spare: [2]int{opt.Buffers, opt.Buffers},
+		over:   make(chan struct{}), room: [2]int{opt.Buffers, opt.Buffers},
 		served: [2]map[int32]int{{}, {}},
 		sent:   map[int]uint32{}, came: map[int]uint32{}, untaken: map[arrived]*frame{},
 	}
-	for range cap(t.own) {
-		t.own <- nil // allocated on first use
-	}
+	t.buffers.New = func() any { return make([]byte, opt.ChunkBytes) }
 	t.ctx, t.stop = context.WithCancelCause(ctx)
 	t.work.Store(1)
 	return t
@@ -103,7 +101,7 @@ func (t *transfer) run(h readShare) error {
 		writing.Go(func() { t.write(t.ctx) })
 	}
 	go func() {
-		t.readAll(units(t.plan, h.items, t.chainOf, t.opt.ChunkBytes))
+		t.readAll(h.items)
 		t.done(1)
 	}()
 	select {
@@ -112,7 +110,6 @@ func (t *transfer) run(h readShare) error {
 	}
 	t.stop(nil)
 	writing.Wait()
-	t.giveUp()
 	cause := context.Cause(t.ctx)
 	select {
 	case <-t.over:
@@ -132,53 +129,45 @@ func (t *transfer) done(n int64) {
 	}
 }
 
-// settleItem counts an item that is placed, or failed for the reason err.
+// settleItem counts an item that is placed, or could not be read for the reason err. Any other
+// error is the destination's, and ends staging.
 func (t *transfer) settleItem(err error, item *Item) {
-	t.stats.settled.Add(1)
-	if err == nil {
+	unread, is := errors.AsType[readError](err)
+	switch {
+	case err == nil:
 		t.stats.copied.Add(1)
 		t.stats.bytes.Add(item.Size)
-	} else {
-		t.fail(item, err)
+	case is:
+		t.mu.Lock()
+		t.failures = append(t.failures, Failure{item.Path, t.g.Rank(), unread.Error()})
+		t.mu.Unlock()
+	default:
+		t.stop(t.dest.cannotWrite(err))
 	}
 	t.done(1)
-}
-
-// fail records why an item is not staged; if the destination cannot be written to any more, it ends
-// staging.
-func (t *transfer) fail(item *Item, err error) {
-	t.stats.failed.Add(1)
-	reason := "cannot be written to the destination: " + posix.Reason(err)
-	if unread, is := errors.AsType[readError](err); is {
-		reason = unread.Error()
-	} else if posix.IsFatal(err) {
-		t.stop(cannotWrite(t.dest.root, err))
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.failures = append(t.failures, Failure{item.Path, t.g.Rank(), reason})
 }
 
 // newFrame waits for a buffer for reading; it returns nil when ctx ends.
 func (t *transfer) newFrame(ctx context.Context, chain []int32) *frame {
 	select {
-	case buf := <-t.own:
-		if buf == nil {
-			buf = make([]byte, t.opt.ChunkBytes)
-		}
+	case t.own <- struct{}{}:
 		t.work.Add(1)
 		return &frame{
-			head: head{Origin: int32(t.g.Rank()), Chain: chain}, buf: buf,
-			release: func(buf []byte) { t.own <- buf },
+			head: head{Origin: int32(t.g.Rank()), Chain: chain}, buf: t.buffer(),
+			release: func() { <-t.own },
 		}
 	case <-ctx.Done():
 		return nil
 	}
 }
 
+// buffer returns memory for a chunk.
+func (t *transfer) buffer() []byte { return t.buffers.Get().([]byte) }
+
 // drop releases a frame that nobody uses any more.
 func (t *transfer) drop(f *frame) {
-	f.release(f.buf)
+	t.buffers.Put(f.buf) //nolint:staticcheck // its header is small beside a chunk
+	f.release()
 	t.done(1)
 }
 
@@ -245,17 +234,8 @@ func (t *transfer) announced(from int, body []byte) {
 // them: otherwise the neighbour's own frames would fill all buffers, and the links would wait for
 // each other (1.7 times the time, measured with 4 ranks). t.mu is held.
 func (t *transfer) pump(class uint8) {
-	for len(t.waiting[class]) > 0 {
-		var buf []byte
-		switch n := len(t.free[class]); {
-		case n > 0:
-			buf, t.free[class] = t.free[class][n-1], t.free[class][:n-1]
-		case t.spare[class] > 0:
-			t.spare[class]--
-			buf = make([]byte, t.opt.ChunkBytes)
-		default:
-			return
-		}
+	for len(t.waiting[class]) > 0 && t.room[class] > 0 {
+		t.room[class]--
 		next := 0 // the oldest from the rank that was served least
 		for i, a := range t.waiting[class] {
 			if t.served[class][a.Origin] < t.served[class][t.waiting[class][next].Origin] {
@@ -265,18 +245,18 @@ func (t *transfer) pump(class uint8) {
 		a := t.waiting[class][next]
 		t.served[class][a.Origin]++
 		t.waiting[class] = slices.Delete(t.waiting[class], next, next+1)
-		t.take(a, buf)
+		t.take(a)
 	}
 }
 
-// take receives one frame into buf.
-func (t *transfer) take(a arrival, buf []byte) {
+// take receives one frame.
+func (t *transfer) take(a arrival) {
 	t.work.Add(1)
-	f := &frame{head: a.head, buf: buf}
-	f.release = func(buf []byte) {
+	f := &frame{head: a.head, buf: t.buffer()}
+	f.release = func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.free[a.Class] = append(t.free[a.Class], buf)
+		t.room[a.Class]++
 		t.pump(a.Class)
 	}
 	there := func(err error) {
@@ -291,7 +271,7 @@ func (t *transfer) take(a arrival, buf []byte) {
 		go there(nil) // t.mu is held
 		return
 	}
-	t.g.Take(a.from, a.seq, [][]byte{buf[:f.Bytes]}, there)
+	t.g.Take(a.from, a.seq, [][]byte{f.buf[:f.Bytes]}, there)
 }
 
 // taken handles the acknowledgement of a frame.

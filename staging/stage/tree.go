@@ -40,7 +40,7 @@ func newTree(root string, fault func(op, path string) error) *tree {
 	return &tree{root: root, fault: fault, open: map[string]*folder{}}
 }
 
-func (t *tree) path(rel string) string { return join(t.root, rel) }
+func (t *tree) path(rel string) string { return path.Join(t.root, rel) }
 
 // ask returns how a test wants a call to fail.
 func (t *tree) ask(op, rel string) error {
@@ -119,15 +119,6 @@ func (t *tree) in(op, rel string, call func(dir int, name string) error) error {
 		posix.Retry(func() error { return call(dir, path.Base(rel)) }))
 }
 
-// An info describes a name.
-type info struct {
-	kind    Kind
-	mode    uint32 // permission bits, setuid, setgid, sticky
-	size    int64  // bytes
-	modTime int64  // nanoseconds since 1970
-	inode   uint64
-}
-
 // statFields is all that staging needs to know of a name.
 const statFields = unix.STATX_TYPE | unix.STATX_MODE | unix.STATX_SIZE | unix.STATX_MTIME |
 	unix.STATX_INO
@@ -135,46 +126,38 @@ const statFields = unix.STATX_TYPE | unix.STATX_MODE | unix.STATX_SIZE | unix.ST
 // look describes a name, or with follow what it points to. If cached, the file system may answer
 // from this machine's caches, unless it says that a file is empty: Lustre's metadata server does
 // not know the sizes of files whose data are elsewhere.
-func (t *tree) look(rel string, follow, cached bool) (i info, err error) {
+func (t *tree) look(rel string, follow, cached bool) (i Info, err error) {
 	flags := 0
 	if !follow {
 		flags |= unix.AT_SYMLINK_NOFOLLOW
 	}
 	err = t.in("stat", rel, func(dir int, name string) error {
 		var st unix.Statx_t
-		err := unix.EINVAL // old kernels do not know the flag
+		err := error(unix.EINVAL) // what kernels return that do not know the flag
 		if cached {
-			err = statx(dir, name, flags|unix.AT_STATX_DONT_SYNC, &st)
+			err = unix.Statx(dir, name, flags|unix.AT_STATX_DONT_SYNC, statFields, &st)
 		}
-		if err == unix.EINVAL || err == 0 && cached && st.Size == 0 {
-			err = statx(dir, name, flags, &st)
-		}
-		if err != 0 {
-			return err
+		if errors.Is(err, unix.EINVAL) || err == nil && cached && st.Size == 0 {
+			err = unix.Statx(dir, name, flags, statFields, &st)
 		}
 		i = infoOf(&st)
-		return nil
+		return err
 	})
 	return i, err
 }
 
-func statx(dir int, name string, flags int, st *unix.Statx_t) unix.Errno {
-	errno, _ := errors.AsType[unix.Errno](unix.Statx(dir, name, flags, statFields, st))
-	return errno
-}
-
-func infoOf(st *unix.Statx_t) info {
-	i := info{
-		kind: Other, mode: uint32(st.Mode & 0o7777), size: int64(st.Size),
-		modTime: st.Mtime.Sec*1e9 + int64(st.Mtime.Nsec), inode: st.Ino,
+func infoOf(st *unix.Statx_t) Info {
+	i := Info{
+		Kind: Other, Mode: uint32(st.Mode & 0o7777), ModTime: st.Mtime.Sec*1e9 + int64(st.Mtime.Nsec),
+		Inode: st.Ino,
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		i.kind = Regular
+		i.Kind, i.Size = Regular, int64(st.Size)
 	case unix.S_IFDIR:
-		i.kind = Folder
+		i.Kind = Folder
 	case unix.S_IFLNK:
-		i.kind = Symlink
+		i.Kind = Symlink
 	}
 	return i
 }
@@ -224,10 +207,10 @@ func (t *tree) symlink(text, rel string) error {
 	})
 }
 
-// rename gives a file another name in its folder, replacing any name that is not a folder.
+// rename gives a file another name, replacing any name that is not a folder.
 func (t *tree) rename(old, rel string) error {
 	return t.in("rename", rel, func(dir int, name string) error {
-		return unix.Renameat(dir, path.Base(old), dir, name)
+		return unix.Renameat(unix.AT_FDCWD, t.path(old), dir, name)
 	})
 }
 
@@ -314,7 +297,7 @@ func (f *file) WriteAt(p []byte, off int64) (n int, err error) {
 }
 
 // info describes the file, as the file system's servers do.
-func (f *file) info() (info, error) {
+func (f *file) info() (Info, error) {
 	var st unix.Statx_t
 	err := posix.Retry(func() error {
 		return unix.Statx(f.fd, "", unix.AT_EMPTY_PATH, statFields, &st)

@@ -7,9 +7,9 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"rankpool/staging/posix"
@@ -46,6 +46,8 @@ type Selected struct {
 	Size    int64  // in bytes; -1: unknown
 	ModTime int64  // in nanoseconds since 1970
 	Sum     uint64 // XXH3 of the file; 0: unknown
+
+	alone bool // of a folder: without what is in it
 }
 
 // Select makes the plan of a part of the folder root (absolute): the named files, everything in the
@@ -60,27 +62,20 @@ func Select(ctx context.Context, root string, part []Selected, progress func(ite
 	if err != nil {
 		return nil, fmt.Errorf("stage: the source: %w", err)
 	}
-	w.add(itemOf("", i))
-	above := map[string]bool{"": true}
-	for chunk := range slices.Chunk(part, walkChunk) {
-		var folders []string
-		for _, s := range chunk {
-			for dir := parent(s.Path); !above[dir]; dir = parent(dir) {
-				above[dir] = true
-				folders = append(folders, dir)
-			}
+	w.add(Item{Info: i})
+	all, above := slices.Clone(part), map[string]bool{"": true}
+	for _, s := range part {
+		for dir := parent(s.Path); !above[dir]; dir = parent(dir) {
+			above[dir] = true
+			all = append(all, Selected{Path: dir, alone: true})
 		}
-		w.spawn(func() {
-			for _, dir := range folders {
-				w.name(dir, &Selected{Path: dir}, true)
-			}
-			for _, s := range chunk {
-				w.name(s.Path, &s, false)
-			}
-		})
 	}
-	w.running.Wait()
-	return w.plan()
+	w.spawn(all)
+	_ = w.running.Wait() // what goes wrong is in the plan
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("stage: walk of %s: %w", root, err)
+	}
+	return newPlan(root, w.items, w.failed), nil
 }
 
 // A walker is one walk in progress.
@@ -88,8 +83,7 @@ type walker struct {
 	ctx      context.Context
 	tree     *tree
 	progress func(items int64)
-	places   chan struct{} // one element per goroutine beyond the first
-	running  sync.WaitGroup
+	running  errgroup.Group
 
 	mu     sync.Mutex
 	items  []Item
@@ -97,29 +91,23 @@ type walker struct {
 }
 
 func newWalker(ctx context.Context, root string, progress func(items int64)) *walker {
-	return &walker{
-		ctx: ctx, tree: newTree(root, nil), progress: progress,
-		places: make(chan struct{}, Requests-1),
-	}
+	w := &walker{ctx: ctx, tree: newTree(root, nil), progress: progress}
+	w.running.SetLimit(Requests - 1)
+	return w
 }
 
-func (w *walker) plan() (*Plan, error) {
-	if err := context.Cause(w.ctx); err != nil {
-		return nil, fmt.Errorf("stage: walk of %s: %w", w.tree.root, err)
-	}
-	return newPlan(w.tree.root, w.items, w.failed), nil
-}
-
-// spawn runs f on another goroutine if there is a place for one, otherwise on this one.
-func (w *walker) spawn(f func()) {
-	select {
-	case w.places <- struct{}{}:
-		w.running.Go(func() {
-			defer func() { <-w.places }()
-			f()
-		})
-	default:
-		f()
+// spawn examines names, on other goroutines as far as there is room.
+func (w *walker) spawn(names []Selected) {
+	for chunk := range slices.Chunk(names, walkChunk) {
+		examine := func() error {
+			for i := range chunk {
+				w.name(&chunk[i])
+			}
+			return nil
+		}
+		if !w.running.TryGo(examine) {
+			_ = examine() // never fails
+		}
 	}
 }
 
@@ -145,52 +133,41 @@ func (w *walker) folder(rel string) {
 		w.fail(rel, "cannot be listed: "+posix.Reason(err))
 		return
 	}
-	names = slices.DeleteFunc(names, isOurs)
-	for chunk := range slices.Chunk(names, walkChunk) {
-		w.spawn(func() {
-			for _, name := range chunk {
-				w.name(strings.TrimPrefix(rel+"/"+name, "/"), nil, false)
-			}
-		})
+	var all []Selected
+	for _, name := range names {
+		if !isOurs(name) {
+			all = append(all, Selected{Path: path.Join(rel, name)})
+		}
 	}
+	w.spawn(all)
 }
 
-// name examines one name. want is what is known about a selected name; alone leaves out what is
-// below a folder.
-func (w *walker) name(rel string, want *Selected, alone bool) {
+// name examines one name.
+func (w *walker) name(s *Selected) {
 	if w.ctx.Err() != nil {
 		return
 	}
-	indexed := want != nil && want.Indexed
-	i, err := w.tree.look(rel, alone || indexed, true)
-	if err != nil {
-		w.fail(rel, "cannot be examined: "+posix.Reason(err))
-		return
-	}
-	item := itemOf(rel, i)
-	if indexed {
-		item.Sum = want.Sum
+	i, err := w.tree.look(s.Path, s.alone || s.Indexed, true)
+	item := Item{Path: s.Path, Info: i, Sum: s.Sum}
+	if err == nil && i.Kind == Symlink {
+		item.Text, err = w.tree.readlink(s.Path)
 	}
 	switch {
-	case indexed && i.kind != Regular:
-		w.fail(rel, "is no longer a file; index the data set again")
-	case indexed && want.Size >= 0 && i.size != want.Size:
-		w.fail(rel, fmt.Sprintf("has %d bytes, its index says %d; index the data set again", i.size,
-			want.Size))
-	case indexed && i.modTime != want.ModTime:
-		w.fail(rel, "was modified since it was indexed; index the data set again")
-	case i.kind == Other:
-		w.fail(rel, "is neither a file, a folder nor a link, and cannot be staged")
-	case i.kind == Symlink:
-		if item.Text, err = w.tree.readlink(rel); err != nil {
-			w.fail(rel, "cannot be examined: "+posix.Reason(err))
-			return
-		}
-		w.add(item)
+	case err != nil:
+		w.fail(s.Path, "cannot be examined: "+posix.Reason(err))
+	case s.Indexed && i.Kind != Regular:
+		w.fail(s.Path, "is no longer a file; index the data set again")
+	case s.Indexed && s.Size >= 0 && i.Size != s.Size:
+		w.fail(s.Path, fmt.Sprintf("has %d bytes, its index says %d; index the data set again", i.Size,
+			s.Size))
+	case s.Indexed && i.ModTime != s.ModTime:
+		w.fail(s.Path, "was modified since it was indexed; index the data set again")
+	case i.Kind == Other:
+		w.fail(s.Path, "is neither a file, a folder nor a link, and cannot be staged")
 	default:
 		w.add(item)
-		if i.kind == Folder && !alone {
-			w.folder(rel)
+		if i.Kind == Folder && !s.alone {
+			w.folder(s.Path)
 		}
 	}
 }

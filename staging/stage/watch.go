@@ -17,43 +17,32 @@ func (s *session) watch() *ranks.Watch {
 	return w
 }
 
-// beat returns this rank's sign of life; rank 0 reports progress with it.
+// beat returns this rank's sign of life, the bytes that it has copied; rank 0 reports progress with
+// it.
 func (s *session) beat() []byte {
-	stats := &s.t.stats
-	b := Progress{
-		Items: stats.settled.Load(), Bytes: stats.bytes.Load(),
-		StorageBytes: stats.storageBytes.Load(),
-	}
+	own := s.t.stats.bytes.Load()
 	s.mu.Lock()
-	s.last[s.g.Rank()] = b
-	progress := s.progress()
+	s.bytes[s.g.Rank()] = own
+	all := int64(0)
+	for _, bytes := range s.bytes {
+		all += bytes
+	}
 	s.mu.Unlock()
 	if s.g.Rank() == 0 {
-		s.opt.Progress(progress)
+		s.opt.Progress(all, s.allBytes.Load())
 	}
-	return ranks.Encode(&b)
+	return ranks.Encode(own)
 }
 
 // heard records another rank's progress.
 func (s *session) heard(from int, body []byte) {
-	var b Progress
-	if ranks.Decode(body, &b) != nil {
+	var bytes int64
+	if ranks.Decode(body, &bytes) != nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last[from] = b
-}
-
-// progress adds up what the ranks have reported. s.mu is held.
-func (s *session) progress() Progress {
-	p := Progress{AllItems: s.allItems.Load(), AllBytes: s.allBytes.Load()}
-	for _, b := range s.last {
-		p.Items += b.Items
-		p.Bytes += b.Bytes
-		p.StorageBytes += b.StorageBytes
-	}
-	return p
+	s.bytes[from] = bytes
 }
 
 // A SilentError means that a rank is assumed dead.
@@ -65,18 +54,9 @@ func (e *SilentError) Error() string {
 		"command again to stage the rest", e.Rank, e.Ticks)
 }
 
-// lost ends staging because a rank is gone, which rank 0 reports. It does not wait for that rank's
-// report.
+// lost ends staging because a rank is gone, which rank 0 reports.
 func (s *session) lost(rank int) {
-	if rank != 0 && s.g.Rank() != 0 {
-		return
+	if rank == 0 || s.g.Rank() == 0 {
+		s.g.abortAll(&SilentError{rank, s.opt.PeerTicks})
 	}
-	err := &SilentError{rank, s.opt.PeerTicks}
-	if rank == 0 {
-		s.g.abort(err)
-		s.die(err)
-		return
-	}
-	s.g.abortAll(err)
-	s.g.Deliver(rank, kindReport, ranks.Encode(&RankReport{Rank: rank, Dead: true}))
 }
