@@ -52,41 +52,20 @@ type figure struct {
 	name, data, batch string
 	served            *servedRates // nil: not known
 	benefit           float64      // how many times as long a batch takes without the cache, if > 0
-	node              *nodeState   // nil: a training
+	nodes             *nodeTotal   // nil: a training
 	total             bool
 }
 
-// A nodeState is what only nodes have.
-type nodeState struct {
-	rates      *nodeRates // nil: not known
-	ready      *float64
-	used, slab int64
-	free       *int64 // bytes until the nearest memory limit
-	gpu        *float64
-}
-
 func (r nodeRow) figure() figure {
-	n := &nodeState{rates: r.Rates, used: r.UsedBytes, slab: r.SlabBytes, gpu: r.GPU}
-	if r.Epoch >= 0 {
-		n.ready = &r.Ready
-	}
-	if r.Machine.MemoryLimit != "" {
-		n.free = &r.Machine.MemoryFreeBytes
-	}
-	return figure{
-		name: fmt.Sprintf("%4d %s", r.Rank, r.Host), batch: batchText(r.Epoch, r.Batch, r.Batches),
-		served: r.Rates.served(), node: n,
-	}
+	f := totalOf([]nodeRow{r}).figure()
+	f.name, f.total = fmt.Sprintf("%4d %s", r.Rank, r.Host), false
+	return f
 }
 
 func (t nodeTotal) figure() figure {
 	return figure{
 		name: "all", batch: batchText(t.Epoch, t.Batch, t.Batches), served: t.Rates.served(),
-		node: &nodeState{
-			rates: t.Rates, ready: t.Ready, used: t.UsedBytes, slab: t.SlabBytes,
-			free: t.MemoryFreeBytes, gpu: t.GPU,
-		},
-		total: true,
+		nodes: &t, total: true,
 	}
 }
 
@@ -110,16 +89,16 @@ func (f figure) cells(bars bool) []string {
 	} else {
 		cells = append(cells, "")
 	}
-	if f.node == nil {
+	if f.nodes == nil {
 		return append(cells, make([]string, len(columns)-len(cells))...)
 	}
-	return append(cells, f.node.cells()...)
+	return append(cells, f.nodes.cells()...)
 }
 
 // servedCells are those from samples/s to stall.
 func (f figure) servedCells(bars bool) []string {
 	r, bar := f.served, ""
-	if bars && f.node != nil {
+	if bars && f.nodes != nil {
 		bar = "-"
 	}
 	if r == nil {
@@ -147,26 +126,26 @@ func (f figure) servedCells(bars bool) []string {
 }
 
 // cells are those from "of tier" to GPU.
-func (n *nodeState) cells() []string {
+func (t *nodeTotal) cells() []string {
 	tier, read, latency, peers := "", "-", "-", "-"
-	if r := n.rates; r != nil {
+	if r := t.Rates; r != nil {
 		read, latency = bytesText(r.StorageBytesPerSecond), latencyText(r.StorageLatencySeconds)
 		peers = bytesText(r.PeerBytesPerSecond)
 		if r.TierShare != nil && *r.TierShare > 0 {
 			tier = shareText(r.TierShare)
 		}
 	}
-	memory := bytesText(float64(n.used)) + "/" + bytesText(float64(n.slab))
+	memory := bytesText(float64(t.UsedBytes)) + "/" + bytesText(float64(t.SlabBytes))
 	free, gpu := "-", "-"
-	if n.free != nil {
-		if free = bytesText(float64(*n.free)); *n.free < freeBadBytes {
+	if t.MemoryFreeBytes != nil {
+		if free = bytesText(float64(*t.MemoryFreeBytes)); *t.MemoryFreeBytes < freeBadBytes {
 			free = red.Render(free)
 		}
 	}
-	if n.gpu != nil {
-		gpu = fmt.Sprintf("%.0f %%", 100**n.gpu)
+	if t.GPU != nil {
+		gpu = fmt.Sprintf("%.0f %%", 100**t.GPU)
 	}
-	return []string{tier, read, latency, peers, shareText(n.ready), memory, free, gpu}
+	return []string{tier, read, latency, peers, shareText(t.Ready), memory, free, gpu}
 }
 
 func batchText(epoch, batch, batches int) string {

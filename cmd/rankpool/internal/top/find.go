@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,6 +119,9 @@ func firstDoor(dir string) (string, error) {
 		if r, err := strconv.Atoi(filepath.Base(folder)[1:]); err == nil && (least < 0 || r < least) {
 			least = r
 		}
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return "", errors.New("the run has ended, or " + session.WasCleared(dir))
 	}
 	if least < 0 {
 		return "", fmt.Errorf("%s is not the folder of a running cache: no rank serves there", dir)

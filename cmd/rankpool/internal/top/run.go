@@ -70,13 +70,10 @@ func (o *Options) Run(parent context.Context) error {
 			title: sessionTitle(dir), bars: live && o.Color != "never" || o.Color == "always",
 		},
 	}
-	switch {
-	case o.Once:
-		return t.once(ctx)
-	case live:
+	if live {
 		return t.live(ctx, os.Stdin, os.Stdout)
 	}
-	return t.stream(ctx)
+	return t.follow(ctx)
 }
 
 // sessionTitle names a run in a word or two.
@@ -114,40 +111,21 @@ func (t *run) add(r reading) (over bool) {
 	return false
 }
 
-// once prints what happened between two readings.
-func (t *run) once(ctx context.Context) error {
+// follow prints what happens between two readings until the run ends; with Once, once.
+func (t *run) follow(ctx context.Context) error {
 	defer t.door.close()
-	for n := range onceReadings {
-		if n > 0 {
-			if err := pause(ctx, t.Interval); err != nil {
-				return err
-			}
-		}
-		r := t.door.read()
-		if r.err != nil {
-			return r.err
-		}
-		t.add(r)
-		if t.history.complete() {
-			break
-		}
-	}
-	return t.print()
-}
-
-// stream prints what happens until the run ends.
-func (t *run) stream(ctx context.Context) error {
-	defer t.door.close()
-	for first := true; ; first = false {
+	for n := 1; ; n++ {
 		r := t.door.read()
 		switch over := t.add(r); {
-		case first && r.err != nil:
+		case r.err != nil && (n == 1 || t.Once):
 			return r.err
 		case over:
 			return nil
 		case r.err != nil:
 			fmt.Fprintln(os.Stderr, "rankpool:", t.view.notes[0])
-		case !first:
+		case t.Once && (t.history.complete() || n == onceReadings):
+			return t.print()
+		case !t.Once && n > 1:
 			if err := t.print(); err != nil {
 				return err
 			}

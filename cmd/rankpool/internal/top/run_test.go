@@ -75,18 +75,24 @@ func running(n int) func(int) nodesStatus {
 	}
 }
 
-func topOf(d *nodesDoor, rank int, out io.Writer) *run {
+func topOf(d *nodesDoor, out io.Writer) *run {
 	return &run{
 		Options: Options{Interval: time.Millisecond}, dir: d.dir, out: out,
-		door: poller{path: filepath.Join(session.RankFolder(d.dir, rank), session.DoorName)},
+		door: poller{path: filepath.Join(session.RankFolder(d.dir, 0), session.DoorName)},
 		view: view{title: sessionTitle(d.dir)},
 	}
+}
+
+func onceOf(d *nodesDoor, out io.Writer) *run {
+	t := topOf(d, out)
+	t.Once = true
+	return t
 }
 
 func TestTopOnce(t *testing.T) {
 	d := openNodesDoor(t, shortDir(t), "rankpool-0-slurm77", 0, running(2))
 	var out bytes.Buffer
-	if err := topOf(d, 0, &out).once(t.Context()); err != nil {
+	if err := onceOf(d, &out).follow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -108,9 +114,9 @@ func TestTopOnceJSON(t *testing.T) {
 		return nodesStatus{0, 4, nodes}
 	})
 	var out bytes.Buffer
-	run := topOf(d, 0, &out)
+	run := onceOf(d, &out)
 	run.JSON = true
-	if err := run.once(t.Context()); err != nil {
+	if err := run.follow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var report struct {
@@ -143,7 +149,7 @@ func TestTopOnceOfAFrozenRank(t *testing.T) {
 	d := openNodesDoor(t, shortDir(t), "s", 0,
 		func(int) nodesStatus { return nodesStatus{0, 1, someNodes(1, 100)} })
 	var out bytes.Buffer
-	if err := topOf(d, 0, &out).once(t.Context()); err != nil {
+	if err := onceOf(d, &out).follow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := d.asked.Load(); n != onceReadings || !strings.Contains(out.String(), "nid001") {
@@ -154,7 +160,7 @@ func TestTopOnceOfAFrozenRank(t *testing.T) {
 func TestTopOfARankWithoutStatistics(t *testing.T) {
 	d := openNodesDoor(t, shortDir(t), "s", 0,
 		func(int) nodesStatus { return nodesStatus{Ranks: 1} })
-	if err := topOf(d, 0, io.Discard).once(t.Context()); err == nil ||
+	if err := onceOf(d, io.Discard).follow(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), "another version of rankpool") {
 		t.Errorf("got %v", err)
 	}
@@ -176,15 +182,15 @@ func TestTopStream(t *testing.T) {
 		return running(1)(asked)
 	})
 	var out bytes.Buffer
-	run := topOf(d, 0, &out)
+	run := topOf(d, &out)
 	run.JSON = true
-	if err := run.stream(t.Context()); err != nil {
+	if err := run.follow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), "\n"); n < 2 || n > 4 {
 		t.Errorf("%d lines of JSON\n%s", n, out.String())
 	}
-	if err := topOf(d, 0, &out).stream(t.Context()); err == nil {
+	if err := topOf(d, &out).follow(t.Context()); err == nil {
 		t.Error("no error for a session that does not exist")
 	}
 }
@@ -281,6 +287,10 @@ func TestFirstDoor(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := firstDoor(dir); err == nil {
 		t.Error("an empty folder has a door")
+	}
+	if _, err := firstDoor(filepath.Join(dir, "x")); err == nil ||
+		!strings.Contains(err.Error(), "RemoveIPC") {
+		t.Errorf("a folder that is gone: %v", err)
 	}
 	for _, name := range []string{"r10", "r9", "python"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
