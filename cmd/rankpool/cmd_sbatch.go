@@ -37,7 +37,7 @@ checks for this with rankpool.Stop().
 
 With --check SCRIPT it reads an existing script (-: standard input) and lists what will go wrong,
 one problem per line: a cache that keeps training waiting, an MPI that does not start, a signal
-without a handler, files that are lost. It does not query Slurm, and looks for no file.
+without a handler. It does not query Slurm, and looks for no file.
 
 Exit codes of --check:
   0  nothing was found

@@ -53,7 +53,6 @@ var checks = []struct {
 	{"mpi", (*job).checkMPI},
 	{"tasks", (*job).checkTasks},
 	{"signal", (*job).checkSignal},
-	{"files", (*job).checkFiles},
 }
 
 // Check returns what will go wrong when the script is submitted, in line order. A warning may be

@@ -1,10 +1,14 @@
 package batchscript
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
 
 	"rankpool/cmd/internal/program"
 	"rankpool/cmd/rankpool/internal/launchers"
@@ -13,19 +17,24 @@ import (
 // checkDirectives looks for lines that sbatch does not read as they are meant.
 func (j *job) checkDirectives() {
 	for _, m := range j.malformed {
-		j.warn(m.number, fmt.Sprintf("sbatch finds no option in %q", shorten(m.text)),
+		j.warn(m.number, fmt.Sprintf("sbatch finds no option in %q", m.text),
 			"write #SBATCH --name=value at the beginning of the line, in capitals")
 	}
 	for _, l := range j.late {
 		j.warn(l.number, fmt.Sprintf("sbatch does not read #%s here, because a command stands "+
-			"before it", shorten(l.text)), "move the line up, before the first command")
+			"before it", l.text), "move the line up, before the first command")
 	}
 	for _, o := range j.directives {
 		if strings.Contains(o.value, "$") {
 			j.warn(o.line, fmt.Sprintf("sbatch does not replace variables, so --%s is literally %q", o.name,
-				shorten(o.value)),
+				o.value),
 				"write the value itself, or in names of files %j (job) and %a (array task)")
 		}
+	}
+	_, array := j.directive("array")
+	if output, found := j.directive("output"); array && found && !strings.Contains(output.value, "%") {
+		j.warn(output.line, "all tasks of the array write --output="+output.value,
+			"put %A_%a into its name")
 	}
 }
 
@@ -34,8 +43,8 @@ func (j *job) checkSyntax() {
 	isShell := slices.ContainsFunc(strings.Fields(strings.TrimPrefix(j.shebang, "#!")),
 		func(word string) bool { return slices.Contains([]string{"bash", "sh"}, path.Base(word)) })
 	if j.syntax != nil && isShell {
-		at := syntaxError(j.syntax)
-		j.warn(at.number, "this is not bash: "+shorten(at.text),
+		at, _ := errors.AsType[syntax.ParseError](j.syntax) // else it is at the first line
+		j.warn(int(at.Pos.Line()), "this is not bash: "+cmp.Or(at.Text, j.syntax.Error()),
 			"try \"bash -n SCRIPT\"; the commands were not checked")
 	}
 	for i, c := range j.commands[:max(0, len(j.commands)-1)] {
@@ -61,9 +70,10 @@ func (j *job) checkVariables() {
 func (j *job) checkCalls() {
 	for _, s := range j.steps {
 		switch {
-		case s.refused != "":
-			j.warn(s.line, "rankpool has no command "+shorten(s.refused), "see \"rankpool --help\"")
-		case s.tool == "" || s.flag("help") != "":
+		case s.tool == "":
+		case s.flags == nil:
+			j.warn(s.line, "rankpool has no command "+s.tool, "see \"rankpool --help\"")
+		case s.flag("help") != "":
 		case s.wrong != nil:
 			j.warn(s.line, fmt.Sprintf("rankpool %s: %v%s", s.tool, s.wrong,
 				program.MeantFlag(j.facts.Flags(s.tool), s.wrong)), "see \"rankpool "+s.tool+" --help\"")
@@ -95,12 +105,4 @@ func (j *job) checkCall(s *step) {
 		j.warn(s.line, "rankpool run needs srun, which a container does not have",
 			"write rankpool run … -- "+s.inside+" exec IMAGE python train.py, or --ranks 1 on one node")
 	}
-}
-
-// shorten truncates a text of the script for use in a sentence.
-func shorten(text string) string {
-	if runes := []rune(text); len(runes) > 60 {
-		return string(runes[:59]) + "…"
-	}
-	return text
 }

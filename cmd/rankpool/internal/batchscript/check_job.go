@@ -2,7 +2,6 @@ package batchscript
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -61,39 +60,6 @@ func (j *job) checkSignal() {
 		if s.flag("state") == "" {
 			j.warn(s.line, "a requeued job begins without the importance scores, because there "+
 				"is no --state", "add --state FILE, on shared storage")
-		}
-	}
-}
-
-// lost are prefixes of paths that are gone, or out of reach, when the job has ended.
-var lost = []string{"/tmp/", "/var/tmp/", "/dev/shm/", "$TMPDIR", "${TMPDIR", "$SLURM_TMPDIR"}
-
-// shared are variables that all tasks of an array share.
-var shared = regexp.MustCompile(`\$\{?(SLURM_ARRAY_JOB_ID|SLURM_SUBMIT_DIR|USER|HOME|PWD|SCRATCH|WORK)\b`)
-
-// checkFiles looks for files that are lost with the node, or that all tasks of an array write.
-func (j *job) checkFiles() {
-	_, array := j.directive("array")
-	if output, found := j.directive("output"); array && found && !strings.Contains(output.value, "%") {
-		j.warn(output.line, "all tasks of the array write --output="+shorten(output.value),
-			"put %A_%a into its name")
-	}
-	for _, s := range j.calls("run", "serve") {
-		for _, flag := range []string{"state", "log"} {
-			file := s.flag(flag)
-			local := slices.ContainsFunc(lost,
-				func(begin string) bool { return strings.HasPrefix(file, begin) })
-			saved := slices.ContainsFunc(j.commands, func(c command) bool {
-				return c.calls("cp", "mv", "rsync") && slices.Contains(c.words, file)
-			})
-			if local && !saved {
-				j.warn(s.line, fmt.Sprintf("--%s %s is lost when the job ends", flag, shorten(file)),
-					"name a file on shared storage")
-			}
-			if array && file != "" && !strings.ContainsAny(shared.ReplaceAllString(file, ""), "$`") {
-				j.warn(s.line, fmt.Sprintf("all tasks of the array write --%s %s", flag, shorten(file)),
-					"put $SLURM_ARRAY_TASK_ID into its name")
-			}
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (j *job) checkMPI() {
 			j.warn(s.line, "this srun has no --mpi, so MPI does not start, or every rank is alone",
 				"write srun --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH")
 		case given && want != "" && kind != want:
-			j.warn(s.line, fmt.Sprintf("--mpi=%s does not fit this machine's MPI library", shorten(o.value)),
+			j.warn(s.line, fmt.Sprintf("--mpi=%s does not fit this machine's MPI library", o.value),
 				"write srun --mpi="+want+", or load the MPI that it is for")
 		}
 		n := j.tasksPerNode(s)
@@ -52,10 +52,9 @@ func (j *job) checkMPI() {
 func (j *job) checkTasks() {
 	for _, s := range j.calls("run", "join") {
 		byTask := s.tool == "join" || s.launcher == "" && s.flag("ranks") == ""
-		if !byTask || len(s.training()) == 0 || s.wrong != nil {
-			continue
+		if byTask && len(s.training()) > 0 && s.wrong == nil {
+			j.checkGPUs(s)
 		}
-		j.checkGPUs(s)
 	}
 }
 

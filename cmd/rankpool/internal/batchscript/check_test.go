@@ -240,19 +240,6 @@ func TestCheck(t *testing.T) {
 		},
 		"size by variable": {head + runWith("--memory ${M}Q"), 0, "", ""},
 		"a share":          {head + runWith("--memory 20%"), 0, "", ""},
-		"state lost":       {head + runWith("--state /tmp/s"), 3, "files", "lost when the job ends"},
-		"log lost": {
-			head + runWith("--log=$SLURM_TMPDIR/l"), 3, "files", "--log $SLURM_TMPDIR/l",
-		},
-		"log saved": {
-			head + "rankpool run --data d --log /tmp/l -- python t.py\ncp /tmp/l .\n", 0, "", "",
-		},
-		"array, one state": {
-			head + "#SBATCH --array=1-4\n" + runWith("--state $HOME/s"), 4, "files", "--state $HOME/s",
-		},
-		"array, many states": {
-			head + "#SBATCH -a 1-4\n" + runWith("--state s$SLURM_ARRAY_TASK_ID"), 0, "", "",
-		},
 		"other components": {
 			head + "#SBATCH --nodes=1\n#SBATCH hetjob\n#SBATCH --gpus-per-node=4\n" + run, 0, "", "",
 		},
@@ -293,7 +280,7 @@ func TestCheck(t *testing.T) {
 			head + "#SBATCH -N2\nsrun --mpi=pmix rankpool stage --data d\n" + run, 0, "", "",
 		},
 		"array, one output": {
-			head + "#SBATCH --array=1-4 --output=out.txt\n" + run, 3, "files", "--output=out.txt",
+			head + "#SBATCH --array=1-4 --output=out.txt\n" + run, 3, "directive", "--output=out.txt",
 		},
 		"array, many outputs": {head + "#SBATCH --array=1-4 --output=%A_%a.txt\n" + run, 0, "", ""},
 	} {

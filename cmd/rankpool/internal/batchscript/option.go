@@ -15,8 +15,7 @@ type option struct {
 
 // letters are the short options that the checks look at.
 var letters = map[byte]string{
-	'a': "array", 'c': "cpus-per-task", 'e': "error", 'G': "gpus", 'K': "kill-on-bad-exit",
-	'N': "nodes", 'n': "ntasks", 'o': "output", 't': "time",
+	'a': "array", 'c': "cpus-per-task", 'G': "gpus", 'N': "nodes", 'n': "ntasks", 'o': "output",
 }
 
 // parseOptions reads the options among words: --name=value, --name value, -N4 and -N 4. What

@@ -72,7 +72,7 @@ func TestParseOptions(t *testing.T) {
 	for text, want := range map[string]string{
 		"--nodes=4 --ntasks-per-node 2 a": "nodes=4 ntasks-per-node=2",
 		"-N4 -n 8 -c=2":                   "nodes=4 ntasks=8 cpus-per-task=2",
-		"-K --kill-on-bad-exit=0 a -N2":   "kill-on-bad-exit= kill-on-bad-exit=0 nodes=2",
+		"-K --kill-on-bad-exit=0 a -N2":   "= kill-on-bad-exit=0 nodes=2",
 		"--mpi=pmix --site=1 -% a":        "mpi=pmix site=1 =a",
 		"--overlap --job-name=\"my\"":     "overlap= job-name=my",
 		"-N":                              "nodes=",

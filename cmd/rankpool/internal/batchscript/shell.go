@@ -1,7 +1,6 @@
 package batchscript
 
 import (
-	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -90,12 +89,4 @@ func plain(text string, parts []syntax.WordPart, escape *regexp.Regexp) string {
 		}
 	}
 	return b.String()
-}
-
-// syntaxError returns the line and the text of an error of readShell.
-func syntaxError(err error) line {
-	if at, isParse := errors.AsType[syntax.ParseError](err); isParse {
-		return line{int(at.Pos.Line()), at.Text}
-	}
-	return line{1, err.Error()}
 }

@@ -17,8 +17,7 @@ type step struct {
 	options  []option       // the launcher's
 	inside   string         // the container that rankpool itself runs in, "": none
 	tool     string         // rankpool's subcommand, "": another program
-	refused  string         // the invalid word in its place
-	flags    *pflag.FlagSet // rankpool's, all of them strings
+	flags    *pflag.FlagSet // rankpool's, all of them strings; nil: it has no such subcommand
 	wrong    error          // why rankpool refuses them
 }
 
@@ -47,7 +46,7 @@ func findSteps(commands []command, facts Facts) []*step {
 			s.launcher = name
 		}
 		s.read(words, facts)
-		if s.launcher+s.tool+s.refused != "" {
+		if s.launcher+s.tool != "" {
 			steps = append(steps, s)
 		}
 	}
@@ -69,7 +68,7 @@ func (s *step) read(words []string, facts Facts) {
 			break
 		}
 		if i == 0 && !mayBeFlags(words[1:]) {
-			s.refused = words[1]
+			s.tool = words[1]
 		}
 	}
 	if s.launcher != "" {

@@ -60,30 +60,6 @@ func full() stats.Reading {
 	}
 }
 
-// shared is a rank on which two trainings share the cache, and one has not begun.
-func shared() stats.Reading {
-	s := fresh()
-	s.Rank, s.Host, s.Jobs = 1, "nid2", []stats.Job{
-		{Progress: stats.Progress{
-			Data: "train", Epoch: 2, Batch: 21, Batches: 60,
-			Sums: stats.Sums{stats.HitsLocal: 5001, stats.TrainSeconds: 9.5},
-		}},
-		{Name: "a", Progress: stats.Progress{
-			Data: "train", Epoch: 3, Batch: 31, Batches: 60,
-			Sums: stats.Sums{
-				stats.HitsLocal: 6001, stats.HitsRemote: 6002, stats.TierHits: 6003,
-				stats.StorageReads: 6004, stats.StorageBytes: 6005, stats.FallbackReads: 6006,
-				stats.FallbackBytes: 6007, stats.Substituted: 6008, stats.SubstituteReads: 6009,
-				stats.StallSeconds: 1.25, stats.TrainSeconds: 8.5, stats.Evaluated: 6010,
-				stats.EvaluatedReads: 6011, stats.PackageReads: 6012, stats.PackageReadBytes: 6013,
-				stats.PackageWrites: 6014, stats.PackageWriteBytes: 6015,
-			},
-		}, Benefit: stats.Benefit{BatchSeconds: 0.125, UncachedBatchSeconds: 0.25}},
-		{Name: "b", Progress: stats.Progress{Data: "train", Epoch: -1}},
-	}
-	return s
-}
-
 // fresh is a rank before training, on a machine without any measurements.
 func fresh() stats.Reading { return stats.Reading{Progress: stats.Progress{Epoch: -1}} }
 
@@ -95,7 +71,6 @@ var labels = metrics.Labels{Job: "4242", Rank: 1, Host: "nid2"}
 
 func TestNamesFollowTheConventions(t *testing.T) {
 	all := full()
-	all.Jobs = shared().Jobs
 	problems, err := testutil.GatherAndLint(registry(labels, all))
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +92,6 @@ func TestExposition(t *testing.T) {
 		stats  stats.Reading
 	}{
 		{"full.prom", labels, full()},
-		{"jobs.prom", labels, shared()},
 		{"fresh.prom", metrics.Labels{Job: "pid7-ab", Host: "here"}, fresh()},
 	} {
 		t.Run(tc.golden, func(t *testing.T) {
@@ -313,7 +287,6 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 	all := full()
-	all.Jobs = shared().Jobs
 	families, err := registry(labels, all).Gather()
 	if err != nil {
 		t.Fatal(err)
