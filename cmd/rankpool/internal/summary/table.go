@@ -5,32 +5,28 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	"github.com/dustin/go-humanize"
 
 	"rankpool/cmd/internal/runlog"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/mpicache/stats"
 )
 
-// An epochRow is one "epoch" event of the run log.
-type epochRow = stats.Epoch
-
-// ranLog is the content of a run log: the last event of each epoch, even if the cache was restarted
-// in it, and the rest.
-type ranLog struct {
-	epochs []epochRow
-	run    *runlog.Run
-}
+// A Log is the content of a run log.
+type Log struct{ run *runlog.Run }
 
 // Patience is how long a run whose training has ended waits for storage to return the run log.
 const Patience = 10 * time.Second
 
 // Read is readLog with a time limit, even if storage hangs.
-func Read(patience time.Duration, path string, offset int64) (ranLog, error) {
-	var log ranLog
+func Read(patience time.Duration, path string, offset int64) (Log, error) {
+	var log Log
 	read := make(chan error, 1)
 	go func() {
 		var err error
@@ -41,47 +37,32 @@ func Read(patience time.Duration, path string, offset int64) (ranLog, error) {
 	case err := <-read:
 		return log, err
 	case <-time.After(patience):
-		return ranLog{}, fmt.Errorf("storage does not return %s within %v", path, patience)
+		return Log{}, fmt.Errorf("storage does not return %s within %v", path, patience)
 	}
 }
 
 // readLog reads a run log from byte offset on (0 if the file has become shorter).
-func readLog(path string, offset int64) (ranLog, error) {
+func readLog(path string, offset int64) (Log, error) {
 	if regular, err := rank.IsRegular(path); err == nil && !regular { // a device may have no end
-		return ranLog{}, fmt.Errorf("--log %s is %s, not a file", path, rank.KindOf(path))
+		return Log{}, fmt.Errorf("--log %s is %s, not a file", path, rank.KindOf(path))
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return ranLog{}, err
+		return Log{}, err
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.Size() >= offset {
 		if _, err := f.Seek(offset, io.SeekStart); err != nil {
-			return ranLog{}, err
+			return Log{}, err
 		}
 	}
 	return parseLog(f)
 }
 
-func parseLog(text io.Reader) (ranLog, error) {
-	var log ranLog
+func parseLog(text io.Reader) (Log, error) {
 	var events runlog.Builder
-	_, err := runlog.Read(text, func(e runlog.Event) {
-		events.Add(e)
-		if e.Name != "epoch" && e.Name != "job" {
-			return
-		}
-		same := func(r epochRow) bool {
-			return r.Data == e.Epoch.Data && r.Job == e.Epoch.Job && r.Epoch == e.Epoch.Epoch
-		}
-		if at := slices.IndexFunc(log.epochs, same); at >= 0 {
-			log.epochs[at] = *e.Epoch
-		} else {
-			log.epochs = append(log.epochs, *e.Epoch)
-		}
-	})
-	log.run = events.Run()
-	return log, err
+	_, err := runlog.Read(text, events.Add)
+	return Log{events.Run()}, err
 }
 
 // Show says how a run ended, and what of it is printed.
@@ -90,25 +71,36 @@ type Show struct {
 	Failed   bool // training failed, which explains epochs that are missing
 }
 
-// Print prints the table of the epochs and, if there are GPUs, what they did.
-func (l ranLog) Print(w io.Writer, s Show) error {
-	if len(l.epochs) == 0 {
+// Print prints what most people want to know of the epochs, in 80 columns, and of the GPUs.
+func (l Log) Print(w io.Writer, s Show) error {
+	epochs := slices.Concat(l.run.Epochs, l.run.Trainings)
+	if len(epochs) == 0 {
 		_, err := io.WriteString(w, l.nothing(s))
 		return err
 	}
-	if err := printBrief(w, l.epochs, s.Restarts); err != nil {
+	all := stats.Epoch{Epoch: -1}
+	for _, e := range epochs {
+		all.Add(e.Sums)
+	}
+	if err := printTable(w, epochs, all); err != nil {
 		return err
 	}
-	sentence := gpuSentence(l.run)
-	if sentence == "" {
-		return nil
+	text := ""
+	if math.IsNaN(all.Sums[stats.StallSeconds]) {
+		text += "waited: not measured, since no DataLoader of PyTorch asked for the batches\n"
 	}
-	_, err := fmt.Fprintln(w, sentence)
+	if s.Restarts > 0 {
+		text += fmt.Sprintf("cache restarts %d\n", s.Restarts)
+	}
+	if sentence := gpuSentence(l.run); sentence != "" {
+		text += sentence + "\n"
+	}
+	_, err := io.WriteString(w, text)
 	return err
 }
 
 // nothing is said where there is no epoch.
-func (l ranLog) nothing(s Show) string {
+func (l Log) nothing(s Show) string {
 	switch {
 	case s.Restarts > 0:
 		return fmt.Sprintf("rankpool: no epoch was finished; cache restarts: %d\n", s.Restarts)
@@ -120,45 +112,62 @@ func (l ranLog) nothing(s Show) string {
 		cmp.Or(l.run.Data, "the data"))
 }
 
-// A column of the table of epochs.
-type column struct {
-	heading string
-	cell    func(epochRow) string
-}
-
-// named puts the names of the data set and the job first, if there are several.
-func named(all []column, rows []epochRow) []column {
-	if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Data != rows[0].Data }) {
-		all = slices.Insert(all, 0, column{"data", func(r epochRow) string { return r.Data }})
+// printTable prints a line for each epoch and, if there are several, for all. The names of data set
+// and job come first if they differ.
+func printTable(w io.Writer, epochs []stats.Epoch, all stats.Epoch) error {
+	differ := func(of func(stats.Epoch) string) bool {
+		return slices.ContainsFunc(epochs, func(e stats.Epoch) bool { return of(e) != of(epochs[0]) })
 	}
-	if slices.ContainsFunc(rows, func(r epochRow) bool { return r.Job != rows[0].Job }) {
-		all = slices.Insert(all, 0, column{"job", func(r epochRow) string { return cmp.Or(r.Job, "-") }})
-	}
-	return all
-}
-
-func printTable(w io.Writer, all []column, rows []epochRow) error {
+	jobs := differ(func(e stats.Epoch) string { return e.Job })
+	data := differ(func(e stats.Epoch) string { return e.Data })
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, c := range all {
-		fmt.Fprint(table, c.heading+"\t")
-	}
-	fmt.Fprintln(table)
-	for _, r := range rows {
-		for _, c := range all {
-			fmt.Fprint(table, c.cell(r)+"\t")
+	line := func(job, set string, cells ...string) {
+		if data {
+			cells = slices.Insert(cells, 0, set)
+		}
+		if jobs {
+			cells = slices.Insert(cells, 0, cmp.Or(job, "-"))
+		}
+		for _, cell := range cells {
+			fmt.Fprint(table, cell+"\t")
 		}
 		fmt.Fprintln(table)
+	}
+	line("job", "data", "epoch", "time", "waited", "from memory", "from storage")
+	if len(epochs) > 1 {
+		epochs = append(epochs, all)
+	}
+	for _, e := range epochs {
+		s, number := &e.Sums, fmt.Sprint(e.Epoch)
+		if e.Epoch == all.Epoch {
+			number = "all"
+		}
+		storage, reads := "0", int64(s[stats.StorageReads]+s[stats.FallbackReads])
+		if reads > 0 {
+			storage = humanize.Comma(reads) + ", " + humanize.IBytes(uint64(s[stats.StorageBytes]))
+		}
+		line(e.Job, e.Data, number, timeText(s[stats.TrainSeconds]),
+			waitedText(s[stats.StallSeconds], s[stats.TrainSeconds]),
+			fmt.Sprintf("%.1f %%", 100*(s.Hits()+s[stats.Substituted])/max(s.Draws(), 1)), storage)
 	}
 	return table.Flush()
 }
 
-func totalOf(rows []epochRow) (total epochRow) {
-	for _, r := range rows {
-		total.Add(r.Sums)
+// timeText returns a time, such as 8.4 s or 12m5s.
+func timeText(seconds float64) string {
+	const long = 100
+	if seconds < long {
+		return fmt.Sprintf("%.1f s", seconds)
 	}
-	return total
+	return time.Duration(math.Round(seconds) * float64(time.Second)).String()
 }
 
-func percent(part, whole float64) string {
-	return fmt.Sprintf("%.1f %%", 100*part/max(whole, 1))
+// waitedText returns how long training waited, and which part of its time that is; "-" if it was
+// not measured.
+func waitedText(waited, of float64) string {
+	if math.IsNaN(waited) {
+		return "-"
+	}
+	share := min(1, waited/cmp.Or(of, math.Inf(1)))
+	return fmt.Sprintf("%s (%.0f %%)", timeText(waited), 100*share)
 }

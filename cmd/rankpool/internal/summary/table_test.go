@@ -78,8 +78,8 @@ func TestReadEpochsFromOffset(t *testing.T) {
 		0: 2, int64(strings.Index(runLog, "not JSON")): 1,
 		1 << 20: 2,
 	} {
-		if log, err := readLog(path, offset); err != nil || len(log.epochs) != want {
-			t.Errorf("from %d: %d epochs, %v, want %d", offset, len(log.epochs), err, want)
+		if log, err := readLog(path, offset); err != nil || len(log.run.Epochs) != want {
+			t.Errorf("from %d: %d epochs, %v, want %d", offset, len(log.run.Epochs), err, want)
 		}
 	}
 }
