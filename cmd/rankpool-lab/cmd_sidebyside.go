@@ -46,7 +46,7 @@ func sideBySide(args []string, output string) error {
 		if _, err := os.Stat(arg); err == nil || !named { // the file's name may have the sign
 			name, path = strings.TrimSuffix(filepath.Base(arg), ".jsonl"), arg
 		}
-		run, err := runlog.ReadFile(path)
+		run, err := runlog.ReadFiles(path)
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,11 @@ func report(paths []string, output string, stdout io.Writer) error {
 	if err := checkOutput(paths, output); err != nil {
 		return err
 	}
-	run, err := readRunLogs(paths)
+	run, err := runlog.ReadFiles(paths...)
+	if err == nil && run.Events == 0 {
+		err = errors.New("the files contain no event of a run: name a file that --log of " +
+			"\"rankpool run\" has written")
+	}
 	if err != nil {
 		return err
 	}
@@ -82,30 +86,6 @@ func checkOutput(paths []string, output string) error {
 		}
 	}
 	return nil
-}
-
-// readRunLogs reads logs as one run.
-func readRunLogs(paths []string) (*runlog.Run, error) {
-	var builder runlog.Builder
-	for _, path := range paths {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, fmt.Errorf("the run log cannot be read: %w", err)
-		}
-		builder.NextFile()
-		broken, err := runlog.Read(f, builder.Add)
-		f.Close()
-		builder.AddBroken(broken)
-		if err != nil {
-			return nil, fmt.Errorf("run log %s cannot be read: %w", path, err)
-		}
-	}
-	run := builder.Run()
-	if run.Events == 0 {
-		return nil, errors.New("the files contain no event of a run: name a " +
-			"file that --log of \"rankpool run\" has written")
-	}
-	return run, nil
 }
 
 // writePage writes a page to a file, which is complete or does not exist. "-" is stdout, and

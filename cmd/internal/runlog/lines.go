@@ -37,19 +37,22 @@ func Read(log io.Reader, handle func(Event)) (broken int64, err error) {
 	}
 }
 
-// ReadFile reads one log as a run.
-func ReadFile(path string) (*Run, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("the run log cannot be read: %w", err)
-	}
-	defer f.Close()
+// ReadFiles reads logs, in order of time, as one run.
+func ReadFiles(paths ...string) (*Run, error) {
 	var b Builder
-	broken, err := Read(f, b.Add)
-	if err != nil {
-		return nil, fmt.Errorf("run log %s cannot be read: %w", path, err)
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("the run log cannot be read: %w", err)
+		}
+		b.NextFile()
+		broken, err := Read(f, b.Add)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("run log %s cannot be read: %w", path, err)
+		}
+		b.AddBroken(broken)
 	}
-	b.AddBroken(broken)
 	return b.Run(), nil
 }
 

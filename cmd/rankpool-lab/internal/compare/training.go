@@ -112,7 +112,7 @@ func (t *training) finished() (*result, error) {
 
 // load reads the training's run log; without an epoch in it there is no result.
 func (r *result) load(t *training) {
-	run, err := runlog.ReadFile(filepath.Join(t.dir, logName))
+	run, err := runlog.ReadFiles(filepath.Join(t.dir, logName))
 	switch {
 	case err != nil:
 		r.Reason = err.Error()
