@@ -34,7 +34,7 @@ def main():
     mode, epochs, batch_size, *names = sys.argv[1:]
     data = [rankpool.Dataset(name, transform=keep) for name in names or [None]]
     samplers = [rankpool.BatchSampler(d, int(batch_size), sampler="torch") for d in data]
-    loaders = [rankpool.loader(d, s, **MODES[mode]) for d, s in zip(data, samplers)]
+    loaders = [d.loader(s, **MODES[mode]) for d, s in zip(data, samplers)]
     digests = [Digest(open(f"digest-{d.name}-{os.environ['RANK']}", "w")) for d in data]
     for epoch in range(int(epochs)):
         for sampler in samplers:

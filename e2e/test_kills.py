@@ -19,7 +19,7 @@ WAYS = [
 ]
 # How a script uses samples: it holds them until it takes the next batch, which it requested long
 # before, or not; or its loader copies them.
-HANDS = [dict(), dict(args=["--ahead", 1]), dict(args=["--evaluate"]), dict(torch=True)]
+HANDS = [dict(), dict(args=["--ahead", 1]), dict(torch=True)]
 TAKEN_OVER = re.compile(r'samples: kept (\d+) of (\d+)')
 EMPTY = re.compile("is not taken over|the cache starts empty")
 

@@ -7,7 +7,6 @@ another. A sample's "loss" depends only on its id and the epoch.
 """
 
 import argparse
-import itertools
 import json
 import os
 import sys
@@ -50,10 +49,6 @@ def arguments():
     parser.add_argument("--resume", metavar="FILE")
     parser.add_argument("--checkpoint", metavar="FILE")
     parser.add_argument("--stop-after", type=int, metavar="BATCHES")
-    parser.add_argument(
-        "--evaluate", action="store_true",
-        help="read the training data in order too, in mid-epoch and after it",
-    )
     parser.add_argument(
         "--accuracy", action="store_true",
         help="report an accuracy after each epoch, of epoch and seed alone",
@@ -141,9 +136,6 @@ class Trainer:
             self.data, args.batch_size, args.seed, args.sampler, **drops
         )
         self.test = self.test_data()
-        self.beside = args.evaluate and rankpool.BatchSampler(
-            self.data, args.batch_size, sampler="sequential"
-        )
         self.losses = recorded(args.losses) if args.losses else None
         self.trained = 0  # batches of this run
         if args.resume:
@@ -169,10 +161,6 @@ class Trainer:
             for samples in self.data.batches(self.sampler):
                 if self.step(epoch, samples):
                     return
-                if self.beside and self.sampler.batch == 3:
-                    self.evaluate()
-            if self.beside:
-                self.evaluate()
             if self.test:
                 data, sampler = self.test
                 sampler.set_epoch(epoch)
@@ -183,19 +171,6 @@ class Trainer:
                 self.sampler.metric("accuracy", 1 - 0.5 / (2 + epoch + self.args.seed / 4))
             if self.args.save:
                 self.save()
-
-    def evaluate(self):
-        """Reads the training data in order, beside the training: this trainer's part of each global
-        batch."""
-        whole = iter(range(self.data.samples))
-        lot = self.args.batch_size * self.group.world
-        for samples in self.data.batches(self.beside):
-            ids = list(itertools.islice(whole, lot))[self.group.rank :: self.group.world]
-            assert list(samples.ids) == ids, f"{list(samples.ids)} were evaluated in place of {ids}"
-            assert all(
-                bytes(view) == self.data.index.read(id) for id, view in zip(ids, samples.views)
-            )
-        assert next(whole, None) is None
 
     def step(self, epoch, samples):
         """Handles a batch; returns whether it was the last one because training is to stop."""

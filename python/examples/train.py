@@ -133,7 +133,7 @@ class Trainer:
             evaluates=True,
             embeddings=FEATURES if self.embeddings is None else self.embeddings.shape[2],
         )
-        self.loader = rankpool.loader(self.data, self.sampler, args.workers)
+        self.loader = self.data.loader(self.sampler, args.workers)
         self.test = self.test_loader()
         self.losses = numpy.load(args.losses, mmap_mode="r") if args.losses else None
         self.network = network(len(self.data.classes), args.channels)
@@ -152,7 +152,7 @@ class Trainer:
             return None
         data = rankpool.Dataset(name, transform=decode)
         sampler = rankpool.BatchSampler(data, self.args.batch_size, sampler="sequential")
-        return rankpool.loader(data, sampler, self.args.workers)
+        return data.loader(sampler, self.args.workers)
 
     def run(self):
         """Trains to the end, or up to --stop-after."""

@@ -2,7 +2,7 @@
 
     data = rankpool.Dataset(transform=decode)
     sampler = rankpool.BatchSampler(data, batch_size=64, seed=0, sampler="pads")
-    loader = rankpool.loader(data, sampler, num_workers=2)
+    loader = data.loader(sampler, num_workers=2)
     for epoch in range(epochs):
         sampler.set_epoch(epoch)
         for ids, x, y in loader:
@@ -17,7 +17,7 @@ that the sampler drew, in order, whether the cache is there or not.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Callable, List, Optional
+from typing import Any
 
 from .batch import Batch, Samples
 from .dataset import Dataset, data_sets
@@ -47,22 +47,13 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def loader(
-    data: Dataset,
-    sampler: BatchSampler,
-    num_workers: int = 0,
-    collate_fn: Optional[Callable[[List[Any]], Any]] = None,
-    **options: Any,
-):
-    """Returns a torch DataLoader that yields (ids, *fields) and asks the cache once per batch.
+def loader(dataset, batch_size=1, *args: Any, **options: Any):
+    """Returns torch's DataLoader of the same arguments."""
+    if isinstance(batch_size, BatchSampler):
+        raise TypeError("rankpool: loader(data, sampler, …) is data.loader(sampler, …) now")
+    from torch.utils.data import DataLoader
 
-    `collate_fn(items)` joins the items of a batch, as torch's does; a tuple it returns becomes the
-    fields. Other options are DataLoader's (persistent_workers, pin_memory, multiprocessing_context,
-    …).
-    """
-    from .torch_loader import Loader
-
-    return Loader(data, sampler, collate_fn, {"num_workers": num_workers, **options})
+    return DataLoader(dataset, batch_size, *args, **options)
 
 
 # Not in __all__: a script without torch can import all the rest.

@@ -11,7 +11,7 @@ from .connection import Connection, Spec
 from .errors import Away, NotReady, RankpoolError, SampleError
 from .index import Index, Members
 from .lease import Lease
-from .stopwatch import measuring
+from .loading import under_way
 
 
 class Batch(list):
@@ -214,7 +214,7 @@ def take(
         samples = _from_cache(connection, index, batch, tally, *reply)
     now = time.perf_counter_ns()
     tally.touch(now)
-    if not connection.in_worker and not measuring():
+    if not connection.in_worker and under_way() is None:
         tally.waited(began, now)
     return samples
 

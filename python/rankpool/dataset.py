@@ -171,6 +171,23 @@ class Dataset:
         finally:
             samples.close()
 
+    def loader(
+        self,
+        sampler,
+        num_workers: int = 0,
+        collate_fn: Optional[Callable[[List[Any]], Any]] = None,
+        **options: Any,
+    ):
+        """Returns a torch DataLoader that yields (ids, *fields) and asks the cache once per batch.
+
+        `sampler` is a BatchSampler. `collate_fn(items)` joins the items of a batch, as torch's
+        does; a tuple it returns becomes the fields. Other options are DataLoader's
+        (persistent_workers, pin_memory, multiprocessing_context, …).
+        """
+        from .torch_loader import Loader
+
+        return Loader(self, sampler, collate_fn, {"num_workers": num_workers, **options})
+
     def batches(self, sampler) -> Iterator[Samples]:
         """Yields the Samples of each batch of the sampler's epoch, requesting ahead; needs no
         torch.

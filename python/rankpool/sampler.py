@@ -13,15 +13,15 @@ from math import isfinite
 from operator import index
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from . import beside, session, wire
+from . import session, wire
 from .batch import Batch
 from .connection import Connection, Spec, connection
 from .errors import Away, CacheAwayError, NotReady, RankpoolError
 from .identity import identities
+from .loading import Ours, hook, under_way
 from .reports import Reports, Told
 from .saying import say
 from .sentinel import watch_over
-from .stopwatch import Stopwatch, iterator_above, measuring, watch
 from .training import Training, training
 from .waiting import Waiting
 
@@ -39,7 +39,11 @@ _PROCESSES = (1 << 16) - 1  # the most that WORLD_SIZE may be
 _TALLY_SECONDS = 1.0  # how often a training process reports its counts and waiting time
 
 
-class BatchSampler:
+class BesideError(RankpoolError):
+    """A second sampler over the data set that the process trains on."""
+
+
+class BatchSampler(Ours):
     """Yields this trainer's part of every global batch of an epoch; call set_epoch before each.
 
     `batch_size` is one trainer's; the global batch is batch_size · world_size. `sampler` names a
@@ -58,10 +62,8 @@ class BatchSampler:
     then raises CacheAwayError. Everything else works without the cache: a batch that does not
     arrive within RANKPOOL_BATCH_TIMEOUT seconds (default 30) is read from storage.
 
-    The first sampler over a data set in a process trains on it. A second one over the same data set
-    with another specification, for example to evaluate, is beside it: it yields its own batches,
-    read from storage, and does not affect the training. It must be "sequential" or "torch". The
-    same holds for a sampler of a single trainer (`rank=0, world_size=1`) in a training of several.
+    The first sampler over a data set in a process trains on it; one of another specification is
+    refused. To evaluate on the same data, index it, or iterate a DataLoader that has no sampler.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class BatchSampler:
         embeddings: Optional[int] = None,
         first_chunk: int = 0,
     ) -> None:
+        hook()
         self.data = data
         if sampler == "system":
             sampler = identities(data.door).sampler
@@ -100,12 +103,10 @@ class BatchSampler:
             job=session.job(),
             first_chunk=_whole("first_chunk", first_chunk, 0, (1 << 31) - 1),
         )
-        self._beside = _is_beside(data.door, self.spec)
-        if self._beside:
-            beside.check(self.spec)
-            say(
-                f"sampler {sampler} over data set {data.name!r} is beside the training on it, and "
-                "reads storage"
+        if _is_beside(data.door, self.spec):
+            raise BesideError(
+                f"rankpool: this process trains on data set {data.name!r} with another sampler, or "
+                "with other trainers: to evaluate on it, use a DataLoader without a sampler"
             )
         self.epoch = 0
         self._start = 0  # where the next iteration begins: not 0 after load_state_dict
@@ -120,7 +121,7 @@ class BatchSampler:
         # counts.
         self._loader_workers: Optional[int] = None
         self._tally_at = 0.0
-        self._watched = False  # what iterates this next measures how long training waits
+        self._watched = False  # take measures how long training waits in the next iteration
         self._stream, self._batches = self._open()
         self._plan_version = self._connection.welcome.plan_version
         self._options = self._connection.welcome.options
@@ -136,8 +137,6 @@ class BatchSampler:
         while True:
             try:
                 if self._connection.connect():
-                    if self._beside:
-                        return beside.STREAM, beside.batches(self.spec, len(self.data))
                     opened = self._open_at(self._connection)
                     _first.setdefault((self.data.door, self.spec.data), self.spec)
                     return opened
@@ -181,15 +180,10 @@ class BatchSampler:
             yield from self._train()
 
     def _train(self) -> Iterator[Batch]:
-        watched, self._watched = self._watched, False
         began = time.perf_counter_ns()
         self._tell(self._reports.close())
         plan, first = self._plan_epoch(), self._start
-        if not watched:
-            self._measure(iterator_above(), plan.epoch, began)
-        elif not measuring():
-            self._tally().waited(began, time.perf_counter_ns())
-            self._goes_on()
+        self._measure(plan.epoch, began)
         # the cache refuses a batch that no epoch has; this epoch may have fewer than others
         if first > plan.batches:
             raise ValueError(
@@ -207,8 +201,6 @@ class BatchSampler:
             )  # fmt: skip
 
     def _plan_epoch(self) -> wire.Plan:
-        if self._beside:
-            self._plan = beside.plan(self.spec, len(self.data), self.epoch)
         if self._plan is None or self._plan.epoch != self.epoch:
             self._plan = self._ask_plan(self.epoch)
         return self._plan
@@ -216,7 +208,7 @@ class BatchSampler:
     def _try_plan(self) -> None:
         """Requests this epoch's plan if the cache is up: callers that know the draws without a plan
         do not wait for a cache that is down."""
-        if self._beside or self._plan is not None and self._plan.epoch == self.epoch:
+        if self._plan is not None and self._plan.epoch == self.epoch:
             return
         try:
             if self._connection.connect():
@@ -284,7 +276,7 @@ class BatchSampler:
         return _float32(embeddings, (count, numbers))
 
     def _tell(self, told: List[Told]) -> None:
-        for report in () if self._beside else told:
+        for report in told:
             self._connection.post(wire.REPORT, wire.pack_report(self._stream, *report))
 
     @property
@@ -331,8 +323,6 @@ class BatchSampler:
         if not isfinite(value):
             say(f"the metric {name} is {value} in epoch {self.epoch}: that is not recorded")
             return
-        if self._beside:
-            return
         self._connection.post_metric(
             {"stream": self._stream, "epoch": self.epoch, "name": name, "value": float(value)}
         )
@@ -344,8 +334,6 @@ class BatchSampler:
 
     def _reconnected(self, link: Connection) -> None:
         """Resends to a restarted cache what it may have lost."""
-        if self._beside:
-            return
         stream, _ = self._open_at(link)
         for report in self._reports:
             link._send(wire.REPORT, wire.pack_report(stream, *report))
@@ -361,7 +349,7 @@ class BatchSampler:
         """The number of global batches of this epoch that the training loop got, without prefetched
         ones.
 
-        It is exact if the loop iterates rankpool.loader() or Dataset.batches(); a plain DataLoader
+        It is exact if the loop iterates Dataset.loader() or Dataset.batches(); a plain DataLoader
         hides from the sampler how far its workers are ahead.
         """
         return self._start if self._fresh else self._consumed
@@ -502,16 +490,17 @@ class BatchSampler:
 
     # --- how long training waits ---
 
-    def _measure(self, iterator, epoch: int, began: int) -> None:
-        """Measures how long training waits in next() of a DataLoader's iterator, which asks for its
-        first batch since `began`; None: nobody measures it in this epoch, and the cache is told."""
-        if iterator is not None:
-            watch(iterator, Stopwatch(self, epoch, began))
+    def _measure(self, epoch: int, began: int) -> None:
+        """Has the DataLoader that asks for the first batch, since `began`, count how long training
+        waits; if there is none, and nobody measures it in this epoch, the cache is told."""
+        watched, self._watched = self._watched, False
+        tally, loading = self._tally(epoch), under_way()
+        if loading is not None:
+            loading.measures(self, tally)
             return
-        tally = self._tally(epoch)
         tally.waited(began, time.perf_counter_ns())
-        tally.measured = False
-        self._connection.send_tally(tally)
+        tally.measured = watched
+        self._goes_on(last=not watched)
 
     def _tally(self, epoch: Optional[int] = None) -> wire.Tally:
         """Returns the counts of an epoch; None: of the one that is iterated."""
@@ -536,8 +525,8 @@ _first: Dict[Tuple[str, str], Spec] = {}
 
 
 def _is_beside(door: str, spec: Spec) -> bool:
-    """Returns whether a sampler is beside the training of this process: it is another stream of
-    batches."""
+    """Returns whether a sampler is beside the training of this process: the ranks do not plan
+    it."""
     first = _first.get((door, spec.data), spec)
     alone = spec.world == 1 < session.world() and spec.sampler in _SCORELESS
     return alone or first._replace(trainer=0) != spec._replace(trainer=0)

@@ -2,84 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 import time
-import weakref
 from math import ceil
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
-from torch.utils.data import BatchSampler as TorchBatchSampler
 from torch.utils.data import DistributedSampler as TorchDistributedSampler
 from torch.utils.data import Sampler
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from . import session, wire
 from .batch import Batch, Index
 from .connection import Spec
-from .sampler import BatchSampler, place_of
+from .loading import Loading, Ours, loading_of
+from .sampler import BatchSampler, BesideError, place_of
 from .seeding import number_of
 from .served import Served, say_once
 
 _UNASKED = 64  # ids in a batch of unknown size, which only carries seed and epoch
-_FRAMES = 12  # to search; there are three between a loader's iterator and its sampler
-# Classes of Accelerate and timm that hand out a batch after they have fetched the next one.
-_PREFETCHERS = ("DataLoaderShard", "DataLoaderDispatcher", "PrefetchLoader")
-
-
-class _Asker(NamedTuple):
-    """What iterates a sampler: its batch size, and the loader's iterator, which counts the batches
-    that it returns."""
-
-    batch_size: Optional[int] = None
-    drop_last: bool = False
-    handed: Any = None  # returns the number of batches handed out, None: nobody counts
-    # makes batches out of batches: Accelerate's BatchSamplerShard or SkipBatchSampler
-    between: Any = None
-    prefetcher: str = ""  # iterates the loader, and is ahead of the loop
-
-    def fetches(self, size: Optional[int]) -> bool:
-        """Returns whether it is a loader that requests a batch of this size at once."""
-        return self.handed is not None and self.batch_size == size
-
-
-def _asker(sampler: Sampler) -> _Asker:
-    """Returns what iterates the sampler. torch does not pass a batch size: it is found in the
-    callers on the stack."""
-    frame, asker = sys._getframe(2), _Asker()
-    for _ in range(_FRAMES):
-        if frame is None:
-            break
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, TorchBatchSampler):
-            if getattr(caller, "sampler", None) is sampler:
-                asker = _Asker(caller.batch_size, caller.drop_last)
-            elif asker.batch_size and asker.handed is None:
-                asker = asker._replace(between=caller)
-        elif isinstance(caller, _BaseDataLoaderIter) and asker.batch_size and asker.handed is None:
-            asker = asker._replace(handed=_Handed(caller))
-        elif type(caller).__name__ in _PREFETCHERS and asker.handed is not None:
-            asker = asker._replace(prefetcher=type(caller).__name__)
-        frame = frame.f_back
-    return asker
-
-
-class _Handed:
-    """The number of batches of an iteration that a loader has returned to the training loop, even
-    after it has ended."""
-
-    def __init__(self, iterator: _BaseDataLoaderIter) -> None:
-        self.in_order = getattr(iterator, "_in_order", True)
-        self._count = 0
-        # not the iterator itself, which ends its workers when the loop drops it
-        self._fields = vars(iterator)
-        self.iterator = weakref.ref(iterator, self._ended)
-
-    def _ended(self, _) -> None:
-        self._count, self._fields = self._fields["_num_yielded"], None
-
-    def __call__(self) -> int:
-        return self._count if self._fields is None else self._fields["_num_yielded"]
 
 
 def _place(num_replicas: Optional[int], rank: Optional[int]) -> Tuple[int, int]:
@@ -93,7 +32,7 @@ def _place(num_replicas: Optional[int], rank: Optional[int]) -> Tuple[int, int]:
     return session.seat(rank, num_replicas)
 
 
-class DistributedSampler(TorchDistributedSampler):
+class DistributedSampler(TorchDistributedSampler, Ours):
     """torch's DistributedSampler: the same ids in the same order; under `rankpool run`, samples
     come from the cache. Without a process group, RANK and WORLD_SIZE say which replica this is, and
     without them it is the only one.
@@ -124,7 +63,7 @@ class DistributedSampler(TorchDistributedSampler):
         super().__init__(dataset, num_replicas, rank, shuffle, seed, drop_last)
         self._batch_size, self._assign = batch_size, assign
         self._streams: Dict[Tuple[int, bool], BatchSampler] = {}
-        self._asker = _Asker()  # of the iteration under way, which began at batch _first
+        self._loading = Loading()  # the iteration under way, which began at batch _first
         self._first = 0
         self._state: Optional[Dict[str, Any]] = None  # where the next iteration begins
         self._passes = 0  # how often this epoch was iterated
@@ -133,7 +72,7 @@ class DistributedSampler(TorchDistributedSampler):
     def __getstate__(self) -> dict:
         """Leaves out what belongs to this process: a copy opens its own streams, and knows no
         loader."""
-        return {**self.__dict__, "_streams": {}, "_asker": _Asker()}
+        return {**self.__dict__, "_streams": {}, "_loading": Loading()}
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next iteration."""
@@ -149,14 +88,14 @@ class DistributedSampler(TorchDistributedSampler):
         ids = list(super().__iter__())
         if not isinstance(self.dataset, Served):
             return iter(ids)
-        asker = self._asker = _asker(self)
-        if self.num_replicas > 1 and getattr(asker.between, "num_processes", 1) > 1:
+        loading = self._loading = loading_of(self)
+        if self.num_replicas > 1 and getattr(loading.between, "num_processes", 1) > 1:
             raise ValueError(
-                f"rankpool: {type(asker.between).__name__} gives each process a part of the part "
+                f"rankpool: {type(loading.between).__name__} gives each process a part of the part "
                 "that DistributedSampler "
                 "gives it: leave the DataLoader out of Accelerate's prepare()"
             )
-        size = _agreed(self._batch_size, asker)
+        size = _agreed(self._batch_size, loading)
         first = self._first = self._resumed(size)
         # all passes in order are alike, and each is an epoch of its own for the cache
         epoch = self.epoch if self.shuffle else self.epoch + self._passes
@@ -166,7 +105,7 @@ class DistributedSampler(TorchDistributedSampler):
             repeats = [
                 (self.rank + n * self.num_replicas) // len(self.dataset) for n in range(len(ids))
             ]
-        stream = self._stream(size, asker.drop_last, first, epoch) if size else None
+        stream = self._stream(size, loading.drop_last, first, epoch) if size else None
         if stream is None:
             batches = _cut(
                 ids, repeats, size or _UNASKED, -1, epoch, self._spec(size or _UNASKED), first
@@ -174,12 +113,11 @@ class DistributedSampler(TorchDistributedSampler):
         elif self._assign == "local":
             batches = iter(stream)
         else:
-            iterator = asker.handed.iterator() if asker.handed is not None else None
-            stream._measure(iterator, epoch, began)
+            stream._measure(epoch, began)
             batches = _cut(ids, repeats, size, stream._stream, epoch, stream.spec, first)
         key = number_of(self.seed, self.epoch, self._passes)
         self._passes += 1
-        return _indices(batches, asker.fetches(size), key)
+        return _indices(batches, loading.fetches(size), key)
 
     def _spec(self, size: int) -> Spec:
         return Spec(
@@ -196,13 +134,17 @@ class DistributedSampler(TorchDistributedSampler):
             return None  # it serves nothing, or the epoch has no batch
         stream = self._streams.get((size, drop_last))
         if stream is None:
-            stream = self._streams[size, drop_last] = BatchSampler(
-                self.dataset._data, size, self.seed,
-                "torch" if self.shuffle else "torch-sequential",
-                drop_last=drop_last,
-                sampler_drop_last=self.drop_last, rank=self.rank, world_size=self.num_replicas,
-                assign=self._assign,
-            )  # fmt: skip
+            try:
+                stream = self._streams[size, drop_last] = BatchSampler(
+                    self.dataset._data, size, self.seed,
+                    "torch" if self.shuffle else "torch-sequential",
+                    drop_last=drop_last,
+                    sampler_drop_last=self.drop_last, rank=self.rank, world_size=self.num_replicas,
+                    assign=self._assign,
+                )  # fmt: skip
+            except BesideError:
+                say_once(f"a sampler beside the training on {self.dataset.root} reads storage")
+                return None
         stream.set_epoch(epoch)
         if first:
             stream._start, stream._plan = first, None
@@ -225,22 +167,22 @@ class DistributedSampler(TorchDistributedSampler):
         """
         if self._state is not None:
             return dict(self._state)
-        asker = self._asker
-        if asker.handed is None or not asker.batch_size:
+        loading = self._loading
+        if not loading.batch_size:
             raise ValueError(
                 "rankpool: state_dict says how far a DataLoader has come, and none with batches "
                 "iterates this sampler"
             )
-        batches = self._batches(asker)
+        batches = self._batches(loading)
         if batch is None:
-            other = asker.prefetcher or (asker.between and type(asker.between).__name__)
+            other = loading.prefetcher or (loading.between and type(loading.between).__name__)
             if other:
                 raise ValueError(
                     f"rankpool: {other} is between the DataLoader and the loop: say how many "
                     "batches of the epoch were "
                     "trained, as state_dict(batch=…)"
                 )
-            batch = self._first + asker.handed()
+            batch = self._first + loading.handed
         if not 0 <= batch <= batches:
             raise ValueError(
                 f"rankpool: batch must be from 0 to {batches}, the batches of an epoch, not {batch}"
@@ -250,7 +192,7 @@ class DistributedSampler(TorchDistributedSampler):
             place = {"epoch": self.epoch + 1, "pass": 0, "batch": 0}
             if not self._told:
                 place.update({"epoch": self.epoch, "pass": self._passes})
-        return {**place, **self._identity(asker.batch_size)}
+        return {**place, **self._identity(loading.batch_size)}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Resumes at the state's position at the next iteration, which raises ValueError if the
@@ -288,24 +230,24 @@ class DistributedSampler(TorchDistributedSampler):
             "sampler_drop_last": self.drop_last,
         }
 
-    def _batches(self, asker: _Asker) -> int:
+    def _batches(self, loading: Loading) -> int:
         return (
-            self.num_samples // asker.batch_size
-            if asker.drop_last
-            else ceil(self.num_samples / asker.batch_size)
+            self.num_samples // loading.batch_size
+            if loading.drop_last
+            else ceil(self.num_samples / loading.batch_size)
         )
 
 
-def _agreed(given: Optional[int], asker: _Asker) -> Optional[int]:
+def _agreed(given: Optional[int], loading: Loading) -> Optional[int]:
     """Returns the size of the batches that a loader requests; warns if it differs from the given
     one."""
-    if given and asker.batch_size and given != asker.batch_size:
+    if given and loading.batch_size and given != loading.batch_size:
         say_once(
             f"the sampler was told batch_size={given}, and the loader asks for batches of "
-            f"{asker.batch_size}: "
+            f"{loading.batch_size}: "
             "the samples are right, but read more slowly"
         )
-    return given or asker.batch_size
+    return given or loading.batch_size
 
 
 def _cut(
@@ -328,7 +270,7 @@ def _indices(batches: Iterator[Batch], together: bool, key: int) -> Iterator[Ind
         yield from batch.indices()
 
 
-class ImportanceSampler(Sampler):
+class ImportanceSampler(Sampler, Ours):
     """Draws samples by their importance, which is computed from the losses that training reports.
 
         sampler = rankpool.ImportanceSampler(dataset, "pads")
@@ -372,7 +314,7 @@ class ImportanceSampler(Sampler):
         self._options = {"epochs": epochs, "embeddings": embeddings}
         self._stream: Optional[BatchSampler] = None
         self._state: Optional[Dict[str, Any]] = None  # to be loaded once the stream is open
-        self._handed: Any = None
+        self._loading = Loading()
         self._together = False
         self._passes = 0  # how often this epoch was iterated
         self._key = 0  # of this iteration, in the seeds of transforms
@@ -383,7 +325,7 @@ class ImportanceSampler(Sampler):
     def __getstate__(self) -> dict:
         """Leaves out what belongs to this process: a copy opens its own stream, and knows no
         loader."""
-        none = {"_stream": None, "_handed": None, "_batches": []}
+        none = {"_stream": None, "_loading": Loading(), "_batches": []}
         return {**self.__dict__, **none, "_drawn": 0, "_done": 0, "_first": 0}
 
     def set_epoch(self, epoch: int) -> None:
@@ -401,21 +343,21 @@ class ImportanceSampler(Sampler):
         return ceil(len(self.dataset) / self.num_replicas)
 
     def __iter__(self) -> Iterator[int]:
-        asker = _asker(self)
-        if asker.between is not None:
+        loading = self._loading = loading_of(self)
+        if loading.between is not None:
             raise ValueError(
-                f"rankpool: losses are attributed to batches, and {type(asker.between).__name__} "
+                f"rankpool: losses are attributed to batches, and {type(loading.between).__name__} "
                 "leaves some out: leave the "
                 "DataLoader out of Accelerate's prepare(), and resume by load_state_dict()"
             )
-        size = _agreed(self._batch_size, asker)
+        size = _agreed(self._batch_size, loading)
         if size is None:
             raise ValueError(
                 "rankpool: nobody says how large the batches are: give ImportanceSampler "
                 "batch_size="
             )
-        self._handed, self._together = asker.handed, asker.fetches(size)
-        if self._handed is not None and not self._handed.in_order:
+        self._together = loading.fetches(size)
+        if not loading.in_order:
             raise ValueError(
                 "rankpool: losses are attributed to batches in order, and the DataLoader has "
                 "in_order=False"
@@ -515,8 +457,8 @@ class ImportanceSampler(Sampler):
     def _waiting(self) -> int:
         """Returns how many of the returned batches still lack update or skip; raises ValueError if
         none does."""
-        handed = self._handed() if self._handed is not None else None
-        waiting = (self._drawn if handed is None else handed) - self._done
+        counts = self._loading.batch_size is not None
+        waiting = (self._loading.handed if counts else self._drawn) - self._done
         if waiting < 1:
             raise ValueError(
                 "rankpool: update or skip was called already for every batch that the loader "

@@ -16,8 +16,11 @@ from . import session
 from .batch import Batch, Index, Samples, ask, take
 from .connection import connection
 from .dataset import Dataset, name_of
+from .loading import Ours, hook
 from .saying import say
 from .seeding import keep, number_of, seed_all
+
+hook()
 
 # Which sentences were said, by their hash: shared with workers that are forked, which come anew in
 # each epoch.
@@ -32,7 +35,7 @@ def say_once(text: str) -> None:
         say(text)
 
 
-class Served(TorchDataset):
+class Served(TorchDataset, Ours):
     """A map-style data set whose samples come from the cache if it serves them, a batch at a time,
     or else from storage.
 

@@ -41,7 +41,7 @@ class Stop:
 
     `signals` are SIGUSR1, SIGUSR2 and SIGTERM unless given. Create it in the main thread, as early
     as possible: until then they end the process. It replaces other handlers of these signals until
-    `close`. Workers of rankpool.loader() that are started afterwards survive these signals;
+    `close`. Workers of Dataset.loader() that are started afterwards survive these signals;
     SIGTERM, for WORKER_SECONDS.
     """
 

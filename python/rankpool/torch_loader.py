@@ -12,13 +12,12 @@ from .connection import Connection
 from .dataset import Dataset, collate
 from .errors import RankpoolError
 from .stopping import Spared
-from .stopwatch import Stopwatch
 from .wire import Tally
 
 
 class Loader(DataLoader):
     """A DataLoader over a rankpool data set and sampler; it yields (ids, *fields). Made by
-    rankpool.loader."""
+    Dataset.loader."""
 
     def __init__(
         self, data: Dataset, sampler, collate_fn: Optional[Callable[[List[Any]], Any]],
@@ -34,33 +33,23 @@ class Loader(DataLoader):
         """Yields the batches of the sampler's epoch; raises SampleError if a sample cannot be
         read."""
         sampler = self.sampler
-        sampler._loader_workers, sampler._watched = self.num_workers, True
-        stopwatch = Stopwatch(sampler)
-        stopwatch.start()
+        sampler._loader_workers = self.num_workers
         with (
             self.worker_init_fn.starting(self.multiprocessing_context)
             if self.num_workers
             else nullcontext()
         ):
             batches = super().__iter__()
-        try:
-            while True:
-                stopwatch.start()
-                fetched = next(batches, None)
-                if fetched is None:
-                    return
-                if isinstance(fetched, _Failed):
-                    try:
-                        raise fetched.error
-                    finally:
-                        # the error's traceback has this frame: the workers would outlive the loop
-                        del fetched
-                stopwatch.stop()
-                counts, fields = fetched
-                sampler._handed_out(counts)
-                yield tuple(fields)
-        finally:
-            stopwatch.end()
+        for fetched in batches:
+            if isinstance(fetched, _Failed):
+                try:
+                    raise fetched.error
+                finally:
+                    # the error's traceback has this frame: the workers would outlive the loop
+                    del fetched
+            counts, fields = fetched
+            sampler._handed_out(counts)
+            yield tuple(fields)
 
 
 class _Reader(Dataset):

@@ -657,7 +657,7 @@ def test_the_list_of_samples_is_changed_in_place(door, served, capfd):
 def test_threads_read_batches_side_by_side(door, served, tree):
     """Each reads its own batch, or all read parts of one."""
     data = data_of(served, rng=None, transform=None)
-    sampler = rankpool.DistributedSampler(data, 1, 0)
+    sampler = rankpool.DistributedSampler(data, 1, 0, batch_size=4)
     batches = list(BatchSampler(sampler, 4, False))
     meeting = threading.Barrier(len(batches))
 
@@ -673,6 +673,7 @@ def test_threads_read_batches_side_by_side(door, served, tree):
     assert sorted(get[2] for get in door.seen(GET)) == [0, 1, 2, 3, 4]
     door.requests.clear()
     rankpool.sampler._first.clear()  # as in another process
+    sampler = rankpool.DistributedSampler(data, 1, 0, batch_size=20)
     batches = list(BatchSampler(sampler, 20, False))
     with ThreadPoolExecutor(4) as pool:
         assert [x[0] for x, _ in pool.map(data.__getitem__, batches[0])] == batches[0]

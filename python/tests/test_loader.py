@@ -68,7 +68,7 @@ def tally_sums(door, epoch):
 def test_the_stream_is_the_plan_with_one_request_a_batch(door, options):
     sums = partial(tally_sums, door)
     _, sampler = make(decoders.first_byte)
-    loader = rankpool.loader(_, sampler, **options)
+    loader = _.loader(sampler, **options)
     assert len(loader) == 5
     for epoch in range(2):
         sampler.set_epoch(epoch)
@@ -86,7 +86,7 @@ def test_the_stream_is_the_plan_with_one_request_a_batch(door, options):
 @pytest.mark.parametrize("options", WORKERS, ids=names)
 def test_the_cache_dies_and_comes_back_and_the_stream_is_the_same(door, options):
     data, sampler = make(decoders.first_byte, batch_size=1)
-    loader = rankpool.loader(data, sampler, **options)
+    loader = data.loader(sampler, **options)
     for epoch in range(3):
         sampler.set_epoch(epoch)
         got = []
@@ -109,7 +109,7 @@ def test_an_unreadable_sample_is_a_sample_error_in_the_training_process(door, op
     data, sampler = make(decoders.first_byte)
     door.sources = {(0, 1, 2): 5}
     id = plan(door, 0, sampler.spec._asdict(), 0)[1][2]
-    error = error_of(lambda: list(rankpool.loader(data, sampler, **options)))
+    error = error_of(lambda: list(data.loader(sampler, **options)))
     assert type(error) is rankpool.SampleError
     assert (error.id, error.path, error.reason) == (id, door.data[0].files[id], "bad block")
 
@@ -117,22 +117,22 @@ def test_an_unreadable_sample_is_a_sample_error_in_the_training_process(door, op
 @pytest.mark.parametrize("options", WORKERS[:2], ids=names)
 def test_a_transform_that_fails_gives_its_lease_back(door, options):
     data, sampler = make(decoders.fails)
-    assert isinstance(error_of(lambda: list(rankpool.loader(data, sampler, **options))), KeyError)
+    assert isinstance(error_of(lambda: list(data.loader(sampler, **options))), KeyError)
     data, sampler = make(decoders.first_byte)
-    list(rankpool.loader(data, sampler, **options))
+    list(data.loader(sampler, **options))
     door.wait(lambda: not door.leases)
 
 
 def test_a_lease_ends_only_after_the_batch_was_collated(door):
     data, sampler = make(decoders.array_over_view)
-    for ids, x, y in rankpool.loader(data, sampler):
+    for ids, x, y in data.loader(sampler):
         assert x.tolist() == [[id] * 50 for id in ids.tolist()]
     door.wait(lambda: not door.leases)
 
 
 def test_an_item_that_is_no_tuple_gets_its_label(door):
     data, sampler = make(decoders.number)
-    for ids, x, y in rankpool.loader(data, sampler):
+    for ids, x, y in data.loader(sampler):
         assert x.tolist() == ids.tolist() and y.tolist() == [
             door.data[0].labels[i] for i in ids.tolist()
         ]
@@ -142,7 +142,7 @@ def test_an_item_that_is_no_tuple_gets_its_label(door):
 def test_without_a_transform_items_are_the_bytes(door, workers):
     data, sampler = make(None)
     kept = None
-    for ids, x, y in rankpool.loader(data, sampler, num_workers=workers):
+    for ids, x, y in data.loader(sampler, num_workers=workers):
         assert [bytes(view) for view in x] == [door.data[0].bytes[i] for i in ids.tolist()]
         assert {type(view) for view in x} == {bytes if workers else memoryview}
         if kept is not None and not workers:
@@ -164,7 +164,7 @@ def test_a_lease_lost_while_the_bytes_were_used_reads_storage(door, fails):
         return bytes(view), label
 
     data, sampler = make(decode)
-    for ids, x, y in rankpool.loader(data, sampler):
+    for ids, x, y in data.loader(sampler):
         assert x == [door.data[0].bytes[i] for i in ids.tolist()]
     assert len(lost) == 6
 
@@ -172,7 +172,7 @@ def test_a_lease_lost_while_the_bytes_were_used_reads_storage(door, fails):
 @pytest.mark.parametrize("transform, in_place", [(None, True), (decoders.array_over_view, False)])
 def test_a_loader_that_hands_out_views_says_so(door, transform, in_place):
     data, sampler = make(transform)
-    coming = iter(rankpool.loader(data, sampler))
+    coming = iter(data.loader(sampler))
     next(coming)
     with open(Path(door.path).with_name("in-place")) as file:
         try:
@@ -186,20 +186,20 @@ def test_a_loader_that_hands_out_views_says_so(door, transform, in_place):
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_collate_function(door, workers):
     data, sampler = make(decoders.array_over_view)
-    for ids, fields in rankpool.loader(data, sampler, workers, collate_fn=decoders.as_dict):
+    for ids, fields in data.loader(sampler, workers, collate_fn=decoders.as_dict):
         assert fields["x"][:, 0].tolist() == ids.tolist()
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_empty_part_of_a_batch_has_empty_fields(door, workers):
     data, sampler = make(decoders.array_over_view, batch_size=2, rank=2, world_size=3)
-    *_, (ids, x, y) = rankpool.loader(data, sampler, workers)
+    *_, (ids, x, y) = data.loader(sampler, workers)
     assert (ids.shape, x.shape, y.shape) == ((0,), (0, 50), (0,))
 
 
 def test_state_counts_what_was_handed_out_not_what_was_prefetched(door):
     data, sampler = make(decoders.first_byte, batch_size=1)
-    loader = rankpool.loader(data, sampler, num_workers=2)
+    loader = data.loader(sampler, num_workers=2)
     coming = iter(loader)
     for _ in range(3):
         next(coming)
@@ -207,7 +207,7 @@ def test_state_counts_what_was_handed_out_not_what_was_prefetched(door):
     state = sampler.state_dict()
     assert (state["epoch"], state["batch"]) == (0, 3)
     sampler.load_state_dict(state)
-    assert [rows(b) for b in rankpool.loader(data, sampler, num_workers=2)] == expected(
+    assert [rows(b) for b in data.loader(sampler, num_workers=2)] == expected(
         door, sampler, 0
     )[3:]
     assert sampler.batch == 20
@@ -252,7 +252,7 @@ def test_a_spawned_worker_reads_storage_when_the_cache_died_before_it_began(door
     next(iter(sampler))
     sampler.set_epoch(0)
     door.kill()
-    loader = rankpool.loader(data, sampler, num_workers=1, multiprocessing_context="spawn")
+    loader = data.loader(sampler, num_workers=1, multiprocessing_context="spawn")
     assert [rows(batch) for batch in loader] == expected(door, sampler, 0)
 
 
@@ -261,7 +261,7 @@ def test_training_and_test_data_in_one_loop(door):
     test, in_order = make(decoders.first_byte, split="test", sampler="sequential")
     pairs = (train, sampler), (test, in_order)
     loaders = [
-        rankpool.loader(data, s, num_workers=1, persistent_workers=True) for data, s in pairs
+        data.loader(s, num_workers=1, persistent_workers=True) for data, s in pairs
     ]
     for epoch in range(2):
         sampler.set_epoch(epoch)
@@ -273,7 +273,7 @@ def test_training_and_test_data_in_one_loop(door):
 
 def test_losses_are_reported_from_the_loop(door):
     data, sampler = make(decoders.first_byte)
-    for ids, *_ in rankpool.loader(data, sampler, num_workers=2):
+    for ids, *_ in data.loader(sampler, num_workers=2):
         sampler.report(ids, torch.nn.Parameter(ids * 0.5))
         assert sampler.weights(ids).tolist() == [1.0] * 4
     door.wait(lambda: len(door.seen(REPORT)) == 5)

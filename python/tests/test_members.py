@@ -83,7 +83,7 @@ def size_of_image(members, label):
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_transform_gets_the_members(door, shards, workers):
     data, sampler = open_shards(transform=size_of_image)
-    for ids, sizes, classes, labels in rankpool.loader(data, sampler, workers):
+    for ids, sizes, classes, labels in data.loader(sampler, workers):
         assert sizes.tolist() == ids.tolist()
         assert classes.tolist() == [i % 2 for i in ids.tolist()]
         assert labels.tolist() == [0] * len(ids)
@@ -93,7 +93,7 @@ def test_a_transform_gets_the_members(door, shards, workers):
 @pytest.mark.parametrize("workers", [0, 1])
 def test_members_without_a_transform(door, shards, workers):
     data, sampler = open_shards()
-    for ids, members, labels in rankpool.loader(data, sampler, workers):
+    for ids, members, labels in data.loader(sampler, workers):
         assert [dict(m) for m in members] == [shards.parts[i] for i in ids.tolist()]
         assert {type(v) for m in members for v in m.values()} == {bytes if workers else memoryview}
         assert labels.tolist() == [0] * len(ids)
@@ -101,7 +101,7 @@ def test_members_without_a_transform(door, shards, workers):
 
 def test_members_as_one_view(door, shards):
     data, sampler = open_shards(members=False)
-    for ids, views, _ in rankpool.loader(data, sampler):
+    for ids, views, _ in data.loader(sampler):
         assert list(map(bytes, views)) == [shards.bytes[i] for i in ids.tolist()]
 
 

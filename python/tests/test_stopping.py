@@ -163,7 +163,7 @@ def test_workers_outlive_the_signals(door, stop, way):
     sampler = rankpool.BatchSampler(data, 4)
     seen = []
     options = {"num_workers": 2, "multiprocessing_context": way, "prefetch_factor": 1}
-    batches = iter(rankpool.loader(data, sampler, worker_init_fn=decoders.say_hello, **options))
+    batches = iter(data.loader(sampler, worker_init_fn=decoders.say_hello, **options))
     storm()
     for ids, *_ in batches:
         seen.append(ids.tolist())
@@ -185,7 +185,7 @@ def test_workers_obey_when_nobody_waits_for_signals(door):
     """A worker that a signal ends between batches may leave a lock of the loader held forever:
     these end within a batch."""
     data = rankpool.Dataset(transform=decoders.hears_a_signal)
-    loader = rankpool.loader(data, rankpool.BatchSampler(data, 4), num_workers=1)
+    loader = data.loader(rankpool.BatchSampler(data, 4), num_workers=1)
     with pytest.raises(RuntimeError, match="DataLoader worker") as ended:
         list(loader)
     assert "is killed by signal: User defined signal 1" in f"{ended.value} {ended.value.__cause__}"

@@ -58,7 +58,7 @@ def batch_sampler(door, world, rank, way):
 def own_loader(door, world, rank, way):
     data = rankpool.Dataset(transform=slow_view)
     sampler = rankpool.BatchSampler(data, 4, sampler="torch", world_size=world, rank=rank)
-    return sampler, rankpool.loader(data, sampler, **way)
+    return sampler, data.loader(sampler, **way)
 
 
 SCRIPTS = {

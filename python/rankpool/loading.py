@@ -1,0 +1,135 @@
+"""The hook in torch's DataLoader: samplers learn what iterates them, and training's waiting is
+measured."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from functools import lru_cache
+from typing import Any, Callable, Iterator, Optional
+
+# Classes of Accelerate and timm that hand out a batch after they have fetched the next one.
+_PREFETCHERS = ("DataLoaderShard", "DataLoaderDispatcher", "PrefetchLoader")
+_here = threading.local()
+
+
+class Ours:
+    """A data set or sampler whose DataLoaders are hooked; all others are left alone."""
+
+
+class Loading:
+    """One iteration of a DataLoader, or, without one, of a sampler alone.
+
+    `handed` is the number of batches that training got. `between` makes batches out of batches:
+    Accelerate's BatchSamplerShard or SkipBatchSampler. `prefetcher` is ahead of training.
+    """
+
+    def __init__(self, loader: Any = None, caller: Any = None) -> None:
+        self.batch_size: Optional[int] = None
+        self.drop_last, self.handed, self.between = False, 0, None
+        self.in_order = getattr(loader, "in_order", True)
+        name = type(caller).__name__
+        self.prefetcher = name if name in _PREFETCHERS else ""
+        self._samplers = [] if loader is None else list(_under(loader._index_sampler))
+        self._stream: Any = None  # what counts how long training waits in this iteration
+        self._tally: Any = None
+        self._began = 0
+
+    def _of(self, sampler: Any) -> Loading:
+        """Finds out which batches it makes of a sampler's ids; returns itself."""
+        for batches in self._samplers:
+            if getattr(batches, "sampler", None) is sampler and hasattr(batches, "batch_size"):
+                self.batch_size, self.drop_last = batches.batch_size, batches.drop_last
+                self.between = None if batches is self._samplers[0] else self._samplers[0]
+        return self
+
+    def fetches(self, size: Optional[int]) -> bool:
+        """Returns whether it requests a batch of this size at once."""
+        return self.batch_size is not None and self.batch_size == size
+
+    def measures(self, stream: Any, tally: Any) -> None:
+        """Counts training's waiting in a stream's tally, with the wait under way."""
+        self._stream, self._tally = stream, tally
+
+    def wait(self, call: Callable[[], Any], batch: bool = True) -> Any:
+        """Returns what call() does, for which training waits: a batch, or else an iterator."""
+        outer, _here.loading = under_way(), self
+        self._began = time.perf_counter_ns()
+        try:
+            result = call()
+        except BaseException:  # a wait in which no batch was handed out is none for samples
+            self._end(waited=False, batch=False)
+            raise
+        finally:
+            _here.loading = outer
+        self.handed += batch
+        self._end(waited=True, batch=batch)
+        return result
+
+    def _end(self, waited: bool, batch: bool) -> None:
+        # the epoch that is measured may not be the one that is iterated
+        if self._stream is None or not self._stream._counts_in(self._tally):
+            return
+        if waited:
+            ended = time.perf_counter_ns()
+            self._tally.waited(self._began, ended)
+            if batch:
+                self._tally.touch(ended)
+        self._stream._goes_on(last=not batch)
+
+
+def under_way() -> Optional[Loading]:
+    """Returns the iteration that this thread waits for, and that measures it; None if there is
+    none."""
+    return getattr(_here, "loading", None)
+
+
+def loading_of(sampler: Any) -> Loading:
+    """Returns the iteration of a sampler that begins now."""
+    return (under_way() or Loading())._of(sampler)
+
+
+def _under(sampler: Any) -> Iterator[Any]:
+    """Yields a sampler, and those that it draws from."""
+    yield sampler
+    for inner in list(getattr(sampler, "__dict__", {}).values()):
+        if isinstance(inner, (Ours, sys.modules["torch.utils.data"].Sampler)):
+            yield from _under(inner)
+
+
+@lru_cache(maxsize=None)
+def _watched(kind: type) -> type:
+    """Returns a class of iterators that does the same and measures next()."""
+
+    class Watched(kind):
+        _watched = True
+
+        def __next__(self):
+            return self._loading.wait(super().__next__)
+
+    Watched.__name__, Watched.__qualname__ = kind.__name__, kind.__qualname__
+    Watched.__module__ = kind.__module__
+    return Watched
+
+
+def hook() -> None:
+    """Hooks DataLoader.__iter__, if the process has imported torch and this was not done."""
+    data = sys.modules.get("torch.utils.data")
+    if data is None or hasattr(data.DataLoader.__iter__, "_plain"):
+        return
+    plain = data.DataLoader.__iter__
+
+    def __iter__(loader):
+        found = (loader.dataset, *_under(loader._index_sampler))
+        if not any(isinstance(one, Ours) for one in found):
+            return plain(loader)
+        loading = Loading(loader, sys._getframe(1).f_locals.get("self"))
+        iterator = loading.wait(lambda: plain(loader), batch=False)
+        if not hasattr(type(iterator), "_watched"):
+            iterator.__class__ = _watched(type(iterator))
+        iterator._loading = loading
+        return iterator
+
+    __iter__._plain = plain
+    data.DataLoader.__iter__ = __iter__
