@@ -197,6 +197,9 @@ func (j *simJob) violate(format string, args ...any) {
 
 // stream returns the stream of an undisturbed training, by the rules and not by a rank.
 func (c *simConfig) stream() [][][]uint32 {
+	if c.listed() {
+		return c.listedStream()
+	}
 	sampler, err := draw.NewSampler(draw.SamplerConfig{
 		Name: c.sampler, Samples: c.samples, Seed: 1, BatchSize: simGlobalBatch, World: 1,
 	})

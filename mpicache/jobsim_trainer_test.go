@@ -39,6 +39,7 @@ type simTrainer struct {
 	ended    []tally
 
 	epoch, from int
+	ahead       simListed
 	parts       [][]uint32 // of the epoch; nil: the plan is not there yet
 	asks        bool       // it has asked for the plan, or a save
 	batch       int        // that is trained, or waited for
@@ -189,11 +190,15 @@ func (t *simTrainer) spec() protocol.Spec {
 	if t.job.planted("F4 clients do not announce their plans") {
 		training.Planned = nil
 	}
-	return protocol.Spec{
+	spec := protocol.Spec{
 		Data: "train", Identity: simIdentity, Sampler: t.job.cfg.sampler, Seed: 1,
 		BatchSize: t.job.cfg.batch(), Trainer: t.number, World: t.job.cfg.world(),
 		Training: &training,
 	}
+	if t.job.cfg.listed() {
+		spec.Seed, spec.BatchSize = 0, 0
+	}
+	return spec
 }
 
 func (t *simTrainer) resume() {
@@ -214,6 +219,9 @@ func (t *simTrainer) resume() {
 	}
 	for _, r := range told {
 		t.send(door.KindReport, r.payload)
+	}
+	if t.job.cfg.listed() {
+		t.handInAgain()
 	}
 	for _, tally := range append(slices.Clone(t.ended), t.tally) {
 		t.send(door.KindRelease, tally.Append(u32s(0)))
@@ -266,6 +274,9 @@ func (t *simTrainer) plan() {
 		return
 	}
 	t.asks = true
+	if t.job.cfg.listed() {
+		t.handIn()
+	}
 	epoch := t.epoch
 	t.call(door.KindPlan, u32s(0, uint32(epoch), uint32(t.from)), func(f door.Frame, ok bool) {
 		t.asks = false
@@ -308,6 +319,9 @@ func (t *simTrainer) onPlan(p []byte) {
 		t.note(epoch, source)
 	}
 	t.waitsSince = t.job.clock.now
+	if t.job.cfg.listed() && t.ready {
+		t.handInAhead()
+	}
 }
 
 // note keeps the digest of what a plan was made from, for two epochs.

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"rankpool/scheduler/draw"
 )
 
 var (
@@ -87,6 +89,18 @@ func TestJobsUnderFaults(t *testing.T) {
 		t.Fatalf("seed %d: %s\n%s\nAgain, at commit %s, in full: go test ./mpicache "+
 			"-run JobsUnderFaults -job %d", seed, bad.violation, again.clock.trace.text(60),
 			strings.TrimSpace(string(commit)), seed)
+	}
+}
+
+// TestListedJobsUnderFaults simulates jobs whose trainers hand in what they draw, sometimes ahead,
+// and sometimes not what they then train on.
+func TestListedJobsUnderFaults(t *testing.T) {
+	for seed := range *jobs {
+		listed := func(c *simConfig) { c.sampler = draw.InList }
+		if j := simulateWith(seed, "", false, listed); j.violation != "" {
+			again := simulateWith(seed, "", true, listed)
+			t.Fatalf("seed %d: %s\n%s", seed, j.violation, again.clock.trace.text(60))
+		}
 	}
 }
 

@@ -60,6 +60,10 @@ func (c *Conn) checkSpec(spec *protocol.Spec, d *store.DataSet) error {
 	if _, err := c.door.Rank.System.NewSampler(spec.SamplerConfig(d.Samples)); err != nil {
 		return door.Refuse("%s", err)
 	}
+	if s := *spec; s.Listed() &&
+		(s.Seed != 0 || s.BatchSize != 0 || s.DropLast || s.SamplerDropLast) {
+		return door.Refuse("a training that hands in its order has no seed, batch size or drop_last")
+	}
 	if want := c.door.Sampler; want != "" && spec.Sampler != want &&
 		spec.Sampler != "sequential" && spec.Sampler != draw.InTorchsOrder {
 		return door.Refuse("this cache goes with the sampler %s (--system), and trainer %d "+

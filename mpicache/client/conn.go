@@ -70,6 +70,8 @@ func (c *Conn) Handle(f door.Frame) error {
 		return c.onRelease(f)
 	case door.KindReport:
 		return c.report(f)
+	case door.KindList:
+		return c.list(f)
 	case door.KindOpen:
 		return c.open(f)
 	case door.KindPlan, door.KindSave:
@@ -123,6 +125,22 @@ func (c *Conn) report(f door.Frame) error {
 		return err
 	}
 	return s.Report(c, r)
+}
+
+func (c *Conn) list(f door.Frame) error {
+	l, err := door.ParseList(f.Payload)
+	if err != nil {
+		return err
+	}
+	s, err := c.opened(l.Stream)
+	if err != nil {
+		return err
+	}
+	if err := s.List(c, l); err != nil {
+		return err
+	}
+	c.Write(door.AppendFrame(nil, f.Kind.Reply(), f.Ticket, nil))
+	return nil
 }
 
 func (c *Conn) open(f door.Frame) error {

@@ -35,6 +35,7 @@ const (
 	KindSave     Kind = 8
 	KindStatus   Kind = 9
 	KindShutdown Kind = 10
+	KindList     Kind = 11
 	KindError    Kind = 99
 )
 

@@ -14,6 +14,12 @@ type Limits struct {
 
 const reportHeadBytes = 16
 
+const (
+	listHeadBytes = 20
+	// ListNumbers is how many numbers a LIST may have.
+	ListNumbers = 1 << 18
+)
+
 // ReportBytes returns the size of a REPORT with this many losses, and with embeddings of this many
 // dimensions; 0: without embeddings.
 func ReportBytes(losses, dimensions int) int {
@@ -38,6 +44,8 @@ func (l Limits) Payload(kind Kind) (bytes int, ok bool) {
 		return 16 + 4*MaxLeases + maxTallyBytes, true
 	case KindRelease:
 		return 4 + 4*MaxLeases + maxTallyBytes, true
+	case KindList:
+		return listHeadBytes + 4*ListNumbers, true
 	case KindReport:
 		return max(l.ReportBytes, reportHeadBytes), true
 	case KindMetric:

@@ -5,6 +5,7 @@ import (
 
 	"rankpool/mpicache/fields"
 	"rankpool/mpicache/stats"
+	"rankpool/scheduler/draw"
 )
 
 // Hello is HELLO's payload: who the client is.
@@ -171,6 +172,28 @@ func ParseReport(b []byte) (Report, error) {
 	}
 	r.Embeddings = p.F32s(n * r.Dimensions)
 	return r, end(&p)
+}
+
+// List is LIST's payload: a piece of a trainer's part of an epoch, as numbers (plan.NewList).
+type List struct {
+	Stream, Epoch uint32
+	Flags         uint32
+	Total, First  uint32 // numbers of the part, and of it before this piece
+	Numbers       []draw.SampleID
+}
+
+// ListAhead is the flag of a LIST of a part that may still be replaced.
+const ListAhead = 1
+
+// Confirms reports whether l only says that the part handed in before is final.
+func (l List) Confirms() bool { return l.Total == 0 }
+
+// ParseList parses LIST.
+func ParseList(b []byte) (List, error) {
+	p := fields.Reader{Rest: b}
+	l := List{Stream: p.U32(), Epoch: p.U32(), Flags: p.U32(), Total: p.U32(), First: p.U32()}
+	l.Numbers = fields.U32s[draw.SampleID](&p, nil, uint32(len(p.Rest)/4))
+	return l, end(&p)
 }
 
 // Place is the payload of PLAN and SAVE: a batch of an epoch.

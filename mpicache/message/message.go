@@ -25,6 +25,7 @@ const (
 	Refused = 13 // a sentence: the sender makes no plan
 	Idle    = 15 // one byte: whether the job has processes on the sender
 	Saved   = 16 // protocol.Saved as JSON: rank 0 has saved the state of a checkpoint
+	List    = 17 // a piece of a trainer's part of an epoch, see training/list.go
 )
 
 // About names the training that a message is about. Trainings that have the same name, one after

@@ -342,7 +342,7 @@ func (s *Training) start(lane int) {
 func (s *Training) makePlan(c protocol.MakePlan) {
 	cfg := s.plans
 	tidy := func() { s.rank.tidy(cfg.Samples) }
-	cfg.Drawn, cfg.Processes = tidy, c.Processes
+	cfg.Drawn, cfg.Processes, cfg.Lists = tidy, c.Processes, c.Lists
 	s.rank.Beside(nil, "make a plan", func() {
 		s.rank.GiveWay()
 		if err := systems.Prepare(cfg.Sampler, &c); err != nil {
@@ -373,6 +373,8 @@ func (s *Training) broadcast(e protocol.Event) {
 	case protocol.Sourced:
 		msg := le.AppendUint32(s.About().Begin(message.Source), e.Generation)
 		message.ToOthers(s.rank.Transport, append(le.AppendUint32(msg, uint32(e.Epoch)), e.Scores...))
+	case protocol.Listed:
+		s.sendList(e)
 	case protocol.Declined:
 		message.ToOthers(s.rank.Transport, append(s.About().Begin(message.Refused), e.Why...))
 	default:

@@ -233,6 +233,13 @@ func (s *epochs) slowest(plan *plan.Plan, c *epochCount) int {
 	if len(locals) == 0 {
 		return 0
 	}
+	if s.of.coordinator.Spec().Listed() { // by the share of what all local trainers have drawn
+		sum := 0
+		for _, n := range draws {
+			sum += n
+		}
+		return plan.BatchOf(sum * len(plan.World) / len(locals))
+	}
 	least, last := plan.Batches(), plan.Batches()-1
 	for _, trainer := range locals {
 		batch := s.of.coordinator.Spec().BatchSize

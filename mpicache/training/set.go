@@ -344,6 +344,8 @@ func (s *Training) onMessage(kind byte, from int, body []byte) {
 	switch kind {
 	case message.Reports:
 		s.outbox.receive(from, body)
+	case message.List:
+		s.onList(from, body)
 	case message.Source:
 		s.onSource(from, body)
 	case message.Saved:

@@ -38,6 +38,7 @@ type Training struct {
 	// benefit measures what the cache is worth to it, once it has begun
 	benefit *stager.Benefit
 	outbox  outbox
+	lists   map[int]*pieces // by trainer: those that come
 	states  states
 	epochs  epochs
 	scores  importance
@@ -57,7 +58,7 @@ func newTraining(set *Set, job string) *Training {
 	s := &Training{
 		set: set, rank: set.rank, store: set.store, data: set.data, job: job,
 		over: make(chan struct{}), due: map[due]bool{}, seats: map[int]*Seat{},
-		clients: map[Client]bool{}, idleAt: map[int]bool{},
+		lists: map[int]*pieces{}, clients: map[Client]bool{}, idleAt: map[int]bool{},
 		requests: requests{open: map[uint64]*request{}},
 	}
 	s.outbox.of, s.states.of, s.scores.of = s, s, s

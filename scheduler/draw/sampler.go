@@ -82,6 +82,9 @@ func SamplerNames() []string { return slices.Sorted(maps.Keys(makers)) }
 // It returns an error when cfg's name is unknown, a number is out of its range, or an epoch could
 // not hold a single draw.
 func NewSampler(cfg SamplerConfig) (Sampler, error) {
+	if cfg.Name == InList {
+		return Listed(nil), nil
+	}
 	maker, ok := makers[cfg.Name]
 	if !ok {
 		return nil, fmt.Errorf("scheduler: unknown sampler %q, the known ones are %s",
@@ -155,6 +158,10 @@ func (c SamplerConfig) asTorch() bool { return c.Name == "torch" || c.Name == In
 
 // InTorchsOrder is the sampler DistributedSampler(shuffle=False).
 const InTorchsOrder = "torch-sequential"
+
+// InList is the sampler whose epochs trainers hand in. It takes nothing of SamplerConfig but the
+// name; each epoch has a Listed.
+const InList = "listed"
 
 // globalBatch is the number of draws in a full global batch.
 func (c SamplerConfig) globalBatch() int { return c.BatchSize * c.World }

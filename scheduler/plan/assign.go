@@ -42,6 +42,7 @@ func Assign(ids []draw.SampleID, world []int32, ranks, batchSize int, mode Assig
 	a := newAssigner(world, ranks, batchSize, prefer)
 	for global := batchSize * len(world); len(ids) > 0; {
 		n := min(global, len(ids))
+		a.share(n)
 		a.batch(ids[:n], consumer[:n])
 		ids, consumer = ids[n:], consumer[n:]
 	}
@@ -103,9 +104,20 @@ func newAssigner(
 	return a
 }
 
-// batch assigns the draws of one global batch.
+// share gives each trainer an equal share of a batch of n draws.
+func (a *assigner) share(n int) {
+	each, more := int32(n/len(a.room)), n%len(a.room)
+	for t := range a.room {
+		a.room[t] = each
+		if t < more {
+			a.room[t]++
+		}
+	}
+}
+
+// batch assigns the draws of one global batch, for which room was set.
 func (a *assigner) batch(ids []draw.SampleID, consumer []uint16) {
-	a.open(len(ids))
+	a.open()
 	for i, id := range ids {
 		r := int32(draw.Owner(id, a.ranks))
 		a.owner[i] = r
@@ -127,16 +139,9 @@ func (a *assigner) batch(ids []draw.SampleID, consumer []uint16) {
 	}
 }
 
-// open sets the free places of trainers and ranks for a batch of n draws, and the counts of owners
-// to zero.
-func (a *assigner) open(n int) {
-	each, more := int32(n/len(a.room)), n%len(a.room)
-	for t := range a.room {
-		a.room[t] = each
-		if t < more {
-			a.room[t]++
-		}
-	}
+// open sets the free places of ranks, from those of their trainers, and the counts of owners to
+// zero.
+func (a *assigner) open() {
 	for r := range a.ranks {
 		a.count[r], a.space[r] = 0, 0
 		for _, t := range a.trainers[a.first[r]:a.first[r+1]] {

@@ -31,7 +31,9 @@ const (
 // concurrently.
 type Plan struct {
 	*draw.Draws
-	Batch    int      // draws in a global batch; the last one may have fewer
+	// draws in a global batch; the last one may have fewer, and all may if ends is not nil
+	Batch    int
+	ends     []int32  // by global batch, of epochs that were handed in: the place after its draws
 	Consumer []uint16 // trainer of each draw, len(IDs)
 	World    []int32  // rank of each trainer
 
@@ -55,6 +57,8 @@ type Config struct {
 	// len(World)
 	Processes  int
 	Assignment Assignment
+	// Lists are the parts of the epoch that the trainers have handed in; nil: Sampler draws it.
+	Lists []List
 	// Drawn, if not nil, is called between drawing, which leaves the most garbage, and assigning.
 	Drawn func()
 }
@@ -66,6 +70,9 @@ func New(cfg Config, epoch int, scores []float32) *Plan {
 	sampler := cfg.Sampler
 	if p, pads := sampler.(draw.Padder); pads {
 		sampler = p.Pad(cfg.Processes)
+	}
+	if cfg.Lists != nil {
+		sampler = draw.Listed(join(cfg.Lists))
 	}
 	draws := sampler.Draw(epoch, scores)
 	if cfg.Drawn != nil {
@@ -82,7 +89,11 @@ func New(cfg Config, epoch int, scores []float32) *Plan {
 	if cfg.Sampler.Weighted() {
 		prefer = func(id draw.SampleID) float32 { return scores[id] }
 	}
-	Assign(draws.IDs, cfg.World, cfg.Ranks, cfg.BatchSize, cfg.Assignment, prefer, p.Consumer)
+	if cfg.Lists != nil {
+		p.assignLists(cfg.Lists, cfg.Assignment)
+	} else {
+		Assign(draws.IDs, cfg.World, cfg.Ranks, cfg.BatchSize, cfg.Assignment, prefer, p.Consumer)
+	}
 	if cfg.Samples > 0 {
 		p.View = newView(p, cfg.Samples, cfg.Rank)
 		p.Next(0, 0) // makes torch compute its next permutation now, while training runs
@@ -99,10 +110,33 @@ func (p *Plan) Owner(i int) int {
 }
 
 // Batches is the number of global batches.
-func (p *Plan) Batches() int { return (len(p.IDs) + p.Batch - 1) / p.Batch }
+func (p *Plan) Batches() int {
+	if p.ends != nil {
+		return len(p.ends)
+	}
+	return (len(p.IDs) + p.Batch - 1) / p.Batch
+}
+
+// BatchOf returns the global batch of draw i.
+func (p *Plan) BatchOf(i int) int {
+	if p.ends == nil {
+		return i / p.Batch
+	}
+	b, _ := slices.BinarySearch(p.ends, int32(i+1))
+	return b
+}
 
 // Range returns the places [lo, hi) of global batch b in IDs; after the last batch there are none.
 func (p *Plan) Range(b int) (lo, hi int) {
+	if p.ends != nil {
+		if b >= len(p.ends) {
+			return len(p.IDs), len(p.IDs)
+		}
+		if b > 0 {
+			lo = int(p.ends[b-1])
+		}
+		return lo, int(p.ends[b])
+	}
 	lo = min(b*p.Batch, len(p.IDs))
 	return lo, min(lo+p.Batch, len(p.IDs))
 }

@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -52,9 +53,29 @@ func (spec *Spec) SamplerConfig(samples int) draw.SamplerConfig {
 	}
 }
 
+// leastListed is how many draws of an epoch the trainers may hand in together, if the data set is
+// small.
+const leastListed = 1 << 20
+
+// Listed reports whether the trainers hand in what they draw.
+func (spec *Spec) Listed() bool { return spec.Sampler == draw.InList }
+
+// Draws returns the largest number of draws of a trainer in an epoch. Those that are handed in may
+// draw each sample four times: what is longer is handed in as several epochs.
+func (spec *Spec) Draws(samples int) int {
+	if spec.Listed() {
+		most := min(max(4*samples, leastListed), math.MaxInt32)
+		return (most + spec.World - 1) / spec.World
+	}
+	return spec.Batches(samples) * spec.BatchSize
+}
+
 // Batches returns the largest number of global batches in an epoch; some samplers draw fewer. There
 // are at most as many evaluated batches in addition.
 func (spec *Spec) Batches(samples int) int {
+	if spec.Listed() {
+		return spec.Draws(samples)
+	}
 	b := spec.BatchSize * spec.World
 	n := (samples + b - 1) / b
 	if spec.Evaluates {
@@ -184,10 +205,12 @@ func (a *agreement) note(spec Spec) bool {
 	return true
 }
 
+// mostNamed is how many trainers a sentence names.
+const mostNamed = 8
+
 // whoIsMissing names the trainers that have not opened the data set or, if all have, those whose
 // loader workers have opened it but not they themselves.
 func (a *agreement) whoIsMissing() string {
-	const most = 8
 	what := "have not come"
 	if a.missing == 0 {
 		what = "have not come themselves, only their DataLoader's workers have"
@@ -200,8 +223,8 @@ func (a *agreement) whoIsMissing() string {
 		names = append(names, strconv.Itoa(t))
 	}
 	missing := len(names)
-	if missing > most {
-		names = append(names[:most], "...")
+	if missing > mostNamed {
+		names = append(names[:mostNamed], "...")
 	}
 	return fmt.Sprintf("of %d trainers (WORLD_SIZE) %d %s: RANK %s",
 		len(a.world), missing, what, strings.Join(names, ", "))
@@ -245,6 +268,9 @@ func (a *agreement) wantedState() Digest {
 func (spec *Spec) Assignment(otherwise plan.Assignment) (plan.Assignment, error) {
 	switch spec.Assign {
 	case "":
+		if spec.Listed() { // a trainer gets what it has handed in
+			return plan.AssignSampler, nil
+		}
 		return otherwise, nil
 	case "local":
 		return plan.AssignLocal, nil

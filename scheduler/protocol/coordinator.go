@@ -48,6 +48,7 @@ type Coordinator struct {
 	reading bool      // states are being read
 	readFor uint32    // the generation of that read
 	sources sources   // the scores that ranks have made plans from
+	lists   lists     // the parts of epochs that trainers have handed in
 
 	life
 }
@@ -79,6 +80,7 @@ type planning struct {
 	base       []float32  // scores
 	learned    Learned
 	generation uint32 // of sources
+	parts      []*list
 }
 
 // missedAfter is how long a plan's request waits for missing trainers before it is answered with
@@ -168,6 +170,8 @@ func (c *Coordinator) Step(e Event, do func(Command)) {
 		}
 	case Trained:
 		c.onTrained(e)
+	case Listed:
+		c.onListed(e)
 	case SaveWanted:
 		c.now = max(c.now, e.Now)
 		c.onSaveWanted(e)
@@ -220,6 +224,9 @@ func (c *Coordinator) onOpened(e Opened) {
 	}
 	before := c.agreed.conflict
 	isNew, err := c.agreed.open(e.Spec, e.Rank)
+	if c.lists == nil {
+		c.lists = make(lists, len(c.agreed.world))
+	}
 	if isNew || !errors.Is(c.agreed.conflict, before) {
 		if here {
 			c.tell(Opened{Rank: e.Rank, Spec: e.Spec})
@@ -311,7 +318,7 @@ func (c *Coordinator) answerPlans() {
 		plan := c.Plan(w.Epoch)
 		// All ranks must have the same plan, and be able to make it again.
 		scores, kept := c.sources.own(w.Epoch)
-		same := !c.weighted || kept && c.sources.agreed(w.Epoch)
+		same := !c.lists.waits(w.Epoch) && (!c.weighted || kept && c.sources.agreed(w.Epoch))
 		if _, waits := c.lives.anew[w.Trainer]; waits || plan == nil || !same {
 			return false
 		}
@@ -358,17 +365,25 @@ func (c *Coordinator) tell(e Event) {
 func (c *Coordinator) onTicked() {
 	// The stager needs all trainers; the first plan needs what each reports of its training.
 	if c.agreed.missing > 0 || c.begun && !c.agreed.known() {
-		c.waiting = slices.DeleteFunc(c.waiting, func(w PlanWanted) (refused bool) {
-			if refused = c.now-w.Now >= missedAfter; refused {
-				c.do(Refuse{w.Ticket, true, c.agreed.whoIsMissing()})
-			}
-			return refused
-		})
+		c.refuseLate(func(PlanWanted) string { return c.agreed.whoIsMissing() })
+	}
+	if spec := c.agreed.spec; spec != nil && spec.Listed() && c.agreed.known() {
+		c.refuseLate(func(w PlanWanted) string { return c.lists.missing(w.Epoch) })
 	}
 	if c.saves.overdue(c.now) {
 		c.answerSaves()
 	}
 	c.saves.answer(c.now, c.do)
+}
+
+// refuseLate answers the plan requests that have waited for other trainers for too long.
+func (c *Coordinator) refuseLate(why func(PlanWanted) string) {
+	c.waiting = slices.DeleteFunc(c.waiting, func(w PlanWanted) (refused bool) {
+		if refused = c.now-w.Now >= missedAfter; refused {
+			c.do(Refuse{w.Ticket, true, why(w)})
+		}
+		return refused
+	})
 }
 
 // Moving from epoch to epoch
@@ -574,6 +589,10 @@ func (c *Coordinator) plan() {
 	if !c.agreed.known() {
 		return
 	}
+	parts, ok := c.parts(epoch)
+	if !ok {
+		return
+	}
 	if c.weighted && c.importance.ledger == nil {
 		first, ok := c.restore(epoch)
 		if !ok {
@@ -593,7 +612,7 @@ func (c *Coordinator) plan() {
 	m := MakePlan{
 		Epoch: epoch, Scores: c.importance.cut, Stream: c.streamID(),
 		Cuts: c.importance.cutsBefore(epoch), Learned: c.importance.learned,
-		Processes: c.agreed.processes(),
+		Processes: c.agreed.processes(), Lists: planLists(parts),
 	}
 	if a := c.ahead; a != nil && a.epoch == epoch {
 		c.install(a)
@@ -601,7 +620,7 @@ func (c *Coordinator) plan() {
 	}
 	c.making = &planning{
 		epoch: epoch, base: c.importance.cut, learned: c.importance.learned,
-		generation: c.sources.generation,
+		generation: c.sources.generation, parts: parts,
 	}
 	c.do(m)
 }
@@ -611,7 +630,8 @@ func (c *Coordinator) plan() {
 func (c *Coordinator) onPlanMade(e PlanMade) {
 	m := c.making
 	c.making, m.plan = nil, e.Plan
-	if m.generation != c.sources.generation {
+	if m.generation != c.sources.generation ||
+		!slices.Equal(m.parts, c.lists.whole(m.epoch, false)) {
 		c.plan() // training has moved on
 		return
 	}
@@ -619,10 +639,11 @@ func (c *Coordinator) onPlanMade(e PlanMade) {
 		c.keeping[m.epoch] = e.Scores
 		c.do(KeepState{c.importance.sourceOf(m, c.streamID()), c.sources.generation})
 	}
+	_, final := c.parts(m.epoch)
 	switch {
-	case m.epoch == c.epochs.want, c.importance.restores(m.epoch):
+	case final && m.epoch == c.epochs.want, c.importance.restores(m.epoch):
 		c.install(m)
-	case c.epochs.want == noEpoch:
+	case c.epochs.want == noEpoch, m.epoch == c.epochs.want:
 		c.ahead = m
 		c.importance.stage(Stage{Plan: m.plan, Base: m.base}, c.do)
 	default:
@@ -645,6 +666,7 @@ func (c *Coordinator) install(made *planning) {
 	}
 	c.ahead = nil
 	c.epochs.open(plan)
+	c.lists.opened(plan.Epoch)
 	c.importance.made, c.importance.cut = made, nil
 	train := Train{Epoch: plan.Epoch, Draws: plan.Draws}
 	if c.weighted {

@@ -301,6 +301,8 @@ func (s *scenario) event(name string, a args) Event {
 		return PlanWanted{trainer, epoch, batch, ticket, a.now()}
 	case "batch-wanted":
 		return BatchWanted{epoch, batch}
+	case "listed":
+		return s.listed(rank, trainer, epoch, a)
 	case "save-wanted":
 		return SaveWanted{trainer, epoch, batch, ticket, a.now()}
 	case "canceled":
@@ -368,6 +370,24 @@ func (s *scenario) opened(rank, trainer int, ticket uint64, a args) Event {
 	}
 }
 
+// listed hands in the ids of one-sample batches, ids=3,4,5, or says that the part is final.
+func (s *scenario) listed(rank, trainer, epoch int, a args) Event {
+	e := Listed{Rank: rank, Trainer: trainer, Epoch: epoch, Final: a["ahead"] == ""}
+	if a["confirms"] != "" {
+		return e
+	}
+	e.List = &plan.List{Counts: []int32{}}
+	for _, id := range strings.FieldsFunc(a["ids"], func(r rune) bool { return r == ',' }) {
+		n, err := strconv.Atoi(id)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		e.List.Counts = append(e.List.Counts, 1)
+		e.List.IDs = append(e.List.IDs, draw.SampleID(n))
+	}
+	return e
+}
+
 // trained is a report of losses that grow with the sample's number.
 func (s *scenario) trained(trainer, epoch, batch int) Event {
 	e := Trained{Rank: int(s.plan.World[trainer]), Trainer: trainer, Epoch: epoch, Batch: batch}
@@ -388,6 +408,7 @@ func (s *scenario) made() {
 	m := s.making[0]
 	s.making = s.making[1:]
 	cfg := s.plan
+	cfg.Lists = m.Lists
 	e := PlanMade{Plan: plan.New(cfg, m.Epoch, m.Scores)}
 	if cfg.Sampler.Weighted() {
 		e.Scores = m.Digest()
@@ -471,6 +492,14 @@ func sayProcesses(processes int) string {
 	return fmt.Sprintf(", for %d processes", processes)
 }
 
+// sayLists formats what trainers have handed in; "" if they hand in nothing.
+func sayLists(lists []plan.List) (text string) {
+	for t, l := range lists {
+		text += fmt.Sprintf(", trainer %d with %v", t, l.IDs)
+	}
+	return text
+}
+
 // say formats a command as in scenarios; "" for one that they leave out.
 func say(c Command) string {
 	switch c := c.(type) {
@@ -488,8 +517,8 @@ func say(c Command) string {
 	case Went:
 		return fmt.Sprintf("trainer %d went to epoch %d", c.Trainer, c.Epoch)
 	case MakePlan:
-		return fmt.Sprintf("make the plan of epoch %d%s%s%s", c.Epoch, sayScores(c.Scores),
-			sayLearned(c.Learned), sayProcesses(c.Processes))
+		return fmt.Sprintf("make the plan of epoch %d%s%s%s%s", c.Epoch, sayScores(c.Scores),
+			sayLearned(c.Learned), sayProcesses(c.Processes), sayLists(c.Lists))
 	case Stage:
 		if c.From > 0 {
 			return fmt.Sprintf("stage epoch %d from batch %d on", c.Plan.Epoch, c.From)
@@ -577,6 +606,14 @@ func sayEvent(e Event) string {
 		return fmt.Sprintf("state %.8s is saved", e.State)
 	case Sourced:
 		return fmt.Sprintf("epoch %d is planned here, generation %d", e.Epoch, e.Generation)
+	case Listed:
+		text := fmt.Sprintf("trainer %d hands in epoch %d", e.Trainer, e.Epoch)
+		if e.List == nil {
+			text += " for good"
+		} else if !e.Final {
+			text += " ahead"
+		}
+		return text
 	case Declined:
 		return "no plan here: " + e.Why
 	}

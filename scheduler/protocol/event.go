@@ -47,6 +47,13 @@ type (
 		// of the same draws, concatenated; nil if the system does not use them
 		Embeddings []float32
 	}
+	// Listed reports that a trainer on Rank hands in its part of an epoch, or with a nil List that the
+	// part it has handed in is final. Until a part is final, another one may replace it.
+	Listed struct {
+		Rank, Trainer, Epoch int
+		Final                bool
+		List                 *plan.List
+	}
 	// SaveWanted reports that a trainer here makes a checkpoint of the position before Batch.
 	SaveWanted struct {
 		Trainer, Epoch, Batch int
@@ -154,6 +161,8 @@ type (
 		Processes int
 		Stream    StreamID
 		Cuts      []Cut // of earlier epochs, if a system chooses by them
+		// Lists are the trainers' parts of the epoch, with the sampler listed.
+		Lists []plan.List
 		// Learned is what the Learner's Cut returned for Scores, nil if there is no Learner.
 		Learned Learned
 	}
@@ -250,6 +259,7 @@ func (Begun) event()       {}
 func (PlanWanted) event()  {}
 func (BatchWanted) event() {}
 func (Trained) event()     {}
+func (Listed) event()      {}
 func (SaveWanted) event()  {}
 func (Canceled) event()    {}
 func (Moved) event()       {}

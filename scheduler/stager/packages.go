@@ -49,7 +49,7 @@ func (p *pack) ids() []draw.SampleID {
 }
 
 // position returns that of the first batch that needs the package.
-func (p *pack) position() int64 { return p.plan.position(int(p.places[0]) / p.plan.Batch) }
+func (p *pack) position() int64 { return p.plan.position(p.plan.BatchOf(int(p.places[0]))) }
 
 // room returns how much the package takes on disk.
 func (p *pack) room() (bytes int64) {

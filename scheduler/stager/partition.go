@@ -105,7 +105,7 @@ func (p *partition) draw(i int, next int32, had bool, evicted func(draw.SampleID
 	if had || p.cache.Resident(id) || p.tier.has(id) {
 		outcome = p.pass(p.soonest(p, p.use(id, next)), had, evicted)
 	}
-	if outcome == Hit && !p.plan.Evaluated().Has(i/p.plan.Batch) && !p.unpacked[id] {
+	if outcome == Hit && !p.plan.Evaluated().Has(p.plan.BatchOf(i)) && !p.unpacked[id] {
 		p.hits[len(p.hits)-1].hits++
 	}
 	delete(p.unpacked, id)

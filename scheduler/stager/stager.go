@@ -294,6 +294,10 @@ func (s *Stager) unpin(id draw.SampleID) {
 
 func (l *lane) onPlanned(e Planned) {
 	p := &planned{Plan: e.Plan, from: e.From, probe: e.Probe}
+	old := l.plan(p.Epoch)
+	if old != nil {
+		l.withdraw(old)
+	}
 	if n := len(l.plans); n > 0 {
 		p.base = l.plans[n-1].position(l.plans[n-1].Batches())
 	}
@@ -304,10 +308,30 @@ func (l *lane) onPlanned(e Planned) {
 			l.asked = max(l.asked, p.position(a.Batch))
 		}
 	}
-	if l.cur == nil {
+	switch {
+	case l.cur == nil:
 		l.startEpoch(l.plans[0])
-	} else if l.after(l.cur) == p {
+	case old == l.cur:
+		l.startEpoch(p)
+	case l.after(l.cur) == p:
 		l.own.foresee(p.Plan)
+	}
+}
+
+// withdraw drops what was prepared for a plan that another one of its epoch replaces. Requests that
+// wait are answered by the old one.
+func (l *lane) withdraw(old *planned) {
+	l.dropParts(func(p *part) bool { return p.epoch == old.Epoch && p.ticket == 0 })
+	for _, p := range l.parts {
+		if p.epoch == old.Epoch {
+			p.leave()
+		}
+	}
+	if pos, _ := l.slowest(); old == l.cur && pos < old.base {
+		l.own.hits = l.own.hits[:len(l.own.hits)-1] // nobody has begun it
+	}
+	if old.base > l.cur.base {
+		l.plans = slices.DeleteFunc(l.plans, func(p *planned) bool { return p == old })
 	}
 }
 
@@ -742,7 +766,7 @@ func (s *Stager) PlannedHits(lane, epoch int) (hits int) {
 		}
 	}
 	for _, u := range l.undecided {
-		if l.cur.Epoch == epoch && !l.cur.Evaluated().Has(int(u.place)/l.cur.Batch) &&
+		if l.cur.Epoch == epoch && !l.cur.Evaluated().Has(l.cur.BatchOf(int(u.place))) &&
 			s.store.cache.Resident(l.cur.IDs[u.place]) {
 			hits++
 		}

@@ -36,7 +36,7 @@ func (s *Stager) onReread(e Reread) {
 	delete(s.rereads, e.ID)
 	s.windowBytes -= s.cfg.Size(e.ID)
 	for _, p := range parts {
-		if p.lane.parts[p.partKey] != p {
+		if p.lane.parts[p.partKey] != p && s.byTicket[p.ticket] != p {
 			continue // it was dropped
 		}
 		if plan := p.lane.plan(p.epoch); e.Err != nil && plan != nil {

@@ -190,7 +190,9 @@ func (l *lane) partOf(key partKey, pos int64) *part {
 
 // leave removes p from its lane's parts.
 func (p *part) leave() {
-	delete(p.lane.parts, p.partKey)
+	if p.lane.parts[p.partKey] == p {
+		delete(p.lane.parts, p.partKey)
+	}
 	if p.lane.recent == p {
 		p.lane.recent = nil
 	}
