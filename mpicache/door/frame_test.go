@@ -89,6 +89,17 @@ func TestParseGolden(t *testing.T) {
 		r.Dimensions != 2 || !slices.Equal(r.Embeddings, want) {
 		t.Errorf("report with embeddings: %+v, %v", r, err)
 	}
+	l, err := door.ParseList(goldenPayload(t, "list").Payload)
+	if want := (door.List{
+		Stream: 1, Epoch: 4, Flags: door.ListAhead, Total: 6,
+		Numbers: []draw.SampleID{2, 2, 1, 4, 0, 4},
+	}); err != nil || !reflect.DeepEqual(l, want) {
+		t.Errorf("list: %+v, %v", l, err)
+	}
+	l, err = door.ParseList(goldenPayload(t, "list_final").Payload)
+	if err != nil || !l.Confirms() || l.Stream != 1 || l.Epoch != 4 || l.Flags != 0 {
+		t.Errorf("list that is final: %+v, %v", l, err)
+	}
 	var spec protocol.Spec
 	want := protocol.Spec{
 		Data: "train", Identity: strings.Repeat("5a", 16), Sampler: "pads", Seed: 7, BatchSize: 64,
@@ -178,6 +189,7 @@ func FuzzFrame(f *testing.F) {
 			_, _ = door.ParseRelease(fr.Payload, nil)
 			_, _ = door.ParseReport(fr.Payload)
 			_, _ = door.ParsePlace(fr.Payload)
+			_, _ = door.ParseList(fr.Payload)
 		}
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"rankpool/scheduler/protocol"
 )
 
-// With the sampler listed, trainers hand in their parts of an epoch, in pieces. A rank puts together
-// those of its own trainers, checks them, and sends them to the other ranks.
+// With the sampler listed, trainers hand in their parts of an epoch, in pieces. A rank joins those
+// of its own trainers, checks the parts, and sends them to the other ranks.
 
 // pieces is a part of an epoch of which some pieces have come.
 type pieces struct {

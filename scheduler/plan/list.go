@@ -45,8 +45,8 @@ func NewList(numbers []draw.SampleID, samples int) (List, error) {
 		first += int(l.Counts[b])
 		b++
 	}
-	return List{}, fmt.Errorf("batch %d has sample %d, and the data set has %d: ids must be below that",
-		b, l.IDs[at], samples)
+	return List{}, fmt.Errorf("batch %d has sample %d, and the data set has %d: ids must be below "+
+		"that", b, l.IDs[at], samples)
 }
 
 // Numbers returns what NewList makes the list of.
@@ -83,8 +83,8 @@ func ends(lists []List) (ends []int32) {
 	return ends
 }
 
-// join returns the draws of an epoch: a global batch has the batches of that number of all trainers,
-// one trainer's after the other's.
+// join returns the draws of an epoch: a global batch has the batches of that number of all
+// trainers, one trainer's after the other's.
 func join(lists []List) []draw.SampleID {
 	draws := 0
 	for _, l := range lists {

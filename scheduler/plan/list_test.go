@@ -21,7 +21,7 @@ func TestNewList(t *testing.T) {
 		"too few ids":      {[]draw.SampleID{1, 3, 1, 2}, "batches have 3 samples has 2 ids"},
 		"too many ids":     {[]draw.SampleID{1, 1, 1, 2}, "batches have 1 samples has 2 ids"},
 		"ids after none":   {[]draw.SampleID{0, 1}, "batches have 0 samples has 1 ids"},
-		"an unknown id":    {[]draw.SampleID{2, 1, 2, 1, 2, 10}, "batch 1 has sample 10, and the data set has 10"},
+		"an unknown id":    {[]draw.SampleID{2, 1, 2, 1, 2, 10}, "batch 1 has sample 10, and the data"},
 		"lengths overflow": {[]draw.SampleID{2, 1 << 31, 1 << 31, 1}, "batches have 4294967296 samples"},
 	} {
 		l, err := NewList(c.numbers, 10)
@@ -45,7 +45,7 @@ func mustList(t *testing.T, batches ...[]draw.SampleID) List {
 	return l
 }
 
-// TestPlanOfLists checks that each trainer gets what it has handed in, and with AssignLocal as much.
+// TestPlanOfLists checks that each trainer gets what it has handed in, or with AssignLocal as much.
 func TestPlanOfLists(t *testing.T) {
 	type batches = [][]draw.SampleID
 	for name, parts := range map[string][]batches{

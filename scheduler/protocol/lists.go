@@ -8,11 +8,11 @@ import (
 	"rankpool/scheduler/plan"
 )
 
-// With the sampler listed, trainers hand in what they draw: each its own part of an epoch. All ranks
-// get all parts, and make the plan from them. A part may be handed in ahead, while the epoch before
-// is trained: then the plan is made and its first samples are staged, but the epoch is not opened
-// before every trainer has said that its part is final. An epoch is only a number: trainers that do
-// not know the whole of theirs hand it in as several.
+// With the sampler listed, trainers hand in what they draw, each its own part of an epoch. All
+// ranks get all parts, and make the plan from them. A part may be handed in ahead, while the epoch
+// before is trained: then the plan is made and its first samples are staged, but the epoch is not
+// opened before every trainer has said that its part is final. An epoch is only a number: trainers
+// that do not know the whole of theirs hand it in as several.
 
 // lists are the parts that were handed in, by trainer, the newest last.
 type lists [][]*list
@@ -53,8 +53,8 @@ func (l lists) of(trainer, epoch int) *list {
 	return nil
 }
 
-// whole returns the parts of all trainers from which a plan is to be made, nil if one is missing or,
-// for an epoch that begins, not final.
+// whole returns the parts of all trainers, from which a plan is to be made; nil if one is missing
+// or, for an epoch that begins, not final.
 func (l lists) whole(epoch int, begins bool) (parts []*list) {
 	for t := range l {
 		part := l.of(t, epoch)

@@ -327,12 +327,21 @@ func (l *lane) withdraw(old *planned) {
 			p.leave()
 		}
 	}
-	if pos, _ := l.slowest(); old == l.cur && pos < old.base {
-		l.own.hits = l.own.hits[:len(l.own.hits)-1] // nobody has begun it
+	if l.reachedBy() >= old.base {
+		return // training has begun it: the window moves on
 	}
-	if old.base > l.cur.base {
-		l.plans = slices.DeleteFunc(l.plans, func(p *planned) bool { return p == old })
+	l.plans = slices.DeleteFunc(l.plans, func(p *planned) bool { return p == old })
+	if old == l.cur {
+		l.own.hits = l.own.hits[:len(l.own.hits)-1]
 	}
+}
+
+// reachedBy returns how far the slowest local trainer is or, without any, the peers that ask.
+func (l *lane) reachedBy() int64 {
+	if pos, local := l.slowest(); local {
+		return pos
+	}
+	return l.asked
 }
 
 // startEpoch moves the window's end to the beginning of p, and sets the residents' exact next uses.
@@ -351,10 +360,7 @@ func (l *lane) forget() {
 	if l.cur == nil || l.plans[0] == l.cur {
 		return
 	}
-	pos, local := l.slowest()
-	if !local {
-		pos = l.asked
-	}
+	pos := l.reachedBy()
 	for l.plans[0] != l.cur && pos >= l.plans[1].base {
 		l.plans = slices.Delete(l.plans, 0, 1)
 		l.plansLeft++
