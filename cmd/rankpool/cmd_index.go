@@ -32,7 +32,6 @@ type indexOptions struct {
 	verify      string
 	format      string
 	checksum    bool
-	sync        bool
 	quiet       bool
 	concurrency int
 }
@@ -78,8 +77,6 @@ Under mpirun or srun all ranks list and read, and rank 0 writes.`,
 	flags.StringVar(&o.format, "format", "auto",
 		"auto: .tar, .tfrecord and .npy files hold samples; files: each of them is one sample")
 	flags.BoolVar(&o.checksum, "checksum", false, "read every sample and keep its checksum")
-	flags.BoolVar(&o.sync, "sync", false,
-		"ask the file system's servers for every file's size, also when this machine holds one")
 	flags.IntVar(&o.concurrency, "concurrency", index.DefaultScanConcurrency,
 		"requests to the file system under way at a time, of each rank")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false,
@@ -187,7 +184,7 @@ func (x *indexing) index(
 	begin := time.Now()
 	show := progress.NewScan(os.Stderr, x.quiet)
 	m, err = index.Scan(ctx, x.dir, index.ScanOptions{
-		Concurrency: x.concurrency, Progress: show.Update, Group: x.group, Sync: x.sync,
+		Concurrency: x.concurrency, Progress: show.Update, Group: x.group,
 		WholeFiles: x.format == "files", Notice: noticer(show, x.quiet),
 	})
 	show.End()

@@ -35,19 +35,6 @@ func (c *Changes) String() string {
 	return fmt.Sprintf("%d %s added, %d removed, %d changed", c.Added, samples, c.Removed, c.Changed)
 }
 
-// First returns the end of a sentence that names one change, such as " (added: a/b)"; "" for none.
-func (c *Changes) First() string {
-	for _, named := range []struct {
-		what  string
-		names []string
-	}{{"added", c.AddedNames}, {"removed", c.RemovedNames}, {"changed", c.ChangedNames}} {
-		if len(named.names) > 0 {
-			return fmt.Sprintf(" (%s: %s)", named.what, named.names[0])
-		}
-	}
-	return ""
-}
-
 // Compare returns how after differs from before; it names at most shown changes of each kind. It
 // ignores the roots. A sample has changed if its size, its modification time or the places of its
 // members differ, or its checksum if both manifests have one.

@@ -7,36 +7,30 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/zeebo/xxh3"
-
 	"rankpool/mpicache/transport/ranks"
 	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/storage"
 )
 
-// The batch of samples that a goroutine checksums at a time ends after this many samples, or this
-// many bytes. Its samples are neighbours, so that one open of a shard serves many, and few enough
-// that all goroutines end at about the same time.
+// The samples that are checksummed together end after this many samples, or this many bytes. They
+// are neighbours, so that one open of a shard serves many, and few enough that all ranks end at
+// about the same time.
 const (
 	sumBatchSamples = 256
 	sumBatchBytes   = 16 << 20
 )
 
-// sumBuffer is how much a goroutine reads at a time: a stripe of Lustre, two chunks of BeeGFS.
-const sumBuffer = 1 << 20
-
-// sumTries is how often a read is tried if its error may be temporary (storage.Failure.MayPass).
-const sumTries = 3
+// sumBatches is how many batches a rank works on: while some are read, others are asked for.
+const sumBatches = 4
 
 // ChecksumOptions controls Checksums. The zero value is ready to use.
 type ChecksumOptions struct {
-	Concurrency int // files that each rank reads at a time; 0: DefaultScanConcurrency
+	Concurrency int // requests that each rank has in flight; 0: DefaultScanConcurrency
 	// called with the number of bytes done, never by two goroutines at a time
 	Progress func(bytes int64)
 	// the ranks that share the work; this process is rank 0. nil: it works alone
-	Group   *Group
-	Storage storage.Storage // of this rank; nil: SystemStorage
+	Group *Group
 
 	// Unreadable is called for each sample that cannot be read or differs from the manifest, never by
 	// two goroutines at a time; the sample then has no checksum. nil: the first one ends the work.
@@ -44,7 +38,7 @@ type ChecksumOptions struct {
 }
 
 // Checksums reads all samples of m in parallel and returns a copy of the manifest with their
-// checksums. It needs 1 MiB of memory for each file being read, and 8 bytes per sample.
+// checksums. Each rank needs 64 MiB of memory, or that of its four largest samples.
 //
 // Errors: a SampleError, unless opt.Unreadable is set; ctx's end.
 func Checksums(
@@ -52,24 +46,19 @@ func Checksums(
 	m *dataset.Manifest,
 	opt ChecksumOptions,
 ) (*dataset.Manifest, error) {
-	opt.Storage = cmp.Or[storage.Storage](opt.Storage, storage.SystemStorage{})
-	opt.Concurrency = cmp.Or(opt.Concurrency, DefaultScanConcurrency)
 	s := &summing{m: m, opt: opt, sums: make([]uint64, m.Len())}
 	s.ctx, s.stop = context.WithCancelCause(ctx)
 	defer s.stop(nil)
-	local := &summer{opt.Storage, make(chan struct{}, opt.Concurrency)}
-	var group sync.WaitGroup
-	for range opt.Concurrency {
-		group.Go(func() { s.work(local.sum) })
-		for rank := 1; rank < opt.Group.Size(); rank++ {
-			group.Go(func() {
-				s.work(func(ctx context.Context, tasks []sumTask) ([]sumResult, error) {
-					return opt.Group.sum(ctx, rank, tasks)
-				})
-			})
-		}
+	local := newSummer(m, opt.Concurrency)
+	defer local.fetcher.Close()
+	var working sync.WaitGroup
+	for range sumBatches {
+		working.Go(func() { s.work(local.sum) })
 	}
-	group.Wait()
+	for rank := 1; rank < opt.Group.Size(); rank++ {
+		working.Go(func() { s.workOn(rank) })
+	}
+	working.Wait()
 	err := context.Cause(s.ctx)
 	if _, isSample := errors.AsType[*storage.SampleError](err); isSample {
 		return nil, err
@@ -95,16 +84,41 @@ type summing struct {
 	done    int64 // bytes
 }
 
+// workOn lets another rank work.
+func (s *summing) workOn(rank int) {
+	manifest, err := dataset.EncodeManifest(s.m)
+	if err == nil {
+		_, err = s.opt.Group.ask(s.ctx, rank, askManifest, manifest)
+	}
+	if err != nil {
+		s.stop(err)
+		return
+	}
+	var working sync.WaitGroup
+	for range sumBatches {
+		working.Go(func() {
+			s.work(func(ctx context.Context, batch sumBatch) (results []sumResult, err error) {
+				reply, err := s.opt.Group.ask(ctx, rank, askSums, ranks.Encode(batch))
+				if err != nil {
+					return nil, err
+				}
+				return results, ranks.Decode(reply, &results)
+			})
+		})
+	}
+	working.Wait()
+}
+
 // work computes checksums with sum until there are no more samples.
-func (s *summing) work(sum func(context.Context, []sumTask) ([]sumResult, error)) {
+func (s *summing) work(sum func(context.Context, sumBatch) ([]sumResult, error)) {
 	for {
-		ids, tasks := s.take()
-		if len(ids) == 0 || s.ctx.Err() != nil {
+		batch := s.take()
+		if batch.First == batch.End || s.ctx.Err() != nil {
 			return
 		}
-		results, err := sum(s.ctx, tasks)
+		results, err := sum(s.ctx, batch)
 		if err == nil {
-			err = s.finish(ids, results)
+			err = s.finish(batch, results)
 		}
 		if err != nil {
 			s.stop(err)
@@ -114,191 +128,107 @@ func (s *summing) work(sum func(context.Context, []sumTask) ([]sumResult, error)
 }
 
 // take assigns the next samples.
-func (s *summing) take() (ids []draw.SampleID, tasks []sumTask) {
+func (s *summing) take() (batch sumBatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	batch.First = draw.SampleID(s.next)
 	bytes := int64(0)
-	for ; s.next < s.m.Len() && len(ids) < sumBatchSamples && bytes < sumBatchBytes; s.next++ {
-		id := draw.SampleID(s.next)
-		ids, tasks = append(ids, id), append(tasks, s.task(id))
-		bytes += s.m.Size(id)
+	for n := 0; s.next < s.m.Len() && n < sumBatchSamples && bytes < sumBatchBytes; n++ {
+		bytes += s.m.Size(draw.SampleID(s.next))
+		s.next++
 	}
-	return ids, tasks
+	batch.End = draw.SampleID(s.next)
+	return batch
 }
 
 // finish stores the checksums of samples.
-func (s *summing) finish(ids []draw.SampleID, results []sumResult) error {
+func (s *summing) finish(batch sumBatch, results []sumResult) error {
 	s.telling.Lock()
 	defer s.telling.Unlock()
-	bytes := int64(0)
-	for i, id := range ids {
-		bytes += s.m.Size(id)
-		if failed := results[i]; failed.Reason != "" {
-			err := &storage.SampleError{
-				ID: id, Path: s.m.RelPath(id), Reason: failed.Reason, Err: failed.err,
-			}
-			if s.opt.Unreadable == nil {
-				return err
-			}
-			s.opt.Unreadable(err)
+	for i, result := range results {
+		id := batch.First + draw.SampleID(i)
+		s.done += s.m.Size(id)
+		if result.Reason == "" {
+			s.sums[id] = result.Sum
 			continue
 		}
-		s.sums[id] = results[i].Sum
+		err := &storage.SampleError{ID: id, Path: s.m.RelPath(id), Reason: result.Reason}
+		if s.opt.Unreadable == nil {
+			return err
+		}
+		s.opt.Unreadable(err)
 	}
-	if s.done += bytes; s.opt.Progress != nil {
+	if s.opt.Progress != nil {
 		s.opt.Progress(s.done)
 	}
 	return nil
 }
 
-// A sumTask is what a rank needs to compute a sample's checksum.
-type sumTask struct {
-	Path     string // absolute
-	Whole    bool   // the sample is the whole file
-	FileSize int64  // of a whole file; else the minimum
-	ModTime  int64
-	Parts    []sumPart
-}
+// A sumBatch is the samples [First, End) of the manifest.
+type sumBatch struct{ First, End draw.SampleID }
 
-type sumPart struct{ Offset, Size int64 }
-
-// A sumResult is a checksum, or why there is none (reason as in SampleError).
+// A sumResult is a checksum, or why there is none (Reason as in SampleError).
 type sumResult struct {
 	Sum    uint64
 	Reason string
-	err    error
 }
 
-func (s *summing) task(id draw.SampleID) sumTask {
-	m := s.m
-	t := sumTask{
-		Path: m.Path(id), Whole: m.Format(id) == dataset.FormatFile, FileSize: m.End(id),
-		ModTime: m.ModTime(id),
-	}
-	for offset, sizeBytes := range m.Ranges(id) {
-		t.Parts = append(t.Parts, sumPart{offset, sizeBytes})
-	}
-	return t
-}
-
-// A summer computes checksums from a storage, of at most cap(places) files at a time.
+// A summer computes checksums of a manifest's samples on this machine.
 type summer struct {
-	storage storage.Storage
-	places  chan struct{}
+	m       *dataset.Manifest
+	fetcher *storage.Fetcher
 }
 
-var sumBuffers = sync.Pool{New: func() any { buffer := make([]byte, sumBuffer); return &buffer }}
-
-// sum computes the checksums of tasks, opening a file once for its adjacent samples. The error is
-// ctx's.
-func (s *summer) sum(ctx context.Context, tasks []sumTask) ([]sumResult, error) {
-	if len(tasks) == 0 {
-		return nil, nil
-	}
-	s.places <- struct{}{}
-	defer func() { <-s.places }()
-	buffer := sumBuffers.Get().(*[]byte)
-	defer sumBuffers.Put(buffer)
-	var results []sumResult
-	for len(results) < len(tasks) {
-		if err := context.Cause(ctx); err != nil {
-			return nil, err
-		}
-		rest := tasks[len(results):]
-		n := 1
-		for n < len(rest) && rest[n].Path == rest[0].Path {
-			n++
-		}
-		sums, failed := s.sumFile(rest[:n], *buffer)
-		for tries := 1; failed != nil && failed.MayPass && tries < sumTries; tries++ {
-			sums, failed = s.sumFile(rest[:n], *buffer)
-		}
-		if failed != nil {
-			sums = make([]sumResult, n)
-			for i := range sums {
-				sums[i] = sumResult{0, failed.Reason, failed.Err}
-			}
-		}
-		results = append(results, sums...)
-	}
-	return results, nil
+func newSummer(m *dataset.Manifest, concurrency int) *summer {
+	options := storage.FetchOptions{Concurrency: cmp.Or(concurrency, DefaultScanConcurrency)}
+	return &summer{m, storage.NewFetcher(m, options)}
 }
 
-// sumFile computes the checksums of samples of one file. It checks the file's size and modification
-// time after the read, which detects any change of the file before or during the read that affects
-// them.
-func (s *summer) sumFile(tasks []sumTask, buffer []byte) ([]sumResult, *storage.Failure) {
-	file, err := s.storage.Open(tasks[0].Path)
-	if err != nil {
-		return nil, storage.SystemFailure(err)
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	results := make([]sumResult, len(tasks))
-	short := false
-	hash := xxh3.New()
-	for i, t := range tasks {
-		hash.Reset()
-		for _, part := range t.Parts {
-			for at, end := part.Offset, part.Offset+part.Size; at < end; {
-				got, err := storage.ReadFull(file, buffer[:min(int64(len(buffer)), end-at)], at)
-				if err != nil {
-					return nil, storage.SystemFailure(err)
-				}
-				if short = short || got == 0; got == 0 {
-					break
-				}
-				_, _ = hash.Write(buffer[:got]) // a hash returns no error
-				at += int64(got)
+// sum computes the checksums of a batch. The error is ctx's.
+func (s *summer) sum(ctx context.Context, batch sumBatch) ([]sumResult, error) {
+	results := make([]sumResult, batch.End-batch.First)
+	var reading sync.WaitGroup
+	for i := range results {
+		id := batch.First + draw.SampleID(i)
+		sample := make([]byte, s.m.Size(id))
+		reading.Add(1)
+		s.fetcher.Fetch(id, sample, uint64(id), func(err error) {
+			defer reading.Done()
+			if failed, is := errors.AsType[*storage.SampleError](err); is {
+				results[i].Reason = failed.Reason
+				return
 			}
-			file.Forget(part.Offset, part.Size)
-		}
-		results[i].Sum = hash.Sum64()
+			results[i].Sum = dataset.ChecksumOf(sample)
+		})
 	}
-	size, modTime, err := file.Stat()
-	if err != nil {
-		return nil, storage.SystemFailure(err)
-	}
-	for i, t := range tasks {
-		switch {
-		case t.Whole && size != t.FileSize:
-			results[i].Reason = fmt.Sprintf("has %d bytes, the manifest says %d", size, t.FileSize) +
-				storage.IndexAgain
-		case size < t.FileSize:
-			results[i].Reason = fmt.Sprintf("has %d bytes, the manifest says at least %d", size,
-				t.FileSize) + storage.IndexAgain
-		case modTime != t.ModTime:
-			results[i].Reason = fmt.Sprintf("was modified at %s, the manifest says %s",
-				dataset.TimeText(modTime), dataset.TimeText(t.ModTime)) + storage.IndexAgain
-		case short:
-			return nil, &storage.Failure{
-				Reason: "ends early",
-				Err:    errors.New("a read ended before the file's size"), MayPass: true,
-			}
-		}
-	}
-	return results, nil
+	reading.Wait()
+	return results, context.Cause(ctx)
 }
 
-// sum computes checksums on another rank.
-func (g *Group) sum(ctx context.Context, rank int, tasks []sumTask) ([]sumResult, error) {
-	if len(tasks) == 0 {
-		return nil, nil
-	}
-	reply, err := g.ask(ctx, rank, askSums, ranks.Encode(tasks))
+// setManifest receives the manifest whose samples rank 0 will ask for.
+func (s *server) setManifest(data []byte) ([]byte, error) {
+	m, err := dataset.DecodeManifest(data)
 	if err != nil {
 		return nil, err
 	}
-	var results []sumResult
-	return results, ranks.Decode(reply, &results)
+	s.close()
+	s.sums = newSummer(m, s.concurrency)
+	return nil, nil
 }
 
-// answerSums is the other side of Group.sum.
+func (s *server) close() {
+	if s.sums != nil {
+		s.sums.fetcher.Close()
+	}
+}
+
+// answerSums is the other side of summing.workOn.
 func (s *server) answerSums(ctx context.Context, data []byte) ([]byte, error) {
-	var tasks []sumTask
-	if err := ranks.Decode(data, &tasks); err != nil {
+	var batch sumBatch
+	if err := ranks.Decode(data, &batch); err != nil {
 		return nil, err
 	}
-	results, err := s.sums.sum(ctx, tasks)
+	results, err := s.sums.sum(ctx, batch)
 	if err != nil {
 		return nil, err
 	}

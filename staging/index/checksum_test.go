@@ -8,11 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/zeebo/xxh3"
-	"golang.org/x/sys/unix"
 
 	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
@@ -30,7 +28,7 @@ func checksums(t testing.TB, m *dataset.Manifest) *dataset.Manifest {
 func TestChecksums(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1", "a/empty", "b/2")
 	stagingtest.Must(t, os.Truncate(filepath.Join(root, "a/empty"), 0))
-	large := strings.Repeat("0123456789", sumBuffer/4) // more than a buffer
+	large := strings.Repeat("0123456789", sumBatchBytes/8) // more than a batch
 	stagingtest.Must(t, os.WriteFile(filepath.Join(root, "b/2"), []byte(large), 0o644))
 	m := scan(t, root)
 	if m.HasChecksums() {
@@ -95,38 +93,14 @@ func TestChecksumsOfParts(t *testing.T) {
 			Members: []dataset.Member{{Kind: "x", Offset: 3, Size: 3}, {Kind: "x", Offset: 10, Size: 2}},
 		})
 	for _, group := range []*Group{nil, testGroup(t, 2)} {
-		storage := &countingStorage{opened: map[string]int{}}
-		summed, err := Checksums(context.Background(), m, ChecksumOptions{Group: group, Storage: storage})
+		summed, err := Checksums(context.Background(), m, ChecksumOptions{Group: group})
 		stagingtest.Must(t, err)
 		for id, want := range []string{"0123", "12389"} { // of "s/0123456789"
 			if got, _ := summed.Checksum(draw.SampleID(id)); got != xxh3.HashString(want) {
 				t.Errorf("sample %d is not %q", id, want)
 			}
 		}
-		if group == nil && storage.opened[root+"/s/0123456789"] != 1 {
-			t.Errorf("opened %v", storage.opened)
-		}
 	}
-}
-
-// A countingStorage counts how often each file is opened, and fails when fail says so.
-type countingStorage struct {
-	storage.SystemStorage
-	mu     sync.Mutex
-	opened map[string]int
-	fail   func(path string, opened int) error
-}
-
-func (s *countingStorage) Open(path string) (storage.File, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.opened[path]++
-	if s.fail != nil {
-		if err := s.fail(path, s.opened[path]); err != nil {
-			return nil, err
-		}
-	}
-	return s.SystemStorage.Open(path)
 }
 
 func TestChecksumErrors(t *testing.T) {
@@ -185,26 +159,4 @@ func TestChecksumErrors(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1")
 	_, err := Checksums(ended, scan(t, root), ChecksumOptions{})
 	stagingtest.WantError(t, err, "staging: checksums of "+root+": enough")
-}
-
-// TestChecksumRetries makes reads fail with an error that may pass, on all tries but the last, and
-// on all tries.
-func TestChecksumRetries(t *testing.T) {
-	root := stagingtest.Tree(t, "a/1", "b/2")
-	m := scan(t, root)
-	for failures, works := range map[int]bool{sumTries - 1: true, sumTries: false} {
-		storage := &countingStorage{
-			opened: map[string]int{},
-			fail: func(path string, opened int) error {
-				if filepath.Base(path) == "2" && opened <= failures {
-					return unix.ESTALE
-				}
-				return nil
-			},
-		}
-		_, err := Checksums(context.Background(), m, ChecksumOptions{Storage: storage})
-		if works != (err == nil) || storage.opened[root+"/b/2"] != sumTries {
-			t.Errorf("%d failures: %v, opened %v", failures, err, storage.opened)
-		}
-	}
 }

@@ -2,13 +2,13 @@ package index
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
 
 	"rankpool/mpicache/transport"
 	"rankpool/mpicache/transport/ranks"
-	"rankpool/staging/storage"
 )
 
 // A Group is the ranks that index a data set together. Rank 0 sends requests (Scan, Checksums), the
@@ -28,15 +28,10 @@ const (
 
 // The kinds of requests, their first byte.
 const (
-	askList = 'l' // a listRequest
-	askSums = 's' // []sumTask
-	askWork = 'w' // see Group.Work
-)
-
-// The first byte of a reply.
-const (
-	replied  = 0 // followed by the result
-	vanished = 1 // followed by the text of a vanishedError
+	askList     = 'l' // the path of a folder
+	askManifest = 'm' // an encoded manifest, whose samples rank 0 then asks for
+	askSums     = 's' // a sumBatch
+	askWork     = 'w' // see Group.Work
 )
 
 // NewGroup makes the group of t's ranks and starts delivery (Transport.Start). It returns nil, this
@@ -70,14 +65,7 @@ func (g *Group) Size() int {
 
 // ask sends a request to a rank and returns its reply.
 func (g *Group) ask(ctx context.Context, to int, kind byte, data []byte) ([]byte, error) {
-	reply, err := g.calls.Call(ctx, to, append([]byte{kind}, data...))
-	if err != nil || len(reply) == 0 {
-		return nil, err
-	}
-	if reply[0] == vanished {
-		return nil, &vanishedError{&ranks.RemoteError{Rank: to, Text: string(reply[1:])}}
-	}
-	return reply[1:], nil
+	return g.calls.Call(ctx, to, append([]byte{kind}, data...))
 }
 
 // Dismiss ends the other ranks' Serve. Only rank 0 calls it, once.
@@ -92,28 +80,22 @@ func (g *Group) Dismiss() {
 // error.
 //
 // For the requests of rank 0's Work it calls work (nil: there are none) from many goroutines, with
-// a context that ends when the rank is dismissed, and returns when all calls have returned.
+// a context that ends when the rank is dismissed. It returns when all calls have returned.
 func (g *Group) Serve(ctx context.Context, concurrency int,
 	work func(ctx context.Context, request []byte) ([]byte, error),
 ) {
+	concurrency = cmp.Or(concurrency, DefaultScanConcurrency)
+	lister := &systemLister{make(chan struct{}, concurrency)}
+	s := &server{lister: lister, concurrency: concurrency, work: work}
+	defer s.close()
 	var working sync.WaitGroup
 	defer working.Wait()
 	dismissed := context.WithoutCancel(ctx)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop() // ends work whose caller has gone
-	relaxed, synced := newSystemLister(concurrency, false), newSystemLister(concurrency, true)
-	synced.places = relaxed.places
-	s := &server{
-		listers: [2]*systemLister{relaxed, synced},
-		sums:    &summer{storage.SystemStorage{}, relaxed.places}, work: work,
-	}
 	ranks.NewCalls(g.mux, channelCalls, func(_ int, request []byte, reply func([]byte, error)) {
 		request = bytes.Clone(request)
-		start := func(answer func()) { go answer() }
-		if request[0] == askWork {
-			start = working.Go
-		}
-		start(func() { reply(s.reply(ctx, request[0], request[1:])) })
+		working.Go(func() { reply(s.answer(ctx, request[0], request[1:])) })
 	})
 	_, _ = g.mux.Receive(dismissed, channelDismiss) // a context that does not end
 }
@@ -124,20 +106,12 @@ func (g *Group) Work(ctx context.Context, rank int, request []byte) ([]byte, err
 	return g.ask(ctx, rank, askWork, request)
 }
 
-// A server answers rank 0's requests; all of its parts share one list of places, which bounds their
-// requests to the storage.
+// A server answers rank 0's requests.
 type server struct {
-	listers [2]*systemLister // without and with ScanOptions.Sync
-	sums    *summer
-	work    func(context.Context, []byte) ([]byte, error) // nil: none
-}
-
-func (s *server) reply(ctx context.Context, kind byte, data []byte) ([]byte, error) {
-	result, err := s.answer(ctx, kind, data)
-	if isVanished(err) {
-		return append([]byte{vanished}, err.Error()...), nil
-	}
-	return append([]byte{replied}, result...), err
+	lister      *systemLister
+	concurrency int
+	sums        *summer                                       // nil: rank 0 has sent no manifest
+	work        func(context.Context, []byte) ([]byte, error) // nil: none
 }
 
 func (s *server) answer(ctx context.Context, kind byte, data []byte) ([]byte, error) {
@@ -147,6 +121,8 @@ func (s *server) answer(ctx context.Context, kind byte, data []byte) ([]byte, er
 	switch kind {
 	case askList:
 		return s.answerList(ctx, data)
+	case askManifest:
+		return s.setManifest(data)
 	case askSums:
 		return s.answerSums(ctx, data)
 	case askWork:
@@ -159,11 +135,11 @@ func (s *server) answer(ctx context.Context, kind byte, data []byte) ([]byte, er
 
 // listers returns the listers of the other ranks, several per rank, so that each rank always has a
 // next folder.
-func (g *Group) listers(concurrency int, sync bool) []lister {
+func (g *Group) listers(concurrency int) []lister {
 	var all []lister
 	for to := 1; to < g.Size(); to++ {
 		for range 2 * concurrency {
-			all = append(all, &remoteLister{g, to, sync})
+			all = append(all, &remoteLister{g, to})
 		}
 	}
 	return all
@@ -173,24 +149,11 @@ func (g *Group) listers(concurrency int, sync bool) []lister {
 type remoteLister struct {
 	group *Group
 	rank  int
-	sync  bool
 }
 
-// A listRequest asks for the listing of a folder.
-type listRequest struct {
-	Path    string
-	Sync    bool
-	Known   bool  // rank 0 has a listing
-	ModTime int64 // of that listing
-}
-
-func (l *remoteLister) list(ctx context.Context, path string, known *int64) (*listing, error) {
-	request := listRequest{Path: path, Sync: l.sync, Known: known != nil}
-	if known != nil {
-		request.ModTime = *known
-	}
-	reply, err := l.group.ask(ctx, l.rank, askList, ranks.Encode(request))
-	if err != nil || len(reply) == 0 {
+func (l *remoteLister) list(ctx context.Context, path string) (*listing, error) {
+	reply, err := l.group.ask(ctx, l.rank, askList, []byte(path))
+	if err != nil {
 		return nil, err
 	}
 	var found listing
@@ -199,20 +162,8 @@ func (l *remoteLister) list(ctx context.Context, path string, known *int64) (*li
 
 // answerList is the other side of remoteLister.list.
 func (s *server) answerList(ctx context.Context, data []byte) ([]byte, error) {
-	var request listRequest
-	if err := ranks.Decode(data, &request); err != nil {
-		return nil, err
-	}
-	lister := s.listers[0]
-	if request.Sync {
-		lister = s.listers[1]
-	}
-	known := &request.ModTime
-	if !request.Known {
-		known = nil
-	}
-	l, err := lister.list(ctx, request.Path, known)
-	if err != nil || l == nil {
+	l, err := s.lister.list(ctx, string(data))
+	if err != nil {
 		return nil, err
 	}
 	return ranks.Encode(l), nil

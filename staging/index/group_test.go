@@ -43,7 +43,7 @@ func testGroupOf(t *testing.T, ctx context.Context, ranks int) *Group {
 func TestGroupAlone(t *testing.T) {
 	var none *Group
 	if NewGroup(transport.NewLocal(1)[0]) != nil || none.Rank() != 0 || none.Size() != 1 ||
-		none.listers(3, true) != nil {
+		none.listers(3) != nil {
 		t.Error("one rank is no process alone")
 	}
 	none.Dismiss()
@@ -52,33 +52,21 @@ func TestGroupAlone(t *testing.T) {
 	}
 }
 
-// TestGroupList lists on another rank: results, unchanged folders, and errors are as on this rank.
+// TestGroupList lists on another rank: results and errors are as on this rank.
 func TestGroupList(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1", "a/\xff\n", "a/l -> .", "a/m -> gone", "b -> "+tooLong)
-	group := testGroup(t, 2)
-	for _, sync := range []bool{false, true} {
-		remote, local := &remoteLister{group, 1, sync}, newSystemLister(1, sync)
-		here, err := local.list(t.Context(), root+"/a", nil)
-		stagingtest.Must(t, err)
-		there, err := remote.list(t.Context(), root+"/a", nil)
-		stagingtest.Must(t, err)
-		if !reflect.DeepEqual(here, there) {
-			t.Errorf("here %+v, there %+v", here, there)
-		}
-		if l, err := remote.list(t.Context(), root+"/a", &here.ModTime); l != nil || err != nil {
-			t.Errorf("a folder that is as known: %+v, %v", l, err)
-		}
-		_, err = remote.list(t.Context(), root+"/gone", nil)
-		stagingtest.WantError(t, err, root+"/gone", "no such file", "(rank 1)")
-		if !isVanished(err) {
-			t.Errorf("%v is no vanishedError", err)
-		}
-		_, err = remote.list(t.Context(), root, nil)
-		stagingtest.WantError(t, err, root+"/b", "file name too long", "(rank 1)")
-		if isVanished(err) {
-			t.Errorf("%v is a vanishedError", err)
-		}
+	remote := &remoteLister{testGroup(t, 2), 1}
+	here, err := newFakeLister().list(t.Context(), root+"/a")
+	stagingtest.Must(t, err)
+	there, err := remote.list(t.Context(), root+"/a")
+	stagingtest.Must(t, err)
+	if !reflect.DeepEqual(here, there) {
+		t.Errorf("here %+v, there %+v", here, there)
 	}
+	_, err = remote.list(t.Context(), root+"/gone")
+	stagingtest.WantError(t, err, root+"/gone", "no such file", "(rank 1)")
+	_, err = remote.list(t.Context(), root)
+	stagingtest.WantError(t, err, root+"/b", "file name too long", "(rank 1)")
 }
 
 // TestGroupScanErrors makes ranks fail: the scan fails, names the path, and leaves no manifest.
@@ -95,13 +83,13 @@ func TestGroupScanErrors(t *testing.T) {
 	stopped, stop := context.WithCancelCause(context.Background())
 	stop(errors.New("ended by signal"))
 	group := testGroupOf(t, stopped, 2)
-	_, err := (&remoteLister{group, 1, false}).list(context.Background(), root, nil)
+	_, err := (&remoteLister{group, 1}).list(context.Background(), root)
 	stagingtest.WantError(t, err, "ended by signal", "(rank 1)")
 
 	waiting := NewGroup(transport.NewLocal(2)[0]) // its rank 1 never answers
 	ended, end := context.WithCancelCause(context.Background())
 	end(errors.New("enough"))
-	_, err = (&remoteLister{waiting, 1, false}).list(ended, root, nil)
+	_, err = (&remoteLister{waiting, 1}).list(ended, root)
 	stagingtest.WantError(t, err, "enough")
 }
 

@@ -1,7 +1,6 @@
 package index
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,61 +18,34 @@ import (
 
 // A lister lists folders. It is safe for concurrent use.
 type lister interface {
-	// list lists the folder at an absolute path. It returns nil and no error if known is not nil and
-	// is the folder's current modification time. The error is a vanishedError if something disappeared
-	// meanwhile.
-	list(ctx context.Context, path string, known *int64) (*listing, error)
-}
-
-// A vanishedError means that a folder, or a file of one that is being listed, disappeared during
-// the scan. Its parent has changed, and is listed again.
-type vanishedError struct{ err error }
-
-func (e *vanishedError) Error() string { return e.err.Error() }
-func (e *vanishedError) Unwrap() error { return e.err }
-
-func isVanished(err error) bool {
-	_, is := errors.AsType[*vanishedError](err)
-	return is
+	// list lists the folder at an absolute path.
+	list(ctx context.Context, path string) (*listing, error)
 }
 
 // A systemLister lists folders with system calls on this machine, at most cap(places) at a time.
 type systemLister struct {
-	places  chan struct{} // one element per goroutine in a system call
-	sync    bool          // see ScanOptions.Sync
-	buffers sync.Pool     // *[]byte, direntBytes each
+	places chan struct{} // one element per goroutine in a system call
 }
 
-func newSystemLister(concurrency int, syncAttributes bool) *systemLister {
-	concurrency = cmp.Or(concurrency, DefaultScanConcurrency)
-	l := &systemLister{places: make(chan struct{}, concurrency), sync: syncAttributes}
-	l.buffers.New = func() any { buffer := make([]byte, direntBytes); return &buffer }
-	return l
-}
-
-func (l *systemLister) list(ctx context.Context, path string, known *int64) (*listing, error) {
+func (l *systemLister) list(ctx context.Context, path string) (*listing, error) {
 	l.places <- struct{}{}
 	defer func() { <-l.places }()
-	if known != nil {
-		_, modTime, err := statFolder(path)
-		if err != nil || modTime == *known {
-			return nil, err
-		}
-	}
 	dir, err := os.OpenFile(path, unix.O_DIRECTORY, 0)
 	if err != nil {
-		return nil, vanishedOr(err)
+		return nil, err
 	}
 	defer dir.Close()
 	modTime, err := settle(dir)
 	if err != nil {
 		return nil, err
 	}
-	found := &listing{ModTime: modTime}
-	entries, err := l.entries(dir, found)
+	entries, err := dir.ReadDir(-1)
 	if err != nil {
-		return nil, &fs.PathError{Op: "list", Path: path, Err: err}
+		return nil, err
 	}
+	all := len(entries)
+	entries = slices.DeleteFunc(entries, func(entry fs.DirEntry) bool { return hidden(entry.Name()) })
+	found := &listing{ModTime: modTime, Others: len(entries) < all}
 	if err := l.look(ctx, dir, entries, found); err != nil {
 		return nil, err
 	}
@@ -81,63 +53,29 @@ func (l *systemLister) list(ctx context.Context, path string, known *int64) (*li
 	return found, nil
 }
 
-// vanishedOr wraps err in a vanishedError if it means that a folder does not exist, or is not a
-// folder.
-func vanishedOr(err error) error {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		return &vanishedError{err}
-	}
-	return err
-}
+// hidden reports whether an entry of this name is not part of a data set.
+func hidden(name string) bool { return strings.HasPrefix(name, ".") || name == ManifestName }
 
-// An unseen is an entry that must be examined: a file, a link, or one of unknown kind.
-type unseen struct {
-	name string // ends with a zero byte
-	kind uint8
-}
-
-// entries reads the folder, adds its sub-folders to found, and returns the entries that must be
-// examined.
-func (l *systemLister) entries(dir *os.File, found *listing) (entries []unseen, err error) {
-	buffer := l.buffers.Get().(*[]byte)
-	defer l.buffers.Put(buffer)
-	strange := false
-	hidden, err := readDirents(int(dir.Fd()), *buffer, func(d dirent) {
-		switch d.kind {
-		case unix.DT_DIR:
-			found.Folders = append(found.Folders, subFolder{Name: d.text()})
-		case unix.DT_REG, unix.DT_LNK, unix.DT_UNKNOWN:
-			entries = append(entries, unseen{string(d.name), d.kind})
-		default:
-			strange = true
-		}
-	})
-	found.Others = hidden || strange
-	return entries, err
-}
-
-// look examines all entries of the folder dir, in chunks, in parallel as far as places allow.
-func (l *systemLister) look(ctx context.Context, dir *os.File, entries []unseen, found *listing) (
-	err error,
-) {
+// look adds all entries of the folder dir to found, in chunks, in parallel as far as places allow.
+func (l *systemLister) look(
+	ctx context.Context, dir *os.File, entries []fs.DirEntry, found *listing,
+) (err error) {
 	var (
 		group sync.WaitGroup
 		mu    sync.Mutex
 		fd    = int(dir.Fd())
 	)
 	found.Files = make([]scannedFile, 0, len(entries))
-	chunk := func(entries []unseen) {
-		seen, chunkErr := l.lookAt(ctx, fd, entries)
+	chunk := func(entries []fs.DirEntry) {
+		seen, chunkErr := lookAt(ctx, fd, entries)
 		mu.Lock()
 		defer mu.Unlock()
 		found.Files = append(found.Files, seen.Files...)
 		found.Folders = append(found.Folders, seen.Folders...)
 		found.Dangling = append(found.Dangling, seen.Dangling...)
+		found.Others = found.Others || seen.Others
 		if chunkErr != nil && err == nil {
 			err = fmt.Errorf("%s/%w", strings.TrimSuffix(dir.Name(), "/"), chunkErr)
-			if isVanished(chunkErr) {
-				err = &vanishedError{err}
-			}
 		}
 	}
 	for entries := range slices.Chunk(entries, statChunk) {
@@ -156,30 +94,30 @@ func (l *systemLister) look(ctx context.Context, dir *os.File, entries []unseen,
 }
 
 // lookAt examines entries of the folder fd; its error starts with the name.
-func (l *systemLister) lookAt(ctx context.Context, fd int, entries []unseen) (
-	found listing, err error,
-) {
+func lookAt(ctx context.Context, fd int, entries []fs.DirEntry) (found listing, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return listing{}, err
 	}
 	found.Files = make([]scannedFile, 0, len(entries))
-	var st unix.Statx_t
 	for _, entry := range entries {
-		name := entry.name[:len(entry.name)-1]
-		link, err := l.attributes(fd, entry, &st)
-		if link && isDangling(err) {
-			found.Dangling = append(found.Dangling, name)
+		name, link := entry.Name(), entry.Type() == fs.ModeSymlink
+		if entry.IsDir() {
+			found.Folders = append(found.Folders, subFolder{Name: name})
 			continue
 		}
-		if err != nil {
+		var st unix.Stat_t
+		err := posix.Retry(func() error { return unix.Fstatat(fd, name, &st, 0) })
+		switch kind := st.Mode & unix.S_IFMT; {
+		case link && isDangling(err):
+			found.Dangling = append(found.Dangling, name)
+		case err != nil:
 			return listing{}, fmt.Errorf("%s: %w", name, err)
-		}
-		switch st.Mode & unix.S_IFMT {
-		case unix.S_IFREG:
-			found.Files = append(found.Files,
-				scannedFile{name, int64(st.Size), st.Mtime.Sec*1e9 + int64(st.Mtime.Nsec)})
-		case unix.S_IFDIR:
+		case kind == unix.S_IFREG:
+			found.Files = append(found.Files, scannedFile{name, st.Size, st.Mtim.Nano()})
+		case kind == unix.S_IFDIR:
 			found.Folders = append(found.Folders, subFolder{name, link})
+		default:
+			found.Others = true
 		}
 	}
 	return found, nil
@@ -187,39 +125,7 @@ func (l *systemLister) lookAt(ctx context.Context, fd int, entries []unseen) (
 
 // isDangling reports whether err, of examining a link, means that the link leads nowhere.
 func isDangling(err error) bool {
-	return !isVanished(err) && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) ||
-		errors.Is(err, unix.ELOOP))
-}
-
-// attributes sets *st to the attributes of the entry, or of the target if it is a link, and reports
-// whether it is a link. If the entry disappeared, the error is a vanishedError; a dangling link is
-// another error.
-//
-// Unless Sync is set, the file system may use attributes that it has cached. If it reports a size
-// of 0, attributes asks the servers once more: Lustre's metadata server does not know the sizes of
-// files whose data are elsewhere.
-func (l *systemLister) attributes(fd int, entry unseen, st *unix.Statx_t) (link bool, err error) {
-	relaxed := unix.AT_STATX_DONT_SYNC
-	if l.sync {
-		relaxed = 0
-	}
-	link = entry.kind == unix.DT_LNK
-	if entry.kind == unix.DT_UNKNOWN {
-		if err := statx(fd, entry.name, relaxed|unix.AT_SYMLINK_NOFOLLOW, st); err != nil {
-			return false, vanishedOr(err)
-		}
-		link = st.Mode&unix.S_IFMT == unix.S_IFLNK
-	}
-	err = statx(fd, entry.name, relaxed, st)
-	// Kernels of some storage appliances do not know the flag.
-	if errors.Is(err, unix.EINVAL) || err == nil && st.Size == 0 && relaxed != 0 {
-		err = statx(fd, entry.name, 0, st)
-	}
-	if errors.Is(err, unix.ENOENT) && (!link ||
-		statx(fd, entry.name, unix.AT_SYMLINK_NOFOLLOW, st) != nil) {
-		return link, &vanishedError{err}
-	}
-	return link, err
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
 // settle waits until any later change of the folder is certain to show in its modification time,
@@ -252,21 +158,4 @@ func settle(dir *os.File) (modTime int64, err error) {
 		}
 	}
 	return st.Mtim.Nano(), nil
-}
-
-// A folderID identifies a folder on this machine.
-type folderID struct{ device, inode uint64 }
-
-// statFolder returns a folder's identity and its modification time according to the file system's
-// servers. The error is a vanishedError if it does not exist.
-func statFolder(path string) (id folderID, modTime int64, err error) {
-	var st unix.Stat_t
-	err = posix.Retry(func() error { return unix.Stat(path, &st) })
-	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		err = unix.ENOTDIR
-	}
-	if err != nil {
-		return folderID{}, 0, vanishedOr(&fs.PathError{Op: "stat", Path: path, Err: err})
-	}
-	return folderID{st.Dev, st.Ino}, st.Mtim.Nano(), nil
 }

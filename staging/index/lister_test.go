@@ -2,11 +2,11 @@ package index
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,36 +18,22 @@ import (
 // A fakeLister lists through the system's lister, and lets a test do something before and after.
 type fakeLister struct {
 	lister
-	// listed counts the real listings of path, from 1
-	before, after func(path string, listed int) error
-
-	mu     sync.Mutex
-	listed map[string]int
+	before, after func(path string) error
 }
 
 func newFakeLister() *fakeLister {
-	return &fakeLister{lister: newSystemLister(2, false), listed: map[string]int{}}
+	return &fakeLister{lister: &systemLister{make(chan struct{}, 2)}}
 }
 
-func (f *fakeLister) list(ctx context.Context, path string, known *int64) (*listing, error) {
-	f.mu.Lock()
-	n := f.listed[path] + 1
-	f.mu.Unlock()
+func (f *fakeLister) list(ctx context.Context, path string) (*listing, error) {
 	if f.before != nil {
-		if err := f.before(path, n); err != nil {
+		if err := f.before(path); err != nil {
 			return nil, err
 		}
 	}
-	l, err := f.lister.list(ctx, path, known)
-	if l != nil {
-		f.mu.Lock()
-		f.listed[path] = n
-		f.mu.Unlock()
-		if f.after != nil {
-			if err := f.after(path, n); err != nil {
-				return nil, err
-			}
-		}
+	l, err := f.lister.list(ctx, path)
+	if err == nil && f.after != nil {
+		err = f.after(path)
 	}
 	return l, err
 }
@@ -57,35 +43,36 @@ func (f *fakeLister) scan(root string, opt ScanOptions) (*dataset.Manifest, erro
 	return Scan(context.Background(), root, opt)
 }
 
-// TestScanChanges changes folders at the worst moments: the manifest has what is there at the end.
+// TestScanChanges changes folders at the worst moments: the scan ends with an error.
 func TestScanChanges(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		folder string // the change happens when this folder is first listed
+		folder string // the change happens when this folder is listed
 		after  bool   // right after that, else right before
 		change func(t *testing.T, root string)
-		want   []string
-		listed map[string]int
+		want   string
 	}{
 		{
 			"a file comes after its folder was listed", "b", true,
 			func(t *testing.T, root string) { stagingtest.Grow(t, root, "b/3") },
-			[]string{"0 a/1", "1 b/2", "1 b/3", "1 b/c/4"},
-			map[string]int{"": 1, "a": 1, "b": 2, "b/c": 1},
+			"folder %s/b has changed",
 		},
 		{
 			"a file goes", "b", true,
 			func(t *testing.T, root string) { stagingtest.Must(t, os.Remove(filepath.Join(root, "b/2"))) },
-			[]string{"0 a/1", "1 b/c/4"},
-			map[string]int{"b": 2},
+			"folder %s/b has changed",
+		},
+		{
+			"a class comes", "a", true,
+			func(t *testing.T, root string) { stagingtest.Grow(t, root, "aa/5") },
+			"folder %s has changed",
 		},
 		{
 			"a folder goes before it is listed", "b/c", false,
 			func(t *testing.T, root string) {
 				stagingtest.Must(t, os.RemoveAll(filepath.Join(root, "b/c")))
 			},
-			[]string{"0 a/1", "1 b/2"},
-			map[string]int{"b": 2, "b/c": 0},
+			"open %s/b/c: no such file",
 		},
 		{
 			"a folder becomes a file before it is listed", "b/c", false,
@@ -93,31 +80,15 @@ func TestScanChanges(t *testing.T) {
 				stagingtest.Must(t, os.RemoveAll(filepath.Join(root, "b/c")))
 				stagingtest.Grow(t, root, "b/c")
 			},
-			[]string{"0 a/1", "1 b/2", "1 b/c"},
-			map[string]int{"b": 2, "b/c": 0},
-		},
-		{
-			"a folder is renamed before it is listed", "b/c", false,
-			func(t *testing.T, root string) {
-				stagingtest.Must(t, os.Rename(filepath.Join(root, "b/c"), filepath.Join(root, "b/d")))
-			},
-			[]string{"0 a/1", "1 b/2", "1 b/d/4"},
-			map[string]int{"b": 2, "b/c": 0, "b/d": 1},
-		},
-		{
-			"a class comes", "a", true,
-			func(t *testing.T, root string) { stagingtest.Grow(t, root, "aa/5") },
-			[]string{"0 a/1", "1 aa/5", "2 b/2", "2 b/c/4"},
-			map[string]int{"": 2, "a": 1, "aa": 1},
+			"open %s/b/c: not a directory",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := stagingtest.Tree(t, "a/1", "b/2", "b/c/4")
 			f := newFakeLister()
-			var once sync.Once
-			moment := func(path string, listed int) error {
-				if path == filepath.Join(root, c.folder) && listed == 1 {
-					once.Do(func() { c.change(t, root) })
+			moment := func(path string) error {
+				if path == filepath.Join(root, c.folder) {
+					c.change(t, root)
 				}
 				return nil
 			}
@@ -127,50 +98,12 @@ func TestScanChanges(t *testing.T) {
 				f.before = moment
 			}
 			m, err := f.scan(root, ScanOptions{})
-			stagingtest.Must(t, err)
-			if got := samples(m); !slices.Equal(got, c.want) {
-				t.Errorf("samples %q, want %q", got, c.want)
-			}
-			for folder, want := range c.listed {
-				if got := f.listed[filepath.Join(root, folder)]; got != want {
-					t.Errorf("folder %q was listed %d times, want %d", folder, got, want)
-				}
-			}
-			if difference := differ(m, scan(t, root)); difference != "" {
-				t.Error(difference)
+			stagingtest.WantError(t, err, "staging: scan of "+root, fmt.Sprintf(c.want, root),
+				"when nothing writes to it any more")
+			if m != nil {
+				t.Error("there is a partial manifest")
 			}
 		})
-	}
-}
-
-// TestScanNeverStill changes a folder each time it is listed.
-func TestScanNeverStill(t *testing.T) {
-	root := stagingtest.Tree(t, "a/1", "b/2")
-	f := newFakeLister()
-	f.after = func(path string, listed int) error {
-		if filepath.Base(path) == "b" {
-			stagingtest.Grow(t, root, "b/new"+string(rune('0'+listed)))
-		}
-		return nil
-	}
-	m, err := f.scan(root, ScanOptions{})
-	stagingtest.WantError(t, err, "staging: scan of "+root, root+"/b keeps changing")
-	if m != nil || f.listed[filepath.Join(root, "b")] != scanPasses ||
-		f.listed[filepath.Join(root, "a")] != 1 {
-		t.Errorf("manifest %v, listed %v", m, f.listed)
-	}
-
-	f = newFakeLister() // a file that is always gone when it is looked at
-	f.before = func(path string, _ int) error {
-		if filepath.Base(path) == "b" {
-			return &vanishedError{&fs.PathError{Op: "stat", Path: path + "/2", Err: unix.ENOENT}}
-		}
-		return nil
-	}
-	m, err = f.scan(root, ScanOptions{})
-	stagingtest.WantError(t, err, root+"/b/2: no such file")
-	if m != nil {
-		t.Error("there is a partial manifest")
 	}
 }
 
@@ -179,7 +112,7 @@ func TestScanUnreadableFolder(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1", "b/c/d/2", "e/3")
 	for _, folder := range []string{"", "a", "b/c/d"} {
 		f := newFakeLister()
-		f.before = func(path string, _ int) error {
+		f.before = func(path string) error {
 			if path == filepath.Join(root, folder) {
 				return &fs.PathError{Op: "open", Path: path, Err: unix.EACCES}
 			}
@@ -194,8 +127,7 @@ func TestScanUnreadableFolder(t *testing.T) {
 	}
 }
 
-// TestSystemLister lists one folder with every kind of entry, also on a file system that does not
-// report kinds.
+// TestSystemLister lists one folder with every kind of entry.
 func TestSystemLister(t *testing.T) {
 	root := stagingtest.Tree(
 		t,
@@ -221,81 +153,13 @@ func TestSystemLister(t *testing.T) {
 		Files:   []scannedFile{{"empty", 0, nanos}, {"file", 6, nanos}, {"link", 6, nanos}},
 		Folders: []subFolder{{"folder", false}, {"out", true}, {"to", true}},
 	}
-	check := func(got *listing) {
-		t.Helper()
-		if !slices.Equal(got.Files, want.Files) || !slices.Equal(got.Folders, want.Folders) {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
-	}
-	for _, sync := range []bool{false, true} {
-		l := newSystemLister(1, sync)
-		got, err := l.list(context.Background(), dir, nil)
-		stagingtest.Must(t, err)
-		check(got)
-		again, err := l.list(context.Background(), dir, &got.ModTime)
-		if again != nil || err != nil {
-			t.Errorf("a folder that is as known: %+v, %v", again, err)
-		}
-		older := got.ModTime - 1
-		if again, err := l.list(context.Background(), dir, &older); again == nil || err != nil {
-			t.Errorf("a folder that is not as known: %+v, %v", again, err)
-		}
-	}
-	in, err := os.Open(dir)
+	got, err := newFakeLister().list(t.Context(), dir)
 	stagingtest.Must(t, err)
-	defer in.Close()
-	var unknown []unseen
-	for _, name := range []string{"file", "empty", "folder", "link", "to", "out", "pipe"} {
-		unknown = append(unknown, unseen{name + "\x00", unix.DT_UNKNOWN})
+	if !slices.Equal(got.Files, want.Files) || !slices.Equal(got.Folders, want.Folders) ||
+		!got.Others {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
-	got := &listing{}
-	stagingtest.Must(t, newSystemLister(1, false).look(context.Background(), in, unknown, got))
-	got.sort()
-	check(got)
-}
-
-// TestVanished distinguishes files that have vanished from errors.
-func TestVanished(t *testing.T) {
-	root := stagingtest.Tree(t, "x/broken -> "+tooLong, "x/1")
-	in, err := os.Open(filepath.Join(root, "x"))
-	stagingtest.Must(t, err)
-	defer in.Close()
-	for _, c := range []struct {
-		name     string
-		kind     uint8
-		vanished bool
-		want     string
-	}{
-		{"broken", unix.DT_LNK, false, "file name too long"},
-		{"broken", unix.DT_UNKNOWN, false, "file name too long"},
-		{"none", unix.DT_LNK, true, "no such file"},
-		{"none", unix.DT_REG, true, "no such file"},
-		{"none", unix.DT_UNKNOWN, true, "no such file"},
-	} {
-		err := newSystemLister(1, false).look(context.Background(), in,
-			[]unseen{{c.name + "\x00", c.kind}}, &listing{})
-		stagingtest.WantError(t, err, root+"/x/"+c.name+": "+c.want)
-		//nolint:errorlint // it must be the outermost error
-		if _, vanished := err.(*vanishedError); vanished != c.vanished {
-			t.Errorf("%s of kind %d: vanished is %t", c.name, c.kind, vanished)
-		}
-	}
-}
-
-func FuzzCutDirent(f *testing.F) {
-	f.Add([]byte(
-		"\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x18\x00\x08name\x00"))
-	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\xff\xff\x08n\x00"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		for rest := data; len(rest) > 0; {
-			entry, after, err := cutDirent(rest)
-			if err != nil {
-				return
-			}
-			if len(after) >= len(rest) || entry.text() == "" || entry.name[len(entry.name)-1] != 0 {
-				t.Fatalf("entry %q leaves %d of %d bytes", entry.name, len(after), len(rest))
-			}
-			rest = after
-		}
-	})
+	root = stagingtest.Tree(t, "broken -> "+tooLong)
+	_, err = newFakeLister().list(t.Context(), root)
+	stagingtest.WantError(t, err, root+"/broken: file name too long")
 }

@@ -17,9 +17,8 @@ import (
 type OpenOptions struct {
 	ScanOptions
 	// where the data are now, if the manifest file names another root; "": the manifest's root
-	Root     string
-	CacheDir string // the folder of cached manifests; "": rankpool in os.UserCacheDir
-	NoCache  bool   // neither use nor write a cached manifest
+	Root    string
+	NoCache bool // neither use nor write a cached manifest
 	// called with one sentence on harmless failures, and on why a cached manifest was not used
 	Log func(msg string)
 }
@@ -102,14 +101,14 @@ func openManifest(ctx context.Context, path string, opt OpenOptions) (*dataset.M
 // openFolder returns the cached manifest of the folder root if it is still valid; otherwise it
 // scans root and caches the manifest.
 func openFolder(ctx context.Context, root string, opt OpenOptions) (*dataset.Manifest, error) {
-	cached, err := cacheFile(root, opt)
+	cached, err := CachedManifest(root, opt)
 	if err != nil {
 		opt.Log(fmt.Sprintf("staging: the manifest of %s is not cached: %v", root, err))
 		return Scan(ctx, root, opt.ScanOptions)
 	}
-	before, err := readCached(ctx, cached, root, opt.Concurrency)
+	m, err := readCached(ctx, cached, root, opt.Concurrency)
 	if err == nil {
-		return before, nil
+		return m, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
 		opt.Log(fmt.Sprintf("staging: scanning %s again: %v", root, err))
@@ -117,11 +116,6 @@ func openFolder(ctx context.Context, root string, opt OpenOptions) (*dataset.Man
 	m, dangling, err := scanTree(ctx, root, opt.ScanOptions)
 	if err != nil {
 		return nil, err
-	}
-	if before != nil {
-		changes := dataset.Compare(before, m, 1)
-		opt.Log(fmt.Sprintf("staging: %s has changed since it was last scanned: %s%s", root,
-			changes, changes.First()))
 	}
 	if dangling > 0 { // when one leads somewhere again, its folder has not changed
 		return m, nil
@@ -136,36 +130,27 @@ func openFolder(ctx context.Context, root string, opt OpenOptions) (*dataset.Man
 	return m, nil
 }
 
-// CachedManifest returns where Open keeps the manifest of the folder dir, whether or not it exists,
-// or why it cannot be kept.
+// CachedManifest returns where Open, with these options, keeps the manifest of the folder dir,
+// whether or not it exists, or why it cannot be kept.
 func CachedManifest(dir string, opt OpenOptions) (string, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("staging: %w", err)
 	}
-	return cacheFile(root, opt)
-}
-
-// cacheFile returns the path of the cached manifest of the folder root, scanned with these options.
-func cacheFile(root string, opt OpenOptions) (string, error) {
-	cacheDir := opt.CacheDir
-	if cacheDir == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", err
-		}
-		cacheDir = filepath.Join(user, "rankpool")
+	caches, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
 	}
 	if opt.WholeFiles {
 		root += "\x00files" // no path contains a zero byte
 	}
 	root += "\x003" // manifests of version 2 had files beside images as samples
 	key := sha256.Sum256([]byte(root))
-	return filepath.Join(cacheDir, "manifests", hex.EncodeToString(key[:16])+".parquet"), nil
+	return filepath.Join(caches, "rankpool", "manifests", hex.EncodeToString(key[:16])+".parquet"), nil
 }
 
-// readCached returns the cached manifest of root, together with an error if it no longer describes
-// root. The error wraps fs.ErrNotExist if there is no cached manifest.
+// readCached returns the cached manifest of root, unless it no longer describes root. The error
+// wraps fs.ErrNotExist if there is no cached manifest.
 func readCached(ctx context.Context, cached, root string, concurrency int) (
 	*dataset.Manifest, error,
 ) {
@@ -187,7 +172,7 @@ func readCached(ctx context.Context, cached, root string, concurrency int) (
 	}
 	if err != nil {
 		// not wrapped: a missing file is not a missing cache
-		return m, fmt.Errorf("its cached manifest is out of date: %s", err.Error())
+		return nil, fmt.Errorf("its cached manifest is out of date: %s", err.Error())
 	}
 	return m, nil
 }

@@ -25,7 +25,7 @@ type session struct {
 
 func newSession(t *testing.T) *session {
 	s := &session{}
-	s.opt.CacheDir = t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	s.opt.Log = func(msg string) { s.log = append(s.log, msg) }
 	s.opt.Progress = func(files int64) { s.scans++ }
 	return s
@@ -63,30 +63,26 @@ func TestOpenCaches(t *testing.T) {
 func TestOpenNoticesChanges(t *testing.T) {
 	later := stagingtest.ModTime.Add(time.Second)
 	for _, c := range []struct {
-		name    string
-		change  func(t *testing.T, root string)
-		log     string
-		want    []string
-		changes string
+		name   string
+		change func(t *testing.T, root string)
+		log    string
+		want   []string
 	}{
 		{
 			"a new file", func(t *testing.T, root string) { stagingtest.Grow(t, root, "a/0") },
 			"/a has changed",
 			[]string{"0 a/0", "0 a/1", "1 b/2", "1 b/c/3"},
-			"1 sample added, 0 removed, 0 changed (added: a/0)",
 		},
 		{
 			"a new class", func(t *testing.T, root string) { stagingtest.Grow(t, root, "aa/0") },
 			" has changed",
 			[]string{"0 a/1", "1 aa/0", "2 b/2", "2 b/c/3"},
-			"1 sample added, 0 removed, 0 changed (added: aa/0)",
 		},
 		{
 			"a file in an empty folder",
 			func(t *testing.T, root string) { stagingtest.Grow(t, root, "e/5") },
 			"/e has changed",
 			[]string{"0 a/1", "1 b/2", "1 b/c/3", "2 e/5"},
-			"(added: e/5)",
 		},
 		{
 			"a folder less", func(t *testing.T, root string) {
@@ -94,21 +90,18 @@ func TestOpenNoticesChanges(t *testing.T) {
 			},
 			"/b",
 			[]string{"0 a/1", "1 b/2"},
-			"0 samples added, 1 removed, 0 changed (removed: b/c/3)",
 		},
 		{
 			"another size", func(t *testing.T, root string) {
 				stagingtest.Must(t, os.WriteFile(filepath.Join(root, "a/1"), []byte("longer"), 0o644))
 			}, "/a/1 has size 6, not 3",
 			[]string{"0 a/1", "1 b/2", "1 b/c/3"},
-			"1 changed (changed: a/1 (6 bytes, were 3))",
 		},
 		{
 			"another time", func(t *testing.T, root string) {
 				stagingtest.Must(t, os.Chtimes(filepath.Join(root, "b/c/3"), later, later))
 			}, "/b/c/3 was modified at",
 			[]string{"0 a/1", "1 b/2", "1 b/c/3"},
-			"1 changed (changed: b/c/3 (modified at ",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,16 +113,10 @@ func TestOpenNoticesChanges(t *testing.T) {
 			if got := samples(m); !scanned || !slices.Equal(got, c.want) {
 				t.Errorf("scanned: %t, samples %q, want %q", scanned, got, c.want)
 			}
-			if len(s.log) != 2 {
+			if len(s.log) != 1 {
 				t.Fatalf("log %q", s.log)
 			}
 			stagingtest.WantError(t, fmt.Errorf("%s", s.log[0]), "scanning "+root+" again", c.log)
-			stagingtest.WantError(
-				t,
-				fmt.Errorf("%s", s.log[1]),
-				root+" has changed since it was last scanned: ",
-				c.changes,
-			)
 			if _, scanned := s.open(t, root); scanned {
 				t.Error("the new manifest was not cached")
 			}
@@ -141,7 +128,7 @@ func TestOpenCacheFailures(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1")
 	s := newSession(t)
 	s.open(t, root)
-	cached, err := cacheFile(root, s.opt)
+	cached, err := CachedManifest(root, s.opt)
 	stagingtest.Must(t, err)
 	stagingtest.Must(t, os.WriteFile(cached, []byte("garbage, not a manifest"), 0o644))
 	if _, scanned := s.open(t, root); !scanned || len(s.log) != 1 {
@@ -152,16 +139,15 @@ func TestOpenCacheFailures(t *testing.T) {
 		t.Errorf("a cache of another folder: scanned %t, root %s", scanned, m.Root())
 	}
 	s = newSession(t)
-	s.opt.CacheDir = filepath.Join(root, "a/1") // a file
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(root, "a/1")) // a file
 	m, scanned := s.open(t, root)
 	if !scanned || m.Len() != 1 || len(s.log) == 0 {
 		t.Fatalf("no place for a cache: scanned %t, log %q", scanned, s.log)
 	}
 	stagingtest.WantError(t, fmt.Errorf("%s", s.log[len(s.log)-1]), "is not cached", "not a directory")
+	s = newSession(t)
 	t.Setenv("XDG_CACHE_HOME", "")
 	t.Setenv("HOME", "")
-	s = newSession(t)
-	s.opt.CacheDir = ""
 	if m, scanned := s.open(t, root); !scanned || m.Len() != 1 || len(s.log) != 1 {
 		t.Errorf("no home: scanned %t, log %q", scanned, s.log)
 	}

@@ -3,10 +3,16 @@ package index
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"rankpool/staging/dataset"
 )
@@ -19,11 +25,6 @@ const DefaultScanConcurrency = 16
 // of a core per file, so a chunk takes about 1 ms, far more than handing it to a goroutine.
 const statChunk = 256
 
-// scanPasses is how often a scan visits the folders, at most, until none has changed since it was
-// listed: once to list them, once to see that none has changed, and a few times more for a data set
-// into which somebody is still moving the last files.
-const scanPasses = 5
-
 // ScanOptions controls Scan. The zero value is ready to use.
 type ScanOptions struct {
 	// requests in flight per rank; 0: DefaultScanConcurrency
@@ -34,12 +35,6 @@ type ScanOptions struct {
 	Notice func(sentence string)
 	// the ranks that share the work; this process is rank 0. nil: it works alone
 	Group *Group
-
-	// Sync asks the file system's servers for every file's size and time. Without it a file system may
-	// answer from this machine's caches, and Lustre with a size that its metadata server updates
-	// lazily; that saves a request per file, and is correct for files that were written some time ago.
-	// A read checks size and time in any case.
-	Sync bool
 
 	// WholeFiles makes a tar shard, a TFRecord file or an array (.npy) one sample like any other file.
 	// Without it they hold many samples (see package shards), and the scan reads their headers.
@@ -60,13 +55,10 @@ type ScanOptions struct {
 // without resolving links. The order of the samples depends on names only (see Manifest), neither
 // on Concurrency nor on the ranks of the Group.
 //
-// A folder that changes while the scan runs is listed again. At the end no folder has changed since
-// it was listed.
-//
 // Errors: a folder that cannot be read, a file that cannot be examined, a link to a folder that
 // contains it, a shard without class numbers beside class folders, or more files than they hold, a
-// compressed shard, a folder that keeps changing, a tree without samples, and ctx's end. Each names
-// the path; there is never a partial manifest.
+// compressed shard, a folder that changes while the scan runs, a tree without samples, and ctx's
+// end. Each names the path; there is never a partial manifest.
 func Scan(ctx context.Context, root string, opt ScanOptions) (*dataset.Manifest, error) {
 	m, _, err := scanTree(ctx, root, opt)
 	return m, err
@@ -82,7 +74,7 @@ func scanTree(ctx context.Context, root string, opt ScanOptions) (
 	}
 	s := newScanner(ctx, abs, opt)
 	defer s.stop(nil)
-	if err := s.passes(); err != nil {
+	if err := s.walk(); err != nil {
 		return nil, 0, fmt.Errorf("staging: scan of %s: %w", abs, err)
 	}
 	m, err = s.manifest()
@@ -96,7 +88,6 @@ type scanner struct {
 	stop    context.CancelCauseFunc
 	workers []lister // one per goroutine
 	opt     ScanOptions
-	known   map[string]*listing // by path, from the previous pass
 
 	dangling int // links that lead nowhere
 
@@ -106,9 +97,6 @@ type scanner struct {
 	busy    int              // workers visiting a folder
 	folders []*scannedFolder // visited
 	files   int64            // found in them
-	first   bool             // this is the first pass
-	fresh   string           // a folder that was listed in this pass; "" if none
-	gone    error            // something disappeared in this pass
 }
 
 // A scannedFolder is a folder that a scan visits; parent leads to the root.
@@ -119,49 +107,27 @@ type scannedFolder struct {
 	*listing
 
 	identify sync.Once
-	id       folderID
+	id       fs.FileInfo
 	idErr    error
 }
 
 func newScanner(ctx context.Context, root string, opt ScanOptions) *scanner {
 	opt.Concurrency = cmp.Or(opt.Concurrency, DefaultScanConcurrency)
-	s := &scanner{root: root, opt: opt}
+	s := &scanner{root: root, opt: opt, queue: []*scannedFolder{{}}}
 	s.changed = sync.NewCond(&s.mu)
 	s.ctx, s.stop = context.WithCancelCause(ctx)
 	local := opt.lister
 	if local == nil {
-		local = newSystemLister(opt.Concurrency, opt.Sync)
+		local = &systemLister{make(chan struct{}, opt.Concurrency)}
 	}
 	s.workers = append(slices.Repeat([]lister{local}, opt.Concurrency),
-		opt.Group.listers(opt.Concurrency, opt.Sync)...)
+		opt.Group.listers(opt.Concurrency)...)
 	return s
 }
 
-// passes visits the tree until nothing in it has changed since it was listed.
-func (s *scanner) passes() error {
-	for i := range scanPasses {
-		s.first = i == 0
-		s.pass()
-		if err := context.Cause(s.ctx); err != nil {
-			return err
-		}
-		if s.fresh == "" && s.gone == nil {
-			return nil
-		}
-		s.known = make(map[string]*listing, len(s.folders))
-		for _, in := range s.folders {
-			s.known[in.path] = in.listing
-		}
-	}
-	if s.gone != nil {
-		return s.gone
-	}
-	return fmt.Errorf("%s keeps changing: index it when nothing writes to it any more", s.fresh)
-}
-
-// pass visits every folder once. The last worker runs on the caller's goroutine.
-func (s *scanner) pass() {
-	s.queue, s.folders, s.files, s.fresh, s.gone = []*scannedFolder{{}}, nil, 0, "", nil
+// walk visits every folder, and then checks that none has changed since it was listed. The last
+// worker runs on the caller's goroutine.
+func (s *scanner) walk() error {
 	defer context.AfterFunc(s.ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -173,7 +139,21 @@ func (s *scanner) pass() {
 	}
 	s.work(s.workers[0])
 	group.Wait()
+	if err := context.Cause(s.ctx); err != nil {
+		return err
+	}
+	return inParallel(s.ctx, len(s.folders), s.opt.Concurrency, func(i int) error {
+		in := s.folders[i]
+		err := checkFolderTime(s.root, dataset.Folder{Path: in.path, ModTime: in.ModTime})
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, stillWritten)
+		}
+		return nil
+	})
 }
+
+// stillWritten is the advice for a folder that changes while it is indexed.
+const stillWritten = "index the data set when nothing writes to it any more"
 
 // work visits folders with l until there are no more.
 func (s *scanner) work(l lister) {
@@ -189,7 +169,7 @@ func (s *scanner) work(l lister) {
 	}
 }
 
-// take returns a folder to visit, or nil when the pass is over.
+// take returns a folder to visit, or nil when there are no more.
 func (s *scanner) take() *scannedFolder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,57 +185,34 @@ func (s *scanner) take() *scannedFolder {
 	return in
 }
 
-// visit lists the folder in with l, unless it is known and has not changed.
-func (s *scanner) visit(l lister, in *scannedFolder) error {
-	err := s.checkLoop(in)
-	known := s.known[in.path]
-	if err == nil {
-		var modTime *int64
-		if known != nil {
-			modTime = &known.ModTime
-		}
-		in.listing, err = l.list(s.ctx, s.abs(in.path), modTime)
+// visit lists the folder in with l, and adds its sub-folders to the queue.
+func (s *scanner) visit(l lister, in *scannedFolder) (err error) {
+	if err := s.checkLoop(in); err != nil {
+		return err
 	}
-	if isVanished(err) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.gone = err
-		return nil
+	in.listing, err = l.list(s.ctx, s.abs(in.path))
+	if in.path != "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)) {
+		return fmt.Errorf("%w: %s", err, stillWritten)
 	}
 	if err != nil {
 		return err
 	}
-	fresh := in.listing != nil
-	if !fresh {
-		in.listing = known
-	}
-	s.found(in, fresh)
-	return nil
-}
-
-// found adds a folder to the result, and its sub-folders to the queue.
-func (s *scanner) found(in *scannedFolder, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.folders = append(s.folders, in)
 	s.files += int64(len(in.Files))
-	if fresh {
-		s.fresh = s.abs(in.path)
-	}
 	for _, sub := range in.Folders {
-		path := sub.Name
-		if in.path != "" {
-			path = in.path + "/" + sub.Name
-		}
-		s.queue = append(s.queue,
-			&scannedFolder{path: path, parent: in, underLink: in.underLink || sub.Link})
+		s.queue = append(s.queue, &scannedFolder{
+			path: path.Join(in.path, sub.Name), parent: in, underLink: in.underLink || sub.Link,
+		})
 	}
 	if len(in.Folders) > 0 {
 		s.changed.Broadcast()
 	}
-	if s.first && s.opt.Progress != nil && len(in.Files) > 0 {
+	if s.opt.Progress != nil && len(in.Files) > 0 {
 		s.opt.Progress(s.files)
 	}
+	return nil
 }
 
 // checkLoop returns an error if in is one of its own ancestors, which only a link can cause.
@@ -272,7 +229,7 @@ func (s *scanner) checkLoop(in *scannedFolder) error {
 		if err := s.identify(up); err != nil {
 			return err
 		}
-		if up.id == in.id {
+		if os.SameFile(up.id, in.id) {
 			return fmt.Errorf("%s leads back to %s, so the tree is infinite", s.abs(in.path), s.abs(up.path))
 		}
 	}
@@ -280,7 +237,7 @@ func (s *scanner) checkLoop(in *scannedFolder) error {
 }
 
 func (s *scanner) identify(in *scannedFolder) error {
-	in.identify.Do(func() { in.id, _, in.idErr = statFolder(s.abs(in.path)) })
+	in.identify.Do(func() { in.id, in.idErr = os.Stat(s.abs(in.path)) })
 	return in.idErr
 }
 

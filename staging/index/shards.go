@@ -1,7 +1,6 @@
 package index
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -93,7 +92,7 @@ func (s *scanner) shards(kind string) (map[*scannedFile]*shardFile, error) {
 	var mu sync.Mutex
 	var samples atomic.Int64
 	err := inParallel(s.ctx, len(list), s.opt.Concurrency, func(i int) error {
-		if err := list[i].read(s.ctx); err != nil {
+		if err := list[i].read(); err != nil {
 			return err
 		}
 		if list[i].contents == nil {
@@ -135,31 +134,28 @@ func (s *scanner) wholeArrays(list []*shardFile, found map[*scannedFile]*shardFi
 }
 
 // read finds the samples in the file, which must not have changed since it was listed.
-func (f *shardFile) read(ctx context.Context) error {
+func (f *shardFile) read() error {
 	file, err := os.OpenFile(f.path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	in := &cancellable{ctx, file}
 	switch f.format {
 	case dataset.FormatTar:
-		f.contents, err = shards.Tar(in, f.Size)
+		f.contents, err = shards.Tar(file, f.Size)
 	case dataset.FormatTFRecord:
-		if f.doubtful && !shards.IsTFRecord(in, f.Size) {
-			return f.checkGzip(in)
+		if f.doubtful && !shards.IsTFRecord(file, f.Size) {
+			return f.checkGzip(file)
 		}
-		f.contents, err = shards.TFRecord(in, f.Size)
+		f.contents, err = shards.TFRecord(file, f.Size)
 	case dataset.FormatNPY:
-		f.contents, err = shards.NPY(in, f.Size)
+		f.contents, err = shards.NPY(file, f.Size)
 	}
 	if errors.Is(err, shards.ErrNoRows) {
 		f.noRows, err = err, nil
 	}
 	size, modTime, problem := statFile(f.path)
 	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	case problem != "":
 		return fmt.Errorf("%s %s", f.path, problem)
 	case size != f.Size || modTime != f.ModTime:
@@ -180,17 +176,4 @@ func (f *shardFile) checkGzip(in io.ReaderAt) error {
 		return fmt.Errorf("%s %s", f.path, isCompressed)
 	}
 	return nil
-}
-
-// A cancellable is a file that can no longer be read once ctx has ended.
-type cancellable struct {
-	ctx  context.Context
-	file *os.File
-}
-
-func (c *cancellable) ReadAt(p []byte, off int64) (int, error) {
-	if c.ctx.Err() != nil {
-		return 0, io.ErrUnexpectedEOF
-	}
-	return c.file.ReadAt(p, off)
 }
