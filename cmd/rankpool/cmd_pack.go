@@ -49,7 +49,6 @@ type packOptions struct {
 	order, importance string
 	seed              uint64
 	shardSize         string
-	concurrency       int
 
 	shardBytes int64
 }
@@ -85,8 +84,6 @@ func newPackCommand() *cobra.Command {
 	flags.Uint64Var(&o.seed, "seed", 0, "seed of --order random")
 	flags.StringVar(&o.shardSize, "shard-size", memory.Text(pack.DefaultShardBytes),
 		"maximum size of a shard")
-	flags.IntVar(&o.concurrency, "concurrency", 0,
-		"concurrent reads of each rank (default: tuned while running)")
 	return cmd
 }
 
@@ -102,12 +99,9 @@ func (o *packOptions) check(at world.Place) (err error) {
 		rank.OneOf("--order", o.order, []string{"importance", "random", "manifest"})); err != nil {
 		return err
 	}
-	switch {
-	case (o.order == "importance") != (o.importance != ""):
+	if (o.order == "importance") != (o.importance != "") {
 		return exit.Usagef("--order importance and --importance need each other, as in: --order " +
 			"importance --importance losses.npy")
-	case o.concurrency < 0:
-		return exit.Usagef("--concurrency must be at least 0, not %d", o.concurrency)
 	}
 	if o.shardBytes, err = sizes.Parse(o.shardSize); err != nil || o.shardBytes == 0 {
 		return exit.Usagef("--shard-size must be a size such as 256MiB or 1GiB, not %q",
@@ -169,8 +163,7 @@ func (o *packOptions) lead(ctx context.Context, group *index.Group) (*pack.Repor
 	})
 	defer show.End()
 	return pack.Run(ctx, m, pack.Options{
-		Dest: o.dest, Order: order, ShardBytes: o.shardBytes, Concurrency: o.concurrency,
-		Group: group,
+		Dest: o.dest, Order: order, ShardBytes: o.shardBytes, Group: group,
 		Progress: func(at pack.Progress) {
 			last = at
 			show.SetTotal(at.AllBytes)

@@ -11,7 +11,6 @@ import (
 	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
-	"rankpool/staging/posix"
 )
 
 // shardsAtOnce is how many shards a rank works on: while one is read back the other is written.
@@ -20,17 +19,15 @@ const shardsAtOnce = 2
 // The kinds of requests, their first byte.
 const (
 	requestBegin byte = iota // the set-up
-	requestTask
-	requestSync // flush what this rank wrote
+	requestShard             // write one
 )
 
 // A setup is what another rank needs to work.
 type setup struct {
-	Manifest    []byte
-	Order       []draw.SampleID
-	ShardBytes  int64
-	Dest        string
-	Concurrency int
+	Manifest   []byte
+	Order      []draw.SampleID
+	ShardBytes int64
+	Dest       string
 }
 
 // A crew is rank 0's view of the ranks that write shards.
@@ -72,14 +69,15 @@ func (c *crew) several(ctx context.Context, n int,
 	return context.Cause(ctx)
 }
 
-// each distributes the tasks, in order as far as possible, to ranks as they become free; finish is
-// called with each result, by one goroutine at a time.
-func (c *crew) each(ctx context.Context, tasks []task,
-	finish func(rank int, t task, r result) error,
+// each distributes all shards, in order as far as possible, to ranks as they become free; done has
+// the checksums of those that were there. finish is called with each result, by one goroutine at a
+// time.
+func (c *crew) each(ctx context.Context, done map[int]uint64,
+	finish func(task, result) error,
 ) error {
-	queue := make(chan task, len(tasks))
-	for _, t := range tasks {
-		queue <- t
+	queue := make(chan task, c.own.plan.Shards())
+	for shard := range cap(queue) {
+		queue <- task{shard, done[shard]}
 	}
 	close(queue)
 	var mu sync.Mutex
@@ -93,7 +91,7 @@ func (c *crew) each(ctx context.Context, tasks []task,
 				return err
 			}
 			mu.Lock()
-			err = finish(rank, t, r)
+			err = finish(t, r)
 			mu.Unlock()
 			if err != nil {
 				return err
@@ -103,34 +101,16 @@ func (c *crew) each(ctx context.Context, tasks []task,
 	})
 }
 
-// do performs a task on a rank.
+// do makes a shard on a rank.
 func (c *crew) do(ctx context.Context, rank int, t task) (r result, err error) {
 	if rank == 0 {
 		return c.own.do(ctx, t)
 	}
-	reply, err := c.group.Work(ctx, rank, append([]byte{requestTask}, ranks.Encode(t)...))
+	reply, err := c.group.Work(ctx, rank, append([]byte{requestShard}, ranks.Encode(t)...))
 	if err != nil {
 		return result{}, err
 	}
 	return r, ranks.Decode(reply, &r)
-}
-
-// syncAll flushes what all ranks have written.
-func (c *crew) syncAll(ctx context.Context) error {
-	return c.several(ctx, 1, func(ctx context.Context, rank int) error {
-		if rank == 0 {
-			return c.own.syncAll()
-		}
-		_, err := c.group.Work(ctx, rank, []byte{requestSync})
-		return err
-	})
-}
-
-func (w *worker) syncAll() error {
-	if err := posix.SyncAll(w.dest); err != nil {
-		return cannotWrite(w.dest, err)
-	}
-	return nil
 }
 
 // Serve answers the requests of rank 0, which calls Run, and returns when rank 0 dismisses it. It
@@ -149,11 +129,8 @@ type server struct{ worker *worker }
 
 func (s *server) answer(ctx context.Context, request []byte) ([]byte, error) {
 	kind, body := request[0], request[1:]
-	switch kind {
-	case requestBegin:
+	if kind == requestBegin {
 		return nil, s.begin(body)
-	case requestSync:
-		return nil, s.worker.syncAll()
 	}
 	var t task
 	if err := ranks.Decode(body, &t); err != nil {
@@ -178,7 +155,7 @@ func (s *server) begin(body []byte) error {
 	}
 	p, err := NewPlan(m, got.Order, got.ShardBytes)
 	if err == nil {
-		s.worker = newWorker(p, got.Dest, got.Concurrency, nil)
+		s.worker = newWorker(p, got.Dest, nil)
 	}
 	return err
 }

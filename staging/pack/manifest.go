@@ -6,23 +6,19 @@ import (
 	"rankpool/staging/dataset"
 )
 
-// built returns the manifest of shards [from, to), which are in root under the names that name
-// returns and were modified at modTimes. sums are the checksums of their samples, nil: unknown.
+// built returns the manifest of the shards in root, which were modified at modTimes. sums are the
+// checksums of their samples.
 //
 // The "cls" files that the plan added are not members of a sample: its bytes are those of the
 // source.
-func (p *Plan) built(root string, from, to int, name func(shard int) string, modTimes []int64,
-	sums []uint64,
-) (*dataset.Manifest, error) {
-	first, _ := p.span(from)
-	_, last := p.span(to - 1)
-	b := dataset.NewBuilder(root, last-first)
-	shard, at := from-1, int64(0)
+func (p *Plan) built(root string, modTimes []int64, sums []uint64) (*dataset.Manifest, error) {
+	b := dataset.NewBuilder(root, p.Len())
+	shard, at := -1, int64(0)
 	sample := dataset.Sample{Format: dataset.FormatTar}
 	var files []file
-	for place := first; place < last; place++ {
+	for place := range p.Len() {
 		if s := p.shardOf(place); s != shard {
-			shard, at, sample.Path = s, 0, name(s)
+			shard, at, sample.Path = s, 0, p.Name(s)
 		}
 		var err error
 		if files, err = p.files(files[:0], place); err != nil {
@@ -30,7 +26,7 @@ func (p *Plan) built(root string, from, to int, name func(shard int) string, mod
 		}
 		id := p.order[place]
 		sample.Size, sample.Label, sample.ModTime = p.manifest.Size(id), p.manifest.Label(id),
-			modTimes[shard-from]
+			modTimes[shard]
 		sample.Members = sample.Members[:0]
 		for i := range files {
 			f := &files[i]
@@ -43,9 +39,7 @@ func (p *Plan) built(root string, from, to int, name func(shard int) string, mod
 		if sample.Offset = 0; len(sample.Members) > 0 {
 			sample.Offset = sample.Members[0].Offset
 		}
-		if sums != nil {
-			sample.Checksum = sums[place-first]
-		}
+		sample.Checksum = sums[place]
 		if err := b.Add(sample); err != nil {
 			return nil, fmt.Errorf("pack: %w", err)
 		}

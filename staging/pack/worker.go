@@ -3,74 +3,72 @@ package pack
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 
-	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
-	"rankpool/staging/index"
 	"rankpool/staging/shards"
 	"rankpool/staging/storage"
 )
-
-// verifyConcurrency is how many reads are in flight when a shard is read back; two shards may be
-// read back at a time.
-const verifyConcurrency = 4
 
 // A worker writes shards on one rank. Its methods may be called by many goroutines.
 type worker struct {
 	plan    *Plan
 	dest    string
 	fetcher *storage.Fetcher
-	wrote   func(bytes int64)
 	create  func(dir, name string) (output, error)
 }
 
 // newWorker creates a worker; it must be closed.
-func newWorker(p *Plan, dest string, concurrency int,
-	create func(dir, name string) (output, error),
-) *worker {
+func newWorker(p *Plan, dest string, create func(dir, name string) (output, error)) *worker {
 	if create == nil {
 		create = createTemp
 	}
 	return &worker{
-		plan: p, dest: dest, wrote: func(int64) {}, create: create,
-		fetcher: storage.NewFetcher(p.manifest, storage.FetchOptions{Concurrency: concurrency}),
+		plan: p, dest: dest, create: create,
+		fetcher: storage.NewFetcher(p.manifest, storage.FetchOptions{}),
 	}
 }
 
 func (w *worker) close() { w.fetcher.Close() }
 
-// A task is a shard to write or, if its checksums are known, to check.
+// A task is a shard to make, or to keep if its samples have this checksum.
 type task struct {
 	Shard int
-	Sums  []uint64 // nil: write it
+	Sum   uint64 // 0: it is not there
 }
 
-// A result is the result of a task. Sums is nil if a checked shard is missing or wrong.
+// A result describes a shard that is whole.
 type result struct {
-	Sums    []uint64
+	Sums    []uint64 // of its samples
 	ModTime int64
+	Kept    bool // it was there
 }
 
-// do performs a task.
+// sum returns the checksum of the samples' checksums.
+func (r *result) sum() uint64 {
+	h := xxh3.New()
+	_ = binary.Write(h, binary.LittleEndian, r.Sums) // a hash returns no error
+	return h.Sum64()
+}
+
+// do makes a shard, unless an earlier run did.
 func (w *worker) do(ctx context.Context, t task) (result, error) {
 	name := w.plan.Name(t.Shard)
-	if t.Sums == nil {
-		return w.write(ctx, t.Shard, name)
+	if t.Sum != 0 {
+		if r, err := w.verify(t.Shard, name); err == nil && r.sum() == t.Sum {
+			r.Kept = true
+			return r, nil
+		}
 	}
-	modTime, err := w.verify(ctx, t.Shard, name, t.Sums)
-	switch {
-	case ctx.Err() != nil:
-		return result{}, context.Cause(ctx)
-	case err != nil:
-		return result{}, nil // it is written again
-	}
-	return result{t.Sums, modTime}, nil
+	return w.write(ctx, t.Shard, name)
 }
 
 // write writes and verifies a shard under name; if it fails, it leaves no file.
@@ -85,16 +83,21 @@ func (w *worker) write(ctx context.Context, shard int, name string) (r result, e
 			_ = os.Remove(temp)
 		}
 	}()
-	if r.Sums, err = w.fill(ctx, shard, out); err != nil {
+	sums, err := w.fill(ctx, shard, out)
+	if err != nil {
 		_ = out.Close() // err is being reported
 		return result{}, err
 	}
-	err = out.Chmod(0o644)
-	if err = errors.Join(err, out.Close()); err != nil {
+	if err = errors.Join(out.Chmod(0o644), out.Sync(), out.Close()); err != nil {
 		return result{}, cannotWrite(w.dest, err)
 	}
-	if r.ModTime, err = w.verify(ctx, shard, filepath.Base(temp), r.Sums); err != nil {
-		return result{}, err
+	r, err = w.verify(shard, filepath.Base(temp))
+	if err == nil && !slices.Equal(r.Sums, sums) {
+		err = errors.New("the checksum of a sample is wrong")
+	}
+	if err != nil {
+		return result{}, fmt.Errorf("pack: %s was written to %s, but reads back differently: %w; check "+
+			"that file system", name, w.dest, err)
 	}
 	if err = os.Rename(temp, filepath.Join(w.dest, name)); err != nil {
 		return result{}, cannotWrite(w.dest, err)
@@ -118,7 +121,6 @@ func (w *worker) fill(ctx context.Context, shard int, out output) ([]uint64, err
 	if err = errors.Join(err, buffered.Flush()); err != nil {
 		return nil, cannotWrite(w.dest, err)
 	}
-	w.wrote(endBytes)
 	return sums, nil
 }
 
@@ -131,7 +133,6 @@ func (w *worker) add(out *bufio.Writer, place int, sample []byte) error {
 	if err != nil {
 		return err
 	}
-	wrote := int64(0)
 	for i := range files {
 		f := &files[i]
 		text := []byte(w.plan.labelText(w.plan.order[place]))
@@ -152,9 +153,7 @@ func (w *worker) add(out *bufio.Writer, place int, sample []byte) error {
 				return cannotWrite(w.dest, err)
 			}
 		}
-		wrote = f.end(wrote)
 	}
-	w.wrote(wrote)
 	return nil
 }
 
@@ -171,55 +170,47 @@ func (p *Plan) checkClass(place int, text []byte) error {
 		id, p.manifest.RelPath(id), p.manifest.Label(id))
 }
 
-// verify reads a shard, under its current name, with the readers that training uses, and returns
-// its modification time.
-func (w *worker) verify(ctx context.Context, shard int, name string, sums []uint64) (
-	modTime int64, err error,
-) {
+// verify reads a shard, under its current name.
+func (w *worker) verify(shard int, name string) (r result, err error) {
 	// a pipe in its place, which nobody writes to, would block an os.Open
 	in, err := os.OpenFile(filepath.Join(w.dest, name), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return 0, cannotWrite(w.dest, err)
+		return r, err
 	}
 	defer in.Close()
 	info, err := in.Stat()
 	if err != nil {
-		return 0, cannotWrite(w.dest, err)
-	}
-	damaged := func(why any) error {
-		return fmt.Errorf("pack: %s was written to %s, but reads back differently: %v; check that "+
-			"file system", w.plan.Name(shard), w.dest, why)
+		return r, err
 	}
 	if info.Size() != w.plan.Bytes(shard) {
-		return 0, damaged(fmt.Sprintf("it has %d bytes instead of %d", info.Size(), w.plan.Bytes(shard)))
+		return r, fmt.Errorf("it has %d bytes instead of %d", info.Size(), w.plan.Bytes(shard))
 	}
-	modTime = info.ModTime().UnixNano()
-	m, err := w.plan.built(w.dest, shard, shard+1, func(int) string { return name }, []int64{modTime},
-		nil)
+	r.ModTime = info.ModTime().UnixNano()
+	found, err := shards.Tar(in, info.Size())
 	if err != nil {
-		return 0, err
+		return r, fmt.Errorf("it %w", err)
 	}
-	contents, err := shards.Tar(in, info.Size())
-	if err != nil {
-		return 0, damaged(err)
+	if err := w.plan.compare(shard, found); err != nil {
+		return r, err
 	}
-	if err := w.plan.compare(shard, contents); err != nil {
-		return 0, damaged(err)
-	}
-	read, err := index.Checksums(ctx, m, index.ChecksumOptions{Concurrency: verifyConcurrency})
-	switch {
-	case ctx.Err() != nil:
-		return 0, context.Cause(ctx)
-	case err != nil:
-		return 0, damaged(err)
-	}
-	from, _ := w.plan.span(shard)
-	for i, want := range sums {
-		if got, _ := read.Checksum(draw.SampleID(i)); got != want {
-			return 0, damaged(fmt.Sprintf("the checksum of sample %s is wrong", w.plan.key(from+i)))
+	from, to := w.plan.span(shard)
+	first := uint32(0)
+	for place := from; place < to; place++ {
+		sample := make([]byte, 0, w.plan.size(place))
+		for _, m := range found.Members[first:found.Ends[place-from]] {
+			if m.Size > int64(cap(sample)-len(sample)) {
+				break // the label, which is not of the sample
+			}
+			part := sample[len(sample) : len(sample)+int(m.Size)]
+			if _, err := in.ReadAt(part, m.Offset); err != nil {
+				return r, err
+			}
+			sample = sample[:len(sample)+int(m.Size)]
 		}
+		first = found.Ends[place-from]
+		r.Sums = append(r.Sums, dataset.ChecksumOf(sample))
 	}
-	return modTime, nil
+	return r, nil
 }
 
 // compare returns how the samples found in a shard differ from the plan's.

@@ -56,13 +56,3 @@ func Timespec(nano int64) unix.Timespec {
 	}
 	return unix.Timespec{Sec: int64(uint64(nano) / 1e9), Nsec: int64(uint64(nano) % 1e9)}
 }
-
-// SyncAll flushes what was written to the file system of a folder.
-func SyncAll(folder string) error {
-	dir, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return os.NewSyscallError("syncfs", Retry(func() error { return unix.Syncfs(int(dir.Fd())) }))
-}
