@@ -20,9 +20,12 @@ import (
 type simFault struct {
 	name  string
 	step  int
-	delay time.Duration // it happens up to this long after that
+	delay time.Duration // it happens up to this long after that, or simAtOnce
 	do    func(j *simJob)
 }
+
+// simAtOnce is the delay of a fault that happens before any trainer continues.
+const simAtOnce = -1
 
 func (f simFault) String() string { return fmt.Sprintf("%s after step %d", f.name, f.step) }
 
@@ -183,7 +186,7 @@ func (j *simJob) writeMemory() {
 	r.exit("killed")
 }
 
-// requeue ends the job, and starts it again on other nodes.
+// requeue moves the job on, if there is a checkpoint.
 func (j *simJob) requeue() {
 	if j.checkpoint == nil {
 		return
@@ -192,6 +195,11 @@ func (j *simJob) requeue() {
 		_ = os.Remove(j.statePath())
 		_ = os.Remove(training.PreviousState(j.statePath()))
 	}
+	j.moveOn()
+}
+
+// moveOn ends the job, and starts it again on other nodes.
+func (j *simJob) moveOn() {
 	j.requeues++
 	for _, t := range j.trainers {
 		t.dead = true
@@ -327,7 +335,7 @@ func (j *simJob) allowed(why string) bool {
 			return true
 		}
 	}
-	return false
+	return j.cfg.ends != "" && strings.Contains(why, j.cfg.ends)
 }
 
 // Planted faults

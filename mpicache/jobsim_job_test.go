@@ -33,6 +33,7 @@ type simConfig struct {
 	saves                bool  // there is a state file, and checkpoints
 	cold                 bool  // memory is not taken back
 	faults               []simFault
+	ends                 string // part of a sentence that training may end with; "": none
 }
 
 // simGlobalBatch is how many samples all trainers, 1, 2, 3, 4 or 6, draw together.
@@ -409,7 +410,11 @@ func (j *simJob) between(at place) {
 	j.saveCheckpoint(at)
 	for i := range j.cfg.faults {
 		f := &j.cfg.faults[i]
-		if f.step == j.steps {
+		switch {
+		case f.step != j.steps:
+		case f.delay == simAtOnce:
+			f.do(j)
+		default:
 			j.clock.after(j.clock.upTo(f.delay), nil, "", func() {
 				if !j.over && !j.closing {
 					j.clock.trace.note("fault", f.name)

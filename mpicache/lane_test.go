@@ -65,7 +65,6 @@ func TestJobsDrawAsAlone(t *testing.T) {
 				a := unnamed.newJob("a", 5, 2, 12)
 				b := unnamed.newJob("b", 6, 1, 8)
 				c := unnamed.newJob("c", 7, 4, 24)
-				all := []*crew{unnamed, a, b}
 				a.connect()
 				train := func(c *crew, from, to place) {
 					t.Helper()
@@ -83,19 +82,8 @@ func TestJobsDrawAsAlone(t *testing.T) {
 					c.leave()
 				}
 				a.at[place{1, 9}] = func() {
-					if !kill {
-						return
-					}
-					for _, d := range all {
-						for _, tr := range d.trainers {
-							tr.close()
-						}
-					}
-					a.cluster.kill()
-					a.begin()
-					for _, d := range all {
-						d.cluster = a.cluster
-						d.connect()
+					if kill {
+						a.restart(unnamed, a, b)
 					}
 				}
 				a.at[place{1, 12}] = func() { train(b, place{1, 0}, place{2, 0}) }

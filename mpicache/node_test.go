@@ -467,4 +467,10 @@ func (c *cluster) train(world, batchSize, epochs int, sampler string) []string {
 	return out
 }
 
+// coordinating calls f with the coordinator of the training without a job name.
+func (n *Node) coordinating(f func(c *protocol.Coordinator)) {
+	set := n.rank.Sets[0]
+	set.Store().Locked(func() { f(set.Find("").Coordinator()) })
+}
+
 var le = binary.LittleEndian

@@ -17,7 +17,6 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/slab"
-	"rankpool/scheduler/draw"
 )
 
 const recoverPatience = 20 * time.Second
@@ -157,52 +156,6 @@ func TestRecover(t *testing.T) {
 		}
 		cl.close()
 	}
-}
-
-// trainsAlike checks that a training with one trainer has the stream of an earlier one.
-func (c *cluster) trainsAlike(t *testing.T, want []string) {
-	t.Helper()
-	if got := c.train(1, 6, 1, "torch"); !slices.Equal(got, want) {
-		t.Error("the stream differs")
-	}
-}
-
-// TestRecoverSpoilt changes bytes of some residents before they are taken over: these are read
-// again.
-func TestRecoverSpoilt(t *testing.T) {
-	const samples, capacity = 240, 6000
-	cl := newCluster(t, 1, samples, capacity)
-	want := cl.train(1, 6, 1, "torch")
-	residents := cl.nodes[0].Stats().Residents
-	n := 0
-	for id := range samples {
-		s := cl.nodes[0].rank.Sets[0].Store()
-		if id := draw.SampleID(id); s.Has(id) && n < 10 {
-			cl.nodes[0].slab.Bytes(s.Place(id), 1)[0] ^= byte(1 + id%7)
-			n++
-		}
-	}
-	cl = cl.again(t, cl.killed(), samples, capacity)
-	cl.trainsAlike(t, want)
-	if reads := int64(cl.allReads()); reads != samples-residents+int64(n) {
-		t.Errorf("%d reads with %d residents, of which %d are spoilt", reads, residents, n)
-	}
-	cl.close()
-}
-
-// TestRecoverSmaller restarts a rank with less memory.
-func TestRecoverSmaller(t *testing.T) {
-	const samples, capacity = 240, 12000
-	cl := newCluster(t, 1, samples, capacity)
-	want := cl.train(1, 6, 1, "torch")
-	before := cl.nodes[0].Stats().Residents
-	cl = cl.again(t, cl.killed(), samples, capacity/2, func(cfg *Config) { cfg.SlabBytes = 64 << 10 })
-	cl.trainsAlike(t, want)
-	after := cl.nodes[0].Stats()
-	if after.Residents < 20 || after.Residents >= before || after.SlabBytes != 64<<10 {
-		t.Errorf("%d residents in %d bytes, before %d", after.Residents, after.SlabBytes, before)
-	}
-	cl.close()
 }
 
 // TestTakeBackRefuses makes clients send what is not the memory of the rank before.
