@@ -1,8 +1,6 @@
 # "make help" lists targets and variables.
 
 PYTHON ?= /usr/bin/python3
-RANKS  ?= 4
-EPOCHS ?= 3
 PREFIX ?= /usr/local
 GOLANGCI_VERSION = v2.15.0
 
@@ -30,7 +28,7 @@ machine  = $(patsubst amd64,x86_64,$(patsubst arm64,aarch64,$(goarch)))
 golangci = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 deps     = PYTHON=$(PYTHON) scripts/deps.sh
 to       = $(DESTDIR)$(PREFIX)
-fashion  = build/fashion-mnist
+fashion  = build/fashion
 traces   = benchmarks/traces/fashion
 simulate = bin/rankpool-lab simulate --losses $(traces)-losses.npy --labels $(traces)-labels.npy \
 	--embeddings $(traces)-embeddings.npy --systems all --capacity 0.1,0.2,0.4 --ranks 8 --batch-size 8
@@ -61,8 +59,6 @@ with_rapid    = $(shell go list -f '$(test_imports)' ./... | \
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  RANKS=N      ranks of \"make run\" (default: 4; one rank needs no MPI)"
-	@echo "  EPOCHS=N     epochs of \"make run\" (default: 3)"
 	@echo "  PREFIX=DIR   where \"make install\" installs (default: /usr/local; DESTDIR is put before)"
 	@echo "  VERSION=V    the version that \"rankpool version\" prints and \"make dist\" puts into its"
 	@echo "               file's name (default: the file VERSION, or what git describes)"
@@ -81,18 +77,15 @@ build: ## build bin/rankpool, which finds an MPI library when it runs, and bin/r
 deps: ## install the Debian packages that run and test need
 	@$(deps) run test
 
-run: ## train on Fashion-MNIST with a cache of 20 % of the data
-	@echo "This builds rankpool, exports Fashion-MNIST to $(fashion) (70,000 files, once), and"
-	@echo "trains a small network for $(EPOCHS) epochs with $(RANKS) ranks and a cache of 20 % of the"
-	@echo "data. On two cores an epoch takes half a minute and the rest less than a minute. Debian"
-	@echo "packages that are missing (PyTorch is large) take some minutes the first time."
+run: ## train on Fashion-MNIST on slow storage, with plain files and with rankpool
+	@echo "This builds rankpool, writes 10,000 images of Fashion-MNIST to $(fashion), and trains a"
+	@echo "small network on emulated slow storage, which it mounts: with plain files, then with"
+	@echo "rankpool. On two cores that takes less than 3 minutes. Debian packages that are missing"
+	@echo "(PyTorch is large) take some minutes the first time."
 	@$(deps) build run
-	@$(MAKE) --no-print-directory build $(fashion)
-	bin/rankpool run --ranks $(RANKS) --data $(fashion) --memory 20% --log build/run.jsonl -- \
-		$(PYTHON) python/examples/train.py --epochs $(EPOCHS)
-
-$(fashion):
-	$(PYTHON) scripts/fashion_mnist.py $@
+	@$(MAKE) --no-print-directory build
+	@$(PYTHON) scripts/fashion_mnist.py $(fashion)
+	@$(PYTHON) scripts/first_run.py $(fashion) build
 
 simulate: ## compare all systems on a recorded trace, as a table and plots in build/simulate
 	@echo "This builds rankpool and simulates every system on 10 recorded epochs of Fashion-MNIST,"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # deps.sh TARGET…: installs the Debian packages that the targets need and that are missing.
 #   build   nothing but Go, which it only looks for
-#   run     what "make run" needs: an MPI, PyTorch, Pillow, Fashion-MNIST
-#   test    what "make test" needs: the above, torchvision, both MPIs, C compiler, Slurm, pytest,
+#   run     what "make run" needs: torchvision, Pillow, Fashion-MNIST, FUSE
+#   test    what "make test" needs: the above, both MPIs, C compiler, Slurm, pytest,
 #           Redis, browser
 #   bench   what "make bench" needs: Python and Redis
 #   bench-staging  what "make bench-staging" needs: PyTorch, rsync and FUSE
@@ -26,9 +26,10 @@ module() { "$python" -c "import $1"; }
 for_build() { :; }
 
 for_run() {
-	need openmpi-bin program mpirun
+	for_fuse
 	need python3 program "$python"
 	need python3-torch module torch
+	need python3-torchvision module torchvision
 	need python3-numpy module numpy
 	need python3-pil module PIL
 	need dataset-fashion-mnist test -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
@@ -59,8 +60,6 @@ for_bench_staging() {
 for_test() {
 	for_run
 	for_bench
-	for_fuse
-	need python3-torchvision module torchvision
 	need python3-pytest module pytest
 	need python3-pytest-xdist module xdist
 	need chromium-headless-shell program chromium-headless-shell

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs "make run EPOCHS=1" and "make test", or another command, on Debian 13:
+# Runs "make run" and "make test", or another command, on Debian 13:
 # scripts/test-debian13.sh [COMMAND]. It needs root, and a Debian mirror that apt knows. The root
 # file system of Debian 13 with its packages stays in the cache folder (3 GB in
 # $XDG_CACHE_HOME/rankpool/debian13), so that they are fetched once per machine. Everything else is
@@ -78,5 +78,5 @@ enter "" "scripts/deps.sh run test"
 release=$(cat "$root/etc/debian_version")
 echo "test-debian13.sh: Debian $release is set up after $((SECONDS - begin)) s"
 begin=$SECONDS
-enter --net "${1:-make run EPOCHS=1 && make test}"
+enter --net "${1:-make run && make test}"
 echo "test-debian13.sh: done after another $((SECONDS - begin)) s"
