@@ -124,9 +124,9 @@ shift 2
 def test_silent_singletons(tree, tmp_path, library, patterns):
     env = {**os.environ, **run.MPIRUN_ENV}
     env["RANKPOOL_MPI_LIBRARY"] = library
-    serve = [run.RANKPOOL, "serve", "--data", tree, "--session", tmp_path]
+    command = [run.RANKPOOL, "run", "--data", tree, "--runtime-dir", tmp_path, "--", "true"]
     done = subprocess.run(
-        ["mpirun.openmpi", "--oversubscribe", "-n", "4", *serve],
+        ["mpirun.openmpi", "--oversubscribe", "-n", "4", *command],
         env=env, capture_output=True, text=True, timeout=run.PATIENCE_SECONDS,
     )  # fmt: skip
     assert done.returncode != 0

@@ -27,10 +27,10 @@ func newEndCommand() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use:   "end [--session DIR]",
-		Short: "End the cache that \"serve\" started on this node",
+		Short: "End the ranks that a killed run has left on this node",
 		Long: `end asks the ranks of this node to finish, waits for them, and removes the session
-folder. Use it for a cache that was started by "rankpool serve", and to clean up after a job whose
-launcher was killed. The ranks of all nodes finish together, so start it on all of them:
+folder. Use it to clean up after a "rankpool run" that was killed. The ranks of all nodes finish
+together, so start it on all of them:
 
   srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end
 
@@ -85,5 +85,5 @@ func endRanks(folder string, keep bool) error {
 	if keep || session.LauncherHolds(folder) { // the launcher has yet to read the run log
 		return err
 	}
-	return errors.Join(err, session.Remove(folder))
+	return errors.Join(err, os.RemoveAll(folder))
 }

@@ -42,18 +42,7 @@ func TestEndTouchesOnlySessions(t *testing.T) {
 		}
 	}
 
-	dir = makeFiles(t, "mine", "r0/lock", "r1/lock", "python/rankpool/batch.py",
-		session.RefusedName, "model.pt")
-	if err := endRanks(dir, false); err != nil {
-		t.Error(err)
-	}
-	entries, _ := os.ReadDir(dir)
-	if len(entries) != 1 || entries[0].Name() != "model.pt" {
-		t.Errorf("of a folder that serve was given there is %v", entries)
-	}
-
 	for _, dir := range []string{
-		makeFiles(t, "mine", "r0/lock"),
 		makeFiles(t, session.Name(false, os.Getuid(), slurm.Job{}, 7), "left"),
 		filepath.Join(t.TempDir(), "none"),
 	} {
@@ -64,7 +53,7 @@ func TestEndTouchesOnlySessions(t *testing.T) {
 }
 
 func TestEndKeeps(t *testing.T) {
-	dir := makeFiles(t, "mine", "r0/lock", "r0/state-0-1")
+	dir := makeFiles(t, session.Name(false, os.Getuid(), slurm.Job{}, 7), "r0/lock", "r0/state-0-1")
 	if err := endRanks(dir, true); err != nil ||
 		!session.Exists(filepath.Join(dir, "r0/state-0-1")) {
 		t.Errorf("%v", err)

@@ -12,7 +12,7 @@ func newJoinCommand() *cobra.Command {
 	var session, job string
 	cmd := &cobra.Command{
 		Use:   "join [--session DIR] [--job NAME] -- COMMAND…",
-		Short: "Run a training command with the cache that \"serve\" started",
+		Short: "Run a training command with the cache that \"run\" started in this job",
 		Long: `join waits until this node's rank of the cache is ready, and then replaces itself
 with the training command. It sets the variables that "rankpool run" sets: RANK, WORLD_SIZE,
 LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT according to Slurm's numbering of the
@@ -21,10 +21,9 @@ also sets PET_NNODES, PET_NODE_RANK and the rendezvous, or PET_MASTER_PORT on a 
 
 With --job the command is a training of that name. Trainings with different names share the cache,
 each with its own sampler, seed, batch size and number of trainers.`,
-		Example: `  srun --overlap -K --mpi=pmix --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES \
-    rankpool serve --data DIR &
-  srun --overlap -K rankpool join -- python train.py
-  srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end`,
+		Example: `  rankpool run --data DIR -- sleep infinity &
+  srun --overlap -K rankpool join --job a -- python train.py
+  kill $!; wait`,
 		RunE: func(_ *cobra.Command, args []string) error { return launch.Join(session, job, args) },
 	}
 	cmd.Flags().SetInterspersed(false)

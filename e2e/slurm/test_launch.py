@@ -51,33 +51,6 @@ def test_ways_to_ask_for_gpus(submit, words, gpus):
     assert result.stdout.count("gpus 0") >= 2 and "gpus \n" not in result.stdout
 
 
-@pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=FULL)])
-def test_two_steps_by_hand(submit, words, same_stream, mpi):
-    cache, train = words(4)
-    script = f"""
-        srun --overlap -K --mpi={MPI[mpi]} --cpu-bind=none -N $SLURM_NNODES -n $SLURM_NNODES \\
-            rankpool serve {cache} &
-        srun --overlap -K rankpool join -- {train} || exit
-        srun --overlap -N $SLURM_NNODES -n $SLURM_NNODES rankpool end
-        wait $!"""
-    same_stream(submit(script, mpi=mpi, options=["--nodes=2", "--ntasks-per-node=2"]))
-
-
-@FULL
-def test_two_steps_by_hand_and_an_installed_client(submit, words, same_stream):
-    """A client that Python imports by itself also finds the door and its own number."""
-    cache, train = words(2)
-    script = f"""
-        srun --overlap --mpi=pmix --cpu-bind=none rankpool serve {cache} &
-        export PYTHONPATH={HERE.parent.parent}/python
-        export MASTER_ADDR=${{MASTER_ADDR:-node1}} MASTER_PORT=29400
-        srun --overlap rankpool join -- true
-        srun --overlap sh -c 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec {train}' || exit
-        srun --overlap rankpool end
-        wait"""
-    same_stream(submit(script, options=["--nodes=2", "--ntasks-per-node=1"]))
-
-
 @pytest.mark.parametrize(
     "mpi, nodes",
     [pytest.param("openmpi", 2, marks=FULL), ("mpich", 2), pytest.param("openmpi", 1, marks=FULL)],

@@ -46,7 +46,7 @@ def test_sweep(submit, tree):
     args = ["--epochs", EPOCHS, "--batch-size", GLOBAL_BATCH]
     train = run.training(["--epochs", EPOCHS, "--sampler", "torch", "--seed", "$seed"])
     train[train.index("--digest-log") + 1] = "digest-$seed"
-    script = script_of("docs/jobs.md", "rankpool serve")
+    script = script_of("docs/jobs.md", "rankpool join")
     script = replaced(script, r"--cpus-per-task=\d+", "--cpus-per-task=1 --mem=3500M")
     script = replaced(script, r"--data \S+", f"--data {tree}")
     script = replaced(script, r"--memory \S+", "--memory 20%")

@@ -163,21 +163,6 @@ def test_cancelled(bed, job):
     assert "is requeued" not in one.text("stderr")
 
 
-def test_cancelled_when_training_has_ended(submit, words):
-    """Ranks that are told to end after their trainers have left remove everything from their
-    nodes, too."""
-    cache, train = words(2)
-    script = f"""
-        srun --overlap -K --mpi=pmix --cpu-bind=none rankpool serve {cache} &
-        srun --overlap -K rankpool join -- {train} || exit
-        touch trained
-        wait"""
-    one = submit(script, options=["--nodes=2", "--ntasks-per-node=1"])
-    one.wait_for((one.folder / "trained").exists, "training had ended")
-    one.cancel()
-    one.finish()
-
-
 @pytest.mark.full
 def test_requeue_is_forbidden(bed, job):
     one = job(nodes=1, options=["--no-requeue"], pause=3)

@@ -38,15 +38,9 @@ OPENMPI, MPICH = "RANKPOOL_MPI_LIBRARY=libmpi.so.40", "RANKPOOL_MPI_LIBRARY=libm
 
 @pytest.mark.parametrize("mpi, launch, sentence", [
     pytest.param("openmpi", f"srun {RUN}", r'type "srun -K --mpi=pmix rankpool run …", or in the batch script "rankpool run …" without srun', marks=FULL),
-    pytest.param("openmpi", "srun rankpool serve {cache}", r'type "srun -K --mpi=pmix rankpool serve …"', marks=FULL),
     pytest.param("openmpi", f"{OPENMPI} srun --mpi=pmi2 {RUN}", r'training was not started: .*start it with "srun --mpi=pmix"', marks=FULL),
-    pytest.param("openmpi", OPENMPI + " srun --mpi=pmi2 rankpool serve {cache}", r'should MPI fail now: .*start it with "srun --mpi=pmix"', marks=FULL),
     ("mpich", f"srun --mpi=pmix {RUN}", r'MPI sees 1: .*start it with "srun --mpi=pmi2"'),
     pytest.param("mpich", f"srun {RUN}", r'MPI sees 1: .*start it with "srun --mpi=pmi2"', marks=FULL),
-    pytest.param(
-        "mpich", "srun --mpi=pmix rankpool serve {cache}", r'start it with "srun --mpi=pmi2"',
-        marks=FULL,
-    ),
     pytest.param("mpich", f"{MPICH} mpirun.openmpi -n 2 --map-by node {RUN}", r"MPI sees 1: .*start it with MPICH's mpirun", marks=FULL),
     pytest.param(None, RUN, "2 ranks need MPI, and no MPI library can be loaded", marks=FULL),
     pytest.param(None, f"srun --mpi=pmix {RUN}", "2 ranks need MPI, and no MPI library can be loaded", marks=FULL),
@@ -57,7 +51,6 @@ def test_ranks_that_do_not_find_each_other(wrong, mpi, launch, sentence):
 
 @pytest.mark.parametrize("mpi, launch, sentence", [
     ("openmpi", f"srun {RUN}", r'type "rankpool run …" in the batch script, without srun, which starts 2 trainers a node, or "srun -K --mpi=pmix --ntasks=2 --ntasks-per-node=1 rankpool run --trainers-per-rank 2 …"'),
-    pytest.param("openmpi", "srun --mpi=pmix rankpool serve {cache}", r'type "srun -K --mpi=pmix --ntasks=2 --ntasks-per-node=1 rankpool serve …"', marks=FULL),
     pytest.param("openmpi", f"mpirun.openmpi -n 4 {RUN}", r'type "mpirun --map-by ppr:1:node --bind-to none rankpool run --trainers-per-rank 2 …"', marks=FULL),
     pytest.param("mpich", f"mpirun.mpich -n 4 {RUN}", r'type "mpirun -ppn 1 -n 2 rankpool run --trainers-per-rank 2 …"', marks=FULL),
 ])  # fmt: skip
@@ -77,22 +70,6 @@ def test_training_command_that_starts_tasks_itself(wrong, tasks, command, senten
         sentence,
         options=["--nodes=2", f"--ntasks-per-node={tasks}"],
     )
-
-
-@FULL
-def test_step_that_training_would_wait_for(wrong):
-    """Neither step has --overlap: training would begin only after the cache has ended."""
-    # srun -K may end before it has passed on what its tasks printed
-    join = "srun -K --error=join-%t rankpool join -- {train}"
-    launch = (
-        "srun -K --mpi=pmix rankpool serve {cache} --tune rank-timeout=2s & sleep 1; "
-        + join
-        + "; code=$?; wait; cat join-* >&2; exit $code"
-    )
-    result = wrong(
-        launch, 'if this step keeps the training step waiting, start both with "srun --overlap"'
-    )
-    assert 'no rank serves on node 0: start the cache before, with "srun --overlap' in result.stderr
 
 
 def test_tasks_without_gpus(submit, words):

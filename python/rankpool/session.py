@@ -44,7 +44,7 @@ def door() -> str:
 
 
 def _job_session() -> str | None:
-    """Returns the folder that `rankpool serve` makes by default for this Slurm job, or None if it
+    """Returns the folder that `rankpool run` makes by default for this Slurm job, or None if it
     is not there."""
     job = os.environ.get("SLURM_JOB_ID")
     for base in ("/dev/shm", os.environ.get("TMPDIR"), "/tmp"):

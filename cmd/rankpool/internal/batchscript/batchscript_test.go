@@ -11,7 +11,7 @@ import (
 // testFacts describes a build with Open MPI, with the flags of rankpool that the tests use.
 func testFacts() Facts {
 	flags := map[string]*pflag.FlagSet{}
-	names := []string{"run", "serve", "stage", "pack", "index", "join", "end", "doctor"}
+	names := []string{"run", "stage", "pack", "index", "join", "end", "doctor"}
 	for _, name := range names {
 		f := pflag.NewFlagSet(name, pflag.ContinueOnError)
 		f.StringArray("data", nil, "")
@@ -22,6 +22,7 @@ func testFacts() Facts {
 		f.StringArray("tier", nil, "")
 		f.StringSlice("only", nil, "")
 		f.String("session", "", "")
+		f.String("job", "", "")
 		f.Int("ranks", 0, "")
 		f.Int("trainers-per-rank", 1, "")
 		f.String("requeue", "", "")

@@ -87,7 +87,7 @@ func (j *job) checkCalls() {
 // whose values the text does not show.
 func (j *job) checkCall(s *step) {
 	command := s.training()
-	if needs := []string{"run", "serve", "stage", "pack"}; slices.Contains(needs, s.tool) &&
+	if needs := []string{"run", "stage", "pack"}; slices.Contains(needs, s.tool) &&
 		s.flag("data") == "" && !mayBeFlags(command) {
 		j.warn(s.line, fmt.Sprintf("rankpool %s has no --data", s.tool),
 			"name the data set with --data DIR or --data MANIFEST")

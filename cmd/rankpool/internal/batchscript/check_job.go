@@ -15,7 +15,7 @@ func (j *job) checkMemory() {
 	if mem.name == "mem" {
 		have, _ = slurm.Size(mem.value)
 	}
-	for _, s := range j.calls("run", "serve") {
+	for _, s := range j.calls("run") {
 		memory := s.flag("memory")
 		if memory == "" || strings.ContainsAny(memory, "$`") {
 			continue

@@ -25,7 +25,7 @@ func (j *job) tasksPerNode(s *step) int {
 // checkMPI looks for ranks that do not find each other, and for several of them on a node.
 func (j *job) checkMPI() {
 	want, _, _ := strings.Cut(j.facts.MPI, "_") // pmix_v4 is pmix
-	for _, s := range j.calls("serve", "run", "stage", "pack", "index") {
+	for _, s := range j.calls("run", "stage", "pack", "index") {
 		o, given := s.option("mpi")
 		kind, _, _ := strings.Cut(o.value, "_")
 		switch {
@@ -41,7 +41,7 @@ func (j *job) checkMPI() {
 				"write srun --mpi="+want+", or load the MPI that it is for")
 		}
 		n := j.tasksPerNode(s)
-		if s.launcher == "srun" && slices.Contains([]string{"serve", "run"}, s.tool) && n > 1 {
+		if s.launcher == "srun" && s.tool == "run" && n > 1 {
 			j.warn(s.line, fmt.Sprintf("srun starts %d ranks on a node, and one is meant to be there", n),
 				"write srun --ntasks-per-node=1, or call rankpool run without srun")
 		}

@@ -18,7 +18,7 @@ import (
 // checkLaunch validates how run was launched, and what it will launch. Only one task reports an
 // error.
 func (o *Options) checkLaunch(job slurm.Job, f form, at world.Place) error {
-	err := world.WrongLaunch(at, slurm.AllocatedNodes(os.Getenv), o.library.Family, "run")
+	err := world.WrongLaunch(at, slurm.AllocatedNodes(os.Getenv), o.library.Family)
 	if err == nil && f == formTask {
 		err = checkRendezvous(at, job, os.Getenv)
 	}

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,13 +21,14 @@ import (
 	"rankpool/slurm"
 )
 
-// doorPatience is how long a task of the training step waits for its node's rank before it starts
-// without it: the client reads storage until the rank is there.
-const doorPatience = time.Minute
-
-// cacheBegins is how long a cache that is started by hand may take to appear before join checks
-// whether it was started at all.
-const cacheBegins = 10 * time.Second
+const (
+	// doorPatience is how long a task of run's training step waits for its node's rank before it
+	// starts without it: the client reads storage until the rank is there.
+	doorPatience = time.Minute
+	// cachePatience is how long a step that was started by hand waits for run, which may index the
+	// data first.
+	cachePatience = 10 * time.Minute
+)
 
 // Join becomes the training command argv, of the training called name ("" for none). It returns
 // only on failure.
@@ -53,14 +53,15 @@ func Join(dir, name string, argv []string) (err error) {
 	exit.Notify(told, unix.SIGUSR1, unix.SIGUSR2)
 	world.WarnTask(job.ProcID, withoutGPUs(os.Getenv, byHand))
 	nodes := slurm.AllocatedNodes(os.Getenv)
-	folder, ready := awaitRank(dir, job, nodes, cacheBegins)
-	if !ready && (!byHand || job.ProcID != 0 || !noOtherStep(job)) {
-		folder, ready = awaitRank(dir, job, nodes, doorPatience-cacheBegins)
+	patience := doorPatience
+	if byHand {
+		patience = cachePatience
 	}
+	folder, ready := awaitRank(dir, job, nodes, patience)
 	switch {
 	case !ready && byHand:
-		return fmt.Errorf("no rank serves on node %d: start the cache before, with \"srun "+
-			"--overlap … rankpool serve … &\"", job.NodeID)
+		return fmt.Errorf("no rank serves on node %d: start the cache before, in the batch script "+
+			"with \"rankpool run … -- sleep infinity &\"", job.NodeID)
 	case !ready:
 		fmt.Fprintf(
 			os.Stderr, "rankpool: no rank is ready on node %d after %v; training reads storage "+
@@ -95,18 +96,11 @@ func Join(dir, name string, argv []string) (err error) {
 		ownGPUs(joinEnv(os.Environ(), job, name, dir, folder, client)))
 }
 
-// noOtherStep reports whether this job runs no other step, so that no cache can appear.
-func noOtherStep(job slurm.Job) bool {
-	ctx, end := context.WithTimeout(context.Background(), doorPatience)
-	defer end()
-	return job.InStep() && !world.OtherSteps(ctx, job)
-}
-
 // OwnJobSession returns the session folder of the job that this process is in.
 func OwnJobSession(job slurm.Job, verb string) (string, error) {
 	if !job.InJob() {
 		return "", exit.Usagef(
-			"%s outside Slurm needs --session DIR, the folder that serve was given", verb)
+			"%s outside Slurm needs --session DIR, the folder of the run", verb)
 	}
 	return session.OfJob(job)
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // Unwrap returns the part of a command that runs inside containers, env, numactl, uv and other
-// wrappers: its words from the first that is a shell or a script, or a launcher or Python that has a
-// script or module. It returns a command unchanged if there is no such word.
+// wrappers: its words from the first that is a shell or a script, or that is a launcher or Python
+// and has a script or module. It returns a command unchanged if there is no such word.
 func Unwrap(command []string) []string {
 	for i, word := range command {
 		inner := command[i:]
@@ -25,7 +25,7 @@ func starts(command []string) bool {
 	if IsPython(command[0]) {
 		return true
 	}
-	return named(command[0], command[1:]) != "" && !(len(command) > 1 && starts(command[1:]))
+	return named(command[0], command[1:]) != "" && (len(command) == 1 || !starts(command[1:]))
 }
 
 // isScript reports whether a word names what Python runs.

@@ -49,9 +49,6 @@ type Trainers struct {
 
 // Check returns an error of wrong usage if a flag's value is not possible.
 func (t *Trainers) Check() error {
-	if t.PerRank < 0 {
-		return exit.Usagef("--trainers-per-rank must be at least 1, not %d", t.PerRank)
-	}
 	if t.Memory == "" {
 		return nil
 	}

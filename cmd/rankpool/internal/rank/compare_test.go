@@ -151,7 +151,7 @@ func TestClearedFolders(t *testing.T) {
 				func(rank int, r *process) {
 					r.folder.dir, r.folder.again = t.TempDir(), c.again[rank]
 					if c.met && rank == 0 {
-						if err := (memoryNote{1, ""}).write(r.folder.dir); err != nil {
+						if err := noteMemory(r.folder.dir, 1); err != nil {
 							t.Error(err)
 						}
 					}

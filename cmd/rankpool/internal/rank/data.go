@@ -54,19 +54,6 @@ func ResolveData(flags []string) ([]dataSet, error) {
 	return sets, nil
 }
 
-// resolveData is ResolveData for a rank. Run has resolved the data sets of its ranks: a manifest
-// may be gone since, and they have its index.
-func (o *Options) resolveData() ([]dataSet, error) {
-	if o.Launch == "" {
-		return ResolveData(o.Data)
-	}
-	sets := make([]dataSet, len(o.Data))
-	for i, flag := range o.Data {
-		sets[i].Name, sets[i].Path, _ = strings.Cut(flag, "=")
-	}
-	return sets, nil
-}
-
 func resolveOne(flag string) ([]dataSet, error) {
 	name, path := "", flag
 	// A folder such as date=2024-01-01 needs no name.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,7 +23,6 @@ type ownFolder struct {
 	opt   *Options
 	job   slurm.Job
 	dir   string
-	life  life
 	again bool // run starts this rank again
 	lock  *os.File
 }
@@ -32,17 +30,6 @@ type ownFolder struct {
 // open creates and locks the folder: a rank that died before may have left its importance states
 // there.
 func (f *ownFolder) open(rank int) error {
-	if f.opt.Session == "" {
-		if f.job.JobID == "" {
-			return exit.Usagef("serve outside Slurm needs --session DIR, the folder where the " +
-				"training processes find it")
-		}
-		session, err := session.OfJob(f.job)
-		if err != nil {
-			return err
-		}
-		f.opt.Session = session
-	}
 	f.dir = session.RankFolder(f.opt.Session, rank)
 	if err := session.CheckSocketPath(filepath.Join(f.dir, session.DoorName)); err != nil {
 		return err
@@ -62,7 +49,7 @@ func (f *ownFolder) open(rank int) error {
 	if err := f.take(exit.Patience); err != nil {
 		return err
 	}
-	if err := f.beginLife(); err != nil {
+	if err := f.beginLaunch(); err != nil {
 		return err
 	}
 	if err := session.NoteJob(f.dir, f.job); err != nil {
@@ -81,12 +68,11 @@ func (f *ownFolder) open(rank int) error {
 func (f *ownFolder) take(patience time.Duration) error {
 	path := filepath.Join(f.dir, session.LockName)
 	lock, err := session.LockFile(path)
-	if before, known := readLife(f.dir); errors.Is(err, unix.EWOULDBLOCK) && known &&
-		before.key == f.opt.Launch && f.opt.Launch != "" {
+	if errors.Is(err, unix.EWOULDBLOCK) && launchOf(f.dir) == f.opt.Launch {
 		lock, err = takeLock(path, patience)
 	}
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("another rank serves in %s: give every run its own --session", f.dir)
+		return fmt.Errorf("another rank serves in %s: give every run its own --runtime-dir", f.dir)
 	}
 	if err != nil {
 		return err
@@ -133,60 +119,34 @@ func awaitLock(path string, patience time.Duration) (*os.File, error) {
 	}
 }
 
-// lifeName is the file in a rank's folder that identifies the life in which the folder was made.
-const lifeName = "life"
-
-// A life is one launch of the ranks, including their restarts.
-type life struct {
-	// the current life, the same on all ranks: the value of --launch, else the number of times that
-	// the job was requeued
-	key    string
-	launch string // its name in the run log
-}
+// launchName is the file in a rank's folder that names the launch in which the folder was made. A
+// launch includes the restarts of its ranks.
+const launchName = "launch"
 
 // NewLaunch returns a unique name for a launch.
 func NewLaunch() string {
 	return fmt.Sprintf("%s-%08x", time.Now().UTC().Format("20060102T150405Z"), rand.Uint32())
 }
 
-// beginLife removes what an earlier launch left on this node when it was killed: states of epochs
+// beginLaunch removes what an earlier launch left on this node when it was killed: states of epochs
 // that the other ranks do not have, and folders of ranks that are now on other nodes. The rank's
-// own folder is locked; files of an earlier rank of the same life stay in it.
-func (f *ownFolder) beginLife() error {
-	before, known := readLife(f.dir)
-	f.again = known && before.key == f.opt.Launch && f.opt.Launch != ""
-	f.life = life{key: f.opt.Launch, launch: f.opt.Launch}
-	if f.life.key == "" { // started by hand
-		f.life = life{key: strconv.Itoa(f.job.RestartCount), launch: NewLaunch()}
-	}
-	if known && before.key == f.life.key && before.launch != "" {
-		f.life.launch = before.launch
-	}
+// own folder is locked; files of an earlier rank of the same launch stay in it.
+func (f *ownFolder) beginLaunch() error {
+	f.again = launchOf(f.dir) == f.opt.Launch
 	for _, folder := range session.RankFolders(f.opt.Session) {
-		if before, known := readLife(folder); known && before.key != f.life.key {
+		if before := launchOf(folder); before != "" && before != f.opt.Launch {
 			if err := f.clear(folder); err != nil {
 				return err
 			}
 		}
 	}
-	return f.life.write(f.dir)
+	return os.WriteFile(filepath.Join(f.dir, launchName), []byte(f.opt.Launch), 0o600)
 }
 
-// endLaunch removes the launch's name when training has ended but the folder may stay: anything
-// started in it by hand is another training.
-func (f *ownFolder) endLaunch() {
-	f.life.launch = ""
-	_ = f.life.write(f.dir) // on failure the next training has the same name
-}
-
-func readLife(folder string) (l life, known bool) {
-	text, err := files.Read(filepath.Join(folder, lifeName))
-	l.key, l.launch, _ = strings.Cut(string(text), " ")
-	return l, err == nil
-}
-
-func (l life) write(folder string) error {
-	return os.WriteFile(filepath.Join(folder, lifeName), []byte(l.key+" "+l.launch), 0o600)
+// launchOf returns the launch in which a rank's folder was made; "" if the folder does not say.
+func launchOf(folder string) string {
+	text, _ := files.Read(filepath.Join(folder, launchName))
+	return string(text)
 }
 
 // clear removes everything in the rank's own folder but the lock, or another's folder that no

@@ -14,99 +14,55 @@ import (
 
 	"rankpool/cmd/internal/outlet/outlettest"
 	"rankpool/cmd/rankpool/internal/session"
-	"rankpool/slurm"
 )
 
-// lifeFolder creates a rank's folder with an importance state, as a rank of a life leaves it.
-func lifeFolder(t *testing.T, folder string, rank int, l life) string {
+// launchFolder creates a rank's folder with an importance state, as a rank of a launch leaves it.
+func launchFolder(t *testing.T, folder string, rank int, launch string) string {
 	t.Helper()
 	dir := session.RankFolder(folder, rank)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(l.write(dir),
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, launchName), []byte(launch), 0o600),
 		os.WriteFile(filepath.Join(dir, "state-0-3"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// TestBeginLife checks what rank 1 removes if it finds folders of an earlier life, of this life,
-// and of another rank that is alive.
-func TestBeginLife(t *testing.T) {
-	for name, c := range map[string]struct {
-		before, now string // of run's launch
-		restarts    int
-	}{
-		"started by hand, requeued": {"", "", 1},
-		"requeued":                  {"a", "b", 1},
-		"run was killed, run again": {"a", "b", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			folder := t.TempDir()
-			begin := func(launch string, restarts int, want ...string) life {
-				t.Helper()
-				r := &ownFolder{
-					opt: &Options{Session: folder, Launch: launch},
-					dir: session.RankFolder(folder, 1), job: slurm.Job{RestartCount: restarts},
-				}
-				if err := r.beginLife(); err != nil {
-					t.Fatal(err)
-				}
-				found, err := filepath.Glob(filepath.Join(folder, "r*", "state-*"))
-				for i := range found {
-					found[i] = filepath.Base(filepath.Dir(found[i]))
-				}
-				if err != nil || !slices.Equal(found, want) {
-					t.Errorf("states of %v are there, not of %v", found, want)
-				}
-				return r.life
-			}
-			lifeFolder(t, folder, 1, life{key: "before"})
-			old := begin(c.before, 0)
-			lifeFolder(t, folder, 1, old)
-			lifeFolder(t, folder, 2, old)
-			living := lifeFolder(t, folder, 3, old)
-			lock, err := session.LockFile(filepath.Join(living, session.LockName))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer lock.Close()
-			next := begin(c.now, c.restarts, "r3")
-			lifeFolder(t, folder, 1, next)
-			lifeFolder(t, folder, 4, next)
-			if again := begin(c.now, c.restarts, "r1", "r3", "r4"); again != next ||
-				next.launch == old.launch || next.launch == "" {
-				t.Errorf("the life was %+v, is %+v, and of a rank that is restarted %+v", old,
-					next, again)
-			}
-		})
-	}
-}
-
-// TestEndLaunch checks that a training that starts after another has ended has its own name in the
-// run log if serve is called by hand.
-func TestEndLaunch(t *testing.T) {
-	for _, launch := range []string{"", "a"} {
-		folder := t.TempDir()
-		lifeFolder(t, folder, 0, life{key: "before"})
-		begin := func() *ownFolder {
-			r := &ownFolder{
-				opt: &Options{Session: folder, Launch: launch},
-				dir: session.RankFolder(folder, 0),
-			}
-			if err := r.beginLife(); err != nil {
-				t.Fatal(err)
-			}
-			return r
+// TestBeginLaunch checks what rank 1 removes if it finds folders of an earlier launch, of this
+// launch, and of another rank that is alive.
+func TestBeginLaunch(t *testing.T) {
+	folder := t.TempDir()
+	begin := func(launch string, again bool, want ...string) {
+		t.Helper()
+		r := &ownFolder{
+			opt: &Options{Session: folder, Launch: launch}, dir: session.RankFolder(folder, 1),
 		}
-		first := begin()
-		name := first.life.launch
-		first.endLaunch()
-		if next := begin().life.launch; next == "" || (next == name) != (launch != "") {
-			t.Errorf("--launch %q: the launches are called %s and %s", launch, name, next)
+		if err := r.beginLaunch(); err != nil || r.again != again {
+			t.Fatal(r.again, err)
+		}
+		found, err := filepath.Glob(filepath.Join(folder, "r*", "state-*"))
+		for i := range found {
+			found[i] = filepath.Base(filepath.Dir(found[i]))
+		}
+		if err != nil || !slices.Equal(found, want) {
+			t.Errorf("states of %v are there, not of %v", found, want)
 		}
 	}
+	launchFolder(t, folder, 1, "before")
+	begin("old", false)
+	launchFolder(t, folder, 1, "old")
+	launchFolder(t, folder, 2, "old")
+	lock, err := session.LockFile(filepath.Join(launchFolder(t, folder, 3, "old"), session.LockName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	begin("new", false, "r3")
+	launchFolder(t, folder, 1, "new")
+	launchFolder(t, folder, 4, "new")
+	begin("new", true, "r1", "r3", "r4")
 }
 
 // TestLeaveNothing checks who removes the session of a job that Slurm ends.
@@ -144,7 +100,7 @@ func TestLeaveNothing(t *testing.T) {
 func lockedFolder(t *testing.T, launch string) (*ownFolder, *exec.Cmd) {
 	t.Helper()
 	r := &ownFolder{opt: &Options{Launch: "this"}, dir: t.TempDir()}
-	if err := (life{key: launch}).write(r.dir); err != nil {
+	if err := os.WriteFile(filepath.Join(r.dir, launchName), []byte(launch), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	lock, err := session.LockFile(filepath.Join(r.dir, session.LockName))

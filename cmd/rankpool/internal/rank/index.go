@@ -42,17 +42,15 @@ func (r *process) openIndex(
 	i int, open func() (*dataset.Manifest, error),
 ) (m *dataset.Manifest, path string, err error) {
 	own := filepath.Join(r.folder.dir, fmt.Sprintf("index-%d", i))
-	if r.opt.Launch != "" {
-		for _, path := range []string{session.IndexPath(r.opt.Session, i), own} {
-			if m, err = dataset.OpenIndex(path); err == nil {
-				err = m.CheckIdentity()
-			}
-			if err == nil {
-				return m, path, nil
-			}
-			if !errors.Is(err, os.ErrNotExist) {
-				r.logger.Warn("an index of this run is not used", "error", err)
-			}
+	for _, path := range []string{session.IndexPath(r.opt.Session, i), own} {
+		if m, err = dataset.OpenIndex(path); err == nil {
+			err = m.CheckIdentity()
+		}
+		if err == nil {
+			return m, path, nil
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			r.logger.Warn("an index of this run is not used", "error", err)
 		}
 	}
 	if m, err = open(); err != nil {

@@ -32,12 +32,12 @@ func TestRankOpensTheRunsIndex(t *testing.T) {
 		looked = true
 		return index.Scan(t.Context(), set.Path, index.ScanOptions{})
 	}
-	rank := func(launch string) *process {
+	rank := func() *process {
 		dir := filepath.Join(folder, "r0")
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		opt := &Options{Launch: launch, Session: folder, Identities: kept.Identities}
+		opt := &Options{Session: folder, Identities: kept.Identities}
 		return &process{
 			opt: opt, folder: ownFolder{dir: dir}, transport: ranks.NewMux(transport.NewLocal(1)[0]),
 			logger: slog.New(slog.DiscardHandler),
@@ -60,23 +60,19 @@ func TestRankOpensTheRunsIndex(t *testing.T) {
 		}
 	}
 	const other = "is not the one that this run began with: its identity is"
-	check("as run left it", rank("launch"), false, "")
+	check("as run left it", rank(), false, "")
 	if err := os.WriteFile(session.IndexPath(folder, 0), []byte("no index"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	check("damaged", rank("launch"), true, other)
-	byHand := rank("")
-	byHand.opt.Identities = nil
-	check("by hand", byHand, true, "")
+	check("damaged", rank(), true, other)
 
 	// A node without the launcher: the rank's own folder has the index.
 	folder = t.TempDir()
-	r := rank("launch")
+	r := rank()
 	if err := dataset.WriteIndex(filepath.Join(r.folder.dir, "index-0"), set.manifest); err != nil {
 		t.Fatal(err)
 	}
 	check("in the rank's folder", r, false, "")
-	check("by hand, over a folder of before", byHand, true, "")
 
 	r.refuse(errors.New("no way"))
 	if why := session.Refusal(folder); why != "no way" {

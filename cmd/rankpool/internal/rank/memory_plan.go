@@ -44,15 +44,14 @@ func (r *process) planMemory(ctx context.Context, cfg *mpicache.Config) (memory.
 		}
 	}
 	r.memory.logAuto(own.auto, own.plan.SlabBytes)
-	r.memory.noted = memoryNote{own.plan.SlabBytes, own.asked}
-	return own.plan, r.memory.noted.write(r.folder.dir)
+	r.memory.noted = own.plan.SlabBytes
+	return own.plan, noteMemory(r.folder.dir, r.memory.noted)
 }
 
 // An ownPlan is a rank's plan before it knows those of the other ranks.
 type ownPlan struct {
-	plan  memory.Plan      // not final if slabBytes is not 0
-	auto  *memory.AutoPlan // nil: the user gave a size
-	asked string           // the request that led to the plan
+	plan memory.Plan      // not final if slabBytes is not 0
+	auto *memory.AutoPlan // nil: the user gave a size
 	// what the others receive: the size of the slab; 0: the size that --memory gives; -1: the node has
 	// too little memory
 	slabBytes int64
@@ -69,8 +68,7 @@ func (m *memoryUse) plan(ctx context.Context, data []mpicache.DataSet) (own ownP
 		return own, err
 	}
 	planned := own.plan.SlabBytes
-	own.asked = fmt.Sprintf("of %d", planned)
-	before, again := m.slabBefore(own.asked)
+	before, again := m.slabBefore()
 	if !again {
 		return own, own.plan.Check(m.ranksHere)
 	}
@@ -93,8 +91,7 @@ func (m *memoryUse) planAuto(
 		os.Getenv); err != nil {
 		return own, err
 	}
-	own.asked = fmt.Sprintf("for %d trainers and %d ranks", own.auto.Trainers, own.auto.RanksHere)
-	if before, again := m.slabBefore(own.asked); again {
+	if before, again := m.slabBefore(); again {
 		if own.slabBytes = before; !m.takeBack(ctx, data) {
 			own.slabBytes, err = m.slabAgain(ctx, before)
 		}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -50,38 +49,29 @@ type memoryUse struct {
 
 	slab       *slab.Slab   // of the rank before this one; nil: the node allocates its own
 	slabBytes  atomic.Int64 // of all ranks of this machine, now
-	noted      memoryNote   // in the rank's folder; giveBack's once the node runs
+	noted      int64        // the slab's size in the rank's folder; giveBack's once the node runs
 	freeBefore int64        // at giveBack's last look
 }
 
-// memoryName is a file in the rank's folder: the size of its slab, and the requested size.
+// memoryName is the file in the rank's folder that notes the size of its slab.
 const memoryName = "memory"
 
-// A memoryNote is the content of that file.
-type memoryNote struct {
-	slabBytes int64  // now
-	asked     string // if another size is requested, the rank starts from scratch
-}
-
-func readMemoryNote(folder string) (n memoryNote, err error) {
+// memoryNoted returns the size of the slab that a rank has noted.
+func memoryNoted(folder string) (slabBytes int64, err error) {
 	text, err := files.Read(filepath.Join(folder, memoryName))
 	if err != nil {
-		return n, err
+		return 0, err
 	}
-	number, asked, _ := strings.Cut(string(text), " ")
-	n.asked = asked
-	n.slabBytes, err = strconv.ParseInt(number, 10, 64)
-	return n, err
+	return strconv.ParseInt(string(text), 10, 64)
 }
 
 // hasMemoryNote reports whether a rank has planned its memory, which all do at the same time.
 func hasMemoryNote(folder string) bool { return session.Exists(filepath.Join(folder, memoryName)) }
 
-// write replaces the note atomically, since the rank may be killed at any time.
-func (n memoryNote) write(folder string) error {
+// noteMemory replaces the note atomically, since the rank may be killed at any time.
+func noteMemory(folder string, slabBytes int64) error {
 	fresh := filepath.Join(folder, memoryName+".new")
-	if err := os.WriteFile(fresh, fmt.Appendf(nil, "%d %s", n.slabBytes, n.asked),
-		0o600); err != nil {
+	if err := os.WriteFile(fresh, fmt.Append(nil, slabBytes), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(fresh, filepath.Join(folder, memoryName))
@@ -89,20 +79,19 @@ func (n memoryNote) write(folder string) error {
 
 // noteSlab records the current size of the slab.
 func (m *memoryUse) noteSlab(slabBytes int64) {
-	if m.noted.slabBytes == slabBytes {
+	if m.noted == slabBytes {
 		return
 	}
-	m.noted.slabBytes = slabBytes
-	if err := m.noted.write(m.folder.dir); err != nil {
+	m.noted = slabBytes
+	if err := noteMemory(m.folder.dir, slabBytes); err != nil {
 		m.logger.Warn("the size of the cache was not noted", "error", err)
 	}
 }
 
-// slabBefore returns the size of this rank's slab before the restart, if the same size was
-// requested then.
-func (m *memoryUse) slabBefore(asked string) (slabBytes int64, again bool) {
-	n, err := readMemoryNote(m.folder.dir)
-	return n.slabBytes, err == nil && n.asked == asked && n.slabBytes > 0
+// slabBefore returns the size of this rank's slab before the restart.
+func (m *memoryUse) slabBefore() (slabBytes int64, again bool) {
+	bytes, err := memoryNoted(m.folder.dir)
+	return bytes, err == nil && bytes > 0
 }
 
 // takeBack takes back the memory that the rank before this one left with training processes, and
@@ -118,8 +107,8 @@ func (m *memoryUse) takeBack(ctx context.Context, data []mpicache.DataSet) bool 
 func (m *memoryUse) slabAgain(ctx context.Context, beforeBytes int64) (int64, error) {
 	all := int64(0)
 	for _, folder := range session.RankFolders(m.opt.Session) {
-		if n, err := readMemoryNote(folder); err == nil {
-			all += n.slabBytes
+		if bytes, err := memoryNoted(folder); err == nil {
+			all += bytes
 		}
 	}
 	all = max(all, beforeBytes)

@@ -62,13 +62,6 @@ func TestMemoryStaysAfterADeath(t *testing.T) {
 			&mpicache.Config{Data: twoSets()}); err != nil || second != first {
 			t.Errorf("--memory %s, restarted: %+v, %v, want %+v", memory, second, err, first)
 		}
-		t.Setenv("SLURM_MEM_PER_NODE", "1")
-		other := startedAgain(t, r, "65MiB")
-		if _, err := other.planMemory(t.Context(), &mpicache.Config{Data: twoSets()}); err == nil ||
-			!strings.Contains(err.Error(), "SLURM_MEM_PER_NODE") {
-			t.Errorf("another size than before: %v", err)
-		}
-		t.Setenv("SLURM_MEM_PER_NODE", "")
 	}
 }
 
@@ -105,24 +98,19 @@ func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, 
 		r.transport = ranks.NewMux(transport)
 		r.tellParts()
 		r.memory.patience, r.opt.Trainers.Memory = 0, "1MiB"
-		own, err := r.memory.plan(t.Context(), largeSets())
-		if err != nil {
-			t.Fatal(err)
-		}
 		if i == 0 {
 			r.memory.readFile = machine(freeBytes)
-			if err := (memoryNote{beforeBytes, own.asked}).write(r.folder.dir); err != nil {
+			if err := noteMemory(r.folder.dir, beforeBytes); err != nil {
 				t.Fatal(err)
 			}
 		}
 		go func() {
 			sets := largeSets()
 			plan, err := r.planMemory(t.Context(), &mpicache.Config{Data: sets})
-			note, _ := readMemoryNote(r.folder.dir)
-			if i == 0 && plan.SlabBytes != want ||
-				note != (memoryNote{plan.SlabBytes, own.asked}) ||
+			note, _ := memoryNoted(r.folder.dir)
+			if i == 0 && plan.SlabBytes != want || note != plan.SlabBytes ||
 				plan.CacheBytes+plan.WindowBytes > plan.SlabBytes {
-				err = errors.Join(err, fmt.Errorf("rank %d: %+v, note %+v", i, plan, note))
+				err = errors.Join(err, fmt.Errorf("rank %d: %+v, note %d", i, plan, note))
 			}
 			partitions[i] = slices.Concat(sets[0].PartitionBytes, sets[1].PartitionBytes)
 			failed <- err
@@ -150,7 +138,7 @@ func TestRoomIsAwaited(t *testing.T) {
 	for i, bytes := range []int64{slab, slab / 2} {
 		folder := session.RankFolder(r.opt.Session, i)
 		if err := errors.Join(os.MkdirAll(folder, 0o700),
-			memoryNote{bytes, ""}.write(folder)); err != nil {
+			noteMemory(folder, bytes)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -178,19 +166,18 @@ func TestRoomIsAwaited(t *testing.T) {
 func TestMemoryNote(t *testing.T) {
 	r := newTestRank(t, memory.Auto)
 	for text, want := range map[string]int64{
-		"5242880 as now": 5 << 20, "5242880 as then": 0,
-		"5242880": 0, "lots as now": 0, "-1 as now": 0, "": 0,
+		"5242880": 5 << 20, "5242880 as then": 0, "lots": 0, "-1": 0, "": 0,
 	} {
 		if err := os.WriteFile(filepath.Join(r.folder.dir, memoryName), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, again := r.memory.slabBefore("as now"); again != (want > 0) || again && got != want {
+		if got, again := r.memory.slabBefore(); again != (want > 0) || again && got != want {
 			t.Errorf("slabBefore of %q = %d, %v, want %d", text, got, again, want)
 		}
 	}
-	r.memory.noted = memoryNote{1, "as now"}
+	r.memory.noted = 1
 	r.memory.noteSlab(1 << 20)
-	if got, again := r.memory.slabBefore("as now"); !again || got != 1<<20 {
+	if got, again := r.memory.slabBefore(); !again || got != 1<<20 {
 		t.Errorf("a slab of 1 MiB was noted as %d, %v", got, again)
 	}
 }
@@ -239,8 +226,8 @@ func TestGiveBackKnowsTheSlab(t *testing.T) {
 	if now := r.memory.readMemory(); now.FreeBytes != 300<<20-slab+bytes {
 		t.Errorf("then there are %+v", now)
 	}
-	if n, err := readMemoryNote(r.folder.dir); err != nil || n.slabBytes != slab-bytes {
-		t.Errorf("the slab of %d bytes was noted as %+v, %v", slab-bytes, n, err)
+	if n, err := memoryNoted(r.folder.dir); err != nil || n != slab-bytes {
+		t.Errorf("the slab of %d bytes was noted as %d, %v", slab-bytes, n, err)
 	}
 	if room := r.memory.room(); room != 300<<20 {
 		t.Errorf("a slab that is not there has room of %d bytes", room)

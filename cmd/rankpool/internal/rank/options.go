@@ -21,8 +21,7 @@ import (
 	"rankpool/staging/sizes"
 )
 
-// CacheOptions are the options that run has for its ranks, and that serve takes as flags when it is
-// called by hand.
+// CacheOptions are the options that run has for its ranks.
 type CacheOptions struct {
 	Data        []string
 	Memory      string
@@ -176,7 +175,7 @@ func (o *CacheOptions) DropState() string {
 type Options struct {
 	CacheOptions
 	Session  string
-	Launch   string // the name of run's launch; "": serve was called by hand
+	Launch   string // the name of run's launch
 	Together bool   // end with the other ranks
 	World    int    // the ranks of run's launch
 
@@ -196,28 +195,14 @@ func (o *Options) Setting() (name, value string) {
 	return variable, text.String()
 }
 
-// Given returns the options that run gave this rank; nil if serve was called by hand.
+// Given returns the options that run gave this rank.
 func Given(getenv func(string) string) (*Options, error) {
-	text := getenv(variable)
-	if text == "" {
-		return nil, nil
-	}
 	o := new(Options)
-	from := base64.NewDecoder(base64.StdEncoding, strings.NewReader(text))
+	from := base64.NewDecoder(base64.StdEncoding, strings.NewReader(getenv(variable)))
 	if err := gob.NewDecoder(from).Decode(o); err != nil {
 		return nil, fmt.Errorf("%s, which \"rankpool run\" sets, cannot be read: %w", variable, err)
 	}
 	return o, nil
-}
-
-// RegisterServe adds the flags of serve.
-func (o *Options) RegisterServe(flags *pflag.FlagSet) {
-	o.RegisterMain(flags)
-	o.RegisterRest(flags)
-	flags.IntVar(&o.Trainers.PerRank, "trainers-per-rank", 0, "for --memory auto: training "+
-		"processes a rank (default: the job's GPUs here, or 1)")
-	flags.StringVar(&o.Session, "session", "",
-		"folder of the run on this node; created if missing (default: by job, in /dev/shm)")
 }
 
 // OneOf returns an error of wrong usage unless an option's value is one of those allowed.

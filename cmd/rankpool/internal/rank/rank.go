@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -33,10 +34,6 @@ import (
 // Serve runs a rank from start to end.
 func (o *Options) Serve(ctx context.Context) error {
 	messages.Use(o.LogFormat)
-	sets, err := o.resolveData()
-	if err != nil {
-		return err
-	}
 	parent := os.Getppid()
 	endWithParent()
 	// a launcher that died no longer reads stderr, and the state must still be saved
@@ -45,8 +42,7 @@ func (o *Options) Serve(ctx context.Context) error {
 	// signal on a thread of C.
 	signals := make(chan os.Signal, 16) // signals that arrive before they are read
 	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
-	byHand := o.Session == ""
-	joined, err := world.JoinCache(o.World, byHand)
+	joined, err := world.JoinCache(o.World)
 	if err != nil {
 		return err
 	}
@@ -61,7 +57,7 @@ func (o *Options) Serve(ctx context.Context) error {
 	defer rank.close()
 	ctx, end := context.WithCancel(ctx) // for what runs in the background
 	defer end()
-	if err := rank.open(ctx, sets); err != nil {
+	if err := rank.open(ctx); err != nil {
 		return fmt.Errorf("rank %d: %w", transport.Rank(), err)
 	}
 	return rank.serveUntilTold()
@@ -129,7 +125,7 @@ type openedSet struct {
 	kept     *keep.Store      // the copies of them that outlive the rank; nil: none
 }
 
-func (r *process) open(ctx context.Context, sets []dataSet) error {
+func (r *process) open(ctx context.Context) error {
 	if err := r.folder.open(r.transport.Rank()); err != nil {
 		return err
 	}
@@ -146,8 +142,9 @@ func (r *process) open(ctx context.Context, sets []dataSet) error {
 	if err := r.openLog(&cfg); err != nil {
 		return err
 	}
-	for i, set := range sets {
-		data, err := r.openData(ctx, i, set)
+	for i, named := range r.opt.Data { // NAME=PATH
+		name, path, _ := strings.Cut(named, "=")
+		data, err := r.openData(ctx, i, dataSet{name, path})
 		if err != nil {
 			return err
 		}
@@ -212,7 +209,7 @@ func (r *process) openLog(cfg *mpicache.Config) error {
 	if err != nil {
 		return fmt.Errorf("--log: %w", err)
 	}
-	r.observed.log, cfg.Launch = log, r.folder.life.launch
+	r.observed.log, cfg.Launch = log, r.opt.Launch
 	cfg.Record = func(event any) {
 		line, err := json.Marshal(event)
 		if err != nil {

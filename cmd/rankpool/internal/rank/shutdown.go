@@ -17,7 +17,6 @@ import (
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/rankpool/internal/session"
-	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache"
 	"rankpool/mpicache/liveness"
 	"rankpool/mpicache/transport/ranks"
@@ -48,13 +47,12 @@ func (r *process) serveUntilTold() error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	node := r.node
 	r.node = nil
-	late := r.trainingLate()
 	missed := false // whether a rank did not answer; it may again, but is not waited for
 	for {
 		select {
 		case <-node.Stopped():
 			// run did not ask, and will restart the rank
-			if r.opt.Launch != "" && !node.TrainersLeave() {
+			if !node.TrainersLeave() {
 				r.logger.Warn("this rank was asked to end during training")
 				return node.Abandon()
 			}
@@ -63,10 +61,6 @@ func (r *process) serveUntilTold() error {
 				r.end.together.await(signals, r.end.lost, OthersPatience)
 			}
 			return node.Close()
-		case <-late:
-			if err := r.neverTrained(node); err != nil {
-				return errors.Join(err, node.Abandon())
-			}
 		case rank := <-r.end.lost:
 			if r.end.together == nil {
 				return errors.Join(fmt.Errorf("rank %d: %w", r.transport.Rank(), r.silence(rank)),
@@ -82,33 +76,6 @@ func (r *process) serveUntilTold() error {
 			r.folder.noteSignal(s.(syscall.Signal), r.logger)
 		}
 	}
-}
-
-// trainingLate returns a channel that gets one value when training should have begun: on rank 0 of
-// a cache that was started by hand, since another step of the job may be waiting for this one.
-func (r *process) trainingLate() <-chan time.Time {
-	if r.opt.Launch != "" || r.transport.Rank() != 0 || !r.job.InStep() {
-		return nil
-	}
-	return time.After(r.trainingPatience())
-}
-
-// trainingPatience is how long a cache that was started by hand waits for training: 10 minutes by
-// default.
-func (r *process) trainingPatience() time.Duration {
-	return 5 * min(r.opt.RankTimeout, math.MaxInt64/5)
-}
-
-// neverTrained returns an error if no training has begun, and no other step of the job runs that
-// may begin one.
-func (r *process) neverTrained(node *mpicache.Node) error {
-	ctx, cancel := context.WithTimeout(context.Background(), exit.Patience)
-	defer cancel()
-	if node.Training() || node.Trained() || world.OtherSteps(ctx, r.job) {
-		return nil
-	}
-	return fmt.Errorf("no training has begun for %v, and this job runs no other step: if this step "+
-		"keeps the training step waiting, start both with \"srun --overlap\"", r.trainingPatience())
 }
 
 // rankTimeout is how long another rank may be silent. It is longer than the launcher's timeout: the
@@ -189,7 +156,6 @@ func (r *process) drainAndEnd(node *mpicache.Node) error {
 	if end, _ := ctx.Deadline(); r.end.together != nil {
 		r.end.together.await(nil, r.end.lost, time.Until(end))
 	}
-	r.folder.endLaunch()
 	return node.Close()
 }
 

@@ -189,24 +189,16 @@ func NoteStep(session, name string, job slurm.Job) {
 
 // TrainingSteps returns the numbers of the training steps that were recorded.
 func TrainingSteps(session string) (steps []string) {
-	for _, path := range stepPaths(session) {
-		if step, err := os.ReadFile(path); err == nil {
+	names, _ := os.ReadDir(session) // without it none is known
+	for _, name := range names {
+		if !strings.HasPrefix(name.Name(), StepName) {
+			continue
+		}
+		if step, err := os.ReadFile(filepath.Join(session, name.Name())); err == nil {
 			steps = append(steps, string(step))
 		}
 	}
 	return steps
-}
-
-// stepPaths returns the files that contain the numbers of training steps.
-func stepPaths(session string) []string {
-	names, _ := os.ReadDir(session) // without it none is known
-	var paths []string
-	for _, name := range names {
-		if strings.HasPrefix(name.Name(), StepName) {
-			paths = append(paths, filepath.Join(session, name.Name()))
-		}
-	}
-	return paths
 }
 
 // CheckSocketPath returns an error if path is too long for a socket.
@@ -230,48 +222,21 @@ func (s *Session) Remove() error {
 	return errors.Join(err, s.lock.Close())
 }
 
-// Check returns an error unless dir is a session folder of this user: one with a session's name or,
-// where "serve" was given another name, with the lock of a launcher or of a rank.
+// Check returns an error unless dir is a session folder of this user.
 func Check(dir string) error {
 	if err := CheckFolder(dir); err != nil {
 		return err
 	}
-	if hasSessionName(dir) || slices.ContainsFunc(locks(dir), Exists) {
-		return nil
+	if !strings.HasPrefix(filepath.Base(dir), fmt.Sprintf("rankpool-%d-", os.Getuid())) {
+		return fmt.Errorf("%s is not the folder of a session", dir)
 	}
-	return fmt.Errorf("%s is not the folder of a session: it has no rank's folder (r0, r1, ...)",
-		dir)
+	return nil
 }
 
 // Exists reports whether there is anything at path.
 func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
-}
-
-func hasSessionName(dir string) bool {
-	return strings.HasPrefix(filepath.Base(dir), fmt.Sprintf("rankpool-%d-", os.Getuid()))
-}
-
-// Remove removes a session folder that no process holds. From a folder that the user named, it
-// removes what a session creates, and nothing else.
-func Remove(dir string) error {
-	if hasSessionName(dir) {
-		return os.RemoveAll(dir)
-	}
-	paths := append(RankFolders(dir), stepPaths(dir)...)
-	for _, name := range []string{LockName, "python", RefusedName, CacheStepName} {
-		paths = append(paths, filepath.Join(dir, name))
-	}
-	for _, path := range paths {
-		if err := os.RemoveAll(path); err != nil {
-			return err
-		}
-	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
-		return err
-	}
-	return nil
 }
 
 // LockFile opens (or creates) a file and locks it for this process; the kernel unlocks it when the

@@ -4,15 +4,11 @@ import (
 	"os"
 
 	"rankpool/mpicache/transport"
-	"rankpool/mpicache/transport/mpilib"
-	"rankpool/slurm"
 )
 
-// JoinCache joins the other ranks of the cache, or runs alone. byHand is set if "rankpool run" did
-// not start this rank, so that the rank itself must report a wrong launch. world is the number of
-// ranks that "rankpool run" has launched, 0 if by hand: with some launchers a process cannot find
-// it out.
-func JoinCache(world int, byHand bool) (transport.Transport, error) {
+// JoinCache joins the other ranks of the cache, or runs alone. world is the number of ranks that
+// "rankpool run" has launched: with some launchers a process cannot find it out.
+func JoinCache(world int) (transport.Transport, error) {
 	at := Find(os.Getenv)
 	if at.Tasks <= 1 && world > 1 {
 		at.Tasks, at.By = world, byRun
@@ -21,15 +17,8 @@ func JoinCache(world int, byHand bool) (transport.Transport, error) {
 		return transport.NewLocal(1)[0], nil
 	}
 	library, err := Load()
-	if err == nil {
-		err = WrongLaunch(at, slurm.AllocatedNodes(os.Getenv), library.Family, "serve")
-	}
 	if err != nil {
 		return nil, OnceForAll(at, err)
-	}
-	if remedy := LauncherOf(library, at.By); byHand && library.Family == mpilib.OpenMPI &&
-		remedy != "" {
-		WarnTask(at.Task, "should MPI fail now: "+remedy) // it ends the process
 	}
 	transport, err := startMPI(at, library)
 	if err == nil && world > 1 {

@@ -1,15 +1,12 @@
 package world
 
 import (
-	"context"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
 	"rankpool/mpicache/transport/mpilib"
-	"rankpool/slurm"
 )
 
 // SlurmMPI returns the value of srun --mpi that starts ranks of a family, from list, the output of
@@ -47,23 +44,6 @@ func SrunList() string {
 	// Slurm before 22 wrote it to stderr
 	text, _ := exec.Command("srun", "--mpi=list").CombinedOutput()
 	return string(text)
-}
-
-// OtherSteps reports whether the job has a running step besides this one, or may have.
-func OtherSteps(ctx context.Context, job slurm.Job) bool {
-	text, err := exec.CommandContext(ctx, "squeue", "--noheader", "--steps", "--jobs="+job.JobID,
-		"--format=%i").Output()
-	return err != nil || moreSteps(string(text), job.StepID)
-}
-
-// moreSteps reports whether a list of steps, one per line as in "12.0" or "12.batch", has a step of
-// srun's other than own.
-func moreSteps(list, own string) bool {
-	return slices.ContainsFunc(strings.Fields(list), func(step string) bool {
-		_, id, _ := strings.Cut(step, ".")
-		_, err := strconv.Atoi(id)
-		return err == nil && id != own
-	})
 }
 
 // WithoutTaskOptions returns env without the batch script's options for its tasks, which srun would

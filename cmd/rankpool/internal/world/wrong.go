@@ -9,23 +9,22 @@ import (
 	"rankpool/mpicache/transport/mpilib"
 )
 
-// WrongLaunch returns an error, with the line to type, if the launch of "rankpool run" or "rankpool
-// serve" (verb) is wrong, as far as that can be found before MPI starts. nodes is the size of the
-// allocation, 0 outside Slurm.
+// WrongLaunch returns an error, with the line to type, if the launch of "rankpool run" is wrong, as
+// far as that can be found before MPI starts. nodes is the size of the allocation, 0 outside Slurm.
 //
 // Two ranks on one machine are wrong only if there are several machines, or if Slurm has started
 // them: otherwise the user may just be trying things out.
-func WrongLaunch(at Place, nodes int, family mpilib.Family, verb string) error {
+func WrongLaunch(at Place, nodes int, family mpilib.Family) error {
 	switch {
 	case at.Tasks <= 1:
 		return nil
 	case at.LocalTasks > 1 && (at.BySrun() || nodes > 1 || at.LocalTasks < at.Tasks):
 		return fmt.Errorf("%s started %d tasks on this node, and a node has one rank: %s", at.By,
-			at.LocalTasks, oneRank(at, nodes, family, verb))
+			at.LocalTasks, oneRank(at, nodes, family))
 	case family == mpilib.OpenMPI && at.By == BySrunPlain:
 		return fmt.Errorf("%s started %d tasks, which cannot find each other: type \"srun -K "+
-			"--mpi=pmix rankpool %s …\"%s",
-			at.By, at.Tasks, verb, orWithoutSrun(verb))
+			"--mpi=pmix rankpool run …\", or in the batch script \"rankpool run …\" without srun",
+			at.By, at.Tasks)
 	}
 	return nil
 }
@@ -47,33 +46,23 @@ func FirstSpeaks() error {
 }
 
 // oneRank returns the line to type for one rank a node.
-func oneRank(at Place, nodes int, family mpilib.Family, verb string) string {
+func oneRank(at Place, nodes int, family mpilib.Family) string {
 	var line string
 	switch at.By {
 	case ByOpenMPI:
-		line = fmt.Sprintf("mpirun --map-by ppr:1:node --bind-to none rankpool %s", verb)
+		line = "mpirun --map-by ppr:1:node --bind-to none rankpool run"
 	case ByMPICH:
-		line = fmt.Sprintf("mpirun -ppn 1 -n %d rankpool %s", max(nodes, at.Tasks/at.LocalTasks),
-			verb)
+		line = fmt.Sprintf("mpirun -ppn 1 -n %d rankpool run", max(nodes, at.Tasks/at.LocalTasks))
 	default:
-		line = fmt.Sprintf("srun -K --mpi=%s --ntasks=%d --ntasks-per-node=1 rankpool %s",
-			SlurmMPI(family, ""), max(1, nodes), verb)
+		line = fmt.Sprintf("srun -K --mpi=%s --ntasks=%d --ntasks-per-node=1 rankpool run",
+			SlurmMPI(family, ""), max(1, nodes))
 	}
-	if verb == "run" {
-		line += fmt.Sprintf(" --trainers-per-rank %d", at.LocalTasks)
-	}
-	if !at.BySrun() || verb != "run" {
+	line += fmt.Sprintf(" --trainers-per-rank %d", at.LocalTasks)
+	if !at.BySrun() {
 		return fmt.Sprintf("type %q", line+" …")
 	}
 	return fmt.Sprintf("type \"rankpool run …\" in the batch script, without srun, which starts "+
 		"%d trainers a node, or %q", at.LocalTasks, line+" …")
-}
-
-func orWithoutSrun(verb string) string {
-	if verb != "run" {
-		return ""
-	}
-	return ", or in the batch script \"rankpool run …\" without srun"
 }
 
 // WarnTask prints warnings on the first task only.
