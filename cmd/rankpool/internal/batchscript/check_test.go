@@ -17,7 +17,7 @@ func TestCheck(t *testing.T) {
 		return "exec rankpool run --data d " + flags + " -- python t.py"
 	}
 	requeue := runWith("--requeue --state s")
-	serve := "srun --overlap --ntasks-per-node=1 --mpi=pmix rankpool run --data d -- sleep 1d &"
+	serve := "srun --overlap --ntasks-per-node=1 --mpi=pmix rankpool run --data d -- t &"
 	train := "srun --overlap rankpool join -- python t.py"
 	for name, c := range map[string]struct {
 		script string
@@ -68,16 +68,18 @@ func TestCheck(t *testing.T) {
 		"srun under run": {
 			head + "exec rankpool run --data d -- srun python t.py", 3, "call", "begins with srun",
 		},
-		"no mpi": {head + "srun --overlap rankpool run --data d -- sleep 1d &\n" + train, 3, "mpi", "no --mpi"},
+		"no mpi": {head + "srun --overlap rankpool run --data d -- t &\n" + train, 3, "mpi", "no --mpi"},
 		"mpi by variable": {
-			head + "export SLURM_MPI_TYPE=pmix\nsrun --overlap rankpool run --data d -- sleep 1d &\n" + train, 0, "",
+			head + "export SLURM_MPI_TYPE=pmix\nsrun --overlap rankpool run --data d -- t &\n" + train,
+			0, "",
 			"",
 		},
 		"wrong mpi": {
-			head + "srun --overlap --mpi pmi2 rankpool run --data d -- sleep 1d &\n" + train, 3, "mpi", "does not fit",
+			head + "srun --overlap --mpi pmi2 rankpool run --data d -- t &\n" + train,
+			3, "mpi", "does not fit",
 		},
 		"version of pmix": {
-			head + "srun --overlap --mpi=pmix_v4 rankpool run --data d -- sleep 1d &\n" + train, 0, "", "",
+			head + "srun --overlap --mpi=pmix_v4 rankpool run --data d -- t &\n" + train, 0, "", "",
 		},
 		"four ranks a node": {
 			head + "#SBATCH --ntasks-per-node=4\n" + strings.Replace(serve, "--ntasks-per-node=1 "+
@@ -185,7 +187,8 @@ func TestCheck(t *testing.T) {
 			head + "#SBATCH -N2\n" + serve + "\nsrun --overlap rankpool join -- torchrun t.py", 0, "", "",
 		},
 		"one after the other": {
-			head + "srun --mpi=pmix rankpool run --data d -- sleep 1d &\nwait\nsrun rankpool join -- python t.py", 0,
+			head + "srun --mpi=pmix rankpool run --data d -- t &\nwait\nsrun rankpool join -- python t.py",
+			0,
 			"", "",
 		},
 		"too few joiners": {
@@ -323,7 +326,7 @@ func (n *notes) note(name string) { *n = append(*n, name) }
 func TestCheckWithoutMPI(t *testing.T) {
 	facts := testFacts()
 	facts.MPI = ""
-	script, err := Parse(head + "#SBATCH -N2\nsrun --overlap rankpool run --data d -- sleep 1d &\nsrun " +
+	script, err := Parse(head + "#SBATCH -N2\nsrun --overlap rankpool run --data d -- t &\nsrun " +
 		"--overlap rankpool join -- python t.py\n")
 	if err != nil {
 		t.Fatal(err)
