@@ -30,12 +30,11 @@ type Throughput struct {
 	SendBytes    float64 // bytes per second, from the GPU
 }
 
-// Constants of nvml.h: nvmlTemperatureSensors_t, nvmlPcieUtilCounter_t and the MIG modes.
+// Constants of nvml.h: nvmlTemperatureSensors_t and nvmlPcieUtilCounter_t.
 const (
 	temperatureGPU = 0
 	pcieSend       = 0
 	pcieReceive    = 1
-	migEnabled     = 1
 )
 
 // UUID returns the GPU's identity, such as "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", or that of a
@@ -123,16 +122,6 @@ func (d Device) pcie(counter uint32) (bytesPerSecond float64, err error) {
 	err = d.library.do("nvmlDeviceGetPcieThroughput", c.pcie != nil,
 		func() Code { return c.pcie(d.handle, counter, &kilobytes) })
 	return float64(kilobytes) * 1000, err
-}
-
-// MIG reports whether the GPU is partitioned into MIG devices. It is not available for GPUs that do
-// not support MIG.
-func (d Device) MIG() (enabled bool, err error) {
-	var current, pending uint32
-	c := d.library.calls
-	err = d.library.do("nvmlDeviceGetMigMode", c.migMode != nil,
-		func() Code { return c.migMode(d.handle, &current, &pending) })
-	return current == migEnabled, err
 }
 
 // MIGDevices returns the GPU's MIG devices in order of index. It returns none if the GPU is not

@@ -150,12 +150,6 @@ func (j *judge) device(name string, d Device, his nvidia.Device) {
 			send, code := his.GetPcieThroughput(nvidia.PCIE_UTIL_TX_BYTES)
 			return told(Throughput{float64(receive) * 1000, float64(send) * 1000}, code)
 		})
-	j.compare(name+" MIG", "nvmlDeviceGetMigMode",
-		func() any { return text(d.MIG()) },
-		func() any {
-			mode, _, code := his.GetMigMode()
-			return told(mode == nvidia.DEVICE_MIG_ENABLE, code)
-		})
 }
 
 // parts compares the MIG devices of a GPU.
@@ -209,18 +203,18 @@ func TestAsNVIDIAsBinding(t *testing.T) {
 	newer := []string{ // than the functions without which no library is opened
 		"nvmlDeviceGetName", "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo",
 		"nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature", "nvmlDeviceGetPcieThroughput",
-		"nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount",
+		"nvmlDeviceGetMaxMigDeviceCount",
 		"nvmlDeviceGetMigDeviceHandleByIndex",
 	}
-	const full = 1 + 1 + 5 + 4*(8+1) + 2*8 + 1 // init, GPUs, …, MIG devices, end
+	const full = 1 + 1 + 5 + 4*(7+1) + 2*7 + 1 // init, GPUs, …, MIG devices, end
 	tests := []struct {
 		name, path string
 		compared   int // 0: any number
 	}{
 		{"every kind of GPU", nvmltest.Build(t), full},
-		{"a hidden GPU", nvmltest.Build(t, "-DHIDDEN=1"), full - 9},
-		{"a driver before MIG", nvmltest.Build(t, nvmltest.Without(newer[5:]...)...), full - 16},
-		{"an old driver", nvmltest.Build(t, nvmltest.Without(newer...)...), full - 16},
+		{"a hidden GPU", nvmltest.Build(t, "-DHIDDEN=1"), full - 8},
+		{"a driver before MIG", nvmltest.Build(t, nvmltest.Without(newer[5:]...)...), full - 14},
+		{"an old driver", nvmltest.Build(t, nvmltest.Without(newer...)...), full - 14},
 		{"no driver", nvmltest.Build(t, "-DINIT=9"), 1},
 		{"no GPU", nvmltest.Build(t, "-DINIT=28"), 1},
 		{"a driver of another version", nvmltest.Build(t, "-DINIT=18"), 1},
@@ -272,7 +266,6 @@ GPU 0 memory: ours {151397597184 5368709120}, NVIDIA's {151397597184 5368709121}
 GPU 0 power: ours 312.5, NVIDIA's 312.501
 GPU 0 temperature: ours 41, NVIDIA's 42
 GPU 0 PCIe: ours {7e+09 2e+06}, NVIDIA's {7.000001e+09 2.001e+06}
-GPU 0 MIG: ours NOT_SUPPORTED, NVIDIA's NO_PERMISSION
 GPU 1 UUID: ours GPU-11111111-bbbb-0000-0000-000000000000, NVIDIA's XPU-11111111-bbbb-0000-0000-000000000000
 GPU 1 name: ours Fake H200, NVIDIA's Xake H200
 GPU 1 utilisation: ours 0, NVIDIA's 0.01
@@ -286,7 +279,6 @@ GPU 2 memory: ours {151397597184 5368709120}, NVIDIA's {151397597184 5368709121}
 GPU 2 power: ours 312.5, NVIDIA's 312.501
 GPU 2 temperature: ours 41, NVIDIA's 42
 GPU 2 PCIe: ours {7e+09 2e+06}, NVIDIA's {7.000001e+09 2.001e+06}
-GPU 2 MIG: ours true, NVIDIA's false
 GPU 2 MIG devices: ours 2, NVIDIA's 1
 GPU 2 MIG device 0 UUID: ours MIG-aaaaaaaa-0000-0000-0000-000000000000, NVIDIA's XIG-aaaaaaaa-0000-0000-0000-000000000000
 GPU 2 MIG device 0 name: ours Fake A100 MIG 3g.20gb, NVIDIA's Xake A100 MIG 3g.20gb
@@ -315,7 +307,6 @@ func TestConstantsAreNVIDIAs(t *testing.T) {
 		{"temperatureGPU", temperatureGPU, uint64(nvidia.TEMPERATURE_GPU)},
 		{"pcieSend", pcieSend, uint64(nvidia.PCIE_UTIL_TX_BYTES)},
 		{"pcieReceive", pcieReceive, uint64(nvidia.PCIE_UTIL_RX_BYTES)},
-		{"migEnabled", migEnabled, nvidia.DEVICE_MIG_ENABLE},
 		{"textBytes of a UUID", textBytes, nvidia.DEVICE_UUID_V2_BUFFER_SIZE},
 		{"textBytes of a name", textBytes, nvidia.DEVICE_NAME_V2_BUFFER_SIZE},
 		{"size of utilisation", uint64(unsafe.Sizeof(u)), uint64(unsafe.Sizeof(hu))},

@@ -47,7 +47,6 @@ type calls struct {
 	power          func(device uintptr, milliwatts *uint32) Code
 	temperature    func(device uintptr, sensor uint32, celsius *uint32) Code
 	pcie           func(device uintptr, counter uint32, kilobytes *uint32) Code
-	migMode        func(device uintptr, current, pending *uint32) Code
 	migCount       func(device uintptr, count *uint32) Code
 	migHandle      func(device uintptr, index uint32, mig *uintptr) Code
 }
@@ -109,7 +108,6 @@ func (l *Library) bind() error {
 	l.lookup(&l.calls.power, "nvmlDeviceGetPowerUsage")
 	l.lookup(&l.calls.temperature, "nvmlDeviceGetTemperature")
 	l.lookup(&l.calls.pcie, "nvmlDeviceGetPcieThroughput")
-	l.lookup(&l.calls.migMode, "nvmlDeviceGetMigMode")
 	l.lookup(&l.calls.migCount, "nvmlDeviceGetMaxMigDeviceCount")
 	l.lookup(&l.calls.migHandle, "nvmlDeviceGetMigDeviceHandleByIndex")
 	return nil

@@ -47,11 +47,6 @@ type Job struct {
 	// ArrayJobID is the number that the tasks of a job array share; empty outside one.
 	ArrayJobID  string
 	ArrayTaskID int // ArrayTaskID is the task's index in the array.
-
-	// HetSize is the number of components of a heterogeneous job; Absent in other jobs.
-	HetSize int
-	// HetGroup is the component that this process is in, from 0; Absent if unknown.
-	HetGroup int
 }
 
 // Detect reads the job from the environment that getenv returns (os.Getenv, or a test's). It is
@@ -66,7 +61,7 @@ func Detect(getenv func(string) string) Job {
 	}
 	node := number(getenv, "SLURM_NODEID")
 	tasks := first(getenv, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
-	job := Job{
+	return Job{
 		JobID:        jobID(getenv),
 		StepID:       stepID(getenv),
 		NodeID:       node,
@@ -81,13 +76,7 @@ func Detect(getenv func(string) string) Job {
 		NodeList:     first(getenv, "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
 		ArrayJobID:   getenv("SLURM_ARRAY_JOB_ID"),
 		ArrayTaskID:  number(getenv, "SLURM_ARRAY_TASK_ID"),
-		HetSize:      number(getenv, "SLURM_HET_SIZE"),
-		HetGroup:     Absent,
 	}
-	if job.InHet() {
-		job.HetGroup = job.hetGroup(getenv)
-	}
-	return job
 }
 
 func jobID(getenv func(string) string) string {
@@ -120,28 +109,6 @@ func (j Job) cpusHere(getenv func(string) string) int {
 	return number(getenv, "SLURM_CPUS_ON_NODE")
 }
 
-// maxComponents is the maximum number of components of a heterogeneous job.
-//
-// Source: Slurm, slurm.h, MAX_HET_JOB_COMPS.
-const maxComponents = 128
-
-// hetGroup finds the component by the node, which belongs to one component, or by the job's number.
-func (j Job) hetGroup(getenv func(string) string) int {
-	for i := range min(j.HetSize, maxComponents) {
-		suffix := "_HET_GROUP_" + strconv.Itoa(i)
-		hosts, err := ParseHostlist(getenv("SLURM_JOB_NODELIST" + suffix))
-		if j.NodeName != "" && err == nil && slices.Contains(hosts, j.NodeName) {
-			return i
-		}
-	}
-	for i := range min(j.HetSize, maxComponents) {
-		if j.JobID != "" && getenv("SLURM_JOB_ID_HET_GROUP_"+strconv.Itoa(i)) == j.JobID {
-			return i
-		}
-	}
-	return Absent
-}
-
 // InJob reports whether the process runs inside a Slurm allocation.
 func (j Job) InJob() bool { return j.JobID != "" }
 
@@ -157,11 +124,6 @@ func (j Job) InStep() bool {
 
 // InArray reports whether the job is a task of a job array.
 func (j Job) InArray() bool { return j.ArrayJobID != "" && j.ArrayTaskID != Absent }
-
-// InHet reports whether the job is heterogeneous: several components, each with its own nodes and
-// variables (NAME_HET_GROUP_n). NodeList and the numbers of tasks and nodes are those of one
-// component.
-func (j Job) InHet() bool { return j.HetSize > 0 }
 
 // Hosts returns the names of the nodes of NodeList; the errors are those of ParseHostlist.
 func (j Job) Hosts() ([]string, error) { return ParseHostlist(j.NodeList) }

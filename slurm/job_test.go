@@ -31,7 +31,6 @@ func TestDetect(t *testing.T) {
 	// none is the result outside a job.
 	none := Job{
 		NodeID: no, Nodes: no, Tasks: no, ProcID: no, LocalID: no, LocalTasks: no, ArrayTaskID: no,
-		HetSize: no, HetGroup: no,
 	}
 	job := func(id string, set func(*Job)) Job {
 		j := none
@@ -79,11 +78,10 @@ func TestDetect(t *testing.T) {
 			j.TasksPerNode, j.NodeList, j.NodeName = "4", "gpu07", "gpu07"
 		}), false, "gpu07", []int{4}},
 		{"het", job("700", func(j *Job) {
-			j.HetSize, j.HetGroup = 2, 0
 			j.NodeID, j.Nodes, j.ProcID, j.LocalID, j.NodeList, j.NodeName = 0, 2, 0, 0, "cpu[1-2]", "cpu1"
 		}), false, "cpu1", nil},
 		{"hetstep", job("700", func(j *Job) {
-			j.StepID, j.HetSize, j.HetGroup = "0", 2, 1
+			j.StepID = "0"
 			j.NodeID, j.Nodes, j.Tasks, j.ProcID, j.LocalID, j.LocalTasks = 2, 4, 16, 9, 1, 4
 			j.TasksPerNode, j.NodeList, j.NodeName = "4(x4)", "gpu[01-04]", "gpu03"
 		}), true, "gpu01", []int{4, 4, 4, 4}},
@@ -106,10 +104,9 @@ func TestDetect(t *testing.T) {
 		if counts := got.TaskCounts(); !slices.Equal(counts, c.counts) {
 			t.Errorf("%s: TaskCounts = %v, want %v", c.file, counts, c.counts)
 		}
-		inJob, inArray, inHet := c.want.JobID != "", c.file == "array", strings.HasPrefix(c.file, "het")
-		if got.InJob() != inJob || got.InArray() != inArray || got.InHet() != inHet {
-			t.Errorf("%s: InJob, InArray, InHet = %v, %v, %v", c.file, got.InJob(), got.InArray(),
-				got.InHet())
+		inJob, inArray := c.want.JobID != "", c.file == "array"
+		if got.InJob() != inJob || got.InArray() != inArray {
+			t.Errorf("%s: InJob, InArray = %v, %v", c.file, got.InJob(), got.InArray())
 		}
 	}
 }
@@ -120,17 +117,6 @@ func TestCPUsHere(t *testing.T) {
 		if got := Detect(env).cpusHere(env); got != want {
 			t.Errorf("%s: %d CPUs, want %d", file, got, want)
 		}
-	}
-}
-
-// TestComponentByNumber checks that a component is found without the node's name.
-func TestComponentByNumber(t *testing.T) {
-	env := variables{
-		"SLURM_JOB_ID": "701", "SLURM_HET_SIZE": "2", "SLURM_JOB_ID_HET_GROUP_0": "700",
-		"SLURM_JOB_ID_HET_GROUP_1": "701",
-	}
-	if got := Detect(env.get); got.HetGroup != 1 {
-		t.Errorf("HetGroup = %d, want 1", got.HetGroup)
 	}
 }
 

@@ -103,9 +103,12 @@ func (j Job) foreignStep(getenv func(string) string, readFile func(string) ([]by
 	if !found {
 		return j.InStep() && j.contradicts(getenv)
 	}
-	// Each component of a heterogeneous job has its own job ID, but tasks have the first one's.
-	return step == "batch" || job != j.JobID && !j.InHet()
+	return step == "batch" || job != j.JobID && !inHet(getenv)
 }
+
+// inHet reports whether the job is heterogeneous: each component has its own job ID, but tasks have
+// the first one's.
+func inHet(getenv func(string) string) bool { return number(getenv, "SLURM_HET_SIZE") > 0 }
 
 // contradicts reports whether the step's variables contradict the job's. srun sets some of the
 // job's variables again for its tasks.
@@ -123,7 +126,7 @@ func (j Job) contradicts(getenv func(string) string) bool {
 	}
 	pmix, _ := strings.CutPrefix(getenv("PMIX_NAMESPACE"), "slurm.pmix.")
 	for _, step := range []string{pmix, getenv("PMI_JOBID")} { // "412.0"
-		if id, _, found := strings.Cut(step, "."); found && differ(id, j.JobID) && !j.InHet() {
+		if id, _, found := strings.Cut(step, "."); found && differ(id, j.JobID) && !inHet(getenv) {
 			return true
 		}
 	}

@@ -12,9 +12,8 @@ import (
 
 // Thresholds for remarks.
 const (
-	slowFactor    = 1.5  // times the median of the nodes or epochs
+	slowFactor    = 1.5  // times the median of the nodes
 	stallWorth    = 0.01 // of a node's time: less waiting does not matter
-	missedWorth   = 0.02 // of the draws that the policy counted as hits but were not
 	fullShare     = 0.02 // of the slab that is free until the memory limit
 	silentSeconds = 60.0 // from a node's last line to the run's last line
 	maxRemarks    = 5    // of a kind
@@ -30,8 +29,7 @@ type Remark struct {
 func remarks(run *runlog.Run) []Remark {
 	var all []Remark
 	for _, find := range []func(*runlog.Run, *Remarks){
-		logRemarks, restartRemarks, fallbackRemarks, slowNodeRemarks, planRemarks,
-		memoryRemarks, storageRemarks, silentRemarks,
+		logRemarks, restartRemarks, fallbackRemarks, slowNodeRemarks, memoryRemarks, storageRemarks, silentRemarks,
 	} {
 		var found Remarks
 		find(run, &found)
@@ -95,16 +93,15 @@ func restartRemarks(run *runlog.Run, all *Remarks) {
 
 // keptIn describes what happened to the samples in memory in a restart.
 func keptIn(m *runlog.Mark) string {
-	kept := fmt.Sprintf("kept %s of %s samples in memory", Count(float64(m.Kept)),
-		Count(float64(m.KeptOf)))
-	switch m.Warm {
-	case 0:
+	if m.Warm == 0 {
 		return "The samples in its memory were lost."
-	case m.Nodes:
-		return upper(kept) + "."
 	}
-	return fmt.Sprintf("%d of %d nodes %s; what was in memory on the others was lost.", m.Warm,
-		m.Nodes, kept)
+	kept := fmt.Sprintf("Kept %s of %s samples in memory", Count(float64(m.Kept)),
+		Count(float64(m.KeptOf)))
+	if m.Warm < m.Nodes {
+		kept += fmt.Sprintf("; what was in memory on %s was lost", Plural(int64(m.Nodes-m.Warm), "node"))
+	}
+	return kept + "."
 }
 
 // restarted describes which ranks restarted.
@@ -122,22 +119,10 @@ func fallbackRemarks(run *runlog.Run, all *Remarks) {
 	for i := range run.Epochs {
 		if e := &run.Epochs[i]; e.Sums[stats.FallbackReads] > 0 {
 			all.Bad("Fallback reads in epoch %d: trainers read %s of %s samples from "+
-				"storage themselves (%s).",
-				e.Epoch, Count(e.Sums[stats.FallbackReads]), Count(e.Draws()), whyFallback(run, e.Epoch))
+				"storage themselves: a rank died, a peer was late, or memory was short.",
+				e.Epoch, Count(e.Sums[stats.FallbackReads]), Count(e.Draws()))
 		}
 	}
-}
-
-func whyFallback(run *runlog.Run, epoch int) string {
-	for _, m := range run.Restarts() {
-		if m.Epoch == epoch {
-			return "a rank died in it; " + restarted(&m, run) + " restarted"
-		}
-	}
-	if len(run.Nodes) == 0 {
-		return "a rank died, a peer was late, or memory was short"
-	}
-	return "a peer was late, a sample was not where the plan said, or memory was short"
 }
 
 // slowNodeRemarks compares the nodes' waiting and their read times.
@@ -160,31 +145,14 @@ func slowNodeRemarks(run *runlog.Run, all *Remarks) {
 			In(times, reads))
 		switch {
 		case wait > slowFactor*waits && wait > stallWorth:
-			why := "its storage reads are as fast as theirs, so check its CPU and its network"
-			if slow {
-				why = reading
-			} else if math.IsNaN(read) {
-				why = "the log does not contain its storage speed"
+			if !slow {
+				reading += ": check its CPU and its network"
 			}
 			all.Bad("%s waited for samples %s of its time, the median node %s: %s.",
-				upper(nodeName(n)), Percent(wait), Percent(waits), why)
+				upper(nodeName(n)), Percent(wait), Percent(waits), reading)
 		case slow:
 			all.Note("%s has slow storage: %s. Its trainers did not wait longer for it.",
 				upper(nodeName(n)), reading)
-		}
-	}
-}
-
-// planRemarks compares the hits of each epoch with those planned. A substituted draw was planned as
-// a hit, too.
-func planRemarks(run *runlog.Run, all *Remarks) {
-	for i := range run.Epochs {
-		e := &run.Epochs[i]
-		got, planned := e.Hits()+e.Sums[stats.Substituted], e.Sums[stats.PlannedHits]
-		missed, draws := planned-got, e.Draws()
-		if draws > 0 && missed > missedWorth*draws && e.Sums[stats.FallbackReads] < missed/2 {
-			all.Bad("In epoch %d the plan promised %s hits and training got %s: samples were not in memory "+
-				"when they were due.", e.Epoch, Percent(planned/draws), Percent(got/draws))
 		}
 	}
 }
