@@ -94,7 +94,7 @@ def test_outputs_that_cannot_be_written_when_the_cache_restarts(start, reference
     """Somebody has removed their folder."""
     out = tmp_path / "out"
     out.mkdir()
-    options = ["--log", out / "log", "--metrics-file", out / "m.prom"]
+    options = ["--log", out / "log"]
     one = start(
         ranks=ranks, args=ARGS, options=options, env={"RANKPOOL_PLAN_TIMEOUT": "20"},
         pause=[BATCHES - 1],
@@ -107,5 +107,4 @@ def test_outputs_that_cannot_be_written_when_the_cache_restarts(start, reference
     one.go(BATCHES - 1)
     result = one.finish()
     check(result, reference)
-    for sentence in "the run log cannot be written", "metrics are lost":
-        assert sentence in result.stderr
+    assert "the run log cannot be written" in result.stderr

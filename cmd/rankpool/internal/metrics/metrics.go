@@ -25,8 +25,7 @@ type Labels struct {
 	Host string
 }
 
-// constant returns the labels. Two textfiles on a machine must not have a series in common:
-// node_exporter would refuse both.
+// constant returns the labels.
 func (l Labels) constant() prometheus.Labels {
 	return prometheus.Labels{"hpc_job": l.Job, "rank": strconv.Itoa(l.Rank), "host": l.Host}
 }

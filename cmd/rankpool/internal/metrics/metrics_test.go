@@ -10,11 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -201,72 +198,6 @@ func TestServe(t *testing.T) {
 	}
 	if _, err := net.Dial("tcp", s.Addr().String()); err == nil {
 		t.Error("a closed server accepts")
-	}
-}
-
-func TestTextfile(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "rankpool.prom")
-	synctest.Test(t, func(t *testing.T) {
-		var now atomic.Pointer[stats.Reading]
-		now.Store(new(full()))
-		var errs []error
-		file, err := metrics.WriteTextfile(path, metrics.NewRegistry(
-			labels, "v1", func() stats.Reading { return *now.Load() }),
-			func(err error) { errs = append(errs, err) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantReads(t, path, "1002")
-		later := full()
-		later.Sums[stats.HitsRemote] = 1111
-		now.Store(&later)
-		time.Sleep(metrics.TextfileEvery + time.Second) // synctest's clock
-		synctest.Wait()
-		wantReads(t, path, "1111")
-		if info, err := os.Stat(path); err != nil || info.Mode() != 0o644 {
-			t.Errorf("mode %v, %v; want 0644", info.Mode(), err)
-		}
-		if left, _ := os.ReadDir(dir); len(left) != 1 {
-			t.Errorf("temporary files are left: %v", left)
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(metrics.TextfileEvery)
-		synctest.Wait()
-		if len(errs) != 1 {
-			t.Errorf("%d errors without a folder, want 1: %v", len(errs), errs)
-		}
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(metrics.TextfileEvery)
-		synctest.Wait()
-		wantReads(t, path, "1111")
-		if err := file.Close(); err != nil {
-			t.Error(err)
-		}
-		if _, err := os.Stat(path); err == nil {
-			t.Error("the file is there after Close")
-		}
-	})
-	if _, err := metrics.WriteTextfile(filepath.Join(dir, "no", "x.prom"), registry(labels, full()),
-		nil); err == nil {
-		t.Error("no error for a folder that does not exist")
-	}
-}
-
-// wantReads checks that the file is whole, has no timestamps, and has n remote samples.
-func wantReads(t *testing.T, path, n string) {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	series := `rankpool_samples_total{host="nid2",hpc_job="4242",rank="1",source="remote"} ` + n + "\n"
-	if !strings.Contains(string(text), series) || !strings.HasSuffix(string(text), "\n") {
-		t.Errorf("no %s in\n%s", series, text)
 	}
 }
 

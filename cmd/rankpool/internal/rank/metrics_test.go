@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,55 +16,15 @@ import (
 )
 
 func TestCheckMetrics(t *testing.T) {
-	folder := t.TempDir()
-	for _, tc := range []struct {
-		addr, file, complaint string
-	}{
-		{"", "", ""},
-		{":10477", folder, ""},
-		{"127.0.0.1:0", folder + "/new/", ""},
-		{"[::1]:10477", folder + "/x.prom", ""},
-		{"10477", "", "--metrics: "},
-		{":http", "", "--metrics: "},
-		{":70000", "", "--metrics: "},
-		{"", folder + "/x.txt", "--metrics-file: "},
+	for addr, good := range map[string]bool{
+		"": true, ":10477": true, "127.0.0.1:0": true, "[::1]:10477": true,
+		"10477": false, ":http": false, ":70000": false,
 	} {
-		file := tc.file
-		err := checkMetrics(tc.addr, &file)
-		if (err == nil) != (tc.complaint == "") ||
-			err != nil && !strings.HasPrefix(err.Error(), tc.complaint) {
-			t.Errorf("%q, %q: %v, want %q…", tc.addr, tc.file, err, tc.complaint)
-		}
+		err := checkMetrics(addr)
 		var status *exit.StatusError
-		if err != nil && (!errors.As(err, &status) || status.Code != exit.Misuse) {
-			t.Errorf("%q, %q: not an error of usage", tc.addr, tc.file)
-		}
-	}
-	t.Chdir(folder)
-	for name, want := range map[string]string{
-		".": folder + "/", "x.prom": folder + "/x.prom",
-		"new/": folder + "/new/",
-	} {
-		if err := checkMetrics("", &name); err != nil || name != want {
-			t.Errorf("%q, %v; want %q", name, err, want)
-		}
-	}
-}
-
-func TestTextfilePath(t *testing.T) {
-	folder := t.TempDir()
-	for _, tc := range []struct {
-		file string
-		rank int
-		want string
-	}{
-		{folder, 3, folder + "/rankpool_77_r3.prom"},
-		{"/not/there/", 0, "/not/there/rankpool_77_r0.prom"},
-		{folder + "/x.prom", 0, folder + "/x.prom"},
-		{folder + "/x.prom", 2, folder + "/x_r2.prom"},
-	} {
-		if got := textfilePath(tc.file, metrics.Labels{Job: "77", Rank: tc.rank}); got != tc.want {
-			t.Errorf("%s, rank %d: %s, want %s", tc.file, tc.rank, got, tc.want)
+		if (err == nil) != good || err != nil && (!strings.HasPrefix(err.Error(), "--metrics: ") ||
+			!errors.As(err, &status) || status.Code != exit.Misuse) {
+			t.Errorf("%q: %v", addr, err)
 		}
 	}
 }
@@ -84,20 +42,19 @@ func TestMetricsJob(t *testing.T) {
 }
 
 func TestStartMetrics(t *testing.T) {
-	dir := t.TempDir()
 	stats := func() stats.Reading {
 		return stats.Reading{Progress: stats.Progress{Epoch: -1, Sums: stats.Sums{stats.HitsLocal: 12}}}
 	}
 	var logged bytes.Buffer
 	log := messages.New(&logged, messages.Options{})
-	start := func(addr, file string) (stop func(), err error) {
+	start := func(addr string) (stop func(), err error) {
 		r := &observation{
-			opt:    &Options{CacheOptions: CacheOptions{Metrics: addr, MetricsFile: file}},
+			opt:    &Options{CacheOptions: CacheOptions{Metrics: addr}},
 			folder: &ownFolder{}, logger: log,
 		}
 		return r.endMetrics, r.startMetrics(metrics.Labels{Job: "77", Rank: 1, Host: "h"}, stats)
 	}
-	stop, err := start("127.0.0.1:0", dir)
+	stop, err := start("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,35 +69,22 @@ func TestStartMetrics(t *testing.T) {
 	}
 	text, _ := io.ReadAll(reply.Body)
 	reply.Body.Close()
-	file, err := os.ReadFile(filepath.Join(dir, "rankpool_77_r1.prom"))
 	want := `rankpool_samples_total{host="h",hpc_job="77",rank="1",source="local"} 12`
-	if err != nil || !strings.Contains(string(file), want) ||
-		!strings.Contains(string(text), want) {
-		t.Errorf("no %s in\n%s\nor in\n%s\n%v", want, text, file, err)
+	if !strings.Contains(string(text), want) {
+		t.Errorf("no %s in\n%s", want, text)
 	}
 	// The other rank on the machine finds the port in use, and continues.
 	addr := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/metrics")
-	other, err := start(addr, "")
+	other, err := start(addr)
 	if err != nil || !strings.Contains(logged.String(), addr) {
 		t.Errorf("a taken port: %v, logged %q", err, logged.String())
 	}
 	other()
 	stop()
-	if left, _ := os.ReadDir(dir); len(left) > 0 {
-		t.Errorf("files are left: %v", left)
-	}
-	// What cannot work is an error, and its end leaves no server behind.
-	logged.Reset()
-	stop, err = start("127.0.0.1:0", dir+"/no/")
-	if err == nil || !strings.HasPrefix(err.Error(), "--metrics-file: ") {
-		t.Errorf("a folder that is not there: %v", err)
-	}
-	stop()
-	_, url, _ = strings.Cut(strings.TrimSuffix(logged.String(), ")\n"), "url: ")
 	if reply, err := http.Get(url); url == "" || err == nil {
 		t.Errorf("%s is served: %v", url, reply)
 	}
-	if _, err := start("203.0.113.1:1", ""); err == nil ||
+	if _, err := start("203.0.113.1:1"); err == nil ||
 		!strings.HasPrefix(err.Error(), "--metrics: ") {
 		t.Errorf("an address of another machine: %v", err)
 	}

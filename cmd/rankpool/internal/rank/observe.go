@@ -3,7 +3,6 @@ package rank
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"sync/atomic"
@@ -32,8 +31,8 @@ type observation struct {
 	// nil if there are none, or the first rank of this machine reads them
 	gpus    *gpuSampler
 	node    atomic.Pointer[mpicache.Node] // whose statistics are shown; nil: it does not serve yet
-	metrics []io.Closer
-	log     *outlet.Outlet // the run log; nil: this rank writes none
+	metrics *metrics.Server               // nil: none
+	log     *outlet.Outlet                // the run log; nil: this rank writes none
 }
 
 func (r *process) newLogger() *slog.Logger {

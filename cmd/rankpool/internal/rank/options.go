@@ -39,7 +39,6 @@ type CacheOptions struct {
 	LogEvery    time.Duration // between two lines of the run log about each rank
 	LogFormat   string
 	Metrics     string // address
-	MetricsFile string
 	Benefit     string
 
 	system string // the value of --system
@@ -70,8 +69,6 @@ func (o *CacheOptions) RegisterRest(flags *pflag.FlagSet) (rare *pflag.FlagSet) 
 	o.Storage.RegisterLimits(flags)
 	flags.StringVar(&o.Metrics, "metrics", "",
 		"serve each rank's metrics to Prometheus at this address (:10477)")
-	flags.StringVar(&o.MetricsFile, "metrics-file", "", "write them to this .prom file, or into "+
-		"this folder, for node_exporter")
 	flags.BoolVar(&o.StateAny, "state-optional", false,
 		"begin even if --state does not match the checkpoint")
 	flags.StringVar(&o.system, "system", "rankpool", "caching system: NAME[,OPTION=VALUE…] "+
@@ -119,7 +116,7 @@ func (o *CacheOptions) Check() (err error) {
 	if err := cmp.Or(o.checkTier(), o.checkSystem(), o.Storage.Check(),
 		OneOf("--tune benefit", o.Benefit, mpicache.Benefits),
 		OneOf("--log-format", o.LogFormat, messages.Formats),
-		checkMetrics(o.Metrics, &o.MetricsFile)); err != nil {
+		checkMetrics(o.Metrics)); err != nil {
 		return err
 	}
 	switch {
