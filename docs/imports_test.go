@@ -68,7 +68,6 @@ var arrows = map[string]map[string]string{
 		"mpicache/transport":       "the ranks that stage together",
 		"mpicache/transport/ranks": "messages between them",
 		"staging/posix":            "system calls on files",
-		"staging/storage":          "how storage is read",
 	},
 	"staging/pack": {
 		"mpicache/transport/ranks": "what ranks send each other is encoded",

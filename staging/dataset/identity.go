@@ -3,10 +3,7 @@ package dataset
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/zeebo/xxh3"
 
@@ -46,7 +43,7 @@ func (id Identity) Differs(other Identity) bool {
 		other.Contents != none
 }
 
-// blockSamples is how many samples are hashed together, by one goroutine.
+// blockSamples is how many samples are hashed together.
 const blockSamples = 4096
 
 // Identity returns the data set's identity. It takes some 50 ms per million samples on one core.
@@ -96,18 +93,11 @@ func (m *Manifest) appendTimes(to []byte, first, last int) []byte {
 // at first and end before last.
 func (m *Manifest) blocks(appended func(to []byte, first, last int) []byte) []Digest {
 	blocks := make([]Digest, (m.Len()+blockSamples-1)/blockSamples)
-	var next atomic.Int64
-	var group sync.WaitGroup
-	for range min(len(blocks), runtime.GOMAXPROCS(0)) {
-		group.Go(func() {
-			var buffer []byte
-			for b := int(next.Add(1)) - 1; b < len(blocks); b = int(next.Add(1)) - 1 {
-				buffer = appended(buffer[:0], b*blockSamples, min(m.Len(), (b+1)*blockSamples))
-				blocks[b] = xxh3.Hash128(buffer).Bytes()
-			}
-		})
+	var buffer []byte
+	for b := range blocks {
+		buffer = appended(buffer[:0], b*blockSamples, min(m.Len(), (b+1)*blockSamples))
+		blocks[b] = xxh3.Hash128(buffer).Bytes()
 	}
-	group.Wait()
 	return blocks
 }
 

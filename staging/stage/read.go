@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -11,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/staging/posix"
-	"rankpool/staging/storage"
 )
 
 // readAll reads this rank's files from storage.
@@ -151,8 +151,8 @@ func (s *source) fill(ctx context.Context, p []byte, off int64) error {
 	if err := s.t.byteLimit.WaitN(ctx, len(p)); err != nil {
 		return err
 	}
-	got, err := storage.ReadFull(s.file, p, off)
-	if err == nil && got < len(p) {
+	_, err := s.file.ReadAt(p, off)
+	if errors.Is(err, io.EOF) {
 		err = changed("it ends early")
 	}
 	if err == nil {

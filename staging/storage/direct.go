@@ -45,46 +45,38 @@ type directFile struct {
 	pread   func(fd int, p []byte, off int64) (int, error)
 }
 
-func (f *directFile) ReadAt(p []byte, off int64) (n int, err error) {
-	if len(p) == 0 || f.refused.Load() {
-		return f.systemFile.ReadAt(p, off)
+// ReadVector implements File, with its own memory between storage and the buffers.
+func (f *directFile) ReadVector(into [][]byte, off int64) (n int, err error) {
+	if f.refused.Load() {
+		return f.systemFile.ReadVector(into, off)
+	}
+	total := int64(0)
+	for _, p := range into {
+		total += int64(len(p))
 	}
 	from := off &^ (directAlign - 1)
-	size := (min(off-from+int64(len(p)), directPieceBytes) + directAlign - 1) &^ (directAlign - 1)
+	size := (min(off-from+total, directPieceBytes) + directAlign - 1) &^ (directAlign - 1)
 	buffer, pages := alignedBuffer(int(size))
 	defer buffers.put(buffer)
-	n, err = readOnce(true, func() (int, error) { return f.pread(int(f.systemFile), pages, from) })
+	n, err = readOnce(func() (int, error) { return f.pread(int(f.systemFile), pages, from) })
 	switch {
 	case errors.Is(err, unix.EINVAL):
-		return f.readBuffered(p, off)
+		return f.readBuffered(into, off)
 	case err != nil:
 		return 0, err
 	case int64(n) <= off-from:
 		return 0, io.EOF
 	}
-	return copy(p, pages[off-from:n]), nil
-}
-
-// ReadVector fills the buffers one after the other from one request.
-func (f *directFile) ReadVector(into [][]byte, off int64) (n int, err error) {
-	if f.refused.Load() {
-		return f.systemFile.ReadVector(into, off)
-	}
-	total := 0
-	for _, p := range into {
-		total += len(p)
-	}
-	buffer := buffers.get(total)
-	defer buffers.put(buffer)
-	n, err = f.ReadAt(buffer, off)
-	for left := buffer[:n]; len(left) > 0; into = into[1:] {
+	left := pages[off-from : min(int64(n), off-from+total)]
+	n = len(left)
+	for ; len(left) > 0; into = into[1:] {
 		left = left[copy(into[0], left):]
 	}
-	return n, err
+	return n, nil
 }
 
 // readBuffered clears O_DIRECT, and reads.
-func (f *directFile) readBuffered(p []byte, off int64) (int, error) {
+func (f *directFile) readBuffered(into [][]byte, off int64) (int, error) {
 	flags, err := unix.FcntlInt(uintptr(f.systemFile), unix.F_GETFL, 0)
 	if err == nil {
 		_, err = unix.FcntlInt(uintptr(f.systemFile), unix.F_SETFL, flags&^unix.O_DIRECT)
@@ -93,7 +85,7 @@ func (f *directFile) readBuffered(p []byte, off int64) (int, error) {
 		return 0, os.NewSyscallError("fcntl", err)
 	}
 	f.refused.Store(true)
-	return f.systemFile.ReadAt(p, off)
+	return f.systemFile.ReadVector(into, off)
 }
 
 // alignedBuffer returns size bytes that start at a page boundary, and the buffer that contains

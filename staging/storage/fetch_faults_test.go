@@ -147,10 +147,6 @@ type roughFile struct {
 	user sync.Mutex // a file has one user at a time
 }
 
-func (f *roughFile) ReadAt(p []byte, off int64) (int, error) {
-	return f.ReadVector([][]byte{p}, off)
-}
-
 // ReadVector writes only after its delay, and then all at once, as a system call that was stuck
 // does.
 func (f *roughFile) ReadVector(into [][]byte, off int64) (n int, err error) {

@@ -70,7 +70,7 @@ type faultyFile struct {
 // content is what a file of the faulty storage holds.
 func content(path string) []byte { return []byte("content of " + path) }
 
-func (f *faultyFile) ReadAt(p []byte, off int64) (int, error) {
+func (f *faultyFile) ReadVector(into [][]byte, off int64) (int, error) {
 	if f.read != nil {
 		return 0, f.read
 	}
@@ -79,6 +79,7 @@ func (f *faultyFile) ReadAt(p []byte, off int64) (int, error) {
 	if off >= int64(len(data)) {
 		return 0, io.EOF
 	}
+	p := into[0]
 	if f.piece > 0 {
 		p = p[:min(f.piece, len(p))]
 	}

@@ -5,8 +5,6 @@ import (
 	"io"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"rankpool/scheduler/draw"
 	"rankpool/staging/dataset"
 )
@@ -29,17 +27,6 @@ type piece struct {
 
 func (p piece) end() int64 { return p.offset + int64(len(p.into)) }
 
-// A vectorReader is a File that reads a range of the file into several buffers with one
-// request. Like ReadAt it may read less than all, and returns 0 and io.EOF at the end of the file.
-type vectorReader interface {
-	ReadVector(buffers [][]byte, off int64) (int, error)
-}
-
-// ReadVector reads into the buffers, one after the other, starting at offset off.
-func (f systemFile) ReadVector(buffers [][]byte, off int64) (int, error) {
-	return readOnce(true, func() (int, error) { return unix.Preadv(int(f), buffers, off) })
-}
-
 // appendPieces appends the pieces that make up sample id: its members, which are adjacent in into,
 // and for a TFRecord file the checksum after the data, which goes into tail.
 func appendPieces(pieces []piece, m *dataset.Manifest, id draw.SampleID, into []byte,
@@ -58,20 +45,9 @@ func appendPieces(pieces []piece, m *dataset.Manifest, id draw.SampleID, into []
 // readPieces reads all pieces, with one request for those that are adjacent in the file except for
 // small gaps. It returns how many of their bytes it has read: less than all if the file ends early.
 func readPieces(file File, pieces []piece) (got int, err error) {
-	vectors, together := file.(vectorReader)
 	for len(pieces) > 0 {
-		n := 1
-		if together {
-			n = neighbours(pieces)
-		}
-		var more int
-		var all bool
-		if n > 1 {
-			more, all, err = readNeighbours(vectors, pieces[:n])
-		} else {
-			more, err = ReadFull(file, pieces[0].into, pieces[0].offset)
-			all = more == len(pieces[0].into)
-		}
+		n := neighbours(pieces)
+		more, all, err := readNeighbours(file, pieces[:n])
 		got += more
 		if err != nil || !all {
 			return got, err
@@ -98,7 +74,7 @@ var gapBuffers = sync.Pool{New: func() any { return new([maxGapBytes]byte) }}
 
 // readNeighbours reads pieces with small gaps between them. It returns how many of their bytes it
 // has read, and whether that is all.
-func readNeighbours(file vectorReader, pieces []piece) (got int, all bool, err error) {
+func readNeighbours(file File, pieces []piece) (got int, all bool, err error) {
 	scratch := gapBuffers.Get().(*[maxGapBytes]byte)
 	defer gapBuffers.Put(scratch)
 	buffers := make([][]byte, 0, 2*len(pieces))

@@ -121,19 +121,3 @@ func check(m *dataset.Manifest, r *read, tail *[dataset.RecordCRCBytes]byte, got
 	}
 	return nil
 }
-
-// ReadFull reads into p starting at offset, in as many pieces as the file returns, up to the end of
-// the file.
-func ReadFull(file io.ReaderAt, p []byte, offset int64) (got int, err error) {
-	for got < len(p) {
-		n, err := file.ReadAt(p[got:], offset+int64(got))
-		got += n
-		switch {
-		case errors.Is(err, io.EOF) || err == nil && n == 0:
-			return got, nil
-		case err != nil:
-			return got, err
-		}
-	}
-	return got, nil
-}

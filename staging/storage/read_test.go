@@ -28,19 +28,7 @@ type memory struct {
 	calls int
 }
 
-func (f *memory) ReadAt(p []byte, off int64) (int, error) {
-	f.calls++
-	return bytes.NewReader(f.data).ReadAt(p[:min(len(p), f.most)], off)
-}
-
-func (f *memory) Stat() (int64, int64, error) { return int64(len(f.data)), 0, nil }
-func (f *memory) Forget(int64, int64)         {}
-func (f *memory) Close() error                { return nil }
-
-// vectorMemory reads into several buffers, too.
-type vectorMemory struct{ memory }
-
-func (f *vectorMemory) ReadVector(buffers [][]byte, off int64) (n int, err error) {
+func (f *memory) ReadVector(buffers [][]byte, off int64) (n int, err error) {
 	f.calls++
 	for _, p := range buffers {
 		p = p[:min(len(p), f.most-n)]
@@ -52,6 +40,10 @@ func (f *vectorMemory) ReadVector(buffers [][]byte, off int64) (n int, err error
 	}
 	return n, nil
 }
+
+func (f *memory) Stat() (int64, int64, error) { return int64(len(f.data)), 0, nil }
+func (f *memory) Forget(int64, int64)         {}
+func (f *memory) Close() error                { return nil }
 
 // TestReadPieces reads random pieces of a file that returns any number of bytes at a time, and may
 // be too short.
@@ -76,24 +68,16 @@ func TestReadPieces(t *testing.T) {
 			want += len(p.into)
 		}
 		most := rapid.SampledFrom([]int{999, 70_000, size}).Draw(t, "most")
-		for _, file := range []File{
-			&memory{data: data, most: most},
-			&vectorMemory{memory{data: data, most: most}},
-		} {
-			for _, p := range pieces {
-				clear(p.into)
-			}
-			got, err := readPieces(file, pieces)
-			if err != nil || got > want ||
-				(got < want) != slices.ContainsFunc(pieces, func(p piece) bool {
-					return len(p.into) > 0 && p.end() > int64(size)
-				}) {
-				t.Fatalf("%d of %d bytes, %v", got, want, err)
-			}
-			for _, p := range pieces {
-				if got == want && len(p.into) > 0 && !bytes.Equal(p.into, data[p.offset:p.end()]) {
-					t.Fatalf("the bytes at %d are others", p.offset)
-				}
+		got, err := readPieces(&memory{data: data, most: most}, pieces)
+		if err != nil || got > want ||
+			(got < want) != slices.ContainsFunc(pieces, func(p piece) bool {
+				return len(p.into) > 0 && p.end() > int64(size)
+			}) {
+			t.Fatalf("%d of %d bytes, %v", got, want, err)
+		}
+		for _, p := range pieces {
+			if got == want && len(p.into) > 0 && !bytes.Equal(p.into, data[p.offset:p.end()]) {
+				t.Fatalf("the bytes at %d are others", p.offset)
 			}
 		}
 	})
@@ -114,7 +98,7 @@ func TestReadPiecesTogether(t *testing.T) {
 			{Kind: "cls", Offset: cls, Size: 1},
 		},
 	})
-	file := &vectorMemory{memory{data: data, most: len(data)}}
+	file := &memory{data: data, most: len(data)}
 	into := make([]byte, m.Size(0))
 	got, err := readPieces(file, appendPieces(nil, m, 0, into, nil))
 	if err != nil || got != len(into) || file.calls != 1 || string(into[4999:]) != "j{}1" {
@@ -146,19 +130,19 @@ func TestDirectStorage(t *testing.T) {
 			} {
 				for _, offset := range []int{0, 1, directAlign - 1, directAlign, len(data) - size} {
 					got := make([]byte, size)
-					n, err := ReadFull(file, got, int64(offset))
+					n, err := readPieces(file, []piece{{int64(offset), got}})
 					want := data[offset:min(len(data), offset+size)]
 					if err != nil || n != len(want) || !bytes.Equal(got[:n], want) {
 						t.Fatalf("%d bytes at %d: %d, %v", size, offset, n, err)
 					}
 				}
 			}
-			if n, err := file.ReadAt(make([]byte, 5), int64(len(data))); n != 0 ||
-				!errors.Is(err, io.EOF) {
+			n, err := file.ReadVector([][]byte{make([]byte, 5)}, int64(len(data)))
+			if n != 0 || !errors.Is(err, io.EOF) {
 				t.Errorf("at the end: %d, %v", n, err)
 			}
 			a, b := make([]byte, 10), make([]byte, 9000)
-			n, err := file.(vectorReader).ReadVector([][]byte{a, b}, 4000)
+			n, err = file.ReadVector([][]byte{a, b}, 4000)
 			if err != nil || n != 9010 || !bytes.Equal(a, data[4000:4010]) ||
 				!bytes.Equal(b, data[4010:13010]) {
 				t.Errorf("a vector: %d, %v", n, err)

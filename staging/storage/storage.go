@@ -23,9 +23,10 @@ type Storage interface {
 // A File is an open file, used by one goroutine at a time. Errors are, or wrap, system error
 // numbers.
 type File interface {
-	// ReadAt reads up to len(p) bytes at offset off into p. At the end of the file it returns 0 and
+	// ReadVector reads into the buffers, none of which is empty, one after the other, starting at
+	// offset off, with one request. It may read less than all; at the end of the file it returns 0 and
 	// io.EOF.
-	ReadAt(p []byte, off int64) (int, error)
+	ReadVector(buffers [][]byte, off int64) (int, error)
 	// Stat returns the file's size in bytes and its modification time in nanoseconds since 1970.
 	Stat() (sizeBytes, modTime int64, err error)
 	// Forget advises the system that length bytes starting at off will not be read again soon.
@@ -56,13 +57,13 @@ func openFile(path string, flags int) (fd int, err error) {
 
 type systemFile int
 
-func (f systemFile) ReadAt(p []byte, off int64) (int, error) {
-	return readOnce(len(p) > 0, func() (int, error) { return unix.Pread(int(f), p, off) })
+func (f systemFile) ReadVector(buffers [][]byte, off int64) (int, error) {
+	return readOnce(func() (int, error) { return unix.Preadv(int(f), buffers, off) })
 }
 
 // readOnce makes a system call that reads, again if a signal interrupts it. If it reads nothing,
-// and some bytes were wanted, the file ends there.
-func readOnce(wanted bool, call func() (int, error)) (n int, err error) {
+// the file ends there.
+func readOnce(call func() (int, error)) (n int, err error) {
 	err = posix.Retry(func() (err error) {
 		n, err = call()
 		return err
@@ -70,7 +71,7 @@ func readOnce(wanted bool, call func() (int, error)) (n int, err error) {
 	switch {
 	case err != nil:
 		return 0, os.NewSyscallError("read", err)
-	case n == 0 && wanted:
+	case n == 0:
 		return 0, io.EOF
 	}
 	return n, nil
