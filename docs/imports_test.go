@@ -85,6 +85,7 @@ var arrows = map[string]map[string]string{
 	"staging/tier/keep": {
 		"scheduler/draw":      "SampleID, and which rank owns a sample",
 		"staging/posix":       "system calls on files",
+		"staging/tier":        "requests to a disk, with time-outs",
 		"staging/tier/access": "who else may read a copy",
 	},
 	"staging/tier/access": {"staging/posix": "the numbers of file systems"},

@@ -3,37 +3,24 @@ package tier
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"sort"
 	"sync"
 	"time"
+
+	"github.com/zeebo/xxh3"
 
 	"rankpool/scheduler/draw"
 )
 
 const (
-	// readers is enough to keep a node-local NVMe device busy with samples of 100 KB: it has some 100
-	// µs of latency and 3 to 7 GB/s.
-	readers = 8
-	// writers are fewer, so that writes do not delay reads, which somebody waits for.
-	writers = 2
 	// queuedWrites is how many samples may wait to be written; further ones are refused.
 	queuedWrites = 256
-	// readTimeout is as long as the timeout for another rank (--tune peer-timeout): after it, the
-	// sample is read from storage.
-	readTimeout = 2 * time.Second
-	// writeTimeout is longer: a device that collects garbage stalls writes for a second or more, and
-	// training does not wait for writes.
-	writeTimeout = 10 * time.Second
 	// openTimeout bounds how long an unresponsive folder delays the start.
 	openTimeout = 30 * time.Second
 )
 
 var (
-	errEnded   = errors.New("tier: abandoned after too many failures")
 	errAbsent  = errors.New("tier: the sample is not in it")
 	errChanged = errors.New("tier: the bytes read differ from those written")
-	errSlow    = errors.New("tier: the disk does not answer in time")
 )
 
 // Options describes a Disk.
@@ -63,15 +50,12 @@ func BlockBytes(sizeBytes, meanBytes int64) int64 {
 type Disk struct {
 	opt  Options
 	file File
+	work *Workers
+	end  sync.Once
 
 	mu      sync.Mutex
-	wake    [2]sync.Cond  // by kind: a request is waiting, or the Disk has ended
-	queue   [2][]*request // the least need first, equal ones in the order of the calls
-	running map[*request]struct{}
 	blocks  *blocks
 	records map[draw.SampleID]*record
-	ended   bool
-	workers sync.WaitGroup
 }
 
 // record is a sample in the file.
@@ -101,17 +85,11 @@ func Open(dir string, opt Options) (*Disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tier: %w", err)
 	}
-	d := &Disk{
-		opt: opt, file: file, running: map[*request]struct{}{}, records: map[draw.SampleID]*record{},
-		blocks: newBlocks(int(opt.SizeBytes / opt.BlockBytes)),
-	}
-	for kind, n := range map[kind]int{reading: readers, writing: writers} {
-		d.wake[kind].L = &d.mu
-		for range n {
-			d.workers.Go(func() { d.work(kind) })
-		}
-	}
-	return d, nil
+	full := func(writes int, _ int64) bool { return writes >= queuedWrites }
+	return &Disk{
+		opt: opt, file: file, records: map[draw.SampleID]*record{},
+		blocks: newBlocks(int(opt.SizeBytes / opt.BlockBytes)), work: NewWorkers(full, opt.After),
+	}, nil
 }
 
 // create creates and probes the file, with a time limit.
@@ -171,17 +149,27 @@ func probe(file File, opt Options) error {
 func (d *Disk) Store(id draw.SampleID, bytes []byte, done func(error)) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.ended || len(d.queue[writing]) >= queuedWrites {
-		return false
-	}
 	extents, ok := d.blocks.take(int((int64(len(bytes)) + d.opt.BlockBytes - 1) / d.opt.BlockBytes))
 	if !ok {
 		return false
 	}
+	r := &record{extents: extents, users: 1}
+	taken := d.work.Add(&Request{
+		Write: true, Memory: bytes,
+		Do: func(buffer []byte) error { return d.release(r, true, d.write(r, buffer)) },
+		Done: func(err error) {
+			if err != nil {
+				d.forget(id, r)
+			}
+			done(err)
+		},
+	})
+	if !taken {
+		d.blocks.give(extents)
+		return false
+	}
 	d.drop(id)
-	r := &record{extents: extents}
 	d.records[id] = r
-	d.enqueue(&request{kind: writing, id: id, record: r, memory: bytes, done: done})
 	return true
 }
 
@@ -191,13 +179,16 @@ func (d *Disk) Recall(id draw.SampleID, into []byte, need uint64, done func(erro
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := d.records[id]
-	switch {
-	case d.ended:
-		go done(errEnded)
-	case r == nil || !r.whole:
+	if r == nil || !r.whole {
 		go done(errAbsent)
-	default:
-		d.enqueue(&request{kind: reading, id: id, record: r, memory: into, need: need, done: done})
+		return
+	}
+	r.users++
+	if !d.work.Add(&Request{
+		Need: need, Memory: into, Done: done,
+		Do: func(buffer []byte) error { return d.release(r, false, d.read(r, buffer)) },
+	}) {
+		go done(ErrEnded)
 	}
 }
 
@@ -211,27 +202,12 @@ func (d *Disk) Erase(id draw.SampleID) {
 // End closes the Disk and its file. Requests in progress, and later ones, end with an error. Ending
 // again does nothing.
 func (d *Disk) End() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ended {
-		return
-	}
-	d.ended = true
-	var over []*request
-	for kind := range d.queue {
-		over = append(over, d.queue[kind]...)
-		d.queue[kind] = nil
-		d.wake[kind].Broadcast()
-	}
-	for q := range d.running {
-		over = append(over, q)
-	}
-	go func() {
-		for _, q := range over {
-			q.end(errEnded, nil)
-		}
-		_ = d.file.Close() // a file that cannot be closed goes with the process
-	}()
+	d.end.Do(func() {
+		d.work.Close(0)
+		go func() {
+			_ = d.file.Close() // a file that cannot be closed goes with the process
+		}()
+	})
 }
 
 // drop removes a sample. d.mu is held.
@@ -251,11 +227,51 @@ func (d *Disk) giveBack(r *record) {
 	}
 }
 
-// enqueue passes a request to a worker. d.mu is held.
-func (d *Disk) enqueue(q *request) {
-	q.record.users++
-	queue := d.queue[q.kind]
-	at := sort.Search(len(queue), func(i int) bool { return queue[i].need > q.need })
-	d.queue[q.kind] = slices.Insert(queue, at, q)
-	d.wake[q.kind].Signal()
+// release ends a request's use of its record, and returns its error.
+func (d *Disk) release(r *record, wrote bool, err error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r.users--
+	r.whole = r.whole || wrote && err == nil
+	d.giveBack(r)
+	return err
+}
+
+// forget drops a sample that could not be written.
+func (d *Disk) forget(id draw.SampleID, r *record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.records[id] == r {
+		d.drop(id)
+	}
+}
+
+func (d *Disk) write(r *record, buffer []byte) error {
+	r.sum = xxh3.Hash(buffer)
+	return d.each(r, buffer, d.file.WriteAt)
+}
+
+// read reads a sample, and verifies it.
+func (d *Disk) read(r *record, buffer []byte) error {
+	if err := d.each(r, buffer, d.file.ReadAt); err != nil {
+		return err
+	}
+	if xxh3.Hash(buffer) != r.sum {
+		return errChanged
+	}
+	return nil
+}
+
+// each reads or writes a sample piece by piece.
+func (d *Disk) each(r *record, buffer []byte, transfer func([]byte, int64) (int, error)) error {
+	for _, e := range r.extents {
+		off := int64(e.start) * d.opt.BlockBytes
+		piece := buffer[:min(int64(len(buffer)), int64(e.n)*d.opt.BlockBytes)]
+		if _, err := transfer(piece, off); err != nil {
+			return fmt.Errorf("tier: %w", err)
+		}
+		d.file.Forget(off, int64(len(piece)))
+		buffer = buffer[len(piece):]
+	}
+	return nil
 }

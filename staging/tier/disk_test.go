@@ -141,7 +141,7 @@ func open(t testing.TB, sizeBytes int64) (*Disk, *memoryFile, *clock) {
 			}
 		})
 		d.End()
-		d.workers.Wait()
+		d.work.all.Wait()
 	})
 	return d, f, c
 }
@@ -261,7 +261,7 @@ func TestDiskThatHangs(t *testing.T) {
 	<-f.busy
 	go c.timeOut()
 	for range readers + 1 {
-		if err := <-results; !errors.Is(err, errSlow) {
+		if err := <-results; !errors.Is(err, ErrSlow) {
 			t.Errorf("a request that hangs: %v", err)
 		}
 	}
@@ -364,11 +364,11 @@ func TestDiskEnds(t *testing.T) {
 	}
 	d.End()
 	for range 2*readers + 2*writers {
-		if err := <-results; !errors.Is(err, errEnded) {
+		if err := <-results; !errors.Is(err, ErrEnded) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if _, err := d.recall(1, 600); !errors.Is(err, errEnded) {
+	if _, err := d.recall(1, 600); !errors.Is(err, ErrEnded) {
 		t.Errorf("after the end: %v", err)
 	}
 	if d.Store(2, nil, func(error) {}) {
@@ -468,7 +468,7 @@ func TestSystemFileSystem(t *testing.T) {
 		t.Errorf("the folder holds %v, %v", entries, err)
 	}
 	d.End()
-	d.workers.Wait()
+	d.work.all.Wait()
 }
 
 func TestBlockBytes(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +18,7 @@ func Clean(dir string, before time.Time) (files int, bytes int64, err error) {
 		return 0, 0, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	defer func() { _ = unix.Close(shared) }() // it was only read
-	own, err := openDirectory(shared, strconv.Itoa(os.Geteuid()), unix.O_NOFOLLOW)
+	own, _, err := openOwnPart(shared)
 	if errors.Is(err, unix.ENOENT) {
 		return 0, 0, nil
 	}
@@ -28,13 +27,6 @@ func Clean(dir string, before time.Time) (files int, bytes int64, err error) {
 	}
 	f := &Folder{fd: own}
 	defer func() { _ = f.Close() }() // it was only read
-	var st unix.Stat_t
-	if err := unix.Fstat(own, &st); err != nil {
-		return 0, 0, err
-	}
-	if int(st.Uid) != os.Geteuid() {
-		return 0, 0, fmt.Errorf("%s/%d belongs to user %d", dir, os.Geteuid(), st.Uid)
-	}
 	all, err := f.files()
 	for _, one := range all {
 		if one.used.Before(before) && unix.Unlinkat(own, one.name, 0) == nil {

@@ -23,18 +23,14 @@ type others struct {
 	parts  map[int]int // by user: the part, which can be searched but not listed
 }
 
-// open opens a group in the part of a user who is not refused, and returns that user. It returns
-// errAbsent if there is none.
-func (o *others) open(called string, size int64, refused map[int]bool) (*os.File, int, error) {
-	for uid, part := range o.all() {
-		if refused[uid] {
-			continue
-		}
+// open opens a group in the part of another user. It returns errAbsent if there is none.
+func (o *others) open(called string, size int64) (*os.File, error) {
+	for _, part := range o.all() {
 		if fd, err := openRegular(part, called, os.O_RDONLY, size); err == nil {
-			return os.NewFile(uintptr(fd), "a group"), uid, nil
+			return os.NewFile(uintptr(fd), "a group"), nil
 		}
 	}
-	return nil, 0, errAbsent
+	return nil, errAbsent
 }
 
 // all returns the parts.

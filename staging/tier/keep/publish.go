@@ -24,7 +24,7 @@ func (s *Store) publish(g int) error {
 	who, err := s.access(g)
 	if err != nil {
 		s.mu.Lock()
-		s.groups[g].unshared = true
+		s.groups[g].private = true
 		s.mu.Unlock()
 		return nil
 	}
@@ -34,9 +34,6 @@ func (s *Store) publish(g int) error {
 		return withoutName(err)
 	}
 	s.tags.setName(g, called)
-	s.mu.Lock()
-	delete(s.groups[g].refused, os.Geteuid())
-	s.mu.Unlock()
 	if err := unix.Unlinkat(folder, s.name(g), 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}

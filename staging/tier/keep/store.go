@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -15,12 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/scheduler/draw"
+	"rankpool/staging/tier"
 )
 
 const (
 	// failuresMax is how many failures in a row make a Store abandon the copies: a disk that works has
 	// none.
 	failuresMax = 8
+	// queuedBytes is how many bytes may wait to be written; samples beyond that are not written.
+	queuedBytes = 256 << 20
 	// lookAgain is the time before a missing group is looked up again, and before a group without room
 	// is tried again.
 	lookAgain = 10 * time.Second
@@ -57,7 +59,7 @@ type Store struct {
 	prefix  string // of the names of its groups
 	path    func(draw.SampleID) string
 	log     *slog.Logger
-	work    *workers
+	work    *tier.Workers
 	stop    chan struct{}
 	flusher sync.WaitGroup
 
@@ -93,9 +95,8 @@ type group struct {
 	full    time.Time // when there was no room for it; zero: there may be
 	touched time.Time
 
-	whole    int          // samples whose state is whole
-	unshared bool         // others may not read all of its sources
-	refused  map[int]bool // users whose file had other bytes
+	whole   int  // samples whose state is whole
+	private bool // others may not read all of its sources, or a published file had other bytes
 }
 
 // Open opens the copies of a data set. The caller must Close them. It returns an error if the tags
@@ -114,7 +115,10 @@ func (f *Folder) Open(set Set) (*Store, error) {
 		stop:  make(chan struct{}),
 		slots: make([]slotState, l.slots()), groups: make([]group, l.groups()),
 	}
-	s.work = newWorkers(s.read, s.write, s.judge)
+	full := func(_ int, bytes int64) bool { return bytes >= queuedBytes }
+	s.work = tier.NewWorkers(full, func(d time.Duration, f func()) func() bool {
+		return time.AfterFunc(d, f).Stop
+	})
 	s.flusher.Go(s.flushNowAndThen)
 	return s, nil
 }
@@ -131,7 +135,13 @@ func (s *Store) Read(id draw.SampleID, into []byte, done func(error)) bool {
 	g := &s.groups[s.layout.group(slot)]
 	none := s.over || s.slots[slot] == lacking || s.lately(g.missing)
 	s.mu.Unlock()
-	return !none && s.work.add(&request{kind: reading, slot: slot, memory: into, done: done})
+	return !none && s.work.Add(&tier.Request{
+		Memory: into, Do: func(buffer []byte) error { return s.read(slot, buffer) },
+		Done: func(err error) {
+			s.judge(err) // first, so that whoever asks again sees the effect
+			done(err)
+		},
+	})
 }
 
 // Write queues a sample's bytes, as storage returned them, to be written. The caller may reuse
@@ -151,7 +161,10 @@ func (s *Store) Write(id draw.SampleID, bytes []byte) {
 	if idle {
 		return
 	}
-	if !s.work.add(&request{kind: writing, slot: slot, memory: slices.Clone(bytes)}) {
+	if !s.work.Add(&tier.Request{
+		Write: true, Memory: slices.Clone(bytes), Done: s.judge,
+		Do: func(buffer []byte) error { return s.write(slot, buffer) },
+	}) {
 		s.mu.Lock()
 		s.counts.Refused++
 		s.mu.Unlock()
@@ -163,7 +176,7 @@ func (s *Store) lately(at time.Time) bool { return s.folder.now().Sub(at) < look
 
 // Close writes queued samples, for at most patience, and the tags. Later calls are refused.
 func (s *Store) Close(patience time.Duration) Counts {
-	s.work.close(patience)
+	s.work.Close(patience)
 	s.mu.Lock()
 	if s.over {
 		defer s.mu.Unlock()
@@ -213,27 +226,26 @@ func (s *Store) open(g, flags int) (*os.File, error) {
 	return file, err
 }
 
-// openNamed opens a group's published file, this user's or another user's. It returns that user.
-func (s *Store) openNamed(g int) (*os.File, int, error) {
+// openNamed opens a group's published file, this user's or another user's, and reports whether it
+// is this user's.
+func (s *Store) openNamed(g int) (file *os.File, own bool, err error) {
 	called, known := s.tags.name(g)
-	if !known {
-		return nil, 0, errAbsent
-	}
 	s.mu.Lock()
-	refused := maps.Clone(s.groups[g].refused)
+	private := s.groups[g].private
 	s.mu.Unlock()
-	file, uid, err := (*os.File)(nil), os.Geteuid(), errAbsent
-	if !refused[uid] {
-		file, err = s.folder.open(called.String(), os.O_RDONLY, s.layout.bytes[g])
+	if !known || private {
+		return nil, false, errAbsent
 	}
+	file, err = s.folder.open(called.String(), os.O_RDONLY, s.layout.bytes[g])
+	own = err == nil
 	if err != nil && s.folder.others != nil {
-		file, uid, err = s.folder.others.open(called.String(), s.layout.bytes[g], refused)
+		file, err = s.folder.others.open(called.String(), s.layout.bytes[g])
 	}
 	if err != nil {
-		return nil, 0, errAbsent
+		return nil, false, errAbsent
 	}
 	s.touch(g, file)
-	return file, uid, nil
+	return file, own, nil
 }
 
 // touch notes that a group has a file, and marks the file as in use.
@@ -247,17 +259,14 @@ func (s *Store) touch(g int, file *os.File) {
 	}
 }
 
-// refuse stops using a user's file of a group: it had other bytes.
-func (s *Store) refuse(g, uid int) {
-	if called, known := s.tags.name(g); known && uid == os.Geteuid() {
-		_ = unix.Unlinkat(s.folder.fd, called.String(), 0) // it is written again
+// refuse stops using published files of a group: one had other bytes. It is written again.
+func (s *Store) refuse(g int, own bool) {
+	if called, known := s.tags.name(g); known && own {
+		_ = unix.Unlinkat(s.folder.fd, called.String(), 0) // if this fails, the next job refuses it too
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.groups[g].refused == nil {
-		s.groups[g].refused = map[int]bool{}
-	}
-	s.groups[g].refused[uid] = true
+	s.groups[g].private = true
 	s.forgetSlots(g)
 	s.counts.Changed++
 }
@@ -282,17 +291,17 @@ func (s *Store) forgetSlots(g int) {
 
 // complete reports whether a group is to be published. s.mu is held.
 func (s *Store) complete(g int) bool {
-	return s.folder.others != nil && !s.groups[g].unshared &&
+	return s.folder.others != nil && !s.groups[g].private &&
 		s.groups[g].whole == s.layout.first[g+1]-s.layout.first[g]
 }
 
 // read reads a sample and verifies it.
 func (s *Store) read(slot int, buffer []byte) error {
-	g, named, uid := s.layout.group(slot), false, 0
+	g, named, own := s.layout.group(slot), false, false
 	file, err := s.open(g, os.O_RDONLY)
 	if errors.Is(err, errAbsent) {
 		named = true
-		file, uid, err = s.openNamed(g)
+		file, own, err = s.openNamed(g)
 	}
 	if errors.Is(err, errAbsent) {
 		s.mu.Lock()
@@ -309,7 +318,7 @@ func (s *Store) read(slot int, buffer []byte) error {
 	forget(file, int64(s.layout.offset[slot]), int64(len(buffer)))
 	same := tagOf(buffer) == s.tags.get(slot)
 	if named && !same {
-		s.refuse(g, uid)
+		s.refuse(g, own)
 		return errChanged
 	}
 	s.mu.Lock()
@@ -323,17 +332,17 @@ func (s *Store) read(slot int, buffer []byte) error {
 	if s.slots[slot] != whole {
 		s.mark(slot, whole)
 		if !named && s.complete(g) {
-			s.work.add(&request{kind: writing, slot: ^g}) // if the queue is full now, another job does it
+			// if the queue is full now, another job does it
+			s.work.Add(&tier.Request{
+				Write: true, Done: s.judge, Do: func([]byte) error { return s.publish(g) },
+			})
 		}
 	}
 	return nil
 }
 
-// write writes a sample, or with ^g publishes group g.
+// write writes a sample.
 func (s *Store) write(slot int, buffer []byte) error {
-	if slot < 0 {
-		return s.publish(^slot)
-	}
 	g := s.layout.group(slot)
 	file, err := s.openOrCreate(g)
 	if errors.Is(err, errNoRoom) {
@@ -412,7 +421,7 @@ func (s *Store) judge(err error) {
 	case errors.Is(err, errAbsent) || errors.Is(err, errChanged):
 	default:
 		if s.failures++; s.failures == failuresMax && !s.over {
-			s.work.refuse()
+			s.work.Close(0)
 			s.log.Warn("the kept copies fail repeatedly; training continues without them",
 				"error", err)
 		}
