@@ -247,7 +247,7 @@ func (s *Training) obey(c protocol.Command) {
 			c.Write(door.AppendJSON(nil, door.KindSave.Reply(), ticket, saved))
 		})
 	case protocol.ReadStates:
-		s.states.read(c.Stream, c.State)
+		s.states.read(c.Stream)
 	case protocol.KeepState:
 		s.states.keep(c)
 	case protocol.ForgetStates:

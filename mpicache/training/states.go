@@ -136,9 +136,6 @@ func (s *states) write(c protocol.SaveState) string {
 	if path == "" {
 		path = s.ownPath()
 	}
-	if c.Anew && told != "" {
-		s.putAside(path, c.Snap.Stream)
-	}
 	var err error
 	if c.Previous {
 		err = setAside(path)
@@ -151,30 +148,6 @@ func (s *states) write(c protocol.SaveState) string {
 		return ""
 	}
 	return told
-}
-
-// asideState returns the file for the state of a checkpoint that a training began without.
-func asideState(path string, state protocol.Digest) string {
-	return PreviousState(path) + string(state)
-}
-
-// putAside renames path and the previous state file, if they hold states of checkpoints. Training
-// began without a checkpoint: it was killed before it wrote one, or somebody forgot to pass it.
-func (s *states) putAside(path string, stream protocol.StreamID) {
-	for _, name := range []string{path, PreviousState(path)} {
-		f := readState(name, stream)
-		if f.Snap == nil || !f.Snap.Checkpoint {
-			continue
-		}
-		aside := asideState(path, f.Snap.Digest())
-		if err := os.Rename(name, aside); err != nil {
-			s.of.rank.Log.Warn("the importance state of an earlier checkpoint is not put aside",
-				"error", err)
-			continue
-		}
-		s.of.rank.Log.Warn("the importance state of an earlier checkpoint is put aside: delete it "+
-			"unless you resume from that checkpoint", "file", aside)
-	}
 }
 
 // setAside keeps a state file under the name of the previous one, too.
@@ -206,7 +179,7 @@ func (s *states) await() {
 
 // read reads all states that a training of this stream may resume from, without the
 // lock.
-func (s *states) read(stream protocol.StreamID, state protocol.Digest) {
+func (s *states) read(stream protocol.StreamID) {
 	s.inFolder(func() {
 		var e protocol.StatesRead
 		for _, path := range s.paths() {
@@ -214,9 +187,6 @@ func (s *states) read(stream protocol.StreamID, state protocol.Digest) {
 		}
 		if path := s.userPath(); path != "" {
 			e.File, e.Previous = readState(path, stream), readState(PreviousState(path), stream)
-			if state.Valid() { // it names a file
-				e.Aside = readState(asideState(path, state), stream)
-			}
 		} else {
 			path := s.ownPath()
 			e.Own = []protocol.StateFile{

@@ -253,16 +253,6 @@ func (a *agreement) planned(trainers []int) bool {
 	})
 }
 
-// wantedState returns the digest of the state that training resumes from, "" if there is none.
-func (a *agreement) wantedState() Digest {
-	for _, t := range a.trainings {
-		if t != nil && t.Checkpoint != nil {
-			return t.Checkpoint.State // if others differ, training is refused
-		}
-	}
-	return ""
-}
-
 // Assignment returns the assignment that the spec requests, or the given one if it requests none.
 // It returns an error for an unknown name.
 func (spec *Spec) Assignment(otherwise plan.Assignment) (plan.Assignment, error) {

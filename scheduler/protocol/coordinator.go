@@ -739,7 +739,7 @@ func (c *Coordinator) restore(epoch int) (first int, ok bool) {
 	}
 	if c.states == nil {
 		c.reading, c.readFor = true, c.sources.generation
-		c.do(ReadStates{c.streamID(), c.agreed.wantedState()})
+		c.do(ReadStates{c.streamID()})
 		return 0, false
 	}
 	spec := c.agreed.spec
@@ -800,8 +800,7 @@ func (c *Coordinator) origin(at place, equal func() []float32) (origin, error) {
 		// the state file belongs to that checkpoint until training makes another one
 		c.saves.checkpointed = true
 	}
-	c.saves.putAside = err == nil && checkpoint == nil && !n.begun() &&
-		(n.File.ofCheckpoint() || n.Previous.ofCheckpoint())
+	c.saves.ofCheckpoint = slices.ContainsFunc(append(n.Own, n.File), StateFile.ofCheckpoint)
 	if n.begun() && n.File.ofCheckpoint() {
 		c.saves.checkpointed = true // it belongs to a checkpoint made before the ranks were restarted
 	}

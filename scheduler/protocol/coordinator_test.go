@@ -94,7 +94,6 @@ type scenario struct {
 	saves   Digest            // of the newest state of a checkpoint that is to be saved
 	saved   Digest            // of the newest one that is
 	earlier Digest            // of the one that "remember" swaps with it
-	wants   Digest            // of the newest ReadStates
 	sources map[int]Digest    // by epoch: what this rank planned from
 	out     []string
 }
@@ -271,8 +270,6 @@ func (s *scenario) step(e Event) {
 			if c.Snap.Checkpoint {
 				s.saves = c.Snap.Digest()
 			}
-		case ReadStates:
-			s.wants = c.State
 		case ForgetStates:
 			for name := range s.disk {
 				if epoch, err := strconv.Atoi(strings.TrimPrefix(name, "kept-")); err == nil &&
@@ -438,12 +435,6 @@ func (s *scenario) writeState() {
 		s.step(StateSaved{w.ID, "", w.Snap.Digest()})
 		return
 	}
-	for _, name := range []string{path, path + ".previous"} {
-		if snap, err := DecodeSnapshot(s.disk[name]); w.Anew && err == nil && snap.Checkpoint {
-			s.disk[path+"."+string(snap.Digest())] = s.disk[name]
-			delete(s.disk, name)
-		}
-	}
 	if w.Previous && s.disk[path] != nil {
 		s.disk[path+".previous"] = s.disk[path]
 	}
@@ -471,7 +462,6 @@ func (s *scenario) read() {
 	}
 	if path := s.c.cfg.StatePath; path != "" {
 		e.File, e.Previous = file(path), file(path+".previous")
-		e.Aside = file(path + "." + string(s.wants))
 	}
 	s.step(e)
 }
@@ -545,11 +535,7 @@ func say(c Command) string {
 		}
 		return fmt.Sprintf("forget states of epochs before %d", c.Before)
 	case SaveState:
-		text := "save the state of " + saySnapshot(c.Snap)
-		if c.Anew {
-			text += ", and put those of earlier checkpoints aside"
-		}
-		return text
+		return "save the state of " + saySnapshot(c.Snap)
 	case Log:
 		text := []string{"log", "warn", "complain"}[c.Level] + ": " + c.Text
 		if c.Rank >= 0 {

@@ -101,13 +101,12 @@ type (
 	// Left reports that the stager has dropped the plan of an epoch.
 	Left struct{ Epoch int }
 	// StatesRead holds what ReadStates found. Kept are the states in the rank's folder that plans were
-	// made from. File is the state file, Previous the one saved before it, and Aside the one that was
-	// put aside and has ReadStates.State as its digest. Own are, without a state file, the states that
-	// were saved in the rank's folder.
+	// made from. File is the state file, and Previous the one saved before it. Own are, without a state
+	// file, the states that were saved in the rank's folder.
 	StatesRead struct {
-		Kept                  []StateFile
-		File, Previous, Aside StateFile
-		Own                   []StateFile
+		Kept           []StateFile
+		File, Previous StateFile
+		Own            []StateFile
 	}
 	// StateKept reports that KeepState is done: the state is on disk, or could not be written.
 	StateKept struct {
@@ -205,12 +204,8 @@ type (
 		State  Digest
 	}
 
-	// ReadStates reads the states of this stream; reply with StatesRead. State is the digest of the
-	// one that training resumes from, "" if there is none.
-	ReadStates struct {
-		Stream StreamID
-		State  Digest
-	}
+	// ReadStates reads the states of this stream; reply with StatesRead.
+	ReadStates struct{ Stream StreamID }
 	// KeepState writes the state that a plan was made from to the rank's folder; reply with StateKept
 	// when it is on disk. KeepState and ForgetStates are carried out in order.
 	KeepState struct {
@@ -220,14 +215,12 @@ type (
 	// ForgetStates removes the states of epochs before Before from the rank's folder.
 	ForgetStates struct{ Before int }
 	// SaveState writes the state file, in order; reply with StateSaved, unless ID is 0. With Previous,
-	// the state that was saved before is kept, too. With Anew, training began without a checkpoint: if
-	// this file or the one before it belongs to a checkpoint, it is put aside under the name of its
-	// digest. The snapshot's arrays are shared and do not change.
+	// the state that was saved before is kept, too. The snapshot's arrays are shared and do not
+	// change.
 	SaveState struct {
 		ID       int
 		Snap     *Snapshot
 		Previous bool
-		Anew     bool
 	}
 	// Log logs a sentence.
 	Log struct {

@@ -188,7 +188,7 @@ func (n *need) scores(s *Snapshot) Digest { return sourceDigest(n.stream, s) }
 
 // resume decides for a training that resumes from a checkpoint, which identifies its state.
 func (n *need) resume(c *Checkpoint) (origin, error) {
-	for _, k := range slices.Concat(n.Own, []StateFile{n.File, n.Previous, n.Aside}) {
+	for _, k := range slices.Concat(n.Own, []StateFile{n.File, n.Previous}) {
 		if k.Snap == nil || c.State == "" || k.Snap.Digest() != c.State {
 			continue
 		}
@@ -241,7 +241,7 @@ func (n *need) begin() (origin, error) {
 		return origin{snap: f.Snap}, nil
 	case n.epoch == 0 && (!n.optional || !f.Snap.Checkpoint):
 		// The training ended before its first checkpoint was written. If there is one after all, its
-		// state is put aside, and will be found there.
+		// state becomes the previous one.
 		return origin{warning: fmt.Sprintf("%s holds the state of epoch %d, but training has no "+
 			"checkpoint, so it starts over", n.path, f.Snap.Epoch)}, nil
 	}

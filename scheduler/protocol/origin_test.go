@@ -80,7 +80,6 @@ func TestOrigin(t *testing.T) {
 		path      bool
 		file      StateFile
 		previous  StateFile
-		aside     StateFile
 		want      *Snapshot
 		refused   string
 		warned    string
@@ -142,11 +141,6 @@ func TestOrigin(t *testing.T) {
 			what: "resumes from the one before", epoch: 3, batch: 1,
 			trainings: []*Training{from(3, 1, saved)}, path: true,
 			file: file(checkpointState(4, 0, 6)), previous: file(saved), want: saved,
-		},
-		{
-			what: "resumes from the one that was put aside", epoch: 3, batch: 1,
-			trainings: []*Training{from(3, 1, saved)}, path: true,
-			file: file(s4), previous: file(s3), aside: file(saved), want: saved,
 		},
 		{
 			what: "resumes, the state of another training", epoch: 3, batch: 1,
@@ -262,7 +256,7 @@ func TestOrigin(t *testing.T) {
 		n := need{
 			stream: originStream, epoch: c.epoch, batch: c.batch, trainings: c.trainings,
 			equal:      equalState,
-			StatesRead: StatesRead{File: c.file, Previous: c.previous, Aside: c.aside},
+			StatesRead: StatesRead{File: c.file, Previous: c.previous},
 		}
 		for _, s := range c.kept {
 			n.Kept = append(n.Kept, file(s))

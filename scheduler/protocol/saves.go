@@ -27,7 +27,7 @@ type saves struct {
 	newest       *savedState
 	onDisk       Saved // the newest that rank 0 has saved
 	checkpointed bool  // the state file belongs to a checkpoint
-	putAside     bool  // the next save puts the states of earlier checkpoints aside
+	ofCheckpoint bool  // the state that was written last is that of a checkpoint
 }
 
 // waitingSave is a SaveWanted that waits for reports that its state must include. Rank 0 also has
@@ -93,12 +93,12 @@ func (s *saves) saveAt(at place, ticket uint64, snap *Snapshot, do func(Command)
 	s.newest = &savedState{at: at, waiting: []uint64{ticket}}
 	s.last++
 	s.saving[s.last] = s.newest
-	s.save(SaveState{ID: s.last, Snap: snap, Previous: true}, do)
+	s.save(SaveState{ID: s.last, Snap: snap}, do)
 }
 
-// save requests that a state be written.
+// save requests that a state be written. That of a checkpoint is kept until the next checkpoint.
 func (s *saves) save(state SaveState, do func(Command)) {
-	state.Anew, s.putAside = s.putAside, false
+	state.Previous, s.ofCheckpoint = s.ofCheckpoint, state.Snap.Checkpoint
 	do(state)
 }
 

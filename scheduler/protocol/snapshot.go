@@ -352,12 +352,6 @@ func sourceDigest(stream StreamID, s *Snapshot) Digest {
 // Digest is a hash of scores or of a snapshot, in hexadecimal; "" if there are none.
 type Digest string
 
-// Valid reports whether d is a digest, and nothing else: no path, for example.
-func (d Digest) Valid() bool {
-	b, err := hex.DecodeString(string(d))
-	return err == nil && len(b) == 128/8
-}
-
 // Digest returns the digest of everything that a training depends on when it resumes from the
 // snapshot. It does not include who consumed the tail, the name of the data set, or what the
 // snapshot was saved for: which samples make a batch does not depend on that.

@@ -312,16 +312,3 @@ func TestSnapshotHasCuts(t *testing.T) {
 		t.Error("a snapshot that is cut off is read")
 	}
 }
-
-// TestDigestsAreNoPaths checks what may become part of a file's name.
-func TestDigestsAreNoPaths(t *testing.T) {
-	digest := (&Snapshot{}).Digest()
-	for _, d := range []Digest{"", "5a", "../../../../../../../../etc/motd", digest[:30] + "/."} {
-		if d.Valid() {
-			t.Errorf("%q is valid", d)
-		}
-	}
-	if !digest.Valid() {
-		t.Errorf("%q is not valid", digest)
-	}
-}
