@@ -11,13 +11,11 @@ import run
 
 
 # What may be printed besides: the notice of Open MPI 5's mpirun about a rank that fails, which
-# cannot be silenced; what Open MPI's libevent prints if a process ends while its thread still has
-# events (open-mpi/ompi#2004); and what rankpool prints if mpirun has no rank after five seconds,
-# as happens on a busy machine.
+# cannot be silenced; and what Open MPI's libevent prints if a process ends while its thread still
+# has events (open-mpi/ompi#2004).
 NOTICE = re.compile(
     r"^-{70,}\nprterun detected that .*?^-{70,}\n"
-    r"|^\[warn\] Epoll [^\n]*: Bad file descriptor\n"
-    r"|^rankpool: the cache did not start: what starts its ranks hangs[^\n]*; it is restarted\n",
+    r"|^\[warn\] Epoll [^\n]*: Bad file descriptor\n",
     re.M | re.S,
 )
 

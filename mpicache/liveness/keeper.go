@@ -13,18 +13,11 @@ const (
 	lastPause  = 5 * time.Second
 	lifeProves = 30 * time.Second
 
-	// aloneFor is how long a launcher of ranks may run without ranks before it counts as hung: it may
-	// be about to start them, or to end. On a machine that is busy, or loads it from slow storage, it
-	// takes longer to start them (5 s and more at a load of 80 on 2 cores): until ranks have been
-	// seen, each try gets alonePatience times as long as the one before.
-	aloneFor      = 5 * time.Second
-	alonePatience = 4
-
-	// aloneTries is how often a first start is tried if the launcher hangs without ranks: Open MPI's
-	// mpirun does when a signal ends a rank that is just connecting to it. If Options.Scarce, it is
-	// tried less often: the third try would wait for a minute more.
-	aloneTries  = 3
-	scarceTries = 2
+	// aloneFor is how long a launcher of ranks may run without ranks before it counts as hung, as Open
+	// MPI's mpirun does when a signal ends a rank that is just connecting to it, or MPI lacks shared
+	// memory. It may be about to start them: on a machine that is busy, or loads it from slow storage,
+	// that takes 5 s and more (at a load of 80 on 2 cores).
+	aloneFor = 30 * time.Second
 
 	// The ranks may take readyFactor times StartWithin from when they have met until they are ready:
 	// allocating memory and disk space may be slow.
@@ -38,7 +31,6 @@ type Options struct {
 	AnswerWithin time.Duration // between two signs of life of a rank
 	EndWithin    time.Duration // from End until the cache counts as impossible to kill
 	Again        bool          // a dead cache can be restarted
-	Scarce       bool          // MPI may fail on this machine, which lacks something that it needs
 }
 
 // An Event is something that happened to the cache.
@@ -110,8 +102,6 @@ const (
 	failed
 )
 
-const hangsAlone = "what starts its ranks hangs, and has none"
-
 // A Keeper decides when to end and restart a cache, from its first start on.
 type Keeper struct {
 	opt      Options
@@ -122,9 +112,7 @@ type Keeper struct {
 	why      string        // it is being ended
 	alone    bool          // no rank was seen since aloneAt
 	aloneAt  time.Duration
-	seen     bool // ranks have been seen since the cache was started
 	served   bool // it was ready once
-	tries    int  // starts in a row whose launcher hung without ranks
 	over     bool
 	restarts int
 	pause    time.Duration
@@ -169,13 +157,12 @@ func (k *Keeper) Step(now time.Duration, e Event) []Command {
 	case Ready:
 		if k.phase == starting || k.phase == met {
 			k.enter(serving)
-			k.served, k.tries = true, 0
+			k.served = true
 			k.watch.restart()
 		}
 	case Answered:
 		k.watch.Heard(e.At)
 	case Ranks:
-		k.seen = k.seen || e.Any
 		if k.alone == e.Any {
 			k.alone, k.aloneAt = !e.Any, ran
 		}
@@ -198,7 +185,7 @@ func (k *Keeper) enter(p phase) {
 	}
 	k.phase, k.since = p, k.clock.ran
 	if p == starting {
-		k.alone, k.seen, k.aloneAt, k.lived, k.why = false, false, k.clock.ran, 0, ""
+		k.alone, k.aloneAt, k.lived, k.why = false, k.clock.ran, 0, ""
 	}
 }
 
@@ -212,12 +199,7 @@ func (k *Keeper) tick(now time.Duration) []Command {
 			return []Command{Start{}}
 		}
 	case starting:
-		switch {
-		case lasted < k.opt.StartWithin:
-		case k.alone && !k.seen:
-			k.tries = aloneTries
-			return k.end(hangsAlone)
-		default:
+		if lasted >= k.opt.StartWithin && !k.alone {
 			return k.end(fmt.Sprintf("its ranks have not met within %v: MPI hangs in MPI_Init",
 				k.opt.StartWithin))
 		}
@@ -234,29 +216,11 @@ func (k *Keeper) tick(now time.Duration) []Command {
 				k.ended(Ended{How: k.why + ", and it cannot be ended"})...)
 		}
 	}
-	if k.alone && k.clock.ran-k.aloneAt >= k.aloneFor() && k.phase != down && k.phase != ending &&
+	if k.alone && k.clock.ran-k.aloneAt >= aloneFor && k.phase != down && k.phase != ending &&
 		k.phase != failed {
-		k.tries++
-		return k.end(hangsAlone)
+		return k.end("what starts its ranks hangs, and has none")
 	}
 	return nil
-}
-
-// mostTries returns how often a first start is tried if its launcher hangs without ranks.
-func (k *Keeper) mostTries() int {
-	if k.opt.Scarce {
-		return scarceTries
-	}
-	return aloneTries
-}
-
-// aloneFor is how long the launcher may run without ranks.
-func (k *Keeper) aloneFor() time.Duration {
-	patience := aloneFor
-	for try := 0; !k.seen && try < k.tries && patience < k.opt.StartWithin; try++ {
-		patience = min(alonePatience*patience, k.opt.StartWithin)
-	}
-	return patience
 }
 
 // silence describes which ranks do not respond.
@@ -292,10 +256,6 @@ func (k *Keeper) ended(e Ended) []Command {
 		if e.Shot && !told && !k.over {
 			k.enter(starting)
 			return []Command{Start{}}
-		}
-		if told && k.why == hangsAlone && k.tries < k.mostTries() && !k.over {
-			k.enter(starting)
-			return []Command{Say{"the cache did not start: " + how + "; it is restarted"}, Start{}}
 		}
 		k.enter(failed)
 		return []Command{Fail{how}}

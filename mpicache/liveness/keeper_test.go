@@ -235,65 +235,18 @@ func TestKeeper(t *testing.T) {
 		"mpirun hangs without ranks": {func(s *scene) {
 			s.hangs = true
 			s.start()
-			s.pass(time.Second)
-			for _, seconds := range []time.Duration{5, 20, 60} {
-				s.step(Ranks{false})
-				s.pass(seconds * time.Second)
-			}
+			s.step(Ranks{false})
 			s.pass(time.Hour)
-		}, []string{
-			"6s end",
-			"6s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
-				"restarted", "6s start",
-			"26s end",
-			"26s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
-				"restarted", "26s start",
-			"1m26s end", "1m26s fail: what starts its ranks hangs, and has none",
-		}},
-		"mpirun hangs without ranks where something is scarce": {func(s *scene) {
-			s.opt.Scarce, s.hangs = true, true
+		}, []string{"30s end", "30s fail: what starts its ranks hangs, and has none"}},
+		"ranks end, and mpirun does not": {func(s *scene) {
 			s.start()
-			for range 2 {
-				s.step(Ranks{false})
-				s.pass(20 * time.Second)
-			}
-		}, []string{
-			"5s end",
-			"5s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
-				"restarted", "5s start",
-			"40s end", "40s fail: what starts its ranks hangs, and has none",
-		}},
-		"mpirun takes six seconds to start ranks": {func(s *scene) {
-			s.hangs = true
-			s.start()
-			for range 2 {
-				s.step(Ranks{false})
-				s.pass(6 * time.Second)
-			}
 			s.step(Ranks{true})
-			s.step(Ready{})
+			s.pass(time.Second)
+			s.step(Ranks{false})
 			s.pass(time.Minute)
 		}, []string{
-			"5s end",
-			"5s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
-				"restarted", "5s start",
-		}},
-		"ranks end, and mpirun does not, when the cache is restarted": {func(s *scene) {
-			s.hangs = true
-			s.start()
-			s.step(Ranks{false})
-			s.pass(5 * time.Second)
-			s.step(Ranks{true})
-			s.pass(time.Second)
-			s.step(Ranks{false})
-			s.pass(5 * time.Second)
-		}, []string{
-			"5s end",
-			"5s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
-				"restarted", "5s start",
-			"11s end",
-			"11s say: the cache did not start: what starts its ranks hangs, and has none; it is " +
-				"restarted", "11s start",
+			"31s end", "31s say: the cache ended (what starts its ranks hangs, and has none)" + again +
+				"2 in 200ms", "31.2s start",
 		}},
 		"mpirun takes its time to start ranks": {func(s *scene) {
 			s.hangs = true

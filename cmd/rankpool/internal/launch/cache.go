@@ -25,25 +25,20 @@ import (
 type cacheWatch struct {
 	keeper   *liveness.Keeper
 	begun    time.Time
-	running  *process // the cache; nil while it is down
-	clearing *process // ends ranks of all nodes that outlived their launch, before the next one
-	answers  chan int // indexes in folders, of ranks that have answered
-	done     chan struct{}
-	failed   string // why the cache will not run any more
+	running  *process    // the cache; nil while it is down
+	clearing *process    // ends ranks of all nodes that outlived their launch, before the next one
+	touched  []time.Time // by folder: when its rank last showed that it lives
+	failed   string      // why the cache will not run any more
 }
 
-// beginWatch creates the keeper of a cache that is about to start, and begins to look for signs of
-// life of the ranks on this machine.
+// beginWatch creates the keeper of a cache that is about to start.
 func (l *launcher) beginWatch(o liveness.Options) {
 	o.EndWithin, o.Again = exit.Patience, l.plan.restart
 	if l.plan.restart { // otherwise leave a hanging rank alone: ending it might end training
 		o.Ranks = l.ranksHere()
 	}
 	l.watched.keeper, l.watched.begun = liveness.NewKeeper(o), time.Now()
-	l.watched.answers, l.watched.done = make(chan int, len(l.plan.folders)), make(chan struct{})
-	for at := range o.Ranks {
-		go l.askForLife(at, liveness.Every(o.AnswerWithin))
-	}
+	l.watched.touched = make([]time.Time, len(o.Ranks))
 }
 
 // ranksHere returns the numbers of the ranks that have a folder on this machine.
@@ -54,37 +49,6 @@ func (l *launcher) ranksHere() []int {
 		ranks[i], _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(folder), "r"))
 	}
 	return ranks
-}
-
-// askForLife looks repeatedly for signs of life of the rank of a folder, until done is closed, and
-// answers at, the index of the folder, for each. The rank touches a file before it has a door, and
-// then greets at its door, whatever its storage, plans and disks are doing: that needs nothing but
-// a live process.
-func (l *launcher) askForLife(at int, every time.Duration) {
-	folder := l.plan.folders[at]
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	var touched time.Time
-	for {
-		select {
-		case <-l.watched.done:
-			return
-		case <-tick.C:
-		}
-		met, err := os.Stat(filepath.Join(folder, session.MetName))
-		if err == nil && !met.ModTime().Equal(touched) {
-			touched = met.ModTime()
-		} else if c, err := control.Dial(filepath.Join(folder, session.DoorName)); err == nil {
-			_ = c.Close() // it has answered
-		} else {
-			continue
-		}
-		select {
-		case l.watched.answers <- at:
-		case <-l.watched.done:
-			return
-		}
-	}
 }
 
 // drive passes an event to the keeper, and executes its commands.
@@ -113,6 +77,13 @@ func (l *launcher) lookAtCache() {
 		}
 		if l.allHave(session.ReadyName) {
 			l.drive(liveness.Ready{})
+		}
+	}
+	for at, before := range l.watched.touched {
+		met, err := os.Stat(filepath.Join(l.plan.folders[at], session.MetName))
+		if err == nil && !met.ModTime().Equal(before) {
+			l.watched.touched[at] = met.ModTime()
+			l.drive(liveness.Answered{At: at})
 		}
 	}
 	if l.watched.running != nil && l.plan.byMpirun {

@@ -51,7 +51,6 @@ func (l *launcher) run() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	l.beginWatch(l.bounds)
-	defer close(l.watched.done)
 	if err := l.startCache(); err != nil {
 		return err
 	}
@@ -81,8 +80,6 @@ func (l *launcher) awaitDoors() error {
 		select {
 		case p := <-l.exits:
 			l.ended(p)
-		case at := <-l.watched.answers:
-			l.drive(liveness.Answered{At: at})
 		case s := <-l.signals:
 			if s := s.(syscall.Signal); exit.EndsRun(s) || l.again.wants(s) {
 				return exit.SignalError{Signal: s}
@@ -156,8 +153,6 @@ func (l *launcher) watch() {
 		select {
 		case p := <-l.exits:
 			l.ended(p)
-		case at := <-l.watched.answers:
-			l.drive(liveness.Answered{At: at})
 		case <-look.C:
 			l.lookAtCache()
 			due = time.Now().Add(l.watched.keeper.Wait())

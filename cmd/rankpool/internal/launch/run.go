@@ -311,7 +311,6 @@ func (o *Options) launch(
 		unheard: make(chan syscall.Signal, cap(again.signals)), doomed: map[int]bool{},
 		bounds: liveness.Options{
 			StartWithin: o.startTimeout, AnswerWithin: o.cache.RankTimeout,
-			Scarce: shortages() != "",
 		},
 	}
 	if plan.reports && len(plan.folders) > 0 {

@@ -133,7 +133,7 @@ func (r *process) open(ctx context.Context) error {
 	r.tellParts()
 	opened := make(chan struct{})
 	defer close(opened)
-	go r.liveUntil(opened)
+	go r.live(ctx, opened)
 	world.WarnTask(r.transport.Rank(), r.opt.DropState())
 	if err := r.opt.Storage.writeLimits(r.folder.dir, r.transport.Size()); err != nil {
 		return err

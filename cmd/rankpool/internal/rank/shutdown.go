@@ -99,17 +99,20 @@ func (r *process) silence(rank int) error {
 		"is lost, or the network to it is cut", rank, r.rankTimeout())
 }
 
-// liveUntil shows the launcher that this rank is alive while it reads its index and allocates its
-// memory, which may take minutes; after that its door does. If another rank is lost meanwhile, this
-// one ends, even if its storage does not respond.
-func (r *process) liveUntil(opened <-chan struct{}) {
+// live shows the launcher that this rank is alive, whatever its storage, plans and disks are doing:
+// that needs nothing but a live process. If another rank is lost while this one reads its index and
+// allocates its memory, which may take minutes, this one ends, even if its storage does not respond.
+func (r *process) live(ctx context.Context, opened <-chan struct{}) {
 	tick := time.NewTicker(liveness.Every(r.opt.RankTimeout))
 	defer tick.Stop()
+	lost := r.end.lost
 	for {
 		select {
-		case <-opened:
+		case <-ctx.Done():
 			return
-		case rank := <-r.end.lost:
+		case <-opened:
+			opened, lost = nil, nil
+		case rank := <-lost:
 			r.logger.Error(r.silence(rank).Error())
 			r.endAtOnce()
 		case now := <-tick.C:

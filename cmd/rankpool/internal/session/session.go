@@ -48,7 +48,7 @@ const (
 	LockName  = "lock"
 	DoorName  = "door.sock"
 	ReadyName = "ready"
-	MetName   = "met" // the rank has joined the others
+	MetName   = "met" // the rank has joined the others; it touches the file while it lives
 	jobNote   = "job"
 	// These contain the number of the training step, and that of the cache's step. If a training has
 	// a job name, an @ and the name follow StepName.
