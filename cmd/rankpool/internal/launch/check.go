@@ -11,6 +11,7 @@ import (
 
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/launchers"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/slurm"
 )
@@ -35,7 +36,8 @@ func (o *Options) checkLaunch(job slurm.Job, f form, at world.Place) error {
 	return err
 }
 
-// checkState returns an error if there is no folder for the file of --state.
+// checkState returns an error if there is no folder for the file of --state, or if it is a device or
+// a FIFO, since reading one may never end.
 func checkState(file string) error {
 	if file == "" {
 		return nil
@@ -44,7 +46,11 @@ func checkState(file string) error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("--state: there is no folder %s: make it, or name a file in another one", dir)
 	}
-	return nil // the rest is reported when the file is used
+	// other errors are reported when the file is used
+	if regular, err := rank.IsRegular(file); err == nil && !regular {
+		return fmt.Errorf("--state %s is not a regular file: name another one", file)
+	}
+	return nil
 }
 
 // onlineCPUs returns the number of the machine's CPUs, including those that this process may not

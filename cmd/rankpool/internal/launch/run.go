@@ -203,7 +203,7 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	if err := o.checkMachine(job, f); err != nil {
 		return err
 	}
-	world.WarnTask(at.Task, o.cache.DropState(), o.cache.System.Substitutes())
+	world.WarnTask(at.Task, o.cache.System.Substitutes())
 	if o.self, err = os.Executable(); err != nil {
 		return err
 	}

@@ -153,21 +153,6 @@ func (t *tuning) set() error {
 	return nil
 }
 
-// DropState ignores a state file that is not a regular file, since reading a device or a FIFO may
-// never end, and returns a message about it, or "".
-func (o *CacheOptions) DropState() string {
-	if o.State == "" {
-		return ""
-	}
-	// other errors are reported when the file is used
-	if regular, err := IsRegular(o.State); err != nil || regular {
-		return ""
-	}
-	defer func() { o.State = "" }()
-	return fmt.Sprintf("--state %s is %s, not a file: importance scores are not kept", o.State,
-		KindOf(o.State))
-}
-
 // Options are those of a rank.
 type Options struct {
 	CacheOptions

@@ -134,7 +134,6 @@ func (r *process) open(ctx context.Context) error {
 	opened := make(chan struct{})
 	defer close(opened)
 	go r.live(ctx, opened)
-	world.WarnTask(r.transport.Rank(), r.opt.DropState())
 	if err := r.opt.Storage.writeLimits(r.folder.dir, r.transport.Size()); err != nil {
 		return err
 	}
@@ -208,6 +207,9 @@ func (r *process) openLog(cfg *mpicache.Config) error {
 	log, err := openRunLog(r.opt.Log, r.logger, r.folder.again)
 	if err != nil {
 		return fmt.Errorf("--log: %w", err)
+	}
+	if log == nil {
+		return nil
 	}
 	r.observed.log, cfg.Launch = log, r.opt.Launch
 	cfg.Record = func(event any) {

@@ -44,7 +44,7 @@ func Read(patience time.Duration, path string, offset int64) (Log, error) {
 // readLog reads a run log from byte offset on (0 if the file has become shorter).
 func readLog(path string, offset int64) (Log, error) {
 	if regular, err := rank.IsRegular(path); err == nil && !regular { // a device may have no end
-		return Log{}, fmt.Errorf("--log %s is %s, not a file", path, rank.KindOf(path))
+		return Log{}, fmt.Errorf("--log %s is not a regular file", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
