@@ -64,7 +64,7 @@ func TestPlanOfLists(t *testing.T) {
 		}
 		for _, mode := range []Assignment{AssignSampler, AssignLocal} {
 			p := New(Config{
-				Sampler: draw.Listed(nil), Samples: 10, World: world, Ranks: 2, Assignment: mode,
+				Samples: 10, World: world, Ranks: 2, Assignment: mode,
 				Lists: lists,
 			}, 3, nil)
 			checkPlanOfLists(t, name, p, lists, mode)

@@ -86,7 +86,7 @@ func New(cfg Config, epoch int, scores []float32) *Plan {
 		Consumer: make([]uint16, len(draws.IDs)), Home: draws.Homes(),
 	}
 	var prefer func(draw.SampleID) float32
-	if cfg.Sampler.Weighted() {
+	if sampler.Weighted() {
 		prefer = func(id draw.SampleID) float32 { return scores[id] }
 	}
 	if cfg.Lists != nil {
