@@ -365,24 +365,28 @@ func (c *Coordinator) tell(e Event) {
 func (c *Coordinator) onTicked() {
 	// The stager needs all trainers; the first plan needs what each reports of its training.
 	if c.agreed.missing > 0 || c.begun && !c.agreed.known() {
-		c.refuseLate(func(PlanWanted) string { return c.agreed.whoIsMissing() })
+		why := c.agreed.whoIsMissing()
+		c.refuseLate(func(PlanWanted) string { return why })
 	}
-	if spec := c.agreed.spec; spec != nil && spec.Listed() && c.agreed.known() {
-		c.refuseLate(func(w PlanWanted) string { return c.lists.missing(w.Epoch) })
-	}
+	c.refuseLate(func(w PlanWanted) string { return c.missing(w.Epoch) })
 	if c.saves.overdue(c.now) {
 		c.answerSaves()
 	}
 	c.saves.answer(c.now, c.do)
 }
 
-// refuseLate answers the plan requests that have waited for other trainers for too long.
+// refuseLate answers the plan requests that have waited for other trainers for too long. why is ""
+// if none is missing.
 func (c *Coordinator) refuseLate(why func(PlanWanted) string) {
-	c.waiting = slices.DeleteFunc(c.waiting, func(w PlanWanted) (refused bool) {
-		if refused = c.now-w.Now >= missedAfter; refused {
-			c.do(Refuse{w.Ticket, true, why(w)})
+	c.waiting = slices.DeleteFunc(c.waiting, func(w PlanWanted) bool {
+		if c.now-w.Now < missedAfter {
+			return false
 		}
-		return refused
+		text := why(w)
+		if text != "" {
+			c.do(Refuse{w.Ticket, true, text})
+		}
+		return text != ""
 	})
 }
 
@@ -589,7 +593,7 @@ func (c *Coordinator) plan() {
 	if !c.agreed.known() {
 		return
 	}
-	parts, ok := c.parts(epoch)
+	parts, ok := c.parts(epoch, epoch == c.epochs.want)
 	if !ok {
 		return
 	}
@@ -639,7 +643,7 @@ func (c *Coordinator) onPlanMade(e PlanMade) {
 		c.keeping[m.epoch] = e.Scores
 		c.do(KeepState{c.importance.sourceOf(m, c.streamID()), c.sources.generation})
 	}
-	_, final := c.parts(m.epoch)
+	_, final := c.parts(m.epoch, true)
 	switch {
 	case final && m.epoch == c.epochs.want, c.importance.restores(m.epoch):
 		c.install(m)

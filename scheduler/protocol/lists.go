@@ -87,21 +87,26 @@ func (l lists) waits(epoch int) bool {
 	return false
 }
 
-// missing names the trainers whose part of an epoch is missing, or not final.
-func (l lists) missing(epoch int) string {
+// missing names the trainers whose part of an epoch is missing, or not final; "" if none is, or if
+// trainers hand in nothing.
+func (c *Coordinator) missing(epoch int) string {
+	if _, whole := c.parts(epoch, true); whole || c.Knows(epoch) && !c.lists.waits(epoch) {
+		return ""
+	}
 	var names []string
-	for t := range l {
-		part := l.of(t, epoch)
-		switch n := len(l[t]); {
+	for t, parts := range c.lists {
+		part := c.lists.of(t, epoch)
+		switch {
 		case part != nil && part.final && !part.open():
-		case part != nil || n == 0:
+		case part != nil || len(parts) == 0:
 			names = append(names, fmt.Sprint(t))
 		default:
-			names = append(names, fmt.Sprintf("%d (its newest is epoch %d)", t, l[t][n-1].epoch))
+			newest := parts[len(parts)-1].epoch
+			names = append(names, fmt.Sprintf("%d (its newest is epoch %d)", t, newest))
 		}
 	}
-	return fmt.Sprintf("of %d trainers %d have not handed in epoch %d: RANK %s", len(l), len(names),
-		epoch, strings.Join(names[:min(len(names), mostNamed)], ", "))
+	return fmt.Sprintf("of %d trainers %d have not handed in epoch %d: RANK %s", len(c.lists),
+		len(names), epoch, strings.Join(names[:min(len(names), mostNamed)], ", "))
 }
 
 // onListed takes a trainer's part of an epoch.
@@ -125,8 +130,8 @@ func (c *Coordinator) onListed(e Listed) {
 	default:
 		c.lists.take(e.Trainer, &list{List: *e.List, epoch: e.Epoch, life: life, final: e.Final})
 	}
-	whole := c.lists.whole(e.Epoch, false)
-	if a := c.ahead; a != nil && a.epoch == e.Epoch && !slices.Equal(a.parts, whole) {
+	if a := c.ahead; a != nil && a.epoch == e.Epoch &&
+		!slices.Equal(a.parts, c.lists.whole(e.Epoch, false)) {
 		c.ahead = nil
 	}
 	if c.Knows(e.Epoch) && c.lists.whole(e.Epoch, true) != nil {
@@ -143,11 +148,11 @@ func (c *Coordinator) Lists(trainer, epoch int) bool {
 
 // parts returns what the plan of an epoch is made from, if the trainers hand it in. ok is false
 // while a part is missing.
-func (c *Coordinator) parts(epoch int) (parts []*list, ok bool) {
-	if !c.agreed.spec.Listed() {
+func (c *Coordinator) parts(epoch int, begins bool) (parts []*list, ok bool) {
+	if c.agreed.spec == nil || !c.agreed.spec.Listed() {
 		return nil, true
 	}
-	parts = c.lists.whole(epoch, epoch == c.epochs.want)
+	parts = c.lists.whole(epoch, begins)
 	return parts, parts != nil
 }
 
