@@ -14,8 +14,8 @@ import (
 // none, and is nil if the environment has no step, or one of this job.
 //
 // The evidence is the slurmstepd that this process descends from, which has the job and the step in
-// its title. Where it cannot be seen (a /proc that hides others' processes, a container), Leftovers
-// relies on contradictions among the variables.
+// its title. Where it cannot be seen (a /proc that hides others' processes, a container), the step
+// counts as this job's.
 //
 // environ is in the form of os.Environ, and readFile reads files of /proc (os.ReadFile, or a
 // test's); otherwise it is pure.
@@ -97,40 +97,11 @@ func correctTasks(change map[string]string, getenv func(string) string) {
 	}
 }
 
-// foreignStep reports whether the step in the environment is another job's.
+// foreignStep reports whether the step in the environment is another job's. Each component of a
+// heterogeneous job has its own job ID, but tasks have the first one's.
 func (j Job) foreignStep(getenv func(string) string, readFile func(string) ([]byte, error)) bool {
 	job, step, found := stepDaemon(readFile)
-	if !found {
-		return j.InStep() && j.contradicts(getenv)
-	}
-	return step == "batch" || job != j.JobID && !inHet(getenv)
-}
-
-// inHet reports whether the job is heterogeneous: each component has its own job ID, but tasks have
-// the first one's.
-func inHet(getenv func(string) string) bool { return number(getenv, "SLURM_HET_SIZE") > 0 }
-
-// contradicts reports whether the step's variables contradict the job's. srun sets some of the
-// job's variables again for its tasks.
-func (j Job) contradicts(getenv func(string) string) bool {
-	if byMPIRun(getenv) {
-		return false
-	}
-	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
-	if differ(getenv("SLURM_STEP_TASKS_PER_NODE"), getenv("SLURM_TASKS_PER_NODE")) {
-		return true
-	}
-	hosts, err := ParseHostlist(getenv("SLURM_STEP_NODELIST"))
-	if err == nil && len(hosts) > 0 && j.NodeName != "" && !slices.Contains(hosts, j.NodeName) {
-		return true
-	}
-	pmix, _ := strings.CutPrefix(getenv("PMIX_NAMESPACE"), "slurm.pmix.")
-	for _, step := range []string{pmix, getenv("PMI_JOBID")} { // "412.0"
-		if id, _, found := strings.Cut(step, "."); found && differ(id, j.JobID) && !inHet(getenv) {
-			return true
-		}
-	}
-	return false
+	return found && (step == "batch" || job != j.JobID && number(getenv, "SLURM_HET_SIZE") <= 0)
 }
 
 // maxAncestors is how far up stepDaemon looks; there are only a handful of shells and wrappers.

@@ -72,42 +72,26 @@ func Generate(o Options) (string, error) {
 	return text.String(), nil
 }
 
-var (
-	memory = regexp.MustCompile(`^[0-9]+[KMGT]?$`)
-	tasks  = regexp.MustCompile(`^[0-9][0-9,:-]*(%[0-9]+)?$`)
-	model  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
-)
-
 // check validates the options. Quotes cannot protect a line feed in a directive.
 func (o Options) check() error {
-	limitSeconds, isTime := timeSeconds(o.Time)
+	minutes, _ := strconv.Atoi(o.Time) // else it is long, or sbatch refuses it
 	switch {
 	case o.Nodes < 1:
 		return fmt.Errorf("the number of nodes must be at least 1, not %d", o.Nodes)
 	case o.GPUsPerNode < 0:
 		return fmt.Errorf("the number of GPUs must be at least 0, not %d", o.GPUsPerNode)
-	case o.GPUType != "" && !model.MatchString(o.GPUType):
-		return fmt.Errorf("%q is not a type of GPU such as a100", o.GPUType)
 	case o.CPUsPerTask < 0:
 		return fmt.Errorf("the number of CPU cores must be at least 0, not %d", o.CPUsPerTask)
 	case len(o.Data) == 0:
 		return errors.New("the batch script needs a data set (--data)")
 	case len(o.Command) == 0:
 		return errors.New("the batch script needs a training command")
-	case o.Time != "" && !isTime:
-		return fmt.Errorf("%q is not a time: write minutes, HH:MM:SS or D-HH:MM:SS", o.Time)
-	case o.Mem != "" && !memory.MatchString(o.Mem):
-		return fmt.Errorf(
-			"%q is not a size of memory as Slurm has it: write 400G, or 0 for all of a node's", o.Mem)
-	case o.Array != "" && !tasks.MatchString(o.Array):
-		return fmt.Errorf("%q is not a job array such as 0-9%%2", o.Array)
 	case o.Requeue && (o.SignalSeconds < 1 || o.SignalSeconds > 65535):
-		return fmt.Errorf("a signal %d s before the end cannot be had: write 1 to 65535", o.SignalSeconds)
-	case o.Requeue && comesAtOnce(limitSeconds, int64(o.SignalSeconds)):
-		return fmt.Errorf("a job of %d s would be ended as soon as it begins, since the signal comes "+
-			"%d s before its end and up to %d s earlier: "+
-			"it would be requeued forever; give it more time, or the signal less", limitSeconds,
-			o.SignalSeconds, signalEarlySeconds)
+		return fmt.Errorf("the signal must come 1 to 65535 s before the end, not %d", o.SignalSeconds)
+	case o.Requeue && minutes > 0 && minutes*60 <= o.SignalSeconds+signalEarlySeconds:
+		return fmt.Errorf("a job of %d min would be ended as soon as it begins, since the signal comes "+
+			"%d s before its end and up to %d s earlier: it would be requeued forever; give it more "+
+			"time, or the signal less", minutes, o.SignalSeconds, signalEarlySeconds)
 	}
 	for _, text := range slices.Concat(o.Data, o.Modules, o.Command,
 		[]string{o.Memory, o.Partition, o.Account, o.JobName}) {
@@ -115,7 +99,9 @@ func (o Options) check() error {
 			return fmt.Errorf("%q has a zero byte", text)
 		}
 	}
-	for _, text := range []string{o.Partition, o.Account, o.JobName} {
+	for _, text := range []string{
+		o.Partition, o.Account, o.JobName, o.GPUType, o.Time, o.Mem, o.Array,
+	} {
 		if strings.ContainsFunc(text, unicode.IsControl) || strings.ContainsAny(text, `"\`) {
 			return fmt.Errorf("%q cannot stand in a batch script", text)
 		}
@@ -127,38 +113,6 @@ func (o Options) check() error {
 //
 // Source: SchedMD, sbatch(1), --signal.
 const signalEarlySeconds = 60
-
-// comesAtOnce reports whether an early signal comes when a job has hardly begun. A limit of 0 means
-// none.
-func comesAtOnce(limitSeconds, signalSeconds int64) bool {
-	return limitSeconds > 0 && limitSeconds <= signalSeconds+signalEarlySeconds
-}
-
-// timeSeconds parses a time as sbatch does: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S. 0 is no
-// limit.
-//
-// Source: SchedMD, sbatch(1), --time.
-func timeSeconds(text string) (seconds int64, ok bool) {
-	days, clock, hasDays := strings.Cut(text, "-")
-	units := []int64{3600, 60, 1}
-	if !hasDays {
-		days, clock = "0", days
-	}
-	parts := strings.Split(clock, ":")
-	if !hasDays && len(parts) < 3 {
-		units = units[1:]
-	}
-	if len(parts) > len(units) {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(days, 10, 16)
-	seconds, ok = int64(n)*24*3600, err == nil
-	for i, part := range parts {
-		n, err := strconv.ParseUint(part, 10, 31)
-		seconds, ok = seconds+int64(n)*units[i], ok && err == nil
-	}
-	return seconds, ok
-}
 
 // quoteDirective quotes a value for sbatch.
 func quoteDirective(text string) string {

@@ -171,13 +171,9 @@ func TestGenerateRefuses(t *testing.T) {
 		"CPU":       func(o *Options) { o.CPUsPerTask = -1 },
 		"data set":  func(o *Options) { o.Data = nil },
 		"training":  func(o *Options) { o.Command = nil },
-		"time":      func(o *Options) { o.Time = "tomorrow" },
-		"memory":    func(o *Options) { o.Mem = "400GiB" },
-		"array":     func(o *Options) { o.Array = "all" },
 		"signal":    func(o *Options) { o.SignalSeconds = 0 },
 		"cannot":    func(o *Options) { o.JobName = "a\n#SBATCH --exclusive" },
 		"forever":   func(o *Options) { o.Time, o.SignalSeconds = "10", 540 },
-		"type":      func(o *Options) { o.GPUType = "a100 --exclusive" },
 		"zero byte": func(o *Options) { o.Command = []string{"a\x00"} },
 	} {
 		o := good

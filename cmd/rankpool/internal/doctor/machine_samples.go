@@ -1,8 +1,7 @@
 package doctor
 
 import (
-	"errors"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,12 +9,6 @@ import (
 
 	"rankpool/scheduler/draw"
 	"rankpool/staging/index"
-)
-
-const (
-	fewFolders = 64 // opened in search of files
-	// Entries read per folder: listing a folder of a million files then costs one request.
-	fewEntries = 512
 )
 
 // Samples implements Machine. Samples of a manifest are spread over it, those of a folder over the
@@ -42,44 +35,26 @@ func (s *system) Samples(data string, n int) (paths []string, err error) {
 	return paths, nil
 }
 
-// walkSome returns up to n files below root, at most two from each of the first folders.
+// walkSome returns up to n files below root, at most two from each folder.
 func walkSome(root string, n int) (files []string, err error) {
-	folders := []string{root}
-	for i := 0; i < len(folders) && i < fewFolders && len(files) < n; i++ {
-		entries, err := someEntries(folders[i])
-		if err != nil && i == 0 {
-			return nil, err
-		}
-		here := 0
-		for _, e := range entries {
-			path := filepath.Join(folders[i], e.Name())
-			switch {
-			case strings.HasPrefix(e.Name(), "."), e.Name() == index.ManifestName: // not samples
-			case e.IsDir():
-				folders = append(folders, path)
-			case here < 2 && len(files) < n && isFile(path):
+	here := map[string]int{} // files by folder
+	err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		hidden := strings.HasPrefix(e.Name(), ".") && path != root
+		switch {
+		case err != nil && path == root:
+			return err
+		case len(files) == n:
+			return fs.SkipAll
+		case e.IsDir() && hidden:
+			return fs.SkipDir
+		case err != nil, e.IsDir(), hidden, e.Name() == index.ManifestName: // not a sample
+		case here[filepath.Dir(path)] < 2:
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 				files = append(files, path)
-				here++
+				here[filepath.Dir(path)]++
 			}
 		}
-	}
-	return files, nil
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
-
-func someEntries(folder string) ([]os.DirEntry, error) {
-	f, err := os.Open(folder)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	entries, err := f.ReadDir(fewEntries)
-	if len(entries) > 0 || errors.Is(err, io.EOF) { // what was read before an error will do
-		return entries, nil
-	}
-	return nil, err
+		return nil
+	})
+	return files, err
 }
