@@ -157,45 +157,24 @@ func pad(n int64, width int) string {
 	return strings.Repeat("0", max(0, width-len(digits))) + digits
 }
 
-// FormatHostlist returns a short list of the hosts, in order, with brackets for the numbers at the
-// end of adjacent names: "gpu[01-02,07]". ParseHostlist reverses it if the hosts are names: 1 to
-// 255 bytes without comma, bracket or white space.
+// FormatHostlist returns a short list of the hosts, in order, with a range for adjacent names that
+// differ in the number at their end: "gpu[01-02],gpu07". ParseHostlist reverses it if the hosts are
+// names without comma, bracket or white space.
 func FormatHostlist(hosts []string) string {
 	var elements []string
 	for len(hosts) > 0 {
-		prefix, digits := splitName(hosts[0])
-		numbers := []string{digits} // after the prefix, of adjacent names
-		for digits != "" && len(numbers) < len(hosts) {
-			p, d := splitName(hosts[len(numbers)])
-			if p != prefix || d == "" {
-				break
-			}
-			numbers = append(numbers, d)
-		}
-		element := hosts[0]
-		if len(numbers) > 1 {
-			element = prefix + "[" + strings.Join(foldRanges(numbers), ",") + "]"
-		}
-		elements, hosts = append(elements, element), hosts[len(numbers):]
-	}
-	return strings.Join(elements, ",")
-}
-
-// foldRanges joins consecutive numbers to ranges: 01-02 and 07 for 01, 02 and 07.
-func foldRanges(numbers []string) []string {
-	var ranges []string
-	for len(numbers) > 0 {
-		low, n := numbers[0], 1
-		first, _ := parseNumber(low)
-		for n < len(numbers) && numbers[n] == pad(first+int64(n), len(low)) {
+		prefix, low := splitName(hosts[0])
+		first, err := parseNumber(low)
+		n, element := 1, hosts[0]
+		for err == nil && n < len(hosts) && hosts[n] == prefix+pad(first+int64(n), len(low)) {
 			n++
 		}
 		if n > 1 {
-			low += "-" + numbers[n-1]
+			element = prefix + "[" + low + "-" + pad(first+int64(n-1), len(low)) + "]"
 		}
-		ranges, numbers = append(ranges, low), numbers[n:]
+		elements, hosts = append(elements, element), hosts[n:]
 	}
-	return ranges
+	return strings.Join(elements, ",")
 }
 
 // splitName cuts a name before its final digits, at most maxDigits of them.

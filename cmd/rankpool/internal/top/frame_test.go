@@ -145,17 +145,3 @@ func TestStack(t *testing.T) {
 		t.Errorf("a source of one in a thousand is not seen: %s", got)
 	}
 }
-
-func TestLatencyText(t *testing.T) {
-	for seconds, want := range map[float64]string{
-		0.0000123: "12 us", 0.00099949: "999 us",
-		0.0009999: "1.0 ms", 0.0452: "45.2 ms", 0.9999: "1.0 s", 12.34: "12.3 s",
-	} {
-		if got := latencyText(&seconds); got != want {
-			t.Errorf("%v: %s, want %s", seconds, got, want)
-		}
-	}
-	if got := latencyText(nil); got != "-" {
-		t.Errorf("no read: %s", got)
-	}
-}

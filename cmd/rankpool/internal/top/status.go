@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"rankpool/cmd/rankpool/internal/control"
@@ -64,23 +62,10 @@ func (s nodesStatus) notes() []string {
 	case len(silent) == 1:
 		notes = append(notes, fmt.Sprintf("rank %d is silent", silent[0]))
 	case len(silent) > 1:
-		notes = append(notes, fmt.Sprintf("%d of %d ranks are silent: %s", len(silent), s.Ranks,
-			someOf(silent)))
+		notes = append(notes, fmt.Sprintf("%d of %d ranks are silent, rank %d first", len(silent),
+			s.Ranks, silent[0]))
 	}
 	return notes
-}
-
-// someOf lists the first of many numbers.
-func someOf(numbers []int) string {
-	const most = 8
-	var texts []string
-	for _, n := range numbers[:min(most, len(numbers))] {
-		texts = append(texts, strconv.Itoa(n))
-	}
-	if len(numbers) > most {
-		texts = append(texts, "…")
-	}
-	return strings.Join(texts, ", ")
 }
 
 // A reading is a door's answer at a time, or an error.

@@ -68,15 +68,10 @@ func bytesText(n float64) string { return humanize.IBytes(uint64(max(0, n))) }
 
 // latencyText formats the seconds of one read, "-" if there was none.
 func latencyText(seconds *float64) string {
-	switch {
-	case seconds == nil:
+	if seconds == nil {
 		return "-"
-	case *seconds < 0.9995e-3:
-		return fmt.Sprintf("%.0f us", 1e6**seconds)
-	case *seconds < 0.9995:
-		return fmt.Sprintf("%.1f ms", 1e3**seconds)
 	}
-	return fmt.Sprintf("%.1f s", *seconds)
+	return humanize.SIWithDigits(*seconds, 1, "s")
 }
 
 // countText shows samples per second.
