@@ -109,7 +109,7 @@ func (b *Builder) Add(s Sample) error {
 	if m.members.ends != nil {
 		b.addMembers(s.Members)
 	}
-	return m.members.check(i, s.Size)
+	return nil
 }
 
 // checkSample returns an error unless a sample in a file of this name is possible.
@@ -122,6 +122,17 @@ func checkSample(s Sample, name string) error {
 	case s.Size < 0 || s.Offset < 0 || s.Offset > math.MaxInt64-RecordCRCBytes-s.Size ||
 		s.Format == FormatFile && s.Offset > 0:
 		return fmt.Errorf("it cannot have %d bytes at offset %d", s.Size, s.Offset)
+	}
+	sum := int64(0)
+	for _, member := range s.Members {
+		if member.Size < 0 || member.Offset < 0 || member.Size > math.MaxInt64-sum ||
+			member.Offset > math.MaxInt64-RecordCRCBytes-member.Size {
+			return errors.New("it has an impossible member")
+		}
+		sum += member.Size
+	}
+	if len(s.Members) > 0 && sum != s.Size {
+		return fmt.Errorf("it has %d bytes, but its members have %d", s.Size, sum)
 	}
 	return CheckName([]byte(name))
 }

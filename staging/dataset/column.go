@@ -2,12 +2,9 @@ package dataset
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"io"
 	"math"
 	"math/bits"
-	"slices"
 	"unsafe"
 )
 
@@ -160,35 +157,11 @@ func (n narrow[T]) write(w io.Writer) error {
 
 // read sets the column to the next one, which has n rows.
 func (c *column[T]) read(from *indexReader, n uint64) {
-	raw := from.next(columnHeadBytes)
-	if from.err != nil {
-		return
-	}
 	var head columnHead
-	_, _ = binary.Decode(raw, binary.LittleEndian, &head) // raw has the right length
-	switch head.Width {
-	case 1, 2, 4, 8:
-	default:
-		from.err = fmt.Errorf("has a column of %d bytes a cell", head.Width)
-		return
-	}
+	_, _ = binary.Decode(from.next(columnHeadBytes), binary.LittleEndian, &head) // the right length
 	used := n * uint64(head.Width)
-	cells := from.next(align8(used))
-	if from.err != nil {
-		return
-	}
-	_, signed := any(c).(*column[int64])
-	if head.Filling != 0 || !zeros(cells[used:]) || head.Unit != 1 && (!signed || zeros(cells)) ||
-		head.Base != 0 && !signed {
-		from.err = errors.New("is damaged")
-		return
-	}
-	cells = cells[:used]
+	cells := from.next(align8(used))[:used]
 	*c = column[T]{cells: cells, width: int(head.Width), base: head.Base, unit: head.Unit}
-}
-
-func zeros(bytes []byte) bool {
-	return !slices.ContainsFunc(bytes, func(b byte) bool { return b != 0 })
 }
 
 // readFixed sets *column to the next one, a fixed column of n rows. If the processor is
@@ -197,9 +170,6 @@ func readFixed[T uint64 | uint32 | Format](from *indexReader, column *[]T, n uin
 	var one T
 	used := n * uint64(unsafe.Sizeof(one))
 	raw := from.next(align8(used))
-	if from.err != nil || n == 0 {
-		return
-	}
 	first := unsafe.Pointer(unsafe.SliceData(raw))
 	if littleEndian && uintptr(first)%unsafe.Alignof(one) == 0 {
 		*column = unsafe.Slice((*T)(first), n)

@@ -1,10 +1,7 @@
 package dataset
 
 import (
-	"errors"
-	"fmt"
 	"iter"
-	"math"
 	"path"
 	"slices"
 	"strings"
@@ -102,28 +99,4 @@ func (t *memberTable) span(id draw.SampleID) (first, last uint32) {
 		first = t.ends[id-1]
 	}
 	return first, t.ends[id]
-}
-
-// check returns an error if sample i of sizeBytes bytes cannot have its members in the table.
-func (t *memberTable) check(i int, sizeBytes int64) error {
-	first, last := t.span(draw.SampleID(i))
-	if last < first || uint64(last) > uint64(t.kind.len()) {
-		return errors.New("its members end outside their table")
-	}
-	if first == last {
-		return nil
-	}
-	sum := int64(0)
-	for j := int(first); j < int(last); j++ {
-		offset, size := t.offsets.at(j), t.sizes.at(j)
-		if t.kind.at(j) >= uint32(len(t.kinds)) || size < 0 || offset < 0 ||
-			offset > math.MaxInt64-RecordCRCBytes-size || size > math.MaxInt64-sum {
-			return errors.New("it has an impossible member")
-		}
-		sum += size
-	}
-	if sum != sizeBytes {
-		return fmt.Errorf("it has %d bytes, but its members have %d", sizeBytes, sum)
-	}
-	return nil
 }

@@ -1,12 +1,12 @@
 package dataset
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"math"
+
+	"github.com/zeebo/xxh3"
 )
 
 // The sample index is the file that training processes map, to find labels, and to read storage
@@ -40,9 +40,19 @@ type indexHeader struct {
 	Identity    Identity
 }
 
+// indexSumBytes is the size of the XXH3 hash (64 bits) that ends an index, of all that precedes it.
+const indexSumBytes = 8
+
 // WriteIndex writes the sample index of m to the file path atomically (writeAtomic).
 func WriteIndex(path string, m *Manifest) error {
-	if err := writeAtomic(path, func(w io.Writer) error { return writeIndex(w, m) }); err != nil {
+	err := writeAtomic(path, func(w io.Writer) error {
+		hash := xxh3.New()
+		if err := writeIndex(io.MultiWriter(w, hash), m); err != nil {
+			return err
+		}
+		return binary.Write(w, binary.LittleEndian, hash.Sum64())
+	})
+	if err != nil {
 		return fmt.Errorf("staging: write sample index %s: %w", path, err)
 	}
 	return nil
@@ -133,7 +143,7 @@ func appendText(table []byte, text string) []byte {
 // OpenIndex maps a sample index that WriteIndex wrote: its columns need no memory beyond the
 // file's, and stay mapped as long as the process lives. What an index does not contain is missing
 // from the manifest: its folders have no modification times. The manifest's Identity is the one in
-// the index; CheckIdentity compares it with the columns.
+// the index.
 //
 // Errors, one sentence each that names the file: it cannot be read, is not a sample index, is
 // truncated or damaged.
@@ -150,30 +160,20 @@ func OpenIndex(path string) (*Manifest, error) {
 }
 
 func parseIndex(data []byte) (*Manifest, error) {
-	var header indexHeader
-	if len(data) < indexHeaderBytes || string(data[:len(indexMagic)]) != indexMagic {
+	if len(data) < indexHeaderBytes+indexSumBytes || string(data[:len(indexMagic)]) != indexMagic {
 		return nil, errors.New("is not a sample index")
 	}
-	_, _ = binary.Decode(data, binary.LittleEndian, &header) // data is long enough
-	if header.Flags >= 2*indexOtherKinds {
-		return nil, fmt.Errorf("has unknown flags %#x", header.Flags)
+	content, sum := data[:len(data)-indexSumBytes], data[len(data)-indexSumBytes:]
+	if xxh3.Hash(content) != binary.LittleEndian.Uint64(sum) {
+		return nil, errors.New("is truncated or damaged: its checksum is wrong")
 	}
-	// 8 bytes of columns a sample, or more
-	if n := header.Samples; n > math.MaxUint32 || n*8 > uint64(len(data)) {
-		return nil, errors.New("is truncated")
-	}
-	m := &Manifest{
-		known:      &header.Identity,
-		leavesOut:  header.Flags&indexLeavesOut != 0,
-		otherKinds: header.Flags&indexOtherKinds != 0,
-	}
-	r := &indexReader{data: data, at: indexHeaderBytes}
+	var header indexHeader
+	_, _ = binary.Decode(content, binary.LittleEndian, &header) // it is long enough
+	m := &Manifest{known: &header.Identity, leavesOut: header.Flags&indexLeavesOut != 0}
+	r := &indexReader{data: content, at: indexHeaderBytes}
 	m.parseColumns(r, header)
 	m.parseTexts(r, header)
-	if r.err != nil {
-		return nil, r.err
-	}
-	return m, m.checkIndex()
+	return m, nil
 }
 
 // parseColumns reads the columns, in the order of indexColumns.
@@ -194,10 +194,7 @@ func (m *Manifest) parseColumns(r *indexReader, header indexHeader) {
 	if header.Flags&indexHasMembers != 0 {
 		t := &m.members
 		readFixed(r, &t.ends, n)
-		count := uint64(0)
-		if n > 0 && r.err == nil {
-			count = uint64(t.ends[n-1])
-		}
+		count := uint64(t.ends[n-1])
 		t.offsets.read(r, count)
 		t.sizes.read(r, count)
 		t.kind.read(r, count)
@@ -221,89 +218,27 @@ func (m *Manifest) parseTexts(r *indexReader, header indexHeader) {
 	m.names = r.next(header.NameBytes)
 }
 
-// An indexReader reads an index from an offset on; after an error it reads nothing more.
+// An indexReader reads an index from an offset on. It panics beyond the end: the index has the
+// checksum that WriteIndex has written.
 type indexReader struct {
 	data []byte
 	at   uint64
-	err  error
 }
 
 // next returns the next sizeBytes bytes.
 func (r *indexReader) next(sizeBytes uint64) []byte {
-	if r.at > uint64(len(r.data)) || sizeBytes > uint64(len(r.data))-r.at {
-		r.err = cmp.Or(r.err, errors.New("is truncated"))
-	}
-	if r.err != nil {
-		return nil
-	}
 	r.at += sizeBytes
 	return r.data[r.at-sizeBytes : r.at]
 }
 
 // number returns the next number (u32).
-func (r *indexReader) number() uint64 {
-	raw := r.next(4)
-	if r.err != nil {
-		return 0
-	}
-	return uint64(binary.LittleEndian.Uint32(raw))
-}
+func (r *indexReader) number() uint64 { return uint64(binary.LittleEndian.Uint32(r.next(4))) }
 
 // texts returns the next count texts, each of which is preceded by its length (u32).
-func (r *indexReader) texts(count uint64) (all []string) {
-	for ; count > 0 && r.err == nil; count-- {
-		all = append(all, string(r.next(r.number())))
+func (r *indexReader) texts(count uint64) []string {
+	all := make([]string, count)
+	for i := range all {
+		all[i] = string(r.next(r.number()))
 	}
 	return all
-}
-
-// CheckIdentity returns an error if the content of an index differs from its header: it was
-// damaged.
-func (m *Manifest) CheckIdentity() error {
-	now := *m
-	now.known = nil
-	if m.known != nil && now.Identity() != *m.known {
-		return errors.New("staging: the sample index is damaged: its digest is wrong")
-	}
-	return nil
-}
-
-// checkIndex returns an error if the columns are inconsistent.
-func (m *Manifest) checkIndex() error {
-	if err := checkRoot(m.root); err != nil {
-		return err
-	}
-	for _, in := range m.folders {
-		if err := CheckFolder(in.Path); err != nil {
-			return err
-		}
-	}
-	start := uint32(0)
-	for i, end := range m.nameEnds {
-		switch {
-		case end < start || uint64(end) > uint64(len(m.names)):
-			return fmt.Errorf("the name of sample %d ends outside the names", i)
-		case m.inFolder.at(i) >= uint32(len(m.folders)):
-			return fmt.Errorf("sample %d is in folder %d of %d", i, m.inFolder.at(i), len(m.folders))
-		case int(m.labels.at(i)) >= len(m.classes):
-			return fmt.Errorf("sample %d has the label %d, but there are %d classes", i,
-				m.labels.at(i), len(m.classes))
-		case m.sizes.at(i) < 0, !m.offsets.absent() &&
-			(m.offsets.at(i) < 0 || m.offsets.at(i) > math.MaxInt64-RecordCRCBytes-m.sizes.at(i)):
-			return fmt.Errorf("sample %d has an impossible size or offset", i)
-		case m.formats != nil && m.formats[i] >= formats:
-			return fmt.Errorf("sample %d has the unknown format %d", i, m.formats[i])
-		}
-		if err := m.members.check(i, m.sizes.at(i)); err != nil {
-			return fmt.Errorf("sample %d: %w", i, err)
-		}
-		if err := CheckName(m.names[start:end]); err != nil {
-			return fmt.Errorf("sample %d: %w", i, err)
-		}
-		start = end
-	}
-	if uint64(start) != uint64(len(m.names)) {
-		return fmt.Errorf("%d bytes of names belong to no sample", uint64(len(m.names))-uint64(start))
-	}
-	return nil
 }

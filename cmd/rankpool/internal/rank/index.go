@@ -44,9 +44,6 @@ func (r *process) openIndex(
 	own := filepath.Join(r.folder.dir, fmt.Sprintf("index-%d", i))
 	for _, path := range []string{session.IndexPath(r.opt.Session, i), own} {
 		if m, err = dataset.OpenIndex(path); err == nil {
-			err = m.CheckIdentity()
-		}
-		if err == nil {
 			return m, path, nil
 		}
 		if !errors.Is(err, os.ErrNotExist) {
