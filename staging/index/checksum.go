@@ -211,15 +211,25 @@ func (s *server) setManifest(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.close()
-	s.sums = newSummer(m, s.concurrency)
+	s.setSummer(newSummer(m, s.concurrency))
 	return nil, nil
 }
 
-func (s *server) close() {
-	if s.sums != nil {
-		s.sums.fetcher.Close()
+// setSummer closes the summer before. Requests that rank 0 no longer waits for may be at work.
+func (s *server) setSummer(next *summer) {
+	s.mu.Lock()
+	before := s.sums
+	s.sums = next
+	s.mu.Unlock()
+	if before != nil {
+		before.fetcher.Close()
 	}
+}
+
+func (s *server) summer() *summer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sums
 }
 
 // answerSums is the other side of summing.workOn.
@@ -228,7 +238,7 @@ func (s *server) answerSums(ctx context.Context, data []byte) ([]byte, error) {
 	if err := ranks.Decode(data, &batch); err != nil {
 		return nil, err
 	}
-	results, err := s.sums.sum(ctx, batch)
+	results, err := s.summer().sum(ctx, batch)
 	if err != nil {
 		return nil, err
 	}

@@ -87,7 +87,7 @@ func (g *Group) Serve(ctx context.Context, concurrency int,
 	concurrency = cmp.Or(concurrency, DefaultScanConcurrency)
 	lister := &systemLister{make(chan struct{}, concurrency)}
 	s := &server{lister: lister, concurrency: concurrency, work: work}
-	defer s.close()
+	defer s.setSummer(nil)
 	var working sync.WaitGroup
 	defer working.Wait()
 	dismissed := context.WithoutCancel(ctx)
@@ -110,8 +110,10 @@ func (g *Group) Work(ctx context.Context, rank int, request []byte) ([]byte, err
 type server struct {
 	lister      *systemLister
 	concurrency int
-	sums        *summer                                       // nil: rank 0 has sent no manifest
 	work        func(context.Context, []byte) ([]byte, error) // nil: none
+
+	mu   sync.Mutex
+	sums *summer // nil: rank 0 has sent no manifest
 }
 
 func (s *server) answer(ctx context.Context, kind byte, data []byte) ([]byte, error) {
