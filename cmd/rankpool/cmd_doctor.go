@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -76,7 +75,7 @@ func newDoctorCommand() *cobra.Command {
 	flags.StringArrayVar(&o.data, "data", nil,
 		"data set to check: [NAME=]DIR or [NAME=]MANIFEST; may be given several times")
 	flags.StringVar(&o.memory, "memory", "",
-		"check that this much memory is free on each node, as for \"run --memory\" (64GiB, auto)")
+		"check that this much memory is free on each node, as for \"run --memory\" (64GiB)")
 	flags.StringVar(&o.tier, "tier", "",
 		"check the folder that \"run --tier\" would use, in the same form (DIR:SIZE,keep)")
 	flags.StringVar(&o.python, "python", "", "the Python that trains (default: python3 in $PATH)")
@@ -102,14 +101,7 @@ func (o *doctorOptions) check() (err error) {
 		}
 		o.place = (*doctor.Tier)(&tier)
 	}
-	var given []string
-	if len(o.data) > 0 {
-		given = append(given, "data")
-	}
-	if o.tier != "" {
-		given = append(given, "tier")
-	}
-	o.checks, err = doctor.Select(o.only, given...)
+	o.checks, err = doctor.Select(o.only)
 	if err != nil {
 		return exit.Usagef("--only: %w", err)
 	}
@@ -134,14 +126,9 @@ func (o *doctorOptions) examine(cmd *cobra.Command, at world.Place) error {
 	}
 	defer o.handOutClient(env)()
 	if alone {
-		found, err := doctor.Run(ctx, env, o.checks, reportSlow)
-		switch {
-		case err != nil:
+		found, err := doctor.Run(ctx, env, o.checks)
+		if err != nil {
 			return err
-		case !slices.ContainsFunc(o.checks,
-			func(c doctor.Check) bool { return c.Scope != doctor.Between }):
-			return exit.Usagef("--only: these checks need several ranks: " +
-				"start one a node with srun or mpirun")
 		}
 		return o.conclude(cmd, doctor.Combine([]doctor.Report{{Findings: found}}))
 	}
@@ -155,7 +142,7 @@ func (o *doctorOptions) examine(cmd *cobra.Command, at world.Place) error {
 
 // assist is a rank other than 0: it checks its node, reports, and answers until rank 0 has all.
 func (o *doctorOptions) assist(ctx context.Context, group *doctor.Group, env *doctor.Env) error {
-	found, err := doctor.Run(ctx, env, o.checks, nil)
+	found, err := doctor.Run(ctx, env, o.checks)
 	if err != nil {
 		return err
 	}
@@ -171,7 +158,7 @@ func (o *doctorOptions) preside(
 	ctx context.Context, cmd *cobra.Command, group *doctor.Group, env *doctor.Env,
 ) error {
 	defer group.End()
-	found, err := doctor.Run(ctx, env, o.checks, reportSlow)
+	found, err := doctor.Run(ctx, env, o.checks)
 	if err != nil {
 		return err
 	}
@@ -185,16 +172,16 @@ func (o *doctorOptions) preside(
 	return o.conclude(cmd, doctor.Combine(world.Reports))
 }
 
-func reportSlow(check string, passed time.Duration) {
-	fmt.Fprintf(os.Stderr, "rankpool: still checking %s, for %.0f s\n", check, passed.Seconds())
-}
-
 func (o *doctorOptions) makes(check string) bool {
 	return slices.ContainsFunc(o.checks, func(c doctor.Check) bool { return c.Name == check })
 }
 
 // conclude prints the list, and derives the exit code from it.
 func (o *doctorOptions) conclude(cmd *cobra.Command, findings []doctor.Finding) error {
+	if len(findings) == 0 {
+		return exit.Usagef("--only: nothing to check: \"data\" needs --data, \"tier\" needs --tier, " +
+			"and \"ranks\" one rank a node, started with srun or mpirun")
+	}
 	print := doctor.Print
 	if o.json {
 		print = doctor.PrintJSON
@@ -233,12 +220,6 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 	if at.Tasks == 0 && missing == nil {
 		env.MPI.Probe = probeMPI
 	}
-	switch {
-	case o.memory == memory.Auto:
-		env.AutoMemory = autoOfNode
-	case o.size.IsShare:
-		env.MemoryShare = o.memory
-	}
 	for _, flag := range o.data {
 		sets, err := rank.ResolveData([]string{flag})
 		if err != nil { // a check reports it
@@ -263,15 +244,6 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 		Base: base, SocketPath: filepath.Join(longest, session.DoorName), Failure: err,
 	}
 	return env, library
-}
-
-// autoOfNode is doctor.Env.AutoMemory.
-func autoOfNode(node slurm.Memory, ranks int) int64 {
-	plan, err := memory.NewAutoPlan(memory.Trainers{}, node, ranks, os.Getenv)
-	if err != nil {
-		panic("rankpool: without Trainers.Memory nothing is parsed: " + err.Error())
-	}
-	return plan.SlabBytes() * int64(ranks)
 }
 
 // hostName is the node's name in Slurm's lists, else the machine's.

@@ -3,22 +3,21 @@ package doctor
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
-	"time"
 )
 
-const (
-	fewSamples = 8       // read on each node
-	readBytes  = 1 << 20 // of each file
-	slowRead   = 100 * time.Millisecond
-	slowest    = time.Second
-)
+// fewFiles is how many files of a data set are looked at on each node.
+const fewFiles = 8
 
-// eachData runs a check for every data set; if there are several, the detail begins with its name.
-func eachData(env *Env, check func(data string) []Finding) []Finding {
+// checkData checks each data set: whether it is there, has a manifest, and can be read. If there
+// are several, the detail begins with its name.
+func checkData(env *Env) []Finding {
 	var all []Finding
 	for _, data := range env.Data {
-		for _, f := range check(data) {
+		found := checkPlace(env, data)
+		if Worst(found) != Bad {
+			found = append(found, checkFiles(env, data)...)
+		}
+		for _, f := range found {
 			if len(env.Data) > 1 {
 				f.Detail = filepath.Base(data) + ": " + f.Detail
 			}
@@ -26,22 +25,6 @@ func eachData(env *Env, check func(data string) []Finding) []Finding {
 		}
 	}
 	return all
-}
-
-// checkData checks each data set: whether it is there, has a manifest, and can be read.
-func checkData(env *Env) []Finding {
-	return eachData(env, func(data string) []Finding {
-		found := checkPlace(env, data)
-		if Worst(found) == Bad {
-			return found // it cannot be read
-		}
-		manifest := checkManifest(env, data)
-		found = append(found, manifest...)
-		if Worst(manifest) == Bad {
-			return found
-		}
-		return append(found, checkRead(env, data)...)
-	})
 }
 
 // checkPlace checks that the data set exists, and its file system.
@@ -62,65 +45,31 @@ func checkPlace(env *Env, data string) []Finding {
 	return good(fmt.Sprintf("%s is on %s", data, fs.Type))
 }
 
-// checkManifest looks for a manifest, without which each start of the cache scans the folder.
-func checkManifest(env *Env, data string) []Finding {
-	path, found, err := env.Machine.Index(data)
+// checkFiles looks for a manifest, without which each start of the cache scans the folder, and
+// opens a few of its files, but none that is only in the archive.
+func checkFiles(env *Env, data string) []Finding {
+	manifest, files, err := env.Machine.Manifest(data, fewFiles)
 	switch {
 	case err != nil: // it may be anything, so the advice must not overwrite it
-		return bad(fmt.Sprintf("%s cannot be used: %v", path, err),
+		return bad(fmt.Sprintf("%s cannot be used: %v", manifest, err),
 			"--data takes a folder, or a manifest that \"rankpool index\" wrote")
-	case found && path == data:
-		return good("the data set is named by its manifest")
-	case found:
-		return good("its manifest is " + path)
+	case manifest == "":
+		return warning("no manifest: the first start scans all folders",
+			"make one: rankpool index "+data+" -o "+filepath.Base(data)+".parquet, and use that as --data")
 	}
-	return warning("no manifest: the first start scans all folders",
-		"make one: rankpool index "+data+" -o "+filepath.Base(data)+".parquet, and use that as --data")
-}
-
-// checkRead reads a few files, but none that is only in the archive. It is no measurement: caches
-// may hold the files.
-func checkRead(env *Env, data string) []Finding {
-	samples, err := env.Machine.Samples(data, fewSamples)
-	if err != nil {
-		return unreadable(fmt.Errorf("no file can be found: %w", err))
-	}
-	var took []time.Duration
 	archived := 0
-	for _, s := range samples {
-		if env.Machine.Archived(s) {
+	for _, file := range files {
+		if env.Machine.Archived(file) {
 			archived++
-			continue
+		} else if err := env.Machine.Open(file); err != nil {
+			return bad(fmt.Sprintf("a file cannot be read: %v", err),
+				"look whether the data is complete, and its permissions and your groups on this node")
 		}
-		d, err := env.Machine.TimeRead(s, readBytes)
-		if err != nil {
-			return unreadable(fmt.Errorf("a file cannot be read: %w", err))
-		}
-		took = append(took, d)
 	}
-	switch {
-	case archived > 0:
+	if archived > 0 {
 		return bad(fmt.Sprintf("%d of %d files that were checked are only in the archive: a read waits "+
-			"for a tape", archived, len(samples)),
+			"for a tape", archived, len(files)),
 			"bring them back first, with \"lfs hsm_restore\" or \"beegfs remote pull\"")
-	case len(took) == 0:
-		return warning("no file to read was found: the first folders hold none",
-			"look whether --data names the right folder")
 	}
-	slices.Sort(took)
-	median, last := took[len(took)/2], took[len(took)-1]
-	times := []Amount{{median.Seconds(), Seconds}, {last.Seconds(), Seconds}}
-	detail := fmt.Sprintf("opening and reading %d files took {}, the slowest {} (their first MiB, "+
-		"caches included)", len(took))
-	if median > slowRead || last > slowest {
-		return warning(detail, "the file system is slow now: see what else uses it; "+
-			"\"rankpool pack\" makes fewer files of many, "+
-			"\"rankpool stage\" brings them to the nodes", times...)
-	}
-	return good(detail, times...)
-}
-
-func unreadable(err error) []Finding {
-	return bad(err.Error(), "look whether the data is complete, and its permissions and your groups "+
-		"on this node")
+	return good(fmt.Sprintf("its manifest is %s; %d of its files can be opened", manifest, len(files)))
 }

@@ -50,6 +50,9 @@ func clearsIPC(env *Env) bool {
 // checkTier checks the folder of --tier.
 func checkTier(env *Env) []Finding {
 	tier := env.Tier
+	if tier == nil {
+		return nil
+	}
 	if tier.Unusable != nil {
 		return warning(tier.Unusable.Error()+"; training continues without a tier",
 			"name a folder on a local disk of the node: for keep and share the centre makes one with mode "+
@@ -62,8 +65,8 @@ func checkTier(env *Env) []Finding {
 	has := fmt.Sprintf("%s (%s) has {} free", tier.Dir, fs.Type)
 	if fs.FreeBytes < tier.Bytes {
 		return warning(has+", and {} may be filled: copies that are there count as filled",
-			"give a smaller size (--tier DIR:SIZE), or make room", bytesOf(fs.FreeBytes),
-			bytesOf(tier.Bytes))
+			"give a smaller size (--tier DIR:SIZE), or make room", fs.FreeBytes,
+			tier.Bytes)
 	}
-	return good(has, bytesOf(fs.FreeBytes))
+	return good(has, fs.FreeBytes)
 }

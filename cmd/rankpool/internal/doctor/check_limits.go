@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 )
@@ -12,16 +11,13 @@ import (
 //
 // Source: PyTorch, Multiprocessing best practices, "Sharing strategies": file_descriptor.
 const (
-	fewFiles    = 1024
-	tooFewFiles = 256
+	fewOpen = 1024
+	tooFew  = 256
 )
 
-// checkLimits checks the limits of the processes that a rank and training start.
-func checkLimits(env *Env) []Finding { return append(checkOpenFiles(env), checkMemlock(env)...) }
-
-// checkOpenFiles asks a shell, since Go raises its own limit when it starts, but not its
-// children's.
-func checkOpenFiles(env *Env) []Finding {
+// checkLimits checks the limit on open files of the processes that a rank and training start. It
+// asks a shell, since Go raises its own limit when it starts, but not its children's.
+func checkLimits(env *Env) []Finding {
 	text, err := env.Machine.Output(commandWithin, nil, "sh", "-c", "ulimit -Sn; ulimit -Hn")
 	limits := strings.Fields(text)
 	if err != nil || len(limits) != 2 {
@@ -31,24 +27,28 @@ func checkOpenFiles(env *Env) []Finding {
 	detail := fmt.Sprintf("a process may have %s open files, and raise that to %s", limits[0],
 		limits[1])
 	switch {
-	case hard < tooFewFiles:
+	case hard < tooFew:
 		return bad(detail, "have an administrator raise nofile in limits.conf, or LimitNOFILE of slurmd")
-	case soft < fewFiles:
+	case soft < fewOpen:
 		return warning(detail, "run \"ulimit -n "+limits[1]+"\" before training: DataLoader "+
 			"workers need many")
 	}
 	return good(detail)
 }
 
-// checkMemlock checks the limit on memory that RDMA pins.
-func checkMemlock(env *Env) []Finding {
-	limit, device := env.Machine.MemoryLock(), fabric(env)
-	if limit == math.MaxUint64 || device == "" {
-		return nil
+// checkCPUs checks the process's affinity, and how many threads Go uses.
+func checkCPUs(env *Env) []Finding {
+	allowed, threads := env.Machine.CPUs()
+	const advice = "give the ranks CPUs: mpirun --bind-to none, or srun --cpus-per-task=N " +
+		"--cpu-bind=none"
+	switch {
+	case allowed == 1:
+		return warning("one CPU, on which MPI's polling and the reads of storage take turns", advice)
+	case threads < 2:
+		return warning(fmt.Sprintf("%d CPUs may be used, but the control group or GOMAXPROCS gives Go "+
+			"one at a time", allowed), advice)
 	}
-	return warning("locked memory is limited to {}, but "+device+" pins what it sends",
-		"have an administrator set LimitMEMLOCK=infinity for slurmd (or memlock in limits.conf), and "+
-			"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf", bytesOf(limit))
+	return good(fmt.Sprintf("CPUs that may be used: %d", allowed))
 }
 
 // fileLimit parses the output of ulimit.

@@ -23,36 +23,18 @@ func checkMemory(env *Env) []Finding {
 		return good("no limit of memory was found")
 	}
 	ranks := int64(max(1, env.Launch.LocalTasks))
-	left := bytesOf(free)
 	detail, wanted := "{} may still be used ("+from+")", env.MemoryBytes*ranks
 	const advice = "give --memory a smaller size, or the job more with --mem"
-	if env.AutoMemory != nil {
-		return judgeAuto(env.AutoMemory(least, int(ranks)), detail, left)
-	}
 	switch {
 	case wanted > free:
-		return bad(detail+", less than the {} asked for", advice, left, bytesOf(wanted))
+		return bad(detail+", less than the {} asked for", advice, free, wanted)
 	case wanted > 0 && wanted > free-littleMemory:
 		return warning(detail+", hardly more than the {} asked for: training needs some too", advice,
-			left, bytesOf(wanted))
+			free, wanted)
 	case free < littleMemory:
-		return warning(detail, "give the job more with --mem", left)
+		return warning(detail, "give the job more with --mem", free)
 	}
-	if env.MemoryShare != "" {
-		detail += "; whether " + env.MemoryShare +
-			" of the data fits is not checked, the ranks do when they start"
-	}
-	return good(detail, left)
-}
-
-// judgeAuto judges what --memory auto uses of the free memory.
-func judgeAuto(bytes int64, detail string, left Amount) []Finding {
-	if bytes <= 0 {
-		return bad(detail+", of which --memory auto has nothing left for the cache",
-			"give the job more with --mem, or give \"run\" --tune trainer-memory=SIZE, if training "+
-				"needs less than is estimated", left)
-	}
-	return good(detail+", of which --memory auto takes {}", left, bytesOf(bytes))
+	return good(detail, free)
 }
 
 // checkShm checks /dev/shm, which does not hold the cache's memory: a memfd is limited only by
@@ -65,10 +47,10 @@ func checkShm(env *Env) []Finding {
 			"mount a tmpfs there: PyTorch's DataLoader workers need it")
 	case fs.Bytes < littleShm:
 		return warning("/dev/shm has {}, which DataLoader workers fill quickly",
-			"give the container more: --shm-size=8g, or --ipc=host", bytesOf(fs.Bytes))
+			"give the container more: --shm-size=8g, or --ipc=host", fs.Bytes)
 	case fs.FreeBytes < fs.Bytes/10:
 		return warning("{} of /dev/shm's {} are free", "remove what dead jobs left there",
-			bytesOf(fs.FreeBytes), bytesOf(fs.Bytes))
+			fs.FreeBytes, fs.Bytes)
 	}
-	return good("{} of /dev/shm's {} are free", bytesOf(fs.FreeBytes), bytesOf(fs.Bytes))
+	return good("{} of /dev/shm's {} are free", fs.FreeBytes, fs.Bytes)
 }

@@ -39,7 +39,7 @@ func checkLauncher(env *Env) []Finding {
 		return bad(l.Failure.Error(), "start one rank a node as the sentence says; this list "+
 			"is of one node only")
 	case l.Tasks > 0:
-		return good(fmt.Sprintf("%s started {} ranks, and MPI sees as many", l.By), count(l.Tasks))
+		return good(fmt.Sprintf("%s started %d ranks, and MPI sees as many", l.By, l.Tasks))
 	case env.Job.InJob() && env.Job.Nodes > 1:
 		return warning(fmt.Sprintf("started by hand, so this list is of one of the "+
 			"job's %d nodes", env.Job.Nodes), advice)

@@ -25,7 +25,6 @@ type pythonReport struct {
 	Executable   string `json:"executable"`
 	Torch        string `json:"torch"`
 	TorchError   string `json:"torch_error"`
-	Distributed  bool   `json:"distributed"`
 	Client       string `json:"client"` // its folder
 	ClientError  string `json:"client_error"`
 	CUDA         bool   `json:"cuda"`          // PyTorch sees a GPU
@@ -99,9 +98,6 @@ func judgePython(r pythonReport, p Python, gpus string) []Finding {
 	case r.TorchError != "":
 		found = append(found, warning(fmt.Sprintf("%s cannot import torch: %s", what, r.TorchError),
 			otherPython)...)
-	case !r.Distributed:
-		found = append(found, warning(fmt.Sprintf("PyTorch %s has no torch.distributed, so each trainer "+
-			"would be alone", r.Torch), "install a PyTorch that was built with it")...)
 	case gpus != "" && !r.CUDA:
 		cuda := "with CUDA " + r.CUDACompiled
 		if r.CUDACompiled == "" {

@@ -13,20 +13,17 @@ const commandWithin = 8 * time.Second
 func checkSlurm(env *Env) []Finding {
 	text, err := env.Machine.Output(commandWithin, nil, "srun", "--version")
 	if err != nil {
-		if _, missing := env.Machine.LookPath("srun"); !env.Job.InJob() && missing == nil {
-			return good("srun is there, but knows no cluster: ranks are started by mpirun")
-		}
 		if !env.Job.InJob() {
-			return good("no Slurm on this machine: ranks are started by mpirun")
+			return good("srun is not there, or knows no cluster: ranks are started by mpirun")
 		}
 		return warning(fmt.Sprintf("this is job %s, but srun cannot be run here: %v", env.Job.JobID, err),
 			"put srun into $PATH; in a container, bind it and Slurm's configuration into it")
 	}
 	version := strings.TrimSpace(text)
-	if !env.Job.InJob() {
-		return append(good(version+", outside a job"), checkSrunMPI(env)...)
+	if env.Job.InJob() {
+		version += ", job " + env.Job.JobID
 	}
-	return append(good(version+", job "+env.Job.JobID), checkSrunMPI(env)...)
+	return append(good(version), checkSrunMPI(env)...)
 }
 
 // checkSrunMPI looks for the plugin with which srun starts ranks of this MPI.
@@ -38,13 +35,12 @@ func checkSrunMPI(env *Env) []Finding {
 	if err != nil {
 		return nil // an old srun, which has no list
 	}
-	want, advice := env.Launch.SrunMPI, "start the ranks with mpirun in the batch script, or load "+
-		"another MPI"
+	want := env.Launch.SrunMPI
 	for word := range strings.FieldsSeq(strings.ReplaceAll(text, ",", " ")) {
 		if word == want || strings.HasPrefix(word, want+"_v") {
 			return good("srun has --mpi=" + want + ", which " + env.MPI.Flavour + " needs")
 		}
 	}
-	return bad("srun has no --mpi="+want+", which "+env.MPI.Flavour+" needs; it has: "+
-		oneLine(text), advice)
+	return bad("srun has no --mpi="+want+", which "+env.MPI.Flavour+" needs; it has: "+oneLine(text),
+		"start the ranks with mpirun in the batch script, or load another MPI")
 }

@@ -2,6 +2,9 @@ package doctor
 
 import (
 	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
 
 	"rankpool/slurm"
 )
@@ -18,15 +21,15 @@ type Report struct {
 var sameEverywhere = []string{"mpi", "python"}
 
 // Combine merges the findings of all ranks into one list, in the order of Checks, with their
-// amounts filled in. Findings that differ only in amounts become one. With several ranks each
+// sizes filled in. Findings that differ only in sizes become one. With several ranks each
 // finding names its nodes, except those of scope Once and Between.
 //
 // reports are in order of rank. The result is deterministic.
 func Combine(reports []Report) []Finding {
 	type group struct {
 		Finding
-		hosts   []string
-		amounts [][]Amount
+		hosts []string
+		sizes [][]int64
 	}
 	var groups []*group
 	same := map[[4]string]*group{}
@@ -39,7 +42,7 @@ func Combine(reports []Report) []Finding {
 				same[key] = g
 				groups = append(groups, g)
 			}
-			g.amounts = append(g.amounts, f.Amounts)
+			g.sizes = append(g.sizes, f.Sizes)
 			if !slices.Contains(g.hosts, r.Host) {
 				g.hosts = append(g.hosts, r.Host)
 			}
@@ -63,7 +66,7 @@ func Combine(reports []Report) []Finding {
 			f.Status, f.Advice = Warning, "this is not the same on all nodes: load the same modules; an "+
 				"environment on a shared file system is the same for all"
 		}
-		f.Detail, f.Amounts = fill(f.Detail, g.amounts), nil
+		f.Detail, f.Sizes = fill(f.Detail, g.sizes), nil
 		if at := place(g); len(reports) > 1 && at >= 0 && checks[at].Scope == EachNode {
 			slices.Sort(g.hosts)
 			f.Node = slurm.FormatHostlist(g.hosts)
@@ -71,4 +74,26 @@ func Combine(reports []Report) []Finding {
 		out = append(out, f)
 	}
 	return out
+}
+
+// nothingYet is the place of a size in a Detail.
+const nothingYet = "{}"
+
+// fill inserts sizes into detail, each as its range over all nodes. sizes holds a list per node, in
+// bytes; lists of another length than the first, of another version of rankpool, are ignored.
+func fill(detail string, sizes [][]int64) string {
+	for i := range sizes[0] {
+		low, high := sizes[0][i], sizes[0][i]
+		for _, node := range sizes {
+			if len(node) == len(sizes[0]) {
+				low, high = min(low, node[i]), max(high, node[i])
+			}
+		}
+		text := humanize.IBytes(uint64(max(0, low)))
+		if most := humanize.IBytes(uint64(max(0, high))); most != text {
+			text += " to " + most
+		}
+		detail = strings.Replace(detail, nothingYet, text, 1)
+	}
+	return detail
 }

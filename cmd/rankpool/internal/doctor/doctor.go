@@ -24,30 +24,30 @@ const (
 
 // A Finding is one line of the list: the result of a check.
 //
-// Detail may contain "{}" for each of Amounts, in order; Combine fills them in, so that the same
-// finding with other numbers on each node stays one line, and leaves Amounts out. Advice
-// is "" if there is nothing to do.
+// Detail may contain "{}" for each of Sizes, in order; Combine fills them in, so that the same
+// finding with other sizes on each node stays one line, and leaves Sizes out. Advice is "" if there
+// is nothing to do.
 type Finding struct {
-	Check   string   `json:"check"`
-	Status  Status   `json:"status"`
-	Detail  string   `json:"detail"`
-	Advice  string   `json:"advice"`
-	Node    string   `json:"node,omitempty"` // a hostlist; "": not about a node, or there is only one
-	Amounts []Amount `json:"amounts,omitempty"`
+	Check  string  `json:"check"`
+	Status Status  `json:"status"`
+	Detail string  `json:"detail"`
+	Advice string  `json:"advice"`
+	Node   string  `json:"node,omitempty"` // a hostlist; "": not about a node, or there is only one
+	Sizes  []int64 `json:"sizes,omitempty"`
 }
 
 // good, warning and bad return one finding: most checks have no more.
 
-func good(detail string, amounts ...Amount) []Finding {
-	return []Finding{{Status: Good, Detail: detail, Amounts: amounts}}
+func good(detail string, sizes ...int64) []Finding {
+	return []Finding{{Status: Good, Detail: detail, Sizes: sizes}}
 }
 
-func warning(detail, advice string, amounts ...Amount) []Finding {
-	return []Finding{{Status: Warning, Detail: detail, Advice: advice, Amounts: amounts}}
+func warning(detail, advice string, sizes ...int64) []Finding {
+	return []Finding{{Status: Warning, Detail: detail, Advice: advice, Sizes: sizes}}
 }
 
-func bad(detail, advice string, amounts ...Amount) []Finding {
-	return []Finding{{Status: Bad, Detail: detail, Advice: advice, Amounts: amounts}}
+func bad(detail, advice string, sizes ...int64) []Finding {
+	return []Finding{{Status: Bad, Detail: detail, Advice: advice, Sizes: sizes}}
 }
 
 // A Scope determines where a check runs.
@@ -66,7 +66,6 @@ const (
 type Check struct {
 	Name  string
 	Scope Scope
-	Needs string // the flag that names what it checks, "" if there is none
 	find  func(*Env) []Finding
 	About string // what it checks, in a few words
 }
@@ -78,25 +77,21 @@ const (
 	// pythonPatience is for starting Python with PyTorch from a file system without cached pages: half
 	// a minute is usual on Lustre.
 	pythonPatience = 90 * time.Second
-	// tellAfter is the interval at which a slow check is reported.
-	tellAfter = 5 * time.Second
 )
 
 // Run runs the checks that examine this machine, one after the other, and returns their
-// findings in order. Every 5 s it reports a check that is still running to slow, which may be nil.
+// findings in order.
 //
 // A check that does not answer in time is abandoned, and is a bad finding itself: a process cannot
 // cancel a system call that hangs. When ctx ends, Run returns what it has found so far, and ctx's
 // cause.
-func Run(
-	ctx context.Context, env *Env, checks []Check, slow func(check string, passed time.Duration),
-) ([]Finding, error) {
+func Run(ctx context.Context, env *Env, checks []Check) ([]Finding, error) {
 	var all []Finding
 	for _, check := range checks {
 		if check.Scope == Between || check.Scope == Once && env.Rank != 0 {
 			continue
 		}
-		found, err := await(ctx, env, check, slow)
+		found, err := await(ctx, env, check)
 		if err != nil {
 			return all, err
 		}
@@ -109,32 +104,23 @@ func Run(
 }
 
 // await runs one check, within its time.
-func await(
-	ctx context.Context, env *Env, check Check, slow func(check string, passed time.Duration),
-) ([]Finding, error) {
+func await(ctx context.Context, env *Env, check Check) ([]Finding, error) {
 	patience := usualPatience
 	if check.Name == "python" {
 		patience += pythonPatience
 	}
 	done := make(chan []Finding, 1)
 	go func() { done <- check.find(env) }()
-	for passed := time.Duration(0); passed < patience; {
-		step := min(tellAfter, patience-passed)
-		select {
-		case found := <-done:
-			return found, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(step):
-			passed += step
-			if slow != nil {
-				slow(check.Name, passed)
-			}
-		}
+	select {
+	case found := <-done:
+		return found, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(patience):
+		return bad(fmt.Sprintf("the check has not answered in %v", patience),
+			"something it checks hangs: see whether \"ls\" of the data and \"python3 -c 'import torch'\" "+
+				"end on this node"), nil
 	}
-	return bad(fmt.Sprintf("the check has not answered in %v", patience),
-		"something it checks hangs: see whether \"ls\" of the data and \"python3 -c 'import torch'\" "+
-			"end on this node"), nil
 }
 
 // Worst returns the worst status of findings, Good for none.

@@ -17,17 +17,11 @@ type Env struct {
 	Launch  Launch
 
 	Data []string // folders and manifests, absolute
-	// that the user wants for samples on each node; 0: unspecified, or one of the next two
+	// that the user wants for samples on each node; 0: unspecified, auto, or a share of the data
 	MemoryBytes int64
-	// "20%", if the user wants a share of the data; what that is in bytes is known when the cache
-	// starts
-	MemoryShare string
-	// AutoMemory returns the bytes that all ranks of a node use for samples with --memory auto, 0 or
-	// less if no memory is free; nil without --memory auto.
-	AutoMemory func(node slurm.Memory, ranks int) int64
-	Tier       *Tier // that the user wants; nil: none
-	Python     Python
-	Runtime    Runtime
+	Tier        *Tier // that the user wants; nil: none
+	Python      Python
+	Runtime     Runtime
 }
 
 func (e *Env) getenv(name string) string {
@@ -86,10 +80,8 @@ type Runtime struct {
 type Machine interface {
 	LookupEnv(name string) (value string, set bool)
 	ReadFile(path string) ([]byte, error)
-	ReadDir(path string) (names []string, err error)
 	Stat(path string) (fs.FileInfo, error)
 	FileSystem(path string) (FileSystem, error)
-	MemoryLock() (bytes uint64)   // the limit on locked memory; math.MaxUint64: none
 	CPUs() (allowed, threads int) // that the process may use, and Go's at a time
 	UserID() int
 
@@ -98,14 +90,11 @@ type Machine interface {
 	// with an error. It kills the program after the time.
 	Output(within time.Duration, env []string, name string, args ...string) (string, error)
 
-	// Samples returns up to n files of a data set, spread over it as far as that is quick to find out.
-	Samples(data string, n int) (paths []string, err error)
-	// Index returns the manifest that stands for a data set, and whether there is one; or why it
-	// cannot be used.
-	Index(data string) (path string, found bool, err error)
+	// Manifest returns the manifest that stands for a data set, "" if there is none, and up to n of
+	// its files, spread over it; or why it cannot be used.
+	Manifest(data string, n int) (path string, files []string, err error)
 	Archived(path string) bool // a read of the file waits for a tape
-	// TimeRead returns how long it takes to open a file and read its first bytes.
-	TimeRead(path string, bytes int64) (time.Duration, error)
+	Open(path string) error    // opens the file, and reads its first byte
 }
 
 // A FileSystem is the result of statfs.

@@ -3,7 +3,6 @@ package doctor
 import (
 	"errors"
 	"io/fs"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -15,23 +14,19 @@ import (
 
 // A fakeMachine returns what a test has put into it.
 type fakeMachine struct {
-	vars     map[string]string
-	files    map[string]string
-	dirs     map[string][]string
-	mounts   map[string]FileSystem
-	programs map[string]string // their output by command line; others are not installed
-	failing  map[string]error  // by command line
-	memlock  uint64
-	allowed  int
-	threads  int
-	user     int
-	samples  []string
-	noSample error
-	index    string
-	noIndex  error
-	archived []string
-	took     time.Duration
-	noRead   error
+	vars       map[string]string
+	files      map[string]string
+	mounts     map[string]FileSystem
+	programs   map[string]string // their output by command line; others are not installed
+	failing    map[string]error  // by command line
+	allowed    int
+	threads    int
+	user       int
+	samples    []string
+	manifest   string
+	noManifest error
+	archived   []string
+	noRead     error
 
 	lastEnv []string // of the last program
 }
@@ -49,14 +44,6 @@ func (m *fakeMachine) ReadFile(path string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-func (m *fakeMachine) ReadDir(path string) ([]string, error) {
-	names, found := m.dirs[path]
-	if !found {
-		return nil, fs.ErrNotExist
-	}
-	return names, nil
-}
-
 func (m *fakeMachine) Stat(path string) (fs.FileInfo, error) {
 	if _, found := m.mounts[path]; !found {
 		return nil, &fs.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist}
@@ -72,9 +59,8 @@ func (m *fakeMachine) FileSystem(path string) (FileSystem, error) {
 	return f, nil
 }
 
-func (m *fakeMachine) MemoryLock() uint64 { return m.memlock }
-func (m *fakeMachine) CPUs() (int, int)   { return m.allowed, m.threads }
-func (m *fakeMachine) UserID() int        { return m.user }
+func (m *fakeMachine) CPUs() (int, int) { return m.allowed, m.threads }
+func (m *fakeMachine) UserID() int      { return m.user }
 
 func (m *fakeMachine) LookPath(name string) (string, error) {
 	for line := range m.programs {
@@ -100,22 +86,20 @@ func (m *fakeMachine) Output(_ time.Duration, env []string, name string, args ..
 	return text, nil
 }
 
-func (m *fakeMachine) Samples(string, int) ([]string, error) { return m.samples, m.noSample }
-
-func (m *fakeMachine) Index(data string) (string, bool, error) {
-	if m.noIndex != nil {
-		return data, false, m.noIndex
+func (m *fakeMachine) Manifest(data string, _ int) (string, []string, error) {
+	if m.noManifest != nil {
+		return data, nil, m.noManifest
 	}
-	return m.index, m.index != "", nil
+	return m.manifest, m.samples, nil
 }
 
 func (m *fakeMachine) Archived(path string) bool { return slices.Contains(m.archived, path) }
 
-func (m *fakeMachine) TimeRead(string, int64) (time.Duration, error) { return m.took, m.noRead }
+func (m *fakeMachine) Open(string) error { return m.noRead }
 
 const healthyPython = `{"version": [3, 11, 2], "executable": "/usr/bin/python3", ` +
 	`"torch": "2.4.0", "cuda": true, "cuda_compiled": "12.4", ` +
-	`"distributed": true, "client": "/dev/shm/x/python/rankpool"}`
+	`"client": "/dev/shm/x/python/rankpool"}`
 
 // healthy returns an environment without problems: a rank of a Slurm job on 4 nodes.
 func healthy(t *testing.T) (*Env, *fakeMachine) {
@@ -125,12 +109,9 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 			"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "0,1",
 		},
 		files: map[string]string{
-			"/sys/devices/system/cpu/online": "0-15\n",
-			"/proc/sys/kernel/osrelease":     "6.1.0\n",
 			"/proc/meminfo": "MemTotal: 67108864 kB\nMemAvailable: " +
 				"62914560 kB\n",
 		},
-		dirs: map[string][]string{"/sys/class/infiniband": {"mlx5_0"}},
 		mounts: map[string]FileSystem{
 			"/dev/shm": {Type: "tmpfs", Bytes: 32 << 30, FreeBytes: 31 << 30, Reach: Local},
 			"/tier":    {Type: "ext4", Bytes: 1 << 40, FreeBytes: 100 << 30, Reach: Local},
@@ -142,9 +123,8 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 			"loginctl show-session --property=RemoveIPC": "RemoveIPC=no\n",
 			"sh": "1024\n524288\n", "python3": healthyPython + "\n",
 		},
-		failing: map[string]error{}, memlock: math.MaxUint64, allowed: 8, threads: 8,
-		samples: []string{"/data/a", "/data/b"}, index: "/data/rankpool.parquet",
-		took: time.Millisecond, user: firstUser,
+		failing: map[string]error{}, allowed: 8, threads: 8,
+		samples: []string{"/data/a", "/data/b"}, manifest: "/data/rankpool.parquet", user: firstUser,
 	}
 	return &Env{
 		Machine: m, Version: "1.0", Job: slurm.Job{JobID: "7", StepID: "0", Nodes: 4, Tasks: 4},

@@ -28,7 +28,7 @@ func TestGroup(t *testing.T) {
 	const n = 4
 	hosts := []string{"n1", "n2", "n3", "n3"}
 	own := func(r int) []Finding {
-		found := good("{} free", bytesOf(int64(r+1)<<30))
+		found := good("{} free", int64(r+1)<<30)
 		found[0].Check = "memory"
 		return found
 	}
@@ -81,7 +81,7 @@ func TestLostRank(t *testing.T) {
 		"with another report": {map[byte]string{channelGreeting: "n3", channelReport: `[]`}, []string{lostOn}},
 		"after its report": {
 			map[byte]string{channelGreeting: "n3", channelReport: `{"host": "n3"}`},
-			[]string{"good each rank reaches every other", "good one rank on each of {} nodes"},
+			[]string{"good each rank reaches every other", "good one rank on each of 3 nodes"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

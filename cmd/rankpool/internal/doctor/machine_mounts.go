@@ -25,23 +25,16 @@ var mounts = map[int64]mount{
 	posix.GPFSMagic:   {"gpfs", Shared},
 	0x00006969:        {"nfs", Shared},
 	0x00C36400:        {"ceph", Shared},
-	0xFF534D42:        {"cifs", Shared},
-	0xFE534D42:        {"smb2", Shared},
-	0x5346414F:        {"afs", Shared},
-	0x01021997:        {"9p", Shared},
 	0x01021994:        {"tmpfs", Local},
 	0x0000EF53:        {"ext4", Local},
 	0x58465342:        {"xfs", Local},
 	0x9123683E:        {"btrfs", Local},
 	0x2FC12FC1:        {"zfs", Local},
-	0xF2F52010:        {"f2fs", Local},
 	0x794C7630:        {"overlayfs", Unknown},
-	0x73717368:        {"squashfs", Local},
 	0x65735546:        {"fuse", Unknown},
-	0x858458F6:        {"ramfs", Local},
 }
 
-func (*system) FileSystem(path string) (FileSystem, error) {
+func (system) FileSystem(path string) (FileSystem, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
 		return FileSystem{}, &os.PathError{Op: "statfs", Path: path, Err: err}

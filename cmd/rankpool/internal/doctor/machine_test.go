@@ -31,8 +31,8 @@ func TestSystem(t *testing.T) {
 	env, _ := healthy(t)
 	env.Machine, env.Data = NewSystem(), []string{root}
 	env.Python = Python{Command: "true"}
-	found, err := Run(t.Context(), env, Checks(), nil)
-	if err != nil || len(found) < 13 {
+	found, err := Run(t.Context(), env, Checks())
+	if err != nil || len(found) < 12 {
 		t.Fatal(found, err)
 	}
 	status := map[string]Status{}
@@ -40,7 +40,7 @@ func TestSystem(t *testing.T) {
 		status[f.Check] = f.Status
 	}
 	for check, want := range map[string]Status{
-		"cpus": Good, "data": Good, "python": Bad,
+		"data": Warning, "python": Bad,
 	} {
 		if status[check] != want {
 			t.Errorf("%s is %q, want %q: %+v", check, status[check], want, found)
@@ -48,7 +48,7 @@ func TestSystem(t *testing.T) {
 	}
 }
 
-func TestIndexAndSamples(t *testing.T) {
+func TestManifest(t *testing.T) {
 	root := t.TempDir()
 	for i := range 30 {
 		path := filepath.Join(root, fmt.Sprint("c", i%3), fmt.Sprint(i))
@@ -61,51 +61,54 @@ func TestIndexAndSamples(t *testing.T) {
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	s := NewSystem()
-	if _, found, err := s.Index(root); found || err != nil {
+	if path, _, err := s.Manifest(root, 4); path != "" || err != nil {
 		t.Error("a folder that was not scanned has a manifest", err)
 	}
 	m, err := index.Open(t.Context(), root, index.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if path, found, err := s.Index(root); !found || err != nil || path == root {
-		t.Error("its cached manifest is not found", path, err)
+	cached, err := index.CachedManifest(root, index.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	expect := func(data, manifest string) {
+		t.Helper()
+		for _, n := range []int{1, 4, 6} {
+			path, files, err := s.Manifest(data, n)
+			folders := map[string]bool{}
+			for _, file := range files {
+				if folders[filepath.Dir(file)] = true; s.Open(file) != nil {
+					t.Errorf("%s cannot be opened", file)
+				}
+			}
+			if err != nil || path != manifest || len(files) != n || n == 6 && len(folders) < 3 {
+				t.Errorf("%s: %d of %d files in %d folders, %v", path, len(files), n, len(folders), err)
+			}
+		}
+	}
+	expect(root, cached)
 	file := filepath.Join(t.TempDir(), "m.parquet")
 	if err := dataset.WriteParquet(file, m); err != nil {
 		t.Fatal(err)
 	}
-	if path, found, err := s.Index(file); !found || err != nil || path != file {
-		t.Error(path, found, err)
-	}
-	if err := dataset.WriteParquet(filepath.Join(root, index.ManifestName), m); err != nil {
+	expect(file, file)
+	own := filepath.Join(root, index.ManifestName)
+	if err := dataset.WriteParquet(own, m); err != nil {
 		t.Fatal(err)
 	}
-	if path, found, err := s.Index(root); !found || err != nil ||
-		filepath.Base(path) != index.ManifestName {
-		t.Error(path, found, err)
-	}
+	expect(root, own)
 	broken := filepath.Join(t.TempDir(), "broken.parquet")
 	if err := os.WriteFile(broken, []byte("no parquet"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, found, err := s.Index(broken); found || err == nil {
-		t.Error("a broken manifest is taken")
-	}
-	for _, data := range []string{root, file} {
-		for _, n := range []int{1, 4, 6} {
-			samples, err := s.Samples(data, n)
-			classes, paths := map[string]bool{}, map[string]bool{}
-			for _, path := range samples {
-				classes[filepath.Dir(path)], paths[path] = true, true
-			}
-			if err != nil || len(paths) != n || n == 6 && len(classes) < 3 {
-				t.Errorf("%d samples of %s: %d files in %d folders, %v", n, data, len(paths), len(classes), err)
-			}
+	for _, data := range []string{broken, filepath.Join(root, "none")} {
+		if path, _, err := s.Manifest(data, 1); path != data || err == nil {
+			t.Errorf("%s is taken: %v", path, err)
 		}
-	}
-	if _, err := s.Samples(filepath.Join(root, "none"), 1); err == nil {
-		t.Error("no error for a folder that is not there")
+		if s.Open(filepath.Join(root, "none")) == nil {
+			t.Error("no error for a file that is not there")
+		}
 	}
 }
 
@@ -126,20 +129,15 @@ func TestOutput(t *testing.T) {
 		!strings.Contains(err.Error(), "sh has not ended in 1ms") {
 		t.Error(err)
 	}
-	if out, err := s.Output(time.Minute, nil, "sh", "-c", "yes | head -c 3000000"); len(
-		out) != maxOutput || err != nil {
-		t.Error(len(out), err)
-	}
 }
 
 // TestProbe checks that Python's probe prints what check "python" reads, with and without modules.
 func TestProbe(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"rankpool.py": "", "torch/__init__.py": "from . import cuda, version, " +
-			"distributed\n__version__ = '9.9'", "torch/version.py": "cuda = None",
-		"torch/cuda.py":        "def is_available(): return False",
-		"torch/distributed.py": "def is_available(): return True",
+		"rankpool.py": "", "torch/__init__.py": "from . import cuda, version\n" +
+			"__version__ = '9.9'", "torch/version.py": "cuda = None",
+		"torch/cuda.py": "def is_available(): return False",
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

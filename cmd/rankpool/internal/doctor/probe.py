@@ -15,7 +15,6 @@ try:
     report["torch"] = torch.__version__
     report["cuda"] = torch.cuda.is_available()
     report["cuda_compiled"] = torch.version.cuda or ""
-    report["distributed"] = torch.distributed.is_available()
 except BaseException as error:
     report["torch_error"] = "%s: %s" % (type(error).__name__, error)
 print(json.dumps(report))

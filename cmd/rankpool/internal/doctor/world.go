@@ -96,5 +96,5 @@ func (w World) checkPlaces() []Finding {
 	case len(w.Lost) > 0:
 		return nil
 	}
-	return good("one rank on each of {} nodes", count(len(hosts)))
+	return good(fmt.Sprintf("one rank on each of %d nodes", len(hosts)))
 }

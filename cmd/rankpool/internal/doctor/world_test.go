@@ -33,10 +33,10 @@ func TestWorld(t *testing.T) {
 		want  []string
 	}{
 		{"all well", World{Job: slurm.Job{Nodes: 4}, Reports: nodes(4)}, []string{
-			"good " + reach, "good one rank on each of {} nodes",
+			"good " + reach, "good one rank on each of 4 nodes",
 		}},
 		{"no job", World{Job: slurm.Job{Nodes: slurm.Absent}, Reports: nodes(2)}, []string{
-			"good " + reach, "good one rank on each of {} nodes",
+			"good " + reach, "good one rank on each of 2 nodes",
 		}},
 		{"nodes without a rank", World{Job: slurm.Job{Nodes: 6}, Reports: nodes(4)}, []string{
 			"good " + reach, "warning there are ranks on 4 of 6 nodes",
@@ -67,20 +67,20 @@ func TestWorld(t *testing.T) {
 		{"a firewall", World{Reports: deaf}, []string{
 			"bad no message came from rank 2 (g03) to rank 1 (g02), rank 9 to rank 1 (g02), " +
 				"rank 2 (g03) to rank 3 (g04)",
-			"good one rank on each of {} nodes",
+			"good one rank on each of 4 nodes",
 		}},
 		{"many pairs", World{Reports: cut}, []string{
 			"bad no message came from rank 1 (g02) to rank 0 (g01), rank 2 (g03) to rank 1 (g02), " +
 				"rank 3 (g04) to rank 2 (g03), rank 4 (g05) to rank 3 (g04), " +
 				"rank 5 (g06) to rank 4 (g05), and 3 more",
-			"good one rank on each of {} nodes",
+			"good one rank on each of 8 nodes",
 		}},
 	} {
 		var got []string
 		for _, f := range c.world.Findings() {
 			got = append(got, string(f.Status)+" "+f.Detail)
 			if f.Check != "ranks" || (f.Status != Good) != (f.Advice != "") ||
-				strings.Count(f.Detail, nothingYet) != len(f.Amounts) {
+				strings.Count(f.Detail, nothingYet) != len(f.Sizes) {
 				t.Errorf("%s: %+v", c.name, f)
 			}
 		}
@@ -99,13 +99,13 @@ func unheard(reports []Report, from ...int) []Report {
 }
 
 func TestCombine(t *testing.T) {
-	finding := func(check string, s Status, detail, advice string, amounts ...Amount) Finding {
-		return Finding{Check: check, Status: s, Detail: detail, Advice: advice, Amounts: amounts}
+	finding := func(check string, s Status, detail, advice string, sizes ...int64) Finding {
+		return Finding{Check: check, Status: s, Detail: detail, Advice: advice, Sizes: sizes}
 	}
 	reports := nodes(4)
 	for r := range reports {
 		reports[r].Findings = []Finding{
-			finding("memory", Good, "{} free", "", bytesOf(int64(r+1)<<30)),
+			finding("memory", Good, "{} free", "", int64(r+1)<<30),
 			finding("cpus", Good, "Linux 6.1", ""),
 		}
 	}
@@ -164,20 +164,8 @@ good     cpus  g04: fine
 	}
 }
 
-func TestAmount(t *testing.T) {
-	for want, a := range map[string]Amount{
-		"1,234": count(1234), "1.5 GiB": bytesOf(int64(3 << 29)),
-		"12 µs": {12e-6, Seconds}, "1.23 ms": {1234e-6, Seconds}, "2 s": {2, Seconds},
-	} {
-		if got := a.String(); got != want {
-			t.Errorf("%+v = %q, want %q", a, got, want)
-		}
-	}
-	if got := fill("{} of {}", [][]Amount{
-		{count(1), count(2)},
-		{count(3), count(2)},
-		{count(9)},
-	}); got != "1 to 3 of 2" {
+func TestFill(t *testing.T) {
+	if got := fill("{} of {}", [][]int64{{1, 2}, {3 << 29, 2}, {9}}); got != "1 B to 1.5 GiB of 2 B" {
 		t.Error(got)
 	}
 }
