@@ -53,6 +53,10 @@ func NewBuilder(root string, n int) *Builder {
 // LeavesOut records that a folder has entries that are no samples, and belong to none.
 func (b *Builder) LeavesOut() { b.m.leavesOut = true }
 
+// OtherKinds records that class folders have other files, none with the extension of a sample or an
+// image.
+func (b *Builder) OtherKinds() { b.m.otherKinds = true }
+
 // AddFolder appends a folder to the folder table. Add appends the folders of samples that are not
 // there, without a time.
 func (b *Builder) AddFolder(in Folder) error {

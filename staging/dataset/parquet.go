@@ -31,6 +31,7 @@ type header struct {
 	Folders     [][]byte `json:"folders"`
 	FolderTimes []int64  `json:"folder_times"`
 	LeavesOut   bool     `json:"leaves_out"`
+	OtherKinds  bool     `json:"other_kinds"`
 }
 
 // rowsPerGroup is how many samples a row group holds: enough that its columns are long runs, few
@@ -158,7 +159,7 @@ func rowOf[Text string | []byte](m *Manifest, id draw.SampleID) row[Text] {
 }
 
 func (m *Manifest) header() string {
-	h := header{Root: []byte(m.root), LeavesOut: m.leavesOut}
+	h := header{Root: []byte(m.root), LeavesOut: m.leavesOut, OtherKinds: m.otherKinds}
 	for _, class := range m.classes {
 		h.Classes = append(h.Classes, []byte(class))
 	}
@@ -256,7 +257,7 @@ func readHeader(file *parquet.File) (*Builder, []string, error) {
 	}
 	// The footer may be wrong, so it does not alone determine how much memory is allocated.
 	b := NewBuilder(filepath.Clean(string(h.Root)), int(max(0, min(file.NumRows(), file.Size()))))
-	b.m.leavesOut = h.LeavesOut
+	b.m.leavesOut, b.m.otherKinds = h.LeavesOut, h.OtherKinds
 	for i, path := range h.Folders {
 		if err := b.AddFolder(Folder{string(path), h.FolderTimes[i]}); err != nil {
 			return nil, nil, err

@@ -1,10 +1,14 @@
 package index
 
 import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"rankpool/staging/dataset"
 	"rankpool/staging/stagingtest"
 )
 
@@ -198,5 +202,33 @@ func TestOpenDangling(t *testing.T) {
 			t.Errorf("%d samples, want %d", m.Len(), want)
 		}
 		stagingtest.Grow(t, root, "../gone")
+	}
+}
+
+// TestIndexSaysWhatWasLeftOut checks the flags that clients compare torchvision's list of samples
+// by, of a data set that is scanned, and of one whose manifest is read again.
+func TestIndexSaysWhatWasLeftOut(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	const leavesOut, otherKinds = 1 << 4, 1 << 5
+	for _, c := range []struct {
+		want  uint32
+		files []string
+	}{
+		{0, []string{"a/1.jpg", "b/2.jpg", "list.txt"}},
+		{otherKinds, []string{"a/1.jpg", "b/2.jpg", "b/README"}},
+		{leavesOut, []string{"a/1.jpg", "b/2.jpg", "b/.3.jpg"}},
+		{leavesOut | otherKinds, []string{"a/1.jpg", "b/2.jpg", "b/.3.jpg", "b/2.xml"}},
+	} {
+		root, path := stagingtest.Tree(t, c.files...), filepath.Join(t.TempDir(), "index")
+		for range 2 {
+			m, err := Open(t.Context(), root, OpenOptions{})
+			stagingtest.Must(t, err)
+			stagingtest.Must(t, dataset.WriteIndex(path, m))
+			index, err := os.ReadFile(path)
+			stagingtest.Must(t, err)
+			if flags := binary.LittleEndian.Uint32(index[16:]); flags != c.want {
+				t.Errorf("%v: flags %b, want %b", c.files, flags, c.want)
+			}
+		}
 	}
 }

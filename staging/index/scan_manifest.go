@@ -19,6 +19,9 @@ func (s *scanner) manifest() (*dataset.Manifest, error) {
 	}
 	s.tellLeftOut(d)
 	built, labels := dataset.NewBuilder(s.root, int(s.files)), labelling{}
+	if d.otherKinds {
+		built.OtherKinds()
+	}
 	for i, in := range s.folders {
 		if err := built.AddFolder(dataset.Folder{Path: in.path, ModTime: in.ModTime}); err != nil {
 			return nil, fmt.Errorf("staging: %s: %w", s.root, err)
