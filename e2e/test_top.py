@@ -25,10 +25,10 @@ STYLES = {
 }  # fmt: skip
 
 
-def top(one, *args):
+def top(one, *args, **variables):
     """Runs rankpool top on a run under way, and returns what it prints."""
     command = [one.argv[0], "top", "--once", "--session", one.session(), *args]
-    env = {**os.environ, "LC_ALL": "C.UTF-8"}
+    env = {**os.environ, "LC_ALL": "C.UTF-8", **variables}
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -137,7 +137,7 @@ def test_picture(start, tmp_path, pictures):
         )
 
     one.wait_for(trains, "all ranks trained")
-    frame = top(one, "--color", "always").rstrip("\n")
+    frame = top(one, CLICOLOR_FORCE="1").rstrip("\n")
     one.kill([one.process.pid], 15)
     one.finish()
 

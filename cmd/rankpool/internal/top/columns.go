@@ -3,7 +3,6 @@ package top
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
@@ -17,34 +16,11 @@ const (
 	freeBadBytes = 1 << 30
 )
 
-// A column is a column of the tables. If a table is too wide, the column with the greatest order is
-// dropped first, and that with order 0 never; one without cells is left out.
-type column struct {
-	title string
-	order int
-}
-
-// columns are those of both tables, in the order of figure.cells. The first is the name.
-var columns = []column{
-	{"", 0},
-	{"data", 6},
-	{"batch", 13},
-	{"samples/s", 1},
-	{"sources", 14},
-	{"local", 3},
-	{"remote", 4},
-	{"storage", 4},
-	{"fallback", 6},
-	{"stall", 2},
-	{"benefit", 3},
-	{"of tier", 10},
-	{"read/s", 5},
-	{"latency", 9},
-	{"peers/s", 12},
-	{"ready", 8},
-	{"memory", 7},
-	{"free", 11},
-	{"GPU", 3},
+// columns are the titles of both tables, in the order of figure.cells; a narrow terminal shows the
+// first ones. The first is the name. A column without cells is left out.
+var columns = []string{
+	"", "data", "samples/s", "stall", "benefit", "local", "remote", "storage", "fallback", "sources",
+	"batch", "GPU", "read/s", "memory", "ready", "latency", "of tier", "free", "peers/s",
 }
 
 // A figure is a line of a table: a node, all nodes, or a training.
@@ -81,13 +57,31 @@ func (j jobRow) figure() figure {
 }
 
 // cells returns the text of each column; a column that does not apply is "".
-func (f figure) cells(bars bool) []string {
-	cells := make([]string, 0, len(columns))
-	cells = append(append(cells, f.name, f.data, f.batch), f.servedCells(bars)...)
+func (f figure) cells() []string {
+	samples, stall, fallback, bar := "-", "-", "-", ""
+	var local, remote, storage *float64
+	if f.nodes != nil {
+		bar = "-"
+	}
+	if r := f.served; r != nil {
+		samples, stall, fallback = countText(r.SamplesPerSecond), stallText(r.StallShare),
+			shareText(r.FallbackShare)
+		local, remote, storage = r.LocalShare, r.RemoteShare, r.StorageShare
+		if f.nodes != nil && local != nil {
+			bar = stack([4]float64{*local, *remote, *storage, *r.FallbackShare}, 20)
+		}
+		if r.FallbackShare != nil && *r.FallbackShare > 0 {
+			fallback = sourceStyles[3].Render(fallback)
+		}
+	}
+	benefit := ""
 	if f.benefit > 0 {
-		cells = append(cells, fmt.Sprintf("%.2f", f.benefit))
-	} else {
-		cells = append(cells, "")
+		benefit = fmt.Sprintf("%.2f", f.benefit)
+	}
+	cells := []string{
+		f.name, f.data, samples, stall, benefit, sourceStyles[0].Render(shareText(local)),
+		sourceStyles[1].Render(shareText(remote)), sourceStyles[2].Render(shareText(storage)), fallback,
+		bar, f.batch,
 	}
 	if f.nodes == nil {
 		return append(cells, make([]string, len(columns)-len(cells))...)
@@ -95,37 +89,18 @@ func (f figure) cells(bars bool) []string {
 	return append(cells, f.nodes.cells()...)
 }
 
-// servedCells are those from samples/s to stall.
-func (f figure) servedCells(bars bool) []string {
-	r, bar := f.served, ""
-	if bars && f.nodes != nil {
-		bar = "-"
-	}
-	if r == nil {
-		return []string{"-", bar, "-", "-", "-", "-", "-"}
-	}
-	if bar != "" && r.LocalShare != nil {
-		bar = stack([4]float64{*r.LocalShare, *r.RemoteShare, *r.StorageShare, *r.FallbackShare}, 20)
-	}
-	fallback, stall := shareText(r.FallbackShare), shareText(r.StallShare)
-	if r.FallbackShare != nil && *r.FallbackShare > 0 {
-		fallback = sourceStyles[3].Render(fallback)
-	}
+func stallText(share *float64) string {
+	text := shareText(share)
 	switch {
-	case r.StallShare == nil || *r.StallShare < stallNotable:
-	case *r.StallShare < stallBad:
-		stall = yellow.Render(stall)
-	default:
-		stall = red.Render(stall)
+	case share == nil || *share < stallNotable:
+		return text
+	case *share < stallBad:
+		return yellow.Render(text)
 	}
-	return []string{
-		countText(r.SamplesPerSecond), bar, sourceStyles[0].Render(shareText(r.LocalShare)),
-		sourceStyles[1].Render(shareText(r.RemoteShare)),
-		sourceStyles[2].Render(shareText(r.StorageShare)), fallback, stall,
-	}
+	return red.Render(text)
 }
 
-// cells are those from "of tier" to GPU.
+// cells are those from GPU to peers/s.
 func (t *nodeTotal) cells() []string {
 	tier, read, latency, peers := "", "-", "-", "-"
 	if r := t.Rates; r != nil {
@@ -145,7 +120,7 @@ func (t *nodeTotal) cells() []string {
 	if t.GPU != nil {
 		gpu = fmt.Sprintf("%.0f %%", 100**t.GPU)
 	}
-	return []string{tier, read, latency, peers, shareText(t.Ready), memory, free, gpu}
+	return []string{gpu, read, memory, shareText(t.Ready), latency, tier, free, peers}
 }
 
 func batchText(epoch, batch, batches int) string {
@@ -155,17 +130,16 @@ func batchText(epoch, batch, batches int) string {
 	return fmt.Sprintf("%d: %d/%d", epoch, batch, batches)
 }
 
-// table returns a line of titles and one for each row, in the columns for which there is room. The
-// first column is aligned left, the others right.
-func table(name string, rows []figure, bars bool, width int) []string {
+// table returns a line of titles and one for each row. The first column is aligned left, the others
+// right.
+func table(name string, rows []figure) []string {
 	var cells [][]string // by row
 	for _, f := range rows {
-		cells = append(cells, f.cells(bars))
+		cells = append(cells, f.cells())
 	}
-	var shown []column
 	var blocks []string
-	for i, c := range columns {
-		lines, empty := []string{faint.Render(cmp.Or(c.title, name))}, true
+	for i, title := range columns {
+		lines, empty := []string{faint.Render(cmp.Or(title, name))}, true
 		for r, f := range rows {
 			cell := cells[r][i]
 			empty = empty && cell == ""
@@ -179,16 +153,8 @@ func table(name string, rows []figure, bars bool, width int) []string {
 			style = lipgloss.NewStyle().Align(lipgloss.Left)
 		}
 		if !empty {
-			shown, blocks = append(shown, c), append(blocks, style.Render(strings.Join(lines, "\n")))
+			blocks = append(blocks, style.Render(strings.Join(lines, "\n")))
 		}
-	}
-	for width > 0 && lipgloss.Width(lipgloss.JoinHorizontal(lipgloss.Top, blocks...)) > width {
-		worst := slices.Index(shown,
-			slices.MaxFunc(shown, func(a, b column) int { return a.order - b.order }))
-		if shown[worst].order == 0 {
-			break
-		}
-		shown, blocks = slices.Delete(shown, worst, worst+1), slices.Delete(blocks, worst, worst+1)
 	}
 	return strings.Split(lipgloss.JoinHorizontal(lipgloss.Top, blocks...), "\n")
 }

@@ -2,7 +2,6 @@
 package top
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"charm.land/lipgloss/v2"
 	"golang.org/x/term"
 
 	"rankpool/cmd/internal/exit"
@@ -26,36 +26,16 @@ const onceReadings = 6
 // Options select the cache to show, and how to show it.
 type Options struct {
 	Session  string        // folder; "" looks for the only one
-	Job      string        // of Slurm; looked for on this machine first
-	Args     []string      // of top, for its step on another machine of the job
 	Once     bool          // one table
 	JSON     bool          // an object a reading
 	Interval time.Duration // between two readings
-	Color    string        // auto, always or never
 }
 
 // Run shows the cache until it ends, or the user does.
 func (o *Options) Run(parent context.Context) error {
 	ctx, stop := exit.Interruptible(parent)
 	defer stop()
-	place := here()
-	onTerminal := term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
-	live := onTerminal && !o.Once && !o.JSON
-	if o.Job != "" {
-		var err error
-		if o.Session, err = place.jobSession(o.Job); err != nil {
-			return err
-		}
-		if o.Session == "" {
-			self, err := os.Executable()
-			if err != nil {
-				return err
-			}
-			step := job{id: o.Job, args: o.Args, live: live && term.IsTerminal(int(os.Stdin.Fd()))}
-			return step.exec(os.Getenv, self)
-		}
-	}
-	dir, err := place.session(o.Session)
+	dir, err := here().session(o.Session)
 	if err != nil {
 		return err
 	}
@@ -65,12 +45,10 @@ func (o *Options) Run(parent context.Context) error {
 	}
 	t := &run{
 		Options: *o, dir: dir, door: poller{path: path}, out: os.Stdout,
-		colors: o.Color == "always" || o.Color == "auto" && live && os.Getenv("NO_COLOR") == "",
-		view: view{
-			title: sessionTitle(dir), bars: live && o.Color != "never" || o.Color == "always",
-		},
+		view: view{title: sessionTitle(dir)},
 	}
-	if live {
+	onTerminal := term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
+	if onTerminal && !o.Once && !o.JSON {
 		return t.live(ctx, os.Stdin, os.Stdout)
 	}
 	return t.follow(ctx)
@@ -91,7 +69,6 @@ type run struct {
 	dir     string // of the session
 	door    poller
 	out     io.Writer
-	colors  bool
 	history nodeHistory
 	status  nodesStatus // the last one
 	view    view
@@ -162,30 +139,13 @@ type jsonReport struct {
 
 // print prints the last readings as a table or as JSON.
 func (t *run) print() error {
-	out := bufio.NewWriter(t.out)
 	if t.JSON {
 		silent := append([]int{}, t.status.silent()...)
-		report := jsonReport{
+		return json.NewEncoder(t.out).Encode(jsonReport{
 			t.view.at, t.dir, t.status.Rank, t.status.Ranks, silent,
 			totalOf(t.view.rows), t.view.rows, jobsOf(t.view.rows),
-		}
-		if err := json.NewEncoder(out).Encode(report); err != nil {
-			return err
-		}
-		return out.Flush()
+		})
 	}
-	for _, line := range t.shown(t.view.frame()) {
-		fmt.Fprintln(out, line)
-	}
-	return out.Flush()
-}
-
-// shown returns lines as they are printed: without styles if there are no colours.
-func (t *run) shown(lines []string) []string {
-	if !t.colors {
-		for i := range lines {
-			lines[i] = stripped(lines[i])
-		}
-	}
-	return lines
+	_, err := lipgloss.Fprintln(t.out, strings.Join(t.view.frame(), "\n"))
+	return err
 }

@@ -97,7 +97,7 @@ func TestTopOnce(t *testing.T) {
 	}
 	for _, want := range []string{
 		"job 77  2 of 2 ranks  train epoch 3",
-		"\n   1 nid002  3: 119/600      5,000  20.0 %", "\nall ",
+		"\n   1 nid002      5,000  40.0 %  20.0 %", "\nall ",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
@@ -236,8 +236,9 @@ func TestFindTopSession(t *testing.T) {
 		}
 	}
 	job := map[string]string{"SLURM_JOB_ID": "77"}
-	want(nil, "", "", "no cache of yours runs on this machine; name a Slurm job with --job ID")
-	want(job, "", "", `no rank of job 77 serves on this machine; "rankpool top --job 77" asks`)
+	want(nil, "", "", "no cache of yours runs on this machine; call top on the first node of its")
+	want(job, "", "", "no rank of job 77 serves on this machine; call top on the job's first node: "+
+		"srun --overlap --jobid=77 --nodes=1 --ntasks=1 --pty rankpool top")
 	// Dead sessions and those of other users do not count.
 	if err := os.MkdirAll(filepath.Join(bases[0], name("pid1-dead"), "r0"), 0o700); err != nil {
 		t.Fatal(err)
@@ -268,16 +269,10 @@ func TestFindTopSession(t *testing.T) {
 	want(job, "", two.dir, "")
 	want(map[string]string{"SLURM_JOB_ID": "78"}, "", three.dir, "")
 	want(map[string]string{"SLURM_JOB_ID": "79"}, "", one.dir, "")
-	for id, dir := range map[string]string{"77": two.dir, "78": three.dir, "7": ""} {
-		if got, err := place(nil).jobSession(id); got != dir || err != nil {
-			t.Errorf("top --job %s looks at %q, %v, not at %q", id, got, err, dir)
-		}
-	}
 	note(three.dir, "77")
-	if _, err := place(nil).jobSession("77"); err == nil ||
-		!strings.Contains(err.Error(), two.dir) || !strings.Contains(err.Error(), three.dir) {
-		t.Errorf("two caches of a job: %v", err)
-	}
+	want(
+		job, "", "",
+		"several caches run here; choose one with --session:\n  "+three.dir+"\n  "+two.dir)
 	three.door.Close()
 	two.door.Close()
 	want(job, "", one.dir, "")
@@ -299,48 +294,5 @@ func TestFirstDoor(t *testing.T) {
 	}
 	if got, err := firstDoor(dir); err != nil || got != filepath.Join(dir, "r9", session.DoorName) {
 		t.Errorf("%s, %v", got, err)
-	}
-}
-
-func TestTopJob(t *testing.T) {
-	bin := t.TempDir()
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	squeue := func(script string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(bin, "squeue"), []byte("#!/bin/sh\n"+script),
-			0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, tc := range []struct {
-		own      slurm.Job
-		script   string
-		id, host string
-		err      string
-	}{
-		{slurm.Job{JobID: "77_3", NodeList: "nid[004-006]"}, "exit 1", "77_3", "nid004", ""},
-		{slurm.Job{JobID: "5", NodeList: "nid1"}, `[ "$*" = "--noheader --states=RUNNING --format=%A %N --jobs=77_3" ] && echo "80 nid[010,012]"`, "80", "nid010", ""},
-		{slurm.Job{}, `echo "80 a"; echo "81 b"`, "", "", "job 77_3 is an array"},
-		{slurm.Job{}, "", "", "", "job 77_3 does not run"},
-		{slurm.Job{}, "echo oh dear >&2; exit 1", "", "", "squeue does not know job 77_3: oh dear"},
-	} {
-		squeue(tc.script)
-		id, host, err := job{id: "77_3"}.find(tc.own)
-		if id != tc.id || host != tc.host || (err == nil) != (tc.err == "") ||
-			err != nil && !strings.Contains(err.Error(), tc.err) {
-			t.Errorf("%q: %s, %s, %v", tc.script, id, host, err)
-		}
-	}
-	got := strings.Join(job{args: []string{"--once=true"}}.command("80", "nid010", "/bin/rankpool"),
-		" ")
-	want := "srun --overlap --jobid=80 --nodes=1 --ntasks=1 --nodelist=nid010 --mpi=none " +
-		"--gres=none --cpu-bind=none --job-name=rankpool-top " +
-		"--input=none /bin/rankpool top --once=true"
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	if got := (job{live: true}).command("80", "n", "r"); !strings.Contains(strings.Join(got, " "),
-		" --pty r top") {
-		t.Errorf("no terminal in %s", got)
 	}
 }

@@ -2,12 +2,13 @@ package top
 
 import (
 	"context"
+	"math"
 	"os"
 	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/x/ansi"
+	"charm.land/lipgloss/v2"
 	"golang.org/x/term"
 )
 
@@ -16,6 +17,8 @@ const topKeys = "q ends   s sorts by stall   arrows move"
 // A screen is a run on a terminal, as a model of Bubble Tea.
 type screen struct {
 	*run
+	width, height int // of the terminal; 0: not known yet
+	skip          int // lines scrolled off the top
 }
 
 // live draws on a terminal until the user quits or the run ends.
@@ -32,7 +35,7 @@ func (t *run) live(ctx context.Context, in, out *os.File) error {
 	if !term.IsTerminal(int(in.Fd())) {
 		options = append(options, tea.WithInput(nil))
 	}
-	_, err := tea.NewProgram(screen{t}, options...).Run()
+	_, err := tea.NewProgram(&screen{run: t}, options...).Run()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -40,12 +43,12 @@ func (t *run) live(ctx context.Context, in, out *os.File) error {
 }
 
 // Init implements tea.Model.
-func (s screen) Init() tea.Cmd { return s.read }
+func (s *screen) Init() tea.Cmd { return s.read }
 
-func (s screen) read() tea.Msg { return s.door.read() }
+func (s *screen) read() tea.Msg { return s.door.read() }
 
 // Update implements tea.Model.
-func (s screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case reading:
 		if s.add(msg) {
@@ -53,9 +56,9 @@ func (s screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 		return s, tea.Tick(s.Interval, func(time.Time) tea.Msg { return s.read() })
 	case tea.WindowSizeMsg:
-		s.view.width, s.view.height = msg.Width, msg.Height
+		s.width, s.height = msg.Width, msg.Height
 	case tea.KeyPressMsg:
-		if s.view.obey(msg.String()) {
+		if s.obey(msg.String()) {
 			return s, tea.Quit
 		}
 	}
@@ -63,45 +66,40 @@ func (s screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 // View implements tea.Model.
-func (s screen) View() tea.View {
-	var lines []string
-	if s.view.height > 0 { // the terminal's size is known
-		lines = s.shown(s.view.withKeys())
-	}
-	v := tea.NewView(strings.Join(lines, "\n"))
+func (s *screen) View() tea.View {
+	var v tea.View
 	v.AltScreen = true
+	if s.height == 0 {
+		return v
+	}
+	lines := s.view.frame()
+	room := max(1, s.height-1) // below are the keys
+	s.skip = max(0, min(s.skip, len(lines)-room))
+	lines = append(lines[s.skip:min(len(lines), s.skip+room)], faint.Render(topKeys))
+	v.SetContent(lipgloss.NewStyle().MaxWidth(s.width).Render(strings.Join(lines, "\n")))
 	return v
 }
 
-// withKeys appends a line that explains the keys, if there is room.
-func (v *view) withKeys() []string {
-	v.height -= 2
-	defer func() { v.height += 2 }()
-	return append(v.frame(), "", ansi.Truncate(faint.Render(topKeys), v.width, ""))
-}
-
 // obey handles a key; quit is true for the key that quits.
-func (v *view) obey(key string) (quit bool) {
-	page := max(1, v.height-10)
+func (s *screen) obey(key string) (quit bool) {
 	switch key {
-	case "q", "Q", "ctrl+c", "ctrl+d":
+	case "q", "ctrl+c", "ctrl+d":
 		return true
 	case "s":
-		v.byStall = !v.byStall
-		v.skip = 0
+		s.view.byStall = !s.view.byStall
+		s.skip = 0
 	case "down":
-		v.skip++
+		s.skip++
 	case "up":
-		v.skip--
+		s.skip--
 	case "space", "pgdown":
-		v.skip += page
+		s.skip += s.height - 1
 	case "pgup":
-		v.skip -= page
+		s.skip -= s.height - 1
 	case "home":
-		v.skip = 0
+		s.skip = 0
 	case "end":
-		v.skip = len(v.rows)
+		s.skip = math.MaxInt32
 	}
-	v.skip = max(0, min(v.skip, len(v.rows)-1))
 	return false
 }

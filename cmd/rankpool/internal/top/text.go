@@ -7,11 +7,10 @@ import (
 	"strings"
 
 	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/x/ansi"
 	"github.com/dustin/go-humanize"
 )
 
-// The styles of text on a terminal. Without colours they are stripped in the end.
+// The styles of text on a terminal; where there are no colours, lipgloss leaves them out.
 var (
 	strong = lipgloss.NewStyle().Bold(true)
 	faint  = lipgloss.NewStyle().Faint(true)
@@ -26,9 +25,6 @@ var (
 	sourceGlyphs = [4]string{"█", "▓", "▒", "░"}
 	sourceStyles = [4]lipgloss.Style{green, cyan, yellow, red}
 )
-
-// stripped returns a line without styles.
-func stripped(line string) string { return strings.TrimRight(ansi.Strip(line), " ") }
 
 // stack returns a bar of the shares of the four sources, whose sum is 1. A source with a small
 // share gets a cell nevertheless, at the expense of the largest.
