@@ -12,7 +12,7 @@ import run
 from dataset import EPOCHS, GLOBAL_BATCH, SAMPLES
 
 sys.path.insert(0, str(run.ROOT / "python"))
-from rankpool import crc32c  # noqa: E402
+from rankpool import checksums  # noqa: E402
 
 PER_SHARD = 50
 
@@ -36,7 +36,7 @@ def write_tar(path, files):
 
 def write_records(path, files):
     def checked(data):
-        return data + struct.pack("<I", crc32c.masked(data))
+        return data + struct.pack("<I", checksums.masked_crc32c(data))
 
     records = (
         checked(struct.pack("<Q", f.stat().st_size)) + checked(f.read_bytes()) for f in files

@@ -78,7 +78,7 @@ func (d *Door) Len() int {
 }
 
 // Trainers returns the number of connected training processes, each with one connection or more:
-// its sentinel and its workers have separate connections.
+// its workers have their own.
 func (d *Door) Trainers() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

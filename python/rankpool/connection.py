@@ -190,7 +190,7 @@ class Connection:
 
     def add_listener(self, listener) -> None:
         """Registers listener._reconnected(link) to be called for every new connection, possibly
-        from the sentinel's thread."""
+        in the sentinel's thread."""
         self.listeners = weakref.WeakSet([*self.listeners, listener])
 
     def _resume(self, again: bool) -> bool:
@@ -626,10 +626,11 @@ class Connection:
     def lost(self, lease: Lease) -> bool:
         """Returns whether the connection of a lease has ended, so that its bytes may have been
         overwritten."""
-        if lease.generation != self.generation or self._sock is None:
+        sock = self._sock  # another thread may drop it
+        if lease.generation != self.generation or sock is None:
             return True
         try:
-            return not self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            return not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         except OSError:

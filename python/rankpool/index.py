@@ -7,14 +7,9 @@ import os
 from struct import unpack_from
 from typing import List, Tuple
 
-from . import crc32c
+from .checksums import find_xxh3, masked_crc32c
 from .errors import RankpoolError, SampleError
 from .throttle import throttle
-
-try:
-    from xxhash import xxh3_64_intdigest as _xxh3
-except ImportError:
-    from .xxh3 import xxh3_64 as _xxh3
 
 _HEADER_BYTES = 128
 _COLUMN_HEAD_BYTES = 24
@@ -22,7 +17,6 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # by the bytes of a column's cells
 _HAS_OFFSETS, _HAS_CHECKSUMS, _HAS_MEMBERS, _MANY_MEMBERS, _LEFT_OUT, _OTHER = 1, 2, 4, 8, 16, 32
 _FILE, _TFRECORD, _NPY = 0, 3, 4  # formats
 _CRC_BYTES = 4  # after the data of a TFRecord record
-_GAP_BYTES = 64 << 10  # gaps between members are read too, up to this much per member
 
 
 class Members(dict):
@@ -80,7 +74,7 @@ class Index:
             "<QQ16s16x16s", self._bytes, 64
         )
         self.identity, self.times = identity.hex(), times.hex()
-        self._columns(n, flags)
+        self._columns(path, n, flags)
         self._names = self._bytes[names_at : names_at + names_bytes]
         self._root = bytes(self._bytes[root_at : root_at + root_bytes])
         self._folders, at = self._read_texts(folders_at, folders)
@@ -89,7 +83,7 @@ class Index:
             kinds, _ = self._read_texts(at + 4, unpack_from("<I", self._bytes, at)[0])
             self._kinds = [os.fsdecode(kind) for kind in kinds]
 
-    def _columns(self, n: int, flags: int) -> None:
+    def _columns(self, path: str, n: int, flags: int) -> None:
         at = _HEADER_BYTES
 
         def column(code: str, width: int, cells: int = n) -> memoryview:
@@ -122,6 +116,12 @@ class Index:
             self._offsets, self._formats = scaled(), column("B", 1)
         if flags & _HAS_CHECKSUMS:
             self._sums = column("Q", 8)
+            self._xxh3 = find_xxh3()
+            if self._xxh3 is None:
+                raise RankpoolError(
+                    f"rankpool: {path} has checksums (XXH3) of the samples, and neither the Python "
+                    "package xxhash nor libxxhash is there to check them: pip install xxhash"
+                )
         self.has_members = bool(flags & _MANY_MEMBERS)
         self.whole_files = self._formats is None or not any(self._formats)
         self.has_all_files = self.whole_files and not flags & _LEFT_OUT
@@ -216,14 +216,15 @@ class Index:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 self._check(id, os.fstat(fd))
-                data = self._read_all(id, fd)
+                parts = [_read_range(fd, at, size) for _, at, size in self.members(id)]
+                data = parts[0] if len(parts) == 1 else b"".join(parts)
+                self._verify(id, data, fd)
             finally:
                 os.close(fd)
-            self._verify(id, data)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise SampleError(id, os.fsdecode(path), reason) from None
-        return data[: self.sizes[id]]
+        return data
 
     def _check(self, id: int, stat: os.stat_result) -> None:
         if (stat.st_mtime_ns - self.mtimes[id]) % (1 << 64):  # the index has its low 64 bits
@@ -233,31 +234,13 @@ class Index:
                 f"the file has {stat.st_size} bytes, {self.sizes[id]} when it was indexed"
             )
 
-    def _read_all(self, id: int, fd: int) -> bytes:
-        """Returns the sample's bytes, followed by the checksum that a TFRecord file has after
-        them."""
-        members = self.members(id)
-        if len(members) == 1:
-            tail = _CRC_BYTES if self._format(id) == _TFRECORD else 0
-            return _read_range(fd, members[0][1], self.sizes[id] + tail)
-        begin = min(offset for _, offset, _ in members)
-        end = max(offset + size for _, offset, size in members)
-        if end - begin - self.sizes[id] > _GAP_BYTES * len(members):
-            return b"".join(_read_range(fd, offset, size) for _, offset, size in members)
-        together = _read_range(fd, begin, end - begin)
-        return b"".join(
-            together[offset - begin : offset - begin + size] for _, offset, size in members
-        )
-
-    def _verify(self, id: int, data: bytes) -> None:
-        size = self.sizes[id]
-        if (
-            self._format(id) == _TFRECORD
-            and crc32c.masked(data[:size]) != unpack_from("<I", data, size)[0]
-        ):
-            raise ValueError("a damaged record: the checksum of its data is wrong")
+    def _verify(self, id: int, data: bytes, fd: int) -> None:
+        if self._format(id) == _TFRECORD:
+            stored = _read_range(fd, self.offset(id) + len(data), _CRC_BYTES)
+            if masked_crc32c(data) != int.from_bytes(stored, "little"):
+                raise ValueError("a damaged record: the checksum of its data is wrong")
         checksum = self.checksum(id)
-        if checksum and checksum != _xxh3(data[:size]):
+        if checksum and checksum != self._xxh3(data):
             raise ValueError(
                 "the file has other bytes than when it was indexed: their checksum is wrong"
             )

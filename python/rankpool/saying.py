@@ -5,20 +5,11 @@ from __future__ import annotations
 import select
 import sys
 
-_left_out = 0
-
 
 def say(what: str) -> None:
-    """Prints a message; drops and counts it if stderr is a pipe without a reader, or one that is
-    full."""
-    global _left_out
-    if not _takes(sys.stderr):
-        _left_out += 1
-        return
-    if _left_out:
-        what += f" ({_left_out} messages were left out before this one: nobody took them)"
-        _left_out = 0
-    print(f"rankpool: {what}", file=sys.stderr, flush=True)
+    """Prints a message, unless stderr is a pipe without a reader, or one that is full."""
+    if _takes(sys.stderr):
+        print(f"rankpool: {what}", file=sys.stderr, flush=True)
 
 
 def _takes(stream) -> bool:
@@ -29,7 +20,5 @@ def _takes(stream) -> bool:
         poll.register(stream.fileno(), select.POLLOUT)
         ((_, events),) = poll.poll(0) or [(0, 0)]
         return bool(events & select.POLLOUT) and not events & select.POLLERR
-    except (
-        AttributeError, OSError, ValueError,
-    ):  # no stderr, one that is closed, or one without a descriptor
+    except (AttributeError, OSError, ValueError):  # none, closed, or without a descriptor
         return stream is not None and not getattr(stream, "closed", False)

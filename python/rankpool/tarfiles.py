@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import tarfile
-from itertools import product
 from typing import Dict, List, Tuple, Union
 
 Member = Tuple[str, int, int]  # extension, offset in the file, size in bytes
@@ -13,7 +12,7 @@ Member = Tuple[str, int, int]  # extension, offset in the file, size in bytes
 # Source: WebDataset, tariterators.py, base_plus_ext and tar_file_iterator.
 _NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)")
 _META = re.compile(r"__[^/]*__(/|$)")
-_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.-?(\d+))?$|([a-zA-Z])\.\.([a-zA-Z])(?:\.\.-?(\d+))?$")
+_BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}|\{([^{}]*,[^{}]*)\}")
 
 
 def expand(urls: Union[str, os.PathLike, List[str]]) -> List[str]:
@@ -62,42 +61,33 @@ def _is_shard(name: str) -> bool:
 
 
 def braces(text: str) -> List[str]:
-    """Returns the texts that a pattern with braces stands for, as a shell expands it."""
-    begin = text.find("{")
-    if begin < 0:
-        return [text]
-    depth, parts, at = 0, [], begin + 1
-    for end in range(begin, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[end], 0)
-        if depth == 0 or depth == 1 and text[end] == ",":
-            parts.append(text[at:end])
-            at = end + 1
-        if depth == 0:
-            break
+    """Returns the texts that a pattern with braces stands for: as the package braceexpand has it,
+    which webdataset uses; without it, only {000..146} and {a,b}."""
+    try:
+        from braceexpand import braceexpand
+    except ImportError:
+        pass
     else:
-        raise ValueError(f"rankpool: a brace is not closed in {text}")
-    if len(parts) > 1:
-        inside = [one for part in parts for one in braces(part)]
-    else:
-        inside = _range(parts[0]) or ["{" + one + "}" for one in braces(parts[0])]
-    return [text[:begin] + one + rest for one, rest in product(inside, braces(text[at:]))]
-
-
-def _range(text: str) -> List[str]:
-    """Returns what "08..10", "0..8..2" or "a..c" stands for; nothing if it is something else."""
-    found = _RANGE.match(text)
+        return list(braceexpand(text))
+    found = _BRACES.search(text)
+    before, after = (text, "") if found is None else (text[: found.start()], text[found.end() :])
+    if "{" in before:
+        raise ValueError(
+            f"rankpool: braces such as those of {text!r} need the package braceexpand: install it "
+            "(pip install braceexpand), or give a list of paths"
+        )
     if found is None:
-        return []
-    digits = found[1] is not None
-    first, last, step = found[1] or found[4], found[2] or found[5], found[3] or found[6]
-    begin, end = (int(first), int(last)) if digits else (ord(first), ord(last))
-    way = 1 if begin <= end else -1
-    numbers = range(begin, end + way, way * (int(step or 1) or 1))
-    if not digits:
-        return list(map(chr, numbers))
-    padded = any(re.match(r"-?0\d", one) for one in (first, last))
+        return [text]
+    first, last, several = found.groups()
+    inside = several.split(",") if several else _numbers(first, last)
+    return [before + one + rest for one in inside for rest in braces(after)]
+
+
+def _numbers(first: str, last: str) -> List[str]:
+    padded = any(one.startswith("0") and one != "0" for one in (first, last))
     width = max(len(first), len(last)) if padded else 0
-    return [f"{number:0{width}}" for number in numbers]
+    way = 1 if int(first) <= int(last) else -1
+    return [f"{number:0{width}}" for number in range(int(first), int(last) + way, way)]
 
 
 def split_name(path: str) -> Tuple[str, str]:

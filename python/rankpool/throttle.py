@@ -4,13 +4,10 @@ themselves."""
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
-import threading
 import time
-from contextlib import contextmanager
 from struct import Struct
-from typing import Iterator, Optional
+from typing import Optional
 
 FILE = "storage-limit"  # in the rank's folder, beside the index
 MAX_WAIT_SECONDS = 60.0  # for one sample: what is in the file must not stop training
@@ -18,8 +15,6 @@ LOCK_SECONDS = 1.0  # a process that is stopped while it holds the lock must not
 BURST_NS = 100_000_000  # what may be read at once after a pause, as in the ranks
 _LIMIT = Struct("<8sddQ")
 _UNTIL_AT = 24
-
-_threads = threading.Lock()  # a file lock belongs to the process, not to a thread
 
 
 class Throttle:
@@ -32,27 +27,24 @@ class Throttle:
 
     def __init__(self, path: str) -> None:
         """Opens the file; raises OSError or ValueError if there is none, or it has no limit."""
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            if os.fstat(self._fd).st_size != _LIMIT.size:
-                raise ValueError(f"rankpool: {path} is not a limit of reading")
-            self._file = mmap.mmap(self._fd, _LIMIT.size)
-            magic, self.bytes_per_second, self.opens_per_second, _ = _LIMIT.unpack_from(self._file)
-            if magic != b"rplimit1":
-                raise ValueError(
-                    f"rankpool: {path} is not a limit of reading: it begins with {magic!r}"
-                )
-        except BaseException:
-            os.close(self._fd)
-            raise
+        self._file = open(path, "rb", opener=_not_a_link)
+        content = self._file.read()
+        if len(content) != _LIMIT.size or not content.startswith(b"rplimit1"):
+            raise ValueError(f"rankpool: {path} is not a limit of reading")
+        _, self.bytes_per_second, self.opens_per_second, _ = _LIMIT.unpack(content)
 
     def wait(self, size: int) -> None:
         """Waits until a sample of size bytes may be read."""
         now = time.monotonic_ns()
-        with self._locked():
-            until = int.from_bytes(self._file[_UNTIL_AT:], "little")
+        # opened again, since the lock belongs to what was opened: each thread and process needs one
+        fd = os.open(f"/proc/self/fd/{self._file.fileno()}", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            _lock(fd)
+            until = int.from_bytes(os.pread(fd, 8, _UNTIL_AT), "little")
             begin = min(max(until, now - BURST_NS), now + int(MAX_WAIT_SECONDS * 1e9))
-            self._file[_UNTIL_AT:] = (begin + self._cost_ns(size)).to_bytes(8, "little")
+            os.pwrite(fd, (begin + self._cost_ns(size)).to_bytes(8, "little"), _UNTIL_AT)
+        finally:
+            os.close(fd)
         if begin > now:
             time.sleep((begin - now) / 1e9)
 
@@ -62,23 +54,19 @@ class Throttle:
             seconds = max(seconds, 1 / self.opens_per_second)
         return int(min(seconds, MAX_WAIT_SECONDS) * 1e9)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Holds the lock, or after LOCK_SECONDS continues without it."""
-        end = time.monotonic() + LOCK_SECONDS
-        with _threads:
-            while True:
-                try:
-                    fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except OSError:
-                    if time.monotonic() > end:
-                        break
-                    time.sleep(0.001)
-            try:
-                yield
-            finally:
-                fcntl.lockf(self._fd, fcntl.LOCK_UN)
+
+def _not_a_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _lock(fd: int) -> None:
+    """Locks the file until it is closed, or after LOCK_SECONDS continues without the lock."""
+    end = time.monotonic() + LOCK_SECONDS
+    while time.monotonic() <= end:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(0.001)
 
 
 def throttle(folder: str) -> Optional[Throttle]:
@@ -87,11 +75,3 @@ def throttle(folder: str) -> Optional[Throttle]:
         return Throttle(os.path.join(folder, FILE))
     except (OSError, ValueError):
         return None
-
-
-def _after_fork() -> None:
-    global _threads
-    _threads = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -4,6 +4,8 @@ samples."""
 from __future__ import annotations
 
 import os
+from functools import partial
+from itertools import zip_longest
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from .dataset import Dataset
@@ -87,8 +89,7 @@ class WebDataset(Served):
         if name in _SAMPLERS:
             raise AttributeError(
                 f"rankpool: WebDataset has no {name}: rankpool.DistributedSampler draws the "
-                "samples, and a DataLoader "
-                "makes batches of them"
+                "samples, and a DataLoader makes batches of them"
             )
         raise AttributeError(f"'WebDataset' object has no attribute {name!r}")
 
@@ -117,8 +118,8 @@ class WebDataset(Served):
 
         Raises KeyError, at the sample, if it has none of them.
         """
-        wanted = [name for text in names for name in text.split()]
-        return self._then(_ToTuple(wanted), draws=False)
+        wanted = [name.split(";") for text in names for name in text.split()]
+        return self._then(partial(_to_tuple, wanted), draws=False)
 
     def map(self, function: Callable[[Any], Any]) -> WebDataset:
         """Applies a function to each item."""
@@ -126,11 +127,11 @@ class WebDataset(Served):
 
     def map_tuple(self, *functions: Optional[Callable[[Any], Any]]) -> WebDataset:
         """Applies the functions to the fields of each item, in order; None leaves one as it is."""
-        return self._then(_MapTuple(functions))
+        return self._then(partial(_map_tuple, functions))
 
     def map_dict(self, **functions: Callable[[Any], Any]) -> WebDataset:
         """Applies functions to members of each sample."""
-        return self._then(_MapDict(functions))
+        return self._then(partial(_map_dict, functions))
 
     # --- items ---
 
@@ -154,45 +155,30 @@ class WebDataset(Served):
         return members
 
 
-class _ToTuple:
-    def __init__(self, names: List[str]) -> None:
-        self._names = [name.split(";") for name in names]
-
-    def __call__(self, members: Dict[str, Any]) -> Tuple[Any, ...]:
-        return tuple(self._first(members, names) for names in self._names)
-
-    @staticmethod
-    def _first(members: Dict[str, Any], names: List[str]) -> Any:
-        for name in names:
-            if name in members:
-                return members[name]
-        raise KeyError(f"rankpool: a sample has the members {sorted(members)}, and none of {names}")
+def _to_tuple(wanted: List[List[str]], members: Dict[str, Any]) -> Tuple[Any, ...]:
+    found = []
+    for names in wanted:
+        name = next((name for name in names if name in members), None)
+        if name is None:
+            raise KeyError(
+                f"rankpool: a sample has the members {sorted(members)}, and none of {names}"
+            )
+        found.append(members[name])
+    return tuple(found)
 
 
-class _MapTuple:
-    def __init__(self, functions: Tuple[Optional[Callable], ...]) -> None:
-        self._functions = functions
-
-    def __call__(self, fields: Tuple[Any, ...]) -> Tuple[Any, ...]:
-        functions = (*self._functions, *[None] * (len(fields) - len(self._functions)))
-        return tuple(
-            field if function is None else function(field)
-            for function, field in zip(functions, fields)
-        )
+def _map_tuple(functions: Tuple[Optional[Callable], ...], fields: Tuple[Any, ...]) -> tuple:
+    return tuple(
+        field if function is None else function(field)
+        for function, field in zip_longest(functions[: len(fields)], fields)
+    )
 
 
-class _MapDict:
-    def __init__(self, functions: Dict[str, Callable]) -> None:
-        self._functions = functions
-
-    def __call__(self, members: Dict[str, Any]) -> Dict[str, Any]:
-        return {
-            name: self._functions.get(name, _as_it_is)(member) for name, member in members.items()
-        }
-
-
-def _as_it_is(member: Any) -> Any:
-    return member
+def _map_dict(functions: Dict[str, Callable], members: Dict[str, Any]) -> Dict[str, Any]:
+    return {
+        name: functions[name](member) if name in functions else member
+        for name, member in members.items()
+    }
 
 
 __all__ = ["WebDataset"]

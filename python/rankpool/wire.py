@@ -58,18 +58,11 @@ def pack_hello(trainer: int, world: int, worker: int, process: int, family: int)
 
 def pack_open(spec: Any, training: Optional[dict]) -> bytes:
     """Packs a connection.Spec and what a training process reports of itself, None for a worker."""
-    asked = {**spec._asdict(), "training": training}
-    if not spec.epochs:
-        del asked["epochs"]
-    if not spec.evaluates:
-        del asked["evaluates"]
-    if not spec.embeddings:
-        del asked["embeddings"]
-    if not spec.job:
-        del asked["job"]
-    if not spec.first_chunk:
-        del asked["first_chunk"]
-    return compact(asked)
+    asked = spec._asdict()
+    for field, otherwise in spec._field_defaults.items():
+        if asked[field] == otherwise:
+            del asked[field]
+    return compact({**asked, "training": training})
 
 
 def pack_plan(stream: int, epoch: int, first: int) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dataset_tree import make_tree, write_index
-from rankpool import RankpoolError, SampleError, crc32c, xxh3
+from rankpool import RankpoolError, SampleError, checksums
 from rankpool.index import Index
 
 WIRE = Path(__file__).parents[2] / "docs" / "wire"
@@ -195,7 +195,7 @@ def test_a_file_has_one_member(tmp_path):
 def test_a_record_is_checked(tmp_path, size):
     data = bytes(i * i % 251 for i in range(size))
     shard = tmp_path / "r.tfrecord"
-    content = bytes(12) + data + struct.pack("<I", crc32c.masked(data))
+    content = bytes(12) + data + struct.pack("<I", checksums.masked_crc32c(data))
     shard.write_bytes(content)
     write_index(tmp_path / "idx", str(tmp_path), [str(shard)], [12], [size], [3])
     index = Index(tmp_path / "idx")
@@ -214,7 +214,7 @@ def test_a_record_is_checked(tmp_path, size):
 
 def test_crc32c():
     """Known values of RFC 3720, B.4."""
-    assert [crc32c.crc32c(d) for d in (bytes(32), bytes(range(32)), b"")] == [
+    assert [checksums.crc32c(d) for d in (bytes(32), bytes(range(32)), b"")] == [
         0x8A9136AA, 0x46DD794E, 0,
     ]
 
@@ -224,33 +224,36 @@ def golden_sums():
     return [(int(n), int(sum, 16)) for n, sum in (line.split() for line in lines if line[0] != "#")]
 
 
-@pytest.mark.parametrize("numpy", [True, False])
-def test_xxh3(monkeypatch, numpy):
+@pytest.fixture(params=["package", "library"])
+def xxh3(request, monkeypatch):
+    """XXH3 of the package, if it is there, and of the system's library."""
+    if request.param == "library":
+        monkeypatch.setitem(sys.modules, "xxhash", None)
+    return checksums.find_xxh3()
+
+
+def test_xxh3(xxh3):
     """The same hashes as the ranks' own library, for every length that the algorithm treats
     separately."""
-    if not numpy:
-        monkeypatch.setitem(sys.modules, "numpy", None)
     for n, sum in golden_sums():
-        data = bytes((31 * i * i + i) % 251 for i in range(n))
-        assert xxh3.xxh3_64(data) == sum, n
-        assert xxh3.xxh3_64(memoryview(b"x" + data)[1:]) == sum, n
+        assert xxh3(bytes((31 * i * i + i) % 251 for i in range(n))) == sum, n
 
 
-@pytest.mark.parametrize("numpy", [True, False])
-def test_a_file_with_other_bytes_of_the_same_size_and_time_is_an_error(
-    tmp_path, monkeypatch, numpy
-):
-    """Nobody but the trainer reads: the cache is gone, and there may be neither xxhash nor
-    NumPy."""
-    if not numpy:
-        monkeypatch.setitem(sys.modules, "numpy", None)
-    monkeypatch.setattr("rankpool.index._xxh3", xxh3.xxh3_64)
+def test_an_index_whose_checksums_nobody_can_check_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "xxhash", None)
+    monkeypatch.setattr(checksums.ctypes, "CDLL", lambda name: object())
+    with pytest.raises(RankpoolError, match="neither .* nor libxxhash is there .*: pip install"):
+        Index(WIRE / "index_golden.bin")
+
+
+def test_a_file_with_other_bytes_of_the_same_size_and_time_is_an_error(tmp_path, xxh3):
+    """Nobody but the trainer reads: the cache is gone."""
     size, sum = golden_sums()[-2]
     path = tmp_path / "a"
     path.write_bytes(bytes((31 * i * i + i) % 251 for i in range(size)))
     write_index(tmp_path / "idx", str(tmp_path), [str(path)])
     index = Index(tmp_path / "idx")
-    index._sums = [sum]
+    index._sums, index._xxh3 = [sum], xxh3
     data = bytearray(index.read(0))
     data[size // 2] ^= 1
     path.write_bytes(data)
@@ -261,18 +264,3 @@ def test_a_file_with_other_bytes_of_the_same_size_and_time_is_an_error(
         index.read(0)
     index._sums = [0]  # not known
     assert index.read(0) == data
-
-
-def test_xxhash_is_used_where_it_is_there(tmp_path, monkeypatch):
-    files = make_tree(str(tmp_path / "d"), samples=2)
-    write_index(tmp_path / "idx", str(tmp_path / "d"), files)
-    index = Index(tmp_path / "idx")
-    index._sums = [7, 0]
-    monkeypatch.setattr("rankpool.index._xxh3", lambda data: 7)
-    assert index.read(0) and index.read(1)
-    monkeypatch.setattr("rankpool.index._xxh3", lambda data: 8)
-    assert index.read(1)
-    with pytest.raises(
-        SampleError, match="other bytes than when it was indexed: their checksum is wrong"
-    ):
-        index.read(0)

@@ -33,20 +33,9 @@ def foreign(path):
     return path
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda base: folder(base, "s", 0o700),
-        lambda base: folder(folder(base, "shm", 0o1777), "s", 0o755),
-        lambda base: folder(folder(base, "real", 0o755), "s", 0o700) and link(base, "real") / "s",
-        lambda base: (
-            folder(folder(base, "real", 0o755), "s", 0o700)
-            and link(base, base / "real") / ".." / "real" / "s"
-        ),
-    ],
-)
-def test_own_folders_are_taken(tmp_path, make):
-    check_folder(str(make(tmp_path)))
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_own_folders_are_taken(tmp_path, mode):
+    check_folder(str(folder(tmp_path, "s", mode)))
 
 
 @pytest.mark.parametrize(
@@ -55,40 +44,17 @@ def test_own_folders_are_taken(tmp_path, make):
         (lambda base: folder(base, "s", 0o777), "can be written to by other users \\(mode 0777\\)"),
         (lambda base: folder(base, "s", 0o1777), "can be written to by other users"),
         (lambda base: folder(base, "s", 0o770), "can be written to by other users"),
-        (
-            lambda base: folder(folder(base, "shm", 0o777), "s", 0o700),
-            "shm can be written to by other users",
-        ),
-        (
-            lambda base: folder(base, "s", 0o700) and link(base, "s"),
-            "is a symbolic link, not a folder",
-        ),
-        (lambda base: link(base, "link") / "s", "is a symbolic link, not a folder"),
-        (lambda base: (base / "s").touch() or base / "s", "s is not a folder"),
+        (lambda base: folder(base, "s", 0o700) and link(base, "s"), "is not a folder"),
+        (lambda base: (base / "s").touch() or base / "s", "is not a folder"),
         (
             lambda base: foreign(folder(base, "s", 0o700)),
             f"belongs to user .*, and you are user {os.geteuid()}",
         ),
-        (
-            lambda base: os.path.join(
-                foreign(folder(folder(base, "a", 0o700), "s", 0o700).parent), "s"
-            ),
-            "belongs to user",
-        ),
     ],
 )
-def test_others_may_not_be_able_to_take_its_place(tmp_path, make, sentence):
-    with pytest.raises((rankpool.OwnerError, FileNotFoundError), match=sentence if IS_ROOT else ""):
+def test_others_may_not_have_made_it(tmp_path, make, sentence):
+    with pytest.raises(rankpool.OwnerError, match=sentence):
         check_folder(str(make(tmp_path)))
-
-
-def test_a_link_of_another_user_is_not_followed(tmp_path):
-    assert IS_ROOT, "only root makes a link of another user"
-    folder(folder(tmp_path, "real", 0o755), "s", 0o700)
-    with pytest.raises(
-        rankpool.OwnerError, match=f"link is a symbolic link of user {NOBODY}, and you are user 0"
-    ):
-        check_folder(str(foreign(link(tmp_path, "real")) / "s"))
 
 
 def test_a_door_in_another_users_folder_is_refused(door):
@@ -126,7 +92,7 @@ def test_a_jobs_session_that_another_user_made_is_refused(tmp_path, monkeypatch,
         foreign(tmp_path / name)
     with pytest.raises(
         rankpool.OwnerError,
-        match=f"of user {NOBODY}" if kind == "link" else f"belongs to user {NOBODY}",
+        match=f"belongs to user {NOBODY}",
     ):
         rankpool.Dataset()
 

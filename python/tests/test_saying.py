@@ -41,13 +41,9 @@ def test_nobody_reads(monkeypatch):
         monkeypatch.setattr(sys, "stderr", stderr)
         fill(write)
         saying.say("one")
-        saying.say("two")
         reader.read(1 << 20)
-        saying.say("three")
-        saying.say("four")
-        said = reader.read(1 << 20).decode().splitlines()
-    left_out = "(2 messages were left out before this one: nobody took them)"
-    assert said == [f"rankpool: three {left_out}", "rankpool: four"]
+        saying.say("two")
+        assert reader.read(1 << 20) == b"rankpool: two\n"
 
 
 def test_nobody_has_it_open(monkeypatch):
@@ -55,16 +51,11 @@ def test_nobody_has_it_open(monkeypatch):
     os.close(read)
     with os.fdopen(write, "w") as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
-        saying._left_out = 0
-        saying.say("one")
-        assert saying._left_out == 1
-        saying._left_out = 0
+        saying.say("one")  # and no BrokenPipeError
 
 
 @pytest.mark.parametrize("stderr", [None, io.StringIO()])
 def test_stderr_without_a_descriptor(monkeypatch, stderr):
     monkeypatch.setattr(sys, "stderr", stderr)
-    saying._left_out = 0
     saying.say("hello")
     assert stderr is None or stderr.getvalue() == "rankpool: hello\n"
-    saying._left_out = 0

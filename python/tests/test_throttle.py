@@ -112,7 +112,7 @@ def test_a_process_that_stands_still_with_the_lock_stops_nobody(tmp_path, clock)
     child = os.fork()
     if child == 0:
         file = open(path, "r+b")
-        fcntl.lockf(file, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_EX)
         os.write(write, b"x")
         signal.pause()
     os.read(read, 1)

@@ -14,7 +14,8 @@ import (
 
 // Any user can guess the name of a session folder, and create folders beside it. Its content is
 // trusted: sockets, states, the Python client. So only this user and root may be able to replace a
-// part of its path. Both sides check every part, the client in python/rankpool/owner.py.
+// part of its path. The client checks the folder's owner, and who serves the socket
+// (python/rankpool/owner.py).
 
 // maxLinks is the maximum number of symbolic links in a path.
 //
