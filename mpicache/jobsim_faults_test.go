@@ -247,8 +247,8 @@ func (j *simJob) stranger(r *simRank, trainer uint32, family uint64) *simConn {
 	return c
 }
 
-// seated reports whether all trainers have taken their seats on these ranks: before that, nobody can
-// tell who the stranger is.
+// seated reports whether all trainers have taken their seats on these ranks: before that, nobody
+// can tell who the stranger is.
 func (j *simJob) seated() bool {
 	return len(j.trainers) > 0 && j.steps > 0 && !slices.ContainsFunc(j.trainers,
 		func(t *simTrainer) bool {

@@ -123,8 +123,8 @@ func TestNewcomersAreRefusedAlone(t *testing.T) {
 	}
 }
 
-// TestNewcomerAfterARestart makes another training the first to connect to a rank that was restarted
-// under a training: each gets one sentence, and neither gets a stream of the other.
+// TestNewcomerAfterARestart makes another training the first to connect to a rank that was
+// restarted under a training: each gets one sentence, and neither gets a stream of the other.
 func TestNewcomerAfterARestart(t *testing.T) {
 	first := newCluster(t, 1, 120, 3000)
 	_ = first.plan(t, 0).close()

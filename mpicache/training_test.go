@@ -69,8 +69,9 @@ func nothing(string) error { return nil }
 
 func fifo(path string) error { return unix.Mkfifo(path, 0o600) }
 
-// TestLostScoresEndTraining checks that ranks that cannot know the scores make no plan, also if only
-// one of them has lost them: trainers get an error at the next epoch, and until then read storage.
+// TestLostScoresEndTraining checks that ranks that cannot know the scores make no plan, also if
+// only one of them has lost them: trainers get an error at the next epoch, and until then read
+// storage.
 func TestLostScoresEndTraining(t *testing.T) {
 	const lost = "are lost: no rank has kept them; resume from a checkpoint"
 	for what, hurt := range map[string]func(rank int, folder string){

@@ -125,8 +125,8 @@ type GPU struct {
 }
 
 // An Epoch is what trainers were given in an epoch, summed over them; but StallSeconds are their
-// mean, and TrainSeconds the slowest trainer's. StorageBytes include FallbackBytes and what was read
-// to be evaluated.
+// mean, and TrainSeconds the slowest trainer's. StorageBytes include FallbackBytes and what was
+// read to be evaluated.
 type Epoch struct {
 	// of its line in the run log
 	Event string    `json:"event,omitempty"`

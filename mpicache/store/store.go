@@ -171,25 +171,11 @@ func (s *Store) Opened() (opened bool) {
 	return opened
 }
 
-// Request passes a trainer's request to the stager, and announces it to storage.
-func (s *Store) Request(e stager.Requested) {
-	s.Step(e)
-	s.data.Storage.Demand(s.stager.Demand())
-}
-
-// Release ends a lease of the stager. It takes the lock.
-func (s *Store) Release(lease uint32) {
-	s.Locked(func() { s.Step(stager.Released{Lease: lease}) })
-}
-
 // Plan returns the plan of a lane's epoch, or nil.
 func (s *Store) Plan(lane, epoch int) *plan.Plan { return s.stager.Plan(lane, epoch) }
 
 // PlansLeft returns how many plans of a lane the stager has released.
 func (s *Store) PlansLeft(lane int) int { return s.stager.PlansLeft(lane) }
-
-// PlannedHits returns the number of draws of a lane's epoch that were hits for this rank's policy.
-func (s *Store) PlannedHits(lane, epoch int) int { return s.stager.PlannedHits(lane, epoch) }
 
 // Questions returns how many questions to peers have no answer yet.
 func (s *Store) Questions() int { return len(s.asks) }
@@ -269,6 +255,9 @@ func (s *Store) Step(e stager.Event) {
 		s.commands = s.stager.Step(e, s.commands[:0])
 		for _, c := range s.commands {
 			s.do(c)
+		}
+		if _, is := e.(stager.Requested); is {
+			s.data.Storage.Demand(s.stager.Demand())
 		}
 		if s.freed && s.hungry && len(s.queue) == 0 {
 			s.hungry = false
@@ -493,6 +482,7 @@ func (s *Store) Measure(st *stats.Reading) {
 
 // Counts returns what the stager counts of a lane's epoch, of this rank and not of its trainers.
 func (s *Store) Counts(lane, epoch int) (counts stats.Counts) {
+	counts[stats.PlannedHits] = int64(s.stager.PlannedHits(lane, epoch))
 	packages := s.stager.Packages(lane, epoch)
 	counts[stats.TierHits] = int64(s.stager.TierHits(lane, epoch))
 	counts[stats.PackageReads] = int64(packages.Reads)

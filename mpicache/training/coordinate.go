@@ -58,23 +58,11 @@ func (l onceLearner) Cut(scores []float32) protocol.Learned {
 	return nil
 }
 
-// Coordinate passes the coordinator an event, executes its commands, and handles the events that
-// follow from them.
+// Coordinate passes the coordinator an event, and executes its commands.
 func (s *Training) Coordinate(e protocol.Event) {
-	if s.ended {
-		return
-	}
-	s.events = append(s.events, e)
-	if s.coordinating {
-		return
-	}
-	s.coordinating = true
-	for len(s.events) > 0 {
-		e := s.events[0]
-		s.events = s.events[1:]
+	if !s.ended {
 		s.coordinator.Step(e, s.command)
 	}
-	s.events, s.coordinating = nil, false
 }
 
 // now returns the coordinator's time: how long the node has run.

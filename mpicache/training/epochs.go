@@ -115,7 +115,6 @@ func (s *epochs) sum(epoch int) *stats.Epoch {
 	counts[stats.StorageBytes] += counts[stats.FallbackBytes]
 	counts[stats.TrainSeconds] = longest
 	if s.of.began {
-		counts[stats.PlannedHits] = int64(s.of.store.PlannedHits(s.of.lane, epoch))
 		counts.Add(s.of.store.Counts(s.of.lane, epoch))
 	}
 	c := &stats.Epoch{Epoch: epoch, Sums: stats.Convert(counts), Metrics: e.metrics}

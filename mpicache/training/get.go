@@ -44,7 +44,7 @@ func (s *Training) admit(c Client, ticket uint32, g door.Get) error {
 	t := s.rank.tickets.Add(1)
 	c.Waits(t, s.set)
 	s.set.gets[t], s.due[part] = pendingGet{s, c, ticket, part}, true
-	s.store.Request(stager.Requested{
+	s.store.Step(stager.Requested{
 		Lane: s.lane, Trainer: part.trainer, Epoch: part.epoch, Batch: part.batch, Ticket: t,
 	})
 	return nil
@@ -91,7 +91,9 @@ func (s *Set) Withdraw(ticket uint64) {
 }
 
 // Release ends a lease.
-func (s *Set) Release(lease uint32) { s.store.Release(lease) }
+func (s *Set) Release(lease uint32) {
+	s.store.Locked(func() { s.store.Step(stager.Released{Lease: lease}) })
+}
 
 // Deliver implements store.Trainings.
 func (s *Set) Deliver(c stager.Deliver) bool {

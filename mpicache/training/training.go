@@ -13,12 +13,32 @@ import (
 	"rankpool/scheduler/stager"
 )
 
+// Store is what a training needs of the store of its data set.
+type Store interface {
+	// Locked runs f with the lock, and then what f has left for later.
+	Locked(f func())
+	// Later calls f after the store is unlocked: f may block or take long.
+	Later(f func())
+	// Open opens a lane, and reports whether there were lanes before.
+	Open(lane int, world []int32, policy stager.Policy) (others bool)
+	// Step passes an event to the stager.
+	Step(e stager.Event)
+	// Plan returns the plan of a lane's epoch, or nil.
+	Plan(lane, epoch int) *plan.Plan
+	// PlansLeft returns how many plans of a lane the stager has released.
+	PlansLeft(lane int) int
+	// Counts returns what the stager counts of a lane's epoch, of this rank and not of its trainers.
+	Counts(lane, epoch int) stats.Counts
+	// Closed reports whether the store reads nothing more.
+	Closed() bool
+}
+
 // Training is one training on a data set, on this rank. The lock of its store protects everything
 // in it; replies to clients are written after that is unlocked.
 type Training struct {
 	set   *Set
 	rank  *Rank
-	store *store.Store
+	store Store
 	data  *store.DataSet
 
 	job        string        // "": the training without a name
@@ -28,13 +48,11 @@ type Training struct {
 	ended      bool          // it is no longer served
 	over       chan struct{} // closed when it has ended
 
-	coordinator  *protocol.Coordinator
-	command      Obey
-	events       []protocol.Event // for the coordinator
-	coordinating bool
-	requests     requests
-	setup        *setup      // basis of plans and stager, once it has begun
-	plans        plan.Config // what plans are made from
+	coordinator *protocol.Coordinator
+	command     Obey
+	requests    requests
+	setup       *setup      // basis of plans and stager, once it has begun
+	plans       plan.Config // what plans are made from
 	// benefit measures what the cache is worth to it, once it has begun
 	benefit *stager.Benefit
 	outbox  outbox

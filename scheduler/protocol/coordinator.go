@@ -32,9 +32,10 @@ import (
 //
 // Messages between ranks are events, too: Tell sends one to all other ranks.
 type Coordinator struct {
-	cfg Config
-	do  func(Command) // of the Step in progress
-	now time.Duration // the latest time of any event
+	cfg    Config
+	do     func(Command) // of the Step in progress; nil: there is none
+	events []Event       // that it still has to handle
+	now    time.Duration // the latest time of any event
 
 	agreed    agreement
 	beginning bool // Begin was issued
@@ -42,7 +43,7 @@ type Coordinator struct {
 	weighted  bool // the sampler draws by importance
 	chooses   bool // a system chooses what is served from the scores of all epochs
 
-	waiting []PlanWanted // without an answer yet
+	waiting waitingPlans
 	saves   saves
 	making  *planning // in progress, or nil
 	reading bool      // states are being read
@@ -82,10 +83,6 @@ type planning struct {
 	generation uint32 // of sources
 	parts      []*list
 }
-
-// missedAfter is how long a plan's request waits for missing trainers before it is answered with
-// their names. The client then asks again.
-const missedAfter = 10 * time.Second
 
 // Config describes the rank and the data set of a coordinator.
 type Config struct {
@@ -148,11 +145,22 @@ func noLife() life {
 	}
 }
 
-// Step handles an event, and passes the resulting commands to do one by one. The scores in a
-// Rescore are valid only during that call, since the next batch changes them. do must not call
-// Step; the completion of a command is a later event.
+// Step handles an event, and passes the resulting commands to do one by one. If do calls Step,
+// because a command is carried out already, that event comes next.
 func (c *Coordinator) Step(e Event, do func(Command)) {
+	if c.events = append(c.events, e); c.do != nil {
+		return
+	}
 	c.do = do
+	for len(c.events) > 0 {
+		e := c.events[0]
+		c.events = c.events[1:]
+		c.handle(e)
+	}
+	c.do, c.events = nil, nil
+}
+
+func (c *Coordinator) handle(e Event) {
 	switch e := e.(type) {
 	case Opened:
 		c.onOpened(e)
@@ -176,7 +184,8 @@ func (c *Coordinator) Step(e Event, do func(Command)) {
 		c.now = max(c.now, e.Now)
 		c.onSaveWanted(e)
 	case Canceled:
-		c.cancel(e.Ticket)
+		c.waiting.cancel(e.Ticket)
+		c.saves.cancel(e.Ticket)
 	case Moved:
 		c.onTold(told(e), c.onMoved)
 	case Wished:
@@ -190,9 +199,9 @@ func (c *Coordinator) Step(e Event, do func(Command)) {
 	case Sourced:
 		c.onSourced(e)
 	case Declined:
-		c.failPlans(fmt.Sprintf("rank %d reports: %s", e.Rank, e.Why), false)
+		c.waiting.fail(c.do, fmt.Sprintf("rank %d reports: %s", e.Rank, e.Why), false)
 	case Hung:
-		c.failPlans(e.Why, true)
+		c.waiting.fail(c.do, e.Why, true)
 	case PlanMade:
 		c.onPlanMade(e)
 	case Left:
@@ -209,7 +218,6 @@ func (c *Coordinator) Step(e Event, do func(Command)) {
 	case Finished:
 		c.onFinished()
 	}
-	c.do = nil
 }
 
 // Opening
@@ -256,7 +264,7 @@ func (c *Coordinator) agree() {
 	}
 	if c.agreed.conflict != nil {
 		c.do(Log{LogInfo, "a data set cannot be served", -1, c.agreed.conflict})
-		c.failPlans(c.agreed.conflict.Error(), false)
+		c.waiting.fail(c.do, c.agreed.conflict.Error(), false)
 		return
 	}
 	c.grant()
@@ -267,7 +275,7 @@ func (c *Coordinator) onBegun(e Begun) {
 	if e.Err != nil {
 		c.agreed.conflict = e.Err
 		c.do(Log{LogInfo, "a data set cannot be served", -1, e.Err})
-		c.failPlans(e.Err.Error(), false)
+		c.waiting.fail(c.do, e.Err.Error(), false)
 		return
 	}
 	c.begun, c.weighted, c.chooses = true, e.Weighted, e.Chooses
@@ -282,7 +290,7 @@ func (c *Coordinator) endTraining(err error) {
 	if c.agreed.conflict == nil {
 		c.do(Log{LogError, "a data set cannot be served", -1, err})
 		c.agreed.conflict = err
-		c.failPlans(err.Error(), false)
+		c.waiting.fail(c.do, err.Error(), false)
 	}
 }
 
@@ -307,7 +315,7 @@ func (c *Coordinator) onPlanWanted(e PlanWanted) {
 	c.move(e.Trainer, to)
 	c.waiting = append(c.waiting, e)
 	if c.refused != nil {
-		c.failPlans(c.refused.Error(), false)
+		c.waiting.fail(c.do, c.refused.Error(), false)
 	}
 	c.answerPlans()
 }
@@ -327,15 +335,6 @@ func (c *Coordinator) answerPlans() {
 	})
 }
 
-// failPlans answers all waiting plan requests with an error.
-func (c *Coordinator) failPlans(why string, retry bool) {
-	waiting := c.waiting
-	c.waiting = nil
-	for _, w := range waiting {
-		c.do(Refuse{w.Ticket, retry, why})
-	}
-}
-
 // refusePlans answers waiting plan requests with the reason why no plan can be made. A retry may
 // succeed when trainers report something else.
 func (c *Coordinator) refusePlans(err error) {
@@ -344,16 +343,11 @@ func (c *Coordinator) refusePlans(err error) {
 		c.tell(Declined{c.cfg.Rank, err.Error()})
 	}
 	c.refused, c.epochs.want = err, noEpoch
-	c.failPlans(err.Error(), false)
+	c.waiting.fail(c.do, err.Error(), false)
 }
 
 func (c *Coordinator) refuse(ticket uint64, err error) {
 	c.do(Refuse{Ticket: ticket, Why: err.Error()})
-}
-
-func (c *Coordinator) cancel(ticket uint64) {
-	c.waiting = slices.DeleteFunc(c.waiting, func(w PlanWanted) bool { return w.Ticket == ticket })
-	c.saves.cancel(ticket)
 }
 
 func (c *Coordinator) tell(e Event) {
@@ -366,28 +360,13 @@ func (c *Coordinator) onTicked() {
 	// The stager needs all trainers; the first plan needs what each reports of its training.
 	if c.agreed.missing > 0 || c.begun && !c.agreed.known() {
 		why := c.agreed.whoIsMissing()
-		c.refuseLate(func(PlanWanted) string { return why })
+		c.waiting.refuseLate(c.do, c.now, func(PlanWanted) string { return why })
 	}
-	c.refuseLate(func(w PlanWanted) string { return c.missing(w.Epoch) })
+	c.waiting.refuseLate(c.do, c.now, func(w PlanWanted) string { return c.missing(w.Epoch) })
 	if c.saves.overdue(c.now) {
 		c.answerSaves()
 	}
 	c.saves.answer(c.now, c.do)
-}
-
-// refuseLate answers the plan requests that have waited for other trainers for too long. why is ""
-// if none is missing.
-func (c *Coordinator) refuseLate(why func(PlanWanted) string) {
-	c.waiting = slices.DeleteFunc(c.waiting, func(w PlanWanted) bool {
-		if c.now-w.Now < missedAfter {
-			return false
-		}
-		text := why(w)
-		if text != "" {
-			c.do(Refuse{w.Ticket, true, text})
-		}
-		return text != ""
-	})
 }
 
 // Moving from epoch to epoch
@@ -504,7 +483,8 @@ func (c *Coordinator) beginAnew(trainer int, at place) {
 	}
 	c.life = noLife()
 	c.saves.beginAnew()
-	c.cancel(0)
+	c.waiting.cancel(0)
+	c.saves.cancel(0)
 	c.importance.learner = c.cfg.Learner()
 	c.nextGeneration()
 	for t := range c.agreed.world {
@@ -950,9 +930,6 @@ func (c *Coordinator) Locals() []int { return c.agreed.locals(c.cfg.Rank) }
 
 // Open returns the open epochs, the newest last. The caller must not change the result.
 func (c *Coordinator) Open() []int { return c.epochs.opened }
-
-// First returns the batch at which the epoch requested last begins.
-func (c *Coordinator) First() int { return c.epochs.from }
 
 // In returns the epoch that a trainer moved to last.
 func (c *Coordinator) In(trainer int) (epoch int, ok bool) {

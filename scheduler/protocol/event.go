@@ -101,8 +101,8 @@ type (
 	// Left reports that the stager has dropped the plan of an epoch.
 	Left struct{ Epoch int }
 	// StatesRead holds what ReadStates found. Kept are the states in the rank's folder that plans were
-	// made from. File is the state file, and Previous the one saved before it. Own are, without a state
-	// file, the states that were saved in the rank's folder.
+	// made from. File is the state file, and Previous the one saved before it. Own are, without a
+	// state file, the states that were saved in the rank's folder.
 	StatesRead struct {
 		Kept           []StateFile
 		File, Previous StateFile
@@ -173,7 +173,8 @@ type (
 		Base []float32
 	}
 	// Rescore passes scores that have changed to the stager: they include all global batches up to
-	// Batch of Epoch. With an Epoch below 0 it only sets the scores.
+	// Batch of Epoch. With an Epoch below 0 it only sets the scores. They are the ledger's own, and
+	// change before the next Rescore.
 	Rescore struct {
 		Epoch, Batch int
 		IDs          []draw.SampleID
