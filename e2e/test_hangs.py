@@ -56,22 +56,18 @@ def test_restarted_rank_that_hangs_before_it_is_ready(disturbed, mpi):
     """It waits for the other rank, which waits for the lock of its folder. It was last heard from
     in MPI_Init."""
 
-    def met(folder):
-        try:
-            return (folder / "met").stat().st_mtime_ns
-        except FileNotFoundError:  # removed for the next start
-            return None
-
     def hurt(one):
         first, second = (one.session() / f"r{rank}" for rank in range(2))
-        before = met(second)
+        before = (second / "lock").read_text()
         with open(first / "lock", "r+b") as lock:
             takes = threading.Thread(target=fcntl.flock, args=(lock, fcntl.LOCK_EX))
             takes.start()  # before the next rank does
             one.kill(one.ranks())
             takes.join()
             one.wait_for(
-                lambda: met(second) not in (None, before), "the second rank has met the first"
+                lambda: (second / "lock").read_text() not in ("", before)
+                and (second / "met").exists(),  # it was removed for this start
+                "the second rank has met the first",
             )
             one.kill([int((second / "lock").read_text())], signal.SIGSTOP)
 

@@ -29,7 +29,8 @@ type Remark struct {
 func remarks(run *runlog.Run) []Remark {
 	var all []Remark
 	for _, find := range []func(*runlog.Run, *Remarks){
-		logRemarks, restartRemarks, fallbackRemarks, slowNodeRemarks, memoryRemarks, storageRemarks, silentRemarks,
+		logRemarks, restartRemarks, fallbackRemarks, slowNodeRemarks, memoryRemarks,
+		storageRemarks, silentRemarks,
 	} {
 		var found Remarks
 		find(run, &found)

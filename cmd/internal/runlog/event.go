@@ -19,8 +19,9 @@ import (
 )
 
 // An Event is one line of a run log. At most one of the pointers is not nil; all are nil for an
-// event of unknown name. In an event "job" the epoch belongs to a training with a job name, separate
-// from the one without. In an event "pass" it is a pass over a data set other than the first.
+// event of unknown name. In an event "job" the epoch belongs to a training with a job name,
+// separate from the one without. In an event "pass" it is a pass over a data set other than the
+// first.
 type Event struct {
 	Name       string
 	Begin      *Begin

@@ -36,8 +36,8 @@ func (o *Options) checkLaunch(job slurm.Job, f form, at world.Place) error {
 	return err
 }
 
-// checkState returns an error if there is no folder for the file of --state, or if it is a device or
-// a FIFO, since reading one may never end.
+// checkState returns an error if there is no folder for the file of --state, or if it is a device
+// or a FIFO, since reading one may never end.
 func checkState(file string) error {
 	if file == "" {
 		return nil

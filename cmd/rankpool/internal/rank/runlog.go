@@ -20,8 +20,8 @@ const (
 	logPatience = 5 * time.Second
 )
 
-// openRunLog opens the run log at path for appending. If that fails when the cache is started again,
-// it logs an error and returns nil, and training continues; so it does after later failures.
+// openRunLog opens the run log at path for appending. If that fails when the cache is started
+// again, it logs an error and returns nil, and training continues; so it does after later failures.
 func openRunLog(path string, log *slog.Logger, again bool) (*outlet.Outlet, error) {
 	failed := func(err error) {
 		log.Error("the run log cannot be written; training continues, and its lines are lost", "path",

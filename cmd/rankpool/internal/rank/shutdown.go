@@ -101,7 +101,8 @@ func (r *process) silence(rank int) error {
 
 // live shows the launcher that this rank is alive, whatever its storage, plans and disks are doing:
 // that needs nothing but a live process. If another rank is lost while this one reads its index and
-// allocates its memory, which may take minutes, this one ends, even if its storage does not respond.
+// allocates its memory, which may take minutes, this one ends, even if its storage does not
+// respond.
 func (r *process) live(ctx context.Context, opened <-chan struct{}) {
 	tick := time.NewTicker(liveness.Every(r.opt.RankTimeout))
 	defer tick.Stop()
