@@ -40,32 +40,20 @@ type SystemStorage struct{}
 
 // Open opens the file at path for reading.
 func (SystemStorage) Open(path string) (File, error) {
-	fd, err := openFile(path, 0)
+	// O_NONBLOCK has no effect on regular files; without it a pipe in a sample's place would block
+	// forever.
+	fd, err := posix.Open(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, err
+		return nil, os.NewSyscallError("open", err)
 	}
 	return systemFile(fd), nil
 }
 
-// openFile opens the file at path for reading, with additional flags.
-func openFile(path string, flags int) (fd int, err error) {
-	// O_NONBLOCK has no effect on regular files; without it a pipe in a sample's place would block
-	// forever.
-	fd, err = posix.Open(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_NONBLOCK|flags, 0)
-	return fd, os.NewSyscallError("open", err)
-}
-
 type systemFile int
 
-func (f systemFile) ReadVector(buffers [][]byte, off int64) (int, error) {
-	return readOnce(func() (int, error) { return unix.Preadv(int(f), buffers, off) })
-}
-
-// readOnce makes a system call that reads, again if a signal interrupts it. If it reads nothing,
-// the file ends there.
-func readOnce(call func() (int, error)) (n int, err error) {
+func (f systemFile) ReadVector(buffers [][]byte, off int64) (n int, err error) {
 	err = posix.Retry(func() (err error) {
-		n, err = call()
+		n, err = unix.Preadv(int(f), buffers, off)
 		return err
 	})
 	switch {

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,11 +9,8 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/control"
-	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/liveness"
@@ -178,29 +174,4 @@ func (l *launcher) killCache() {
 		signalDescendants(p.pid, syscall.SIGKILL)
 		p.signal(syscall.SIGKILL)
 	}
-}
-
-// Minimum amounts that MPI needs of resources that are often scarce in containers: some MiB of
-// shared memory per rank, and file descriptors.
-const (
-	leastSharedMemory = 64 << 20
-	leastDescriptors  = 256
-)
-
-// shortages returns what is scarce on this machine and may have made MPI fail, or "".
-func shortages() string {
-	var said []string
-	var fs unix.Statfs_t
-	if unix.Statfs("/dev/shm", &fs) == nil {
-		if free := int64(fs.Bavail) * fs.Bsize; free < leastSharedMemory {
-			said = append(said, fmt.Sprintf("/dev/shm has %s free, and MPI and the ranks need "+
-				"more: make it larger (a container's by --shm-size)", memory.Text(free)))
-		}
-	}
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < leastDescriptors {
-		said = append(said, fmt.Sprintf("this shell lets a process open %d files, and MPI and "+
-			"the ranks need more: use \"ulimit -n 4096\"", limit.Cur))
-	}
-	return strings.Join(said, "; ")
 }

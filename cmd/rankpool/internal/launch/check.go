@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 
 	"rankpool/cmd/internal/exit"
@@ -30,8 +29,7 @@ func (o *Options) checkLaunch(job slurm.Job, f form, at world.Place) error {
 		return world.OnceForAll(at, err)
 	}
 	if f == formTask {
-		world.WarnTask(at.Task, withoutGPUs(os.Getenv, true),
-			boundToOneCore(at, runtime.NumCPU(), onlineCPUs()))
+		world.WarnTask(at.Task, withoutGPUs(os.Getenv, true))
 	}
 	return err
 }
@@ -51,13 +49,6 @@ func checkState(file string) error {
 		return fmt.Errorf("--state %s is not a regular file: name another one", file)
 	}
 	return nil
-}
-
-// onlineCPUs returns the number of the machine's CPUs, including those that this process may not
-// use.
-func onlineCPUs() int {
-	cpus, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*") // the pattern is well formed
-	return len(cpus)
 }
 
 // isAgent reports whether a training command is torchrun. torchrun starts the trainers, recent
@@ -106,17 +97,4 @@ func withoutGPUs(getenv func(string) string, byHand bool) string {
 		return "the job has GPUs, but the training tasks have none: " + remedy
 	}
 	return ""
-}
-
-// boundToOneCore returns a message about a task that its launcher has bound to one of several
-// cores, or "".
-//
-// Source: measured: Open MPI's mpirun does so up to two ranks, and trainers that a bound process
-// starts all share its core.
-func boundToOneCore(at world.Place, mayUse, onNode int) string {
-	if at.By != world.ByOpenMPI || mayUse > 1 || onNode <= 1 {
-		return ""
-	}
-	return fmt.Sprintf("mpirun has bound this task, and so its trainers, to one of the node's %d "+
-		"cores: type \"mpirun --bind-to none …\"", onNode)
 }

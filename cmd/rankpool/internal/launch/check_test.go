@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"rankpool/cmd/internal/exit"
-	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/slurm"
 )
 
@@ -64,24 +63,6 @@ func TestWithoutGPUs(t *testing.T) {
 	want := "the job has GPUs, but the training tasks have none: use #SBATCH --gpus-per-node=N"
 	if got != want {
 		t.Errorf("in the step that run starts: %q", got)
-	}
-}
-
-func TestBoundToOneCore(t *testing.T) {
-	for _, c := range []struct {
-		by             string
-		mayUse, onNode int
-		warns          bool
-	}{
-		{world.ByOpenMPI, 1, 8, true},
-		{world.ByOpenMPI, 2, 8, false},
-		{world.ByOpenMPI, 1, 1, false},
-		{world.ByMPICH, 1, 8, false},
-	} {
-		if got := boundToOneCore(world.Place{Tasks: 2, By: c.by}, c.mayUse,
-			c.onNode); (got != "") != c.warns {
-			t.Errorf("%+v: %q", c, got)
-		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -101,14 +102,9 @@ func (l *launcher) notReady(how string) error {
 	if !l.plan.reports {
 		return world.FirstSpeaks()
 	}
-	err := fmt.Errorf("the cache ended before it was ready (%s), so training was not started", how)
-	if short := shortages(); short != "" {
-		err = fmt.Errorf("%w: %s", err, short)
-	}
-	if l.plan.hint != "" {
-		err = fmt.Errorf("%w: %s", err, l.plan.hint)
-	}
-	return err
+	remedy := cmp.Or(l.plan.hint, "see what \"rankpool doctor\" finds on the nodes")
+	return fmt.Errorf("the cache ended before it was ready (%s), so training was not started: %s",
+		how, remedy)
 }
 
 func (l *launcher) startTrainers() error {

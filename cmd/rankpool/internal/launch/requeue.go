@@ -19,7 +19,6 @@ import (
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
-	"rankpool/scheduler/protocol"
 	"rankpool/slurm"
 )
 
@@ -46,34 +45,19 @@ type requeue struct {
 	signals chan os.Signal // signals sent to run
 }
 
-// parseSignal parses a signal's name, as in "USR1" or "SIGUSR1", or number.
-func parseSignal(text string) (syscall.Signal, error) {
-	if n, err := strconv.Atoi(text); err == nil && n > 0 &&
-		unix.SignalName(syscall.Signal(n)) != "" {
-		return syscall.Signal(n), nil
-	}
-	name := strings.ToUpper(text)
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + name
-	}
-	if s := unix.SignalNum(name); s != 0 {
-		return s, nil
-	}
-	return 0, exit.Usagef("--requeue must be a signal such as USR1 or USR2, as in #SBATCH "+
-		"--signal=B:USR1@120, not %q", text)
-}
-
 // checkRequeue parses and validates the flag.
-func (o *Options) checkRequeue() (err error) {
-	if o.requeue == "" {
-		return nil
+func (o *Options) checkRequeue() error {
+	switch strings.TrimPrefix(strings.ToUpper(o.requeue), "SIG") {
+	case "":
+	case "USR1":
+		o.requeueOn = unix.SIGUSR1
+	case "USR2":
+		o.requeueOn = unix.SIGUSR2
+	default:
+		return exit.Usagef("--requeue must be USR1 or USR2, as in #SBATCH --signal=B:USR1@120, not %q",
+			o.requeue)
 	}
-	o.requeueOn, err = parseSignal(o.requeue)
-	if err == nil && o.requeueOn != unix.SIGUSR1 && o.requeueOn != unix.SIGUSR2 {
-		return exit.Usagef("--requeue: it must be USR1 or USR2: %s ends a run",
-			unix.SignalName(o.requeueOn))
-	}
-	return err
+	return nil
 }
 
 // wants reports whether s announces that the job's time is over.
@@ -251,27 +235,13 @@ func (o *Options) logRestart(job slurm.Job) {
 		return
 	}
 	from := "without --state, importance scores are not kept"
-	if o.cache.State != "" {
-		from = aboutState(o.cache.State)
+	switch {
+	case session.Exists(o.cache.State):
+		from = "importance scores continue from " + o.cache.State
+	case o.cache.State != "":
+		from = o.cache.State + " does not exist yet"
 	}
 	messages.Say("restart %d of job %s: %s", job.RestartCount, jobName(job), from)
-}
-
-// aboutState describes a state file.
-func aboutState(path string) string {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Sprintf("%s does not exist yet", path)
-	}
-	var s *protocol.Snapshot
-	if err == nil {
-		s, err = protocol.DecodeSnapshot(data)
-	}
-	if err != nil {
-		return fmt.Sprintf("%s cannot be used: %v", path, err)
-	}
-	return fmt.Sprintf("importance scores continue from %s, epoch %d after %d batches", path, s.Epoch,
-		s.Final)
 }
 
 // killStep asks Slurm to kill the cache's step on all nodes: killing srun would leave its tasks

@@ -13,7 +13,6 @@ import (
 
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/internal/outlet/outlettest"
-	"rankpool/scheduler/protocol"
 	"rankpool/slurm"
 )
 
@@ -139,24 +138,20 @@ func TestConclude(t *testing.T) {
 	}
 }
 
-func TestParseSignal(t *testing.T) {
+func TestRequeueFlag(t *testing.T) {
 	for text, want := range map[string]syscall.Signal{
-		"USR1": syscall.SIGUSR1, "SIGUSR1": syscall.SIGUSR1, "sigusr2": syscall.SIGUSR2,
-		"12": syscall.SIGUSR2,
-		"":   0, "USR3": 0, "0": 0, "-1": 0, "99": 0,
+		"USR1": syscall.SIGUSR1, "SIGUSR1": syscall.SIGUSR1, "sigusr2": syscall.SIGUSR2, "": 0,
 	} {
-		if got, err := parseSignal(text); got != want || (err == nil) != (want != 0) {
-			t.Errorf("%q: %v, %v", text, got, err)
+		o := Options{requeue: text}
+		if err := o.checkRequeue(); err != nil || o.requeueOn != want {
+			t.Errorf("%q: %v, %v", text, o.requeueOn, err)
 		}
 	}
-	for requeue, want := range map[string]string{
-		"TERM": "ends a run",
-		"KILL": "must be USR1 or USR2", "tomorrow": "must be a signal",
-	} {
-		o := Options{requeue: requeue}
-		if err := o.checkRequeue(); err == nil || !strings.Contains(err.Error(), want) ||
-			exit.Code(err) != exit.Misuse {
-			t.Errorf("%s: %v", requeue, err)
+	for _, text := range []string{"TERM", "KILL", "tomorrow", "12"} {
+		o := Options{requeue: text}
+		if err := o.checkRequeue(); err == nil || exit.Code(err) != exit.Misuse ||
+			!strings.Contains(err.Error(), "must be USR1 or USR2") {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
@@ -170,26 +165,6 @@ func TestJobName(t *testing.T) {
 	if got := jobName(slurm.Job{JobID: "17", ArrayTaskID: slurm.Absent}); got != "17" {
 		t.Error(got)
 	}
-}
-
-func TestAboutState(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state")
-	check := func(want string) {
-		t.Helper()
-		if got := aboutState(path); !strings.Contains(got, want) {
-			t.Errorf("%q does not say %q", got, want)
-		}
-	}
-	check("does not exist yet")
-	if err := os.WriteFile(path, []byte("garbage"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	check("cannot be used")
-	s := &protocol.Snapshot{Epoch: 3, Final: 7}
-	if err := os.WriteFile(path, s.Encode(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	check("epoch 3 after 7 batches")
 }
 
 func TestLostNodes(t *testing.T) {

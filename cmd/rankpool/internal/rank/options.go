@@ -88,7 +88,6 @@ func (o *CacheOptions) registerRare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Trainers.Memory, "trainer-memory", "", "")
 	flags.StringVar(&o.Benefit, "benefit", mpicache.Benefits[0], "")
 	flags.DurationVar(&o.LogEvery, "log-every", 10*time.Second, "")
-	flags.BoolVar(&o.Storage.Direct, "direct", false, "")
 	flags.DurationVar(&o.PeerTimeout, "peer-timeout", 2*time.Second, "")
 	flags.DurationVar(&o.RankTimeout, "rank-timeout", 2*time.Minute, "")
 }

@@ -99,7 +99,7 @@ func TestOptionsOfSystem(t *testing.T) {
 func TestRanksGetOptions(t *testing.T) {
 	o, err := parsed(t, "--data", "a=\xff,'\"", "--data", "b", "--memory", "auto", "--metrics", ":1",
 		"--system", "icache-h,beta=0.5", "--tier", "/a:1GiB", "--max-opens", "0.5",
-		"--tune", "direct=true,window=1MiB", "--tune", "log-every=7s,trainer-memory=1GiB")
+		"--tune", "window=1MiB", "--tune", "log-every=7s,trainer-memory=1GiB")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,15 +116,15 @@ func TestRanksGetOptions(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(*got, want) {
 		t.Errorf("a rank gets\n%+v, want\n%+v: %v", got, &want, err)
 	}
-	if got.Window != "1MiB" || !got.Storage.Direct || got.LogEvery.Seconds() != 7 {
+	if got.Window != "1MiB" || got.LogEvery.Seconds() != 7 {
 		t.Errorf("--tune sets %+v", got)
 	}
 	if _, err := Given(func(string) string { return "" }); err == nil {
 		t.Error("a rank by hand gets options")
 	}
 	for given, want := range map[string]string{
-		"windo=1MiB":      `--tune: "windo=1MiB" is not NAME=VALUE, with one of the names benefit, direct, `,
-		"direct":          `--tune: "direct" is not NAME=VALUE`,
+		"windo=1MiB":      `--tune: "windo=1MiB" is not NAME=VALUE, with one of the names benefit, log-every, `,
+		"window":          `--tune: "window" is not NAME=VALUE`,
 		"log-every=often": `--tune log-every: `,
 		"benefit=x":       `--tune benefit: "x" is not one of auto, `,
 		"peer-timeout=0s": `--tune peer-timeout must be a positive time, not 0s`,

@@ -15,7 +15,6 @@ import (
 type StorageOptions struct {
 	MaxRate  string
 	MaxOpens float64
-	Direct   bool // read past the page cache (O_DIRECT) if the file system supports it
 }
 
 // RegisterLimits registers the flags that apply to every reader of storage. A rank's share is an
@@ -75,11 +74,7 @@ func (o *StorageOptions) writeLimits(folder string, ranks int) error {
 func (o *StorageOptions) fetchOptions(
 	limit *storage.RateLimit, log *slog.Logger,
 ) storage.FetchOptions {
-	options := storage.FetchOptions{Limit: limit, Log: func(msg string) { log.Warn(msg) }}
-	if o.Direct {
-		options.Storage = storage.DirectStorage{}
-	}
-	return options
+	return storage.FetchOptions{Limit: limit, Log: func(msg string) { log.Warn(msg) }}
 }
 
 // logStorage logs with -v what a rank has read from storage so far.

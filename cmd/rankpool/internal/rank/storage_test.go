@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
-
-	"rankpool/staging/storage"
 )
 
 func TestStorageOptions(t *testing.T) {
@@ -54,9 +52,6 @@ func TestStorageOptions(t *testing.T) {
 		}
 		if written, err := os.ReadDir(folder); err != nil || (len(written) == 1) != c.limited {
 			t.Errorf("%q: in the rank's folder are %v, %v", c.args, written, err)
-		}
-		if _, direct := o.fetchOptions(nil, nil).Storage.(storage.DirectStorage); direct {
-			t.Errorf("%q: past the page cache", c.args)
 		}
 	}
 }
