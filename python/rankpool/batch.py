@@ -31,48 +31,23 @@ class Batch(list):
     )
 
     def __init__(
-        self,
-        ids: List[int],
-        stream: int,
-        epoch: int,
-        number: int,
-        spec: Spec,
-        repeats: Optional[List[int]] = None,
-        evaluated: bool = False,
-        key: int = 0,
+        self, ids: List[int], stream: int, epoch: int, number: int, spec: Spec,
+        repeats: Optional[List[int]] = None, evaluated: bool = False, key: int = 0,
     ) -> None:
         super().__init__(ids)
-        self.evaluated, self.key = evaluated, key
-        self.stream, self.epoch, self.number, self.spec, self.repeats = (
-            stream,
-            epoch,
-            number,
-            spec,
-            repeats,
-        )
+        self.stream, self.epoch, self.number, self.spec = stream, epoch, number, spec
+        self.repeats, self.evaluated, self.key = repeats, evaluated, key
         self.together = False
         self.reads: Dict[int, int] = {}
 
     def __reduce__(self):
-        return _batch, (
-            list(self),
-            self.stream,
-            self.epoch,
-            self.number,
-            tuple(self.spec),
-            self.repeats,
-            self.evaluated,
-            self.key,
-        )
+        fields = self.stream, self.epoch, self.number, self.spec
+        return Batch, (list(self), *fields, self.repeats, self.evaluated, self.key)
 
     def indices(self) -> Iterator[Index]:
         """Yields the ids as a torch sampler does, each with its batch."""
         for place, id in enumerate(self):
             yield Index(id, self, place)
-
-
-def _batch(ids, stream, epoch, number, spec, *rest) -> Batch:
-    return Batch(ids, stream, epoch, number, Spec(*spec), *rest)
 
 
 class Index(int):
@@ -105,13 +80,8 @@ class Samples:
     __slots__ = ("ids", "_views", "_index", "_labels", "_lease", "_connection")
 
     def __init__(
-        self,
-        ids: Batch,
-        views: Optional[List[memoryview]],
-        index: Index,
-        labels,
-        lease: Optional[Lease],
-        connection: Connection,
+        self, ids: Batch, views: Optional[List[memoryview]], index: Index, labels,
+        lease: Optional[Lease], connection: Connection,
     ):
         # views is None if the lease has them
         self.ids, self._views, self._index, self._labels = ids, views, index, labels
@@ -188,11 +158,7 @@ def ask(connection: Connection, batches: Sequence[Batch]) -> List[Optional[int]]
 
 
 def take(
-    connection: Connection,
-    index: Index,
-    batch: Batch,
-    ticket: Optional[int],
-    in_hand: bool = False,
+    connection: Connection, index: Index, batch: Batch, ticket: Optional[int], in_hand: bool = False
 ) -> Samples:
     """Returns the samples of a requested batch; what the cache does not have is read from storage.
 
@@ -235,11 +201,7 @@ def _reply(
 
 
 def _from_cache(
-    connection: Connection,
-    index: Index,
-    batch: Batch,
-    tally: wire.Tally,
-    reply: wire.BatchReply,
+    connection: Connection, index: Index, batch: Batch, tally: wire.Tally, reply: wire.BatchReply,
     lease: Lease,
 ) -> Samples:
     # The plan decides the stream, whatever the cache answers; and a view that the end of the slab
@@ -275,11 +237,7 @@ def _cut_off(lease: Lease, sources: bytes) -> bool:
 
 
 def _mixed(
-    index: Index,
-    batch: Batch,
-    tally: wire.Tally,
-    reply: wire.BatchReply,
-    sources: bytes,
+    index: Index, batch: Batch, tally: wire.Tally, reply: wire.BatchReply, sources: bytes,
     views: List[memoryview],
 ) -> List[memoryview]:
     """Returns the views of a batch whose samples are not all local hits, and counts them."""

@@ -7,7 +7,6 @@ import atexit
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
@@ -36,8 +35,7 @@ class Stop:
     default), even if only one of them got a signal: a step or two later. The all-reduce of one byte
     that this takes runs beside the step. Without a process group, only this process counts.
 
-    Training then ends like any other program: the script returns, or calls sys.exit. rankpool
-    destroys a gloo process group that is left at exit.
+    Training then ends like any other program: the script returns, or calls sys.exit.
 
     `signals` are SIGUSR1, SIGUSR2 and SIGTERM unless given. Create it in the main thread, as early
     as possible: until then they end the process. It replaces other handlers of these signals until
@@ -125,53 +123,6 @@ def _ignore_signals() -> None:
     if _stopping.is_set():
         for number in _handled:
             signal.signal(number, signal.SIG_IGN)
-
-
-@atexit.register
-def _end_group() -> None:
-    """Ends the threads of gloo's default process group, unless training has.
-
-    Such a thread releases a collective's tensors a moment after the collective has ended. If that
-    is the last reference to a tensor that Python has seen, the thread waits for the interpreter's
-    lock; and a thread that waits for it while Python exits aborts the process: "terminate called
-    without an active exception". Here the threads still get the lock.
-
-    This takes as long as the collectives under way, which exit would wait for too. If a group is
-    not gloo's, or PyTorch's internals are not as expected, the groups are left alone.
-    """
-    dist = sys.modules.get("torch.distributed")
-    if dist is None or not dist.is_available() or not dist.is_initialized():
-        return
-    try:
-        held = _gloo_backends(dist)
-    except AttributeError:
-        return
-    if held is not None:
-        dist.destroy_process_group()
-        held.clear()
-
-
-def _gloo_backends(dist: Any) -> Optional[List[Any]]:
-    """Returns the objects that own the threads of all process groups, None unless all are gloo's.
-
-    Up to PyTorch 2.6 at least, a destroyed group holds the interpreter's lock while it waits for
-    its threads: forever, if one of them waits for the lock. A backend whose last reference Python
-    releases waits without the lock.
-    """
-    import torch
-
-    c10d = dist.distributed_c10d
-    groups = list(c10d._world.pg_map if hasattr(c10d, "_world") else c10d._pg_map)
-    if any(dist.get_backend(group) != "gloo" for group in groups):
-        return None
-    return [
-        group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
-        for group in groups
-    ]
-
-
-# the threads belong to the parent
-os.register_at_fork(after_in_child=lambda: atexit.unregister(_end_group))
 
 
 # --- workers ---
