@@ -34,13 +34,23 @@ func Tar(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 	archive := tar.NewReader(w)
 	g := grouping{kinds: make(map[string]uint32)}
 	next := int64(0) // where the next header begins
+	var path string  // of the next member, as a large header has it
 	for {
 		header, err := archive.Next()
+		if errors.Is(err, tar.ErrFieldTooLong) {
+			if path, err = passLarge(w, next); err == nil {
+				archive, next = tar.NewReader(w), w.pos
+				continue
+			}
+		}
 		if errors.Is(err, io.EOF) && w.pos > next { // it has read an end mark
 			return &g.found, g.label()
 		}
 		if err != nil {
 			return nil, tarError(err, next, sizeBytes)
+		}
+		if path != "" {
+			header.Name, path = path, ""
 		}
 		if isSparse(header) {
 			return nil, fmt.Errorf("has the sparse member %q, which cannot be read in place; write it "+
@@ -63,6 +73,42 @@ func Tar(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 	}
 }
 
+// passLarge moves w from the pax header at byte at, which has more bytes than archive/tar reads, to
+// the header that follows. Of its records it returns the next member's path, "" if there is none;
+// comments and extended attributes are passed by. A size, or a mark of sparse files, is an error.
+func passLarge(w *window, at int64) (path string, err error) {
+	block := make([]byte, blockBytes)
+	if err := w.readAt(block, at); err != nil {
+		return "", err
+	}
+	size, err := strconv.ParseInt(strings.Trim(string(block[124:136]), " \x00"), 8, 64)
+	if err != nil || size < 0 || block[156] != tar.TypeXHeader {
+		return "", tar.ErrFieldTooLong
+	}
+	end := w.pos + size
+	for w.pos < end {
+		text := make([]byte, min(windowBytes, end-w.pos))
+		if err := w.peek(text); err != nil {
+			return "", err
+		}
+		digits, record, _ := strings.Cut(string(text), " ") // "length key=value\n"
+		length, err := strconv.ParseInt(digits, 10, 64)
+		key, _, named := strings.Cut(record, "=")
+		begin := int64(len(digits) + len(" path="))
+		switch {
+		case err != nil || !named || length <= 0 || length > end-w.pos,
+			key == "size", strings.HasPrefix(key, "GNU.sparse."),
+			key == "path" && (length <= begin || length > int64(len(text))):
+			return "", tar.ErrFieldTooLong
+		case key == "path":
+			path = string(text[begin : length-1])
+		}
+		w.pos += length
+	}
+	w.pos = at + blockBytes + (size+blockBytes-1)/blockBytes*blockBytes
+	return path, nil
+}
+
 func tarError(err error, at, sizeBytes int64) error {
 	if _, ok := errors.AsType[*readError](err); ok {
 		return err
@@ -71,8 +117,8 @@ func tarError(err error, at, sizeBytes int64) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return truncated("its next header or end mark", at, at+blockBytes, sizeBytes)
 	case errors.Is(err, tar.ErrFieldTooLong):
-		return fmt.Errorf("has a header of more than 1 MiB at byte %d: write it without comments and "+
-			"extended attributes of that size", at)
+		return fmt.Errorf("has a header of more than 1 MiB at byte %d, which cannot be read: write it "+
+			"without comments and extended attributes of that size", at)
 	default:
 		return fmt.Errorf("is damaged, or is not a tar file: the header at byte %d is invalid (%w)", at,
 			err)

@@ -127,13 +127,58 @@ func TestTarErrors(t *testing.T) {
 	_, err = parse(Tar, writeTar(t, entry{name: "a.jpg"}, entry{name: "a.txt"}, entry{name: "a.JPG"}))
 	wantError(t, err, `has two members "jpg" of the sample "a"`)
 	long := writeTar(t, entry{name: "a", content: strings.Repeat("a", 2<<20)})
-	sum, _ := strconv.ParseInt(strings.Trim(string(long[148:156]), " \x00"), 8, 64)
-	long[156] = tar.TypeXHeader
-	copy(long[148:], fmt.Sprintf("%06o\x00 ", sum+tar.TypeXHeader-tar.TypeReg))
+	asPAX(long)
 	_, err = parse(Tar, long)
 	wantError(t, err, "has a header of more than 1 MiB at byte 0")
 	_, err = parse(Tar, slices.Concat(sparseHeader(), make([]byte, 1024)))
 	wantError(t, err, `has the sparse member "s.bin", which cannot be read in place`)
+}
+
+// A comment of 2 MiB, before and after the path, and a size, which such a header must not have.
+func TestTarLargeHeaders(t *testing.T) {
+	comment := paxRecord("comment", strings.Repeat("x", 2<<20))
+	path := paxRecord("path", "a b/"+strings.Repeat("long", 100)+".jpg")
+	member := writeTar(t, entry{name: "short.jpg", content: "a"}, entry{name: "b.jpg", content: "b"})
+	for _, records := range []string{comment + path, path + comment} {
+		large := writeTar(t, entry{name: "pax", content: records})
+		large = large[:len(large)-1024]
+		asPAX(large)
+		found, err := parse(Tar, slices.Concat(large, member))
+		if err != nil || len(found.Samples) != 2 {
+			t.Fatalf("%d samples, %v", len(found.Samples), err)
+		}
+		if at := int64(len(large)) + 512; found.Samples[0] != (Range{at, 1}) {
+			t.Errorf("the first sample is at %v, want byte %d", found.Samples[0], at)
+		}
+		large = writeTar(t, entry{name: "pax", content: comment + paxRecord("size", "1")})
+		asPAX(large)
+		_, err = parse(Tar, large)
+		wantError(t, err, "has a header of more than 1 MiB at byte 0")
+	}
+	alike := writeTar(t, entry{name: "pax", content: comment + paxRecord("path", "b.png")})
+	alike = alike[:len(alike)-1024]
+	asPAX(alike)
+	found, err := parse(Tar, slices.Concat(alike, member))
+	if err != nil || len(found.Samples) != 1 || len(found.Members) != 2 {
+		t.Errorf("%d samples of %d members, %v; want one sample b", len(found.Samples),
+			len(found.Members), err)
+	}
+}
+
+func paxRecord(key, value string) string {
+	rest := fmt.Sprintf(" %s=%s\n", key, value)
+	n := len(rest) + 1
+	for len(strconv.Itoa(n))+len(rest) != n {
+		n++
+	}
+	return strconv.Itoa(n) + rest
+}
+
+// asPAX makes the first member's header one of a pax header.
+func asPAX(archive []byte) {
+	sum, _ := strconv.ParseInt(strings.Trim(string(archive[148:156]), " \x00"), 8, 64)
+	archive[156] = tar.TypeXHeader
+	copy(archive[148:], fmt.Sprintf("%06o\x00 ", sum+tar.TypeXHeader-tar.TypeReg))
 }
 
 // sparseHeader is the header of an empty sparse file in GNU tar's old format.
