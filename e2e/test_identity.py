@@ -220,7 +220,7 @@ def test_a_state_that_does_not_fit(train, stopped, tree, tmp_path, harm, says, r
     result = resumed(train, folder, *options, ranks=ranks)
     assert result.code != 0 and result.batches == []
     assert "would not continue with the same batches" in result.stderr and says in result.stderr
-    result = resumed(train, folder, *options, "--state-optional", ranks=ranks)
+    result = resumed(train, folder, *options, "--tune", "state-optional=true", ranks=ranks)
     assert result.code == 0 and len(result.batches) == (EPOCHS - 1) * BATCHES - 4
 
 

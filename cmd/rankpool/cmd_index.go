@@ -20,6 +20,7 @@ import (
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/progress"
+	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
@@ -30,7 +31,7 @@ import (
 type indexOptions struct {
 	output      string
 	verify      string
-	format      string
+	choice      rank.Choice
 	checksum    bool
 	quiet       bool
 	concurrency int
@@ -74,8 +75,7 @@ Under mpirun or srun all ranks list and read, and rank 0 writes.`,
 	flags.StringVarP(&o.output, "output", "o", "", "the manifest to write")
 	flags.StringVar(&o.verify, "verify", "",
 		"the manifest to compare DIR with, by checksums; nothing is written")
-	flags.StringVar(&o.format, "format", "auto",
-		"auto: .tar, .tfrecord and .npy files hold samples; files: each of them is one sample")
+	o.choice.Register(flags)
 	flags.BoolVar(&o.checksum, "checksum", false, "read every sample and keep its checksum")
 	flags.IntVar(&o.concurrency, "concurrency", index.DefaultScanConcurrency,
 		"requests to the file system under way at a time, of each rank")
@@ -90,12 +90,10 @@ func (o *indexOptions) check() error {
 		return exit.Usagef("where should the manifest go? name it with -o MANIFEST")
 	case o.output != "" && o.verify != "":
 		return exit.Usagef("--verify writes no manifest: leave -o or --verify out")
-	case o.format != "auto" && o.format != "files":
-		return exit.Usagef("--format must be auto or files, not %q", o.format)
 	case o.concurrency < 1:
 		return exit.Usagef("--concurrency is %d, at least 1 is needed", o.concurrency)
 	}
-	return nil
+	return o.choice.Check()
 }
 
 // share divides the work among the ranks that a launcher started: rank 0 runs the command, the
@@ -183,10 +181,9 @@ func (x *indexing) index(
 ) (m *dataset.Manifest, scanned time.Duration, err error) {
 	begin := time.Now()
 	show := progress.NewScan(os.Stderr, x.quiet)
-	m, err = index.Scan(ctx, x.dir, index.ScanOptions{
-		Concurrency: x.concurrency, Progress: show.Update, Group: x.group,
-		WholeFiles: x.format == "files", Notice: noticer(show, x.quiet),
-	})
+	options := x.choice.Scan(show.Update, noticer(show, x.quiet))
+	options.Concurrency, options.Group = x.concurrency, x.group
+	m, err = index.Scan(ctx, x.dir, options)
 	show.End()
 	scanned = time.Since(begin)
 	if err != nil || !x.checksum && x.verify == "" {

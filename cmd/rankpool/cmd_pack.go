@@ -185,12 +185,9 @@ func (o *packOptions) open(ctx context.Context, group *index.Group) (*dataset.Ma
 	}
 	show := progress.NewScan(os.Stderr, o.quiet)
 	defer show.End()
-	return index.Open(ctx, o.data, index.OpenOptions{
-		ScanOptions: index.ScanOptions{
-			Group: group, Progress: show.Update, Notice: noticer(show, o.quiet),
-		},
-		Root: o.root, NoCache: true,
-	})
+	options := o.choice.Scan(show.Update, noticer(show, o.quiet))
+	options.Group = group
+	return index.Open(ctx, o.data, index.OpenOptions{ScanOptions: options, NoCache: true})
 }
 
 // ids returns the samples in packing order.

@@ -103,6 +103,9 @@ func (o *stageOptions) check(at world.Place) error {
 		return exit.Usagef("--prune removes copies that are another rank's after a new " +
 			"partition: use it with --mode partition")
 	}
+	if o.part.list != "" && len(o.choice.Only) > 0 {
+		return exit.Usagef("--list and --only name different parts: give one of them")
+	}
 	return cmp.Or(rank.OneOf("--mode", o.mode, stageModes), o.part.check(), o.limits.Check())
 }
 
@@ -169,7 +172,8 @@ func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*st
 			show.Update(bytes)
 		}
 		opt.Plan = func(ctx context.Context) (*stage.Plan, error) {
-			return o.part.plan(ctx, o.data, o.root, found.Store)
+			return o.part.plan(ctx, o.data, found.Store,
+				o.choice.Scan(found.Store, noticer(show, o.quiet)))
 		}
 	}
 	return stage.Run(ctx, ranks, opt)

@@ -59,9 +59,9 @@ func (p *stagePart) check() error {
 	return nil
 }
 
-// plan makes the plan of the part. root is the folder of a manifest's data; "" is the one it names.
+// plan makes the plan of the part, of samples that are found as options say.
 func (p *stagePart) plan(
-	ctx context.Context, data, root string, found func(items int64),
+	ctx context.Context, data string, found func(items int64), options index.ScanOptions,
 ) (*stage.Plan, error) {
 	info, err := os.Stat(data)
 	if err != nil {
@@ -74,8 +74,8 @@ func (p *stagePart) plan(
 			data)
 	case p.list != "":
 		return p.listed(ctx, data, found)
-	case manifest || p.rows != "" || p.top != "":
-		m, err := index.Open(ctx, data, index.OpenOptions{Root: root})
+	case manifest || p.rows != "" || p.top != "" || len(options.Only) > 0:
+		m, err := index.Open(ctx, data, index.OpenOptions{ScanOptions: options})
 		if err != nil {
 			return nil, err
 		}

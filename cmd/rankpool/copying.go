@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,16 +23,15 @@ import (
 // copyOptions are the flags that stage and pack share: what the ranks copy, where to, and what is
 // printed.
 type copyOptions struct {
-	data, root  string // root: the folder of a manifest's data, if not the one it names
-	dest        string
+	data, dest  string
+	choice      rank.Choice
 	ranks       int
 	json, quiet bool
 }
 
 // register adds the flags that have the same help text in both.
 func (o *copyOptions) register(flags *pflag.FlagSet) {
-	flags.StringVar(&o.root, "root", "",
-		"where the data are now, if the manifest names another folder")
+	o.choice.Register(flags)
 	flags.IntVar(&o.ranks, "ranks", 0,
 		"ranks in this process (default 1); under srun or mpirun every task is one")
 	flags.BoolVar(&o.json, "json", false, "print the summary as one JSON object")
@@ -51,7 +51,7 @@ func (o *copyOptions) check(at world.Place) error {
 		return exit.Usagef("--ranks: %s started %d tasks, and each is one rank; leave --ranks out",
 			at.By, at.Tasks)
 	}
-	if err := rank.MakeAbsolute(&o.data, &o.dest); err != nil {
+	if err := cmp.Or(o.choice.Check(), rank.MakeAbsolute(&o.data, &o.dest)); err != nil {
 		return err
 	}
 	if inside(o.dest, o.data) || inside(o.data, o.dest) {

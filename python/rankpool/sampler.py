@@ -423,7 +423,7 @@ class BatchSampler(Ours):
         Raises ValueError, naming the field, if the state belongs to another stream of batches, or
         to a version of rankpool that draws differently. The cache refuses to plan from other
         importance scores than those that belong to the state (RequestError, at the first batch),
-        unless it was started with --state-optional.
+        unless it was started with --tune state-optional=true.
         """
         if state.get("version") != STATE_VERSION:
             raise ValueError(

@@ -255,7 +255,7 @@ func (n *need) misfit(format string, args ...any) (origin, error) {
 	why := fmt.Sprintf(format, args...)
 	if !n.optional {
 		return origin{}, fmt.Errorf("training on data set %s would not continue with the same "+
-			"batches: %s; or begin with the scores that there are by --state-optional",
+			"batches: %s; or begin with the scores that there are by --tune state-optional=true",
 			n.stream.Data, why)
 	}
 	if s := n.File.Snap; s != nil {

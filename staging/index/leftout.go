@@ -26,7 +26,7 @@ var isImage = regexp.MustCompile(`\.(bmp|jpe?g|pgm|png|ppm|tiff?|webp)$`)
 
 // isCompressed follows a shard's name.
 const isCompressed = "is a compressed shard, whose samples cannot be read in place: unpack it; " +
-	"or index the folder with --format files, if it is one sample"
+	"or use --format files, if it is one sample"
 
 // A division says what the files of a tree are.
 type division struct {
@@ -89,6 +89,9 @@ func (s *scanner) divide() (*division, error) {
 		d.leave(classes, aboutData.MatchString)
 	}
 	d.otherKinds = len(d.other) > 0
+	for _, file := range s.leftOut {
+		d.other[file] = true
+	}
 	samples := d.count(classes)
 	switch beside := d.count(root); {
 	case len(classes) == 0:

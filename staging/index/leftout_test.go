@@ -13,10 +13,10 @@ import (
 )
 
 // noticed scans root, and returns the samples, the classes and what the scan says, without root.
-func noticed(t *testing.T, root string) (list, classes, said []string) {
+func noticed(t *testing.T, root string, only ...string) (list, classes, said []string) {
 	t.Helper()
 	m, err := Scan(t.Context(), root, ScanOptions{
-		Notice: func(sentence string) { said = append(said, strings.ReplaceAll(sentence, root, "R")) },
+		Only: only, Notice: func(sentence string) { said = append(said, strings.ReplaceAll(sentence, root, "R")) },
 	})
 	stagingtest.Must(t, err)
 	return samples(m), m.Classes(), said
@@ -94,6 +94,31 @@ func TestScanLeavesOut(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestScanOnly scans a tree for the files that match patterns.
+func TestScanOnly(t *testing.T) {
+	root := stagingtest.Tree(t, "a/1.jpg", "a/2.png", "a/d/3.txt", "b/4.txt", "b/5.jpg", "x.png", "y.md")
+	for _, c := range []struct{ only, want, said []string }{
+		{
+			[]string{"*.txt"},
+			[]string{"0 a/d/3.txt", "1 b/4.txt"},
+			[]string{"R holds 5 other files, which are not samples: 2 .jpg, 2 .png, 1 .md"},
+		},
+		{
+			[]string{"b/*", "[0-9].png"},
+			[]string{"0 a/2.png", "1 b/5.jpg"},
+			[]string{"R holds 5 other files, which are not samples: 2 .txt, 1 .jpg, 1 .md, 1 .png"},
+		},
+	} {
+		list, classes, said := noticed(t, root, c.only...)
+		if !slices.Equal(list, c.want) || !slices.Equal(classes, []string{"a", "b"}) ||
+			!slices.Equal(said, c.said) {
+			t.Errorf("only %q: samples %q, classes %q, said %q", c.only, list, classes, said)
+		}
+	}
+	_, err := Scan(t.Context(), root, ScanOptions{Only: []string{"*.bmp"}})
+	stagingtest.WantError(t, err, root, "holds no sample")
 }
 
 // TestScanShardNames scans shards under the names that tools give them, beside files that describe

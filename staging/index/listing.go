@@ -7,7 +7,7 @@ import (
 )
 
 // A listing is the content of one folder: its files, sub-folders and dangling links, each sorted by
-// name, and the modification time that it had before it was read. A listing is immutable.
+// name, and the modification time that it had before it was read. It is immutable after its visit.
 type listing struct {
 	ModTime  int64
 	Files    []scannedFile

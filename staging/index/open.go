@@ -16,8 +16,6 @@ import (
 // OpenOptions controls Open. The zero value is ready to use.
 type OpenOptions struct {
 	ScanOptions
-	// where the data are now, if the manifest file names another root; "": the manifest's root
-	Root    string
 	NoCache bool // neither use nor write a cached manifest
 	// called with one sentence on harmless failures, and on why a cached manifest was not used
 	Log func(msg string)
@@ -64,15 +62,11 @@ func openAny(ctx context.Context, dataPath string, opt OpenOptions) (*dataset.Ma
 		return nil, fmt.Errorf("staging: %w", err)
 	}
 	if !info.IsDir() {
-		return openManifest(ctx, abs, opt)
-	}
-	if opt.Root != "" {
-		return nil, fmt.Errorf("staging: %s is a folder; another root is for manifest files", abs)
+		return openManifest(ctx, abs, "", opt)
 	}
 	own := filepath.Join(abs, ManifestName)
 	if info, err := os.Stat(own); err == nil && info.Mode().IsRegular() {
-		opt.Root = abs
-		return openManifest(ctx, own, opt)
+		return openManifest(ctx, own, abs, opt)
 	}
 	if opt.NoCache {
 		return Scan(ctx, abs, opt.ScanOptions)
@@ -80,16 +74,19 @@ func openAny(ctx context.Context, dataPath string, opt OpenOptions) (*dataset.Ma
 	return openFolder(ctx, abs, opt)
 }
 
-func openManifest(ctx context.Context, path string, opt OpenOptions) (*dataset.Manifest, error) {
+// openManifest reads the manifest file at path. root is where the data are; "" is where it says.
+func openManifest(ctx context.Context, path, root string, opt OpenOptions) (
+	*dataset.Manifest, error,
+) {
+	if opt.WholeFiles || len(opt.Only) > 0 {
+		return nil, fmt.Errorf("staging: %s says what the samples are: give --only and --format to "+
+			"\"rankpool index\", which writes such a manifest of a folder", path)
+	}
 	m, err := dataset.ReadParquet(path)
 	if err != nil {
 		return nil, err
 	}
-	if opt.Root != "" {
-		root, err := filepath.Abs(opt.Root)
-		if err != nil {
-			return nil, fmt.Errorf("staging: %w", err)
-		}
+	if root != "" {
 		m = m.WithRoot(root)
 	}
 	if err := checkSpread(ctx, m, opt.Concurrency); err != nil {
@@ -143,6 +140,9 @@ func CachedManifest(dir string, opt OpenOptions) (string, error) {
 	}
 	if opt.WholeFiles {
 		root += "\x00files" // no path contains a zero byte
+	}
+	for _, pattern := range opt.Only {
+		root += "\x00only " + pattern
 	}
 	root += "\x003" // manifests of version 2 had files beside images as samples
 	key := sha256.Sum256([]byte(root))

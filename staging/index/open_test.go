@@ -173,16 +173,20 @@ func TestOpenManifest(t *testing.T) {
 		err,
 		"staging: manifest "+path+" does not describe "+root+": "+root+"/", " is missing",
 	)
-	m, err = open(OpenOptions{Root: moved})
+	path = filepath.Join(moved, ManifestName)
+	stagingtest.Must(t, dataset.WriteParquet(path, m))
+	m, err = Open(context.Background(), moved, OpenOptions{})
 	stagingtest.Must(t, err)
 	if m.Path(2) != filepath.Join(moved, "b/3") {
 		t.Errorf("sample 2 is %s", m.Path(2))
 	}
 	stagingtest.Must(t, os.WriteFile(filepath.Join(moved, "a/2"), nil, 0o644))
-	_, err = open(OpenOptions{Root: moved})
+	_, err = Open(context.Background(), moved, OpenOptions{})
 	stagingtest.WantError(t, err, "does not describe "+moved+": "+moved+"/a/2 has size 0, not 3")
-	_, err = Open(context.Background(), moved, OpenOptions{Root: root})
-	stagingtest.WantError(t, err, moved+" is a folder; another root is for manifest files")
+	_, err = Open(context.Background(), moved,
+		OpenOptions{ScanOptions: ScanOptions{Only: []string{"*.jpg"}}})
+	stagingtest.WantError(t, err, path+" says what the samples are: give --only and --format to "+
+		"\"rankpool index\"")
 	_, err = Open(context.Background(), path+"x", OpenOptions{})
 	stagingtest.WantError(t, err, "staging: ", path+"x", "no such file")
 }

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +37,9 @@ type ScanOptions struct {
 	// the ranks that share the work; this process is rank 0. nil: it works alone
 	Group *Group
 
+	// Only has patterns (of path.Match) of the names of files, or of their paths below the root if it
+	// has a slash. Files that match none are left out. nil: none is.
+	Only []string
 	// WholeFiles makes a tar shard, a TFRecord file or an array (.npy) one sample like any other file.
 	// Without it they hold many samples (see package shards), and the scan reads their headers.
 	WholeFiles bool
@@ -89,7 +93,8 @@ type scanner struct {
 	workers []lister // one per goroutine
 	opt     ScanOptions
 
-	dangling int // links that lead nowhere
+	dangling int            // links that lead nowhere
+	leftOut  []*scannedFile // files that match no pattern of Only
 
 	mu      sync.Mutex
 	changed *sync.Cond       // the queue, or busy
@@ -199,6 +204,9 @@ func (s *scanner) visit(l lister, in *scannedFolder) (err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.opt.Only) > 0 {
+		s.choose(in)
+	}
 	s.folders = append(s.folders, in)
 	s.files += int64(len(in.Files))
 	for _, sub := range in.Folders {
@@ -213,6 +221,24 @@ func (s *scanner) visit(l lister, in *scannedFolder) (err error) {
 		s.opt.Progress(s.files)
 	}
 	return nil
+}
+
+// choose leaves out the files of a folder that match no pattern of Only.
+func (s *scanner) choose(in *scannedFolder) {
+	in.Files = slices.DeleteFunc(in.Files, func(file scannedFile) bool {
+		if slices.ContainsFunc(s.opt.Only, func(pattern string) bool {
+			name := file.Name
+			if strings.Contains(pattern, "/") {
+				name = path.Join(in.path, name)
+			}
+			matched, _ := path.Match(pattern, name) // its only error is a bad pattern
+			return matched
+		}) {
+			return false
+		}
+		in.Others, s.leftOut = true, append(s.leftOut, &file)
+		return true
+	})
 }
 
 // checkLoop returns an error if in is one of its own ancestors, which only a link can cause.

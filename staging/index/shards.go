@@ -123,8 +123,8 @@ func (s *scanner) wholeArrays(list []*shardFile, found map[*scannedFile]*shardFi
 		return nil
 	}
 	if filepath.Dir(list[i].path) == s.root {
-		return fmt.Errorf("staging: scan of %s: %s %w; if each .npy file is one sample, index the "+
-			"folder with --format files", s.root, list[i].path, list[i].noRows)
+		return fmt.Errorf("staging: scan of %s: %s %w; if each .npy file is one sample, use "+
+			"--format files", s.root, list[i].path, list[i].noRows)
 	}
 	s.notice(fmt.Sprintf("%s %v: each .npy file is one sample", list[i].path, list[i].noRows))
 	maps.DeleteFunc(found, func(_ *scannedFile, sh *shardFile) bool {

@@ -256,10 +256,10 @@ func (o *Options) indexData(parent context.Context) error {
 	for _, set := range sets {
 		show := progress.NewScan(outlet.Stderr, o.progressSeconds == 0)
 		m, err := index.Open(ctx, set.Path, index.OpenOptions{
-			ScanOptions: index.ScanOptions{Progress: show.Update, Notice: func(sentence string) {
+			ScanOptions: o.cache.Choice.Scan(show.Update, func(sentence string) {
 				show.End()
 				messages.Say("%s", sentence)
-			}},
+			}),
 			Log: o.logVerbose,
 		})
 		show.End()

@@ -7,9 +7,46 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"rankpool/cmd/internal/exit"
 	"rankpool/staging/index"
 )
+
+// A Choice says which files of a folder hold samples, and how.
+type Choice struct {
+	Only   []string
+	Format string
+}
+
+// Register adds the flags, which run, index, stage and pack share.
+func (c *Choice) Register(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&c.Only, "only", nil, "of a folder, take only files with such names "+
+		"('*.jpg', 'n0*/*.png'); repeatable")
+	flags.StringVar(&c.Format, "format", formats[0], "auto: .tar, .tfrecord and .npy files hold "+
+		"samples; files: each of them is one sample")
+}
+
+// formats are the values of --format.
+var formats = []string{"auto", "files"}
+
+// Check validates the flags.
+func (c *Choice) Check() error {
+	for _, pattern := range c.Only {
+		if _, err := filepath.Match(pattern, ""); err != nil {
+			return exit.Usagef("--only: %q is not a pattern such as '*.jpg'", pattern)
+		}
+	}
+	return OneOf("--format", c.Format, formats)
+}
+
+// Scan returns the options of a scan, which tells of the files that it has found, and of those that
+// are not samples.
+func (c *Choice) Scan(found func(files int64), notice func(sentence string)) index.ScanOptions {
+	return index.ScanOptions{
+		Only: c.Only, WholeFiles: c.Format == "files", Progress: found, Notice: notice,
+	}
+}
 
 // A dataSet is one data set of a run: the name that training opens it by, and a folder or a
 // manifest.

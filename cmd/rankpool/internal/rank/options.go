@@ -24,6 +24,7 @@ import (
 // CacheOptions are the options that run has for its ranks.
 type CacheOptions struct {
 	Data        []string
+	Choice      Choice
 	Memory      string
 	Trainers    memory.Trainers
 	Window      string
@@ -66,11 +67,10 @@ func (o *CacheOptions) RegisterMain(flags *pflag.FlagSet) {
 
 // RegisterRest adds the other flags, and returns the options that --tune sets.
 func (o *CacheOptions) RegisterRest(flags *pflag.FlagSet) (rare *pflag.FlagSet) {
+	o.Choice.Register(flags)
 	o.Storage.RegisterLimits(flags)
 	flags.StringVar(&o.Metrics, "metrics", "",
 		"serve each rank's metrics to Prometheus at this address (:10477)")
-	flags.BoolVar(&o.StateAny, "state-optional", false,
-		"begin even if --state does not match the checkpoint")
 	flags.StringVar(&o.system, "system", "rankpool", "caching system: NAME[,OPTION=VALUE…] "+
 		"(docs/simulate.md)")
 	flags.StringVar(&o.LogFormat, "log-format", messages.Formats[0],
@@ -88,6 +88,7 @@ func (o *CacheOptions) registerRare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Trainers.Memory, "trainer-memory", "", "")
 	flags.StringVar(&o.Benefit, "benefit", mpicache.Benefits[0], "")
 	flags.DurationVar(&o.LogEvery, "log-every", 10*time.Second, "")
+	flags.BoolVar(&o.StateAny, "state-optional", false, "")
 	flags.DurationVar(&o.PeerTimeout, "peer-timeout", 2*time.Second, "")
 	flags.DurationVar(&o.RankTimeout, "rank-timeout", 2*time.Minute, "")
 }
@@ -112,7 +113,7 @@ func (o *CacheOptions) Check() (err error) {
 	if o.System, err = parseSystem(o.system); err != nil {
 		return exit.Usagef("--system: %w", err)
 	}
-	if err := cmp.Or(o.checkTier(), o.checkSystem(), o.Storage.Check(),
+	if err := cmp.Or(o.Choice.Check(), o.checkTier(), o.checkSystem(), o.Storage.Check(),
 		OneOf("--tune benefit", o.Benefit, mpicache.Benefits),
 		OneOf("--log-format", o.LogFormat, messages.Formats),
 		checkMetrics(o.Metrics)); err != nil {

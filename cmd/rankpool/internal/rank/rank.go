@@ -228,7 +228,7 @@ func (r *process) openData(ctx context.Context, i int, set dataSet) (mpicache.Da
 	m, index, err := r.openIndex(i, func() (*dataset.Manifest, error) {
 		return index.Open(ctx, set.Path,
 			index.OpenOptions{
-				ScanOptions: index.ScanOptions{Notice: func(msg string) { r.logger.Warn(msg) }},
+				ScanOptions: r.opt.Choice.Scan(nil, func(msg string) { r.logger.Warn(msg) }),
 				Log:         func(msg string) { r.logger.Warn(msg) },
 			})
 	})
