@@ -64,7 +64,6 @@ def test_nothing_is_read_twice_where_all_fits(train, tmp_path):
 @pytest.mark.parametrize(
     "tier, sentence",
     [
-        ("{}/missing:30%", "no such file or directory"),
         ("{}/file:30%", "not a directory"),
         ("{}:900TiB", "free, but the tier is to have 900 TiB"),
         ("/proc:30%", "free, but the tier is to have"),
@@ -153,8 +152,7 @@ def test_copies_of_data_that_changed_are_not_used(train, kept, tmp_path):
 @pytest.mark.parametrize(
     "folder, sentence",
     [
-        ("{}/missing", "no such file or directory"), ("/dev/shm", "it is memory (tmpfs)"),
-        ("{}/open", "has mode 0777"),
+        ("/dev/shm", "it is memory (tmpfs)"), ("{}/open", "has mode 0777"),
     ],
 )
 def test_folder_that_cannot_have_copies(train, reference, tmp_path, folder, sentence):

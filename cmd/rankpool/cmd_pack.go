@@ -58,7 +58,7 @@ func newPackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pack --data SRC --dest DEST [flags]",
 		Short: "Write a data set as tar shards, the most important samples first",
-		Long:  aboutPack + "\n\n" + exit.Table,
+		Long:  aboutPack,
 		Example: "  srun --ntasks-per-node=1 --mpi=pmix rankpool pack --data " +
 			"/lustre/imagenet/train --dest /lustre/imagenet-packed --order random\n" +
 			"  rankpool pack --data imagenet.parquet --dest packed --importance losses.npy " +

@@ -25,14 +25,12 @@ func newRunCommand() *cobra.Command {
 		Long:  aboutRun,
 		Example: "  rankpool run --data /lustre/imagenet --memory 64GiB -- torchrun " +
 			"--nproc-per-node 4 train.py\n" +
-			"  rankpool run --ranks 4 --data images/ -- python train.py\n" +
+			"  rankpool run --trainers-per-rank 4 --data images/ -- python train.py\n" +
 			"  rankpool run --trainings 4 --data images/ -- " +
 			"sh -c 'python train.py --seed $RANKPOOL_TRAINING'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Command = args
-			given := cmd.Flags().Changed("ranks") || cmd.Flags().Changed("trainers-per-rank") ||
-				cmd.Flags().Changed("trainings")
-			return o.Run(cmd.Context(), given)
+			return o.Run(cmd.Context(), cmd.Flags().Changed)
 		},
 	}
 	flags := cmd.Flags()

@@ -63,7 +63,7 @@ func newStageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stage --data SRC --dest DEST [flags]",
 		Short: "Copy a data set to the memory or NVMe of the nodes",
-		Long:  aboutStage + "\n\n" + exit.Table,
+		Long:  aboutStage,
 		Example: "  srun --ntasks-per-node=1 --mpi=pmix rankpool stage --data /lustre/imagenet " +
 			"--dest /dev/shm/imagenet --mode replicate\n" +
 			"  rankpool stage --data imagenet.parquet --dest /nvme/{rank} --ranks 4 --top 20% " +

@@ -16,7 +16,10 @@ import (
 func noticed(t *testing.T, root string, only ...string) (list, classes, said []string) {
 	t.Helper()
 	m, err := Scan(t.Context(), root, ScanOptions{
-		Only: only, Notice: func(sentence string) { said = append(said, strings.ReplaceAll(sentence, root, "R")) },
+		Only: only,
+		Notice: func(sentence string) {
+			said = append(said, strings.ReplaceAll(sentence, root, "R"))
+		},
 	})
 	stagingtest.Must(t, err)
 	return samples(m), m.Classes(), said
@@ -98,7 +101,8 @@ func TestScanLeavesOut(t *testing.T) {
 
 // TestScanOnly scans a tree for the files that match patterns.
 func TestScanOnly(t *testing.T) {
-	root := stagingtest.Tree(t, "a/1.jpg", "a/2.png", "a/d/3.txt", "b/4.txt", "b/5.jpg", "x.png", "y.md")
+	root := stagingtest.Tree(t, "a/1.jpg", "a/2.png", "a/d/3.txt", "b/4.txt", "b/5.jpg", "x.png",
+		"y.md")
 	for _, c := range []struct{ only, want, said []string }{
 		{
 			[]string{"*.txt"},

@@ -5,6 +5,7 @@ package program
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/agext/levenshtein"
@@ -52,6 +53,9 @@ func New(name, short, long string) *cobra.Command {
 	root.Version = version.Text
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if cmd == root && cmd.Flags().NArg() > 0 { // the flag is one of the command that was meant
+			return unknownCommand(cmd, cmd.Flags().Arg(0))
+		}
 		return exit.Usagef("%w%s; see \"%s --help\"", err, MeantFlag(cmd.Flags(), err), cmd.CommandPath())
 	})
 	return root
@@ -78,7 +82,10 @@ func MeantFlag(flags *pflag.FlagSet, err error) string {
 
 func unknownCommand(root *cobra.Command, name string) error {
 	hint := ""
-	if near := root.SuggestionsFor(name); len(near) > 0 {
+	near := slices.DeleteFunc(root.SuggestionsFor(name), func(c string) bool {
+		return name != "" && c[0] != name[0]
+	})
+	if len(near) > 0 {
 		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, ", "))
 	}
 	return exit.Usagef("%q is not a command%s; see \"%s --help\"", name, hint, root.Name())

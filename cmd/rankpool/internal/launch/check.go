@@ -34,19 +34,29 @@ func (o *Options) checkLaunch(job slurm.Job, f form, at world.Place) error {
 	return err
 }
 
-// checkState returns an error if there is no folder for the file of --state, or if it is a device
-// or a FIFO, since reading one may never end.
-func checkState(file string) error {
-	if file == "" {
-		return nil
-	}
-	dir := filepath.Dir(file)
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("--state: there is no folder %s: make it, or name a file in another one", dir)
+// checkFiles returns an error if there is no folder for what the flags name, or if the state is a
+// device or a FIFO, since reading one may never end. In a job, a folder for the tier may be one of
+// the nodes' alone.
+func (o *Options) checkFiles(inJob bool) error {
+	for _, given := range [][2]string{
+		{"--state", o.cache.State}, {"--log", o.cache.Log}, {"--tier", o.cache.Tier},
+	} {
+		flag, path := given[0], given[1]
+		dir := filepath.Dir(path)
+		if flag == "--tier" {
+			tier, _ := rank.FindTier(path) // checked before
+			dir = tier.Dir
+		}
+		if path == "" || flag == "--tier" && inJob {
+			continue
+		}
+		if _, err := os.Stat(dir); dir != "" && errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s: there is no folder %s: make it, or name another one", flag, dir)
+		}
 	}
 	// other errors are reported when the file is used
-	if regular, err := rank.IsRegular(file); err == nil && !regular {
-		return fmt.Errorf("--state %s is not a regular file: name another one", file)
+	if regular, err := rank.IsRegular(o.cache.State); err == nil && !regular {
+		return fmt.Errorf("--state %s is not a regular file: name another one", o.cache.State)
 	}
 	return nil
 }

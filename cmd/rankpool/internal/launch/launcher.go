@@ -102,6 +102,9 @@ func (l *launcher) notReady(how string) error {
 	if !l.plan.reports {
 		return world.FirstSpeaks()
 	}
+	if how == "exit code 1" && !l.plan.byMpirun && l.plan.hint == "" {
+		return &exit.StatusError{Code: exit.Failure} // the rank has said what is wrong
+	}
 	remedy := cmp.Or(l.plan.hint, "see what \"rankpool doctor\" finds on the nodes")
 	return fmt.Errorf("the cache ended before it was ready (%s), so training was not started: %s",
 		how, remedy)

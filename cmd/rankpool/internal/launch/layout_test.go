@@ -479,7 +479,8 @@ func TestRanksOfTasks(t *testing.T) {
 	}
 	o := testOptions()
 	o.ranks, o.library.Path = 3, "/lib/libmpi.so"
-	if err := o.Run(t.Context(), true); err == nil || exit.Code(err) != exit.Misuse ||
+	err := o.Run(t.Context(), func(string) bool { return true })
+	if err == nil || exit.Code(err) != exit.Misuse ||
 		!strings.Contains(err.Error(), "--ranks: Open MPI's mpirun started 4 tasks") {
 		t.Errorf("three ranks of four tasks: %v", err)
 	}

@@ -81,8 +81,6 @@ func (o *Options) check(job slurm.Job, f form, at world.Place) error {
 	switch {
 	case len(o.Command) == 0:
 		return exit.NoCommand("rankpool run --data DIR -- python train.py")
-	case o.ranks < 0:
-		return exit.Usagef("--ranks must be at least 1, not %d", o.ranks)
 	case o.trainersPerRank < 1:
 		return exit.Usagef("--trainers-per-rank must be at least 1, not %d", o.trainersPerRank)
 	case f == formSlurm && o.ranks != 0 && o.ranks != job.Nodes:
@@ -150,7 +148,7 @@ func (o *Options) checkMachine(job slurm.Job, f form) error {
 	if _, err := exec.LookPath(o.Command[0]); err != nil && f != formSlurm {
 		return fmt.Errorf("the training command cannot be started: %w", err)
 	}
-	if err := checkState(o.cache.State); err != nil {
+	if err := o.checkFiles(job.InJob() || f != formLocal); err != nil {
 		return err
 	}
 	if err := o.findLibrary(o.ranks); err != nil {
@@ -184,13 +182,17 @@ func noSrun(job slurm.Job) error {
 		job.Nodes, job.JobID, outside)
 }
 
-// Run starts the cache and the training command, and returns when training has ended.
-func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
+// Run starts the cache and the training command, and returns when training has ended. given reports
+// whether a flag was given.
+func (o *Options) Run(parent context.Context, given func(flag string) bool) (err error) {
+	if given("ranks") && o.ranks < 1 {
+		return exit.Usagef("--ranks must be at least 1, not %d", o.ranks)
+	}
 	// Training continues when the reader of run's messages has gone. Catch SIGPIPE instead of
 	// ignoring it: commands would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	job, at := slurm.Detect(os.Getenv), world.Find(os.Getenv)
-	f := chooseForm(job, at, ranksGiven)
+	f := chooseForm(job, at, given("ranks") || given("trainers-per-rank") || given("trainings"))
 	if f == formTask {
 		if err := o.findLibrary(at.Tasks); err != nil {
 			return world.OnceForAll(at, err)
@@ -220,6 +222,9 @@ func (o *Options) Run(parent context.Context, ranksGiven bool) (err error) {
 	defer func() { err = again.conclude(err) }() // when all is closed
 	if again.here {
 		o.logRestart(job)
+	}
+	if o.requeueOn != 0 && !job.InJob() {
+		messages.Say("--requeue: this is no job of Slurm, and will not be started again")
 	}
 	s, err := session.Open(base, session.Name(f == formSlurm, os.Getuid(), job, os.Getpid()),
 		o.ranks)

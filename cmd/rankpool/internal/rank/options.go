@@ -146,7 +146,9 @@ func (t *tuning) set() error {
 			return exit.Usagef("--tune: %q is not NAME=VALUE, with one of the names %s", word,
 				strings.Join(names, ", "))
 		}
-		if err := option.Value.Set(value); err != nil {
+		if err := option.Value.Set(value); err != nil && option.Value.Type() == "duration" {
+			return exit.Usagef("--tune %s: %q is not a time such as 5s or 2m", name, value)
+		} else if err != nil {
 			return exit.Usagef("--tune %s: %w", name, err)
 		}
 	}
