@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -118,6 +119,7 @@ def test_auto_says_how_it_came_to_its_size(start, limited, reference, by):
         and ", for 2 ranks" in said[0]
     )
     assert "of which the data needs" in said[0]
+    assert re.search(r"serving tree \(.*\); memory for all of them\n", result.stderr)
     # All that the ranks own stays in memory; what the second epoch draws first is read before the
     # first one ends.
     reads = [e["storage_reads"] for e in result.epochs]

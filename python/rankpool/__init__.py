@@ -66,6 +66,11 @@ _WITH_TORCH = {
 }
 
 
+def __dir__():
+    """Returns what scripts use."""
+    return [*__all__, *_WITH_TORCH, "__version__"]
+
+
 def __getattr__(name: str):
     """Imports a name that needs torch on its first use."""
     if name in _WITH_TORCH:

@@ -1031,3 +1031,9 @@ def test_nobody_says_how_large_the_batches_are(door, served):
     _, sampler = importance(door, served)
     with pytest.raises(ValueError, match="give ImportanceSampler batch_size="):
         iter(sampler)
+
+
+def test_dir_lists_what_scripts_use():
+    names = dir(rankpool)
+    assert {"ImageFolder", "DistributedSampler", "ImportanceSampler", "Dataset"} <= set(names)
+    assert "wire" not in names and all(hasattr(rankpool, name) for name in names)

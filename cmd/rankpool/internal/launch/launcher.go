@@ -30,8 +30,8 @@ type launcher struct {
 	bounds     liveness.Options
 	verbose    bool
 	progress   *progress.Train
-	statusDoor string // rank 0's, "" where it is on another machine
-	greeting   string // what is served
+	statusDoor string        // rank 0's, "" where it is on another machine
+	greeting   func() string // what is served, when all ranks are there
 
 	exits   chan *process
 	signals chan os.Signal
@@ -60,7 +60,7 @@ func (l *launcher) run() error {
 		return err
 	}
 	if l.plan.reports {
-		messages.Say("%s", l.greeting)
+		messages.Say("%s", l.greeting())
 	}
 	defer l.killTrainers() // what trainers left in their process groups
 	if err := l.startTrainers(); err != nil {

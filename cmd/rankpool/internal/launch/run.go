@@ -321,7 +321,7 @@ func (o *Options) launch(
 	if plan.reports && len(plan.folders) > 0 {
 		l.statusDoor = filepath.Join(plan.folders[0], session.DoorName)
 	}
-	l.greeting = servedText(o.served, partInMemory(o.served, o.cache.Memory, o.ranks))
+	l.greeting = func() string { return servedText(o.served, o.partInMemory(plan.folders)) }
 	if err := l.run(); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"rankpool/cmd/rankpool/internal/memory"
+	"rankpool/cmd/rankpool/internal/rank"
 )
 
 // A servedSet is a data set that the cache serves.
@@ -43,18 +44,28 @@ func servedText(sets []servedSet, part float64) string {
 	return text + fmt.Sprintf("; memory for %.0f %% of them", math.Floor(100*part))
 }
 
-// partInMemory returns what part of the data sets --memory holds on so many ranks; NaN: not known.
-func partInMemory(sets []servedSet, wanted string, ranks int) float64 {
-	amount, err := memory.Parse(wanted)
+// partInMemory returns what part of the data sets the memory of the ranks holds; NaN: not known.
+// folders are those of this machine's ranks, which stand for all if the size is auto.
+func (o *Options) partInMemory(folders []string) float64 {
+	amount, err := memory.Parse(o.cache.Memory)
+	if err != nil { // auto
+		for _, folder := range folders {
+			slab, err := rank.MemoryNoted(folder)
+			if err != nil {
+				return math.NaN()
+			}
+			amount.Bytes += memory.WithoutSlack(slab) / int64(len(folders))
+		}
+	}
 	total := int64(0)
-	for _, s := range sets {
+	for _, s := range o.served {
 		total += s.bytes
 	}
 	switch {
-	case err != nil || total == 0: // auto
-		return math.NaN()
 	case amount.IsShare:
 		return amount.Share
+	case total == 0:
+		return math.NaN()
 	}
-	return float64(amount.Bytes) * float64(ranks) / float64(total)
+	return float64(amount.Bytes) * float64(o.ranks) / float64(total)
 }

@@ -126,6 +126,9 @@ func wants(demands []demand, rank int) int64 {
 // withSlack returns the size of a slab for a cache and windows of that size.
 func withSlack(bytes int64) int64 { return bytes + bytes/slackShare }
 
+// WithoutSlack returns how many bytes of samples a slab holds.
+func WithoutSlack(bytes int64) int64 { return bytes - bytes/slackShare }
+
 // divideRank sets the PartitionBytes of a rank: a share of what the rank owns or, if slab is not 0,
 // a part of the slab. If the slab is small, it shrinks the rank's windows.
 func divideRank(
@@ -143,7 +146,7 @@ func divideRank(
 		cache := int64(share * float64(d.owned[rank]))
 		if slab > 0 {
 			part := int64(float64(slab) * float64(d.owned[rank]) / float64(max(total, 1)))
-			part -= part / slackShare
+			part = WithoutSlack(part)
 			d.window[rank] = min(d.window[rank], part/2)
 			cache = part - d.window[rank]
 		}

@@ -56,8 +56,8 @@ type memoryUse struct {
 // memoryName is the file in the rank's folder that notes the size of its slab.
 const memoryName = "memory"
 
-// memoryNoted returns the size of the slab that a rank has noted.
-func memoryNoted(folder string) (slabBytes int64, err error) {
+// MemoryNoted returns the size of the slab that a rank has noted.
+func MemoryNoted(folder string) (slabBytes int64, err error) {
 	text, err := files.Read(filepath.Join(folder, memoryName))
 	if err != nil {
 		return 0, err
@@ -90,7 +90,7 @@ func (m *memoryUse) noteSlab(slabBytes int64) {
 
 // slabBefore returns the size of this rank's slab before the restart.
 func (m *memoryUse) slabBefore() (slabBytes int64, again bool) {
-	bytes, err := memoryNoted(m.folder.dir)
+	bytes, err := MemoryNoted(m.folder.dir)
 	return bytes, err == nil && bytes > 0
 }
 
@@ -107,7 +107,7 @@ func (m *memoryUse) takeBack(ctx context.Context, data []mpicache.DataSet) bool 
 func (m *memoryUse) slabAgain(ctx context.Context, beforeBytes int64) (int64, error) {
 	all := int64(0)
 	for _, folder := range session.RankFolders(m.opt.Session) {
-		if bytes, err := memoryNoted(folder); err == nil {
+		if bytes, err := MemoryNoted(folder); err == nil {
 			all += bytes
 		}
 	}

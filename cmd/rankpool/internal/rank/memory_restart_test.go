@@ -107,7 +107,7 @@ func testMemoryAfterADeath(t *testing.T, memory string, beforeBytes, freeBytes, 
 		go func() {
 			sets := largeSets()
 			plan, err := r.planMemory(t.Context(), &mpicache.Config{Data: sets})
-			note, _ := memoryNoted(r.folder.dir)
+			note, _ := MemoryNoted(r.folder.dir)
 			if i == 0 && plan.SlabBytes != want || note != plan.SlabBytes ||
 				plan.CacheBytes+plan.WindowBytes > plan.SlabBytes {
 				err = errors.Join(err, fmt.Errorf("rank %d: %+v, note %d", i, plan, note))
@@ -226,7 +226,7 @@ func TestGiveBackKnowsTheSlab(t *testing.T) {
 	if now := r.memory.readMemory(); now.FreeBytes != 300<<20-slab+bytes {
 		t.Errorf("then there are %+v", now)
 	}
-	if n, err := memoryNoted(r.folder.dir); err != nil || n != slab-bytes {
+	if n, err := MemoryNoted(r.folder.dir); err != nil || n != slab-bytes {
 		t.Errorf("the slab of %d bytes was noted as %d, %v", slab-bytes, n, err)
 	}
 	if room := r.memory.room(); room != 300<<20 {
