@@ -30,3 +30,15 @@ func TestTimespec(t *testing.T) {
 		}
 	}
 }
+
+func TestTypeOf(t *testing.T) {
+	for number, want := range map[int64]FileSystemType{
+		GPFSMagic: {"gpfs", Shared}, unix.TMPFS_MAGIC: {"tmpfs", Memory},
+		// SMB2's number is negative where statfs returns 32 bits
+		unix.SMB2_SUPER_MAGIC - 1<<32: {"smb2", Shared}, 1: {},
+	} {
+		if got := TypeOf(number); got != want {
+			t.Errorf("%#x: %+v, want %+v", number, got, want)
+		}
+	}
+}

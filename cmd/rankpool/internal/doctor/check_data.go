@@ -3,6 +3,8 @@ package doctor
 import (
 	"fmt"
 	"path/filepath"
+
+	"rankpool/staging/posix"
 )
 
 // fewFiles is how many files of a data set are looked at on each node.
@@ -37,7 +39,8 @@ func checkPlace(env *Env, data string) []Finding {
 	if err != nil {
 		return warning(err.Error(), "look whether the file system answers on this node")
 	}
-	if env.Rank == 0 && fs.Reach == Local && env.Job.Nodes > 1 {
+	if local := fs.Reach == posix.Disk || fs.Reach == posix.Memory; env.Rank == 0 && local &&
+		env.Job.Nodes > 1 {
 		return warning(fmt.Sprintf("%s is on %s, which is of this node alone", data, fs.Type),
 			"all ranks must see the same files: put the data on a shared file system, or the same copy "+
 				"on each node")

@@ -3,6 +3,8 @@ package doctor
 import (
 	"fmt"
 	"strings"
+
+	"rankpool/staging/posix"
 )
 
 const (
@@ -21,7 +23,7 @@ func checkRuntime(env *Env) []Finding {
 		return bad(fmt.Sprintf("a socket's path in %s would have %d bytes, and %d are possible", r.Base,
 			len(r.SocketPath), maxSocket), "name a shorter folder with --runtime-dir")
 	}
-	if fs, err := env.Machine.FileSystem(r.Base); err == nil && fs.Reach == Shared {
+	if fs, err := env.Machine.FileSystem(r.Base); err == nil && fs.Reach == posix.Shared {
 		return warning(fmt.Sprintf("sessions are in %s, which is on %s: sockets and locks are slow or "+
 			"fail there", r.Base, fs.Type), "name a node-local folder with --runtime-dir")
 	}

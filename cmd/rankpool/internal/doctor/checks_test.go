@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"rankpool/staging/posix"
 )
 
 func TestHealthyMachineIsGood(t *testing.T) {
@@ -220,7 +222,7 @@ func TestChecks(t *testing.T) {
 		},
 		{"data", func(_ *Env, m *fakeMachine) {
 			m.mounts["/data"] = FileSystem{
-				Type: "ext4", Reach: Local,
+				Type: "ext4", Reach: posix.Disk,
 			}
 		}, Warning, "this node alone", "shared"},
 
@@ -307,7 +309,7 @@ func TestChecks(t *testing.T) {
 
 func TestDataSetsAreNamed(t *testing.T) {
 	env, m := healthy(t)
-	m.mounts["/more/val"] = FileSystem{Type: "nfs", Reach: Shared}
+	m.mounts["/more/val"] = FileSystem{Type: "nfs", Reach: posix.Shared}
 	env.Data = []string{"/data", "/more/val"}
 	found := checkData(env)
 	if len(found) != 4 || found[0].Detail != "data: /data is on lustre" ||

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rankpool/slurm"
+	"rankpool/staging/posix"
 )
 
 // An Env is what checks know. They must not change it, and may use it concurrently.
@@ -102,15 +103,5 @@ type FileSystem struct {
 	Type      string // its name in mount's output, or a number
 	Bytes     int64
 	FreeBytes int64 // for this user
-	Reach     Reach
+	Reach     posix.Reach
 }
-
-// A Reach is which nodes see the files of a file system.
-type Reach int
-
-// The reaches.
-const (
-	Unknown Reach = iota // a FUSE program may do anything
-	Local                // this node alone
-	Shared               // a server, or many, hold the files
-)

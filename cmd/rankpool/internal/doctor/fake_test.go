@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rankpool/slurm"
+	"rankpool/staging/posix"
 )
 
 // A fakeMachine returns what a test has put into it.
@@ -113,9 +114,9 @@ func healthy(t *testing.T) (*Env, *fakeMachine) {
 				"62914560 kB\n",
 		},
 		mounts: map[string]FileSystem{
-			"/dev/shm": {Type: "tmpfs", Bytes: 32 << 30, FreeBytes: 31 << 30, Reach: Local},
-			"/tier":    {Type: "ext4", Bytes: 1 << 40, FreeBytes: 100 << 30, Reach: Local},
-			"/data":    {Type: "lustre", Bytes: 1 << 50, FreeBytes: 1 << 49, Reach: Shared},
+			"/dev/shm": {Type: "tmpfs", Bytes: 32 << 30, FreeBytes: 31 << 30, Reach: posix.Disk},
+			"/tier":    {Type: "ext4", Bytes: 1 << 40, FreeBytes: 100 << 30, Reach: posix.Disk},
+			"/data":    {Type: "lustre", Bytes: 1 << 50, FreeBytes: 1 << 49, Reach: posix.Shared},
 		},
 		programs: map[string]string{
 			"srun --version": "slurm 23.11.4\n", "srun --mpi=list": "MPI plugin types " +

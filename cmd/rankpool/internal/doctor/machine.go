@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"rankpool/staging/dataset"
 	"rankpool/staging/index"
 	"rankpool/staging/layout"
+	"rankpool/staging/posix"
 )
 
 // system is the Machine of this process.
@@ -116,4 +118,16 @@ func (system) Open(path string) error {
 		return nil
 	}
 	return err
+}
+
+func (system) FileSystem(path string) (FileSystem, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return FileSystem{}, &os.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	kind, block := posix.TypeOf(st.Type), cmp.Or(st.Frsize, st.Bsize)
+	return FileSystem{
+		Type: cmp.Or(kind.Name, fmt.Sprintf("file system %#x", uint32(st.Type))), Reach: kind.Reach,
+		Bytes: int64(st.Blocks) * block, FreeBytes: int64(st.Bavail) * block,
+	}, nil
 }

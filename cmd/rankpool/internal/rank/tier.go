@@ -1,7 +1,6 @@
 package rank
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,19 +11,16 @@ import (
 
 	"rankpool/cmd/internal/exit"
 	"rankpool/cmd/rankpool/internal/memory"
-	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/mpicache"
 	"rankpool/mpicache/slab"
 	"rankpool/scheduler/draw"
-	"rankpool/slurm"
 	"rankpool/staging/posix"
 	"rankpool/staging/tier"
 	"rankpool/staging/tier/keep"
 )
 
-// A tierPlace is where each rank keeps samples that leave its memory (autoScratch for the node's
-// scratch folder), and how much of it. With keep, the rank keeps copies of what it reads, which
-// outlive it.
+// A tierPlace is where each rank keeps samples that leave its memory, and how much of it. With
+// keep, the rank keeps copies of what it reads, which outlive it.
 type tierPlace struct {
 	dir  string
 	size memory.Amount
@@ -33,9 +29,9 @@ type tierPlace struct {
 	share bool
 }
 
-// parseTier parses "/nvme:800GiB" (a size on each node), "/nvme:30%" (a share of the data over all
-// nodes) or "auto:800GiB" (in the node's scratch folder; a folder of that name is "./auto"), and
-// "/nvme:800GiB,keep" or "/nvme:800GiB,share". The folder may contain colons. "" means no tier.
+// parseTier parses "/nvme:800GiB" (a size on each node) or "/nvme:30%" (a share of the data over
+// all nodes), and "/nvme:800GiB,keep" or "/nvme:800GiB,share". The folder may contain colons. ""
+// means no tier.
 func parseTier(text string) (tierPlace, error) {
 	if text == "" {
 		return tierPlace{}, nil
@@ -50,10 +46,6 @@ func parseTier(text string) (tierPlace, error) {
 		return tierPlace{}, fmt.Errorf("%q ends in %q: what may follow the size is \",keep\" or "+
 			"\",share\"", text, how)
 	}
-	if told && text[:at] == autoScratch {
-		return tierPlace{}, fmt.Errorf("%q is the scratch folder of the job, which may end with it: "+
-			"name a folder to keep copies in", text)
-	}
 	size, err := memory.Parse(sizeText)
 	if err == nil && size.Share == 0 && size.Bytes == 0 {
 		err = fmt.Errorf("%q has no size: leave --tier out for none", text)
@@ -67,7 +59,7 @@ func (o *CacheOptions) checkTier() error {
 	if err != nil {
 		return exit.Usagef("--tier: %w", err)
 	}
-	if place.dir == "" || place.dir == autoScratch {
+	if place.dir == "" {
 		return nil
 	}
 	abs, err := filepath.Abs(place.dir)
@@ -92,10 +84,6 @@ func FindTier(text string) (t Tier, err error) {
 		return t, err
 	}
 	t = Tier{Dir: place.dir, Bytes: place.size.Bytes}
-	if place.dir == autoScratch {
-		t.Dir, _, t.Unusable = findScratch()
-		return t, nil
-	}
 	if t.Dir, err = filepath.Abs(place.dir); err != nil {
 		return t, err
 	}
@@ -130,16 +118,6 @@ func (t *tiers) open(data []mpicache.DataSet, sets []openedSet) error {
 		return nil
 	}
 	place.divide(data, t.ranks) // on all ranks alike, even on one without a folder
-	rule := "as asked"
-	if place.dir == autoScratch {
-		if place.dir, rule, err = findScratch(); err != nil {
-			t.logger.Warn("this node has no tier; training continues without it", "error", err)
-			return nil
-		}
-		if t.rank == 0 {
-			messages.Notice(t.logger, "tier auto", "folder", place.dir, "rule", rule)
-		}
-	}
 	for i := range data {
 		d := &data[i]
 		bytes := d.TierBytes[t.rank]
@@ -155,7 +133,7 @@ func (t *tiers) open(data []mpicache.DataSet, sets []openedSet) error {
 		}
 		t.disks = append(t.disks, disk)
 		d.Tier = disk
-		t.logger.Info("tier of this rank", "data", d.Name, "folder", place.dir, "rule", rule,
+		t.logger.Info("tier of this rank", "data", d.Name, "folder", place.dir,
 			"size", memory.Text(bytes), "blocks", memory.Text(d.TierBlockBytes))
 	}
 	return nil
@@ -209,31 +187,6 @@ func ownedBytes(d *mpicache.DataSet, ranks int, blockBytes int64) []int64 {
 	return owned
 }
 
-// autoScratch, as the folder of --tier, stands for the node's scratch folder, whose name may differ
-// between nodes.
-const autoScratch = "auto"
-
-// findScratch returns the folder of this node that is meant to hold data of the job, and the rule
-// that chose it.
-func findScratch() (dir, rule string, err error) {
-	return slurm.Scratch(os.Getenv, localDisk)
-}
-
-// File systems that are not a local disk of the node: memory, or storage shared by all nodes.
-//
-// Source: Linux, uapi/linux/magic.h.
-var notLocal = map[int64]string{
-	unix.TMPFS_MAGIC:      "memory (tmpfs)",
-	unix.RAMFS_MAGIC:      "memory (ramfs)",
-	unix.NFS_SUPER_MAGIC:  "shared storage (NFS)",
-	unix.CEPH_SUPER_MAGIC: "shared storage (Ceph)",
-	unix.SMB2_SUPER_MAGIC: "shared storage (SMB)",
-	unix.CIFS_SUPER_MAGIC: "shared storage (CIFS)",
-	posix.LustreMagic:     "shared storage (Lustre)",
-	posix.BeeGFSMagic:     "shared storage (BeeGFS)",
-	posix.GPFSMagic:       "shared storage (GPFS)",
-}
-
 // localDisk returns nil for a folder on a disk of this node that this process may write to.
 func localDisk(dir string) error {
 	if info, err := os.Stat(dir); err != nil {
@@ -248,8 +201,11 @@ func localDisk(dir string) error {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return err
 	}
-	if what, found := notLocal[st.Type]; found {
-		return errors.New("it is " + what)
+	switch what := posix.TypeOf(st.Type); what.Reach {
+	case posix.Memory:
+		return fmt.Errorf("it is memory (%s)", what.Name)
+	case posix.Shared:
+		return fmt.Errorf("it is shared storage (%s)", what.Name)
 	}
 	return nil
 }

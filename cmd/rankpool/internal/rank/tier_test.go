@@ -3,7 +3,6 @@ package rank
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"rankpool/cmd/rankpool/internal/memory"
@@ -17,7 +16,6 @@ func TestParseTier(t *testing.T) {
 		"":                     {},
 		"/nvme:800GiB":         {"/nvme", memory.Amount{Bytes: 800 << 30}, false, false},
 		"scratch:30%":          {"scratch", memory.Amount{Share: 0.3, IsShare: true}, false, false},
-		"auto:30%":             {"auto", memory.Amount{Share: 0.3, IsShare: true}, false, false},
 		"/of:job:7 /x:2000000": {"/of:job:7 /x", memory.Amount{Bytes: 2e6}, false, false},
 		"/nvme:800GiB,keep":    {"/nvme", memory.Amount{Bytes: 800 << 30}, true, false},
 		"/nvme:800GiB,share":   {"/nvme", memory.Amount{Bytes: 800 << 30}, true, true},
@@ -29,7 +27,7 @@ func TestParseTier(t *testing.T) {
 	}
 	for _, text := range []string{
 		"/nvme", ":1GiB", "/nvme:", "/nvme:0", "/nvme:0%", "/nvme:130%",
-		"1GiB:/nvme", "/nvme:30%,", "/nvme:30%,kept", "/nvme,keep", "auto:30%,keep", "auto:30%,share",
+		"1GiB:/nvme", "/nvme:30%,", "/nvme:30%,kept", "/nvme,keep",
 	} {
 		if got, err := parseTier(text); err == nil {
 			t.Errorf("parseTier(%q) = %+v, want an error", text, got)
@@ -46,15 +44,6 @@ func TestTierFolderBecomesAbsolute(t *testing.T) {
 	}
 	if err := o.checkTier(); err != nil || o.Tier != dir+"/a/b:30%" {
 		t.Errorf("checked again: %q, %v", o.Tier, err)
-	}
-	for tier, want := range map[string]string{
-		"auto:30%":   "auto:30%",
-		"./auto:30%": dir + "/auto:30%",
-	} {
-		o.Tier = tier
-		if err := o.checkTier(); err != nil || o.Tier != want {
-			t.Errorf("%q became %q, %v, want %q", tier, o.Tier, err, want)
-		}
 	}
 }
 
@@ -106,28 +95,5 @@ func TestLocalDisk(t *testing.T) {
 		if err := localDisk(dir); err == nil || err.Error() != want {
 			t.Errorf("localDisk(%s) = %v, want %q", dir, err, want)
 		}
-	}
-}
-
-func TestFindScratch(t *testing.T) {
-	for _, name := range []string{"SLURM_TMPDIR", "LOCAL_SCRATCH", "USER", "TMPDIR"} {
-		t.Setenv(name, "")
-	}
-	// The working directory of tests is on a disk wherever the module is.
-	dir, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("SLURM_TMPDIR", "/dev/shm")
-	t.Setenv("LOCAL_SCRATCH", dir)
-	if err := localDisk(dir); err != nil {
-		if _, _, found := findScratch(); found != nil &&
-			!strings.Contains(found.Error(), err.Error()) {
-			t.Errorf("findScratch: %v, and not %v", found, err)
-		}
-		return
-	}
-	if got, rule, err := findScratch(); got != dir || rule != "$LOCAL_SCRATCH" || err != nil {
-		t.Errorf("findScratch = %q, %q, %v", got, rule, err)
 	}
 }
