@@ -58,15 +58,19 @@ def test_two_ranks_on_a_node(wrong, mpi, launch, sentence):
     wrong(launch, sentence, mpi, options=["--nodes=2", "--ntasks-per-node=2"])
 
 
-@pytest.mark.parametrize("tasks, command, sentence", [
-    (1, "srun {train}", r"leave srun out, as in \"rankpool run … -- python train.py\""),
+LEAVE_SRUN_OUT = r"leave srun out, as in \"rankpool run … -- python train.py\""
+
+
+@pytest.mark.parametrize("tasks, launch, command, sentence", [
+    (1, "", "srun {train}", LEAVE_SRUN_OUT),
+    (1, "srun --mpi=pmix", "srun {train}", LEAVE_SRUN_OUT),
     pytest.param(
-        2, "torchrun --nproc-per-node 2 {train}", "use #SBATCH --ntasks-per-node=1", marks=FULL,
+        2, "", "torchrun --nproc-per-node 2 {train}", "use #SBATCH --ntasks-per-node=1", marks=FULL,
     ),
 ])  # fmt: skip
-def test_training_command_that_starts_tasks_itself(wrong, tasks, command, sentence):
+def test_training_command_that_starts_tasks_itself(wrong, tasks, launch, command, sentence):
     wrong(
-        f"rankpool run {{cache}} -- {command}",
+        f"{launch} rankpool run {{cache}} -- {command}",
         sentence,
         options=["--nodes=2", f"--ntasks-per-node={tasks}"],
     )

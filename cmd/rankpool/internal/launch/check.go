@@ -22,8 +22,12 @@ func (o *Options) checkLaunch(job slurm.Job, f form, at world.Place) error {
 	if err == nil && f == formTask {
 		err = checkRendezvous(at, job, os.Getenv)
 	}
-	if err == nil && f == formSlurm && len(o.Command) > 0 {
-		err = WrongCommand(o.Command, job.LocalTasks)
+	if err == nil && f != formLocal && len(o.Command) > 0 {
+		tasks := job.LocalTasks
+		if f == formTask {
+			tasks = 1 // run starts its trainers here
+		}
+		err = WrongCommand(o.Command, tasks)
 	}
 	if err != nil {
 		return world.OnceForAll(at, err)
@@ -69,13 +73,13 @@ func (o *Options) checkFiles(inJob bool) error {
 // Source: PyTorch, issue 154849; torch/distributed/elastic/multiprocessing/api.py.
 func isAgent(argv []string) bool { return launchers.Of(argv) == "torchrun" }
 
-// WrongCommand returns an error if the training command of a batch script, which the launcher
-// starts with srun once per task, is wrong.
+// WrongCommand returns an error if the training command of a job, which run starts once per task,
+// is wrong.
 func WrongCommand(command []string, tasksPerNode int) error {
 	name, launcher := filepath.Base(command[0]), launchers.Of(command)
 	switch {
 	case launchers.StartsTasks(name):
-		return exit.Usagef("run starts the training command with srun itself: leave %s out, as in "+
+		return exit.Usagef("run starts the training command on each node itself: leave %s out, as in "+
 			"\"rankpool run … -- python train.py\"; its options belong in #SBATCH "+
 			"lines", name)
 	case tasksPerNode > 1 && launcher != "":
