@@ -156,7 +156,7 @@ func (o *packOptions) lead(ctx context.Context, group *index.Group) (*pack.Repor
 		return nil, err
 	}
 	var last pack.Progress
-	show := progress.NewCopy(os.Stderr, o.quiet, "packing", func(seconds float64) string {
+	show := progress.NewCopy(os.Stderr, o.still(), "packing", func(seconds float64) string {
 		return fmt.Sprintf("packed %d of %s, %s", last.Shards,
 			english.Plural(last.AllShards, "shard", ""),
 			doneText(last.Bytes, last.AllBytes, seconds))
@@ -183,7 +183,7 @@ func (o *packOptions) open(ctx context.Context, group *index.Group) (*dataset.Ma
 		return nil, fmt.Errorf("%s holds the data sets %s: pack one at a time, as in --data %s",
 			o.data, strings.Join(splits, ", "), filepath.Join(o.data, splits[0]))
 	}
-	show := progress.NewScan(os.Stderr, o.quiet)
+	show := progress.NewScan(os.Stderr, o.still())
 	defer show.End()
 	options := o.choice.Scan(show.Update, noticer(show, o.quiet))
 	options.Group = group

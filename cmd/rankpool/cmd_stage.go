@@ -158,7 +158,7 @@ func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*st
 	}
 	if ranks.Rank() == 0 {
 		var found, done, total atomic.Int64 // items, by the walk; bytes
-		show := progress.NewCopy(os.Stderr, o.quiet, "staging", func(seconds float64) string {
+		show := progress.NewCopy(os.Stderr, o.still(), "staging", func(seconds float64) string {
 			if total.Load() == 0 {
 				return fmt.Sprintf("found %s items in %.0f s", humanize.Comma(found.Load()), seconds)
 			}

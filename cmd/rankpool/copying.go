@@ -27,6 +27,7 @@ type copyOptions struct {
 	choice      rank.Choice
 	ranks       int
 	json, quiet bool
+	every       float64 // seconds between progress lines; only 0, for none, changes something
 }
 
 // register adds the flags that have the same help text in both.
@@ -36,7 +37,12 @@ func (o *copyOptions) register(flags *pflag.FlagSet) {
 		"ranks in this process (default 1); under srun or mpirun every task is one")
 	flags.BoolVar(&o.json, "json", false, "print the summary as one JSON object")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors")
+	flags.Float64Var(&o.every, "progress", 1, "") // for scripts that run understands, too
+	flags.Lookup("progress").Hidden = true
 }
+
+// still reports whether no progress is shown.
+func (o *copyOptions) still() bool { return o.quiet || o.every == 0 }
 
 // check validates the flags, and makes the paths absolute.
 func (o *copyOptions) check(at world.Place) error {

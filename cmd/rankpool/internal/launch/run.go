@@ -67,6 +67,8 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.runtimeDir, "runtime-dir", "", "folder for sockets and other files of "+
 		"this run (default /dev/shm, else $TMPDIR, else /tmp)")
 	rare.Float64Var(&o.progressSeconds, "progress", 30, "")
+	rare.Lookup("progress").Hidden = true
+	flags.AddFlag(rare.Lookup("progress")) // scripts of earlier versions have it
 	rare.DurationVar(&o.startTimeout, "start-timeout", 2*time.Minute, "")
 }
 
