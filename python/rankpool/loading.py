@@ -31,6 +31,7 @@ class Loading:
         self.in_order = getattr(loader, "in_order", True)
         name = type(caller).__name__
         self.prefetcher = name if name in _PREFETCHERS else ""
+        self.is_torchs = loader is not None
         self._samplers = [] if loader is None else list(_under(loader._index_sampler))
         self._stream: Any = None  # what counts how long training waits in this iteration
         self._tally: Any = None

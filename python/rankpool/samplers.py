@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 from math import ceil
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -67,6 +68,7 @@ class DistributedSampler(TorchDistributedSampler, Ours):
         self._first = 0
         self._state: Optional[Dict[str, Any]] = None  # where the next iteration begins
         self._passes = 0  # how often this epoch was iterated
+        self._yielded = 0  # ids of this pass
         self._told = False  # set_epoch was called
 
     def __getstate__(self) -> dict:
@@ -96,6 +98,7 @@ class DistributedSampler(TorchDistributedSampler, Ours):
                 "gives it: leave the DataLoader out of Accelerate's prepare()"
             )
         size = _agreed(self._batch_size, loading)
+        self._yielded = (self._state or {}).get("yielded", 0)
         first = self._first = self._resumed(size)
         # all passes in order are alike, and each is an epoch of its own for the cache
         epoch = self.epoch if self.shuffle else self.epoch + self._passes
@@ -117,7 +120,13 @@ class DistributedSampler(TorchDistributedSampler, Ours):
             batches = _cut(ids, repeats, size, stream._stream, epoch, stream.spec, first)
         key = number_of(self.seed, self.epoch, self._passes)
         self._passes += 1
-        return _indices(batches, loading.fetches(size), key)
+        return self._counted(_indices(batches, loading.fetches(size), key))
+
+    def _counted(self, ids: Iterator[int]) -> Iterator[int]:
+        """Yields the ids that were not yielded before a resume, and counts them."""
+        begun = self._yielded
+        for self._yielded, id in enumerate(islice(ids, begun, None), begun + 1):
+            yield id
 
     def _spec(self, size: int) -> Spec:
         return Spec(
@@ -163,11 +172,16 @@ class DistributedSampler(TorchDistributedSampler, Ours):
         Call it between two steps, or after an epoch, which is the beginning of the next. If
         something between the DataLoader and the loop fetches batches ahead or skips some, pass the
         number of batches of the epoch that were trained as `batch`, including those before a
-        resume. Raises ValueError if that is required, or if no DataLoader has iterated the sampler.
+        resume. Raises ValueError if that is required, or if the DataLoader's batches have no size.
+        Where no DataLoader of torch's iterates the sampler, as with torchdata's StatefulDataLoader,
+        the position is behind the id that was yielded last.
         """
         if self._state is not None:
             return dict(self._state)
         loading = self._loading
+        if not loading.is_torchs and isinstance(self.dataset, Served):
+            place = {"epoch": self.epoch, "pass": max(0, self._passes - 1), "batch": 0}
+            return {**place, "yielded": self._yielded, **self._identity(None)}
         if not loading.batch_size:
             raise ValueError(
                 "rankpool: state_dict says how far a DataLoader has come, and none with batches "
@@ -199,6 +213,7 @@ class DistributedSampler(TorchDistributedSampler, Ours):
         state belongs to another stream."""
         self.epoch = place_of(state, "epoch", wire.MAX_EPOCH)
         place_of(state, "batch", len(self.dataset))
+        place_of({"yielded": 0, **state}, "yielded", len(self))
         self._passes = place_of({"pass": 0, **state}, "pass", wire.MAX_EPOCH)
         self._state = dict(state)
 
@@ -211,12 +226,18 @@ class DistributedSampler(TorchDistributedSampler, Ours):
             theirs = state.get(field)
             # only a cache knows the identity of its data; an epoch begins with any batches
             unknown = {
-                "identity": None in (ours, theirs), "global_batch": not size and not state["batch"],
+                "identity": None in (ours, theirs),
+                "global_batch": None in (ours, theirs) and not state["batch"],
             }
             if theirs != ours and not unknown.get(field):
                 raise ValueError(
                     f"rankpool: the saved state has {field} = {theirs!r}, this sampler {ours!r}"
                 )
+        if state.get("yielded") and self._loading.is_torchs:
+            raise ValueError(
+                "rankpool: the saved state counts ids, not batches: resume with the kind of loader "
+                "that it was saved with"
+            )
         return state["batch"] and place_of(state, "batch", ceil(self.num_samples / size))
 
     def _identity(self, size: Optional[int]) -> Dict[str, Any]:

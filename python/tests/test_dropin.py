@@ -9,7 +9,7 @@ import shutil
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
+from itertools import islice, product
 
 import numpy
 import pytest
@@ -755,11 +755,40 @@ def test_resumes_in_mid_epoch(request, tree, workers, cached):
         assert {plan[2] for plan in door.seen(PLAN) if plan[1] == 0} == {0, 3}
 
 
+@pytest.mark.parametrize("batch_size", [None, 4])
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("taken", [0, 4, 8])
+def test_resumes_without_a_loader_of_torchs(request, tree, taken, cached, batch_size):
+    """As torchdata's StatefulDataLoader does, which saves a sampler's state with the batches that
+    it has drawn, perhaps before the first, and iterates the sampler again after loading."""
+    data = data_of(request.getfixturevalue("door").data[0].root if cached else tree)
+
+    def sampler():
+        return rankpool.DistributedSampler(data, 1, 0, seed=3, batch_size=batch_size)
+
+    def rows(ids):
+        return [(int(id), tuple(data[id][0].tolist())) for id in ids]
+
+    first, ids = sampler(), list(rankpool.DistributedSampler(data, 1, 0, seed=3))
+    whole = rows(iter(sampler()))
+    drawn = iter(first)
+    assert rows(islice(drawn, taken)) == whole[:taken]
+    state, other = first.state_dict(), sampler()
+    iter(other)
+    other.load_state_dict(state)
+    assert rows(iter(other)) == whole[taken:] and [id for id, _ in whole] == ids
+    assert other.state_dict()["yielded"] == len(ids)
+    if taken:
+        other.load_state_dict(state)
+        with pytest.raises(ValueError, match="resume with the kind of loader"):
+            next(iter(DataLoader(data, 4, sampler=other)))
+
+
 def test_a_state_of_another_stream_is_refused(tree):
     data = data_of(tree)
-    sampler = rankpool.DistributedSampler(data, 1, 0)
     with pytest.raises(ValueError, match="none with batches iterates this sampler"):
-        sampler.state_dict()
+        rankpool.DistributedSampler([1, 2, 3], 1, 0).state_dict()
+    sampler = rankpool.DistributedSampler(data, 1, 0)
     next(iter(DataLoader(data, 4, sampler=sampler)))
     state = sampler.state_dict()
     other = rankpool.DistributedSampler(data, 1, 0)
