@@ -20,7 +20,6 @@ import (
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
 	"rankpool/mpicache/transport"
-	"rankpool/mpicache/transport/mpilib"
 	"rankpool/slurm"
 )
 
@@ -162,7 +161,7 @@ func (o *doctorOptions) preside(
 	if err != nil {
 		return err
 	}
-	world := doctor.World{Job: env.Job}
+	var world doctor.World
 	if world.Reports, world.Lost, err = group.Gather(ctx, found); err != nil {
 		return err
 	}
@@ -209,7 +208,6 @@ func (o *doctorOptions) environment(at world.Place) (*doctor.Env, transport.Libr
 		MPI: doctor.MPI{
 			Library: library.Version, Path: library.Path, Why: library.Why, Missing: missing,
 			Flavour: library.Family.String(),
-			Mpirun:  func() (string, error) { return mpilib.FindMpirun(library.Family) },
 		},
 		Launch: doctor.Launch{
 			Tasks: at.Tasks, By: at.By, LocalTasks: at.LocalTasks,

@@ -48,9 +48,6 @@ func checkShm(env *Env) []Finding {
 	case fs.Bytes < littleShm:
 		return warning("/dev/shm has {}, which DataLoader workers fill quickly",
 			"give the container more: --shm-size=8g, or --ipc=host", fs.Bytes)
-	case fs.FreeBytes < fs.Bytes/10:
-		return warning("{} of /dev/shm's {} are free", "remove what dead jobs left there",
-			fs.FreeBytes, fs.Bytes)
 	}
 	return good("{} of /dev/shm's {} are free", fs.FreeBytes, fs.Bytes)
 }

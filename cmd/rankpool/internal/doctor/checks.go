@@ -10,10 +10,7 @@ import (
 var checks = []Check{
 	{"mpi", EachNode, checkMPI, "MPI library, why that one, and its thread level"},
 	{"launcher", Once, checkLauncher, "launcher of the ranks, and whether MPI sees all of them"},
-	{
-		"ranks", Between, nil,
-		"one rank per node, on all nodes; each reaches every other",
-	},
+	{"ranks", Between, nil, "each rank reaches every other"},
 	{"slurm", Once, checkSlurm, "Slurm, and srun's plugin for this MPI library"},
 
 	{"cpus", EachNode, checkCPUs, "CPUs that this process may use"},

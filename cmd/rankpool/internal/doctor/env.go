@@ -40,8 +40,7 @@ type MPI struct {
 	Level   string // its thread level, "" if it was not started
 	Failure error  // of its start
 
-	Probe  func() (level string, err error) // starts MPI in another process
-	Mpirun func() (path string, err error)  // finds the matching launcher; for use outside Slurm
+	Probe func() (level string, err error) // starts MPI in another process
 }
 
 // A Launch describes how this process was started.

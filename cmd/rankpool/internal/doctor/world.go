@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"rankpool/slurm"
 )
 
 // namedPairs is how many pairs of ranks that do not reach each other are named.
@@ -13,14 +11,13 @@ const namedPairs = 5
 
 // A World is what rank 0 knows of all ranks after all have reported.
 type World struct {
-	Job     slurm.Job
 	Reports []Report // in order of rank
 	Lost    []Lost
 }
 
 // Findings returns the findings of the check "ranks". It is a pure function.
 func (w World) Findings() []Finding {
-	found := slices.Concat(w.checkLost(), w.checkReach(), w.checkPlaces())
+	found := append(w.checkLost(), w.checkReach()...)
 	for i := range found {
 		found[i].Check = "ranks"
 	}
@@ -71,30 +68,4 @@ func (w World) checkReach() []Finding {
 	}
 	return bad(detail, "look whether a firewall lets MPI through between these nodes, and which "+
 		"network MPI uses: UCX_NET_DEVICES, UCX_TLS, OMPI_MCA_btl_tcp_if_include")
-}
-
-// checkPlaces compares ranks, nodes and the job.
-func (w World) checkPlaces() []Finding {
-	on := map[string]int{}
-	var hosts, crowded []string
-	for _, r := range w.Reports {
-		if on[r.Host]++; on[r.Host] == 1 {
-			hosts = append(hosts, r.Host)
-		} else if on[r.Host] == 2 {
-			crowded = append(crowded, r.Host)
-		}
-	}
-	switch {
-	case len(crowded) > 0:
-		slices.Sort(crowded)
-		return warning("several ranks share a node: "+slurm.FormatHostlist(crowded),
-			"start one a node: srun --ntasks-per-node=1, or mpirun --map-by ppr:1:node (Open MPI), "+
-				"-ppn 1 (MPICH)")
-	case w.Job.Nodes != slurm.Absent && len(hosts)+len(w.Lost) < w.Job.Nodes:
-		return warning(fmt.Sprintf("there are ranks on %d of %d nodes", len(hosts), w.Job.Nodes),
-			"start one on each: srun --ntasks-per-node=1")
-	case len(w.Lost) > 0:
-		return nil
-	}
-	return good(fmt.Sprintf("one rank on each of %d nodes", len(hosts)))
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"rankpool/slurm"
 )
 
 // nodes returns the reports of n ranks on nodes of their own: g01, g02 and so on.
@@ -24,29 +22,18 @@ func TestWorld(t *testing.T) {
 	for r := range cut {
 		cut[r].Unheard = []int{(r + 1) % 8}
 	}
-	crowd := nodes(3)
-	crowd[2].Host = crowd[1].Host
 	const reach = "each rank reaches every other"
 	for _, c := range []struct {
 		name  string
 		world World
 		want  []string
 	}{
-		{"all well", World{Job: slurm.Job{Nodes: 4}, Reports: nodes(4)}, []string{
-			"good " + reach, "good one rank on each of 4 nodes",
-		}},
-		{"no job", World{Job: slurm.Job{Nodes: slurm.Absent}, Reports: nodes(2)}, []string{
-			"good " + reach, "good one rank on each of 2 nodes",
-		}},
-		{"nodes without a rank", World{Job: slurm.Job{Nodes: 6}, Reports: nodes(4)}, []string{
-			"good " + reach, "warning there are ranks on 4 of 6 nodes",
-		}},
-		{"two on a node", World{Reports: crowd}, []string{
-			"good " + reach, "warning several ranks share a node: g02",
+		{"all well", World{Reports: nodes(4)}, []string{
+			"good " + reach,
 		}},
 		{
 			"one that died before its greeting",
-			World{Job: slurm.Job{Nodes: 4}, Reports: unheard(nodes(3), 3), Lost: []Lost{{Rank: 3}}},
+			World{Reports: unheard(nodes(3), 3), Lost: []Lost{{Rank: 3}}},
 			[]string{"bad rank 3 has not reported, and does not respond"},
 		},
 		{
@@ -67,13 +54,11 @@ func TestWorld(t *testing.T) {
 		{"a firewall", World{Reports: deaf}, []string{
 			"bad no message came from rank 2 (g03) to rank 1 (g02), rank 9 to rank 1 (g02), " +
 				"rank 2 (g03) to rank 3 (g04)",
-			"good one rank on each of 4 nodes",
 		}},
 		{"many pairs", World{Reports: cut}, []string{
 			"bad no message came from rank 1 (g02) to rank 0 (g01), rank 2 (g03) to rank 1 (g02), " +
 				"rank 3 (g04) to rank 2 (g03), rank 4 (g05) to rank 3 (g04), " +
 				"rank 5 (g06) to rank 4 (g05), and 3 more",
-			"good one rank on each of 8 nodes",
 		}},
 	} {
 		var got []string
