@@ -112,7 +112,7 @@ def test_report_of_a_training(start, tmp_path):
     assert check(page, {**one_each, "balance": 2}) > 1
     text = page.read_text(encoding="utf-8")
     hits = sum(e["hits_local"] + e["hits_remote"] for e in result.epochs)
-    assert f"2 nodes trained on tree: {EPOCHS} epochs finished" in text
+    assert f"2 ranks of one node trained on tree: {EPOCHS} epochs finished" in text
     assert (
         f"Of {EPOCHS * SAMPLES:,} samples, {100 * hits / (EPOCHS * SAMPLES):.1f} % came from the "
         "nodes' memory"

@@ -14,14 +14,14 @@ import (
 // Why a plot may be missing.
 const (
 	noNodeLines = "The log has no lines about nodes: it is of an older rankpool, or was written " +
-		"with --log-every 0."
+		"with --tune log-every=0."
 	noMeasuring = "The log has no storage statistics: the ranks of this run did not measure them."
 	noGPUs      = "No GPU was seen: the nodes have none, the driver's library was not found, or it " +
 		"may not be asked."
 	silentGPUs = "The nodes' GPUs do not report their utilisation: they are divided (MIG), or may " +
 		"not be asked."
 	noImportance = "The log has no distribution of importance: it is of an older rankpool, was " +
-		"written with --log-every 0, or the sampler has no scores."
+		"written with --tune log-every=0, or the sampler has no scores."
 	noTraining = "No trainer has requested a sample."
 )
 

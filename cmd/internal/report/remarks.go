@@ -128,7 +128,7 @@ func fallbackRemarks(run *runlog.Run, all *Remarks) {
 
 // slowNodeRemarks compares the nodes' waiting and their read times.
 func slowNodeRemarks(run *runlog.Run, all *Remarks) {
-	if len(run.Nodes) < 2 {
+	if hostsOf(run) < 3 { // two have no median
 		return
 	}
 	waitOf := func(n *runlog.NodeRun) float64 {

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -107,7 +108,9 @@ func summary(run *runlog.Run) []string {
 		return []string{"The log has no event."}
 	}
 	what := "An unknown number of nodes"
-	if run.Ranks > 0 {
+	if hosts := hostsOf(run); hosts > 0 && hosts < run.Ranks {
+		what = fmt.Sprintf("%d ranks of %s", run.Ranks, Plural(int64(hosts), "node"))
+	} else if run.Ranks > 0 {
 		what = upper(Plural(int64(run.Ranks), "node"))
 	}
 	on := ""
@@ -134,7 +137,36 @@ func summary(run *runlog.Run) []string {
 		}
 		all = append(all, text)
 	}
+	if len(run.Epochs) > 1 {
+		all = append(all, moreMemory(run.Epochs[1:]))
+	}
 	return all
+}
+
+// hostsOf returns how many machines the nodes' lines name; a nameless one is a machine.
+func hostsOf(run *runlog.Run) int {
+	hosts := map[string]bool{}
+	for i := range run.Nodes {
+		hosts[cmp.Or(run.Nodes[i].Host, fmt.Sprint(i))] = true
+	}
+	return len(hosts)
+}
+
+// moreMemory says what more memory would have saved in the epochs after the first: they read what
+// memory did not hold.
+func moreMemory(later []stats.Epoch) string {
+	reads, bytes := 0.0, 0.0
+	for i := range later {
+		sums, n := &later[i].Sums, float64(len(later))
+		reads += (sums[stats.StorageReads] + sums[stats.FallbackReads]) / n
+		bytes += (sums[stats.StorageBytes] + sums[stats.FallbackBytes]) / n
+	}
+	if reads < 1 {
+		return "After the first epoch nothing was read from storage: more memory would save nothing."
+	}
+	return fmt.Sprintf("After the first epoch, each read %s samples (%s) from storage. With that "+
+		"much more memory, on all nodes together, it would read about none.",
+		Count(math.Round(reads)), In(DecimalSizes, bytes))
 }
 
 func facts(run *runlog.Run) []fact {
@@ -190,20 +222,21 @@ func epochTable(run *runlog.Run) *Table {
 
 // countHead are the headings of a table of epochs.
 var countHead = []string{
-	"epoch", "samples", "hits", "own memory", "other nodes", "storage", "bytes", "fallback", "waited",
-	"seconds",
+	"epoch", "seconds", "waited", "hits", "storage", "bytes", "own memory", "other nodes", "fallback",
+	"samples",
 }
 
 // countCells are the cells of an epoch below all of these headings but the first.
 func countCells(e *stats.Epoch) []string {
 	draws := e.Draws()
 	return []string{
-		Count(draws), Percent(stats.Ratio(e.Hits(), draws)),
+		svg.Number(e.Sums[stats.TrainSeconds]), Percent(waited(&e.Sums)),
+		Percent(stats.Ratio(e.Hits(), draws)),
+		Percent(stats.Ratio(e.Sums[stats.StorageReads], draws)),
+		In(DecimalSizes, e.Sums[stats.StorageBytes]),
 		Percent(stats.Ratio(e.Sums[stats.HitsLocal], draws)),
 		Percent(stats.Ratio(e.Sums[stats.HitsRemote], draws)),
-		Percent(stats.Ratio(e.Sums[stats.StorageReads], draws)),
-		In(DecimalSizes, e.Sums[stats.StorageBytes]), Count(e.Sums[stats.FallbackReads]),
-		Percent(waited(&e.Sums)), svg.Number(e.Sums[stats.TrainSeconds]),
+		Count(e.Sums[stats.FallbackReads]), Count(draws),
 	}
 }
 
