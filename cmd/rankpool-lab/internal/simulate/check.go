@@ -87,7 +87,11 @@ func knownPolicies() string { return strings.Join(systems.PolicyNames(), ", ") }
 func parseCapacities(words []string) ([]float64, error) {
 	var capacities []float64
 	for _, word := range words {
-		c, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+		number, percent := strings.CutSuffix(strings.TrimSpace(word), "%")
+		c, err := strconv.ParseFloat(number, 64)
+		if percent {
+			c /= 100
+		}
 		if err != nil || !(c > 0 && c <= 1) {
 			return nil, exit.Usagef(
 				"--capacity must be a share of the data above 0 and up to 1, not %q", word)

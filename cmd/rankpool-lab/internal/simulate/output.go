@@ -79,6 +79,11 @@ func (s *study) printTable(w io.Writer, results []*simulator.Result) error {
 	); err != nil {
 		return err
 	}
+	if slices.ContainsFunc(results,
+		func(r *simulator.Result) bool { return r.Sampler != results[0].Sampler }) {
+		fmt.Fprintln(w, "Systems with different samplers draw different samples: --sampler gives all "+
+			"the same.")
+	}
 	system, sampler, policy := len("system"), len("sampler"), len("policy")
 	for _, r := range results {
 		system, sampler, policy = max(system, len(r.System)), max(sampler, len(r.Sampler)),
