@@ -19,13 +19,15 @@ def load(path):
         return len(file.read())
 
 
-def main(root, workers):
+def main(root, workers, persistent):
     torch.set_num_threads(1)
     os.environ["USE_LIBUV"] = "0"  # PyTorch of Debian 13 is built without libuv
     dist.init_process_group("gloo")
     data = rankpool.DatasetFolder(root, loader=load, extensions=(".png",))
     sampler = rankpool.DistributedSampler(data)
-    loader = DataLoader(data, batch_size=12, sampler=sampler, num_workers=workers)
+    loader = DataLoader(
+        data, batch_size=12, sampler=sampler, num_workers=workers, persistent_workers=persistent
+    )
     for epoch in range(2):
         sampler.set_epoch(epoch)
         began = time.perf_counter()
@@ -45,4 +47,4 @@ def main(root, workers):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), "persistent" in sys.argv)

@@ -15,13 +15,13 @@ def between(seconds, least, most):
     )
 
 
-@pytest.mark.parametrize("workers", [0, 4])
+@pytest.mark.parametrize("workers", [[0], [1, "persistent"], [4], [4, "persistent"]])
 def test_the_run_log_says_what_the_script_measures(start, tree, workers):
     """Storage opens 120 files a second, so that training waits for most of its time."""
     one = start(
         ranks=1, trainers_per_rank=TRAINERS, memory="0",
         options=["--max-opens", 120, *PATIENT],
-        command=[sys.executable, HERE / "stopwatch.py", tree, workers],
+        command=[sys.executable, HERE / "stopwatch.py", tree, *workers],
     )
     result = one.finish()
     assert result.code == 0, result.stderr
