@@ -34,7 +34,7 @@ const aboutStage = `Stage copies a data set, or part of it, to a folder on every
 (/dev/shm) or on NVMe. The job reads each file from storage once and spreads it over MPI to the
 nodes that need it; every copy is written under a temporary name, read back, compared and renamed. A
 second run copies only what is missing or has changed, and an interrupted run resumes where it
-stopped. What failed is listed in a file in DEST, which --list can read.
+stopped.
 
 Start it with srun or mpirun, one rank per node. By hand it is one process, which runs N ranks with
 --ranks N.
@@ -179,20 +179,14 @@ func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*st
 	return stage.Run(ctx, ranks, opt)
 }
 
-// conclude runs on rank 0: it prints the list of failures and the summary, and returns the exit
-// code as an error.
+// conclude runs on rank 0: it prints what failed and the summary, and returns the exit code as an
+// error.
 func (o *stageOptions) conclude(cmd *cobra.Command, report *stage.Report, err error) error {
 	if err != nil {
 		return err
 	}
-	if report.Failed > 0 {
-		report.FailedList = filepath.Join(report.Ranks[0].Dest,
-			fmt.Sprintf(".rankpool-failed-%d", os.Getpid()))
-		err = os.WriteFile(report.FailedList, stage.FormatFailures(report.Failures), 0o600)
-		if err != nil {
-			return fmt.Errorf("%d items were not staged, and the list of them cannot be written: %w",
-				report.Failed, err)
-		}
+	for _, f := range report.Failures {
+		fmt.Fprintf(os.Stderr, "rankpool: rank %d: %q %s\n", f.Rank, f.Path, f.Reason)
 	}
 	switch {
 	case o.json:
@@ -203,9 +197,8 @@ func (o *stageOptions) conclude(cmd *cobra.Command, report *stage.Report, err er
 	if err != nil || report.Failed == 0 {
 		return err
 	}
-	first := report.Failures[0]
-	return fmt.Errorf("%d items were not staged, the first is %q, which %s; all are listed in %s",
-		report.Failed, first.Path, first.Reason, report.FailedList)
+	return fmt.Errorf("%d items were not staged; the same command again copies the rest",
+		report.Failed)
 }
 
 // printStaged prints the summary, then a line per rank.
@@ -219,9 +212,6 @@ func printStaged(w io.Writer, r *stage.Report) error {
 		humanize.Comma(r.TotalItems), memory.Text(r.TotalBytes), humanize.Comma(r.Copied),
 		humanize.Comma(r.Skipped), humanize.Comma(r.Failed), memory.Text(r.Bytes), rate,
 		humanize.Comma(r.StorageReads), memory.Text(r.StorageBytes), r.Seconds)
-	if r.FailedList != "" {
-		fmt.Fprintf(w, "list:     %s\n", r.FailedList)
-	}
 	if r.Stale > 0 {
 		fmt.Fprintf(w, "stale:    %s, %s removed; such as %q\n", humanize.Comma(r.Stale),
 			humanize.Comma(r.Pruned), r.StalePaths[0])

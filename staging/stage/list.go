@@ -2,7 +2,6 @@ package stage
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"path"
@@ -55,22 +54,4 @@ func listed(name, root string) (string, error) {
 		rel = ""
 	}
 	return rel, nil
-}
-
-// FormatFailures writes failures as a list file, each with a comment that gives the reason. A path
-// that contains a line feed is in the comment alone.
-func FormatFailures(failures []Failure) []byte {
-	var out bytes.Buffer
-	for _, f := range failures {
-		reason := strings.ReplaceAll(f.Reason, "\n", " ")
-		switch {
-		case strings.Contains(f.Path, "\n"):
-			fmt.Fprintf(&out, "# rank %d: %q %s\n", f.Rank, f.Path, reason)
-			continue
-		case f.Path == "", f.Path[0] == '#':
-			f.Path = "./" + f.Path
-		}
-		fmt.Fprintf(&out, "# rank %d: %s\n%s\n", f.Rank, reason, f.Path)
-	}
-	return out.Bytes()
 }

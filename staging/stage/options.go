@@ -85,11 +85,9 @@ type Report struct {
 	Mode    Mode         `json:"mode"`
 	Ranks   []RankReport `json:"ranks"`
 	// the first stale copies of each rank, relative to its destination
-	StalePaths []string `json:"stale_paths,omitempty"`
-	// "" if nothing failed; filled in by whoever writes it
-	FailedList   string    `json:"failed_list"`
-	Failures     []Failure `json:"-"`           // in order of path, each path once
-	TotalItems   int64     `json:"total_items"` // of the plan, counted once
+	StalePaths   []string  `json:"stale_paths,omitempty"`
+	Failures     []Failure `json:"failures,omitempty"` // in order of path, each path once
+	TotalItems   int64     `json:"total_items"`        // of the plan, counted once
 	TotalBytes   int64     `json:"total_bytes"`
 	SourceFolder string    `json:"source"`
 }

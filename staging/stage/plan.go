@@ -45,9 +45,9 @@ const (
 
 // A Failure is an item that was not staged, and why, in words that follow the path.
 type Failure struct {
-	Path   string // relative to the source
-	Rank   int    // where it failed; 0 for what could not be examined
-	Reason string
+	Path   string `json:"path"` // relative to the source
+	Rank   int    `json:"rank"` // where it failed; 0 for what could not be examined
+	Reason string `json:"reason"`
 }
 
 // statePrefix begins the names that staging and packing use for themselves. They are never staged.
