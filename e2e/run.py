@@ -300,15 +300,14 @@ def plain(root, *args):
     return done.stdout.split()[1]
 
 
-def training(args=(), trainers=1, torch=False, pause=(), through=()):
+def training(args=(), trainers=1, torch=False, pause=()):
     """Returns the command of trainer.py, or with `torch` of python/examples/train.py, which does
     the same with PyTorch and takes seconds to start. The global batch is that of all tests.
-    Training pauses after the batches `pause`: see Watched.go. `through` is a script that runs the
-    trainer."""
+    Training pauses after the batches `pause`: see Watched.go."""
     program = EXAMPLES / "train.py" if torch else HERE / "trainer.py"
     paused = [HERE / "paused.py", ",".join(map(str, pause))] if pause else []
     return [
-        sys.executable, *paused, *through, program, "--batch-size", GLOBAL_BATCH // trainers,
+        sys.executable, *paused, program, "--batch-size", GLOBAL_BATCH // trainers,
         "--digest", "--digest-log", "digest", *args,
     ]  # fmt: skip
 
@@ -316,9 +315,9 @@ def training(args=(), trainers=1, torch=False, pause=(), through=()):
 def start(
     folder, data, ranks=1, memory="20%", window="1MiB", mpi=None, args=(), options=(),
     trainers_per_rank=1, command=None,
-    torch=False, pause=(), through=(), stderr=None, env=None,
+    torch=False, pause=(), stderr=None, env=None,
 ):  # fmt: skip
-    """Starts a training in folder. `args`, `torch`, `pause` and `through` are those of `training`,
+    """Starts a training in folder. `args`, `torch` and `pause` are those of `training`,
     whose result `command` replaces; `options` are rankpool's, and `env` are more variables of its
     environment. `stderr` is a descriptor to use instead of the file of that name."""
     argv = [RANKPOOL, "run", "--ranks", ranks]
@@ -329,7 +328,7 @@ def start(
     for one in data if isinstance(data, (list, tuple)) else [data]:
         argv += ["--data", one]
     command = (
-        training(args, ranks * trainers_per_rank, torch, pause, through)
+        training(args, ranks * trainers_per_rank, torch, pause)
         if command is None
         else command
     )

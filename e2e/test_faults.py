@@ -65,8 +65,7 @@ def kill_ranks(run, batch, count=None, back=True):
     ],
 )
 def test_ranks_killed_in_mid_epoch(disturbed, ranks, mpi, killed, back):
-    """Without the cache a trainer reads what is still in the old memory, and the rest from storage:
-    here the memory holds less than the ALONE batches."""
+    """Without the cache a trainer reads storage."""
     at = BATCHES + 5
     way = {} if back else {"memory": "2%", "window": "32KiB"}
     pause = [at] if back else [at, at + ALONE]

@@ -299,8 +299,8 @@ func TestSpoiltBytes(t *testing.T) {
 	}
 }
 
-// TestGoldenDirectory compares a directory with docs/wire/slab_golden.bin, which the Python
-// client's tests read too: 256 bytes for samples, and sets of 3 and 2 that have whole ones.
+// TestGoldenDirectory compares a directory with docs/wire/slab_golden.bin: 256 bytes for samples,
+// and sets of 3 and 2 that have whole ones.
 func TestGoldenDirectory(t *testing.T) {
 	const samples = 256
 	sets := []Set{{Samples: 3, Key: [32]byte{1}}, {Samples: 2, Key: [32]byte{2}}}

@@ -268,24 +268,16 @@ def _mixed(
 
 
 def from_storage(connection: Connection, index: Index, batch: Batch) -> Samples:
-    """Returns the samples of a batch without a rank: from the rank's memory, which count as hits,
-    or else from storage.
+    """Returns the samples of a batch from storage.
 
     Raises SampleError for a sample that cannot be read.
     """
     tally = connection.tally(batch.stream, batch.epoch)
     before = tally.counts() if batch.evaluated else None
-    views = []
-    for id in batch:
-        content = connection.recall(batch.stream, id, index.sizes[id])
-        if content is None:
-            connection.hesitate()
-            content = index.read(id)
-            tally.fallback_reads += 1
-            tally.fallback_bytes += len(content)
-        else:
-            tally.hits_local += 1
-        views.append(memoryview(content))
+    connection.hesitate()
+    views = [memoryview(index.read(id)) for id in batch]
+    tally.fallback_reads += len(views)
+    tally.fallback_bytes += sum(map(len, views))
     if before:
         tally.evaluate(before)
     return Samples(batch, views, index, index, None, connection)

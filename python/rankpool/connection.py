@@ -21,8 +21,7 @@ from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from . import kin, wire
 from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
 from .identity import Identities, identities
-from .hands import Hands
-from .lease import Lease
+from .lease import Hands, Lease
 from .memory import Memory
 from .owner import check_folder, check_peer
 from .saying import say
@@ -174,11 +173,6 @@ class Connection:
         if self._memory is not None:
             self._memory.close()
             self._memory = None
-
-    def recall(self, stream: int, id: int, size: int) -> Optional[bytes]:
-        """Returns a sample's bytes from the rank's memory, or None if it does not have them."""
-        memory = self._memory
-        return None if memory is None else memory.read(stream, id, size)
 
     def hesitate(self) -> None:
         """Waits a random moment before the first read from storage after the cache was lost: all

@@ -113,10 +113,8 @@ class Tally:
 
     def __init__(self, stream: int, epoch: int) -> None:
         self.stream, self.epoch = stream, epoch
-        self.hits_local = self.hits_remote = self.storage_reads = self.fallback_reads = (
-            self.substituted
-        ) = self.substitute_reads = self.evaluated = self.evaluated_reads = 0
-        self.storage_bytes = self.fallback_bytes = self.stall_ns = self.elapsed_ns = 0
+        self.restore((0,) * len(_COUNTED))
+        self.stall_ns = self.elapsed_ns = 0
         self.began_ns = time.perf_counter_ns()
         # a training process whose waiting nobody measures says so; a worker has nothing to say
         self.measured = True
