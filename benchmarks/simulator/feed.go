@@ -105,6 +105,10 @@ func (f *ownFeed) begin(epoch int) (*plan.Plan, error) {
 	}
 	p := f.ahead
 	f.ahead = nil
+	if r, ok := f.pool.(systems.Repeater); ok {
+		repeated := draw.Listed(r.Repeat(f.job, epoch, p.IDs))
+		p = plan.New(f.setup.planConfig(repeated), epoch, nil)
+	}
 	return p, nil
 }
 

@@ -51,6 +51,14 @@ func (d *Draws) Chosen() bool { return d.choice != nil }
 // Substituted reports whether draw i is served with a sample other than the one drawn.
 func (d *Draws) Substituted(i int) bool { return d.choice != nil && d.choice.Drawn[i] != d.IDs[i] }
 
+// Drawn returns what was drawn, by draw; IDs are what is served.
+func (d *Draws) Drawn() []SampleID {
+	if d.choice == nil {
+		return d.IDs
+	}
+	return d.choice.Drawn
+}
+
 // Evaluated returns the global batches that are not trained on: a forward pass measures their
 // losses.
 func (d *Draws) Evaluated() Batches {

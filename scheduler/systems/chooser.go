@@ -142,7 +142,7 @@ func (c *Chooser) Begin(learned []byte) error {
 	if !c.cfg.System.follows() {
 		return nil
 	}
-	processes, reported, memory, err := c.cfg.parts(learned)
+	processes, reported, memory, _, err := c.cfg.parts(learned)
 	if err != nil {
 		return err
 	}
@@ -175,13 +175,13 @@ func (c *Chooser) begin() {
 		System: cfg.System, Values: cfg.Values, Samples: cfg.Sampler.Samples, Jobs: 1,
 		Ranks:           ranks,
 		TrainersPerRank: max(c.processes/ranks, 1), Epochs: epochs,
-		GlobalBatch: c.globalBatch(), Seed: cfg.Sampler.Seed,
+		GlobalBatch: c.cfg.globalBatch(), Seed: cfg.Sampler.Seed,
 		Memory: c.memory, Scores: []*Scores{c.scores},
 		Labels: cfg.Labels, Dimensions: cfg.Dimensions,
 	})
 }
 
-func (c *Chooser) globalBatch() int { return c.cfg.Sampler.BatchSize * len(c.cfg.World) }
+func (cfg *ChooserConfig) globalBatch() int { return cfg.Sampler.BatchSize * len(cfg.World) }
 
 // Pad implements draw.Padder, for a system that draws by torch.
 func (c *Chooser) Pad(processes int) draw.Sampler {
@@ -274,7 +274,7 @@ func (c *Chooser) choose(epoch int, scores []float32) *draw.Draws {
 	choice := draw.Choice{Epoch: epoch, Held: make([]bool, c.cfg.Sampler.Samples)}
 	c.memory.Packages() // discard those of an abandoned epoch
 	var packages Packages
-	batches := slices.Collect(slices.Chunk(drawn, c.globalBatch()))
+	batches := slices.Collect(slices.Chunk(drawn, c.cfg.globalBatch()))
 	for b, ids := range batches {
 		if evaluates && b == plan.EvaluateAt(len(batches)) {
 			c.evaluate(&choice, evaluator.Evaluate(0), &packages)
@@ -302,7 +302,11 @@ func (c *Chooser) draw(epoch int, scores []float32) []draw.SampleID {
 	cfg := c.cfg.Sampler
 	cfg.Name, cfg.Floor = name, draw.NoFloor // as published
 	c.cfg.System.Sample(c.cfg.Values, &cfg)
-	return mustSampler(c.cfg.System, cfg).Draw(epoch, scores).IDs
+	ids := mustSampler(c.cfg.System, cfg).Draw(epoch, scores).IDs
+	if r, ok := c.pool.(Repeater); ok {
+		ids = r.Repeat(0, epoch, ids)
+	}
+	return ids
 }
 
 // batch lets the pool answer a global batch.
@@ -344,9 +348,9 @@ func (c *Chooser) home(choice *draw.Choice, first int, answers []Answer) {
 func (c *Chooser) evaluate(
 	choice *draw.Choice, samples []draw.SampleID, packages *Packages,
 ) {
-	n := (len(samples) + c.globalBatch() - 1) / c.globalBatch()
-	choice.Evaluated = draw.Batches{First: len(choice.Drawn) / c.globalBatch(), N: n}
-	ids := make([]draw.SampleID, n*c.globalBatch())
+	n := (len(samples) + c.cfg.globalBatch() - 1) / c.cfg.globalBatch()
+	choice.Evaluated = draw.Batches{First: len(choice.Drawn) / c.cfg.globalBatch(), N: n}
+	ids := make([]draw.SampleID, n*c.cfg.globalBatch())
 	answers := make([]Answer, len(ids))
 	for i := range ids {
 		ids[i] = samples[i%len(samples)]
@@ -361,7 +365,7 @@ func (c *Chooser) add(
 ) {
 	choice.Drawn = append(choice.Drawn, ids...)
 	for i, a := range answers {
-		home := int(c.rankAt(i % c.globalBatch()))
+		home := int(c.rankAt(i % c.cfg.globalBatch()))
 		if !a.Read || c.memory.Has(a.Served) {
 			home = c.memory.Home(a.Served)
 		}

@@ -197,6 +197,9 @@ func (d *goldenDriver) epoch(epoch int) {
 	batches := 0
 	for job := range d.trace.jobs {
 		draws := d.draw(job, epoch)
+		if r, ok := d.pool.(Repeater); ok {
+			draws.IDs = r.Repeat(job, epoch, draws.IDs)
+		}
 		d.plans = append(d.plans, draws)
 		d.pool.Begin(job, epoch, draws.IDs)
 		batches = max(batches, (len(draws.IDs)+d.trace.globalBatch-1)/d.trace.globalBatch)

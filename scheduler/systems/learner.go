@@ -42,7 +42,7 @@ func (l *Learner) begin(scores []float32, processes int) {
 	l.scores = NewScores(slices.Clone(scores))
 	l.pool = cfg.System.NewPool(PoolConfig{
 		System: cfg.System, Values: cfg.Values, Samples: cfg.Sampler.Samples, Jobs: 1,
-		Ranks: 1, TrainersPerRank: processes, GlobalBatch: cfg.Sampler.BatchSize * len(cfg.World),
+		Ranks: 1, TrainersPerRank: processes, GlobalBatch: cfg.globalBatch(),
 		Seed:   cfg.Sampler.Seed,
 		Memory: NewMemory(cfg.Sampler.Samples, 1, cfg.CapacityBytes, cfg.Size),
 		Scores: []*Scores{l.scores},

@@ -43,6 +43,14 @@ type Resampler interface {
 	Resample(job, epoch int, scores []float32) (sampler string, weights []float32)
 }
 
+// A Repeater is a Resampler that repeats draws by what is in memory when an epoch begins. It is not
+// asked if the user chose the sampler.
+type Repeater interface {
+	// Repeat is called before Begin, with the draws of the epoch in order, and returns as many. It
+	// must not change ids.
+	Repeat(job, epoch int, ids []draw.SampleID) []draw.SampleID
+}
+
 // A Drawer is a Pool that draws an epoch itself. It is not asked if the user chose the sampler.
 type Drawer interface {
 	// Cut is called at the cut of the previous epoch, before Draw. Draw uses what the pool has learned

@@ -42,6 +42,12 @@ const stagnationEpochs = 3
 // ln2 is the cross entropy of a sample whose label has the probability 1/2.
 const ln2 = 0.693147180559945309417232121458
 
+var shadeMaxShare = Option{
+	Name: "max_share", Default: 0.9, Least: 1e-06, Most: 1,
+	About:  "most of an epoch's draws that repetition gives to samples in memory, in (0, 1]",
+	Source: "the paper gives no number; chosen so that every sample continues to be drawn",
+}
+
 var shadeOptions = []Option{
 	{
 		Name: "repetition", Default: 3, Least: 1, Most: 1e+06,
@@ -50,11 +56,7 @@ var shadeOptions = []Option{
 		Source: "default of the authors' implementation; the paper gives no number (its hit " +
 			"ratio of 0.725 with a cache of 0.2 in §6.6 needs about 3)",
 	},
-	{
-		Name: "max_share", Default: 0.9, Least: 1e-06, Most: 1,
-		About:  "most of an epoch's draws that repetition gives to samples in memory, in (0, 1]",
-		Source: "the paper gives no number; chosen so that every sample continues to be drawn",
-	},
+	shadeMaxShare,
 	{
 		Name: "steep", Default: 0.2, Least: 0, Most: 1e+09,
 		About: "decline of the mean loss in an epoch, as a share of it, from which the next " +

@@ -98,6 +98,11 @@ func TestSpiderCacheIsKnownAtTheCut(t *testing.T) {
 			s, substituted := newSpiderTraining(t, capacity), 0
 			ids := s.cut(0)
 			for epoch := range 8 {
+				drawn := ids
+				ids = s.pool.Repeat(0, epoch, drawn)
+				if !slices.Equal(ids, s.planner.Repeat(0, epoch, drawn)) {
+					t.Fatalf("epoch %d: the planner repeats other draws", epoch)
+				}
 				want := s.plan(epoch, ids)
 				s.pool.Begin(0, epoch, ids)
 				var next []draw.SampleID

@@ -37,8 +37,17 @@ type spiderFollower struct {
 	cfg       ChooserConfig
 	processes int
 	learned   protocol.Learned  // at the last cut; nil: nothing
-	batches   []protocol.Folded // since then
+	batches   []protocol.Folded // since then; IDs are those drawn
 	memory    []byte            // at the end of the epoch under way
+	drawn     [2]spiderDrawn    // in the epoch before, and in the one under way
+}
+
+// spiderDrawn has the draws of an epoch from a place on. Embeddings belong to what was drawn, and
+// what is folded has what was served. After a restart, what was drawn behind the cut of the epoch
+// before is known from the cut's bytes alone.
+type spiderDrawn struct {
+	epoch, start int
+	ids          []draw.SampleID
 }
 
 // NewFollower returns the protocol.Learner that follows training for the Chooser or Learner of
@@ -66,7 +75,7 @@ func (f *spiderFollower) Begin(_ []float32, learned []byte) error {
 			err = chooser.Begin(learned)
 		}
 		if err == nil {
-			now.processes, _, now.memory, err = f.cfg.parts(learned)
+			now.processes, _, now.memory, now.drawn[1], err = f.cfg.parts(learned)
 		}
 		if err != nil {
 			return err
@@ -80,27 +89,44 @@ func (f *spiderFollower) Begin(_ []float32, learned []byte) error {
 // Open implements protocol.Learner.
 func (f *spiderFollower) Open(p *plan.Plan, learned protocol.Learned) {
 	f.memory, f.learned = p.After(), learned
+	if p.Epoch != f.drawn[1].epoch {
+		f.drawn[0] = f.drawn[1]
+	}
+	f.drawn[1] = spiderDrawn{epoch: p.Epoch, ids: p.Drawn()}
 }
 
 // Learn implements protocol.Learner.
-func (f *spiderFollower) Learn(b protocol.Folded, _ []float32) { f.batches = append(f.batches, b) }
+func (f *spiderFollower) Learn(b protocol.Folded, _ []float32) {
+	for _, d := range f.drawn {
+		lo := b.Batch*f.cfg.globalBatch() - d.start
+		if b.Epoch == d.epoch && lo >= 0 && lo+len(b.IDs) <= len(d.ids) {
+			b.IDs = d.ids[lo:][:len(b.IDs)]
+		}
+	}
+	f.batches = append(f.batches, b)
+}
 
 // Cut implements protocol.Learner.
 func (f *spiderFollower) Cut([]float32) protocol.Learned {
 	at := *f
+	if n, d := len(f.batches), &at.drawn[1]; n > 0 && f.batches[n-1].Epoch == d.epoch {
+		folded := min((f.batches[n-1].Batch+1)*f.cfg.globalBatch()-d.start, len(d.ids))
+		d.ids, d.start = d.ids[folded:], d.start+folded
+	}
 	f.batches = nil
 	f.learned = at.bytes
 	return f.learned
 }
 
 // bytes returns what was learned up to a cut: u32 processes, u64 capacity, u32 samples, u64 n, the
-// n bytes of what was reported, and the memory.
+// n bytes of what was reported, u32 epoch, u32 place of its cut, u32 m, u32 drawn[m] from there on,
+// and the memory.
 func (f *spiderFollower) bytes() []byte {
 	latest := newSpiderLatest(&PoolConfig{
 		Samples: f.cfg.Sampler.Samples, Dimensions: f.cfg.Dimensions,
 	}, 0)
 	if f.learned != nil {
-		_, reported, _, err := f.cfg.parts(f.learned())
+		_, reported, _, _, err := f.cfg.parts(f.learned())
 		if err == nil {
 			// the losses counted up to that cut were for the next epoch, and are not counted again
 			_, _, err = latest.restore(reported)
@@ -120,25 +146,43 @@ func (f *spiderFollower) bytes() []byte {
 	b = f.cfg.appendHead(b, f.processes)
 	b = le.AppendUint64(b, uint64(latest.bytes()))
 	b = latest.append(b, counts, len(f.batches) > 0)
+	tail := f.drawn[1]
+	for _, x := range []int{tail.epoch, tail.start, len(tail.ids)} {
+		b = le.AppendUint32(b, uint32(x))
+	}
+	for _, id := range tail.ids {
+		b = le.AppendUint32(b, uint32(id))
+	}
 	return append(b, f.memory...)
 }
 
 // parts parses what Cut returned. It returns an error if learned is damaged, or is from other
 // samples or another memory.
 func (cfg *ChooserConfig) parts(learned []byte) (
-	processes int, reported, memory []byte, err error,
+	processes int, reported, memory []byte, drawn spiderDrawn, err error,
 ) {
 	processes, rest, err := cfg.takeHead(learned)
 	if err != nil {
-		return 0, nil, nil, err
+		return 0, nil, nil, drawn, err
 	}
 	r := reader{rest}
-	if n := r.u64(); r.b == nil || n > uint64(len(r.b)) {
-		err = errDamaged
-	} else {
-		reported, memory = r.b[:n:n], r.b[n:]
+	n := r.u64()
+	if r.b == nil || n > uint64(len(r.b)) {
+		return 0, nil, nil, drawn, errDamaged
 	}
-	return processes, reported, memory, err
+	reported, r.b = r.b[:n:n], r.b[n:]
+	drawn.epoch, drawn.start = int(r.u32()), int(r.u32())
+	if n = uint64(r.u32()); r.b == nil || n > uint64(len(r.b))/4 {
+		return 0, nil, nil, drawn, errDamaged
+	}
+	for range n {
+		id := r.u32()
+		if int64(id) >= int64(cfg.Sampler.Samples) {
+			return 0, nil, nil, drawn, errDamaged
+		}
+		drawn.ids = append(drawn.ids, draw.SampleID(id))
+	}
+	return processes, reported, r.b, drawn, nil
 }
 
 // What was reported, as bytes: u64 losses of right predictions, u64 losses, u32 1 if a batch was

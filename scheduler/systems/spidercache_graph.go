@@ -15,15 +15,18 @@ import (
 // Source: Wang et al., "SpiderCache", ICPP 2025, §4.1, Eq. 1–4. Differs: the paper gives no numbers
 // for λ and α, and what it calls near in Eq. 2 depends on the unit of the embeddings. Here
 // distances are in units of the root mean square distance of two samples' embeddings, so that λ and
-// α mean the same for every model and epoch. A query for a sample in the index finds the sample
-// itself, at distance 0: a sample is its own neighbour, so x_same is at least 1 and Eq. 4 never
-// divides by 0. Product quantization (§5) is left out: it saves memory and changes distances.
+// α mean the same for every model and epoch. The option threshold takes the constants of the
+// authors' implementation (compute_score), which puts d² in place of d. A list holds neighbours of
+// the node's own class, as there: §4.1 stores the node "with the highest x_same with its neighbor
+// lists". A query for a sample in the index finds the sample itself, at distance 0: a sample is its
+// own neighbour, so x_same is at least 1 and Eq. 4 never divides by 0. Product quantization (§5) is
+// left out: it saves memory and changes distances.
 type spiderGraph struct {
 	labels       []int32
 	index        *hnsw.Index
-	reachSquared float64 // a squared distance below it makes an edge; in squares of the unit
+	threshold    float64 // a squared distance below it makes an edge; 0: see reachSquared
+	reachSquared float64 // the same, in squares of the unit
 	most, ef     int
-	sameClass    bool // the neighbour lists leave other classes out
 	scores       []float32
 
 	held       int       // samples in the index
@@ -44,9 +47,9 @@ func newSpiderGraph(cfg *PoolConfig, job int) *spiderGraph {
 	g := &spiderGraph{
 		labels: cfg.Labels, index: hnsw.New(cfg.Samples, cfg.Dimensions, cfg.Seed+int64(job)),
 		reachSquared: spiderReachSquared(cfg.Value("lambda"), cfg.Value("alpha")),
+		threshold:    cfg.Value("threshold"),
 		most:         int(cfg.Value("neighbormax")), ef: int(cfg.Value("ef")),
-		sameClass: cfg.Value("same_class") != 0,
-		scores:    make([]float32, cfg.Samples), sum: make([]float64, cfg.Dimensions),
+		scores: make([]float32, cfg.Samples), sum: make([]float64, cfg.Dimensions),
 	}
 	for id := range g.scores {
 		g.scores[id] = g.eq4(1, 0) // of a node without edges
@@ -104,13 +107,16 @@ func (g *spiderGraph) unitSquared() float64 {
 	return 2 * variance
 }
 
-// score updates the score of a sample in the index, and returns it with the sample's neighbours,
-// those of its own class first (Algorithm 1, lines 16 and 17). The neighbours are valid until the
-// next call.
+// score updates the score of a sample in the index, and returns it with the sample's neighbours of
+// its own class (Algorithm 1, lines 16 and 17). The neighbours are valid until the next call.
 func (g *spiderGraph) score(id draw.SampleID) (float32, []int32) {
 	// A sample at distance 0 has similarity 1, and so an edge, even if all embeddings are equal.
-	radius := max(float32(g.reachSquared*g.unitSquared()), math.SmallestNonzeroFloat32)
-	g.neighbours = g.index.Within(g.neighbours[:0], int32(id), radius, g.most, g.ef)
+	radius := g.threshold
+	if radius == 0 {
+		radius = g.reachSquared * g.unitSquared()
+	}
+	g.neighbours = g.index.Within(g.neighbours[:0], int32(id),
+		max(float32(radius), math.SmallestNonzeroFloat32), g.most, g.ef)
 	same := 0
 	for i, n := range g.neighbours {
 		if g.labels[n] == g.labels[id] {
@@ -119,10 +125,7 @@ func (g *spiderGraph) score(id draw.SampleID) (float32, []int32) {
 		}
 	}
 	g.scores[id] = g.eq4(same, len(g.neighbours)-same)
-	if g.sameClass {
-		return g.scores[id], g.neighbours[:same]
-	}
-	return g.scores[id], g.neighbours
+	return g.scores[id], g.neighbours[:same]
 }
 
 // known returns the scores of the samples that were trained on.

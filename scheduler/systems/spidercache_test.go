@@ -110,20 +110,18 @@ func TestSpiderCacheScores(t *testing.T) {
 		// The unit is √2 times the standard deviation: 56 from 0, 1, 2, 3, 100.
 		{Values{"alpha": math.Exp(-2.5 / 55.75)}, math.Log(1/2. + 1/500. + 1), []int32{0, 2}},
 		{
-			Values{"alpha": math.Exp(-2.5 / 55.75), "same_class": 0},
-			math.Log(1/2. + 1/500. + 1),
-			[]int32{0, 2, 1},
-		},
-		{
 			Values{"alpha": math.Exp(-2.5 / 55.75), "neighbormax": 2},
 			math.Log(1/1. + 1/2. + 1),
 			[]int32{0},
 		},
 		{
-			Values{"lambda": 2, "alpha": math.Exp(-2.5 / 55.75), "same_class": 0},
+			Values{"lambda": 2, "alpha": math.Exp(-2.5 / 55.75)},
 			math.Log(1/1. + 1/500. + 1),
-			[]int32{0, 1},
+			[]int32{0},
 		},
+		// the squares of the distances are 1, 4 and 9
+		{Values{"threshold": 3.9}, math.Log(1/1. + 1/500. + 1), []int32{0}},
+		{Values{"threshold": 4.1}, math.Log(1/2. + 1/500. + 1), []int32{0, 2}},
 		{Values{"alpha": math.Exp(-0.5 / 55.75)}, math.Log(2), []int32{0}},
 	} {
 		g := spiderTest(5, 5, []int32{0, 1, 0, 0, 0}, c.values).graphs[0]
@@ -248,33 +246,28 @@ func TestSpiderCacheNodesOfProcesses(t *testing.T) {
 	}
 }
 
-// TestSpiderCacheSameClass checks that a sample is served only for those of its own class, unless
-// the option says otherwise.
+// TestSpiderCacheSameClass checks that a sample is served only for those of its own class.
 func TestSpiderCacheSameClass(t *testing.T) {
-	for _, c := range []struct {
-		values Values
-		want   bool
-	}{{Values{"alpha": 0.5}, false}, {Values{"alpha": 0.5, "same_class": 0}, true}} {
-		substituted, other := 0, false
-		trace := goldenTrace{values: c.values}
-		trace.setDefaults()
-		var d *goldenDriver
-		trace.check = func(_ *testing.T, b *Batch, answers []Answer) {
-			for i, a := range answers {
-				if a.Served != b.IDs[i] {
-					substituted++
-					other = other || d.labels[a.Served] != d.labels[b.IDs[i]]
-				}
+	substituted := 0
+	trace := goldenTrace{values: Values{"alpha": 0.5}}
+	trace.setDefaults()
+	var d *goldenDriver
+	trace.check = func(t *testing.T, b *Batch, answers []Answer) {
+		for i, a := range answers {
+			if a.Served != b.IDs[i] {
+				substituted++
+			}
+			if d.labels[a.Served] != d.labels[b.IDs[i]] {
+				t.Fatalf("%d is served for %d, which is of another class", a.Served, b.IDs[i])
 			}
 		}
-		d = newGoldenDriver(t, &spiderCacheSystem, trace)
-		for epoch := range trace.epochs {
-			d.epoch(epoch)
-		}
-		if substituted == 0 || other != c.want {
-			t.Errorf("%v: %d draws are substituted, of another class: %v", c.values, substituted,
-				other)
-		}
+	}
+	d = newGoldenDriver(t, &spiderCacheSystem, trace)
+	for epoch := range trace.epochs {
+		d.epoch(epoch)
+	}
+	if substituted == 0 {
+		t.Error("no draw is substituted")
 	}
 }
 
@@ -306,6 +299,64 @@ func TestSpiderCacheAlgorithm1Line17(t *testing.T) {
 	weights[3] = 9
 	if p.graphs[0].scores[3] == 9 {
 		t.Error("the weights are the pool's own scores")
+	}
+}
+
+// TestSpiderCacheRepetition checks that draws of samples in the importance cache are repeated, in
+// place of others, up to a share of the epoch.
+func TestSpiderCacheRepetition(t *testing.T) {
+	ids := []draw.SampleID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
+	for _, c := range []struct {
+		values Values
+		most   int // of 0, 1 and 2, which are there
+	}{
+		{Values{}, 9},
+		{Values{"repetition": 2}, 6},
+		{Values{"max_share": 0.8}, 8},
+		{Values{"repetition": 1}, 3},
+	} {
+		c.values["r_start"] = 0.75
+		p := spiderTest(10, 4, nil, c.values)
+		p.Batch(spiderBatch(0, 1, 2), make([]Answer, 3))
+		p.homophily.Push(3, []int32{3}, 0)
+		got, times := p.Repeat(0, 1, ids), make([]int, 10)
+		for _, id := range got {
+			times[id]++
+		}
+		here := times[0] + times[1] + times[2]
+		if len(got) != 10 || here != c.most || slices.Max(times[:3])-slices.Min(times[:3]) > 1 ||
+			slices.Max(times[3:]) > 1 {
+			t.Errorf("%v: %v were repeated as %v", c.values, ids, got)
+		}
+	}
+	if !slices.IsSorted(ids) {
+		t.Error("the draws were changed")
+	}
+}
+
+// TestSpiderCacheDrawnLearns checks that a sample for which another one is served gets that one's
+// embedding, which itself keeps its own, and is not added to the homophily cache.
+func TestSpiderCacheDrawnLearns(t *testing.T) {
+	for _, byBatch := range []float64{0, 1} {
+		p := spiderTest(4, 4, nil, Values{"by_batch": byBatch, "r_start": 0})
+		place := map[draw.SampleID]float32{0: 0, 1: 5, 2: 100}
+		p.Trained(spiderBatch(0, 1, 2), spiderReport(place, 0, 1, 2))
+		p.homophily.Push(2, []int32{1, 2}, 0)
+		answers := make([]Answer, 1)
+		if p.Batch(spiderBatch(1), answers); answers[0].Served != 2 {
+			t.Fatalf("%d is served for 1", answers[0].Served)
+		}
+		place[2] = 77
+		p.Trained(spiderBatch(1), spiderReport(place, 2))
+		of := func(id int32) float32 {
+			if byBatch == 1 {
+				return p.graphs[0].index.Vector(id)[0]
+			}
+			return p.epochs.latest[0].of(draw.SampleID(id))[0]
+		}
+		if of(1) != 77 || of(2) != 100 || p.homophily.Has(1) {
+			t.Errorf("by_batch=%v: embeddings %v and %v", byBatch, of(1), of(2))
+		}
 	}
 }
 
