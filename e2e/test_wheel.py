@@ -33,10 +33,8 @@ def test_pip_is_all_that_it_takes(installed, tree, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(installed))
     monkeypatch.delenv("PYTHONPATH", raising=False)
     command = ["rankpool", "run", "--data", tree, "--log", "run.jsonl", "--tune", "progress=0"]
-    command.append("--")
-    one = run.Run(
-        tmp_path, [*command, "python", EXAMPLES / "train.py", "--epochs", 2, "--sampler", "torch"]
-    )
+    train = f"rankpool version && exec python {EXAMPLES / 'train.py'} --epochs 2 --sampler torch"
+    one = run.Run(tmp_path, [*command, "--", "/bin/sh", "-c", train])
     result = one.finish()
     assert result.code == 0, result.stderr
     assert result.summary["draws"] == 2 * SAMPLES

@@ -3,19 +3,18 @@
 import os
 import sys
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin")
-
 
 def main(name: str = "rankpool") -> None:
     """Replaces this process with a program."""
-    path = os.path.join(FOLDER, name)
-    try:
-        os.execv(path, [path, *sys.argv[1:]])
-    except FileNotFoundError:
-        sys.exit(
-            f"{name}: there is no program at {path}: install the wheel of `make wheel`, not the "
-            "sources"
-        )
+    # Within `rankpool run`, a copy of this package without programs comes first on the path.
+    for folder in sys.path:
+        path = os.path.join(folder, "rankpool", "bin", name)
+        if os.path.isfile(path):
+            os.execv(path, [path, *sys.argv[1:]])
+    sys.exit(
+        f"{name}: there is no program at {os.path.dirname(__file__)}/bin/{name}: install the wheel "
+        "of `make wheel`, not the sources"
+    )
 
 
 def lab() -> None:
