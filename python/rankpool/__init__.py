@@ -63,6 +63,7 @@ _WITH_TORCH = {
     "DistributedSampler": "samplers",
     "ImportanceSampler": "samplers",
     "WebDataset": "webdataset",
+    "planned": "orders",
 }
 
 

@@ -21,9 +21,9 @@ class Batch(list):
     `spec` lets a worker request the batch by itself. It is small and can be pickled. `repeats` has
     for each id how often the epoch drew it before; None: never. The cache does not serve a stream
     below 0. `evaluated`: the batch is not trained on. `key` stands for the pass over the data, in
-    the seeds of transforms. `together`: a DataLoader fetches the whole batch in a row, even if one
-    id at a time; it is not pickled, so workers do not have it. `reads` counts, by place, how often
-    this process has read a sample of the batch.
+    the seeds of transforms; None: there are none. `together`: a DataLoader fetches the whole batch
+    in a row, even if one id at a time; it is not pickled, so workers do not have it. `reads`
+    counts, by place, how often this process has read a sample of the batch.
     """
 
     __slots__ = (
@@ -32,7 +32,7 @@ class Batch(list):
 
     def __init__(
         self, ids: List[int], stream: int, epoch: int, number: int, spec: Spec,
-        repeats: Optional[List[int]] = None, evaluated: bool = False, key: int = 0,
+        repeats: Optional[List[int]] = None, evaluated: bool = False, key: Optional[int] = 0,
     ) -> None:
         super().__init__(ids)
         self.stream, self.epoch, self.number, self.spec = stream, epoch, number, spec

@@ -25,9 +25,12 @@ class Loading:
     Accelerate's BatchSamplerShard or SkipBatchSampler. `prefetcher` is ahead of training.
     """
 
-    def __init__(self, loader: Any = None, caller: Any = None) -> None:
+    def __init__(self, loader: Any = None, caller: Any = None, order: Any = None) -> None:
         self.batch_size: Optional[int] = None
         self.drop_last, self.handed, self.between = False, 0, None
+        # what hands in the batches of the loader's data set, if something does
+        self.order, self.dataset = order, getattr(loader, "dataset", None)
+        self.states: Any = None  # of its samplers, as the iteration began
         self.in_order = getattr(loader, "in_order", True)
         name = type(caller).__name__
         self.prefetcher = name if name in _PREFETCHERS else ""
@@ -44,6 +47,17 @@ class Loading:
                 self.batch_size, self.drop_last = batches.batch_size, batches.drop_last
                 self.between = None if batches is self._samplers[0] else self._samplers[0]
         return self
+
+    def position(self, first: int, batch: Optional[int]) -> int:
+        """Returns how many batches of an epoch, which was begun at batch `first`, training got:
+        `batch`, unless None. Raises ValueError if nobody knows."""
+        other = self.prefetcher or (self.between and type(self.between).__name__)
+        if not self._samplers or batch is None and other:
+            raise ValueError(
+                f"rankpool: {other or 'no DataLoader'} is between the sampler and the loop: say "
+                "how many batches of the epoch were trained, as state_dict(batch=…)"
+            )
+        return first + self.handed if batch is None else batch
 
     def fetches(self, size: Optional[int]) -> bool:
         """Returns whether it requests a batch of this size at once."""
@@ -94,8 +108,9 @@ def loading_of(sampler: Any) -> Loading:
 def _under(sampler: Any) -> Iterator[Any]:
     """Yields a sampler, and those that it draws from."""
     yield sampler
+    data = sys.modules["torch.utils.data"]
     for inner in list(getattr(sampler, "__dict__", {}).values()):
-        if isinstance(inner, (Ours, sys.modules["torch.utils.data"].Sampler)):
+        if isinstance(inner, (Ours, data.Sampler)) and not isinstance(inner, data.Dataset):
             yield from _under(inner)
 
 
@@ -122,11 +137,19 @@ def hook() -> None:
     plain = data.DataLoader.__iter__
 
     def __iter__(loader):
-        found = (loader.dataset, *_under(loader._index_sampler))
+        from .orders import order_of
+
+        order, ours = order_of(loader)
+        found = (loader.dataset, order, *_under(loader._index_sampler))
         if not any(isinstance(one, Ours) for one in found):
             return plain(loader)
-        loading = Loading(loader, sys._getframe(1).f_locals.get("self"))
-        iterator = loading.wait(lambda: plain(loader), batch=False)
+        loading = Loading(loader, sys._getframe(1).f_locals.get("self"), order)
+        own = {name: vars(loader)[name] for name in ours}
+        vars(loader).update(ours)  # an iterator keeps what it began with
+        try:
+            iterator = loading.wait(lambda: plain(loader), batch=False)
+        finally:
+            vars(loader).update(own)
         if not hasattr(type(iterator), "_watched"):
             iterator.__class__ = _watched(type(iterator))
         iterator._loading = loading

@@ -29,7 +29,8 @@ STATE_VERSION = 2
 # How long state_dict waits for a cache that is away. A restart takes a few seconds, or more if much
 # memory is taken back.
 SAVE_SECONDS = 60.0
-_SCORELESS = ("chunks", "quiver", "sequential", "torch", "torch-sequential", "uniform")
+LISTED = "listed"  # the sampler whose epochs trainers hand in
+_SCORELESS = (LISTED, "chunks", "quiver", "sequential", "torch", "torch-sequential", "uniform")
 _UNSAVED = (
     ": a training that resumes from this checkpoint cannot continue with the same batches; keep the "
     "one before it"
@@ -92,7 +93,7 @@ class BatchSampler(Ours):
             data.identity,
             sampler,
             _whole("seed", seed, -(1 << 63), (1 << 63) - 1),
-            _whole("batch_size", batch_size, 1, (1 << 31) - 1),
+            _whole("batch_size", batch_size, int(sampler != LISTED), (1 << 31) - 1),
             bool(drop_last),
             bool(sampler_drop_last),
             assign or "",
@@ -103,6 +104,11 @@ class BatchSampler(Ours):
             job=session.job(),
             first_chunk=_whole("first_chunk", first_chunk, 0, (1 << 31) - 1),
         )
+        first = _first.get((data.door, data.name, self.spec.job))
+        if first is not None and first.sampler == LISTED != sampler:
+            # what a plain DataLoader drew is another training on the data
+            job = "-".join(filter(None, (self.spec.job, sampler)))
+            self.spec = self.spec._replace(job=job)
         if _is_beside(data.door, self.spec):
             raise BesideError(
                 f"rankpool: this process trains on data set {data.name!r} with another sampler, or "
@@ -138,7 +144,8 @@ class BatchSampler(Ours):
             try:
                 if self._connection.connect():
                     opened = self._open_at(self._connection)
-                    _first.setdefault((self.data.door, self.spec.data), self.spec)
+                    key = self.data.door, self.spec.data, self.spec.job
+                    _first.setdefault(key, self.spec)
                     return opened
             except (Away, NotReady):
                 pass
@@ -520,14 +527,14 @@ class BatchSampler(Ours):
             self._connection.send_tally(self._connection.newest(self._stream) or self._tally())
 
 
-# What this process trains on: the spec of its first sampler over each data set of a door.
-_first: Dict[Tuple[str, str], Spec] = {}
+# What this process trains on: the spec of its first sampler over each data set of a door, by job.
+_first: Dict[Tuple[str, str, str], Spec] = {}
 
 
 def _is_beside(door: str, spec: Spec) -> bool:
     """Returns whether a sampler is beside the training of this process: the ranks do not plan
     it."""
-    first = _first.get((door, spec.data), spec)
+    first = _first.get((door, spec.data, spec.job), spec)
     alone = spec.world == 1 < session.world() and spec.sampler in _SCORELESS
     return alone or first._replace(trainer=0) != spec._replace(trainer=0)
 

@@ -17,7 +17,7 @@ from .connection import Spec
 from .loading import Loading, Ours, loading_of
 from .sampler import BatchSampler, BesideError, place_of
 from .seeding import number_of
-from .served import Served, say_once
+from .served import Served, claim, say_once
 
 _UNASKED = 64  # ids in a batch of unknown size, which only carries seed and epoch
 
@@ -62,6 +62,7 @@ class DistributedSampler(TorchDistributedSampler, Ours):
             raise ValueError(f'rankpool: assign must be "sampler" or "local", not {assign!r}')
         rank, num_replicas = _place(num_replicas, rank)
         super().__init__(dataset, num_replicas, rank, shuffle, seed, drop_last)
+        claim(dataset)
         self._batch_size, self._assign = batch_size, assign
         self._streams: Dict[Tuple[int, bool], BatchSampler] = {}
         self._loading = Loading()  # the iteration under way, which began at batch _first
@@ -328,6 +329,7 @@ class ImportanceSampler(Sampler, Ours):
                 "rankpool: ImportanceSampler draws from rankpool.ImageFolder, DatasetFolder or "
                 f"WebDataset, not {type(dataset)}"
             )
+        claim(dataset)
         self.dataset, self.sampler, self.seed, self.ahead = dataset, sampler, seed, ahead
         self.rank, self.num_replicas = _place(num_replicas, rank)
         self.epoch = 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 from zlib import crc32
 
 from torch.utils.data import Dataset as TorchDataset
@@ -33,6 +33,17 @@ def say_once(text: str) -> None:
     if not _said[place] and (worker is None or worker.id == 0):
         _said[place] = 1
         say(text)
+
+
+# The data sets of the cache that samplers of rankpool draw from: other orders are not planned.
+claimed: Set[str] = set()
+
+
+def claim(dataset: Any) -> None:
+    """Records that a sampler of rankpool draws from a data set."""
+    data = getattr(dataset, "_data", None)
+    if data is not None:
+        claimed.add(data.name)
 
 
 class Served(TorchDataset, Ours):
@@ -109,7 +120,7 @@ class Served(TorchDataset, Ours):
             restore()
 
     def _seeds(self, index: int) -> bool:
-        return self.rng is not None and isinstance(index, Index)
+        return self.rng is not None and isinstance(index, Index) and index.batch.key is not None
 
     def _seed(self, index: int) -> None:
         """Seeds the generators for the transforms of a sample that a sampler of rankpool drew."""
@@ -128,8 +139,8 @@ class Served(TorchDataset, Ours):
                 self._reader = _Reader(self._data)
             return self._reader.read(index.batch, index.place)
         say_once(
-            f"samples of {self.root} are read from storage one by one: give the DataLoader "
-            "sampler=rankpool.DistributedSampler(…) instead of shuffle=True or another sampler"
+            f"samples of {self.root} are read from storage one by one: a sampler of rankpool trains "
+            "on them too, or no DataLoader over this data set draws them (see rankpool.planned)"
         )
         return self._data.index.read(int(index) % len(self))
 

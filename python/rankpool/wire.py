@@ -23,9 +23,11 @@ MAX_PAYLOAD = 256 << 20
 MAX_EPOCH = (1 << 31) - 2
 NOT_MEASURED = (1 << 64) - 1  # stall_us of a training process whose waiting nobody measures
 
-HELLO, OPEN, PLAN, GET, REPORT, RELEASE, METRIC, SAVE, STATUS, SHUTDOWN = range(1, 11)
+HELLO, OPEN, PLAN, GET, REPORT, RELEASE, METRIC, SAVE, STATUS, SHUTDOWN, LIST = range(1, 12)
 REPLY = 100  # a reply's kind is its request's kind + REPLY
 ERROR = 99
+
+LIST_BYTES = 1 << 20  # of numbers in a LIST
 
 CONTROL = 0xFFFFFFFF  # in place of a trainer: a client that requests nothing to train on
 
@@ -67,6 +69,13 @@ def pack_open(spec: Any, training: Optional[dict]) -> bytes:
 
 def pack_plan(stream: int, epoch: int, first: int) -> bytes:
     return pack("<III", stream, epoch, first)
+
+
+def pack_list(
+    stream: int, epoch: int, ahead: bool, total: int, first: int, words: bytes
+) -> bytes:
+    """Packs a piece of a part of an epoch; `total` and `first` count its numbers of 4 bytes."""
+    return pack("<5I", stream, epoch, ahead, total, first) + words
 
 
 def pack_get(stream: int, epoch: int, batch: int, leases: Sequence[int], tally: bytes) -> bytes:

@@ -11,6 +11,7 @@ import threading
 import weakref
 from array import array
 from collections import namedtuple
+from itertools import accumulate
 
 from dataset_tree import make_tree, write_index
 
@@ -59,7 +60,9 @@ class Door:
         self.draws = draws
         self.requests, self.changed = [], threading.Condition()
         self.sources, self.not_ready, self.wrong_ids, self.hang_up_at = {}, set(), set(), set()
+        self.refuses_lists = False
         self.version, self.refuse, self.weights = 5, None, False
+        self.pieces, self.most = b"", 0  # what OPEN says of the batches; 0: as many as there are
         self.embeddings = 0  # length of the embedding that it needs with each loss
         self.missing = None  # what it says of trainers that have not come
         self.welcome = {"plan_version": 1}
@@ -80,6 +83,8 @@ class Door:
         self.slab = mmap.mmap(self.fd, SLAB_BYTES)
         self.free = list(range(0, SLAB_BYTES, PLACE_BYTES))
         self.leases, self.next_lease = {}, 1
+        # by epoch: the batches that were handed in, and whether that is final
+        self.listed, self.opened = {}, set()
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(self.path)
         self.listener.listen(16)
@@ -185,7 +190,7 @@ class Door:
             return 99, struct.pack(
                 "<HH", 2, 0
             ) + b"trainer 0 has batch_size 64, trainer 1 batch_size 13"
-        batches = len(plan(self, stream, spec, 0))
+        batches = self.most or len(plan(self, stream, spec, 0))
         streams[stream] = spec
         scorer = SCORERS.get(spec["sampler"], "")
         reply = {"stream": stream, "batches": batches, "scorer": scorer}
@@ -195,8 +200,10 @@ class Door:
 
     def _answer_3(self, values, streams, who):
         stream, epoch, _ = values
-        if self.missing:
-            return 99, struct.pack("<HH", 3, 0) + self.missing.encode()
+        listed = streams[stream]["sampler"] == "listed"
+        if self.missing or listed and not self.listed.get(epoch, ([], False))[1]:
+            return 99, struct.pack("<HH", 3, 0) + (self.missing or "not handed in").encode()
+        self.opened.add(epoch)
         batches = plan(self, stream, streams[stream], epoch)
         ids = [id for batch in batches for id in batch]
         scored = streams[stream]["sampler"] in SCORERS
@@ -218,6 +225,9 @@ class Door:
         if (epoch, batch) in self.hang_up_at:
             self.hang_up_at.remove((epoch, batch))
             raise OSError("hang up")
+        if streams[stream]["sampler"] == "listed" and epoch not in self.listed:
+            return 99, struct.pack("<HH", 3, 0) + b"not handed in"
+        self.opened.add(epoch)
         ids = plan(self, stream, streams[stream], epoch)[batch]
         if epoch in self.wrong_ids:
             ids = ids[1:] + ids[:1]
@@ -265,6 +275,28 @@ class Door:
     def _answer_8(self, values, streams, who):
         return 108, json.dumps(self.saved).encode()
 
+    def _answer_11(self, values, streams, who):
+        stream, epoch, ahead, total, first, words = values
+        assert streams[stream]["sampler"] == "listed"
+        if self.refuses_lists:
+            return 99, struct.pack("<HH", 2, 0) + b"refused"
+        if epoch in self.opened and epoch in self.listed:
+            return 111, b""
+        if total == 0:
+            if epoch not in self.listed:
+                return 99, struct.pack("<HH", 3, 0) + b"not handed in"
+            self.listed[epoch] = self.listed[epoch][0], True
+            return 111, b""
+        self.pieces = self.pieces + words if first else words
+        assert first == (len(self.pieces) - len(words)) // 4
+        if len(self.pieces) == 4 * total:
+            numbers = array("I", self.pieces).tolist()
+            counts, ids = numbers[1 : 1 + numbers[0]], numbers[1 + numbers[0] :]
+            ends = list(accumulate(counts, initial=0))
+            assert ends[-1] == len(ids) and all(counts)
+            self.listed[epoch] = [ids[a:b] for a, b in zip(ends, ends[1:])], not ahead
+        return 111, b""
+
     def _end(self, lease):
         if lease not in self.leases:
             self.faults.append(f"lease {lease} was not held")
@@ -292,6 +324,8 @@ class Door:
 def plan(door, stream, spec, epoch):
     """Returns this trainer's part of each global batch: ids drawn with replacement, or in order."""
     n = len(door.data[stream].files)
+    if spec["sampler"] == "listed":
+        return door.listed[epoch][0] if epoch in door.listed else [[0]] * 1000
     if spec["sampler"].startswith("torch"):
         return torch_plan(n, spec, epoch)
     if spec["sampler"] == "sequential":
@@ -346,6 +380,8 @@ def decode(kind, payload):
         return *report, [list(numbers[i : i + d]) for i in range(0, n * d, d)]
     if kind == 6:
         return _leases(payload, 0)
+    if kind == 11:
+        return *struct.unpack_from("<5I", payload), payload[20:]
     return ()
 
 

@@ -53,6 +53,7 @@ EACH += [
 def no_cache(monkeypatch):
     """No cache, unless the fixture door provides one."""
     monkeypatch.setattr("rankpool.served._said", mmap.mmap(-1, 1 << 16))
+    rankpool.served.claimed.clear()
     for name in ("RANKPOOL_SOCKET", "RANKPOOL_SESSION", "RANK", "WORLD_SIZE", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
 
@@ -166,17 +167,18 @@ def test_ids_and_order_are_those_of_torch(tree):
 
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("drop_last", [True, False])
-def test_batches_are_those_of_torch(door, served, drop_last, shuffle):
+def test_batches_are_those_of_torch(door, served, tree, drop_last, shuffle):
     """The door knows no others. Nothing but the first sampler of a process is trained on."""
     data, options = data_of(served), {"shuffle": shuffle, "drop_last": drop_last}
+    files = data_of(tree)
     for world, size, whole in product((1, 3, 7, 25), (1, 2, 4, 21), (True, False)):
         samplers = rankpool.DistributedSampler(data, world, 0, **options), TorchSampler(
             data, world, 0, **options
         )
         found = []
-        for sampler in samplers:
+        for sampler, samples in zip(samplers, (data, files)):
             sampler.set_epoch(1)
-            loader = DataLoader(data, size, sampler=sampler, drop_last=whole)
+            loader = DataLoader(samples, size, sampler=sampler, drop_last=whole)
             found.append([rows[:, 0].tolist() for rows, _ in loader])
             assert len(loader) == len(found[-1])
             rankpool.sampler._first.clear()
@@ -207,8 +209,7 @@ def test_a_loader_shuffles_without_a_sampler(request, tree, cached, capfd):
     torch.manual_seed(5)
     ids = [int(i) for batch in DataLoader(range(20), 4, shuffle=True) for i in batch]
     assert found == rows() and [row[0] for row in found[:20]] == ids
-    said = "are read from storage one by one: give the DataLoader sampler=rankpool.Distr"
-    assert capfd.readouterr().err.count(said) == cached
+    assert "one by one" not in capfd.readouterr().err
 
 
 def states():
@@ -694,9 +695,8 @@ def test_an_epoch_without_a_whole_batch(door, served, tree):
 
 def test_ids_that_no_sampler_of_ours_drew_are_said_once(door, served, capfd):
     data = data_of(served)
-    for _ in range(2):  # other workers in each epoch
-        assert len(list(DataLoader(data, 4, shuffle=True, num_workers=1))) == 5
-    assert [int(x[0]) for x, _ in Subset(data, [3, 4])] == [3, 4]
+    for _ in range(2):
+        assert [int(x[0]) for x, _ in Subset(data, [3, 4])] == [3, 4]
     assert capfd.readouterr().err.count("are read from storage one by one") == 1
     assert not door.seen(GET)
 

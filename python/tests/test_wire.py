@@ -64,6 +64,10 @@ SENT = {
         wire.compact({"stream": 1, "epoch": 3, "name": "accuracy", "value": 0.875}),
     ),
     "save": (wire.SAVE, 11, wire.pack_save(1, 3, 10)),
+    "list": (
+        wire.LIST, 21, wire.pack_list(1, 4, True, 6, 0, array("I", [2, 2, 1, 4, 0, 4]).tobytes())
+    ),
+    "list_final": (wire.LIST, 22, wire.pack_list(1, 4, False, 0, 0, b"")),
     "status": (wire.STATUS, 12, b""),
     "shutdown": (wire.SHUTDOWN, 13, b""),
 }
@@ -165,4 +169,4 @@ def test_every_frame_is_tested():
     replies |= {"save_reply", "status_reply", "shutdown_reply", "error"}
     assert set(FRAMES) == replies | set(SENT)
     kinds = {struct.unpack_from("<H", frame, 4)[0] for frame in FRAMES.values()}
-    assert kinds == {*range(1, 11), 99, 101, 102, 103, 104, 108, 109, 110}
+    assert kinds == {*range(1, 12), 99, 101, 102, 103, 104, 108, 109, 110}
