@@ -52,10 +52,10 @@ class Loading:
         """Returns how many batches of an epoch, which was begun at batch `first`, training got:
         `batch`, unless None. Raises ValueError if nobody knows."""
         other = self.prefetcher or (self.between and type(self.between).__name__)
-        if not self._samplers or batch is None and other:
+        if batch is None and other:
             raise ValueError(
-                f"rankpool: {other or 'no DataLoader'} is between the sampler and the loop: say "
-                "how many batches of the epoch were trained, as state_dict(batch=…)"
+                f"rankpool: {other} is between the DataLoader and the loop: say how many batches "
+                "of the epoch were trained, as state_dict(batch=…)"
             )
         return first + self.handed if batch is None else batch
 

@@ -114,7 +114,7 @@ class Planned(Ours):
         self.batches, self.dataset, self._single = batches, dataset, single
         self._block = block or (None if _has_length(batches) else BLOCK)
         self._loading = Loading()  # the iteration under way, which began at batch _first
-        self._first = self._passes = 0
+        self._first = self._yielded = self._passes = self._epoch = 0
         self._total: Optional[int] = None  # batches of the epoch, once they are drawn
         self._state: Optional[Dict[str, Any]] = None  # where the next iteration begins
         self._foretold: Optional[bytes] = None
@@ -157,7 +157,8 @@ class Planned(Ours):
             data, self._indices = _below(data)
         state, self._state, self._total = self._state, None, None
         self._loading, self._epoch = loading, self._number()
-        number = self._first = state["batch"] if state and state["epoch"] == self._epoch else 0
+        resumes = state is not None and state["epoch"] == self._epoch
+        number = self._first = self._yielded = state["batch"] if resumes else 0
         self._passes += 1
         for _ in range(number):
             next(drawn, None)
@@ -180,6 +181,7 @@ class Planned(Ours):
                             batch, stream._stream, epoch, place, stream.spec, key=None
                         ).indices()
                     )
+                self._yielded = number + place + 1
                 yield batch[0] if self._single else batch
                 at += count
                 if place == min(_AHEAD_AT, len(counts) // 2) and epoch is not None:
@@ -267,11 +269,14 @@ class Planned(Ours):
         """
         if self._state is not None:
             return dict(self._state)
-        batch = self._loading.position(self._first, batch)
+        # other loaders keep count of what they have fetched ahead
+        reached = self._first if self._loading.is_torchs else self._yielded
+        batch = self._loading.position(reached, batch)
         if batch == self._total:
             epoch = self._epoch + 1
             return {"epoch": epoch, "batch": 0, "samplers": _states(self.batches)}
-        return {"epoch": self._epoch, "batch": batch, "samplers": self._loading.states}
+        states = self._loading.states or _states(self.batches)
+        return {"epoch": self._epoch, "batch": batch, "samplers": states}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Resumes at the state's position at the next iteration. With another number of trainers,

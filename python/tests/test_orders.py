@@ -353,5 +353,14 @@ def test_a_state_of_other_samplers_is_refused(tree):
     _, batches = resumable(data, "torch")
     with pytest.raises(ValueError, match="not that of these samplers"):
         batches.load_state_dict({"epoch": 1, "batch": 2, "samplers": []})
-    with pytest.raises(ValueError, match="state_dict\\(batch"):
-        batches.state_dict()
+
+
+def test_a_loader_that_is_not_torchs_counts_itself(tree):
+    _, batches = resumable(data_of(tree), "torch")
+    assert batches.state_dict() == {"epoch": 0, "batch": 0, "samplers": [{}, {}]}
+    drawn = list(batches)
+    left = iter(batches)
+    assert [next(left), next(left)] == drawn[:2]
+    _, again = resumable(data_of(tree), "torch")
+    again.load_state_dict(batches.state_dict())
+    assert list(again) == drawn[2:]
