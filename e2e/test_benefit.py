@@ -1,5 +1,4 @@
-"""What the cache is worth to a training: this is measured, memory is divided by it, and memory that
-is worth nothing is released.
+"""What the cache is worth to a training: this is measured, and memory is divided by it.
 
 A training that is to gain nothing pauses after it was measured without the cache. The pause is so
 long that its batches take no less time with the cache, however fast the machine is.
@@ -88,33 +87,6 @@ def test_data_sets_trade_memory(start, tree, tmp_path, tmp_path_factory):
         alone = run.start(tmp_path_factory.mktemp(name), data, memory="0", args=args)
         batches = alone.finish().check(epochs, samples).batches
         assert one.text(f"digest-{name}").splitlines() == batches
-
-
-def test_memory_is_given_back(start, tree, tmp_path_factory):
-    """With --memory auto a training that gains nothing gets a warning, the cache releases its
-    memory, and the stream stays the same."""
-    pauses = [BATCHES, BATCHES + MEASURED, 2 * BATCHES]
-    one = start(
-        data=[f"idle={tree}"], memory="auto",
-        # of batches that are read at the same moment none is the first, and nothing is measured
-        options=["--max-opens", 100, "--tune", "benefit=always"],
-        command=["sh", "-c", trainer("idle", BATCH, EPOCHS, pauses)],
-    )  # fmt: skip
-    wait_for_batch(one, "idle", BATCHES)
-    measure_as_idle(one, "idle", BATCHES)
-    wait_for_batch(one, "idle", 2 * BATCHES)
-    given = "no training gains from this memory: the cache releases it"
-    one.wait_for(lambda: given in one.text("stderr"), "memory was given back")
-    one.go(2 * BATCHES)
-    result = one.finish()
-    assert result.code == 0, result.stderr
-    assert "a training gains nothing from the cache" in result.stderr
-    first, second, third = reads(result, "idle")
-    assert first == SAMPLES and second == 0 and third > SAMPLES / 2, result.stderr
-    args = ["--epochs", EPOCHS, "--sampler", "torch", "--batch-size", BATCH]
-    alone = run.start(tmp_path_factory.mktemp("alone"), tree, memory="0", args=args)
-    batches = alone.finish().check(EPOCHS, SAMPLES).batches
-    assert one.text("digest-idle").splitlines() == batches
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -81,21 +81,19 @@ func measuredAs(ratio float64) *stager.Benefit {
 // of them.
 func TestMemoryIsDividedByBenefit(t *testing.T) {
 	for _, c := range []struct {
-		ratios     [2]float64 // 0: unknown
-		giveUnused bool
-		want       [2]float64 // of all memory
+		ratios [2]float64 // 0: unknown
+		want   [2]float64 // of all memory
 	}{
-		{[2]float64{0, 0}, true, [2]float64{0.5, 0.5}},
-		{[2]float64{0, 2}, true, [2]float64{0.5, 0.5}},
-		{[2]float64{3, 2}, true, [2]float64{1, 0}},
-		{[2]float64{2, 3}, false, [2]float64{0, 1}},
-		{[2]float64{1.05, 1.2}, false, [2]float64{0, 1}},
-		{[2]float64{1.05, 1.05}, false, [2]float64{0.5, 0.5}},
-		{[2]float64{1.05, 1.05}, true, [2]float64{0, 0}},
+		{[2]float64{0, 0}, [2]float64{0.5, 0.5}},
+		{[2]float64{0, 2}, [2]float64{0.5, 0.5}},
+		{[2]float64{3, 2}, [2]float64{1, 0}},
+		{[2]float64{2, 3}, [2]float64{0, 1}},
+		{[2]float64{1.05, 1.2}, [2]float64{0, 1}},
+		{[2]float64{1.05, 1.05}, [2]float64{0.5, 0.5}},
 	} {
 		const bytes = 1 << 17
 		cl := newCluster(t, 1, 2000, bytes, func(cfg *Config) {
-			cfg.GiveUnused, cfg.SlabBytes = c.giveUnused, 2*bytes+2<<20
+			cfg.SlabBytes = 2*bytes + 2<<20
 			other := cfg.Data[0]
 			other.Name = "other"
 			cfg.Data = append(cfg.Data, other)
@@ -112,70 +110,5 @@ func TestMemoryIsDividedByBenefit(t *testing.T) {
 				t.Errorf("%v: data set %d gets %d of %d, want %d", c.ratios, i, got, 2*bytes, want)
 			}
 		}
-	}
-}
-
-// TestUnusedMemoryIsGivenBack checks that --memory auto returns the memory of a training that gains
-// nothing, and that the training continues.
-func TestUnusedMemoryIsGivenBack(t *testing.T) {
-	const samples, capacity = 4000, 1 << 20
-	looks := make(chan struct{})
-	cl := newCluster(t, 1, samples, capacity, func(cfg *Config) {
-		cfg.GiveUnused = true
-		cfg.GiveBack = func(int64) (int64, time.Duration) {
-			<-looks
-			return 0, 0
-		}
-	})
-	n := cl.nodes[0]
-	want := cl.train(1, 8, 2, "torch")
-	before := n.Stats()
-	n.shrinker.gain = func(int) float64 { return measuredAs(1.02).Gain(1) }
-	n.shrinker.divide.Store(true)
-	looks <- struct{}{}
-	looks <- struct{}{} // the first look is over
-	if st := n.Stats(); st.SlabBytes > before.SlabBytes-capacity/2 || st.ResidentBytes > 0 {
-		t.Errorf("%d bytes of memory, %d of residents; before %d and %d", st.SlabBytes,
-			st.ResidentBytes, before.SlabBytes, before.ResidentBytes)
-	}
-	if got := cl.train(1, 8, 2, "torch"); !slices.Equal(got, want) {
-		t.Error("training gets other samples")
-	}
-	close(looks)
-	cl.close()
-}
-
-// TestGivenBackMemoryIsNotMissed gives back the memory of a data set that gains nothing: the other
-// one, whose benefit is unknown, keeps its part, however often memory is divided, even after the
-// first one's training has ended.
-func TestGivenBackMemoryIsNotMissed(t *testing.T) {
-	const bytes = 1 << 17
-	cl := newCluster(t, 1, 2000, bytes, func(cfg *Config) {
-		cfg.GiveUnused, cfg.SlabBytes = true, 2*bytes+2<<20
-		other := cfg.Data[0]
-		other.Name = "other"
-		cfg.Data = append(cfg.Data, other)
-	})
-	n := cl.nodes[0]
-	gains := []float64{measuredAs(1.05).Gain(1), -1}
-	n.shrinker.gain = func(set int) float64 { return gains[set] }
-	h, full := &n.shrinker, n.shrinker.nowBytes
-	check := func(when string) {
-		t.Helper()
-		if parts := h.partitions(); parts[0] != 0 || parts[1] < bytes-1 {
-			t.Errorf("%s: the data sets get %v, want 0 and %d", when, parts, bytes)
-		}
-	}
-	h.divideAnew()
-	given := h.nowBytes
-	if given > full-bytes/2 {
-		t.Errorf("the slab has %d bytes, and had %d", given, full)
-	}
-	check("given back")
-	h.divideAnew()
-	gains[0] = -1 // as without a training
-	check("the first training has ended")
-	if h.divideAnew(); h.nowBytes != given {
-		t.Errorf("the slab has %d bytes, and had %d when memory was given back", h.nowBytes, given)
 	}
 }

@@ -23,33 +23,20 @@ func (h *shrinker) partitions() []int64 {
 		total += share * float64(h.even[i])
 		claims = append(claims, c)
 	}
-	return stager.Divide(claims, int64(total), n.cfg.GiveUnused)
+	return stager.Divide(claims, int64(total))
 }
 
 // share returns the share of the parts by size that is left after the node ran short of memory.
 func (h *shrinker) share() float64 {
-	if cache := h.evenOf - h.leastBytes; cache > 0 {
+	if cache := h.fullBytes - h.leastBytes; cache > 0 {
 		return float64(h.nowBytes-h.leastBytes) / float64(cache)
 	}
 	return 0
 }
 
-// divideAnew divides memory by what is known about the trainings now. With Config.GiveUnused it
-// returns memory that no training gains from to the system.
+// divideAnew divides memory by what is known about the trainings now.
 func (h *shrinker) divideAnew() {
-	n := h.node
-	parts, sum := h.partitions(), int64(0)
-	for _, bytes := range parts {
-		sum += bytes
-	}
-	to := h.leastBytes + sum + sum/shrinkSlack
-	if n.cfg.GiveUnused && h.nowBytes-to >= max(h.fullBytes/shrinkShare, 1) {
-		n.cfg.Log.Warn("no training gains from this memory: the cache releases it",
-			"slab before", humanize.IBytes(uint64(h.nowBytes)), "slab now", humanize.IBytes(uint64(to)))
-		h.even, h.evenOf = parts, to
-		h.shrinkTo(to)
-		return
-	}
+	n, parts := h.node, h.partitions()
 	// shrink partitions first, so that there is room for those that grow
 	for _, grows := range []bool{false, true} {
 		for i, s := range n.rank.Sets {
@@ -63,7 +50,3 @@ func (h *shrinker) divideAnew() {
 		}
 	}
 }
-
-// shrinkSlack is the divisor of the residents' bytes that gives the extra memory for the gaps
-// between samples.
-const shrinkSlack = 16

@@ -88,8 +88,6 @@ type Config struct {
 	// trainers there are.
 	Observe func(stallSeconds float64, trainers int) stats.Machine
 	Benefit Benefit // when to measure what the cache is worth to trainings
-	// GiveUnused makes the node return memory that no training gains from to the system.
-	GiveUnused bool
 
 	outside outside.World // nil: the real one
 }

@@ -27,10 +27,7 @@ type shrinker struct {
 	swept                 time.Time
 	told                  bool // it has logged that nothing is left to give
 
-	// even holds the data sets' parts by size, of a slab of evenOf bytes: their partitions at the
-	// start, less the memory that was given back because no training gained from it.
-	even   []int64
-	evenOf int64
+	even []int64 // the data sets' parts by size: their partitions at the start
 
 	// gain returns what the cache is worth to the trainings on a data set.
 	gain func(set int) float64
@@ -45,7 +42,6 @@ func (h *shrinker) init(n *Node) {
 		h.even = append(h.even, d.PartitionBytes[n.cfg.Transport.Rank()])
 	}
 	h.leastBytes = min(h.fullBytes, h.leastBytes+h.leastBytes/16)
-	h.evenOf = h.fullBytes
 	h.gain = func(set int) float64 { return n.rank.Sets[set].Gain() }
 }
 
@@ -95,12 +91,8 @@ func (h *shrinker) shrink(bytes int64) {
 	n.cfg.Log.Warn("the node is short of memory: the cache releases some", "missing",
 		humanize.IBytes(uint64(bytes)),
 		"slab before", humanize.IBytes(uint64(h.nowBytes)), "slab now", humanize.IBytes(uint64(to)))
-	h.shrinkTo(to)
-}
-
-func (h *shrinker) shrinkTo(bytes int64) {
-	h.nowBytes = bytes
-	h.node.memory.Shrink(bytes)
+	h.nowBytes = to
+	n.memory.Shrink(to)
 	h.sweep()
 }
 

@@ -401,7 +401,7 @@ func (p *lanesRun) divide(rank int) {
 		c := set.claim(rank)
 		claims, total = append(claims, c), total+c.EvenBytes
 	}
-	parts := stager.Divide(claims, total, false)
+	parts := stager.Divide(claims, total)
 	for _, grows := range []bool{false, true} {
 		for i, set := range p.sets {
 			if set.parts[rank] == parts[i] || grows != (parts[i] > set.parts[rank]) {

@@ -19,7 +19,7 @@ type Claim struct {
 // Divide divides the memory of a rank among data sets: those with the largest ratio of benefit to
 // cost are kept whole, as far as memory reaches, the first in a tie. A data set whose benefit is
 // unknown keeps its part by size. What is left goes to those without a benefit, in proportion to
-// their sizes, or, with giveBack, to none.
+// their sizes.
 //
 // Source: Quiver, §5.3. Differs: there a data set is kept whole, or two chunks of it, or nothing,
 // since any sample of a chunk may be served; here each sample is served as drawn, and the data set
@@ -28,7 +28,7 @@ type Claim struct {
 // which memory held a small part, seems to gain less. There the space of all nodes is divided as
 // one; here each rank divides its own. There a later measurement replaces an earlier one; here the
 // first counts.
-func Divide(claims []Claim, capacityBytes int64, giveBack bool) []int64 {
+func Divide(claims []Claim, capacityBytes int64) []int64 {
 	parts := make([]int64, len(claims))
 	var gaining, idle []int
 	idleBytes := int64(0)
@@ -39,7 +39,7 @@ func Divide(claims []Claim, capacityBytes int64, giveBack bool) []int64 {
 			capacityBytes -= parts[i]
 		case c.Gain > 0:
 			gaining = append(gaining, i)
-		case !giveBack:
+		default:
 			idle, idleBytes = append(idle, i), idleBytes+c.WholeBytes
 		}
 	}

@@ -33,7 +33,7 @@ func TestDivideQuiver(t *testing.T) {
 		{700 * gib, []int64{90 * gb, 700*gib - 244*gb, 154 * gb}},
 		{780 * gib, []int64{90 * gb, 531 * gb, 154 * gb}},
 	} {
-		if got := Divide(claims, c.capacity, false); !slices.Equal(got, c.want) {
+		if got := Divide(claims, c.capacity); !slices.Equal(got, c.want) {
 			t.Errorf("%d bytes: %v, want %v", c.capacity, got, c.want)
 		}
 	}
@@ -42,19 +42,16 @@ func TestDivideQuiver(t *testing.T) {
 // TestDivide uses data sets without a benefit, and those whose benefit is unknown.
 func TestDivide(t *testing.T) {
 	for name, c := range map[string]struct {
-		claims   []Claim
-		giveBack bool
-		want     []int64
+		claims []Claim
+		want   []int64
 	}{
-		"unknown":    {[]Claim{{100, 60, -1}, {100, 40, -1}}, true, []int64{60, 40}},
-		"one known":  {[]Claim{{100, 60, 2}, {100, 40, -1}}, false, []int64{60, 40}},
-		"one gains":  {[]Claim{{80, 60, 0}, {80, 40, 1}}, false, []int64{20, 80}},
-		"gives back": {[]Claim{{80, 60, 0}, {80, 40, 1}}, true, []int64{0, 80}},
-		"none gains": {[]Claim{{150, 60, 0}, {50, 40, 0}}, false, []int64{75, 25}},
-		"all back":   {[]Claim{{150, 60, 0}, {50, 40, 0}}, true, []int64{0, 0}},
-		"room":       {[]Claim{{30, 60, 0}, {20, 40, 1}}, false, []int64{30, 20}},
+		"unknown":    {[]Claim{{100, 60, -1}, {100, 40, -1}}, []int64{60, 40}},
+		"one known":  {[]Claim{{100, 60, 2}, {100, 40, -1}}, []int64{60, 40}},
+		"one gains":  {[]Claim{{80, 60, 0}, {80, 40, 1}}, []int64{20, 80}},
+		"none gains": {[]Claim{{150, 60, 0}, {50, 40, 0}}, []int64{75, 25}},
+		"room":       {[]Claim{{30, 60, 0}, {20, 40, 1}}, []int64{30, 20}},
 	} {
-		if got := Divide(c.claims, 100, c.giveBack); !slices.Equal(got, c.want) {
+		if got := Divide(c.claims, 100); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -73,7 +70,7 @@ func TestDivideFits(t *testing.T) {
 				Gain:       float64(rapid.IntRange(-1, 20).Draw(t, "gain")),
 			}
 		}
-		parts := Divide(claims, capacity, rapid.Bool().Draw(t, "give back"))
+		parts := Divide(claims, capacity)
 		sum := int64(0)
 		for i, part := range parts {
 			if part < 0 || part > claims[i].WholeBytes && claims[i].Gain >= 0 {
@@ -89,7 +86,7 @@ func TestDivideFits(t *testing.T) {
 			return
 		}
 		claims[i].Gain++
-		if more := Divide(claims, capacity, false); more[i] < parts[i] {
+		if more := Divide(claims, capacity); more[i] < parts[i] {
 			t.Fatalf("%+v: %v, with less benefit %v", claims, more, parts)
 		}
 	})

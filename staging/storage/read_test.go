@@ -2,6 +2,11 @@ package storage
 
 import (
 	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -93,5 +98,33 @@ func TestReadPiecesTogether(t *testing.T) {
 	got, err := readPieces(file, appendPieces(nil, m, 0, into, nil))
 	if err != nil || got != len(into) || file.calls != 1 || string(into[4999:]) != "j{}1" {
 		t.Errorf("%d of %d bytes by %d calls, %v", got, len(into), file.calls, err)
+	}
+}
+
+// TestSystemStorage reads a file into several buffers, and at its end.
+func TestSystemStorage(t *testing.T) {
+	data := []byte(strings.Repeat("rankpool", 2000))
+	path := filepath.Join(t.TempDir(), "f")
+	stagingtest.Must(t, os.WriteFile(path, data, 0o644))
+	file, err := SystemStorage{}.Open(path)
+	stagingtest.Must(t, err)
+	defer file.Close()
+	a, b := make([]byte, 10), make([]byte, 9000)
+	n, err := file.ReadVector([][]byte{a, b}, 4001)
+	if err != nil || n != 9010 || !bytes.Equal(a, data[4001:4011]) ||
+		!bytes.Equal(b, data[4011:13011]) {
+		t.Errorf("a vector: %d, %v", n, err)
+	}
+	if n, err = file.ReadVector([][]byte{a}, int64(len(data)-4)); err != nil || n != 4 {
+		t.Errorf("the last bytes: %d, %v", n, err)
+	}
+	if n, err = file.ReadVector([][]byte{a}, int64(len(data))); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("at the end: %d, %v", n, err)
+	}
+	if size, _, err := file.Stat(); err != nil || size != int64(len(data)) {
+		t.Errorf("it has %d bytes, %v", size, err)
+	}
+	if _, err := (SystemStorage{}).Open(path + "x"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
 	}
 }

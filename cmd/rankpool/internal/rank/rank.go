@@ -192,7 +192,6 @@ func (r *process) config() mpicache.Config {
 		Record:    func(any) {},
 		NodeEvery: r.opt.LogEvery, Observe: r.observe, Room: r.memory.room, GiveBack: r.memory.giveBack,
 		Tidy: tidyHeap, Benefit: mpicache.Benefit(slices.Index(mpicache.Benefits, r.opt.Benefit)),
-		GiveUnused: r.opt.Memory == memory.Auto,
 	}
 	if r.opt.System.Assign == "sampler" {
 		cfg.Assignment = plan.AssignSampler
@@ -239,9 +238,9 @@ func (r *process) openData(ctx context.Context, i int, set dataSet) (mpicache.Da
 		return mpicache.DataSet{}, fmt.Errorf("data set %s cannot be read: %w", set.Name, err)
 	}
 	targets := &ownTargets{manifest: m, rank: r.transport.Rank(), ranks: r.transport.Size()}
-	options := r.opt.Storage.fetchOptions(r.limit, r.logger)
-	options.TargetOf = targets.of
-	fetcher := storage.NewFetcher(m, options)
+	fetcher := storage.NewFetcher(m, storage.FetchOptions{
+		TargetOf: targets.of, Limit: r.limit, Log: func(msg string) { r.logger.Warn(msg) },
+	})
 	go targets.find(ctx, r.logger)
 	r.sets = append(r.sets, openedSet{dataSet: set, manifest: m, fetcher: fetcher})
 	id := m.Identity()

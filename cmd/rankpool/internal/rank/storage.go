@@ -70,13 +70,6 @@ func (o *StorageOptions) writeLimits(folder string, ranks int) error {
 	return storage.WriteReadersLimit(folder, bytes, opens)
 }
 
-// fetchOptions returns how to read a data set.
-func (o *StorageOptions) fetchOptions(
-	limit *storage.RateLimit, log *slog.Logger,
-) storage.FetchOptions {
-	return storage.FetchOptions{Limit: limit, Log: func(msg string) { log.Warn(msg) }}
-}
-
 // logStorage logs with -v what a rank has read from storage so far.
 func logStorage(log *slog.Logger, set string, s storage.Stats) {
 	log.Debug("read from storage", "data", set, "samples", s.Reads,
