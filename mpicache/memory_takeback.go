@@ -78,47 +78,28 @@ func TakeBack(
 	defer func() { _ = door.Close() }() // removes it
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	brought := make(chan *slab.Slab) // nil: the memory is of no use
-	go func() {
-		for {
-			client, err := door.AcceptUnix()
-			if err != nil {
-				return // it is closed
-			}
-			go func() {
-				memory, err := takeFrom(client, want, slabSets(data))
-				if err != nil {
-					log.Warn("a client sent memory that is not this rank's previous memory", "error", err)
-					if !errors.Is(err, slab.ErrOther) {
-						return
-					}
-				}
-				select {
-				case brought <- memory:
-				case <-ctx.Done(): // another one was faster
-					if memory != nil {
-						_ = memory.Close()
-					}
-				}
-			}()
-		}
-	}()
-	select {
-	case memory := <-brought:
-		if memory == nil { // no process has another one
+	defer context.AfterFunc(ctx, func() { _ = door.Close() })() // it may be closed already
+	for memory == nil {
+		client, err := door.AcceptUnix()
+		if err != nil {
+			log.Warn("no training process sent the previous rank's memory: the cache starts empty")
 			return nil
 		}
-		if err := takeFromHands(ctx, dir); err != nil {
-			log.Warn("scripts may use samples in place: the previous rank's memory is not taken over",
-				"error", err)
-			_ = memory.Close() // it is the clients'
+		memory, err = takeFrom(client, want, slabSets(data))
+		if err != nil {
+			log.Warn("a client sent memory that is not this rank's previous memory", "error", err)
+		}
+		if errors.Is(err, slab.ErrOther) { // no process has another one
 			return nil
 		}
-		return memory
-	case <-ctx.Done():
-		log.Warn("no training process sent the previous rank's memory: the cache starts empty")
+	}
+	if err := takeFromHands(ctx, dir); err != nil {
+		log.Warn("scripts may use samples in place: the previous rank's memory is not taken over",
+			"error", err)
+		_ = memory.Close() // it is the clients'
 		return nil
 	}
+	return memory
 }
 
 // takeFromHands waits until no script uses the previous rank's memory in place, and prevents new

@@ -21,7 +21,7 @@ const (
 	Count   = 5  // an epoch's counts, as JSON
 	Bye     = 6  // the sender has sent all counts
 	Stats   = 7  // stats.Reading as JSON, to rank 0
-	Source  = 12 // u32 generation, u32 epoch, the digest of the scores of its plan
+	Source  = 12 // protocol.Sourced as JSON: the sender has made a plan
 	Refused = 13 // a sentence: the sender makes no plan
 	Idle    = 15 // one byte: whether the job has processes on the sender
 	Saved   = 16 // protocol.Saved as JSON: rank 0 has saved the state of a checkpoint

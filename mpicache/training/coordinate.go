@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"rankpool/mpicache/door"
-	"rankpool/mpicache/fields"
 	"rankpool/mpicache/message"
 	"rankpool/scheduler/plan"
 	"rankpool/scheduler/protocol"
@@ -359,8 +358,7 @@ func (s *Training) broadcast(e protocol.Event) {
 	case protocol.Saved:
 		message.ToOthers(s.rank.Transport, append(s.About().Begin(message.Saved), message.JSON(e)...))
 	case protocol.Sourced:
-		msg := le.AppendUint32(s.About().Begin(message.Source), e.Generation)
-		message.ToOthers(s.rank.Transport, append(le.AppendUint32(msg, uint32(e.Epoch)), e.Scores...))
+		message.ToOthers(s.rank.Transport, append(s.About().Begin(message.Source), message.JSON(e)...))
 	case protocol.Listed:
 		s.sendList(e)
 	case protocol.Declined:
@@ -391,16 +389,9 @@ func (s *Set) onOpened(from int, about message.About, text []byte) {
 	})
 }
 
-func (s *Training) onSource(from int, body []byte) {
-	c := fields.Reader{Rest: body}
-	e := protocol.Sourced{Rank: from, Generation: c.U32(), Epoch: int(c.U32())}
-	e.Scores = protocol.Digest(c.Rest)
-	s.store.Locked(func() { s.Coordinate(e) })
-}
-
-// onSaved handles rank 0's message that the state of a checkpoint is on disk.
-func (s *Training) onSaved(from int, text []byte) {
-	var e protocol.Saved
+// receive passes the coordinator an event that another rank has sent as JSON.
+func receive[E protocol.Event](s *Training, from int, text []byte) {
+	var e E
 	if err := json.Unmarshal(text, &e); err != nil {
 		s.rank.Log.Error("malformed message", "from", from, "error", err)
 		return

@@ -347,9 +347,9 @@ func (s *Training) onMessage(kind byte, from int, body []byte) {
 	case message.List:
 		s.onList(from, body)
 	case message.Source:
-		s.onSource(from, body)
+		receive[protocol.Sourced](s, from, body)
 	case message.Saved:
-		s.onSaved(from, body)
+		receive[protocol.Saved](s, from, body)
 	case message.Refused: // then trainers here get no plan, either
 		s.store.Locked(func() { s.Coordinate(protocol.Declined{Rank: from, Why: string(body)}) })
 	case message.Idle:

@@ -197,28 +197,17 @@ func newEncoder(yield func([]byte) bool) *encoder {
 }
 
 func (e *encoder) floats(values []float32) {
-	for len(values) > 0 {
-		b := e.room(len(values))
-		for i, v := range values[:len(b)/4] {
-			binary.LittleEndian.PutUint32(b[4*i:4*i+4], math.Float32bits(v))
-		}
-		values = values[len(b)/4:]
-	}
+	e.words(len(values), func(i int) uint32 { return math.Float32bits(values[i]) })
 }
 
 // hashable is floats with one pattern for all NaNs.
 func (e *encoder) hashable(values []float32) {
-	for len(values) > 0 {
-		b := e.room(len(values))
-		for i, v := range values[:len(b)/4] {
-			word := math.Float32bits(v)
-			if v != v {
-				word = quietNaN
-			}
-			binary.LittleEndian.PutUint32(b[4*i:4*i+4], word)
+	e.words(len(values), func(i int) uint32 {
+		if v := values[i]; v == v {
+			return math.Float32bits(v)
 		}
-		values = values[len(b)/4:]
-	}
+		return quietNaN
+	})
 }
 
 func (e *encoder) words(n int, word func(i int) uint32) {

@@ -738,9 +738,6 @@ func (l *lane) onScored(e Scored) {
 
 // Queries between events
 
-// Knows reports whether the stager has the plan of a lane's epoch.
-func (s *Stager) Knows(lane, epoch int) bool { return s.Plan(lane, epoch) != nil }
-
 // Plan returns the plan of a lane's epoch, or nil.
 func (s *Stager) Plan(lane, epoch int) *plan.Plan {
 	if l := s.lane(lane); l != nil {

@@ -295,7 +295,7 @@ func (w *world) request(l *simLane, r *simRank, t, epoch, batch int) {
 	ask = func() {
 		switch {
 		case w.lanes[l.number] != l:
-		case !r.stager.Knows(l.number, epoch): // the plan is on its way
+		case r.stager.Plan(l.number, epoch) == nil: // the plan is on its way
 			w.later(ask)
 		default:
 			r.step(Requested{

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rankpool/staging/dataset"
+	"rankpool/staging/stagingtest"
 )
 
 // memory is a File that returns at most most bytes at a time.
