@@ -36,7 +36,7 @@ func TestShrinkUnderTraining(t *testing.T) {
 
 	var looks atomic.Int64 // the fourth begins when the third step is done
 	var told []int64       // the slab's size, in each look
-	cl := newCluster(t, ranks, samples, capacity, func(c *Config) {
+	cl := newCluster(t, ranks, samples, capacity, patient, func(c *Config) {
 		if c.Transport.Rank() == 1 {
 			c.GiveBack = func(slabBytes int64) (int64, time.Duration) { // 300 KiB in three steps
 				told = append(told, slabBytes)

@@ -36,11 +36,17 @@ class _Stream(BatchSampler):
 
     def __init__(self, data, rank: int, world: int) -> None:
         self._parts: Dict[int, bytes] = {}  # by epoch
+        self._alone = 0  # how often in a row the other trainers did not come
+        self._skips = 0  # so many parts are read from storage without waiting for them again
         super().__init__(data, 0, 0, LISTED, rank=rank, world_size=world)
 
     def begin(self, words: bytes) -> int:
         """Hands in the part that is trained next; returns its epoch. What has no plan, because the
-        cache or trainers are away, is read from storage."""
+        cache or trainers are away, is read from storage. A trainer that iterates alone waits ever
+        more rarely for the others."""
+        if self._skips:
+            self._parts, self._plan, self._skips = {self.epoch: words}, None, self._skips - 1
+            return self.epoch
         ahead = self._parts.get(self.epoch) == words
         while True:
             self._parts, self._plan = {self.epoch: words}, None
@@ -54,8 +60,9 @@ class _Stream(BatchSampler):
                 return self.epoch
             except NotReady as why:
                 _not_served(self.data, why)
+                self._skips, self._alone = 2 * (2**self._alone - 1), self._alone + 1
                 return self.epoch
-            self.epoch, ahead = self.epoch + 1, False
+            self.epoch, self._alone, ahead = self.epoch + 1, 0, False
             # else it was open already: other trainers had come too late for it
             if words.endswith(plan.ids.tobytes()):
                 self._plan = plan

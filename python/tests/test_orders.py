@@ -248,6 +248,18 @@ def test_trainers_that_do_not_come(door, served, capfd):
     assert {plan[1] for plan in door.seen(PLAN)} == {0}
 
 
+def test_a_trainer_that_always_iterates_alone(door, served, capfd):
+    """It waits for the others in epochs 0, 1, 4 and 11, and reads storage in all."""
+    loader, door.missing = DataLoader(data_of(served), 4), "RANK 1 is missing"
+    waited = []
+    for _ in range(12):
+        before = len(door.seen(PLAN))
+        assert sum([ids_of(rows) for rows, _ in loader], []) == list(range(20))
+        waited.append(len(door.seen(PLAN)) - before)
+    assert waited == [1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert capfd.readouterr().err.count("RANK 1 is missing") == 1
+
+
 def test_an_epoch_that_others_began(door, served, monkeypatch):
     """They came when this trainer had drawn another order: that counts as the next epoch."""
     data, take = data_of(served), door._answer_11
