@@ -108,7 +108,7 @@ test-full: ## run the long matrix, which "make test" leaves out
 	$(MAKE) --no-print-directory simulate-faults SEEDS=1000
 	scripts/test-e2e.sh -m full
 	scripts/test-slurm.sh -m full
-	scripts/fuzz-door.sh 1m
+	scripts/fuzz-door.sh 800x
 
 test-nightly: ## run many seeds, kills and fuzz tests for hours (SEEDS, CHECKS, KILLS, FUZZTIME)
 	@$(deps) test
