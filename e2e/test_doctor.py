@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -73,9 +74,10 @@ def test_ranks_make_one_list(tree, runtime, mpi, ranks):
 
 
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
-def test_strict_counts_warnings_once(tree, mpi):
+def test_strict_counts_warnings_once(tree, tmp_path, mpi):
     """Only rank 0 fails: data without a manifest are a warning."""
-    done = doctor(mpi, 2, "--only", "ranks,data", "--data", tree, "--strict")
+    copy = shutil.copytree(tree, tmp_path / "tree")  # other tests index the tree
+    done = doctor(mpi, 2, "--only", "ranks,data", "--data", copy, "--strict")
     assert done.returncode == 1, done.stderr
     assert done.stdout.count("warning  data") == 1 and done.stdout.count("ranks") == 1
     assert "2 good, 1 warning, 0 bad" in done.stdout
