@@ -71,4 +71,4 @@ def test_sources_without_the_program_say_so(tmp_path):
     command = [sys.executable, "-c", "from rankpool.program import main; main()"]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "there is no program at" in done.stderr and "make wheel" in done.stderr
+    assert "does not exist: install the wheel" in done.stderr and "make wheel" in done.stderr

@@ -64,7 +64,7 @@ def train(root, workers, epochs, with_rankpool, open_rate):
 
 
 class Limited:
-    """A loader of files that opens at most so many per second, in all workers together."""
+    """Reads files, and opens at most a given number a second, over all workers together."""
 
     def __init__(self, loader, rate):
         self.loader, self.each, self.free_at = loader, 1 / rate, Value("d", 0)

@@ -12,7 +12,7 @@ def main(name: str = "rankpool") -> None:
         if os.path.isfile(path):
             os.execv(path, [path, *sys.argv[1:]])
     sys.exit(
-        f"{name}: there is no program at {os.path.dirname(__file__)}/bin/{name}: install the wheel "
+        f"{name}: {os.path.dirname(__file__)}/bin/{name} does not exist: install the wheel "
         "of `make wheel`, not the sources"
     )
 

@@ -161,7 +161,7 @@ def test_other_data_sets_are_left_alone(door):
 
 
 def test_a_script_that_never_calls_set_epoch(door, served, capfd):
-    """It trains the same epoch again, which nobody foresaw."""
+    """It trains the same epoch again, which was not handed in ahead."""
     data = data_of(served)
     loader = DataLoader(data, 4, sampler=TorchSampler(data, 1, 0))
     found = [[ids_of(rows) for rows, _ in loader] for _ in range(3)]

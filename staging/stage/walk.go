@@ -156,7 +156,7 @@ func (w *walker) name(s *Selected) {
 	case err != nil:
 		w.fail(s.Path, "cannot be examined: "+posix.Reason(err))
 	case s.Indexed && i.Kind != Regular:
-		w.fail(s.Path, "is no longer a file; index the data set again")
+		w.fail(s.Path, "is no longer a regular file; index the data set again")
 	case s.Indexed && s.Size >= 0 && i.Size != s.Size:
 		w.fail(s.Path, fmt.Sprintf("has %d bytes, its index says %d; index the data set again", i.Size,
 			s.Size))

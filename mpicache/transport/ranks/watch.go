@@ -186,10 +186,10 @@ func (w *Watch) hear(from int, kind byte) {
 	}
 }
 
-// Leave tells the other ranks that this one ends by itself: they will not miss it.
+// Leave tells the other ranks that this one is shutting down, so that they do not count it as lost.
 func (w *Watch) Leave() { w.toOthers(leaves) }
 
-// Left says that a rank has ended by itself.
+// Left records that a rank has shut down.
 func (w *Watch) Left(rank int) { w.hear(rank, leaves) }
 
 // AllLive asks the other ranks for an answer, and reports whether each that has not left gives one

@@ -55,7 +55,7 @@ func (o *Options) checkFiles(inJob bool) error {
 			continue
 		}
 		if _, err := os.Stat(dir); dir != "" && errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s: there is no folder %s: make it, or name another one", flag, dir)
+			return fmt.Errorf("%s: folder %s does not exist: create it, or name another one", flag, dir)
 		}
 	}
 	// other errors are reported when the file is used

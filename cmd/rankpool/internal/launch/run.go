@@ -226,7 +226,7 @@ func (o *Options) Run(parent context.Context, given func(flag string) bool) (err
 		o.logRestart(job)
 	}
 	if o.requeueOn != 0 && !job.InJob() {
-		messages.Say("--requeue: this is no job of Slurm, and will not be started again")
+		messages.Say("--requeue has no effect: this is not a Slurm job")
 	}
 	s, err := session.Open(base, session.Name(f == formSlurm, os.Getuid(), job, os.Getpid()),
 		o.ranks)
