@@ -177,10 +177,11 @@ func FormatHostlist(hosts []string) string {
 	return strings.Join(elements, ",")
 }
 
-// splitName cuts a name before its final digits, at most maxDigits of them.
+// splitName cuts a name before its final digits, fewer than maxDigits of them, so that
+// ParseHostlist accepts the number after the last of a range, too.
 func splitName(host string) (prefix, digits string) {
 	at := len(host)
-	for at > 0 && len(host)-at < maxDigits && host[at-1] >= '0' && host[at-1] <= '9' {
+	for at > 0 && len(host)-at < maxDigits-1 && host[at-1] >= '0' && host[at-1] <= '9' {
 		at--
 	}
 	return host[:at], host[at:]
