@@ -3,7 +3,6 @@ package nopfs
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/systems"
@@ -109,8 +108,7 @@ func find(name string) (*policy, error) {
 			return &policies[i], nil
 		}
 	}
-	return nil, fmt.Errorf("nopfs: unknown policy %q, did you mean %q? The known ones are %s", name,
-		systems.Nearest(name, Policies()), strings.Join(Policies(), ", "))
+	return nil, fmt.Errorf("nopfs: %w", systems.Unknown("policy", name, Policies()))
 }
 
 // hold allocates the tables of what each worker holds.

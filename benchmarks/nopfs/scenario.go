@@ -105,9 +105,8 @@ func Load(nameOrPath string) (*Scenario, error) {
 	d, known := f.Scenario[name]
 	if !known {
 		names := Names()
-		return nil, fmt.Errorf("nopfs: no scenario is called %q, did you mean %q? There are %s, "+
-			"and files whose name ends in .toml", name, systems.Nearest(name, names),
-			strings.Join(names, ", "))
+		return nil, fmt.Errorf("nopfs: no scenario is called %q%s; there are %s, and files whose "+
+			"name ends in .toml", name, systems.Meant(name, names), strings.Join(names, ", "))
 	}
 	m, known := f.Machine[d.Machine]
 	if !known {

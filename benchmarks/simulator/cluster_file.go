@@ -39,9 +39,8 @@ func readCluster(nameOrPath string) (text, file string, err error) {
 	file = nameOrPath + ".toml"
 	b, err := clusters.Files.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("no cluster is called %q, did you mean %q? There are %s, and files "+
-			"whose name ends in .toml",
-			nameOrPath, systems.Nearest(nameOrPath, ClusterNames()),
+		err = fmt.Errorf("no cluster is called %q%s; there are %s, and files whose name ends "+
+			"in .toml", nameOrPath, systems.Meant(nameOrPath, ClusterNames()),
 			strings.Join(ClusterNames(), ", "))
 	}
 	return string(b), file, err

@@ -10,7 +10,7 @@ import (
 
 // TraceFiles names the files of a trace, in NumPy's format; "" if there is none.
 type TraceFiles struct {
-	Losses     string // float32 [epochs, samples]
+	Losses     string // floats [epochs, samples]
 	Labels     string // integers [samples], in [0, 2^31)
 	Embeddings string // floating point [epochs, samples, dimensions]
 	SizesBytes string // integers [samples], above 0
@@ -43,7 +43,7 @@ func LoadTrace(files TraceFiles) (*Trace, error) {
 }
 
 // LoadLosses reads losses recorded from training, [epoch][sample], from a file of NumPy's format:
-// float32, two dimensions. protocol.Reported replaces losses that are not finite.
+// floating-point, two dimensions; float64 is rounded. protocol.Reported replaces losses that are not finite.
 // The errors are those of LoadTrace.
 func LoadLosses(path string) ([][]float32, error) {
 	losses, err := loadLosses(path)
@@ -58,12 +58,9 @@ func loadLosses(path string) ([][]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.Type != "float32" || len(a.Shape) != 2 || a.Shape[0] == 0 || a.Shape[1] == 0 {
-		return nil, fmt.Errorf("%s holds %v, but losses are float32 [epochs, samples]", path, a)
-	}
 	numbers, err := a.Float32s()
-	if err != nil {
-		return nil, err
+	if err != nil || len(a.Shape) != 2 || len(numbers) == 0 {
+		return nil, fmt.Errorf("%s holds %v, but losses are floats [epochs, samples]", path, a)
 	}
 	return slices.Collect(slices.Chunk(numbers, a.Shape[1])), nil
 }

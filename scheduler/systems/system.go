@@ -141,8 +141,8 @@ func (s *System) CheckName(name string) error {
 	case len(known) == 0:
 		return fmt.Errorf("%s has no options, so none is %q", s.Name, name)
 	}
-	return fmt.Errorf("%s has no option %q, did you mean %q? It has %s", s.Name, name,
-		Nearest(name, known), strings.Join(known, ", "))
+	return fmt.Errorf("%s has no option %q%s; it has %s", s.Name, name, Meant(name, known),
+		strings.Join(known, ", "))
 }
 
 // samplers has the samplers that take each option of a system that belongs to its sampler.
@@ -314,18 +314,21 @@ func Find(name string) (*System, error) {
 // Unknown returns the error for a name of something that is not among the known ones; it names the
 // nearest.
 func Unknown(what, name string, known []string) error {
-	return fmt.Errorf("unknown %s %q, did you mean %q? The known ones are %s", what, name,
-		Nearest(name, known), strings.Join(known, ", "))
+	return fmt.Errorf("unknown %s %q%s; the known ones are %s", what, name, Meant(name, known),
+		strings.Join(known, ", "))
 }
 
-// Nearest returns the name in known that takes the fewest insertions, deletions and substitutions
-// of letters to get from name; the first in a tie. known must not be empty.
-func Nearest(name string, known []string) string {
-	best, least := known[0], 1<<30
+// Meant asks whether a name in known was meant, in brackets after a space. It returns "" if name is
+// more than two inserted, deleted or substituted letters away from all of them.
+func Meant(name string, known []string) string {
+	best, least := "", min(3, len(name))
 	for _, k := range known {
 		if d := levenshtein.Distance(strings.ToLower(name), k, nil); d < least {
 			best, least = k, d
 		}
 	}
-	return best
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %q?)", best)
 }

@@ -71,7 +71,6 @@ func TestPolicyNames(t *testing.T) {
 func TestFindNearest(t *testing.T) {
 	for _, c := range []struct{ name, want string }{
 		{"lur", "lru"},
-		{"", "lru"},
 		{"rankpol", "rankpool"},
 		{"MIN", "min"},
 		{"shad", "shade"},
@@ -84,6 +83,11 @@ func TestFindNearest(t *testing.T) {
 		}
 		if want := `did you mean "` + c.want + `"?`; !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", c.name, err, want)
+		}
+	}
+	for _, name := range []string{"", "foo", "x"} {
+		if _, err := Find(name); err == nil || strings.Contains(err.Error(), "did you mean") {
+			t.Errorf("%q: %v, want no guess", name, err)
 		}
 	}
 	_, err := NewPolicy("clairvoyan", PolicyConfig{})

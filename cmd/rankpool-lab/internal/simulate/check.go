@@ -75,8 +75,8 @@ func CheckName(flag, name string, known []string) error {
 	if slices.Contains(known, name) {
 		return nil
 	}
-	return exit.Usagef("%s: %q is unknown, did you mean %q? The known ones are %s", flag, name,
-		systems.Nearest(name, known), strings.Join(known, ", "))
+	return exit.Usagef("%s: %q is unknown%s; the known ones are %s", flag, name,
+		systems.Meant(name, known), strings.Join(known, ", "))
 }
 
 // KnownSamplers lists the samplers' names.

@@ -54,7 +54,7 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	o.flags = flags
 	o.registerNoPFS(flags)
 	flags.StringVar(&o.files.Losses, "losses", "",
-		"float32 [epochs, samples]; NaN and infinite count as not reported")
+		"floats [epochs, samples]; NaN and infinite count as not reported")
 	flags.StringVar(&o.files.Labels, "labels", "", "integers [samples]: the samples' classes")
 	flags.StringVar(&o.files.Embeddings, "embeddings", "",
 		"floating point [epochs, samples, dimensions]")

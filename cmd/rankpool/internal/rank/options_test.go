@@ -75,13 +75,13 @@ func TestOptionsOfSystem(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"icache-h,bet=1":     `icache-h has no option "bet", did you mean "beta"? It takes h_share, rebuild_per_draw, beta, warm_up_epochs, fraction, policy, scorer, sampler, assign`,
+		"icache-h,bet=1":     `icache-h has no option "bet" (did you mean "beta"?); it takes h_share, rebuild_per_draw, beta, warm_up_epochs, fraction, policy, scorer, sampler, assign`,
 		"icache-h,beta":      `"beta" is not of the form OPTION=VALUE`,
 		"icache-h,":          `"" is not of the form OPTION=VALUE`,
 		"icache-h,beta=x":    `icache-h.beta is "x", which is not a number`,
 		"icache-h,h_share=2": `icache-h.h_share is 2, it must be in`,
 		"icache-h,beta=NaN":  `icache-h.beta is NaN, it must be in`,
-		"lru,x=1":            `lru has no option "x", did you mean`,
+		"lru,x=1":            `lru has no option "x"; it takes policy, `,
 		"icache-h,policy=lru,beta=1": `icache-h has the option "beta=1" only as it is: leave ` +
 			`policy, scorer and sampler out`,
 		"quiver,policy=lru":      `quiver has no option "policy"`,

@@ -107,8 +107,8 @@ func (s *System) parse(system *systems.System, own []string) (err error) {
 			for _, p := range s.parts(system) {
 				names = append(names, p.name)
 			}
-			return fmt.Errorf("%s has no option %q, did you mean %q? It takes %s", s.Name, name,
-				systems.Nearest(name, names), strings.Join(names, ", "))
+			return fmt.Errorf("%s has no option %q%s; it takes %s", s.Name, name,
+				systems.Meant(name, names), strings.Join(names, ", "))
 		}
 	}
 	if len(own) > 0 && !s.whole() {
