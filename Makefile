@@ -56,7 +56,7 @@ with_rapid    = $(shell go list -f '$(test_imports)' ./... | \
 .PHONY: help build deps run simulate test test-full test-nightly simulate-faults fuzz check \
 	test-go test-go-race test-go-plain test-mpi test-python test-e2e test-slurm test-debian13 \
 	test-wheel test-dlio test-frameworks pictures lint fmt bench bench-staging bench-peers install \
-	wheel dist clean
+	uninstall wheel dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -210,13 +210,15 @@ bench-peers: ## compare with six loaders from PyPI, 7 GB, in 30 minutes (as root
 	bin/benchmarks -python build/peers/bin/python -only peers,accelerators \
 		-out build/peers/results.md $(if $(QUICK),-quick)
 
-install: build ## install both programs, man pages, completions and the Python client to PREFIX
+install: build ## install programs, manual, completions and the Python client to PREFIX
 	rm -rf build/man
 	install -D -t $(to)/bin bin/rankpool bin/rankpool-lab
 	install -D -m 644 -t $(to)/share/rankpool/python/rankpool python/rankpool/*.py \
 		python/rankpool/py.typed
 	@$(MAKE) --no-print-directory manual-of-rankpool manual-of-rankpool-lab
 	install -D -m 644 -t $(to)/share/man/man1 build/man/*.1
+	install -D -m 644 -t $(to)/share/doc/rankpool README.md CHANGELOG.md LICENSE
+	install -D -m 644 -t $(to)/share/doc/rankpool/docs docs/*.md
 
 manual-of-%:
 	bin/$* docs man build/man
@@ -225,6 +227,13 @@ manual-of-%:
 	bin/$* completion zsh | install -D -m 644 /dev/stdin $(to)/share/zsh/site-functions/_$*
 	bin/$* completion fish | \
 		install -D -m 644 /dev/stdin $(to)/share/fish/vendor_completions.d/$*.fish
+
+uninstall: ## remove what "make install" has installed to PREFIX
+	rm -rf $(to)/share/rankpool $(to)/share/doc/rankpool
+	rm -f $(to)/bin/rankpool $(to)/bin/rankpool-lab $(to)/share/man/man1/rankpool.1 \
+		$(to)/share/man/man1/rankpool-*.1 $(to)/share/zsh/site-functions/_rankpool* \
+		$(to)/share/bash-completion/completions/rankpool* \
+		$(to)/share/fish/vendor_completions.d/rankpool*.fish
 
 wheel: ## write build/rankpool-….whl, the Python client with both programs inside (GOARCH=arm64)
 	@scripts/go-version.sh

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -33,8 +34,48 @@ type indexOptions struct {
 	verify      string
 	choice      rank.Choice
 	checksum    bool
-	quiet       bool
+	json, quiet bool
 	concurrency int
+}
+
+// indexReport is what index prints with --json.
+type indexReport struct {
+	Manifest   string  `json:"manifest"`
+	Samples    int     `json:"samples"`
+	Files      int     `json:"files"`
+	Classes    int     `json:"classes"`
+	Bytes      int64   `json:"bytes"`
+	Seconds    float64 `json:"seconds"`
+	Unreadable int     `json:"unreadable"` // samples that --verify could not read
+	// What has changed since the manifest was written; nil if there was none.
+	Changes *changeCounts `json:"changes"`
+}
+
+type changeCounts struct {
+	Added   int `json:"added"`
+	Removed int `json:"removed"`
+	Changed int `json:"changed"`
+}
+
+func (x *indexing) report(
+	m *dataset.Manifest, path string, unreadable int, c *dataset.Changes,
+) error {
+	r := indexReport{
+		Manifest: path, Samples: m.Len(), Files: fileCount(m), Classes: len(m.Classes()),
+		Bytes: m.TotalBytes(), Seconds: time.Since(x.begin).Seconds(), Unreadable: unreadable,
+	}
+	if c != nil {
+		r.Changes = &changeCounts{Added: c.Added, Removed: c.Removed, Changed: c.Changed}
+	}
+	return json.NewEncoder(x.out).Encode(r)
+}
+
+func fileCount(m *dataset.Manifest) int {
+	files := 0
+	for _, c := range m.Formats() {
+		files += c.Files
+	}
+	return files
 }
 
 func newIndexCommand() *cobra.Command {
@@ -79,6 +120,7 @@ Under mpirun or srun all ranks list and read, and rank 0 writes.`,
 	flags.BoolVar(&o.checksum, "checksum", false, "read every sample and keep its checksum")
 	flags.IntVar(&o.concurrency, "concurrency", index.DefaultScanConcurrency,
 		"requests to the file system under way at a time, of each rank")
+	flags.BoolVar(&o.json, "json", false, "print the summary as one JSON object")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false,
 		"print nothing but errors, and what --verify finds")
 	return cmd
@@ -116,7 +158,7 @@ func (o *indexOptions) share(ctx context.Context, dir string, out io.Writer) (er
 		group.Serve(ctx, o.concurrency, nil)
 		return nil
 	}
-	work := &indexing{indexOptions: o, dir: dir, out: out, group: group}
+	work := &indexing{indexOptions: o, dir: dir, out: out, group: group, begin: time.Now()}
 	if o.verify != "" {
 		err = work.compare(ctx)
 	} else {
@@ -132,6 +174,7 @@ type indexing struct {
 	dir    string
 	out    io.Writer
 	group  *index.Group
+	begin  time.Time
 	before *dataset.Manifest // the manifest to replace; nil if there is none
 }
 
@@ -141,12 +184,11 @@ func (x *indexing) write(ctx context.Context) error {
 	if x.before, err = readOutput(x.output); err != nil {
 		return err
 	}
-	begin := time.Now()
 	m, scanned, err := x.index(ctx, nil)
 	if err != nil {
 		return err
 	}
-	return x.finish(m, time.Since(begin), scanned)
+	return x.finish(m, time.Since(x.begin), scanned)
 }
 
 // readOutput returns the manifest at path, or nil if the file is missing or empty. It is an error
@@ -212,13 +254,16 @@ func noticer(show *progress.Counter, quiet bool) func(sentence string) {
 // finish writes the manifest and prints what it holds, and how it differs from the previous one.
 func (x *indexing) finish(m *dataset.Manifest, took, scanned time.Duration) error {
 	var changes *dataset.Changes
-	if x.before != nil && !x.quiet && x.before.Root() == m.Root() {
+	if x.before != nil && (x.json || !x.quiet) && x.before.Root() == m.Root() {
 		changes = dataset.Compare(x.before, m, 5)
 	}
 	if err := dataset.WriteParquet(x.output, m); err != nil {
 		return err
 	}
-	if x.quiet {
+	switch {
+	case x.json:
+		return x.report(m, x.output, 0, changes)
+	case x.quiet:
 		return nil
 	}
 	out := bufio.NewWriter(x.out)
@@ -237,10 +282,7 @@ func (x *indexing) finish(m *dataset.Manifest, took, scanned time.Duration) erro
 func (x *indexing) printSummary(
 	out *bufio.Writer, m *dataset.Manifest, took, scanned time.Duration,
 ) {
-	files, unit := 0, "files"
-	for _, c := range m.Formats() {
-		files += c.Files
-	}
+	files, unit := fileCount(m), "files"
 	fmt.Fprintf(out, "files:    %s\n", humanize.Comma(int64(files)))
 	if m.Len() != files {
 		unit = "samples"
@@ -298,22 +340,29 @@ func (x *indexing) compare(ctx context.Context) error {
 	unreadable := 0
 	now, _, err := x.index(ctx, func(err *storage.SampleError) {
 		unreadable++
-		fmt.Fprintln(x.out, err)
+		if !x.json {
+			fmt.Fprintln(x.out, err)
+		}
 	})
 	if err != nil {
 		return err
 	}
 	changes := dataset.Compare(before, now, math.MaxInt)
 	out := bufio.NewWriter(x.out)
-	printChanges(out, changes)
-	if err := out.Flush(); err != nil {
+	if x.json {
+		err = x.report(now, x.verify, unreadable, changes)
+	} else {
+		printChanges(out, changes)
+		err = out.Flush()
+	}
+	if err != nil {
 		return err
 	}
 	switch {
 	case changes.Any() || unreadable > 0:
 		return fmt.Errorf("%s differs from manifest %s: %s, %d unreadable", x.dir, x.verify,
 			changes, unreadable)
-	case x.quiet:
+	case x.quiet || x.json:
 		return nil
 	}
 	_, err = fmt.Fprintf(x.out, "verified: %s samples, %s\n", humanize.Comma(int64(now.Len())),
