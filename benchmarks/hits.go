@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"rankpool/benchmarks/simulator"
@@ -116,7 +117,10 @@ func (j job) rows(outcomes []outcome) []row {
 
 // simulate runs the job with every sampler and capacity, on two cores.
 func (j job) simulate(losses [][]float32, capacities []float64) ([]outcome, error) {
-	losses = simulator.Tile(losses, j.tile)
+	tiled := make([][]float32, len(losses))
+	for epoch, row := range losses {
+		tiled[epoch] = slices.Repeat(row, j.tile)
+	}
 	outcomes := make([]outcome, len(samplers)*len(capacities))
 	errs := make([]error, len(outcomes))
 	places := make(chan int)
@@ -124,7 +128,7 @@ func (j job) simulate(losses [][]float32, capacities []float64) ([]outcome, erro
 	for range 2 {
 		workers.Go(func() {
 			for i := range places {
-				outcomes[i], errs[i] = j.compare(losses, samplers[i/len(capacities)],
+				outcomes[i], errs[i] = j.compare(tiled, samplers[i/len(capacities)],
 					capacities[i%len(capacities)])
 			}
 		})
@@ -144,35 +148,29 @@ func (j job) simulate(losses [][]float32, capacities []float64) ([]outcome, erro
 
 // compare runs one simulation, and MIN on its draws.
 func (j job) compare(losses [][]float32, sampler string, capacity float64) (outcome, error) {
-	system, err := systems.Find("rankpool")
-	if err != nil {
-		return outcome{}, err
-	}
-	r, err := simulator.RunStagers(simulator.Config{
-		Trace: &simulator.Trace{Losses: losses}, System: system, Sampler: sampler, Capacity: capacity,
-		Ranks: j.ranks, BatchSize: j.batchSize,
-		SkipEpochs: warmEpochs, Seed: 1,
-	})
-	if err != nil {
-		return outcome{}, err
-	}
-	memory := int64(capacity * float64(len(losses[0])))
-	warm := r.Begin[warmEpochs]
-	draws := float64(len(r.IDs) - warm)
-	o := outcome{
-		sampler: sampler, capacity: capacity, local: r.LocalShare(),
-		reads: float64(r.StorageBytes) / draws, // a sample is one byte
-	}
-	for _, hits := range r.Hits[warmEpochs:] {
-		o.hits += float64(hits) / draws
-	}
-	o.parted = float64(simulator.PartitionHits(r.IDs, warm, len(losses[0]), j.ranks, memory)) / draws
-	for _, hit := range simulator.MinHits(r.IDs, len(losses[0]), memory)[warm:] {
-		if hit {
-			o.most += 1 / draws
+	var results []*simulator.Result
+	for _, name := range []string{"rankpool", "min", "min-partitioned"} {
+		system, err := systems.Find(name)
+		if err != nil {
+			return outcome{}, err
 		}
+		r, err := simulator.Run(simulator.Config{
+			Trace: &simulator.Trace{Losses: losses}, System: system, Sampler: sampler,
+			Capacity: capacity, Ranks: j.ranks, BatchSize: j.batchSize,
+			SkipEpochs: warmEpochs, Seed: 1,
+		})
+		if err != nil {
+			return outcome{}, err
+		}
+		results = append(results, r)
 	}
-	return o, nil
+	ranks, draws := results[0], float64(results[0].Draws)
+	return outcome{
+		sampler: sampler, capacity: capacity, local: float64(ranks.HitsLocal) / float64(ranks.Hits),
+		hits: float64(ranks.Hits) / draws, most: float64(results[1].Hits) / draws,
+		parted: float64(results[2].Hits) / draws,
+		reads:  float64(ranks.StorageBytes) / draws, // a sample is one byte
+	}, nil
 }
 
 // worst returns the outcome of a sampler ("": any) with the lowest score.

@@ -43,7 +43,7 @@ func measureRemote(t transport.Transport, r remoteRead) (remoteRates, error) {
 	}
 	// The slab is not closed: MPI may still access it.
 	run := &remoteRun{
-		remoteRead: r, MPI: m, slab: memory, asked: make(chan struct{}, r.Batches),
+		remoteRead: r, ranks: m, slab: memory, asked: make(chan struct{}, r.Batches),
 		barrier: make(chan struct{}, 1),
 	}
 	t.Start(run.handle)
@@ -74,7 +74,7 @@ func measureRemote(t transport.Transport, r remoteRead) (remoteRates, error) {
 // remoteRun is one rank's side of a measurement.
 type remoteRun struct {
 	remoteRead
-	*transport.MPI
+	ranks   *transport.MPI
 	slab    *slab.Slab
 	ticket  uint32
 	asked   chan struct{}
@@ -87,13 +87,13 @@ func (r *remoteRun) handle(from int, msg []byte) {
 		r.barrier <- struct{}{}
 		return
 	}
-	r.Put(from, r.ticket, r.samples(int(r.ticket)), func(error) { r.asked <- struct{}{} })
+	r.ranks.Put(from, r.ticket, r.samples(int(r.ticket)), func(error) { r.asked <- struct{}{} })
 	r.ticket++
 }
 
 // meet waits for the other rank.
 func (r *remoteRun) meet() {
-	r.Post(1-r.Rank(), nil)
+	r.ranks.Post(1-r.ranks.Rank(), nil)
 	<-r.barrier
 }
 
@@ -108,7 +108,7 @@ func (r *remoteRun) samples(batch int) [][]byte {
 
 // transported is a round through the transport.
 func (r *remoteRun) transported() error {
-	if r.Rank() == 0 {
+	if r.ranks.Rank() == 0 {
 		for range r.Batches {
 			<-r.asked
 		}
@@ -116,8 +116,8 @@ func (r *remoteRun) transported() error {
 	}
 	done := make(chan error, r.Batches)
 	ask := func() {
-		r.Take(0, r.ticket, r.samples(int(r.ticket)), func(err error) { done <- err })
-		r.Post(0, []byte{1})
+		r.ranks.Take(0, r.ticket, r.samples(int(r.ticket)), func(err error) { done <- err })
+		r.ranks.Post(0, []byte{1})
 		r.ticket++
 	}
 	for i := range r.Ahead + r.Batches {
@@ -136,8 +136,8 @@ func (r *remoteRun) transported() error {
 // bare is a round by MPI calls alone, on the goroutine that owns them.
 func (r *remoteRun) bare() error {
 	ended := make(chan error)
-	r.Do(func() {
-		if r.Rank() == 0 {
+	r.ranks.Do(func() {
+		if r.ranks.Rank() == 0 {
 			ended <- r.bareOwner()
 		} else {
 			ended <- r.bareReader()

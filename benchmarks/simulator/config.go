@@ -35,7 +35,7 @@ type Config struct {
 
 	Capacity float64 // of all ranks' memory together, as a share of the data set's bytes, in (0, 1]
 	// TierCapacity is the same for all ranks' tiers together; 0: there are none. Only the real
-	// schedulers have tiers, see RunStagers; reads of a tier take no time in the time model.
+	// schedulers have tiers; reads of a tier take no time in the time model.
 	TierCapacity float64
 	Ranks        int // nodes
 	// TrainersPerRank is the number of trainers of each node, trainer t on rank t /

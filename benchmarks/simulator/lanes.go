@@ -218,7 +218,7 @@ func (p *lanesRun) set(l Lane) (*laneSet, error) {
 		if set.name == l.Data {
 			return set, nil
 		}
-		begin += set.Trace.Samples()
+		begin += set.setup.Trace.Samples()
 	}
 	cfg := p.cfg
 	cfg.Epochs = 0
@@ -245,7 +245,7 @@ func (p *lanesRun) set(l Lane) (*laneSet, error) {
 }
 
 func (set *laneSet) newLane(l Lane) (*laneRun, error) {
-	trace := *set.Trace
+	trace := *set.setup.Trace
 	trace.Losses = l.Losses
 	number := len(set.lanes)
 	t := &laneRun{
@@ -253,13 +253,13 @@ func (set *laneSet) newLane(l Lane) (*laneRun, error) {
 		result: LaneResult{Name: l.Name, Data: l.Data}, probes: map[int]stager.Probe{},
 		benefit: stager.NewBenefit(slices.Index(set.run.sets, set)+number, 1),
 	}
-	cfg := set.samplerConfig(set.sampler, 0)
+	cfg := set.setup.samplerConfig(set.setup.sampler, 0)
 	cfg.Seed = l.Seed
 	sampler, err := draw.NewSampler(cfg)
 	if err != nil {
 		return nil, err
 	}
-	t.planCfg = set.planConfig(sampler)
+	t.planCfg = set.setup.planConfig(sampler)
 	t.planCfg.Assignment = plan.AssignLocal
 	return t, nil
 }
@@ -416,10 +416,10 @@ func (p *lanesRun) divide(rank int) {
 
 // claim returns the data set's claim to the memory of a rank.
 func (set *laneSet) claim(rank int) stager.Claim {
-	c := stager.Claim{EvenBytes: set.part(rank)}
-	for id := range draw.SampleID(set.Trace.Samples()) {
-		if draw.Owner(id, set.Ranks) == rank {
-			c.WholeBytes += set.size(id)
+	c := stager.Claim{EvenBytes: set.setup.part(rank)}
+	for id := range draw.SampleID(set.setup.Trace.Samples()) {
+		if draw.Owner(id, set.setup.Ranks) == rank {
+			c.WholeBytes += set.setup.size(id)
 		}
 	}
 	c.WholeBytes = max(c.WholeBytes, c.EvenBytes)
@@ -441,7 +441,7 @@ func (p *lanesRun) keeps() {
 		for _, part := range set.parts {
 			bytes += part
 		}
-		set.kept = float64(bytes) / float64(set.totalBytes)
+		set.kept = float64(bytes) / float64(set.setup.totalBytes)
 	}
 }
 
@@ -459,14 +459,14 @@ func (l *laneRun) found(d stager.Deliver) {
 }
 
 func (p *lanesRun) finish() *LanesResult {
-	set := p.sets[0]
+	s := p.sets[0].setup
 	r := &LanesResult{
-		Sampler: set.sampler, Policy: set.policy, Capacity: p.cfg.Capacity, Ranks: p.cfg.Ranks,
+		Sampler: s.sampler, Policy: s.policy, Capacity: p.cfg.Capacity, Ranks: p.cfg.Ranks,
 		Epochs: p.epochs, Reads: p.reads, ProbeReads: p.probeReads,
 	}
 	samples := 0
 	for _, set := range p.sets {
-		n := set.Trace.Samples()
+		n := set.setup.Trace.Samples()
 		samples += n
 		if len(p.sets) > 1 {
 			r.Data = append(r.Data,

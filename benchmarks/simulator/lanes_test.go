@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"rankpool/scheduler/stager"
 )
 
 // unscored is a trace for samplers that use no losses.
@@ -117,10 +119,11 @@ func TestLaneAlone(t *testing.T) {
 			Trace: &Trace{Losses: recorded(t, 3)}, System: mustFind(t, "rankpool"),
 			Sampler: sampler, Ranks: 1, Capacity: 0.2, BatchSize: 16, Seed: 5,
 		}
-		want := mustRunStagers(t, cfg)
+		want := ranksOf(t, cfg, func(stager.Deliver) {})
 		got := runLanes(t, cfg, []Lane{{Name: "a", Seed: 5, Step: 1}})
-		if got.Reads != want.Reads || !slices.Equal(got.IDs[0], want.IDs) {
-			t.Errorf("%s: a lane alone reads %d samples, a job %d", sampler, got.Reads, want.Reads)
+		if reads := want.result.StorageBytes; got.Reads != reads ||
+			!slices.Equal(got.IDs[0], want.ids()) {
+			t.Errorf("%s: a lane alone reads %d samples, a job %d", sampler, got.Reads, reads)
 		}
 	}
 }

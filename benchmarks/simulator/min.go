@@ -43,32 +43,6 @@ func nextPlaces(ids []draw.SampleID, samples int) []float64 {
 	return next
 }
 
-// PartitionHits returns how many draws from place begin on are hits if each of the owners runs MIN
-// in a separate partition: the bound of any policy that leaves samples with the owner given by
-// their hash. The partitions are those of Run.
-func PartitionHits(ids []draw.SampleID, begin, samples, owners int, capacity int64) int64 {
-	hits := int64(0)
-	for owner := range owners {
-		var own []draw.SampleID
-		warm := 0
-		for i, id := range ids {
-			if draw.Owner(id, owners) != owner {
-				continue
-			}
-			if i < begin {
-				warm++
-			}
-			own = append(own, id)
-		}
-		for _, hit := range MinHits(own, samples, part(capacity, owner, owners))[warm:] {
-			if hit {
-				hits++
-			}
-		}
-	}
-	return hits
-}
-
 // part returns an owner's part of the whole: the parts differ by at most one and sum to the whole.
 func part(whole int64, owner, owners int) int64 {
 	return whole*int64(owner+1)/int64(owners) - whole*int64(owner)/int64(owners)

@@ -1,7 +1,6 @@
 package simulator
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -21,13 +20,9 @@ func TestPoliciesPassInTheSameOrder(t *testing.T) {
 			Policy: c.policy, Sampler: "pads", Scorer: "logrank", Capacity: 0.2, Ranks: 1,
 			BatchSize: 64, SkipEpochs: 3,
 		}
-		ranks := mustRunStagers(t, cfg)
+		live := mustRun(t, cfg).Hits
 		cfg.System = mustFind(t, "lru")
 		pool := mustRun(t, cfg)
-		live := int64(0)
-		for _, hits := range ranks.Hits[cfg.SkipEpochs:] {
-			live += hits
-		}
 		apart := float64(live-pool.Hits) / float64(pool.Draws)
 		t.Logf("%s: %d hits in ranks, %d in a pool, of %d draws", c.policy, live, pool.Hits,
 			pool.Draws)
@@ -49,17 +44,14 @@ func TestICACHEHIsTheSameInRanks(t *testing.T) {
 			Sampler: "selective", Capacity: 0.2, Ranks: 1,
 			BatchSize: 64, SkipEpochs: 3,
 		}
-		ranks := mustRunStagers(t, cfg)
-		if n := ranks.Begin[1]; n != 8000 || slices.Max(ranks.Begin[:2]) != n {
-			t.Errorf("%s: epoch 0 has %d draws of 8000 samples", policy, n)
+		ranks := mustRun(t, cfg)
+		if n := len(ranks.Epochs[0].Batches); n != 8000/64 {
+			t.Errorf("%s: epoch 0 has %d batches of 8000 samples", policy, n)
 		}
 		cfg.System, cfg.Policy, cfg.Sampler = mustFind(t,
 			map[string]string{"icache-h": "icache-h", "lfu": "ilfu"}[policy]), "", ""
 		pool := mustRun(t, cfg)
-		live, draws := int64(0), ranks.Draws
-		for _, hits := range ranks.Hits[cfg.SkipEpochs:] {
-			live += hits
-		}
+		live, draws := ranks.Hits, ranks.Draws
 		t.Logf("%s: %d hits of %d draws in ranks, %d of %d in a pool", policy, live, draws,
 			pool.Hits, pool.Draws)
 		if apart := float64(live)/float64(draws) - float64(pool.Hits)/float64(

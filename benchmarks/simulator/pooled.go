@@ -11,7 +11,7 @@ import (
 
 // pooled drives a system's Pool over a trace.
 type pooled struct {
-	*setup
+	setup  *setup
 	memory *systems.Memory
 	pool   systems.Pool
 	jobs   []*pooledJob
@@ -72,10 +72,10 @@ func newPooled(s *setup) (*pooled, error) {
 }
 
 func (p *pooled) newFeed(j *pooledJob) (feed, error) {
-	if p.own {
+	if p.setup.own {
 		return &ownFeed{setup: p.setup, job: j.number, scores: j.scores, pool: p.pool}, nil
 	}
-	return p.newPlannedFeed(j.number)
+	return p.setup.newPlannedFeed(j.number)
 }
 
 // epoch trains an epoch of all jobs, whose global batches alternate.
@@ -96,7 +96,7 @@ func (p *pooled) epoch(epoch int) error {
 				p.batch(j, epoch, number)
 				p.evaluate(j, number+1)
 			}
-			if number+1 == j.plan.Cut() && epoch+1 < p.Epochs {
+			if number+1 == j.plan.Cut() && epoch+1 < p.setup.Epochs {
 				if err := p.cut(j, epoch); err != nil {
 					return err
 				}
@@ -126,7 +126,7 @@ func (p *pooled) evaluate(j *pooledJob, number int) {
 	}
 	ids := e.Evaluate(j.number)
 	p.count.evaluated(ids)
-	j.learn(p.traceOf(j.number), j.plan.Epoch, ids)
+	j.learn(p.setup.traceOf(j.number), j.plan.Epoch, ids)
 }
 
 // cut makes a job choose the epoch after the one under way.
@@ -184,7 +184,7 @@ func (p *pooled) batch(j *pooledJob, epoch, number int) {
 	if j.number == 0 {
 		p.count.digest.add(served)
 	}
-	trace := p.traceOf(j.number)
+	trace := p.setup.traceOf(j.number)
 	j.learn(trace, epoch, served)
 	p.pool.Trained(b, j.served)
 	p.count.trained(j.number)

@@ -31,11 +31,7 @@ func Run(cfg Config) (*Result, error) {
 		return nil, fmt.Errorf("simulator: %w", err)
 	}
 	if s.System.Name == "rankpool" && s.Jobs == 1 {
-		r, err := runStagers(s)
-		if err != nil {
-			return nil, err
-		}
-		return &r.Result, nil
+		return runStagers(s)
 	}
 	p, err := newPooled(s)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 // stagerRanks are the stagers of all ranks, with storage, peers and tiers that respond at once and
 // without faults.
 type stagerRanks struct {
-	*setup
+	setup *setup
 	ranks []*stagerRank
 	todo  []func()
 	done  int // of todo
@@ -24,7 +24,7 @@ type stagerRanks struct {
 	asked   func(rank int, c stager.Ask)
 	drew    func(rank, lane, epoch, place int, outcome stager.Outcome)
 
-	tierReads, tierWrites int64
+	tierReads int64
 }
 
 // stagerRank is one rank's stager, and what its trainers got last.
@@ -41,20 +41,21 @@ const denseRanks = 16
 
 // make creates the stagers. Their lane 0 has trainers on the ranks of world.
 func (a *stagerRanks) make(world []int32) error {
-	share := a.totalBytes / int64(a.Ranks)
-	for number := range a.Ranks {
-		policy, err := systems.NewPolicy(a.policy, systems.PolicyConfig{
-			Seed: a.Seed, Values: a.Values,
+	s := a.setup
+	share := s.totalBytes / int64(s.Ranks)
+	for number := range s.Ranks {
+		policy, err := systems.NewPolicy(s.policy, systems.PolicyConfig{
+			Seed: s.Seed, Values: s.Values,
 		})
 		if err != nil {
 			return err
 		}
 		r := &stagerRank{all: a, number: number}
 		r.stager = stager.New(stager.Config{
-			Rank: number, Ranks: a.Ranks, World: world, Samples: a.Trace.Samples(),
-			Policy: policy, Size: a.size, CapacityBytes: a.part(number),
-			TierBytes: a.tierPart(number), Sparse: a.Ranks > denseRanks,
-			WindowBytes: max(share/windowShare, 4*a.totalBytes/int64(a.Trace.Samples())),
+			Rank: number, Ranks: s.Ranks, World: world, Samples: s.Trace.Samples(),
+			Policy: policy, Size: s.size, CapacityBytes: s.part(number),
+			TierBytes: s.tierPart(number), Sparse: s.Ranks > denseRanks,
+			WindowBytes: max(share/windowShare, 4*s.totalBytes/int64(s.Trace.Samples())),
 			Drew: func(lane, epoch, place int, o stager.Outcome) {
 				a.drew(number, lane, epoch, place, o)
 			},
@@ -100,7 +101,6 @@ func (r *stagerRank) step(e stager.Event) {
 			}
 			a.later(func() { r.step(stager.Reread{ID: c.ID}) })
 		case stager.Store:
-			a.tierWrites++
 			a.later(func() { r.step(stager.Stored{ID: c.ID}) })
 		case stager.Recall:
 			a.tierReads++

@@ -24,60 +24,27 @@ type stagers struct {
 	base     []int        // by epoch: batches of all epochs before
 	holder   []uint16     // by sample: the rank that drew it last
 
-	result   StagersResult
+	result   Result
 	coverage *coverage
 	clock    *Clock
 	loads    map[int][]Load // by position, of the batches that are staged and not trained
 	readIn   []int32        // by sample: 1 + the last epoch that it was read for
-	epoch    int            // under way
 	missed   []int64        // by epoch: bytes of the samples that were read, each once
 	digest   *idsDigest
 }
 
-// StagersResult is a Result, and what only the real schedulers report.
-type StagersResult struct {
-	Result
-	IDs   []draw.SampleID // the draws of all epochs in order
-	Begin []int           // of each epoch, its first place in IDs
-	// of each epoch, draws that found their sample in its owner's partition
-	Hits   []int64
-	Found  [6]int64 // by stager.Source: what was delivered from epoch SkipEpochs on
-	Reads  int64    // of storage, by all ranks
-	Missed int64    // sum over epochs of the samples that had to be read at least once
-	// TierReads and TierWrites are how many samples were read from tiers, and written to them.
-	TierReads, TierWrites int64
-}
-
-// LocalShare returns the share of hits that are in the consumer's own memory.
-func (r *StagersResult) LocalShare() float64 {
-	return float64(r.HitsLocal) / float64(r.Result.Hits)
-}
-
-// RunStagers simulates a system with the real schedulers, one per rank, with the system's policy in
-// each partition. The same cfg gives the same result.
+// runStagers simulates a system with the real schedulers, one per rank, with the system's policy in
+// each partition, for one job.
 //
 // As in the tool, an epoch's plan is made, and its first batches enter the window, when the scores
-// before the cut of the previous epoch are folded. It returns an error where Run does, and if cfg
-// has more than one job.
-func RunStagers(cfg Config) (*StagersResult, error) {
-	s, err := newSetup(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("simulator: %w", err)
-	}
-	return runStagers(s)
-}
-
-func runStagers(s *setup) (*StagersResult, error) {
-	if s.Jobs != 1 {
-		return nil, fmt.Errorf("simulator: %d jobs cannot share the real schedulers, one can",
-			s.Jobs)
-	}
+// before the cut of the previous epoch are folded.
+func runStagers(s *setup) (*Result, error) {
 	p, err := newStagers(s)
 	if err != nil {
 		return nil, fmt.Errorf("simulator: %s: %w", s.System.Name, err)
 	}
 	for epoch := range s.Epochs {
-		p.train(epoch)
+		p.train(epoch, func(stager.Deliver) {})
 	}
 	return p.finish(), nil
 }
@@ -119,18 +86,16 @@ func (s *setup) tierPart(rank int) int64 {
 	return part(int64(s.TierCapacity*float64(s.totalBytes)), rank, s.Ranks)
 }
 
-// train makes all trainers take the batches of an epoch in step, and report.
-func (p *stagers) train(epoch int) {
-	p.epoch = epoch
+// train makes all trainers take the batches of an epoch in step, and report. It calls found for
+// each delivery.
+func (p *stagers) train(epoch int, found func(stager.Deliver)) {
 	plan := p.training.begin(epoch)
-	p.result.Begin = append(p.result.Begin, len(p.result.IDs))
-	p.result.IDs = append(p.result.IDs, plan.IDs...)
 	for b := range plan.Batches() {
-		p.batch(p.planCfg.World, 0, epoch, b, p.found)
+		p.batch(p.planCfg.World, 0, epoch, b, found)
 		p.report(plan, b)
 		p.tick(epoch, b)
 	}
-	if epoch == p.Epochs-1 {
+	if epoch == p.setup.Epochs-1 {
 		for _, rank := range p.ranks {
 			rank.step(stager.Ended{})
 		}
@@ -156,7 +121,7 @@ func (p *stagers) add(plan *plan.Plan) {
 		base = p.base[last] + p.plans[last].Batches()
 	}
 	p.plans, p.base = append(p.plans, plan), append(p.base, base)
-	p.result.Hits, p.missed = append(p.result.Hits, 0), append(p.missed, 0)
+	p.missed = append(p.missed, 0)
 	p.result.Epochs = append(p.result.Epochs,
 		EpochResult{Batches: make([]BatchResult, plan.Batches())})
 }
@@ -183,13 +148,13 @@ func (p *stagers) report(plan *plan.Plan, batch int) {
 		p.coverage.trained(plan.Epoch, id)
 	}
 	p.digest.add(plan.IDs[lo:hi])
-	p.training.learn(p.Trace, plan.Epoch, batch, plan.IDs[lo:hi])
+	p.training.learn(p.setup.Trace, plan.Epoch, batch, plan.IDs[lo:hi])
 }
 
 // load returns what a rank needs for the batch at a position.
 func (p *stagers) load(position, rank int) *Load {
 	if p.loads[position] == nil {
-		p.loads[position] = make([]Load, p.Ranks)
+		p.loads[position] = make([]Load, p.setup.Ranks)
 	}
 	return &p.loads[position][rank]
 }
@@ -215,44 +180,32 @@ func (p *stagers) onDrew(rank, epoch, place int, outcome stager.Outcome) {
 		return
 	case consumer == rank:
 		from.Local++
-		p.load(p.base[epoch]+batch, consumer).LocalBytes += p.size(plan.IDs[place])
+		p.load(p.base[epoch]+batch, consumer).LocalBytes += p.setup.size(plan.IDs[place])
 	default:
 		from.Remote++
 	}
-	p.result.Hits[epoch]++
 }
 
 // onAsked counts what is requested from a peer.
 func (p *stagers) onAsked(rank int, c stager.Ask) {
 	for _, id := range c.IDs {
-		p.load(p.base[c.Epoch]+c.Batch, rank).RemoteBytes += p.size(id)
-	}
-}
-
-// found counts where the samples of a delivery came from.
-func (p *stagers) found(d stager.Deliver) {
-	if p.epoch >= p.SkipEpochs {
-		for _, source := range d.Source {
-			p.result.Found[source]++
-		}
+		p.load(p.base[c.Epoch]+c.Batch, rank).RemoteBytes += p.setup.size(id)
 	}
 }
 
 // onFetched counts a read of storage that a batch at a position needs.
 func (p *stagers) onFetched(id draw.SampleID, rank, position int) {
-	size := p.size(id)
+	size := p.setup.size(id)
 	l := p.load(position, rank)
 	l.StorageBytes += size
 	l.Reads++
 	epoch := p.epochOf(position)
-	if epoch >= p.SkipEpochs {
+	if epoch >= p.setup.SkipEpochs {
 		p.result.StorageBytes += size
 	}
-	p.result.Reads++
 	if p.readIn[id] != int32(epoch)+1 {
 		p.readIn[id] = int32(epoch) + 1
 		p.missed[epoch] += size
-		p.result.Missed++
 	}
 }
 
@@ -268,8 +221,8 @@ func (p *stagers) tick(epoch, batch int) {
 
 // end ends an epoch.
 func (p *stagers) end(epoch int) {
-	r, plan := &p.result, p.plans[epoch]
-	if epoch >= p.SkipEpochs {
+	s, r, plan := p.setup, &p.result, p.plans[epoch]
+	if epoch >= s.SkipEpochs {
 		r.Draws += int64(len(plan.IDs))
 		for _, b := range r.Epochs[epoch].Batches {
 			r.add(b)
@@ -278,18 +231,16 @@ func (p *stagers) end(epoch int) {
 	if p.clock == nil {
 		return
 	}
-	r.Epochs[epoch].Seconds = p.clock.EndEpoch(!p.plansAhead())
-	if epoch >= p.SkipEpochs {
-		counted := float64(p.Epochs - p.SkipEpochs)
+	r.Epochs[epoch].Seconds = p.clock.EndEpoch(!s.plansAhead())
+	if epoch >= s.SkipEpochs {
+		counted := float64(s.Epochs - s.SkipEpochs)
 		r.EpochSeconds += r.Epochs[epoch].Seconds / counted
-		r.BoundSeconds += p.Cluster.Bound(p.nodes(), plan.Batches(), p.missed[epoch]) / counted
-		r.PlanSeconds += p.Cluster.PlanSeconds(len(plan.IDs)) / counted
+		r.BoundSeconds += s.Cluster.Bound(s.nodes(), plan.Batches(), p.missed[epoch]) / counted
+		r.PlanSeconds += s.Cluster.PlanSeconds(len(plan.IDs)) / counted
 	}
 }
 
-func (p *stagers) finish() *StagersResult {
-	r := &p.result
-	p.describe(&r.Result, p.drawScorer, []*coverage{p.coverage}, p.digest)
-	r.TierReads, r.TierWrites = p.tierReads, p.tierWrites
-	return r
+func (p *stagers) finish() *Result {
+	p.setup.describe(&p.result, p.setup.drawScorer, []*coverage{p.coverage}, p.digest)
+	return &p.result
 }

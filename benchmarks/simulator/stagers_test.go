@@ -19,52 +19,74 @@ func recorded(t *testing.T, epochs int) [][]float32 {
 	return losses[:epochs]
 }
 
+// ranksOf runs the real schedulers to the end, and calls found for each delivery.
+func ranksOf(t *testing.T, cfg Config, found func(stager.Deliver)) *stagers {
+	t.Helper()
+	s, err := newSetup(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newStagers(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for epoch := range s.Epochs {
+		p.train(epoch, found)
+	}
+	p.finish()
+	return p
+}
+
+// ids returns the draws of all epochs in order.
+func (p *stagers) ids() (ids []draw.SampleID) {
+	for _, plan := range p.plans {
+		ids = append(ids, plan.IDs...)
+	}
+	return ids
+}
+
 // TestNoMoreHitsThanMIN checks that online runs stay below the offline bound, and that everything
 // is delivered as it was drawn.
 func TestNoMoreHitsThanMIN(t *testing.T) {
 	losses := recorded(t, 3)
+	samples := int64(len(losses[0]))
 	for _, sampler := range []string{"pads", "uniform", "torch", "subset"} {
 		for _, ranks := range []int{1, 4} {
 			for _, capacity := range []float64{0.01, 0.2, 1} {
-				r := mustRunStagers(t, Config{
+				var found [stager.Unreadable + 1]int64 // by source
+				delivered := int64(0)
+				p := ranksOf(t, Config{
 					Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"),
-					Sampler: sampler, Ranks: ranks, BatchSize: 64 / ranks, Capacity: capacity,
-					SkipEpochs: 1, Seed: 1,
-				})
-				memory := int64(capacity * float64(len(losses[0])))
-				var hits, bound, delivered int64
-				for _, h := range r.Hits {
-					hits += h
-				}
-				for _, hit := range MinHits(r.IDs, len(losses[0]), memory) {
-					if hit {
-						bound++
+					Sampler: sampler, Ranks: ranks, BatchSize: 64 / ranks, Capacity: capacity, Seed: 1,
+				}, func(d stager.Deliver) {
+					for _, source := range d.Source {
+						found[source]++
+						delivered++
 					}
-				}
+				})
+				memory := int64(capacity * float64(samples))
+				ids, hits, reads := p.ids(), p.result.Hits, p.result.StorageBytes
+				bound := minHits(ids, len(losses[0]), memory)
 				if hits > bound || capacity > 0 && hits < bound/2 {
 					t.Errorf("%s, %d ranks, %v: %d hits, MIN has %d", sampler, ranks, capacity,
 						hits, bound)
 				}
-				if parted := PartitionHits(r.IDs, 0, len(losses[0]), ranks,
+				if parted := partitionHits(ids, len(losses[0]), ranks,
 					memory); parted > bound || hits > parted && sampler != "pads" {
 					t.Errorf("%s, %d ranks, %v: %d hits, MIN in partitions has %d, MIN %d", sampler,
 						ranks, capacity, hits, parted, bound)
 				}
-				for _, n := range r.Found {
-					delivered += n
-				}
-				if want := int64(len(r.IDs) - r.Begin[1]); delivered != want {
+				if delivered != int64(len(ids)) {
 					t.Errorf("%s, %d ranks, %v: %d delivered of %d drawn", sampler, ranks, capacity,
-						delivered, want)
+						delivered, len(ids))
 				}
-				notCached := r.Found[stager.FromFallback] + r.Found[stager.NotHere]
-				if notCached+r.Found[stager.Unreadable] != 0 {
+				if found[stager.FromFallback]+found[stager.NotHere]+found[stager.Unreadable] != 0 {
 					t.Errorf("%s, %d ranks, %v: without faults, sources are %v", sampler, ranks,
-						capacity, r.Found)
+						capacity, found)
 				}
-				if capacity == 1 && (r.Reads != r.Missed || r.Reads > int64(len(losses[0]))) {
-					t.Errorf("%s, %d ranks: with room for all, %d reads of %d samples missed",
-						sampler, ranks, r.Reads, r.Missed)
+				if capacity == 1 && (reads != p.result.Distinct || reads > samples) {
+					t.Errorf("%s, %d ranks: with room for all, %d reads of %d samples", sampler,
+						ranks, reads, p.result.Distinct)
 				}
 			}
 		}
@@ -76,24 +98,24 @@ func TestRunIsDeterministic(t *testing.T) {
 		Trace: &Trace{Losses: recorded(t, 2)}, System: mustFind(t, "rankpool"),
 		Sampler: "pads", Ranks: 3, BatchSize: 16, Capacity: 0.3, Seed: 7,
 	}
-	a, b := mustRunStagers(t, cfg), mustRunStagers(t, cfg)
+	a, b := mustRun(t, cfg), mustRun(t, cfg)
 	if !reflect.DeepEqual(a, b) {
 		t.Error("two runs of one configuration differ")
 	}
-	if a.LocalShare() < 0.5 || a.LocalShare() > 1 {
-		t.Errorf("the local share is %v", a.LocalShare())
+	if a.HitsLocal < a.HitsRemote {
+		t.Errorf("%d hits are local, %d remote", a.HitsLocal, a.HitsRemote)
 	}
 }
 
 func TestRunErrors(t *testing.T) {
 	losses := [][]float32{{1, 2, 3, 4}}
-	if _, err := RunStagers(Config{
+	if _, err := Run(Config{
 		Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"),
 		Sampler: "nothing", Capacity: 1, Ranks: 1, BatchSize: 2,
 	}); err == nil {
 		t.Error("a sampler that does not exist was run")
 	}
-	if _, err := RunStagers(Config{
+	if _, err := Run(Config{
 		Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"),
 		Policy: "nothing", Capacity: 1, Ranks: 1, BatchSize: 2,
 	}); err == nil {
@@ -135,28 +157,21 @@ func TestTierAndMemoryAreOneCache(t *testing.T) {
 	losses := recorded(t, 4)
 	for _, sampler := range []string{"pads", "torch"} {
 		for _, ranks := range []int{1, 16} {
-			r := mustRunStagers(t, Config{
+			p := ranksOf(t, Config{
 				Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"),
 				Sampler: sampler, Ranks: ranks, BatchSize: 64 / ranks, Capacity: 0.1,
 				TierCapacity: 0.3, Seed: 1,
-			})
-			bound, hits := int64(0), int64(0)
-			for _, hit := range MinHits(r.IDs, len(losses[0]), int64(0.4*float64(len(losses[0])))) {
-				if !hit {
-					bound++
-				}
+			}, func(stager.Deliver) {})
+			ids, hits, reads := p.ids(), p.result.Hits, p.result.StorageBytes
+			draws := int64(len(ids))
+			bound := draws - minHits(ids, len(losses[0]), int64(0.4*float64(len(losses[0]))))
+			if reads < bound || float64(reads) > 1.04*float64(bound) {
+				t.Errorf("%s, %d ranks: %d reads of storage, MIN has %d", sampler, ranks, reads, bound)
 			}
-			for _, h := range r.Hits {
-				hits += h
-			}
-			if r.Reads < bound || float64(r.Reads) > 1.04*float64(bound) {
-				t.Errorf("%s, %d ranks: %d reads of storage, MIN has %d", sampler, ranks, r.Reads,
-					bound)
-			}
-			if r.Reads+r.TierReads+hits != int64(len(r.IDs)) {
+			if reads+p.tierReads+hits != draws {
 				t.Errorf(
 					"%s, %d ranks: %d draws are not %d reads of storage, %d of tiers and %d hits",
-					sampler, ranks, len(r.IDs), r.Reads, r.TierReads, hits)
+					sampler, ranks, draws, reads, p.tierReads, hits)
 			}
 		}
 	}

@@ -129,15 +129,3 @@ func (t *Trace) loadEmbeddings(path string) error {
 	t.Embeddings = slices.Collect(slices.Chunk(vectors, samples))
 	return nil
 }
-
-// Tile returns the losses of a data set that has every sample `times` times; the copies keep their
-// sample's losses.
-func Tile(losses [][]float32, times int) [][]float32 {
-	tiled := make([][]float32, len(losses))
-	for e, row := range losses {
-		for range times {
-			tiled[e] = append(tiled[e], row...)
-		}
-	}
-	return tiled
-}

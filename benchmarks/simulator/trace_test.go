@@ -137,10 +137,3 @@ func TestLoadTraceErrors(t *testing.T) {
 		}
 	}
 }
-
-func TestTile(t *testing.T) {
-	got := Tile([][]float32{{1, 2}, {3, 4}}, 2)
-	if want := [][]float32{{1, 2, 1, 2}, {3, 4, 3, 4}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-}

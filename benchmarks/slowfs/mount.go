@@ -18,6 +18,7 @@ const maxRead = 1 << 20
 // A Server is a mounted file system. Its methods are safe for concurrent use.
 type Server struct {
 	engine  *Engine
+	source  string
 	dir     string
 	config  Config
 	began   time.Time
@@ -46,13 +47,14 @@ func Mount(source, dir string, config Config) (*Server, error) {
 		return nil, fmt.Errorf("slowfs: %s: %w", source, err)
 	}
 	s := &Server{
-		engine: NewEngine(config), dir: dir, config: config, began: time.Now(),
+		engine: NewEngine(config), source: source, dir: dir, config: config, began: time.Now(),
 		closing: make(chan struct{}),
 	}
 	s.close = sync.OnceValue(s.unmount)
 	// NewLoopbackRoot's documentation says so.
-	top := &node{LoopbackNode: root.(*fs.LoopbackNode), server: s}
-	top.RootData.RootNode = top
+	loopback := root.(*fs.LoopbackNode)
+	top := &node{source: loopback, server: s}
+	loopback.RootData.RootNode = top
 	if s.fuse, err = fs.Mount(dir, top, s.options()); err != nil {
 		return nil, fmt.Errorf("slowfs: mount at %s (this needs /dev/fuse, and root or fusermount3): %w",
 			dir, err)

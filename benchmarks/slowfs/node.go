@@ -13,32 +13,48 @@ import (
 
 // node is a file or folder of the source, served late.
 type node struct {
-	*fs.LoopbackNode
+	source
 	server *Server
+}
+
+// source is what a fs.LoopbackNode does for a reader.
+type source interface {
+	fs.InodeEmbedder
+	fs.NodeLookuper
+	fs.NodeGetattrer
+	fs.NodeOpener
+	fs.NodeReadlinker
+	fs.NodeGetxattrer
+	fs.NodeListxattrer
+	fs.NodeStatfser
 }
 
 // WrapChild turns the nodes that LoopbackNode makes into ours, and leaves the statistics as they
 // are.
 func (n *node) WrapChild(_ context.Context, child fs.InodeEmbedder) fs.InodeEmbedder {
 	if below, ok := child.(*fs.LoopbackNode); ok {
-		return &node{LoopbackNode: below, server: n.server}
+		return &node{source: below, server: n.server}
 	}
 	return child
 }
 
 // name returns the path below the root.
-func (n *node) name() string { return n.Path(n.Root()) }
+func (n *node) name() string {
+	inode := n.EmbeddedInode()
+	return inode.Path(inode.Root())
+}
 
 // statsFolder is in the root but not listed, so that copies of the tree do not include it.
 const statsFolder = ".slowfs"
 
 // OnAdd adds the statistics when the root is mounted.
 func (n *node) OnAdd(ctx context.Context) {
-	if !n.IsRoot() {
+	root := n.EmbeddedInode()
+	if !root.IsRoot() {
 		return
 	}
-	folder := n.NewPersistentInode(ctx, &fs.Inode{}, fs.StableAttr{Mode: syscall.S_IFDIR})
-	n.AddChild(statsFolder, folder, false)
+	folder := root.NewPersistentInode(ctx, &fs.Inode{}, fs.StableAttr{Mode: syscall.S_IFDIR})
+	root.AddChild(statsFolder, folder, false)
 	folder.AddChild("stats", folder.NewPersistentInode(
 		ctx, &statsFile{engine: n.server.engine}, fs.StableAttr{Mode: syscall.S_IFREG}), false)
 }
@@ -47,18 +63,19 @@ func (n *node) OnAdd(ctx context.Context) {
 func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (
 	*fs.Inode, syscall.Errno,
 ) {
-	if name == statsFolder && n.IsRoot() {
+	inode := n.EmbeddedInode()
+	if name == statsFolder && inode.IsRoot() {
 		out.Mode = 0o555
-		return n.GetChild(statsFolder), fs.OK
+		return inode.GetChild(statsFolder), fs.OK
 	}
 	path := name
-	if !n.IsRoot() {
+	if !inode.IsRoot() {
 		path = n.name() + "/" + name
 	}
 	if err := n.server.wait(n.server.engine.Stat(n.server.now(), path)); err != nil {
 		return nil, fs.ToErrno(err)
 	}
-	return n.LoopbackNode.Lookup(ctx, name, out)
+	return n.source.Lookup(ctx, name, out)
 }
 
 // Getattr reads the attributes of the node, or of one of its open files.
@@ -66,7 +83,7 @@ func (n *node) Getattr(ctx context.Context, f fs.FileHandle, out *fuse.AttrOut) 
 	if err := n.server.wait(n.server.engine.Stat(n.server.now(), n.name())); err != nil {
 		return fs.ToErrno(err)
 	}
-	return n.LoopbackNode.Getattr(ctx, f, out)
+	return n.source.Getattr(ctx, f, out)
 }
 
 // Statx is not implemented, so that the kernel calls Getattr and a program's statx costs the same.
@@ -80,7 +97,7 @@ func (n *node) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, s
 	if err := n.server.wait(n.server.engine.Open(n.server.now(), name)); err != nil {
 		return nil, 0, fs.ToErrno(err)
 	}
-	below, _, errno := n.LoopbackNode.Open(ctx, flags)
+	below, _, errno := n.source.Open(ctx, flags)
 	if errno != fs.OK {
 		return nil, 0, errno
 	}
@@ -122,7 +139,7 @@ func (f *file) Read(ctx context.Context, dest []byte, offset int64) (
 
 // OpendirHandle opens a folder.
 func (n *node) OpendirHandle(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	fd, err := unix.Open(n.RootData.Path+"/"+n.name(),
+	fd, err := unix.Open(n.server.source+"/"+n.name(),
 		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, 0, fs.ToErrno(err)
