@@ -32,6 +32,7 @@ def main():
     parser.add_argument("data", type=pathlib.Path, help="a folder with train/ and val/")
     parser.add_argument("--rankpool", action="store_true")
     parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--persistent", action="store_true", help="keep the workers")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=16, help="of one process")
     parser.add_argument("--dist-url", help="where the processes of RANK and WORLD_SIZE meet")
@@ -56,6 +57,7 @@ def main():
     elif args.rankpool:
         val_sampler = sampler(val, shuffle=False)
     options = {"batch_size": args.batch_size, "num_workers": args.workers}
+    options["persistent_workers"] = args.persistent
     train_loader = DataLoader(
         train, shuffle=train_sampler is None, sampler=train_sampler, **options
     )

@@ -118,8 +118,13 @@ def test_the_same_tensors_when_ranks_die_and_training_is_requeued(
     assert first + second == from_files
 
 
-@pytest.mark.parametrize("world", [1, 2])
-def test_the_losses_of_a_script_like_pytorchs_imagenet_example(start, tmp_path, world):
+IMAGENET = [
+    (1, [0]), (2, [1]), (1, [1, "--persistent"]), (1, [4]), (2, [4]), (2, [2, "--persistent"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("world, workers", matrix(IMAGENET, IMAGENET[:2]))
+def test_the_losses_of_a_script_like_pytorchs_imagenet_example(start, tmp_path, world, workers):
     """Training and validation, without a process group and with two processes, and with files
     beside the images that torchvision does not see."""
     data = tmp_path / "data"
@@ -131,7 +136,7 @@ def test_the_losses_of_a_script_like_pytorchs_imagenet_example(start, tmp_path, 
     def command(meeting, *args):
         meet = ["--dist-url", f"file://{tmp_path / meeting}"] if world > 1 else []
         script = [sys.executable, HERE / "imagenet.py", data, "--batch-size", 8, *meet, *args]
-        return [str(word) for word in [*script, "--workers", world - 1]]
+        return [str(word) for word in [*script, "--workers", *workers]]
 
     def losses(folder):
         return [(folder / f"losses.{rank}").read_text() for rank in range(world)]
