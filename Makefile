@@ -105,7 +105,8 @@ test-full: ## run the long matrix, which "make test" leaves out
 	@$(deps) test
 	@$(MAKE) --no-print-directory build
 	go test -p 4 -timeout 30m $(one_goroutine)
-	$(race) $(filter-out $(one_goroutine),$(packages))
+	$(race) -skip '^TestPapers$$' $(filter-out $(one_goroutine),$(packages))
+	go test ./cmd/rankpool-lab -run '^TestPapers$$' -v -timeout 30m
 	go test ./scheduler/stager -run UnderFaults -seeds 1000
 	$(MAKE) --no-print-directory simulate-faults SEEDS=1000
 	scripts/test-e2e.sh -m full

@@ -107,6 +107,9 @@ type Result struct {
 	// ascending, as little-endian int64; "" unless Config asks for it. With several jobs it is the
 	// first one's.
 	IDsDigest string `json:"ids_digest,omitempty"`
+	// ScoreDeviation is the standard deviation of SpiderCache's scores after each epoch but the last,
+	// by which it divides its memory.
+	ScoreDeviation []float64 `json:"score_deviation,omitempty"`
 	// ImpRatio is the share of the memory that is SpiderCache's importance cache, by epoch; epochs
 	// that are not counted included. With several jobs it follows the first one.
 	ImpRatio []float64 `json:"imp_ratio,omitempty"`

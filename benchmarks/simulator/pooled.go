@@ -108,11 +108,12 @@ func (p *pooled) epoch(epoch int) error {
 	return nil
 }
 
-// divided records how the pool divided its memory for the epoch that has begun.
+// divided records how the pool divided its memory for the epoch that has begun, and why.
 func (p *pooled) divided() {
 	if d, ok := p.pool.(systems.Divider); ok {
 		if ratio, divides := d.Ratio(); divides {
 			p.count.result.ImpRatio = append(p.count.result.ImpRatio, ratio)
+			p.count.result.ScoreDeviation = d.Deviations()
 		}
 	}
 }

@@ -84,6 +84,8 @@ type Divider interface {
 	// Ratio returns the share of the first cache, in [0, 1], in the epoch that began last; false if
 	// that cache always has the whole memory.
 	Ratio() (float64, bool)
+	// Deviations returns the standard deviation of the scores at the end of each epoch so far.
+	Deviations() []float64
 }
 
 // Batch is a global batch of draws.

@@ -94,6 +94,9 @@ func (p *spiderPool) divide(ratio float64) {
 // Ratio implements Divider.
 func (p *spiderPool) Ratio() (float64, bool) { return p.divided, p.ratio.elastic() }
 
+// Deviations implements Divider.
+func (p *spiderPool) Deviations() []float64 { return p.ratio.deviations }
+
 // Begin implements Pool. It is line 24, once per epoch.
 func (p *spiderPool) Begin(job, epoch int, _ []draw.SampleID) {
 	if p.epochs != nil {
