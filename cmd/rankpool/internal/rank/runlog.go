@@ -2,6 +2,7 @@ package rank
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/internal/outlet"
+	"rankpool/cmd/rankpool/internal/session"
 )
 
 const (
@@ -27,8 +29,7 @@ func openRunLog(path string, log *slog.Logger, again bool) (*outlet.Outlet, erro
 		log.Error("the run log cannot be written; training continues, and its lines are lost", "path",
 			path, "error", Pathless(err))
 	}
-	// Without O_NONBLOCK the opening of a FIFO waits for its reader.
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|unix.O_NONBLOCK, 0o644)
+	file, err := openLocked(path)
 	if err != nil && again {
 		failed(err)
 		return nil, nil
@@ -44,6 +45,21 @@ func openRunLog(path string, log *slog.Logger, again bool) (*outlet.Outlet, erro
 				path, "lost", lost)
 		}
 	}), nil
+}
+
+// openLocked opens a log, and locks it until the process ends: the lines of two runs would be taken
+// for those of one. Only regular files are locked, on file systems that can.
+func openLocked(path string) (*os.File, error) {
+	// Without O_NONBLOCK the opening of a FIFO waits for its reader.
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|unix.O_NONBLOCK, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if regular, _ := IsRegular(path); regular && session.Lock(file) == unix.EWOULDBLOCK {
+		_ = file.Close()
+		return nil, fmt.Errorf("another run writes to %s: name another file", path)
+	}
+	return file, nil
 }
 
 // IsRegular reports whether a regular file is at path, or none.

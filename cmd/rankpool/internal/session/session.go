@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -246,11 +247,23 @@ func LockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := Lock(f); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return f, nil
+}
+
+// Lock locks an open file as LockFile does, without a change of its blocking mode.
+func Lock(f *os.File) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	refused := raw.Control(func(fd uintptr) {
+		err = unix.Flock(int(fd), unix.LOCK_EX|unix.LOCK_NB)
+	})
+	return cmp.Or(refused, err)
 }
 
 // locks returns the lock files that a session folder may have: the launcher's, and each rank's.
