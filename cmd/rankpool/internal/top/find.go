@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"rankpool/cmd/internal/exit"
@@ -60,31 +59,25 @@ func (p place) session(named string) (string, error) {
 // live returns the sessions of this user in which a rank serves: those of a Slurm job if there are
 // any, else those without a job; of all jobs if job is "".
 func (p place) live(job string) []string {
-	var all, ofJob, without []string
+	var all []string
+	byJob := map[string][]string{}
 	for _, base := range p.bases {
 		// the pattern is well formed
 		dirs, _ := filepath.Glob(filepath.Join(base, fmt.Sprintf("rankpool-%d-*", p.uid)))
 		for _, dir := range dirs {
-			info, err := os.Stat(dir)
-			if err != nil || !session.OwnedBy(info, p.uid) || !doorAnswers(dir) {
-				continue
-			}
-			all = append(all, dir)
-			switch session.JobOf(dir) {
-			case job:
-				ofJob = append(ofJob, dir)
-			case "":
-				without = append(without, dir)
+			if info, err := os.Stat(dir); err == nil && session.OwnedBy(info, p.uid) && doorAnswers(dir) {
+				id := session.JobOf(dir)
+				all, byJob[id] = append(all, dir), append(byJob[id], dir)
 			}
 		}
 	}
 	switch {
 	case job == "":
 		return all
-	case len(ofJob) > 0:
-		return ofJob
+	case len(byJob[job]) > 0:
+		return byJob[job]
 	}
-	return without
+	return byJob[""]
 }
 
 // doorAnswers reports whether a rank serves in a session.
@@ -94,26 +87,23 @@ func doorAnswers(dir string) bool {
 		return false
 	}
 	c, err := control.Dial(path)
-	if err != nil {
-		return false
+	if err == nil {
+		_ = c.Close() // an answer is enough
 	}
-	_ = c.Close() // an answer is enough
-	return true
+	return err == nil
 }
 
 // firstDoor returns the door of the lowest rank that has a folder in a session.
 func firstDoor(dir string) (string, error) {
-	least := -1
-	for _, folder := range session.RankFolders(dir) {
-		if r, err := strconv.Atoi(filepath.Base(folder)[1:]); err == nil && (least < 0 || r < least) {
-			least = r
-		}
-	}
+	folders := session.RankFolders(dir)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return "", errors.New("the run has ended, or " + session.WasCleared(dir))
 	}
-	if least < 0 {
+	if len(folders) == 0 {
 		return "", fmt.Errorf("%s is not the folder of a running cache: no rank serves there", dir)
 	}
-	return filepath.Join(session.RankFolder(dir, least), session.DoorName), nil
+	first := slices.MinFunc(folders, func(a, b string) int { // r9 before r10
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	})
+	return filepath.Join(first, session.DoorName), nil
 }

@@ -18,10 +18,11 @@ import (
 
 var updateTop = flag.Bool("update-top", false, "write testdata anew")
 
-func viewOf(nodes int) view {
-	return view{
-		title: "job 4242", at: time.Date(2026, 9, 1, 12, 3, 4, 0, time.UTC), ranks: nodes,
-		rows: rowsOf(someNodes(nodes, 100), someNodes(nodes, 101)),
+func viewOf(nodes int) *run {
+	return &run{
+		title: "job 4242", at: time.Date(2026, 9, 1, 12, 3, 4, 0, time.UTC),
+		status: nodesStatus{Ranks: nodes},
+		rows:   rowsOf(someNodes(nodes, 100), someNodes(nodes, 101)),
 	}
 }
 
@@ -30,13 +31,13 @@ func TestFrames(t *testing.T) {
 		name   string
 		colors bool
 		nodes  int
-		change func(*view)
+		change func(*run)
 	}{
-		{"plain", false, 4, func(*view) {}},
-		{"color", true, 4, func(*view) {}},
-		{"by_stall", false, 4, func(v *view) { v.byStall = true }},
-		{"one_reading", false, 2, func(v *view) { v.rows = rowsOf(someNodes(2, 100)) }},
-		{"before_training", false, 1, func(v *view) {
+		{"plain", false, 4, func(*run) {}},
+		{"color", true, 4, func(*run) {}},
+		{"by_stall", false, 4, func(v *run) { v.byStall = true }},
+		{"one_reading", false, 2, func(v *run) { v.rows = rowsOf(someNodes(2, 100)) }},
+		{"before_training", false, 1, func(v *run) {
 			begin := stats.Reading{Host: "here", SlabBytes: 1 << 20}
 			begin.Epoch = -1
 			later := begin
@@ -44,30 +45,30 @@ func TestFrames(t *testing.T) {
 			v.title, v.rows = "rankpool-0-pid12-00ab",
 				rowsOf([]stats.Reading{begin}, []stats.Reading{later})
 		}},
-		{"silent", false, 4, func(v *view) {
+		{"silent", false, 4, func(v *run) {
 			v.rows = slices.Delete(v.rows, 2, 3)
 			v.notes = nodesStatus{
 				Rank: 0, Ranks: 4,
 				Nodes: []stats.Reading{{Rank: 0}, {Rank: 1}, {Rank: 3}},
 			}.notes()
 		}},
-		{"started_again", false, 4, func(v *view) {
+		{"started_again", false, 4, func(v *run) {
 			for i, kept := range []int64{119, 120, 120, 118} {
 				v.rows[i].Kept, v.rows[i].KeptOf = kept, 120
 			}
 		}},
-		{"jobs", false, 2, func(v *view) {
+		{"jobs", false, 2, func(v *run) {
 			v.rows = rowsOf(withJobs(someNodes(2, 100), "", "a", "b", "c"),
 				withJobs(someNodes(2, 101), "", "a", "b", "c"))
 		}},
-		{"another_rank", false, 4, func(v *view) {
+		{"another_rank", false, 4, func(v *run) {
 			v.rows = v.rows[2:3]
 			v.notes = nodesStatus{Rank: 2, Ranks: 4, Nodes: []stats.Reading{{Rank: 2}}}.notes()
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			v := viewOf(tc.nodes)
-			tc.change(&v)
+			tc.change(v)
 			var got strings.Builder
 			for _, l := range v.frame() {
 				if !tc.colors {

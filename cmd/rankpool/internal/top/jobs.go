@@ -7,56 +7,32 @@ import (
 	"rankpool/mpicache/stats"
 )
 
-// jobKey names one of several trainings.
-type jobKey struct{ name, data string }
-
 // A jobRow is one of several trainings, over all ranks.
 type jobRow struct {
 	Name string `json:"name"` // "": the training without a name
 	Data string `json:"data"`
-	// this and the next two are of the rank that is furthest behind
+	// this and the next two are of the rank that is furthest behind, except ranks where the training
+	// has not begun
 	Epoch   int          `json:"epoch"`
 	Batch   int          `json:"batch"`
 	Batches int          `json:"batches"`
 	Rates   *servedRates `json:"rates"` // nil after the first reading
 	stats.Benefit
-}
 
-// jobFlows returns what each training got per second on a rank between two readings. A training
-// that is new, or has restarted, counts from 0.
-func jobFlows(earlier, later stats.Reading) map[jobKey]stats.Sums {
-	before := map[jobKey]stats.Sums{}
-	for _, j := range earlier.Jobs {
-		before[jobKey{j.Name, j.Data}] = j.Sums
-	}
-	flows := map[jobKey]stats.Sums{}
-	for _, j := range later.Jobs {
-		key, sums := jobKey{j.Name, j.Data}, j.Sums
-		if b := before[key]; b.Draws() <= sums.Draws() {
-			sums = sums.Minus(b)
-		}
-		flows[key] = sums.Times(1 / (later.Seconds - earlier.Seconds))
-	}
-	return flows
+	flow stats.Sums // of the ranks, per second
 }
 
 // jobsOf returns the trainings that the ranks report, by name; nil if there are none.
 func jobsOf(rows []nodeRow) []jobRow {
 	var jobs []jobRow
-	flows := map[jobKey]stats.Sums{}
 	for _, r := range rows {
-		for key, flow := range r.jobs {
-			sum := flows[key]
-			sum.Add(flow)
-			flows[key] = sum
-		}
 		for _, j := range r.Jobs {
-			jobs = addJob(jobs, jobRow{j.Name, j.Data, j.Epoch, j.Batch, j.Batches, nil, j.Benefit})
-		}
-	}
-	for i := range jobs {
-		if flow, known := flows[jobKey{jobs[i].Name, jobs[i].Data}]; known {
-			jobs[i].Rates = new(servedOf(flow))
+			at := slices.IndexFunc(jobs, func(k jobRow) bool { return k.Name == j.Name && k.Data == j.Data })
+			if at < 0 {
+				at = len(jobs)
+				jobs = append(jobs, jobRow{Name: j.Name, Data: j.Data, Epoch: -1})
+			}
+			jobs[at].add(r, j)
 		}
 	}
 	slices.SortFunc(jobs, func(a, b jobRow) int {
@@ -65,19 +41,23 @@ func jobsOf(rows []nodeRow) []jobRow {
 	return jobs
 }
 
-// addJob adds a rank's view of a training: the rank that is furthest behind counts, except ranks
-// where the training has not begun.
-func addJob(jobs []jobRow, j jobRow) []jobRow {
-	at := slices.IndexFunc(jobs, func(k jobRow) bool { return k.Name == j.Name && k.Data == j.Data })
-	if at < 0 {
-		return append(jobs, j)
-	}
-	k := &jobs[at]
-	j.Join(k.Benefit)
-	k.Benefit = j.Benefit
+// add adds a rank's view of a training. One that is new, or has restarted, counts from 0.
+func (k *jobRow) add(r nodeRow, j stats.Job) {
+	k.Join(j.Benefit)
 	behind := cmp.Or(cmp.Compare(j.Epoch, k.Epoch), cmp.Compare(j.Batch, k.Batch)) < 0
 	if k.Epoch < 0 || behind && j.Epoch >= 0 {
-		*k = j
+		k.Epoch, k.Batch, k.Batches = j.Epoch, j.Batch, j.Batches
 	}
-	return jobs
+	if r.earlier == nil {
+		return
+	}
+	sums := j.Sums
+	for _, b := range r.earlier.Jobs {
+		if b.Name == j.Name && b.Data == j.Data && b.Draws() <= sums.Draws() {
+			sums = sums.Minus(b.Sums)
+			break
+		}
+	}
+	k.flow.Add(sums.Times(1 / (r.Seconds - r.earlier.Seconds)))
+	k.Rates = new(servedOf(k.flow))
 }

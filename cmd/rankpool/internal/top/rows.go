@@ -8,16 +8,6 @@ import (
 	"rankpool/mpicache/stats"
 )
 
-// flowBetween returns what a rank did per second between two readings; later.Seconds must be
-// greater.
-func flowBetween(earlier, later stats.Reading) stats.Sums {
-	flow := later.Totals().Minus(earlier.Totals())
-	for c := range flow {
-		flow[c] /= later.Seconds - earlier.Seconds
-	}
-	return flow
-}
-
 // nodeRates is what one or several ranks did per second, in readable units. nil: not available.
 type nodeRates struct {
 	servedRates
@@ -26,14 +16,6 @@ type nodeRates struct {
 	StorageLatencySeconds *float64 `json:"storage_latency_seconds"` // mean of those reads
 	PeerBytesPerSecond    float64  `json:"peer_bytes_per_second"`
 	PackageBytesPerSecond float64  `json:"package_bytes_per_second,omitempty"` // read
-}
-
-// served returns what trainers got, nil if it is not known.
-func (r *nodeRates) served() *servedRates {
-	if r == nil {
-		return nil
-	}
-	return &r.servedRates
 }
 
 // servedRates is what trainers got per second.
@@ -83,10 +65,20 @@ func ratio(a, b float64) *float64 {
 // A nodeRow is one line of top: the rank's last reading, and what it did since the one before.
 type nodeRow struct {
 	stats.Reading
-	flow  stats.Sums
-	jobs  map[jobKey]stats.Sums // what each training got since; nil after the first reading
-	Rates *nodeRates            // nil after the first reading
-	GPU   *float64              // mean utilisation of its GPUs; nil: not available
+	earlier *stats.Reading // nil after the first reading, like Rates
+	flow    stats.Sums     // per second, since the earlier one
+	Rates   *nodeRates
+	GPU     *float64 // mean utilisation of its GPUs; nil: not available
+}
+
+// rowOf returns the line of a rank; the earlier reading must have fewer Seconds than later.
+func rowOf(earlier *stats.Reading, later stats.Reading) nodeRow {
+	r := nodeRow{Reading: later, earlier: earlier, GPU: utilisation(later.Machine.GPUs)}
+	if earlier != nil {
+		r.flow = later.Totals().Minus(earlier.Totals()).Times(1 / (later.Seconds - earlier.Seconds))
+		r.Rates = new(ratesOf(r.flow))
+	}
+	return r
 }
 
 // MarshalJSON encodes the reading, and what top computes, as one object.
@@ -124,7 +116,7 @@ type nodeTotal struct {
 
 func totalOf(rows []nodeRow) nodeTotal {
 	t := nodeTotal{Nodes: len(rows), Epoch: -1, NextPlanned: len(rows) > 0}
-	var flow stats.Sums
+	var flow, sums stats.Sums
 	var gpus []stats.GPU
 	flows, training := 0, 0
 	ready := 0.0
@@ -136,6 +128,7 @@ func totalOf(rows []nodeRow) nodeTotal {
 		t.KeptOf += r.KeptOf
 		t.NextPlanned = t.NextPlanned && r.NextPlanned
 		gpus = append(gpus, r.Machine.GPUs...)
+		sums.Add(r.Totals())
 		if i == 0 || cmp.Or(cmp.Compare(r.Epoch, t.Epoch), cmp.Compare(r.Batch, t.Batch)) < 0 {
 			t.Data, t.Epoch, t.Batch, t.Batches = r.Data, r.Epoch, r.Batch, r.Batches
 		}
@@ -154,7 +147,8 @@ func totalOf(rows []nodeRow) nodeTotal {
 	}
 	t.Ready = ratio(ready, float64(training))
 	t.GPU = utilisation(gpus)
-	t.GPUIdle, t.GPUWaited = idleShares(gpus)
+	t.GPUIdle = ratio(sums[stats.GPUIdle], sums[stats.GPUSampled])
+	t.GPUWaited = ratio(sums[stats.GPUWaited], sums[stats.GPUIdle])
 	if flows > 0 {
 		t.Rates = new(ratesOf(flow))
 	}
@@ -173,66 +167,24 @@ func utilisation(gpus []stats.GPU) *float64 {
 	return ratio(sum, float64(n))
 }
 
-func idleShares(gpus []stats.GPU) (idle, waited *float64) {
-	var sampled, idleSeconds, waitedSeconds float64
-	for _, g := range gpus {
-		sampled += g.SampledSeconds
-		idleSeconds += g.IdleSeconds
-		waitedSeconds += float64(g.WaitedSeconds)
-	}
-	return ratio(idleSeconds, sampled), ratio(waitedSeconds, idleSeconds)
-}
-
-// A nodeHistory keeps the last two different readings of every rank.
-type nodeHistory map[int]twoReadings // by rank
-
-type twoReadings struct {
-	earlier, later stats.Reading
-	both           bool
-}
-
-// add adds a reading of all present ranks. A rank without news keeps its two readings, and one that
-// was restarted begins at 0.
-func (h *nodeHistory) add(nodes []stats.Reading) {
-	ranks := make(map[int]twoReadings, len(nodes))
+// rowsAfter returns the lines of all present ranks, in order, from their lines before and new
+// readings. A rank without news keeps the reading before its last; one that was restarted begins at
+// 0.
+func rowsAfter(before []nodeRow, nodes []stats.Reading) []nodeRow {
+	rows := make([]nodeRow, 0, len(nodes))
 	for _, n := range nodes {
-		known, found := (*h)[n.Rank]
+		var earlier *stats.Reading
+		at, found := slices.BinarySearchFunc(before, n.Rank,
+			func(r nodeRow, rank int) int { return cmp.Compare(r.Rank, rank) })
 		switch {
-		case !found:
-			ranks[n.Rank] = twoReadings{later: n}
-		case n.Seconds == known.later.Seconds:
-			known.later = n
-			ranks[n.Rank] = known
-		case n.Seconds < known.later.Seconds:
-			ranks[n.Rank] = twoReadings{later: n, both: n.Seconds > 0}
-		default:
-			ranks[n.Rank] = twoReadings{earlier: known.later, later: n, both: true}
+		case found && n.Seconds > before[at].Seconds:
+			earlier = new(before[at].Reading)
+		case found && n.Seconds == before[at].Seconds:
+			earlier = before[at].earlier
+		case found && n.Seconds > 0:
+			earlier = &stats.Reading{}
 		}
-	}
-	*h = ranks
-}
-
-// complete reports whether every rank has two readings.
-func (h nodeHistory) complete() bool {
-	for _, r := range h {
-		if !r.both {
-			return false
-		}
-	}
-	return true
-}
-
-// rows returns the ranks in order.
-func (h nodeHistory) rows() []nodeRow {
-	rows := make([]nodeRow, 0, len(h))
-	for _, r := range h {
-		row := nodeRow{Reading: r.later, GPU: utilisation(r.later.Machine.GPUs)}
-		if r.both {
-			row.flow = flowBetween(r.earlier, r.later)
-			row.jobs = jobFlows(r.earlier, r.later)
-			row.Rates = new(ratesOf(row.flow))
-		}
-		rows = append(rows, row)
+		rows = append(rows, rowOf(earlier, n))
 	}
 	slices.SortFunc(rows, func(a, b nodeRow) int { return cmp.Compare(a.Rank, b.Rank) })
 	return rows

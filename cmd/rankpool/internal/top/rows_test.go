@@ -104,12 +104,11 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-func rowsOf(readings ...[]stats.Reading) []nodeRow {
-	var h nodeHistory
+func rowsOf(readings ...[]stats.Reading) (rows []nodeRow) {
 	for _, r := range readings {
-		h.add(r)
+		rows = rowsAfter(rows, r)
 	}
-	return h.rows()
+	return rows
 }
 
 func near(got *float64, want float64) bool {
@@ -180,11 +179,10 @@ func TestHistory(t *testing.T) {
 			Rank: r, Seconds: seconds, Progress: stats.Progress{Sums: stats.Sums{stats.HitsLocal: hits}},
 		}
 	}
-	var h nodeHistory
-	add := func(nodes ...stats.Reading) { h.add(nodes) }
+	var rows []nodeRow
+	add := func(nodes ...stats.Reading) { rows = rowsAfter(rows, nodes) }
 	want := func(what string, rates map[int]float64) {
 		t.Helper()
-		rows := h.rows()
 		if len(rows) != len(rates) {
 			t.Errorf("%s: %d rows, want %d", what, len(rows), len(rates))
 		}
@@ -203,13 +201,13 @@ func TestHistory(t *testing.T) {
 	want("one reading", map[int]float64{0: -1, 1: -1})
 	add(rank(0, 11, 150), rank(1, 10, 100))
 	want("rank 1 is late", map[int]float64{0: 50, 1: -1})
-	if h.complete() {
-		t.Error("complete without a second reading of rank 1")
+	if (&run{rows: rows}).rated() {
+		t.Error("rated without a second reading of rank 1")
 	}
 	add(rank(0, 11, 150), rank(1, 12, 120))
 	want("rank 0 says nothing new", map[int]float64{0: 50, 1: 10})
-	if !h.complete() {
-		t.Error("not complete with two readings of each")
+	if !(&run{rows: rows}).rated() {
+		t.Error("not rated with two readings of each")
 	}
 	add(rank(0, 12, 150), rank(1, 2, 60))
 	want("rank 1 was restarted", map[int]float64{0: 0, 1: 30})

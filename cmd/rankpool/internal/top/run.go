@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +46,7 @@ func (o *Options) Run(parent context.Context) error {
 	}
 	t := &run{
 		Options: *o, dir: dir, door: poller{path: path}, out: os.Stdout,
-		view: view{title: sessionTitle(dir)},
+		title: sessionTitle(dir),
 	}
 	onTerminal := term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
 	if onTerminal && !o.Once && !o.JSON {
@@ -69,22 +70,24 @@ type run struct {
 	dir     string // of the session
 	door    poller
 	out     io.Writer
-	history nodeHistory
+	title   string // the job or the session shown
+	at      time.Time
 	status  nodesStatus // the last one
-	view    view
+	rows    []nodeRow
+	notes   []string
+	byStall bool // those that wait most first
 }
 
 // add adds a reading. over is true if the run has ended.
 func (t *run) add(r reading) (over bool) {
-	t.view.at = r.at
+	t.at = r.at
 	if r.err != nil {
-		t.view.notes = []string{fmt.Sprintf("the rank does not answer; retrying: %v", r.err)}
+		t.notes = []string{fmt.Sprintf("the rank does not answer; retrying: %v", r.err)}
 		_, err := os.Stat(t.dir)
 		return errors.Is(err, fs.ErrNotExist)
 	}
 	t.status = r.status
-	t.history.add(r.status.Nodes)
-	t.view.rows, t.view.ranks, t.view.notes = t.history.rows(), r.status.Ranks, r.status.notes()
+	t.rows, t.notes = rowsAfter(t.rows, r.status.Nodes), r.status.notes()
 	return false
 }
 
@@ -99,30 +102,25 @@ func (t *run) follow(ctx context.Context) error {
 		case over:
 			return nil
 		case r.err != nil:
-			fmt.Fprintln(os.Stderr, "rankpool:", t.view.notes[0])
-		case t.Once && (t.history.complete() || n == onceReadings):
+			fmt.Fprintln(os.Stderr, "rankpool:", t.notes[0])
+		case t.Once && (t.rated() || n == onceReadings):
 			return t.print()
 		case !t.Once && n > 1:
 			if err := t.print(); err != nil {
 				return err
 			}
 		}
-		if err := pause(ctx, t.Interval); err != nil {
-			return err
+		select {
+		case <-time.After(t.Interval):
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
 
-// pause waits for d. If ctx ends before, it returns the cause.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+// rated reports whether all rates are known.
+func (t *run) rated() bool {
+	return !slices.ContainsFunc(t.rows, func(r nodeRow) bool { return r.Rates == nil })
 }
 
 // A jsonReport is the output of --json.
@@ -142,10 +140,10 @@ func (t *run) print() error {
 	if t.JSON {
 		silent := append([]int{}, t.status.silent()...)
 		return json.NewEncoder(t.out).Encode(jsonReport{
-			t.view.at, t.dir, t.status.Rank, t.status.Ranks, silent,
-			totalOf(t.view.rows), t.view.rows, jobsOf(t.view.rows),
+			t.at, t.dir, t.status.Rank, t.status.Ranks, silent,
+			totalOf(t.rows), t.rows, jobsOf(t.rows),
 		})
 	}
-	_, err := lipgloss.Fprintln(t.out, strings.Join(t.view.frame(), "\n"))
+	_, err := lipgloss.Fprintln(t.out, strings.Join(t.frame(), "\n"))
 	return err
 }

@@ -78,8 +78,8 @@ func running(n int) func(int) nodesStatus {
 func topOf(d *nodesDoor, out io.Writer) *run {
 	return &run{
 		Options: Options{Interval: time.Millisecond}, dir: d.dir, out: out,
-		door: poller{path: filepath.Join(session.RankFolder(d.dir, 0), session.DoorName)},
-		view: view{title: sessionTitle(d.dir)},
+		door:  poller{path: filepath.Join(session.RankFolder(d.dir, 0), session.DoorName)},
+		title: sessionTitle(d.dir),
 	}
 }
 

@@ -72,7 +72,7 @@ func (s *screen) View() tea.View {
 	if s.height == 0 {
 		return v
 	}
-	lines := s.view.frame()
+	lines := s.frame()
 	room := max(1, s.height-1) // below are the keys
 	s.skip = max(0, min(s.skip, len(lines)-room))
 	lines = append(lines[s.skip:min(len(lines), s.skip+room)], faint.Render(topKeys))
@@ -86,7 +86,7 @@ func (s *screen) obey(key string) (quit bool) {
 	case "q", "ctrl+c", "ctrl+d":
 		return true
 	case "s":
-		s.view.byStall = !s.view.byStall
+		s.byStall = !s.byStall
 		s.skip = 0
 	case "down":
 		s.skip++

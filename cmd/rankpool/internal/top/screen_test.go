@@ -10,7 +10,7 @@ import (
 
 // TestKeysAndSizes checks what the screen shows after each key and each size of the terminal.
 func TestKeysAndSizes(t *testing.T) {
-	s := &screen{run: &run{view: viewOf(40)}, width: 200, height: 31}
+	s := &screen{run: viewOf(40), width: 200, height: 31}
 	press := func(k tea.Key) tea.Msg { return tea.KeyPressMsg(k) }
 	letter := func(r rune) tea.Msg { return press(tea.Key{Code: r, Text: string(r)}) }
 	for _, c := range []struct {
@@ -41,7 +41,7 @@ func TestKeysAndSizes(t *testing.T) {
 			t.Errorf("%s: want %q to %q, and no end, in\n%s", c.name, c.first, c.last, s.View().Content)
 		}
 	}
-	if !s.view.byStall {
+	if !s.byStall {
 		t.Error("s does not sort by stall")
 	}
 	for name, key := range map[string]tea.Key{

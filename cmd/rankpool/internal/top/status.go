@@ -20,23 +20,6 @@ type nodesStatus struct {
 	Nodes []stats.Reading `json:"nodes"`
 }
 
-// doorNodes asks a door for the nodes.
-func doorNodes(c *door.Client) (nodesStatus, error) {
-	var s nodesStatus
-	reply, err := c.Call(door.KindStatus, nil)
-	if err != nil {
-		return s, err
-	}
-	if err := json.Unmarshal(reply, &s); err != nil {
-		return s, fmt.Errorf("door: status: %w", err)
-	}
-	if len(s.Nodes) == 0 {
-		return s, errors.New("the rank reports nothing about its node: it is another version of " +
-			"rankpool than this one")
-	}
-	return s, nil
-}
-
 // silent returns the ranks that have been silent for a while.
 func (s nodesStatus) silent() []int {
 	if s.Rank != 0 {
@@ -81,15 +64,23 @@ type poller struct {
 	client *door.Client // nil while not connected
 }
 
-func (d *poller) read() reading {
-	r := reading{at: time.Now()}
+func (d *poller) read() (r reading) {
+	r.at = time.Now()
 	if d.client == nil {
 		if d.client, r.err = control.Dial(d.path); r.err != nil {
 			d.client = nil
 			return r
 		}
 	}
-	if r.status, r.err = doorNodes(d.client); r.err != nil {
+	reply, err := d.client.Call(door.KindStatus, nil)
+	if err == nil {
+		err = json.Unmarshal(reply, &r.status)
+	}
+	if err == nil && len(r.status.Nodes) == 0 {
+		err = errors.New("the rank reports nothing about its node: it is another version of " +
+			"rankpool than this one")
+	}
+	if r.err = err; err != nil {
 		d.close()
 	}
 	return r
