@@ -45,9 +45,6 @@ Modes:
 
 DEST may contain {rank} and {host}. Copies keep their mode and modification time.`
 
-// stageModes are the values of --mode.
-var stageModes = []string{"partition", "replicate"}
-
 // stageOptions are the flags of stage.
 type stageOptions struct {
 	copyOptions
@@ -106,7 +103,8 @@ func (o *stageOptions) check(at world.Place) error {
 	if o.part.list != "" && len(o.choice.Only) > 0 {
 		return exit.Usagef("--list and --only name different parts: give one of them")
 	}
-	return cmp.Or(rank.OneOf("--mode", o.mode, stageModes), o.part.check(), o.limits.Check())
+	return cmp.Or(rank.OneOf("--mode", o.mode, []string{"partition", "replicate"}),
+		o.part.check(), o.limits.Check())
 }
 
 // stage joins the other ranks, and stages; rank 0 reports for all.

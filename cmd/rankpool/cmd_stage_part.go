@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -97,7 +98,11 @@ func (p *stagePart) listed(
 		return nil, err
 	}
 	defer in.Close()
-	part, err := stage.ReadList(in, data)
+	list, err := io.ReadAll(in)
+	if err != nil {
+		return nil, fmt.Errorf("--list: %w", err)
+	}
+	part, err := stage.ReadList(string(list), data)
 	if err != nil {
 		return nil, err
 	}

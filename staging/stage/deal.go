@@ -1,10 +1,6 @@
 package stage
 
-import (
-	"cmp"
-	"math/bits"
-	"slices"
-)
+import "math/bits"
 
 // Mode determines which ranks get a file.
 type Mode string
@@ -81,35 +77,27 @@ type readShare struct {
 
 // readers assigns each file that any rank is missing to a rank that misses it, balanced by bytes,
 // and returns rank's part. needs is indexed by rank.
-func readers(plan *Plan, needs []set, rank int) readShare {
-	var wanted []int
+func readers(plan *Plan, needs []set, rank int) (h readShare) {
+	load, wanted, total, own := make([]int64, len(needs)), 0, int64(0), int64(0)
 	for i := range plan.Items {
-		if plan.Items[i].Kind == Regular && slices.ContainsFunc(
-			needs, func(s set) bool { return s.has(i) }) {
-			wanted = append(wanted, i)
-		}
-	}
-	slices.SortStableFunc(wanted,
-		func(a, b int) int { return -cmp.Compare(plan.Items[a].Size, plan.Items[b].Size) })
-	load, total, own := make([]int64, len(needs)), int64(0), int64(0)
-	var h readShare
-	for _, i := range wanted {
-		reader := -1
+		item, reader := &plan.Items[i], -1
 		for r, need := range needs {
 			if need.has(i) && (reader < 0 || load[r] < load[reader]) {
 				reader = r
 			}
 		}
-		load[reader] += plan.Items[i].weight()
-		total += plan.Items[i].Size
+		if reader < 0 || item.Kind != Regular {
+			continue
+		}
+		load[reader] += item.weight()
+		wanted, total = wanted+1, total+item.Size
 		if reader == rank {
 			h.items = append(h.items, i)
-			own += plan.Items[i].Size
+			own += item.Size
 		}
 	}
-	slices.Sort(h.items)
 	h.bytesShare = float64(own) / float64(max(total, 1))
-	h.opensShare = float64(len(h.items)) / float64(max(len(wanted), 1))
+	h.opensShare = float64(len(h.items)) / float64(max(wanted, 1))
 	return h
 }
 

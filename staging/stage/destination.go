@@ -98,11 +98,10 @@ func (d *destination) prepare() error {
 		}
 	}
 	for i := range d.plan.Items {
-		if d.plan.Items[i].Kind != Folder {
-			continue
-		}
-		if err := d.makeFolder(&d.plan.Items[i]); err != nil {
-			return d.cannotWrite(err)
+		if item := &d.plan.Items[i]; item.Kind == Folder && item.Path != "" {
+			if err := d.makeFolder(item); err != nil {
+				return d.cannotWrite(err)
+			}
 		}
 	}
 	return nil
@@ -111,23 +110,18 @@ func (d *destination) prepare() error {
 // makeRoot creates the destination's own folder and its parents. A folder that exists keeps its
 // mode, so that this user can write to it again.
 func (d *destination) makeRoot() error {
-	at, err := d.look("", true, false)
-	switch {
-	case err == nil && at.Kind != Folder, errors.Is(err, unix.ENOTDIR):
-		return fmt.Errorf("stage: %s is not a folder: name another one with --dest", d.root)
-	case err == nil:
-		return nil
-	}
-	if err = d.ask("mkdir", ""); err == nil {
+	_, missing := d.look("", true, false)
+	err := d.ask("mkdir", "")
+	if err == nil {
 		err = os.MkdirAll(d.root, 0o700)
 	}
-	if err == nil && len(d.plan.Items) > 0 {
+	if err == nil && missing != nil && len(d.plan.Items) > 0 {
 		err = d.chmod("", d.plan.Items[0].Mode|0o700)
 	}
-	if err != nil {
-		return d.cannotWrite(err)
+	if errors.Is(err, unix.ENOTDIR) {
+		return fmt.Errorf("stage: %s is not a folder: name another one with --dest", d.root)
 	}
-	return nil
+	return d.cannotWrite(err)
 }
 
 // idLink is the name of a link in a destination whose text identifies it: that of the first rank
@@ -151,9 +145,6 @@ func (d *destination) room(needBytes int64) error {
 
 // makeFolder creates one folder of the plan, writable by this user until the end.
 func (d *destination) makeFolder(item *Item) error {
-	if item.Path == "" {
-		return nil
-	}
 	if err := d.mkdir(item.Path); err != nil {
 		return err
 	}
@@ -188,7 +179,14 @@ func (d *destination) settle(copied bool) error {
 		if item.Kind != Folder || item.Path == "" {
 			continue
 		}
-		if err := d.finishFolder(item); err != nil {
+		at, err := d.look(item.Path, false, false)
+		if err == nil && at.ModTime != item.ModTime {
+			err = d.chtime(item.Path, item.ModTime)
+		}
+		if err == nil && at.Mode != item.Mode {
+			err = d.chmod(item.Path, item.Mode)
+		}
+		if err != nil {
 			return d.cannotWrite(err)
 		}
 	}
@@ -196,24 +194,13 @@ func (d *destination) settle(copied bool) error {
 	if err == nil && copied {
 		err = d.sync()
 	}
-	if err != nil {
-		return d.cannotWrite(err)
-	}
-	return nil
+	return d.cannotWrite(err)
 }
 
-func (d *destination) finishFolder(item *Item) error {
-	i, err := d.look(item.Path, false, false)
-	if err == nil && i.ModTime != item.ModTime {
-		err = d.chtime(item.Path, item.ModTime)
-	}
-	if err == nil && i.Mode != item.Mode {
-		err = d.chmod(item.Path, item.Mode)
-	}
-	return err
-}
-
-// cannotWrite returns the error that ends staging on all ranks.
+// cannotWrite returns the error that ends staging on all ranks, nil if there is none.
 func (d *destination) cannotWrite(err error) error {
+	if err == nil {
+		return nil
+	}
 	return posix.CannotWrite("stage", d.root, err)
 }

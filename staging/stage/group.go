@@ -11,14 +11,12 @@ import (
 // The channels of the ranks that stage together. Each has one reader at a time.
 const (
 	kindPlan   byte = iota // rank 0 to all: the plan
-	kindNeed               // to rank 0: what a rank is missing
-	kindNeeds              // rank 0 to all: what every rank is missing
+	kindNeed               // among all, through rank 0: what every rank is missing
 	kindHead               // to the next of a chain: announces a frame
 	kindTaken              // back: the frame has arrived
 	kindBeat               // between rank 0 and every rank: alive, and progress
 	kindDone               // barrier: all files are placed, and no rank writes any more
-	kindReport             // to rank 0: the rank's report
-	kindEnd                // rank 0 to all: the end
+	kindReport             // among all, through rank 0: every rank's report
 	kindAbort              // to rank 0 and from it to all: an error
 )
 

@@ -40,7 +40,7 @@ func (r record) isOf(i Info) bool {
 
 // A line is a line of a journal, in JSON.
 type line struct {
-	Path string // of the copy, quoted, since JSON knows Unicode only
+	Path []byte // of the copy; JSON's strings know Unicode only
 	record
 }
 
@@ -71,10 +71,9 @@ func readJournal(t *tree, rank int) *journal {
 		text, _ := os.ReadFile(t.path(name)) // what cannot be read is copied again
 		for one := range bytes.Lines(text) {
 			var l line
-			err := json.Unmarshal(one, &l)
 			// Damaged lines are left out, such as the last of a run that was killed.
-			if rel, bad := strconv.Unquote(l.Path); err == nil && bad == nil {
-				j.records[rel] = append(j.records[rel], l.record)
+			if json.Unmarshal(one, &l) == nil {
+				j.records[string(l.Path)] = append(j.records[string(l.Path)], l.record)
 			}
 		}
 	}
@@ -93,7 +92,7 @@ func (j *journal) find(rel string, i Info) (record, bool) {
 
 // add appends a record.
 func (j *journal) add(rel string, r record) error {
-	text, err := json.Marshal(line{strconv.QuoteToASCII(rel), r})
+	text, err := json.Marshal(line{[]byte(rel), r})
 	if err != nil {
 		return err
 	}

@@ -1,57 +1,33 @@
 package stage
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"path"
 	"path/filepath"
 	"strings"
 )
 
-// A list file names items, one per line, by paths relative to the source; lines that begin with #
-// are comments, and empty lines are ignored.
-
-// ReadList reads a list file. Absolute paths must be in root, and become relative.
-//
-// Errors name the line: a path that leads out of root.
-func ReadList(from io.Reader, root string) ([]Selected, error) {
-	in := bufio.NewReader(from)
-	var part []Selected
-	for line := 1; ; line++ {
-		text, err := in.ReadString('\n')
-		if err != nil && err != io.EOF {
-			return nil, fmt.Errorf("stage: list: %w", err)
+// ReadList returns what a list names: a file or folder on each line, relative to root or by an
+// absolute path in it. Lines that begin with # are comments, and empty lines are ignored. Errors
+// name the line: a path that leads out of root.
+func ReadList(list, root string) (part []Selected, err error) {
+	line := 0
+	for name := range strings.SplitSeq(list, "\n") {
+		line++
+		if name == "" || name[0] == '#' {
+			continue
 		}
-		name := strings.TrimSuffix(text, "\n")
-		if name != "" && name[0] != '#' {
-			rel, bad := listed(name, root)
-			if bad != nil {
-				return nil, fmt.Errorf("stage: list, line %d: %w", line, bad)
-			}
-			part = append(part, Selected{Path: rel})
+		rel := path.Clean(name)
+		if path.IsAbs(rel) {
+			rel, _ = filepath.Rel(root, rel) // both are absolute
 		}
-		if err == io.EOF {
-			return part, nil
+		if !filepath.IsLocal(rel) {
+			return nil, fmt.Errorf("stage: list, line %d: %q leads out of %s", line, name, root)
 		}
-	}
-}
-
-// listed returns the path on a line.
-func listed(name, root string) (string, error) {
-	rel := name
-	if path.IsAbs(name) {
-		inside, found := strings.CutPrefix(path.Clean(name)+"/", strings.TrimSuffix(root, "/")+"/")
-		if !found {
-			return "", fmt.Errorf("%q is not in %s", name, root)
+		if rel == "." {
+			rel = ""
 		}
-		rel = inside
+		part = append(part, Selected{Path: rel})
 	}
-	if rel = path.Clean(rel); !filepath.IsLocal(rel) {
-		return "", fmt.Errorf("%q leads out of %s", name, root)
-	}
-	if rel == "." {
-		rel = ""
-	}
-	return rel, nil
+	return part, nil
 }

@@ -104,7 +104,8 @@ func (p *placing) complete(d *destination, item *Item) error {
 		return fmt.Errorf("%s reads back with another checksum (%016x) than it was read with (%016x); "+
 			"check that disk", p.file.Name(), sum, p.end.Sum)
 	}
-	if err := p.file.finish(item.ModTime, item.Mode); err != nil {
+	err = cmp.Or(d.chtime(p.file.rel, item.ModTime), d.chmod(p.file.rel, item.Mode))
+	if err != nil {
 		return err
 	}
 	i, err := p.file.info()

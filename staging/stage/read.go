@@ -62,22 +62,26 @@ func (t *transfer) read(ctx context.Context, work <-chan int) {
 // readFile reads a file into f and, when f is full, into new frames. It returns the last of them,
 // which is not dispatched; nil when ctx ends.
 func (t *transfer) readFile(ctx context.Context, f *frame, i int) *frame {
-	s, err := t.open(ctx, i)
+	item := &t.plan.Items[i]
+	file, err := t.open(ctx, item)
 	if err != nil {
 		f.add(i, 0, 0, &end{Reason: readReason(err)})
 		return f
 	}
-	defer s.close()
+	defer func() {
+		_ = unix.Fadvise(file.fd, 0, 0, unix.FADV_DONTNEED) // advice; its failure changes nothing
+		_ = file.Close()                                    // it was only read
+	}()
 	h, last := xxh3.New(), &end{}
-	for err == nil && last.Data < s.item.Size {
+	for err == nil && last.Data < item.Size {
 		if f.Bytes == cap(f.buf) {
 			t.dispatch(f)
 			if f = t.newFrame(ctx, f.Chain); f == nil {
 				return nil
 			}
 		}
-		into := f.buf[f.Bytes:min(int64(cap(f.buf)), int64(f.Bytes)+s.item.Size-last.Data)]
-		if err = s.fill(ctx, into, last.Data); err == nil {
+		into := f.buf[f.Bytes:min(int64(cap(f.buf)), int64(f.Bytes)+item.Size-last.Data)]
+		if err = t.fill(ctx, file, into, last.Data); err == nil {
 			_, _ = h.Write(into) // a hasher returns no error
 			f.add(i, last.Data, len(into), nil)
 			last.Data += int64(len(into))
@@ -85,7 +89,7 @@ func (t *transfer) readFile(ctx context.Context, f *frame, i int) *frame {
 	}
 	last.Sum = h.Sum64()
 	if err == nil {
-		err = s.through(last.Sum)
+		err = item.check(file, last.Sum)
 	}
 	if err != nil {
 		last.Reason = readReason(err)
@@ -94,25 +98,31 @@ func (t *transfer) readFile(ctx context.Context, f *frame, i int) *frame {
 	return f
 }
 
-// A source is a file that is being read from storage.
-type source struct {
-	t    *transfer
-	item *Item
-	file *file
-}
-
-// open opens a file, when this rank may open one.
-func (t *transfer) open(ctx context.Context, i int) (*source, error) {
+// open opens a file at the source, when this rank may open one.
+func (t *transfer) open(ctx context.Context, item *Item) (*file, error) {
 	if err := t.openLimit.Wait(ctx); err != nil {
 		return nil, err
 	}
-	s := &source{t: t, item: &t.plan.Items[i]}
-	var err error
-	if s.file, err = t.source.openFile("open", s.item.Path, unix.O_RDONLY); err != nil {
-		return nil, err
+	f, err := t.source.openFile("open", item.Path, unix.O_RDONLY)
+	if err == nil {
+		t.stats.storageReads.Add(1)
 	}
-	t.stats.storageReads.Add(1)
-	return s, nil
+	return f, err
+}
+
+// fill reads all of p at offset off, when this rank may read as much.
+func (t *transfer) fill(ctx context.Context, f *file, p []byte, off int64) error {
+	if err := t.byteLimit.WaitN(ctx, len(p)); err != nil {
+		return err
+	}
+	_, err := f.ReadAt(p, off)
+	if errors.Is(err, io.EOF) {
+		err = changed("it ends early")
+	}
+	if err == nil {
+		t.stats.storageBytes.Add(int64(len(p)))
+	}
+	return err
 }
 
 // changed reports a file that has changed since it was planned.
@@ -121,44 +131,24 @@ func changed(what string) error {
 		"); run the same command again when it no longer changes")
 }
 
-func (s *source) close() {
-	_ = unix.Fadvise(s.file.fd, 0, 0, unix.FADV_DONTNEED) // advice; its failure changes nothing
-	_ = s.file.Close()                                    // it was only read
-}
-
-// through is called after a file's last byte, and checks that the file is the one that was planned,
+// check is called after a file's last byte, and checks that the file is the one that was planned,
 // and has not changed since.
-func (s *source) through(sum uint64) error {
-	i, err := s.file.info()
+func (item *Item) check(f *file, sum uint64) error {
+	i, err := f.info()
 	switch {
 	case err != nil:
 		return err
-	case i.Kind != Regular || i.Inode != s.item.Inode:
+	case i.Kind != Regular || i.Inode != item.Inode:
 		return changed("another file has its name")
-	case i.Size != s.item.Size:
-		return changed(fmt.Sprintf("%d bytes became %d", s.item.Size, i.Size))
-	case i.ModTime != s.item.ModTime:
+	case i.Size != item.Size:
+		return changed(fmt.Sprintf("%d bytes became %d", item.Size, i.Size))
+	case i.ModTime != item.ModTime:
 		return changed("its modification time is another")
-	case s.item.Sum != 0 && s.item.Sum != sum:
+	case item.Sum != 0 && item.Sum != sum:
 		return readError(fmt.Sprintf("has the checksum %016x, its index says %016x; restore it, or "+
-			"index the data set again", sum, s.item.Sum))
+			"index the data set again", sum, item.Sum))
 	}
 	return nil
-}
-
-// fill reads all of p at offset off, when this rank may read as much.
-func (s *source) fill(ctx context.Context, p []byte, off int64) error {
-	if err := s.t.byteLimit.WaitN(ctx, len(p)); err != nil {
-		return err
-	}
-	_, err := s.file.ReadAt(p, off)
-	if errors.Is(err, io.EOF) {
-		err = changed("it ends early")
-	}
-	if err == nil {
-		s.t.stats.storageBytes.Add(int64(len(p)))
-	}
-	return err
 }
 
 // readReason describes why a file could not be read.

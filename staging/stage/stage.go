@@ -169,18 +169,11 @@ func (s *session) survey(ctx context.Context) (err error) {
 
 // exchange distributes what each rank is missing to all ranks.
 func (s *session) exchange(ctx context.Context) ([]shortfall, error) {
-	all, err := ranks.Gather(ctx, s.g.Mux, kindNeed,
-		shortfall{s.need, s.needBytes, s.dest.id})
-	if err != nil {
-		return nil, err
-	}
-	if err := ranks.Spread(ctx, s.g.Mux, kindNeeds, &all); err != nil {
-		return nil, err
-	}
+	all, err := ranks.Share(ctx, s.g.Mux, kindNeed, shortfall{s.need, s.needBytes, s.dest.id})
 	for _, l := range all {
 		s.allBytes.Add(l.Bytes)
 	}
-	return all, nil
+	return all, err
 }
 
 // alone makes sure that no two ranks write the same replica.
@@ -229,15 +222,8 @@ func (s *session) report(ctx context.Context) (*Report, error) {
 		StalePaths: s.stale[:min(len(s.stale), shownStale)],
 		Failures:   s.t.failures,
 	}
-	all, err := ranks.Gather(ctx, s.g.Mux, kindReport, own)
-	if err != nil {
-		return nil, err
-	}
-	sum := &Report{}
-	if s.g.Rank() == 0 {
-		sum = s.total(all)
-	}
-	return sum, ranks.Spread(ctx, s.g.Mux, kindEnd, sum)
+	all, err := ranks.Share(ctx, s.g.Mux, kindReport, own)
+	return s.total(all), err
 }
 
 // total adds up the ranks' reports.

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"rankpool/mpicache/transport/ranks"
-	"rankpool/staging/posix"
 )
 
 // A transfer copies to this rank the files that it is missing, and to others the files that this
@@ -37,8 +36,7 @@ type transfer struct {
 
 	own    chan struct{} // an element for each frame that this rank has read
 	writes chan *frame
-	work   atomic.Int64  // unsettled items, unreleased frames, and 1 while this rank reads
-	over   chan struct{} // closed when work is 0
+	work   atomic.Int64 // unsettled items, unreleased frames, and 1 while this rank reads
 	stats  stats
 
 	mu       sync.Mutex
@@ -78,7 +76,7 @@ func newTransfer(ctx context.Context, opt *Options) *transfer {
 	t := &transfer{
 		opt: opt, own: make(chan struct{}, opt.Readers+opt.Buffers),
 		writes: make(chan *frame, opt.Readers+3*opt.Buffers),
-		over:   make(chan struct{}), room: [2]int{opt.Buffers, opt.Buffers},
+		room:   [2]int{opt.Buffers, opt.Buffers},
 		served: [2]map[int32]int{{}, {}},
 		sent:   map[int]uint32{}, came: map[int]uint32{}, untaken: map[arrived]*frame{},
 	}
@@ -102,30 +100,23 @@ func (t *transfer) run(h readShare) error {
 	}
 	go func() {
 		t.readAll(h.items)
-		t.done(1)
+		t.done()
 	}()
-	select {
-	case <-t.over:
-	case <-t.ctx.Done(): // readers may hang in storage: they are abandoned, and write nothing
-	}
-	t.stop(nil)
+	<-t.ctx.Done() // readers may hang in storage: they are abandoned, and write nothing
 	writing.Wait()
-	cause := context.Cause(t.ctx)
-	select {
-	case <-t.over:
-		if full, is := errors.AsType[*posix.DestinationError](cause); is { // by the last item
-			return full
-		}
-		return nil
-	default:
+	if cause := context.Cause(t.ctx); !errors.Is(cause, errOver) {
 		return cause
 	}
+	return nil
 }
 
-// done subtracts n from the remaining work.
-func (t *transfer) done(n int64) {
-	if t.work.Add(-n) == 0 {
-		close(t.over)
+// errOver ends a transfer that has done all its work.
+var errOver = errors.New("all is copied")
+
+// done ends a piece of work.
+func (t *transfer) done() {
+	if t.work.Add(-1) == 0 {
+		t.stop(errOver)
 	}
 }
 
@@ -144,7 +135,7 @@ func (t *transfer) settleItem(err error, item *Item) {
 	default:
 		t.stop(t.dest.cannotWrite(err))
 	}
-	t.done(1)
+	t.done()
 }
 
 // newFrame waits for a buffer for reading; it returns nil when ctx ends.
@@ -153,22 +144,12 @@ func (t *transfer) newFrame(ctx context.Context, chain []int32) *frame {
 	case t.own <- struct{}{}:
 		t.work.Add(1)
 		return &frame{
-			head: head{Origin: int32(t.g.Rank()), Chain: chain}, buf: t.buffer(),
+			head: head{Origin: int32(t.g.Rank()), Chain: chain}, buf: t.buffers.Get().([]byte),
 			release: func() { <-t.own },
 		}
 	case <-ctx.Done():
 		return nil
 	}
-}
-
-// buffer returns memory for a chunk.
-func (t *transfer) buffer() []byte { return t.buffers.Get().([]byte) }
-
-// drop releases a frame that nobody uses any more.
-func (t *transfer) drop(f *frame) {
-	t.buffers.Put(f.buf) //nolint:staticcheck // its header is small beside a chunk
-	f.release()
-	t.done(1)
 }
 
 // dispatch writes a frame here and forwards it.
@@ -181,9 +162,12 @@ func (t *transfer) dispatch(f *frame) {
 	t.writes <- f // has room for all buffers
 }
 
+// used ends a use of a frame, and releases it after the last.
 func (t *transfer) used(f *frame) {
 	if f.uses.Add(-1) == 0 {
-		t.drop(f)
+		t.buffers.Put(f.buf) //nolint:staticcheck // its header is small beside a chunk
+		f.release()
+		t.done()
 	}
 }
 
@@ -252,7 +236,7 @@ func (t *transfer) pump(class uint8) {
 // take receives one frame.
 func (t *transfer) take(a arrival) {
 	t.work.Add(1)
-	f := &frame{head: a.head, buf: t.buffer()}
+	f := &frame{head: a.head, buf: t.buffers.Get().([]byte)}
 	f.release = func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()

@@ -22,22 +22,17 @@ type tree struct {
 	fault func(op, path string) error // of a test: what fails; nil
 
 	mu   sync.Mutex
-	open map[string]*folder
+	open folders
 }
 
-// maxFolders is how many folders a tree keeps open that nobody uses.
+// folders are open folders, by path.
+type folders map[string]func() (*os.File, error)
+
+// maxFolders is how many folders a tree keeps open. When there are more, it closes all of them.
 const maxFolders = 64
 
-// A folder is a folder of a tree, open while it is in use, and as long as there is room.
-type folder struct {
-	once sync.Once
-	fd   int
-	err  error
-	uses int // under tree.mu
-}
-
 func newTree(root string, fault func(op, path string) error) *tree {
-	return &tree{root: root, fault: fault, open: map[string]*folder{}}
+	return &tree{root: root, fault: fault}
 }
 
 func (t *tree) path(rel string) string { return path.Join(t.root, rel) }
@@ -50,59 +45,45 @@ func (t *tree) ask(op, rel string) error {
 	return pathError(op, t.path(rel), t.fault(op, t.path(rel)))
 }
 
-// folder opens a folder, and returns its descriptor and a function that gives it back.
-func (t *tree) folder(rel string) (fd int, done func(), err error) {
+// folder opens a folder, unless it is open.
+func (t *tree) folder(rel string) (*os.File, error) {
 	t.mu.Lock()
-	f := t.open[rel]
-	if f == nil {
-		f = &folder{}
-		t.open[rel] = f
+	open := t.open[rel]
+	if open == nil {
+		if t.open == nil || len(t.open) == maxFolders {
+			defer t.open.close()
+			t.open = folders{}
+		}
+		open = sync.OnceValues(func() (*os.File, error) {
+			return os.OpenFile(t.path(rel), unix.O_DIRECTORY, 0)
+		})
+		t.open[rel] = open
 	}
-	f.uses++
 	t.mu.Unlock()
-	f.once.Do(func() {
-		f.fd, f.err = posix.Open(unix.AT_FDCWD, t.path(rel), unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	})
-	done = func() { t.release(f) }
-	if f.err != nil {
-		done()
-		return 0, nil, pathError("open", t.path(rel), f.err)
+	f, err := open()
+	if err != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.open, rel)
 	}
-	return f.fd, done, nil
+	return f, err
 }
 
-// release gives back a folder. It closes those that could not be opened, and of too many some that
-// nobody uses.
-func (t *tree) release(f *folder) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f.uses--
-	if f.err == nil && len(t.open) <= maxFolders {
-		return
-	}
-	for rel, old := range t.open {
-		if old.uses == 0 && (old.err != nil || len(t.open) > maxFolders) {
-			t.drop(rel, old)
+// close closes the folders; calls that use one go on.
+func (all folders) close() {
+	for _, open := range all {
+		if f, err := open(); err == nil {
+			_ = f.Close() // nothing was written to it
 		}
 	}
-}
-
-func (t *tree) drop(rel string, f *folder) {
-	if f.err == nil {
-		_ = unix.Close(f.fd) // nothing was written to it
-	}
-	delete(t.open, rel)
 }
 
 // close closes the folders.
 func (t *tree) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for rel, f := range t.open {
-		if f.uses == 0 {
-			t.drop(rel, f)
-		}
-	}
+	t.open.close()
+	t.open = nil
 }
 
 // in makes a call on a name in its folder.
@@ -110,13 +91,21 @@ func (t *tree) in(op, rel string, call func(dir int, name string) error) error {
 	if err := t.ask(op, rel); err != nil {
 		return err
 	}
-	dir, done, err := t.folder(parent(rel))
-	if err != nil {
-		return err
+	for {
+		dir, err := t.folder(parent(rel))
+		if err != nil {
+			return err
+		}
+		calls, closed := dir.SyscallConn()
+		if closed == nil {
+			closed = calls.Control(func(fd uintptr) {
+				err = posix.Retry(func() error { return call(int(fd), path.Base(rel)) })
+			})
+		}
+		if closed == nil { // else it was closed to make room
+			return pathError(op, t.path(rel), err)
+		}
 	}
-	defer done()
-	return pathError(op, t.path(rel),
-		posix.Retry(func() error { return call(dir, path.Base(rel)) }))
 }
 
 // statFields is all that staging needs to know of a name.
@@ -164,18 +153,12 @@ func infoOf(st *unix.Statx_t) Info {
 
 // names returns all names in a folder, in any order.
 func (t *tree) names(rel string) ([]string, error) {
-	dir, done, err := t.folder(rel)
+	f, err := t.openFile("list", rel, unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
-	fd, err := posix.Open(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return nil, pathError("open", t.path(rel), err)
-	}
-	list := os.NewFile(uintptr(fd), t.path(rel))
-	defer list.Close()
-	return list.Readdirnames(-1)
+	defer f.Close()
+	return f.Readdirnames(-1)
 }
 
 // readlink returns the target of a symbolic link.
@@ -303,12 +286,4 @@ func (f *file) info() (Info, error) {
 		return unix.Statx(f.fd, "", unix.AT_EMPTY_PATH, statFields, &st)
 	})
 	return infoOf(&st), pathError("stat", f.Name(), err)
-}
-
-// finish sets the modification time and the permission bits.
-func (f *file) finish(modTime int64, mode uint32) error {
-	if err := f.t.chtime(f.rel, modTime); err != nil {
-		return err
-	}
-	return f.t.chmod(f.rel, mode)
 }

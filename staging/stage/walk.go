@@ -56,7 +56,8 @@ type Selected struct {
 func Select(ctx context.Context, root string, part []Selected, progress func(items int64)) (
 	*Plan, error,
 ) {
-	w := newWalker(ctx, root, progress)
+	w := &walker{ctx: ctx, tree: newTree(root, nil), progress: progress}
+	w.running.SetLimit(Requests - 1)
 	defer w.tree.close()
 	i, err := w.tree.look("", true, true)
 	if err != nil {
@@ -88,12 +89,6 @@ type walker struct {
 	mu     sync.Mutex
 	items  []Item
 	failed []Failure
-}
-
-func newWalker(ctx context.Context, root string, progress func(items int64)) *walker {
-	w := &walker{ctx: ctx, tree: newTree(root, nil), progress: progress}
-	w.running.SetLimit(Requests - 1)
-	return w
 }
 
 // spawn examines names, on other goroutines as far as there is room.

@@ -82,14 +82,20 @@ func (e *VersionError) Error() string {
 
 func (e *VersionError) Unwrap() error { return e.Err }
 
-// Barrier waits until every rank has called it. Each barrier needs a channel of its own. It returns
-// ctx's cause when ctx ends.
-func Barrier(ctx context.Context, m *Mux, channel byte) error {
-	all, err := Gather(ctx, m, channel, true)
+// Share sends every rank's v to all ranks through rank 0, and returns them by rank. Every rank must
+// call it, and each call needs a channel of its own. It returns ctx's cause when ctx ends.
+func Share[T any](ctx context.Context, m *Mux, channel byte, v T) ([]T, error) {
+	all, err := Gather(ctx, m, channel, v)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return Spread(ctx, m, channel, &all)
+	return all, Spread(ctx, m, channel, &all)
+}
+
+// Barrier waits until every rank has called it, as Share does.
+func Barrier(ctx context.Context, m *Mux, channel byte) error {
+	_, err := Share(ctx, m, channel, true)
+	return err
 }
 
 // receiveAll receives a value from each rank; the first one from a rank counts.
