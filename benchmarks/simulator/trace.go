@@ -43,8 +43,8 @@ func LoadTrace(files TraceFiles) (*Trace, error) {
 }
 
 // LoadLosses reads losses recorded from training, [epoch][sample], from a file of NumPy's format:
-// floating-point, two dimensions; float64 is rounded. protocol.Reported replaces losses that are not finite.
-// The errors are those of LoadTrace.
+// floating-point, two dimensions; float64 is rounded. protocol.Reported replaces losses that are
+// not finite. The errors are those of LoadTrace.
 func LoadLosses(path string) ([][]float32, error) {
 	losses, err := loadLosses(path)
 	if err != nil {

@@ -121,6 +121,7 @@ func statements(page, text string) (all []statement, errs []error) {
 			for line += 2; line < len(lines) && strings.HasPrefix(lines[line], "|"); line++ {
 				next.rows = append(next.rows, cells(lines[line]))
 			}
+			line--
 			next = nil
 		case now != "":
 			next = nil
