@@ -242,12 +242,9 @@ func TestRunIsTheSameOnAnyNumberOfCores(t *testing.T) {
 		before := runtime.GOMAXPROCS(cores)
 		var got []string
 		for _, s := range systems.All() {
-			text, err := json.Marshal(
-				mustRun(
-					t, Config{
-						Trace: trace, System: &s, Capacity: 0.2, Ranks: 2, BatchSize: 8,
-						SkipEpochs: 1,
-					}))
+			text, err := json.Marshal(mustRun(t, Config{
+				Trace: trace, System: &s, Capacity: 0.2, Ranks: 2, BatchSize: 8, SkipEpochs: 1,
+			}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -327,16 +324,13 @@ func TestPartsAreReplaced(t *testing.T) {
 			t.Errorf("%+v: ran %s as %q, want %q", c, r.System, got, c.want)
 		}
 	}
-	lru := mustRun(
-		t, Config{
-			Trace: trace, System: mustFind(t, "lru"), Sampler: "pads", Capacity: 0.2,
-			Ranks: 2, BatchSize: 10,
-		})
-	other := mustRun(
-		t, Config{
-			Trace: trace, System: mustFind(t, "coordl"), Policy: "lru", Sampler: "pads",
-			Capacity: 0.2, Ranks: 2, BatchSize: 10,
-		})
+	cfg := Config{
+		Trace: trace, System: mustFind(t, "lru"), Sampler: "pads", Capacity: 0.2, Ranks: 2,
+		BatchSize: 10,
+	}
+	lru := mustRun(t, cfg)
+	cfg.System, cfg.Policy = mustFind(t, "coordl"), "lru"
+	other := mustRun(t, cfg)
 	if lru.Hits != other.Hits {
 		t.Errorf("lru has %d hits, coordl with the policy lru %d", lru.Hits, other.Hits)
 	}

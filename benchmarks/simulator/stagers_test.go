@@ -1,7 +1,6 @@
 package simulator
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 
@@ -90,36 +89,6 @@ func TestNoMoreHitsThanMIN(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func TestRunIsDeterministic(t *testing.T) {
-	cfg := Config{
-		Trace: &Trace{Losses: recorded(t, 2)}, System: mustFind(t, "rankpool"),
-		Sampler: "pads", Ranks: 3, BatchSize: 16, Capacity: 0.3, Seed: 7,
-	}
-	a, b := mustRun(t, cfg), mustRun(t, cfg)
-	if !reflect.DeepEqual(a, b) {
-		t.Error("two runs of one configuration differ")
-	}
-	if a.HitsLocal < a.HitsRemote {
-		t.Errorf("%d hits are local, %d remote", a.HitsLocal, a.HitsRemote)
-	}
-}
-
-func TestRunErrors(t *testing.T) {
-	losses := [][]float32{{1, 2, 3, 4}}
-	if _, err := Run(Config{
-		Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"),
-		Sampler: "nothing", Capacity: 1, Ranks: 1, BatchSize: 2,
-	}); err == nil {
-		t.Error("a sampler that does not exist was run")
-	}
-	if _, err := Run(Config{
-		Trace: &Trace{Losses: losses}, System: mustFind(t, "rankpool"),
-		Policy: "nothing", Capacity: 1, Ranks: 1, BatchSize: 2,
-	}); err == nil {
-		t.Error("a policy that does not exist was run")
 	}
 }
 
