@@ -64,12 +64,12 @@ def simulated(trace, system, capacity, ranks):
     return simulation(trace, system, capacity, ranks)["ids_digest"]
 
 
-def simulation(trace, system, capacity, ranks, trainers=1):
+def simulation(trace, system, capacity, ranks, trainers=1, seed=0):
     """Returns what the simulator counts in all epochs, and the digest of the ids that it draws."""
     command = [
         LAB, "simulate", "--losses", trace, "--systems", system, "--skip-epochs", 0,
         "--capacity", capacity, "--ranks", ranks, "--trainers-per-rank", trainers,
-        "--batch-size", GLOBAL_BATCH // ranks // trainers, "--ids-digest", "--json",
+        "--batch-size", GLOBAL_BATCH // ranks // trainers, "--ids-digest", "--json", "--seed", seed,
     ]  # fmt: skip
     if system in OPTIONS:
         command += ["--set", f"{system}.{OPTIONS[system]}"]
@@ -99,14 +99,14 @@ def served(result):
     return found
 
 
+SYSTEMS = [
+    "lru", "coordl", "icache-h", "rankpool", "quiver", "nopfs", "icache", "shade", "impact",
+    "spidercache", "spidercache-imp",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("ranks", [FULL(1), 2])
-@pytest.mark.parametrize(
-    "system",
-    [
-        "lru", "coordl", "icache-h", "rankpool", "quiver", "nopfs", "icache", "shade", "impact",
-        "spidercache", "spidercache-imp",
-    ],
-)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_live_is_simulated(train, tree, trace, system, ranks):
     result = train(data=tree, ranks=ranks, options=being(system), args=training(trace, ranks))
     want = simulation(trace, system, 0.2, ranks)
@@ -125,6 +125,26 @@ def test_live_is_simulated(train, tree, trace, system, ranks):
     # in whole global batches
     assert total["evaluated"] == GLOBAL_BATCH * (-(-want["evaluated"] // GLOBAL_BATCH))
     assert (total["evaluated"] > 0) == (system == "impact")
+
+
+@pytest.mark.parametrize("ranks", [FULL(1), 2])
+@pytest.mark.parametrize("system", [s if s in ("quiver", "shade") else FULL(s) for s in SYSTEMS])
+def test_each_of_two_trainings_is_simulated(train, tree, trace, system, ranks):
+    """They share a memory that each has a book of, and have other seeds."""
+    words = map(str, [sys.executable, HERE / "trainer.py", *training(trace, ranks)])
+    result = train(
+        data=tree, ranks=ranks, options=[*being(system), "--trainings", 2],
+        command=["sh", "-c", f"exec {' '.join(words)} --seed $RANKPOOL_TRAINING"],
+    )  # fmt: skip
+    assert result.code == 0, result.stderr
+    for number in 0, 1:
+        want = simulation(trace, system, 0.2, ranks, seed=number)
+        assert f"[{number}] ids-digest {want['ids_digest']}\n" in result.stdout
+        jobs = [e for e in result.events if e["event"] == "job"]
+        epochs = [e for e in jobs if e["job"] == f"training-{number}"]
+        assert sum(e["draws"] for e in epochs) == want["draws"]
+        for e in epochs:
+            adds_up(e, next(tree.glob("*/*.png")).stat().st_size)
 
 
 SOURCES = "hits_local", "hits_remote", "substituted", "storage_reads", "fallback_reads"

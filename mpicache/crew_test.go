@@ -1,6 +1,7 @@
 package mpicache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,7 +18,8 @@ type crew struct {
 	t        *testing.T
 	cluster  *cluster
 	ranks    int
-	batch    int // of one trainer
+	batch    int    // of one trainer
+	sampler  string // "": pads
 	edit     func(*Config)
 	trainers []*trainer
 	told     [][]toldReport
@@ -81,7 +83,7 @@ func (c *crew) connect() {
 			return err
 		}
 		tr.Client, tr.slab = fresh.Client, fresh.slab
-		if err := tr.open("pads", c.batch); err != nil {
+		if err := tr.open(cmp.Or(c.sampler, "pads"), c.batch); err != nil {
 			return err
 		}
 		for _, r := range c.told[tr.rank] {
@@ -180,6 +182,12 @@ func (c *crew) step(tr *trainer, epoch, b int, want []uint32) error {
 	report := u32s(tr.stream, uint32(epoch), uint32(b), uint32(len(want)))
 	for _, id := range want {
 		report = append(report, u32s(0x3f000000+id<<8+uint32(epoch)<<17)...)
+	}
+	if tr.embeddings > 0 {
+		report = append(report, u32s(uint32(tr.embeddings))...)
+		for _, id := range want {
+			report = append(report, u32s(0x3f000000+id%7<<20, 0x3f000000+id*id%240<<14)...)
+		}
 	}
 	r := tr.rank
 	c.told[r] = append(

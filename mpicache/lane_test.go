@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"rankpool/mpicache/stats"
 	"rankpool/mpicache/training"
 	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/systems"
 )
 
 // newJob returns the trainers of another training on a crew's ranks. They have not connected yet.
@@ -204,38 +206,88 @@ func TestJobsAreRefused(t *testing.T) {
 	refused(t, openSpec(stranger(t, cl.dirs[0], 0, 1), spec), "is being trained on with seed 1")
 }
 
-// TestSystemThatChoosesServesOneTraining connects another training in mid-training to a cache that
-// chooses by epoch: it is refused with one error, and the training's stream stays the same.
-func TestSystemThatChoosesServesOneTraining(t *testing.T) {
-	quiver := func(cfg *Config) {
-		cfg.System, cfg.Data[0].BookBytes = "quiver", 3000
-	}
-	train := func(between func(cl *cluster)) []string {
-		cl := newCluster(t, 2, 120, 3000, quiver)
-		defer cl.close()
-		cl.between = func(_, batch int) {
-			if batch == 4 {
-				between(cl)
-			}
+// TestSystemsServeSeveralTrainings runs two trainings beside each other under each system that is
+// run live, and kills the ranks once. Each is served what it is served on a cache of its own.
+func TestSystemsServeSeveralTrainings(t *testing.T) {
+	for _, system := range systems.All() {
+		if system.Simulated != "" {
+			continue
 		}
-		return cl.train(2, 6, 3, "quiver")
-	}
-	want := train(func(*cluster) {})
-	got := train(func(cl *cluster) {
-		for rank, dir := range cl.dirs {
-			spec := protocol.Spec{
-				Data: "train", Job: "b", Sampler: "quiver", Seed: 2, BatchSize: 6, World: 2,
-			}
-			refused(t, openSpec(stranger(t, dir, 0, 2), spec),
-				"--system quiver serves one training at a time: leave the job name out")
-			if n := len(cl.nodes[rank].rank.All()); n != 1 {
-				t.Errorf("rank %d has %d trainings", rank, n)
-			}
+		for _, ranks := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s, %d ranks", system.Name, ranks), func(t *testing.T) {
+				t.Parallel()
+				alone := append(beside(t, &system, ranks, 3), beside(t, &system, ranks, 7)...)
+				for i, stream := range beside(t, &system, ranks, 3, 7) {
+					if !slices.Equal(stream, alone[i]) || len(stream) == 0 {
+						t.Errorf("training %d is served other samples beside another", i)
+					}
+				}
+			})
 		}
-	})
-	if !slices.Equal(got, want) || len(want) == 0 {
-		t.Error("the stream of the training changed")
 	}
+}
+
+// beside trains on ranks that run a system: one training without a name, or several beside each
+// other, each with its seed. It returns what each is served.
+func beside(t *testing.T, system *systems.System, ranks int, seeds ...int64) [][]string {
+	t.Helper()
+	const epochs = 5
+	c := &crew{t: t, ranks: ranks, edit: func(cfg *Config) {
+		cfg.System, cfg.Scorer, cfg.Policy = system.Name, system.Scorer, system.Policy
+		cfg.Data[0].BookBytes = 3000 * int64(ranks)
+		if system.Chooses() {
+			cfg.Policy = "clairvoyant"
+		}
+		if system.Name == "impact" {
+			cfg.Options = systems.Values{"max_warm_up_epochs": 2}
+		}
+	}}
+	c.cluster = newCluster(t, ranks, crewSamples, 3000, c.edit)
+	defer func() { c.cluster.close() }()
+	var all []*crew
+	var streams [][]string
+	for i, seed := range seeds {
+		job := ""
+		if len(seeds) > 1 {
+			job = fmt.Sprint("training-", i)
+		}
+		d := c.newJob(job, seed, ranks, 12)
+		d.sampler = system.LiveSampler()
+		for _, tr := range d.trainers {
+			tr.epochs = epochs
+		}
+		d.connect()
+		defer d.leave()
+		all = append(all, d)
+	}
+	train := func(from, to place) {
+		t.Helper()
+		var group sync.WaitGroup
+		for _, d := range all {
+			group.Go(func() {
+				if err := d.train(from, to); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+	}
+	train(place{}, place{2, 7})
+	if len(all) > 1 {
+		c.restart(all...)
+		c.cluster = all[0].cluster
+	}
+	train(place{2, 7}, place{epochs, 0})
+	for lane, d := range all {
+		st := c.sets()[0].Store()
+		st.Locked(func() {
+			if p := st.Plan(lane, epochs-1); len(all) > 1 && p.Home != nil {
+				t.Error("one of several trainings decides where samples are")
+			}
+		})
+		streams = append(streams, d.stream)
+	}
+	return streams
 }
 
 // TestJobsComeAndGo opens a hundred jobs, one after the other, and lets each end when its processes

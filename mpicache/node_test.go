@@ -174,6 +174,7 @@ type trainer struct {
 	job         string            // of the training
 	seed        int64             // added to that of a training without a job name
 	epochs      int               // of the training, as it says; 0: unknown
+	embeddings  int               // numbers that it reports of a sample, if the system needs them
 	stream      uint32            // the number that the rank gave it
 }
 
@@ -219,6 +220,7 @@ func (tr *trainer) open(sampler string, batchSize int) error {
 	spec := protocol.Spec{
 		Data: "train", Job: tr.job, Sampler: sampler, Seed: 1 + tr.seed, BatchSize: batchSize,
 		Trainer: tr.rank, World: tr.world, Training: &tr.training, Epochs: tr.epochs,
+		Evaluates: true, Embeddings: 2,
 	}
 	text, err := json.Marshal(spec)
 	if err == nil {
@@ -228,7 +230,7 @@ func (tr *trainer) open(sampler string, batchSize int) error {
 	if err == nil {
 		err = json.Unmarshal(text, &opened)
 	}
-	tr.stream = uint32(opened.Stream)
+	tr.stream, tr.embeddings = uint32(opened.Stream), opened.Embeddings
 	return err
 }
 

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/scheduler/draw"
 	"rankpool/scheduler/stager"
+	"rankpool/scheduler/systems"
 )
 
 // unscored is a trace for samplers that use no losses.
@@ -74,6 +76,42 @@ func TestSevenTrainings(t *testing.T) {
 					"MIN reads %.3f", c.sampler, c.slow, ranks, got, c.most,
 					float64(r.MinReads)/samples/epochs)
 			}
+		}
+	}
+}
+
+// TestSevenQuivers checks that seven trainings under Quiver miss together: their books work on the
+// same chunks at the same time.
+func TestSevenQuivers(t *testing.T) {
+	const samples, epochs = 4000, 8
+	for _, ranks := range []int{1, 4} {
+		p, err := newLanes(Config{
+			Trace: unscored(samples, epochs), System: mustFind(t, "rankpool"), Sampler: "torch",
+			Ranks: ranks, Capacity: 0.2, BatchSize: 16,
+		}, lanesOf(7, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range p.lanes {
+			l.planCfg.Shared = true
+			l.planCfg.Sampler, err = systems.NewChooser(systems.ChooserConfig{
+				System: mustFind(t, "quiver"), World: l.planCfg.World, Ranks: ranks, Epochs: epochs,
+				Size: func(draw.SampleID) int64 { return 1 }, CapacityBytes: samples / 5,
+				Sampler: draw.SamplerConfig{
+					Samples: samples, Seed: l.Seed, BatchSize: 16, World: ranks,
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for l := p.next(); l != nil; l = p.next() {
+			p.batch(l)
+		}
+		r := p.finish()
+		if got := float64(r.Reads+r.ProbeReads) / samples / epochs; got > 0.95 {
+			t.Errorf("%d ranks: %.3f data sets an epoch, want at most 0.95; MIN reads %.3f", ranks, got,
+				float64(r.MinReads)/samples/epochs)
 		}
 	}
 }

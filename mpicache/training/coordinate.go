@@ -296,7 +296,7 @@ func (s *Training) takeLane() error {
 		rank: t.Rank(), ranks: t.Size(), world: s.coordinator.World(),
 		sampler:    spec.SamplerConfig(s.data.Samples),
 		assignment: assignment, policy: s.rank.Policy, values: s.rank.Options,
-		book: s.book(spec),
+		book: s.book(spec), shared: s.job != "",
 	}
 	setup.values.Sample(&setup.sampler)
 	plans, policy, err := setup.make()

@@ -170,12 +170,8 @@ func (s *Set) Join(job string) (*Training, error) {
 	if l := s.Find(job); l != nil {
 		return l, nil
 	}
-	switch system := s.rank.System; {
-	case !jobNames.MatchString(job):
+	if !jobNames.MatchString(job) {
 		return nil, door.Refuse("a job name must be %s, not %q", JobNames, job)
-	case system.Draws():
-		return nil, door.Refuse("--system %s serves one training at a time: leave the job name out",
-			system.Name)
 	}
 	l := newTraining(s, job)
 	l.generation = s.generations[job]

@@ -18,6 +18,7 @@ type setup struct {
 	policy      string         // name for systems.NewPolicy
 	values      systems.Values // the policy's options; the sampler's are in sampler
 	book        *book          // of a system whose own sampler draws; nil: the policy decides
+	shared      bool           // other trainings may use the same memory, see plan.Config
 }
 
 // book is what the draws of systems.Chooser and systems.Learner depend on, besides the rest of
@@ -94,5 +95,6 @@ func (s *setup) make() (plan.Config, stager.Policy, error) {
 	return plan.Config{
 		Sampler: sampler, Samples: s.sampler.Samples, BatchSize: s.sampler.BatchSize,
 		World: s.world, Ranks: s.ranks, Rank: s.rank, Assignment: s.assignment,
+		Shared: s.shared,
 	}, policy, nil
 }

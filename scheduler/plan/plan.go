@@ -57,6 +57,10 @@ type Config struct {
 	// len(World)
 	Processes  int
 	Assignment Assignment
+	// Shared is for one of several trainings that share the memory. What a published system has
+	// chosen is served, but the owners are those of the hash, and the next use of a sample is its next
+	// draw: where samples are, and which stay, is no longer the choice of one training.
+	Shared bool
 	// Lists are the parts of the epoch that the trainers have handed in; nil: Sampler draws it.
 	Lists []List
 	// Drawn, if not nil, is called between drawing, which leaves the most garbage, and assigning.
@@ -83,7 +87,10 @@ func New(cfg Config, epoch int, scores []float32) *Plan {
 		Batch: cfg.BatchSize * len(cfg.World),
 		World: cfg.World,
 		Ranks: cfg.Ranks, Processes: cfg.Processes,
-		Consumer: make([]uint16, len(draws.IDs)), Home: draws.Homes(),
+		Consumer: make([]uint16, len(draws.IDs)),
+	}
+	if !cfg.Shared {
+		p.Home = draws.Homes()
 	}
 	var prefer func(draw.SampleID) float32
 	if sampler.Weighted() {

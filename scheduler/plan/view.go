@@ -141,10 +141,10 @@ func (v *View) Reach() (next int32) {
 	return next
 }
 
-// Stays returns i as the place of its sample's next use, or NoPlace if the sample is dropped
-// before.
+// Stays returns i as the place of its sample's next use, or NoPlace if a system that decides where
+// samples are drops it before.
 func (p *Plan) Stays(i int) int32 {
-	if p.Chosen() && !p.Found(i) {
+	if p.Home != nil && !p.Found(i) {
 		return NoPlace
 	}
 	return int32(i)

@@ -1,6 +1,9 @@
 package stager
 
 import (
+	"cmp"
+	"slices"
+
 	"rankpool/scheduler/draw"
 )
 
@@ -61,18 +64,28 @@ func (p *pack) room() (bytes int64) {
 	return (bytes + block - 1) / block * block
 }
 
-// expectPackages queues this rank's packages of a plan, except those that begin before training
-// does.
+// expectPackages queues what this rank owns of a plan's packages, except of those that begin before
+// training does.
 func (l *lane) expectPackages(p *planned) {
 	if l.stager.cfg.PackageBytes <= 0 {
 		return
 	}
 	from, _ := p.Range(p.from)
-	for _, places := range p.Packages() {
-		if first := int(places[0]); p.Owner(first) == l.stager.cfg.Rank && first >= from {
+	already := len(l.packs)
+	for _, all := range p.Packages() {
+		var places draw.Package
+		for _, place := range all {
+			if p.Owner(int(place)) == l.stager.cfg.Rank {
+				places = append(places, place)
+			}
+		}
+		if places != nil && int(places[0]) >= from {
 			l.packs = append(l.packs, &pack{lane: l, plan: p, places: places})
 		}
 	}
+	slices.SortFunc(l.packs[already:], func(a, b *pack) int {
+		return cmp.Compare(a.places[0], b.places[0])
+	})
 }
 
 // pack starts to write the next package, if none is being written and there is room for it.
@@ -167,7 +180,7 @@ func (l *lane) read(p *pack, hi int) {
 		if l.stager.copies.get(id).state != absent {
 			continue
 		}
-		kept := l.stager.store.cache.Draw(l.own.use(id, place), l.stager.settle)
+		kept := l.stager.store.cache.Draw(l.own.soonest(&l.own, l.own.use(id, place)), l.stager.settle)
 		if kept != Bypassed {
 			l.own.unpacked[id] = true
 		} else if int(place) >= hi {

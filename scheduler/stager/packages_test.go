@@ -23,6 +23,52 @@ func packing() *plan.Plan {
 	}, 0, nil)
 }
 
+// TestPackagesOfSharedMemory checks that ranks divide the packages of one of several trainings by
+// who owns the samples, each in order of first draws.
+func TestPackagesOfSharedMemory(t *testing.T) {
+	const ranks, samples = 2, 60
+	choice := &draw.Choice{
+		Found: make([]bool, samples), Home: make([]uint16, samples), Held: make([]bool, samples),
+		Packages: make([]draw.Package, 5),
+	}
+	for i := range samples {
+		choice.Served = append(choice.Served, draw.SampleID(i))
+		of := &choice.Packages[i%5]
+		*of = append(*of, int32(i))
+	}
+	choice.Drawn = choice.Served
+	owned := 0
+	for rank := range ranks {
+		p := plan.New(plan.Config{
+			Sampler: fixed{choice.Draws()}, Samples: samples, BatchSize: 1, World: []int32{0, 1},
+			Ranks: ranks, Rank: rank, Shared: true,
+		}, 0, nil)
+		s := New(Config{
+			Rank: rank, Ranks: ranks, World: p.World, Samples: samples, PackageBytes: 1,
+			Size:   func(draw.SampleID) int64 { return 1 },
+			Policy: NewClairvoyant(),
+		})
+		s.Step(Planned{Plan: p}, nil)
+		last := int32(-1)
+		for _, pack := range s.lanes[0].packs {
+			if pack.places[0] < last {
+				t.Errorf("rank %d has a package from draw %d on after one from draw %d on", rank,
+					pack.places[0], last)
+			}
+			last = pack.places[0]
+			for _, id := range pack.ids() {
+				owned++
+				if draw.Owner(id, ranks) != rank {
+					t.Errorf("rank %d has sample %d in a package", rank, id)
+				}
+			}
+		}
+	}
+	if owned != samples {
+		t.Errorf("%d of %d samples are in packages", owned, samples)
+	}
+}
+
 // fixed always draws the same.
 type fixed struct{ draws *draw.Draws }
 
