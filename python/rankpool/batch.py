@@ -115,22 +115,10 @@ class Samples:
             self._labels = [self._labels.labels[id] for id in self.ids]
         return self._labels
 
-    def take_lease(self) -> Optional[Lease]:
-        """Returns the lease, which the caller must end."""
-        if self._lease is not None:
-            self._views = self.views
-        lease, self._lease = self._lease, None
-        return lease
-
     def lost(self) -> bool:
         """Returns whether the views may have shown other bytes: the connection ended, and with it
         the lease."""
         return self._lease is not None and self._connection.lost(self._lease)
-
-    def put_in_hand(self) -> bool:
-        """Keeps ranks from writing to the views until they are closed; returns False if one may
-        have written already."""
-        return self._lease is None or self._connection.lend(self._lease)
 
     def close(self) -> None:
         """Releases the views; the cache may reuse their memory."""
@@ -155,6 +143,22 @@ def ask(connection: Connection, batches: Sequence[Batch]) -> List[Optional[int]]
     except (Away, NotReady):
         pass
     return [None] * len(batches)
+
+
+def fetch(connection: Connection, index: Index, batch: Batch) -> List[bytes]:
+    """Returns the bytes of each sample of a batch; raises SampleError for one that cannot be
+    read."""
+    tally = connection.tally(batch.stream, batch.epoch)
+    before = tally.counts()
+    samples = take(connection, index, batch, ask(connection, [batch])[0])
+    try:
+        found = samples.copies()
+        if not samples.lost():
+            return found
+    finally:
+        samples.close()
+    tally.restore(before)
+    return from_storage(connection, index, batch).copies()
 
 
 def take(

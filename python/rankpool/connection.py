@@ -105,15 +105,10 @@ class Connection:
         # by stream: the samplers may have ended before their sums are sent
         self._specs: Dict[int, Spec] = {}
         self._hands: Optional[Hands] = None  # views of the slab in a script's hands
-        self._held: Optional[Lease] = None
         self._kept: List[Lease] = []
         # ended leases of earlier connections whose views are still in use
         self._old: List[Lease] = []
-        self.choices: Dict[Spec, str] = {}  # what a system's choices depend on, as text
-        # length of the embedding that the cache needs with each loss; 0: none
-        self.embeddings: Dict[Spec, int] = {}
-        # the scorer, "" if no draw depends on importance
-        self.scorers: Dict[Spec, str] = {}
+        self.opened: Dict[Spec, dict] = {}  # the newest replies to OPEN
         self._forget()
 
     def _forget(self) -> None:
@@ -442,14 +437,13 @@ class Connection:
             raise self._lost() from None
 
     def wait(self, ticket: int, patient: bool = False) -> bytes:
-        """Returns the payload of the reply to ticket; `patient` is for replies that may take any
-        time.
+        """Returns the payload of the reply to ticket; `patient`: it may have taken any time.
 
         Raises Away if the connection was lost, or the cache does not answer for
         RANKPOOL_BATCH_TIMEOUT seconds; NotReady or RequestError if the cache replies so.
         """
         with self._lock:
-            kind, payload = self._early.pop(ticket, None) or self._await(ticket, patient)
+            kind, payload = self._early.pop(ticket, None) or self._await(ticket)
             self._asked.discard(ticket)
             if not patient:
                 self._in_time()
@@ -464,18 +458,16 @@ class Connection:
             lease = Lease(reply.lease, self.generation, self.slab, *reply.places)
             return reply, lease
 
-    def _await(self, ticket: int, patient: bool) -> Tuple[int, bytes]:
+    def _await(self, ticket: int) -> Tuple[int, bytes]:
         if ticket not in self._asked:
             raise Away("rankpool: the connection was lost before the reply came")
         until = time.monotonic() + self._patience
         while ticket not in self._early:
             try:
-                if not patient and time.monotonic() > until:
+                if time.monotonic() > until:
                     raise socket.timeout
                 self._sort()
             except socket.timeout:
-                if patient and self._door_answers():
-                    continue
                 raise self._late() from None
         return self._early.pop(ticket)
 
@@ -566,11 +558,8 @@ class Connection:
         if opened is None or life not in (None, self._lives.get(spec)):
             reply = json.loads(self.request(wire.OPEN, wire.pack_open(spec, training)))
             opened = self._streams[spec] = reply["stream"], reply["batches"]
-            self._specs[opened[0]] = spec
+            self._specs[opened[0]], self.opened[spec] = spec, reply
             self._lives[spec] = life or self._lives.get(spec)
-            self.scorers[spec] = reply["scorer"]
-            self.choices[spec] = reply.get("choice", "")
-            self.embeddings[spec] = reply.get("embeddings", 0)
         return opened
 
     def tally(self, stream: int, epoch: int) -> wire.Tally:
@@ -639,12 +628,6 @@ class Connection:
                 and self._hands is not None
                 and self._hands.take(lease)
             )
-
-    def hold(self, lease: Optional[Lease]) -> None:
-        """Keeps a lease until the next one is held."""
-        if self._held is not None:
-            self.end(self._held)
-        self._held = lease
 
     def send_tally(self, tally: wire.Tally) -> None:
         """Sends the running sums at once, and the leases that ended."""

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Union
 
 from . import kin, session, wire
-from .batch import Batch, Samples, ask, from_storage, take
+from .batch import Batch, Samples, ask, fetch, take
 from .connection import Connection, connection
 from .errors import IdentityError, RankpoolError
 from .identity import identities
@@ -31,12 +31,11 @@ class Dataset:
 
     `split` is the data set's name; None: the first that the cache serves. `transform(view, label)`
     makes an item from a sample's bytes, in the worker: a tuple's fields become the fields of a
-    batch, any other value x becomes (x, label). It must not return the view itself, which ends with
-    the batch. Without a transform the item is the memoryview, valid until the next batch, or
-    `bytes` in a worker.
+    batch, any other value x becomes (x, label). Without a transform the item is the sample's
+    `bytes`.
 
     With `members`, a dict of the sample's members by extension, {"jpg": …, "json": …}, replaces the
-    view. None: only if some sample of the data set has several members, as in tar shards.
+    view or the bytes. None: only if some sample of the data set has several members, as in tar shards.
 
     data[batch], with a Batch of a BatchSampler, is the collated batch (ids, *fields), fetched with
     one request to the cache. data[i], i an int, is (i, *fields), read from storage.
@@ -111,65 +110,29 @@ class Dataset:
             return self.read(key, collate)
         if not 0 <= key < self.samples:
             raise IndexError(f"rankpool: no sample {key} among {self.samples}")
-        return key, *self._stored(key)
+        return key, *self._fields(key, self.index.read(key))
 
     def __getitems__(self, batch: List[int]) -> List[tuple]:
         """Returns the items (id, *fields) of a batch, for DataLoader(data, batch_sampler=…) in
         torch 2."""
         if not isinstance(batch, Batch):
             return [self[id] for id in batch]
-        link = self._connection(batch)
-        samples = take(link, self.index, batch, ask(link, [batch])[0], in_hand=True)
-        link.hold(samples.take_lease())  # the caller collates the items after this returns
-        return [(id, *fields) for id, fields in zip(batch, self._items(samples, link))]
+        return [(id, *fields) for id, fields in zip(batch, self._items(batch))]
 
     def read(self, batch: Batch, join: Callable[[List[tuple]], Any]) -> tuple:
         """Returns (ids, *fields) of a batch, its fields made from its items by join(items)."""
         import torch
 
-        link = self._connection(batch)
-        tally = link.tally(batch.stream, batch.epoch)
-        before = tally.counts()
-        samples = take(link, self.index, batch, ask(link, [batch])[0])
-        try:
-            fields, sound = self._joined(samples, link, join)
-            if not sound:
-                tally.restore(before)
-                fields, _ = self._joined(from_storage(link, self.index, batch), link, join)
-        finally:
-            if link.in_worker:
-                self._counted(link, tally)
+        if batch:
+            fields = join(self._items(batch))
+        else:  # it has the fields of any item
+            fields = _emptied(join([self._fields(0, self.index.read(0))]))
         ids = torch.tensor(batch, dtype=torch.int64)
         return (ids, *fields) if isinstance(fields, (tuple, list)) else (ids, fields)
 
     def _counted(self, link: Connection, tally: Tally) -> None:
-        """Sends what this worker has counted; the lease of its batch ends now, not with the next
-        request."""
+        """Sends what this worker has counted, and that the lease of its batch has ended."""
         link.send_tally(tally)
-
-    def _joined(
-        self, samples: Samples, link: Connection, join: Callable[[List[tuple]], Any]
-    ) -> Tuple[Any, bool]:
-        """Returns the fields, and whether they were made from the samples' own bytes: the lease
-        held to the end."""
-        try:
-            # an empty part has the fields of any item
-            items = self._items(samples, link) or [self._stored(0)]
-            fields = join(items)
-            del items
-            if samples.lost():
-                return None, False
-            if self.transform is None and not link.in_worker:
-                if not samples.put_in_hand():
-                    return None, False
-                link.hold(samples.take_lease())
-            return (fields if samples.ids else _emptied(fields)), True
-        except Exception:
-            if samples.lost():  # it may have failed on other bytes
-                return None, False
-            raise
-        finally:
-            samples.close()
 
     def loader(
         self,
@@ -246,43 +209,36 @@ class Dataset:
         identities(self.door).expect(self.name, self.identity, self.times)
         return connection(self.door, batch.spec.trainer, batch.spec.world)
 
-    def _items(self, samples: Samples, link: Connection) -> List[tuple]:
-        views = samples.views
-        if self.transform is None and link.in_worker:
-            views = map(bytes, views)
-        return [
-            self._fields(id, view, label)
-            for id, view, label in zip(samples.ids, views, samples.labels)
-        ]
+    def _items(self, batch: Batch) -> List[tuple]:
+        link = self._connection(batch)
+        found = fetch(link, self.index, batch)
+        if link.in_worker:
+            self._counted(link, link.tally(batch.stream, batch.epoch))
+        return list(map(self._fields, batch, found))
 
-    def _stored(self, id: int) -> tuple:
-        data = self.index.read(id)
-        return self._fields(id, memoryview(data) if self.transform else data, self.labels[id])
-
-    def _fields(self, id: int, view, label: int) -> tuple:
+    def _fields(self, id: int, content: bytes) -> tuple:
+        label = self.labels[id]
+        item: Any = content if self.transform is None else memoryview(content)
         if self.members:
-            view = self.index.split(id, view)
-        item = view if self.transform is None else self.transform(view, label)
+            item = self.index.split(id, item)
+        if self.transform is not None:
+            item = self.transform(item, label)
         return item if isinstance(item, tuple) else (item, label)
 
 
 def data_sets(door: Optional[str] = None) -> List[dict]:
     """Returns what the cache serves: for each data set its name, samples, index and root."""
-    door = door or session.door()
-    link = connection(door, *session.seat())
-    waiting = Waiting(f"at {door}", CONNECT_SECONDS)
-    while not link.connect():
-        waiting.pause()
-    return link.welcome.data
+    return _ask(door or session.door(), lambda link: link.welcome.data)
 
 
 def _trainings(door: str) -> List[dict]:
     """Returns the progress of each training on each data set: STATUS's `data`."""
+    return json.loads(_ask(door, lambda link: link.request(wire.STATUS, b"")))["data"]
+
+
+def _ask(door: str, question: Callable[[Connection], Any]) -> Any:
     link = connection(door, *session.seat())
-    waiting = Waiting(f"at {door}", CONNECT_SECONDS)
-    while not link.connect():
-        waiting.pause()
-    return json.loads(link.request(wire.STATUS, b""))["data"]
+    return Waiting(f"at {door}", CONNECT_SECONDS).until(link, lambda: question(link))
 
 
 def name_of(root: Union[str, os.PathLike]) -> Optional[str]:

@@ -139,17 +139,12 @@ class BatchSampler(Ours):
         return connection(self.data.door, self.spec.trainer, self.spec.world)
 
     def _open(self):
-        waiting = Waiting(f"to open data set {self.spec.data!r}")
-        while True:
-            try:
-                if self._connection.connect():
-                    opened = self._open_at(self._connection)
-                    key = self.data.door, self.spec.data, self.spec.job
-                    _first.setdefault(key, self.spec)
-                    return opened
-            except (Away, NotReady):
-                pass
-            waiting.pause()
+        link = self._connection
+        opened = Waiting(f"to open data set {self.spec.data!r}").until(
+            link, lambda: self._open_at(link)
+        )
+        _first.setdefault((self.data.door, self.spec.data, self.spec.job), self.spec)
+        return opened
 
     def _open_at(self, link: Connection) -> Tuple[int, int]:
         """Returns the stream's number and batches; describes this training to the cache, if it has
@@ -209,7 +204,8 @@ class BatchSampler(Ours):
 
     def _plan_epoch(self) -> wire.Plan:
         if self._plan is None or self._plan.epoch != self.epoch:
-            self._plan = self._ask_plan(self.epoch)
+            waiting, epoch = Waiting(f"to plan epoch {self.epoch}"), self.epoch
+            self._plan = waiting.until(self._connection, lambda: self._planned(epoch))
         return self._plan
 
     def _try_plan(self) -> None:
@@ -230,19 +226,6 @@ class BatchSampler(Ours):
         )
         self._training.note(plan)
         return plan
-
-    def _ask_plan(self, epoch: int) -> wire.Plan:
-        waiting = Waiting(f"to plan epoch {epoch}")
-        while True:
-            try:
-                if self._connection.connect():
-                    return self._planned(epoch)
-                waiting.reason = ""
-            except Away:
-                waiting.reason = ""
-            except NotReady as why:  # other trainers are missing
-                waiting.reason = str(why)
-            waiting.pause()
 
     # --- called by training ---
 
@@ -272,7 +255,7 @@ class BatchSampler(Ours):
 
     def _embedded(self, embeddings, count: int) -> Optional[array]:
         """Returns the embeddings as the cache needs them, None if it does not need any."""
-        numbers = self._connection.embeddings.get(self.spec, 0)
+        numbers = self._connection.opened[self.spec].get("embeddings", 0)
         if not numbers or not count:
             return None
         if embeddings is None:
@@ -382,25 +365,19 @@ class BatchSampler(Ours):
     def _save(self, epoch: int, batch: int) -> Optional[str]:
         """Has the cache save its importance scores; returns their digest, or None if it is not
         available."""
-        waiting = Waiting("to save its importance scores", SAVE_SECONDS)
-        while True:
-            try:
-                if self._connection.connect():
-                    stream, _ = self._open_at(self._connection)
-                    saved = json.loads(
-                        self._connection.request(wire.SAVE, wire.pack_save(stream, epoch, batch))
-                    )
-                    break
-            except (Away, NotReady):
-                pass
-            try:
-                waiting.pause()
-            except CacheAwayError:
-                warnings.warn(
-                    "rankpool: the cache is away and did not save its scores" + _UNSAVED,
-                    stacklevel=3,
-                )
-                return None
+        link, waiting = self._connection, Waiting("to save its importance scores", SAVE_SECONDS)
+
+        def save() -> Dict[str, str]:
+            stream, _ = self._open_at(link)
+            return json.loads(link.request(wire.SAVE, wire.pack_save(stream, epoch, batch)))
+
+        try:
+            saved = waiting.until(link, save)
+        except CacheAwayError:
+            warnings.warn(
+                "rankpool: the cache is away and did not save its scores" + _UNSAVED, stacklevel=3
+            )
+            return None
         if not saved["state"]:
             warnings.warn(
                 "rankpool: the cache lacks reports of other trainers, so its scores are not saved"
@@ -418,11 +395,11 @@ class BatchSampler(Ours):
 
     @property
     def _choice(self) -> str:
-        return self._connection.choices.get(self.spec, "")
+        return self._connection.opened[self.spec].get("choice", "")
 
     @property
     def _scorer(self) -> str:
-        return self._connection.scorers.get(self.spec, "")
+        return self._connection.opened[self.spec]["scorer"]
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Resumes from the position in state, with any number of trainers.

@@ -13,8 +13,7 @@ from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import get_worker_info
 
 from . import session
-from .batch import Batch, Index, Samples, ask, take
-from .connection import connection
+from .batch import Batch, Index, fetch
 from .dataset import Dataset, name_of
 from .loading import Ours, hook
 from .saying import say
@@ -145,15 +144,6 @@ class Served(TorchDataset, Ours):
         return self._data.index.read(int(index) % len(self))
 
 
-class _Open:
-    """A batch that is being read; the samples at the places `left` have not been returned yet."""
-
-    __slots__ = ("batch", "samples", "left")
-
-    def __init__(self, batch: Batch, samples: Samples) -> None:
-        self.batch, self.samples, self.left = batch, samples, set(range(len(batch)))
-
-
 class _Reader:
     """The batches that this process reads, one per thread: each is requested at once, and its
     samples are returned one by one."""
@@ -161,46 +151,22 @@ class _Reader:
     def __init__(self, data: Dataset) -> None:
         self._data = data
         self._lock = threading.Lock()
-        self._open: Dict[int, _Open] = {}  # by thread; two may have the same
-        # what was read last, which may be read again
-        self._last: Tuple[Optional[Batch], int, bytes] = None, 0, b""
+        self._open: Dict[int, Tuple[Batch, List[bytes]]] = {}  # by thread; two may have the same
         self.pid = os.getpid()  # a forked worker begins with its own
 
     def read(self, batch: Batch, place: int) -> bytes:
         """Returns the bytes of the sample at a place in a batch; raises SampleError if it cannot be
         read."""
-        with self._lock:
-            if self._last[0] is batch and self._last[1] == place:
-                return self._last[2]
-            mine = self._open.get(threading.get_ident())
-            if mine is None or mine.batch is not batch:
-                mine = self._begin(batch)
-            content = bytes(mine.samples.views[place])
-            if mine.samples.lost():  # the cache went away meanwhile: they may be other bytes
-                content = self._data.index.read(batch[place])
-            self._last = batch, place, content
-            mine.left.discard(place)
-            if not mine.left:
-                self._open = {t: one for t, one in self._open.items() if one is not mine}
-                self._close(mine)
-        return content
-
-    def _begin(self, batch: Batch) -> _Open:
-        """Starts reading a batch in this thread, in place of the previous one."""
         thread = threading.get_ident()
-        old = self._open.pop(thread, None)
-        if old is not None and old not in self._open.values():
-            self._close(old)
-        found = next((one for one in self._open.values() if one.batch is batch), None)
-        if found is None:
-            link = self._data._connection(batch)
-            found = _Open(batch, take(link, self._data.index, batch, ask(link, [batch])[0]))
-        self._open[thread] = found
-        return found
+        with self._lock:
+            if thread not in self._open or self._open[thread][0] is not batch:
+                self._open.pop(thread, None)
+                others = (one for one in self._open.values() if one[0] is batch)
+                self._open[thread] = next(others, None) or (batch, self._fetch(batch))
+            return self._open[thread][1][place]
 
-    def _close(self, one: _Open) -> None:
-        """Ends the lease, and sends the counts."""
-        one.samples.close()
-        spec = one.batch.spec
-        link = connection(self._data.door, spec.trainer, spec.world)
-        link.send_tally(link.tally(one.batch.stream, one.batch.epoch))
+    def _fetch(self, batch: Batch) -> List[bytes]:
+        link = self._data._connection(batch)
+        found = fetch(link, self._data.index, batch)
+        link.send_tally(link.tally(batch.stream, batch.epoch))
+        return found

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from math import inf
+from typing import Any, Callable
 
-from .errors import CacheAwayError
+from .errors import Away, CacheAwayError, NotReady
 from .saying import say
 from .stopping import stopping
 
@@ -55,6 +56,20 @@ class Waiting:
         self._begun = self._stops = False
         self._until = self._say_at = self._seconds = 0.0
         self.reason = ""  # what the cache gives as the reason; "": it is away
+
+    def until(self, link, call: Callable[[], Any]) -> Any:
+        """Returns what call() does once the cache is connected and does it; raises CacheAwayError as
+        pause does."""
+        while True:
+            self.reason = ""
+            try:
+                if link.connect():
+                    return call()
+            except Away:
+                pass
+            except NotReady as why:  # other trainers are missing
+                self.reason = str(why)
+            self.pause()
 
     def pause(self) -> None:
         """Sleeps a little; raises CacheAwayError after RANKPOOL_PLAN_TIMEOUT (600) or
