@@ -14,6 +14,7 @@ from .connection import Connection, connection
 from .errors import IdentityError, RankpoolError
 from .identity import identities
 from .index import Index, Members
+from .loading import Fetched, Loading, hook
 from .waiting import Waiting
 from .wire import Tally
 
@@ -147,9 +148,14 @@ class Dataset:
         does; a tuple it returns becomes the fields. Other options are DataLoader's
         (persistent_workers, pin_memory, multiprocessing_context, …).
         """
-        from .torch_loader import Loader
+        from torch.utils.data import DataLoader
 
-        return Loader(self, sampler, collate_fn, {"num_workers": num_workers, **options})
+        hook()
+        reader = _Reader(self, collate_fn or collate)
+        return DataLoader(
+            reader, batch_size=None, sampler=sampler, num_workers=num_workers,
+            collate_fn=_as_it_is, **options,
+        )
 
     def batches(self, sampler) -> Iterator[Samples]:
         """Yields the Samples of each batch of the sampler's epoch, requesting ahead; needs no
@@ -157,33 +163,36 @@ class Dataset:
 
         Each is valid until the next one is taken. No transform is applied.
         """
-        sampler._loader_workers, sampler._watched = 0, True  # take measures
-        link = sampler._connection
-        coming = iter(sampler)
+        link, coming = sampler._connection, iter(sampler)
         asked: Deque[Tuple[Batch, Optional[int]]] = deque()
         ahead = 1  # batches in a request
-        samples = None
+        loading, samples = Loading(), None
+        loading.exact = True
+
+        def following() -> Samples:
+            while len(asked) <= ahead and (more := list(islice(coming, ahead))):
+                asked.extend(zip(more, ask(link, more)))
+            if not asked:
+                raise StopIteration
+            return take(link, self.index, *asked.popleft(), in_hand=True)
+
         try:
             while True:
-                while len(asked) <= ahead and (more := list(islice(coming, ahead))):
-                    asked.extend(zip(more, ask(link, more)))
-                if not asked:
-                    return
-                samples = take(link, self.index, *asked.popleft(), in_hand=True)
-                sampler._handed_out()
-                # requests carry the counts too, but up to MAX_AHEAD batches may lie between two
-                sampler._goes_on()
+                samples = loading.wait(following)
                 if ahead == 1:
                     ahead = max(1, min(MAX_AHEAD, AHEAD_BYTES // (1 + _bytes(self.index, samples))))
                 yield samples
                 samples.close()
+                samples = None
+        except StopIteration:
+            return
         finally:
-            if samples is not None:
-                samples.close()
             for _, ticket in asked:
                 if ticket is not None:
                     link.abandon(ticket)
-            sampler._goes_on(last=True)
+            if samples is not None:  # training leaves the loop
+                samples.close()
+                sampler._goes_on(last=True)
 
     def next_chunk(self) -> int:
         """Returns the chunk that comes next for most of the trainings that share this data set and
@@ -224,6 +233,32 @@ class Dataset:
         if self.transform is not None:
             item = self.transform(item, label)
         return item if isinstance(item, tuple) else (item, label)
+
+
+class _Reader(Dataset):
+    """The data set as the workers of Dataset.loader use it: with its collate function, and what
+    they count and errors passed on to the training process."""
+
+    def __init__(self, data: Dataset, collate_fn: Callable[[List[Any]], Any]) -> None:
+        self.__dict__.update(data.__dict__)
+        self._collate, self._counts = collate_fn, ()
+
+    def __getitem__(self, key):
+        if not isinstance(key, Batch):
+            return super().__getitem__(key)
+        self._counts = ()
+        try:
+            return Fetched(self.read(key, self._collate), self._counts)
+        except RankpoolError as error:
+            return Fetched(error=error)
+
+    def _counted(self, link: Connection, tally: Tally) -> None:
+        self._counts = tally.take()
+        link.send_tally(tally)
+
+
+def _as_it_is(batch):
+    return batch
 
 
 def data_sets(door: Optional[str] = None) -> List[dict]:

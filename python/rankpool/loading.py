@@ -6,8 +6,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from functools import lru_cache
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, NamedTuple, Optional
+
+from .errors import RankpoolError
+from .stopping import Spared
 
 # Classes of Accelerate and timm that hand out a batch after they have fetched the next one.
 _PREFETCHERS = ("DataLoaderShard", "DataLoaderDispatcher", "PrefetchLoader")
@@ -18,10 +22,20 @@ class Ours:
     """A data set or sampler whose DataLoaders are hooked; all others are left alone."""
 
 
+class Fetched(NamedTuple):
+    """What a worker made of a batch: its fields, or an error, of which torch would make another
+    one; and what it counted meanwhile, since workers come and go."""
+
+    fields: Any = ()
+    counts: tuple = ()
+    error: Optional[RankpoolError] = None
+
+
 class Loading:
     """One iteration of a DataLoader, or, without one, of a sampler alone.
 
-    `handed` is the number of batches that training got. `between` makes batches out of batches:
+    `handed` is the number of batches that training got or, unless `exact`, that were drawn for it,
+    perhaps ahead of training. `between` makes batches out of batches:
     Accelerate's BatchSamplerShard or SkipBatchSampler. `prefetcher` is ahead of training.
     """
 
@@ -34,7 +48,7 @@ class Loading:
         self.in_order = getattr(loader, "in_order", True)
         name = type(caller).__name__
         self.prefetcher = name if name in _PREFETCHERS else ""
-        self.is_torchs = loader is not None
+        self.exact = loader is not None
         self._samplers = [] if loader is None else list(_under(loader._index_sampler))
         self._stream: Any = None  # what counts how long training waits in this iteration
         self._tally: Any = None
@@ -72,7 +86,7 @@ class Loading:
         outer, _here.loading = under_way(), self
         self._began = time.perf_counter_ns()
         try:
-            result = call()
+            result = self._opened(call())
         except BaseException:  # a wait in which no batch was handed out is none for samples
             self._end(waited=False, batch=False)
             raise
@@ -81,6 +95,20 @@ class Loading:
         self.handed += batch
         self._end(waited=True, batch=batch)
         return result
+
+    def _opened(self, result: Any) -> Any:
+        """Returns what training gets: the fields of a batch that was fetched."""
+        if not isinstance(result, Fetched):
+            return result
+        if result.error is not None:
+            try:
+                raise result.error
+            finally:
+                # the error's traceback has this frame: the workers would outlive the loop
+                del result
+        if result.counts:
+            self._tally.add(result.counts)
+        return tuple(result.fields)
 
     def _end(self, waited: bool, batch: bool) -> None:
         # the epoch that is measured may not be the one that is iterated
@@ -144,10 +172,15 @@ def hook() -> None:
         if not any(isinstance(one, Ours) for one in found):
             return plain(loader)
         loading = Loading(loader, sys._getframe(1).f_locals.get("self"), order)
+        starting = nullcontext()
+        if loader.num_workers:
+            ours["worker_init_fn"] = spared = Spared(loader.worker_init_fn)
+            starting = spared.starting(loader.multiprocessing_context)
         own = {name: vars(loader)[name] for name in ours}
         vars(loader).update(ours)  # an iterator keeps what it began with
         try:
-            iterator = loading.wait(lambda: plain(loader), batch=False)
+            with starting:
+                iterator = loading.wait(lambda: plain(loader), batch=False)
         finally:
             vars(loader).update(own)
         if not hasattr(type(iterator), "_watched"):

@@ -121,7 +121,7 @@ class Planned(Ours):
         self.batches, self.dataset, self._single = batches, dataset, single
         self._block = block or (None if _has_length(batches) else BLOCK)
         self._loading = Loading()  # the iteration under way, which began at batch _first
-        self._first = self._yielded = self._passes = self._epoch = 0
+        self._first = self._passes = self._epoch = 0
         self._total: Optional[int] = None  # batches of the epoch, once they are drawn
         self._state: Optional[Dict[str, Any]] = None  # where the next iteration begins
         self._foretold: Optional[bytes] = None
@@ -165,7 +165,7 @@ class Planned(Ours):
         state, self._state, self._total = self._state, None, None
         self._loading, self._epoch = loading, self._number()
         resumes = state is not None and state["epoch"] == self._epoch
-        number = self._first = self._yielded = state["batch"] if resumes else 0
+        number = self._first = state["batch"] if resumes else 0
         self._passes += 1
         for _ in range(number):
             next(drawn, None)
@@ -188,7 +188,8 @@ class Planned(Ours):
                             batch, stream._stream, epoch, place, stream.spec, key=None
                         ).indices()
                     )
-                self._yielded = number + place + 1
+                if not loading.exact:
+                    loading.handed += 1
                 yield batch[0] if self._single else batch
                 at += count
                 if place == min(_AHEAD_AT, len(counts) // 2) and epoch is not None:
@@ -276,9 +277,7 @@ class Planned(Ours):
         """
         if self._state is not None:
             return dict(self._state)
-        # other loaders keep count of what they have fetched ahead
-        reached = self._first if self._loading.is_torchs else self._yielded
-        batch = self._loading.position(reached, batch)
+        batch = self._loading.position(self._first, batch)
         if batch == self._total:
             epoch = self._epoch + 1
             return {"epoch": epoch, "batch": 0, "samplers": _states(self.batches)}

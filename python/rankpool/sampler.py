@@ -18,7 +18,7 @@ from .batch import Batch
 from .connection import Connection, Spec, connection
 from .errors import Away, CacheAwayError, NotReady, RankpoolError
 from .identity import identities
-from .loading import Ours, hook, under_way
+from .loading import Loading, Ours, hook, under_way
 from .reports import Reports, Told
 from .saying import say
 from .sentinel import watch_over
@@ -122,12 +122,9 @@ class BatchSampler(Ours):
         self._training: Training = training(data.door, self.spec)
         self._processes = self.spec.world  # number of trainers that the training began with
         self._reports = Reports()
-        self._consumed = 0
-        # The workers of the loader that counts the batches handed out; None: the iteration itself
-        # counts.
-        self._loader_workers: Optional[int] = None
+        self._loading = Loading()  # the iteration under way, which began at batch _first
+        self._first = 0
         self._tally_at = 0.0
-        self._watched = False  # take measures how long training waits in the next iteration
         self._stream, self._batches = self._open()
         self._plan_version = self._connection.welcome.plan_version
         self._options = self._connection.welcome.options
@@ -192,11 +189,12 @@ class BatchSampler(Ours):
                 f"rankpool: the saved state has batch = {first}, and epoch {plan.epoch} has "
                 f"{plan.batches}"
             )
-        self._consumed, self._start = first, 0
+        loading = self._loading = under_way() or Loading()
+        self._first, self._start = first, 0
         self._reports.begin(plan.epoch, first)
         for number in range(first, plan.batches):
-            if self._loader_workers is None:
-                self._consumed = number + 1
+            if not loading.exact:
+                loading.handed += 1
             yield Batch(
                 plan.batch(number), self._stream, plan.epoch, number, self.spec, plan.again(number),
                 number in plan.evaluated,
@@ -248,7 +246,7 @@ class BatchSampler(Ours):
         plan, ids = self._current_plan(), _listed(ids)
         self._tell(
             self._reports.add(
-                plan, self._consumed - 1, ids, _listed(losses), self._exact,
+                plan, self._reached - 1, ids, _listed(losses), self._loading.exact,
                 self._embedded(embeddings, len(ids)),
             )
         )
@@ -269,11 +267,6 @@ class BatchSampler(Ours):
         for report in told:
             self._connection.post(wire.REPORT, wire.pack_report(self._stream, *report))
 
-    @property
-    def _exact(self) -> bool:
-        """Whether the batch that training got last is known exactly."""
-        return self._loader_workers is not None
-
     def weights(self, ids):
         """Returns 1/(N q) for each id, where q is its share of the epoch's draws, as a float32
         tensor, or a list without torch.
@@ -285,7 +278,7 @@ class BatchSampler(Ours):
         ids, plan = _listed(ids), self._current_plan()
         weights = [1.0] * len(ids)
         if plan.weights is not None:
-            number, places = self._reports.find(plan, self._consumed - 1, ids, self._exact)
+            number, places = self._find(plan, ids)
             weights = [plan.weights[plan.starts[number] + place] for place in places]
         try:
             import torch
@@ -304,8 +297,10 @@ class BatchSampler(Ours):
         plan, ids = self._current_plan(), _listed(ids)
         if not plan.evaluated or not ids:
             return False
-        number, _ = self._reports.find(plan, self._consumed - 1, ids, self._exact)
-        return number in plan.evaluated
+        return self._find(plan, ids)[0] in plan.evaluated
+
+    def _find(self, plan: wire.Plan, ids: List[int]) -> Tuple[int, List[int]]:
+        return self._reports.find(plan, self._reached - 1, ids, self._loading.exact)
 
     def metric(self, name: str, value: float) -> None:
         """Records a value of this epoch, such as "accuracy", with the run; one trainer's call is
@@ -339,10 +334,13 @@ class BatchSampler(Ours):
         """The number of global batches of this epoch that the training loop got, without prefetched
         ones.
 
-        It is exact if the loop iterates Dataset.loader() or Dataset.batches(); a plain DataLoader
-        hides from the sampler how far its workers are ahead.
+        It is exact if the loop iterates a DataLoader or Dataset.batches().
         """
-        return self._start if self._fresh else self._consumed
+        return self._start if self._fresh else self._reached
+
+    @property
+    def _reached(self) -> int:
+        return self._first + self._loading.handed
 
     def state_dict(self) -> Dict[str, Any]:
         """Returns the position of training, the same on every trainer, and has the cache save its
@@ -464,27 +462,18 @@ class BatchSampler(Ours):
             **first,
         }
 
-    # --- called by loaders ---
-
-    def _handed_out(self, counts: tuple = ()) -> None:
-        """Records that training got the next batch, with a worker's counts for it."""
-        self._consumed += 1
-        if counts:
-            self._connection.tally(self._stream, self._plan.epoch).add(counts)
-
     # --- how long training waits ---
 
     def _measure(self, epoch: int, began: int) -> None:
-        """Has the DataLoader that asks for the first batch, since `began`, count how long training
-        waits; if there is none, and nobody measures it in this epoch, the cache is told."""
-        watched, self._watched = self._watched, False
+        """Has what asks for the first batch, since `began`, count how long training waits; if it is
+        not known, the cache is told so."""
         tally, loading = self._tally(epoch), under_way()
         if loading is not None:
             loading.measures(self, tally)
             return
         tally.waited(began, time.perf_counter_ns())
-        tally.measured = watched
-        self._goes_on(last=not watched)
+        tally.measured = False
+        self._goes_on(last=True)
 
     def _tally(self, epoch: Optional[int] = None) -> wire.Tally:
         """Returns the counts of an epoch; None: of the one that is iterated."""

@@ -180,7 +180,7 @@ class DistributedSampler(TorchDistributedSampler, Ours):
         if self._state is not None:
             return dict(self._state)
         loading = self._loading
-        if not loading.is_torchs and isinstance(self.dataset, Served):
+        if not loading.exact and isinstance(self.dataset, Served):
             place = {"epoch": self.epoch, "pass": max(0, self._passes - 1), "batch": 0}
             return {**place, "yielded": self._yielded, **self._identity(None)}
         if not loading.batch_size:
@@ -189,15 +189,7 @@ class DistributedSampler(TorchDistributedSampler, Ours):
                 "iterates this sampler"
             )
         batches = self._batches(loading)
-        if batch is None:
-            other = loading.prefetcher or (loading.between and type(loading.between).__name__)
-            if other:
-                raise ValueError(
-                    f"rankpool: {other} is between the DataLoader and the loop: say how many "
-                    "batches of the epoch were "
-                    "trained, as state_dict(batch=…)"
-                )
-            batch = self._first + loading.handed
+        batch = loading.position(self._first, batch)
         if not 0 <= batch <= batches:
             raise ValueError(
                 f"rankpool: batch must be from 0 to {batches}, the batches of an epoch, not {batch}"
@@ -234,7 +226,7 @@ class DistributedSampler(TorchDistributedSampler, Ours):
                 raise ValueError(
                     f"rankpool: the saved state has {field} = {theirs!r}, this sampler {ours!r}"
                 )
-        if state.get("yielded") and self._loading.is_torchs:
+        if state.get("yielded") and self._loading.exact:
             raise ValueError(
                 "rankpool: the saved state counts ids, not batches: resume with the kind of loader "
                 "that it was saved with"
@@ -343,13 +335,14 @@ class ImportanceSampler(Sampler, Ours):
         self._key = 0  # of this iteration, in the seeds of transforms
         # batches of this iteration without an update, the oldest first
         self._batches: List[Batch] = []
-        self._drawn = self._done = self._first = 0
+        self._trained = Loading()  # counts them, with or without losses
+        self._drawn = 0
 
     def __getstate__(self) -> dict:
         """Leaves out what belongs to this process: a copy opens its own stream, and knows no
         loader."""
-        none = {"_stream": None, "_loading": Loading(), "_batches": []}
-        return {**self.__dict__, **none, "_drawn": 0, "_done": 0, "_first": 0}
+        none = {"_stream": None, "_loading": Loading(), "_trained": Loading(), "_batches": []}
+        return {**self.__dict__, **none, "_drawn": 0}
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next iteration."""
@@ -385,7 +378,8 @@ class ImportanceSampler(Sampler, Ours):
                 "rankpool: losses are attributed to batches in order, and the DataLoader has "
                 "in_order=False"
             )
-        self._batches, self._drawn, self._done, self._first = [], 0, 0, 0
+        self._batches, self._drawn, self._trained = [], 0, Loading()
+        self._trained.exact = True
         self._key = number_of(self.seed, self.epoch, self._passes)
         self._passes += 1
         return self._draw(
@@ -398,12 +392,10 @@ class ImportanceSampler(Sampler, Ours):
                 self.dataset._data, size, self.seed, self.sampler, rank=self.rank,
                 world_size=self.num_replicas, **self._options,
             )
-            self._stream._loader_workers = 1  # what it yields is ahead of training
             self._stream.set_epoch(self.epoch)
         if self._state is not None:
             state, self._state = self._state, None
             self._stream.load_state_dict(state)
-        self._first = self._stream._start
         return self._stream
 
     def _plain(self, size: int) -> Iterator[Batch]:
@@ -426,6 +418,7 @@ class ImportanceSampler(Sampler, Ours):
     def _draw(self, batches: Iterator[Batch]) -> Iterator[Index]:
         for batch in batches:
             if self._stream is not None:
+                self._stream._loading = self._trained
                 if batch.number >= _whole(self._stream._plan, self._stream.spec):
                     return
             self._batches.append(batch)
@@ -481,7 +474,7 @@ class ImportanceSampler(Sampler, Ours):
         """Returns how many of the returned batches still lack update or skip; raises ValueError if
         none does."""
         counts = self._loading.batch_size is not None
-        waiting = (self._loading.handed if counts else self._drawn) - self._done
+        waiting = (self._loading.handed if counts else self._drawn) - self._trained.handed
         if waiting < 1:
             raise ValueError(
                 "rankpool: update or skip was called already for every batch that the loader "
@@ -504,9 +497,7 @@ class ImportanceSampler(Sampler, Ours):
 
     def _take(self) -> None:
         del self._batches[0]
-        self._done += 1
-        if self._stream is not None:
-            self._stream._consumed = self._first + self._done
+        self._trained.handed += 1
 
     def metric(self, name: str, value: float) -> None:
         """Records a value of this epoch, such as "accuracy", with the run."""
