@@ -22,7 +22,7 @@ from dlio_benchmark.data_loader.base_data_loader import BaseDataLoader
 from dlio_benchmark.reader.reader_factory import ReaderFactory
 from torch.utils.data import get_worker_info
 
-from rankpool import BatchSampler, Dataset, RankpoolError, loader
+from rankpool import BatchSampler, Dataset, RankpoolError
 from rankpool.dataset import name_of
 
 FORMATS = ("jpeg", "npz", "png")  # DLIO's readers of these accept open files
@@ -66,7 +66,7 @@ class Loader(BaseDataLoader):
             rank=args.my_rank,
             world_size=args.comm_size,
         )
-        self._loader = loader(data, self._sampler, args.read_threads, **self._options())
+        self._loader = data.loader(self._sampler, args.read_threads, **self._options())
 
     def _checked_name(self, folder: str) -> str:
         """Returns the name of the cache's data set in a folder."""

@@ -17,7 +17,7 @@ that the sampler drew, in order, whether the cache is there or not.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Any, Optional
 
 from .batch import Batch, Samples
 from .dataset import Dataset, data_sets
@@ -25,6 +25,7 @@ from .errors import (
     CacheAwayError, IdentityError, OwnerError, RankpoolError, RequestError, SampleError,
     VersionError,
 )
+from .loading import hook
 from .sampler import BatchSampler
 from .stopping import Stop
 
@@ -47,13 +48,22 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def loader(dataset, batch_size=1, *args: Any, **options: Any):
-    """Returns torch's DataLoader of the same arguments."""
+def loader(
+    dataset, batch_size: Optional[int] = 1, shuffle: Optional[bool] = None, *args: Any,
+    **options: Any,
+):
+    """Returns torch's DataLoader of the same arguments: its samples are planned, and training's
+    waiting is measured.
+
+    It takes the place of a loader of another class, such as torchdata's StatefulDataLoader, whose
+    iterations rankpool does not see.
+    """
     if isinstance(batch_size, BatchSampler):
         raise TypeError("rankpool: loader(data, sampler, …) is data.loader(sampler, …) now")
     from torch.utils.data import DataLoader
 
-    return DataLoader(dataset, batch_size, *args, **options)
+    hook()
+    return DataLoader(dataset, batch_size, shuffle, *args, **options)
 
 
 # Not in __all__: a script without torch can import all the rest.

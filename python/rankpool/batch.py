@@ -20,24 +20,20 @@ class Batch(list):
     `stream` is the stream's number at the door, `number` the global batch's place in `epoch`, and
     `spec` lets a worker request the batch by itself. It is small and can be pickled. `repeats` has
     for each id how often the epoch drew it before; None: never. The cache does not serve a stream
-    below 0. `evaluated`: the batch is not trained on. `key` stands for the pass over the data, in
-    the seeds of transforms; None: there are none. `together`: a DataLoader fetches the whole batch
-    in a row, even if one id at a time; it is not pickled, so workers do not have it. `reads`
-    counts, by place, how often this process has read a sample of the batch.
+    below 0, which may lack a spec. `evaluated`: the batch is not trained on. `key` stands for the
+    pass over the data, in the seeds of transforms; None: there are none. `reads` counts, by place,
+    how often this process has read a sample of the batch.
     """
 
-    __slots__ = (
-        "stream", "epoch", "number", "spec", "repeats", "evaluated", "key", "together", "reads",
-    )
+    __slots__ = "stream", "epoch", "number", "spec", "repeats", "evaluated", "key", "reads"
 
     def __init__(
-        self, ids: List[int], stream: int, epoch: int, number: int, spec: Spec,
+        self, ids: List[int], stream: int, epoch: int, number: int, spec: Optional[Spec],
         repeats: Optional[List[int]] = None, evaluated: bool = False, key: Optional[int] = 0,
     ) -> None:
         super().__init__(ids)
         self.stream, self.epoch, self.number, self.spec = stream, epoch, number, spec
         self.repeats, self.evaluated, self.key = repeats, evaluated, key
-        self.together = False
         self.reads: Dict[int, int] = {}
 
     def __reduce__(self):

@@ -36,7 +36,8 @@ class Dataset:
     `bytes`.
 
     With `members`, a dict of the sample's members by extension, {"jpg": …, "json": …}, replaces the
-    view or the bytes. None: only if some sample of the data set has several members, as in tar shards.
+    view or the bytes. None: only if some sample of the data set has several members, as in tar
+    shards.
 
     data[batch], with a Batch of a BatchSampler, is the collated batch (ids, *fields), fetched with
     one request to the cache. data[i], i an int, is (i, *fields), read from storage.

@@ -73,10 +73,6 @@ class Loading:
             )
         return first + self.handed if batch is None else batch
 
-    def fetches(self, size: Optional[int]) -> bool:
-        """Returns whether it requests a batch of this size at once."""
-        return self.batch_size is not None and self.batch_size == size
-
     def measures(self, stream: Any, tally: Any) -> None:
         """Counts training's waiting in a stream's tally, with the wait under way."""
         self._stream, self._tally = stream, tally

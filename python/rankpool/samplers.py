@@ -111,9 +111,7 @@ class DistributedSampler(TorchDistributedSampler, Ours):
             ]
         stream = self._stream(size, loading.drop_last, first, epoch) if size else None
         if stream is None:
-            batches = _cut(
-                ids, repeats, size or _UNASKED, -1, epoch, self._spec(size or _UNASKED), first
-            )
+            batches = _cut(ids, repeats, size or _UNASKED, -1, epoch, None, first)
         elif self._assign == "local":
             batches = iter(stream)
         else:
@@ -121,19 +119,13 @@ class DistributedSampler(TorchDistributedSampler, Ours):
             batches = _cut(ids, repeats, size, stream._stream, epoch, stream.spec, first)
         key = number_of(self.seed, self.epoch, self._passes)
         self._passes += 1
-        return self._counted(_indices(batches, loading.fetches(size), key))
+        return self._counted(_indices(batches, key))
 
     def _counted(self, ids: Iterator[int]) -> Iterator[int]:
         """Yields the ids that were not yielded before a resume, and counts them."""
         begun = self._yielded
         for self._yielded, id in enumerate(islice(ids, begun, None), begun + 1):
             yield id
-
-    def _spec(self, size: int) -> Spec:
-        return Spec(
-            "", "", "torch", self.seed, size, False, self.drop_last, "sampler", self.rank,
-            self.num_replicas,
-        )
 
     def _stream(
         self, size: int, drop_last: bool, first: int, epoch: int
@@ -265,8 +257,8 @@ def _agreed(given: Optional[int], loading: Loading) -> Optional[int]:
 
 
 def _cut(
-    ids: List[int], repeats: Optional[List[int]], size: int, stream: int, epoch: int, spec: Spec,
-    first: int = 0,
+    ids: List[int], repeats: Optional[List[int]], size: int, stream: int, epoch: int,
+    spec: Optional[Spec], first: int = 0,
 ) -> Iterator[Batch]:
     """Yields ids in batches of a size, from batch number `first` on."""
     for number in range(first, ceil(len(ids) / size)):
@@ -278,9 +270,9 @@ def _cut(
         )
 
 
-def _indices(batches: Iterator[Batch], together: bool, key: int) -> Iterator[Index]:
+def _indices(batches: Iterator[Batch], key: int) -> Iterator[Index]:
     for batch in batches:
-        batch.together, batch.key = together, key
+        batch.key = key
         yield from batch.indices()
 
 
@@ -330,7 +322,6 @@ class ImportanceSampler(Sampler, Ours):
         self._stream: Optional[BatchSampler] = None
         self._state: Optional[Dict[str, Any]] = None  # to be loaded once the stream is open
         self._loading = Loading()
-        self._together = False
         self._passes = 0  # how often this epoch was iterated
         self._key = 0  # of this iteration, in the seeds of transforms
         # batches of this iteration without an update, the oldest first
@@ -372,7 +363,6 @@ class ImportanceSampler(Sampler, Ours):
                 "rankpool: nobody says how large the batches are: give ImportanceSampler "
                 "batch_size="
             )
-        self._together = loading.fetches(size)
         if not loading.in_order:
             raise ValueError(
                 "rankpool: losses are attributed to batches in order, and the DataLoader has "
@@ -410,10 +400,7 @@ class ImportanceSampler(Sampler, Ours):
         )
         plain = TorchDistributedSampler(self.dataset, self.num_replicas, self.rank, True, self.seed)
         plain.set_epoch(self.epoch)
-        spec = Spec(
-            "", "", "torch", self.seed, size, False, False, "sampler", self.rank, self.num_replicas
-        )
-        return _cut(list(plain), None, size, -1, self.epoch, spec)
+        return _cut(list(plain), None, size, -1, self.epoch, None)
 
     def _draw(self, batches: Iterator[Batch]) -> Iterator[Index]:
         for batch in batches:
@@ -422,7 +409,7 @@ class ImportanceSampler(Sampler, Ours):
                 if batch.number >= _whole(self._stream._plan, self._stream.spec):
                     return
             self._batches.append(batch)
-            batch.together, batch.key = self._together, self._key
+            batch.key = self._key
             for index in batch.indices():
                 if index.place == len(batch) - 1:
                     self._drawn += 1

@@ -6,7 +6,8 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 from zlib import crc32
 
 from torch.utils.data import Dataset as TorchDataset
@@ -59,9 +60,7 @@ class Served(TorchDataset, Ours):
         self.root, self.rng = root, rng
         self._data: Optional[Dataset] = None
         self._reader: Optional[_Reader] = None
-        # restores the script's generators; None: nothing to restore
-        self._restore: Optional[Callable[[], None]] = None
-        self._whole = False  # a whole batch is being fetched, after which they are restored
+        self._kept = False  # the script's generators will be restored
 
     def _find_served(self) -> Optional[Dataset]:
         """Returns the cache's data set for this root, or None if it has none."""
@@ -80,42 +79,31 @@ class Served(TorchDataset, Ours):
         raise NotImplementedError
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_reader": None, "_restore": None, "_whole": False}
+        return {**self.__dict__, "_reader": None, "_kept": False}
 
     def __getitem__(self, index: int) -> Any:
-        if self._whole or not self._restores(index):
+        with self._keeps_generators([index]):
             return self._item(index)
-        self._restore = self._restore or keep()
-        last = not index.batch.together or index.place == len(index.batch) - 1
-        try:
-            return self._item(index)
-        except BaseException:
-            last = True
-            raise
-        finally:
-            if last:
-                self._end()
 
     def __getitems__(self, indices: List[int]) -> List[Any]:
         """Returns the items of a batch, as torch 2 asks for them; a subclass may make them in its
         own __getitem__."""
-        if any(map(self._restores, indices)):
-            self._restore = self._restore or keep()
-        self._whole = True
-        try:
+        with self._keeps_generators(indices):
             return [self[index] for index in indices]
+
+    @contextmanager
+    def _keeps_generators(self, indices: List[int]) -> Iterator[None]:
+        """Within this context items are made, and their transforms perhaps seeded; then the
+        script's own random numbers go on. A worker has no others."""
+        kept = self._kept or get_worker_info() is not None or not any(map(self._seeds, indices))
+        if kept:
+            yield
+            return
+        self._kept, restore = True, keep()
+        try:
+            yield
         finally:
-            self._whole = False
-            self._end()
-
-    def _restores(self, index: int) -> bool:
-        """Returns whether the generators are restored after this item. A worker uses them for
-        nothing else."""
-        return self._seeds(index) and get_worker_info() is None
-
-    def _end(self) -> None:
-        restore, self._restore = self._restore, None
-        if restore is not None:
+            self._kept = False
             restore()
 
     def _seeds(self, index: int) -> bool:
@@ -130,10 +118,8 @@ class Served(TorchDataset, Ours):
             seed_all(number_of(batch.key, int(index), k, read))
 
     def _bytes(self, index: int) -> bytes:
-        if (
-            isinstance(index, Index)
-            and index.batch.spec.data == self._data.name
-        ):
+        spec = index.batch.spec if isinstance(index, Index) else None
+        if spec is not None and spec.data == self._data.name:
             if self._reader is None or self._reader.pid != os.getpid():
                 self._reader = _Reader(self._data)
             return self._reader.read(index.batch, index.place)

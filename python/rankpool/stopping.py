@@ -39,8 +39,8 @@ class Stop:
 
     `signals` are SIGUSR1, SIGUSR2 and SIGTERM unless given. Create it in the main thread, as early
     as possible: until then they end the process. It replaces other handlers of these signals until
-    `close`. Workers of Dataset.loader() that are started afterwards survive these signals;
-    SIGTERM, for WORKER_SECONDS.
+    `close`. Workers of DataLoaders over rankpool's data sets or samplers that are started
+    afterwards survive these signals; SIGTERM, for WORKER_SECONDS.
     """
 
     def __init__(self, *signals: int) -> None:

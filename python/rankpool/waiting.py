@@ -58,8 +58,8 @@ class Waiting:
         self.reason = ""  # what the cache gives as the reason; "": it is away
 
     def until(self, link, call: Callable[[], Any]) -> Any:
-        """Returns what call() does once the cache is connected and does it; raises CacheAwayError as
-        pause does."""
+        """Returns what call() does once the cache is connected and does it; raises CacheAwayError
+        as pause does."""
         while True:
             self.reason = ""
             try:

@@ -144,6 +144,40 @@ def test_planned_in_the_script(door, served, name):
     assert [door.listed[epoch][0] for epoch in range(2)] == found
 
 
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_the_loader_takes_and_yields_what_torchs_does(door, served, tree, name):
+    found = []
+    for make, data in (rankpool.loader, data_of(served)), (DataLoader, data_of(tree)):
+        seed()
+        chosen = SAMPLERS[name](data)
+        loader = make(data, chosen.pop("batch_size", 1), chosen.pop("shuffle", None), **chosen)
+        assert type(loader) is DataLoader
+        found.append([ids_of(rows) for rows, _ in loader])
+    assert found[0] == found[1] == door.listed[0][0]
+    assert {tally["stall_us"] < wire.NOT_MEASURED for _, tally in door.seen(RELEASE)} == {True}
+
+
+def test_the_loader_over_data_that_are_not_ours():
+    loaders = [make(TensorDataset(torch.arange(5)), 2) for make in (rankpool.loader, DataLoader)]
+    assert [[row.tolist() for row, in loader] for loader in loaders] == [[[0, 1], [2, 3], [4]]] * 2
+
+
+def test_the_loader_of_a_batch_sampler(door):
+    data = rankpool.Dataset()
+    with pytest.raises(TypeError, match=r"is data.loader\(sampler, …\) now"):
+        rankpool.loader(data, rankpool.BatchSampler(data, 4))
+
+
+def test_the_loader_in_place_of_torchdatas(door, served):
+    """Which reads storage, because rankpool does not see it."""
+    torchdata = pytest.importorskip("torchdata.stateful_dataloader")
+    found = []
+    for make in (rankpool.loader, torchdata.StatefulDataLoader):
+        seed()
+        found.append([ids_of(rows) for rows, _ in make(data_of(served), 3, shuffle=True)])
+    assert found[0] == found[1] == door.listed[0][0]
+
+
 def test_what_nobody_can_plan(tree):
     data = data_of(tree)
     with pytest.raises(TypeError, match="planned draws from"):
