@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 import rankpool  # noqa: E402
-from rankpool import seeding, served  # noqa: E402
+from rankpool import map_dataset, seeding  # noqa: E402
 
 SAMPLES, BATCH, SIDES = 64, 32, (500, 375)
 
@@ -64,9 +64,9 @@ class Clock:
 def seconds(root):
     """Returns the CPU seconds per sample in an epoch, and those of seeding and restoring."""
     seeds, reads = Clock(), Clock()
-    served.seed_all = seeds.around(seeding.seed_all)
-    served.number_of = seeds.around(seeding.number_of)
-    served.keep = seeds.around(lambda: seeds.around(seeding.keep()))
+    map_dataset.seed_all = seeds.around(seeding.seed_all)
+    map_dataset.number_of = seeds.around(seeding.number_of)
+    map_dataset.keep = seeds.around(lambda: seeds.around(seeding.keep()))
     data = rankpool.ImageFolder(root, crop)
     loader = DataLoader(data, BATCH, sampler=rankpool.DistributedSampler(data, 1, 0))
     reads.around(list)(loader)
@@ -88,7 +88,7 @@ def main():
         print(f"torch {torch.__version__}, numpy {numpy.__version__}, JPEGs of {size:.0f} KB")
         if int(torch.__version__.split(".")[0]) >= 2:
             measure("by batches", root, epochs)
-        del served.Served.__getitems__
+        del map_dataset.Served.__getitems__
         measure("one by one", root, epochs)
 
 

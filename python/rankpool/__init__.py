@@ -20,13 +20,13 @@ from importlib import import_module
 from typing import Any, Optional
 
 from .batch import Batch, Samples
+from .batch_sampler import BatchSampler
+from .dataloader_hook import hook
 from .dataset import Dataset, data_sets
 from .errors import (
     CacheAwayError, IdentityError, OwnerError, RankpoolError, RequestError, SampleError,
     VersionError,
 )
-from .loading import hook
-from .sampler import BatchSampler
 from .stopping import Stop
 
 __all__ = [
@@ -68,10 +68,10 @@ def loader(
 
 # Not in __all__: a script without torch can import all the rest.
 _WITH_TORCH = {
-    "DatasetFolder": "folder",
-    "ImageFolder": "folder",
-    "DistributedSampler": "samplers",
-    "ImportanceSampler": "samplers",
+    "DatasetFolder": "image_folder",
+    "ImageFolder": "image_folder",
+    "DistributedSampler": "torch_samplers",
+    "ImportanceSampler": "torch_samplers",
     "WebDataset": "webdataset",
     "planned": "orders",
 }

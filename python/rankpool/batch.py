@@ -8,10 +8,10 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import wire
 from .connection import Connection, Spec
+from .dataloader_hook import under_way
 from .errors import Away, NotReady, RankpoolError, SampleError
 from .index import Index, Members
 from .lease import Lease
-from .loading import under_way
 
 
 class Batch(list):

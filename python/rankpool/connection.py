@@ -23,8 +23,8 @@ from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
 from .identity import Identities, identities
 from .lease import Hands, Lease
 from .memory import Memory
+from .messages import say
 from .owner import check_folder, check_peer
-from .saying import say
 from .waiting import Waiting, batch_timeout
 
 RETRY_SECONDS = 0.5  # between attempts to reach a cache that is down: an attempt costs some 20 µs

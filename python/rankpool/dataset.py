@@ -11,10 +11,10 @@ from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Union
 from . import kin, session, wire
 from .batch import Batch, Samples, ask, fetch, take
 from .connection import Connection, connection
+from .dataloader_hook import Fetched, Loading, hook
 from .errors import IdentityError, RankpoolError
 from .identity import identities
 from .index import Index, Members
-from .loading import Fetched, Loading, hook
 from .waiting import Waiting
 from .wire import Tally
 

@@ -15,13 +15,13 @@ from torch.utils.data import Subset
 
 from . import wire
 from .batch import Batch
+from .batch_sampler import LISTED, BatchSampler, BesideError, place_of
 from .connection import Connection
+from .dataloader_hook import Loading, Ours, _under, under_way
 from .errors import Away, NotReady, RequestError
-from .loading import Loading, Ours, _under, under_way
-from .sampler import LISTED, BatchSampler, BesideError, place_of
-from .samplers import _place
+from .map_dataset import Served, claimed, say_once
 from .seeding import keep
-from .served import Served, claimed, say_once
+from .torch_samplers import _place
 
 BLOCK = 64  # batches that are handed in at once, where the whole epoch cannot be
 _AHEAD_AT = 64  # the next epoch is drawn once this many batches were requested

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, Callable
 
 from .errors import Away, CacheAwayError, NotReady
-from .saying import say
+from .messages import say
 from .stopping import stopping
 
 SAY_SECONDS = 10.0

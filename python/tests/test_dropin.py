@@ -26,7 +26,7 @@ from decoders import (
     augment, augment_normal, augment_target, is_sample, read_file, read_mapped, read_past_python,
 )
 from rankpool import seeding
-from rankpool.served import Served
+from rankpool.map_dataset import Served
 
 GET, PLAN, OPEN, REPORT = 4, 3, 2, 5
 WAYS = [
@@ -52,8 +52,8 @@ EACH += [
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch):
     """No cache, unless the fixture door provides one."""
-    monkeypatch.setattr("rankpool.served._said", mmap.mmap(-1, 1 << 16))
-    rankpool.served.claimed.clear()
+    monkeypatch.setattr("rankpool.map_dataset._said", mmap.mmap(-1, 1 << 16))
+    rankpool.map_dataset.claimed.clear()
     for name in ("RANKPOOL_SOCKET", "RANKPOOL_SESSION", "RANK", "WORLD_SIZE", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
 
@@ -181,7 +181,7 @@ def test_batches_are_those_of_torch(door, served, tree, drop_last, shuffle):
             loader = DataLoader(samples, size, sampler=sampler, drop_last=whole)
             found.append([rows[:, 0].tolist() for rows, _ in loader])
             assert len(loader) == len(found[-1])
-            rankpool.sampler._first.clear()
+            rankpool.batch_sampler._first.clear()
         assert found[0] == found[1]
 
 
@@ -243,7 +243,7 @@ def test_the_scripts_random_numbers_go_on_between_batches(tree, monkeypatch, by_
     if not by_batches:
         monkeypatch.delattr(Served, "__getitems__")
     kept = []
-    monkeypatch.setattr("rankpool.served.keep", lambda: kept.append(1) or seeding.keep())
+    monkeypatch.setattr("rankpool.map_dataset.keep", lambda: kept.append(1) or seeding.keep())
     data = data_of(tree)
     loader = iter(DataLoader(data, batch_size=8, sampler=rankpool.DistributedSampler(data, 1, 0)))
     before = states()
@@ -569,7 +569,7 @@ def test_images_are_torchvisions(tree):
 
 def test_without_torchvision(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
-    monkeypatch.delitem(sys.modules, "rankpool.folder")
+    monkeypatch.delitem(sys.modules, "rankpool.image_folder")
     with pytest.raises(ImportError, match="are torchvision's, which is missing .*: install it"):
         rankpool.ImageFolder
     monkeypatch.undo()
@@ -674,7 +674,7 @@ def test_threads_read_batches_side_by_side(door, served, tree):
         assert list(pool.map(items, batches)) == batches
     assert sorted(get[2] for get in door.seen(GET)) == [0, 1, 2, 3, 4]
     door.requests.clear()
-    rankpool.sampler._first.clear()  # as in another process
+    rankpool.batch_sampler._first.clear()  # as in another process
     sampler = rankpool.DistributedSampler(data, 1, 0, batch_size=20)
     batches = list(BatchSampler(sampler, 20, False))
     with ThreadPoolExecutor(4) as pool:
@@ -738,7 +738,7 @@ def test_resumes_in_mid_epoch(request, tree, workers, cached):
         break
     assert sampler.state_dict() == states[5]
     rows = []
-    rankpool.sampler._first.clear()  # as in another process
+    rankpool.batch_sampler._first.clear()  # as in another process
     for rank in range(2):
         other = rankpool.DistributedSampler(data, 2, rank, seed=3)
         other.load_state_dict(states[2])

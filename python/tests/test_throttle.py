@@ -15,7 +15,7 @@ import rankpool
 from dataset_tree import make_tree, write_index
 from rankpool import connection, throttle
 from rankpool.index import Index
-from rankpool.sampler import BatchSampler
+from rankpool.batch_sampler import BatchSampler
 
 # 1 MiB/s, 250.5 opens/s
 GOLDEN = Path(__file__).parents[2] / "docs" / "wire" / "storage_limit_golden.bin"

@@ -4,7 +4,7 @@ from a checkpoint."""
 import pytest
 
 import rankpool
-from rankpool import sampler as sampler_module
+from rankpool import batch_sampler as sampler_module
 
 OPEN, PLAN, SAVE = 2, 3, 8
 

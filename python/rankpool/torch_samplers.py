@@ -13,11 +13,11 @@ from torch.utils.data import Sampler
 
 from . import session, wire
 from .batch import Batch, Index
+from .batch_sampler import BatchSampler, BesideError, place_of
 from .connection import Spec
-from .loading import Loading, Ours, loading_of
-from .sampler import BatchSampler, BesideError, place_of
+from .dataloader_hook import Loading, Ours, loading_of
+from .map_dataset import Served, claim, say_once
 from .seeding import number_of
-from .served import Served, claim, say_once
 
 _UNASKED = 64  # ids in a batch of unknown size, which only carries seed and epoch
 

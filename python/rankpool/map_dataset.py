@@ -15,9 +15,9 @@ from torch.utils.data import get_worker_info
 
 from . import session
 from .batch import Batch, Index, fetch
+from .dataloader_hook import Ours, hook
 from .dataset import Dataset, name_of
-from .loading import Ours, hook
-from .saying import say
+from .messages import say
 from .seeding import keep, number_of, seed_all
 
 hook()

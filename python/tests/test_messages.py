@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rankpool import saying
+from rankpool import messages
 
-
-PACKAGE = Path(saying.__file__).parent
+PACKAGE = Path(messages.__file__).parent
 
 
 @pytest.mark.parametrize("module", sorted(PACKAGE.glob("*.py")), ids=lambda path: path.name)
-def test_only_saying_prints(module):
+def test_only_this_module_prints(module):
     """A print to a pipe that is full waits, and training with it."""
     calls = [
         node.lineno
@@ -23,7 +22,7 @@ def test_only_saying_prints(module):
         if isinstance(node, ast.Name) and node.id == "print"
         or isinstance(node, ast.Attribute) and node.attr in ("stderr", "stdout")
     ]
-    assert not calls or module.name == "saying.py", f"lines {calls}"
+    assert not calls or module.name == "messages.py", f"lines {calls}"
 
 
 def fill(write):
@@ -40,9 +39,9 @@ def test_nobody_reads(monkeypatch):
     with os.fdopen(read, "rb", 0) as reader, os.fdopen(write, "w") as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
         fill(write)
-        saying.say("one")
+        messages.say("one")
         reader.read(1 << 20)
-        saying.say("two")
+        messages.say("two")
         assert reader.read(1 << 20) == b"rankpool: two\n"
 
 
@@ -51,11 +50,11 @@ def test_nobody_has_it_open(monkeypatch):
     os.close(read)
     with os.fdopen(write, "w") as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
-        saying.say("one")  # and no BrokenPipeError
+        messages.say("one")  # and no BrokenPipeError
 
 
 @pytest.mark.parametrize("stderr", [None, io.StringIO()])
 def test_stderr_without_a_descriptor(monkeypatch, stderr):
     monkeypatch.setattr(sys, "stderr", stderr)
-    saying.say("hello")
+    messages.say("hello")
     assert stderr is None or stderr.getvalue() == "rankpool: hello\n"

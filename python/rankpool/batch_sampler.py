@@ -16,11 +16,11 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from . import session, wire
 from .batch import Batch
 from .connection import Connection, Spec, connection
+from .dataloader_hook import Loading, Ours, hook, under_way
 from .errors import Away, CacheAwayError, NotReady, RankpoolError
 from .identity import identities
-from .loading import Loading, Ours, hook, under_way
+from .messages import say
 from .reports import Reports, Told
-from .saying import say
 from .sentinel import watch_over
 from .training import Training, training
 from .waiting import Waiting

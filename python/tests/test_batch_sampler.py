@@ -12,9 +12,9 @@ import torch
 import rankpool
 from fakedoor import plan
 from rankpool import connection
-from rankpool import sampler as sampler_module
+from rankpool import batch_sampler as sampler_module
 from rankpool import stopping as stopping_module
-from rankpool.sampler import BatchSampler
+from rankpool.batch_sampler import BatchSampler
 
 REPORT, METRIC, SAVE = 5, 7, 8
 
@@ -430,7 +430,7 @@ def test_state_dict_continues_in_mid_epoch_with_another_world_size(door):
     }
     assert door.seen(SAVE) == [(0, 2, 3)]
     parts = []
-    rankpool.sampler._first.clear()  # as in another process
+    rankpool.batch_sampler._first.clear()  # as in another process
     for rank in range(2):
         _, other = make(batch_size=2, rank=rank, world_size=2)
         other.load_state_dict(state)

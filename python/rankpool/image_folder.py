@@ -15,8 +15,8 @@ except ImportError as error:
     ) from None
 
 from .dataset import Dataset
+from .map_dataset import Served, say_once
 from .opening import opens
-from .served import Served, say_once
 
 Sample = Tuple[str, int]  # the path and the class
 
