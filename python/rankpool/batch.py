@@ -73,14 +73,14 @@ class Samples:
     the batch is closed, and raise ValueError afterwards. `copies()` returns bytes that stay valid.
     """
 
-    __slots__ = ("ids", "_views", "_index", "_labels", "_lease", "_connection")
+    __slots__ = ("ids", "_views", "_index", "_lease", "_connection")
 
     def __init__(
-        self, ids: Batch, views: Optional[List[memoryview]], index: Index, labels,
+        self, ids: Batch, views: Optional[List[memoryview]], index: Index,
         lease: Optional[Lease], connection: Connection,
     ):
         # views is None if the lease has them
-        self.ids, self._views, self._index, self._labels = ids, views, index, labels
+        self.ids, self._views, self._index = ids, views, index
         self._lease, self._connection = lease, connection
 
     @property
@@ -103,13 +103,7 @@ class Samples:
 
     @property
     def labels(self) -> List[int]:
-        if isinstance(self._labels, list):
-            return self._labels
-        if isinstance(self._labels, wire.BatchReply):
-            self._labels = self._labels.labels
-        else:
-            self._labels = [self._labels.labels[id] for id in self.ids]
-        return self._labels
+        return [self._index.labels[id] for id in self.ids]
 
     def lost(self) -> bool:
         """Returns whether the views may have shown other bytes: the connection ended, and with it
@@ -224,7 +218,7 @@ def _from_cache(
             raise
     if before:
         tally.evaluate(before)
-    return Samples(batch, views, index, reply, lease, connection)
+    return Samples(batch, views, index, lease, connection)
 
 
 def _cut_off(lease: Lease, sources: bytes) -> bool:
@@ -280,4 +274,4 @@ def from_storage(connection: Connection, index: Index, batch: Batch) -> Samples:
     tally.fallback_bytes += sum(map(len, views))
     if before:
         tally.evaluate(before)
-    return Samples(batch, views, index, index, None, connection)
+    return Samples(batch, views, index, None, connection)

@@ -16,9 +16,9 @@ import threading
 import time
 import weakref
 from collections import deque
-from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from . import kin, wire
+from . import session, wire
 from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
 from .identity import Identities, identities
 from .lease import Hands, Lease
@@ -81,7 +81,7 @@ class Connection:
     def __init__(self, path: str, trainer: int, world: int) -> None:
         self.path, self.trainer, self.world = path, trainer, world
         self.worker = int.from_bytes(os.urandom(8), "little")
-        self.in_worker = _in_worker()
+        self.in_worker = _worker() is not None
         self.welcome: Optional[wire.Welcome] = None
         self.slab: object = b""
         self._memory: Optional[Memory] = None  # contains the slab; outlives the connection
@@ -174,7 +174,7 @@ class Connection:
         processes of the job notice the loss at once."""
         if self._sock is None and not self._hesitated:
             self._hesitated = True
-            processes = self.world * _workers()
+            processes = self.world * getattr(_worker(), "num_workers", 1)
             time.sleep(_random.uniform(0, min(MAX_HESITATE_SECONDS, HESITATE_SECONDS * processes)))
 
     def add_listener(self, listener) -> None:
@@ -212,7 +212,8 @@ class Connection:
         except RankpoolError:
             self._drop()
             raise
-        hello = wire.pack_hello(self.trainer, self.world, self.worker, kin.process(), kin.family())
+        process, family = session.process(), session.family()
+        hello = wire.pack_hello(self.trainer, self.world, self.worker, process, family)
         self._sock.sendall(wire.frame(wire.HELLO, 0, hello))
         fds: List[int] = []
         try:
@@ -273,7 +274,7 @@ class Connection:
     def _late(self) -> Away:
         """Drops the connection to a cache that did not answer in time, and returns the error to
         raise."""
-        if self._patience == self._bound and (not self.in_worker or _is_first_worker()):
+        if self._patience == self._bound and getattr(_worker(), "id", 0) == 0:  # one speaks for all
             say(f"the cache has not answered for {self._bound:g} s; reading storage until it does")
         self._patience = min(self._bound, LATE_SECONDS)
         self._drop()
@@ -662,12 +663,6 @@ def _bound_calls(sock: socket.socket, seconds: float) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
 
 
-def _is_first_worker() -> bool:
-    """Whether this process is the worker of a torch DataLoader that speaks for all of them."""
-    info = sys.modules["torch.utils.data"].get_worker_info()
-    return info is not None and info.id == 0
-
-
 def _readable(sock: socket.socket, seconds: float) -> bool:
     """Returns whether data or the end of the stream can be read, waiting at most this many
     seconds."""
@@ -679,17 +674,11 @@ def _readable(sock: socket.socket, seconds: float) -> bool:
     return bool(poll.poll(1000 * seconds))
 
 
-def _in_worker() -> bool:
-    """Whether this process is a worker of a torch DataLoader."""
+def _worker() -> Any:
+    """Returns what torch says of the DataLoader's worker that this process is, None if it is
+    none."""
     data = sys.modules.get("torch.utils.data")
-    return data is not None and data.get_worker_info() is not None
-
-
-def _workers() -> int:
-    """Returns how many processes of a trainer read: the workers of a DataLoader."""
-    data = sys.modules.get("torch.utils.data")
-    info = data.get_worker_info() if data is not None else None
-    return info.num_workers if info is not None else 1
+    return None if data is None else data.get_worker_info()
 
 
 # The connections of this process. A forked child begins with none: a socket has one owner.

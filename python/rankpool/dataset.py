@@ -8,7 +8,7 @@ from collections import deque
 from itertools import islice
 from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Union
 
-from . import kin, session, wire
+from . import session, wire
 from .batch import Batch, Samples, ask, fetch, take
 from .connection import Connection, connection
 from .dataloader_hook import Fetched, Loading, hook
@@ -73,10 +73,10 @@ class Dataset:
         self.members = self.index.has_members if members is None else members
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_index": None, "_classes": None, "_family": kin.family()}
+        return {**self.__dict__, "_index": None, "_classes": None, "_family": session.family()}
 
     def __setstate__(self, state: dict) -> None:
-        kin.adopt(state.pop("_family"))
+        session.adopt(state.pop("_family"))
         self.__dict__.update(state)
 
     @property

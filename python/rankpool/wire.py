@@ -272,10 +272,6 @@ class BatchReply:
         return self._payload[8 : 8 + 4 * self.size].tobytes() == array("I", ids).tobytes()
 
     @property
-    def labels(self) -> list:
-        return self._payload[8 + 4 * self.size : 8 + 8 * self.size].cast("I").tolist()
-
-    @property
     def places(self) -> Tuple[list, list]:
         """Where in the slab the samples begin, and where they end, in bytes."""
         places = self._payload[8 + 8 * self.size : 8 + 24 * self.size].cast("Q").tolist()
