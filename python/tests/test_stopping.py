@@ -9,6 +9,7 @@ import sys
 import weakref
 
 import pytest
+from torch.utils.data import DataLoader
 
 import decoders
 import rankpool
@@ -151,14 +152,23 @@ def test_stop_keeps_what_it_gives_to_torch(monkeypatch):
     assert given[0]() is not None and given[0]() is given[1]()
 
 
+@pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("way", ["fork", "spawn"])
-def test_workers_outlive_the_signals(door, stop, way):
+def test_workers_outlive_the_signals(door, stop, way, plain):
     """The signals are sent from the first moment of a worker's life."""
     data = rankpool.Dataset(transform=decoders.first_byte)
     sampler = rankpool.BatchSampler(data, 4)
     seen = []
-    options = {"num_workers": 2, "multiprocessing_context": way, "prefetch_factor": 1}
-    batches = iter(data.loader(sampler, worker_init_fn=decoders.say_hello, **options))
+    options = {
+        "num_workers": 2, "multiprocessing_context": way, "prefetch_factor": 1,
+        "worker_init_fn": decoders.say_hello,
+    }
+    if plain:
+        loader = DataLoader(data, batch_size=None, sampler=sampler, **options)
+    else:
+        loader = data.loader(sampler, **options)
+    batches = iter(loader)
+    assert loader.worker_init_fn is decoders.say_hello
     storm()
     for ids, *_ in batches:
         seen.append(ids.tolist())
