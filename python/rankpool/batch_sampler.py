@@ -9,7 +9,7 @@ import warnings
 from array import array
 from contextlib import contextmanager
 from itertools import chain
-from math import isfinite
+from math import inf, isfinite
 from operator import index
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -17,7 +17,7 @@ from . import session, wire
 from .batch import Batch
 from .connection import Connection, Spec, connection
 from .dataloader_hook import Loading, Ours, hook, under_way
-from .errors import Away, CacheAwayError, NotReady, RankpoolError
+from .errors import CacheAwayError, RankpoolError
 from .identity import identities
 from .messages import say
 from .reports import Reports, Told
@@ -200,22 +200,11 @@ class BatchSampler(Ours):
                 number in plan.evaluated,
             )  # fmt: skip
 
-    def _plan_epoch(self) -> wire.Plan:
+    def _plan_epoch(self, at_most_seconds: float = inf) -> wire.Plan:
         if self._plan is None or self._plan.epoch != self.epoch:
-            waiting, epoch = Waiting(f"to plan epoch {self.epoch}"), self.epoch
-            self._plan = waiting.until(self._connection, lambda: self._planned(epoch))
+            waiting = Waiting(f"to plan epoch {self.epoch}", at_most_seconds)
+            self._plan = waiting.until(self._connection, lambda: self._planned(self.epoch))
         return self._plan
-
-    def _try_plan(self) -> None:
-        """Requests this epoch's plan if the cache is up: callers that know the draws without a plan
-        do not wait for a cache that is down."""
-        if self._plan is not None and self._plan.epoch == self.epoch:
-            return
-        try:
-            if self._connection.connect():
-                self._plan = self._planned(self.epoch)
-        except (Away, NotReady):
-            pass
 
     def _planned(self, epoch: int) -> wire.Plan:
         stream, _ = self._open_at(self._connection)

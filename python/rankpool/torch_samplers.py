@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from itertools import islice
 from math import ceil
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -16,6 +17,7 @@ from .batch import Batch, Index
 from .batch_sampler import BatchSampler, BesideError, place_of
 from .connection import Spec
 from .dataloader_hook import Loading, Ours, loading_of
+from .errors import CacheAwayError
 from .map_dataset import Served, claim, say_once
 from .seeding import number_of
 
@@ -152,7 +154,9 @@ class DistributedSampler(TorchDistributedSampler, Ours):
             stream._start, stream._plan = first, None
             stream._training.resume(epoch, first, None)
         if self._assign != "local":
-            stream._try_plan()  # the ids are known without it, but not where they are
+            # the ids are known without it, but not where they are
+            with suppress(CacheAwayError):
+                stream._plan_epoch(at_most_seconds=0)
             stream._start = 0
         return stream
 
