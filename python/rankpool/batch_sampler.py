@@ -470,10 +470,6 @@ class BatchSampler(Ours):
             epoch = self.epoch if self._plan is None else self._plan.epoch
         return self._connection.tally(self._stream, epoch)
 
-    def _counts_in(self, tally: wire.Tally) -> bool:
-        """Returns whether these are the counts of the epoch that is iterated."""
-        return self._connection.newest(self._stream) is tally
-
     def _goes_on(self, last: bool = False) -> None:
         """Sends the counts so far to the cache now and then, and at an epoch's end."""
         now = time.monotonic()

@@ -107,8 +107,7 @@ class Loading:
         return tuple(result.fields)
 
     def _end(self, waited: bool, batch: bool) -> None:
-        # the epoch that is measured may not be the one that is iterated
-        if self._stream is None or not self._stream._counts_in(self._tally):
+        if self._stream is None:
             return
         if waited:
             ended = time.perf_counter_ns()

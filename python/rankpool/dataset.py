@@ -164,36 +164,35 @@ class Dataset:
 
         Each is valid until the next one is taken. No transform is applied.
         """
-        link, coming = sampler._connection, iter(sampler)
+        link, coming, loading = sampler._connection, iter(sampler), Loading()
+        loading.exact = True
         asked: Deque[Tuple[Batch, Optional[int]]] = deque()
         ahead = 1  # batches in a request
-        loading, samples = Loading(), None
-        loading.exact = True
+        samples = None
 
-        def following() -> Samples:
+        def request() -> None:
             while len(asked) <= ahead and (more := list(islice(coming, ahead))):
                 asked.extend(zip(more, ask(link, more)))
-            if not asked:
-                raise StopIteration
-            return take(link, self.index, *asked.popleft(), in_hand=True)
 
+        loading.wait(request, batch=False)  # for the plan; take measures the rest
         try:
-            while True:
-                samples = loading.wait(following)
+            while asked:
+                samples = take(link, self.index, *asked.popleft(), in_hand=True)
+                loading.handed += 1
+                # requests carry the counts too, but up to MAX_AHEAD batches may lie between two
+                sampler._goes_on()
                 if ahead == 1:
                     ahead = max(1, min(MAX_AHEAD, AHEAD_BYTES // (1 + _bytes(self.index, samples))))
                 yield samples
                 samples.close()
-                samples = None
-        except StopIteration:
-            return
+                request()
         finally:
+            if samples is not None:
+                samples.close()
             for _, ticket in asked:
                 if ticket is not None:
                     link.abandon(ticket)
-            if samples is not None:  # training leaves the loop
-                samples.close()
-                sampler._goes_on(last=True)
+            sampler._goes_on(last=True)
 
     def next_chunk(self) -> int:
         """Returns the chunk that comes next for most of the trainings that share this data set and

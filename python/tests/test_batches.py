@@ -60,7 +60,7 @@ def test_an_epoch_is_the_plan_and_one_request_a_batch(door):
     assert 0 < tally["stall_us"] <= tally["elapsed_us"]
 
 
-@pytest.mark.parametrize("seconds, told", [(0, [*range(1, 21), 20]), (1e9, [1, 20])])
+@pytest.mark.parametrize("seconds, told", [(0, [*range(1, 21), 20]), (1e9, [20])])
 def test_what_was_counted_is_told_between_two_requests(door, monkeypatch, seconds, told):
     monkeypatch.setattr(rankpool.batch_sampler, "_TALLY_SECONDS", seconds)
     data, sampler = make(door, batch_size=1)
