@@ -55,7 +55,7 @@ func openLocked(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if regular, _ := IsRegular(path); regular && session.Lock(file) == unix.EWOULDBLOCK {
+	if regular, _ := IsRegular(path); regular && errors.Is(session.Lock(file), unix.EWOULDBLOCK) {
 		_ = file.Close()
 		return nil, fmt.Errorf("another run writes to %s: name another file", path)
 	}
