@@ -456,7 +456,7 @@ class BatchSampler(Ours):
     def _measure(self, epoch: int, began: int) -> None:
         """Has what asks for the first batch, since `began`, count how long training waits; if it is
         not known, the cache is told so."""
-        tally, loading = self._tally(epoch), under_way()
+        tally, loading = self._connection.tally(self._stream, epoch), under_way()
         if loading is not None:
             loading.measures(self, tally)
             return
@@ -464,18 +464,15 @@ class BatchSampler(Ours):
         tally.measured = False
         self._goes_on(last=True)
 
-    def _tally(self, epoch: Optional[int] = None) -> wire.Tally:
-        """Returns the counts of an epoch; None: of the one that is iterated."""
-        if epoch is None:
-            epoch = self.epoch if self._plan is None else self._plan.epoch
-        return self._connection.tally(self._stream, epoch)
-
     def _goes_on(self, last: bool = False) -> None:
         """Sends the counts so far to the cache now and then, and at an epoch's end."""
         now = time.monotonic()
         if last or now >= self._tally_at:
             self._tally_at = now + _TALLY_SECONDS
-            self._connection.send_tally(self._connection.newest(self._stream) or self._tally())
+            link = self._connection
+            tally = link.newest(self._stream)
+            if tally is not None:  # else the process ends, and has sent it
+                link.send_tally(tally)
 
 
 # What this process trains on: the spec of its first sampler over each data set of a door, by job.
