@@ -372,6 +372,11 @@ class ImportanceSampler(Sampler, Ours):
                 "rankpool: losses are attributed to batches in order, and the DataLoader has "
                 "in_order=False"
             )
+        if self._drawn and not self._trained.handed:
+            say_once(
+                "ImportanceSampler draws by losses, and got none: report those of each batch by "
+                "loss = sampler.update(losses)"
+            )
         self._batches, self._drawn, self._trained = [], 0, Loading()
         self._trained.exact = True
         self._key = number_of(self.seed, self.epoch, self._passes)

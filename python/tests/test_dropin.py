@@ -943,6 +943,21 @@ def test_update_reports_the_batch_in_hand(door, served, way):
     assert door.seen(REPORT) == told
 
 
+@pytest.mark.parametrize("way", WAYS[:2], ids=NAMES[:2])
+def test_a_forgotten_update_is_said_once(door, served, way, capfd):
+    data, sampler = importance(door, served)
+    loader = DataLoader(data, batch_size=8, sampler=sampler, **way)
+    for _ in loader:
+        sampler.skip()
+    said = [capfd.readouterr().err.count("sampler.update(losses)")]
+    for epoch in range(1, 4):
+        sampler.set_epoch(epoch)
+        for _ in loader:
+            pass
+        said.append(capfd.readouterr().err.count("sampler.update(losses)"))
+    assert said == [0, 0, 1, 0]
+
+
 def test_update_reports_embeddings(door, served):
     door.embeddings = 2
     data, sampler = importance(door, served, embeddings=2, epochs=3)
