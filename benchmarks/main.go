@@ -49,7 +49,7 @@ func ratios(measure func(*bench) ([]row, error)) func(*bench) (grid, error) {
 
 var sections = []section{
 	servedSection, remoteSection, fragmentationSection, hitsSection, planSection, memorySection,
-	boundarySection, saveSection, idleSection,
+	boundarySection, ordersSection, saveSection, idleSection,
 	stagingSection, stageSection, pfsSection, jobsSection, benefitSection, failuresSection,
 	peersSection,
 	acceleratorsSection, nopfsSection,
