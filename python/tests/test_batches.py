@@ -12,8 +12,8 @@ import pytest
 
 import rankpool
 from fakedoor import PLACE_BYTES, Door, plan
+from rankpool.cache_away import Waiting
 from rankpool.sentinel import watch_over
-from rankpool.waiting import Waiting
 
 HELLO, OPEN, PLAN, GET, REPORT, RELEASE = range(1, 7)
 
