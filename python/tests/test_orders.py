@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import warnings
 
 import numpy
 import pytest
@@ -167,18 +166,6 @@ def test_the_loader_of_a_batch_sampler(door):
     data = rankpool.Dataset()
     with pytest.raises(TypeError, match=r"is data.loader\(sampler, …\) now"):
         rankpool.loader(data, rankpool.BatchSampler(data, 4))
-
-
-def test_the_loader_in_place_of_torchdatas(door, served):
-    """Which reads storage, because rankpool does not see it."""
-    torchdata = pytest.importorskip("torchdata.stateful_dataloader")
-    warnings.simplefilter("ignore")  # it calls what newer torch advises against
-    found = []
-    for make in (rankpool.loader, torchdata.StatefulDataLoader):
-        data = data_of(served)
-        loader = make(data, 3, sampler=TorchSampler(data, 1, 0))
-        found.append([ids_of(rows) for rows, _ in loader])
-    assert found[0] == found[1] == door.listed[0][0]
 
 
 def test_what_nobody_can_plan(tree):
