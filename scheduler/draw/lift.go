@@ -30,7 +30,9 @@ func newLift(scores []float32, share float64) lift {
 		if !(math.Abs(float64(s)) <= math.MaxFloat32) {
 			panic(fmt.Sprintf("scheduler: Draw got score %v of sample %d, it must be finite.", s, id))
 		}
-		l.base = min(l.base, s)
+		if s < l.base {
+			l.base = s
+		}
 	}
 	if share <= 0 {
 		return l
@@ -38,13 +40,16 @@ func newLift(scores []float32, share float64) lift {
 	// The mean of the lifted scores grows with the floor, and the floor with the mean. Each round
 	// takes those below the last floor for raised, until no more are.
 	for below := -1; ; {
-		raised, rest := 0, 0.0
+		raised, rest, floor := 0, 0.0, int64(bitsOf(l.floor))
 		for _, s := range scores {
-			if x := l.raw(s); x < l.floor {
-				raised++
-			} else {
-				rest += float64(x)
+			x := s
+			if l.base < 0 { // else raw changes nothing, and takes time
+				x = l.raw(s)
 			}
+			bits := int64(bitsOf(x))
+			below := (bits - floor) >> 63 // -1 if x is below, else 0
+			raised -= int(below)
+			rest += float64(math.Float32frombits(uint32(bits &^ below)))
 		}
 		if raised == below || raised == len(scores) || rest == 0 {
 			return l
@@ -56,6 +61,10 @@ func newLift(scores []float32, share float64) lift {
 	}
 }
 
+// bitsOf returns the bits of a number that is not negative. They are in the order of the numbers,
+// and comparing them takes no branch, which would be mispredicted for most scores.
+func bitsOf(x float32) uint32 { return math.Float32bits(x) &^ (1 << 31) }
+
 // raw returns a score above the base, not raised to the floor.
 func (l lift) raw(score float32) float32 {
 	return float32(min(max(float64(score)-float64(l.base), 0), math.MaxFloat32))
@@ -66,12 +75,15 @@ func (l lift) of(score float32) float32 { return max(l.raw(score), l.floor) }
 
 // all returns all scores lifted: scores itself if none changes.
 func (l lift) all(scores []float32) []float32 {
-	if l.base == 0 && slices.Min(scores) >= l.floor {
+	if l.base == 0 && !slices.ContainsFunc(scores, func(s float32) bool { return s < l.floor }) {
 		return scores
 	}
 	lifted := make([]float32, len(scores))
 	for id, s := range scores {
-		lifted[id] = l.of(s)
+		if l.base < 0 {
+			s = l.raw(s)
+		}
+		lifted[id] = math.Float32frombits(max(bitsOf(s), bitsOf(l.floor)))
 	}
 	return lifted
 }
