@@ -171,7 +171,11 @@ func runCommands(t *testing.T, script string) []record {
 	if !bytes.HasPrefix(out, []byte("[\n{")) {
 		r := record{1, map[string]any{}}
 		for i, n := range number.FindAllString(string(out), -1) {
-			r.fields[fmt.Sprintf("n%d", i+1)], _ = strconv.ParseFloat(n, 64)
+			x, err := strconv.ParseFloat(n, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.fields[fmt.Sprintf("n%d", i+1)] = x
 		}
 		return []record{r}
 	}
@@ -306,7 +310,7 @@ func evaluate(expression string, results []record, name, capacity string) (float
 		}
 		value, ok := r[w[strings.LastIndex(w, ".")+1:]].(float64)
 		if !ok {
-			wrong = fmt.Errorf("%s is no number", w)
+			wrong = fmt.Errorf("%s is not a number", w)
 		}
 		return "float64(" + strconv.FormatFloat(value, 'g', -1, 64) + ")"
 	})
@@ -461,7 +465,7 @@ func TestPapersFindsStale(t *testing.T) {
 		{"| many |", "| 22.7, 512 |", 3, "0 numbers, and there are 2 expressions"},
 		{"other.seconds /", "naive.seconds /", 4, "names no result"},
 		{"1:seconds", "1:.seconds", 4, "names no"},
-		{"perfect.refused", "perfect.seconds", 4, "is no number"},
+		{"perfect.refused", "perfect.seconds", 4, "is not a number"},
 		{"\n`perfect` := _\n:= ", "\n:= ", 5, `no row begins with`},
 		{"\n`naive` := ", "\n:= ", 5, `no expression for the row`},
 		{"", "<!-- measured: 28 November 2026 -->", 5, "no comment says"},

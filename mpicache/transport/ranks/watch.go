@@ -186,7 +186,7 @@ func (w *Watch) hear(from int, kind byte) {
 	}
 }
 
-// Leave tells the other ranks that this one is shutting down, so that they do not count it as lost.
+// Leave tells the other ranks that this one is shutting down, so they do not treat it as lost.
 func (w *Watch) Leave() { w.toOthers(leaves) }
 
 // Left records that a rank has shut down.

@@ -316,7 +316,7 @@ func TestModes(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := w.folder.Open(w.set)
-	if err == nil || !strings.Contains(err.Error(), "nobody else can read") {
+	if err == nil || !strings.Contains(err.Error(), "readable by nobody else") {
 		t.Errorf("tags that others can read: %v", err)
 	}
 }

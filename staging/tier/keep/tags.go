@@ -84,7 +84,7 @@ func checkTags(file *os.File) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
-		return fmt.Errorf("%s must be a file of this user's that nobody else can read (mode 0600)",
+		return fmt.Errorf("%s must be your own file, readable by nobody else (mode 0600)",
 			file.Name())
 	}
 	return nil
