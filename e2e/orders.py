@@ -1,8 +1,8 @@
 """Trains on nothing with a sampler that rankpool does not know, and logs what it gets.
 
-orders.py ROOT SAMPLER WORKERS LOG: two epochs of a plain DataLoader. LOG.RANK gets a line for each
-batch, with a number for each sample that its pixels give. If the variable PAUSE_AT names a batch,
-training waits there until the file "go" exists.
+orders.py ROOT SAMPLER WORKERS LOG: EPOCHS epochs of a plain DataLoader, two by default. LOG.RANK
+gets a line for each batch, with a number for each sample that its pixels give. If the variable
+PAUSE_AT names a batch, training waits there until the file "go" exists.
 """
 
 import os
@@ -89,7 +89,7 @@ def main():
         batches["batch_size"] = SIZE
     loader = DataLoader(data, num_workers=int(workers), **batches)
     with open(f"{log}.{RANK}", "w") as file:
-        for epoch in range(2):
+        for epoch in range(int(os.environ.get("EPOCHS", 2))):
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(epoch)
             if launched:
