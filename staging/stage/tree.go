@@ -243,12 +243,15 @@ type file struct {
 	fd  int
 }
 
-// openFile opens a file; op names the call to tests. O_NONBLOCK has no effect on regular files, and
-// keeps a pipe in a file's place from blocking forever.
+// openFile opens a file; op names the call to tests. O_NONBLOCK keeps a pipe in a file's place from
+// blocking forever. It goes once the file is open, or the Go runtime would poll each file.
 func (t *tree) openFile(op, rel string, flags int) (*file, error) {
 	f := &file{t: t, rel: rel}
 	err := t.in(op, rel, func(dir int, name string) (err error) {
 		f.fd, err = unix.Openat(dir, name, flags|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+		if err == nil {
+			_, err = unix.FcntlInt(uintptr(f.fd), unix.F_SETFL, flags&unix.O_APPEND)
+		}
 		return err
 	})
 	if err != nil {
