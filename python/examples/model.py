@@ -1,4 +1,5 @@
-"""A small convolutional network for small grey images, and how an image becomes its input."""
+"""Two small networks, one for grey and one for coloured images, and how an image becomes their
+input."""
 
 import io
 
@@ -22,12 +23,55 @@ def network(classes, channels=16):
     )  # fmt: skip
 
 
+class Block(nn.Module):
+    """Two convolutions, whose result is added to the input; each side is half as long after it."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.inner = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, 2, padding=1, bias=False), nn.BatchNorm2d(outputs),
+            nn.ReLU(),
+            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs),
+        )  # fmt: skip
+        self.short = nn.Conv2d(inputs, outputs, 1, 2, bias=False)
+
+    def forward(self, x):
+        return nn.functional.relu(self.inner(x) + self.short(x))
+
+
+def residual(classes, channels=8):
+    """Returns a residual network for coloured images: a convolution with `channels` output
+    channels, two blocks that double them, and two fully connected layers."""
+    return nn.Sequential(
+        nn.Conv2d(3, channels, 3, 2, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(),
+        Block(channels, 2 * channels), Block(2 * channels, 4 * channels),
+        nn.AdaptiveAvgPool2d((3, 5)), nn.Flatten(),
+        nn.Linear(4 * channels * 15, FEATURES), nn.ReLU(), nn.Linear(FEATURES, classes),
+    )  # fmt: skip
+
+
+def augmented(x):
+    """Returns a batch of images moved by up to two pixels and in other colours, at random."""
+    moved = nn.functional.pad(x, (2, 2, 2, 2), mode="replicate")
+    (rows, columns), places = x.shape[2:], torch.randint(5, (len(x), 2)).tolist()
+    moved = torch.stack(
+        [image[:, t : t + rows, s : s + columns] for image, (t, s) in zip(moved, places)]
+    )
+    return moved * (0.8 + 0.4 * torch.rand(len(x), 3, 1, 1))
+
+
 def decode(view, label):
     """Returns an image file's pixels in [0, 1], of shape [1, SIDE, SIDE], and its label."""
     image = Image.open(io.BytesIO(view)).convert("L")
     if image.size != (SIDE, SIDE):
         image = image.resize((SIDE, SIDE))
     return torch.from_numpy(numpy.array(image)).unsqueeze(0).float() / 255, label
+
+
+def decode_colours(view, label):
+    """Returns an image file's pixels in [0, 1], of shape [3, height, width], and its label."""
+    image = numpy.array(Image.open(io.BytesIO(view)).convert("RGB"))
+    return torch.from_numpy(image).permute(2, 0, 1).float() / 255, label
 
 
 def decode_and_keep(view, label):

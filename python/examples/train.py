@@ -13,7 +13,15 @@ import numpy
 import torch
 import torch.distributed as dist
 from digest import Digest, IdsDigest
-from model import FEATURES, decode, decode_and_keep, network
+from model import (
+    FEATURES,
+    augmented,
+    decode,
+    decode_and_keep,
+    decode_colours,
+    network,
+    residual,
+)
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -42,6 +50,9 @@ def arguments():
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument(
         "--channels", type=int, default=8, help="of the network's first convolution"
+    )
+    parser.add_argument(
+        "--colours", action="store_true", help="a residual network, for augmented coloured images"
     )
     parser.add_argument("--workers", type=int, default=0, help="of each trainer's loader")
     parser.add_argument(
@@ -118,8 +129,9 @@ class Trainer:
             )
             self.digest = Digest(log or None)
         self.ids = IdsDigest() if args.ids_digest else None
+        self.decode = decode_colours if args.colours else decode
         self.data = rankpool.Dataset(
-            args.data_name, transform=decode_and_keep if self.digest else decode
+            args.data_name, transform=decode_and_keep if self.digest else self.decode
         )
         self.embeddings = numpy.load(args.embeddings, mmap_mode="r") if args.embeddings else None
         self.sampler = rankpool.BatchSampler(
@@ -136,7 +148,8 @@ class Trainer:
         self.loader = self.data.loader(self.sampler, args.workers)
         self.test = self.test_loader()
         self.losses = numpy.load(args.losses, mmap_mode="r") if args.losses else None
-        self.network = network(len(self.data.classes), args.channels)
+        make = residual if args.colours else network
+        self.network = make(len(self.data.classes), args.channels)
         self.network[-1].register_forward_pre_hook(self.keep_features)
         self.model = DistributedDataParallel(self.network) if WORLD > 1 else self.network
         self.optimizer = torch.optim.SGD(self.model.parameters(), args.lr, momentum=0.9)
@@ -150,7 +163,7 @@ class Trainer:
         name = next((n for n in ("test", "val") if n in served), None)
         if name is None:
             return None
-        data = rankpool.Dataset(name, transform=decode)
+        data = rankpool.Dataset(name, transform=self.decode)
         sampler = rankpool.BatchSampler(data, self.args.batch_size, sampler="sequential")
         return data.loader(sampler, self.args.workers)
 
@@ -205,7 +218,7 @@ class Trainer:
         is that of the whole batch. The weights make the gradient that of all samples equally,
         however often each is drawn.
         """
-        answers = self.model(x)
+        answers = self.model(augmented(x) if self.args.colours else x)
         losses = nn.functional.cross_entropy(answers, y, reduction="none")
         self.optimizer.zero_grad()
         weighted = losses if self.args.plain_mean else self.sampler.weights(ids) * losses

@@ -1,0 +1,191 @@
+"""Trains under each of several systems, for the accuracies in results/papers.md.
+
+A task is a data set, made of Fashion-MNIST as Debian's package dataset-fashion-mnist has it, and a
+network:
+
+    garments  the images as they are, grey, ten classes; a small convolutional network
+    pairs     two garments side by side, each in a colour, on a coloured ground, 100 classes, 10 % of
+              the training labels wrong; a small residual network, and augmentation
+
+Each training is one process on one core, and repeats to the last bit. Its result is appended to
+benchmarks/results/accuracy-TASK.jsonl, with the date and the commit; one that is there is not
+trained again. --print shows a summary of that file instead of training.
+"""
+
+import argparse
+import datetime
+import gzip
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SYSTEMS = (
+    "lru", "uniform", "coordl", "nopfs", "quiver", "shade", "icache-h", "icache", "impact",
+    "spidercache-imp", "spidercache", "rankpool",
+)  # fmt: skip
+TASKS = {  # images to train on and to test on, and options of train.py
+    "garments": (20000, 10000, ["--epochs", "8"]),
+    "pairs": (5000, 2000, ["--epochs", "10", "--colours", "--lr", "0.02"]),
+}
+WRONG = 0.1  # share of the labels that are random, of pairs to train on
+
+
+def fashion(name):
+    """Returns the images and labels of one half of Fashion-MNIST."""
+    import numpy
+
+    def read(kind, header):
+        with gzip.open(f"/usr/share/datasets/fashion-mnist/{name}-{kind}-ubyte.gz") as file:
+            return numpy.frombuffer(file.read(), "u1", offset=header)
+
+    return read("images-idx3", 16).reshape(-1, 28, 28), read("labels-idx1", 8)
+
+
+def garments(name, n):
+    """Yields n images, with their labels."""
+    images, labels = fashion(name)
+    for image, label in zip(images[:n], labels[:n]):
+        yield image, str(label)
+
+
+def pairs(name, n):
+    """Yields n pairs of random garments, 16 pixels wide each, with their labels."""
+    import numpy
+    from PIL import Image
+
+    images, labels = fashion(name)
+    random = numpy.random.default_rng(name == "train")
+    for _ in range(n):
+        pair = numpy.empty((20, 36, 3))
+        pair[:] = random.integers(0, 128, 3)
+        two = random.integers(len(labels), size=2)
+        for side, garment in enumerate(two):
+            small = Image.fromarray(images[garment]).resize((16, 16), Image.BOX)
+            shape = numpy.array(small)[:, :, None] / 255
+            top, left = random.integers(5), random.integers(3) + 18 * side
+            part = pair[top : top + 16, left : left + 16]
+            part[:] = (1 - shape) * part + shape * random.integers(96, 256, 3)
+        label = 10 * int(labels[two[0]]) + int(labels[two[1]])
+        if name == "train" and random.random() < WRONG:
+            label = int(random.integers(100))
+        yield pair.astype("u1"), f"{label:02}"
+
+
+def make_data(task, training, testing):
+    """Returns the folder of a task's images, which it makes if it is not there."""
+    from PIL import Image
+
+    folder = ROOT / "build" / f"{task}-{training}-{testing}"
+    if folder.exists():
+        return folder
+    new = Path(f"{folder}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    for split, name, n in ("train", "train", training), ("test", "t10k", testing):
+        for i, (image, label) in enumerate({"garments": garments, "pairs": pairs}[task](name, n)):
+            (new / split / label).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(new / split / label / f"{i:05}.png")
+    new.rename(folder)
+    return folder
+
+
+def train(args, system, seed, data):
+    """Trains once, and returns the result, without what it is of."""
+    options = TASKS[args.task][2]
+    own = ["--sampler", "torch" if system == "uniform" else "system"]
+    if not system.startswith("rankpool"):  # whose weights make the gradient that of uniform draws
+        own.append("--plain-mean")
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "run.jsonl")
+        subprocess.run(
+            [ROOT / "bin/rankpool", "run", "--data", f"train={data}/train", "--data",
+             f"test={data}/test", "--memory", args.memory, "--system",
+             "rankpool" if system == "uniform" else system, "--log", log, "--",
+             sys.executable, ROOT / "python/examples/train.py", "--data-name", "train", *own,
+             *options, "--channels", "8", "--seed", str(seed)],
+            check=True, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        events = [json.loads(line) for line in Path(log).read_text().splitlines()]
+    epochs = [e for e in events if e["event"] == "epoch" and e["data"] == "train"]
+
+    def sum_of(*names):
+        return sum(epoch.get(name, 0) for epoch in epochs for name in names)
+
+    return {
+        "accuracy": [round(epoch["metrics"]["accuracy"], 4) for epoch in epochs],
+        "draws": sum_of("draws"), "planned_hits": sum_of("planned_hits"),
+        "substituted": sum_of("substituted"), "evaluated": sum_of("evaluated"),
+    }  # fmt: skip
+
+
+def identity(result):
+    return tuple(result[key] for key in ("images", "memory", "system", "seed"))
+
+
+def summary(results):
+    """Returns for each system, memory and number of images what its seeds have in common."""
+    runs = {}
+    for result in results:
+        runs.setdefault((result["system"], result["memory"], result["images"]), []).append(result)
+    rows = []
+    for (system, memory, images), all_of in runs.items():
+        last = [100 * run["accuracy"][-1] for run in all_of]
+        late = [100 * statistics.mean(run["accuracy"][-3:]) for run in all_of]
+        drawn = sum(run["draws"] for run in all_of)
+        rows.append({
+            "system": system, "memory": memory, "images": images, "seeds": len(all_of),
+            "last": statistics.mean(last), "last_deviation": deviation(last),
+            "late": statistics.mean(late), "late_deviation": deviation(late),
+            "trained": drawn / len(all_of),
+            "found": 100 * sum(run["planned_hits"] for run in all_of) / drawn,
+            "substituted": 100 * sum(run["substituted"] for run in all_of) / drawn,
+        })  # fmt: skip
+    return rows
+
+
+def deviation(numbers):
+    return statistics.stdev(numbers) if len(numbers) > 1 else 0.0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--task", choices=TASKS, default="pairs")
+    parser.add_argument(
+        "--systems", nargs="+", default=SYSTEMS, metavar="NAME[,OPTION=VALUE]",
+        help='names of systems; "uniform": the sampler torch, without a system (default: all)',
+    )  # fmt: skip
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--memory", default="20%")
+    parser.add_argument("--images", type=int, nargs=2, metavar=("TRAIN", "TEST"))
+    parser.add_argument("--print", action="store_true", help="print a summary of the results, JSON")
+    args = parser.parse_args()
+    path = ROOT / "benchmarks/results" / f"accuracy-{args.task}.jsonl"
+    results = []
+    if path.exists():
+        results = [json.loads(line) for line in path.read_text().splitlines()]
+    if args.print:
+        print(json.dumps(summary(results), indent=1))
+        return
+    images = args.images or list(TASKS[args.task][:2])
+    data = make_data(args.task, *images)
+    version = subprocess.check_output([ROOT / "bin/rankpool", "version"], text=True).split()[1]
+    known = {identity({**r, "images": tuple(r["images"])}) for r in results}
+    for seed in range(args.seeds):
+        for system in args.systems:
+            of = {"images": images, "memory": args.memory, "system": system, "seed": seed}
+            if identity({**of, "images": tuple(images)}) in known:
+                continue
+            today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+            result = {**of, **train(args, system, seed, data), "commit": version, "date": today}
+            with path.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+            print(system, seed, result["accuracy"], flush=True)
+
+
+if __name__ == "__main__":
+    main()
