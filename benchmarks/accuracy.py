@@ -4,12 +4,13 @@ A task is a data set, made of Fashion-MNIST as Debian's package dataset-fashion-
 network:
 
     garments  the images as they are, grey, ten classes; a small convolutional network
-    pairs     two garments side by side, each in a colour, on a coloured ground, 100 classes, 10 % of
-              the training labels wrong; a small residual network, and augmentation
+    pairs     two garments side by side, each in a colour, on a coloured ground, 100 classes, 10 %
+              of the training labels wrong; a small residual network, and augmentation
+    sorted    the same, but in the order of classes that a folder has, not packed in random order
 
 Each training is one process on one core, and repeats to the last bit. Its result is appended to
-benchmarks/results/accuracy-TASK.jsonl, with the date and the commit; one that is there is not
-trained again. --print shows a summary of that file instead of training.
+benchmarks/results/accuracy.jsonl, with the date and the commit; one that is there is not trained
+again. --print shows a summary of that file instead of training.
 """
 
 import argparse
@@ -33,6 +34,7 @@ TASKS = {  # images to train on and to test on, and options of train.py
     "garments": (20000, 10000, ["--epochs", "8"]),
     "pairs": (5000, 2000, ["--epochs", "10", "--colours", "--lr", "0.02"]),
 }
+TASKS["sorted"] = TASKS["pairs"]
 WRONG = 0.1  # share of the labels that are random, of pairs to train on
 
 
@@ -78,20 +80,25 @@ def pairs(name, n):
 
 
 def make_data(task, training, testing):
-    """Returns the folder of a task's images, which it makes if it is not there."""
+    """Returns where a task's images are, to train on and to test on; makes them if they are not
+    there."""
     from PIL import Image
 
-    folder = ROOT / "build" / f"{task}-{training}-{testing}"
-    if folder.exists():
-        return folder
-    new = Path(f"{folder}.new")
-    shutil.rmtree(new, ignore_errors=True)
-    for split, name, n in ("train", "train", training), ("test", "t10k", testing):
-        for i, (image, label) in enumerate({"garments": garments, "pairs": pairs}[task](name, n)):
-            (new / split / label).mkdir(parents=True, exist_ok=True)
-            Image.fromarray(image).save(new / split / label / f"{i:05}.png")
-    new.rename(folder)
-    return folder
+    make = garments if task == "garments" else pairs
+    folder = ROOT / "build" / f"{make.__name__}-{training}-{testing}"
+    if not folder.exists():
+        new = Path(f"{folder}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        for split, name, n in ("train", "train", training), ("test", "t10k", testing):
+            for i, (image, label) in enumerate(make(name, n)):
+                (new / split / label).mkdir(parents=True, exist_ok=True)
+                Image.fromarray(image).save(new / split / label / f"{i:05}.png")
+        new.rename(folder)
+    if task != "pairs":
+        return folder / "train", folder / "test"
+    pack = [ROOT / "bin/rankpool", "pack", "--order", "random", "--quiet"]
+    subprocess.run([*pack, "--data", folder / "train", "--dest", folder / "packed"], check=True)
+    return folder / "packed", folder / "test"
 
 
 def train(args, system, seed, data):
@@ -103,8 +110,8 @@ def train(args, system, seed, data):
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "run.jsonl")
         subprocess.run(
-            [ROOT / "bin/rankpool", "run", "--data", f"train={data}/train", "--data",
-             f"test={data}/test", "--memory", args.memory, "--system",
+            [ROOT / "bin/rankpool", "run", "--data", f"train={data[0]}", "--data",
+             f"test={data[1]}", "--memory", args.memory, "--system",
              "rankpool" if system == "uniform" else system, "--log", log, "--",
              sys.executable, ROOT / "python/examples/train.py", "--data-name", "train", *own,
              *options, "--channels", "8", "--seed", str(seed)],
@@ -124,21 +131,23 @@ def train(args, system, seed, data):
 
 
 def identity(result):
-    return tuple(result[key] for key in ("images", "memory", "system", "seed"))
+    return [result[key] for key in ("task", "images", "memory", "system", "seed")]
 
 
 def summary(results):
-    """Returns for each system, memory and number of images what its seeds have in common."""
+    """Returns what the seeds of the same training have in common."""
     runs = {}
     for result in results:
-        runs.setdefault((result["system"], result["memory"], result["images"]), []).append(result)
+        runs.setdefault(json.dumps(identity(result)[:-1]), []).append(result)
     rows = []
-    for (system, memory, images), all_of in runs.items():
+    for of, all_of in runs.items():
+        task, images, memory, system = json.loads(of)
         last = [100 * run["accuracy"][-1] for run in all_of]
         late = [100 * statistics.mean(run["accuracy"][-3:]) for run in all_of]
         drawn = sum(run["draws"] for run in all_of)
         rows.append({
-            "system": system, "memory": memory, "images": images, "seeds": len(all_of),
+            "task": task, "system": system, "memory": memory, "images": images[0],
+            "seeds": len(all_of),
             "last": statistics.mean(last), "last_deviation": deviation(last),
             "late": statistics.mean(late), "late_deviation": deviation(late),
             "trained": drawn / len(all_of),
@@ -164,21 +173,23 @@ def main():
     parser.add_argument("--images", type=int, nargs=2, metavar=("TRAIN", "TEST"))
     parser.add_argument("--print", action="store_true", help="print a summary of the results, JSON")
     args = parser.parse_args()
-    path = ROOT / "benchmarks/results" / f"accuracy-{args.task}.jsonl"
+    path = ROOT / "benchmarks/results/accuracy.jsonl"
     results = []
     if path.exists():
         results = [json.loads(line) for line in path.read_text().splitlines()]
     if args.print:
-        print(json.dumps(summary(results), indent=1))
+        wanted = [r for r in summary(results) if r["task"] == args.task]
+        print(json.dumps(wanted, indent=0))
         return
     images = args.images or list(TASKS[args.task][:2])
     data = make_data(args.task, *images)
     version = subprocess.check_output([ROOT / "bin/rankpool", "version"], text=True).split()[1]
-    known = {identity({**r, "images": tuple(r["images"])}) for r in results}
+    known = [identity(result) for result in results]
     for seed in range(args.seeds):
         for system in args.systems:
-            of = {"images": images, "memory": args.memory, "system": system, "seed": seed}
-            if identity({**of, "images": tuple(images)}) in known:
+            of = {"task": args.task, "images": images, "memory": args.memory}
+            of = {**of, "system": system, "seed": seed}
+            if identity(of) in known:
                 continue
             today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
             result = {**of, **train(args, system, seed, data), "commit": version, "date": today}

@@ -33,7 +33,7 @@ def tree(tmp_path_factory):
     return root
 
 
-def recorded(what):
+def recorded(what, epochs=EPOCHS):
     """Returns losses, labels or embeddings of the trace in the order of classes, as a tree has its
     samples."""
     folder = ROOT / "benchmarks" / "traces"
@@ -41,7 +41,7 @@ def recorded(what):
     order = numpy.argsort(labels, kind="stable")
     if what == "labels":
         return labels[order]
-    found = numpy.load(folder / f"fashion-{what}.npy")[:EPOCHS, :SAMPLES]
+    found = numpy.load(folder / f"fashion-{what}.npy")[:epochs, :SAMPLES]
     return numpy.ascontiguousarray(found[:, order])
 
 
@@ -64,12 +64,13 @@ def simulated(trace, system, capacity, ranks):
     return simulation(trace, system, capacity, ranks)["ids_digest"]
 
 
-def simulation(trace, system, capacity, ranks, trainers=1, seed=0):
+def simulation(trace, system, capacity, ranks, trainers=1, seed=0, more=()):
     """Returns what the simulator counts in all epochs, and the digest of the ids that it draws."""
     command = [
         LAB, "simulate", "--losses", trace, "--systems", system, "--skip-epochs", 0,
         "--capacity", capacity, "--ranks", ranks, "--trainers-per-rank", trainers,
         "--batch-size", GLOBAL_BATCH // ranks // trainers, "--ids-digest", "--json", "--seed", seed,
+        *more,
     ]  # fmt: skip
     if system in OPTIONS:
         command += ["--set", f"{system}.{OPTIONS[system]}"]
@@ -243,6 +244,57 @@ def test_a_killed_rank_changes_nothing(start, tree, trace, system):
     one.wait_for(lambda: one.ranks() and one.ready(2), "the cache was back")
     one.go(stop)
     assert served(one.finish()) == simulated(trace, system, 0.2, 2)
+
+
+MEASURED_EPOCHS = 9
+MEASURED = [0.3, 0.5, 0.7, 0.6, 0.4, 0.2, 0.5, 0.6, 0.6]
+
+
+@pytest.mark.parametrize(
+    "system, options, fault",
+    [
+        ("shade", [], "killed"), FULL("shade", [], "requeued"), FULL("shade", [], ""),
+        ("spidercache", ["r_end=0.1", "alpha=0.7"], "requeued"),
+        FULL("spidercache", ["r_end=0.1", "alpha=0.7"], "killed"),
+        FULL("spidercache", ["r_end=0.1", "alpha=0.7"], ""),
+    ],
+)  # fmt: skip
+def test_measured_accuracies_count(start, train, tree, tmp_path, system, options, fault):
+    """Epochs are chosen by the accuracies that one trainer reports, also after a rank was killed,
+    and in a training that continues on half as many nodes."""
+    trace, measured = tmp_path / "losses.npy", tmp_path / "measured.npy"
+    for what in "losses", "labels", "embeddings":
+        numpy.save(tmp_path / f"{what}.npy", recorded(what, MEASURED_EPOCHS))
+    numpy.save(measured, numpy.array(MEASURED, "float32"))
+
+    def args(ranks, *more):
+        return [*training(trace, ranks), "--epochs", MEASURED_EPOCHS, *more]
+
+    told, stop = ["--accuracies", measured], 6 * SAMPLES // GLOBAL_BATCH + 3
+    run = {"data": tree, "memory": "10%", "options": being(system, *options)}
+    if fault == "killed":
+        one = start(**run, ranks=2, args=args(2, *told), pause=[stop])
+        one.wait_for_batches(stop)
+        old = one.ranks()
+        one.kill(old[-1:])
+        one.wait_for(lambda: not set(old) & set(one.ranks()), "the ranks were gone")
+        one.wait_for(lambda: one.ranks() and one.ready(2), "the cache was back")
+        one.go(stop)
+        result = one.finish()
+    else:
+        if fault == "requeued":
+            run["options"] += ["--state", tmp_path / "state"]
+            train(
+                **run, ranks=2,
+                args=args(2, *told, "--save", tmp_path / "saved", "--stop-after", stop),
+            )  # fmt: skip
+            told += ["--resume", tmp_path / "saved"]
+        ranks = 1 if fault else 2
+        result = train(**run, ranks=ranks, args=args(ranks, *told))
+    more = [word for option in options for word in ("--set", f"{system}.{option}")]
+    want = simulation(trace, system, 0.1, 2, more=[*more, "--accuracies", measured])
+    assert served(result) == want["ids_digest"]
+    assert simulation(trace, system, 0.1, 2, more=more)["ids_digest"] != want["ids_digest"]
 
 
 @pytest.mark.parametrize("system", CHOOSERS)

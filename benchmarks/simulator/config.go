@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"math"
 	"time"
 
 	"rankpool/scheduler/draw"
@@ -16,6 +17,8 @@ type Trace struct {
 	Labels     []int32       // by sample; nil if unknown
 	Embeddings [][][]float32 // [epoch][sample][dimension]; nil if unknown
 	SizesBytes []int64       // by sample; nil: all equal, Cluster.SampleBytes
+	// by epoch: the accuracy that training measures after it, NaN: none; nil: it measures none
+	Accuracies []float32
 }
 
 // Samples returns the number of samples.
@@ -136,6 +139,14 @@ type Load struct {
 	StorageBytes int64 // from storage
 	Reads        int32 // samples that are read from storage one by one
 	Packages     int32 // sequential reads of many samples
+}
+
+// accuracyBefore returns the accuracy that is measured after the epoch before epoch, NaN if none is.
+func (t *Trace) accuracyBefore(epoch int) float32 {
+	if epoch < 1 || t.Accuracies == nil {
+		return float32(math.NaN())
+	}
+	return t.Accuracies[epoch-1]
 }
 
 // train fills r with what training reports for ids.

@@ -111,7 +111,7 @@ func (f *follower) run() []*draw.Draws {
 	var all []*draw.Draws
 	read := map[draw.SampleID]uint16{} // the ranks that read what was not found since
 	scores := f.ledger.Take()
-	learned := f.follows.Cut(scores)()
+	learned := f.follows.Cut(scores, f.cfg.Trace.accuracyBefore(0))()
 	for epoch := range f.cfg.Epochs {
 		base, by := scores, learned
 		p := f.plan(epoch, trainers, base, by)
@@ -134,7 +134,7 @@ func (f *follower) run() []*draw.Draws {
 			}
 			if f.train(p, b); b+1 == p.Cut() {
 				scores = f.ledger.Take()
-				learned = f.follows.Cut(scores)()
+				learned = f.follows.Cut(scores, f.cfg.Trace.accuracyBefore(epoch))()
 			}
 		}
 	}
@@ -207,9 +207,18 @@ func TestFollowedIsSimulated(t *testing.T) {
 			cfg.TrainersPerRank, cfg.BatchSize, cfg.Seed = 3, 5, 7
 			cfg.Values = systems.Values{"alpha": 0.7, "neighbormax": 50}
 		}
+		if ranks == 4 {
+			cfg.Trace = measured(trace)
+			if system.Name == "spidercache" {
+				cfg.Values = systems.Values{"r_end": 0.1, "alpha": 0.7}
+			}
+		}
 		want, err := Run(cfg)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if cfg.Values["r_end"] > 0 {
+			accuraciesMatter(t, cfg, want)
 		}
 		followedIsSimulated(t, &cfg, want)
 	})

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -57,7 +58,7 @@ func learned(t *testing.T, cfg *Config) [][]draw.SampleID {
 	}
 	var all [][]draw.SampleID
 	scores := ledger.Take()
-	at := follows.Cut(scores)()
+	at := follows.Cut(scores, cfg.Trace.accuracyBefore(0))()
 	for epoch := range cfg.Epochs {
 		if epoch%2 == 1 {
 			follows = newFollower()
@@ -86,12 +87,30 @@ func learned(t *testing.T, cfg *Config) [][]draw.SampleID {
 			}
 			if fold(); b+1 == plan.Cut() {
 				scores, tail = ledger.Take(), nil
-				at = follows.Cut(scores)()
+				at = follows.Cut(scores, cfg.Trace.accuracyBefore(epoch))()
 			}
 		}
 		fold()
 	}
 	return all
+}
+
+// measured returns a trace with accuracies, also falling and missing ones.
+func measured(trace *Trace) *Trace {
+	with := *trace
+	none := float32(math.NaN())
+	with.Accuracies = []float32{0.3, 0.5, 0.7, none, 0.6, 0.4, 0.2, 0.5, 0.6, none}
+	return &with
+}
+
+// accuraciesMatter checks that a system serves other ids if training measures no accuracy.
+func accuraciesMatter(t *testing.T, cfg Config, with *Result) {
+	t.Helper()
+	trace := *cfg.Trace
+	trace.Accuracies, cfg.Trace = nil, &trace
+	if without, err := Run(cfg); err != nil || without.IDsDigest == with.IDsDigest {
+		t.Errorf("without accuracies the same ids are served (%v)", err)
+	}
 }
 
 // TestLearnedIsSimulated checks that ranks draw the ids that the simulator draws, for every system
@@ -112,9 +131,15 @@ func TestLearnedIsSimulated(t *testing.T) {
 			cfg.Trace, cfg.TrainersPerRank, cfg.BatchSize, cfg.Seed = odd, 3, 5, 7
 			cfg.Values = systems.Values{"repetition": 2, "steep": 0.08}
 		}
+		if ranks == 4 {
+			cfg.Trace = measured(trace)
+		}
 		want, err := Run(cfg)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if ranks == 4 {
+			accuraciesMatter(t, cfg, want)
 		}
 		digest, batch := newIDsDigest(true), cfg.BatchSize*cfg.trainers()
 		for _, ids := range learned(t, &cfg) {

@@ -136,6 +136,9 @@ func (p *pooled) cut(j *pooledJob, epoch int) error {
 	if e, ok := p.pool.(systems.Evaluator); ok {
 		e.TakeCut(j.number, epoch+1)
 	}
+	if m, ok := p.pool.(systems.Measurer); ok {
+		m.Measure(j.number, p.setup.Trace.accuracyBefore(epoch))
+	}
 	return j.feed.cut(epoch)
 }
 

@@ -14,6 +14,7 @@ type TraceFiles struct {
 	Labels     string // integers [samples], in [0, 2^31)
 	Embeddings string // floating point [epochs, samples, dimensions]
 	SizesBytes string // integers [samples], above 0
+	Accuracies string // floats [epochs]
 }
 
 // LoadTrace reads a trace. It returns an error that names the file and, if possible, the epoch and
@@ -32,6 +33,7 @@ func LoadTrace(files TraceFiles) (*Trace, error) {
 		{files.Labels, t.loadLabels},
 		{files.Embeddings, t.loadEmbeddings},
 		{files.SizesBytes, t.loadSizes},
+		{files.Accuracies, t.loadAccuracies},
 	} {
 		if more.path != "" {
 			if err := more.load(more.path); err != nil {
@@ -106,6 +108,19 @@ const maxSampleBytes = 1 << 31
 func (t *Trace) loadSizes(path string) (err error) {
 	t.SizesBytes, err = t.loadColumn(path, "sizes", 1, maxSampleBytes)
 	return err
+}
+
+func (t *Trace) loadAccuracies(path string) error {
+	a, err := npy.Read(path)
+	if err != nil {
+		return err
+	}
+	t.Accuracies, err = a.Float32s()
+	if err != nil || len(a.Shape) != 1 || len(t.Accuracies) != len(t.Losses) {
+		return fmt.Errorf("%s holds %v, but accuracies are floats [epochs], of %d epochs", path, a,
+			len(t.Losses))
+	}
+	return nil
 }
 
 func (t *Trace) loadEmbeddings(path string) error {

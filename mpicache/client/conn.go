@@ -198,7 +198,7 @@ func (c *Conn) metric(f door.Frame) error {
 	if err != nil {
 		return err
 	}
-	return s.Metric(m)
+	return s.Metric(c, m)
 }
 
 // release ends leases, and records the tally that comes with them if this connection has opened its

@@ -205,9 +205,16 @@ func ParsePlace(b []byte) (Place, error) {
 	return Place{Stream: p.U32(), Epoch: p.U32(), Batch: p.U32()}, end(&p)
 }
 
+// What a METRIC that is sent again is for.
+const (
+	ToLog   = "log"   // it is recorded
+	ToPlans = "plans" // epochs are planned by it
+)
+
 // Metric is METRIC's payload, JSON.
 type Metric struct {
 	Stream, Epoch uint32
 	Name          string
 	Value         float64
+	To            string // ToLog or ToPlans; "": both
 }

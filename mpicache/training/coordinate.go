@@ -50,8 +50,8 @@ func (s *Training) coordination() protocol.Config {
 // or write a state.
 type onceLearner struct{ protocol.Learner }
 
-func (l onceLearner) Cut(scores []float32) protocol.Learned {
-	if learned := l.Learner.Cut(scores); learned != nil {
+func (l onceLearner) Cut(scores []float32, accuracy float32) protocol.Learned {
+	if learned := l.Learner.Cut(scores, accuracy); learned != nil {
 		return sync.OnceValue(learned)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"rankpool/mpicache/stats"
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 )
 
 // epochCount holds the counts of the trainers here in an epoch. Trainers count themselves, so that
@@ -93,12 +94,26 @@ func (of *Training) Tally(from Teller, t door.Tally, asked bool) {
 	})
 }
 
+// accuracyMetric is the name of the metric that systems choose by.
+const accuracyMetric = "accuracy"
+
 // Metric records a value of an epoch that is being trained.
-func (of *Training) Metric(m door.Metric) (err error) {
+func (of *Training) Metric(c Client, m door.Metric) (err error) {
 	s := &of.epochs
 	s.of.store.Locked(func() {
-		if err = s.checkMetric(m); err == nil && s.countable(int(m.Epoch)) {
+		if err = s.checkMetric(m); err != nil {
+			return
+		}
+		if m.To != door.ToPlans && s.countable(int(m.Epoch)) {
 			s.count(int(m.Epoch)).metrics[m.Name] = m.Value
+		}
+		accuracy := float32(m.Value)
+		plans := m.To != door.ToLog && m.Name == accuracyMetric && protocol.Reported(accuracy)
+		if plans && of.sit(c, true) == nil {
+			of.Coordinate(protocol.Measured{
+				Rank: of.rank.Transport.Rank(), Trainer: int(c.ID().Trainer), Epoch: int(m.Epoch),
+				Accuracy: accuracy,
+			})
 		}
 	})
 	return err

@@ -16,6 +16,7 @@ const (
 	recordWish    = 3 // protocol.Wished
 	recordSave    = 4 // protocol.Saving
 	recordRestart = 5 // protocol.Restarted
+	recordMeasure = 6 // protocol.Measured, its accuracy as the only loss
 )
 
 // outboxBytes is the size at which reports are sent without waiting for the tick.
@@ -37,6 +38,8 @@ func (o *outbox) tell(e protocol.Event) {
 			o.flush()
 		}
 		return
+	case protocol.Measured:
+		o.add(recordMeasure, e.Trainer, e.Epoch, 0, []float32{e.Accuracy}, nil)
 	case protocol.Moved:
 		o.add(recordMove, e.Trainer, e.Epoch, e.Batch, nil, nil)
 	case protocol.Wished:
@@ -97,6 +100,12 @@ func readRecord(c *fields.Reader, from int) protocol.Event {
 		return protocol.Trained{
 			Rank: at.Rank, Trainer: at.Trainer, Epoch: at.Epoch, Batch: at.Batch,
 			Losses: losses, Embeddings: embeddings,
+		}
+	case recordMeasure:
+		if len(losses) == 1 {
+			return protocol.Measured{
+				Rank: from, Trainer: at.Trainer, Epoch: at.Epoch, Accuracy: losses[0],
+			}
 		}
 	case recordMove:
 		return at

@@ -63,8 +63,9 @@ def arguments():
         "by how often they are drawn, whose gradient is unbiased",
     )
     parser.add_argument(
-        "--losses", metavar="L.npy", help="report these instead: float32 [epochs, samples]"
-    )
+        "--losses", metavar="L.npy",
+        help="report these instead, and no accuracy: float32 [epochs, samples]",
+    )  # fmt: skip
     parser.add_argument(
         "--embeddings",
         metavar="E.npy",
@@ -206,7 +207,8 @@ class Trainer:
         right, seen = self.tested(epoch) if self.test else (right, seen)
         right, seen = summed(right, seen)
         if RANK == 0 and seen:
-            self.sampler.metric("accuracy", right / seen)
+            if self.losses is None:
+                self.sampler.metric("accuracy", right / seen)
             print(f"epoch {epoch} accuracy {right / seen:.4f}", flush=True)
         return True
 

@@ -119,6 +119,9 @@ class BatchSampler(Ours):
         self._fresh = True  # set_epoch was called since the last iteration
         self._warned = self._unsaved = False
         self._plan: Optional[wire.Plan] = None
+        # [epoch, accuracy], the newest two that this trainer has reported, the newest first
+        self._accuracies: List[List[float]] = []
+        self._loaded = False  # they are from a state, and the cache has not got them
         self._training: Training = training(data.door, self.spec)
         self._processes = self.spec.world  # number of trainers that the training began with
         self._reports = Reports()
@@ -212,6 +215,10 @@ class BatchSampler(Ours):
             self._connection.request(wire.PLAN, wire.pack_plan(stream, epoch, self._start))
         )
         self._training.note(plan)
+        if self._loaded:
+            with self._connection._lock:
+                self._measured_again(self._connection, stream)
+            self._loaded = False
         return plan
 
     # --- called by training ---
@@ -293,12 +300,19 @@ class BatchSampler(Ours):
 
     def metric(self, name: str, value: float) -> None:
         """Records a value of this epoch, such as "accuracy", with the run; one trainer's call is
-        enough. A value that is NaN or infinite is not recorded."""
+        enough. A value that is NaN or infinite is not recorded.
+
+        SHADE and SpiderCache choose epoch e + 2 and later ones by the "accuracy" of epoch e, a
+        share. Report it before the next epoch begins and before state_dict is called.
+        """
         if not isfinite(value):
             say(f"the metric {name} is {value} in epoch {self.epoch}: that is not recorded")
             return
+        value = float(value)
+        if name == "accuracy":
+            self._accuracies = [[self.epoch, value], *self._accuracies][:2]
         self._connection.post_metric(
-            {"stream": self._stream, "epoch": self.epoch, "name": name, "value": float(value)}
+            {"stream": self._stream, "epoch": self.epoch, "name": name, "value": value}
         )
 
     def _current_plan(self) -> wire.Plan:
@@ -309,8 +323,15 @@ class BatchSampler(Ours):
     def _reconnected(self, link: Connection) -> None:
         """Resends to a restarted cache what it may have lost."""
         stream, _ = self._open_at(link)
+        self._measured_again(link, stream)
         for report in self._reports:
             link._send(wire.REPORT, wire.pack_report(stream, *report))
+
+    def _measured_again(self, link: Connection, stream: int) -> None:
+        """Resends the accuracies that the next plans may depend on."""
+        for epoch, value in self._accuracies:
+            again = {"name": "accuracy", "value": value, "to": "plans"}
+            link._send(wire.METRIC, wire.compact({"stream": stream, "epoch": epoch, **again}))
 
     def _closing(self) -> None:
         """Sends the remaining reports before the connection is closed."""
@@ -347,6 +368,8 @@ class BatchSampler(Ours):
             "plan_version": self._plan_version, "options": self._options, "choice": self._choice,
         }
         place = {"epoch": epoch, "batch": batch, "state": state}
+        if self._accuracies:
+            place["accuracies"] = self._accuracies
         return {**self._identity(), **made_by, "processes": self._processes, **place}
 
     def _save(self, epoch: int, batch: int) -> Optional[str]:
@@ -433,6 +456,8 @@ class BatchSampler(Ours):
         self.set_epoch(epoch)
         self._start = batch
         self._plan = None  # the cache is told where this epoch begins
+        self._accuracies = [[int(e), float(x)] for e, x in state.get("accuracies", [])]
+        self._loaded = bool(self._accuracies)
         self._training.resume(epoch, batch, state.get("state"), processes)
 
     def _identity(self) -> Dict[str, Any]:

@@ -101,7 +101,7 @@ class Connection:
         self._ticket = 0
         self._tallies: Dict[int, wire.Tally] = {}
         self._ended: Deque[wire.Tally] = deque(maxlen=KEPT)
-        self._metrics: Deque[bytes] = deque(maxlen=KEPT)
+        self._metrics: Deque[dict] = deque(maxlen=KEPT)
         # by stream: the samplers may have ended before their sums are sent
         self._specs: Dict[int, Spec] = {}
         self._hands: Optional[Hands] = None  # views of the slab in a script's hands
@@ -191,7 +191,7 @@ class Connection:
                 for spec in self._specs.values():
                     self.open(spec)  # a door records counts only of open streams
                 for metric in self._metrics:
-                    self._send(wire.METRIC, metric)
+                    self._send(wire.METRIC, wire.compact({**metric, "to": "log"}))
                 for tally in (*self._ended, *self._tallies.values()):
                     self._send(wire.RELEASE, wire.pack_release((), tally.pack()))
         except (Away, NotReady):
@@ -389,8 +389,8 @@ class Connection:
 
     def post_metric(self, metric: dict) -> None:
         """Sends a METRIC, and keeps it to resend to a restarted cache."""
-        self._metrics.append(wire.compact(metric))
-        self.post(wire.METRIC, self._metrics[-1])
+        self._metrics.append(metric)
+        self.post(wire.METRIC, wire.compact(metric))
 
     def request(self, kind: int, payload: bytes) -> bytes:
         """Sends one request and returns the payload of its reply, waiting as long as the cache is

@@ -15,7 +15,7 @@ from fakedoor import PLACE_BYTES, Door, plan
 from rankpool.cache_away import Waiting
 from rankpool.sentinel import watch_over
 
-HELLO, OPEN, PLAN, GET, REPORT, RELEASE = range(1, 7)
+HELLO, OPEN, PLAN, GET, REPORT, RELEASE, METRIC = range(1, 8)
 
 
 def make(door, batch_size=4, split=None, **options):
@@ -263,7 +263,11 @@ def test_a_cache_that_came_back_is_told_again(door):
     next(iter(sampler))
     kinds = [r.kind for r in door.requests]
     # the sums of the epoch that ended go out after the plan; the door may have read them or not
-    assert kinds[: kinds.index(PLAN) + 1] == [1, 2, 5, 5, 5, 5, 5, 5, 7, 7, 7, 6, 6, 6, 3]
+    assert kinds[: kinds.index(PLAN) + 1] == [1, 2, 7, 7, 5, 5, 5, 5, 5, 5, 7, 7, 7, 6, 6, 6, 3]
+    # the accuracies that plans may depend on come before the reports
+    assert [(m["epoch"], m["value"], m["to"]) for m in door.seen(METRIC)] == [
+        (2, 0.5, "plans"), (1, 0.25, "plans"), (0, 0, "log"), (1, 0.25, "log"), (2, 0.5, "log"),
+    ]  # fmt: skip
     assert [last_tally(door, epoch)["hits_local"] for epoch in range(3)] == [20] * 3
     assert [(e, b, loss) for _, e, b, loss in door.seen(REPORT)] == [
         (e, b, [e + 0.5] * 10) for e in (0, 1, 2) for b in (0, 1)

@@ -178,6 +178,8 @@ func (c *Coordinator) handle(e Event) {
 		}
 	case Trained:
 		c.onTrained(e)
+	case Measured:
+		c.onMeasured(e)
 	case Listed:
 		c.onListed(e)
 	case SaveWanted:
@@ -524,6 +526,20 @@ func (c *Coordinator) onTrained(r Trained) {
 	}
 	c.tell(r)
 	c.take(r)
+}
+
+// onMeasured keeps an accuracy for the next cut. Ranks get it before any report of the trainer's
+// next epoch, so all have it at that epoch's cut, and not at the cut before.
+func (c *Coordinator) onMeasured(e Measured) {
+	switch {
+	case c.begun && c.importance.learner == nil:
+		return
+	case e.Rank == c.cfg.Rank:
+		c.tell(e)
+	case !c.theirs(e.Trainer, e.Rank):
+		return
+	}
+	c.importance.measure(e)
 }
 
 // take passes a report to the ledger, or holds it until its epoch opens.

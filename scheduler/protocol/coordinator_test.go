@@ -254,7 +254,11 @@ func (l *counter) Learn(f Folded, _ []float32) {
 	l.batches++
 }
 
-func (l *counter) Cut([]float32) Learned {
+// Cut adds a measured accuracy, in percent, to the count.
+func (l *counter) Cut(_ []float32, accuracy float32) Learned {
+	if accuracy == accuracy {
+		l.batches += 1000 * int(100*accuracy)
+	}
 	return Known(strconv.AppendInt(nil, int64(l.batches), 10))
 }
 
@@ -298,6 +302,8 @@ func (s *scenario) event(name string, a args) Event {
 		return PlanWanted{trainer, epoch, batch, ticket, a.now()}
 	case "batch-wanted":
 		return BatchWanted{epoch, batch}
+	case "measured":
+		return Measured{rank, trainer, epoch, float32(a.int("percent", 0)) / 100}
 	case "listed":
 		return s.listed(rank, trainer, epoch, a)
 	case "save-wanted":
@@ -575,6 +581,9 @@ func sayEvent(e Event) string {
 	switch e := e.(type) {
 	case Opened:
 		return fmt.Sprintf("trainer %d has opened the data set", e.Spec.Trainer)
+	case Measured:
+		return fmt.Sprintf("trainer %d measured %.0f %% after epoch %d", e.Trainer, 100*e.Accuracy,
+			e.Epoch)
 	case Moved:
 		return fmt.Sprintf("trainer %d moved to epoch %d, batch %d", e.Trainer, e.Epoch, e.Batch)
 	case Wished:

@@ -47,6 +47,12 @@ type (
 		// of the same draws, concatenated; nil if the system does not use them
 		Embeddings []float32
 	}
+	// Measured reports the accuracy of a model after an epoch, as a trainer on Rank has measured it,
+	// before it reported anything of the next epoch.
+	Measured struct {
+		Rank, Trainer, Epoch int
+		Accuracy             float32
+	}
 	// Listed reports that a trainer on Rank hands in its part of an epoch, or with a nil List that the
 	// part it has handed in is final. Until a part is final, another one may replace it.
 	Listed struct {
@@ -253,6 +259,7 @@ func (Begun) event()       {}
 func (PlanWanted) event()  {}
 func (BatchWanted) event() {}
 func (Trained) event()     {}
+func (Measured) event()    {}
 func (Listed) event()      {}
 func (SaveWanted) event()  {}
 func (Canceled) event()    {}

@@ -1,5 +1,11 @@
 package protocol
 
+import (
+	"maps"
+	"math"
+	"slices"
+)
+
 // importance is what the plans of one life are made from: scores, and what a system chooses by or
 // has learned besides.
 type importance struct {
@@ -13,6 +19,8 @@ type importance struct {
 	learner Learner // nil: nothing is learned but scores
 	learned Learned // from learner, when cut was taken
 	scored  bool    // the stager has received scores
+	// by epoch; of the trainer with the lowest number, if several have measured one
+	accuracies map[int]Measured
 }
 
 // begin creates the ledger for a spec from an origin. equal returns equal scores.
@@ -81,7 +89,28 @@ func (i *importance) settle(trainer int, at place) {
 func (i *importance) takeCut() {
 	i.cut = i.ledger.Take()
 	if i.learner != nil {
-		i.learned = i.learner.Cut(i.cut)
+		accuracy := float32(math.NaN())
+		if m, measured := i.accuracies[max(i.ledger.newest(), 0)-1]; measured {
+			accuracy = m.Accuracy
+		}
+		i.learned = i.learner.Cut(i.cut, accuracy)
+	}
+}
+
+// accuraciesKept is of how many epochs accuracies are kept; the next cut needs that of one.
+const accuraciesKept = 4
+
+// measure records an accuracy.
+func (i *importance) measure(m Measured) {
+	if other, known := i.accuracies[m.Epoch]; known && other.Trainer < m.Trainer {
+		return
+	}
+	if i.accuracies == nil {
+		i.accuracies = map[int]Measured{}
+	}
+	i.accuracies[m.Epoch] = m
+	if len(i.accuracies) > accuraciesKept {
+		delete(i.accuracies, slices.Min(slices.Collect(maps.Keys(i.accuracies))))
 	}
 }
 
@@ -93,6 +122,7 @@ func (i *importance) open(made *planning, trained int, chooses bool) (restored b
 		i.cuts = append(i.cutsBefore(plan.Epoch), Cut{plan.Epoch, made.base})
 	}
 	i.ledger.Open(plan)
+	maps.DeleteFunc(i.accuracies, func(epoch int, _ Measured) bool { return epoch < plan.Epoch-1 })
 	if i.learner != nil {
 		i.learner.Open(plan, made.learned)
 	}

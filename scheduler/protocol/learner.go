@@ -22,8 +22,10 @@ type Learner interface {
 	Learn(f Folded, scores []float32)
 	// Cut returns what the next epoch is drawn from besides scores. It is called once per epoch, when
 	// all batches before the cut are folded, with the scores at that time, which must not change any
-	// more. It returns quickly: work over all samples is left to the call of the Learned.
-	Cut(scores []float32) Learned
+	// more, and with the accuracy that training measured after the epoch before, NaN if none. That of
+	// the epoch under way is not known yet. It returns quickly: work over all samples is left to the
+	// call of the Learned.
+	Cut(scores []float32, accuracy float32) Learned
 }
 
 // Learned returns the state of a Learner at a cut, as bytes: the same at any time, in any

@@ -122,8 +122,10 @@ func (l *Learner) Learn(f protocol.Folded, scores []float32) {
 	l.pool.Trained(b, protocol.Report{IDs: f.IDs, Losses: f.Losses})
 }
 
-// Cut ends an epoch's learning, and returns the state by which the next epoch is drawn.
-func (l *Learner) Cut() []byte {
+// Cut ends an epoch's learning, and returns the state by which the next epoch is drawn. accuracy is
+// that of protocol.Learner.
+func (l *Learner) Cut(accuracy float32) []byte {
+	l.pool.Measure(0, accuracy)
 	l.pool.Cut(0)
 	return l.pool.appendState(l.cfg.appendHead(nil, l.processes))
 }
@@ -136,6 +138,8 @@ type learnerFollower struct {
 	scores  []float32        // at the last cut; nil: equal
 	learned protocol.Learned // at the last cut; nil: nothing
 	batches []learnedBatch
+	// measured before the newest cut
+	accuracy float32
 }
 
 // learnedBatch is a batch, and its samples' scores after it was trained.
@@ -193,7 +197,8 @@ func (f *learnerFollower) Learn(b protocol.Folded, scores []float32) {
 }
 
 // Cut implements protocol.Learner.
-func (f *learnerFollower) Cut(scores []float32) protocol.Learned {
+func (f *learnerFollower) Cut(scores []float32, accuracy float32) protocol.Learned {
+	f.accuracy = accuracy
 	at := *f
 	f.scores, f.batches = scores, nil
 	f.learned = at.bytes
@@ -209,7 +214,7 @@ func (f *learnerFollower) bytes() []byte {
 	for _, b := range f.batches {
 		l.Learn(b.Folded, b.scores)
 	}
-	return l.Cut()
+	return l.Cut(f.accuracy)
 }
 
 // Prepare brings a system's own sampler to the state in which it draws the epoch of m. It does

@@ -2,6 +2,7 @@ package systems
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,9 @@ import (
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/protocol"
 )
+
+// unknown is the accuracy of training that measures none.
+var unknown = float32(math.NaN())
 
 func newTestLearner(t *testing.T, trainers int, capacityBytes int64) *Learner {
 	t.Helper()
@@ -41,7 +45,7 @@ func teach(l *Learner, from, to int) (scores []float32, learned []byte) {
 			}
 			l.Learn(protocol.Folded{Epoch: epoch, Batch: b, IDs: part, Losses: losses}, of)
 		}
-		learned = l.Cut()
+		learned = l.Cut(unknown)
 	}
 	return scores, learned
 }
@@ -111,7 +115,7 @@ func TestLearnerDrops(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.Cut()
+		l.Cut(unknown)
 		if n := len(l.Draw(0, protocol.EqualScores(200, 1)).IDs); n != want {
 			t.Errorf("drop_last %v: %d draws, want %d", drop, n, want)
 		}

@@ -61,10 +61,18 @@ type Drawer interface {
 	Draw(job, epoch int, scores []float32) []draw.SampleID
 }
 
+// A Measurer is a Pool that uses the accuracy that training measures.
+type Measurer interface {
+	// Measure is called at each cut, before what Drawer and Resampler do there, with the accuracy that
+	// was measured after the epoch before the one under way; NaN: none was.
+	Measure(job int, accuracy float32)
+}
+
 // learning is a Drawer that ranks run with a Learner.
 type learning interface {
 	Pool
 	Drawer
+	Measurer
 	// appendState appends to b what Draw depends on and what the pool resumes from.
 	appendState(b []byte) []byte
 	// restoreState restores an empty pool to when appendState returned state. It returns an error if

@@ -15,9 +15,10 @@ import (
 // max_share bounds it. "On noticing a steep decline in the loss convergence curve or a stagnant
 // accuracy curve" the important samples are shuffled. As in that implementation, a process then
 // gets every P-th entry of its list instead of the most repeated ones, and samples in memory are
-// still repeated; the implementation looks at accuracy alone. Traces hold no validation accuracy.
-// The share of samples with a loss below ln 2 replaces it: the model gives their label a
-// probability above 1/2, and so predicts them right for sure.
+// still repeated; the implementation looks at accuracy alone. An accuracy is that of the epoch
+// before the one under way, see accuracyCurve. Where training measures none, the share of samples
+// with a loss below ln 2 replaces it: the model gives their label a probability above 1/2, and so
+// predicts them right for sure.
 type shadePool struct {
 	*PolicyPool
 	repetition, maxShare, steep, gain float64
@@ -28,10 +29,10 @@ type shadePool struct {
 // curve tracks a job's training. Every sample counts once, with its latest loss, so that repetition
 // does not distort the curve.
 type curve struct {
-	latest     []float32 // by sample: its latest loss; NaN: none yet
-	loss       float64   // mean of the previous epoch; 0 before the first
-	accuracies []float64 // of the last epochs, the newest last, at most stagnationEpochs + 1
-	even       bool      // the next epoch prefers no draws
+	latest []float32 // by sample: its latest loss; NaN: none yet
+	loss   float64   // mean of the previous epoch; 0 before the first
+	accuracyCurve
+	even bool // the next epoch prefers no draws
 }
 
 // stagnationEpochs is the number of epochs over which the gain of accuracy is averaged.
@@ -85,7 +86,7 @@ func newShadePool(cfg PoolConfig) Pool {
 		for i := range latest {
 			latest[i] = float32(math.NaN())
 		}
-		p.curves[job].latest = latest
+		p.curves[job] = curve{latest: latest, accuracyCurve: newAccuracyCurve()}
 	}
 	return p
 }
@@ -107,6 +108,9 @@ func (p *shadePool) Trained(b *Batch, r protocol.Report) {
 		}
 	}
 }
+
+// Measure implements Measurer.
+func (p *shadePool) Measure(job int, accuracy float32) { p.curves[job].told = accuracy }
 
 // Cut implements Drawer.
 func (p *shadePool) Cut(job int) {
@@ -156,10 +160,8 @@ func (c *curve) end(steep, gain float64) bool {
 	}
 	before, loss := c.loss, sum/float64(known)
 	c.loss = loss
-	c.accuracies = append(c.accuracies, float64(right)/float64(known))
-	if len(c.accuracies) > stagnationEpochs+1 {
-		c.accuracies = c.accuracies[1:]
-	}
+	c.extend(float64(right) / float64(known))
+	c.accuracies = c.accuracies[max(0, len(c.accuracies)-stagnationEpochs-1):]
 	last := len(c.accuracies) - 1
 	if last == 0 {
 		return true

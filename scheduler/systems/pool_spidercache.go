@@ -107,6 +107,13 @@ func (p *spiderPool) Begin(job, epoch int, _ []draw.SampleID) {
 	}
 }
 
+// Measure implements Measurer.
+func (p *spiderPool) Measure(job int, accuracy float32) {
+	if job == 0 {
+		p.ratio.told = accuracy
+	}
+}
+
 // Resample implements Resampler: the draws are multinomial by the graph's scores (§4.1).
 func (p *spiderPool) Resample(job, epoch int, _ []float32) (string, []float32) {
 	g := p.graphs[job]

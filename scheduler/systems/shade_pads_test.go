@@ -80,7 +80,10 @@ func TestSHADEPADSProcesses(t *testing.T) {
 	}
 	p := padsPool(samples, 0, nil, 2, 2)
 	// before: no sample was right
-	p.curves[0] = curve{latest: p.curves[0].latest, loss: 1, accuracies: []float64{0}}
+	p.curves[0] = curve{
+		latest: p.curves[0].latest, loss: 1,
+		accuracyCurve: accuracyCurve{accuracies: []float64{0}, told: unknown},
+	}
 	p.report(0.6, 500)
 	p.Cut(0)
 	ids := p.Draw(0, 1, scores)

@@ -12,10 +12,10 @@ import (
 	"rankpool/scheduler/stager"
 )
 
-// What shadePool has learned for one job, as bytes: u32 1 if the next epoch prefers no draws, f64
-// mean loss of the previous epoch, u32 n and f64 accuracy[n], u32 n and for each resident, sorted
-// by id, u32 id, u32 draws; then f32 latest loss of each sample. A resident's importance is its
-// score.
+// What shadePool has learned for one job, as bytes: u32 1 if the next epoch prefers no draws, plus 2
+// if accuracies were measured, f64 mean loss of the previous epoch, u32 n and f64 accuracy[n], u32 n
+// and for each resident, sorted by id, u32 id, u32 draws; then f32 latest loss of each sample. A
+// resident's importance is its score.
 
 var (
 	le         = binary.LittleEndian
@@ -42,7 +42,7 @@ func (r *reader) f64() float64 { return math.Float64frombits(r.u64()) }
 // appendState implements learning.
 func (p *shadePool) appendState(b []byte) []byte {
 	c := &p.curves[0]
-	b = le.AppendUint64(le.AppendUint32(b, bit(c.even)), math.Float64bits(c.loss))
+	b = le.AppendUint64(le.AppendUint32(b, bit(c.even)+2*bit(c.measured)), math.Float64bits(c.loss))
 	b = le.AppendUint32(b, uint32(len(c.accuracies)))
 	for _, accuracy := range c.accuracies {
 		b = le.AppendUint64(b, math.Float64bits(accuracy))
@@ -61,7 +61,8 @@ func (p *shadePool) appendState(b []byte) []byte {
 // restoreState implements learning.
 func (p *shadePool) restoreState(state []byte) error {
 	r, c := reader{state}, &p.curves[0]
-	c.even, c.loss = r.u32() == 1, r.f64()
+	is := r.u32()
+	c.even, c.measured, c.loss = is&1 == 1, is&2 == 2, r.f64()
 	n := r.u32()
 	if n > stagnationEpochs+1 {
 		return errDamaged

@@ -2,7 +2,6 @@ package systems
 
 import (
 	"math"
-	"slices"
 
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/plan"
@@ -39,6 +38,7 @@ type spiderFollower struct {
 	learned   protocol.Learned  // at the last cut; nil: nothing
 	batches   []protocol.Folded // since then; IDs are those drawn
 	memory    []byte            // at the end of the epoch under way
+	accuracy  float32           // measured before the last cut
 	drawn     [2]spiderDrawn    // in the epoch before, and in the one under way
 }
 
@@ -107,7 +107,8 @@ func (f *spiderFollower) Learn(b protocol.Folded, _ []float32) {
 }
 
 // Cut implements protocol.Learner.
-func (f *spiderFollower) Cut([]float32) protocol.Learned {
+func (f *spiderFollower) Cut(_ []float32, accuracy float32) protocol.Learned {
+	f.accuracy = accuracy
 	at := *f
 	if n, d := len(f.batches), &at.drawn[1]; n > 0 && f.batches[n-1].Epoch == d.epoch {
 		folded := min((f.batches[n-1].Batch+1)*f.cfg.globalBatch()-d.start, len(d.ids))
@@ -129,23 +130,24 @@ func (f *spiderFollower) bytes() []byte {
 		_, reported, _, _, err := f.cfg.parts(f.learned())
 		if err == nil {
 			// the losses counted up to that cut were for the next epoch, and are not counted again
-			_, _, err = latest.restore(reported)
+			_, err = latest.restore(reported)
 		}
 		if err != nil {
 			panic("systems: " + err.Error()) // the follower made these bytes, or Begin checked them
 		}
 	}
-	counts, d := rightness{}, f.cfg.Dimensions
+	since := spiderSince{trained: len(f.batches) > 0, accuracy: f.accuracy}
+	d := f.cfg.Dimensions
 	for _, b := range f.batches {
 		for i, id := range b.IDs {
 			latest.take(id, b.Embeddings[i*d:][:d])
 		}
-		counts.observe(b.Losses)
+		since.observe(b.Losses)
 	}
 	b := make([]byte, 0, 64+latest.bytes()+len(f.memory))
 	b = f.cfg.appendHead(b, f.processes)
 	b = le.AppendUint64(b, uint64(latest.bytes()))
-	b = latest.append(b, counts, len(f.batches) > 0)
+	b = latest.append(b, since)
 	tail := f.drawn[1]
 	for _, x := range []int{tail.epoch, tail.start, len(tail.ids)} {
 		b = le.AppendUint32(b, uint32(x))
@@ -186,10 +188,17 @@ func (cfg *ChooserConfig) parts(learned []byte) (
 }
 
 // What was reported, as bytes: u64 losses of right predictions, u64 losses, u32 1 if a batch was
-// trained since the last cut, u32 dimensions; u8 for each sample, 1 if it has an embedding; then
-// the embeddings, f32 per number.
+// trained since the last cut, f32 measured accuracy, u32 dimensions; u8 for each sample, 1 if it
+// has an embedding; then the embeddings, f32 per number.
 
-const spiderReportedHead = 24
+const spiderReportedHead = 28
+
+// spiderSince is what was reported since the last cut, besides embeddings.
+type spiderSince struct {
+	rightness
+	trained  bool
+	accuracy float32 // see protocol.Learner
+}
 
 // bytes returns how many bytes append appends.
 func (l *spiderLatest) bytes() int {
@@ -202,9 +211,10 @@ func (l *spiderLatest) bytes() int {
 	return spiderReportedHead + len(l.has) + 4*l.cfg.Dimensions*n
 }
 
-func (l *spiderLatest) append(b []byte, counts rightness, trained bool) []byte {
-	b = le.AppendUint64(le.AppendUint64(b, uint64(counts.right)), uint64(counts.reported))
-	b = le.AppendUint32(le.AppendUint32(b, bit(trained)), uint32(l.cfg.Dimensions))
+func (l *spiderLatest) append(b []byte, since spiderSince) []byte {
+	b = le.AppendUint64(le.AppendUint64(b, uint64(since.right)), uint64(since.reported))
+	b = le.AppendUint32(le.AppendUint32(b, bit(since.trained)), math.Float32bits(since.accuracy))
+	b = le.AppendUint32(b, uint32(l.cfg.Dimensions))
 	for _, has := range l.has {
 		b = append(b, byte(bit(has)))
 	}
@@ -227,12 +237,12 @@ func bit(b bool) uint32 {
 }
 
 // restore reads what append wrote into an empty l. It returns an error if that is damaged.
-func (l *spiderLatest) restore(reported []byte) (counts rightness, trained bool, err error) {
+func (l *spiderLatest) restore(reported []byte) (since spiderSince, err error) {
 	r := reader{reported}
 	right, of := r.u64(), r.u64()
-	trained = r.u32() == 1
+	trained, accuracy := r.u32() == 1, math.Float32frombits(r.u32())
 	if r.u32() != uint32(l.cfg.Dimensions) || of > math.MaxInt32 || right > of {
-		return counts, false, errDamaged
+		return since, errDamaged
 	}
 	has := r.take(len(l.has))
 	for id, b := range has {
@@ -240,7 +250,7 @@ func (l *spiderLatest) restore(reported []byte) (counts rightness, trained bool,
 	}
 	if r.b == nil || l.bytes() != len(reported) {
 		clear(l.has)
-		return counts, false, errDamaged
+		return since, errDamaged
 	}
 	for id := range l.has {
 		if !l.has[id] {
@@ -251,16 +261,17 @@ func (l *spiderLatest) restore(reported []byte) (counts rightness, trained bool,
 			embedding[k] = math.Float32frombits(r.u32())
 		}
 		if !protocol.ReportedEmbedding(embedding) {
-			return counts, false, errDamaged
+			return since, errDamaged
 		}
 	}
-	return rightness{int(right), int(of)}, trained, nil
+	return spiderSince{rightness{int(right), int(of)}, trained, accuracy}, nil
 }
 
-// The memory, as bytes: f64 ratio of the epoch, f64 latest ratio, u32 1 if β is active, u32 n, f64
-// deviation[n], f64 accuracy[n]; u32 n and for each resident of the importance cache u32 id, f32
-// score, u32 rank; u32 n and for each node of the homophily cache, oldest first, u32 id, u32 rank.
-// It leaves out neighbour lists: a new epoch has new ones.
+// The memory, as bytes: f64 ratio of the epoch, f64 latest ratio, u32 1 if β is active, plus 2 if
+// accuracies were measured, u32 n, f64 deviation[n], u32 n, f64 accuracy[n]; u32 n and for each
+// resident of the importance cache u32 id, f32 score, u32 rank; u32 n and for each node of the
+// homophily cache, oldest first, u32 id, u32 rank. It leaves out neighbour lists: a new epoch has
+// new ones.
 
 // appendMemory implements followed.
 func (p *spiderPool) appendMemory(b []byte) []byte {
@@ -268,10 +279,12 @@ func (p *spiderPool) appendMemory(b []byte) []byte {
 	u32 := func(x uint32) { b = le.AppendUint32(b, x) }
 	f64(p.epochs.ratio)
 	f64(p.ratio.ratio)
-	u32(bit(p.ratio.active))
-	u32(uint32(len(p.ratio.deviations)))
-	for _, x := range slices.Concat(p.ratio.deviations, p.ratio.accuracies) {
-		f64(x)
+	u32(bit(p.ratio.active) + 2*bit(p.ratio.measured))
+	for _, series := range [][]float64{p.ratio.deviations, p.ratio.accuracies} {
+		u32(uint32(len(series)))
+		for _, x := range series {
+			f64(x)
+		}
 	}
 	u32(uint32(p.importance.Len()))
 	for id := range draw.SampleID(len(p.scored)) {
@@ -291,19 +304,23 @@ func (p *spiderPool) appendMemory(b []byte) []byte {
 
 // restore implements followed.
 func (p *spiderPool) restore(reported, memory []byte) (err error) {
-	if p.ratio.rightness, p.trained, err = p.epochs.latest[0].restore(reported); err != nil {
+	since, err := p.epochs.latest[0].restore(reported)
+	if err != nil {
 		return err
 	}
+	p.ratio.rightness, p.trained, p.ratio.told = since.rightness, since.trained, since.accuracy
 	if len(memory) == 0 {
 		return nil
 	}
 	r := reader{memory}
 	ratio := r.f64()
-	p.epochs.ratio, p.ratio.ratio, p.ratio.active = ratio, r.f64(), r.u32() == 1
+	p.epochs.ratio, p.ratio.ratio = ratio, r.f64()
+	is := r.u32()
+	p.ratio.active, p.ratio.measured = is&1 == 1, is&2 == 2
 	if p.ratio.deviations, err = r.f64s(r.u32()); err != nil {
 		return err
 	}
-	if p.ratio.accuracies, err = r.f64s(uint32(len(p.ratio.deviations))); err != nil {
+	if p.ratio.accuracies, err = r.f64s(r.u32()); err != nil {
 		return err
 	}
 	if !(ratio >= 0 && ratio <= 1) || !(p.ratio.ratio >= 0 && p.ratio.ratio <= 1) {

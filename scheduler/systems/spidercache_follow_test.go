@@ -41,7 +41,7 @@ func follow(t *testing.T, cfg ChooserConfig, learned []byte, from, to int) ([]by
 		t.Fatal(err)
 	}
 	if learned == nil {
-		learned = l.Cut(nil)()
+		learned = l.Cut(nil, unknown)()
 	}
 	var served []string
 	for epoch := from; epoch < to; epoch++ {
@@ -63,7 +63,7 @@ func follow(t *testing.T, cfg ChooserConfig, learned []byte, from, to int) ([]by
 			}
 			l.Learn(f, nil)
 		}
-		learned = l.Cut(nil)()
+		learned = l.Cut(nil, unknown)()
 	}
 	return learned, served
 }
@@ -170,7 +170,7 @@ func TestEmbeddingsThatDoNotCount(t *testing.T) {
 		}}, more...) {
 			l.Learn(f, nil)
 		}
-		return l.Cut(nil)()
+		return l.Cut(nil, unknown)()
 	}
 	// the loss of neither counts
 	missing := protocol.Folded{
@@ -205,12 +205,12 @@ func TestCutCopiesNothing(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	l.Learn(all, nil)
-	first := l.Cut(nil)
+	first := l.Cut(nil, unknown)
 	l.Open(&plan.Plan{Draws: &draw.Draws{}}, first)
 	l.Learn(protocol.Folded{
 		IDs: all.IDs[:1], Losses: []float32{3}, Embeddings: slices.Repeat([]float32{1}, 64),
 	}, nil)
-	second := l.Cut(nil)
+	second := l.Cut(nil, unknown)
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 		t.Errorf("two cuts took %d bytes", n)

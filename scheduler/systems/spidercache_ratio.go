@@ -9,10 +9,11 @@ import (
 // spiderRatio is the Elastic Cache Manager: it chooses the importance cache's share of the memory.
 //
 // Source: Wang et al., "SpiderCache", ICPP 2025, §4.3, Eq. 5–8. Differs: it decides once per epoch,
-// when there is an accuracy, and counts t and T in epochs; Algorithm 1 calls it every batch. Traces
-// hold no validation accuracy. The share of an epoch's reported losses below ln 2 replaces it: such
-// a loss means p > 1/2 for the true class, so a right prediction. Negative growth counts as none;
-// otherwise u could leave [0, 1).
+// when there is an accuracy, and counts t and T in epochs; Algorithm 1 calls it every batch. An
+// accuracy is that of the epoch before the one under way, see accuracyCurve. Where training
+// measures none, the share of an epoch's reported losses below ln 2 replaces it: such a loss means
+// p > 1/2 for the true class, so a right prediction. Negative growth counts as none; otherwise u
+// could leave [0, 1).
 //
 // Eq. 5 is the sign of one slope. The deviation is that of the samples that were scored. Its slope
 // is computed as in Eq. 6, over a smoothed window, so there is none before the window is full. β is
@@ -25,8 +26,35 @@ type spiderRatio struct {
 	active     bool      // β
 	ratio      float64   // of the epoch under way
 	deviations []float64 // σ, of the scores at the end of each epoch
-	accuracies []float64
+	accuracyCurve
 	rightness
+}
+
+// accuracyCurve has an accuracy for each epoch, the newest last: those that training measures or,
+// before it has measured any, shares of losses. An epoch without one is left out.
+//
+// Training measures an epoch's accuracy after the plan of the next one was made, so it counts for
+// the plan after that.
+type accuracyCurve struct {
+	accuracies []float64
+	measured   bool    // by training
+	told       float32 // by training, see Measurer
+}
+
+func newAccuracyCurve() accuracyCurve { return accuracyCurve{told: float32(math.NaN())} }
+
+// extend adds an accuracy; share is the one to use if training measures none.
+func (c *accuracyCurve) extend(share float64) {
+	told := c.told
+	c.told = float32(math.NaN())
+	switch {
+	case protocol.Reported(told) && !c.measured:
+		c.accuracies, c.measured = []float64{float64(told)}, true
+	case protocol.Reported(told):
+		c.accuracies = append(c.accuracies, float64(told))
+	case !c.measured:
+		c.accuracies = append(c.accuracies, share)
+	}
 }
 
 // rightness counts the losses that were reported since the last cut, and those of right
@@ -34,7 +62,10 @@ type spiderRatio struct {
 type rightness struct{ right, reported int }
 
 func newSpiderRatio(start, end, gamma float64, epochs int) *spiderRatio {
-	return &spiderRatio{start: start, end: end, gamma: gamma, epochs: epochs, ratio: start}
+	return &spiderRatio{
+		start: start, end: end, gamma: gamma, epochs: epochs, ratio: start,
+		accuracyCurve: newAccuracyCurve(),
+	}
 }
 
 // elastic reports whether there are ever two caches.
@@ -60,7 +91,7 @@ func (c *spiderRatio) next(epoch int, scores []float32) float64 {
 	if c.reported > 0 {
 		accuracy = float64(c.right) / float64(c.reported)
 	}
-	c.accuracies = append(c.accuracies, accuracy)
+	c.extend(accuracy)
 	c.right, c.reported = 0, 0
 	c.deviations = append(c.deviations, deviation(scores))
 	if len(c.deviations) >= spiderWindow && spiderGrowth(savitzkyGolay(c.deviations)) < 0 {

@@ -441,6 +441,14 @@ func TestSpiderCacheAccuracy(t *testing.T) {
 	if want := []float64{0.5, 1, 0}; !slices.Equal(c.accuracies, want) {
 		t.Errorf("the accuracies are %v, want %v", c.accuracies, want)
 	}
+	for epoch, told := range []float32{0.25, unknown, 0.75} { // measured ones are in their place
+		c.told = told
+		c.observe([]float32{0.1})
+		c.next(4+epoch, []float32{1})
+	}
+	if want := []float64{0.25, 0.75}; !slices.Equal(c.accuracies, want) {
+		t.Errorf("with measured ones the accuracies are %v, want %v", c.accuracies, want)
+	}
 }
 
 // TestSpiderCacheSavitzkyGolay checks what defines the filter of §4.3: it leaves parabolas

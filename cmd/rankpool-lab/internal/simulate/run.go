@@ -58,6 +58,8 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&o.files.Labels, "labels", "", "integers [samples]: the samples' classes")
 	flags.StringVar(&o.files.Embeddings, "embeddings", "",
 		"floating point [epochs, samples, dimensions]")
+	flags.StringVar(&o.files.Accuracies, "accuracies", "", "floats [epochs]: the metric "+
+		"\"accuracy\" that training reports after each epoch (default: none)")
 	flags.StringVar(&o.files.SizesBytes, "sizes", "",
 		"integers [samples]: bytes (default: all equal, from --cluster); with --nopfs "+
 			"normal:MEAN,DEVIATION in MB, e.g. normal:0.1077,0.1")
