@@ -15,7 +15,7 @@ import rankpool
 from fakedoor import Data
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-REPORT, METRIC, RELEASE, SAVE = 5, 7, 6, 8
+REPORT, METRIC, RELEASE, SAVE, LIST = 5, 7, 6, 8, 11
 
 
 def make_images(root, samples):
@@ -166,3 +166,34 @@ def test_the_dropin_script_reports_losses(images):
     assert [report[:3] for report in reported(images)] == [
         (0, epoch, n) for epoch in range(2) for n in range(6)
     ]
+
+
+def make_texts(root, samples):
+    """Writes short texts of one to twelve words; returns them by id."""
+    files = []
+    for i in range(samples):
+        folder = os.path.join(root, f"c{2 * i // samples}")
+        os.makedirs(folder, exist_ok=True)
+        files.append(os.path.join(folder, f"{i:03}.txt"))
+        Path(files[-1]).write_text("word " * (1 + i * 7 % 12))
+    return files
+
+
+def test_sequences_of_like_length_are_drawn_by_importance(tmp_path, door):
+    door.kill()
+    door.data = [Data(str(tmp_path), "texts", make_texts, samples=60)]
+    door.start()
+    root = door.data[0].root
+
+    def trained(*args, **env):
+        process = python("sequences.py", root, "--epochs", 3, *args, **env)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+        assert process.returncode == 0, err
+        words = [line.split() for line in out.splitlines()]
+        return [float(w[3]) for w in words], [float(w[-2].rstrip("%")) for w in words], out
+
+    losses, padding, out = trained()
+    assert len(door.seen(LIST)) == 3  # each epoch is drawn by the losses of the one before
+    assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0] / 2
+    assert max(padding) < 25 < min(trained("--buckets", 1)[1])
+    assert trained(RANKPOOL_SOCKET="")[2] == out
