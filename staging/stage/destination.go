@@ -80,6 +80,12 @@ func (d *destination) isCurrent(item *Item, checksum bool) bool {
 	return err == nil && sum == r.Sum
 }
 
+// close closes the destination's folders, and removes this rank's temporaries.
+func (d *destination) close() {
+	_ = os.RemoveAll(d.path(d.temp)) // if this fails, the next run does it
+	d.tree.close()
+}
+
 // prepare creates all folders, and removes the temporaries of a run that was killed.
 func (d *destination) prepare() error {
 	if err := d.makeRoot(); err != nil {
@@ -136,7 +142,9 @@ func (d *destination) identify() {
 
 // room checks that needBytes bytes fit.
 func (d *destination) room(needBytes int64) error {
-	if free, err := d.free(); err == nil && needBytes > free {
+	var st unix.Statfs_t
+	err := unix.Statfs(d.root, &st)
+	if free := int64(st.Bavail) * st.Bsize; err == nil && needBytes > free {
 		return fmt.Errorf("stage: %s has room for %d bytes, but %d are to be staged: free some, or "+
 			"stage a part of the data set", d.root, free, needBytes)
 	}

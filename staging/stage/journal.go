@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,12 +81,12 @@ func readJournal(t *tree, rank int) *journal {
 
 // find returns what an earlier run recorded of the copy at rel that i describes.
 func (j *journal) find(rel string, i Info) (record, bool) {
-	all := j.records[rel]
-	at := slices.IndexFunc(all, func(r record) bool { return r.isOf(i) })
-	if at < 0 {
-		return record{}, false
+	for _, r := range j.records[rel] {
+		if r.isOf(i) {
+			return r, true
+		}
 	}
-	return all[at], true
+	return record{}, false
 }
 
 // add appends a record.

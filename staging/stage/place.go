@@ -41,7 +41,7 @@ func (t *transfer) place(s segment, data []byte) {
 	item := &t.plan.Items[s.Item]
 	open, _ := t.placings.LoadOrStore(s.Item, &placing{})
 	p := open.(*placing)
-	file, err := p.begin(t.dest, s.Item)
+	file, err := p.begin(t.s.dest, s.Item)
 	if err == nil {
 		_, err = file.WriteAt(data, s.Offset)
 	}
@@ -55,7 +55,7 @@ func (t *transfer) place(s segment, data []byte) {
 		return
 	}
 	t.placings.Delete(s.Item)
-	t.settleItem(p.finish(t.dest, item), item)
+	t.settleItem(p.finish(t.s.dest, item), item)
 }
 
 // begin creates the file, once.

@@ -15,14 +15,14 @@ import (
 )
 
 // readAll reads this rank's files from storage.
-func (t *transfer) readAll(items []int) {
-	work := make(chan int, len(items))
-	for _, i := range items {
+func (t *transfer) readAll() {
+	work := make(chan int, len(t.share.items))
+	for _, i := range t.share.items {
 		work <- i
 	}
 	close(work)
 	var reading sync.WaitGroup
-	for range min(t.opt.Readers, len(items)) {
+	for range min(t.s.opt.Readers, len(t.share.items)) {
 		reading.Go(func() { t.read(t.ctx, work) })
 	}
 	reading.Wait()
@@ -37,9 +37,9 @@ func (t *transfer) read(ctx context.Context, work <-chan int) {
 	var f *frame
 	files := 0
 	for i := range work {
-		chain := t.chainOf(i)
+		chain := chain(t.needs, i, t.mux.Rank())
 		if f != nil && (files == frameFiles || !slices.Equal(f.Chain, chain) ||
-			int64(f.Bytes)+t.plan.Items[i].Size > int64(t.opt.ChunkBytes)) {
+			int64(f.Bytes)+t.plan.Items[i].Size > int64(t.s.opt.ChunkBytes)) {
 			t.dispatch(f)
 			f, files = nil, 0
 		}
@@ -105,7 +105,7 @@ func (t *transfer) open(ctx context.Context, item *Item) (*file, error) {
 	}
 	f, err := t.source.openFile("open", item.Path, unix.O_RDONLY)
 	if err == nil {
-		t.stats.storageReads.Add(1)
+		t.s.stats.storageReads.Add(1)
 	}
 	return f, err
 }
@@ -120,7 +120,7 @@ func (t *transfer) fill(ctx context.Context, f *file, p []byte, off int64) error
 		err = changed("it ends early")
 	}
 	if err == nil {
-		t.stats.storageBytes.Add(int64(len(p)))
+		t.s.stats.storageBytes.Add(int64(len(p)))
 	}
 	return err
 }

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,12 +32,11 @@ func Run(ctx context.Context, peers transport.Transport, opt Options) (*Report, 
 	}
 	staging, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
-	s := &session{opt: opt.defaults(), bytes: make([]int64, peers.Size())}
-	s.t = newTransfer(staging, s.opt)
-	s.g = newGroup(peers, abort)
-	s.t.g = s.g
-	s.g.Handle(kindHead, s.t.announced)
-	s.g.Handle(kindTaken, s.t.taken)
+	s := &session{
+		opt: opt.defaults(), mux: ranks.NewMux(peers), abort: abort,
+		bytes: make([]atomic.Int64, peers.Size()),
+	}
+	s.mux.Handle(kindAbort, s.aborted)
 	defer s.watch().Stop()
 	begin := time.Now()
 	report, err := s.stage(staging)
@@ -48,7 +45,7 @@ func Run(ctx context.Context, peers transport.Transport, opt Options) (*Report, 
 	}
 	if err != nil {
 		if _, other := errors.AsType[abortError](err); !other {
-			s.g.abortAll(err)
+			s.abortAll(err)
 		}
 		// rather than the error of another rank that was also stopped
 		return nil, cmp.Or(context.Cause(ctx), err)
@@ -59,22 +56,28 @@ func Run(ctx context.Context, peers transport.Transport, opt Options) (*Report, 
 
 // A session is one run of staging on a rank.
 type session struct {
-	opt *Options
-	g   *group
-	t   *transfer
+	opt   *Options
+	mux   *ranks.Mux
+	abort context.CancelCauseFunc // ends staging on this rank
 
-	plan      *Plan
-	dest      *destination
-	owned     set
-	need      set
-	needBytes int64
+	plan       *Plan
+	dest       *destination
+	owned      set
+	own        shortfall
+	shortfalls []shortfall // of all ranks
 
-	stale  []string // copies that do not belong to this partition
-	pruned int64
+	stale    []string // copies that do not belong to this partition
+	pruned   int64
+	stats    stats
+	failures []Failure
 
-	allBytes atomic.Int64 // to be copied by all ranks
-	mu       sync.Mutex
-	bytes    []int64 // that each rank had copied at its last sign of life
+	allBytes atomic.Int64   // to be copied by all ranks
+	bytes    []atomic.Int64 // that each rank had copied at its last sign of life
+}
+
+// stats are counted during the transfer.
+type stats struct {
+	storageReads, storageBytes, copied, bytes atomic.Int64
 }
 
 // shortfall is a rank's list of what it is missing.
@@ -86,60 +89,35 @@ type shortfall struct {
 
 // stage does everything, and returns the report.
 func (s *session) stage(ctx context.Context) (*Report, error) {
-	if err := s.survey(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.dest.prepare(); err != nil {
-		return nil, err
-	}
-	shortfalls, err := s.exchange(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.alone(shortfalls); err != nil {
-		return nil, err
-	}
-	if err := s.sweep(ctx, shortfalls); err != nil {
-		return nil, err
-	}
-	if err := s.dest.room(s.needBytes); err != nil {
-		return nil, err
-	}
-	if err := s.transfer(ctx, shortfalls); err != nil {
-		return nil, err
-	}
-	if err := ranks.Barrier(ctx, s.g.Mux, kindDone); err != nil {
-		return nil, err
-	}
-	if err := s.dest.settle(s.t.stats.copied.Load() > 0); err != nil {
-		return nil, err
+	for _, step := range []func(context.Context) error{
+		s.survey, s.exchange, s.sweep, s.transfer, s.placeLinks, s.settle,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return s.report(ctx)
 }
 
-// transfer copies the files and links.
-func (s *session) transfer(ctx context.Context, shortfalls []shortfall) error {
-	needs := make([]set, len(shortfalls))
-	for rank, l := range shortfalls {
-		needs[rank] = l.Need
+// transfer copies the files.
+func (s *session) transfer(ctx context.Context) error {
+	if err := s.dest.room(s.own.Bytes); err != nil {
+		return err
 	}
-	share := readers(s.plan, needs, s.g.Rank())
-	s.t.plan, s.t.dest, s.t.need = s.plan, s.dest, s.need
-	s.t.source = newTree(s.plan.Root, s.opt.sourceFault)
-	defer s.t.source.close()
-	s.t.chainOf = func(item int) []int32 { return chain(needs, item, s.g.Rank()) }
-	s.t.byteLimit = limit(s.opt.MaxBytesPerSecond*share.bytesShare, s.opt.ChunkBytes)
-	s.t.openLimit = limit(s.opt.MaxOpensPerSecond*share.opensShare, 1)
 	if err := s.dest.mkdir(s.dest.temp); err != nil {
 		return s.dest.cannotWrite(err)
 	}
-	defer func() {
-		_ = os.RemoveAll(s.dest.path(s.dest.temp)) // if this fails, the next run does it
-	}()
-	if err := s.t.run(share); err != nil {
+	t := newTransfer(ctx, s)
+	defer t.source.close()
+	return t.run()
+}
+
+// settle brings the destination into its final state when no rank writes any more.
+func (s *session) settle(ctx context.Context) error {
+	if err := ranks.Barrier(ctx, s.mux, kindDone); err != nil {
 		return err
 	}
-	return s.placeLinks(ctx)
+	return s.dest.settle(s.stats.copied.Load() > 0)
 }
 
 // limit returns a limit per second, of which a tenth may be used at once, and one request of most.
@@ -153,48 +131,41 @@ func limit(perSecond float64, most int) *rate.Limiter {
 // survey gets the plan, and finds out what this rank already has of it.
 func (s *session) survey(ctx context.Context) (err error) {
 	s.plan = &Plan{}
-	if s.g.Rank() == 0 {
+	if s.mux.Rank() == 0 {
 		if s.plan, err = s.opt.Plan(ctx); err != nil {
 			return err
 		}
 	}
-	if err := ranks.Spread(ctx, s.g.Mux, kindPlan, s.plan); err != nil {
+	if err := ranks.Spread(ctx, s.mux, kindPlan, s.plan); err != nil {
 		return err
 	}
-	s.dest = newDestination(s.opt.Dest, s.g.Rank(), s.plan, s.opt.destFault)
-	s.owned = owned(s.plan, s.opt.Mode, s.g.Rank(), s.g.Size())
-	s.need, s.needBytes = s.dest.survey(s.owned, s.opt.Checksum)
-	return nil
+	s.dest = newDestination(s.opt.Dest, s.mux.Rank(), s.plan, s.opt.destFault)
+	s.owned = owned(s.plan, s.opt.Mode, s.mux.Rank(), s.mux.Size())
+	s.own.Need, s.own.Bytes = s.dest.survey(s.owned, s.opt.Checksum)
+	return s.dest.prepare()
 }
 
-// exchange distributes what each rank is missing to all ranks.
-func (s *session) exchange(ctx context.Context) ([]shortfall, error) {
-	all, err := ranks.Share(ctx, s.g.Mux, kindNeed, shortfall{s.need, s.needBytes, s.dest.id})
-	for _, l := range all {
+// exchange distributes what each rank is missing to all ranks, and makes sure that no two ranks
+// write the same replica.
+func (s *session) exchange(ctx context.Context) (err error) {
+	s.own.Folder = s.dest.id
+	s.shortfalls, err = ranks.Share(ctx, s.mux, kindNeed, s.own)
+	for rank, l := range s.shortfalls {
 		s.allBytes.Add(l.Bytes)
-	}
-	return all, err
-}
-
-// alone makes sure that no two ranks write the same replica.
-func (s *session) alone(shortfalls []shortfall) error {
-	if s.opt.Mode != Replicate || s.dest.id == "" {
-		return nil
-	}
-	for rank, l := range shortfalls {
-		if rank != s.g.Rank() && l.Folder == s.dest.id {
+		if rank != s.mux.Rank() && l.Folder == s.dest.id && l.Folder != "" &&
+			s.opt.Mode == Replicate {
 			return fmt.Errorf("stage: rank %d writes to %s too: give every rank its own folder with "+
 				"{rank} or {host} in --dest, as in --dest %s/{rank}", rank, s.dest.root, s.dest.root)
 		}
 	}
-	return nil
+	return err
 }
 
 // placeLinks creates the symbolic links.
 func (s *session) placeLinks(ctx context.Context) error {
 	for i := range s.plan.Items {
 		item := &s.plan.Items[i]
-		if item.Kind != Symlink || !s.need.has(i) {
+		if item.Kind != Symlink || !s.own.Need.has(i) {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -203,26 +174,26 @@ func (s *session) placeLinks(ctx context.Context) error {
 		if err := s.dest.link(i, item); err != nil {
 			return s.dest.cannotWrite(err)
 		}
-		s.t.stats.copied.Add(1)
+		s.stats.copied.Add(1)
 	}
 	return nil
 }
 
 // report merges the ranks' reports.
 func (s *session) report(ctx context.Context) (*Report, error) {
-	stats := &s.t.stats
+	stats := &s.stats
 	own := RankReport{
-		Rank: s.g.Rank(), Host: s.opt.Host, Dest: s.opt.Dest,
+		Rank: s.mux.Rank(), Host: s.opt.Host, Dest: s.opt.Dest,
 		Counts: Counts{
-			Copied: stats.copied.Load(), Skipped: s.owned.count() - s.need.count(),
-			Failed: int64(len(s.t.failures)), Bytes: stats.bytes.Load(),
+			Copied: stats.copied.Load(), Skipped: s.owned.count() - s.own.Need.count(),
+			Failed: int64(len(s.failures)), Bytes: stats.bytes.Load(),
 			StorageReads: stats.storageReads.Load(), StorageBytes: stats.storageBytes.Load(),
 			Stale: int64(len(s.stale)), Pruned: s.pruned,
 		},
 		StalePaths: s.stale[:min(len(s.stale), shownStale)],
-		Failures:   s.t.failures,
+		Failures:   s.failures,
 	}
-	all, err := ranks.Share(ctx, s.g.Mux, kindReport, own)
+	all, err := ranks.Share(ctx, s.mux, kindReport, own)
 	return s.total(all), err
 }
 

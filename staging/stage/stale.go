@@ -14,15 +14,15 @@ const shownStale = 10
 // sweep finds this rank's stale copies, and removes them if asked to. A copy is stale if an earlier
 // run staged it from the same source into the plan's folders, and no rank with this destination
 // gets it any more. Removing it makes room before anything is copied.
-func (s *session) sweep(ctx context.Context, shortfalls []shortfall) error {
+func (s *session) sweep(ctx context.Context) error {
 	if s.opt.Mode != Partition {
 		return nil
 	}
 	own := s.dest.id
-	all := owners(s.plan, s.g.Size())
+	all := owners(s.plan, s.mux.Size())
 	s.stale = s.dest.stale(ctx, func(i int) bool {
-		id := shortfalls[all[i]].Folder
-		return int(all[i]) == s.g.Rank() || id == own || id == "" || own == ""
+		id := s.shortfalls[all[i]].Folder
+		return int(all[i]) == s.mux.Rank() || id == own || id == "" || own == ""
 	})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

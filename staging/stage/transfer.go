@@ -25,39 +25,31 @@ import (
 // of class 0, and one of class 1 once it has gone from a higher rank to a lower one, which it does
 // at most once. So no buffer ever waits for itself, over any number of ranks.
 type transfer struct {
-	g      *group
+	s      *session
+	mux    *ranks.Mux
 	plan   *Plan
-	dest   *destination
 	source *tree
-	opt    *Options
+	needs  []set     // of all ranks
+	share  readShare // of this rank
 	ctx    context.Context
 	stop   context.CancelCauseFunc
-	need   set
 
 	own    chan struct{} // an element for each frame that this rank has read
 	writes chan *frame
 	work   atomic.Int64 // unsettled items, unreleased frames, and 1 while this rank reads
-	stats  stats
 
-	mu       sync.Mutex
-	waiting  [2][]arrival       // heads without a buffer
-	served   [2]map[int32]int   // frames accepted, by the rank that read them
-	room     [2]int             // buffers that are free
-	sent     map[int]uint32     // frames sent to each rank
-	came     map[int]uint32     // frames received from each rank
-	untaken  map[arrived]*frame // sent, but not acknowledged
-	failures []Failure
+	mu      sync.Mutex
+	waiting [2][]arrival       // heads without a buffer
+	served  [2]map[int32]int   // frames accepted, by the rank that read them
+	room    [2]int             // buffers that are free
+	sent    map[int]uint32     // frames sent to each rank
+	came    map[int]uint32     // frames received from each rank
+	untaken map[arrived]*frame // sent, but not acknowledged
 
 	byteLimit, openLimit *rate.Limiter // this rank's share of the limits
 
 	buffers  sync.Pool // of chunks
 	placings sync.Map  // *placing by item (int32), of files that are being written
-	chainOf  func(item int) []int32
-}
-
-// stats are counted during the transfer.
-type stats struct {
-	storageReads, storageBytes, copied, bytes atomic.Int64
 }
 
 // An arrival is a head that has arrived.
@@ -72,34 +64,44 @@ type arrived struct {
 	seq  uint32
 }
 
-func newTransfer(ctx context.Context, opt *Options) *transfer {
+func newTransfer(ctx context.Context, s *session) *transfer {
+	opt := s.opt
 	t := &transfer{
-		opt: opt, own: make(chan struct{}, opt.Readers+opt.Buffers),
+		s: s, mux: s.mux, plan: s.plan, source: newTree(s.plan.Root, opt.sourceFault),
+		own:    make(chan struct{}, opt.Readers+opt.Buffers),
 		writes: make(chan *frame, opt.Readers+3*opt.Buffers),
 		room:   [2]int{opt.Buffers, opt.Buffers},
 		served: [2]map[int32]int{{}, {}},
 		sent:   map[int]uint32{}, came: map[int]uint32{}, untaken: map[arrived]*frame{},
 	}
+	for _, l := range s.shortfalls {
+		t.needs = append(t.needs, l.Need)
+	}
+	t.share = readers(s.plan, t.needs, s.mux.Rank())
+	t.byteLimit = limit(opt.MaxBytesPerSecond*t.share.bytesShare, opt.ChunkBytes)
+	t.openLimit = limit(opt.MaxOpensPerSecond*t.share.opensShare, 1)
 	t.buffers.New = func() any { return make([]byte, opt.ChunkBytes) }
 	t.ctx, t.stop = context.WithCancelCause(ctx)
-	t.work.Store(1)
 	return t
 }
 
 // run transfers until this rank has all that it was missing, and the others have what this one
 // reads. Errors: ctx's cause.
-func (t *transfer) run(h readShare) error {
+func (t *transfer) run() error {
+	t.work.Store(1)
 	for i := range t.plan.Items {
-		if t.plan.Items[i].Kind == Regular && t.need.has(i) {
+		if t.plan.Items[i].Kind == Regular && t.s.own.Need.has(i) {
 			t.work.Add(1)
 		}
 	}
+	t.mux.Handle(kindHead, t.announced)
+	t.mux.Handle(kindTaken, t.taken)
 	var writing sync.WaitGroup
-	for range t.opt.Writers {
+	for range t.s.opt.Writers {
 		writing.Go(func() { t.write(t.ctx) })
 	}
 	go func() {
-		t.readAll(h.items)
+		t.readAll()
 		t.done()
 	}()
 	<-t.ctx.Done() // readers may hang in storage: they are abandoned, and write nothing
@@ -126,14 +128,14 @@ func (t *transfer) settleItem(err error, item *Item) {
 	unread, is := errors.AsType[readError](err)
 	switch {
 	case err == nil:
-		t.stats.copied.Add(1)
-		t.stats.bytes.Add(item.Size)
+		t.s.stats.copied.Add(1)
+		t.s.stats.bytes.Add(item.Size)
 	case is:
 		t.mu.Lock()
-		t.failures = append(t.failures, Failure{item.Path, t.g.Rank(), unread.Error()})
+		t.s.failures = append(t.s.failures, Failure{item.Path, t.mux.Rank(), unread.Error()})
 		t.mu.Unlock()
 	default:
-		t.stop(t.dest.cannotWrite(err))
+		t.stop(t.s.dest.cannotWrite(err))
 	}
 	t.done()
 }
@@ -144,7 +146,7 @@ func (t *transfer) newFrame(ctx context.Context, chain []int32) *frame {
 	case t.own <- struct{}{}:
 		t.work.Add(1)
 		return &frame{
-			head: head{Origin: int32(t.g.Rank()), Chain: chain}, buf: t.buffers.Get().([]byte),
+			head: head{Origin: int32(t.mux.Rank()), Chain: chain}, buf: t.buffers.Get().([]byte),
 			release: func() { <-t.own },
 		}
 	case <-ctx.Done():
@@ -176,7 +178,7 @@ func (t *transfer) forward(f *frame) {
 	next := int(f.Chain[0])
 	h := f.head
 	h.Chain = f.Chain[1:]
-	if next < t.g.Rank() {
+	if next < t.mux.Rank() {
 		h.Class = 1
 	}
 	body := ranks.Encode(&h)
@@ -184,13 +186,9 @@ func (t *transfer) forward(f *frame) {
 	seq := t.sent[next]
 	t.sent[next]++
 	t.untaken[arrived{next, seq}] = f
-	t.g.Send(next, kindHead, body) // in the order of seq
+	t.mux.Send(next, kindHead, body) // in the order of seq
 	t.mu.Unlock()
-	if f.Bytes == 0 {
-		t.used(f)
-		return
-	}
-	t.g.Put(next, seq, [][]byte{f.buf[:f.Bytes]}, func(err error) {
+	t.mux.Put(next, seq, f.sent(), func(err error) {
 		if err != nil {
 			t.stop(err)
 			return
@@ -248,14 +246,10 @@ func (t *transfer) take(a arrival) {
 			t.stop(err)
 			return
 		}
-		t.g.Send(a.from, kindTaken, binary.LittleEndian.AppendUint32(nil, a.seq))
+		t.mux.Send(a.from, kindTaken, binary.LittleEndian.AppendUint32(nil, a.seq))
 		t.dispatch(f)
 	}
-	if f.Bytes == 0 {
-		go there(nil) // t.mu is held
-		return
-	}
-	t.g.Take(a.from, a.seq, [][]byte{f.buf[:f.Bytes]}, there)
+	t.mux.Take(a.from, a.seq, f.sent(), there)
 }
 
 // taken handles the acknowledgement of a frame.

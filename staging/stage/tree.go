@@ -216,13 +216,6 @@ func (t *tree) chtime(rel string, modTime int64) error {
 	})
 }
 
-// free returns how many bytes an unprivileged user may still write.
-func (t *tree) free() (int64, error) {
-	var st unix.Statfs_t
-	err := posix.Retry(func() error { return unix.Statfs(t.root, &st) })
-	return int64(st.Bavail) * st.Bsize, pathError("statfs", t.root, err)
-}
-
 // sync flushes what was written to the tree's file system.
 func (t *tree) sync() error {
 	return t.in("syncfs", "", func(dir int, _ string) error { return unix.Syncfs(dir) })

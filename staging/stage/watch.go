@@ -9,7 +9,7 @@ import (
 
 // watch starts to watch the other ranks; the caller stops it.
 func (s *session) watch() *ranks.Watch {
-	w := ranks.NewWatch(s.g.Channel(kindBeat), ranks.WatchOptions{
+	w := ranks.NewWatch(s.mux.Channel(kindBeat), ranks.WatchOptions{
 		Bound: time.Duration(s.opt.PeerTicks) * time.Second, Ticks: s.opt.Ticks,
 		Sign: s.beat, Heard: s.heard, Lost: s.lost,
 	})
@@ -20,15 +20,12 @@ func (s *session) watch() *ranks.Watch {
 // beat returns this rank's sign of life, the bytes that it has copied; rank 0 reports progress with
 // it.
 func (s *session) beat() []byte {
-	own := s.t.stats.bytes.Load()
-	s.mu.Lock()
-	s.bytes[s.g.Rank()] = own
-	all := int64(0)
-	for _, bytes := range s.bytes {
-		all += bytes
+	own, all := s.stats.bytes.Load(), int64(0)
+	s.bytes[s.mux.Rank()].Store(own)
+	for rank := range s.bytes {
+		all += s.bytes[rank].Load()
 	}
-	s.mu.Unlock()
-	if s.g.Rank() == 0 {
+	if s.mux.Rank() == 0 {
 		s.opt.Progress(all, s.allBytes.Load())
 	}
 	return ranks.Encode(own)
@@ -37,12 +34,9 @@ func (s *session) beat() []byte {
 // heard records another rank's progress.
 func (s *session) heard(from int, body []byte) {
 	var bytes int64
-	if ranks.Decode(body, &bytes) != nil {
-		return
+	if ranks.Decode(body, &bytes) == nil {
+		s.bytes[from].Store(bytes)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.bytes[from] = bytes
 }
 
 // A SilentError means that a rank is assumed dead.
@@ -56,7 +50,7 @@ func (e *SilentError) Error() string {
 
 // lost ends staging because a rank is gone, which rank 0 reports.
 func (s *session) lost(rank int) {
-	if rank == 0 || s.g.Rank() == 0 {
-		s.g.abortAll(&SilentError{rank, s.opt.PeerTicks})
+	if rank == 0 || s.mux.Rank() == 0 {
+		s.abortAll(&SilentError{rank, s.opt.PeerTicks})
 	}
 }
