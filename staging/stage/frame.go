@@ -22,6 +22,7 @@ type head struct {
 	Origin   int32   // the rank that read it
 	Class    uint8   // of the buffer that it needs, see transfer
 	Chain    []int32 // the ranks after the receiver
+	Ticket   uint32  // of the transport's Put and Take
 	Segments []segment
 	Bytes    int
 }

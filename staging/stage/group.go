@@ -7,7 +7,6 @@ const (
 	kindPlan   byte = iota // rank 0 to all: the plan
 	kindNeed               // among all, through rank 0: what every rank is missing
 	kindHead               // to the next of a chain: announces a frame
-	kindTaken              // back: the frame has arrived
 	kindBeat               // between rank 0 and every rank: alive, and progress
 	kindDone               // barrier: all files are placed, and no rank writes any more
 	kindReport             // among all, through rank 0: every rank's report

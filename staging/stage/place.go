@@ -12,8 +12,9 @@ import (
 
 // A placing is a file that is being written under its temporary name.
 type placing struct {
-	mu    sync.Mutex // held while the file is created, not while it is written
-	file  *file
+	create func() (*file, error) // the same file each time
+
+	mu    sync.Mutex
 	err   error // the first
 	wrote int64 // bytes of finished segments
 	end   *end
@@ -39,9 +40,13 @@ func (t *transfer) write(ctx context.Context) {
 // place writes one segment, and finishes the file with its last one.
 func (t *transfer) place(s segment, data []byte) {
 	item := &t.plan.Items[s.Item]
-	open, _ := t.placings.LoadOrStore(s.Item, &placing{})
+	open, _ := t.placings.LoadOrStore(s.Item, &placing{
+		create: sync.OnceValues(func() (*file, error) {
+			return t.s.dest.create(t.s.dest.temporary(int(s.Item)))
+		}),
+	})
 	p := open.(*placing)
-	file, err := p.begin(t.s.dest, s.Item)
+	file, err := p.create()
 	if err == nil {
 		_, err = file.WriteAt(data, s.Offset)
 	}
@@ -55,17 +60,7 @@ func (t *transfer) place(s segment, data []byte) {
 		return
 	}
 	t.placings.Delete(s.Item)
-	t.settleItem(p.finish(t.s.dest, item), item)
-}
-
-// begin creates the file, once.
-func (p *placing) begin(d *destination, i int32) (*file, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.file == nil && p.err == nil {
-		p.file, p.err = d.create(d.temporary(int(i)))
-	}
-	return p.file, p.err
+	t.settleItem(p.finish(t.s.dest, file, item), item)
 }
 
 // A readError is the reader's reason why a file could not be read.
@@ -74,53 +69,50 @@ type readError string
 func (e readError) Error() string { return string(e) }
 
 // finish verifies the file and gives it its name.
-func (p *placing) finish(d *destination, item *Item) error {
+func (p *placing) finish(d *destination, file *file, item *Item) error {
 	err := p.err
 	if p.end.Reason != "" {
 		err = readError(p.end.Reason)
 	}
 	if err == nil {
-		err = p.complete(d, item)
+		err = p.complete(d, file, item)
 	}
-	if p.file == nil {
+	if file == nil {
 		return err
 	}
-	err = cmp.Or(err, p.file.Close())
+	err = cmp.Or(err, file.Close())
 	if err == nil {
-		return d.rename(p.file.rel, item.Path)
+		return d.rename(file.rel, item.Path)
 	}
-	_ = d.remove(p.file.rel) // err is being reported
+	_ = d.remove(file.rel) // err is being reported
 	return err
 }
 
 // complete reads the file back, compares it with what was read, brings it into its final state, and
 // records it.
-func (p *placing) complete(d *destination, item *Item) error {
-	sum, err := p.file.sum(item.Size)
+func (p *placing) complete(d *destination, file *file, item *Item) error {
+	sum, err := file.sum(item.Size)
 	if err != nil {
 		return err
 	}
 	if sum != p.end.Sum {
 		return fmt.Errorf("%s reads back with another checksum (%016x) than it was read with (%016x); "+
-			"check that disk", p.file.Name(), sum, p.end.Sum)
+			"check that disk", file.Name(), sum, p.end.Sum)
 	}
-	err = cmp.Or(d.chtime(p.file.rel, item.ModTime), d.chmod(p.file.rel, item.Mode))
+	err = cmp.Or(d.chtime(file.rel, item.ModTime), d.chmod(file.rel, item.Mode))
 	if err != nil {
 		return err
 	}
-	i, err := p.file.info()
+	i, err := file.info()
 	if err != nil {
 		return err
 	}
 	return d.journal.add(item.Path, recordOf(d.plan, item, sum, i))
 }
 
-// sumBytes is how much sum reads at a time.
-const sumBytes = 256 << 10
-
 // sum returns the checksum of a file of size bytes.
 func (f *file) sum(size int64) (uint64, error) {
-	h, buffer := xxh3.New(), make([]byte, min(max(size, 1), sumBytes))
+	h, buffer := xxh3.New(), make([]byte, min(max(size, 1), 256<<10))
 	n, err := io.CopyBuffer(h, io.NewSectionReader(f, 0, size), buffer)
 	if err == nil && n < size {
 		err = fmt.Errorf("%s has %d bytes instead of %d", f.Name(), n, size)

@@ -2,11 +2,9 @@ package stage
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/time/rate"
 
@@ -36,15 +34,14 @@ type transfer struct {
 
 	own    chan struct{} // an element for each frame that this rank has read
 	writes chan *frame
-	work   atomic.Int64 // unsettled items, unreleased frames, and 1 while this rank reads
+	work   sync.WaitGroup // unsettled items, unreleased frames, and 1 while this rank reads
 
 	mu      sync.Mutex
-	waiting [2][]arrival       // heads without a buffer
-	served  [2]map[int32]int   // frames accepted, by the rank that read them
-	room    [2]int             // buffers that are free
-	sent    map[int]uint32     // frames sent to each rank
-	came    map[int]uint32     // frames received from each rank
-	untaken map[arrived]*frame // sent, but not acknowledged
+	waiting [2][]arrival     // heads without a buffer
+	served  [2]map[int32]int // frames accepted, by the rank that read them
+	room    [2]int           // buffers that are free
+	sent    map[int]uint32   // frames sent to each rank
+	calls   *ranks.Calls     // a head is answered when its frame has been taken
 
 	byteLimit, openLimit *rate.Limiter // this rank's share of the limits
 
@@ -55,13 +52,8 @@ type transfer struct {
 // An arrival is a head that has arrived.
 type arrival struct {
 	head
-	arrived
-}
-
-// arrived numbers the frames between two ranks; from is the other rank.
-type arrived struct {
-	from int
-	seq  uint32
+	from  int
+	reply func([]byte, error)
 }
 
 func newTransfer(ctx context.Context, s *session) *transfer {
@@ -72,7 +64,7 @@ func newTransfer(ctx context.Context, s *session) *transfer {
 		writes: make(chan *frame, opt.Readers+3*opt.Buffers),
 		room:   [2]int{opt.Buffers, opt.Buffers},
 		served: [2]map[int32]int{{}, {}},
-		sent:   map[int]uint32{}, came: map[int]uint32{}, untaken: map[arrived]*frame{},
+		sent:   map[int]uint32{},
 	}
 	for _, l := range s.shortfalls {
 		t.needs = append(t.needs, l.Need)
@@ -88,21 +80,24 @@ func newTransfer(ctx context.Context, s *session) *transfer {
 // run transfers until this rank has all that it was missing, and the others have what this one
 // reads. Errors: ctx's cause.
 func (t *transfer) run() error {
-	t.work.Store(1)
+	t.work.Add(1)
 	for i := range t.plan.Items {
 		if t.plan.Items[i].Kind == Regular && t.s.own.Need.has(i) {
 			t.work.Add(1)
 		}
 	}
-	t.mux.Handle(kindHead, t.announced)
-	t.mux.Handle(kindTaken, t.taken)
+	t.mu.Lock() // frames that are here already wait until calls is set
+	t.calls = ranks.NewCalls(t.mux, kindHead, t.announced)
+	t.mu.Unlock()
 	var writing sync.WaitGroup
 	for range t.s.opt.Writers {
 		writing.Go(func() { t.write(t.ctx) })
 	}
 	go func() {
 		t.readAll()
-		t.done()
+		t.work.Done()
+		t.work.Wait()
+		t.stop(errOver)
 	}()
 	<-t.ctx.Done() // readers may hang in storage: they are abandoned, and write nothing
 	writing.Wait()
@@ -114,13 +109,6 @@ func (t *transfer) run() error {
 
 // errOver ends a transfer that has done all its work.
 var errOver = errors.New("all is copied")
-
-// done ends a piece of work.
-func (t *transfer) done() {
-	if t.work.Add(-1) == 0 {
-		t.stop(errOver)
-	}
-}
 
 // settleItem counts an item that is placed, or could not be read for the reason err. Any other
 // error is the destination's, and ends staging.
@@ -137,7 +125,7 @@ func (t *transfer) settleItem(err error, item *Item) {
 	default:
 		t.stop(t.s.dest.cannotWrite(err))
 	}
-	t.done()
+	t.work.Done()
 }
 
 // newFrame waits for a buffer for reading; it returns nil when ctx ends.
@@ -169,7 +157,7 @@ func (t *transfer) used(f *frame) {
 	if f.uses.Add(-1) == 0 {
 		t.buffers.Put(f.buf) //nolint:staticcheck // its header is small beside a chunk
 		f.release()
-		t.done()
+		t.work.Done()
 	}
 }
 
@@ -181,33 +169,33 @@ func (t *transfer) forward(f *frame) {
 	if next < t.mux.Rank() {
 		h.Class = 1
 	}
-	body := ranks.Encode(&h)
 	t.mu.Lock()
-	seq := t.sent[next]
+	h.Ticket = t.sent[next]
 	t.sent[next]++
-	t.untaken[arrived{next, seq}] = f
-	t.mux.Send(next, kindHead, body) // in the order of seq
 	t.mu.Unlock()
-	t.mux.Put(next, seq, f.sent(), func(err error) {
+	gone := func(err error) {
 		if err != nil {
 			t.stop(err)
 			return
 		}
 		t.used(f)
-	})
+	}
+	t.mux.Put(next, h.Ticket, f.sent(), gone)
+	go func() {
+		_, err := t.calls.Call(t.ctx, next, ranks.Encode(&h))
+		gone(err)
+	}()
 }
 
 // announced handles the announcement of a frame.
-func (t *transfer) announced(from int, body []byte) {
-	a := arrival{arrived: arrived{from: from}}
+func (t *transfer) announced(from int, body []byte, reply func([]byte, error)) {
+	a := arrival{from: from, reply: reply}
 	if err := ranks.Decode(body, &a.head); err != nil {
 		t.stop(err)
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a.seq = t.came[from]
-	t.came[from]++
 	t.waiting[a.Class] = append(t.waiting[a.Class], a)
 	t.pump(a.Class)
 }
@@ -241,25 +229,12 @@ func (t *transfer) take(a arrival) {
 		t.room[a.Class]++
 		t.pump(a.Class)
 	}
-	there := func(err error) {
+	t.mux.Take(a.from, a.Ticket, f.sent(), func(err error) {
 		if err != nil {
 			t.stop(err)
 			return
 		}
-		t.mux.Send(a.from, kindTaken, binary.LittleEndian.AppendUint32(nil, a.seq))
+		a.reply(nil, nil)
 		t.dispatch(f)
-	}
-	t.mux.Take(a.from, a.seq, f.sent(), there)
-}
-
-// taken handles the acknowledgement of a frame.
-func (t *transfer) taken(from int, body []byte) {
-	key := arrived{from, binary.LittleEndian.Uint32(body)}
-	t.mu.Lock()
-	f := t.untaken[key]
-	delete(t.untaken, key)
-	t.mu.Unlock()
-	if f != nil {
-		t.used(f)
-	}
+	})
 }

@@ -162,14 +162,11 @@ func (t *tree) names(rel string) ([]string, error) {
 }
 
 // readlink returns the target of a symbolic link.
-func (t *tree) readlink(rel string) (text string, err error) {
-	buffer := make([]byte, unix.PathMax)
-	err = t.in("readlink", rel, func(dir int, name string) error {
-		n, err := unix.Readlinkat(dir, name, buffer)
-		text = string(buffer[:max(n, 0)])
-		return err
-	})
-	return text, err
+func (t *tree) readlink(rel string) (string, error) {
+	if err := t.ask("readlink", rel); err != nil {
+		return "", err
+	}
+	return os.Readlink(t.path(rel))
 }
 
 // mkdir creates a folder for this user only, unless another rank has created it meanwhile.
