@@ -25,9 +25,13 @@ type destination struct {
 // tempSuffix ends the names of the folders of temporaries.
 const tempSuffix = ".tmp"
 
+// idLink is the name of a link in a destination whose text identifies it: that of the first rank
+// that staged there.
+const idLink = statePrefix + "folder"
+
 func newDestination(root string, rank int, plan *Plan, fault func(op, path string) error,
 ) *destination {
-	d := &destination{tree: newTree(root, fault), plan: plan}
+	d := &destination{tree: &tree{root: root, fault: fault}, plan: plan}
 	d.temp = statePrefix + strconv.Itoa(rank) + tempSuffix
 	d.journal = readJournal(d.tree, rank)
 	return d
@@ -91,7 +95,8 @@ func (d *destination) prepare() error {
 	if err := d.makeRoot(); err != nil {
 		return err
 	}
-	d.identify()
+	_ = d.symlink(rand.Text(), idLink) // there may be one already
+	d.id, _ = d.readlink(idLink)
 	names, err := d.names("")
 	if err != nil {
 		return d.cannotWrite(err)
@@ -128,16 +133,6 @@ func (d *destination) makeRoot() error {
 		return fmt.Errorf("stage: %s is not a folder: name another one with --dest", d.root)
 	}
 	return d.cannotWrite(err)
-}
-
-// idLink is the name of a link in a destination whose text identifies it: that of the first rank
-// that staged there.
-const idLink = statePrefix + "folder"
-
-// identify finds out which ranks have the same folder.
-func (d *destination) identify() {
-	_ = d.symlink(rand.Text(), idLink) // there may be one already
-	d.id, _ = d.readlink(idLink)
 }
 
 // room checks that needBytes bytes fit.
@@ -200,7 +195,7 @@ func (d *destination) settle(copied bool) error {
 	}
 	err := d.journal.close()
 	if err == nil && copied {
-		err = d.sync()
+		err = d.in("syncfs", "", func(dir int, _ string) error { return unix.Syncfs(dir) })
 	}
 	return d.cannotWrite(err)
 }

@@ -60,37 +60,19 @@ func (t *transfer) place(s segment, data []byte) {
 		return
 	}
 	t.placings.Delete(s.Item)
-	t.settleItem(p.finish(t.s.dest, file, item), item)
+	t.settleItem(item, p.end.Reason, p.finish(t.s.dest, file, item))
 }
 
-// A readError is the reader's reason why a file could not be read.
-type readError string
-
-func (e readError) Error() string { return string(e) }
-
-// finish verifies the file and gives it its name.
+// finish verifies the file, by reading it back and comparing it with what was read, brings it into
+// its final state, records it and gives it its name. After an error the temporary stays until
+// staging ends.
 func (p *placing) finish(d *destination, file *file, item *Item) error {
-	err := p.err
+	if p.err != nil {
+		return p.err
+	}
 	if p.end.Reason != "" {
-		err = readError(p.end.Reason)
+		return cmp.Or(file.Close(), d.remove(file.rel))
 	}
-	if err == nil {
-		err = p.complete(d, file, item)
-	}
-	if file == nil {
-		return err
-	}
-	err = cmp.Or(err, file.Close())
-	if err == nil {
-		return d.rename(file.rel, item.Path)
-	}
-	_ = d.remove(file.rel) // err is being reported
-	return err
-}
-
-// complete reads the file back, compares it with what was read, brings it into its final state, and
-// records it.
-func (p *placing) complete(d *destination, file *file, item *Item) error {
 	sum, err := file.sum(item.Size)
 	if err != nil {
 		return err
@@ -107,7 +89,11 @@ func (p *placing) complete(d *destination, file *file, item *Item) error {
 	if err != nil {
 		return err
 	}
-	return d.journal.add(item.Path, recordOf(d.plan, item, sum, i))
+	err = cmp.Or(d.journal.add(item.Path, recordOf(d.plan, item, sum, i)), file.Close())
+	if err != nil {
+		return err
+	}
+	return d.rename(file.rel, item.Path)
 }
 
 // sum returns the checksum of a file of size bytes.

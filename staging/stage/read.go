@@ -63,11 +63,16 @@ func (t *transfer) read(ctx context.Context, work <-chan int) {
 // which is not dispatched; nil when ctx ends.
 func (t *transfer) readFile(ctx context.Context, f *frame, i int) *frame {
 	item := &t.plan.Items[i]
-	file, err := t.open(ctx, item)
+	err := t.openLimit.Wait(ctx)
+	var file *file
+	if err == nil {
+		file, err = t.source.openFile("open", item.Path, unix.O_RDONLY)
+	}
 	if err != nil {
 		f.add(i, 0, 0, &end{Reason: readReason(err)})
 		return f
 	}
+	t.s.stats.storageReads.Add(1)
 	defer func() {
 		_ = unix.Fadvise(file.fd, 0, 0, unix.FADV_DONTNEED) // advice; its failure changes nothing
 		_ = file.Close()                                    // it was only read
@@ -98,18 +103,6 @@ func (t *transfer) readFile(ctx context.Context, f *frame, i int) *frame {
 	return f
 }
 
-// open opens a file at the source, when this rank may open one.
-func (t *transfer) open(ctx context.Context, item *Item) (*file, error) {
-	if err := t.openLimit.Wait(ctx); err != nil {
-		return nil, err
-	}
-	f, err := t.source.openFile("open", item.Path, unix.O_RDONLY)
-	if err == nil {
-		t.s.stats.storageReads.Add(1)
-	}
-	return f, err
-}
-
 // fill reads all of p at offset off, when this rank may read as much.
 func (t *transfer) fill(ctx context.Context, f *file, p []byte, off int64) error {
 	if err := t.byteLimit.WaitN(ctx, len(p)); err != nil {
@@ -124,6 +117,11 @@ func (t *transfer) fill(ctx context.Context, f *file, p []byte, off int64) error
 	}
 	return err
 }
+
+// A readError is the reader's reason why a file could not be read.
+type readError string
+
+func (e readError) Error() string { return string(e) }
 
 // changed reports a file that has changed since it was planned.
 func changed(what string) error {

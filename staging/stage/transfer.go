@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"rankpool/mpicache/transport/ranks"
@@ -32,7 +33,7 @@ type transfer struct {
 	ctx    context.Context
 	stop   context.CancelCauseFunc
 
-	own    chan struct{} // an element for each frame that this rank has read
+	own    *semaphore.Weighted // buffers for what this rank reads
 	writes chan *frame
 	work   sync.WaitGroup // unsettled items, unreleased frames, and 1 while this rank reads
 
@@ -59,8 +60,8 @@ type arrival struct {
 func newTransfer(ctx context.Context, s *session) *transfer {
 	opt := s.opt
 	t := &transfer{
-		s: s, mux: s.mux, plan: s.plan, source: newTree(s.plan.Root, opt.sourceFault),
-		own:    make(chan struct{}, opt.Readers+opt.Buffers),
+		s: s, mux: s.mux, plan: s.plan, source: &tree{root: s.plan.Root, fault: opt.sourceFault},
+		own:    semaphore.NewWeighted(int64(opt.Readers + opt.Buffers)),
 		writes: make(chan *frame, opt.Readers+3*opt.Buffers),
 		room:   [2]int{opt.Buffers, opt.Buffers},
 		served: [2]map[int32]int{{}, {}},
@@ -110,35 +111,32 @@ func (t *transfer) run() error {
 // errOver ends a transfer that has done all its work.
 var errOver = errors.New("all is copied")
 
-// settleItem counts an item that is placed, or could not be read for the reason err. Any other
-// error is the destination's, and ends staging.
-func (t *transfer) settleItem(err error, item *Item) {
-	unread, is := errors.AsType[readError](err)
+// settleItem counts an item that is placed, or could not be read for a reason. An error is the
+// destination's, and ends staging.
+func (t *transfer) settleItem(item *Item, reason string, err error) {
 	switch {
-	case err == nil:
-		t.s.stats.copied.Add(1)
-		t.s.stats.bytes.Add(item.Size)
-	case is:
+	case err != nil:
+		t.stop(t.s.dest.cannotWrite(err))
+	case reason != "":
 		t.mu.Lock()
-		t.s.failures = append(t.s.failures, Failure{item.Path, t.mux.Rank(), unread.Error()})
+		t.s.failures = append(t.s.failures, Failure{item.Path, t.mux.Rank(), reason})
 		t.mu.Unlock()
 	default:
-		t.stop(t.s.dest.cannotWrite(err))
+		t.s.stats.copied.Add(1)
+		t.s.stats.bytes.Add(item.Size)
 	}
 	t.work.Done()
 }
 
 // newFrame waits for a buffer for reading; it returns nil when ctx ends.
 func (t *transfer) newFrame(ctx context.Context, chain []int32) *frame {
-	select {
-	case t.own <- struct{}{}:
-		t.work.Add(1)
-		return &frame{
-			head: head{Origin: int32(t.mux.Rank()), Chain: chain}, buf: t.buffers.Get().([]byte),
-			release: func() { <-t.own },
-		}
-	case <-ctx.Done():
+	if t.own.Acquire(ctx, 1) != nil {
 		return nil
+	}
+	t.work.Add(1)
+	return &frame{
+		head: head{Origin: int32(t.mux.Rank()), Chain: chain}, buf: t.buffers.Get().([]byte),
+		release: func() { t.own.Release(1) },
 	}
 }
 

@@ -31,10 +31,6 @@ type folders map[string]func() (*os.File, error)
 // maxFolders is how many folders a tree keeps open. When there are more, it closes all of them.
 const maxFolders = 64
 
-func newTree(root string, fault func(op, path string) error) *tree {
-	return &tree{root: root, fault: fault}
-}
-
 func (t *tree) path(rel string) string { return path.Join(t.root, rel) }
 
 // ask returns how a test wants a call to fail.
@@ -211,11 +207,6 @@ func (t *tree) chtime(rel string, modTime int64) error {
 		times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, posix.Timespec(modTime)}
 		return unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW)
 	})
-}
-
-// sync flushes what was written to the tree's file system.
-func (t *tree) sync() error {
-	return t.in("syncfs", "", func(dir int, _ string) error { return unix.Syncfs(dir) })
 }
 
 func pathError(op, path string, err error) error {

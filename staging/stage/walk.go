@@ -56,7 +56,7 @@ type Selected struct {
 func Select(ctx context.Context, root string, part []Selected, progress func(items int64)) (
 	*Plan, error,
 ) {
-	w := &walker{ctx: ctx, tree: newTree(root, nil), progress: progress}
+	w := &walker{ctx: ctx, tree: &tree{root: root}, progress: progress}
 	w.running.SetLimit(Requests - 1)
 	defer w.tree.close()
 	i, err := w.tree.look("", true, true)
