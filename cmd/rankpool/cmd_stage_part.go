@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,14 +45,9 @@ func (p *stagePart) register(flags *pflag.FlagSet) {
 }
 
 func (p *stagePart) check() error {
-	named := 0
-	for _, flag := range []string{p.list, p.rows, p.top} {
-		if flag != "" {
-			named++
-		}
-	}
+	parts := []string{p.list, p.rows, p.top}
 	switch {
-	case named > 1:
+	case len(slices.DeleteFunc(parts, func(flag string) bool { return flag == "" })) > 1:
 		return exit.Usagef("--list, --rows and --top name different parts: give one of them")
 	case (p.top == "") != (p.importance == ""):
 		return exit.Usagef(

@@ -2,6 +2,7 @@ package stage
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"rankpool/mpicache/transport/ranks"
@@ -55,7 +56,7 @@ func (s *session) watch() *ranks.Watch {
 // beat returns this rank's sign of life, the bytes that it has copied; rank 0 reports progress with
 // it.
 func (s *session) beat() []byte {
-	own, all := s.stats.bytes.Load(), int64(0)
+	own, all := atomic.LoadInt64(&s.counts.Bytes), int64(0)
 	s.bytes[s.mux.Rank()].Store(own)
 	for rank := range s.bytes {
 		all += s.bytes[rank].Load()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
@@ -72,7 +73,7 @@ func (t *transfer) readFile(ctx context.Context, f *frame, i int) *frame {
 		f.add(i, 0, 0, &end{Reason: readReason(err)})
 		return f
 	}
-	t.s.stats.storageReads.Add(1)
+	atomic.AddInt64(&t.s.counts.StorageReads, 1)
 	defer func() {
 		_ = unix.Fadvise(file.fd, 0, 0, unix.FADV_DONTNEED) // advice; its failure changes nothing
 		_ = file.Close()                                    // it was only read
@@ -113,7 +114,7 @@ func (t *transfer) fill(ctx context.Context, f *file, p []byte, off int64) error
 		err = changed("it ends early")
 	}
 	if err == nil {
-		t.s.stats.storageBytes.Add(int64(len(p)))
+		atomic.AddInt64(&t.s.counts.StorageBytes, int64(len(p)))
 	}
 	return err
 }

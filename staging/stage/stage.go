@@ -67,17 +67,11 @@ type session struct {
 	shortfalls []shortfall // of all ranks
 
 	stale    []string // copies that do not belong to this partition
-	pruned   int64
-	stats    stats
+	counts   Counts   // atomic during the transfer
 	failures []Failure
 
 	allBytes atomic.Int64   // to be copied by all ranks
 	bytes    []atomic.Int64 // that each rank had copied at its last sign of life
-}
-
-// stats are counted during the transfer.
-type stats struct {
-	storageReads, storageBytes, copied, bytes atomic.Int64
 }
 
 // shortfall is a rank's list of what it is missing.
@@ -117,7 +111,7 @@ func (s *session) settle(ctx context.Context) error {
 	if err := ranks.Barrier(ctx, s.mux, kindDone); err != nil {
 		return err
 	}
-	return s.dest.settle(s.stats.copied.Load() > 0)
+	return s.dest.settle(s.counts.Copied > 0)
 }
 
 // limit returns a limit per second, of which a tenth may be used at once, and one request of most.
@@ -174,38 +168,25 @@ func (s *session) placeLinks(ctx context.Context) error {
 		if err := s.dest.link(i, item); err != nil {
 			return s.dest.cannotWrite(err)
 		}
-		s.stats.copied.Add(1)
+		s.counts.Copied++
 	}
 	return nil
 }
 
 // report merges the ranks' reports.
 func (s *session) report(ctx context.Context) (*Report, error) {
-	stats := &s.stats
-	own := RankReport{
-		Rank: s.mux.Rank(), Host: s.opt.Host, Dest: s.opt.Dest,
-		Counts: Counts{
-			Copied: stats.copied.Load(), Skipped: s.owned.count() - s.own.Need.count(),
-			Failed: int64(len(s.failures)), Bytes: stats.bytes.Load(),
-			StorageReads: stats.storageReads.Load(), StorageBytes: stats.storageBytes.Load(),
-			Stale: int64(len(s.stale)), Pruned: s.pruned,
-		},
-		StalePaths: s.stale[:min(len(s.stale), shownStale)],
-		Failures:   s.failures,
-	}
-	all, err := ranks.Share(ctx, s.mux, kindReport, own)
-	return s.total(all), err
-}
-
-// total adds up the ranks' reports.
-func (s *session) total(all []RankReport) *Report {
+	s.counts.Skipped = s.owned.count() - s.own.Need.count()
+	s.counts.Failed, s.counts.Stale = int64(len(s.failures)), int64(len(s.stale))
+	all, err := ranks.Share(ctx, s.mux, kindReport, RankReport{
+		Rank: s.mux.Rank(), Host: s.opt.Host, Dest: s.opt.Dest, Counts: s.counts,
+		StalePaths: s.stale[:min(len(s.stale), shownStale)], Failures: s.failures,
+	})
 	sum := &Report{Mode: s.opt.Mode, Ranks: all, SourceFolder: s.plan.Root}
 	for i := range all {
 		r := &all[i]
 		sum.add(&r.Counts)
 		sum.StalePaths = append(sum.StalePaths, r.StalePaths...)
 		sum.Failures = append(sum.Failures, r.Failures...)
-		r.Failures, r.StalePaths = nil, nil
 	}
 	sum.Failed += int64(len(s.plan.Failed))
 	sum.Failures = append(sum.Failures, s.plan.Failed...)
@@ -218,5 +199,5 @@ func (s *session) total(all []RankReport) *Report {
 	slices.SortStableFunc(sum.Failures, func(a, b Failure) int { return cmp.Compare(a.Path, b.Path) })
 	sum.Failures = slices.CompactFunc(sum.Failures,
 		func(a, b Failure) bool { return a.Path == b.Path })
-	return sum
+	return sum, err
 }

@@ -34,7 +34,7 @@ func (s *session) sweep(ctx context.Context) error {
 		if err := s.dest.remove(rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return s.dest.cannotWrite(err)
 		}
-		s.pruned++
+		s.counts.Pruned++
 	}
 	return nil
 }

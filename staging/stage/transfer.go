@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
@@ -122,8 +123,8 @@ func (t *transfer) settleItem(item *Item, reason string, err error) {
 		t.s.failures = append(t.s.failures, Failure{item.Path, t.mux.Rank(), reason})
 		t.mu.Unlock()
 	default:
-		t.s.stats.copied.Add(1)
-		t.s.stats.bytes.Add(item.Size)
+		atomic.AddInt64(&t.s.counts.Copied, 1)
+		atomic.AddInt64(&t.s.counts.Bytes, item.Size)
 	}
 	t.work.Done()
 }
