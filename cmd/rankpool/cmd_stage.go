@@ -144,10 +144,8 @@ func (o *stageOptions) stage(cmd *cobra.Command, at world.Place) error {
 
 // rank runs the staging of one rank.
 func (o *stageOptions) rank(ctx context.Context, ranks transport.Transport) (*stage.Report, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
+	host, _ := os.Hostname()
+	host = cmp.Or(host, "localhost")
 	rate, _ := o.limits.Rate() // checked before
 	dest := strings.NewReplacer("{rank}", strconv.Itoa(ranks.Rank()), "{host}", host).Replace(o.dest)
 	opt := stage.Options{
@@ -201,11 +199,12 @@ func (o *stageOptions) conclude(cmd *cobra.Command, report *stage.Report, err er
 
 // printStaged prints the summary, then a line per rank.
 func printStaged(w io.Writer, r *stage.Report) error {
-	fmt.Fprintf(w, "items:    %s (%s)\ncopied:   %s\nskipped:  %s\nfailed:   %s\nbytes:    %s (%s/s)\n"+
-		"read:     %s files, %s\nseconds:  %.2f\n",
+	fmt.Fprintf(w, "items:    %s (%s)\ncopied:   %s\nskipped:  %s\nfailed:   %s\n"+
+		"bytes:    %s (%s/s)\nread:     %s files, %s\nseconds:  %.2f\n",
 		humanize.Comma(r.TotalItems), memory.Text(r.TotalBytes), humanize.Comma(r.Copied),
 		humanize.Comma(r.Skipped), humanize.Comma(r.Failed), memory.Text(r.Bytes),
-		memory.Text(int64(float64(r.Bytes)/max(r.Seconds, 1e-3))), humanize.Comma(r.StorageReads), memory.Text(r.StorageBytes), r.Seconds)
+		memory.Text(int64(float64(r.Bytes)/max(r.Seconds, 1e-3))), humanize.Comma(r.StorageReads),
+		memory.Text(r.StorageBytes), r.Seconds)
 	if r.Stale > 0 {
 		fmt.Fprintf(w, "stale:    %s, %s removed; such as %q\n", humanize.Comma(r.Stale),
 			humanize.Comma(r.Pruned), r.StalePaths[0])

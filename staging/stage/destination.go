@@ -31,8 +31,10 @@ const idLink = statePrefix + "folder"
 
 func newDestination(root string, rank int, plan *Plan, fault func(op, path string) error,
 ) *destination {
-	d := &destination{tree: &tree{root: root, fault: fault}, plan: plan}
-	d.temp = statePrefix + strconv.Itoa(rank) + tempSuffix
+	d := &destination{
+		tree: &tree{root: root, fault: fault}, plan: plan,
+		temp: statePrefix + strconv.Itoa(rank) + tempSuffix,
+	}
 	d.journal = readJournal(d.tree, rank)
 	return d
 }

@@ -61,7 +61,7 @@ func (s *session) beat() []byte {
 	for rank := range s.bytes {
 		all += s.bytes[rank].Load()
 	}
-	if s.mux.Rank() == 0 {
+	if s.mux.Rank() == 0 && s.opt.Progress != nil {
 		s.opt.Progress(all, s.allBytes.Load())
 	}
 	return ranks.Encode(own)

@@ -30,7 +30,7 @@ type Options struct {
 	Ticks     <-chan time.Time // when ranks send a sign of life; nil: every second
 	PeerTicks int              // ticks after which a silent rank is dead; 0: 30
 	// called on rank 0 at every tick, by one goroutine, with the bytes that all ranks have copied, and
-	// those to be copied, 0 until they are known
+	// those to be copied, 0 until they are known; nil: nobody
 	Progress func(bytes, all int64)
 
 	// what fails in a test, at the source and at the destination
@@ -47,9 +47,6 @@ func (o Options) defaults() *Options {
 	o.ChunkBytes, o.Buffers = cmp.Or(o.ChunkBytes, 2<<20), cmp.Or(o.Buffers, 8)
 	o.Readers, o.Writers = cmp.Or(o.Readers, Requests), cmp.Or(o.Writers, 8)
 	o.PeerTicks = cmp.Or(o.PeerTicks, 30)
-	if o.Progress == nil {
-		o.Progress = func(int64, int64) {}
-	}
 	return &o
 }
 
@@ -84,7 +81,7 @@ type Report struct {
 	Seconds float64      `json:"seconds"`
 	Mode    Mode         `json:"mode"`
 	Ranks   []RankReport `json:"ranks"`
-	// the first stale copies of each rank, relative to its destination
+	// the first ten stale copies of each rank, relative to its destination
 	StalePaths   []string  `json:"stale_paths,omitempty"`
 	Failures     []Failure `json:"failures,omitempty"` // in order of path, each path once
 	TotalItems   int64     `json:"total_items"`        // of the plan, counted once

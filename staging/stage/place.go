@@ -39,7 +39,7 @@ func (t *transfer) write(ctx context.Context) {
 
 // place writes one segment, and finishes the file with its last one.
 func (t *transfer) place(s segment, data []byte) {
-	item := &t.plan.Items[s.Item]
+	item := &t.s.plan.Items[s.Item]
 	open, _ := t.placings.LoadOrStore(s.Item, &placing{
 		create: sync.OnceValues(func() (*file, error) {
 			return t.s.dest.create(t.s.dest.temporary(int(s.Item)))

@@ -38,9 +38,9 @@ func (t *transfer) read(ctx context.Context, work <-chan int) {
 	var f *frame
 	files := 0
 	for i := range work {
-		chain := chain(t.needs, i, t.mux.Rank())
+		chain := chain(t.needs, i, t.s.mux.Rank())
 		if f != nil && (files == frameFiles || !slices.Equal(f.Chain, chain) ||
-			int64(f.Bytes)+t.plan.Items[i].Size > int64(t.s.opt.ChunkBytes)) {
+			int64(f.Bytes)+t.s.plan.Items[i].Size > int64(t.s.opt.ChunkBytes)) {
 			t.dispatch(f)
 			f, files = nil, 0
 		}
@@ -63,7 +63,7 @@ func (t *transfer) read(ctx context.Context, work <-chan int) {
 // readFile reads a file into f and, when f is full, into new frames. It returns the last of them,
 // which is not dispatched; nil when ctx ends.
 func (t *transfer) readFile(ctx context.Context, f *frame, i int) *frame {
-	item := &t.plan.Items[i]
+	item := &t.s.plan.Items[i]
 	err := t.openLimit.Wait(ctx)
 	var file *file
 	if err == nil {

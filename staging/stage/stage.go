@@ -1,3 +1,11 @@
+// Package stage is the batch stager: it copies a data set, or a part of it, from storage to a
+// folder on every rank.
+//
+// One rank walks the source and sends the plan to the others; each rank compares it with what it
+// has; then each file that any rank is missing is read from storage once, by one rank, and passed
+// in chunks along the chain of the ranks that miss it, while every rank writes it under a temporary
+// name. A file is then read back, compared with the checksum of what was read, and renamed: no file
+// of the final tree is ever incomplete.
 package stage
 
 import (
@@ -156,14 +164,11 @@ func (s *session) exchange(ctx context.Context) (err error) {
 }
 
 // placeLinks creates the symbolic links.
-func (s *session) placeLinks(ctx context.Context) error {
+func (s *session) placeLinks(context.Context) error {
 	for i := range s.plan.Items {
 		item := &s.plan.Items[i]
 		if item.Kind != Symlink || !s.own.Need.has(i) {
 			continue
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
 		}
 		if err := s.dest.link(i, item); err != nil {
 			return s.dest.cannotWrite(err)
@@ -179,7 +184,7 @@ func (s *session) report(ctx context.Context) (*Report, error) {
 	s.counts.Failed, s.counts.Stale = int64(len(s.failures)), int64(len(s.stale))
 	all, err := ranks.Share(ctx, s.mux, kindReport, RankReport{
 		Rank: s.mux.Rank(), Host: s.opt.Host, Dest: s.opt.Dest, Counts: s.counts,
-		StalePaths: s.stale[:min(len(s.stale), shownStale)], Failures: s.failures,
+		StalePaths: s.stale[:min(len(s.stale), 10)], Failures: s.failures,
 	})
 	sum := &Report{Mode: s.opt.Mode, Ranks: all, SourceFolder: s.plan.Root}
 	for i := range all {

@@ -8,9 +8,6 @@ import (
 	"slices"
 )
 
-// shownStale is how many stale copies of a rank a report names.
-const shownStale = 10
-
 // sweep finds this rank's stale copies, and removes them if asked to. A copy is stale if an earlier
 // run staged it from the same source into the plan's folders, and no rank with this destination
 // gets it any more. Removing it makes room before anything is copied.
@@ -24,9 +21,6 @@ func (s *session) sweep(ctx context.Context) error {
 		id := s.shortfalls[all[i]].Folder
 		return int(all[i]) == s.mux.Rank() || id == own || id == "" || own == ""
 	})
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
 	if !s.opt.Prune {
 		return nil
 	}
@@ -58,10 +52,7 @@ func (d *destination) stale(ctx context.Context, keep func(i int) bool) (stale [
 			continue
 		}
 		i, err := d.look(rel, false, false)
-		if err != nil {
-			continue
-		}
-		if r, found := d.journal.find(rel, i); found && r.Source == d.plan.source(rel) {
+		if r, found := d.journal.find(rel, i); err == nil && found && r.Source == d.plan.source(rel) {
 			stale = append(stale, rel)
 		}
 	}

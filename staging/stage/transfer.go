@@ -26,8 +26,6 @@ import (
 // at most once. So no buffer ever waits for itself, over any number of ranks.
 type transfer struct {
 	s      *session
-	mux    *ranks.Mux
-	plan   *Plan
 	source *tree
 	needs  []set     // of all ranks
 	share  readShare // of this rank
@@ -51,6 +49,49 @@ type transfer struct {
 	placings sync.Map  // *placing by item (int32), of files that are being written
 }
 
+// A segment is a stretch of a file in a frame, or its end.
+type segment struct {
+	Item   int32
+	Offset int64 // in the file
+	Bytes  int32 // in the frame, after those of the segments before
+	End    *end  // of a segment without bytes, which may arrive before others
+}
+
+// end is the reader's summary of a file.
+type end struct {
+	Data   int64  // bytes in its segments
+	Sum    uint64 // XXH3
+	Reason string // why it could not be read; "" if it could
+}
+
+// A head announces a frame to the next rank of its chain.
+type head struct {
+	Origin   int32   // the rank that read it
+	Class    uint8   // of the buffer that it needs, see transfer
+	Chain    []int32 // the ranks after the receiver
+	Ticket   uint32  // of the transport's Put and Take
+	Segments []segment
+	Bytes    int
+}
+
+// A frame is a chunk of bytes in transit: in a buffer, until it is written here and the next rank
+// has it.
+type frame struct {
+	head
+	buf     []byte // its capacity is a chunk
+	uses    atomic.Int32
+	release func() // gives back the buffer's place
+}
+
+// sent returns what is sent of the frame: at least a byte, so that empty frames go the same way.
+func (f *frame) sent() [][]byte { return [][]byte{f.buf[:max(f.Bytes, 1)]} }
+
+// add appends a segment whose bytes are at the end of buf.
+func (f *frame) add(item int, offset int64, n int, e *end) {
+	f.Segments = append(f.Segments, segment{int32(item), offset, int32(n), e})
+	f.Bytes += n
+}
+
 // An arrival is a head that has arrived.
 type arrival struct {
 	head
@@ -61,7 +102,7 @@ type arrival struct {
 func newTransfer(ctx context.Context, s *session) *transfer {
 	opt := s.opt
 	t := &transfer{
-		s: s, mux: s.mux, plan: s.plan, source: &tree{root: s.plan.Root, fault: opt.sourceFault},
+		s: s, source: &tree{root: s.plan.Root, fault: opt.sourceFault},
 		own:    semaphore.NewWeighted(int64(opt.Readers + opt.Buffers)),
 		writes: make(chan *frame, opt.Readers+3*opt.Buffers),
 		room:   [2]int{opt.Buffers, opt.Buffers},
@@ -83,13 +124,13 @@ func newTransfer(ctx context.Context, s *session) *transfer {
 // reads. Errors: ctx's cause.
 func (t *transfer) run() error {
 	t.work.Add(1)
-	for i := range t.plan.Items {
-		if t.plan.Items[i].Kind == Regular && t.s.own.Need.has(i) {
+	for i := range t.s.plan.Items {
+		if t.s.plan.Items[i].Kind == Regular && t.s.own.Need.has(i) {
 			t.work.Add(1)
 		}
 	}
 	t.mu.Lock() // frames that are here already wait until calls is set
-	t.calls = ranks.NewCalls(t.mux, kindHead, t.announced)
+	t.calls = ranks.NewCalls(t.s.mux, kindHead, t.announced)
 	t.mu.Unlock()
 	var writing sync.WaitGroup
 	for range t.s.opt.Writers {
@@ -120,7 +161,7 @@ func (t *transfer) settleItem(item *Item, reason string, err error) {
 		t.stop(t.s.dest.cannotWrite(err))
 	case reason != "":
 		t.mu.Lock()
-		t.s.failures = append(t.s.failures, Failure{item.Path, t.mux.Rank(), reason})
+		t.s.failures = append(t.s.failures, Failure{item.Path, t.s.mux.Rank(), reason})
 		t.mu.Unlock()
 	default:
 		atomic.AddInt64(&t.s.counts.Copied, 1)
@@ -136,7 +177,7 @@ func (t *transfer) newFrame(ctx context.Context, chain []int32) *frame {
 	}
 	t.work.Add(1)
 	return &frame{
-		head: head{Origin: int32(t.mux.Rank()), Chain: chain}, buf: t.buffers.Get().([]byte),
+		head: head{Origin: int32(t.s.mux.Rank()), Chain: chain}, buf: t.buffers.Get().([]byte),
 		release: func() { t.own.Release(1) },
 	}
 }
@@ -165,7 +206,7 @@ func (t *transfer) forward(f *frame) {
 	next := int(f.Chain[0])
 	h := f.head
 	h.Chain = f.Chain[1:]
-	if next < t.mux.Rank() {
+	if next < t.s.mux.Rank() {
 		h.Class = 1
 	}
 	t.mu.Lock()
@@ -179,7 +220,7 @@ func (t *transfer) forward(f *frame) {
 		}
 		t.used(f)
 	}
-	t.mux.Put(next, h.Ticket, f.sent(), gone)
+	t.s.mux.Put(next, h.Ticket, f.sent(), gone)
 	go func() {
 		_, err := t.calls.Call(t.ctx, next, ranks.Encode(&h))
 		gone(err)
@@ -228,7 +269,7 @@ func (t *transfer) take(a arrival) {
 		t.room[a.Class]++
 		t.pump(a.Class)
 	}
-	t.mux.Take(a.from, a.Ticket, f.sent(), func(err error) {
+	t.s.mux.Take(a.from, a.Ticket, f.sent(), func(err error) {
 		if err != nil {
 			t.stop(err)
 			return
