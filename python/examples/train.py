@@ -64,7 +64,8 @@ def arguments():
     )
     parser.add_argument(
         "--losses", metavar="L.npy",
-        help="report these instead, and no accuracy: float32 [epochs, samples]",
+        help="report these instead, and no accuracy but that of test data: float32 [epochs, "
+        "samples]",
     )  # fmt: skip
     parser.add_argument(
         "--embeddings",
@@ -207,7 +208,7 @@ class Trainer:
         right, seen = self.tested(epoch) if self.test else (right, seen)
         right, seen = summed(right, seen)
         if RANK == 0 and seen:
-            if self.losses is None:
+            if self.losses is None or self.test:
                 self.sampler.metric("accuracy", right / seen)
             print(f"epoch {epoch} accuracy {right / seen:.4f}", flush=True)
         return True

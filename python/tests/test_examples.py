@@ -103,6 +103,16 @@ def test_the_plain_mean_leaves_the_weights_out(images):
     )
 
 
+def test_augmented_colours_are_the_same_in_each_run(images):
+    runs = []
+    for _ in range(2):
+        before = len(images.seen(REPORT))
+        out, _ = train("--batch-size", 8, "--epochs", 1, "--colours")
+        assert out.startswith("epoch 0 accuracy")
+        runs.append(reported(images, before))
+    assert len(runs[0]) == 6 and runs[0] == runs[1]
+
+
 def test_a_run_stopped_in_mid_epoch_and_resumed_has_the_same_stream(images, tmp_path):
     whole, parts, save = tmp_path / "whole", tmp_path / "parts", tmp_path / "saved"
     common = ["--batch-size", 8, "--epochs", 3]
