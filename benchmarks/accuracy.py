@@ -144,12 +144,14 @@ def summary(results):
         task, images, memory, system = json.loads(of)
         last = [100 * run["accuracy"][-1] for run in all_of]
         late = [100 * statistics.mean(run["accuracy"][-3:]) for run in all_of]
+        best = [100 * max(run["accuracy"]) for run in all_of]
         drawn = sum(run["draws"] for run in all_of)
         rows.append({
             "task": task, "system": system, "memory": memory, "images": images[0],
             "seeds": len(all_of),
             "last": statistics.mean(last), "last_deviation": deviation(last),
             "late": statistics.mean(late), "late_deviation": deviation(late),
+            "best": statistics.mean(best), "best_deviation": deviation(best),
             "trained": drawn / len(all_of),
             "found": 100 * sum(run["planned_hits"] for run in all_of) / drawn,
             "substituted": 100 * sum(run["substituted"] for run in all_of) / drawn,
