@@ -11,12 +11,11 @@ import random
 import select
 import socket
 import struct
-import sys
 import threading
 import time
 import weakref
 from collections import deque
-from typing import Any, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import session, wire
 from .cache_away import Waiting, batch_timeout
@@ -24,7 +23,7 @@ from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
 from .identity import Identities, identities
 from .lease import Hands, Lease
 from .memory import Memory
-from .messages import say
+from .messages import say, worker
 from .owner import check_folder, check_peer
 
 RETRY_SECONDS = 0.5  # between attempts to reach a cache that is down: an attempt costs some 20 µs
@@ -81,7 +80,7 @@ class Connection:
     def __init__(self, path: str, trainer: int, world: int) -> None:
         self.path, self.trainer, self.world = path, trainer, world
         self.worker = int.from_bytes(os.urandom(8), "little")
-        self.in_worker = _worker() is not None
+        self.in_worker = worker() is not None
         self.welcome: Optional[wire.Welcome] = None
         self.slab: object = b""
         self._memory: Optional[Memory] = None  # contains the slab; outlives the connection
@@ -174,7 +173,7 @@ class Connection:
         processes of the job notice the loss at once."""
         if self._sock is None and not self._hesitated:
             self._hesitated = True
-            processes = self.world * getattr(_worker(), "num_workers", 1)
+            processes = self.world * getattr(worker(), "num_workers", 1)
             time.sleep(_random.uniform(0, min(MAX_HESITATE_SECONDS, HESITATE_SECONDS * processes)))
 
     def add_listener(self, listener) -> None:
@@ -274,7 +273,7 @@ class Connection:
     def _late(self) -> Away:
         """Drops the connection to a cache that did not answer in time, and returns the error to
         raise."""
-        if self._patience == self._bound and getattr(_worker(), "id", 0) == 0:  # one speaks for all
+        if self._patience == self._bound and getattr(worker(), "id", 0) == 0:  # one speaks for all
             say(f"the cache has not answered for {self._bound:g} s; reading storage until it does")
         self._patience = min(self._bound, LATE_SECONDS)
         self._drop()
@@ -570,6 +569,9 @@ class Connection:
             return wire.Tally(stream, epoch)
         tally = self._tallies.get(stream)
         if tally is None or tally.epoch != epoch:
+            for ended in self._ended:  # another thread may have begun the next one
+                if (ended.stream, ended.epoch) == (stream, epoch):
+                    return ended
             if tally is not None:
                 self._ended.append(tally)
                 self.send_tally(tally)
@@ -672,13 +674,6 @@ def _readable(sock: socket.socket, seconds: float) -> bool:
     except ValueError:  # another thread has closed it
         return True
     return bool(poll.poll(1000 * seconds))
-
-
-def _worker() -> Any:
-    """Returns what torch says of the DataLoader's worker that this process is, None if it is
-    none."""
-    data = sys.modules.get("torch.utils.data")
-    return None if data is None else data.get_worker_info()
 
 
 # The connections of this process. A forked child begins with none: a socket has one owner.

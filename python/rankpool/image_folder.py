@@ -15,7 +15,8 @@ except ImportError as error:
     ) from None
 
 from .dataset import Dataset
-from .map_dataset import Served, say_once
+from .map_dataset import Served
+from .messages import say_once
 from .opening import opens
 
 Sample = Tuple[str, int]  # the path and the class

@@ -3,12 +3,10 @@ reproducible tensors."""
 
 from __future__ import annotations
 
-import mmap
 import os
 import threading
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
-from zlib import crc32
 
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import get_worker_info
@@ -17,23 +15,10 @@ from . import session
 from .batch import Batch, Index, fetch
 from .dataloader_hook import Ours, hook
 from .dataset import Dataset, name_of
-from .messages import say
+from .messages import say_once
 from .seeding import keep, number_of, seed_all
 
 hook()
-
-# Which sentences were said, by their hash: shared with workers that are forked, which come anew in
-# each epoch.
-_said = mmap.mmap(-1, 1 << 16)
-
-
-def say_once(text: str) -> None:
-    """Prints a sentence on stderr, once per trainer."""
-    worker, place = get_worker_info(), crc32(text.encode()) % len(_said)
-    if not _said[place] and (worker is None or worker.id == 0):
-        _said[place] = 1
-        say(text)
-
 
 # The data sets of the cache that samplers of rankpool draw from: other orders are not planned.
 claimed: Set[str] = set()

@@ -15,11 +15,12 @@ from torch.utils.data import Subset
 
 from . import wire
 from .batch import Batch
-from .batch_sampler import LISTED, BatchSampler, BesideError, place_of
-from .connection import Connection
+from .batch_sampler import place_of
 from .dataloader_hook import Loading, Ours, _under, under_way
-from .errors import Away, NotReady, RequestError
-from .map_dataset import Served, claimed, say_once
+from .errors import RequestError
+from .listed import Listed, listed, not_served, words_of
+from .map_dataset import Served, claimed
+from .messages import say_once
 from .seeding import keep
 from .torch_samplers import _place
 
@@ -28,93 +29,6 @@ BLOCK = 64  # batches that are handed in at once, where the whole epoch cannot b
 # then, and what is kept for it is decided from then on (at half of a short epoch, hits were 0.96 of
 # MIN's).
 _AHEAD_AT = 64
-
-
-class _Stream(BatchSampler):
-    """What this process hands in over one data set, in parts, each an epoch for the ranks.
-
-    A part is words: the number of batches, their lengths, all ids. Parts are kept until the next
-    one, for a cache that is restarted.
-    """
-
-    def __init__(self, data, rank: int, world: int) -> None:
-        self._parts: Dict[int, bytes] = {}  # by epoch
-        self._alone = 0  # how often in a row the other trainers did not come
-        self._skips = 0  # so many parts are read from storage without waiting for them again
-        super().__init__(data, 0, 0, LISTED, rank=rank, world_size=world)
-
-    def begin(self, words: bytes) -> int:
-        """Hands in the part that is trained next; returns its epoch. What has no plan, because the
-        cache or trainers are away, is read from storage. A trainer that iterates alone waits ever
-        more rarely for the others."""
-        if self._skips:
-            self._parts, self._plan, self._skips = {self.epoch: words}, None, self._skips - 1
-            return self.epoch
-        ahead = self._parts.get(self.epoch) == words
-        while True:
-            self._parts, self._plan = {self.epoch: words}, None
-            try:
-                if not self._connection.connect():
-                    return self.epoch
-                if not (ahead and self._confirms()):
-                    self._hand_in(self._connection, self.epoch, words)
-                plan = self._planned(self.epoch)
-            except Away:
-                return self.epoch
-            except NotReady as why:
-                _not_served(self.data, why)
-                self._skips, self._alone = 2 * (2**self._alone - 1), self._alone + 1
-                return self.epoch
-            self.epoch, self._alone, ahead = self.epoch + 1, 0, False
-            # else it was open already: other trainers had come too late for it
-            if words.endswith(plan.ids.tobytes()):
-                self._plan = plan
-                return plan.epoch
-
-    def foresee(self, words: bytes) -> None:
-        """Hands in the part that will probably be next."""
-        self._parts[self.epoch] = words
-        try:
-            if self._connection.connect():
-                self._hand_in(self._connection, self.epoch, words, ahead=True)
-        except (Away, NotReady, RequestError):  # a refusal is said when it begins
-            pass
-
-    def _confirms(self) -> bool:
-        try:
-            self._hand_in(self._connection, self.epoch, b"")
-            return True
-        except NotReady:  # the cache was restarted
-            return False
-
-    def _hand_in(self, link: Connection, epoch: int, words: bytes, ahead: bool = False) -> None:
-        stream, _ = self._open_at(link)
-        for at in range(0, max(len(words), 1), wire.LIST_BYTES):
-            piece = words[at : at + wire.LIST_BYTES]
-            link.request(
-                wire.LIST, wire.pack_list(stream, epoch, ahead, len(words) // 4, at // 4, piece)
-            )
-
-    def _reconnected(self, link: Connection) -> None:
-        newest = max(self._parts, default=0)
-        for epoch, words in list(self._parts.items()):
-            self._hand_in(link, epoch, words, ahead=epoch == newest and len(self._parts) > 1)
-
-
-def _not_served(data, why: Exception) -> None:
-    reason = str(why).replace("rankpool: ", "")
-    say_once(f"data set {data.name!r} is read from storage for now: {reason}")
-
-
-_streams: Dict[Tuple[str, str, int, int], _Stream] = {}
-
-
-def _stream_of(data) -> _Stream:
-    rank, world = _place(None, None)
-    key = data.door, data.name, rank, world
-    if key not in _streams:
-        _streams[key] = _Stream(data, rank, world)
-    return _streams[key]
 
 
 class Planned(Ours):
@@ -172,7 +86,8 @@ class Planned(Ours):
         self._passes += 1
         for _ in range(number):
             next(drawn, None)
-        stream, more = self._open(data), True
+        served, more = getattr(data, "_data", None), True
+        stream = None if served is None else listed(served, *_place(None, None))
         while more:
             counts, ids, more = self._draw(drawn, stream)
             if not more:
@@ -199,17 +114,11 @@ class Planned(Ours):
                     self._foresee(stream)
             number, began = number + len(counts), time.perf_counter_ns()
 
-    def _open(self, data) -> Optional[_Stream]:
-        try:
-            return _stream_of(data._data) if getattr(data, "_data", None) is not None else None
-        except (BesideError, RequestError) as refused:
-            return _not_served(data._data, refused)
-
-    def _begin(self, stream: Optional[_Stream], counts: array, ids: array) -> Optional[int]:
+    def _begin(self, stream: Optional[Listed], counts: array, ids: array) -> Optional[int]:
         """Hands in a part; returns its epoch, None if the cache serves none."""
         if stream is None:
             return None
-        words = _words(counts, ids)
+        words = words_of(counts, ids)
         foretold, self._foretold = self._foretold, None
         if foretold not in (None, words):
             self._foresees = False
@@ -220,7 +129,7 @@ class Planned(Ours):
         try:
             return stream.begin(words)
         except RequestError as refused:
-            return _not_served(stream.data, refused)
+            return not_served(stream.data, refused)
 
     def _draw(self, drawn: Iterator[Any], stream) -> Tuple[array, array, bool]:
         """Returns the lengths of the batches of the next part, their ids, and whether more may
@@ -249,7 +158,7 @@ class Planned(Ours):
         except OverflowError:  # they count from the end
             return array("I", [index(i) % len(_below(self.dataset)[0]) for i in ids])
 
-    def _foresee(self, stream: _Stream) -> None:
+    def _foresee(self, stream: Listed) -> None:
         """Hands in what the next epoch will be, if the samplers' set_epoch says it."""
         if not (self._foresees and self._total and _with_epoch(self.batches)):
             return
@@ -266,7 +175,7 @@ class Planned(Ours):
         finally:
             restore()
         if not more:
-            self._foretold = _words(counts, ids)
+            self._foretold = words_of(counts, ids)
             stream.foresee(self._foretold)
 
     # --- checkpoints ---
@@ -351,10 +260,6 @@ def _below(dataset) -> Tuple[Any, Any]:
         own = dataset.indices
         indices, dataset = own if indices is None else [own[i] for i in indices], dataset.dataset
     return dataset, indices
-
-
-def _words(counts: array, ids: array) -> bytes:
-    return array("I", [len(counts)]).tobytes() + counts.tobytes() + ids.tobytes()
 
 
 def _has_length(batches) -> bool:

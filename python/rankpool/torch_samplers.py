@@ -18,7 +18,8 @@ from .batch_sampler import BatchSampler, BesideError, place_of
 from .connection import Spec
 from .dataloader_hook import Loading, Ours, loading_of
 from .errors import CacheAwayError
-from .map_dataset import Served, claim, say_once
+from .map_dataset import Served, claim
+from .messages import say_once
 from .seeding import number_of
 
 _UNASKED = 64  # ids in a batch of unknown size, which only carries seed and epoch

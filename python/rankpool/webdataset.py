@@ -9,7 +9,8 @@ from itertools import zip_longest
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from .dataset import Dataset
-from .map_dataset import Served, say_once
+from .map_dataset import Served
+from .messages import say_once
 from .tarfiles import Shards, expand
 
 _PACKED = "rankpool.parquet"  # the manifest in a folder that rankpool pack wrote

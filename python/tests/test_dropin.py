@@ -52,7 +52,7 @@ EACH += [
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch):
     """No cache, unless the fixture door provides one."""
-    monkeypatch.setattr("rankpool.map_dataset._said", mmap.mmap(-1, 1 << 16))
+    monkeypatch.setattr("rankpool.messages._said", mmap.mmap(-1, 1 << 16))
     rankpool.map_dataset.claimed.clear()
     for name in ("RANKPOOL_SOCKET", "RANKPOOL_SESSION", "RANK", "WORLD_SIZE", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)

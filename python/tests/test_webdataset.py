@@ -23,7 +23,7 @@ GET = 4
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch):
     """No cache, unless the fixture door provides one."""
-    monkeypatch.setattr("rankpool.map_dataset._said", bytearray(1 << 16))
+    monkeypatch.setattr("rankpool.messages._said", bytearray(1 << 16))
     for name in ("RANKPOOL_SOCKET", "RANKPOOL_SESSION", "RANK", "WORLD_SIZE", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
 
