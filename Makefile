@@ -174,10 +174,10 @@ test-dlio: build ## run DLIO, MLPerf Storage's benchmark, from PyPI, 0.5 GB (ben
 	build/dlio/bin/pip install -q 'tensorflow-cpu==2.15.*' pytest
 	build/dlio/bin/python -m pytest -v -p no:cacheprovider python/frameworks/test_dlio.py
 
-test-frameworks: build ## train with scripts of six frameworks from PyPI, 6 GB (docs/python.md)
+test-frameworks: build ## train with scripts of seven frameworks from PyPI, 6 GB (docs/python.md)
 	$(PYTHON) -m venv build/frameworks
 	build/frameworks/bin/pip install -q torch torchvision webdataset lightning accelerate \
-		transformers timm pytest
+		transformers timm grain pytest
 	build/frameworks/bin/python -m pytest -v -p no:cacheprovider python/frameworks \
 		--ignore python/frameworks/test_dlio.py --imagenet "$(IMAGENET)" --torchvision "$(TORCHVISION)"
 

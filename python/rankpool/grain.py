@@ -12,6 +12,7 @@ import threading
 import time
 from array import array
 from contextlib import suppress
+from itertools import chain
 from multiprocessing.connection import Client, Listener
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -168,7 +169,7 @@ class Planned:
     def _words(self, part: int) -> bytes:
         batches = self._part // self._block * self._workers
         parts = [ids for number in range(batches) if (ids := self._ids(part, number))]
-        return words_of(array("I", map(len, parts)), array("I", [id for ids in parts for id in ids]))
+        return words_of(array("I", map(len, parts)), array("I", chain.from_iterable(parts)))
 
 
 def planned(
