@@ -141,7 +141,7 @@ type Load struct {
 	Packages     int32 // sequential reads of many samples
 }
 
-// accuracyBefore returns the accuracy that is measured after the epoch before epoch, NaN if none is.
+// accuracyBefore returns the accuracy that is measured after the epoch before epoch, NaN if none.
 func (t *Trace) accuracyBefore(epoch int) float32 {
 	if epoch < 1 || t.Accuracies == nil {
 		return float32(math.NaN())

@@ -12,10 +12,10 @@ import (
 	"rankpool/scheduler/stager"
 )
 
-// What shadePool has learned for one job, as bytes: u32 1 if the next epoch prefers no draws, plus 2
-// if accuracies were measured, f64 mean loss of the previous epoch, u32 n and f64 accuracy[n], u32 n
-// and for each resident, sorted by id, u32 id, u32 draws; then f32 latest loss of each sample. A
-// resident's importance is its score.
+// What shadePool has learned for one job, as bytes: u32 1 if the next epoch prefers no draws, plus
+// 2 if accuracies were measured, f64 mean loss of the previous epoch, u32 n and f64 accuracy[n],
+// u32 n and for each resident, sorted by id, u32 id, u32 draws; then f32 latest loss of each
+// sample. A resident's importance is its score.
 
 var (
 	le         = binary.LittleEndian
