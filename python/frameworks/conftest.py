@@ -123,6 +123,11 @@ def stream(folder, data="train"):
 
 def draws(folder):
     """Returns how many samples trainers drew."""
+    return counted(folder, "draws")[0]
+
+
+def counted(folder, *names):
+    """Returns counts of a run."""
     events = [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
     (summary,) = [event for event in events if event["event"] == "summary"]
-    return summary["draws"]
+    return [summary[name] for name in names]

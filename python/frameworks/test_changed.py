@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import HERE, SAMPLES, draws, stream
+from conftest import HERE, SAMPLES, counted, stream
 
 EPOCHS, RANKS = 2, 2
 SAMPLER = (
@@ -41,7 +41,7 @@ def scripts(request, tmp_path):
         changed = [
             line for line in difflib.ndiff(theirs.splitlines(), ours.splitlines()) if line[0] == "+"
         ]
-        assert len(changed) == 3
+        assert len(changed) == len(lines)
         for name, text in (("theirs", theirs), ("ours", ours)):
             (tmp_path / name).mkdir()
             for module in Path(path).parent.glob("*.py"):
@@ -52,17 +52,17 @@ def scripts(request, tmp_path):
     return scripts
 
 
-def same_streams(trained, unchanged, changed, root):
-    """Checks that both commands train on the same draws, from files and from the cache; returns the
-    draws."""
-    expected = stream(trained("unchanged", unchanged, RANKS))
-    assert {len(ids) for ids in expected.values()} == {EPOCHS * SAMPLES["train"] // RANKS} and len(
+def same_streams(trained, unchanged, changed, root, ranks=RANKS):
+    """Checks that both commands train on the same draws, from files and from the cache, which
+    serves them all; returns the draws."""
+    expected = stream(trained("unchanged", unchanged, ranks))
+    assert {len(ids) for ids in expected.values()} == {EPOCHS * SAMPLES["train"] // ranks} and len(
         expected
-    ) == RANKS
-    assert stream(trained("files", changed, RANKS)) == expected
-    cached = trained("cached", changed, RANKS, root)
+    ) == ranks
+    assert stream(trained("files", changed, ranks)) == expected
+    cached = trained("cached", changed, ranks, root)
     assert stream(cached) == expected
-    assert draws(cached) == EPOCHS * SAMPLES["train"]
+    assert counted(cached, "draws", "fallback_reads") == [EPOCHS * SAMPLES["train"], 0]
     return expected
 
 
@@ -79,6 +79,16 @@ def test_imagenet(scripts, images, trained):
     trained("resumed", [*changed, "--epochs", 1], RANKS, root)
     again = [*changed, *epochs, "--resume", "checkpoint.pth.tar"]
     assert stream(trained("resumed", again, RANKS, root)) == expected
+
+
+def test_imagenet_without_distribution(scripts, images, trained):
+    """It draws with shuffle=True, and no line changes for that."""
+    args = ["--arch", "shufflenet_v2_x0_5", "--batch-size", 5, "--workers", 1, "--seed", 1]
+    unchanged, changed = (
+        [HERE / "own_folder.py", script, images, *args, "--epochs", EPOCHS]
+        for script in scripts("--imagenet", IMAGENET[:2])
+    )
+    same_streams(trained, unchanged, changed, images / "train", 1)
 
 
 def test_torchvision(scripts, images, trained):
