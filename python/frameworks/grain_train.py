@@ -30,7 +30,7 @@ class Files:
 
 class Checksum(grain.MapTransform):
     def map(self, record):
-        return zlib.crc32(record)
+        return zlib.adler32(record)
 
 
 def by_map(files, workers, start):
