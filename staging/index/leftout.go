@@ -133,8 +133,9 @@ func isCompressedShard(name string) bool {
 	case ".tgz":
 		return true
 	case ".gz", ".bz2", ".xz", ".zst", ".lz4":
-		format := formatByName(strings.TrimSuffix(lower, extension))
-		return format == dataset.FormatTar || format == dataset.FormatTFRecord
+		name := strings.TrimSuffix(lower, extension)
+		return formatByName(name) == dataset.FormatTar || tfRecordName.MatchString(name) ||
+			partName.MatchString(name)
 	}
 	return false
 }

@@ -68,11 +68,12 @@ func TestScanLeavesOut(t *testing.T) {
 			"files beside images in class folders, one of which has other companions",
 			[]string{
 				"a/1.jpg", "a/2.PNG", "a/README.md", "b/3.webp", "b/4.jpeg", "b/4.xml", "b/mask.npy",
-				"mean.npy", "c/Thumbs.db", "c/deep/5.tif",
+				"mean.npy", "c/Thumbs.db", "c/deep/5.tif", "all.tar", "all.tfrecord",
 			},
 			[]string{"0 a/1.jpg", "0 a/2.PNG", "1 b/3.webp", "1 b/4.jpeg", "2 c/deep/5.tif"},
 			[]string{"a", "b", "c"},
-			[]string{"R holds 5 other files, which are not samples: 2 .npy, 1 .db, 1 .md, 1 .xml"},
+			[]string{"R holds 7 other files, which are not samples: 2 .npy, 1 .db, 1 .md, 1 .tar, " +
+				"1 .tfrecord, 1 .xml"},
 		},
 		{
 			"texts beside other samples",
@@ -178,6 +179,14 @@ func TestScanShardNames(t *testing.T) {
 			[]string{"R holds 1 other file, which is not a sample: 1 .idx"},
 		},
 		{
+			"with a class number in some samples of a shard",
+			map[string][]byte{"0.tar": tarFile(t, "a.cls=7", "b.txt=B"), "1.tar": tarFile(t, "c.cls=2")},
+			[]string{"0 0.tar", "0 0.tar", "2 1.tar"},
+			[]string{"", "1", "2"},
+			[]string{`R/0.tar has no class number in a .cls member of the sample "b", though others have ` +
+				"one: they do not label its samples"},
+		},
+		{
 			"an array without rows among others",
 			map[string][]byte{
 				"a/0.npy": arrayFile("1122"), "a/1.npy": column, "b/2.npy": arrayFile("11"),
@@ -203,7 +212,7 @@ func TestScanShardNames(t *testing.T) {
 	gzip := []byte("\x1f\x8b\x08")
 	for name, data := range map[string][]byte{
 		"a.tar.gz": text, "a.TGZ": text, "a.tar.zst": text, "c/a.tfrecord.gz": text,
-		"a.tfrecord-00000-of-00002.gz": text, "a-00000-of-00002": gzip,
+		"a.tfrecord-00000-of-00002.gz": text, "a-00000-of-00002": gzip, "a-00000-of-00002.gz": gzip,
 	} {
 		root := t.TempDir()
 		put(t, root, name, data)

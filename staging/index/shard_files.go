@@ -72,21 +72,25 @@ func (s *scanner) newShardFile(in *scannedFolder, file *scannedFile) *shardFile 
 	return &shardFile{scannedFile: *file, path: path, format: format, doubtful: doubtful}
 }
 
-// shards finds the samples in all shards of the scanned folders; arrays are none if they are beside
-// images. The keys of the result point into the folders' files.
+// shards finds the samples in all shards of the scanned folders, except in arrays beside images and
+// in archives beside class folders. The keys of the result point into the folders' files.
 func (s *scanner) shards(kind string) (map[*scannedFile]*shardFile, error) {
 	found := make(map[*scannedFile]*shardFile)
 	if s.opt.WholeFiles {
 		return found, nil
 	}
 	var list []*shardFile
-	for _, in := range s.folders {
-		for i := range in.Files {
-			file := &in.Files[i]
+	for i, in := range s.folders {
+		for j := range in.Files {
+			file := &in.Files[j]
 			sh := s.newShardFile(in, file)
 			if sh != nil && (kind != images || sh.format != dataset.FormatNPY) {
 				found[file], list = sh, append(list, sh)
 			}
+		}
+		if i == 0 && kind == images && len(list) < len(s.folders) {
+			clear(found)
+			list = nil
 		}
 	}
 	var mu sync.Mutex
@@ -108,6 +112,12 @@ func (s *scanner) shards(kind string) (map[*scannedFile]*shardFile, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("staging: scan of %s: %w", s.root, err)
+	}
+	for _, sh := range list {
+		if c := sh.contents; c != nil && c.Unlabelled != "" {
+			s.notice(fmt.Sprintf("%s has no class number in a .cls member of the sample %q, though others "+
+				"have one: they do not label its samples", sh.path, c.Unlabelled))
+		}
 	}
 	maps.DeleteFunc(found, func(_ *scannedFile, sh *shardFile) bool {
 		return sh.contents == nil && sh.noRows == nil

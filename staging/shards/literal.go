@@ -11,9 +11,8 @@ type pyTuple []any
 // maxDepth is how deep literals may be within others.
 const maxDepth = 32
 
-// literals reads Python's literals: dictionaries whose keys are texts, lists, tuples, texts, whole
-// numbers (also with Python 2's L), True and False. All texts keep their escapes. After an error,
-// ok is false.
+// literals reads literals of Python 3 and 2: dictionaries whose keys are texts, lists, tuples,
+// texts, whole numbers, True and False. All texts keep their escapes. After an error, ok is false.
 type literals struct {
 	rest  string
 	depth int
@@ -48,9 +47,9 @@ func (l *literals) value() any {
 		return l.items("]")
 	case l.take("("):
 		return pyTuple(l.items(")"))
-	case l.take("'"):
+	case l.take("'"), l.take("u'"):
 		return l.text("'")
-	case l.take(`"`):
+	case l.take(`"`), l.take(`u"`):
 		return l.text(`"`)
 	case l.take("True"):
 		return true

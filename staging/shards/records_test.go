@@ -150,12 +150,12 @@ func TestNPYErrors(t *testing.T) {
 // TestNPYRows has types whose elements have 8 bytes.
 func TestNPYRows(t *testing.T) {
 	for _, descr := range []string{
-		"'<f8'", `"<M8[ns]"`, "'<U2'", "('<i4', (2,))", "[('O', '<f4'), ('b', '<f4')]",
+		"'<f8'", `"<M8[ns]"`, "u'<U2'", "('<i4', (2,))", "[('O', '<f4'), ('b', '<f4')]",
 		"[('a', '<i2', (2, 1)), ('', '|V3'), (('it\\'s', 'b'), '?')]",
 		"[('a', [('b', 'u1', 3), ('c', [('d', '<f4')])]), ('e', 'u1')]",
 	} {
 		for _, shape := range []string{"(3,)", "(3L, 1L)", "( 3 , )"} {
-			header := fmt.Sprintf("{\"shape\": %s, 'descr': %s, 'fortran_order': False}", shape, descr)
+			header := fmt.Sprintf("{u\"shape\": %s, 'descr': %s, 'fortran_order': False}", shape, descr)
 			c, err := parse(NPY, writeNPY(header, 24))
 			if err != nil {
 				t.Errorf("%s: %v", header, err)

@@ -14,6 +14,8 @@ type Contents struct {
 	// of a sample with several members: Offset is that of the first, Size the sum
 	Samples []Range
 	Labels  []uint32 // one per sample, in [0, MaxClasses); nil if the shard has none
+	// the first sample without a class number, if others have one; "": none. Labels is then nil
+	Unlabelled string
 
 	// The members of the samples; Ends is nil when every sample is one range of bytes without a name.
 	Kinds   []string // the extensions that occur, in lower case

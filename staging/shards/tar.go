@@ -22,11 +22,10 @@ const maxClassBytes = 16
 // that dot. Neighbours with the same key are one sample. As in WebDataset, members whose base name
 // has no dot or begins with one, names such as __x__, and anything but regular files are left out;
 // but a name that begins with a dot, in a folder without one, is a kind of the folder's sample. If
-// the .cls members hold numbers, these are the samples' labels.
+// all samples have a .cls member with a number, these are their labels.
 //
 // Errors, whose text follows the file's name: it is truncated (or lacks its end mark), damaged, has
-// a sparse member, a sample with two members of one kind, or a class number for only some of its
-// samples.
+// a sparse member, or a sample with two members of one kind.
 //
 // Source: WebDataset, tariterators.py, base_plus_ext, tar_file_iterator and group_by_keys.
 func Tar(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
@@ -44,7 +43,8 @@ func Tar(in io.ReaderAt, sizeBytes int64) (*Contents, error) {
 			}
 		}
 		if errors.Is(err, io.EOF) && w.pos > next { // it has read an end mark
-			return &g.found, g.label()
+			g.label()
+			return &g.found, nil
 		}
 		if err != nil {
 			return nil, tarError(err, next, sizeBytes)
@@ -231,7 +231,7 @@ func (g *grouping) add(path string, place Range, w *window) error {
 }
 
 // label uses the class numbers as labels if all samples have one.
-func (g *grouping) label() error {
+func (g *grouping) label() {
 	without := slices.Index(g.classes, noClass)
 	switch {
 	case without < 0 && len(g.classes) > 0:
@@ -240,10 +240,8 @@ func (g *grouping) label() error {
 			g.found.Labels[i] = uint32(class)
 		}
 	case slices.ContainsFunc(g.classes, func(class int32) bool { return class != noClass }):
-		return fmt.Errorf("has no class number in a .cls member of the sample %q, though others have one",
-			g.keys[without])
+		g.found.Unlabelled = g.keys[without]
 	}
-	return nil
 }
 
 // classNumber returns the number in a "cls" member of size bytes, whose data start at w's position;
