@@ -164,7 +164,7 @@ class DatasetFolder(Served, torchvision.DatasetFolder):
         """Returns why the cache's samples are not the data set's, "" if they are."""
         mine, count = vars(self)["samples"], len(cache.data)
         if not cache.data.index.whole_files:
-            return "its files are not single samples in the cache"
+            return "the cache takes its shards or arrays apart (--format files does not)"
         for id, (path, _) in () if mine is cache and not cache.is_made else enumerate(mine):
             if id < count and path != cache.path(id):
                 return f"sample {id} is {path} here, and {cache.path(id)} in the cache"

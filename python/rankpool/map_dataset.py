@@ -46,6 +46,7 @@ class Served(TorchDataset, Ours):
         self._data: Optional[Dataset] = None
         self._reader: Optional[_Reader] = None
         self._kept = False  # the script's generators will be restored
+        self._passes = 0  # over it, by samplers without set_epoch
 
     def _find_served(self) -> Optional[Dataset]:
         """Returns the cache's data set for this root, or None if it has none."""

@@ -71,7 +71,8 @@ class DistributedSampler(TorchDistributedSampler, Ours):
         self._loading = Loading()  # the iteration under way, which began at batch _first
         self._first = 0
         self._state: Optional[Dict[str, Any]] = None  # where the next iteration begins
-        self._passes = 0  # how often this epoch was iterated
+        # how often this epoch was iterated: before set_epoch, by any sampler of the data set
+        self._passes = getattr(dataset, "_passes", 0)
         self._yielded = 0  # ids of this pass
         self._told = False  # set_epoch was called
 
@@ -122,6 +123,8 @@ class DistributedSampler(TorchDistributedSampler, Ours):
             batches = _cut(ids, repeats, size, stream._stream, epoch, stream.spec, first)
         key = number_of(self.seed, self.epoch, self._passes)
         self._passes += 1
+        if not self._told:
+            self.dataset._passes = self._passes
         return self._counted(_indices(batches, key))
 
     def _counted(self, ids: Iterator[int]) -> Iterator[int]:

@@ -348,6 +348,18 @@ def test_a_script_that_never_calls_set_epoch_stays_in_its_epoch(tree):
     assert [rows.tolist() for rows, _ in again] == passes[0]
 
 
+def test_a_sampler_made_for_each_pass_goes_on_with_the_passes(tree):
+    """As an evaluation does that makes its own loader; set_epoch says which pass it is."""
+    data, rows = data_of(tree), []
+    for epoch in (None, None, 0, 0):
+        sampler = rankpool.DistributedSampler(data, 1, 0, shuffle=False)
+        if epoch is not None:
+            sampler.set_epoch(epoch)
+        found = DataLoader(data, 4, sampler=sampler, num_workers=1)
+        rows.append([row for views, _ in found for row in views.tolist()])
+    assert rows[0] == rows[2] == rows[3] and not set(map(tuple, rows[0])) & set(map(tuple, rows[1]))
+
+
 def test_the_indices_of_a_message_know_one_batch(tree):
     data = data_of(tree)
     indices = list(rankpool.DistributedSampler(data, 1, 0))[:4]
@@ -765,7 +777,9 @@ def test_resumes_without_a_loader_of_torchs(request, tree, taken, cached, batch_
     data = data_of(request.getfixturevalue("door").data[0].root if cached else tree)
 
     def sampler():
-        return rankpool.DistributedSampler(data, 1, 0, seed=3, batch_size=batch_size)
+        made = rankpool.DistributedSampler(data, 1, 0, seed=3, batch_size=batch_size)
+        made.set_epoch(0)
+        return made
 
     def rows(ids):
         return [(int(id), tuple(data[id][0].tolist())) for id in ids]
