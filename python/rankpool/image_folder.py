@@ -178,13 +178,18 @@ class DatasetFolder(Served, torchvision.DatasetFolder):
 
     def _item(self, index: int) -> Tuple[Any, Any]:
         path, target = vars(self)["samples"][index]
-        sample = self._load(index, path)
-        if self.transform is not None or self.target_transform is not None:
-            self._seed(index)
-        if self.transform is not None:
-            sample = self.transform(sample)
-        if self.target_transform is not None:
-            target = self.target_transform(target)
+        try:
+            sample = self._load(index, path)
+            if self.transform is not None or self.target_transform is not None:
+                self._seed(index)
+            if self.transform is not None:
+                sample = self.transform(sample)
+            if self.target_transform is not None:
+                target = self.target_transform(target)
+        except Exception as error:
+            if hasattr(error, "add_note"):  # since Python 3.11
+                error.add_note(f"rankpool: the sample is {path}")
+            raise
         return sample, target
 
     def _load(self, index: int, path: str) -> Any:

@@ -348,6 +348,17 @@ def test_a_script_that_never_calls_set_epoch_stays_in_its_epoch(tree):
     assert [rows.tolist() for rows, _ in again] == passes[0]
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("stage", ["loader", "transform"])
+def test_the_error_of_a_loader_or_transform_names_the_file(door, stage, workers):
+    data = data_of(door.data[0].root, **{stage: lambda given: given.nothing})
+    sampler = rankpool.DistributedSampler(data, 1, 0, shuffle=False)
+    with pytest.raises(Exception) as raised:
+        list(DataLoader(data, 4, sampler=sampler, num_workers=workers))
+    said = [str(raised.value), *getattr(raised.value, "__notes__", ())]
+    assert f"rankpool: the sample is {data.samples[0][0]}" in "".join(said)
+
+
 def test_a_sampler_made_for_each_pass_goes_on_with_the_passes(tree):
     """As an evaluation does that makes its own loader; set_epoch says which pass it is."""
     data, rows = data_of(tree), []
