@@ -85,3 +85,17 @@ func firstEpoch(epoch int, mean float64, place func(epoch int) float64) float64 
 
 // never is the time of a sample that is not drawn again.
 var never = math.Inf(1)
+
+// Pieces returns the draws of the pieces that samples are made of: in order, and with what is known
+// of their next uses. next is called with a piece and the factor that a score counts by.
+func (d *Draws) Pieces(ids []SampleID, next func(piece SampleID, factor float32) float64) *Draws {
+	return &Draws{Epoch: d.Epoch, IDs: ids, Sum: d.Sum, forecast: pieceForecast{draw: next}}
+}
+
+// pieceForecast knows when a sample is drawn that has a piece.
+type pieceForecast struct {
+	unweighted
+	draw func(piece SampleID, factor float32) float64
+}
+
+func (f pieceForecast) next(id SampleID, factor float32) float64 { return f.draw(id, factor) }

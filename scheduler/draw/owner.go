@@ -23,3 +23,9 @@ func Owner(id SampleID, ranks int) int {
 	}
 	return int(at)
 }
+
+// OwnerOfBlock returns the rank whose partition may hold a piece, when block neighbouring pieces
+// have one owner. block must be positive.
+func OwnerOfBlock(piece SampleID, block, ranks int) int {
+	return Owner(piece/SampleID(block), ranks)
+}

@@ -18,7 +18,7 @@ import (
 // the trainers of their owner first; if an owner has more draws than its trainers can take, some
 // with a low prefer leave (the least likely residents among the first few; the later place in a
 // tie; NaN is lowest) and go, in order, to the trainers that have room, in order. prefer may be
-// nil.
+// nil. The owner of a sample of several pieces is the rank that owns most of its bytes.
 //
 // The work is O(1) per draw, and memory is allocated once per call. Assign panics if consumer and
 // ids differ in length, a number is not positive, or a trainer's rank is out of range.
@@ -27,7 +27,7 @@ import (
 // (locality-aware loading): gradients are summed over the global batch, so who consumes a draw is
 // free.
 func Assign(ids []draw.SampleID, world []int32, ranks, batchSize int, mode Assignment,
-	prefer func(id draw.SampleID) float32, consumer []uint16,
+	pieces *Pieces, prefer func(id draw.SampleID) float32, consumer []uint16,
 ) {
 	if len(consumer) != len(ids) || len(world) == 0 || ranks < 1 || batchSize < 1 {
 		panic(fmt.Sprintf("scheduler: Assign got %d draws, %d consumers, %d trainers, %d ranks, "+
@@ -40,6 +40,7 @@ func Assign(ids []draw.SampleID, world []int32, ranks, batchSize int, mode Assig
 		return
 	}
 	a := newAssigner(world, ranks, batchSize, prefer)
+	a.pieces = pieces
 	for global := batchSize * len(world); len(ids) > 0; {
 		n := min(global, len(ids))
 		a.share(n)
@@ -51,6 +52,7 @@ func Assign(ids []draw.SampleID, world []int32, ranks, batchSize int, mode Assig
 // assigner assigns one global batch after another with the same scratch memory.
 type assigner struct {
 	prefer   func(id draw.SampleID) float32
+	pieces   *Pieces // nil: a sample is one piece
 	ranks    int
 	trainers []int32 // in the order of their ranks
 	first    []int32 // trainers[first[r]:first[r+1]] are rank r's
@@ -119,7 +121,7 @@ func (a *assigner) share(n int) {
 func (a *assigner) batch(ids []draw.SampleID, consumer []uint16) {
 	a.open()
 	for i, id := range ids {
-		r := int32(draw.Owner(id, a.ranks))
+		r := int32(a.ownerOf(id))
 		a.owner[i] = r
 		a.count[r]++
 	}
@@ -137,6 +139,13 @@ func (a *assigner) batch(ids []draw.SampleID, consumer []uint16) {
 			consumer[i], a.moved[i] = a.take(&at), false
 		}
 	}
+}
+
+func (a *assigner) ownerOf(id draw.SampleID) int {
+	if a.pieces != nil {
+		return a.pieces.owner(id, a.ranks)
+	}
+	return draw.Owner(id, a.ranks)
 }
 
 // open sets the free places of ranks, from those of their trainers, and the counts of owners to

@@ -13,7 +13,7 @@ import (
 
 func TestAssignSampler(t *testing.T) {
 	consumer := make([]uint16, 8)
-	Assign(make([]draw.SampleID, 8), []int32{0, 0, 1}, 2, 2, AssignSampler, nil, consumer)
+	Assign(make([]draw.SampleID, 8), []int32{0, 0, 1}, 2, 2, AssignSampler, nil, nil, consumer)
 	if want := []uint16{0, 1, 2, 0, 1, 2, 0, 1}; !slices.Equal(consumer, want) {
 		t.Errorf("consumers %v, want %v", consumer, want)
 	}
@@ -90,7 +90,7 @@ func TestAssignLocalByHand(t *testing.T) {
 	}
 	for _, tt := range tests {
 		consumer := make([]uint16, len(tt.ids))
-		Assign(tt.ids, tt.world, 2, tt.size, AssignLocal,
+		Assign(tt.ids, tt.world, 2, tt.size, AssignLocal, nil,
 			func(id draw.SampleID) float32 { return prefer[id] }, consumer)
 		if !slices.Equal(consumer, tt.want) {
 			t.Errorf("%s: consumers %v, want %v", tt.name, consumer, tt.want)
@@ -116,9 +116,9 @@ func TestAssignLocal(t *testing.T) {
 		for i := range consumer {
 			consumer[i] = math.MaxUint16
 		}
-		Assign(ids, world, ranks, size, AssignLocal, prefer, consumer)
+		Assign(ids, world, ranks, size, AssignLocal, nil, prefer, consumer)
 		again := make([]uint16, len(ids))
-		Assign(ids, world, ranks, size, AssignLocal, prefer, again)
+		Assign(ids, world, ranks, size, AssignLocal, nil, prefer, again)
 		if !slices.Equal(consumer, again) {
 			t.Fatal("the same arguments give other consumers")
 		}
@@ -201,7 +201,7 @@ func TestLocalShare(t *testing.T) {
 	local := 0
 	for e := range 2 {
 		ids := draws(e)
-		Assign(ids, world, ranks, size, AssignLocal, nil, consumer)
+		Assign(ids, world, ranks, size, AssignLocal, nil, nil, consumer)
 		for i, id := range ids {
 			if int(world[consumer[i]]) == draw.Owner(id, ranks) {
 				local++
@@ -216,15 +216,15 @@ func TestLocalShare(t *testing.T) {
 func TestAssignMisuse(t *testing.T) {
 	ids, consumer := make([]draw.SampleID, 2), make([]uint16, 2)
 	schedulertest.MustPanic(t, "no trainers",
-		func() { Assign(ids, nil, 1, 1, AssignLocal, nil, consumer) })
+		func() { Assign(ids, nil, 1, 1, AssignLocal, nil, nil, consumer) })
 	schedulertest.MustPanic(t, "too few consumers",
-		func() { Assign(ids, []int32{0}, 1, 1, AssignLocal, nil, consumer[:1]) })
+		func() { Assign(ids, []int32{0}, 1, 1, AssignLocal, nil, nil, consumer[:1]) })
 	schedulertest.MustPanic(t, "no ranks",
-		func() { Assign(ids, []int32{0}, 0, 1, AssignLocal, nil, consumer) })
+		func() { Assign(ids, []int32{0}, 0, 1, AssignLocal, nil, nil, consumer) })
 	schedulertest.MustPanic(t, "batch size",
-		func() { Assign(ids, []int32{0}, 1, 0, AssignSampler, nil, consumer) })
+		func() { Assign(ids, []int32{0}, 1, 0, AssignSampler, nil, nil, consumer) })
 	schedulertest.MustPanic(t, "a trainer beyond the ranks",
-		func() { Assign(ids, []int32{1}, 1, 1, AssignLocal, nil, consumer) })
+		func() { Assign(ids, []int32{1}, 1, 1, AssignLocal, nil, nil, consumer) })
 }
 
 // TestAssignAllocatesOnce: memory does not grow with the number of batches.
@@ -235,7 +235,7 @@ func TestAssignAllocatesOnce(t *testing.T) {
 	}
 	allocations := func(n int) float64 {
 		return testing.AllocsPerRun(3,
-			func() { Assign(ids[:n], []int32{0, 1}, 2, 8, AssignLocal, nil, consumer[:n]) })
+			func() { Assign(ids[:n], []int32{0, 1}, 2, 8, AssignLocal, nil, nil, consumer[:n]) })
 	}
 	if one, all := allocations(16), allocations(len(ids)); one != all {
 		t.Errorf("%v allocations for one batch, %v for 4000", one, all)

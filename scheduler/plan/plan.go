@@ -42,6 +42,9 @@ type Plan struct {
 
 	Processes int // PlanConfig's
 
+	pieces *Plan // see Held; nil: a sample is one piece
+	block  int   // of a plan of pieces: of so many neighbouring ids one rank is the owner
+
 	View *View
 }
 
@@ -63,6 +66,8 @@ type Config struct {
 	Shared bool
 	// Lists are the parts of the epoch that the trainers have handed in; nil: Sampler draws it.
 	Lists []List
+	// Pieces are what samples are made of; nil: each is one piece.
+	Pieces *Pieces
 	// Drawn, if not nil, is called between drawing, which leaves the most garbage, and assigning.
 	Drawn func()
 }
@@ -99,9 +104,14 @@ func New(cfg Config, epoch int, scores []float32) *Plan {
 	if cfg.Lists != nil {
 		p.assignLists(cfg.Lists, cfg.Assignment)
 	} else {
-		Assign(draws.IDs, cfg.World, cfg.Ranks, cfg.BatchSize, cfg.Assignment, prefer, p.Consumer)
+		Assign(draws.IDs, cfg.World, cfg.Ranks, cfg.BatchSize, cfg.Assignment, cfg.Pieces, prefer,
+			p.Consumer)
 	}
-	if cfg.Samples > 0 {
+	switch {
+	case cfg.Samples > 0 && cfg.Pieces != nil:
+		p.pieces = cfg.Pieces.expand(p, cfg.Rank)
+		p.Next(0, 0)
+	case cfg.Samples > 0:
 		p.View = newView(p, cfg.Samples, cfg.Rank)
 		p.Next(0, 0) // makes torch compute its next permutation now, while training runs
 	}
@@ -112,6 +122,9 @@ func New(cfg Config, epoch int, scores []float32) *Plan {
 func (p *Plan) Owner(i int) int {
 	if p.Home != nil {
 		return int(p.Home[i])
+	}
+	if p.block > 1 {
+		return draw.OwnerOfBlock(p.IDs[i], p.block, p.Ranks)
 	}
 	return draw.Owner(p.IDs[i], p.Ranks)
 }
