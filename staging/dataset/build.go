@@ -34,9 +34,10 @@ func (m *Manifest) Sample(id draw.SampleID) Sample {
 // A Builder builds a manifest: NewBuilder, Add in the order of the samples, Manifest.
 type Builder struct {
 	m     *Manifest
-	rows  map[string]uint32 // of the folder table, by path
-	kinds map[string]uint32 // indexes into the kinds of members
-	most  int               // the largest label
+	rows  map[string]uint32   // of the folder table, by path
+	kinds map[string]uint32   // indexes into the kinds of members
+	most  int                 // the largest label
+	names map[fileName]uint32 // of pieces: the numbers of names
 }
 
 // NewBuilder returns a Builder of a manifest of some n samples below root, an absolute path.
@@ -56,6 +57,10 @@ func (b *Builder) LeavesOut() { b.m.leavesOut = true }
 // OtherKinds records that class folders have other files, none with the extension of a sample or an
 // image.
 func (b *Builder) OtherKinds() { b.m.otherKinds = true }
+
+// Pieces records that what is added are the pieces of these samples, which may change until
+// Manifest is called.
+func (b *Builder) Pieces(p *Pieces) { b.m.pieces, b.names = p, map[fileName]uint32{} }
 
 // AddFolder appends a folder to the folder table. Add appends the folders of samples that are not
 // there, without a time.
@@ -91,8 +96,7 @@ func (b *Builder) Add(s Sample) error {
 	m.modTimes.wide = append(m.modTimes.wide, s.ModTime)
 	m.labels.wide = append(m.labels.wide, uint32(s.Label))
 	m.inFolder.wide = append(m.inFolder.wide, row)
-	m.names = append(m.names, name...)
-	m.nameEnds = append(m.nameEnds, uint32(len(m.names)))
+	b.addName(name, row)
 	// the columns below begin with the first sample that needs them
 	room := cap(m.sizes.wide)
 	if s.Format != FormatFile && m.offsets.absent() {
@@ -114,6 +118,25 @@ func (b *Builder) Add(s Sample) error {
 		b.addMembers(s.Members)
 	}
 	return nil
+}
+
+// addName appends the name of the last sample, in a row of the folder table. The pieces of a file
+// share theirs.
+func (b *Builder) addName(name string, row uint32) {
+	m := b.m
+	if m.pieces != nil {
+		number, known := b.names[fileName{row, name}]
+		if !known {
+			number = uint32(len(m.nameEnds))
+			b.names[fileName{row, name}] = number
+		}
+		m.named.wide = append(m.named.wide, number)
+		if known {
+			return
+		}
+	}
+	m.names = append(m.names, name...)
+	m.nameEnds = append(m.nameEnds, uint32(len(m.names)))
 }
 
 // checkSample returns an error unless a sample in a file of this name is possible.
@@ -155,6 +178,12 @@ func (b *Builder) row(dir string) (uint32, error) {
 	return b.rows[dir], err
 }
 
+// fileName names a file by the row of its folder.
+type fileName struct {
+	row  uint32
+	name string
+}
+
 // addMembers appends the members of the last sample.
 func (b *Builder) addMembers(members []Member) {
 	t := &b.m.members
@@ -174,13 +203,19 @@ func (b *Builder) addMembers(members []Member) {
 // Manifest returns the manifest, whose classes are named by label. The Builder must not be used
 // afterwards.
 //
-// Errors: no samples, a root that is not absolute, a label without class.
+// Errors: no samples, a root that is not absolute, a label without class, windows of pieces that do
+// not exist.
 func (b *Builder) Manifest(classes []string) (*Manifest, error) {
 	switch {
 	case b.m.Len() == 0:
 		return nil, errors.New("holds no sample")
 	case b.most >= len(classes):
 		return nil, fmt.Errorf("label %d is not one of the %d classes", b.most, len(classes))
+	}
+	if p := b.m.pieces; p != nil {
+		if err := p.check(b.m.Len()); err != nil {
+			return nil, err
+		}
 	}
 	b.m.classes = classes
 	return b.m, checkRoot(b.m.root)

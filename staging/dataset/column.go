@@ -117,6 +117,16 @@ func (c fixed[T]) write(w io.Writer) error {
 	return err
 }
 
+// An encoded column has cells of different widths.
+type encoded []byte
+
+func (c encoded) sizeBytes() uint64 { return uint64(len(c)) }
+
+func (c encoded) write(w io.Writer) error {
+	_, err := w.Write(c)
+	return err
+}
+
 func align8(n uint64) uint64 { return (n + 7) &^ 7 }
 
 // narrow pairs a column with its head in an index.

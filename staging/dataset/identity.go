@@ -57,6 +57,9 @@ func (m *Manifest) Identity() Identity {
 	for _, class := range m.classes {
 		text = appendText(text, class)
 	}
+	if m.pieces != nil {
+		text = append(text, m.pieces.identity()...)
+	}
 	id := Identity{
 		Digest: digestOf(text, m.blocks(m.appendBlock)),
 		Times:  digestOf(nil, m.blocks(m.appendTimes)),

@@ -39,11 +39,14 @@ type Manifest struct {
 	inFolder column[uint32]
 	nameEnds []uint32 // name i is names[nameEnds[i-1]:nameEnds[i]]
 	names    []byte
+	// the number of the name of row i, if there are pieces, which share their files; absent: i
+	named column[uint32]
 
 	offsets   column[int64] // absent, like formats, if every sample is a whole file
 	formats   []Format      // likewise
 	checksums []uint64      // nil if there are none; 0: unknown
 	members   memberTable
+	pieces    *Pieces // nil: each row is a sample
 
 	leavesOut bool // some class folder has hidden entries, dangling links or special files
 	// class folders have other files, none with the extension of a sample or an image
@@ -182,6 +185,9 @@ func (m *Manifest) WithChecksums(sums []uint64) *Manifest {
 }
 
 func (m *Manifest) name(id draw.SampleID) []byte {
+	if !m.named.absent() {
+		id = draw.SampleID(m.named.at(int(id)))
+	}
 	start := uint32(0)
 	if id > 0 {
 		start = m.nameEnds[id-1]

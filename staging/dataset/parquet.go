@@ -32,6 +32,7 @@ type header struct {
 	FolderTimes []int64  `json:"folder_times"`
 	LeavesOut   bool     `json:"leaves_out"`
 	OtherKinds  bool     `json:"other_kinds"`
+	Pieces      []byte   `json:"pieces,omitempty"` // encoded
 }
 
 // rowsPerGroup is how many samples a row group holds: enough that its columns are long runs, few
@@ -167,6 +168,9 @@ func (m *Manifest) header() string {
 		h.Folders = append(h.Folders, []byte(in.Path))
 		h.FolderTimes = append(h.FolderTimes, in.ModTime)
 	}
+	if m.pieces != nil {
+		h.Pieces = m.pieces.encode()
+	}
 	text, _ := json.Marshal(h) // marshalling bytes and integers cannot fail
 	return string(text)
 }
@@ -258,6 +262,9 @@ func readHeader(file *parquet.File) (*Builder, []string, error) {
 	// The footer may be wrong, so it does not alone determine how much memory is allocated.
 	b := NewBuilder(filepath.Clean(string(h.Root)), int(max(0, min(file.NumRows(), file.Size()))))
 	b.m.leavesOut, b.m.otherKinds = h.LeavesOut, h.OtherKinds
+	if h.Pieces != nil {
+		b.Pieces(decodePieces(&indexReader{data: h.Pieces}))
+	}
 	for i, path := range h.Folders {
 		if err := b.AddFolder(Folder{string(path), h.FolderTimes[i]}); err != nil {
 			return nil, nil, err

@@ -20,6 +20,7 @@ const (
 	indexManyMembers  = 8  // some sample has more than one member
 	indexLeavesOut    = 16 // some class folder has entries that are no samples
 	indexOtherKinds   = 32 // class folders have other files, none with the extension of a sample
+	indexHasPieces    = 64 // rows are pieces, and rows have the number of a name
 	indexHeaderBytes  = 128
 )
 
@@ -108,8 +109,12 @@ func writeIndex(w io.Writer, m *Manifest) error {
 func (m *Manifest) indexColumns() (columns []indexColumn, flags uint32) {
 	columns = []indexColumn{
 		plain(&m.sizes), scaled(&m.modTimes), plain(&m.labels), plain(&m.inFolder),
-		fixed[uint32](m.nameEnds),
 	}
+	if m.pieces != nil {
+		flags |= indexHasPieces
+		columns = append(columns, plain(&m.named), fixed[uint64]{uint64(len(m.nameEnds))})
+	}
+	columns = append(columns, fixed[uint32](m.nameEnds))
 	if !m.offsets.absent() {
 		flags |= indexHasOffsets
 		columns = append(columns, scaled(&m.offsets), fixed[Format](m.formats))
@@ -125,6 +130,9 @@ func (m *Manifest) indexColumns() (columns []indexColumn, flags uint32) {
 		}
 		columns = append(columns,
 			fixed[uint32](t.ends), scaled(&t.offsets), plain(&t.sizes), plain(&t.kind))
+	}
+	if m.pieces != nil {
+		columns = append(columns, encoded(m.pieces.encode()))
 	}
 	if m.leavesOut {
 		flags |= indexLeavesOut
@@ -183,7 +191,12 @@ func (m *Manifest) parseColumns(r *indexReader, header indexHeader) {
 	m.modTimes.read(r, n)
 	m.labels.read(r, n)
 	m.inFolder.read(r, n)
-	readFixed(r, &m.nameEnds, n)
+	names := n
+	if header.Flags&indexHasPieces != 0 {
+		m.named.read(r, n)
+		names = r.long()
+	}
+	readFixed(r, &m.nameEnds, names)
 	if header.Flags&indexHasOffsets != 0 {
 		m.offsets.read(r, n)
 		readFixed(r, &m.formats, n)
@@ -198,6 +211,9 @@ func (m *Manifest) parseColumns(r *indexReader, header indexHeader) {
 		t.offsets.read(r, count)
 		t.sizes.read(r, count)
 		t.kind.read(r, count)
+	}
+	if header.Flags&indexHasPieces != 0 {
+		m.pieces = decodePieces(r)
 	}
 }
 
@@ -233,6 +249,9 @@ func (r *indexReader) next(sizeBytes uint64) []byte {
 
 // number returns the next number (u32).
 func (r *indexReader) number() uint64 { return uint64(binary.LittleEndian.Uint32(r.next(4))) }
+
+// long returns the next number of 8 bytes (u64).
+func (r *indexReader) long() uint64 { return binary.LittleEndian.Uint64(r.next(8)) }
 
 // texts returns the next count texts, each of which is preceded by its length (u32).
 func (r *indexReader) texts(count uint64) []string {

@@ -18,24 +18,24 @@ const (
 // A layout maps each sample that a rank owns to its place. Samples are numbered as slots, in the
 // order of their ids. It is the same for all jobs with the same data set and number of ranks.
 type layout struct {
-	rank, ranks int
-	offset      []uint32 // of each slot within its group; groups end with the sample that fills them
-	first       []int    // the first slot of each group, and then the number of slots
-	bytes       []int64  // of each group
+	block, rank, ranks int
+	offset             []uint32 // of each slot in its group, which ends with the sample that fills it
+	first              []int    // the first slot of each group, and then the number of slots
+	bytes              []int64  // of each group
 }
 
-func newLayout(samples, rank, ranks int, size func(draw.SampleID) int64) layout {
+func newLayout(samples, block, rank, ranks int, size func(draw.SampleID) int64) layout {
 	total := int64(0)
 	own := func(do func(bytes int64)) {
 		for id := range draw.SampleID(samples) {
-			if draw.Owner(id, ranks) == rank {
+			if draw.OwnerOfBlock(id, block, ranks) == rank {
 				do(size(id))
 			}
 		}
 	}
 	own(func(bytes int64) { total += bytes })
 	target := min(groupBytes, max(groupBytesMin, total/groupsMin))
-	l := layout{rank: rank, ranks: ranks, offset: make([]uint32, 0, samples/ranks+1)}
+	l := layout{block: block, rank: rank, ranks: ranks, offset: make([]uint32, 0, samples/ranks+1)}
 	own(func(bytes int64) {
 		last := len(l.bytes) - 1
 		if last < 0 || l.bytes[last] >= target {
@@ -55,11 +55,11 @@ func (l *layout) slots() int { return len(l.offset) }
 // groups returns how many groups there are.
 func (l *layout) groups() int { return len(l.bytes) }
 
-// slot returns the slot of a sample, or false if another rank owns it. Every block of ranks
-// consecutive ids has one sample of each rank (draw.Owner).
+// slot returns the slot of a sample, or false if another rank owns it. Of ranks consecutive
+// blocks, each rank owns one (draw.Owner).
 func (l *layout) slot(id draw.SampleID) (int, bool) {
-	slot := int(id) / l.ranks
-	return slot, slot < l.slots() && draw.Owner(id, l.ranks) == l.rank
+	slot := int(id)/l.block/l.ranks*l.block + int(id)%l.block
+	return slot, slot < l.slots() && draw.OwnerOfBlock(id, l.block, l.ranks) == l.rank
 }
 
 // group returns the group that a slot is in.

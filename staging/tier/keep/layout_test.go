@@ -20,7 +20,7 @@ func TestLayout(t *testing.T) {
 		}
 		owners := make([]int, samples)
 		for rank := range ranks {
-			l := newLayout(samples, rank, ranks, size)
+			l := newLayout(samples, 1, rank, ranks, size)
 			ends := make([]int64, l.groups())
 			next := 0
 			for id := range draw.SampleID(samples) {

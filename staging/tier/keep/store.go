@@ -40,7 +40,8 @@ type Set struct {
 	// Identity identifies the data set, with its contents and modification times as far as they are
 	// known. Copies are used for data sets with the same identity only.
 	Identity    string
-	Samples     int
+	Samples     int // or pieces of samples
+	Block       int // of so many neighbouring ones a rank is the owner; 0: 1
 	Size        func(draw.SampleID) int64
 	Rank, Ranks int
 	// Path returns the file that a sample is in. nil: copies are not shared, whatever the Folder does.
@@ -105,7 +106,7 @@ func (f *Folder) Open(set Set) (*Store, error) {
 	text := fmt.Sprintf("rankpool keep 1\x00%s\x00%d\x00%d", set.Identity, set.Rank, set.Ranks)
 	key := sha256.Sum256([]byte(text))
 	called := hex.EncodeToString(key[:16])
-	l := newLayout(set.Samples, set.Rank, set.Ranks, set.Size)
+	l := newLayout(set.Samples, max(set.Block, 1), set.Rank, set.Ranks, set.Size)
 	tags, err := openTags(set.TagsDir, called, l.slots(), l.groups())
 	if err != nil {
 		return nil, fmt.Errorf("keep: %w", err)
