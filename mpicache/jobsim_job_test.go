@@ -31,6 +31,7 @@ type simConfig struct {
 	partition            int64 // bytes of each rank's
 	nan                  bool  // some losses are NaN
 	saves                bool  // there is a state file, and checkpoints
+	window               int   // pieces of a sample, which neighbours share; 0: each is one
 	cold                 bool  // memory is not taken back
 	faults               []simFault
 	ends                 string // part of a sentence that training may end with; "": none
@@ -117,9 +118,9 @@ type simJob struct {
 	why        string // training ended with an error
 	violation  string
 	checkpoint *protocol.Checkpoint
-	uncounted  bool        // counts were lost with those who knew them
-	trained    map[int]int // by epoch: draws
-	begins     int         // the epoch in which training began after the last requeue
+	uncounted  bool          // counts were lost with those who knew them
+	served     map[place]int // by global batch: what its trainers were served
+	begins     int           // the epoch in which training began after the last requeue
 }
 
 // simulate runs the job of a seed and returns it: its violation is what is wrong with it, "" for
@@ -133,7 +134,7 @@ func simulateWith(seed uint64, plant string, keep bool, change func(*simConfig))
 	clock := newSimClock(seed, keep)
 	j := &simJob{
 		clock: clock, plant: plant, launcher: &simProcess{name: "launcher"},
-		identity: simIdentity, bad: map[draw.SampleID]bool{}, trained: map[int]int{},
+		identity: simIdentity, bad: map[draw.SampleID]bool{}, served: map[place]int{},
 	}
 	j.cfg = newSimConfig(clock)
 	change(&j.cfg)
@@ -373,6 +374,7 @@ func (j *simJob) arrived() {
 	}
 	first := j.trainers[0]
 	var ids []uint32
+	served := 0
 	for _, t := range j.trainers {
 		if t.epoch != first.epoch || t.batch != first.batch {
 			j.violate("%s is in epoch %d, batch %d, and %s in epoch %d, batch %d", t.name, t.epoch,
@@ -380,6 +382,7 @@ func (j *simJob) arrived() {
 			return
 		}
 		ids = append(ids, t.parts[t.batch]...)
+		served += len(t.job.cfg.rows(t.parts[t.batch]))
 	}
 	slices.Sort(ids)
 	if want := j.reference[first.epoch]; first.batch >= len(want) ||
@@ -388,6 +391,7 @@ func (j *simJob) arrived() {
 			len(first.parts), ids, want[min(first.batch, len(want)-1)])
 		return
 	}
+	j.served[place{first.epoch, first.batch}] = served
 	j.steps++
 	j.clock.trace.note("training", "has a batch", first.epoch, first.batch)
 	epoch, batch := first.epoch, first.batch+1
@@ -516,8 +520,8 @@ func (j *simJob) conclude() {
 	}
 	for epoch := j.begins; epoch < j.cfg.epochs; epoch++ {
 		want := int64(0)
-		for _, batch := range j.reference[epoch] {
-			want += int64(len(batch))
+		for b := range j.reference[epoch] {
+			want += int64(j.served[place{epoch, b}])
 		}
 		if c := report.recorded["0"][epoch]; int64(c.Draws()) != want {
 			j.violate("epoch %d counts %v draws, and not %d: %+v", epoch, c.Draws(), want, c)

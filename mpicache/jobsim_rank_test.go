@@ -148,8 +148,9 @@ func (j *simJob) newRank(ranks *simRanks, number int) *simRank {
 		outside: r, Log: slog.New(&simLog{r: r}), Record: func(any) {},
 		StatePath: j.statePath(), StateOptional: j.planted("F5 training needs no state file"),
 		Data: []DataSet{{
-			Name: "train", Samples: j.cfg.samples, Identity: j.identity, Times: "times",
-			Size: sampleSize, Label: func(id draw.SampleID) int { return int(id) % 3 },
+			Name: "train", Samples: j.cfg.samples, Pieces: j.cfg.pieces(),
+			Identity: j.identity, Times: "times", Size: sampleSize,
+			Label:   func(id draw.SampleID) int { return int(id) % 3 },
 			Storage: r, WindowBytes: simWindow,
 			PartitionBytes: slices.Repeat([]int64{j.cfg.partition}, j.cfg.ranks),
 		}},
@@ -311,7 +312,8 @@ func (j *simJob) spoil(m *simMachine) {
 		panic(err)
 	}
 	sets := slabSets([]DataSet{{
-		Name: "train", Samples: j.cfg.samples, Identity: j.identity, Times: "times",
+		Name: "train", Samples: j.cfg.samples, Pieces: j.cfg.pieces(),
+		Identity: j.identity, Times: "times",
 	}})
 	memory, err := slab.Take(m.memory, is, sets)
 	if err != nil {

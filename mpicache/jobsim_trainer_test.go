@@ -377,9 +377,8 @@ func (t *simTrainer) onBatch(b int, batch *simBatch, conn *simConn, p []byte) {
 	c.List(2 * n)
 	batch.sources = append([]byte(nil), c.Bytes(int(n))...)
 	failed := c.U32()
-	if !slices.Equal(ids, t.parts[b]) {
-		t.job.violate("%s: epoch %d, batch %d: got %v, the plan has %v", t.name, t.epoch, b, ids,
-			t.parts[b])
+	if want := t.rows(b); !slices.Equal(ids, want) {
+		t.job.violate("%s: epoch %d, batch %d: got %v, the plan has %v", t.name, t.epoch, b, ids, want)
 		return
 	}
 	if failed > 0 {
@@ -401,6 +400,9 @@ func (t *simTrainer) onBatch(b int, batch *simBatch, conn *simConn, p []byte) {
 	batch.here = true
 }
 
+// rows returns what the cache serves for a batch.
+func (t *simTrainer) rows(b int) []uint32 { return t.job.cfg.rows(t.parts[b]) }
+
 func sampleError(id uint32) string { return fmt.Sprintf("sample %d cannot be read", id) }
 
 // check compares the bytes in the cache's memory, while the lease holds.
@@ -408,7 +410,7 @@ func (t *simTrainer) check(b int, batch *simBatch) bool {
 	if batch.conn == nil || batch.conn.over || batch.conn.rank.dead {
 		return true
 	}
-	for i, id := range t.parts[b] {
+	for i, id := range t.rows(b) {
 		if batch.sources[i] >= byte(stager.NotHere) {
 			continue
 		}
@@ -434,7 +436,7 @@ func (t *simTrainer) readStorage(b int, batch *simBatch) {
 		if t.epoch != epoch || t.got[b] != batch {
 			return
 		}
-		for i, id := range t.parts[b] {
+		for i, id := range t.rows(b) {
 			if batch.conn != nil && batch.sources[i] != byte(stager.NotHere) {
 				continue
 			}
@@ -501,7 +503,7 @@ func (t *simTrainer) trained() {
 	if !t.check(t.batch, batch) {
 		return
 	}
-	t.count(batch, part)
+	t.count(batch, t.rows(t.batch))
 	if t.job.cfg.weighted() {
 		p := u32s(0, uint32(t.epoch), uint32(t.batch), uint32(len(part)))
 		for _, id := range part {

@@ -24,7 +24,7 @@ func slabSets(data []DataSet) []slab.Set {
 	sets := make([]slab.Set, len(data))
 	for i, d := range data {
 		text := fmt.Sprintf("%q %q %q", d.Name, d.Identity, d.Times)
-		sets[i] = slab.Set{Samples: d.Samples, Key: sha256.Sum256([]byte(text))}
+		sets[i] = slab.Set{Samples: d.Held(), Key: sha256.Sum256([]byte(text))}
 	}
 	return sets
 }
@@ -60,10 +60,10 @@ func (cfg *Config) takeMemory() (memory *slab.Slab, f found, err error) {
 func (cfg *Config) held() int {
 	samples, total := int64(0), int64(0)
 	for set, d := range cfg.Data {
-		for id := range d.Samples {
+		for id := range d.Held() {
 			total += slab.Footprint(cfg.size(set, id))
 		}
-		samples += int64(d.Samples)
+		samples += int64(d.Held())
 	}
 	mean := max(1, total/max(1, samples))
 	return int(min(cfg.SlabBytes, total) / mean)

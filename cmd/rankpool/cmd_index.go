@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -17,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rankpool/cmd/internal/exit"
-	"rankpool/cmd/internal/program"
 	"rankpool/cmd/rankpool/internal/memory"
 	"rankpool/cmd/rankpool/internal/messages"
 	"rankpool/cmd/rankpool/internal/progress"
@@ -36,12 +36,14 @@ type indexOptions struct {
 	checksum    bool
 	json, quiet bool
 	concurrency int
+	pieces      pieceFlags
 }
 
 // indexReport is what index prints with --json.
 type indexReport struct {
 	Manifest   string  `json:"manifest"`
 	Samples    int     `json:"samples"`
+	Pieces     int     `json:"pieces,omitempty"` // of samples that are made of several
 	Files      int     `json:"files"`
 	Classes    int     `json:"classes"`
 	Bytes      int64   `json:"bytes"`
@@ -61,8 +63,11 @@ func (x *indexing) report(
 	m *dataset.Manifest, path string, unreadable int, c *dataset.Changes,
 ) error {
 	r := indexReport{
-		Manifest: path, Samples: m.Len(), Files: fileCount(m), Classes: len(m.Classes()),
+		Manifest: path, Samples: m.Samples(), Files: fileCount(m), Classes: len(m.Classes()),
 		Bytes: m.TotalBytes(), Seconds: time.Since(x.begin).Seconds(), Unreadable: unreadable,
+	}
+	if m.Pieces() != nil {
+		r.Pieces = m.Len()
 	}
 	if c != nil {
 		r.Changes = &changeCounts{Added: c.Added, Removed: c.Removed, Changed: c.Changed}
@@ -100,16 +105,21 @@ and modification time did not goes unnoticed. With --verify, index writes nothin
 again, reads every sample, lists the differences from the manifest, and exits with code 1 if there
 are any.
 
+HDF5, NetCDF, Zarr, .npz, .mrc and kerchunk references, and raw arrays (--shape), are listed by
+"python3 -m rankpool.pieces", beside the library that knows the format. Samples are windows of
+--rows rows, and the cache holds the pieces of files that they are made of. --pieces reads a list.
+
 Under mpirun or srun all ranks list and read, and rank 0 writes.`,
 		Example: `  rankpool index /lustre/imagenet/train -o imagenet.parquet
+  rankpool index era5.h5 --dataset t2m,u10 --rows 3 -o era5.parquet
   mpirun -n 4 rankpool index /lustre/imagenet/train -o imagenet.parquet --checksum
   rankpool index /lustre/imagenet/train --verify imagenet.parquet`,
-		Args: program.Exactly(1, "one folder"),
+		Args: o.pieces.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err
 			}
-			return o.share(cmd.Context(), args[0], cmd.OutOrStdout())
+			return o.share(cmd, args)
 		},
 	}
 	flags := cmd.Flags()
@@ -120,6 +130,7 @@ Under mpirun or srun all ranks list and read, and rank 0 writes.`,
 	flags.BoolVar(&o.checksum, "checksum", false, "read every sample and keep its checksum")
 	flags.IntVar(&o.concurrency, "concurrency", index.DefaultScanConcurrency,
 		"requests to the file system under way at a time, of each rank")
+	o.pieces.register(flags)
 	flags.BoolVar(&o.json, "json", false, "print the summary as one JSON object")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false,
 		"print nothing but errors, and what --verify finds")
@@ -141,7 +152,7 @@ func (o *indexOptions) check() error {
 // share divides the work among the ranks that a launcher started: rank 0 runs the command, the
 // others help it. The others exit with success even if it fails: otherwise mpirun would kill rank 0
 // while it prints its error.
-func (o *indexOptions) share(ctx context.Context, dir string, out io.Writer) (err error) {
+func (o *indexOptions) share(cmd *cobra.Command, args []string) (err error) {
 	transport, err := world.Open()
 	if err != nil {
 		return err
@@ -151,17 +162,23 @@ func (o *indexOptions) share(ctx context.Context, dir string, out io.Writer) (er
 			err = closeErr
 		}
 	}()
-	ctx, stop := exit.Interruptible(ctx)
+	ctx, stop := exit.Interruptible(cmd.Context())
 	defer stop()
 	group := index.NewGroup(transport)
 	if group.Rank() > 0 {
 		group.Serve(ctx, o.concurrency, nil)
 		return nil
 	}
-	work := &indexing{indexOptions: o, dir: dir, out: out, group: group, begin: time.Now()}
-	if o.verify != "" {
+	work := &indexing{
+		indexOptions: o, dir: strings.Join(args, ""), out: cmd.OutOrStdout(), group: group,
+		begin: time.Now(),
+	}
+	switch {
+	case o.pieces.wanted(args):
+		err = work.writePieces(ctx, cmd)
+	case o.verify != "":
 		err = work.compare(ctx)
-	} else {
+	default:
 		err = work.write(ctx)
 	}
 	group.Dismiss()
@@ -231,13 +248,20 @@ func (x *indexing) index(
 	if err != nil || !x.checksum && x.verify == "" {
 		return m, scanned, err
 	}
+	m, err = x.sums(ctx, m, unreadable)
+	return m, scanned, err
+}
+
+// sums reads the samples, and returns the manifest with their checksums.
+func (x *indexing) sums(
+	ctx context.Context, m *dataset.Manifest, unreadable func(*storage.SampleError),
+) (*dataset.Manifest, error) {
 	reading := progress.NewRead(os.Stderr, x.quiet, m.TotalBytes())
-	m, err = index.Checksums(ctx, m, index.ChecksumOptions{
+	defer reading.End()
+	return index.Checksums(ctx, m, index.ChecksumOptions{
 		Concurrency: x.concurrency, Progress: reading.Update, Group: x.group,
 		Unreadable: unreadable,
 	})
-	reading.End()
-	return m, scanned, err
 }
 
 // noticer returns a function that prints a sentence in place of a scan's bar; nil if quiet.
@@ -284,7 +308,11 @@ func (x *indexing) printSummary(
 ) {
 	files, unit := fileCount(m), "files"
 	fmt.Fprintf(out, "files:    %s\n", humanize.Comma(int64(files)))
-	if m.Len() != files {
+	if p := m.Pieces(); p != nil {
+		unit = "pieces"
+		fmt.Fprintf(out, "samples:  %s\npieces:   %s\n", humanize.Comma(int64(p.Samples)),
+			humanize.Comma(int64(m.Len())))
+	} else if m.Len() != files {
 		unit = "samples"
 		fmt.Fprintf(out, "samples:  %s\n", humanize.Comma(int64(m.Len())))
 		for _, c := range m.Formats() {

@@ -187,7 +187,7 @@ func (o *packOptions) open(ctx context.Context, group *index.Group) (*dataset.Ma
 	defer show.End()
 	options := o.choice.Scan(show.Update, noticer(show, o.quiet))
 	options.Group = group
-	return index.Open(ctx, o.data, index.OpenOptions{ScanOptions: options, NoCache: true})
+	return openWhole(ctx, o.data, index.OpenOptions{ScanOptions: options, NoCache: true})
 }
 
 // ids returns the samples in packing order.

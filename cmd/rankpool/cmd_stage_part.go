@@ -72,7 +72,7 @@ func (p *stagePart) plan(
 	case p.list != "":
 		return p.listed(ctx, data, found)
 	case manifest || p.rows != "" || p.top != "" || len(options.Only) > 0:
-		m, err := index.Open(ctx, data, index.OpenOptions{ScanOptions: options})
+		m, err := openWhole(ctx, data, index.OpenOptions{ScanOptions: options})
 		if err != nil {
 			return nil, err
 		}

@@ -110,9 +110,13 @@ func (t Tally) Append(b []byte) []byte {
 			b = le.AppendUint64(b, uint64(t.Counts[i]))
 		}
 	}
-	if n := t.Counts[stats.Evaluated]; n > 0 {
-		b = le.AppendUint32(b, uint32(n))
+	evaluated, unplanned := t.Counts[stats.Evaluated], t.Counts[stats.UnplannedBytes]
+	if evaluated > 0 || unplanned > 0 {
+		b = le.AppendUint32(b, uint32(evaluated))
 		b = le.AppendUint32(b, uint32(t.Counts[stats.EvaluatedReads]))
+	}
+	if unplanned > 0 {
+		b = le.AppendUint64(b, uint64(unplanned))
 	}
 	return b
 }
@@ -145,6 +149,9 @@ func parseTally(p *fields.Reader) Tally {
 	}
 	if len(p.Rest) > 0 { // some of the epoch's batches are evaluated
 		t.Counts[stats.Evaluated], t.Counts[stats.EvaluatedReads] = int64(p.U32()), int64(p.U32())
+	}
+	if len(p.Rest) > 0 { // something was read outside the pieces of samples
+		t.Counts[stats.UnplannedBytes] = int64(min(p.U64(), math.MaxInt64))
 	}
 	return t
 }

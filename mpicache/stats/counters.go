@@ -23,6 +23,7 @@ const (
 	SubstituteReads // of the storage and fallback reads
 	Evaluated       // samples of batches that are evaluated, not trained on; not included above
 	EvaluatedReads  // of these, those that were read from storage
+	UnplannedBytes  // read from storage outside the pieces of samples; not included above or below
 	StorageBytes
 	FallbackBytes
 	StallSeconds
@@ -63,7 +64,7 @@ const (
 type Row struct {
 	Unit Unit
 	Name string // its field in the run log; "" if it has none, or Machine has it
-	// System: only some published systems have it, so it is left out where it is 0.
+	// System: only some published systems, or some data, have it, so it is left out where it is 0.
 	System bool
 
 	// Its metric without the prefix, and the metric's help. Counters of one metric differ in the
@@ -117,6 +118,12 @@ var Table = [Counters]Row{
 		Name: "evaluated_reads", System: true,
 		Metric: "evaluated_reads_total",
 		Help:   "Of the evaluated samples, those that were read from storage.",
+	},
+	UnplannedBytes: {
+		Unit: Bytes, Name: "unplanned_bytes", System: true,
+		Metric: "unplanned_bytes_total",
+		Help: "Bytes that training read from storage outside the pieces that its samples are made " +
+			"of, through rankpool.open.",
 	},
 	StorageBytes: {
 		Unit: Bytes, Name: "storage_bytes",

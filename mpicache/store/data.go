@@ -2,6 +2,7 @@ package store
 
 import (
 	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
 )
 
 // Storage reads samples. Package staging/storage implements it.
@@ -16,12 +17,13 @@ type Storage interface {
 // DataSet is a data set that a node serves.
 type DataSet struct {
 	Name      string
-	Samples   int
-	Identity  string // its digest, the same on all ranks; "": unknown
-	Times     string // the digest of its modification times, on this node
+	Samples   int          // that training draws
+	Pieces    *plan.Pieces // what samples are made of; nil: each is one piece
+	Identity  string       // its digest, the same on all ranks; "": unknown
+	Times     string       // the digest of its modification times, on this node
 	Root      string
-	IndexPath string // of the sample index that clients map
-	Size      func(draw.SampleID) int64
+	IndexPath string                    // of the sample index that clients map
+	Size      func(draw.SampleID) int64 // of a piece
 	Label     func(draw.SampleID) int
 	Storage   Storage
 
@@ -47,4 +49,29 @@ type DataSet struct {
 	// reads its samples for other ranks, too. It is the same on all ranks.
 	KeepsCopies bool
 	Kept        Kept // this rank's copies; nil if it has none, or cannot use them
+}
+
+// Held is how many ids memory and disks hold something for: those of samples, or of the pieces that
+// samples are made of.
+func (d *DataSet) Held() int {
+	if d.Pieces == nil {
+		return d.Samples
+	}
+	return d.Pieces.Count
+}
+
+// Widest is how many pieces a sample has at most.
+func (d *DataSet) Widest() int {
+	if d.Pieces == nil {
+		return 1
+	}
+	return d.Pieces.Widest()
+}
+
+// Owner returns the rank whose partition may hold a sample, or a piece of samples.
+func (d *DataSet) Owner(id draw.SampleID, ranks int) int {
+	if d.Pieces == nil {
+		return draw.Owner(id, ranks)
+	}
+	return draw.OwnerOfBlock(id, d.Pieces.Block, ranks)
 }

@@ -134,7 +134,7 @@ func (s *Store) OnAsk(from int, about message.About, body []byte) {
 	c := fields.Reader{Rest: body}
 	ticket, bulk, epoch, batch := c.U32(), c.U32(), c.U32(), c.U32()
 	ids := fields.U32s[draw.SampleID](&c, nil, uint32(len(c.Rest)/4))
-	unknown := func(id draw.SampleID) bool { return int(id) >= s.data.Samples }
+	unknown := func(id draw.SampleID) bool { return int(id) >= s.data.Held() }
 	if !c.Whole() || slices.ContainsFunc(ids, unknown) {
 		s.rank.Log.Error("malformed request", "from", from)
 		return

@@ -90,8 +90,8 @@ func New(rank *Rank, index int, data *DataSet) *Store {
 		entries: rank.Memory.slab.Entries(index), asks: map[uint32]*asking{},
 		lost: map[uint32]*asking{}, bulks: map[asker]uint32{},
 	}
-	for i := range data.Samples {
-		if id := draw.SampleID(i); draw.Owner(id, ranks) == own {
+	for i := range data.Held() {
+		if id := draw.SampleID(i); data.Owner(id, ranks) == own {
 			s.ownBytes += slab.Footprint(data.Size(id))
 		}
 	}
@@ -145,7 +145,7 @@ func (s *Store) Open(lane int, world []int32, policy stager.Policy) (others bool
 	}
 	rank, d := s.rank.Transport.Rank(), s.data
 	cfg := stager.Config{
-		Rank: rank, Ranks: s.rank.Transport.Size(), World: world, Samples: d.Samples,
+		Rank: rank, Ranks: s.rank.Transport.Size(), World: world, Samples: d.Held(),
 		Size:   func(id draw.SampleID) int64 { return slab.Footprint(d.Size(id)) },
 		Policy: policy, CapacityBytes: d.PartitionBytes[rank], WindowBytes: d.WindowBytes,
 		OwnersRead: d.KeepsCopies,
@@ -190,7 +190,7 @@ func (s *Store) WindowBytes() int64 {
 
 // UsedBytes returns how much of the slab is used by samples, and by abandoned questions.
 func (s *Store) UsedBytes() (bytes int64) {
-	for id := range draw.SampleID(s.data.Samples) {
+	for id := range draw.SampleID(s.data.Held()) {
 		if s.Has(id) {
 			bytes += slab.Footprint(s.data.Size(id))
 		}
@@ -445,7 +445,7 @@ func (s *Store) Shrink(endBytes, capacityBytes int64) {
 			return // a later sweep does it
 		}
 		e := stager.Shrunk{CapacityBytes: capacityBytes}
-		for id := 0; id < s.data.Samples && endBytes < s.rank.Memory.fullBytes; id++ {
+		for id := 0; id < s.data.Held() && endBytes < s.rank.Memory.fullBytes; id++ {
 			off, ok := s.entries.Place(id)
 			if id := draw.SampleID(id); ok &&
 				off+slab.Footprint(s.data.Size(id)) > endBytes && s.stager.Cache().Resident(id) {

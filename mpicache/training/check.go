@@ -118,7 +118,7 @@ func (s *epochs) possible(t, last door.Tally) bool {
 	}
 	spec, read := s.of.coordinator.Spec(), more[stats.EvaluatedReads]
 	return max(more.Draws(), more[stats.Evaluated]) <=
-		int64(spec.Draws(s.of.data.Samples)) &&
+		int64(spec.Draws(s.of.data.Samples))*int64(s.of.data.Widest()) &&
 		more[stats.SubstituteReads] <= more[stats.StorageReads]+more[stats.FallbackReads] &&
 		read <= more[stats.Evaluated] &&
 		s.fits(more[stats.StorageReads]+read, more[stats.StorageBytes]) &&

@@ -9,6 +9,7 @@ import (
 
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/message"
+	"rankpool/scheduler/draw"
 	"rankpool/scheduler/plan"
 	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/stager"
@@ -212,14 +213,14 @@ func (s *Training) obey(c protocol.Command) {
 	case protocol.Stage:
 		measures := s.rank.Measures(int(s.rank.lanes.Load()))
 		s.store.Step(stager.Planned{
-			Lane: s.lane, Plan: c.Plan, From: c.From,
+			Lane: s.lane, Plan: c.Plan.Held(), From: c.From,
 			Probe: s.benefit.Begin(c.Plan.Epoch, c.From, c.Plan.Batches(), measures),
 		})
 	case protocol.Rescore:
-		s.store.Step(stager.Scored{
+		s.store.Step(s.rescored(stager.Scored{
 			Lane: s.lane, Epoch: c.Epoch, Batch: c.Batch, IDs: c.IDs, Scores: c.Scores,
 			Total: c.Total, Known: c.Known,
-		})
+		}))
 	case protocol.Train:
 		delete(s.epochs.closed, c.Epoch) // it may be trained again
 		s.scores.record(c)
@@ -299,6 +300,10 @@ func (s *Training) takeLane() error {
 		book: s.book(spec), shared: s.job != "",
 	}
 	setup.values.Sample(&setup.sampler)
+	if s.data.Pieces != nil {
+		pieces := *s.data.Pieces // with the scores of this training
+		setup.pieces = &pieces
+	}
 	plans, policy, err := setup.make()
 	if err != nil {
 		return err
@@ -323,6 +328,22 @@ func (s *Training) start(lane int) {
 	}
 	s.benefit = stager.NewBenefit(s.set.index+lane, here)
 	s.set.weights[lane] = 1
+}
+
+// rescored returns the news of scores in terms of what memory holds. A piece is used when one of
+// its samples is drawn, which plan.Pieces predicts by their scores; its own is always 1.
+func (s *Training) rescored(e stager.Scored) stager.Scored {
+	pieces := s.setup.pieces
+	if pieces == nil {
+		return e
+	}
+	if pieces.Scores == nil {
+		s.setup.pieceScores = slices.Repeat([]float32{1}, pieces.Count)
+	}
+	pieces.Scores = e.Scores
+	e.IDs, e.Scores = pieces.PiecesOf(e.IDs), s.setup.pieceScores
+	e.Known = func(draw.SampleID) bool { return true }
+	return e
 }
 
 // makePlan makes a plan without holding the lock.

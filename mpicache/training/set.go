@@ -78,7 +78,7 @@ func newSet(rank *Rank, index int, data *store.DataSet) *Set {
 		gets: map[uint64]pendingGet{}, weights: map[int]float64{},
 		store: store.New(rank.Rank, index, data),
 	}
-	for id := range draw.SampleID(data.Samples) {
+	for id := range draw.SampleID(data.Held()) {
 		s.largest = max(s.largest, data.Size(id))
 	}
 	s.list = []*Training{newTraining(s, "")}

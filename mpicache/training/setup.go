@@ -15,6 +15,8 @@ type setup struct {
 	world       []int32 // rank of each trainer
 	sampler     draw.SamplerConfig
 	assignment  plan.Assignment
+	pieces      *plan.Pieces   // what samples are made of; nil: each is one piece
+	pieceScores []float32      // 1 for each piece, once there are scores
 	policy      string         // name for systems.NewPolicy
 	values      systems.Values // the policy's options; the sampler's are in sampler
 	book        *book          // of a system whose own sampler draws; nil: the policy decides
@@ -95,6 +97,6 @@ func (s *setup) make() (plan.Config, stager.Policy, error) {
 	return plan.Config{
 		Sampler: sampler, Samples: s.sampler.Samples, BatchSize: s.sampler.BatchSize,
 		World: s.world, Ranks: s.ranks, Rank: s.rank, Assignment: s.assignment,
-		Shared: s.shared,
+		Shared: s.shared, Pieces: s.pieces,
 	}, policy, nil
 }

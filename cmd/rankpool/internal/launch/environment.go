@@ -43,12 +43,17 @@ func trainerEnv(env []string, s seat, sessionDir, folder, pythonPath string) []s
 		set["OMP_NUM_THREADS"] = strconv.Itoa(s.threads)
 	}
 	if pythonPath != "" {
-		set["PYTHONPATH"] = pythonPath
-		if more := get("PYTHONPATH"); more != "" {
-			set["PYTHONPATH"] = pythonPath + string(filepath.ListSeparator) + more
-		}
+		set["PYTHONPATH"] = PythonPath(pythonPath, get)
 	}
 	return world.WithEnv(env, set)
+}
+
+// PythonPath returns PYTHONPATH with a folder before what is there.
+func PythonPath(folder string, getenv func(string) string) string {
+	if more := getenv("PYTHONPATH"); more != "" {
+		return folder + string(filepath.ListSeparator) + more
+	}
+	return folder
 }
 
 // ExtractClient writes the Python client into the session folder, once for all trainers of the

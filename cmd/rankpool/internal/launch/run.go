@@ -271,8 +271,10 @@ func (o *Options) indexData(parent context.Context) error {
 		})
 		show.End()
 		if err == nil {
-			o.served = append(o.served, servedSet{set.Name, m.Len(), m.TotalBytes()})
-			err = o.indexes.Keep(set.Name, m)
+			o.served = append(o.served, servedSet{set.Name, m.Samples(), m.TotalBytes()})
+			if err = o.cache.System.CheckData(set.Name, m); err == nil {
+				err = o.indexes.Keep(set.Name, m)
+			}
 		}
 		if err != nil {
 			return err

@@ -84,13 +84,13 @@ func (r Request) Divide(data []mpicache.DataSet, slabs []int64, rank, ranks int)
 // ranks' memory in bytes of samples.
 func bookBytes(d *mpicache.DataSet, memory Amount) int64 {
 	if memory.IsShare {
-		return systems.BookBytes(memory.Share, d.Samples, d.Size)
+		return systems.BookBytes(memory.Share, d.Held(), d.Size)
 	}
 	bytes := int64(0)
 	for _, part := range d.PartitionBytes {
 		bytes += part
 	}
-	return min(bytes, systems.BookBytes(1, d.Samples, d.Size))
+	return min(bytes, systems.BookBytes(1, d.Held(), d.Size))
 }
 
 // demands returns the memory that the data sets need on each rank.
@@ -98,10 +98,10 @@ func (r Request) demands(data []mpicache.DataSet, ranks int) ([]demand, error) {
 	demands := make([]demand, len(data))
 	for i, d := range data {
 		owned, window, largest := make([]int64, ranks), make([]int64, ranks), int64(0)
-		for id := range draw.SampleID(d.Samples) {
+		for id := range draw.SampleID(d.Held()) {
 			size := slab.Footprint(d.Size(id))
 			largest = max(largest, size)
-			owned[draw.Owner(id, ranks)] += size
+			owned[d.Owner(id, ranks)] += size
 		}
 		for at := range ranks {
 			var err error

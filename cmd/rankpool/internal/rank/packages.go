@@ -59,7 +59,7 @@ func (t *tiers) openPackages(data []mpicache.DataSet) error {
 	bytes /= int64(len(data))
 	for i := range data {
 		d := &data[i]
-		mean := ownedBytes(d, 1, 1)[0] / int64(max(d.Samples, 1))
+		mean := ownedBytes(d, 1, 1)[0] / int64(max(d.Held(), 1))
 		block := tier.BlockBytes(bytes, mean)
 		size := bytes / block * block
 		disk, err := tier.Open(dir, tier.Options{SizeBytes: size, BlockBytes: block})

@@ -237,19 +237,33 @@ func (r *process) openData(ctx context.Context, i int, set dataSet) (mpicache.Da
 	if _, err := os.Stat(m.Root()); err != nil {
 		return mpicache.DataSet{}, fmt.Errorf("data set %s cannot be read: %w", set.Name, err)
 	}
-	targets := &ownTargets{manifest: m, rank: r.transport.Rank(), ranks: r.transport.Size()}
-	fetcher := storage.NewFetcher(m, storage.FetchOptions{
-		TargetOf: targets.of, Limit: r.limit, Log: func(msg string) { r.logger.Warn(msg) },
-	})
-	go targets.find(ctx, r.logger)
+	opened := mpicache.DataSet{
+		Name: set.Name, Samples: m.Samples(), Pieces: piecesOf(m), Root: m.Root(), IndexPath: index,
+		Size: m.Size, Label: func(id draw.SampleID) int { return m.Label(id) },
+	}
+	options := storage.FetchOptions{Limit: r.limit, Log: func(msg string) { r.logger.Warn(msg) }}
+	if opened.Pieces == nil { // neighbouring pieces may be on any target
+		targets := &ownTargets{manifest: m, rank: r.transport.Rank(), ranks: r.transport.Size()}
+		go targets.find(ctx, r.logger)
+		options.TargetOf = targets.of
+	}
+	fetcher := storage.NewFetcher(m, options)
 	r.sets = append(r.sets, openedSet{dataSet: set, manifest: m, fetcher: fetcher})
 	id := m.Identity()
-	return mpicache.DataSet{
-		Name: set.Name, Samples: m.Len(), Identity: id.Digest.String(), Times: id.Times.String(),
-		Root: m.Root(), IndexPath: index,
-		Size: m.Size, Label: func(id draw.SampleID) int { return m.Label(id) },
-		Storage: fetcher,
-	}, nil
+	opened.Identity, opened.Times = id.Digest.String(), id.Times.String()
+	opened.Storage = fetcher
+	return opened, nil
+}
+
+// piecesOf returns what the samples of a manifest are made of, nil if each is one piece.
+func piecesOf(m *dataset.Manifest) *plan.Pieces {
+	p := m.Pieces()
+	if p == nil {
+		return nil
+	}
+	return plan.NewPieces(plan.Pieces{
+		Samples: p.Samples, Count: m.Len(), Block: p.Block, Windows: p.Windows, Size: m.Size,
+	})
 }
 
 // close releases everything. Unless told is set, the folder stays: it holds what the rank needs to

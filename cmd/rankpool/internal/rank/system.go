@@ -11,6 +11,7 @@ import (
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
+	"rankpool/staging/dataset"
 )
 
 // A System is what --system asks for. What it does not say is the system's own.
@@ -168,6 +169,16 @@ func (s System) Substitutes() string {
 	}
 	return fmt.Sprintf("--system %s serves other samples than those drawn, as published; they "+
 		"are counted as substituted", s.Name)
+}
+
+// CheckData checks whether the system works with a data set.
+func (s System) CheckData(name string, m *dataset.Manifest) error {
+	system, err := systems.Find(s.Name)
+	if err == nil && system.Draws() && m.Pieces() != nil {
+		return exit.Usagef("--system %s chooses among samples of one piece, and the samples of %s are "+
+			"made of pieces that they share: use --system rankpool", system.Name, name)
+	}
+	return nil
 }
 
 // checkSystem checks whether the system works with the other options.

@@ -157,7 +157,7 @@ func (p tierPlace) divide(data []mpicache.DataSet, ranks int) {
 			all += owned
 			largest = max(largest, p.part(owned, total[r]))
 		}
-		d.TierBlockBytes = tier.BlockBytes(largest, all/int64(max(d.Samples, 1)))
+		d.TierBlockBytes = tier.BlockBytes(largest, all/int64(max(d.Held(), 1)))
 		inBlocks := ownedBytes(d, ranks, d.TierBlockBytes)
 		for r, owned := range d.TierBytes {
 			bytes := p.part(owned, total[r])
@@ -180,8 +180,8 @@ func (p tierPlace) part(owned, total int64) int64 {
 // ownedBytes returns the size in whole blocks of the samples that each rank owns.
 func ownedBytes(d *mpicache.DataSet, ranks int, blockBytes int64) []int64 {
 	owned := make([]int64, ranks)
-	for id := range draw.SampleID(d.Samples) {
-		owned[draw.Owner(id, ranks)] += (slab.Footprint(d.Size(id)) +
+	for id := range draw.SampleID(d.Held()) {
+		owned[d.Owner(id, ranks)] += (slab.Footprint(d.Size(id)) +
 			blockBytes - 1) / blockBytes * blockBytes
 	}
 	return owned

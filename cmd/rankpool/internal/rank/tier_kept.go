@@ -52,7 +52,7 @@ func (t *tiers) tryKept(place tierPlace, data []mpicache.DataSet, sets []openedS
 		id := manifest.Identity()
 		store, openErr := folder.Open(keep.Set{
 			Identity: id.Digest.String() + " " + id.Contents.String() + " " + id.Times.String(),
-			Samples:  d.Samples, Size: d.Size, Rank: t.rank, Ranks: t.ranks,
+			Samples:  d.Held(), Block: manifest.Block(), Size: d.Size, Rank: t.rank, Ranks: t.ranks,
 			Path:    manifest.Path,
 			TagsDir: filepath.Join(cache, "rankpool", "tags"), Log: t.logger.With("data", d.Name),
 		})

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/program"
+	"rankpool/cmd/rankpool/internal/launch"
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
+)
+
+// pieceFlags are the flags of index for samples that are made of pieces of files.
+type pieceFlags struct {
+	table, python string
+	flags         *pflag.FlagSet
+}
+
+// listerFlags are the flags that python3 -m rankpool.pieces gets.
+var listerFlags = []struct{ name, help string }{
+	{"dataset", "variables that make up a sample, of HDF5, NetCDF, Zarr or .npz: NAME,…"},
+	{"rows", "rows (along the first axis) of a sample"},
+	{"stride", "rows from one sample to the next"},
+	{"header", "bytes before a raw array"},
+	{"shape", "shape of a raw array: N,H,W"},
+	{"dtype", "type of a raw array: float32, int16, …"},
+}
+
+// pieceFiles are the extensions of files whose samples are pieces. Of a folder, a flag says so.
+var pieceFiles = []string{".h5", ".hdf5", ".nc", ".nc4", ".npz", ".mrc", ".mrcs", ".json"}
+
+// zarrFiles are the files that tell a Zarr store from other folders.
+var zarrFiles = []string{".zgroup", ".zarray", "zarr.json"}
+
+func (f *pieceFlags) register(flags *pflag.FlagSet) {
+	f.flags = flags
+	for _, flag := range listerFlags {
+		flags.String(flag.name, "", flag.help)
+	}
+	flags.StringVar(&f.table, "pieces", "", "read a list of pieces from this file; -: standard input")
+	flags.StringVar(&f.python, "python", "python3", "the interpreter that lists pieces")
+}
+
+// args checks the arguments: one folder or file, or --pieces.
+func (f *pieceFlags) args(cmd *cobra.Command, args []string) error {
+	if f.table != "" && len(args) == 0 {
+		return nil
+	}
+	return program.Exactly(1, "one folder or file, or --pieces")(cmd, args)
+}
+
+// wanted reports whether the samples of a folder or file are made of pieces.
+func (f *pieceFlags) wanted(args []string) bool {
+	if f.table != "" || len(f.given()) > 0 {
+		return true
+	}
+	info, err := os.Stat(args[0])
+	if err != nil || !info.IsDir() {
+		return err == nil && slices.Contains(pieceFiles, filepath.Ext(args[0]))
+	}
+	return slices.ContainsFunc(zarrFiles, func(name string) bool {
+		_, err := os.Stat(filepath.Join(args[0], name))
+		return err == nil
+	})
+}
+
+// given returns the flags for the lister that are given, with their values.
+func (f *pieceFlags) given() (args []string) {
+	for _, flag := range listerFlags {
+		if f.flags.Changed(flag.name) {
+			args = append(args, "--"+flag.name, f.flags.Lookup(flag.name).Value.String())
+		}
+	}
+	return args
+}
+
+// writePieces writes the manifest of samples that are made of pieces.
+func (x *indexing) writePieces(ctx context.Context, cmd *cobra.Command) (err error) {
+	for _, name := range []string{"verify", "only", "format"} {
+		if cmd.Flags().Changed(name) {
+			return exit.Usagef("--%s does not go with samples made of pieces", name)
+		}
+	}
+	if x.before, err = readOutput(x.output); err != nil {
+		return err
+	}
+	m, err := x.pieces.read(ctx, cmd, x.dir)
+	if err == nil && x.checksum {
+		m, err = x.sums(ctx, m, nil)
+	}
+	if err != nil {
+		return err
+	}
+	took := time.Since(x.begin)
+	return x.finish(m, took, took)
+}
+
+// read reads the list of pieces: a file, standard input, or what the lister prints.
+func (f *pieceFlags) read(
+	ctx context.Context, cmd *cobra.Command, path string,
+) (*dataset.Manifest, error) {
+	switch f.table {
+	case "-":
+		return index.ReadPieces(cmd.InOrStdin())
+	case "":
+		return f.list(ctx, cmd.ErrOrStderr(), path)
+	}
+	file, err := os.Open(f.table)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	return index.ReadPieces(file)
+}
+
+// list runs the lister and reads what it prints.
+func (f *pieceFlags) list(
+	ctx context.Context, errs io.Writer, path string,
+) (*dataset.Manifest, error) {
+	folder, err := os.MkdirTemp("", "rankpool-index-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }() // it has only a copy of the client
+	client, err := launch.ExtractClient(folder, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"-m", "rankpool.pieces", path}, f.given()...)
+	lister := exec.CommandContext(ctx, f.python, args...)
+	lister.Stderr = errs
+	if client != "" {
+		lister.Env = append(os.Environ(), "PYTHONPATH="+launch.PythonPath(client, os.Getenv))
+	}
+	out, err := lister.StdoutPipe()
+	if err == nil {
+		err = lister.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s lists the pieces of such files, and does not start: %w; name a "+
+			"Python that has rankpool with --python", f.python, err)
+	}
+	m, err := index.ReadPieces(out)
+	_, _ = io.Copy(io.Discard, out) // so that the lister ends
+	if ended := lister.Wait(); ended != nil {
+		var status *exec.ExitError
+		if errors.As(ended, &status) { // the lister has said why
+			return nil, fmt.Errorf("the pieces were not listed: %w", ended)
+		}
+		return nil, ended
+	}
+	return m, err
+}
+
+// openWhole opens a data set of which each sample is one piece, so that it can be copied by itself.
+func openWhole(
+	ctx context.Context, path string, options index.OpenOptions,
+) (*dataset.Manifest, error) {
+	m, err := index.Open(ctx, path, options)
+	if err == nil && m.Pieces() != nil {
+		return nil, fmt.Errorf("%s: its samples are made of pieces, which they share: copy the folder "+
+			"%s with \"rankpool stage\", and index the copy", path, m.Root())
+	}
+	return m, err
+}

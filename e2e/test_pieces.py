@@ -1,0 +1,108 @@
+"""Samples that are made of pieces of files: training gets what the library reads by itself."""
+
+import json
+import subprocess
+import sys
+from zlib import crc32
+
+import h5py
+import numpy
+import pytest
+from run import HERE, PATIENT, RANKPOOL
+
+ROWS, WINDOW = 600, 3
+SAMPLES = ROWS - WINDOW + 1
+
+
+def write(path, kind):
+    """Writes a file of arrays, and returns the checksum of each window."""
+    numbers = numpy.arange(ROWS * 24 * 24, dtype="float32").reshape(ROWS, 24, 24) % 977
+    with h5py.File(path, "w", libver="latest" if kind == "latest" else "earliest") as file:
+        if kind == "contiguous":
+            file["x"] = numbers
+        else:
+            chunks = (2, 24, 24) if kind == "shared" else (1, 24, 24)
+            file.create_dataset("x", data=numbers, chunks=chunks, compression="gzip", shuffle=True)
+    return {crc32(numbers[i : i + WINDOW].tobytes()) for i in range(SAMPLES)}
+
+
+def index(path, *args):
+    manifest = path.with_suffix(".parquet")
+    command = [RANKPOOL, "index", path, "--rows", WINDOW, "-o", manifest, *args]
+    command += ["--python", sys.executable]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return manifest
+
+
+def trained(folder, world):
+    """Returns the sorted checksums of each epoch, of all trainers."""
+    epochs = {}
+    for rank in range(world):
+        for line in (folder / f"log.{rank}").read_text().splitlines():
+            epoch, *sums = map(int, line.split())
+            epochs.setdefault(epoch, []).extend(sums)
+    return [sorted(epochs[epoch]) for epoch in sorted(epochs)]
+
+
+def command(path, workers=0):
+    script = HERE / "pieces.py"
+    return list(map(str, (sys.executable, script, path, WINDOW, workers, "log")))
+
+
+@pytest.mark.parametrize(
+    "kind, ranks, workers", [
+        ("chunked", 1, 0), ("latest", 2, 2),
+        pytest.param("contiguous", 2, 0, marks=pytest.mark.full),
+        pytest.param("shared", 1, 1, marks=pytest.mark.full),
+    ],
+)  # fmt: skip
+def test_windows_of_hdf5(start, tmp_path, kind, ranks, workers):
+    path = tmp_path / "data.h5"
+    sums = write(path, kind)
+    one = start(index(path), ranks=ranks, command=command(path, workers), options=PATIENT)
+    result = one.finish()
+    assert result.code == 0, result.stderr
+    for epoch in trained(one.folder, ranks):
+        assert len(epoch) == SAMPLES and set(epoch) == sums
+    found = result.summary
+    assert found["fallback_reads"] == 0 and "unplanned_bytes" not in found, found
+    # an LRU cache of a fifth of the rows reads 2.56 data sets in an epoch
+    last = [json.loads(line) for line in one.text("run.jsonl").splitlines()]
+    reads = [event["storage_bytes"] for event in last if event["event"] == "epoch"]
+    sizes = path.stat().st_size
+    if kind == "latest":
+        assert reads[-1] < 1.9 * sizes, (reads, sizes)
+
+
+def test_a_rank_dies(start, tmp_path):
+    path = tmp_path / "data.h5"
+    sums = write(path, "chunked")
+    one = start(
+        index(path), ranks=2, command=command(path), options=PATIENT, env={"PAUSE_AT": "5"}
+    )
+    one.wait_for(lambda: any(
+        line.startswith("1") for line in one.text("log.0").splitlines()[-1:]
+    ), "epoch 1")
+    one.kill(one.ranks()[:1])
+    (one.folder / "go").touch()
+    result = one.finish()
+    assert result.code == 0, result.stderr
+    for epoch in trained(one.folder, 2):
+        assert len(epoch) == SAMPLES and set(epoch) == sums
+    assert "unplanned_bytes" not in result.summary
+
+
+def test_what_is_refused(start, tmp_path):
+    path = tmp_path / "data.h5"
+    write(path, "chunked")
+    manifest = index(path)
+    for argv, want in (
+        (["pack", "--data", manifest, "--dest", tmp_path / "shards"], "samples are made of pieces"),
+        (["stage", "--data", manifest, "--dest", tmp_path / "to"], "samples are made of pieces"),
+    ):
+        done = subprocess.run([str(w) for w in [RANKPOOL, *argv]], capture_output=True, text=True)
+        assert done.returncode != 0 and want in done.stderr, done.stderr
+    one = start(manifest, command=command(path), options=[*PATIENT, "--system", "shade"])
+    result = one.finish()
+    assert result.code != 0 and "made of pieces that they share" in result.stderr, result.stderr
