@@ -55,8 +55,8 @@ with_rapid    = $(shell go list -f '$(test_imports)' ./... | \
 
 .PHONY: help build deps run simulate test test-full test-nightly simulate-faults fuzz check \
 	test-go test-go-race test-go-plain test-mpi test-python test-e2e test-slurm test-debian13 \
-	test-wheel test-dlio test-frameworks pictures lint fmt bench bench-staging bench-peers install \
-	uninstall wheel dist clean
+	test-wheel test-dlio test-formats test-frameworks pictures lint fmt bench bench-staging \
+	bench-peers install uninstall wheel dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -173,6 +173,13 @@ test-dlio: build ## run DLIO, MLPerf Storage's benchmark, from PyPI, 0.5 GB (ben
 		mpi4py hydra-core omegaconf 'h5py<3.12' 'pandas<2.2' psutil pytz tzdata
 	build/dlio/bin/pip install -q 'tensorflow-cpu==2.15.*' pytest
 	build/dlio/bin/python -m pytest -v -p no:cacheprovider python/frameworks/test_dlio.py
+
+test-formats: ## decode HDF5, NetCDF4, Zarr, kerchunk with the newest libraries from PyPI, 0.7 GB
+	$(PYTHON) -m venv build/formats
+	build/formats/bin/pip install -q h5py zarr numcodecs netCDF4 hdf5plugin kerchunk pyarrow pandas \
+		pytest
+	build/formats/bin/python -m pytest -q -p no:cacheprovider python/formats \
+		python/tests/test_pieces.py
 
 test-frameworks: build ## train with scripts of seven frameworks from PyPI, 6 GB (docs/python.md)
 	$(PYTHON) -m venv build/frameworks

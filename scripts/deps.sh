@@ -61,6 +61,8 @@ for_test() {
 	for_run
 	for_bench
 	need python3-pytest module pytest
+	need python3-h5py module h5py
+	need python3-zarr module zarr
 	need python3-pytest-xdist module xdist
 	need chromium-headless-shell program chromium-headless-shell
 	need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf

@@ -66,24 +66,27 @@ def loader(
     return DataLoader(dataset, batch_size, shuffle, *args, **options)
 
 
-# Not in __all__: a script without torch can import all the rest.
-_WITH_TORCH = {
+# Not in __all__: a script without torch can import all the rest, and keeps its open().
+_LATER = {
+    "Arrays": "arrays",
     "DatasetFolder": "image_folder",
     "ImageFolder": "image_folder",
     "DistributedSampler": "torch_samplers",
     "ImportanceSampler": "torch_samplers",
     "WebDataset": "webdataset",
+    "open": "hand",
     "planned": "orders",
+    "zarr_store": "decoding",
 }
 
 
 def __dir__():
     """Returns what scripts use."""
-    return [*__all__, *_WITH_TORCH, "__version__"]
+    return [*__all__, *_LATER, "__version__"]
 
 
 def __getattr__(name: str):
-    """Imports a name that needs torch on its first use."""
-    if name in _WITH_TORCH:
-        return getattr(import_module("." + _WITH_TORCH[name], __name__), name)
+    """Imports a name on its first use."""
+    if name in _LATER:
+        return getattr(import_module("." + _LATER[name], __name__), name)
     raise AttributeError(f"module 'rankpool' has no attribute {name!r}")

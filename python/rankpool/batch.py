@@ -3,6 +3,7 @@ cache does not serve them."""
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -69,7 +70,9 @@ class Samples:
     bytes.
 
     `members` holds the Members of each sample: memoryviews by extension. A sample's bytes are those
-    of its members, one after another. The views point into the cache's memory. They are valid until
+    of its members, one after another. If samples share pieces, `views` are those of the batch's
+    pieces, each once, in the order in which they first come, and `pieces` tells which are a
+    sample's. The views point into the cache's memory. They are valid until
     the batch is closed, and raise ValueError afterwards. `copies()` returns bytes that stay valid.
     """
 
@@ -97,13 +100,23 @@ class Samples:
             return self._lease.copies()
         return list(map(bytes, self.views))
 
+    def pieces(self, place: int) -> List[Tuple[str, int, memoryview]]:
+        """Returns the pieces of the sample at a place in the batch, in order: the path of the file,
+        the offset in it, and a view of the bytes."""
+        index = self._index
+        rows = dict(zip(index.rows(self.ids), self.views))
+        return [
+            (os.fsdecode(index.path(row)), index.offset(row), rows[row])
+            for row in index.rows([self.ids[place]])
+        ]
+
     @property
     def members(self) -> List[Members]:
         return [self._index.split(id, view) for id, view in zip(self.ids, self.views)]
 
     @property
     def labels(self) -> List[int]:
-        return [self._index.labels[id] for id in self.ids]
+        return [self._index.label(id) for id in self.ids]
 
     def lost(self) -> bool:
         """Returns whether the views may have shown other bytes: the connection ended, and with it
@@ -198,10 +211,11 @@ def _from_cache(
     connection: Connection, index: Index, batch: Batch, tally: wire.Tally, reply: wire.BatchReply,
     lease: Lease,
 ) -> Samples:
+    rows = index.rows(batch)
     # The plan decides the stream, whatever the cache answers; and a view that the end of the slab
     # cuts off is not a sample.
     sources = reply.sources
-    if not reply.has(batch) or max(lease.ends, default=0) > len(lease.slab) and _cut_off(
+    if not reply.has(rows) or max(lease.ends, default=0) > len(lease.slab) and _cut_off(
         lease, sources
     ):
         connection.end(lease)
@@ -210,9 +224,9 @@ def _from_cache(
     local = sources.count(wire.LOCAL)
     tally.hits_local += local
     views = None
-    if local != len(batch):
+    if local != len(rows):
         try:
-            views = _mixed(index, batch, tally, reply, sources, lease.views)
+            views = _mixed(index, rows, tally, reply, sources, lease.views)
         except BaseException:
             connection.end(lease)
             raise
@@ -231,7 +245,7 @@ def _cut_off(lease: Lease, sources: bytes) -> bool:
 
 
 def _mixed(
-    index: Index, batch: Batch, tally: wire.Tally, reply: wire.BatchReply, sources: bytes,
+    index: Index, rows: List[int], tally: wire.Tally, reply: wire.BatchReply, sources: bytes,
     views: List[memoryview],
 ) -> List[memoryview]:
     """Returns the views of a batch whose samples are not all local hits, and counts them."""
@@ -239,9 +253,9 @@ def _mixed(
     for place, source in enumerate(sources):
         substitute, source = source & wire.SUBSTITUTE, source & ~wire.SUBSTITUTE
         if source == wire.UNREADABLE:
-            path = index.path(batch[place]).decode("utf-8", "replace")
+            path = index.path(rows[place]).decode("utf-8", "replace")
             raise SampleError(
-                batch[place], path, reply.failures.get(place, "the cache could not read it")
+                rows[place], path, reply.failures.get(place, "the cache could not read it")
             )
         if substitute and source in (wire.LOCAL, wire.REMOTE):
             tally.substituted += 1
@@ -255,7 +269,7 @@ def _mixed(
             tally.storage_bytes += len(views[place])
         elif source != wire.LOCAL:
             if source != wire.FALLBACK:
-                views[place] = memoryview(index.read(batch[place]))
+                views[place] = memoryview(index.read(rows[place]))
             tally.fallback_reads += 1
             tally.fallback_bytes += len(views[place])
     return views
@@ -269,7 +283,7 @@ def from_storage(connection: Connection, index: Index, batch: Batch) -> Samples:
     tally = connection.tally(batch.stream, batch.epoch)
     before = tally.counts() if batch.evaluated else None
     connection.hesitate()
-    views = [memoryview(index.read(id)) for id in batch]
+    views = [memoryview(index.read(row)) for row in index.rows(batch)]
     tally.fallback_reads += len(views)
     tally.fallback_bytes += sum(map(len, views))
     if before:

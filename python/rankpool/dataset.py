@@ -296,7 +296,7 @@ def collate(items: List[tuple]) -> List[Any]:
 
 def _bytes(index: Index, samples: Samples) -> int:
     """Returns the sum of the samples' sizes."""
-    return sum(map(index.sizes.__getitem__, samples.ids))
+    return sum(map(index.sizes.__getitem__, index.rows(samples.ids)))
 
 
 def _emptied(fields):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
+import zlib
 from struct import unpack_from
-from typing import List, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from .checksums import find_xxh3, masked_crc32c
 from .errors import RankpoolError, SampleError
@@ -15,6 +17,7 @@ _HEADER_BYTES = 128
 _COLUMN_HEAD_BYTES = 24
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # by the bytes of a column's cells
 _HAS_OFFSETS, _HAS_CHECKSUMS, _HAS_MEMBERS, _MANY_MEMBERS, _LEFT_OUT, _OTHER = 1, 2, 4, 8, 16, 32
+_HAS_PIECES = 64
 _FILE, _TFRECORD, _NPY = 0, 3, 4  # formats
 _CRC_BYTES = 4  # after the data of a TFRecord record
 
@@ -44,10 +47,67 @@ class Scaled:
         return [self._base + self._unit * cell for cell in self._cells]
 
 
+class Ranges:
+    """Ranges of a file, by their offsets; `whole`: it is one range."""
+
+    __slots__ = ("offsets", "views", "whole")
+
+    def __init__(self) -> None:
+        self.offsets: List[int] = []
+        self.views: List[memoryview] = []
+        self.whole = False
+
+    def add(self, offset: int, view: memoryview) -> None:
+        self.offsets.append(offset)
+        self.views.append(view)
+
+
+class Head:
+    """The bytes of a file that a library needs besides the pieces of a sample: `ranges` has
+    them; `size` is the file's, in bytes."""
+
+    __slots__ = ("size", "_places", "_packed", "_ranges")
+
+    def __init__(self, size: int, places: Sequence[int], packed: memoryview) -> None:
+        self.size, self._places, self._packed = size, places, packed
+        self._ranges: Optional[Ranges] = None
+
+    @property
+    def ranges(self) -> Ranges:
+        if self._ranges is None:
+            whole, at, self._ranges = memoryview(zlib.decompress(self._packed)), 0, Ranges()
+            for offset, size in zip(self._places[::2], self._places[1::2]):
+                self._ranges.add(offset, whole[at : at + size])
+                at += size
+        return self._ranges
+
+
+class Pieces:
+    """What the samples of an index are made of: windows of its rows, which are pieces of files.
+
+    `note` is what the program that listed the pieces says of the data; `heads` by relative path.
+    """
+
+    def __init__(self, samples: int, note: dict, heads: Dict[bytes, Head], columns) -> None:
+        self.samples, self.note, self.heads = samples, note, heads
+        self._first, self._count, self._ends = columns
+
+    def of(self, sample: int) -> List[int]:
+        """Returns the pieces of a sample, in order."""
+        first, last = sample, sample + 1
+        if self._ends is not None:
+            first, last = self._ends[sample - 1] if sample else 0, self._ends[sample]
+        found: List[int] = []
+        for at, count in zip(self._first[first:last], self._count[first:last]):
+            found.extend(range(at, at + count))
+        return found
+
+
 class Index:
     """The columns of a sample index file; they may be read from any thread.
 
     `sizes` (bytes), `mtimes` (ns) and `labels` have one element per sample, at the place of its id.
+    `pieces`: the samples are made of rows, as it says; None: each is a row, whose number is its id.
     `has_members`: some sample has several members. `whole_files`: each sample is a whole file;
     `has_all_files`: and so is each file and link in the class folders, except, with `other_kinds`,
     some that have the extension of no sample and no image. `identity` is the digest of
@@ -110,7 +170,12 @@ class Index:
         self.mtimes = scaled()
         self.labels = plain()
         self._folder = plain()
-        self._ends = column("I", 4)
+        self._named = None  # by row the number of its name; None: the same
+        names = n
+        if flags & _HAS_PIECES:
+            self._named = plain()
+            (names,) = column("Q", 8, 1)
+        self._ends = column("I", 4, names)
         self._offsets = self._formats = self._sums = None
         if flags & _HAS_OFFSETS:
             self._offsets, self._formats = scaled(), column("B", 1)
@@ -132,6 +197,29 @@ class Index:
             count = self._member_ends[n - 1] if n else 0
             self._member_offsets, self._member_sizes = scaled(count), plain(count)
             self._member_kinds = plain(count)
+        self.pieces: Optional[Pieces] = None
+        if flags & _HAS_PIECES:
+            samples, windows, _, has_ends = column("Q", 8, 4)
+            columns = plain(windows), plain(windows), column("I", 4, samples) if has_ends else None
+            self.pieces = self._read_pieces(at, samples, columns)
+
+    def _read_pieces(self, at: int, samples: int, columns) -> Pieces:
+        def text() -> memoryview:
+            nonlocal at
+            (length,) = unpack_from("<I", self._bytes, at)
+            at += 4 + length
+            return self._bytes[at - length : at]
+
+        note, heads = json.loads(bytes(text())), {}
+        (count,) = unpack_from("<I", self._bytes, at)
+        at += 4
+        for _ in range(count):
+            path = bytes(text())
+            size, _, ranges = unpack_from("<QQI", self._bytes, at)
+            places = unpack_from(f"<{2 * ranges}Q", self._bytes, at + 20)
+            at += 20 + 16 * ranges
+            heads[path] = Head(size, places, text())
+        return Pieces(samples, note, heads, columns)
 
     def _read_texts(self, at: int, count: int) -> Tuple[List[bytes], int]:
         found = []
@@ -142,7 +230,18 @@ class Index:
         return found, at
 
     def __len__(self) -> int:
-        return len(self.sizes)
+        return len(self.sizes) if self.pieces is None else self.pieces.samples
+
+    @property
+    def root(self) -> bytes:
+        """The folder that paths are relative to."""
+        return self._root
+
+    def rows(self, ids: List[int]) -> List[int]:
+        """Returns the rows that samples are made of: for a batch, what the cache serves."""
+        if self.pieces is None:
+            return ids
+        return list(dict.fromkeys(row for id in ids for row in self.pieces.of(id)))
 
     @property
     def classes(self) -> List[str]:
@@ -158,11 +257,17 @@ class Index:
         """Returns the same path relative to the data set's root."""
         return os.path.join(self._folders[self._folder[id]], self._name(id))
 
+    def label(self, id: int) -> int:
+        """Returns the label of sample id, 0 if it is made of pieces."""
+        return self.labels[id] if self.pieces is None else 0
+
     def is_file(self, id: int) -> bool:
         """Returns whether sample id is a whole file."""
         return self._format(id) == _FILE
 
     def _name(self, id: int) -> bytes:
+        if self._named is not None:
+            id = self._named[id]
         return bytes(self._names[self._ends[id - 1] if id else 0 : self._ends[id]])
 
     def offset(self, id: int) -> int:

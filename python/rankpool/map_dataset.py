@@ -6,12 +6,12 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
 
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import get_worker_info
 
-from . import session
+from . import hand, session
 from .batch import Batch, Index, fetch
 from .dataloader_hook import Ours, hook
 from .dataset import Dataset, name_of
@@ -19,6 +19,9 @@ from .messages import say_once
 from .seeding import keep, number_of, seed_all
 
 hook()
+
+# What was fetched of a batch: the bytes of each sample, or of each piece by its row.
+Fetched = Union[List[bytes], Dict[int, memoryview]]
 
 # The data sets of the cache that samplers of rankpool draw from: other orders are not planned.
 claimed: Set[str] = set()
@@ -104,41 +107,66 @@ class Served(TorchDataset, Ours):
             seed_all(number_of(batch.key, int(index), k, read))
 
     def _bytes(self, index: int) -> bytes:
+        if self._planned(index):
+            return self._reader.take(index.batch)[index.place]
+        return self._data.index.read(int(index) % len(self))
+
+    @contextmanager
+    def _hand(self, index: int) -> Iterator[None]:
+        """Within this context files that rankpool.open has made read the pieces of a sample."""
+        found, before = self._data.index, hand.unplanned_bytes
+        hand.serve(found)  # a spawned worker knows nothing yet
+        planned = self._planned(index)
+        if planned:
+            rows = self._reader.take(index.batch)
+        else:
+            rows = {row: memoryview(found.read(row)) for row in found.rows([int(index)])}
+        with hand.in_hand(found, int(index), rows):
+            yield
+        if planned and hand.unplanned_bytes > before:
+            link = self._data._connection(index.batch)
+            tally = link.tally(index.batch.stream, index.batch.epoch)
+            tally.unplanned_bytes += hand.unplanned_bytes - before
+            link.send_tally(tally)
+
+    def _planned(self, index: int) -> bool:
+        """Returns whether a sampler of rankpool drew a sample, which the reader then has."""
         spec = index.batch.spec if isinstance(index, Index) else None
         if spec is not None and spec.data == self._data.name:
             if self._reader is None or self._reader.pid != os.getpid():
                 self._reader = _Reader(self._data)
-            return self._reader.read(index.batch, index.place)
+            return True
         say_once(
             f"samples of {self.root} are read from storage one by one: a sampler of rankpool trains "
             "on them too, or no DataLoader over this data set draws them (see rankpool.planned)"
         )
-        return self._data.index.read(int(index) % len(self))
+        return False
 
 
 class _Reader:
-    """The batches that this process reads, one per thread: each is requested at once, and its
-    samples are returned one by one."""
+    """The batches that this process reads, one per thread."""
 
     def __init__(self, data: Dataset) -> None:
         self._data = data
         self._lock = threading.Lock()
-        self._open: Dict[int, Tuple[Batch, List[bytes]]] = {}  # by thread; two may have the same
+        self._open: Dict[int, Tuple[Batch, Fetched]] = {}  # by thread; two may have the same
         self.pid = os.getpid()  # a forked worker begins with its own
 
-    def read(self, batch: Batch, place: int) -> bytes:
-        """Returns the bytes of the sample at a place in a batch; raises SampleError if it cannot be
-        read."""
+    def take(self, batch: Batch) -> Fetched:
+        """Returns the bytes of the samples of a batch by their places in it, or of its pieces by
+        their rows; raises SampleError for one that cannot be read."""
         thread = threading.get_ident()
         with self._lock:
             if thread not in self._open or self._open[thread][0] is not batch:
                 self._open.pop(thread, None)
                 others = (one for one in self._open.values() if one[0] is batch)
                 self._open[thread] = next(others, None) or (batch, self._fetch(batch))
-            return self._open[thread][1][place]
+            return self._open[thread][1]
 
-    def _fetch(self, batch: Batch) -> List[bytes]:
-        link = self._data._connection(batch)
-        found = fetch(link, self._data.index, batch)
+    def _fetch(self, batch: Batch) -> Fetched:
+        link, index = self._data._connection(batch), self._data.index
+        found = fetch(link, index, batch)
         link.send_tally(link.tally(batch.stream, batch.epoch))
+        if index.pieces is not None:
+            return dict(zip(index.rows(batch), map(memoryview, found)))
         return found

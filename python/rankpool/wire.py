@@ -105,6 +105,7 @@ def pack_save(stream: int, epoch: int, batch: int) -> bytes:
 _COUNTED = (
     "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted",
     "substitute_reads", "evaluated", "evaluated_reads", "storage_bytes", "fallback_bytes",
+    "unplanned_bytes",
 )  # fmt: skip
 _counts = attrgetter(*_COUNTED)
 _GIVEN = "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted"
@@ -117,7 +118,8 @@ class Tally:
     __slots__ = (
         "stream", "epoch", "hits_local", "hits_remote", "storage_reads", "fallback_reads",
         "substituted", "substitute_reads", "evaluated", "evaluated_reads",
-        "storage_bytes", "fallback_bytes", "stall_ns", "began_ns", "elapsed_ns", "measured",
+        "storage_bytes", "fallback_bytes", "unplanned_bytes",
+        "stall_ns", "began_ns", "elapsed_ns", "measured",
     )  # fmt: skip
 
     def __init__(self, stream: int, epoch: int) -> None:
@@ -169,8 +171,13 @@ class Tally:
         self.began_ns = min(self.began_ns, began_ns)
 
     def pack(self) -> bytes:
-        """Returns a tally as it is on the wire: 64 bytes, 72 with evaluated samples."""
-        evaluated = pack("<II", self.evaluated, self.evaluated_reads) if self.evaluated else b""
+        """Returns a tally as it is on the wire: 64 bytes, 72 with evaluated samples, 80 with bytes
+        that were not planned."""
+        more = b""
+        if self.evaluated or self.unplanned_bytes:
+            more = pack("<II", self.evaluated, self.evaluated_reads)
+        if self.unplanned_bytes:
+            more += pack("<Q", self.unplanned_bytes)
         stall_us = self.stall_ns // 1000 if self.measured else NOT_MEASURED
         sums = _TALLY.pack(
             self.stream, self.epoch, self.hits_local, self.hits_remote, self.storage_reads,
@@ -178,7 +185,7 @@ class Tally:
             self.substituted, self.substitute_reads,
             self.storage_bytes, self.fallback_bytes, stall_us, self.elapsed_ns // 1000,
         )  # fmt: skip
-        return sums + evaluated
+        return sums + more
 
 
 # --- what a client receives ---

@@ -22,7 +22,8 @@ def test_only_this_module_prints(module):
         if isinstance(node, ast.Name) and node.id == "print"
         or isinstance(node, ast.Attribute) and node.attr in ("stderr", "stdout")
     ]
-    assert not calls or module.name == "messages.py", f"lines {calls}"
+    # pieces.py is a program whose output is a table
+    assert not calls or module.name in ("messages.py", "pieces.py"), f"lines {calls}"
 
 
 def fill(write):

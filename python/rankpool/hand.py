@@ -1,0 +1,122 @@
+"""Files over the pieces of the sample in hand: what h5py, zarr and NumPy read from when samples are
+made of pieces."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from bisect import bisect_right
+from contextlib import contextmanager
+from typing import Dict, Iterator, Optional
+
+from .index import Index, Ranges
+
+_lock = threading.RLock()  # one sample at a time is in hand: libraries read in threads of their own
+_hand: Dict[bytes, Ranges] = {}  # by path: those of the sample in hand
+_indexes: Dict[bytes, Index] = {}  # by root: data sets that the cache serves
+unplanned_bytes = 0  # that this process read from storage through such files
+
+
+def serve(index: Index) -> None:
+    """Makes files below the root of a data set be read from the pieces of its samples."""
+    _indexes[os.path.join(index.root, b"")] = index
+
+
+@contextmanager
+def in_hand(index: Index, sample: int, rows: Dict[int, memoryview]) -> Iterator[None]:
+    """Within this context files have the bytes of a sample, whose pieces are among `rows`."""
+    global _hand
+    with _lock:
+        before, hand = _hand, {}
+        for row in sorted(set(index.pieces.of(sample)), key=index.offset):
+            ranges = hand.setdefault(index.path(row), Ranges())
+            ranges.add(index.offset(row), rows[row])
+            ranges.whole = index.is_file(row)
+        _hand = hand
+        try:
+            yield
+        finally:
+            _hand = before
+
+
+def _size(path: bytes) -> int:
+    """Returns the size of a file, which storage need not tell of one that is a piece."""
+    hand = _hand.get(path)
+    return len(hand.views[0]) if hand is not None and hand.whole else os.stat(path).st_size
+
+
+class SampleFile(io.RawIOBase):
+    """A file of a data set, read-only. What belongs to the sample in hand comes from memory, what
+    libraries need to decode it from the manifest, and all else from storage, which is counted."""
+
+    def __init__(self, path) -> None:
+        self._path = os.path.abspath(os.fsencode(path))
+        root = max(filter(self._path.startswith, _indexes), key=len, default=None)
+        heads = _indexes[root].pieces.heads if root is not None else {}
+        self._head = heads.get(self._path[len(root) :]) if root is not None else None
+        self._at = 0
+        self._file: Optional[io.FileIO] = None
+        self._size = _size(self._path) if self._head is None else self._head.size
+
+    @property
+    def name(self) -> str:
+        return os.fsdecode(self._path)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def readinto(self, buffer) -> int:
+        into = memoryview(buffer).cast("B")
+        end = min(self._at + len(into), self._size)
+        begin = at = self._at
+        while at < end:
+            at += self._some(at, into[at - begin : end - begin])
+        self._at = max(begin, at)
+        return at - begin
+
+    def _some(self, at: int, into: memoryview) -> int:
+        """Reads some bytes from `at` on; returns how many."""
+        gap = len(into)
+        for ranges in (_hand.get(self._path), self._head and self._head.ranges):
+            if not ranges:
+                continue
+            place = bisect_right(ranges.offsets, at)
+            offset, view = ranges.offsets[place - 1], ranges.views[place - 1]
+            if place and at < offset + len(view):
+                view = view[at - offset : at - offset + len(into)]
+                into[: len(view)] = view
+                return len(view)
+            if place < len(ranges.offsets):
+                gap = min(gap, ranges.offsets[place] - at)
+        return self._storage(at, into[:gap])
+
+    def _storage(self, at: int, into: memoryview) -> int:
+        if self._file is None:
+            self._file = io.FileIO(self._path)
+        got = os.preadv(self._file.fileno(), [into], at)
+        if not got:  # h5py would take a short read for zeros
+            raise OSError(f"rankpool: {self.name} ends at byte {at}: it was changed after indexing")
+        global unplanned_bytes
+        unplanned_bytes += got
+        return got
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        super().close()
+
+
+def open(path) -> SampleFile:
+    """Returns a file of a data set that the cache serves, for h5py, zarr, NumPy or tarfile."""
+    return SampleFile(path)
