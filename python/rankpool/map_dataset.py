@@ -12,7 +12,7 @@ from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import get_worker_info
 
 from . import hand, session
-from .batch import Batch, Index, fetch
+from .batch import Batch, Index, Samples, ask, fetch, take
 from .dataloader_hook import Ours, hook
 from .dataset import Dataset, name_of
 from .messages import say_once
@@ -149,7 +149,8 @@ class _Reader:
     def __init__(self, data: Dataset) -> None:
         self._data = data
         self._lock = threading.Lock()
-        self._open: Dict[int, Tuple[Batch, Fetched]] = {}  # by thread; two may have the same
+        # by thread; two may have the same
+        self._open: Dict[int, Tuple[Batch, Fetched, Optional[Samples]]] = {}
         self.pid = os.getpid()  # a forked worker begins with its own
 
     def take(self, batch: Batch) -> Fetched:
@@ -158,15 +159,21 @@ class _Reader:
         thread = threading.get_ident()
         with self._lock:
             if thread not in self._open or self._open[thread][0] is not batch:
-                self._open.pop(thread, None)
-                others = (one for one in self._open.values() if one[0] is batch)
-                self._open[thread] = next(others, None) or (batch, self._fetch(batch))
+                _, _, left = self._open.pop(thread, (None, None, None))
+                others = list(self._open.values())
+                if left is not None and all(one[2] is not left for one in others):
+                    left.close()
+                same = next((one for one in others if one[0] is batch), None)
+                self._open[thread] = same or (batch, *self._fetch(batch))
             return self._open[thread][1]
 
-    def _fetch(self, batch: Batch) -> Fetched:
+    def _fetch(self, batch: Batch) -> Tuple[Fetched, Optional[Samples]]:
+        """Returns what take returns; of pieces, which libraries read in place, what must be closed."""
         link, index = self._data._connection(batch), self._data.index
-        found = fetch(link, index, batch)
+        if index.pieces is None:
+            found, samples = fetch(link, index, batch), None
+        else:
+            samples = take(link, index, batch, ask(link, [batch])[0], in_hand=True)
+            found = dict(zip(index.rows(batch), samples.views))
         link.send_tally(link.tally(batch.stream, batch.epoch))
-        if index.pieces is not None:
-            return dict(zip(index.rows(batch), map(memoryview, found)))
-        return found
+        return found, samples
