@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,12 +35,6 @@ var listerFlags = []struct{ name, help string }{
 	{"dtype", "type of a raw array: float32, int16, …"},
 }
 
-// pieceFiles are the extensions of files whose samples are pieces. Of a folder, a flag says so.
-var pieceFiles = []string{".h5", ".hdf5", ".nc", ".nc4", ".npz", ".mrc", ".mrcs", ".json"}
-
-// zarrFiles are the files that tell a Zarr store from other folders.
-var zarrFiles = []string{".zgroup", ".zarray", "zarr.json"}
-
 func (f *pieceFlags) register(flags *pflag.FlagSet) {
 	f.flags = flags
 	for _, flag := range listerFlags {
@@ -62,17 +54,7 @@ func (f *pieceFlags) args(cmd *cobra.Command, args []string) error {
 
 // wanted reports whether the samples of a folder or file are made of pieces.
 func (f *pieceFlags) wanted(args []string) bool {
-	if f.table != "" || len(f.given()) > 0 {
-		return true
-	}
-	info, err := os.Stat(args[0])
-	if err != nil || !info.IsDir() {
-		return err == nil && slices.Contains(pieceFiles, filepath.Ext(args[0]))
-	}
-	return slices.ContainsFunc(zarrFiles, func(name string) bool {
-		_, err := os.Stat(filepath.Join(args[0], name))
-		return err == nil
-	})
+	return f.table != "" || len(f.given()) > 0 || index.MadeOfPieces(args[0])
 }
 
 // given returns the flags for the lister that are given, with their values.
@@ -96,14 +78,14 @@ func (x *indexing) writePieces(ctx context.Context, cmd *cobra.Command) (err err
 		return err
 	}
 	m, err := x.pieces.read(ctx, cmd, x.dir)
+	listed := time.Since(x.begin)
 	if err == nil && x.checksum {
 		m, err = x.sums(ctx, m, nil)
 	}
 	if err != nil {
 		return err
 	}
-	took := time.Since(x.begin)
-	return x.finish(m, took, took)
+	return x.finish(m, time.Since(x.begin), listed)
 }
 
 // read reads the list of pieces: a file, standard input, or what the lister prints.
@@ -155,10 +137,10 @@ func (f *pieceFlags) list(
 	_, _ = io.Copy(io.Discard, out) // so that the lister ends
 	if ended := lister.Wait(); ended != nil {
 		var status *exec.ExitError
-		if errors.As(ended, &status) { // the lister has said why
-			return nil, fmt.Errorf("the pieces were not listed: %w", ended)
+		if errors.As(ended, &status) && status.Exited() { // the lister has said why
+			return nil, &exit.StatusError{Code: status.ExitCode()}
 		}
-		return nil, ended
+		return nil, fmt.Errorf("the pieces were not listed: %w", ended)
 	}
 	return m, err
 }

@@ -226,6 +226,11 @@ class Dataset:
         return list(map(self._fields, batch, found))
 
     def _fields(self, id: int, content: bytes) -> tuple:
+        if self.index.pieces is not None:
+            raise RankpoolError(
+                f"rankpool: samples of {self.name!r} are made of pieces of files: use "
+                "rankpool.Arrays, or batches(sampler) and the pieces of its Samples"
+            )
         label = self.labels[id]
         item: Any = content if self.transform is None else memoryview(content)
         if self.members:

@@ -62,7 +62,11 @@ class Served(TorchDataset, Ours):
                 "(give it to `rankpool run --data`)"
             )
             return None
-        return Dataset(name)
+        data = Dataset(name)
+        if data.index.pieces is not None:
+            say_once(f"samples of {self.root} are made of pieces: rankpool.Arrays reads them")
+            return None
+        return data
 
     def _item(self, index: int) -> Any:
         raise NotImplementedError

@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,6 +30,26 @@ const (
 	// set have about as many bytes, so many that few windows lie in two blocks.
 	maxBlock, windowsInBlock = 4096, 8
 )
+
+// pieceFiles are the extensions of files whose samples are pieces; zarrFiles tell a Zarr store from
+// other folders.
+var (
+	pieceFiles = []string{".h5", ".hdf5", ".nc", ".nc4", ".npz", ".mrc", ".mrcs", ".json"}
+	zarrFiles  = []string{".zgroup", ".zarray", "zarr.json"}
+)
+
+// MadeOfPieces reports whether the samples of a file or folder are made of pieces, by its name or,
+// of a Zarr store, by those of its files.
+func MadeOfPieces(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return err == nil && slices.Contains(pieceFiles, filepath.Ext(path))
+	}
+	return slices.ContainsFunc(zarrFiles, func(name string) bool {
+		_, err := os.Stat(filepath.Join(path, name))
+		return err == nil
+	})
+}
 
 // ReadPieces reads a table of pieces, and returns the manifest of the samples that they make up. It
 // reads the heads of the files from storage.

@@ -102,3 +102,23 @@ func TestReadPiecesRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenNamesTheRemedy: a file whose samples are pieces, and a Zarr store, need a manifest.
+func TestOpenNamesTheRemedy(t *testing.T) {
+	dir := t.TempDir()
+	file, store := filepath.Join(dir, "a.h5"), filepath.Join(dir, "a.zarr")
+	if err := os.Mkdir(store, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, filepath.Join(store, ".zgroup")} {
+		if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{file, store} {
+		_, err := Open(t.Context(), path, OpenOptions{})
+		if err == nil || !strings.Contains(err.Error(), "rankpool index "+path+" --rows") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -108,7 +108,7 @@ func (l Log) nothing(s Show) string {
 		return "" // training has said why
 	}
 	return fmt.Sprintf("rankpool: training asked for no sample of %s: let the script read it with\n"+
-		"rankpool.ImageFolder, and draw from it with rankpool.DistributedSampler (docs/python.md)\n",
+		"rankpool.ImageFolder or rankpool.Arrays, in a DataLoader (docs/python.md)\n",
 		cmp.Or(l.run.Data, "the data"))
 }
 

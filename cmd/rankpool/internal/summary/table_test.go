@@ -39,7 +39,7 @@ waited: not measured, since no DataLoader of PyTorch asked for the batches
 			`{"event":"begin","launch":"l","ranks":1,"data":["train","val"]}`,
 			Show{},
 			"rankpool: training asked for no sample of train: let the script read it with\n" +
-				"rankpool.ImageFolder, and draw from it with rankpool.DistributedSampler (docs/python.md)\n",
+				"rankpool.ImageFolder or rankpool.Arrays, in a DataLoader (docs/python.md)\n",
 		},
 		"no sample, since it failed": {"", Show{Failed: true}, ""},
 		"no epoch, of a cache that died": {
