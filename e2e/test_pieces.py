@@ -1,6 +1,7 @@
 """Samples that are made of pieces of files: training gets what the library reads by itself."""
 
 import json
+import os
 import subprocess
 import sys
 from zlib import crc32
@@ -8,7 +9,7 @@ from zlib import crc32
 import h5py
 import numpy
 import pytest
-from run import HERE, PATIENT, RANKPOOL
+from run import EXAMPLES, HERE, PATIENT, RANKPOOL, ROOT
 
 ROWS, WINDOW = 600, 3
 SAMPLES = ROWS - WINDOW + 1
@@ -103,6 +104,25 @@ def test_what_is_refused(start, tmp_path):
     ):
         done = subprocess.run([str(w) for w in [RANKPOOL, *argv]], capture_output=True, text=True)
         assert done.returncode != 0 and want in done.stderr, done.stderr
+    items = "import rankpool; data = rankpool.Dataset(); print(len(data)); data[0]"
+    result = start(manifest, command=[sys.executable, "-c", items], options=PATIENT).finish()
+    assert result.code != 0 and f"{SAMPLES}\n" in result.stdout
+    assert "are made of pieces of files: use rankpool.Arrays" in result.stderr
     one = start(manifest, command=command(path), options=[*PATIENT, "--system", "shade"])
     result = one.finish()
     assert result.code != 0 and "made of pieces that they share" in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("name", ["waves.h5", pytest.param("waves.zarr", marks=pytest.mark.full)])
+def test_the_example(start, tmp_path, name):
+    path, script = tmp_path / name, EXAMPLES / "windows.py"
+    command = [sys.executable, str(script), str(path)]
+    client = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    subprocess.run([*command, "--make", "160"], check=True, env=client)
+    files = subprocess.run(command, check=True, env=client, capture_output=True, text=True)
+    result = start(index(path), command=command, options=PATIENT).finish()
+    assert result.code == 0, result.stderr
+    assert result.stdout.startswith(files.stdout)  # then comes the table of epochs
+    errors = [float(line.split()[-1]) for line in files.stdout.splitlines()]
+    assert len(errors) == 3 and errors[2] < 0.5 * errors[0]
+    assert "unplanned_bytes" not in result.summary
