@@ -18,6 +18,10 @@ RANK = int(os.environ.get("RANK", 0))
 
 
 def checksum(item):
+    """Returns the checksum of a window; a transform may also read the file, as libraries do."""
+    if path.endswith(".h5"):
+        with rankpool.open(path) as file:
+            assert file.read(8) == b"\x89HDF\r\n\x1a\n"
     return crc32(b"".join(item[name].tobytes() for name in sorted(item)))
 
 

@@ -82,10 +82,11 @@ class Arrays(Served):
         file = bisect_right(self._ends, index)
         first = int(index) - (self._ends[file - 1] if file else 0)
         if self._data is None:
-            found = self._decoder.window(file, first)
-        else:
-            with self._hand(index):
-                found = self._decoder.window(file, first)
+            return self._transformed(index, self._decoder.window(file, first))
+        with self._hand(index):  # a transform may read the sample's pieces, too
+            return self._transformed(index, self._decoder.window(file, first))
+
+    def _transformed(self, index: int, found: Item) -> Any:
         if self.transform is None:
             return found
         self._seed(index)

@@ -15,7 +15,8 @@ import (
 // rows. Then a row is a piece: a range of bytes that the cache holds and moves. A sample is made of
 // windows of neighbouring pieces, and samples share pieces.
 //
-// It takes some 5 bytes a sample if each is one window, and otherwise 4 more, and 5 a window.
+// A sample that is one window takes about 5 bytes. Otherwise a sample takes 4, and each of its
+// windows 5.
 type Pieces struct {
 	Samples int
 	Block   int    // of so many neighbouring pieces one rank is the owner

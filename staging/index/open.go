@@ -61,16 +61,18 @@ func openAny(ctx context.Context, dataPath string, opt OpenOptions) (*dataset.Ma
 	if err != nil {
 		return nil, fmt.Errorf("staging: %w", err)
 	}
+	if info.IsDir() {
+		own := filepath.Join(abs, ManifestName)
+		if info, err := os.Stat(own); err == nil && info.Mode().IsRegular() {
+			return openManifest(ctx, own, abs, opt)
+		}
+	}
 	if MadeOfPieces(abs) {
 		return nil, fmt.Errorf("staging: a sample of %s is not a file: list its pieces with \"rankpool "+
 			"index %[1]s --rows ROWS -o MANIFEST\", and give that manifest instead", dataPath)
 	}
 	if !info.IsDir() {
 		return openManifest(ctx, abs, "", opt)
-	}
-	own := filepath.Join(abs, ManifestName)
-	if info, err := os.Stat(own); err == nil && info.Mode().IsRegular() {
-		return openManifest(ctx, own, abs, opt)
 	}
 	if opt.NoCache {
 		return Scan(ctx, abs, opt.ScanOptions)
