@@ -30,6 +30,7 @@ SYSTEMS = (
     "lru", "uniform", "coordl", "nopfs", "quiver", "shade", "icache-h", "icache", "impact",
     "spidercache-imp", "spidercache", "rankpool",
 )  # fmt: skip
+SAMPLERS = {"uniform": "torch", "chunks": "chunks"}  # of rankpool, which draw no system's samples
 TASKS = {  # images to train on and to test on, and options of train.py
     "garments": (20000, 10000, ["--epochs", "8"]),
     "pairs": (5000, 2000, ["--epochs", "10", "--colours", "--lr", "0.02"]),
@@ -104,7 +105,8 @@ def make_data(task, training, testing):
 def train(args, system, seed, data):
     """Trains once, and returns the result, without what it is of."""
     options = TASKS[args.task][2]
-    own = ["--sampler", "torch" if system == "uniform" else "system"]
+    sampler = SAMPLERS.get(system)
+    own = ["--sampler", sampler or "system"]
     if not system.startswith("rankpool"):  # whose weights make the gradient that of uniform draws
         own.append("--plain-mean")
     with tempfile.TemporaryDirectory() as folder:
@@ -112,7 +114,7 @@ def train(args, system, seed, data):
         subprocess.run(
             [ROOT / "bin/rankpool", "run", "--data", f"train={data[0]}", "--data",
              f"test={data[1]}", "--memory", args.memory, "--system",
-             "rankpool" if system == "uniform" else system, "--log", log, "--",
+             "rankpool" if sampler else system, "--log", log, "--",
              sys.executable, ROOT / "python/examples/train.py", "--data-name", "train", *own,
              *options, "--channels", "8", "--seed", str(seed)],
             check=True, stdout=subprocess.DEVNULL,
@@ -168,7 +170,8 @@ def main():
     parser.add_argument("--task", choices=TASKS, default="pairs")
     parser.add_argument(
         "--systems", nargs="+", default=SYSTEMS, metavar="NAME[,OPTION=VALUE]",
-        help='names of systems; "uniform": the sampler torch, without a system (default: all)',
+        help='names of systems; "uniform", "chunks": the samplers torch and chunks, without a '
+        "system (default: all but chunks)",
     )  # fmt: skip
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--memory", default="20%")

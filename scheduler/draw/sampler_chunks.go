@@ -5,28 +5,15 @@ package draw
 // Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.1: "e.g. 10 %".
 const Chunks = 10
 
-// chunkParts is the number of contiguous parts of the data set; each chunk has a stripe unit of
-// each.
+// chunkOf returns a sample's chunk. Each chunk has one of the first ten samples, one of the next
+// ten, and so on, each time from another one on: so a chunk is like the whole, whether classes
+// follow each other or alternate. Chunks are equal, up to one sample.
 //
-// Source: Quiver, §5.1.
-const chunkParts = 10
-
-// Stripe returns the chunk of each sample: chunk c is the c-th stripe unit of each of ten
-// contiguous parts of the data set. Parts are equal, and so are the units of a part, up to one
-// sample.
-//
-// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.1.
-// Differs: a data set with less than one sample per unit has fewer parts.
-func Stripe(samples, chunks int) []int32 {
-	of := make([]int32, samples)
-	parts := max(min(chunkParts, samples/chunks), 1)
-	for p := range parts {
-		begin, end := p*samples/parts, (p+1)*samples/parts
-		for id := begin; id < end; id++ {
-			of[id] = int32((id - begin) * chunks / (end - begin))
-		}
-	}
-	return of
+// Differs: Quiver's chunks (§5.1) are a tenth of each tenth of the data set. Where classes follow
+// each other, as in a folder, that is a few classes.
+func chunkOf(id SampleID, chunks int) int {
+	n := uint64(chunks)
+	return int((uint64(id) + mix(uint64(id)/n)%n) % n)
 }
 
 // chunksSampler draws every sample once, chunk by chunk: the chunks in turn, from a first one in
@@ -40,21 +27,17 @@ func Stripe(samples, chunks int) []int32 {
 type chunksSampler struct {
 	race
 	chunks, first int
-	of            []int32 // by sample: its chunk
 }
 
 func newChunksSampler(cfg SamplerConfig) Sampler {
-	chunks := min(Chunks, cfg.Samples)
-	return &chunksSampler{
-		race: cfg.race(), chunks: chunks, first: cfg.FirstChunk, of: Stripe(cfg.Samples, chunks),
-	}
+	return &chunksSampler{cfg.race(), min(Chunks, cfg.Samples), cfg.FirstChunk}
 }
 
 func (s *chunksSampler) Weighted() bool { return false }
 
 // turn returns the place of a sample's chunk among those of an epoch.
 func (s *chunksSampler) turn(epoch int, id SampleID) int {
-	return (int(s.of[id]) + epoch%s.chunks + s.chunks - s.first) % s.chunks
+	return (chunkOf(id, s.chunks) + epoch%s.chunks + s.chunks - s.first) % s.chunks
 }
 
 // NextChunk returns the chunk that the sampler chunks draws after the one that it draws in the

@@ -13,7 +13,7 @@ import (
 // Version is increased when the same sampler, seed and scores give other draws or another
 // order: a training that resumed with another version would not get the stream that it began with.
 // TestPlansOfThisVersion pins the plans.
-const Version = 2
+const Version = 3
 
 // Assignment decides which trainer consumes a draw.
 type Assignment uint8

@@ -1,8 +1,6 @@
 package systems
 
-import (
-	"rankpool/scheduler/draw"
-)
+import "rankpool/scheduler/draw"
 
 // quiverChunks is a data set in chunks.
 type quiverChunks struct {
@@ -10,11 +8,27 @@ type quiverChunks struct {
 	members [][]draw.SampleID // by chunk: its samples, in order of id
 }
 
-// quiverStripe stripes samples over chunks.
+// quiverParts is the number of contiguous parts of the data set.
+//
+// Source: §5.1.
+const quiverParts = 10
+
+// quiverStripe stripes samples over chunks: chunk c is the c-th stripe unit of each of ten
+// contiguous parts of the data set. Parts are equal, and so are the units of a part, up to one
+// sample.
+//
+// Source: §5.1.
+// Differs: a data set with less than one sample per unit has fewer parts.
 func quiverStripe(samples, chunks int) quiverChunks {
-	s := quiverChunks{draw.Stripe(samples, chunks), make([][]draw.SampleID, chunks)}
-	for id, c := range s.of {
-		s.members[c] = append(s.members[c], draw.SampleID(id))
+	s := quiverChunks{make([]int32, samples), make([][]draw.SampleID, chunks)}
+	parts := max(min(quiverParts, samples/chunks), 1)
+	for p := range parts {
+		begin, end := p*samples/parts, (p+1)*samples/parts
+		for id := begin; id < end; id++ {
+			c := (id - begin) * chunks / (end - begin)
+			s.of[id] = int32(c)
+			s.members[c] = append(s.members[c], draw.SampleID(id))
+		}
 	}
 	return s
 }
