@@ -222,8 +222,8 @@ var arrows = map[string]map[string]string{
 	"cmd/rankpool/internal/messages": {"cmd/internal/outlet": "stderr"},
 	"cmd/internal/outlet/outlettest": {"cmd/internal/outlet": "what it reads"},
 	"cmd/rankpool/internal/progress": {
-		"cmd/rankpool/internal/control": "how far training is",
-		"cmd/internal/outlet":           "stderr, on a terminal or not",
+		"mpicache/door":       "how far training is",
+		"cmd/internal/outlet": "stderr, on a terminal or not",
 	},
 	"cmd/rankpool/internal/rank": {all: "it wires a rank"},
 	"cmd/internal/report": {

@@ -5,7 +5,6 @@ package control
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -23,35 +22,41 @@ func Dial(path string) (*door.Client, error) {
 	return door.Dial(path, door.NewHello(door.ControlTrainer, 0, 0), controlDeadline)
 }
 
-// A DataStatus is the progress of training with one data set.
-type DataStatus door.DataStatus
-
-func (s DataStatus) String() string {
-	return fmt.Sprintf("%s epoch %d: batch %d of %d, hits %.1f %%", s.Name, s.Epoch, s.Batch,
-		s.Batches, s.HitPercent())
+// Answers reports whether a rank serves in its folder.
+func Answers(folder string) bool {
+	c, err := Dial(filepath.Join(folder, session.DoorName))
+	return err == nil && c.Close() == nil
 }
 
-// HitPercent returns the share of the epoch's draws that were hits, in percent.
-func (s DataStatus) HitPercent() float64 {
-	if s.Draws == 0 {
-		return 0
+// A Poller asks the door at Path, and connects again if the connection was closed.
+type Poller struct {
+	Path   string
+	client *door.Client // nil while not connected
+}
+
+// Status returns the state of the rank and of all that it knows.
+func (p *Poller) Status() (status door.Status, err error) {
+	if p.client == nil {
+		if p.client, err = Dial(p.Path); err != nil {
+			return status, err
+		}
 	}
-	return 100 * float64(s.Hits) / float64(s.Draws)
-}
-
-// Status returns the state of every data set in training.
-func Status(c *door.Client) ([]DataStatus, error) {
-	reply, err := c.Call(door.KindStatus, nil)
+	reply, err := p.client.Call(door.KindStatus, nil)
+	if err == nil {
+		err = json.Unmarshal(reply, &status)
+	}
 	if err != nil {
-		return nil, err
+		p.Close()
 	}
-	var status struct {
-		Data []DataStatus `json:"data"`
+	return status, err
+}
+
+// Close ends the connection, if there is one.
+func (p *Poller) Close() {
+	if p.client != nil {
+		_ = p.client.Close() // nothing was written that could be lost
+		p.client = nil
 	}
-	if err := json.Unmarshal(reply, &status); err != nil {
-		return nil, fmt.Errorf("door: status: %w", err)
-	}
-	return status.Data, nil
 }
 
 // shutdown asks the rank behind the door at path to finish.
@@ -66,32 +71,22 @@ func shutdown(path string) error {
 
 // Watch polls the door at path once a second until done is closed, and sends the data set whose
 // training advanced. It keeps polling a rank that is gone: the rank may come back.
-func Watch(path string, done <-chan struct{}) <-chan DataStatus {
-	moving := make(chan DataStatus, 1)
+func Watch(path string, done <-chan struct{}) <-chan door.DataStatus {
+	moving := make(chan door.DataStatus, 1)
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		var c *door.Client
-		last := map[string]DataStatus{}
+		poller := Poller{Path: path}
+		defer poller.Close()
+		last := map[string]door.DataStatus{}
 		for {
 			select {
 			case <-done:
 				return
 			case <-tick.C:
 			}
-			if c == nil {
-				c, _ = Dial(path)
-			}
-			if c == nil {
-				continue
-			}
-			all, err := Status(c)
-			if err != nil {
-				_ = c.Close() // the error of Status counts
-				c = nil
-				continue
-			}
-			for _, s := range all {
+			status, _ := poller.Status() // of no data set if the rank is gone
+			for _, s := range status.Data {
 				if s == last[s.Name] {
 					continue
 				}

@@ -13,20 +13,15 @@ func TestStatus(t *testing.T) {
 		doortest.Answer(
 			conn, func(door.Kind) ([]byte, bool) { return []byte(doortest.Status), true }, nil)
 	})
-	c, err := Dial(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	all, err := Status(c)
-	if err != nil || len(all) != 1 {
-		t.Fatalf("status: %v, %v", all, err)
-	}
-	if got := all[0].String(); got != "train epoch 1: batch 3 of 10, hits 75.0 %" {
-		t.Errorf("status is %q", got)
+	p := Poller{Path: path}
+	defer p.Close()
+	status, err := p.Status()
+	want := door.DataStatus{Name: "train", Epoch: 1, Batch: 3, Batches: 10, Hits: 30, Draws: 40}
+	if err != nil || len(status.Data) != 1 || status.Data[0] != want {
+		t.Fatalf("status: %+v, %v", status, err)
 	}
 	moving := Watch(path, t.Context().Done())
-	if got := <-moving; got != all[0] {
+	if got := <-moving; got != want {
 		t.Errorf("watched: %v", got)
 	}
 }

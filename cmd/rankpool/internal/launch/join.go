@@ -169,11 +169,7 @@ func awaitRank(
 
 // accepts reports whether a rank serves in a folder: one that died leaves its ready file behind.
 func accepts(folder string) bool {
-	if !session.Exists(filepath.Join(folder, session.ReadyName)) {
-		return false
-	}
-	c, err := control.Dial(filepath.Join(folder, session.DoorName))
-	return err == nil && c.Close() == nil
+	return session.Exists(filepath.Join(folder, session.ReadyName)) && control.Answers(folder)
 }
 
 // holdSession keeps the session folder from being removed as stale as long as this process, or the

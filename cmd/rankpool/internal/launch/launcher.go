@@ -16,6 +16,7 @@ import (
 	"rankpool/cmd/rankpool/internal/rank"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/cmd/rankpool/internal/world"
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/liveness"
 )
 
@@ -140,7 +141,7 @@ func nextLook(due, now time.Time, wait time.Duration) time.Time {
 func (l *launcher) watch() {
 	done := make(chan struct{})
 	defer close(done)
-	var moving <-chan control.DataStatus
+	var moving <-chan door.DataStatus
 	if l.statusDoor != "" && l.progress.Every > 0 {
 		moving = control.Watch(l.statusDoor, done)
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"rankpool/cmd/internal/outlet"
-	"rankpool/cmd/rankpool/internal/control"
+	"rankpool/mpicache/door"
 )
 
 // lineEvery is the pause between the lines of a Counter if stderr is a file: a scan of a million
@@ -143,14 +143,16 @@ func NewTrain(to io.Writer, every time.Duration) *Train {
 }
 
 // Update shows one status of rank 0.
-func (p *Train) Update(s control.DataStatus) {
+func (p *Train) Update(s door.DataStatus) {
 	if p.Every <= 0 || s.Batches <= 0 {
 		return
 	}
+	hits := 100 * float64(s.Hits) / float64(max(s.Draws, 1)) // in percent
 	if p.bar == nil {
 		if time.Since(p.last) >= p.Every {
 			p.last = time.Now()
-			fmt.Fprintln(p.to, "rankpool:", s)
+			fmt.Fprintf(p.to, "rankpool: %s epoch %d: batch %d of %d, hits %.1f %%\n", s.Name, s.Epoch,
+				s.Batch, s.Batches, hits)
 		}
 		return
 	}
@@ -159,7 +161,7 @@ func (p *Train) Update(s control.DataStatus) {
 		p.bar.Reset()
 		p.bar.ChangeMax(s.Batches)
 	}
-	p.bar.Describe(fmt.Sprintf("%s epoch %d, hits %.1f %%", s.Name, s.Epoch, s.HitPercent()))
+	p.bar.Describe(fmt.Sprintf("%s epoch %d, hits %.1f %%", s.Name, s.Epoch, hits))
 	_ = p.bar.Set(min(s.Batch, s.Batches-1)) // a full bar would end itself
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/cmd/rankpool/internal/control"
+	"rankpool/mpicache/door"
 )
 
 // TestProgressLines checks that a file gets plain lines, without carriage returns.
@@ -16,10 +16,10 @@ func TestProgressLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := control.DataStatus{Name: "train", Epoch: 2, Batch: 10, Batches: 100, Hits: 3, Draws: 4}
+	s := door.DataStatus{Name: "train", Epoch: 2, Batch: 10, Batches: 100, Hits: 3, Draws: 4}
 	train := NewTrain(f, time.Nanosecond)
 	train.Update(s)
-	train.Update(control.DataStatus{}) // no status yet
+	train.Update(door.DataStatus{}) // no status yet
 	train.End()
 	NewTrain(f, 0).Update(s)         // switched off
 	NewTrain(f, time.Hour).Update(s) // not due

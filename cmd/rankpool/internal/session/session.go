@@ -6,14 +6,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -62,12 +60,17 @@ func RankFolder(sessionDir string, rank int) string {
 	return filepath.Join(sessionDir, "r"+strconv.Itoa(rank))
 }
 
-// Base returns the folder for session folders: the one that the user named, else the first writable
-// one of /dev/shm, $TMPDIR and /tmp.
+// Bases returns the folders in which session folders are, unless the user names another.
+func Bases() []string {
+	return slices.Compact([]string{"/dev/shm", filepath.Clean(os.TempDir()), "/tmp"})
+}
+
+// Base returns the folder for session folders: the one that the user named, else the first of Bases
+// that can be written to.
 func Base(named string) (string, error) {
 	candidates := []string{named}
 	if named == "" {
-		candidates = []string{"/dev/shm", os.Getenv("TMPDIR"), "/tmp"}
+		candidates = Bases()
 	}
 	for _, base := range candidates {
 		if info, err := os.Stat(base); err == nil && info.IsDir() &&
@@ -315,25 +318,18 @@ func reclaimSessions(base string) {
 	if err != nil {
 		return
 	}
-	uid := os.Getuid()
-	prefix := fmt.Sprintf("rankpool-%d-", uid)
+	prefix := fmt.Sprintf("rankpool-%d-", os.Getuid())
 	for _, entry := range entries {
 		job, ours := strings.CutPrefix(strings.TrimPrefix(entry.Name(), "."), prefix)
 		info, err := entry.Info()
-		if !ours || err != nil || !info.IsDir() || !OwnedBy(info, uid) {
+		dir := filepath.Join(base, entry.Name())
+		if !ours || err != nil || CheckFolder(dir) != nil {
 			continue
 		}
-		dir := filepath.Join(base, entry.Name())
 		if (time.Since(info.ModTime()) > staleAfter || launcherGone(job)) && !inUse(dir) {
 			_ = os.RemoveAll(dir)
 		}
 	}
-}
-
-// OwnedBy reports whether a file is the user's.
-func OwnedBy(info fs.FileInfo, uid int) bool {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == uid
 }
 
 // launcherGone reports whether a session's name contains the pid of a process that no longer exists

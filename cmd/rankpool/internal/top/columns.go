@@ -3,10 +3,14 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
+	"github.com/dustin/go-humanize"
+
+	"rankpool/mpicache/stats"
 )
 
 // Values from which a figure is highlighted: training that waits a tenth of its time loses as much,
@@ -26,19 +30,20 @@ var columns = []string{
 
 // cells returns the texts from samples/s to fallback, but for benefit; r may be nil.
 func (r *servedRates) cells() []string {
-	samples, stall, fallback := "-", "-", "-"
-	var local, remote, storage *float64
-	if r != nil {
-		samples, fallback = countText(r.SamplesPerSecond), shareText(r.FallbackShare)
-		stall = stallText(r.StallShare)
-		local, remote, storage = r.LocalShare, r.RemoteShare, r.StorageShare
-		if r.FallbackShare != nil && *r.FallbackShare > 0 {
-			fallback = sourceStyles[3].Render(fallback)
-		}
+	samples := "-"
+	if r == nil {
+		r = new(servedOf(stats.Sums{}))
+	} else {
+		samples = humanize.Comma(int64(math.Round(r.SamplesPerSecond)))
+	}
+	fallback := shareText(r.FallbackShare)
+	if r.FallbackShare > 0 {
+		fallback = sourceStyles[3].Render(fallback)
 	}
 	return []string{
-		samples, stall, sourceStyles[0].Render(shareText(local)),
-		sourceStyles[1].Render(shareText(remote)), sourceStyles[2].Render(shareText(storage)), fallback,
+		samples, stallText(r.StallShare), sourceStyles[0].Render(shareText(r.LocalShare)),
+		sourceStyles[1].Render(shareText(r.RemoteShare)),
+		sourceStyles[2].Render(shareText(r.StorageShare)), fallback,
 	}
 }
 
@@ -52,22 +57,17 @@ func (j jobRow) cells() []string {
 		served[2:], []string{"", batchText(j.Epoch, j.Batch, j.Batches)})
 }
 
-// cells returns the text of each column of a node.
-func (r nodeRow) cells() []string {
-	return totalOf([]nodeRow{r}).cells(fmt.Sprintf("%4d %s", r.Rank, r.Host))
-}
-
 // cells returns the text of each column of a node, or of all.
 func (t nodeTotal) cells(name string) []string {
 	served, bar, tier, read, latency, peers := (*servedRates)(nil), "-", "", "-", "-", "-"
 	if r := t.Rates; r != nil {
 		served = &r.servedRates
-		if r.LocalShare != nil {
-			bar = stack([4]float64{*r.LocalShare, *r.RemoteShare, *r.StorageShare, *r.FallbackShare}, 20)
+		if r.SamplesPerSecond > 0 {
+			bar = stack(20, r.LocalShare, r.RemoteShare, r.StorageShare, r.FallbackShare)
 		}
 		read, latency = bytesText(r.StorageBytesPerSecond), latencyText(r.StorageLatencySeconds)
 		peers = bytesText(r.PeerBytesPerSecond)
-		if r.TierShare != nil && *r.TierShare > 0 {
+		if r.TierShare > 0 {
 			tier = shareText(r.TierShare)
 		}
 	}
@@ -78,8 +78,8 @@ func (t nodeTotal) cells(name string) []string {
 			free = red.Render(free)
 		}
 	}
-	if t.GPU != nil {
-		gpu = fmt.Sprintf("%.0f %%", 100**t.GPU)
+	if t.GPU >= 0 {
+		gpu = fmt.Sprintf("%.0f %%", 100*t.GPU)
 	}
 	cells := served.cells()
 	return slices.Concat([]string{name, ""}, cells[:2], []string{""}, cells[2:], []string{
@@ -88,15 +88,15 @@ func (t nodeTotal) cells(name string) []string {
 	})
 }
 
-func stallText(share *float64) string {
+func stallText(share stats.Measured) string {
 	text := shareText(share)
 	switch {
-	case share == nil || *share < stallNotable:
-		return text
-	case *share < stallBad:
+	case share >= stallBad:
+		return red.Render(text)
+	case share >= stallNotable:
 		return yellow.Render(text)
 	}
-	return red.Render(text)
+	return text
 }
 
 func batchText(epoch, batch, batches int) string {

@@ -16,32 +16,14 @@ import (
 	"rankpool/slurm"
 )
 
-// A place is where top looks for running caches.
-type place struct {
-	getenv func(string) string
-	bases  []string // folders of session folders
-	uid    int
-}
-
-// here is this machine, for this user.
-func here() place {
-	var bases []string
-	for _, base := range []string{"/dev/shm", os.Getenv("TMPDIR"), "/tmp"} {
-		if base != "" && !slices.Contains(bases, filepath.Clean(base)) {
-			bases = append(bases, filepath.Clean(base))
-		}
-	}
-	return place{os.Getenv, bases, os.Getuid()}
-}
-
-// session returns the folder to show: the given one, else $RANKPOOL_SESSION, else this user's only
+// find returns the folder to show: the given one, else $RANKPOOL_SESSION, else this user's only
 // session in which a rank serves; inside a Slurm job that of the job.
-func (p place) session(named string) (string, error) {
-	if dir := cmp.Or(named, p.getenv("RANKPOOL_SESSION")); dir != "" {
+func find(named string, bases []string) (string, error) {
+	if dir := cmp.Or(named, os.Getenv("RANKPOOL_SESSION")); dir != "" {
 		return dir, nil
 	}
-	job := slurm.Detect(p.getenv)
-	live := p.live(job.JobID)
+	job := slurm.Detect(os.Getenv)
+	live := liveOf(bases, job.JobID)
 	switch {
 	case len(live) == 1:
 		return live[0], nil
@@ -56,16 +38,16 @@ func (p place) session(named string) (string, error) {
 		"its Slurm job: srun --overlap --jobid=ID --nodes=1 --ntasks=1 --pty rankpool top")
 }
 
-// live returns the sessions of this user in which a rank serves: those of a Slurm job if there are
-// any, else those without a job; of all jobs if job is "".
-func (p place) live(job string) []string {
+// liveOf returns this user's sessions in which a rank serves: those of a Slurm job, or if there are
+// none those without a job; of all jobs if job is "".
+func liveOf(bases []string, job string) []string {
 	var all []string
 	byJob := map[string][]string{}
-	for _, base := range p.bases {
-		// the pattern is well formed
-		dirs, _ := filepath.Glob(filepath.Join(base, fmt.Sprintf("rankpool-%d-*", p.uid)))
+	for _, base := range bases {
+		dirs, _ := filepath.Glob(filepath.Join(base, "rankpool-*")) // the pattern is well formed
 		for _, dir := range dirs {
-			if info, err := os.Stat(dir); err == nil && session.OwnedBy(info, p.uid) && doorAnswers(dir) {
+			if session.Check(dir) == nil &&
+				slices.ContainsFunc(session.RankFolders(dir), control.Answers) {
 				id := session.JobOf(dir)
 				all, byJob[id] = append(all, dir), append(byJob[id], dir)
 			}
@@ -78,19 +60,6 @@ func (p place) live(job string) []string {
 		return byJob[job]
 	}
 	return byJob[""]
-}
-
-// doorAnswers reports whether a rank serves in a session.
-func doorAnswers(dir string) bool {
-	path, err := firstDoor(dir)
-	if err != nil {
-		return false
-	}
-	c, err := control.Dial(path)
-	if err == nil {
-		_ = c.Close() // an answer is enough
-	}
-	return err == nil
 }
 
 // firstDoor returns the door of the lowest rank that has a folder in a session.

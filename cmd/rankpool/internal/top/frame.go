@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"rankpool/mpicache/stats"
 )
 
 // frame returns the lines of a picture: the title, notes, the trainings if ranks report them, the
@@ -20,18 +22,18 @@ func (t *run) frame() []string {
 	}
 	nodes := [][]string{total.cells("all")}
 	for _, r := range t.sorted() {
-		nodes = append(nodes, r.cells())
+		nodes = append(nodes, totalOf([]nodeRow{r}).cells(fmt.Sprintf("%4d %s", r.Rank, r.Host)))
 	}
 	return append(lines, table("rank node", nodes, 0)...)
 }
 
 func (t *run) sorted() []nodeRow {
 	rows := slices.Clone(t.rows)
-	stall := func(r nodeRow) float64 {
-		if r.Rates == nil || r.Rates.StallShare == nil {
-			return -1
+	stall := func(r nodeRow) stats.Measured {
+		if r.Rates == nil {
+			return ratio(0, 0)
 		}
-		return *r.Rates.StallShare
+		return r.Rates.StallShare
 	}
 	if t.byStall {
 		slices.SortStableFunc(rows, func(a, b nodeRow) int { return cmp.Compare(stall(b), stall(a)) })
@@ -41,7 +43,7 @@ func (t *run) sorted() []nodeRow {
 
 // head returns the lines above the tables.
 func (t *run) head(all nodeTotal) []string {
-	title := fmt.Sprintf("%s  %s  %d of %d ranks", strong.Render("rankpool top"), t.title, all.Nodes,
+	title := fmt.Sprintf("%s  %s  %d of %d ranks", strong.Render("rankpool top"), t.title(), all.Nodes,
 		t.status.Ranks)
 	if all.Epoch >= 0 {
 		title += fmt.Sprintf("  %s epoch %d  batch %d of %d", all.Data, all.Epoch, all.Batch, all.Batches)
@@ -55,9 +57,9 @@ func (t *run) head(all nodeTotal) []string {
 		legend += sourceStyles[i].Render(sourceGlyphs[i]) + faint.Render(" "+name+"   ")
 	}
 	lines := []string{title + "  " + faint.Render(t.at.Format(time.TimeOnly)), legend}
-	if all.GPUIdle != nil {
+	if all.GPUIdle >= 0 {
 		text := "GPUs idle " + shareText(all.GPUIdle) + " of the time"
-		if all.GPUWaited != nil {
+		if all.GPUWaited >= 0 {
 			text += "; in " + shareText(all.GPUWaited) + " of that, training waited for samples"
 		}
 		lines = append(lines, text)

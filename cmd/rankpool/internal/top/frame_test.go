@@ -13,6 +13,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"pgregory.net/rapid"
 
+	"rankpool/mpicache/door"
 	"rankpool/mpicache/stats"
 )
 
@@ -20,8 +21,8 @@ var updateTop = flag.Bool("update-top", false, "write testdata anew")
 
 func viewOf(nodes int) *run {
 	return &run{
-		title: "job 4242", at: time.Date(2026, 9, 1, 12, 3, 4, 0, time.UTC),
-		status: nodesStatus{Ranks: nodes},
+		dir: "rankpool-0-slurm4242", at: time.Date(2026, 9, 1, 12, 3, 4, 0, time.UTC),
+		status: door.Status{Ranks: nodes},
 		rows:   rowsOf(someNodes(nodes, 100), someNodes(nodes, 101)),
 	}
 }
@@ -42,15 +43,15 @@ func TestFrames(t *testing.T) {
 			begin.Epoch = -1
 			later := begin
 			later.Seconds = 1
-			v.title, v.rows = "rankpool-0-pid12-00ab",
+			v.dir, v.rows = "rankpool-0-pid12-00ab",
 				rowsOf([]stats.Reading{begin}, []stats.Reading{later})
 		}},
 		{"silent", false, 4, func(v *run) {
 			v.rows = slices.Delete(v.rows, 2, 3)
-			v.notes = nodesStatus{
+			v.notes = notesOn(door.Status{
 				Rank: 0, Ranks: 4,
 				Nodes: []stats.Reading{{Rank: 0}, {Rank: 1}, {Rank: 3}},
-			}.notes()
+			})
 		}},
 		{"started_again", false, 4, func(v *run) {
 			for i, kept := range []int64{119, 120, 120, 118} {
@@ -63,7 +64,7 @@ func TestFrames(t *testing.T) {
 		}},
 		{"another_rank", false, 4, func(v *run) {
 			v.rows = v.rows[2:3]
-			v.notes = nodesStatus{Rank: 2, Ranks: 4, Nodes: []stats.Reading{{Rank: 2}}}.notes()
+			v.notes = notesOn(door.Status{Rank: 2, Ranks: 4, Nodes: []stats.Reading{{Rank: 2}}})
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -96,10 +97,10 @@ func TestFrames(t *testing.T) {
 func TestStack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		width := rapid.IntRange(4, 40).Draw(t, "width")
-		var shares [4]float64
-		sum := 0.0
+		var shares [4]stats.Measured
+		sum := stats.Measured(0)
 		for i := range shares {
-			shares[i] = float64(rapid.IntRange(0, 5).Draw(t, "part"))
+			shares[i] = stats.Measured(rapid.IntRange(0, 5).Draw(t, "part"))
 			sum += shares[i]
 		}
 		if sum == 0 {
@@ -108,11 +109,11 @@ func TestStack(t *testing.T) {
 		for i := range shares {
 			shares[i] /= sum
 		}
-		if n := lipgloss.Width(stack(shares, width)); n != width {
+		if n := lipgloss.Width(stack(width, shares[:]...)); n != width {
 			t.Errorf("a stack of %v has %d columns, want %d", shares, n, width)
 		}
 	})
-	if got := ansi.Strip(stack([4]float64{0.5, 0.499, 0, 0.001}, 10)); got != "████▓▓▓▓▓░" {
+	if got := ansi.Strip(stack(10, 0.5, 0.499, 0, 0.001)); got != "████▓▓▓▓▓░" {
 		t.Errorf("a source of one in a thousand is not seen: %s", got)
 	}
 }

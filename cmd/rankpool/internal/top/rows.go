@@ -2,32 +2,31 @@ package top
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"rankpool/mpicache/stats"
 )
 
-// nodeRates is what one or several ranks did per second, in readable units. nil: not available.
+// nodeRates is what one or several ranks did per second, in readable units.
 type nodeRates struct {
 	servedRates
-	StorageBytesPerSecond float64  `json:"storage_bytes_per_second"` // read ahead of use too
-	StorageReadsPerSecond float64  `json:"storage_reads_per_second"`
-	StorageLatencySeconds *float64 `json:"storage_latency_seconds"` // mean of those reads
-	PeerBytesPerSecond    float64  `json:"peer_bytes_per_second"`
-	PackageBytesPerSecond float64  `json:"package_bytes_per_second,omitempty"` // read
+	StorageBytesPerSecond float64        `json:"storage_bytes_per_second"` // read ahead of use too
+	StorageReadsPerSecond float64        `json:"storage_reads_per_second"`
+	StorageLatencySeconds stats.Measured `json:"storage_latency_seconds"` // mean of those reads
+	PeerBytesPerSecond    float64        `json:"peer_bytes_per_second"`
+	PackageBytesPerSecond float64        `json:"package_bytes_per_second,omitempty"` // read
 }
 
 // servedRates is what trainers got per second.
 type servedRates struct {
-	SamplesPerSecond float64  `json:"samples_per_second"`
-	LocalShare       *float64 `json:"local_share"` // of the samples, like the next four
-	RemoteShare      *float64 `json:"remote_share"`
+	SamplesPerSecond float64        `json:"samples_per_second"`
+	LocalShare       stats.Measured `json:"local_share"` // of the samples, like the next four
+	RemoteShare      stats.Measured `json:"remote_share"`
 	// of the samples; they also count as local or remote
-	TierShare     *float64 `json:"tier_share"`
-	StorageShare  *float64 `json:"storage_share"`
-	FallbackShare *float64 `json:"fallback_share"`
-	StallShare    *float64 `json:"stall_share"` // of the trainers' time
+	TierShare     stats.Measured `json:"tier_share"`
+	StorageShare  stats.Measured `json:"storage_share"`
+	FallbackShare stats.Measured `json:"fallback_share"`
+	StallShare    stats.Measured `json:"stall_share"` // of the trainers' time
 }
 
 func ratesOf(f stats.Sums) nodeRates {
@@ -54,13 +53,7 @@ func servedOf(f stats.Sums) servedRates {
 	}
 }
 
-// ratio returns a/b, nil if b is 0 or a is not known.
-func ratio(a, b float64) *float64 {
-	if b <= 0 || math.IsNaN(a) {
-		return nil
-	}
-	return new(a / b)
-}
+func ratio(of, by float64) stats.Measured { return stats.Measured(stats.Ratio(of, by)) }
 
 // A nodeRow is one line of top: the rank's last reading, and what it did since the one before.
 type nodeRow struct {
@@ -68,26 +61,15 @@ type nodeRow struct {
 	earlier *stats.Reading // nil after the first reading, like Rates
 	flow    stats.Sums     // per second, since the earlier one
 	Rates   *nodeRates
-	GPU     *float64 // mean utilisation of its GPUs; nil: not available
-}
-
-// rowOf returns the line of a rank; the earlier reading must have fewer Seconds than later.
-func rowOf(earlier *stats.Reading, later stats.Reading) nodeRow {
-	r := nodeRow{Reading: later, earlier: earlier, GPU: utilisation(later.Machine.GPUs)}
-	if earlier != nil {
-		r.flow = later.Totals().Minus(earlier.Totals()).Times(1 / (later.Seconds - earlier.Seconds))
-		r.Rates = new(ratesOf(r.flow))
-	}
-	return r
 }
 
 // MarshalJSON encodes the reading, and what top computes, as one object.
 func (r nodeRow) MarshalJSON() ([]byte, error) {
 	type computed struct {
-		Rates *nodeRates `json:"rates"`
-		GPU   *float64   `json:"gpu_utilisation"`
+		Rates *nodeRates     `json:"rates"`
+		GPU   stats.Measured `json:"gpu_utilisation"`
 	}
-	return stats.Join(r.Reading, computed{r.Rates, r.GPU})
+	return stats.Join(r.Reading, computed{r.Rates, utilisation(r.Machine.GPUs)})
 }
 
 // A nodeTotal is the last line of top: all ranks together.
@@ -95,23 +77,23 @@ type nodeTotal struct {
 	Nodes    int `json:"nodes"`
 	Trainers int `json:"trainers"`
 	// this and the next three are of the rank that is furthest behind
-	Data            string   `json:"data"`
-	Epoch           int      `json:"epoch"`
-	Batch           int      `json:"batch"`
-	Batches         int      `json:"batches"`
-	SlabBytes       int64    `json:"slab_bytes"`
-	UsedBytes       int64    `json:"used_bytes"`
-	Kept            int64    `json:"kept"` // of kept_of, on ranks that took over memory
-	KeptOf          int64    `json:"kept_of"`
-	MemoryFreeBytes *int64   `json:"memory_free_bytes"` // the smallest of all nodes
-	Ready           *float64 `json:"ready"`             // mean
-	NextPlanned     bool     `json:"next_planned"`      // everywhere
-	GPU             *float64 `json:"gpu_utilisation"`   // mean
+	Data            string         `json:"data"`
+	Epoch           int            `json:"epoch"`
+	Batch           int            `json:"batch"`
+	Batches         int            `json:"batches"`
+	SlabBytes       int64          `json:"slab_bytes"`
+	UsedBytes       int64          `json:"used_bytes"`
+	Kept            int64          `json:"kept"` // of kept_of, on ranks that took over memory
+	KeptOf          int64          `json:"kept_of"`
+	MemoryFreeBytes *int64         `json:"memory_free_bytes"` // the smallest of all nodes
+	Ready           stats.Measured `json:"ready"`             // mean
+	NextPlanned     bool           `json:"next_planned"`      // everywhere
+	GPU             stats.Measured `json:"gpu_utilisation"`   // mean
 	// of the time that GPUs were sampled since the ranks began
-	GPUIdle *float64 `json:"gpu_idle_share"`
+	GPUIdle stats.Measured `json:"gpu_idle_share"`
 	// the part of that idle time in which training waited for samples
-	GPUWaited *float64   `json:"gpu_waited_share"`
-	Rates     *nodeRates `json:"rates"`
+	GPUWaited stats.Measured `json:"gpu_waited_share"`
+	Rates     *nodeRates     `json:"rates"`
 }
 
 func totalOf(rows []nodeRow) nodeTotal {
@@ -156,7 +138,7 @@ func totalOf(rows []nodeRow) nodeTotal {
 }
 
 // utilisation returns the mean over the GPUs that report theirs.
-func utilisation(gpus []stats.GPU) *float64 {
+func utilisation(gpus []stats.GPU) stats.Measured {
 	sum, n := 0.0, 0
 	for _, g := range gpus {
 		if g.Utilisation != nil {
@@ -184,7 +166,12 @@ func rowsAfter(before []nodeRow, nodes []stats.Reading) []nodeRow {
 		case found && n.Seconds > 0:
 			earlier = &stats.Reading{}
 		}
-		rows = append(rows, rowOf(earlier, n))
+		r := nodeRow{Reading: n, earlier: earlier}
+		if earlier != nil {
+			r.flow = n.Totals().Minus(earlier.Totals()).Times(1 / (n.Seconds - earlier.Seconds))
+			r.Rates = new(ratesOf(r.flow))
+		}
+		rows = append(rows, r)
 	}
 	slices.SortFunc(rows, func(a, b nodeRow) int { return cmp.Compare(a.Rank, b.Rank) })
 	return rows

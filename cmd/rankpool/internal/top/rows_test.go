@@ -111,8 +111,8 @@ func rowsOf(readings ...[]stats.Reading) (rows []nodeRow) {
 	return rows
 }
 
-func near(got *float64, want float64) bool {
-	return got != nil && math.Abs(*got-want) < 1e-3*max(1, want)
+func near[T ~float64](got T, want float64) bool {
+	return math.Abs(float64(got)-want) < 1e-3*max(1, want)
 }
 
 func TestRates(t *testing.T) {
@@ -123,23 +123,24 @@ func TestRates(t *testing.T) {
 		{0.01, 0.0032, -1, 0.1},
 	} {
 		r := rows[rank]
-		if r.Rates == nil || !near(&r.Rates.SamplesPerSecond, 5000) ||
+		if r.Rates == nil || !near(r.Rates.SamplesPerSecond, 5000) ||
 			!near(r.Rates.LocalShare, 0.2) || !near(r.Rates.RemoteShare, 0.6) ||
 			!near(r.Rates.StorageShare, 0.19) || !near(r.Rates.FallbackShare, 0.01) ||
 			!near(r.Rates.TierShare, want.tier) ||
-			!near(&r.Rates.StorageBytesPerSecond, 110e6) ||
-			!near(&r.Rates.PeerBytesPerSecond, 330e6) ||
-			!near(&r.Rates.StorageReadsPerSecond, 1000) ||
+			!near(r.Rates.StorageBytesPerSecond, 110e6) ||
+			!near(r.Rates.PeerBytesPerSecond, 330e6) ||
+			!near(r.Rates.StorageReadsPerSecond, 1000) ||
 			!near(r.Rates.StallShare, want.stall) ||
 			!near(r.Rates.StorageLatencySeconds, want.latency) {
 			t.Errorf("rank %d: %+v", rank, r.Rates)
 		}
-		if want.gpu >= 0 && !near(r.GPU, want.gpu) || want.gpu < 0 && r.GPU != nil {
-			t.Errorf("rank %d: GPU %v, want %v", rank, r.GPU, want.gpu)
+		gpu := utilisation(r.Machine.GPUs)
+		if want.gpu >= 0 && !near(gpu, want.gpu) || want.gpu < 0 && gpu >= 0 {
+			t.Errorf("rank %d: GPU %v, want %v", rank, gpu, want.gpu)
 		}
 	}
 	total := totalOf(rows)
-	if !near(&total.Rates.SamplesPerSecond, 15000) || !near(total.Rates.StallShare, 0.14) ||
+	if !near(total.Rates.SamplesPerSecond, 15000) || !near(total.Rates.StallShare, 0.14) ||
 		!near(total.GPU, 0.625) || !near(total.Ready, 0.75) ||
 		!near(total.GPUIdle, 0.1) || !near(total.GPUWaited, 0.5) ||
 		*total.MemoryFreeBytes != 500<<20 || total.SlabBytes != 192<<30 ||
@@ -153,22 +154,22 @@ func TestNothingIsKnown(t *testing.T) {
 	before := stats.Progress{Epoch: -1}
 	quiet := []stats.Reading{{Progress: before, Seconds: 5}}
 	row := rowsOf(quiet)[0]
-	if row.Rates != nil || row.GPU != nil {
+	if row.Rates != nil || utilisation(row.Machine.GPUs) >= 0 {
 		t.Errorf("after one reading: %+v", row)
 	}
 	later := []stats.Reading{{Progress: before, Seconds: 6}}
 	r := rowsOf(quiet, later)[0].Rates
-	if r.LocalShare != nil || r.StorageLatencySeconds != nil || r.StallShare != nil ||
+	if r.LocalShare >= 0 || r.StorageLatencySeconds >= 0 || r.StallShare >= 0 ||
 		r.SamplesPerSecond != 0 {
 		t.Errorf("of a rank that did nothing: %+v", r)
 	}
 	later[0].Sums[stats.StallSeconds], later[0].Sums[stats.TrainSeconds] = math.NaN(), 3
-	if r := rowsOf(quiet, later)[0].Rates; r.StallShare != nil {
-		t.Errorf("of a training that does not measure how long it waits: %v", *r.StallShare)
+	if r := rowsOf(quiet, later)[0].Rates; r.StallShare >= 0 {
+		t.Errorf("of a training that does not measure how long it waits: %v", r.StallShare)
 	}
 	total := totalOf(nil)
 	if total.Epoch != -1 || total.Rates != nil || total.MemoryFreeBytes != nil ||
-		total.Ready != nil {
+		total.Ready >= 0 {
 		t.Errorf("total of nothing: %+v", total)
 	}
 }
@@ -192,7 +193,7 @@ func TestHistory(t *testing.T) {
 			}
 			expected := rates[r.Rank]
 			if (r.Rates == nil) != (expected < 0) ||
-				r.Rates != nil && !near(&r.Rates.SamplesPerSecond, expected) {
+				r.Rates != nil && !near(r.Rates.SamplesPerSecond, expected) {
 				t.Errorf("%s: rank %d: %+v, want %v", what, r.Rank, r.Rates, expected)
 			}
 		}
@@ -248,15 +249,15 @@ func TestRatesProperties(t *testing.T) {
 		sum := 0.0
 		for _, r := range rows {
 			sum += r.Rates.SamplesPerSecond
-			if r.Rates.LocalShare != nil {
-				whole := *r.Rates.LocalShare + *r.Rates.RemoteShare + *r.Rates.StorageShare +
-					*r.Rates.FallbackShare
-				if math.Abs(whole-1) > 1e-9 {
+			if r.Rates.LocalShare >= 0 {
+				whole := r.Rates.LocalShare + r.Rates.RemoteShare + r.Rates.StorageShare +
+					r.Rates.FallbackShare
+				if math.Abs(float64(whole)-1) > 1e-9 {
 					t.Errorf("the shares add up to %v", whole)
 				}
 			}
-			if s := r.Rates.StallShare; s != nil && (*s < 0 || *s > 1) {
-				t.Errorf("stall share %v", *s)
+			if s := r.Rates.StallShare; s < 0 || s > 1 {
+				t.Errorf("stall share %v", s)
 			}
 		}
 		if got := totalOf(rows).Rates.SamplesPerSecond; math.Abs(got-sum) > 1e-6*max(1, sum) {

@@ -18,6 +18,9 @@ import (
 	"golang.org/x/term"
 
 	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/rankpool/internal/control"
+	"rankpool/cmd/rankpool/internal/session"
+	"rankpool/mpicache/door"
 )
 
 // onceReadings is how many readings at most make one table: a rank without news for five seconds is
@@ -36,7 +39,7 @@ type Options struct {
 func (o *Options) Run(parent context.Context) error {
 	ctx, stop := exit.Interruptible(parent)
 	defer stop()
-	dir, err := here().session(o.Session)
+	dir, err := find(o.Session, session.Bases())
 	if err != nil {
 		return err
 	}
@@ -44,10 +47,7 @@ func (o *Options) Run(parent context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := &run{
-		Options: *o, dir: dir, door: poller{path: path}, out: os.Stdout,
-		title: sessionTitle(dir),
-	}
+	t := &run{Options: *o, dir: dir, door: control.Poller{Path: path}, out: os.Stdout}
 	onTerminal := term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
 	if onTerminal && !o.Once && !o.JSON {
 		return t.live(ctx, os.Stdin, os.Stdout)
@@ -55,27 +55,26 @@ func (o *Options) Run(parent context.Context) error {
 	return t.follow(ctx)
 }
 
-// sessionTitle names a run in a word or two.
-func sessionTitle(dir string) string {
-	name := filepath.Base(dir)
-	if _, id, found := strings.Cut(name, "-slurm"); found {
-		return "job " + id
-	}
-	return name
-}
-
 // A run follows one cache.
 type run struct {
 	Options
 	dir     string // of the session
-	door    poller
+	door    control.Poller
 	out     io.Writer
-	title   string // the job or the session shown
 	at      time.Time
-	status  nodesStatus // the last one
+	status  door.Status // the last one
 	rows    []nodeRow
 	notes   []string
 	byStall bool // those that wait most first
+}
+
+// title names the run in a word or two: its job or its session.
+func (t *run) title() string {
+	name := filepath.Base(t.dir)
+	if _, id, found := strings.Cut(name, "-slurm"); found {
+		return "job " + id
+	}
+	return name
 }
 
 // add adds a reading. over is true if the run has ended.
@@ -87,15 +86,15 @@ func (t *run) add(r reading) (over bool) {
 		return errors.Is(err, fs.ErrNotExist)
 	}
 	t.status = r.status
-	t.rows, t.notes = rowsAfter(t.rows, r.status.Nodes), r.status.notes()
+	t.rows, t.notes = rowsAfter(t.rows, r.status.Nodes), notesOn(r.status)
 	return false
 }
 
 // follow prints what happens between two readings until the run ends; with Once, once.
 func (t *run) follow(ctx context.Context) error {
-	defer t.door.close()
+	defer t.door.Close()
 	for n := 1; ; n++ {
-		r := t.door.read()
+		r := t.read()
 		switch over := t.add(r); {
 		case r.err != nil && (n == 1 || t.Once):
 			return r.err
@@ -138,9 +137,8 @@ type jsonReport struct {
 // print prints the last readings as a table or as JSON.
 func (t *run) print() error {
 	if t.JSON {
-		silent := append([]int{}, t.status.silent()...)
 		return json.NewEncoder(t.out).Encode(jsonReport{
-			t.at, t.dir, t.status.Rank, t.status.Ranks, silent,
+			t.at, t.dir, t.status.Rank, t.status.Ranks, silentOf(t.status),
 			totalOf(t.rows), t.rows, jobsOf(t.rows),
 		})
 	}

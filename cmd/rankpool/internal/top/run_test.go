@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"rankpool/cmd/rankpool/internal/control"
 	"rankpool/cmd/rankpool/internal/session"
 	"rankpool/mpicache/door"
 	"rankpool/mpicache/door/doortest"
@@ -23,7 +24,7 @@ import (
 // A nodesDoor is a door that greets and reports a status, a second later each time.
 type nodesDoor struct {
 	dir   string // of the session
-	nodes func(asked int) nodesStatus
+	nodes func(asked int) door.Status
 	asked atomic.Int64
 	door  net.Listener
 }
@@ -31,7 +32,7 @@ type nodesDoor struct {
 // openNodesDoor opens the door of rank in a session below base. The path of a socket must stay
 // short.
 func openNodesDoor(
-	t *testing.T, base, name string, rank int, nodes func(asked int) nodesStatus,
+	t *testing.T, base, name string, rank int, nodes func(asked int) door.Status,
 ) *nodesDoor {
 	t.Helper()
 	d := &nodesDoor{dir: filepath.Join(base, name), nodes: nodes}
@@ -51,9 +52,10 @@ func (d *nodesDoor) reply(kind door.Kind) (payload []byte, ok bool) {
 		return nil, true
 	}
 	status := d.nodes(int(d.asked.Add(1)))
-	payload, err := json.Marshal(map[string]any{
-		"rank": status.Rank, "ranks": status.Ranks, "data": []int{}, "nodes": status.Nodes,
-	})
+	if status.Nodes == nil {
+		return []byte("not JSON"), true
+	}
+	payload, err := json.Marshal(status)
 	return payload, err == nil
 }
 
@@ -69,17 +71,16 @@ func shortDir(t *testing.T) string {
 }
 
 // running returns a function that reports n ranks, a second later every time.
-func running(n int) func(int) nodesStatus {
-	return func(asked int) nodesStatus {
-		return nodesStatus{0, n, someNodes(n, 100+float64(asked))}
+func running(n int) func(int) door.Status {
+	return func(asked int) door.Status {
+		return door.Status{Ranks: n, Nodes: someNodes(n, 100+float64(asked))}
 	}
 }
 
 func topOf(d *nodesDoor, out io.Writer) *run {
 	return &run{
 		Options: Options{Interval: time.Millisecond}, dir: d.dir, out: out,
-		door:  poller{path: filepath.Join(session.RankFolder(d.dir, 0), session.DoorName)},
-		title: sessionTitle(d.dir),
+		door: control.Poller{Path: filepath.Join(session.RankFolder(d.dir, 0), session.DoorName)},
 	}
 }
 
@@ -109,9 +110,9 @@ func TestTopOnce(t *testing.T) {
 }
 
 func TestTopOnceJSON(t *testing.T) {
-	d := openNodesDoor(t, shortDir(t), "s", 0, func(asked int) nodesStatus {
+	d := openNodesDoor(t, shortDir(t), "s", 0, func(asked int) door.Status {
 		nodes := someNodes(3, 100+float64(asked/2)) // news every other time
-		return nodesStatus{0, 4, nodes}
+		return door.Status{Ranks: 4, Nodes: nodes}
 	})
 	var out bytes.Buffer
 	run := onceOf(d, &out)
@@ -147,7 +148,7 @@ func TestTopOnceJSON(t *testing.T) {
 // A rank without new readings does not keep --once waiting forever.
 func TestTopOnceOfAFrozenRank(t *testing.T) {
 	d := openNodesDoor(t, shortDir(t), "s", 0,
-		func(int) nodesStatus { return nodesStatus{0, 1, someNodes(1, 100)} })
+		func(int) door.Status { return door.Status{Ranks: 1, Nodes: someNodes(1, 100)} })
 	var out bytes.Buffer
 	if err := onceOf(d, &out).follow(t.Context()); err != nil {
 		t.Fatal(err)
@@ -157,27 +158,18 @@ func TestTopOnceOfAFrozenRank(t *testing.T) {
 	}
 }
 
-func TestTopOfARankWithoutStatistics(t *testing.T) {
-	d := openNodesDoor(t, shortDir(t), "s", 0,
-		func(int) nodesStatus { return nodesStatus{Ranks: 1} })
-	if err := onceOf(d, io.Discard).follow(t.Context()); err == nil ||
-		!strings.Contains(err.Error(), "another version of rankpool") {
-		t.Errorf("got %v", err)
-	}
-}
-
 // stream continues while a rank restarts, and ends with the run.
 func TestTopStream(t *testing.T) {
 	base := shortDir(t)
 	var d *nodesDoor
-	d = openNodesDoor(t, base, "s", 0, func(asked int) nodesStatus {
+	d = openNodesDoor(t, base, "s", 0, func(asked int) door.Status {
 		switch asked {
 		case 3:
-			return nodesStatus{} // an error: asked again over a new connection
+			return door.Status{} // an error: asked again over a new connection
 		case 5:
 			d.door.Close()
 			os.RemoveAll(d.dir)
-			return nodesStatus{}
+			return door.Status{}
 		}
 		return running(1)(asked)
 	})
@@ -203,18 +195,21 @@ func TestNotes(t *testing.T) {
 		return nodes
 	}
 	for _, tc := range []struct {
-		status nodesStatus
+		status door.Status
 		want   []string
 	}{
-		{nodesStatus{0, 2, ranks(0, 1)}, nil},
-		{nodesStatus{0, 3, ranks(0, 2)}, []string{"rank 1 is silent"}},
-		{nodesStatus{0, 12, ranks(0)}, []string{"11 of 12 ranks are silent, rank 1 first"}},
+		{door.Status{Rank: 0, Ranks: 2, Nodes: ranks(0, 1)}, nil},
+		{door.Status{Rank: 0, Ranks: 3, Nodes: ranks(0, 2)}, []string{"rank 1 is silent"}},
 		{
-			nodesStatus{3, 4, ranks(3)},
+			door.Status{Rank: 0, Ranks: 12, Nodes: ranks(0)},
+			[]string{"11 of 12 ranks are silent, rank 1 first"},
+		},
+		{
+			door.Status{Rank: 3, Ranks: 4, Nodes: ranks(3)},
 			[]string{"this is rank 3 of 4 alone: rank 0 knows all, so call top on its node"},
 		},
 	} {
-		if got := tc.status.notes(); fmt.Sprint(got) != fmt.Sprint(tc.want) {
+		if got := notesOn(tc.status); fmt.Sprint(got) != fmt.Sprint(tc.want) {
 			t.Errorf("%+v: %q, want %q", tc.status, got, tc.want)
 		}
 	}
@@ -223,13 +218,13 @@ func TestNotes(t *testing.T) {
 func TestFindTopSession(t *testing.T) {
 	bases := []string{shortDir(t), shortDir(t)}
 	const uid = 4321
-	place := func(env map[string]string) place {
-		return place{func(name string) string { return env[name] }, bases, os.Getuid()}
-	}
 	name := func(job string) string { return fmt.Sprintf("rankpool-%d-%s", os.Getuid(), job) }
 	want := func(env map[string]string, named, dir, complaint string) {
 		t.Helper()
-		got, err := place(env).session(named)
+		for _, name := range []string{"SLURM_JOB_ID", "RANKPOOL_SESSION"} {
+			t.Setenv(name, env[name])
+		}
+		got, err := find(named, bases)
 		if got != dir || (err == nil) != (complaint == "") ||
 			err != nil && !strings.Contains(err.Error(), complaint) {
 			t.Errorf("%v %q: %s, %v; want %s, %q", env, named, got, err, dir, complaint)

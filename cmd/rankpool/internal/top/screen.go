@@ -23,7 +23,7 @@ type screen struct {
 
 // live draws on a terminal until the user quits or the run ends.
 func (t *run) live(ctx context.Context, in, out *os.File) error {
-	first := t.door.read()
+	first := t.read()
 	if first.err != nil {
 		return first.err
 	}
@@ -43,9 +43,9 @@ func (t *run) live(ctx context.Context, in, out *os.File) error {
 }
 
 // Init implements tea.Model.
-func (s *screen) Init() tea.Cmd { return s.read }
+func (s *screen) Init() tea.Cmd { return s.next }
 
-func (s *screen) read() tea.Msg { return s.door.read() }
+func (s *screen) next() tea.Msg { return s.read() }
 
 // Update implements tea.Model.
 func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -58,9 +58,7 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		s.width, s.height = msg.Width, msg.Height
 	case tea.KeyPressMsg:
-		if s.obey(msg.String()) {
-			return s, tea.Quit
-		}
+		return s, s.obey(msg.String())
 	}
 	return s, nil
 }
@@ -80,11 +78,11 @@ func (s *screen) View() tea.View {
 	return v
 }
 
-// obey handles a key; quit is true for the key that quits.
-func (s *screen) obey(key string) (quit bool) {
+// obey handles a key.
+func (s *screen) obey(key string) tea.Cmd {
 	switch key {
 	case "q", "ctrl+c", "ctrl+d":
-		return true
+		return tea.Quit
 	case "s":
 		s.byStall = !s.byStall
 		s.skip = 0
@@ -101,5 +99,5 @@ func (s *screen) obey(key string) (quit bool) {
 	case "end":
 		s.skip = math.MaxInt32
 	}
-	return false
+	return nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"charm.land/lipgloss/v2"
 	"github.com/dustin/go-humanize"
+
+	"rankpool/mpicache/stats"
 )
 
 // The styles of text on a terminal; where there are no colours, lipgloss leaves them out.
@@ -28,11 +30,11 @@ var (
 
 // stack returns a bar of the shares of the four sources, whose sum is 1. A source with a small
 // share gets a cell nevertheless, at the expense of the largest.
-func stack(shares [4]float64, width int) string {
+func stack(width int, shares ...stats.Measured) string {
 	var cells [4]int
 	left := width
 	for i, share := range shares {
-		cells[i] = int(math.Round(share * float64(width)))
+		cells[i] = int(math.Round(float64(share) * float64(width)))
 		if share > 0 {
 			cells[i] = max(1, cells[i])
 		}
@@ -52,23 +54,20 @@ func stack(shares [4]float64, width int) string {
 func largest(cells []int) *int { return &cells[slices.Index(cells, slices.Max(cells))] }
 
 // shareText formats a share, "-" if there is none.
-func shareText(share *float64) string {
-	if share == nil {
+func shareText(share stats.Measured) string {
+	if math.IsNaN(float64(share)) {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f %%", 100**share)
+	return fmt.Sprintf("%.1f %%", 100*share)
 }
 
 // bytesText shows a number of bytes.
 func bytesText(n float64) string { return humanize.IBytes(uint64(max(0, n))) }
 
 // latencyText formats the seconds of one read, "-" if there was none.
-func latencyText(seconds *float64) string {
-	if seconds == nil {
+func latencyText(seconds stats.Measured) string {
+	if math.IsNaN(float64(seconds)) {
 		return "-"
 	}
-	return humanize.SIWithDigits(*seconds, 1, "s")
+	return humanize.SIWithDigits(float64(seconds), 1, "s")
 }
-
-// countText shows samples per second.
-func countText(n float64) string { return humanize.Comma(int64(math.Round(n))) }
