@@ -31,22 +31,18 @@ func (f *Fetcher) next() *flight {
 	reads := coalesce(r, demanded, min(f.opt.CoalesceBytes, room))
 	fl := newFlight(reads, ahead)
 	fl.began = time.Now()
-	if r.shard != nil {
-		fl.file = f.idle.take(r.shard)
-	}
-	if wait := f.opt.Limit.Take(fl.began, fl.size(), fl.opens()); wait > 0 {
+	fl.file, fl.opens = f.open.take(r.shard, fl.began)
+	if wait := f.opt.Limit.Take(fl.began, fl.size(), fl.openings()); wait > 0 {
 		f.waiting = true
 		time.AfterFunc(wait, f.limitPassed)
-		if fl.file != nil {
-			f.idle.put(r.shard, fl.file, fl.began)
-		}
+		f.open.leave(r.shard, fl.file, fl.opens).close()
 		return nil
 	}
 	for _, r := range reads {
 		f.queues.remove(r)
 	}
 	f.stats.Coalesced += int64(len(reads) - 1)
-	f.stats.Opens += int64(fl.opens())
+	f.stats.Opens += int64(fl.openings())
 	f.flights.add(fl)
 	f.startWatchdog()
 	return fl

@@ -1,77 +1,76 @@
 package storage
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
-const (
-	// maxIdleFiles bounds the files that a Fetcher keeps open for the next read; a process may have
-	// 1,024 open.
-	maxIdleFiles = 32
+// maxOpenFiles bounds the shards that a Fetcher keeps open beside those that it reads at the
+// moment; a process may have 1,024 files open.
+const maxOpenFiles = 256
 
-	// idleTime is how long a file stays open without a read. Chosen: the next samples of a shard come
-	// within seconds or not before the next epoch.
-	idleTime = 5 * time.Second
-)
+// openFiles are the shards that a Fetcher has open, by path: each once, for all requests that read
+// it, and then until it is the one that was not read for longest.
+type openFiles map[string]*openFile
 
-// idleFiles are open shard files not in use, least recently used first. A shard that several
-// requests read at a time is open several times: an open file has one user.
-type idleFiles struct{ files []idleFile }
-
-type idleFile struct {
-	path  string // the shard's
-	file  File
-	since time.Time
+// An openFile is a file that requests share; the Fetcher's lock guards users and used.
+type openFile struct {
+	opened chan struct{} // closed when file and err are set
+	file   File
+	err    error
+	users  int       // requests
+	used   time.Time // when the last of them began
 }
 
-// take returns an open file of a shard, for the caller to use and then put or close; nil if there
-// is none.
-func (s *idleFiles) take(from *shard) File {
-	for i, idle := range slices.Backward(s.files) {
-		if idle.path == from.path {
-			s.files = slices.Delete(s.files, i, i+1)
-			return idle.file
+// take returns the file of a shard for a request, which must leave it, and whether the request must
+// open it. A file that is not a shard (nil) is opened for each request.
+func (s openFiles) take(of *shard, now time.Time) (file *openFile, opens bool) {
+	if of != nil {
+		file = s[of.path]
+	}
+	if file == nil {
+		file, opens = &openFile{opened: make(chan struct{})}, true
+		if of != nil {
+			s[of.path] = file
 		}
 	}
-	return nil
+	file.users, file.used = file.users+1, now
+	return file, opens
 }
 
-// put keeps a file open.
-func (s *idleFiles) put(of *shard, file File, now time.Time) {
-	s.files = append(s.files, idleFile{of.path, file, now})
-}
-
-// takeOld removes and returns the files beyond maxIdleFiles, and those that were idle for too long;
-// the caller closes them.
-func (s *idleFiles) takeOld(now time.Time) []idleFile {
-	n := max(0, len(s.files)-maxIdleFiles)
-	for n < len(s.files) && now.Sub(s.files[n].since) >= idleTime {
-		n++
+// leave undoes take; a broken file is not used again. It returns a file to close, or nil.
+func (s openFiles) leave(of *shard, file *openFile, broken bool) *openFile {
+	file.users--
+	kept := of != nil && s[of.path] == file
+	if kept && broken {
+		delete(s, of.path)
+		kept = false
 	}
-	old := slices.Clone(s.files[:n])
-	s.files = slices.Delete(s.files, 0, n)
-	return old
-}
-
-func closeFiles(files []idleFile) {
-	for _, f := range files {
-		_ = f.file.Close() // it was only read
+	switch {
+	case !kept && file.users == 0:
+		return file
+	case !kept || len(s) <= maxOpenFiles:
+		return nil
 	}
+	oldest := ""
+	for path, other := range s {
+		if other.users == 0 && (oldest == "" || other.used.Before(s[oldest].used)) {
+			oldest = path
+		}
+	}
+	file = s[oldest]
+	delete(s, oldest)
+	return file
 }
 
-// keepOpen keeps a file for the next read; it returns false if the Fetcher is closed.
-func (f *Fetcher) keepOpen(of *shard, file File) bool {
+// leaveFile ends a flight's use of its file.
+func (f *Fetcher) leaveFile(fl *flight, broken bool) {
 	f.mu.Lock()
-	if f.closed {
-		f.mu.Unlock()
-		return false
-	}
-	now := time.Now()
-	f.idle.put(of, file, now)
-	old := f.idle.takeOld(now)
-	f.startWatchdog()
+	old := f.open.leave(fl.reads[0].shard, fl.file, broken || f.closed)
 	f.mu.Unlock()
-	closeFiles(old)
-	return true
+	old.close()
+}
+
+// close closes the file, if it could be opened; nil is none.
+func (o *openFile) close() {
+	if o != nil && o.file != nil {
+		_ = o.file.Close() // it was only read
+	}
 }

@@ -10,7 +10,8 @@ type flight struct {
 	ahead    bool // read ahead of its use
 	tries    int  // of its reads, including this one; only a single read is retried
 	began    time.Time
-	file     File // if it was open already
+	file     *openFile
+	opens    bool // it opens the file; otherwise another flight did or does
 	got      int  // bytes of the samples that storage returned
 	late     bool // it was reported; guarded by the Fetcher's lock
 }
@@ -24,8 +25,8 @@ func newFlight(reads []*read, ahead bool) *flight {
 
 func (fl *flight) size() int64 { return fl.to - fl.from }
 
-func (fl *flight) opens() int {
-	if fl.file == nil {
+func (fl *flight) openings() int {
+	if fl.opens {
 		return 1
 	}
 	return 0

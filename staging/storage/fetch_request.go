@@ -25,21 +25,18 @@ func (fl *flight) fail(err error) failures {
 // request performs a flight's request: it opens the file unless it is open, reads, and checks what
 // it read.
 func (f *Fetcher) request(fl *flight) (failed failures) {
-	file := fl.file
-	if file == nil {
-		var err error
-		if file, err = f.opt.Storage.Open(f.manifest.Path(fl.reads[0].id)); err != nil {
-			return fl.fail(err)
-		}
+	defer func() { f.leaveFile(fl, failed != nil) }()
+	o := fl.file
+	if fl.opens {
+		o.file, o.err = f.opt.Storage.Open(f.manifest.Path(fl.reads[0].id))
+		close(o.opened)
 	}
-	defer func() {
-		if failed != nil || fl.reads[0].shard == nil || !f.keepOpen(fl.reads[0].shard, file) {
-			_ = file.Close() // it was only read
-		}
-	}()
-	failed = f.read(fl, file)
+	if <-o.opened; o.err != nil {
+		return fl.fail(o.err)
+	}
+	failed = f.read(fl, o.file)
 	if failed == nil {
-		file.Forget(fl.from, fl.size()) // the slab holds it
+		o.file.Forget(fl.from, fl.size()) // the slab holds it
 	}
 	return failed
 }

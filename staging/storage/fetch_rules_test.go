@@ -297,25 +297,34 @@ func TestCoalesce(t *testing.T) {
 	}
 }
 
-func TestIdleFiles(t *testing.T) {
-	s, start := faulty(1), time.Unix(1e9, 0)
-	var idle idleFiles
-	for i := range maxIdleFiles + 3 {
-		idle.put(&shard{path: fmt.Sprint(i % 2)}, &faultyFile{s: s, path: fmt.Sprint(i)},
-			start.Add(time.Duration(i)*time.Millisecond))
+func TestOpenFiles(t *testing.T) {
+	files, start := openFiles{}, time.Unix(1e9, 0)
+	at := func(i int) *shard { return &shard{path: fmt.Sprint(i)} }
+	first, opens := files.take(at(0), start)
+	if again, twice := files.take(at(0), start); !opens || twice || again != first {
+		t.Fatal("two requests do not share a file")
 	}
-	if old := idle.takeOld(start.Add(time.Second)); len(old) != 3 ||
-		old[0].file.(*faultyFile).path != "0" {
-		t.Errorf("%d files are too many", len(old))
+	if files.leave(at(0), first, false) != nil {
+		t.Error("a file in use is closed")
 	}
-	if file := idle.take(&shard{path: "1"}); file.(*faultyFile).path != "33" ||
-		idle.take(&shard{path: "2"}) != nil {
-		t.Errorf("took %v", file)
+	for i := 1; i <= maxOpenFiles+1; i++ { // the first is the oldest, and in use
+		file, _ := files.take(at(i), start.Add(time.Duration(i)))
+		old := files.leave(at(i), file, false)
+		if (old != nil) != (i >= maxOpenFiles) {
+			t.Errorf("after %d files one is closed: %v", i, old)
+		}
 	}
-	if old := idle.takeOld(start.Add(idleTime + 5*time.Millisecond)); len(old) != 3 {
-		t.Errorf("%d files are old", len(old))
+	if files["0"] != first || files["1"] != nil || files["2"] != nil || files["3"] == nil {
+		t.Error("others than the two that were not used for longest are closed")
 	}
-	if len(idle.files) != maxIdleFiles-4 {
-		t.Errorf("%d files are left", len(idle.files))
+	other, _ := files.take(at(0), start)
+	if files.leave(at(0), first, true) != nil || files["0"] != nil {
+		t.Error("a broken file is closed while it is read, or used again")
+	}
+	if files.leave(at(0), other, false) != first {
+		t.Error("its last user does not close a broken file")
+	}
+	if alone, opens := files.take(nil, start); !opens || files.leave(nil, alone, false) != alone {
+		t.Error("a file of one sample is shared")
 	}
 }

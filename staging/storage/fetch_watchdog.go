@@ -12,11 +12,11 @@ const (
 	// needs, shorter than the 100 s after which a Lustre client gives up on a server.
 	stallAfter = 30 * time.Second
 
-	watchdogEvery = 100 * time.Millisecond // while requests are in flight, or files open
+	watchdogEvery = 100 * time.Millisecond // while requests are in flight
 	reportEvery   = 30 * time.Second       // at most one line about requests that do not end
 )
 
-// A watchdog checks the requests in flight and the open files periodically.
+// A watchdog checks the requests in flight periodically.
 type watchdog struct {
 	started  bool      // a timer is set
 	reported time.Time // last
@@ -54,13 +54,11 @@ func (f *Fetcher) scan() {
 		f.watchdog.reported = now
 		report = worst.report(f.manifest, now, late)
 	}
-	files := f.idle.takeOld(now)
 	f.watchdog.started = false
-	if len(f.flights.all) > 0 || len(f.idle.files) > 0 {
+	if len(f.flights.all) > 0 {
 		f.startWatchdog()
 	}
 	f.mu.Unlock()
-	closeFiles(files)
 	if report != "" {
 		f.opt.Log(report)
 	}

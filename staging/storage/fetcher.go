@@ -86,7 +86,7 @@ type Fetcher struct {
 	flights  flights
 	limit    concurrency
 	waiting  bool // a timer waits for the rate limit
-	idle     idleFiles
+	open     openFiles
 	watchdog watchdog
 }
 
@@ -95,7 +95,7 @@ func NewFetcher(m *dataset.Manifest, opt FetchOptions) *Fetcher {
 	first := firstConcurrency(m.Len(), m.TotalBytes())
 	f := &Fetcher{
 		manifest: m, opt: opt.withDefaults(), queues: newQueues(),
-		paused:  make(map[*read]*time.Timer),
+		paused: make(map[*read]*time.Timer), open: openFiles{},
 		flights: flights{all: make(map[*flight]struct{})},
 		limit:   newConcurrency(first, MaxFetchConcurrency, false),
 	}
@@ -183,10 +183,17 @@ func (f *Fetcher) Close() {
 	for _, r := range ended {
 		f.queues.leave(r.shard)
 	}
-	files := f.idle.files
-	f.idle.files = nil
+	var idle []*openFile
+	for path, file := range f.open {
+		if file.users == 0 {
+			idle = append(idle, file)
+			delete(f.open, path)
+		}
+	}
 	f.mu.Unlock()
-	closeFiles(files)
+	for _, file := range idle {
+		file.close()
+	}
 	go func() {
 		for _, r := range ended {
 			f.finish(r, ErrClosed)

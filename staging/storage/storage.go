@@ -20,8 +20,8 @@ type Storage interface {
 	Open(path string) (File, error)
 }
 
-// A File is an open file, used by one goroutine at a time. Errors are, or wrap, system error
-// numbers.
+// A File is an open file. All methods but Close are safe for concurrent use. Errors are, or wrap,
+// system error numbers.
 type File interface {
 	// ReadVector reads into the buffers, none of which is empty, one after the other, starting at
 	// offset off, with one request. It may read less than all; at the end of the file it returns 0 and
