@@ -45,6 +45,8 @@ type Config struct {
 	// TrainersPerRank, each with its own data loader; 0 means 1.
 	TrainersPerRank int
 	BatchSize       int // a trainer's; the global batch is that of all trainers
+	// Window: samples are windows of rows, Rows at least 1; zero: each sample is one piece.
+	Window Window
 	// DropLast leaves out an epoch's last global batch if it is not full.
 	DropLast   bool
 	Epochs     int // that are trained, at most those of the trace
@@ -97,7 +99,9 @@ type Result struct {
 	PackageBytes int64 `json:"package_bytes"`
 	// all reads, including those of samples that were not drawn
 	StorageBytes int64 `json:"storage_bytes"`
-	Distinct     int64 `json:"distinct"` // samples that were trained on at least once
+	// the same in each epoch, as a share of the data set; only with Config.Window
+	DataSetsRead float64 `json:"data_sets_read,omitempty"`
+	Distinct     int64   `json:"distinct"` // samples that were trained on at least once
 	// longest run of epochs in which some sample was never trained on
 	CoverageGapMax int `json:"coverage_gap_max"`
 	// mean over epochs, by the time model of Cluster

@@ -35,7 +35,7 @@ type count struct {
 }
 
 func newCount(s *setup, memory *systems.Memory) *count {
-	n := s.Trace.Samples()
+	n := s.held()
 	c := &count{
 		setup: s, memory: memory, clock: s.newClock(), loads: make([]Load, s.Ranks),
 		here:    make([]bool, n),
@@ -287,6 +287,9 @@ func (c *count) finish() *Result {
 func (s *setup) describe(r *Result, scorer string, jobs []*coverage, digest *idsDigest) {
 	r.System, r.Sampler, r.Scorer, r.Policy = s.System.Name, s.sampler, scorer, s.policy
 	r.Capacity, r.Ranks, r.TrainersPerRank, r.Jobs = s.Capacity, s.Ranks, s.TrainersPerRank, s.Jobs
+	if s.pieces != nil {
+		r.DataSetsRead = float64(r.StorageBytes) / float64(s.totalBytes*int64(s.Epochs-s.SkipEpochs))
+	}
 	r.Distinct, r.IDsDigest = distinct(jobs), digest.hex()
 	for _, job := range jobs {
 		r.CoverageGapMax = max(r.CoverageGapMax, job.gapMax(s.Epochs))

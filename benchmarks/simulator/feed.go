@@ -22,13 +22,13 @@ type feed interface {
 
 // planConfig returns the configuration of a job's plans. Hashes choose the homes, so that consumers
 // are the same for every system.
-func (c *Config) planConfig(sampler draw.Sampler) plan.Config {
+func (s *setup) planConfig(sampler draw.Sampler) plan.Config {
 	cfg := plan.Config{
-		Sampler: sampler, Samples: c.Trace.Samples(), BatchSize: c.BatchSize, Ranks: c.Ranks,
-		Rank: plan.AllRanks, Assignment: c.assignment(),
+		Sampler: sampler, Samples: s.Trace.Samples(), BatchSize: s.BatchSize, Ranks: s.Ranks,
+		Rank: plan.AllRanks, Assignment: s.assignment(), Pieces: s.pieces,
 	}
-	for t := range c.trainers() {
-		cfg.World = append(cfg.World, c.rankOf(t))
+	for t := range s.trainers() {
+		cfg.World = append(cfg.World, s.rankOf(t))
 	}
 	return cfg
 }

@@ -74,15 +74,16 @@ func (s *setup) future() ([]float64, error) {
 		for number := range batches {
 			for job, f := range feeds {
 				if number < plans[job].Batches() {
-					lo, hi := plans[job].Range(number)
-					ids = append(ids, plans[job].IDs[lo:hi]...)
+					lo, hi := plans[job].Held().Range(number)
+					ids = append(ids, plans[job].Held().IDs[lo:hi]...)
+					lo, hi = plans[job].Range(number)
 					s.traceOf(job).train(epoch, plans[job].IDs[lo:hi], &report)
 					f.report(epoch, number, report.Losses)
 				}
 			}
 		}
 	}
-	return nextPlaces(ids, s.Trace.Samples()), nil
+	return nextPlaces(ids, s.held()), nil
 }
 
 // minPool is MIN in each rank's partition separately; a sample's hash chooses its partition.
@@ -92,10 +93,14 @@ func (s *setup) future() ([]float64, error) {
 type minPool struct {
 	memory *systems.Memory
 	caches []*stager.Cache // by rank
+	block  int             // of so many neighbours one rank is the owner
 }
 
 func (s *setup) newMinPool(memory *systems.Memory) *minPool {
-	p := &minPool{memory: memory}
+	p := &minPool{memory: memory, block: 1}
+	if s.pieces != nil {
+		p.block = s.pieces.Block
+	}
 	for r := range s.Ranks {
 		p.caches = append(p.caches, stager.NewCache(stager.NewClairvoyant(), s.part(r), s.size))
 	}
@@ -106,7 +111,7 @@ func (p *minPool) Begin(int, int, []draw.SampleID) {}
 
 func (p *minPool) Batch(b *systems.Batch, answers []systems.Answer) {
 	for i, id := range b.IDs {
-		owner := draw.Owner(id, len(p.caches))
+		owner := draw.OwnerOfBlock(id, p.block, len(p.caches))
 		u := stager.Use{ID: id, Next: b.Next[i]}
 		answers[i] = p.memory.Draw(p.caches[owner], u, int32(owner))
 	}

@@ -26,7 +26,8 @@ type pooledJob struct {
 	feed   feed
 	scorer protocol.Scorer // nil: the system uses no scores
 	scores *systems.Scores
-	plan   *plan.Plan // of the epoch under way
+	plan   *plan.Plan // of the epoch under way, and of what memory holds of it
+	trains *plan.Plan // of the same epoch's samples
 	// by place in the plan: the place of the sample's next draw, -1 if there is none
 	after []int32
 	// by sample: the place of its first draw that is still to come, -1 if there is none
@@ -37,7 +38,7 @@ type pooledJob struct {
 }
 
 func newPooled(s *setup) (*pooled, error) {
-	n := s.Trace.Samples()
+	n := s.held()
 	p := &pooled{setup: s, memory: systems.NewMemory(n, s.Ranks, s.capacityBytes, s.size)}
 	p.count = newCount(s, p.memory)
 	var scores []*systems.Scores
@@ -148,6 +149,7 @@ func (p *pooled) begin(j *pooledJob, epoch int) error {
 	if err != nil {
 		return err
 	}
+	j.trains, plan = plan, plan.Held()
 	j.plan, j.after = plan, make([]int32, len(plan.IDs))
 	for id := range j.upcoming {
 		j.upcoming[id] = -1
@@ -185,6 +187,12 @@ func (p *pooled) batch(j *pooledJob, epoch, number int) {
 	for i, a := range answers {
 		served[i] = a.Served
 	}
+	drawn := b.IDs
+	if j.trains != j.plan {
+		lo, hi = j.trains.Range(number)
+		drawn = j.trains.IDs[lo:hi]
+		served = drawn
+	}
 	if j.number == 0 {
 		p.count.digest.add(served)
 	}
@@ -192,7 +200,7 @@ func (p *pooled) batch(j *pooledJob, epoch, number int) {
 	j.learn(trace, epoch, served)
 	p.pool.Trained(b, j.served)
 	p.count.trained(j.number)
-	trace.train(epoch, b.IDs, &j.drawn)
+	trace.train(epoch, drawn, &j.drawn)
 	j.feed.report(epoch, number, j.drawn.Losses)
 	p.foresee(b.IDs)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rankpool/scheduler/draw"
+	"rankpool/scheduler/plan"
 	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/stager"
 	"rankpool/scheduler/systems"
@@ -53,6 +54,7 @@ type setup struct {
 	drawScorer    string
 	own           bool            // the system draws for itself
 	owner         *systems.System // whose options Values are
+	pieces        *plan.Pieces    // nil: each sample is one
 	totalBytes    int64
 	capacityBytes int64
 }
@@ -67,9 +69,10 @@ func newSetup(cfg Config) (*setup, error) {
 	if err := s.name(); err != nil {
 		return nil, err
 	}
-	if err := s.checkTrace(); err != nil {
+	if err := cmp.Or(s.checkPieces(), s.checkTrace()); err != nil {
 		return nil, err
 	}
+	s.pieces = s.newPieces()
 	s.measure()
 	return s, nil
 }
@@ -173,7 +176,7 @@ func policyOwner(policy string) *systems.System {
 // measure finds the bytes of the data set and of the memory. With samples of one size the memory
 // holds a whole number of them.
 func (s *setup) measure() {
-	n := s.Trace.Samples()
+	n := s.held()
 	for id := range draw.SampleID(n) {
 		s.totalBytes += s.size(id)
 	}
@@ -192,7 +195,7 @@ func (s *setup) size(id draw.SampleID) int64 {
 }
 
 // meanBytes returns the mean size of a sample.
-func (s *setup) meanBytes() int64 { return s.totalBytes / int64(s.Trace.Samples()) }
+func (s *setup) meanBytes() int64 { return s.totalBytes / int64(s.held()) }
 
 func (s *setup) globalBatch() int { return s.BatchSize * s.trainers() }
 
@@ -201,7 +204,7 @@ func (s *setup) newPool(
 	memory *systems.Memory, scores []*systems.Scores, took func(job, begin, end int) float64,
 ) systems.Pool {
 	cfg := systems.PoolConfig{
-		System: s.owner, Values: s.Values, Samples: s.Trace.Samples(), Jobs: s.Jobs, Ranks: s.Ranks,
+		System: s.owner, Values: s.Values, Samples: s.held(), Jobs: s.Jobs, Ranks: s.Ranks,
 		TrainersPerRank: s.TrainersPerRank, Epochs: s.Epochs,
 		GlobalBatch: s.globalBatch(), Seed: s.Seed, Memory: memory, Scores: scores,
 		Labels: s.Trace.Labels, StepSeconds: s.stepSeconds(),

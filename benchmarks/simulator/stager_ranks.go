@@ -52,10 +52,10 @@ func (a *stagerRanks) make(world []int32) error {
 		}
 		r := &stagerRank{all: a, number: number}
 		r.stager = stager.New(stager.Config{
-			Rank: number, Ranks: s.Ranks, World: world, Samples: s.Trace.Samples(),
+			Rank: number, Ranks: s.Ranks, World: world, Samples: s.held(),
 			Policy: policy, Size: s.size, CapacityBytes: s.part(number),
 			TierBytes: s.tierPart(number), Sparse: s.Ranks > denseRanks,
-			WindowBytes: max(share/windowShare, 4*s.totalBytes/int64(s.Trace.Samples())),
+			WindowBytes: max(share/windowShare, 4*s.totalBytes/int64(s.held())),
 			Drew: func(lane, epoch, place int, o stager.Outcome) {
 				a.drew(number, lane, epoch, place, o)
 			},

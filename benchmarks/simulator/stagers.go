@@ -56,7 +56,8 @@ func newStagers(s *setup) (*stagers, error) {
 		return nil, err
 	}
 	p := &stagers{
-		stagerRanks: &stagerRanks{setup: s}, holder: make([]uint16, n), readIn: make([]int32, n),
+		stagerRanks: &stagerRanks{setup: s}, holder: make([]uint16, s.held()),
+		readIn:   make([]int32, s.held()),
 		loads:    map[int][]Load{},
 		coverage: newCoverage(n, s.SkipEpochs), clock: s.newClock(),
 		digest: newIDsDigest(s.IDsDigest), planCfg: s.planConfig(sampler),
@@ -172,7 +173,7 @@ func (p *stagers) epochOf(position int) int {
 func (p *stagers) onDrew(rank, epoch, place int, outcome stager.Outcome) {
 	plan := p.plans[epoch]
 	p.holder[plan.IDs[place]] = uint16(rank)
-	batch, consumer := place/plan.Batch, int(plan.World[plan.Consumer[place]])
+	batch, consumer := plan.BatchOf(place), int(plan.World[plan.Consumer[place]])
 	from := &p.result.Epochs[epoch].Batches[batch]
 	switch {
 	case outcome != stager.Hit:

@@ -102,7 +102,7 @@ func (t *training) obey(c protocol.Command) {
 		t.events = append(t.events, protocol.StateKept{Epoch: c.Snap.Epoch, Generation: c.Generation})
 	case protocol.Stage:
 		if t.drive != nil {
-			t.drive(stager.Planned{Plan: c.Plan, From: c.From})
+			t.drive(stager.Planned{Plan: c.Plan.Held(), From: c.From})
 		}
 	case protocol.Rescore:
 		if t.drive != nil {

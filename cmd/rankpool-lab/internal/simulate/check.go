@@ -29,6 +29,9 @@ func (o *Options) checkNumbers() error {
 	case o.skipEpochs < 0:
 		return exit.Usagef("--skip-epochs must be at least 0, not %d", o.skipEpochs)
 	}
+	if len(o.windows) > 2 || len(o.windows) > 0 && slices.Min(o.windows) < 1 {
+		return exit.Usagef("--windows: one or two numbers, at least 1: rows of a sample and of a piece")
+	}
 	if err := CheckTrainers(o.ranks, o.batchSize); err != nil {
 		return err
 	}
@@ -38,6 +41,17 @@ func (o *Options) checkNumbers() error {
 			"%d, not %d", most, o.ranks, o.batchSize, o.trainers)
 	}
 	return nil
+}
+
+// window returns what --windows says.
+func (o *Options) window() (w simulator.Window) {
+	if len(o.windows) > 0 {
+		w = simulator.Window{Rows: o.windows[0], PerPiece: 1}
+	}
+	if len(o.windows) > 1 {
+		w.PerPiece = o.windows[1]
+	}
+	return w
 }
 
 // CheckTrainers checks the limits of a scheduler: ranks are 16 bits wide, global batches 31.

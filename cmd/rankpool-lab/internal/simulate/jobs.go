@@ -104,7 +104,7 @@ func (o *Options) parseJobs() ([]simulator.Lane, error) {
 func (o *Options) checkJobs() error {
 	for _, flag := range []string{
 		"jobs", "job-steps", "job-losses", "skip-epochs", "plot", "ids-digest", "csv", "cluster",
-		"drop-last",
+		"drop-last", "windows",
 	} {
 		if o.flags.Changed(flag) {
 			return exit.Usagef("--%s does not go with --job: leave one of them out", flag)

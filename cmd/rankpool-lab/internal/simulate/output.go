@@ -94,14 +94,23 @@ func (s *study) printTable(w io.Writer, results []*simulator.Result) error {
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(table, names+"\tcapacity\thits\tof min\tlocal\tsubstituted\tread\tfor "+
-		"others\tbytes read\tgap\tepoch s\tbound s\t\n", "system", "sampler", "policy")
+		"others\tbytes read\tgap\tepoch s\tbound s\t", "system", "sampler", "policy")
+	windows := s.base.Window.Rows > 0
+	if windows {
+		fmt.Fprint(table, "data sets\t")
+	}
+	fmt.Fprintln(table)
 	for _, r := range results {
-		fmt.Fprintf(table, names+"\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.4g\t%.4g\t\n", r.System,
+		fmt.Fprintf(table, names+"\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.4g\t%.4g\t", r.System,
 			r.Sampler, r.Policy, percentOf(r.Capacity, 1), percentOf(float64(r.Hits), r.Draws),
 			s.ofMin(r, results), percentOf(float64(r.HitsLocal), r.Draws),
 			percentOf(float64(r.Substituted), r.Draws), percentOf(float64(r.StorageReads), r.Draws),
 			percentOf(float64(r.SubstituteReads), r.Draws), humanize.IBytes(uint64(r.StorageBytes)),
 			r.CoverageGapMax, r.EpochSeconds, r.BoundSeconds)
+		if windows {
+			fmt.Fprintf(table, "%.2f\t", r.DataSetsRead)
+		}
+		fmt.Fprintln(table)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -158,7 +167,8 @@ Shares of the draws: hits (local: in the consumer's rank), substituted (another 
 from memory), read; for others: of the reads those of another sample than the one drawn. of min:
 hits, as a share of those of Bélády's offline optimum, where its draws are the same. gap: the
 longest run of epochs in which some sample was not trained on. epoch and bound: seconds by the time
-model, and the least that any cache can reach.
+model, and the least that any cache can reach. data sets: read in each epoch; with --windows counts
+are of pieces.
 `
 
 // setting describes what all results have in common.
@@ -168,6 +178,10 @@ func (s *study) setting() string {
 		text += fmt.Sprintf(" × %d trainers", s.base.TrainersPerRank)
 	}
 	text += fmt.Sprintf(" × batch size %d", s.base.BatchSize)
+	if w := s.base.Window; w.Rows > 0 {
+		text += fmt.Sprintf(", windows of %s in pieces of %d", english.Plural(w.Rows, "row", ""),
+			w.PerPiece)
+	}
 	if s.base.Jobs > 1 {
 		text += fmt.Sprintf(", %d jobs", s.base.Jobs)
 	}

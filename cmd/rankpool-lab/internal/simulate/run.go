@@ -25,6 +25,7 @@ type Options struct {
 	capacity                 []string
 	ranks, trainers          int
 	batchSize                int
+	windows                  []int
 	epochs, skipEpochs, jobs int
 	seed                     int64
 	sampler, scorer, policy  string
@@ -71,6 +72,8 @@ func (o *Options) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&o.trainers, "trainers-per-rank", 1,
 		"trainers of each node, each with its own part of a global batch and its own data loader")
 	flags.IntVar(&o.batchSize, "batch-size", 64, "batch size of a trainer")
+	flags.IntSliceVar(&o.windows, "windows", nil, "ROWS[,PER_PIECE]: samples are windows of so many "+
+		"rows, and memory holds pieces of so many (default: 1), all of one size (docs/data.md)")
 	flags.BoolVar(&o.dropLast, "drop-last", false,
 		"leave out an epoch's last global batch if it is not full, as a DataLoader's drop_last")
 	flags.IntVar(&o.epochs, "epochs", 0, "number of epochs (default: as many as there are losses)")

@@ -67,7 +67,7 @@ func (o *Options) study() (*study, error) {
 		TrainersPerRank: o.trainers, BatchSize: o.batchSize,
 		Epochs: epochs, SkipEpochs: skip, Jobs: o.jobs, Seed: o.seed, Cluster: cluster,
 		JobSteps: o.jobSteps, JobLosses: losses, IDsDigest: o.idsDigest,
-		DropLast: o.dropLast,
+		DropLast: o.dropLast, Window: o.window(),
 	}
 	return s, nil
 }
