@@ -161,7 +161,7 @@ def fetch(connection: Connection, index: Index, batch: Batch) -> List[bytes]:
     finally:
         samples.close()
     tally.restore(before)
-    return from_storage(connection, index, batch).copies()
+    return take(connection, index, batch, None).copies()
 
 
 def take(
@@ -173,18 +173,17 @@ def take(
     SampleError for a sample that cannot be read.
     """
     tally = connection.tally(batch.stream, batch.epoch)
-    began = time.perf_counter_ns()
-    try:
-        reply = _reply(connection, ticket)
-    except Away:  # it may be back already
-        reply = _reply(connection, ask(connection, [batch])[0], again=True)
+    began, before = time.perf_counter_ns(), tally.counts()
+    reply = _reply(connection, batch, ticket)
     if reply is not None and in_hand and not connection.lend(reply[1]):
         connection.end(reply[1])
         reply = None
     if reply is None:
-        samples = from_storage(connection, index, batch)
+        samples = _from_storage(connection, index, batch, tally)
     else:
         samples = _from_cache(connection, index, batch, tally, *reply)
+    if batch.evaluated:
+        tally.evaluate(before)
     now = time.perf_counter_ns()
     tally.touch(now)
     if not connection.in_worker and under_way() is None:
@@ -193,18 +192,17 @@ def take(
 
 
 def _reply(
-    connection: Connection, ticket: Optional[int], again: bool = False
+    connection: Connection, batch: Batch, ticket: Optional[int]
 ) -> Optional[Tuple[wire.BatchReply, Lease]]:
-    """Returns the reply and its lease, or None if the cache has none; raises Away if the cache went
-    away, unless `again`."""
-    try:
-        return None if ticket is None else connection.batch(ticket)
-    except Away:
-        if again:
+    """Returns the reply and its lease, or None if the cache has none."""
+    for again in (True, False):
+        try:
+            return None if ticket is None else connection.batch(ticket)
+        except NotReady:
             return None
-        raise
-    except NotReady:
-        return None
+        except Away:  # it may be back already
+            ticket = ask(connection, [batch])[0] if again else None
+    return None
 
 
 def _from_cache(
@@ -219,8 +217,7 @@ def _from_cache(
         lease, sources
     ):
         connection.end(lease)
-        return from_storage(connection, index, batch)
-    before = tally.counts() if batch.evaluated else None
+        return _from_storage(connection, index, batch, tally)
     local = sources.count(wire.LOCAL)
     tally.hits_local += local
     views = None
@@ -230,8 +227,6 @@ def _from_cache(
         except BaseException:
             connection.end(lease)
             raise
-    if before:
-        tally.evaluate(before)
     return Samples(batch, views, index, lease, connection)
 
 
@@ -275,17 +270,11 @@ def _mixed(
     return views
 
 
-def from_storage(connection: Connection, index: Index, batch: Batch) -> Samples:
-    """Returns the samples of a batch from storage.
-
-    Raises SampleError for a sample that cannot be read.
-    """
-    tally = connection.tally(batch.stream, batch.epoch)
-    before = tally.counts() if batch.evaluated else None
+def _from_storage(
+    connection: Connection, index: Index, batch: Batch, tally: wire.Tally
+) -> Samples:
     connection.hesitate()
     views = [memoryview(index.read(row)) for row in index.rows(batch)]
     tally.fallback_reads += len(views)
     tally.fallback_bytes += sum(map(len, views))
-    if before:
-        tally.evaluate(before)
     return Samples(batch, views, index, None, connection)

@@ -36,6 +36,21 @@ _UNSAVED = (
     "one before it"
 )
 _ABSENT = {"first_chunk": 0}  # values of fields that a state may lack
+# what else may lead to other batches: its value in a state without it, the difference, the remedy
+_MADE_BY = {
+    "plan_version": (
+        1, "plan version {}, and this cache makes plans of version {}",
+        "use the rankpool that the state was saved with",
+    ),
+    "options": (
+        "", "a cache with the options {!r}, and this one has {!r}",
+        "start it with the same --system",
+    ),
+    "choice": (
+        "", "a cache with the choice {!r}, and this one is of {!r}",
+        "start the cache with the same --system, and --memory as a share",
+    ),
+}
 _PROCESSES = (1 << 16) - 1  # the most that WORLD_SIZE may be
 _TALLY_SECONDS = 1.0  # how often a training process reports its counts and waiting time
 
@@ -364,13 +379,10 @@ class BatchSampler(Ours):
         state = self._save(epoch, batch) if self._scorer else ""
         if self._plan is not None and self._plan.epoch == epoch and batch == self._plan.batches:
             epoch, batch = epoch + 1, 0
-        made_by = {
-            "plan_version": self._plan_version, "options": self._options, "choice": self._choice,
-        }
         place = {"epoch": epoch, "batch": batch, "state": state}
         if self._accuracies:
             place["accuracies"] = self._accuracies
-        return {**self._identity(), **made_by, "processes": self._processes, **place}
+        return {**self._identity(), **self._made_by(), "processes": self._processes, **place}
 
     def _save(self, epoch: int, batch: int) -> Optional[str]:
         """Has the cache save its importance scores; returns their digest, or None if it is not
@@ -398,14 +410,9 @@ class BatchSampler(Ours):
             self._unsaved = True
             warnings.warn(
                 "rankpool: this run saves no importance scores (--state FILE): another run that "
-                "resumes from this "
-                "checkpoint cannot continue with the same batches", stacklevel=3,
+                "resumes from this checkpoint cannot continue with the same batches", stacklevel=3,
             )
         return saved["state"] or None
-
-    @property
-    def _choice(self) -> str:
-        return self._connection.opened[self.spec].get("choice", "")
 
     @property
     def _scorer(self) -> str:
@@ -422,27 +429,17 @@ class BatchSampler(Ours):
         if state.get("version") != STATE_VERSION:
             raise ValueError(
                 f"rankpool: the saved state has version = {state.get('version')!r}, and this "
-                "rankpool reads version "
-                f"{STATE_VERSION}; continue with the rankpool that it was saved with"
+                f"rankpool reads version {STATE_VERSION}; continue with the rankpool that it was "
+                "saved with"
             )
-        theirs, ours = state.get("plan_version", 1), self._plan_version
-        if theirs != ours:
-            raise _diverges(
-                f"plan version {theirs}, and this cache makes plans of version {ours}",
-                "use the rankpool that the state was saved with",
-            )
-        theirs, ours = state.get("options", ""), self._options
-        if theirs != ours:
-            raise _diverges(
-                f"a cache with the options {theirs!r}, and this one has {ours!r}",
-                "start it with the same --system",
-            )
-        theirs, ours = state.get("choice", ""), self._choice
-        if theirs != ours:
-            raise _diverges(
-                f"{theirs or 'a cache that chooses nothing'!r}, and this one is of {ours!r}",
-                "start the cache with the same --system, and --memory as a share",
-            )
+        for field, ours in self._made_by().items():
+            otherwise, difference, remedy = _MADE_BY[field]
+            theirs = state.get(field, otherwise)
+            if theirs != ours:
+                raise ValueError(
+                    f"rankpool: the saved state is of {difference.format(theirs, ours)}: it would "
+                    f"not continue with the same batches; {remedy}"
+                )
         for field, ours in self._identity().items():
             if state.get(field, _ABSENT.get(field)) != ours:
                 raise ValueError(
@@ -459,6 +456,11 @@ class BatchSampler(Ours):
         self._accuracies = [[int(e), float(x)] for e, x in state.get("accuracies", [])]
         self._loaded = bool(self._accuracies)
         self._training.resume(epoch, batch, state.get("state"), processes)
+
+    def _made_by(self) -> Dict[str, Any]:
+        """Returns what the cache draws by, besides the sampler."""
+        choice = self._connection.opened[self.spec].get("choice", "")
+        return {"plan_version": self._plan_version, "options": self._options, "choice": choice}
 
     def _identity(self) -> Dict[str, Any]:
         spec = self.spec
@@ -524,8 +526,7 @@ def _iterating(sampler: BatchSampler) -> Iterator[None]:
     if sampler.spec.sampler not in _SCORELESS and _iterated.setdefault(key, sampler) is not sampler:
         raise RankpoolError(
             f"rankpool: another sampler {sampler.spec.sampler} over data set {sampler.spec.data!r} "
-            "is being iterated in this "
-            "process, and a training has one; end that iteration first"
+            "is being iterated in this process, and a training has one; end that iteration first"
         )
     try:
         yield
@@ -546,25 +547,15 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
     return number
 
 
-def _diverges(difference: str, remedy: str) -> ValueError:
-    return ValueError(
-        f"rankpool: the saved state is of {difference}: "
-        f"it would not continue with the same batches; {remedy}"
-    )
-
-
 def place_of(state: Dict[str, Any], field: str, most: int) -> int:
     """Returns a number of a saved state, which must be in [0, most]."""
     value = state.get(field)
     try:
-        number = index(value)
-    except TypeError:
-        number = -1
-    if not 0 <= number <= most:
+        return _whole(field, value, 0, most)
+    except ValueError:
         raise ValueError(
             f"rankpool: the saved state has {field} = {value!r}, which must be in [0, {most}]"
-        )
-    return number
+        ) from None
 
 
 def _float32(values, shape: Tuple[int, int]) -> array:

@@ -46,7 +46,8 @@ MAX_HESITATE_SECONDS = 2.0  # of that: a step waits for its slowest trainer
 # have recorded them
 KEPT = 8
 _random = random.SystemRandom()  # the generator of the module random is the script's
-_BUFFER_BYTES = 64 << 10  # many times the reply to a batch of 64
+# bytes received at once: the first is many times the reply to a batch of 64
+_BUFFER_BYTES, _MOST_BYTES = 64 << 10, 1 << 20
 
 
 class Spec(NamedTuple):
@@ -121,8 +122,7 @@ class Connection:
         self._early: Dict[int, Tuple[int, bytes]] = {}
         self._due: List[int] = []
         self._old, self._kept = self._old + self._kept, []
-        self._buffer = bytearray(_BUFFER_BYTES)
-        self._start = self._end = 0
+        self._buffer = bytearray()  # what was received, and not yet read
 
     # --- being connected ---
 
@@ -143,13 +143,14 @@ class Connection:
             self._bring_back()
             try:
                 self._hello()
-            except socket.timeout:
+            except (OSError, NotReady) as error:
                 self._drop()
-                self._try_later()
+                if isinstance(error, socket.timeout):
+                    self._try_later()
                 return False
-            except (OSError, NotReady):
+            except RankpoolError:
                 self._drop()
-                return False
+                raise
             if again:
                 self._say("the cache is back")
             self._ready = self._resume(again)
@@ -202,15 +203,11 @@ class Connection:
         self._sock.settimeout(
             HELLO_SECONDS if self._patience == self._bound else LATE_HELLO_SECONDS
         )
-        try:
-            check_folder(os.path.dirname(self.path))
-            self._door = os.stat(self.path).st_ino
-            self._hands = Hands(os.path.dirname(self.path))
-            self._sock.connect(self.path)
-            check_peer(self._sock, self.path)
-        except RankpoolError:
-            self._drop()
-            raise
+        check_folder(os.path.dirname(self.path))
+        self._door = os.stat(self.path).st_ino
+        self._hands = Hands(os.path.dirname(self.path))
+        self._sock.connect(self.path)
+        check_peer(self._sock, self.path)
         process, family = session.process(), session.family()
         hello = wire.pack_hello(self.trainer, self.world, self.worker, process, family)
         self._sock.sendall(wire.frame(wire.HELLO, 0, hello))
@@ -225,9 +222,6 @@ class Connection:
                 if self._memory is None or not self._memory.same(fds[0]):
                     self._forget_memory()
                     self._memory = Memory(fds.pop(0))
-        except RankpoolError:
-            self._drop()
-            raise
         finally:
             for fd in fds:
                 os.close(fd)
@@ -319,7 +313,11 @@ class Connection:
         with self._lock:
             for listener in list(self.listeners):
                 listener._closing()
-            waiting = Waiting("to take the last counts", self._close_seconds())
+            # one that hangs will hardly be restarted now
+            hangs = self._patience != self._bound
+            waiting = Waiting(
+                "to take the last counts", HANG_UP_SECONDS if hangs else CLOSE_SECONDS
+            )
             try:
                 while not self._say_bye():
                     waiting.pause()
@@ -327,11 +325,6 @@ class Connection:
                 pass
             self._drop()
             self._forget_memory()
-
-    def _close_seconds(self) -> float:
-        if self._patience != self._bound:  # it hangs, and will hardly be restarted now
-            return HANG_UP_SECONDS
-        return CLOSE_SECONDS
 
     def _say_bye(self) -> bool:
         """Sends the last tallies; returns False if the cache is down and has not received them."""
@@ -413,7 +406,7 @@ class Connection:
         done."""
         with self._lock:
             while ticket not in self._early and ticket in self._asked:
-                if self._start == self._end and not _readable(self._sock, 0):
+                if not self._buffer and not _readable(self._sock, 0):
                     return self._sock
                 try:
                     self._sort()
@@ -506,43 +499,33 @@ class Connection:
     def _frame(self, fds: Optional[List[int]] = None) -> Tuple[int, int, bytearray]:
         """Reads the next frame and returns its kind, ticket and payload; appends descriptors that
         come with it to fds."""
-        if self._end - self._start < wire.HEADER.size:
-            self._fill(wire.HEADER.size, fds)
-        length, kind, _, ticket = wire.HEADER.unpack_from(self._buffer, self._start)
+        self._fill(wire.HEADER.size, fds)
+        length, kind, _, ticket = wire.HEADER.unpack_from(self._buffer)
         if length > wire.MAX_PAYLOAD:
             raise self._lost()
-        if self._end - self._start < wire.HEADER.size + length:
-            self._fill(wire.HEADER.size + length, fds)
-        at = self._start + wire.HEADER.size
-        payload = self._buffer[at : at + length]
-        self._start = at + length
-        if self._start == self._end:
-            self._start = self._end = 0
-            if len(self._buffer) > _BUFFER_BYTES:
-                self._buffer = bytearray(_BUFFER_BYTES)
+        end = wire.HEADER.size + length
+        self._fill(end, fds)
+        payload = self._buffer[wire.HEADER.size : end]
+        del self._buffer[:end]
         return kind, ticket, payload
 
     def _fill(self, size: int, fds: Optional[List[int]]) -> None:
-        """Reads until size bytes are buffered at _start."""
-        if self._start + size > len(self._buffer):
-            left = self._buffer[self._start : self._end]
-            self._buffer = left + bytes(max(_BUFFER_BYTES, size) - len(left))
-            self._start, self._end = 0, len(left)
-        while self._end - self._start < size:
+        """Reads until size bytes are buffered."""
+        while len(self._buffer) < size:
+            some = max(_BUFFER_BYTES, min(size - len(self._buffer), _MOST_BYTES))
             try:
-                with memoryview(self._buffer) as buffer, buffer[self._end :] as free:
-                    got = (
-                        self._sock.recv_into(free)
-                        if fds is None
-                        else _receive(self._sock, free, fds)
-                    )
+                if fds is None:
+                    got = self._sock.recv(some)
+                else:
+                    got, sent, _, _ = socket.recv_fds(self._sock, some, 4, socket.MSG_CMSG_CLOEXEC)
+                    fds.extend(sent)
             except (socket.timeout, BlockingIOError):
                 raise socket.timeout from None
             except OSError:
                 raise self._lost() from None
             if not got:
                 raise self._lost()
-            self._end += got
+            self._buffer += got
 
     # --- streams, tallies, leases ---
 
@@ -613,14 +596,7 @@ class Connection:
         """Returns whether the connection of a lease has ended, so that its bytes may have been
         overwritten."""
         sock = self._sock  # another thread may drop it
-        if lease.generation != self.generation or sock is None:
-            return True
-        try:
-            return not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
+        return lease.generation != self.generation or sock is None or ended(sock)
 
     def lend(self, lease: Lease) -> bool:
         """Hands the views of a lease to a script, which may use them until they are released;
@@ -639,22 +615,9 @@ class Connection:
 
     def _take_due(self) -> Sequence[int]:
         with self._lock:
-            due, self._due = self._due, []
-            if self._kept:
-                kept, self._kept = self._kept, []
-                for lease in kept:
-                    if lease.release():
-                        due.append(lease.number)
-                    else:
-                        self._kept.append(lease)
+            due = self._due + [lease.number for lease in self._kept if lease.release()]
+            self._due, self._kept = [], [one for one in self._kept if one.slab is not None]
             return due
-
-
-def _receive(sock: socket.socket, free: memoryview, fds: List[int]) -> int:
-    data, got, _, _ = socket.recv_fds(sock, len(free), 4, socket.MSG_CMSG_CLOEXEC)
-    free[: len(data)] = data
-    fds.extend(got)
-    return len(data)
 
 
 def _bound_calls(sock: socket.socket, seconds: float) -> None:
@@ -665,15 +628,20 @@ def _bound_calls(sock: socket.socket, seconds: float) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
 
 
-def _readable(sock: socket.socket, seconds: float) -> bool:
+def _readable(sock: socket.socket, seconds: float, event: int = select.POLLIN) -> bool:
     """Returns whether data or the end of the stream can be read, waiting at most this many
     seconds."""
     poll = select.poll()
     try:
-        poll.register(sock, select.POLLIN)
+        poll.register(sock, event)
     except ValueError:  # another thread has closed it
         return True
     return bool(poll.poll(1000 * seconds))
+
+
+def ended(sock: socket.socket) -> bool:
+    """Returns whether the door has hung up."""
+    return _readable(sock, 0, select.POLLRDHUP)
 
 
 # The connections of this process. A forked child begins with none: a socket has one owner.

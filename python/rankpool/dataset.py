@@ -68,12 +68,11 @@ class Dataset:
         self.times: str = found["times"]
         self.index_path: str = found["index"]
         self._index: Optional[Index] = None
-        self._classes: Optional[List[str]] = None
         identities(self.door).expect(self.name, self.identity, self.times)
         self.members = self.index.has_members if members is None else members
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_index": None, "_classes": None, "_family": session.family()}
+        return {**self.__dict__, "_index": None, "_family": session.family()}
 
     def __setstate__(self, state: dict) -> None:
         session.adopt(state.pop("_family"))
@@ -95,9 +94,7 @@ class Dataset:
     @property
     def classes(self) -> List[str]:
         """The names of the classes by label."""
-        if self._classes is None:
-            self._classes = self.index.classes
-        return self._classes
+        return self.index.classes
 
     @property
     def labels(self) -> memoryview:

@@ -3,16 +3,9 @@ training began with."""
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, Optional, Tuple
 
 from .errors import IdentityError
-
-
-class Known(NamedTuple):
-    """What a process recorded about a data set when it first saw it."""
-
-    identity: str
-    times: str
 
 
 class Identities:
@@ -20,41 +13,39 @@ class Identities:
     the cache's options."""
 
     def __init__(self) -> None:
-        self._data: Dict[str, Known] = {}
+        self._data: Dict[str, Tuple[str, str]] = {}  # by name: identity and times
         self._plan_version: Optional[int] = None
         self._options = self.sampler = ""
 
     def expect(self, name: str, identity: str, times: str) -> None:
         """Records what training began with; the first record stays."""
-        self._data.setdefault(name, Known(identity, times))
+        self._data.setdefault(name, (identity, times))
 
     def check(self, welcome) -> None:
         """Raises IdentityError unless a rank serves what training began with."""
         if self._plan_version not in (None, welcome.plan_version):
             raise IdentityError(
                 f"rankpool: the cache came back with plans of version {welcome.plan_version}, and "
-                "training began with "
-                f"version {self._plan_version}: use one rankpool on all nodes"
+                f"training began with version {self._plan_version}: use one rankpool on all nodes"
             )
         if self._plan_version is not None and self._options != welcome.options:
             raise IdentityError(
                 f"rankpool: the cache came back with the options {welcome.options!r}, and training "
-                "began with "
-                f"{self._options!r}: start it with the same --system"
+                f"began with {self._options!r}: start it with the same --system"
             )
         self._plan_version, self._options, self.sampler = (
             welcome.plan_version, welcome.options, welcome.sampler,
         )
         served = {data["name"]: data for data in welcome.data}
-        for name, known in self._data.items():
+        for name, (identity, times) in self._data.items():
             if name not in served:
                 raise IdentityError(f"rankpool: the cache came back without data set {name!r}")
             found = served[name]
-            if (found["identity"], found["times"]) != known:
+            if (found["identity"], found["times"]) != (identity, times):
                 raise IdentityError(
                     f"rankpool: data set {name!r} is not the one that training began with: its "
-                    f"identity is {found['identity']} now, and was {known.identity}, and its times "
-                    f"{found['times']} and {known.times}; start the training anew"
+                    f"identity is {found['identity']} now, and was {identity}, and its times "
+                    f"{found['times']} and {times}; start the training anew"
                 )
 
 

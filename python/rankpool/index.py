@@ -6,6 +6,7 @@ import json
 import mmap
 import os
 import zlib
+from functools import cached_property
 from struct import unpack_from
 from typing import Dict, List, Optional, Sequence, Tuple
 
@@ -38,13 +39,8 @@ class Scaled:
     def __len__(self) -> int:
         return len(self._cells)
 
-    def __getitem__(self, row):
-        if isinstance(row, slice):
-            return Scaled(self._cells[row], self._base, self._unit)
+    def __getitem__(self, row: int) -> int:
         return self._base + self._unit * self._cells[row]
-
-    def tolist(self) -> List[int]:
-        return [self._base + self._unit * cell for cell in self._cells]
 
 
 class Ranges:
@@ -66,20 +62,16 @@ class Head:
     """The bytes of a file that a library needs besides the pieces of a sample: `ranges` has
     them; `size` is the file's, in bytes."""
 
-    __slots__ = ("size", "_places", "_packed", "_ranges")
-
     def __init__(self, size: int, places: Sequence[int], packed: memoryview) -> None:
         self.size, self._places, self._packed = size, places, packed
-        self._ranges: Optional[Ranges] = None
 
-    @property
+    @cached_property
     def ranges(self) -> Ranges:
-        if self._ranges is None:
-            whole, at, self._ranges = memoryview(zlib.decompress(self._packed)), 0, Ranges()
-            for offset, size in zip(self._places[::2], self._places[1::2]):
-                self._ranges.add(offset, whole[at : at + size])
-                at += size
-        return self._ranges
+        whole, at, found = memoryview(zlib.decompress(self._packed)), 0, Ranges()
+        for offset, size in zip(self._places[::2], self._places[1::2]):
+            found.add(offset, whole[at : at + size])
+            at += size
+        return found
 
 
 class Pieces:
@@ -136,7 +128,8 @@ class Index:
         self.identity, self.times = identity.hex(), times.hex()
         self._columns(path, n, flags)
         self._names = self._bytes[names_at : names_at + names_bytes]
-        self._root = bytes(self._bytes[root_at : root_at + root_bytes])
+        # the folder that paths are relative to
+        self.root = bytes(self._bytes[root_at : root_at + root_bytes])
         self._folders, at = self._read_texts(folders_at, folders)
         self._kinds: List[str] = []
         if self._member_ends is not None:
@@ -232,18 +225,13 @@ class Index:
     def __len__(self) -> int:
         return len(self.sizes) if self.pieces is None else self.pieces.samples
 
-    @property
-    def root(self) -> bytes:
-        """The folder that paths are relative to."""
-        return self._root
-
     def rows(self, ids: List[int]) -> List[int]:
         """Returns the rows that samples are made of: for a batch, what the cache serves."""
         if self.pieces is None:
             return ids
         return list(dict.fromkeys(row for id in ids for row in self.pieces.of(id)))
 
-    @property
+    @cached_property
     def classes(self) -> List[str]:
         """The names of the classes by label."""
         names, _ = self._read_texts(self._classes_at, self._class_count)
@@ -251,7 +239,7 @@ class Index:
 
     def path(self, id: int) -> bytes:
         """Returns the path of the file that contains sample id, as the file system has it."""
-        return os.path.join(self._root, self.relative(id))
+        return os.path.join(self.root, self.relative(id))
 
     def relative(self, id: int) -> bytes:
         """Returns the same path relative to the data set's root."""
@@ -284,9 +272,11 @@ class Index:
         if self._member_ends is not None:
             first, last = self._member_ends[id - 1] if id else 0, self._member_ends[id]
             if first < last:
-                kinds = (self._kinds[kind] for kind in self._member_kinds[first:last])
-                offsets = self._member_offsets[first:last].tolist()
-                return list(zip(kinds, offsets, self._member_sizes[first:last]))
+                kinds, offsets = self._member_kinds, self._member_offsets
+                return [
+                    (self._kinds[kinds[at]], offsets[at], self._member_sizes[at])
+                    for at in range(first, last)
+                ]
         return [(self._kind_alone(id), self.offset(id), self.sizes[id])]
 
     def _kind_alone(self, id: int) -> str:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import atexit
 import os
-import select
 import threading
 from typing import Optional
 
-from .connection import HELLO_SECONDS, Connection, _connections
+from .connection import HELLO_SECONDS, Connection, _connections, ended
 
 WATCH_SECONDS = 0.5  # between two looks at the connections
 _sentinel: Optional[threading.Thread] = None
@@ -53,10 +52,8 @@ def _renew(link: Connection) -> None:
 
 def _has_ended(link: Connection) -> bool:
     """Returns whether the door has hung up, or hangs and was replaced."""
-    poll = select.poll()
-    poll.register(link._sock, select.POLLRDHUP)
     try:
-        return bool(poll.poll(0)) or os.stat(link.path).st_ino != link._door
+        return ended(link._sock) or os.stat(link.path).st_ino != link._door
     except FileNotFoundError:  # what is open lives on
         return False
 
