@@ -17,10 +17,15 @@ var modules = map[string]string{
 	"deepspeed.launcher.runner":  "deepspeed",
 }
 
+// subcommands are those that launch, of programs that do other things too.
+var subcommands = map[string]string{
+	"accelerate": "launch", "colossalai": "run", "fabric": "run", "lightning": "run", "tune": "run",
+}
+
 // Of returns the launcher that a training command calls and that starts all training processes of a
-// node itself: "torchrun", "accelerate", "deepspeed" or "horovodrun", even if python or a container
-// runs it; "" for any other command. Arguments of other programs and the text of a shell do not
-// count.
+// node itself, such as "torchrun", "accelerate", "deepspeed" or "composer", even if python or a
+// container runs it; "" for any other command. Arguments of other programs and the text of a shell
+// do not count.
 func Of(command []string) string {
 	command = Unwrap(command)
 	if len(command) == 0 {
@@ -39,12 +44,13 @@ func Of(command []string) string {
 // named returns the launcher that a program is, "" if it is none.
 func named(program string, arguments []string) string {
 	switch name := strings.TrimSuffix(path.Base(program), ".py"); name {
-	case "torchrun", "deepspeed", "horovodrun":
+	case "torchrun", "composer", "deepspeed", "horovodrun":
 		return name
 	case "accelerate-launch":
 		return "accelerate"
-	case "accelerate": // it also configures, tests, …
-		if len(arguments) > 0 && arguments[0] == "launch" {
+	default:
+		launches, known := subcommands[name]
+		if known && len(arguments) > 0 && arguments[0] == launches {
 			return name
 		}
 	}

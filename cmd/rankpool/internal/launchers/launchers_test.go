@@ -47,7 +47,16 @@ func TestOf(t *testing.T) {
 		"strace -f -o x accelerate launch train.py":                           "accelerate",
 		"our-wrapper --option value uv run torchrun train.py":                 "torchrun",
 
+		"composer -n 4 train.py":                         "composer",
+		"colossalai run --nproc_per_node 4 train.py":     "colossalai",
+		"fabric run --devices 4 train.py":                "fabric",
+		"lightning run model --devices 4 train.py":       "lightning",
+		"tune run --nproc_per_node 4 full.py --config c": "tune",
+
 		"accelerate config":                          "",
+		"colossalai check -i":                        "",
+		"tune download model":                        "",
+		"lightning":                                  "",
 		"uv run train.py torchrun":                   "",
 		"uv pip install torchrun":                    "",
 		"uv run --with deepspeed python train.py":    "",
