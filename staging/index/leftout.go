@@ -102,6 +102,10 @@ func (s *scanner) divide() (*division, error) {
 			return kind == images || formatByName(name) == dataset.FormatFile
 		})
 	}
+	if kind := mostFrequent(s.folders); slices.Contains(arrayFiles, kind) && !s.opt.WholeFiles {
+		s.notice(fmt.Sprintf("%s holds %s files, each of which is one sample: for samples of their "+
+			"rows, run \"rankpool index %[1]s --rows ROWS -o MANIFEST\"", s.root, kind))
+	}
 	return d, s.checkPlaces(d)
 }
 

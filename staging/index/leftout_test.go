@@ -51,6 +51,16 @@ func TestScanLeavesOut(t *testing.T) {
 				"1 without extension"},
 		},
 		{
+			"files of arrays",
+			[]string{"1.h5", "2.h5"},
+			[]string{"0 1.h5", "0 2.h5"},
+			[]string{""},
+			[]string{
+				"R holds .h5 files, each of which is one sample: for samples of their rows, run " +
+					"\"rankpool index R --rows ROWS -o MANIFEST\"",
+			},
+		},
+		{
 			"links that lead nowhere",
 			[]string{"a/1", "a/2 -> gone", "b/3 -> 3", "b/4 -> ../a/1/x", "c -> ../gone", "b/5"},
 			[]string{"0 a/1", "1 b/5"},

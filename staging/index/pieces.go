@@ -31,10 +31,11 @@ const (
 	maxBlock, windowsInBlock = 4096, 8
 )
 
-// pieceFiles are the extensions of files whose samples are pieces; zarrFiles tell a Zarr store from
-// other folders.
+// pieceFiles are the extensions of files whose samples are pieces, and arrayFiles those of which
+// several are seldom samples themselves; zarrFiles tell a Zarr store from other folders.
 var (
-	pieceFiles = []string{".h5", ".hdf5", ".nc", ".nc4", ".npz", ".mrc", ".mrcs", ".json"}
+	arrayFiles = []string{".h5", ".hdf5", ".nc", ".nc4", ".mrcs"}
+	pieceFiles = append([]string{".npz", ".mrc", ".json"}, arrayFiles...)
 	zarrFiles  = []string{".zgroup", ".zarray", "zarr.json"}
 )
 

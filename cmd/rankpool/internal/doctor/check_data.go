@@ -3,7 +3,9 @@ package doctor
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
+	"rankpool/staging/index"
 	"rankpool/staging/posix"
 )
 
@@ -53,6 +55,10 @@ func checkPlace(env *Env, data string) []Finding {
 func checkFiles(env *Env, data string) []Finding {
 	manifest, files, err := env.Machine.Manifest(data, fewFiles)
 	switch {
+	case err != nil && index.MadeOfPieces(data):
+		return bad("samples of "+data+" are not files, but parts of one",
+			"make a manifest: rankpool index "+data+" --rows ROWS -o "+
+				strings.TrimSuffix(filepath.Base(data), filepath.Ext(data))+".parquet, and use that as --data")
 	case err != nil: // it may be anything, so the advice must not overwrite it
 		return bad(fmt.Sprintf("%s cannot be used: %v", manifest, err),
 			"--data takes a folder, or a manifest that \"rankpool index\" wrote")

@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -74,6 +75,10 @@ func TestChecks(t *testing.T) {
 				c(e, m)
 			}
 		}
+	}
+	arrays := filepath.Join(t.TempDir(), "x.h5")
+	if err := os.WriteFile(arrays, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		check          string
@@ -225,6 +230,11 @@ func TestChecks(t *testing.T) {
 		{
 			"data", func(_ *Env, m *fakeMachine) { m.noManifest = boom }, Bad, "cannot be used: boom",
 			"--data takes a folder, or a manifest",
+		},
+		{
+			"data", func(e *Env, m *fakeMachine) {
+				e.Data, m.mounts[arrays], m.noManifest = []string{arrays}, FileSystem{}, boom
+			}, Bad, "are not files", "--rows ROWS -o x.parquet",
 		},
 		{"data", func(_ *Env, m *fakeMachine) { m.noRead = boom }, Bad, "boom", "complete"},
 		{"data", func(_ *Env, m *fakeMachine) { // such a file is not read
