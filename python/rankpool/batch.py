@@ -270,9 +270,7 @@ def _mixed(
     return views
 
 
-def _from_storage(
-    connection: Connection, index: Index, batch: Batch, tally: wire.Tally
-) -> Samples:
+def _from_storage(connection: Connection, index: Index, batch: Batch, tally: wire.Tally) -> Samples:
     connection.hesitate()
     views = [memoryview(index.read(row)) for row in index.rows(batch)]
     tally.fallback_reads += len(views)

@@ -20,11 +20,6 @@ PAUSE_SECONDS = 0.1
 STOPPING_SECONDS = 10.0
 
 
-def plan_timeout() -> float:
-    """Returns how many seconds a trainer waits for the cache at the beginning of an epoch."""
-    return _seconds("RANKPOOL_PLAN_TIMEOUT", DEFAULT_TIMEOUT_SECONDS)
-
-
 def batch_timeout() -> float:
     """Returns how many seconds a trainer waits for a batch from the cache before it reads
     storage."""
@@ -77,7 +72,8 @@ class Waiting:
         now = time.monotonic()
         if not self._begun:
             self._begun, self._say_at = True, now + SAY_SECONDS
-            self._end_at(now, min(self._at_most, plan_timeout()))
+            most = _seconds("RANKPOOL_PLAN_TIMEOUT", DEFAULT_TIMEOUT_SECONDS)
+            self._end_at(now, min(self._at_most, most))
         if stopping() and not self._stops:
             self._stops = True
             if now + STOPPING_SECONDS < self._until:

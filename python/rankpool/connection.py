@@ -102,20 +102,18 @@ class Connection:
         self._tallies: Dict[int, wire.Tally] = {}
         self._ended: Deque[wire.Tally] = deque(maxlen=KEPT)
         self._metrics: Deque[dict] = deque(maxlen=KEPT)
-        # by stream: the samplers may have ended before their sums are sent
-        self._specs: Dict[int, Spec] = {}
         self._hands: Optional[Hands] = None  # views of the slab in a script's hands
         self._kept: List[Lease] = []
         # ended leases of earlier connections whose views are still in use
         self._old: List[Lease] = []
-        self.opened: Dict[Spec, dict] = {}  # the newest replies to OPEN
+        # the newest replies to OPEN: the samplers may have ended before their sums are sent
+        self.opened: Dict[Spec, dict] = {}
         self._forget()
 
     def _forget(self) -> None:
         """Discards the state of the connection; the slab is unmapped when its last view is gone."""
         self.slab = b""
-        self._streams: Dict[Spec, Tuple[int, int]] = {}
-        # lives of the trainings that were reported to the cache
+        # of what this connection has opened: the lives of the trainings that were reported to it
         self._lives: Dict[Spec, Optional[Tuple[int, int]]] = {}
         self._asked: set = set()
         self._abandoned: set = set()
@@ -188,7 +186,7 @@ class Connection:
             for listener in list(self.listeners):
                 listener._reconnected(self)
             if again:
-                for spec in self._specs.values():
+                for spec in list(self.opened):
                     self.open(spec)  # a door records counts only of open streams
                 for metric in self._metrics:
                     self._send(wire.METRIC, wire.compact({**metric, "to": "log"}))
@@ -536,14 +534,11 @@ class Connection:
         `training` is the training process's description of itself (Training.describe), None in a
         worker.
         """
-        opened = self._streams.get(spec)
         life = training and (training["life"], training["turn"])
-        if opened is None or life not in (None, self._lives.get(spec)):
+        if spec not in self._lives or life not in (None, self._lives[spec]):
             reply = json.loads(self.request(wire.OPEN, wire.pack_open(spec, training)))
-            opened = self._streams[spec] = reply["stream"], reply["batches"]
-            self._specs[opened[0]], self.opened[spec] = spec, reply
-            self._lives[spec] = life or self._lives.get(spec)
-        return opened
+            self.opened[spec], self._lives[spec] = reply, life or self._lives.get(spec)
+        return self.opened[spec]["stream"], self.opened[spec]["batches"]
 
     def tally(self, stream: int, epoch: int) -> wire.Tally:
         """Returns the running sums for one epoch; if the epoch is new, sends the previous one's

@@ -49,18 +49,10 @@ class Loading:
         name = type(caller).__name__
         self.prefetcher = name if name in _PREFETCHERS else ""
         self.exact = loader is not None
-        self._samplers = [] if loader is None else list(_under(loader._index_sampler))
+        self.samplers = [] if loader is None else list(_under(loader._index_sampler))
         self._stream: Any = None  # what counts how long training waits in this iteration
         self._tally: Any = None
         self._began = 0
-
-    def _of(self, sampler: Any) -> Loading:
-        """Finds out which batches it makes of a sampler's ids; returns itself."""
-        for batches in self._samplers:
-            if getattr(batches, "sampler", None) is sampler and hasattr(batches, "batch_size"):
-                self.batch_size, self.drop_last = batches.batch_size, batches.drop_last
-                self.between = None if batches is self._samplers[0] else self._samplers[0]
-        return self
 
     def position(self, first: int, batch: Optional[int]) -> int:
         """Returns how many batches of an epoch, which was begun at batch `first`, training got:
@@ -124,8 +116,13 @@ def under_way() -> Optional[Loading]:
 
 
 def loading_of(sampler: Any) -> Loading:
-    """Returns the iteration of a sampler that begins now."""
-    return (under_way() or Loading())._of(sampler)
+    """Returns the iteration of a sampler that begins now, with what is made of the ids."""
+    found = under_way() or Loading()
+    for batches in found.samplers:
+        if getattr(batches, "sampler", None) is sampler and hasattr(batches, "batch_size"):
+            found.batch_size, found.drop_last = batches.batch_size, batches.drop_last
+            found.between = None if batches is found.samplers[0] else found.samplers[0]
+    return found
 
 
 def _under(sampler: Any) -> Iterator[Any]:

@@ -199,9 +199,9 @@ class Dataset:
         trainers of a training must pass the same chunk, so one calls this and tells the others; a
         training that resumes passes the chunk of its checkpoint.
         """
-        status = _trainings(self.door)
+        status = json.loads(_ask(self.door, lambda link: link.request(wire.STATUS, b"")))
         used = [
-            one["next_chunk"] for one in status
+            one["next_chunk"] for one in status["data"]
             if one["name"] == self.name and one["next_chunk"] >= 0
         ]
         return max(sorted(set(used)), key=used.count, default=0)
@@ -266,11 +266,6 @@ def _as_it_is(batch):
 def data_sets(door: Optional[str] = None) -> List[dict]:
     """Returns what the cache serves: for each data set its name, samples, index and root."""
     return _ask(door or session.door(), lambda link: link.welcome.data)
-
-
-def _trainings(door: str) -> List[dict]:
-    """Returns the progress of each training on each data set: STATUS's `data`."""
-    return json.loads(_ask(door, lambda link: link.request(wire.STATUS, b"")))["data"]
 
 
 def _ask(door: str, question: Callable[[Connection], Any]) -> Any:

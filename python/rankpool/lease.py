@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections import deque
+from contextlib import suppress
 from pickle import PickleBuffer
 from typing import List, Optional, Sequence, Set
 
@@ -68,19 +69,14 @@ class Lease:
                 _release(self._base)
                 _release(self._guard)
             except BufferError:
-                self._release_what_can_be()
+                for view in self._views:
+                    with suppress(BufferError):  # an array over this view is alive
+                        view.release()
                 return False
         self.slab = None
         if self.hands is not None:
             self.hands.give_back(self)
         return True
-
-    def _release_what_can_be(self) -> None:
-        for view in self._views:
-            try:
-                view.release()
-            except BufferError:  # an array over this view is alive
-                pass
 
 
 class Hands:

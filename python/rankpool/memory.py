@@ -7,7 +7,7 @@ import os
 import socket
 
 from .errors import OwnerError
-from .owner import check_folder, check_peer
+from .owner import check_folder, check_peer, open_file
 
 NOTE = "slab"  # the file in the rank's folder that names the memory: device, inode, size
 BACK_DOOR = "slab.sock"  # the socket there on which a rank receives its predecessor's memory
@@ -31,7 +31,7 @@ class Memory:
     def named(self, folder: str) -> bool:
         """Returns whether a rank's folder names this memory: if not, no rank will take it back."""
         try:
-            with open(os.path.join(folder, NOTE), "rb", opener=_not_waiting) as file:
+            with open(os.path.join(folder, NOTE), "rb", opener=open_file) as file:
                 return [int(word) for word in file.read().split()] == self._identity
         except (OSError, ValueError):
             return False
@@ -56,9 +56,3 @@ class Memory:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
-
-
-def _not_waiting(path: str, flags: int) -> int:
-    """Opens a file without waiting: somebody may have put a FIFO in its place, whose open waits for
-    a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)

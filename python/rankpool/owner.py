@@ -35,6 +35,11 @@ def check_folder(path: str) -> None:
     )
 
 
+def open_file(path: str, flags: int) -> int:
+    """Opens a file, and no link or FIFO in its place, whose open would wait for a writer."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
 def check_peer(sock: socket.socket, path: str) -> None:
     """Raises OwnerError unless the door at path is served by this user, or root."""
     _, uid, _ = struct.unpack(

@@ -103,12 +103,9 @@ class Reports:
         if self._over(plan.epoch, number):
             self.next = max(self.next, number + 1)
             return []
-        told = (
-            self.close()
-            if self._open is not None and self._open[:2] != (plan.epoch, number)
-            else []
-        )
-        if self._open is None:
+        goes_on = self._open is not None and self._open[:2] == (plan.epoch, number)
+        told = [] if goes_on else self.close()
+        if not goes_on:
             numbers = len(embeddings) // len(losses) if embeddings else 0
             self._open = plan.epoch, number, _Row(_size(plan, number), numbers)
         self.next = number
@@ -125,8 +122,7 @@ class Reports:
         if number in told and not told[number].complete():
             raise ValueError(
                 f"rankpool: batch {number} of epoch {epoch} was reported in part, and ended by a "
-                "report of a later "
-                "batch, state_dict or set_epoch: the rest of it comes too late"
+                "report of a later batch, state_dict or set_epoch: the rest of it comes too late"
             )
         return True
 
@@ -167,8 +163,7 @@ class Reports:
                 return number, places
         raise ValueError(
             f"rankpool: the ids {_some(ids)} are not a batch, or part of one, of epoch "
-            f"{plan.epoch} "
-            f"from batch {self.next} to {current}"
+            f"{plan.epoch} from batch {self.next} to {current}"
         )
 
     def _candidates(self, plan: Plan, current: int, exact: bool) -> Iterator[int]:

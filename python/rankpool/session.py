@@ -55,12 +55,6 @@ def _job_session() -> str | None:
     return None
 
 
-def trainer() -> int:
-    """Returns the number of this training process: RANK, else the number of its task in a Slurm
-    step, else 0."""
-    return _number("RANK", "SLURM_PROCID", 0)
-
-
 def world() -> int:
     """Returns the number of training processes: WORLD_SIZE, else the number of tasks in a Slurm
     step, else 1."""
@@ -75,11 +69,12 @@ def job() -> str:
 
 def seat(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
     """Returns the number of this training process, and how many there are; the environment gives
-    those that are None.
+    those that are None: RANK, else the number of its task in a Slurm step, else 0; and world().
 
     Raises ValueError if one of them is out of range.
     """
-    number, of = trainer() if rank is None else rank, world() if world_size is None else world_size
+    number = _number("RANK", "SLURM_PROCID", 0) if rank is None else rank
+    of = world() if world_size is None else world_size
     if not 1 <= of <= MAX_WORLD:
         name = "WORLD_SIZE" if world_size is None else "world_size"
         raise ValueError(

@@ -9,6 +9,8 @@ import time
 from struct import Struct
 from typing import Optional
 
+from .owner import open_file
+
 FILE = "storage-limit"  # in the rank's folder, beside the index
 MAX_WAIT_SECONDS = 60.0  # for one sample: what is in the file must not stop training
 LOCK_SECONDS = 1.0  # a process that is stopped while it holds the lock must not stop the others
@@ -27,7 +29,7 @@ class Throttle:
 
     def __init__(self, path: str) -> None:
         """Opens the file; raises OSError or ValueError if there is none, or it has no limit."""
-        self._file = open(path, "rb", opener=_not_a_link)
+        self._file = open(path, "rb", opener=open_file)
         content = self._file.read()
         if len(content) != _LIMIT.size or not content.startswith(b"rplimit1"):
             raise ValueError(f"rankpool: {path} is not a limit of reading")
@@ -53,10 +55,6 @@ class Throttle:
         if self.opens_per_second > 0:
             seconds = max(seconds, 1 / self.opens_per_second)
         return int(min(seconds, MAX_WAIT_SECONDS) * 1e9)
-
-
-def _not_a_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _lock(fd: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from itertools import islice
-from math import ceil
+from math import ceil, floor
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
@@ -99,8 +99,8 @@ class DistributedSampler(TorchDistributedSampler, Ours):
         if self.num_replicas > 1 and getattr(loading.between, "num_processes", 1) > 1:
             raise ValueError(
                 f"rankpool: {type(loading.between).__name__} gives each process a part of the part "
-                "that DistributedSampler "
-                "gives it: leave the DataLoader out of Accelerate's prepare()"
+                "that DistributedSampler gives it: leave the DataLoader out of Accelerate's "
+                "prepare()"
             )
         size = _agreed(self._batch_size, loading)
         self._yielded = (self._state or {}).get("yielded", 0)
@@ -133,9 +133,7 @@ class DistributedSampler(TorchDistributedSampler, Ours):
         for self._yielded, id in enumerate(islice(ids, begun, None), begun + 1):
             yield id
 
-    def _stream(
-        self, size: int, drop_last: bool, first: int, epoch: int
-    ) -> Optional[BatchSampler]:
+    def _stream(self, size: int, drop_last: bool, first: int, epoch: int) -> Optional[BatchSampler]:
         """Returns the cache's stream, with this epoch planned from batch `first` if the cache is
         there; None when it serves nothing."""
         if self.dataset._data is None or self.num_samples < (size if drop_last else 1):
@@ -188,7 +186,8 @@ class DistributedSampler(TorchDistributedSampler, Ours):
                 "rankpool: state_dict says how far a DataLoader has come, and none with batches "
                 "iterates this sampler"
             )
-        batches = self._batches(loading)
+        whole = floor if loading.drop_last else ceil
+        batches = whole(self.num_samples / loading.batch_size)
         batch = loading.position(self._first, batch)
         if not 0 <= batch <= batches:
             raise ValueError(
@@ -244,13 +243,6 @@ class DistributedSampler(TorchDistributedSampler, Ours):
             "sampler_drop_last": self.drop_last,
         }
 
-    def _batches(self, loading: Loading) -> int:
-        return (
-            self.num_samples // loading.batch_size
-            if loading.drop_last
-            else ceil(self.num_samples / loading.batch_size)
-        )
-
 
 def _agreed(given: Optional[int], loading: Loading) -> Optional[int]:
     """Returns the size of the batches that a loader requests; warns if it differs from the given
@@ -258,8 +250,7 @@ def _agreed(given: Optional[int], loading: Loading) -> Optional[int]:
     if given and loading.batch_size and given != loading.batch_size:
         say_once(
             f"the sampler was told batch_size={given}, and the loader asks for batches of "
-            f"{loading.batch_size}: "
-            "the samples are right, but read more slowly"
+            f"{loading.batch_size}: the samples are right, but read more slowly"
         )
     return given or loading.batch_size
 
@@ -362,8 +353,8 @@ class ImportanceSampler(Sampler, Ours):
         if loading.between is not None:
             raise ValueError(
                 f"rankpool: losses are attributed to batches, and {type(loading.between).__name__} "
-                "leaves some out: leave the "
-                "DataLoader out of Accelerate's prepare(), and resume by load_state_dict()"
+                "leaves some out: leave the DataLoader out of Accelerate's prepare(), and resume "
+                "by load_state_dict()"
             )
         size = _agreed(self._batch_size, loading)
         if size is None:
@@ -487,11 +478,9 @@ class ImportanceSampler(Sampler, Ours):
         if waiting > 1 + self.ahead:
             raise ValueError(
                 f"rankpool: the loader handed out {waiting} batches since the last update, and it "
-                "is not known which one "
-                "the losses are of: call skip() for a batch that is not trained, or say "
-                "ImportanceSampler(…, "
-                f"ahead={waiting - 1}) if something between the loader and the loop fetches "
-                "batches ahead"
+                "is not known which one the losses are of: call skip() for a batch that is not "
+                f"trained, or say ImportanceSampler(…, ahead={waiting - 1}) if something between "
+                "the loader and the loop fetches batches ahead"
             )
         return self._batches[0]
 

@@ -71,9 +71,7 @@ def pack_plan(stream: int, epoch: int, first: int) -> bytes:
     return pack("<III", stream, epoch, first)
 
 
-def pack_list(
-    stream: int, epoch: int, ahead: bool, total: int, first: int, words: bytes
-) -> bytes:
+def pack_list(stream: int, epoch: int, ahead: bool, total: int, first: int, words: bytes) -> bytes:
     """Packs a piece of a part of an epoch; `total` and `first` count its numbers of 4 bytes."""
     return pack("<5I", stream, epoch, ahead, total, first) + words
 
@@ -116,10 +114,7 @@ class Tally:
     began."""
 
     __slots__ = (
-        "stream", "epoch", "hits_local", "hits_remote", "storage_reads", "fallback_reads",
-        "substituted", "substitute_reads", "evaluated", "evaluated_reads",
-        "storage_bytes", "fallback_bytes", "unplanned_bytes",
-        "stall_ns", "began_ns", "elapsed_ns", "measured",
+        "stream", "epoch", *_COUNTED, "stall_ns", "began_ns", "elapsed_ns", "measured",
     )  # fmt: skip
 
     def __init__(self, stream: int, epoch: int) -> None:
