@@ -334,7 +334,7 @@ func (o *Options) launch(
 		if err != nil {
 			messages.Say("cannot read the run log for the table of epochs: %v", err)
 		} else if err := log.Print(os.Stdout, summary.Show{
-			Restarts: l.watched.keeper.Restarts(), Failed: l.failure != 0,
+			Restarts: l.watched.keeper.Restarts(), Failed: l.failure != 0, Resumed: logBegin > 0,
 		}); err != nil {
 			return err
 		}

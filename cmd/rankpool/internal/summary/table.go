@@ -69,6 +69,7 @@ func parseLog(text io.Reader) (Log, error) {
 type Show struct {
 	Restarts int  // of the cache
 	Failed   bool // training failed, which explains epochs that are missing
+	Resumed  bool // the run log has earlier runs, whose epochs are not shown
 }
 
 // Print prints what most people want to know of the epochs, in 80 columns, and of the GPUs.
@@ -88,6 +89,9 @@ func (l Log) Print(w io.Writer, s Show) error {
 	text := ""
 	if math.IsNaN(all.Sums[stats.StallSeconds]) {
 		text += "waited: not measured, since no DataLoader of PyTorch asked for the batches\n"
+	}
+	if s.Resumed {
+		text += "these are the epochs of this run; the run log has those of earlier runs, too\n"
 	}
 	if s.Restarts > 0 {
 		text += fmt.Sprintf("cache restarts %d\n", s.Restarts)

@@ -23,10 +23,11 @@ func TestBrief(t *testing.T) {
 		show Show
 		want string
 	}{
-		"epochs": {runLog, Show{Restarts: 3}, `  epoch   time       waited  from memory  from storage
+		"epochs": {runLog, Show{Restarts: 3, Resumed: true}, `  epoch   time       waited  from memory  from storage
       0  2.0 s  0.0 s (0 %)       50.0 %   50, 2.0 KiB
       1  1.5 s  0.0 s (0 %)      100.0 %             0
     all  3.5 s  0.0 s (0 %)       75.0 %   50, 2.0 KiB
+these are the epochs of this run; the run log has those of earlier runs, too
 cache restarts 3
 `},
 		"waiting that was not measured": {unmeasured, Show{}, `  epoch   time       waited  from memory  from storage

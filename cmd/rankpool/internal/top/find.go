@@ -28,8 +28,11 @@ func find(named string, bases []string) (string, error) {
 	case len(live) == 1:
 		return live[0], nil
 	case len(live) > 1:
-		return "", exit.Usagef("several caches run here; choose one with --session:\n  %s",
-			strings.Join(live, "\n  "))
+		text := "several caches run here; choose one with --session:"
+		for _, dir := range live {
+			text += fmt.Sprintf("\n  %s (%s)", dir, strings.Join(servedBy(dir), ", "))
+		}
+		return "", exit.Usagef("%s", text)
 	case job.InJob():
 		return "", fmt.Errorf("no rank of job %s serves on this machine; call top on the job's first "+
 			"node: srun --overlap --jobid=%s --nodes=1 --ntasks=1 --pty rankpool top", job.JobID, job.JobID)
@@ -60,6 +63,24 @@ func liveOf(bases []string, job string) []string {
 		return byJob[job]
 	}
 	return byJob[""]
+}
+
+// servedBy returns the names of the data sets that a session serves.
+func servedBy(dir string) (names []string) {
+	path, err := firstDoor(dir)
+	if err != nil {
+		return nil
+	}
+	c, err := control.Dial(path)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = c.Close() }()
+	welcome, _ := c.Welcome() // of another version, perhaps
+	for _, data := range welcome.Data {
+		names = append(names, data.Name)
+	}
+	return names
 }
 
 // firstDoor returns the door of the lowest rank that has a folder in a session.

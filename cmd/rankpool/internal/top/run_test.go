@@ -27,6 +27,7 @@ type nodesDoor struct {
 	nodes func(asked int) door.Status
 	asked atomic.Int64
 	door  net.Listener
+	hello []byte // the payload of the reply to HELLO
 }
 
 // openNodesDoor opens the door of rank in a session below base. The path of a socket must stay
@@ -35,7 +36,9 @@ func openNodesDoor(
 	t *testing.T, base, name string, rank int, nodes func(asked int) door.Status,
 ) *nodesDoor {
 	t.Helper()
-	d := &nodesDoor{dir: filepath.Join(base, name), nodes: nodes}
+	golden := doortest.GoldenFrames(t, "../../../../docs/wire/frames.txt")["hello_reply"]
+	header := len(door.AppendFrame(nil, door.KindHello, 0, nil))
+	d := &nodesDoor{dir: filepath.Join(base, name), nodes: nodes, hello: golden[header:]}
 	folder := session.RankFolder(d.dir, rank)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)
@@ -49,7 +52,7 @@ func openNodesDoor(
 
 func (d *nodesDoor) reply(kind door.Kind) (payload []byte, ok bool) {
 	if kind != door.KindStatus {
-		return nil, true
+		return d.hello, true
 	}
 	status := d.nodes(int(d.asked.Add(1)))
 	if status.Nodes == nil {
@@ -255,7 +258,8 @@ func TestFindTopSession(t *testing.T) {
 	want(job, "", two.dir, "")
 	want(
 		nil, "", "",
-		"several caches run here; choose one with --session:\n  "+two.dir+"\n  "+one.dir)
+		"several caches run here; choose one with --session:\n  "+two.dir+" (train)\n  "+
+			one.dir+" (train)")
 	want(map[string]string{"RANKPOOL_SESSION": one.dir, "SLURM_JOB_ID": "77"}, "", one.dir, "")
 	want(map[string]string{"RANKPOOL_SESSION": one.dir}, two.dir, two.dir, "")
 	// If a job started run with mpirun, or as one step, its sessions are not named after it.
@@ -267,7 +271,8 @@ func TestFindTopSession(t *testing.T) {
 	note(three.dir, "77")
 	want(
 		job, "", "",
-		"several caches run here; choose one with --session:\n  "+three.dir+"\n  "+two.dir)
+		"several caches run here; choose one with --session:\n  "+three.dir+" (train)\n  "+
+			two.dir+" (train)")
 	three.door.Close()
 	two.door.Close()
 	want(job, "", one.dir, "")
