@@ -143,29 +143,23 @@ class BatchSampler(Ours):
         self._loading = Loading()  # the iteration under way, which began at batch _first
         self._first = 0
         self._tally_at = 0.0
-        self._stream, self._batches = self._open()
-        self._plan_version = self._connection.welcome.plan_version
-        self._options = self._connection.welcome.options
-        self._connection.add_listener(self)
-        watch_over(self._connection)
+        link = self._connection
+        self._stream, self._batches = Waiting(f"to open data set {data.name!r}").until(
+            link, lambda: self._open_at(link)
+        )
+        _first.setdefault((data.door, data.name, self.spec.job), self.spec)
+        self._plan_version, self._options = link.welcome.plan_version, link.welcome.options
+        link.add_listener(self)
+        watch_over(link)
 
     @property
     def _connection(self) -> Connection:
         return connection(self.data.door, self.spec.trainer, self.spec.world)
 
-    def _open(self):
-        link = self._connection
-        opened = Waiting(f"to open data set {self.spec.data!r}").until(
-            link, lambda: self._open_at(link)
-        )
-        _first.setdefault((self.data.door, self.spec.data, self.spec.job), self.spec)
-        return opened
-
     def _open_at(self, link: Connection) -> Tuple[int, int]:
         """Returns the stream's number and batches; describes this training to the cache, if it has
         not yet."""
-        ours = self._training.describe()
-        return link.open(self.spec, ours)
+        return link.open(self.spec, self._training.describe())
 
     # --- iteration ---
 

@@ -179,7 +179,8 @@ class Dataset:
                 # requests carry the counts too, but up to MAX_AHEAD batches may lie between two
                 sampler._goes_on()
                 if ahead == 1:
-                    ahead = max(1, min(MAX_AHEAD, AHEAD_BYTES // (1 + _bytes(self.index, samples))))
+                    size = sum(map(self.index.sizes.__getitem__, self.index.rows(samples.ids)))
+                    ahead = max(1, min(MAX_AHEAD, AHEAD_BYTES // (1 + size)))
                 yield samples
                 samples.close()
                 request()
@@ -289,11 +290,6 @@ def collate(items: List[tuple]) -> List[Any]:
         column if isinstance(column[0], (memoryview, Members)) else default_collate(column)
         for column in columns
     ]
-
-
-def _bytes(index: Index, samples: Samples) -> int:
-    """Returns the sum of the samples' sizes."""
-    return sum(map(index.sizes.__getitem__, index.rows(samples.ids)))
 
 
 def _emptied(fields):

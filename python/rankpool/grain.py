@@ -21,8 +21,7 @@ from .batch import Batch, fetch
 from .connection import Spec, connection
 from .dataloader_hook import Loading
 from .dataset import Dataset
-from .errors import RequestError
-from .listed import listed, not_served, words_of
+from .listed import listed, words_of
 
 # A part is an epoch, but not a short one: Grain reads up to 500 batches ahead, and the ranks serve
 # two parts at a time.
@@ -151,10 +150,9 @@ class Planned:
         began, stream = time.perf_counter_ns(), listed(self.source.data, self._rank, self._world)
         if stream is None or part < max(self._begun, default=0):
             return None
-        try:
-            epoch = stream.begin(self._words(part))
-        except RequestError as refused:
-            return not_served(stream.data, refused)
+        epoch = stream.begin(self._words(part))
+        if epoch is None:
+            return None
         stream._measure(epoch, began)
         if (part + 1) * self._part < len(self):
             threading.Thread(target=self._foresee, args=(stream, part + 1)).start()

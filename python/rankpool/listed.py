@@ -25,10 +25,10 @@ class Listed(BatchSampler):
         self._skips = 0  # so many parts are read from storage without waiting for them again
         super().__init__(data, 0, 0, LISTED, rank=rank, world_size=world)
 
-    def begin(self, words: bytes) -> int:
-        """Hands in the part that is trained next; returns its epoch. What has no plan, because the
-        cache or trainers are away, is read from storage. A trainer that iterates alone waits ever
-        more rarely for the others."""
+    def begin(self, words: bytes) -> Optional[int]:
+        """Hands in the part that is trained next; returns its epoch, None if the cache refuses it.
+        What has no plan, because the cache or trainers are away, is read from storage. A trainer
+        that iterates alone waits ever more rarely for the others."""
         if self._skips:
             self._parts, self._plan, self._skips = {self.epoch: words}, None, self._skips - 1
             return self.epoch
@@ -43,6 +43,8 @@ class Listed(BatchSampler):
                 plan = self._planned(self.epoch)
             except Away:
                 return self.epoch
+            except RequestError as refused:
+                return not_served(self.data, refused)
             except NotReady as why:
                 not_served(self.data, why)
                 self._skips, self._alone = 2 * (2**self._alone - 1), self._alone + 1

@@ -17,8 +17,7 @@ from . import wire
 from .batch import Batch
 from .batch_sampler import place_of
 from .dataloader_hook import Loading, Ours, _under, under_way
-from .errors import RequestError
-from .listed import Listed, listed, not_served, words_of
+from .listed import Listed, listed, words_of
 from .map_dataset import Served, claimed
 from .messages import say_once
 from .seeding import keep
@@ -126,10 +125,7 @@ class Planned(Ours):
                 f"{type(self.batches).__name__} has not drawn what set_epoch foretold: epochs are "
                 "handed in when they begin"
             )
-        try:
-            return stream.begin(words)
-        except RequestError as refused:
-            return not_served(stream.data, refused)
+        return stream.begin(words)
 
     def _draw(self, drawn: Iterator[Any], stream) -> Tuple[array, array, bool]:
         """Returns the lengths of the batches of the next part, their ids, and whether more may

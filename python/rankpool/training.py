@@ -15,7 +15,7 @@ class Training:
     """One stream of batches that this process trains on, over all its samplers of that stream."""
 
     def __init__(self) -> None:
-        self.life, self.turn = _number(), 0
+        self.life, self.turn = int.from_bytes(os.urandom(8), "little"), 0
         self.checkpoint: Optional[Dict[str, Any]] = None
         self._planned: Dict[int, str] = {}  # by epoch: the digest of the scores of its plan
         self._lock = threading.Lock()  # the sentinel's thread sends it too
@@ -36,10 +36,9 @@ class Training:
     def note(self, plan: Plan) -> None:
         """Keeps the digest of what a plan was made from."""
         with self._lock:
-            if not plan.source:
-                return
-            self._planned.pop(plan.epoch, None)
-            self._planned[plan.epoch] = plan.source
+            if plan.source:
+                self._planned.pop(plan.epoch, None)
+                self._planned[plan.epoch] = plan.source
             if len(self._planned) > KEPT_PLANS:
                 del self._planned[next(iter(self._planned))]
 
@@ -51,10 +50,6 @@ class Training:
                 "life": self.life, "turn": self.turn, "checkpoint": self.checkpoint,
                 "planned": planned,
             }
-
-
-def _number() -> int:
-    return int.from_bytes(os.urandom(8), "little")
 
 
 _trainings: Dict[Tuple[str, Any], Training] = {}

@@ -67,14 +67,10 @@ class WebDataset(Served):
 
     def _difference(self, data: Dataset, paths: List[str]) -> str:
         """Returns why the cache's samples are not those of the shards, "" if they are."""
-        index, files = data.index, []
-        for id in range(len(index)):
-            if index.is_file(id):
-                return (
-                    f"sample {id} of the cache is the whole file {os.fsdecode(index.relative(id))}"
-                )
-            if not files or files[-1] != index.relative(id):
-                files.append(index.relative(id))
+        index = data.index
+        for id in filter(index.is_file, range(len(index))):
+            return f"sample {id} of the cache is the whole file {os.fsdecode(index.relative(id))}"
+        files = list(dict.fromkeys(map(index.relative, range(len(index)))))
         wanted = [os.fsencode(os.path.relpath(path, self.root)) for path in paths]
         if files != wanted:
             return (
