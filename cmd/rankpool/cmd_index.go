@@ -35,7 +35,6 @@ type indexOptions struct {
 	choice      rank.Choice
 	checksum    bool
 	json, quiet bool
-	concurrency int
 	pieces      pieceFlags
 }
 
@@ -128,8 +127,6 @@ Under mpirun or srun all ranks list and read, and rank 0 writes.`,
 		"the manifest to compare DIR with, by checksums; nothing is written")
 	o.choice.Register(flags)
 	flags.BoolVar(&o.checksum, "checksum", false, "read every sample and keep its checksum")
-	flags.IntVar(&o.concurrency, "concurrency", index.DefaultScanConcurrency,
-		"requests to the file system under way at a time, of each rank")
 	o.pieces.register(flags)
 	flags.BoolVar(&o.json, "json", false, "print the summary as one JSON object")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false,
@@ -143,8 +140,6 @@ func (o *indexOptions) check() error {
 		return exit.Usagef("where should the manifest go? name it with -o MANIFEST")
 	case o.output != "" && o.verify != "":
 		return exit.Usagef("--verify writes no manifest: leave -o or --verify out")
-	case o.concurrency < 1:
-		return exit.Usagef("--concurrency is %d, at least 1 is needed", o.concurrency)
 	}
 	return o.choice.Check()
 }
@@ -166,7 +161,7 @@ func (o *indexOptions) share(cmd *cobra.Command, args []string) (err error) {
 	defer stop()
 	group := index.NewGroup(transport)
 	if group.Rank() > 0 {
-		group.Serve(ctx, o.concurrency, nil)
+		group.Serve(ctx, nil)
 		return nil
 	}
 	work := &indexing{
@@ -241,7 +236,7 @@ func (x *indexing) index(
 	begin := time.Now()
 	show := progress.NewScan(os.Stderr, x.quiet)
 	options := x.choice.Scan(show.Update, noticer(show, x.quiet))
-	options.Concurrency, options.Group = x.concurrency, x.group
+	options.Group = x.group
 	m, err = index.Scan(ctx, x.dir, options)
 	show.End()
 	scanned = time.Since(begin)
@@ -259,8 +254,7 @@ func (x *indexing) sums(
 	reading := progress.NewRead(os.Stderr, x.quiet, m.TotalBytes())
 	defer reading.End()
 	return index.Checksums(ctx, m, index.ChecksumOptions{
-		Concurrency: x.concurrency, Progress: reading.Update, Group: x.group,
-		Unreadable: unreadable,
+		Progress: reading.Update, Group: x.group, Unreadable: unreadable,
 	})
 }
 

@@ -129,7 +129,7 @@ func (o *packOptions) pack(ctx context.Context, at world.Place, out io.Writer) e
 			first = group
 			continue
 		}
-		others.Go(func() { pack.Serve(ctx, group, index.DefaultScanConcurrency) })
+		others.Go(func() { pack.Serve(ctx, group) })
 	}
 	if transports[0].Rank() > 0 {
 		return nil

@@ -36,9 +36,9 @@ func checkFolderTime(root string, in dataset.Folder) error {
 
 // checkSpread compares up to spotChecks samples, evenly spread from the first to the last, with the
 // file system.
-func checkSpread(ctx context.Context, m *dataset.Manifest, concurrency int) error {
+func checkSpread(ctx context.Context, m *dataset.Manifest) error {
 	n := min(m.Len(), spotChecks)
-	return inParallel(ctx, n, concurrency, func(i int) error {
+	return inParallel(ctx, n, func(i int) error {
 		return checkSample(m, draw.SampleID(i*(m.Len()-1)/max(1, n-1)))
 	})
 }
@@ -77,14 +77,14 @@ func statFile(path string) (size, modTime int64, problem string) {
 
 // inParallel calls check(i) for i in [0, n) on a few goroutines, and returns the error of the
 // smallest i that failed. After an error, or when ctx ends, it starts no more calls.
-func inParallel(ctx context.Context, n, concurrency int, check func(i int) error) error {
+func inParallel(ctx context.Context, n int, check func(i int) error) error {
 	var (
 		mu    sync.Mutex
 		first = n
 		err   error
 	)
 	group, running := errgroup.WithContext(ctx)
-	group.SetLimit(cmp.Or(concurrency, DefaultScanConcurrency))
+	group.SetLimit(concurrency)
 	for i := 0; i < n && running.Err() == nil; i++ {
 		group.Go(func() error {
 			checkErr := check(i)

@@ -1,7 +1,6 @@
 package index
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +25,6 @@ const sumBatches = 4
 
 // ChecksumOptions controls Checksums. The zero value is ready to use.
 type ChecksumOptions struct {
-	Concurrency int // requests that each rank has in flight; 0: DefaultScanConcurrency
 	// called with the number of bytes done, never by two goroutines at a time
 	Progress func(bytes int64)
 	// the ranks that share the work; this process is rank 0. nil: it works alone
@@ -49,7 +47,7 @@ func Checksums(
 	s := &summing{m: m, opt: opt, sums: make([]uint64, m.Len())}
 	s.ctx, s.stop = context.WithCancelCause(ctx)
 	defer s.stop(nil)
-	local := newSummer(m, opt.Concurrency)
+	local := newSummer(m)
 	defer local.fetcher.Close()
 	var working sync.WaitGroup
 	for range sumBatches {
@@ -179,9 +177,8 @@ type summer struct {
 	fetcher *storage.Fetcher
 }
 
-func newSummer(m *dataset.Manifest, concurrency int) *summer {
-	options := storage.FetchOptions{Concurrency: cmp.Or(concurrency, DefaultScanConcurrency)}
-	return &summer{m, storage.NewFetcher(m, options)}
+func newSummer(m *dataset.Manifest) *summer {
+	return &summer{m, storage.NewFetcher(m, storage.FetchOptions{Concurrency: concurrency})}
 }
 
 // sum computes the checksums of a batch. The error is ctx's.
@@ -211,7 +208,7 @@ func (s *server) setManifest(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.setSummer(newSummer(m, s.concurrency))
+	s.setSummer(newSummer(m))
 	return nil, nil
 }
 

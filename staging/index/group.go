@@ -2,7 +2,6 @@ package index
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -75,18 +74,15 @@ func (g *Group) Dismiss() {
 	}
 }
 
-// Serve answers rank 0's requests, with concurrency requests to the storage at a time (0:
-// DefaultScanConcurrency), until rank 0 dismisses this rank. After ctx's end every answer is an
-// error.
+// Serve answers rank 0's requests until rank 0 dismisses this rank. After ctx's end every answer is
+// an error.
 //
 // For the requests of rank 0's Work it calls work (nil: there are none) from many goroutines, with
 // a context that ends when the rank is dismissed. It returns when all calls have returned.
-func (g *Group) Serve(ctx context.Context, concurrency int,
+func (g *Group) Serve(ctx context.Context,
 	work func(ctx context.Context, request []byte) ([]byte, error),
 ) {
-	concurrency = cmp.Or(concurrency, DefaultScanConcurrency)
-	lister := &systemLister{make(chan struct{}, concurrency)}
-	s := &server{lister: lister, concurrency: concurrency, work: work}
+	s := &server{lister: &systemLister{make(chan struct{}, concurrency)}, work: work}
 	defer s.setSummer(nil)
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -108,9 +104,8 @@ func (g *Group) Work(ctx context.Context, rank int, request []byte) ([]byte, err
 
 // A server answers rank 0's requests.
 type server struct {
-	lister      *systemLister
-	concurrency int
-	work        func(context.Context, []byte) ([]byte, error) // nil: none
+	lister *systemLister
+	work   func(context.Context, []byte) ([]byte, error) // nil: none
 
 	mu   sync.Mutex
 	sums *summer // nil: rank 0 has sent no manifest
@@ -137,7 +132,7 @@ func (s *server) answer(ctx context.Context, kind byte, data []byte) ([]byte, er
 
 // listers returns the listers of the other ranks, several per rank, so that each rank always has a
 // next folder.
-func (g *Group) listers(concurrency int) []lister {
+func (g *Group) listers() []lister {
 	var all []lister
 	for to := 1; to < g.Size(); to++ {
 		for range 2 * concurrency {

@@ -28,7 +28,7 @@ func testGroupOf(t *testing.T, ctx context.Context, ranks int) *Group {
 	group := NewGroup(transports[0])
 	var serving sync.WaitGroup
 	for _, rank := range transports[1:] {
-		serving.Go(func() { NewGroup(rank).Serve(ctx, 2, nil) })
+		serving.Go(func() { NewGroup(rank).Serve(ctx, nil) })
 	}
 	t.Cleanup(func() {
 		group.Dismiss()
@@ -43,7 +43,7 @@ func testGroupOf(t *testing.T, ctx context.Context, ranks int) *Group {
 func TestGroupAlone(t *testing.T) {
 	var none *Group
 	if NewGroup(transport.NewLocal(1)[0]) != nil || none.Rank() != 0 || none.Size() != 1 ||
-		none.listers(3) != nil {
+		none.listers() != nil {
 		t.Error("one rank is no process alone")
 	}
 	none.Dismiss()
@@ -74,7 +74,7 @@ func TestGroupScanErrors(t *testing.T) {
 	root := stagingtest.Tree(t, "a/1", "b/2 -> "+tooLong, "c/3")
 	for _, ranks := range []int{2, 4} {
 		m, err := Scan(context.Background(), root,
-			ScanOptions{Group: testGroup(t, ranks), Concurrency: 1})
+			ScanOptions{Group: testGroup(t, ranks)})
 		stagingtest.WantError(t, err, "staging: scan of "+root, root+"/b/2: file name too long")
 		if m != nil {
 			t.Error("there is a partial manifest")
@@ -108,9 +108,9 @@ func TestGroupSameBytes(t *testing.T) {
 		if ranks > 1 {
 			group = testGroup(t, ranks)
 		}
-		m, err := Scan(context.Background(), root, ScanOptions{Group: group, Concurrency: 2})
+		m, err := Scan(context.Background(), root, ScanOptions{Group: group})
 		stagingtest.Must(t, err)
-		m, err = Checksums(context.Background(), m, ChecksumOptions{Group: group, Concurrency: 2})
+		m, err = Checksums(context.Background(), m, ChecksumOptions{Group: group})
 		stagingtest.Must(t, err)
 		path := filepath.Join(t.TempDir(), "m.parquet")
 		stagingtest.Must(t, dataset.WriteParquet(path, m))

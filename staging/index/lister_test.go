@@ -39,7 +39,7 @@ func (f *fakeLister) list(ctx context.Context, path string) (*listing, error) {
 }
 
 func (f *fakeLister) scan(root string, opt ScanOptions) (*dataset.Manifest, error) {
-	opt.lister, opt.Concurrency = f, 3
+	opt.lister = f
 	return Scan(context.Background(), root, opt)
 }
 

@@ -95,7 +95,7 @@ func openManifest(ctx context.Context, path, root string, opt OpenOptions) (
 	if root != "" {
 		m = m.WithRoot(root)
 	}
-	if err := checkSpread(ctx, m, opt.Concurrency); err != nil {
+	if err := checkSpread(ctx, m); err != nil {
 		return nil, fmt.Errorf("staging: manifest %s does not describe %s: %w", path, m.Root(), err)
 	}
 	return m, nil
@@ -109,7 +109,7 @@ func openFolder(ctx context.Context, root string, opt OpenOptions) (*dataset.Man
 		opt.Log(fmt.Sprintf("staging: the manifest of %s is not cached: %v", root, err))
 		return Scan(ctx, root, opt.ScanOptions)
 	}
-	m, err := readCached(ctx, cached, root, opt.Concurrency)
+	m, err := readCached(ctx, cached, root)
 	if err == nil {
 		return m, nil
 	}
@@ -157,9 +157,7 @@ func CachedManifest(dir string, opt OpenOptions) (string, error) {
 
 // readCached returns the cached manifest of root, unless it no longer describes root. The error
 // wraps fs.ErrNotExist if there is no cached manifest.
-func readCached(ctx context.Context, cached, root string, concurrency int) (
-	*dataset.Manifest, error,
-) {
+func readCached(ctx context.Context, cached, root string) (*dataset.Manifest, error) {
 	if _, err := os.Stat(cached); err != nil {
 		return nil, err
 	}
@@ -171,10 +169,10 @@ func readCached(ctx context.Context, cached, root string, concurrency int) (
 		return nil, fmt.Errorf("manifest %s is of %s", cached, m.Root())
 	}
 	folders := m.Folders()
-	err = inParallel(ctx, len(folders), concurrency,
+	err = inParallel(ctx, len(folders),
 		func(i int) error { return checkFolderTime(root, folders[i]) })
 	if err == nil {
-		err = checkSpread(ctx, m, concurrency)
+		err = checkSpread(ctx, m)
 	}
 	if err != nil {
 		// not wrapped: a missing file is not a missing cache

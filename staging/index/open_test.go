@@ -250,7 +250,7 @@ func TestCheckSpread(t *testing.T) {
 				s.ModTime++
 			}
 		})
-		if checkSpread(context.Background(), changed, 1) != nil {
+		if checkSpread(context.Background(), changed) != nil {
 			noticed++
 		} else if id == 0 || id == m.Len()-1 {
 			t.Errorf("a change of sample %d goes unnoticed", id)

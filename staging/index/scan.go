@@ -18,9 +18,9 @@ import (
 	"rankpool/staging/dataset"
 )
 
-// DefaultScanConcurrency is how many requests a scan has in flight by default: enough to hide most
-// of a metadata server's latency, few enough to be gentle to it.
-const DefaultScanConcurrency = 16
+// concurrency is how many requests a rank has in flight: enough to hide most of a metadata server's
+// latency, few enough to be gentle to it.
+const concurrency = 16
 
 // statChunk is how many files a goroutine examines at a time. Measured on tmpfs: a scan takes 4 µs
 // of a core per file, so a chunk takes about 1 ms, far more than handing it to a goroutine.
@@ -28,8 +28,6 @@ const statChunk = 256
 
 // ScanOptions controls Scan. The zero value is ready to use.
 type ScanOptions struct {
-	// requests in flight per rank; 0: DefaultScanConcurrency
-	Concurrency int
 	// called with the number of files found so far, never by two goroutines at a time
 	Progress func(files int64)
 	// called with a sentence about files and links that are not samples
@@ -44,7 +42,8 @@ type ScanOptions struct {
 	// Without it they hold many samples (see package shards), and the scan reads their headers.
 	WholeFiles bool
 
-	lister lister // for tests; nil: the system's
+	lister   lister // for tests; nil: the system's
+	requests int    // for tests; 0: concurrency
 }
 
 // Scan indexes the data set in folder root: its class folders and, in them at any depth, all
@@ -56,8 +55,8 @@ type ScanOptions struct {
 // describe shards or the other files of class folders (README, .txt, .json). Symbolic links are
 // followed. A root that contains files and no folder is a data set with the single class ""; so
 // is one with shards whose folders hold no samples. The manifest's root is root made absolute,
-// without resolving links. The order of the samples depends on names only (see Manifest), neither
-// on Concurrency nor on the ranks of the Group.
+// without resolving links. The order of the samples depends on names only (see Manifest), not
+// on the ranks of the Group.
 //
 // Errors: a folder that cannot be read, a file that cannot be examined, a link to a folder that
 // contains it, a shard without class numbers beside class folders, or more files than they hold, a
@@ -117,16 +116,15 @@ type scannedFolder struct {
 }
 
 func newScanner(ctx context.Context, root string, opt ScanOptions) *scanner {
-	opt.Concurrency = cmp.Or(opt.Concurrency, DefaultScanConcurrency)
 	s := &scanner{root: root, opt: opt, queue: []*scannedFolder{{}}}
 	s.changed = sync.NewCond(&s.mu)
 	s.ctx, s.stop = context.WithCancelCause(ctx)
 	local := opt.lister
 	if local == nil {
-		local = &systemLister{make(chan struct{}, opt.Concurrency)}
+		local = &systemLister{make(chan struct{}, concurrency)}
 	}
-	s.workers = append(slices.Repeat([]lister{local}, opt.Concurrency),
-		opt.Group.listers(opt.Concurrency)...)
+	s.workers = append(slices.Repeat([]lister{local}, cmp.Or(opt.requests, concurrency)),
+		opt.Group.listers()...)
 	return s
 }
 
@@ -147,7 +145,7 @@ func (s *scanner) walk() error {
 	if err := context.Cause(s.ctx); err != nil {
 		return err
 	}
-	return inParallel(s.ctx, len(s.folders), s.opt.Concurrency, func(i int) error {
+	return inParallel(s.ctx, len(s.folders), func(i int) error {
 		in := s.folders[i]
 		err := checkFolderTime(s.root, dataset.Folder{Path: in.path, ModTime: in.ModTime})
 		if err != nil {

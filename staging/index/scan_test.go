@@ -129,7 +129,7 @@ func TestScanErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := stagingtest.Tree(t, c.tree...)
-			m, err := Scan(context.Background(), root, ScanOptions{Concurrency: 3})
+			m, err := Scan(context.Background(), root, ScanOptions{})
 			stagingtest.WantError(t, err, append(c.want, "staging: ", root)...)
 			if m != nil {
 				t.Error("there is a partial manifest")
@@ -165,7 +165,7 @@ func TestScanUnreadable(t *testing.T) {
 		_, err := Scan(
 			context.Background(),
 			root,
-			ScanOptions{Concurrency: 1},
+			ScanOptions{requests: 1},
 		) // 1: on this goroutine
 		result <- err
 	}()
@@ -230,12 +230,10 @@ func TestScanManyFiles(t *testing.T) {
 		stagingtest.Must(t, os.WriteFile(filepath.Join(root, "c", name), nil, 0o644))
 		want = append(want, "0 c/"+name)
 	}
-	for _, concurrency := range []int{1, 4, 64} {
-		m, err := Scan(context.Background(), root, ScanOptions{Concurrency: concurrency})
-		stagingtest.Must(t, err)
-		if got := samples(m); !slices.Equal(got, want) {
-			t.Errorf("concurrency %d: %d samples, want %d", concurrency, len(got), len(want))
-		}
+	m, err := Scan(context.Background(), root, ScanOptions{})
+	stagingtest.Must(t, err)
+	if got := samples(m); !slices.Equal(got, want) {
+		t.Errorf("%d samples, want %d", len(got), len(want))
 	}
 }
 
@@ -293,9 +291,7 @@ func TestScanLikeWalkDir(t *testing.T) {
 		want := walk(t, root)
 		var first *dataset.Manifest
 		for _, ranks := range []int{1, 2, 4} {
-			m, err := Scan(context.Background(), root, ScanOptions{
-				Concurrency: rapid.IntRange(1, 5).Draw(t, "concurrency"), Group: groups[ranks],
-			})
+			m, err := Scan(context.Background(), root, ScanOptions{Group: groups[ranks]})
 			if len(want) == 0 {
 				if err == nil || !strings.Contains(err.Error(), "holds no sample") {
 					t.Fatalf("no files, but %v", err)

@@ -95,7 +95,7 @@ func (s *scanner) shards(kind string) (map[*scannedFile]*shardFile, error) {
 	}
 	var mu sync.Mutex
 	var samples atomic.Int64
-	err := inParallel(s.ctx, len(list), s.opt.Concurrency, func(i int) error {
+	err := inParallel(s.ctx, len(list), func(i int) error {
 		if err := list[i].read(); err != nil {
 			return err
 		}

@@ -114,11 +114,10 @@ func (c *crew) do(ctx context.Context, rank int, t task) (r result, err error) {
 }
 
 // Serve answers the requests of rank 0, which calls Run, and returns when rank 0 dismisses it. It
-// also lists folders for a scan, as Group.Serve does; concurrency is that of Group.Serve. After
-// ctx's end every answer is an error.
-func Serve(ctx context.Context, group *index.Group, concurrency int) {
+// also lists folders for a scan, as Group.Serve does. After ctx's end every answer is an error.
+func Serve(ctx context.Context, group *index.Group) {
 	s := &server{}
-	group.Serve(ctx, concurrency, s.answer)
+	group.Serve(ctx, s.answer)
 	if s.worker != nil {
 		s.worker.close()
 	}

@@ -147,7 +147,7 @@ func groupOf(t testing.TB, ranks int) (group *index.Group, end func()) {
 	group = index.NewGroup(peers[0])
 	var serving sync.WaitGroup
 	for _, peer := range peers[1:] {
-		serving.Go(func() { Serve(context.Background(), index.NewGroup(peer), 4) })
+		serving.Go(func() { Serve(context.Background(), index.NewGroup(peer)) })
 	}
 	return group, func() {
 		group.Dismiss()
