@@ -18,10 +18,6 @@ type Memory struct {
 	Limit string
 }
 
-// GiveBack returns how many bytes must be returned to the system now so that reserveBytes remain
-// free until the limit; 0 if they do.
-func GiveBack(m Memory, reserveBytes int64) int64 { return max(0, reserveBytes-m.FreeBytes) }
-
 // ReadMemory returns the limit of this process with the least memory left; see ReadMemoryLimits.
 // Without any limit, LimitBytes and FreeBytes are math.MaxInt64. It reads a handful of small files,
 // so calling it once a second is cheap.

@@ -118,8 +118,6 @@ type snapshotHead struct {
 	// each with NumScores scores, after the embeddings
 	CutEpochs  []int `json:",omitempty"`
 	NumLearned int   `json:",omitempty"` // bytes, after all else
-	// of an older rankpool, whose plans moved samples between ranks
-	Placed json.RawMessage `json:",omitempty"`
 }
 
 func (s *Snapshot) head() snapshotHead {
@@ -303,9 +301,6 @@ func decodeHead(data []byte) (h snapshotHead, arrays []byte, err error) {
 	}
 	if err := json.Unmarshal(body[4:4+n], &h); err != nil {
 		return h, nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
-	}
-	if h.Placed != nil {
-		return h, nil, errOlderSnapshot
 	}
 	body = body[4+n:]
 	if !h.fits(len(body)) {

@@ -230,18 +230,6 @@ func (c *Cache) Next(id draw.SampleID) (float64, bool) {
 	return c.residents.next[p], true
 }
 
-// Residents returns the Uses of the residents, in order of places; a LookAhead's have no scores.
-// The caller owns the slice.
-func (c *Cache) Residents() []Use {
-	all := make([]Use, 0, c.Len())
-	for p, id := range c.residents.ids {
-		if q, in := c.at(id); in && q == Place(p) {
-			all = append(all, c.residents.use(q))
-		}
-	}
-	return all
-}
-
 // RefreshAll replaces the Use of every resident by the result of use, in order of places; use gets
 // what was known of the sample's next draw.
 func (c *Cache) RefreshAll(use func(id draw.SampleID, next float64) Use) {

@@ -24,7 +24,7 @@ func (w *world) restart(warm bool) {
 // recover takes over the residents of the rank before, as they were in its memory.
 func (r *simRank) recover(before *simRank) {
 	var ids []draw.SampleID
-	for _, u := range before.stager.Cache().Residents() {
+	for _, u := range before.stager.Cache().uses() {
 		if before.bytes[u.ID] {
 			ids = append(ids, u.ID)
 			r.bytes[u.ID] = true
@@ -122,7 +122,7 @@ func TestStagerRecoversTooMuch(t *testing.T) {
 		t.Errorf("%d samples of 50 are kept, and %d bytes besides", n, r.stager.WindowBytes())
 	}
 	w.trainAll(1)
-	for _, u := range r.stager.Cache().Residents() {
+	for _, u := range r.stager.Cache().uses() {
 		if kept[u.ID] != 1 {
 			t.Errorf("nobody was told that sample %d stays", u.ID)
 		}
@@ -135,4 +135,15 @@ func TestStagerRecoversTooMuch(t *testing.T) {
 			}
 		}
 	}
+}
+
+// uses returns the Uses of the residents, in order of places; a LookAhead's have no scores.
+func (c *Cache) uses() []Use {
+	all := make([]Use, 0, c.Len())
+	for p, id := range c.residents.ids {
+		if q, in := c.at(id); in && q == Place(p) {
+			all = append(all, c.residents.use(q))
+		}
+	}
+	return all
 }

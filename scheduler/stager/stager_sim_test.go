@@ -421,7 +421,7 @@ func (r *simRank) fetch(id draw.SampleID) {
 func (r *simRank) shrink() {
 	cache := r.stager.Cache()
 	e := Shrunk{CapacityBytes: cache.capacityBytes * 9 / 10}
-	for i, u := range cache.Residents() {
+	for i, u := range cache.uses() {
 		if i%2 == 0 {
 			e.IDs = append(e.IDs, u.ID)
 		}

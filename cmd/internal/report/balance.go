@@ -133,7 +133,7 @@ func nodeTable(run *runlog.Run) *Table {
 		s := &n.Sums
 		t.Rows = append(t.Rows, []string{
 			fmt.Sprint(n.Rank), n.Host, Count(s.Draws()), Percent(stats.Ratio(s.Hits(), s.Draws())),
-			In(DecimalSizes, cmp.Or(s[stats.ReadBytes], s[stats.StorageBytes])),
+			In(DecimalSizes, s[stats.ReadBytes]),
 			In(DecimalSizes, s[stats.PeerBytes]), Count(s[stats.FallbackReads]),
 			Span(s[stats.StallSeconds]), Percent(s.Share(stats.StallSeconds, stats.TrainSeconds)),
 			In(times, s.Share(stats.ReadSeconds, stats.ReadCount)),

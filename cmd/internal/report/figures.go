@@ -13,15 +13,14 @@ import (
 
 // Why a plot may be missing.
 const (
-	noNodeLines = "The log has no lines about nodes: it is of an older rankpool, or was written " +
-		"with --tune log-every=0."
+	noNodeLines = "The log has no lines about nodes: it was written with --tune log-every=0."
 	noMeasuring = "The log has no storage statistics: the ranks of this run did not measure them."
 	noGPUs      = "No GPU was seen: the nodes have none, the driver's library was not found, or it " +
 		"may not be asked."
 	silentGPUs = "The nodes' GPUs do not report their utilisation: they are divided (MIG), or may " +
 		"not be asked."
-	noImportance = "The log has no distribution of importance: it is of an older rankpool, was " +
-		"written with --tune log-every=0, or the sampler has no scores."
+	noImportance = "The log has no distribution of importance: it was written with --tune " +
+		"log-every=0, or the sampler has no scores."
 	noTraining = "No trainer has requested a sample."
 )
 
@@ -158,13 +157,9 @@ func throughput(t *track) *Figure {
 			return known(b, b.Sums[q]/seconds)
 		})
 	}
-	storage := rate("b", "storage", stats.ReadBytes)
-	// The rank is old, or does not measure: use the bytes that trainers received, which exclude what
-	// was read ahead and kept.
-	if all[stats.ReadBytes] == 0 {
-		storage = rate("b", "storage, as trainers saw it", stats.StorageBytes)
+	lines := []series{
+		rate("b", "storage", stats.ReadBytes), rate("a", "peers' memory", stats.PeerBytes),
 	}
-	lines := []series{storage, rate("a", "peers' memory", stats.PeerBytes)}
 	if all[stats.FallbackBytes] > 0 {
 		lines = append(lines, rate("c", "fallback, by trainers", stats.FallbackBytes))
 	}

@@ -70,11 +70,7 @@ func hasMemoryNote(folder string) bool { return session.Exists(filepath.Join(fol
 
 // noteMemory replaces the note atomically, since the rank may be killed at any time.
 func noteMemory(folder string, slabBytes int64) error {
-	fresh := filepath.Join(folder, memoryName+".new")
-	if err := os.WriteFile(fresh, fmt.Append(nil, slabBytes), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(fresh, filepath.Join(folder, memoryName))
+	return files.Write(filepath.Join(folder, memoryName), fmt.Append(nil, slabBytes))
 }
 
 // noteSlab records the current size of the slab.

@@ -150,7 +150,7 @@ func giveBack(
 	memory slurm.Memory, filledBytes int64, ranksHere int,
 ) (bytes int64, again time.Duration) {
 	reserve := reserveOf(memory)
-	if missing := slurm.GiveBack(memory, reserve); missing > 0 {
+	if missing := reserve - memory.FreeBytes; missing > 0 {
 		// half of the reserve more, so that this is not needed again at once
 		return max(1, (missing+reserve/2)/int64(ranksHere)), leastLook
 	}
