@@ -139,3 +139,30 @@ def test_the_example(start, tmp_path, name):
     errors = [float(line.split()[-1]) for line in files.stdout.splitlines()]
     assert len(errors) == 3 and errors[2] < 0.5 * errors[0]
     assert "unplanned_bytes" not in result.summary
+
+
+def test_a_learned_data_set(start, tmp_path):
+    """The first job reads files, the second what the first one's samples read."""
+    path, learned = tmp_path / "data" / "data.h5", tmp_path / "learned"
+    path.parent.mkdir()
+    x = numpy.random.default_rng(0).normal(size=(200, 64, 64)).astype("float32")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=x, chunks=(1, 64, 64))
+    sums = {crc32(x[i : i + WINDOW].tobytes()) for i in range(len(x) - WINDOW + 1)}
+    script = [sys.executable, str(HERE / "learned.py"), str(path), str(WINDOW), "2", str(learned)]
+    client = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    subprocess.run([*script, tmp_path / "log"], check=True, env=client)
+    want = trained(tmp_path, 1)
+    assert [set(epoch) for epoch in want] == [sums] * 3
+    manifest = tmp_path / "learned.parquet"
+    listed = [sys.executable, "-m", "rankpool.learning", learned]
+    table = subprocess.run(listed, check=True, env=client, capture_output=True).stdout
+    subprocess.run([RANKPOOL, "index", "--pieces", "-", "-o", manifest], check=True, input=table)
+    one = start(manifest, ranks=2, command=[*script, "log"], options=PATIENT)
+    result = one.finish()
+    assert result.code == 0, result.stderr
+    assert trained(one.folder, 2) == want
+    events = [json.loads(line) for line in one.text("run.jsonl").splitlines()]
+    reads = [event["storage_bytes"] for event in events if event["event"] == "epoch"]
+    assert reads[-1] < 1.9 * path.stat().st_size
+    assert result.summary.get("unplanned_bytes", 0) < 0.01 * reads[-1]

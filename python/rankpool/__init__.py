@@ -74,6 +74,7 @@ _LATER = {
     "DistributedSampler": "torch_samplers",
     "ImportanceSampler": "torch_samplers",
     "WebDataset": "webdataset",
+    "learn": "learning",
     "open": "hand",
     "planned": "orders",
     "zarr_store": "decoding",

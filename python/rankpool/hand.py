@@ -8,13 +8,14 @@ import os
 import threading
 from bisect import bisect_right
 from contextlib import contextmanager
-from typing import Dict, Iterator, Optional
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from .index import Index, Ranges
 
 _lock = threading.RLock()  # one sample at a time is in hand: libraries read in threads of their own
 _hand: Dict[bytes, Ranges] = {}  # by path: those of the sample in hand
 _indexes: Dict[bytes, Index] = {}  # by root: data sets that the cache serves
+_reads: Optional[List[Tuple[bytes, int, int]]] = None  # see recorded
 unplanned_bytes = 0  # that this process read from storage through such files
 
 
@@ -38,6 +39,18 @@ def in_hand(index: Index, sample: int, rows: Dict[int, memoryview]) -> Iterator[
             yield
         finally:
             _hand = before
+
+
+@contextmanager
+def recorded() -> Iterator[List[Tuple[bytes, int, int]]]:
+    """Within this context reads are put down in the list: path, offset and end of each."""
+    global _reads
+    with _lock:
+        before, _reads = _reads, []
+        try:
+            yield _reads
+        finally:
+            _reads = before
 
 
 def _size(path: bytes) -> int:
@@ -83,6 +96,8 @@ class SampleFile(io.RawIOBase):
         while at < end:
             at += self._some(at, into[at - begin : end - begin])
         self._at = max(begin, at)
+        if _reads is not None and at > begin:
+            _reads.append((self._path, begin, at))
         return at - begin
 
     def _some(self, at: int, into: memoryview) -> int:

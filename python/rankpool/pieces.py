@@ -549,11 +549,15 @@ def index(
 
 
 def write(
-    function: Callable[[int], Iterable[Tuple[str, int, int]]], n: int, root: str, out: Any = None
+    function: Callable[[int], Iterable[Tuple[str, int, int]]], n: int, root: str, out: Any = None,
+    heads: Optional[Dict[str, Sequence[Tuple[int, int]]]] = None,
 ) -> None:
     """Writes the table of n samples, of which function(i) returns the pieces: path in the folder
-    root, offset and size of each."""
+    root, offset and size of each. `heads` has offsets and sizes of what decoding needs besides, by
+    path."""
     table = Table(os.path.abspath(root))
+    for path, ranges in (heads or {}).items():
+        table.file(os.path.join(table.root, path), ranges)
     table.note.update(format="function", source=table.root)
 
     def sample(i: int) -> Iterator[Tuple[int, int, int]]:

@@ -1,0 +1,149 @@
+"""Learns from the first epochs of a script what its samples are made of:
+
+    python -m rankpool.learning FOLDER | rankpool index --pieces - -o learned.parquet
+
+lists as pieces what learn() has recorded in FOLDER.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
+
+import numpy as np
+
+from . import hand, pieces
+from .arrays import Arrays
+from .decoding import Refused
+from .map_dataset import Served
+
+TIMES = 2  # that a sample is recorded, on each node: the first time a library may have had a part
+SMALL, FEW = 8 << 10, 16  # smaller reads are of heads, if these are at most 1/FEW of all bytes
+
+
+class Learned(Served):
+    """A script's own map-style data set, see learn."""
+
+    def __init__(self, dataset: Any, root: Union[str, os.PathLike], folder: Any) -> None:
+        super().__init__(os.path.abspath(root), None)
+        self.dataset, self._samples = dataset, len(dataset)
+        self._data = Arrays._find_served(self)
+        if self._data is not None and self._data.index.pieces.samples != len(self):
+            raise ValueError(
+                f"rankpool: {self.root}: the manifest has {self._data.index.pieces.samples} samples, "
+                f"and the data set {len(self)}: learn them in another folder, and index them again"
+            )
+        self._base = os.path.join(os.path.abspath(folder), socket.gethostname())
+        self._log: Any = None
+
+    def __len__(self) -> int:
+        return self._samples
+
+    def __getstate__(self) -> dict:
+        return {**super().__getstate__(), "_log": None}
+
+    def _item(self, index: int) -> Any:
+        if self._data is not None:
+            with self._hand(index):
+                return self.dataset[int(index)]
+        with hand.recorded() as reads:
+            item = self.dataset[int(index)]
+        self._put_down(int(index) % len(self), reads)
+        return item
+
+    def _put_down(self, index: int, reads: List[Tuple[bytes, int, int]]) -> None:
+        """Appends what a sample has read to this process's log."""
+        if self._log is None or self._log[0] != os.getpid():
+            os.makedirs(os.path.dirname(self._base), exist_ok=True)
+            times = os.open(self._base + ".times", os.O_RDWR | os.O_CREAT, 0o666)
+            log = open(f"{self._base}.{os.getpid()}.log", "a", buffering=1)
+            log.write(json.dumps([self.root, len(self)]) + "\n")
+            self._log = os.getpid(), times, log
+        _, times, log = self._log
+        before = (os.pread(times, 1, index) or b"\0")[0]
+        if before < TIMES:
+            os.pwrite(times, bytes([before + 1]), index)
+            root = os.path.join(self.root, "")
+            places = sorted({(os.fsdecode(path), at, end) for path, at, end in reads})
+            below = [(path[len(root) :], *at) for path, *at in places if path.startswith(root)]
+            log.write(json.dumps([index, below]) + "\n")
+
+
+def learn(
+    dataset: Any, root: Union[str, os.PathLike], folder: Union[str, os.PathLike]
+) -> Learned:
+    """Returns a map-style data set whose items are those of `dataset`, which opens its files, below
+    the folder root, by rankpool.open.
+
+    The ranges of the files that each item reads are recorded in `folder`. When
+    `rankpool.learning` has made a manifest of them that `rankpool run` serves, items read from the
+    cache; what an item reads besides comes from storage, and is counted.
+    """
+    return Learned(dataset, root, folder)
+
+
+def write(folder: str, out: Any = None) -> None:
+    """Writes the table of the pieces that were recorded in a folder."""
+    root, samples = _recorded(folder)
+    reads = {read for sample in samples for read in sample}
+    small = {read for read in reads if read[2] - read[1] < SMALL}
+    if sum(end - at for _, at, end in small) * FEW > sum(end - at for _, at, end in reads):
+        small = set()
+    heads: Dict[str, List[Tuple[int, int]]] = {}
+    for path, at, end in _apart(small):
+        heads.setdefault(path, []).append((at, end - at))
+    cuts: Dict[str, Any] = {}  # no piece is part of another
+    for path, at, end in reads - small:
+        cuts.setdefault(path, set()).update((at, end))
+    cuts = {path: np.array(sorted(places)) for path, places in cuts.items()}
+
+    def sample(i: int) -> Iterator[Tuple[str, int, int]]:
+        for path, at, end in _apart(samples[i] - small):
+            first, last = np.searchsorted(cuts[path], (at, end))
+            places = cuts[path][first : last + 1].tolist()
+            yield from ((path, a, b - a) for a, b in zip(places, places[1:]))
+
+    pieces.write(sample, len(samples), root, out, heads)
+
+
+def _recorded(folder: str) -> Tuple[str, List[Set[Tuple[str, int, int]]]]:
+    """Returns root and reads of each sample: path, offset and end."""
+    of: Optional[list] = None
+    samples: List[Set[Tuple[str, int, int]]] = []
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".log"):
+            continue
+        with open(os.path.join(folder, name)) as lines:
+            for line in lines:
+                first, second = json.loads(line)
+                if isinstance(second, list):
+                    samples[first].update(map(tuple, second))
+                elif of not in (None, [first, second]):
+                    raise Refused(f"{folder} has records of several data sets: {of[0]}, {first}")
+                else:
+                    of = [first, second]
+                    samples = samples or [set() for _ in range(second)]
+    if of is None:
+        raise Refused(f"{folder} has no records of rankpool.learn")
+    return of[0], samples
+
+
+def _apart(reads: Set[Tuple[str, int, int]]) -> List[Tuple[str, int, int]]:
+    """Returns ranges, those that touch as one."""
+    found: List[Tuple[str, int, int]] = []
+    for path, at, end in sorted(reads):
+        if found and found[-1][0] == path and at <= found[-1][2]:
+            found[-1] = path, found[-1][1], max(found[-1][2], end)
+        else:
+            found.append((path, at, end))
+    return found
+
+
+if __name__ == "__main__":
+    try:
+        write(sys.argv[1])
+    except (IndexError, OSError, Refused) as error:
+        sys.exit(f"usage: python -m rankpool.learning FOLDER\n{error}")
