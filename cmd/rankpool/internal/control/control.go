@@ -24,8 +24,23 @@ func Dial(path string) (*door.Client, error) {
 
 // Answers reports whether a rank serves in its folder.
 func Answers(folder string) bool {
-	c, err := Dial(filepath.Join(folder, session.DoorName))
-	return err == nil && c.Close() == nil
+	_, serves := Serves(filepath.Join(folder, session.DoorName))
+	return serves
+}
+
+// Serves returns the names of the data sets that the rank behind the door at path serves; false if
+// there is no rank.
+func Serves(path string) (data []string, ok bool) {
+	c, err := Dial(path)
+	if err != nil {
+		return nil, false
+	}
+	defer func() { _ = c.Close() }() // nothing was written that could be lost
+	welcome, _ := c.Welcome()        // of another version, perhaps
+	for _, set := range welcome.Data {
+		data = append(data, set.Name)
+	}
+	return data, true
 }
 
 // A Poller asks the door at Path, and connects again if the connection was closed.

@@ -298,7 +298,7 @@ func refuses(path string, kind int) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), kind|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// RankFolders returns the rank folders in a session folder.
+// RankFolders returns the rank folders in a session folder, by rank.
 func RankFolders(dir string) []string {
 	entries, _ := os.ReadDir(dir) // empty without the folder
 	var folders []string
@@ -308,6 +308,9 @@ func RankFolders(dir string) []string {
 			folders = append(folders, filepath.Join(dir, entry.Name()))
 		}
 	}
+	slices.SortFunc(folders, func(a, b string) int { // r9 before r10
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	})
 	return folders
 }
 

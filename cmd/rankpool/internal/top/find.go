@@ -30,7 +30,9 @@ func find(named string, bases []string) (string, error) {
 	case len(live) > 1:
 		text := "several caches run here; choose one with --session:"
 		for _, dir := range live {
-			text += fmt.Sprintf("\n  %s (%s)", dir, strings.Join(servedBy(dir), ", "))
+			path, _ := firstDoor(dir) // there is one
+			data, _ := control.Serves(path)
+			text += fmt.Sprintf("\n  %s (%s)", dir, strings.Join(data, ", "))
 		}
 		return "", exit.Usagef("%s", text)
 	case job.InJob():
@@ -65,24 +67,6 @@ func liveOf(bases []string, job string) []string {
 	return byJob[""]
 }
 
-// servedBy returns the names of the data sets that a session serves.
-func servedBy(dir string) (names []string) {
-	path, err := firstDoor(dir)
-	if err != nil {
-		return nil
-	}
-	c, err := control.Dial(path)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = c.Close() }()
-	welcome, _ := c.Welcome() // of another version, perhaps
-	for _, data := range welcome.Data {
-		names = append(names, data.Name)
-	}
-	return names
-}
-
 // firstDoor returns the door of the lowest rank that has a folder in a session.
 func firstDoor(dir string) (string, error) {
 	folders := session.RankFolders(dir)
@@ -92,8 +76,5 @@ func firstDoor(dir string) (string, error) {
 	if len(folders) == 0 {
 		return "", fmt.Errorf("%s is not the folder of a running cache: no rank serves there", dir)
 	}
-	first := slices.MinFunc(folders, func(a, b string) int { // r9 before r10
-		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
-	})
-	return filepath.Join(first, session.DoorName), nil
+	return filepath.Join(folders[0], session.DoorName), nil
 }

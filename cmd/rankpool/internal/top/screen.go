@@ -84,8 +84,7 @@ func (s *screen) obey(key string) tea.Cmd {
 	case "q", "ctrl+c", "ctrl+d":
 		return tea.Quit
 	case "s":
-		s.byStall = !s.byStall
-		s.skip = 0
+		s.byStall, s.skip = !s.byStall, 0
 	case "down":
 		s.skip++
 	case "up":

@@ -44,8 +44,7 @@ type reading struct {
 	err    error
 }
 
-func (t *run) read() (r reading) {
-	r.status, r.err = t.door.Status()
-	r.at = time.Now()
-	return r
+func (t *run) read() reading {
+	status, err := t.door.Status()
+	return reading{time.Now(), status, err}
 }
