@@ -36,9 +36,6 @@ class Scaled:
     def __init__(self, cells: memoryview, base: int, unit: int) -> None:
         self._cells, self._base, self._unit = cells, base, unit
 
-    def __len__(self) -> int:
-        return len(self._cells)
-
     def __getitem__(self, row: int) -> int:
         return self._base + self._unit * self._cells[row]
 
