@@ -173,11 +173,12 @@ def take(
     SampleError for a sample that cannot be read.
     """
     tally = connection.tally(batch.stream, batch.epoch)
-    began, before = time.perf_counter_ns(), tally.counts()
+    began = time.perf_counter_ns()
     reply = _reply(connection, batch, ticket)
     if reply is not None and in_hand and not connection.lend(reply[1]):
         connection.end(reply[1])
         reply = None
+    before = tally.counts()
     if reply is None:
         samples = _from_storage(connection, index, batch, tally)
     else:
