@@ -145,7 +145,7 @@ def test_a_learned_data_set(start, tmp_path):
     """The first job reads files, the second what the first one's samples read."""
     path, learned = tmp_path / "data" / "data.h5", tmp_path / "learned"
     path.parent.mkdir()
-    x = numpy.random.default_rng(0).normal(size=(200, 64, 64)).astype("float32")
+    x = numpy.random.default_rng(0).normal(size=(300, 64, 64)).astype("float32")
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=x, chunks=(1, 64, 64))
     sums = {crc32(x[i : i + WINDOW].tobytes()) for i in range(len(x) - WINDOW + 1)}
@@ -158,7 +158,7 @@ def test_a_learned_data_set(start, tmp_path):
     listed = [sys.executable, "-m", "rankpool.learning", learned]
     table = subprocess.run(listed, check=True, env=client, capture_output=True).stdout
     subprocess.run([RANKPOOL, "index", "--pieces", "-", "-o", manifest], check=True, input=table)
-    one = start(manifest, ranks=2, command=[*script, "log"], options=PATIENT)
+    one = start(manifest, ranks=2, command=[*script, "log"], window="8MiB", options=PATIENT)
     result = one.finish()
     assert result.code == 0, result.stderr
     assert trained(one.folder, 2) == want
