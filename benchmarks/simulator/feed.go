@@ -5,6 +5,7 @@ import (
 
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/plan"
+	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/systems"
 )
 
@@ -56,7 +57,7 @@ func (c *Config) newSampler(name string, job int) (draw.Sampler, error) {
 func (c *Config) samplerConfig(name string, job int) draw.SamplerConfig {
 	cfg := draw.SamplerConfig{
 		Name: name, Samples: c.Trace.Samples(), Seed: c.Seed + int64(job), BatchSize: c.BatchSize,
-		World: c.trainers(), DropLast: c.DropLast,
+		World: c.trainers(), DropLast: c.DropLast, Room: c.Capacity,
 	}
 	if c.Sampler == "" {
 		c.System.Sample(c.Values, &cfg)
@@ -95,6 +96,7 @@ type ownFeed struct {
 	scores *systems.Scores
 	pool   systems.Pool
 	ahead  *plan.Plan // of the epoch that comes next, once it is drawn
+	after  []byte     // the state of a draw.Resumer
 }
 
 func (f *ownFeed) begin(epoch int) (*plan.Plan, error) {
@@ -140,7 +142,12 @@ func (f *ownFeed) draw(epoch int) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return plan.New(f.setup.planConfig(sampler), epoch, weights), nil
+	if err := systems.Prepare(sampler, &protocol.MakePlan{Learned: protocol.Known(f.after)}); err != nil {
+		return nil, err
+	}
+	p := plan.New(f.setup.planConfig(sampler), epoch, weights)
+	f.after = p.After()
+	return p, nil
 }
 
 func (f *ownFeed) report(int, int, []float32) {}

@@ -7,6 +7,7 @@ import (
 	"rankpool/scheduler/plan"
 	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/stager"
+	"rankpool/scheduler/systems"
 )
 
 // training is a job's training as its ranks see it: the coordinator is the real one, and stands for
@@ -30,7 +31,8 @@ func (s *setup) newTraining(
 	t := &training{plans: plans, drive: drive, settle: settle}
 	t.coordinator = protocol.New(protocol.Config{
 		Ranks: 1, Samples: s.Trace.Samples(), Scorer: s.drawScorer,
-		Epochs: s.Epochs,
+		Epochs:  s.Epochs,
+		Learner: func() protocol.Learner { return protocol.NewResumerLearner(plans.Sampler) },
 	})
 	for trainer := range plans.World {
 		t.step(protocol.Opened{Spec: protocol.Spec{
@@ -96,6 +98,9 @@ func (t *training) obey(c protocol.Command) {
 	case protocol.ReadStates:
 		t.events = append(t.events, protocol.StatesRead{})
 	case protocol.MakePlan:
+		if err := systems.Prepare(t.plans.Sampler, &c); err != nil {
+			panic("simulator: " + err.Error() + ".")
+		}
 		plan := plan.New(t.plans, c.Epoch, c.Scores)
 		t.events = append(t.events, protocol.PlanMade{Plan: plan})
 	case protocol.KeepState:

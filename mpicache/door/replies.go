@@ -8,7 +8,6 @@ import (
 
 	"rankpool/mpicache/fields"
 	"rankpool/mpicache/stats"
-	"rankpool/scheduler/draw"
 	"rankpool/scheduler/plan"
 	"rankpool/scheduler/protocol"
 	"rankpool/scheduler/stager"
@@ -232,9 +231,9 @@ const pieceBytes = 64 << 10
 // planColumns yields the lengths of the trainer's part of every batch, and the columns of its draws
 // that flags select.
 func planColumns(p *plan.Plan, trainer int, flags uint32) iter.Seq[uint32] {
-	draws := func(yield func(uint32) bool, of func(draw.SampleID) uint32) bool {
-		for i, id := range p.IDs {
-			if int(p.Consumer[i]) == trainer && !yield(of(id)) {
+	draws := func(yield func(uint32) bool, of func(i int) uint32) bool {
+		for i := range p.IDs {
+			if int(p.Consumer[i]) == trainer && !yield(of(i)) {
 				return false
 			}
 		}
@@ -246,8 +245,8 @@ func planColumns(p *plan.Plan, trainer int, flags uint32) iter.Seq[uint32] {
 				return
 			}
 		}
-		ids := func(id draw.SampleID) uint32 { return uint32(id) }
-		weight := func(id draw.SampleID) uint32 { return math.Float32bits(p.Weight(id)) }
+		ids := func(i int) uint32 { return uint32(p.IDs[i]) }
+		weight := func(i int) uint32 { return math.Float32bits(p.WeightAt(i)) }
 		if !draws(yield, ids) || flags&PlanWeights != 0 && !draws(yield, weight) ||
 			flags&PlanRepeats == 0 {
 			return

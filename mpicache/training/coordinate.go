@@ -299,6 +299,9 @@ func (s *Training) takeLane() error {
 		assignment: assignment, policy: s.rank.Policy, values: s.rank.Options,
 		book: s.book(spec), shared: s.job != "",
 	}
+	if spec.Sampler == draw.Thrifty {
+		setup.sampler.Room = systems.ShareOf(s.data.BookBytes, s.data.Samples, s.data.Size)
+	}
 	setup.values.Sample(&setup.sampler)
 	if s.data.Pieces != nil {
 		pieces := *s.data.Pieces // with the scores of this training

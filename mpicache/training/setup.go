@@ -56,7 +56,11 @@ func (s *setup) newSampler() (draw.Sampler, error) {
 // otherwise. make must have accepted the setup.
 func (s *setup) newLearner() protocol.Learner {
 	if s.book == nil {
-		return nil
+		sampler, err := s.newSampler()
+		if err != nil {
+			return nil
+		}
+		return protocol.NewResumerLearner(sampler)
 	}
 	cfg, err := s.chooserConfig()
 	if err != nil {

@@ -90,7 +90,7 @@ func (d *Draws) Homes() []uint16 {
 // nil if the next epoch depends on no such state, or on none that a Learner keeps.
 func (d *Draws) After() []byte {
 	if d.choice == nil {
-		return nil
+		return d.after
 	}
 	return d.choice.After
 }

@@ -11,7 +11,9 @@ type Draws struct {
 	// in order; draws b·B … (b+1)·B-1 are global batch b, and only the last batch may have fewer
 	IDs []SampleID
 
-	Sum      float64 // of the scores that it was drawn with; 0: they do not matter
+	Sum      float64   // of the scores that it was drawn with; 0: they do not matter
+	weights  []float32 // by draw; nil: see Weight
+	after    []byte
 	choice   *Choice // nil: a policy decides what is kept, and every draw is served as drawn
 	forecast forecast
 }
@@ -47,6 +49,14 @@ func (d *Draws) Next(id SampleID, score float32) float64 { return d.forecast.nex
 //
 // Source: Katharopoulos and Fleuret, "Not All Samples Are Created Equal", ICML 2018, §3.1.
 func (d *Draws) Weight(id SampleID) float32 { return d.forecast.weight(id) }
+
+// WeightAt returns the weight of draw i: Weight, except where a sample's draws differ in weight.
+func (d *Draws) WeightAt(i int) float32 {
+	if d.weights != nil {
+		return d.weights[i]
+	}
+	return d.Weight(d.IDs[i])
+}
 
 // Weighted reports whether some sample's Weight differs from 1. It is false for weighted-once,
 // whose order depends on scores but which draws every sample once.

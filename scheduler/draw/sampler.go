@@ -34,7 +34,7 @@ type Padder interface {
 // SamplerConfig selects a sampler and its data set.
 type SamplerConfig struct {
 	// torch, torch-sequential, uniform, chunks, sequential, pads, weighted, weighted-once, subset,
-	// selective
+	// selective, thrifty
 	Name      string
 	Samples   int // N > 0
 	Seed      int64
@@ -48,11 +48,15 @@ type SamplerConfig struct {
 	SamplerDropLast bool // torch, torch-sequential: DistributedSampler's drop_last
 	// chunks only: the chunk that epoch 0 begins with, at least 0 and below the number of chunks
 	FirstChunk int
-	// subset and selective: expected share of the samples in an epoch, in (0, 1]; 0 means 0.7
+	// subset, selective and thrifty: expected share of the samples in an epoch, in (0, 1]; 0 means
+	// 0.7, for thrifty 1
 	Fraction float64
-	// weighted, pads and subset: the least share of the draws that a sample gets, as a part of an
+	// weighted, pads, subset and thrifty: the least share of the draws that a sample gets, as a part of an
 	// equal share, in (0, 1]; 0 means DefaultFloor, NoFloor none
 	Floor float64
+	// thrifty only: storage reads a draw, in (0, 1], and the size of the store that it counts with,
+	// as a share of the data set, in (0, 1]; 0 means 0.25, and 0.2
+	Reads, Room float64
 	// selective only: power of a score's percentile, at least 0; 0 means 0.33, below 2^-24 all
 	// samples are alike
 	Beta float64
@@ -72,6 +76,7 @@ var makers = map[string]func(SamplerConfig) Sampler{
 	"weighted-once":    newOnceSampler,
 	"subset":           newSubsetSampler,
 	"selective":        newSelectiveSampler,
+	Thrifty:            newThriftySampler,
 }
 
 // SamplerNames returns the names that NewSampler knows, sorted.
@@ -117,6 +122,10 @@ func (c SamplerConfig) check() error {
 		return fmt.Errorf("the fraction is %v, it must be in (0, 1]", c.Fraction)
 	case c.Floor != NoFloor && !(c.Floor >= 0 && c.Floor <= 1):
 		return fmt.Errorf("the floor is %v, it must be in (0, 1]", c.Floor)
+	case !(c.Reads >= 0 && c.Reads <= 1):
+		return fmt.Errorf("the reads are %v a draw, they must be in (0, 1]", c.Reads)
+	case !(c.Room >= 0 && c.Room <= 1):
+		return fmt.Errorf("the room is %v of the data set, it must be in (0, 1]", c.Room)
 	case !(c.Beta >= 0 && c.Beta <= maxBeta):
 		return fmt.Errorf("beta is %v, it must be in [0, %d]", c.Beta, maxBeta)
 	case !c.asTorch() && c.SamplerDropLast:

@@ -74,6 +74,19 @@ func (s *timeSorter) block() []uint64 {
 // beginning, repeatedly.
 func (s *timeSorter) ids(length int) []SampleID {
 	ids := make([]SampleID, 0, length)
+	for words := range s.sorted {
+		for _, w := range words[:min(len(words), length-len(ids))] {
+			ids = append(ids, SampleID(w))
+		}
+	}
+	n := len(ids)
+	ids = ids[:length]
+	repeat(ids, n)
+	return ids
+}
+
+// sorted yields the words in order of time, in parts, each valid until the next. It forgets them.
+func (s *timeSorter) sorted(yield func([]uint64) bool) {
 	var words, scratch []uint64
 	for i := range s.buckets {
 		b := &s.buckets[i]
@@ -84,16 +97,11 @@ func (s *timeSorter) ids(length int) []SampleID {
 			copy(words[j*blockWords:b.n], block)
 		}
 		b.blocks = nil
-		sorted := sortByTime(words[:b.n], scratch[:b.n])
-		for _, w := range sorted[:min(b.n, length-len(ids))] {
-			ids = append(ids, SampleID(w))
+		if !yield(sortByTime(words[:b.n], scratch[:b.n])) {
+			return
 		}
 	}
 	s.spare = nil
-	n := len(ids)
-	ids = ids[:length]
-	repeat(ids, n)
-	return ids
 }
 
 // sortByTime sorts words by their upper 32 bits, a time key, and keeps the order of equal ones.

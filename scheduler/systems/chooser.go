@@ -67,6 +67,15 @@ func BookBytes(share float64, samples int, size func(draw.SampleID) int64) int64
 	return wholeUnits(share, total, unitOf(samples, size))
 }
 
+// ShareOf returns the memory of all ranks together as a share of the data, at most 1.
+func ShareOf(bytes int64, samples int, size func(draw.SampleID) int64) float64 {
+	total := int64(0)
+	for id := range draw.SampleID(samples) {
+		total += size(id)
+	}
+	return min(float64(bytes)/float64(max(total, 1)), 1)
+}
+
 // Chooses reports whether ranks run the system with a Chooser, for training that draws with its
 // LiveSampler.
 func (s *System) Chooses() bool { return s.Live == livePlaced || s.Live == liveServed }

@@ -225,6 +225,8 @@ func Prepare(s draw.Sampler, m *protocol.MakePlan) error {
 		learned = m.Learned()
 	}
 	switch own := s.(type) {
+	case draw.Resumer:
+		return own.Resume(learned)
 	case *Learner:
 		return own.Begin(m.Scores, learned)
 	case *Chooser:

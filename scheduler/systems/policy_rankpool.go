@@ -13,9 +13,19 @@ var rankpoolSystem = System{
 	Source: "docs/develop.md",
 	Options: []Option{{
 		Name: "floor", Default: draw.DefaultFloor, Least: 1e-06, Most: 1,
-		About: "least share of the draws that weighted, pads and subset give a sample, as a part of " +
-			"an equal share: no weight exceeds 1/floor",
+		About: "least share of the draws that weighted, pads, subset and thrifty give a sample, as a " +
+			"part of an equal share: no weight of weighted, pads and subset exceeds 1/floor",
 		Source: "without a floor weighted ends at the accuracy of chance, with 0.2 it trains " +
 			"(docs/python.md)",
+	}, {
+		Name: "reads", Default: 0.25, Least: 0.01, Most: 1,
+		About: "storage reads a draw that thrifty makes after the first epoch; 1: it draws as uniform",
+	}, {
+		Name: "room", Default: 0, Least: 0, Most: 1,
+		About: "size of the store that thrifty counts with, as a share of the data set; " +
+			"0: the memory of all ranks when training first starts",
+	}, {
+		Name: "draws", Default: 1, Least: 0.01, Most: 1,
+		About: "draws of thrifty in an epoch, as a share of the samples",
 	}},
 }

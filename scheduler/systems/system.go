@@ -6,6 +6,7 @@
 package systems
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -148,8 +149,11 @@ func (s *System) CheckName(name string) error {
 // samplers has the samplers that take each option of a system that belongs to its sampler.
 var samplers = map[string][]string{
 	"beta":           {"selective"},
-	"floor":          {"pads", "subset", "weighted"},
+	"draws":          {"thrifty"},
+	"floor":          {"pads", "subset", "thrifty", "weighted"},
 	"fraction":       {"selective", "subset"},
+	"reads":          {"thrifty"},
+	"room":           {"thrifty"},
 	"warm_up_epochs": {"selective"},
 }
 
@@ -173,6 +177,10 @@ func (v Values) Sample(cfg *draw.SamplerConfig) {
 	}
 	if floor, given := v["floor"]; given && cfg.Name != "selective" {
 		cfg.Floor = floor
+	}
+	if cfg.Name == "thrifty" {
+		cfg.Reads, cfg.Fraction = cmp.Or(v["reads"], cfg.Reads), cmp.Or(v["draws"], cfg.Fraction)
+		cfg.Room = cmp.Or(v["room"], cfg.Room)
 	}
 	if cfg.Name != "selective" {
 		return
