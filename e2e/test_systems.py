@@ -128,6 +128,17 @@ def test_live_is_simulated(train, tree, trace, system, ranks):
     assert (total["evaluated"] > 0) == (system == "impact")
 
 
+@pytest.mark.parametrize("ranks", [FULL(1), 2, FULL(4)])
+def test_thrifty_is_simulated(train, tree, trace, ranks):
+    args = training(trace, ranks, "--sampler", "thrifty")
+    result = train(data=tree, ranks=ranks, options=being("rankpool"), args=args)
+    more = ["--sampler", "thrifty"]
+    want = simulation(trace, "rankpool", 0.2, ranks, more=more)
+    assert served(result) == want["ids_digest"]
+    assert sum(e["storage_reads"] for e in result.epochs) <= want["storage_reads"]
+    assert simulation(trace, "min", 0.2, ranks, more=more)["ids_digest"] == want["ids_digest"]
+
+
 @pytest.mark.parametrize("ranks", [FULL(1), 2])
 @pytest.mark.parametrize("system", [s if s in ("quiver", "shade") else FULL(s) for s in SYSTEMS])
 def test_each_of_two_trainings_is_simulated(train, tree, trace, system, ranks):

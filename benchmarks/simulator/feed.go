@@ -50,14 +50,15 @@ func (c *Config) assignment() plan.Assignment {
 	return plan.AssignSampler
 }
 
-func (c *Config) newSampler(name string, job int) (draw.Sampler, error) {
+func (c *setup) newSampler(name string, job int) (draw.Sampler, error) {
 	return draw.NewSampler(c.samplerConfig(name, job))
 }
 
-func (c *Config) samplerConfig(name string, job int) draw.SamplerConfig {
+func (c *setup) samplerConfig(name string, job int) draw.SamplerConfig {
 	cfg := draw.SamplerConfig{
 		Name: name, Samples: c.Trace.Samples(), Seed: c.Seed + int64(job), BatchSize: c.BatchSize,
-		World: c.trainers(), DropLast: c.DropLast, Room: c.Capacity,
+		World: c.trainers(), DropLast: c.DropLast,
+		Room: systems.ShareOf(c.capacityBytes, c.Trace.Samples(), c.size),
 	}
 	if c.Sampler == "" {
 		c.System.Sample(c.Values, &cfg)

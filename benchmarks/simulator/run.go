@@ -139,8 +139,9 @@ func (s *setup) name() error {
 		return systems.Unknown("sampler", s.Sampler, known)
 	}
 	for _, option := range slices.Sorted(maps.Keys(s.Values)) {
-		if systems.SamplersOf(option) != nil && s.System.CheckName(option) == nil {
-			continue // the system's sampler takes it, whatever the policy
+		if of := systems.SamplersOf(option); of != nil &&
+			(s.System.CheckName(option) == nil || slices.Contains(of, draw.Thrifty)) {
+			continue // the sampler takes it, whatever the policy
 		}
 		if err := s.owner.CheckName(option); err != nil {
 			return err

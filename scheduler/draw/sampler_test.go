@@ -20,7 +20,7 @@ func TestNewSamplerErrors(t *testing.T) {
 	}{
 		{
 			"unknown", func(c *SamplerConfig) { c.Name = "random" },
-			`unknown sampler "random", the known ones are chunks, pads, selective, sequential, subset, torch, torch-sequential, uniform, weighted, weighted-once`,
+			`unknown sampler "random", the known ones are chunks, pads, selective, sequential, subset, thrifty, torch, torch-sequential, uniform, weighted, weighted-once`,
 		},
 		{"no samples", func(c *SamplerConfig) { c.Samples = 0 }, "samples is 0"},
 		{"too many samples", func(c *SamplerConfig) { c.Samples = 1 << 31 }, "2^31"},

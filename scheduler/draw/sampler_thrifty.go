@@ -79,7 +79,7 @@ func (s *thriftySampler) Resume(state []byte) error {
 	ages := make([]float32, s.samples)
 	for i := range ages {
 		ages[i] = math.Float32frombits(le.Uint32(state[8+4*i:]))
-		if !(ages[i] >= 0 && ages[i] <= ThriftyGap) {
+		if !(ages[i] >= 0 && ages[i] < math.MaxInt32) {
 			return fmt.Errorf("scheduler: the sampler thrifty cannot resume: sample %d was last "+
 				"drawn %v epochs ago", i, ages[i])
 		}
@@ -105,11 +105,18 @@ func (s *thriftySampler) Draw(epoch int, scores []float32) *Draws {
 	} else {
 		d.IDs, d.weights = f.draw()
 	}
-	d.after = binary.LittleEndian.AppendUint64(nil, math.Float64bits(s.room))
-	for _, age := range f.after {
-		d.after = binary.LittleEndian.AppendUint32(d.after, math.Float32bits(age))
-	}
+	d.after = thriftyState(s.room, f.after)
 	return d
+}
+
+// thriftyState encodes what Resume takes.
+func thriftyState(room float64, ages []float32) []byte {
+	state := make([]byte, 0, 8+4*len(ages))
+	state = binary.LittleEndian.AppendUint64(state, math.Float64bits(room))
+	for _, age := range ages {
+		state = binary.LittleEndian.AppendUint32(state, math.Float32bits(age))
+	}
+	return state
 }
 
 // thriftyForecast is an epoch's rates, and the ages after it.
@@ -170,11 +177,11 @@ func (f *thriftyForecast) arrivals(id SampleID, horizon float64, words *timeSort
 // walk follows the rates of all samples in the order of time.
 func (f *thriftyForecast) walk(words *timeSorter) (ids []SampleID, weights []float32) {
 	s := f.sampler
-	// by sample: the age at which its present rate began; the time of the last draw
+	// by sample: the age at which its present rate began; the time of its last draw, -1: none
 	began, last := make([]float64, s.samples), make([]float64, s.samples)
 	total := 0.0
 	for id := range began {
-		began[id], last[id] = float64(s.ages[id]), -float64(s.ages[id])
+		began[id], last[id] = float64(s.ages[id]), -1
 		rate, _ := f.life.stage(f.g(SampleID(id)), began[id])
 		total += rate
 	}
@@ -194,7 +201,11 @@ func (f *thriftyForecast) walk(words *timeSorter) (ids []SampleID, weights []flo
 			total += next - rate
 			if len(ids) == s.draws {
 				for id, at := range last {
-					f.after[id] = float32(end - at)
+					age := float64(s.ages[id]) + s.fraction
+					if at >= 0 {
+						age = s.fraction * (1 - at/end)
+					}
+					f.after[id] = float32(age)
 				}
 				return ids, weights
 			}

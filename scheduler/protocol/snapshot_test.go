@@ -22,6 +22,7 @@ var plansOfThisVersion = map[string]string{
 	"selective":        "99fa6784bacd4e45",
 	"sequential":       "bb228664129c9b08",
 	"subset":           "256341d6943c1c78",
+	"thrifty":          "e7ebec501eeaec7f",
 	"torch":            "f13aaeeffeaa3708",
 	"uniform":          "e7ebec501eeaec7f",
 	"torch-sequential": "bb228664129c9b08",

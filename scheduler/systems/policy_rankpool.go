@@ -19,13 +19,16 @@ var rankpoolSystem = System{
 			"(docs/python.md)",
 	}, {
 		Name: "reads", Default: 0.25, Least: 0.01, Most: 1,
-		About: "storage reads a draw that thrifty makes after the first epoch; 1: it draws as uniform",
+		About:  "storage reads a draw that thrifty makes after the first epoch; 1: it draws as uniform",
+		Source: "at 0.25 the squares of the weights are 2.2 on average with a room of 0.2, at 0.35 1.2",
 	}, {
 		Name: "room", Default: 0, Least: 0, Most: 1,
 		About: "size of the store that thrifty counts with, as a share of the data set; " +
 			"0: the memory of all ranks when training first starts",
+		Source: "what ranks hold later must not change the draws",
 	}, {
 		Name: "draws", Default: 1, Least: 0.01, Most: 1,
-		About: "draws of thrifty in an epoch, as a share of the samples",
+		About:  "draws of thrifty in an epoch, as a share of the samples",
+		Source: "an epoch of the samplers without this option draws as often as there are samples",
 	}},
 }

@@ -8,6 +8,7 @@ import (
 
 	"rankpool/benchmarks/simulator"
 	"rankpool/cmd/internal/exit"
+	"rankpool/scheduler/draw"
 	"rankpool/scheduler/systems"
 )
 
@@ -115,6 +116,9 @@ type parts struct{ policy, sampler, samplerName string }
 // partsOf returns the parts of a system with --policy and --sampler, "" for its own.
 func partsOf(system *systems.System, policy, sampler string) parts {
 	p := parts{system.Name, system.Name, cmp.Or(sampler, system.Sampler)}
+	if sampler == draw.Thrifty { // all systems get the same draws
+		p.sampler = "rankpool"
+	}
 	if policy == "" || system.Offline() || policyOwner(policy) == "" || policy == system.Policy {
 		return p
 	}
