@@ -20,6 +20,7 @@ import (
 	"rankpool/scheduler/draw"
 	"rankpool/scheduler/plan"
 	"rankpool/scheduler/protocol"
+	"rankpool/scheduler/systems"
 )
 
 // simConfig describes a job, as it follows from a seed.
@@ -44,12 +45,17 @@ const simIdentity = "the data set's digest"
 
 func (c *simConfig) world() int { return (c.ranks - c.idle) * c.perRank }
 
+// bookBytes is the memory that a sampler counts with which depends on it.
+func (c *simConfig) bookBytes() int64 { return c.partition * int64(c.ranks) }
+
 // rankOf returns the rank of a trainer at the start.
 func (c *simConfig) rankOf(trainer int) int { return (c.first + trainer/c.perRank) % c.ranks }
 
 func (c *simConfig) batch() int { return simGlobalBatch / c.world() }
 
-func (c *simConfig) weighted() bool { return c.sampler == "pads" || c.sampler == "weighted-once" }
+func (c *simConfig) weighted() bool {
+	return c.sampler == "pads" || c.sampler == "weighted-once" || c.sampler == draw.Thrifty
+}
 
 // loss returns the loss that training reports for a draw.
 func (c *simConfig) loss(epoch, batch int, id uint32) float32 {
@@ -204,6 +210,7 @@ func (c *simConfig) stream() [][][]uint32 {
 	}
 	sampler, err := draw.NewSampler(draw.SamplerConfig{
 		Name: c.sampler, Samples: c.samples, Seed: 1, BatchSize: simGlobalBatch, World: 1,
+		Room: systems.ShareOf(c.bookBytes(), c.samples, sampleSize),
 	})
 	if err != nil {
 		panic(err)
@@ -225,6 +232,11 @@ func (c *simConfig) stream() [][][]uint32 {
 	var all [][][]uint32
 	for epoch := range c.epochs {
 		plan := plan.New(cfg, epoch, scores)
+		if r, resumes := sampler.(draw.Resumer); resumes {
+			if err := r.Resume(plan.After()); err != nil {
+				panic(err)
+			}
+		}
 		if ledger != nil {
 			ledger.Open(plan)
 		}

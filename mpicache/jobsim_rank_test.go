@@ -153,6 +153,7 @@ func (j *simJob) newRank(ranks *simRanks, number int) *simRank {
 			Label:   func(id draw.SampleID) int { return int(id) % 3 },
 			Storage: r, WindowBytes: simWindow,
 			PartitionBytes: slices.Repeat([]int64{j.cfg.partition}, j.cfg.ranks),
+			BookBytes:      j.cfg.bookBytes(),
 		}},
 	}
 	cfg.Memory = j.takeBack(machine, &cfg)

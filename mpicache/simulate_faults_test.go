@@ -104,6 +104,17 @@ func TestListedJobsUnderFaults(t *testing.T) {
 	}
 }
 
+// TestThriftyJobsUnderFaults simulates jobs whose draws depend on those of the epochs before.
+func TestThriftyJobsUnderFaults(t *testing.T) {
+	for seed := range *jobs {
+		thrifty := func(c *simConfig) { c.sampler = draw.Thrifty }
+		if j := simulateWith(seed, "", false, thrifty); j.violation != "" {
+			again := simulateWith(seed, "", true, thrifty)
+			t.Fatalf("seed %d: %s\n%s", seed, j.violation, again.clock.trace.text(60))
+		}
+	}
+}
+
 // TestRanksThatLoseEachOther cuts the network between two ranks that both reach rank 0. They miss
 // each other, and the cache is restarted.
 func TestRanksThatLoseEachOther(t *testing.T) {

@@ -39,10 +39,11 @@ func (s *Training) coordination() protocol.Config {
 		StatePath: s.states.userPath(), StateOptional: cfg.StateOptional,
 		// of a training that begins; nil if the system learns nothing but scores
 		Learner: func() protocol.Learner {
-			if l := s.setup.newLearner(); l != nil {
-				return onceLearner{l}
+			l := s.setup.newLearner()
+			if l == nil || s.setup.book == nil { // what the sampler returned is encoded
+				return l
 			}
-			return nil
+			return onceLearner{l}
 		},
 	}
 }

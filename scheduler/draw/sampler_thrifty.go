@@ -48,8 +48,10 @@ const thriftyRoom = 0.2
 // return as After. It is not safe for concurrent use.
 type Resumer interface {
 	Sampler
-	// Resume sets the state for the next call of Draw; nil is that before the first epoch. It keeps
-	// no reference. It returns an error if the state is damaged, or that of other samples.
+	// Start returns the state before the first epoch.
+	Start() []byte
+	// Resume sets the state for the next call of Draw. It keeps no reference; nil is Start's. It
+	// returns an error if the state is damaged, or that of other samples.
 	Resume(state []byte) error
 }
 
@@ -64,18 +66,24 @@ func newThriftySampler(cfg SamplerConfig) Sampler {
 
 func (s *thriftySampler) Weighted() bool { return s.reads < 1 }
 
-// Resume implements Resumer. The state is Room and then the ages.
+// Start implements Resumer.
+func (s *thriftySampler) Start() []byte { return thriftyState(s.room, nil) }
+
+// Resume implements Resumer. The state is Room and then the ages, none before the first epoch.
 func (s *thriftySampler) Resume(state []byte) error {
 	s.ages = nil
 	if state == nil {
 		return nil
 	}
 	le := binary.LittleEndian
-	if len(state) != 8+4*s.samples {
+	if len(state) != 8 && len(state) != 8+4*s.samples {
 		return fmt.Errorf("scheduler: the sampler thrifty cannot resume %d samples from %d bytes",
 			s.samples, len(state))
 	}
 	s.room = math.Float64frombits(le.Uint64(state))
+	if len(state) == 8 {
+		return nil
+	}
 	ages := make([]float32, s.samples)
 	for i := range ages {
 		ages[i] = math.Float32frombits(le.Uint32(state[8+4*i:]))

@@ -14,6 +14,9 @@ func NewResumerLearner(sampler draw.Sampler) Learner {
 	return nil
 }
 
+// A starter is a Learner whose first epoch depends on something that is saved.
+type starter interface{ Start() Learned }
+
 // resumerLearner remembers the state after the newest plan's draws. It learns nothing from training.
 type resumerLearner struct {
 	sampler draw.Resumer // checks states
@@ -24,6 +27,9 @@ func (l *resumerLearner) Begin(_ []float32, learned []byte) error {
 	l.state = learned
 	return l.sampler.Resume(learned)
 }
+
+// Start implements starter.
+func (l *resumerLearner) Start() Learned { return Known(l.sampler.Start()) }
 
 func (l *resumerLearner) Open(p *plan.Plan, _ Learned) { l.state = p.After() }
 
