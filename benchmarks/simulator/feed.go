@@ -50,20 +50,20 @@ func (c *Config) assignment() plan.Assignment {
 	return plan.AssignSampler
 }
 
-func (c *setup) newSampler(name string, job int) (draw.Sampler, error) {
-	return draw.NewSampler(c.samplerConfig(name, job))
+func (s *setup) newSampler(name string, job int) (draw.Sampler, error) {
+	return draw.NewSampler(s.samplerConfig(name, job))
 }
 
-func (c *setup) samplerConfig(name string, job int) draw.SamplerConfig {
+func (s *setup) samplerConfig(name string, job int) draw.SamplerConfig {
 	cfg := draw.SamplerConfig{
-		Name: name, Samples: c.Trace.Samples(), Seed: c.Seed + int64(job), BatchSize: c.BatchSize,
-		World: c.trainers(), DropLast: c.DropLast,
-		Room: systems.ShareOf(c.capacityBytes, c.Trace.Samples(), c.size),
+		Name: name, Samples: s.Trace.Samples(), Seed: s.Seed + int64(job), BatchSize: s.BatchSize,
+		World: s.trainers(), DropLast: s.DropLast,
+		Room: systems.ShareOf(s.capacityBytes, s.Trace.Samples(), s.size),
 	}
-	if c.Sampler == "" {
-		c.System.Sample(c.Values, &cfg)
+	if s.Sampler == "" {
+		s.System.Sample(s.Values, &cfg)
 	} else {
-		c.Values.Sample(&cfg)
+		s.Values.Sample(&cfg)
 	}
 	return cfg
 }
@@ -143,7 +143,8 @@ func (f *ownFeed) draw(epoch int) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := systems.Prepare(sampler, &protocol.MakePlan{Learned: protocol.Known(f.after)}); err != nil {
+	m := &protocol.MakePlan{Learned: protocol.Known(f.after)}
+	if err := systems.Prepare(sampler, m); err != nil {
 		return nil, err
 	}
 	p := plan.New(f.setup.planConfig(sampler), epoch, weights)

@@ -12,14 +12,15 @@ import (
 // so that fewer draws are reads. Each draw is weighed with 1/(N p), p its probability given all
 // draws before it, so the mean gradient is that of uniform draws, whatever is in the store.
 //
-// What a sample costs depends on its age, the time since its last draw, in epochs. A sample is drawn
-// at the rate g·hot while it is young, and at g·cold, which is less, from the age on at which the
+// What a sample costs depends on its age, the time since its last draw, in epochs. A sample is
+// drawn at the rate g·hot while it is young, and at g·cold, which is less, from the age on at which the
 // store would no longer keep it; g is its score, 1 on average and not below the floor. From the age
 // of ThriftyGap-1 on the rate doubles after each half of the time that is left, so no sample's age
 // reaches ThriftyGap. So ages are the sampler's book of the store, which has Room times the size of
 // the data set; they are part of the stream, and what ranks hold is not.
 //
-// The first epoch has all samples in the order of the sampler uniform. If Reads is 1, all epochs do.
+// The first epoch has all samples in the order of the sampler uniform. If Reads is 1, all epochs
+// do.
 //
 // Source: Neyman, "Contribution to the Theory of Sampling Human Populations", JASA 1938 (draws in
 // proportion to 1/√cost). Differs: which of two rates a sample has follows from its age, and they
@@ -58,7 +59,8 @@ type Resumer interface {
 func newThriftySampler(cfg SamplerConfig) Sampler {
 	s := &thriftySampler{
 		uniform: uniformSampler{cfg.race()}, race: cfg.race(), floor: cfg.floor(),
-		reads: cmp.Or(cfg.Reads, thriftyReads), room: cmp.Or(cfg.Room, thriftyRoom), fraction: cmp.Or(cfg.Fraction, 1),
+		reads: cmp.Or(cfg.Reads, thriftyReads), room: cmp.Or(cfg.Room, thriftyRoom),
+		fraction: cmp.Or(cfg.Fraction, 1),
 	}
 	s.draws = wholeBatches(int(s.fraction*float64(cfg.Samples)), cfg.globalBatch(), cfg.DropLast)
 	return s

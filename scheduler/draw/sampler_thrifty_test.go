@@ -108,8 +108,9 @@ func TestThriftyReads(t *testing.T) {
 // TestThriftyEnds checks that with one read a draw thrifty is uniform, that it resumes in any epoch
 // and from no other state, and that a short epoch has its share of the draws.
 func TestThriftyEnds(t *testing.T) {
-	uniform := mustSampler(t, SamplerConfig{Name: "uniform", Samples: 2000, Seed: 3, BatchSize: 10,
-		World: 4})
+	uniform := mustSampler(t, SamplerConfig{
+		Name: "uniform", Samples: 2000, Seed: 3, BatchSize: 10, World: 4,
+	})
 	d := newThrifty(t, 3, 1).Draw(2, nil)
 	if !slices.Equal(d.IDs, uniform.Draw(2, nil).IDs) || d.Weighted() {
 		t.Error("with one read a draw, thrifty is not uniform")

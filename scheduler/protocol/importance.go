@@ -45,9 +45,6 @@ func (i *importance) begin(
 	ledger.Embed(spec.Embeddings)
 	i.ledger = ledger
 	if from.snap == nil || from.alone {
-		if s, starts := i.learner.(starter); starts {
-			i.learned = s.Start()
-		}
 		return nil
 	}
 	i.restored, i.cuts = from.snap, from.snap.Cuts

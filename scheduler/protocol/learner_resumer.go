@@ -14,22 +14,19 @@ func NewResumerLearner(sampler draw.Sampler) Learner {
 	return nil
 }
 
-// A starter is a Learner whose first epoch depends on something that is saved.
-type starter interface{ Start() Learned }
-
-// resumerLearner remembers the state after the newest plan's draws. It learns nothing from training.
+// resumerLearner remembers the state after the newest plan's draws. It learns nothing from
+// training.
 type resumerLearner struct {
 	sampler draw.Resumer // checks states
 	state   []byte
 }
 
 func (l *resumerLearner) Begin(_ []float32, learned []byte) error {
-	l.state = learned
+	if l.state = learned; learned == nil {
+		l.state = l.sampler.Start()
+	}
 	return l.sampler.Resume(learned)
 }
-
-// Start implements starter.
-func (l *resumerLearner) Start() Learned { return Known(l.sampler.Start()) }
 
 func (l *resumerLearner) Open(p *plan.Plan, _ Learned) { l.state = p.After() }
 
