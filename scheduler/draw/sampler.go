@@ -51,8 +51,8 @@ type SamplerConfig struct {
 	// subset, selective and thrifty: expected share of the samples in an epoch, in (0, 1]; 0 means
 	// 0.7, for thrifty 1
 	Fraction float64
-	// weighted, pads, subset and thrifty: the least share of the draws that a sample gets, as a part of
-	// an equal share, in (0, 1]; 0 means DefaultFloor, NoFloor none
+	// weighted, pads, subset and thrifty: the least share of the draws that a sample gets, as a part
+	// of an equal share, in (0, 1]; 0 means DefaultFloor, NoFloor none
 	Floor float64
 	// thrifty only: storage reads a draw, in (0, 1], and the size of the store that it counts with,
 	// as a share of the data set, in (0, 1]; 0 means 0.25, and 0.2

@@ -13,11 +13,11 @@ import (
 // draws before it, so the mean gradient is that of uniform draws, whatever is in the store.
 //
 // What a sample costs depends on its age, the time since its last draw, in epochs. A sample is
-// drawn at the rate g·hot while it is young, and at g·cold, which is less, from the age on at which the
-// store would no longer keep it; g is its score, 1 on average and not below the floor. From the age
-// of ThriftyGap-1 on the rate doubles after each half of the time that is left, so no sample's age
-// reaches ThriftyGap. So ages are the sampler's book of the store, which has Room times the size of
-// the data set; they are part of the stream, and what ranks hold is not.
+// drawn at the rate g·hot while it is young, and at g·cold, which is less, from the age on at which
+// the store would no longer keep it; g is its score, 1 on average and not below the floor. From the
+// age of ThriftyGap-1 on the rate doubles after each half of the time that is left, so no sample's
+// age reaches ThriftyGap. So ages are the sampler's book of the store, which has Room times the size
+// of the data set; they are part of the stream, and what ranks hold is not.
 //
 // The first epoch has all samples in the order of the sampler uniform. If Reads is 1, all epochs
 // do.

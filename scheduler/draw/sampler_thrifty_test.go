@@ -128,8 +128,9 @@ func TestThriftyEnds(t *testing.T) {
 	if err := newThrifty(t, 3, 0.25).Resume(end[4:]); err == nil {
 		t.Error("a damaged state is accepted")
 	}
-	short := mustSampler(t, SamplerConfig{Name: Thrifty, Samples: 2000, Seed: 3, BatchSize: 10,
-		World: 4, Fraction: 0.7}).(Resumer)
+	short := mustSampler(t, SamplerConfig{
+		Name: Thrifty, Samples: 2000, Seed: 3, BatchSize: 10, World: 4, Fraction: 0.7,
+	}).(Resumer)
 	all, _ = drawn(t, short, nil, 0, 2)
 	if len(all[1].IDs) != 1400 {
 		t.Errorf("an epoch of a share of 0.7 has %d draws of 2000 samples", len(all[1].IDs))
