@@ -63,13 +63,13 @@ func NewScorer(name string) (Scorer, error) {
 // ScorerNames returns the names that NewScorer knows, sorted.
 func ScorerNames() []string { return slices.Sorted(maps.Keys(scorers)) }
 
-// DefaultScorer returns the name of the scorer that goes with a sampler: logrank for pads and
-// thrifty, loss for the other weighted samplers, and "" for those that use no scores.
+// DefaultScorer returns the name of the scorer that goes with a sampler: logrank for pads, loss for
+// the other weighted samplers, and "" for those that use no scores.
 func DefaultScorer(sampler string) string {
 	switch sampler {
-	case "pads", "thrifty":
+	case "pads":
 		return "logrank"
-	case "weighted", "weighted-once", "subset", "selective":
+	case "weighted", "weighted-once", "subset", "selective", "thrifty":
 		return "loss"
 	}
 	return ""

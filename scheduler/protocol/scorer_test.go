@@ -150,7 +150,7 @@ func TestDefaultScorer(t *testing.T) {
 	want := map[string]string{
 		"torch": "", "torch-sequential": "", "sequential": "", "uniform": "", "chunks": "",
 		"pads": "logrank", "weighted": "loss", "weighted-once": "loss", "subset": "loss",
-		"selective": "loss", "thrifty": "logrank",
+		"selective": "loss", "thrifty": "loss",
 	}
 	for _, name := range draw.SamplerNames() {
 		got := DefaultScorer(name)
