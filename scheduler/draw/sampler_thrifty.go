@@ -11,16 +11,16 @@ import (
 // thriftySampler draws so that at most the share Reads of the draws are reads, with a store that
 // has Room times the size of the data set.
 //
-// The samples with the greatest scores, as many as the store has room for, are kept and drawn often,
-// all at the same rate. Every other sample waits after a draw for a time in proportion to
+// The samples with the greatest scores, as many as the store has room for, are kept and drawn
+// often, all at the same rate. Every other sample waits after a draw for a time in proportion to
 // 1/score, at most thriftyWait epochs, and is then read. A sample whose score has become one of the
 // greatest is read once more in the next epoch and kept from then on.
 //
-// A sample is owed 1 in each epoch, whatever its score, and the weight of a draw is half of what the
-// sample is owed by then. So its weights sum to the number of epochs, less what it is still owed,
-// which is at most 2·ThriftyGap: over time, the mean gradient is that of uniform draws. Half, because
-// a sample that was drawn rarely and turns out to matter is then kept, and the rest is paid in small
-// parts.
+// A sample is owed 1 in each epoch, whatever its score, and the weight of a draw is half of what
+// the sample is owed by then. So its weights sum to the number of epochs, less what it is still
+// owed, at most 2·ThriftyGap: over time, the mean gradient is that of uniform draws. Half, because
+// a sample that was drawn rarely and turns out to matter is then kept, and the rest is paid in
+// small parts.
 //
 // Which samples are kept is the sampler's own book, not what ranks hold, so it is part of the
 // stream. The first epoch has all samples in the order of the sampler uniform. If Reads is 1, all
