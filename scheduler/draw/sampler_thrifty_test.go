@@ -38,8 +38,8 @@ func drawn(t *testing.T, s Resumer, state []byte, first, epochs int) ([]*Draws, 
 }
 
 // TestThriftyIsUnbiased checks that the weights of each sample sum to the epochs that have passed,
-// but for what it is owed at the end, however scores change; and where they do not, that the mean of
-// the weighted gradients of a linear model, over seeds, is that over all samples, within four
+// but for what it is owed at the end, however scores change; and where they do not, that the mean
+// of the weighted gradients of a linear model, over seeds, is that over all samples, within four
 // standard errors and what is owed. Samples with the largest gradients are kept.
 func TestThriftyIsUnbiased(t *testing.T) {
 	const seeds, samples, epochs, warmUp = 4, 2000, 60, 20
