@@ -10,7 +10,8 @@ network:
 
 Each training is one process on one core, and repeats to the last bit. Its result is appended to
 benchmarks/results/accuracy.jsonl, with the date and the commit; one that is there is not trained
-again. --print shows a summary of that file instead of training.
+again. --print shows a summary of that file instead of training; --frontier writes one, accuracy
+against reads from storage, with a plot, to benchmarks/results/frontier.md and frontier.svg.
 """
 
 import argparse
@@ -30,12 +31,23 @@ SYSTEMS = (
     "lru", "uniform", "coordl", "nopfs", "quiver", "shade", "icache-h", "icache", "impact",
     "spidercache-imp", "spidercache", "rankpool",
 )  # fmt: skip
-SAMPLERS = {"uniform": "torch", "chunks": "chunks"}  # of rankpool, which draw no system's samples
+SAMPLERS = {"uniform": "torch", "chunks": "chunks", "thrifty": "thrifty"}  # of rankpool's own
 TASKS = {  # images to train on and to test on, and options of train.py
     "garments": (20000, 10000, ["--epochs", "8"]),
     "pairs": (5000, 2000, ["--epochs", "10", "--colours", "--lr", "0.02"]),
 }
 TASKS["sorted"] = TASKS["pairs"]
+FRONTIER = """# Accuracy against reads from storage
+
+`python3 benchmarks/accuracy.py --frontier` makes this page of [accuracy.jsonl](accuracy.jsonl), and
+[a plot](frontier.svg). Reads are those after the first epoch. Accuracies are in %. `uniform` draws
+permutations, and reads as few as a cache can; differences to it are by seed, in points. The spread
+is a standard deviation.
+"""
+HEAD = "| system | seeds | reads a draw | samples trained | last epoch | mean of the last 3 | last epoch, less `uniform` | last 3, less `uniform` | last epoch, less `uniform`, by seed |\n"  # noqa: E501
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="780" height="640" font-size="11"
+font-family="sans-serif"><rect width="780" height="640" fill="white"/>
+"""
 WRONG = 0.1  # share of the labels that are random, of pairs to train on
 
 
@@ -105,22 +117,24 @@ def make_data(task, training, testing):
 def train(args, system, seed, data):
     """Trains once, and returns the result, without what it is of."""
     options = TASKS[args.task][2]
-    sampler = SAMPLERS.get(system)
+    name, comma, settings = system.partition(",")
+    sampler = SAMPLERS.get(name)
     own = ["--sampler", sampler or "system"]
-    if not system.startswith("rankpool"):  # whose weights make the gradient that of uniform draws
+    if name not in ("rankpool", "thrifty"):  # whose weights make the gradient that of uniform draws
         own.append("--plain-mean")
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "run.jsonl")
         subprocess.run(
             [ROOT / "bin/rankpool", "run", "--data", f"train={data[0]}", "--data",
              f"test={data[1]}", "--memory", args.memory, "--system",
-             "rankpool" if sampler else system, "--log", log, "--",
+             f"rankpool{comma}{settings}" if sampler else system, "--log", log, "--",
              sys.executable, ROOT / "python/examples/train.py", "--data-name", "train", *own,
              *options, "--channels", "8", "--seed", str(seed)],
             check=True, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         events = [json.loads(line) for line in Path(log).read_text().splitlines()]
     epochs = [e for e in events if e["event"] == "epoch" and e["data"] == "train"]
+    later = epochs[1:]  # the first epoch reads all samples
 
     def sum_of(*names):
         return sum(epoch.get(name, 0) for epoch in epochs for name in names)
@@ -129,6 +143,7 @@ def train(args, system, seed, data):
         "accuracy": [round(epoch["metrics"]["accuracy"], 4) for epoch in epochs],
         "draws": sum_of("draws"), "planned_hits": sum_of("planned_hits"),
         "substituted": sum_of("substituted"), "evaluated": sum_of("evaluated"),
+        "reads": round(sum(e["storage_reads"] for e in later) / sum(e["draws"] for e in later), 4),
     }  # fmt: skip
 
 
@@ -157,12 +172,58 @@ def summary(results):
             "trained": drawn / len(all_of),
             "found": 100 * sum(run["planned_hits"] for run in all_of) / drawn,
             "substituted": 100 * sum(run["substituted"] for run in all_of) / drawn,
+            # Old results have only what was found, which was nothing in the first epoch.
+            "reads": statistics.mean(
+                run.get("reads", 1 - run["planned_hits"] / (run["draws"] - images[0]))
+                for run in all_of),
         })  # fmt: skip
     return rows
 
 
 def deviation(numbers):
     return statistics.stdev(numbers) if len(numbers) > 1 else 0.0
+
+
+def write_frontier(results, memory):
+    """Writes a table of accuracy against reads, and a plot, of each task of thrifty."""
+    text, svg, top = FRONTIER, SVG, 30
+    for task in sorted({run["task"] for run in results if run["system"].startswith("thrifty")}):
+        of = [task, list(TASKS[task][:2]), memory]
+        runs = sorted((run for run in results if identity(run)[:3] == of), key=identity)
+        plain = {run["seed"]: run["accuracy"] for run in runs if run["system"] == "uniform"}
+        rows = sorted(summary(runs), key=lambda row: row["reads"])
+        low = min(row["late"] - row["late_deviation"] for row in rows)
+        high = max(row["late"] + row["late_deviation"] for row in rows)
+        scale, labels = 240 / (high - low), []
+        svg += f'<text x="40" y="{top - 10}">{task}: mean accuracy of the last 3 epochs, %, over '
+        svg += f'reads a draw</text><path d="M40 {top}v260h610" stroke="grey" fill="none"/>'
+        for i in range(11):
+            svg += f'<text x="{32 + 60 * i}" y="{top + 274}">{i / 10}</text>'
+            svg += f'<text x="6" y="{top + 14 + 24 * i}">{high - 24 * i / scale:.1f}</text>\n'
+        text += f"\n## {task}, {memory} of the data in memory\n\nTrained to "
+        text += f"{' '.join(max([run['date'], run['commit']] for run in runs))}.\n\n{HEAD}"
+        text += 9 * "| --- " + "|\n"
+        for row in rows:
+            name, late, bar = row["system"], row["late"], scale * row["late_deviation"]
+            less = [[100 * (statistics.mean(a[-n:]) - statistics.mean(b[-n:])) for n in (1, 3)]
+                    for a, b in ((run["accuracy"], plain[run["seed"]]) for run in runs
+                                 if run["system"] == name and run["seed"] in plain)]  # fmt: skip
+            text += f"| `{name}` | {row['seeds']} | {row['reads']:.3f} | {row['trained']:,.0f}"
+            for part in ("last", "late"):
+                text += f" | {row[part]:.2f} ± {row[part + '_deviation']:.2f}"
+            for column in zip(*less):
+                text += f" | {statistics.mean(column):.2f} ± {deviation(column):.2f}"
+            text += " | " + ", ".join(f"{last:.2f}" for last, _ in less) + " |\n"
+            x, y = 40 + 600 * row["reads"], top + 10 + scale * (high - late)
+            svg += f'<path d="M{x:.0f} {y - bar:.0f}v{2 * bar:.0f}" stroke="grey"/>'
+            svg += f'<circle cx="{x:.0f}" cy="{y:.0f}" r="3"/>'
+            while any(a + 7 * n > x and abs(y - b) < 11 for a, b, n in labels):
+                y += 1
+            labels.append((x, y, len(name)))
+            svg += f'<text x="{x + 6:.0f}" y="{y + 4:.0f}">{name}</text>\n'
+        top += 320
+    (ROOT / "benchmarks/results/frontier.md").write_text(text)
+    (ROOT / "benchmarks/results/frontier.svg").write_text(svg + "</svg>\n")
 
 
 def main():
@@ -177,11 +238,15 @@ def main():
     parser.add_argument("--memory", default="20%")
     parser.add_argument("--images", type=int, nargs=2, metavar=("TRAIN", "TEST"))
     parser.add_argument("--print", action="store_true", help="print a summary of the results, JSON")
+    parser.add_argument("--frontier", action="store_true", help="write results/frontier.{md,svg}")
     args = parser.parse_args()
     path = ROOT / "benchmarks/results/accuracy.jsonl"
     results = []
     if path.exists():
         results = [json.loads(line) for line in path.read_text().splitlines()]
+    if args.frontier:
+        write_frontier(results, args.memory)
+        return
     if args.print:
         wanted = [r for r in summary(results) if r["task"] == args.task]
         print(json.dumps(wanted, indent=0))
