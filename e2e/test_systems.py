@@ -129,15 +129,18 @@ def test_live_is_simulated(train, tree, trace, system, ranks):
 
 
 @pytest.mark.parametrize("ranks", [FULL(1), 2, FULL(4)])
-def test_thrifty_is_simulated(train, tree, trace, ranks):
-    args = training(trace, ranks, "--sampler", "thrifty")
+@pytest.mark.parametrize("options", [{}, {"reads": 0.4, "room": 0.3, "draws": 0.7}])
+def test_thrifty_is_simulated(train, tree, trace, ranks, options):
+    sampler = ",".join(["thrifty", *(f"{k}={v}" for k, v in options.items())])
+    args = training(trace, ranks, "--sampler", sampler)
     result = train(data=tree, ranks=ranks, options=being("rankpool"), args=args)
-    more = ["--sampler", "thrifty"]
+    more = ["--sampler", "thrifty", *(f"--set=rankpool.{k}={v}" for k, v in options.items())]
     want = simulation(trace, "rankpool", 0.2, ranks, more=more)
     assert served(result) == want["ids_digest"]
     # scores arrive at other times, so that predictions may differ
     assert sum(e["storage_reads"] for e in result.epochs) <= 1.02 * want["storage_reads"]
-    assert simulation(trace, "min", 0.2, ranks, more=more)["ids_digest"] == want["ids_digest"]
+    if not options:  # which rankpool alone takes
+        assert simulation(trace, "min", 0.2, ranks, more=more)["ids_digest"] == want["ids_digest"]
 
 
 @pytest.mark.parametrize("ranks", [FULL(1), 2])

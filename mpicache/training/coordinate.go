@@ -300,7 +300,7 @@ func (s *Training) takeLane() error {
 		assignment: assignment, policy: s.rank.Policy, values: s.rank.Options,
 		book: s.book(spec), shared: s.job != "",
 	}
-	if spec.Sampler == draw.Thrifty {
+	if draw.KindOf(spec.Sampler) == draw.Thrifty {
 		setup.sampler.Room = systems.ShareOf(s.data.BookBytes, s.data.Samples, s.data.Size)
 	}
 	setup.values.Sample(&setup.sampler)

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from itertools import islice
 from math import ceil, floor
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 import torch
 from torch.utils.data import DistributedSampler as TorchDistributedSampler
@@ -288,7 +288,9 @@ class ImportanceSampler(Sampler, Ours):
 
     Call `update` or `skip` once for each batch that the loader returns. `ahead` is the number of
     batches that something between the loader and the loop fetches in advance: 1 for Accelerate and
-    for prefetchers to the GPU. `epochs` and `embeddings` are those of BatchSampler.
+    for prefetchers to the GPU. `epochs` and `embeddings` are those of BatchSampler. `reads`, `room`
+    and `draws` are of the sampler "thrifty": storage reads a draw ("uniform": 1, all samples are
+    drawn once), and as shares of the data set the memory that it counts with, and an epoch's draws.
 
     Where the cache does not serve the data set, and outside `rankpool run`, samples are drawn as by
     DistributedSampler, with one warning, and `update` returns the mean.
@@ -306,6 +308,9 @@ class ImportanceSampler(Sampler, Ours):
         ahead: int = 0,
         epochs: Optional[int] = None,
         embeddings: Optional[int] = None,
+        reads: Union[float, str, None] = None,
+        room: Optional[float] = None,
+        draws: Optional[float] = None,
     ) -> None:
         if not isinstance(dataset, Served):
             raise TypeError(
@@ -313,6 +318,9 @@ class ImportanceSampler(Sampler, Ours):
                 f"WebDataset, not {type(dataset)}"
             )
         claim(dataset)
+        for name, value in ("reads", reads), ("room", room), ("draws", draws):
+            if value is not None:
+                sampler += f",{name}={1.0 if value == 'uniform' else float(value)!r}"
         self.dataset, self.sampler, self.seed, self.ahead = dataset, sampler, seed, ahead
         self.rank, self.num_replicas = _place(num_replicas, rank)
         self.epoch = 0

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,7 +35,8 @@ type Padder interface {
 // SamplerConfig selects a sampler and its data set.
 type SamplerConfig struct {
 	// torch, torch-sequential, uniform, chunks, sequential, pads, weighted, weighted-once, subset,
-	// selective, thrifty
+	// selective, thrifty; thrifty may be followed by reads, room and draws: "thrifty,reads=0.3",
+	// which go before Reads, Room and Fraction
 	Name      string
 	Samples   int // N > 0
 	Seed      int64
@@ -90,15 +92,46 @@ func NewSampler(cfg SamplerConfig) (Sampler, error) {
 	if cfg.Name == InList {
 		return Listed(nil), nil
 	}
-	maker, ok := makers[cfg.Name]
+	maker, ok := makers[KindOf(cfg.Name)]
 	if !ok {
 		return nil, fmt.Errorf("scheduler: unknown sampler %q, the known ones are %s",
 			cfg.Name, strings.Join(SamplerNames(), ", "))
+	}
+	if err := cfg.takeOptions(); err != nil {
+		return nil, fmt.Errorf("scheduler: sampler %s: %w", cfg.Name, err)
 	}
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("scheduler: sampler %s: %w", cfg.Name, err)
 	}
 	return maker(cfg), nil
+}
+
+// KindOf returns the name of a sampler without the options that may follow it.
+func KindOf(name string) string {
+	kind, _, _ := strings.Cut(name, ",")
+	return kind
+}
+
+// takeOptions sets what follows the name.
+func (c *SamplerConfig) takeOptions() error {
+	kind, options, given := strings.Cut(c.Name, ",")
+	if !given {
+		return nil
+	}
+	for option := range strings.SplitSeq(options, ",") {
+		name, text, _ := strings.Cut(option, "=")
+		to, known := map[string]*float64{
+			"reads": &c.Reads, "room": &c.Room, "draws": &c.Fraction,
+		}[name]
+		value, err := strconv.ParseFloat(text, 64)
+		if kind != Thrifty || !known || err != nil || value == 0 {
+			return fmt.Errorf("%q is no option of it; thrifty has reads, room and draws, "+
+				"numbers above 0 and at most 1", option)
+		}
+		*to = value
+	}
+	c.Name = kind
+	return nil
 }
 
 func (c SamplerConfig) check() error {

@@ -66,7 +66,7 @@ func ScorerNames() []string { return slices.Sorted(maps.Keys(scorers)) }
 // DefaultScorer returns the name of the scorer that goes with a sampler: logrank for pads, loss for
 // the other weighted samplers, and "" for those that use no scores.
 func DefaultScorer(sampler string) string {
-	switch sampler {
+	switch draw.KindOf(sampler) {
 	case "pads":
 		return "logrank"
 	case "weighted", "weighted-once", "subset", "selective", "thrifty":

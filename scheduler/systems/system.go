@@ -178,7 +178,7 @@ func (v Values) Sample(cfg *draw.SamplerConfig) {
 	if floor, given := v["floor"]; given && cfg.Name != "selective" {
 		cfg.Floor = floor
 	}
-	if cfg.Name == "thrifty" {
+	if draw.KindOf(cfg.Name) == draw.Thrifty {
 		cfg.Reads, cfg.Fraction = cmp.Or(v["reads"], cfg.Reads), cmp.Or(v["draws"], cfg.Fraction)
 		cfg.Room = cmp.Or(v["room"], cfg.Room)
 	}
