@@ -38,7 +38,8 @@ type thriftySampler struct {
 	book               *thriftyBook // at the beginning of the epoch; nil: before the first
 }
 
-// A thriftyBook says, by sample, how long ago it was drawn, what it is owed, and whether it is kept.
+// A thriftyBook says, by sample, how long ago it was drawn, what it is owed, and whether it is
+// kept.
 type thriftyBook struct {
 	ages, owed []float32
 	kept       []bool
