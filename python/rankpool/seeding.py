@@ -19,6 +19,12 @@ def number_of(*numbers: int) -> int:
 _WORD = (1 << 64) - 1
 
 
+def key_of_pass(seed: int, epoch: int, passes: int) -> int:
+    """Returns the key of a pass over the data, the first of four numbers that seed a transform:
+    key, sample, its draw and its read."""
+    return number_of(seed, epoch, passes)
+
+
 def seed_all(number: int) -> None:
     """Seeds the generators of Python, and of NumPy and torch (CPU) where the process has them."""
     random.seed(number)

@@ -20,7 +20,7 @@ from .dataloader_hook import Loading, Ours, loading_of
 from .errors import CacheAwayError
 from .map_dataset import Served, claim
 from .messages import say_once
-from .seeding import number_of
+from .seeding import key_of_pass
 
 _UNASKED = 64  # ids in a batch of unknown size, which only carries seed and epoch
 
@@ -121,7 +121,7 @@ class DistributedSampler(TorchDistributedSampler, Ours):
         else:
             stream._measure(epoch, began)
             batches = _cut(ids, repeats, size, stream._stream, epoch, stream.spec, first)
-        key = number_of(self.seed, self.epoch, self._passes)
+        key = key_of_pass(self.seed, self.epoch, self._passes)
         self._passes += 1
         if not self._told:
             self.dataset._passes = self._passes
@@ -382,7 +382,7 @@ class ImportanceSampler(Sampler, Ours):
             )
         self._batches, self._drawn, self._trained = [], 0, Loading()
         self._trained.exact = True
-        self._key = number_of(self.seed, self.epoch, self._passes)
+        self._key = key_of_pass(self.seed, self.epoch, self._passes)
         self._passes += 1
         return self._draw(
             iter(self._open(size)) if self.dataset._data is not None else self._plain(size)
