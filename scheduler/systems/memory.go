@@ -25,7 +25,7 @@ type Memory struct {
 	copies map[draw.SampleID][]int32 // ranks that hold a copy besides the home
 	// by sample: loaded ahead of draws, and not served since
 	fresh     []bool
-	room      *rooms // by rank
+	room      []int64 // free bytes by rank; negative if a sample did not quite fit
 	readBytes int64
 	requests  int64
 	moved     []draw.SampleID   // since the last call to Moved
@@ -41,11 +41,10 @@ func NewMemory(
 		homes: make([]int32, samples),
 		fresh: make([]bool, samples),
 	}
-	parts := make([]int64, ranks)
-	for r := range parts {
-		parts[r] = capacityBytes*int64(r+1)/int64(ranks) - capacityBytes*int64(r)/int64(ranks)
+	for r := range int64(ranks) {
+		part := capacityBytes*(r+1)/int64(ranks) - capacityBytes*r/int64(ranks)
+		m.room = append(m.room, part)
 	}
-	m.room = newRooms(parts)
 	return m
 }
 
@@ -95,7 +94,7 @@ func (m *Memory) CapacityBytes() int64 { return m.capacityBytes }
 func (m *Memory) UsedBytes() int64 { return m.usedBytes }
 
 // Room returns the free bytes of a rank's part.
-func (m *Memory) Room(rank int) int64 { return m.room.of(int32(rank)) }
+func (m *Memory) Room(rank int) int64 { return m.room[rank] }
 
 // Fits reports whether there is room for id.
 func (m *Memory) Fits(id draw.SampleID) bool {
@@ -110,14 +109,14 @@ func (m *Memory) Keep(id draw.SampleID, rank int32) {
 		panic(fmt.Sprintf("systems: Keep of sample %d of %d bytes, here: %v, with %d of %d bytes used.",
 			id, size, m.Has(id), m.usedBytes, m.capacityBytes))
 	}
-	if m.room.of(rank) < size {
-		if w := m.room.widest(); m.room.of(w) > m.room.of(rank) {
-			rank = w
+	if m.room[rank] < size {
+		if most := slices.Max(m.room); most > m.room[rank] {
+			rank = int32(slices.Index(m.room, most))
 		}
 	}
 	m.homes[id], m.fresh[id] = rank+1, false
 	m.moved = append(m.moved, id)
-	m.room.add(rank, -size)
+	m.room[rank] -= size
 	m.usedBytes += size
 }
 
@@ -136,15 +135,15 @@ func (m *Memory) Draw(cache *stager.Cache, u stager.Use, rank int32) Answer {
 // has no room.
 func (m *Memory) Copy(id draw.SampleID, rank int32) {
 	size := m.size(id)
-	if !m.Has(id) || m.At(id, rank) || m.room.of(rank) < size {
+	if !m.Has(id) || m.At(id, rank) || m.room[rank] < size {
 		panic(fmt.Sprintf("systems: Copy of sample %d of %d bytes to rank %d, here: %v, with %d bytes "+
-			"free.", id, size, rank, m.Has(id), m.room.of(rank)))
+			"free.", id, size, rank, m.Has(id), m.room[rank]))
 	}
 	if m.copies == nil {
 		m.copies = map[draw.SampleID][]int32{}
 	}
 	m.copies[id] = append(m.copies[id], rank)
-	m.room.add(rank, -size)
+	m.room[rank] -= size
 	m.usedBytes += size
 }
 
@@ -178,14 +177,14 @@ func (m *Memory) Packages() [][]draw.SampleID {
 // Drop removes a sample that is in memory, and all its copies.
 func (m *Memory) Drop(id draw.SampleID) {
 	for _, rank := range m.copies[id] {
-		m.room.add(rank, m.size(id))
+		m.room[rank] += m.size(id)
 		m.usedBytes -= m.size(id)
 	}
 	delete(m.copies, id)
 	rank := m.homes[id] - 1
 	m.homes[id] = -m.homes[id]
 	m.moved = append(m.moved, id)
-	m.room.add(rank, m.size(id))
+	m.room[rank] += m.size(id)
 	m.usedBytes -= m.size(id)
 }
 
@@ -213,51 +212,4 @@ func (m *Memory) Loaded() (bytes, requests int64) {
 	bytes, requests = m.readBytes, m.requests
 	m.readBytes, m.requests = 0, 0
 	return bytes, requests
-}
-
-// rooms holds the free bytes of each rank in a tree of maxima. A change takes O(log ranks).
-type rooms struct {
-	leaves int // a power of two, at least the ranks
-	// most[i] is the larger of most[2i] and most[2i+1]; rank r is leaf leaves+r; the leaves after
-	// the ranks are -1
-	most []int64
-}
-
-func newRooms(bytes []int64) *rooms {
-	t := &rooms{leaves: 1}
-	for t.leaves < len(bytes) {
-		t.leaves *= 2
-	}
-	t.most = make([]int64, 2*t.leaves)
-	for i := range t.most {
-		t.most[i] = -1
-	}
-	copy(t.most[t.leaves:], bytes)
-	for i := t.leaves - 1; i > 0; i-- {
-		t.most[i] = max(t.most[2*i], t.most[2*i+1])
-	}
-	return t
-}
-
-// of returns the free bytes of a rank; they are negative if a sample did not quite fit.
-func (t *rooms) of(rank int32) int64 { return t.most[t.leaves+int(rank)] }
-
-func (t *rooms) add(rank int32, bytes int64) {
-	i := t.leaves + int(rank)
-	t.most[i] += bytes
-	for i /= 2; i > 0; i /= 2 {
-		t.most[i] = max(t.most[2*i], t.most[2*i+1])
-	}
-}
-
-// widest returns the rank with the most free bytes, the first in a tie.
-func (t *rooms) widest() int32 {
-	i := 1
-	for i < t.leaves {
-		i *= 2
-		if t.most[i] < t.most[i/2] {
-			i++
-		}
-	}
-	return int32(i - t.leaves)
 }
