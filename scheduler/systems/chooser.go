@@ -60,20 +60,19 @@ type ChooserConfig struct {
 // BookBytes returns the memory of all ranks together, given as a share of the data. If all samples
 // have one size, it is a whole number of samples.
 func BookBytes(share float64, samples int, size func(draw.SampleID) int64) int64 {
-	total := int64(0)
-	for id := range draw.SampleID(samples) {
-		total += size(id)
-	}
-	return wholeUnits(share, total, unitOf(samples, size))
+	return wholeUnits(share, totalBytes(samples, size), unitOf(samples, size))
 }
 
 // ShareOf returns the memory of all ranks together as a share of the data, at most 1.
 func ShareOf(bytes int64, samples int, size func(draw.SampleID) int64) float64 {
-	total := int64(0)
+	return min(float64(bytes)/float64(max(totalBytes(samples, size), 1)), 1)
+}
+
+func totalBytes(samples int, size func(draw.SampleID) int64) (total int64) {
 	for id := range draw.SampleID(samples) {
 		total += size(id)
 	}
-	return min(float64(bytes)/float64(max(total, 1)), 1)
+	return total
 }
 
 // Chooses reports whether ranks run the system with a Chooser, for training that draws with its

@@ -40,7 +40,7 @@ func (q *quiver) Begin(job, epoch int, ids []draw.SampleID) {
 	j := &q.jobs[job]
 	j.begin(epoch, ids, &q.quiverChunks)
 	q.weigh()
-	j.on = q.mode != quiverNone && q.weight(job) > 0
+	j.on = q.mode != quiverNone && q.profits(job)
 }
 
 // Trained implements Pool.

@@ -9,39 +9,26 @@ const (
 	quiverFull                      // all of it, as the first epoch reads it
 )
 
-// quiverGain is g = b·n with b = t_m/t_h, for a job on n GPUs.
+// profits reports whether a job profits from caching: by t_m/t_h, or if nothing is known.
 //
-// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.3.
-func quiverGain(hitSeconds, missSeconds float64, gpus int) float64 {
-	return missSeconds / hitSeconds * float64(gpus)
-}
-
-// weight returns a job's g, 0 if the job does not profit from caching, and 1 if nothing is known.
-//
-// Differs: there is no probing phase in which look-ups are refused; PoolConfig.StepSeconds returns
-// what it would measure.
-func (q *quiver) weight(job int) float64 {
+// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.3. Differs: there is no probing phase in
+// which look-ups are refused; PoolConfig.StepSeconds returns what it would measure.
+func (q *quiver) profits(job int) bool {
 	if q.cfg.StepSeconds == nil {
-		return 1
+		return true
 	}
 	hit, miss := q.cfg.StepSeconds(job)
-	if hit <= 0 {
-		return 1
-	}
-	if miss < q.benefit*hit {
-		return 0
-	}
-	return quiverGain(hit, miss, q.cfg.Ranks)
+	return hit <= 0 || miss >= q.benefit*hit
 }
 
 // weigh chooses the mode again by the benefits of all jobs. Co-operative misses are not measured;
 // they count as hits.
 func (q *quiver) weigh() {
-	sum := 0.0
+	wanted := false
 	for job := range q.jobs {
-		sum += q.weight(job)
+		wanted = wanted || q.profits(job)
 	}
-	if mode := q.fit(sum); mode != q.mode {
+	if mode := q.fit(wanted); mode != q.mode {
 		q.reset(mode)
 		for i := range q.jobs {
 			q.jobs[i].chunk = -1
@@ -49,14 +36,14 @@ func (q *quiver) weigh() {
 	}
 }
 
-// fit returns the mode that fits into memory; gain is G, the sum of the jobs' g.
+// fit returns the mode that fits into memory, if some job profits.
 //
 // Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.3, for a single data set. Differs: the paper
 // has one benefit per data set, by which two chunks would always be the better choice. Its §7.6
 // caches whole data sets when there is room, as here.
-func (q *quiverBuffer) fit(gain float64) quiverMode {
+func (q *quiverBuffer) fit(wanted bool) quiverMode {
 	switch {
-	case gain <= 0:
+	case !wanted:
 		return quiverNone
 	case q.bytes <= q.memory.CapacityBytes():
 		return quiverFull

@@ -38,9 +38,7 @@ func newQuiverBuffer(cfg *PoolConfig) quiverBuffer {
 		memory: cfg.Memory, ranks: cfg.Ranks, patience: int64(cfg.Value("patience")),
 		packed: cfg.Value("packed") != 0,
 	}
-	for id := range cfg.Samples {
-		q.bytes += q.memory.Size(draw.SampleID(id))
-	}
+	q.bytes = totalBytes(cfg.Samples, q.memory.Size)
 	q.quiverChunks, q.pairBytes = quiverFit(cfg.Samples, int(cfg.Value("chunks")), q.memory.Size,
 		q.memory.CapacityBytes())
 	q.doneAt = make([]int64, len(q.members))

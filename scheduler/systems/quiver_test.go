@@ -375,6 +375,13 @@ func quiverPlace(data []quiverData, capacityBytes int64) []quiverMode {
 	}
 }
 
+// quiverGain is g = b·n with b = t_m/t_h, for a job on n GPUs.
+//
+// Source: Kumar and Sivathanu, "Quiver", FAST 2020, §5.3.
+func quiverGain(hitSeconds, missSeconds float64, gpus int) float64 {
+	return missSeconds / hitSeconds * float64(gpus)
+}
+
 // quiverRatio returns benefit per byte, infinite for a step that costs nothing.
 func quiverRatio(benefit float64, costBytes int64) float64 {
 	if costBytes <= 0 {
@@ -396,7 +403,7 @@ func TestQuiverFits(t *testing.T) {
 		q.bytes = rapid.Int64Range(0, 200).Draw(t, "bytes")
 		q.pairBytes = rapid.Int64Range(0, min(q.bytes, capacity)).Draw(t, "pair")
 		data := quiverData{q.bytes, q.pairBytes, gain, gain}
-		if got, want := q.fit(gain), quiverPlace([]quiverData{data}, capacity)[0]; got != want {
+		if got, want := q.fit(gain > 0), quiverPlace([]quiverData{data}, capacity)[0]; got != want {
 			t.Fatalf("%+v in %d bytes: mode %d, want %d", data, capacity, got, want)
 		}
 	})
