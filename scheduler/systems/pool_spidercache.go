@@ -150,12 +150,12 @@ func (p *spiderPool) Batch(b *Batch, answers []Answer) {
 
 // Trained implements Pool. It is lines 14 to 22. It panics when the report has no embeddings.
 func (p *spiderPool) Trained(b *Batch, r protocol.Report) {
-	drawn := r
-	drawn.IDs = b.IDs
+	take := p.graphs[b.Job].take
 	if p.epochs != nil {
-		p.epochs.latest[b.Job].update(drawn)
-	} else {
-		p.graphs[b.Job].update(drawn)
+		take = p.epochs.latest[b.Job].take
+	}
+	for i, id := range b.IDs {
+		take(id, r.Embeddings[i])
 	}
 	p.Promote(b, r.IDs)
 	if b.Job == 0 {

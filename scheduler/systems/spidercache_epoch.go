@@ -22,14 +22,6 @@ func newSpiderLatest(cfg *PoolConfig, job int) *spiderLatest {
 	}
 }
 
-// update stores new embeddings. It panics unless the report has one per sample.
-func (l *spiderLatest) update(r protocol.Report) {
-	checkEmbeddings(r)
-	for i, id := range r.IDs {
-		l.take(id, r.Embeddings[i])
-	}
-}
-
 // take stores a new embedding, if all its numbers are finite.
 func (l *spiderLatest) take(id draw.SampleID, embedding []float32) {
 	if protocol.ReportedEmbedding(embedding) {
@@ -48,8 +40,7 @@ func (l *spiderLatest) graph() *spiderGraph {
 	g := newSpiderGraph(l.cfg, l.job)
 	for id, has := range l.has {
 		if has {
-			g.index.Update(int32(id), l.of(draw.SampleID(id)))
-			g.count(l.of(draw.SampleID(id)), 1)
+			g.take(draw.SampleID(id), l.of(draw.SampleID(id)))
 		}
 	}
 	for id, has := range l.has {

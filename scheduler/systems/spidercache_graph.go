@@ -64,27 +64,17 @@ func spiderReachSquared(lambda, alpha float64) float64 {
 	return float64(reach * reach)
 }
 
-// update brings new embeddings into the index (Algorithm 1, line 14).
-func (g *spiderGraph) update(r protocol.Report) {
-	checkEmbeddings(r)
-	for i, id := range r.IDs {
-		if !protocol.ReportedEmbedding(r.Embeddings[i]) {
-			continue
-		}
-		node := int32(id)
-		if g.index.Has(node) {
-			g.count(g.index.Vector(node), -1)
-		}
-		g.index.Update(node, r.Embeddings[i])
-		g.count(r.Embeddings[i], 1)
+// take brings a new embedding into the index, if all its numbers are finite (Algorithm 1, line 14).
+func (g *spiderGraph) take(id draw.SampleID, embedding []float32) {
+	if !protocol.ReportedEmbedding(embedding) {
+		return
 	}
-}
-
-func checkEmbeddings(r protocol.Report) {
-	if len(r.Embeddings) != len(r.IDs) {
-		panic(fmt.Sprintf("systems: spidercache got %d embeddings of %d samples.",
-			len(r.Embeddings), len(r.IDs)))
+	node := int32(id)
+	if g.index.Has(node) {
+		g.count(g.index.Vector(node), -1)
 	}
+	g.index.Update(node, embedding)
+	g.count(embedding, 1)
 }
 
 // count adds an embedding that enters the index (sign 1), or subtracts one that leaves it (-1).

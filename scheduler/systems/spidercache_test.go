@@ -45,6 +45,13 @@ func spiderReport(
 	return r
 }
 
+// takeAll takes the embeddings of a report.
+func takeAll(take func(draw.SampleID, []float32), r protocol.Report) {
+	for i, id := range r.IDs {
+		take(id, r.Embeddings[i])
+	}
+}
+
 // TestSpiderCacheEq1 checks that distances are Euclidean, squared.
 func TestSpiderCacheEq1(t *testing.T) {
 	if got := hnsw.Squared([]float32{1, 2, 3}, []float32{4, 6, 3}); got != 25 {
@@ -126,8 +133,8 @@ func TestSpiderCacheScores(t *testing.T) {
 	} {
 		g := spiderTest(5, 5, []int32{0, 1, 0, 0, 0}, c.values).graphs[0]
 		// where they were before
-		g.update(spiderReport(map[draw.SampleID]float32{0: 50, 1: 60}, 0, 1))
-		g.update(spiderReport(place, 0, 1, 2, 3, 4))
+		takeAll(g.take, spiderReport(map[draw.SampleID]float32{0: 50, 1: 60}, 0, 1))
+		takeAll(g.take, spiderReport(place, 0, 1, 2, 3, 4))
 		score, neighbours := g.score(0)
 		if math.Abs(float64(score)-c.score) > 1e-6 || !slices.Equal(neighbours, c.neighbours) ||
 			score != g.scores[0] {
@@ -140,7 +147,7 @@ func TestSpiderCacheScores(t *testing.T) {
 // TestSpiderCacheEqualEmbeddings has a unit of 0: similarity is 1 everywhere.
 func TestSpiderCacheEqualEmbeddings(t *testing.T) {
 	g := spiderTest(3, 3, nil, nil).graphs[0]
-	g.update(spiderReport(map[draw.SampleID]float32{}, 0, 1, 2))
+	takeAll(g.take, spiderReport(map[draw.SampleID]float32{}, 0, 1, 2))
 	if _, neighbours := g.score(1); len(neighbours) != 3 {
 		t.Errorf("the neighbours are %v", neighbours)
 	}
@@ -157,7 +164,7 @@ func TestSpiderCacheFigure9(t *testing.T) {
 	p.homophily.Push(g, []int32{g, f}, 0)
 	p.homophily.Push(h, []int32{h, c}, 0)
 	place := map[draw.SampleID]float32{a: 100, b: 0, d: 200, h: 300, i: 1, j: 2}
-	p.graphs[0].update(spiderReport(place, i, j))
+	takeAll(p.graphs[0].take, spiderReport(place, i, j))
 
 	batch, answers := spiderBatch(a, b, c, d), make([]Answer, 4)
 	p.Batch(batch, answers)
@@ -279,7 +286,7 @@ func TestSpiderCacheAlgorithm1Line17(t *testing.T) {
 	p.Batch(batch, make([]Answer, 2))
 	// Samples 1 and 2 become neighbours, 0 stays alone.
 	place := map[draw.SampleID]float32{0: 100, 1: 0, 2: 0}
-	p.graphs[0].update(spiderReport(place, 2))
+	takeAll(p.graphs[0].take, spiderReport(place, 2))
 	p.Trained(batch, spiderReport(place, 0, 1))
 	name, weights := p.Resample(0, 1, nil)
 	if want := []float32{
@@ -747,7 +754,7 @@ func TestSpiderCacheGraphOfAnEpoch(t *testing.T) {
 		for round := range 2 {
 			for _, id := range order {
 				x := float32(int(id)*int(id)%17 + (1-round)*int(order[0]))
-				p.epochs.latest[0].update(spiderReport(map[draw.SampleID]float32{id: x}, id))
+				takeAll(p.epochs.latest[0].take, spiderReport(map[draw.SampleID]float32{id: x}, id))
 			}
 		}
 		_, weights := p.Resample(0, 1, nil)
