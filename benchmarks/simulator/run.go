@@ -112,10 +112,13 @@ func (s *setup) name() error {
 			return fmt.Errorf("%s is a bound with a policy of its own, it takes no other",
 				s.System.Name)
 		}
-		if s.owner = policyOwner(s.Policy); s.owner == nil {
-			_, err := systems.NewPolicy(s.Policy, systems.PolicyConfig{})
-			return err
+		owner := systems.PolicyOwner(s.Policy)
+		if owner == nil {
+			return systems.Unknown("policy", s.Policy, systems.PolicyNames())
 		}
+		alone := *owner
+		alone.NewPool = nil
+		s.owner = &alone
 	}
 	s.sampler = cmp.Or(s.Sampler, s.System.Sampler)
 	s.scorer = cmp.Or(s.Scorer, s.System.Scorer, s.owner.Scorer)
@@ -157,19 +160,6 @@ func (s *setup) checkTrace() error {
 		return fmt.Errorf("%s needs the samples' labels, and the trace has none", s.owner.Name)
 	case s.owner.NeedsEmbeddings && s.Trace.Embeddings == nil:
 		return fmt.Errorf("%s needs the samples' embeddings, and the trace has none", s.owner.Name)
-	}
-	return nil
-}
-
-// policyOwner returns the system whose policy has that name and can be used alone, nil if there is
-// none.
-func policyOwner(policy string) *systems.System {
-	for _, s := range systems.All() {
-		if s.Policy == policy && s.NewPolicy != nil {
-			alone := s
-			alone.NewPool = nil
-			return &alone
-		}
 	}
 	return nil
 }

@@ -85,15 +85,15 @@ const (
 
 // An Option is a number that tunes a system.
 type Option struct {
-	Name    string
-	Default float64
-	Least   float64 // values below it are refused
-	Most    float64 // values above it are refused
-	Whole   bool    // only whole numbers are accepted
-	About   string  // one line: meaning, unit and range
-	Source  string  // section of the paper, or the measurement behind the default
+	Name    string  `json:"name"`
+	Default float64 `json:"default"`
+	Least   float64 `json:"least"`  // values below it are refused
+	Most    float64 `json:"most"`   // values above it are refused
+	Whole   bool    `json:"whole"`  // only whole numbers are accepted
+	About   string  `json:"about"`  // one line: meaning, unit and range
+	Source  string  `json:"source"` // section of the paper, or the measurement behind the default
 	// Simulated: ranks always use the default; only the simulator accepts other values
-	Simulated bool
+	Simulated bool `json:"-"`
 }
 
 // Values are the options that were set, by name; the others have their defaults.
@@ -130,19 +130,21 @@ func (s *System) Parse(words []string) (Values, error) {
 	return values, s.Check(values)
 }
 
-// CheckName returns an error, which names the nearest option, unless s has an option of that name.
-func (s *System) CheckName(name string) error {
-	known := make([]string, len(s.Options))
-	for i, o := range s.Options {
-		known[i] = o.Name
+// CheckName returns an error, which names the nearest option, unless s has an option of that name,
+// or it is among more.
+func (s *System) CheckName(name string, more ...string) error {
+	var known []string
+	for _, o := range s.Options {
+		known = append(known, o.Name)
 	}
+	known = append(known, more...)
 	switch {
 	case slices.Contains(known, name):
 		return nil
 	case len(known) == 0:
 		return fmt.Errorf("%s has no options, so none is %q", s.Name, name)
 	}
-	return fmt.Errorf("%s has no option %q%s; it has %s", s.Name, name, Meant(name, known),
+	return fmt.Errorf("%s has no option %q%s; it takes %s", s.Name, name, Meant(name, known),
 		strings.Join(known, ", "))
 }
 
@@ -257,13 +259,20 @@ type PolicyConfig struct {
 // NewPolicy returns a new policy of that name, without residents. If there is none, the error names
 // the nearest known one.
 func NewPolicy(name string, cfg PolicyConfig) (stager.Policy, error) {
+	if cfg.System = PolicyOwner(name); cfg.System == nil {
+		return nil, fmt.Errorf("systems: %w", Unknown("policy", name, PolicyNames()))
+	}
+	return cfg.System.NewPolicy(cfg), nil
+}
+
+// PolicyOwner returns the system that a policy belongs to, nil if NewPolicy does not know it.
+func PolicyOwner(policy string) *System {
 	for i := range registry {
-		if s := &registry[i]; s.Policy == name && s.NewPolicy != nil {
-			cfg.System = s
-			return s.NewPolicy(cfg), nil
+		if s := &registry[i]; s.Policy == policy && s.NewPolicy != nil {
+			return s
 		}
 	}
-	return nil, fmt.Errorf("systems: %w", Unknown("policy", name, PolicyNames()))
+	return nil
 }
 
 // PolicyNames returns the names that NewPolicy knows, in the order of All.

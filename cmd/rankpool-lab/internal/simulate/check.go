@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -134,19 +135,13 @@ func (o *Options) parseValues(chosen []*systems.System) (map[string]systems.Valu
 		if err != nil {
 			return nil, exit.Usagef("--set: %w", err)
 		}
-		if name != policyOwner(o.policy) &&
+		if s != systems.PolicyOwner(o.policy) &&
 			!slices.ContainsFunc(chosen, func(c *systems.System) bool { return c.Name == name }) {
 			return nil, exit.Usagef("--set: %s is not among the systems that are simulated", name)
 		}
-		known := make([]string, len(s.Options))
-		for i, o := range s.Options {
-			known[i] = o.Name
-		}
-		if len(known) == 0 {
-			return nil, exit.Usagef("--set: %s has no options", name)
-		}
-		if err := CheckName("--set: option of "+name, option, known); err != nil {
-			return nil, err
+		parsed, err := s.Parse([]string{option + "=" + number})
+		if err != nil {
+			return nil, exit.Usagef("--set: %w", err)
 		}
 		if !slices.ContainsFunc(chosen, func(c *systems.System) bool {
 			return partsOf(c, o.policy, o.sampler).takes(name, option)
@@ -154,14 +149,10 @@ func (o *Options) parseValues(chosen []*systems.System) (map[string]systems.Valu
 			return nil, exit.Usagef("--set: %s.%s has no effect, since --policy or --sampler replaces "+
 				"what it belongs to: leave one of them out", name, option)
 		}
-		value, err := strconv.ParseFloat(number, 64)
-		if err != nil || math.IsNaN(value) || math.IsInf(value, 0) {
-			return nil, exit.Usagef("--set: %q is not a number", number)
-		}
 		if values[name] == nil {
 			values[name] = systems.Values{}
 		}
-		values[name][option] = value
+		maps.Copy(values[name], parsed)
 	}
 	return values, nil
 }

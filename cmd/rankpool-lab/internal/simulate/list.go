@@ -12,24 +12,14 @@ import (
 
 // A listedSystem is a system in the output of --list --json.
 type listedSystem struct {
-	System  string         `json:"system"`
-	About   string         `json:"about"`
-	Source  string         `json:"source"`
-	Scorer  string         `json:"scorer"`
-	Sampler string         `json:"sampler"`
-	Policy  string         `json:"policy"`
-	Needs   []string       `json:"needs"` // flags without which it cannot be simulated
-	Options []listedOption `json:"options"`
-}
-
-type listedOption struct {
-	Name    string  `json:"name"`
-	Default float64 `json:"default"`
-	Least   float64 `json:"least"`
-	Most    float64 `json:"most"`
-	Whole   bool    `json:"whole"`
-	About   string  `json:"about"`
-	Source  string  `json:"source"`
+	System  string           `json:"system"`
+	About   string           `json:"about"`
+	Source  string           `json:"source"`
+	Scorer  string           `json:"scorer"`
+	Sampler string           `json:"sampler"`
+	Policy  string           `json:"policy"`
+	Needs   []string         `json:"needs"` // flags without which it cannot be simulated
+	Options []systems.Option `json:"options"`
 }
 
 // printList prints the systems that --systems names, and the options of each.
@@ -59,16 +49,10 @@ func (o *Options) printList(w io.Writer) error {
 }
 
 func list(s *systems.System) listedSystem {
-	l := listedSystem{
+	return listedSystem{
 		System: s.Name, About: s.About, Source: s.Source, Scorer: s.Scorer, Sampler: s.Sampler,
-		Policy: s.Policy,
-		Needs:  needs(s), Options: []listedOption{},
+		Policy: s.Policy, Needs: needs(s), Options: append([]systems.Option{}, s.Options...),
 	}
-	for _, o := range s.Options {
-		l.Options = append(l.Options,
-			listedOption{o.Name, o.Default, o.Least, o.Most, o.Whole, o.About, o.Source})
-	}
-	return l
 }
 
 func (l listedSystem) print(w io.Writer) {

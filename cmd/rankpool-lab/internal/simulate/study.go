@@ -119,12 +119,13 @@ func partsOf(system *systems.System, policy, sampler string) parts {
 	if sampler == draw.Thrifty { // all systems get the same draws
 		p.sampler = "rankpool"
 	}
-	if policy == "" || system.Offline() || policyOwner(policy) == "" || policy == system.Policy {
+	owner := systems.PolicyOwner(policy)
+	if owner == nil || system.Offline() || policy == system.Policy {
 		return p
 	}
-	p.policy = policyOwner(policy)
+	p.policy = owner.Name
 	// a policy whose system has several parts draws as well
-	if owner, err := systems.Find(p.policy); err == nil && owner.NewPool != nil && sampler == "" {
+	if owner.NewPool != nil && sampler == "" {
 		p.sampler, p.samplerName = p.policy, owner.Sampler
 	}
 	return p
@@ -136,16 +137,6 @@ func (p parts) takes(name, option string) bool {
 		return name == p.sampler && slices.Contains(of, p.samplerName)
 	}
 	return name == p.policy
-}
-
-// policyOwner returns the name of the system that a policy belongs to, "" for none.
-func policyOwner(policy string) string {
-	for _, s := range systems.All() {
-		if s.Policy == policy && s.NewPolicy != nil {
-			return s.Name
-		}
-	}
-	return ""
 }
 
 // noteLeftOut names the systems that were left out of "all" because they need something that is

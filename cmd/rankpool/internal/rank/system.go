@@ -98,18 +98,14 @@ func (s *System) whole() bool { return s.Policy == "" && s.Scorer == "" && s.Sam
 // parse parses the system's own options. It must be whole: half of the options would mean nothing
 // to another policy or sampler.
 func (s *System) parse(system *systems.System, own []string) (err error) {
+	var parts []string
+	for _, p := range s.parts(system) {
+		parts = append(parts, p.name)
+	}
 	for _, word := range own {
 		name, _, _ := strings.Cut(word, "=")
-		if system.CheckName(name) != nil {
-			var names []string
-			for _, o := range system.Options {
-				names = append(names, o.Name)
-			}
-			for _, p := range s.parts(system) {
-				names = append(names, p.name)
-			}
-			return fmt.Errorf("%s has no option %q%s; it takes %s", s.Name, name,
-				systems.Meant(name, names), strings.Join(names, ", "))
+		if err := system.CheckName(name, parts...); err != nil {
+			return err
 		}
 	}
 	if len(own) > 0 && !s.whole() {
