@@ -104,9 +104,10 @@ SYSTEMS = [
     "lru", "coordl", "icache-h", "rankpool", "quiver", "nopfs", "icache", "shade", "impact",
     "spidercache", "spidercache-imp",
 ]  # fmt: skip
+BY_RANK = ["lru", "coordl", "icache-h", "rankpool", "shade"]
 
 
-@pytest.mark.parametrize("ranks", [FULL(1), 2])
+@pytest.mark.parametrize("ranks", [FULL(1), 2, FULL(3), FULL(4)])
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_live_is_simulated(train, tree, trace, system, ranks):
     result = train(data=tree, ranks=ranks, options=being(system), args=training(trace, ranks))
@@ -118,14 +119,18 @@ def test_live_is_simulated(train, tree, trace, system, ranks):
     total = {count: sum(e.get(count, 0) for e in result.epochs) for count in COUNTS}
     assert want["draws"] == sum(want[source] for source in SOURCES if source in want)
     assert total["draws"] == want["draws"]
-    # free memory keeps more than is accounted for, so that less is read
-    assert total["storage_reads"] <= want["storage_reads"]
+    # free memory keeps more than is accounted for, so that less is read; but what the simulator
+    # decides for all ranks together, three ranks decide for a third of the memory each
+    alone = ranks > 2 and system in BY_RANK
+    assert total["storage_reads"] <= want["storage_reads"] * (1.05 if alone else 1)
     for counts in total, want:
         counts["served another"] = counts["substituted"] + counts["substitute_reads"]
     assert total["served another"] == want["served another"]
-    # in whole global batches
-    assert total["evaluated"] == GLOBAL_BATCH * (-(-want["evaluated"] // GLOBAL_BATCH))
-    assert (total["evaluated"] > 0) == (system == "impact")
+    evaluated = [e["evaluated"] for e in result.epochs if e.get("evaluated", 0)]
+    assert (sum(evaluated) > 0) == (system == "impact") == (want["evaluated"] > 0)
+    batch = GLOBAL_BATCH // ranks * ranks
+    for n in evaluated:  # in whole global batches, the same in each epoch
+        assert n % batch == 0 <= n - want["evaluated"] / len(evaluated) < batch
 
 
 @pytest.mark.parametrize("ranks", [FULL(1), 2, FULL(4)])
@@ -171,7 +176,8 @@ def adds_up(e, size):
     """Asserts that each draw of an epoch has one source, and each byte a read; samples have one
     size."""
     e = dict.fromkeys(("substituted", "substitute_reads", "evaluated", "evaluated_reads"), 0) | e
-    assert sum(e[source] for source in SOURCES) == e["draws"] <= SAMPLES, e
+    drawn = sum(e[source] for source in SOURCES)
+    assert drawn == e["draws"] < SAMPLES + GLOBAL_BATCH, e  # the last global batch may be padded
     reads = e["storage_reads"] + e["fallback_reads"]
     assert e["substitute_reads"] <= reads and e["evaluated_reads"] <= e["evaluated"], e
     assert e["storage_bytes"] == size * (reads + e["evaluated_reads"]), e
