@@ -15,8 +15,8 @@ var rankpoolSystem = System{
 		Name: "floor", Default: draw.DefaultFloor, Least: 1e-06, Most: 1,
 		About: "least share of the draws that weighted, pads, subset and thrifty give a sample, as a " +
 			"part of an equal share: no weight of weighted, pads and subset exceeds 1/floor",
-		Source: "without a floor weighted ends at the accuracy of chance, with 0.2 it trains " +
-			"(docs/python.md)",
+		Source: "without a floor weighted ends at the accuracy of chance, with 0.2 it trains as " +
+			"uniform does (TestWeightedTrains; 10,000 images: 86.3 and 86.7 %)",
 	}, {
 		Name: "reads", Default: 0.25, Least: 0.01, Most: 1,
 		About:  "storage reads a draw that thrifty makes after the first epoch; 1: it draws as uniform",
