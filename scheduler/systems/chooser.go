@@ -2,7 +2,6 @@ package systems
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -205,7 +204,8 @@ func (c *Chooser) Weighted() bool { return c.weighted }
 
 // Draw implements draw.Sampler. The Draws hold the samples that are served. An epoch's choice
 // depends on the choices for all earlier epochs. Drawing an earlier epoch that is not in made
-// discards it and all later ones, and chooses it again.
+// discards it and all later ones, and chooses it again; if draws depend on scores, call Follow
+// first.
 func (c *Chooser) Draw(epoch int, scores []float32) *draw.Draws {
 	if c.cfg.System.follows() {
 		if c.pool == nil {
@@ -221,8 +221,8 @@ func (c *Chooser) Draw(epoch int, scores []float32) *draw.Draws {
 	if d := c.made[epoch]; d != nil {
 		return d
 	}
-	if epoch < c.next {
-		c.rewind(epoch)
+	if epoch < c.next { // with scores, Follow was called
+		c.begin()
 	}
 	if c.weighted {
 		c.cuts[epoch] = scores
@@ -236,33 +236,16 @@ func (c *Chooser) Draw(epoch int, scores []float32) *draw.Draws {
 	return c.made[epoch]
 }
 
-// Follow chooses the epochs before epoch by cuts, the scores that their plans were made from,
-// unless they were chosen by those already.
-func (c *Chooser) Follow(epoch int, cuts []protocol.Cut) {
-	mine := 0
-	for e := range c.cuts {
-		if e < epoch {
-			mine++
-		}
-	}
-	if mine == len(cuts) && !slices.ContainsFunc(cuts,
+// Follow chooses the epochs before the next one by cuts, the scores that their plans were made
+// from, unless exactly these were chosen last, by the same.
+func (c *Chooser) Follow(cuts []protocol.Cut) {
+	if len(c.cuts) == len(cuts) && !slices.ContainsFunc(cuts,
 		func(cut protocol.Cut) bool { return !slices.Equal(c.cuts[cut.Epoch], cut.Scores) }) {
 		return
 	}
 	c.begin()
 	for _, cut := range cuts {
 		c.Draw(cut.Epoch, cut.Scores)
-	}
-}
-
-// rewind goes back to the state before an epoch was chosen.
-func (c *Chooser) rewind(epoch int) {
-	cuts := c.cuts
-	c.begin()
-	for _, e := range slices.Sorted(maps.Keys(cuts)) {
-		if e < epoch {
-			c.Draw(e, cuts[e])
-		}
 	}
 }
 

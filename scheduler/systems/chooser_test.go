@@ -51,10 +51,10 @@ func TestChooserGoesOn(t *testing.T) {
 				system.Name)
 		}
 		later := newTestChooser(t, system, 6)
-		later.Follow(4, cuts[:4])
+		later.Follow(cuts[:4])
 		for _, epoch := range []int{4, 5, 4} {
 			if later.Weighted() {
-				later.Follow(epoch, cuts[:epoch])
+				later.Follow(cuts[:epoch])
 			}
 			if got := later.Draw(epoch, cutOf(epoch)).IDs; !slices.Equal(got, want[epoch]) {
 				t.Errorf("%s: epoch %d is chosen otherwise", system.Name, epoch)

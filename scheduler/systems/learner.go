@@ -234,7 +234,7 @@ func Prepare(s draw.Sampler, m *protocol.MakePlan) error {
 			return own.Begin(learned)
 		}
 		if own.Weighted() {
-			own.Follow(m.Epoch, m.Cuts)
+			own.Follow(m.Cuts)
 		}
 	}
 	return nil
