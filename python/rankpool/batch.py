@@ -178,12 +178,12 @@ def take(
     if reply is not None and in_hand and not connection.lend(reply[1]):
         connection.end(reply[1])
         reply = None
-    before = tally.counts()
+    before = tally.counts() if batch.evaluated else None
     if reply is None:
         samples = _from_storage(connection, index, batch, tally)
     else:
         samples = _from_cache(connection, index, batch, tally, *reply)
-    if batch.evaluated:
+    if before is not None:
         tally.evaluate(before)
     now = time.perf_counter_ns()
     tally.touch(now)

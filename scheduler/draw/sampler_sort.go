@@ -1,6 +1,9 @@
 package draw
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // A timeSorter receives words of (time key, id), in order of ids, and returns the ids in order of
 // time, equal keys in order of ids. It puts words into buckets by time, so that each bucket can be
@@ -13,10 +16,10 @@ type timeSorter struct {
 	spare   []uint64 // for blocks
 }
 
-// timeBucket has its words in blocks, of which all but the last are full.
+// timeBucket has its words in blocks.
 type timeBucket struct {
-	blocks [][]uint64
-	n      int
+	full [][]uint64
+	last []uint64 // has room, or blockWords
 }
 
 const (
@@ -48,12 +51,10 @@ func evenKeys(key uint32) float64 { return float64(key) * 0x1p-32 }
 
 func (s *timeSorter) add(word uint64) {
 	b := &s.buckets[s.of[word>>s.shift]]
-	at := b.n % blockWords
-	if at == 0 {
-		b.blocks = append(b.blocks, s.block())
+	if len(b.last) == cap(b.last) {
+		b.full, b.last = append(b.full, b.last), s.block()
 	}
-	b.blocks[len(b.blocks)-1][at] = word
-	b.n++
+	b.last = append(b.last, word)
 	s.n++
 }
 
@@ -65,7 +66,7 @@ func (s *timeSorter) block() []uint64 {
 		}
 		s.spare = make([]uint64, n*blockWords)
 	}
-	b := s.spare[:blockWords:blockWords]
+	b := s.spare[:0:blockWords]
 	s.spare = s.spare[blockWords:]
 	return b
 }
@@ -90,14 +91,13 @@ func (s *timeSorter) sorted(yield func([]uint64) bool) {
 	var words, scratch []uint64
 	for i := range s.buckets {
 		b := &s.buckets[i]
-		if len(words) < b.n {
-			words, scratch = make([]uint64, b.n), make([]uint64, b.n)
+		words = words[:0]
+		for _, block := range append(b.full, b.last) {
+			words = append(words, block...)
 		}
-		for j, block := range b.blocks {
-			copy(words[j*blockWords:b.n], block)
-		}
-		b.blocks = nil
-		if !yield(sortByTime(words[:b.n], scratch[:b.n])) {
+		*b = timeBucket{}
+		scratch = slices.Grow(scratch[:0], len(words))[:len(words)]
+		if !yield(sortByTime(words, scratch)) {
 			return
 		}
 	}

@@ -92,7 +92,8 @@ func (f *torchForecast) next(id SampleID, _ float32) float64 {
 // the seeding is that of their 2002 revision, init_genrand.
 type twister struct {
 	state [624]uint32
-	used  int // words of state that were returned
+	words [624]uint32 // tempered
+	used  int         // words that were returned
 }
 
 func newTwister(seed uint32) *twister {
@@ -105,25 +106,35 @@ func newTwister(seed uint32) *twister {
 	return t
 }
 
+// next is inlined, so that a processor looks ahead to the next swaps of randperm.
 func (t *twister) next() uint32 {
-	if t.used == len(t.state) {
+	if t.used == len(t.words) {
 		t.twist()
 	}
-	y := t.state[t.used]
 	t.used++
-	y ^= y >> 11
-	y ^= y << 7 & 0x9d2c5680
-	y ^= y << 15 & 0xefc60000
-	return y ^ y>>18
+	return t.words[t.used-1]
 }
 
 // twist makes the next 624 words.
 func (t *twister) twist() {
 	const n, m = 624, 397
 	s := &t.state
-	for i := range n {
-		y := s[i]&0x80000000 | s[(i+1)%n]&0x7fffffff
-		s[i] = s[(i+m)%n] ^ y>>1 ^ -(y&1)&0x9908b0df
+	next, far := 1, m
+	for i := range s {
+		y := s[i]&0x80000000 | s[next]&0x7fffffff
+		s[i] = s[far] ^ y>>1 ^ -(y&1)&0x9908b0df
+		if next++; next == n {
+			next = 0
+		}
+		if far++; far == n {
+			far = 0
+		}
+	}
+	for i, y := range s {
+		y ^= y >> 11
+		y ^= y << 7 & 0x9d2c5680
+		y ^= y << 15 & 0xefc60000
+		t.words[i] = y ^ y>>18
 	}
 	t.used = 0
 }

@@ -187,9 +187,13 @@ func (a *assigner) overflow(ids []draw.SampleID) {
 	}
 	for i, r := range a.owner[:len(ids)] {
 		if a.at[r] < a.until[r] {
-			a.keys[a.at[r]] = uint64(^preferKey(a.prefer(ids[i])))<<32 | uint64(i)
+			a.keys[a.at[r]] = uint64(i)
 			a.at[r]++
 		}
+	}
+	// apart from the loop above, since a processor looks ahead to more of these random reads then
+	for j, i := range a.keys[:end] {
+		a.keys[j] = uint64(^preferKey(a.prefer(ids[i])))<<32 | i
 	}
 	for r, n := range a.count {
 		if space := a.space[r]; n > space {

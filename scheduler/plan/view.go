@@ -14,10 +14,10 @@ type View struct {
 	Rank int     // whose draws they are, or AllRanks
 	Next []int32 // AllRanks: by draw, the place of the sample's next draw, NoPlace or Elsewhere
 	// For one owner, which reaches its draws in order: a bit for each, set if the sample is drawn
-	// again; later has the places of those next draws, or Elsewhere, the first draw's last.
+	// again; later has the places of those next draws, or Elsewhere. In both the first draw is last.
 	again  []uint64
 	later  []int32
-	cursor int         // number of its draw that comes next
+	ahead  int         // its draws that it has not reached
 	First  []int32     // by sample: the place of its first draw, NoPlace or Elsewhere
 	shares []batchView // by batch, for AllRanks: made when the first rank gets there
 	places []int32     // buffer for one rank's share of a batch
@@ -92,16 +92,17 @@ func newView(p *Plan, samples, rank int) *View {
 		}
 		return v
 	}
-	own, again := p.drawsOf(rank, samples)
-	v.again, v.later = make([]uint64, (own+63)/64), make([]int32, 0, again)
 	for i := len(p.IDs) - 1; i >= 0; i-- {
 		id := p.IDs[i]
 		if p.Owner(i) == rank {
-			own--
+			if v.ahead%64 == 0 {
+				v.again = append(v.again, 0)
+			}
 			if next := v.First[id]; next != NoPlace {
-				v.again[own/64] |= 1 << (own % 64)
+				v.again[v.ahead/64] |= 1 << (v.ahead % 64)
 				v.later = append(v.later, next)
 			}
+			v.ahead++
 			v.First[id] = p.Stays(i)
 		} else if p.Home != nil {
 			v.First[id] = Elsewhere
@@ -110,29 +111,10 @@ func newView(p *Plan, samples, rank int) *View {
 	return v
 }
 
-// drawsOf counts the draws of an owner, and those whose sample is drawn again. If a system chooses
-// what stays, again is an upper bound.
-func (p *Plan) drawsOf(rank, samples int) (own, again int) {
-	drawn := make([]uint64, (samples+63)/64)
-	for i := len(p.IDs) - 1; i >= 0; i-- {
-		word, bit := &drawn[p.IDs[i]/64], uint64(1)<<(p.IDs[i]%64)
-		if p.Owner(i) == rank {
-			own++
-			if *word&bit != 0 {
-				again++
-			}
-			*word |= bit
-		} else if p.Home != nil {
-			*word |= bit
-		}
-	}
-	return own, again
-}
-
 // Reach moves on to the owner's next draw, and returns the place of its sample's next one.
 func (v *View) Reach() (next int32) {
-	i := v.cursor
-	v.cursor++
+	v.ahead--
+	i := v.ahead
 	if v.again[i/64]>>(i%64)&1 == 0 {
 		return NoPlace
 	}
