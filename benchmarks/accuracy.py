@@ -3,10 +3,14 @@
 A task is a data set, made of Fashion-MNIST as Debian's package dataset-fashion-mnist has it, and a
 network:
 
-    garments  the images as they are, grey, ten classes; a small convolutional network
+    garments  20,000 images as they are, grey, ten classes; a small convolutional network
+    tail      the same, but of each class .71 times as many as of the one before
+    wrong     the same as garments, 10 % of the training labels wrong
     pairs     two garments side by side, each in a colour, on a coloured ground, 100 classes, 10 %
               of the training labels wrong; a small residual network, and augmentation
     sorted    the same, but in the order of classes that a folder has, not packed in random order
+
+garments-mlp, tail-mlp and wrong-mlp are the same with a network of fully connected layers.
 
 Each training is one process on one core, and repeats to the last bit. Its result is appended to
 benchmarks/results/accuracy.jsonl, with the date and the commit; one that is there is not trained
@@ -33,10 +37,13 @@ SYSTEMS = (
 )  # fmt: skip
 SAMPLERS = {"uniform": "torch", "chunks": "chunks", "thrifty": "thrifty"}  # of rankpool's own
 TASKS = {  # images to train on and to test on, and options of train.py
-    "garments": (20000, 10000, ["--epochs", "8"]),
+    "garments": (20000, 10000, ["--epochs", "12", "--decay"]),
     "pairs": (5000, 2000, ["--epochs", "10", "--colours", "--lr", "0.02"]),
 }
 TASKS["sorted"] = TASKS["pairs"]
+TASKS["tail"] = TASKS["wrong"] = TASKS["garments"]
+for name in "garments", "tail", "wrong":
+    TASKS[f"{name}-mlp"] = (*TASKS[name][:2], [*TASKS[name][2], "--mlp"])
 FRONTIER = """# Accuracy against reads from storage
 
 `python3 benchmarks/accuracy.py --frontier` makes this page of [accuracy.jsonl](accuracy.jsonl), and
@@ -48,7 +55,8 @@ HEAD = "| system | seeds | reads a draw | samples trained | last epoch | mean of
 SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="780" height="640" font-size="11"
 font-family="sans-serif"><rect width="780" height="640" fill="white"/>
 """
-WRONG = 0.1  # share of the labels that are random, of pairs to train on
+WRONG = 0.1  # share of the labels that are random, of pairs and wrong, to train on
+TAIL = 0.71  # images of a class of tail, over those of the class before
 
 
 def fashion(name):
@@ -67,6 +75,27 @@ def garments(name, n):
     images, labels = fashion(name)
     for image, label in zip(images[:n], labels[:n]):
         yield image, str(label)
+
+
+def tail(name, n):
+    """Yields n images at most, to train on of each class TAIL times as many as of the one before,
+    with their labels."""
+    counts = [6000 * (TAIL**kind if name == "train" else 1) for kind in range(10)]
+    for image, label in garments(name, None):
+        counts[int(label)] -= 1
+        if counts[int(label)] >= 0 and n > 0:
+            n -= 1
+            yield image, label
+
+
+def wrong(name, n):
+    """Yields n images, with their labels, of which some to train on are wrong."""
+    import numpy
+
+    random = numpy.random.default_rng(5)
+    for image, label in garments(name, n):
+        lost = name == "train" and random.random() < WRONG
+        yield image, str(random.integers(10)) if lost else label
 
 
 def pairs(name, n):
@@ -97,7 +126,7 @@ def make_data(task, training, testing):
     there."""
     from PIL import Image
 
-    make = garments if task == "garments" else pairs
+    make = {"garments": garments, "tail": tail, "wrong": wrong}.get(task.split("-")[0], pairs)
     folder = ROOT / "build" / f"{make.__name__}-{training}-{testing}"
     if not folder.exists():
         new = Path(f"{folder}.new")

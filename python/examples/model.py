@@ -1,4 +1,4 @@
-"""Two small networks, one for grey and one for coloured images, and how an image becomes their
+"""Small networks, two for grey and one for coloured images, and how an image becomes their
 input."""
 
 import io
@@ -20,6 +20,14 @@ def network(classes, channels=16):
         nn.Conv2d(channels, 2 * channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(2 * channels * (SIDE // 4) ** 2, FEATURES), nn.ReLU(),
         nn.Linear(FEATURES, classes),
+    )  # fmt: skip
+
+
+def mlp(classes, channels=16):
+    """Returns a network of three fully connected layers, the first with 32 · `channels` outputs."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(SIDE**2, 32 * channels), nn.ReLU(),
+        nn.Linear(32 * channels, FEATURES), nn.ReLU(), nn.Linear(FEATURES, classes),
     )  # fmt: skip
 
 

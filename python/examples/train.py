@@ -19,6 +19,7 @@ from model import (
     decode,
     decode_and_keep,
     decode_colours,
+    mlp,
     network,
     residual,
 )
@@ -48,6 +49,12 @@ def arguments():
         "--sampler-drop-last", action="store_true", help="do not pad the epoch (sampler torch)"
     )
     parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument(
+        "--decay", action="store_true", help="lower the learning rate to 0 at the end, as a cosine"
+    )
+    parser.add_argument(
+        "--mlp", action="store_true", help="a network of fully connected layers alone"
+    )
     parser.add_argument(
         "--channels", type=int, default=8, help="of the network's first convolution"
     )
@@ -150,7 +157,7 @@ class Trainer:
         self.loader = self.data.loader(self.sampler, args.workers)
         self.test = self.test_loader()
         self.losses = numpy.load(args.losses, mmap_mode="r") if args.losses else None
-        make = residual if args.colours else network
+        make = residual if args.colours else mlp if args.mlp else network
         self.network = make(len(self.data.classes), args.channels)
         self.network[-1].register_forward_pre_hook(self.keep_features)
         self.model = DistributedDataParallel(self.network) if WORLD > 1 else self.network
@@ -182,6 +189,8 @@ class Trainer:
         """Trains one epoch; returns False when it stopped on the way."""
         right = seen = 0
         for ids, x, y, *raw in self.loader:
+            if self.args.decay:
+                self.decay(epoch + self.sampler.batch / len(self.sampler))
             evaluated = self.sampler.evaluating(ids)  # IMPACT needs losses, and no step
             losses, hits = self.evaluate(x, y) if evaluated else self.step(ids, x, y)
             self.sampler.report(
@@ -228,6 +237,11 @@ class Trainer:
         (weighted.sum() / self.args.batch_size).backward()
         self.optimizer.step()
         return losses.detach(), int((answers.argmax(1) == y).sum())
+
+    def decay(self, epochs):
+        """Sets the learning rate after so many epochs."""
+        rate = self.args.lr * (1 + numpy.cos(numpy.pi * min(epochs / self.args.epochs, 1))) / 2
+        self.optimizer.param_groups[0]["lr"] = rate
 
     def evaluate(self, x, y):
         """Returns the same as step, without training."""

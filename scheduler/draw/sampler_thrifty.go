@@ -8,28 +8,26 @@ import (
 	"slices"
 )
 
-// thriftySampler draws so that at most the share Reads of the draws are reads, with a store that
-// has Room times the size of the data set.
+// thriftySampler draws so that about the share Reads of the draws are reads, with a store that has
+// Room times the size of the data set.
 //
-// The samples with the greatest scores, as many as the store has room for, are kept and drawn
-// often, all at the same rate. Every other sample waits after a draw for a time in proportion to
-// 1/score, at most thriftyWait epochs, and is then read. A sample whose score has become one of the
-// greatest is read once more in the next epoch and kept from then on.
+// A sample that is read is drawn 1/Reads times while it is in the store, at nearly equal distances,
+// and then waits outside it for a time in proportion to 1/score, at most thriftyWait epochs.
 //
-// A sample is owed 1 in each epoch, whatever its score, and the weight of a draw is half of what
-// the sample is owed by then. So its weights sum to the number of epochs, less what it is still
-// owed, at most 2·ThriftyGap: over time, the mean gradient is that of uniform draws. Half, because
-// a sample that was drawn rarely and turns out to matter is then kept, and the rest is paid in
-// small parts.
+// A sample is owed 1 in each epoch, whatever its score. When it is read, what it is owed is paid as
+// the weights of the draws until it leaves the store, in equal parts. So its weights sum to the
+// number of epochs, less what it is still owed: over time, the mean gradient is that of uniform
+// draws. All weights of an epoch are then scaled so that their mean is 1, as if samples had waited
+// for as long before the first epoch.
 //
-// Which samples are kept is the sampler's own book, not what ranks hold, so it is part of the
-// stream. The first epoch has all samples in the order of the sampler uniform. If Reads is 1, all
-// epochs do.
+// What is in the store is the sampler's own book, not what ranks hold, so it is part of the stream.
+// The first epoch has all samples in the order of the sampler uniform. If Reads is 1, all epochs do.
 //
-// Source: Neyman, "Contribution to the Theory of Sampling Human Populations", JASA 1938: the more a
-// draw is worth and the less it costs, the more often. Differs: a weight is not 1/(N p), p the
-// sample's probability given what was drawn before it; that is unbiased in each draw, but varies so
-// much that accuracy falls.
+// Source: Choi et al., "Faster Neural Network Training with Data Echoing", arXiv 1907.05550, for
+// several uses of a sample that was read; Neyman, "Contribution to the Theory of Sampling Human
+// Populations", JASA 1938, for how often: the more a draw is worth, the more. Differs: a weight is
+// not 1/(N p), p the sample's probability given what was drawn before it; that is unbiased in each
+// draw, but varies so much that accuracy falls.
 type thriftySampler struct {
 	uniform uniformSampler
 	race
@@ -38,31 +36,28 @@ type thriftySampler struct {
 	book               *thriftyBook // at the beginning of the epoch; nil: before the first
 }
 
-// A thriftyBook says, by sample, how long ago it was drawn, what it is owed, and whether it is
-// kept.
+// A thriftyBook says, by sample, how long ago it was drawn, in epochs, what it is owed, and how
+// often it will be drawn before it leaves the store; 0: it is outside.
 type thriftyBook struct {
 	ages, owed []float32
-	kept       []bool
+	left       []uint8
 }
 
 const (
 	// ThriftyGap is the time, in epochs, for which no sample is undrawn, but for the hundredths by
-	// which an epoch may be longer than planned; so it is undrawn in at most 5 epochs.
-	ThriftyGap = thriftyWait*(1+thriftyJitter) + thriftyOverdue
+	// which an epoch may be longer than planned. So a sample is undrawn in at most 5 epochs.
+	ThriftyGap = 5.7
 
 	thriftyWait    = 5.2
-	thriftyJitter  = 0.05 // a wait is up to this share shorter or longer
-	thriftyOverdue = 0.25 // epochs in which a sample is drawn whose wait became shorter than its age
-	thriftyLeast   = 0.5  // epochs, the shortest wait
-	thriftyEnter   = 0.75 // epochs, the least age at which a sample is read to be kept
+	thriftyJitter  = 0.1 // a wait outside the store is up to this share shorter or longer,
+	thriftySpread  = 0.5  // and one in it up to this share
+	thriftyOverdue = 0.75 // epochs in which a sample is read whose wait became shorter than its age
+	thriftyLeast   = 0.5  // epochs, the shortest wait outside the store
 
 	// thriftyShare is the share of the store that is planned for: ranks keep unequal parts.
-	thriftyShare = 0.98
+	thriftyShare = 0.89
 	// thriftyAim is how much of Reads is planned for: the length of an epoch varies.
-	thriftyAim = 0.98
-	// thriftyStay is added to the scores of kept samples, which are 1 on average, so that fewer of
-	// them are replaced.
-	thriftyStay = 1
+	thriftyAim = 0.97
 
 	thriftyReads = 0.25 // the defaults of Reads and Room
 	thriftyRoom  = 0.2
@@ -117,7 +112,7 @@ func (s *thriftySampler) Resume(state []byte) error {
 	for i := range n {
 		b.ages[i] = math.Float32frombits(le.Uint32(state[8+4*i:]))
 		b.owed[i] = math.Float32frombits(le.Uint32(state[8+4*(n+i):]))
-		b.kept[i] = state[8+8*n+i] == 1
+		b.left[i] = state[8+8*n+i]
 		if !(b.ages[i] >= 0 && b.ages[i] < math.MaxInt32 && b.owed[i] >= 0) {
 			return fmt.Errorf("scheduler: the sampler thrifty cannot resume: sample %d was last "+
 				"drawn %v epochs ago and is owed %v", i, b.ages[i], b.owed[i])
@@ -129,7 +124,7 @@ func (s *thriftySampler) Resume(state []byte) error {
 
 func newThriftyBook(samples int) *thriftyBook {
 	return &thriftyBook{
-		make([]float32, samples), make([]float32, samples), make([]bool, samples),
+		make([]float32, samples), make([]float32, samples), make([]uint8, samples),
 	}
 }
 
@@ -145,14 +140,7 @@ func thriftyState(room float64, b *thriftyBook) []byte {
 			state = binary.LittleEndian.AppendUint32(state, math.Float32bits(x))
 		}
 	}
-	for _, kept := range b.kept {
-		bit := byte(0)
-		if kept {
-			bit = 1
-		}
-		state = append(state, bit)
-	}
-	return state
+	return append(state, b.left...)
 }
 
 // Draw implements Sampler.
@@ -161,127 +149,90 @@ func (s *thriftySampler) Draw(epoch int, scores []float32) *Draws {
 		return s.uniform.Draw(epoch, nil)
 	}
 	f := &thriftyForecast{
-		sampler: *s, epoch: epoch, after: newThriftyBook(s.samples),
+		sampler: *s, epoch: epoch, before: s.book, after: newThriftyBook(s.samples),
 		rates: newRates(scores, s.samples, float64(s.samples), s.floor),
+		uses:  min(1/s.reads, math.MaxUint8),
+		gap:   thriftyShare * s.room / (1 - s.reads),
 	}
-	f.before = s.book
 	d := &Draws{Epoch: epoch, Sum: f.rates.sum, forecast: f}
 	if s.book == nil {
-		f.before = newThriftyBook(s.samples)
 		d.IDs = s.uniform.Draw(epoch, nil).IDs
-		for i, id := range d.IDs {
-			f.after.ages[id] = float32(s.length) * (1 - float32(i+1)/float32(len(d.IDs)))
-		}
-		copy(f.after.owed, f.after.ages)
-		f.choose()
+		f.first(d.IDs)
+		f.before = f.after
+		f.setPace()
 	} else {
-		f.choose()
+		f.setPace()
 		d.IDs, d.weights = f.draw()
 	}
 	d.after = thriftyState(s.room, f.after)
 	return d
 }
 
-// thriftyForecast is an epoch's choice of samples to keep, and the book before and after it.
+// thriftyForecast is how samples wait in an epoch, and the book before and after it.
 type thriftyForecast struct {
 	sampler       thriftySampler
 	epoch         int
 	rates         rates
 	before, after *thriftyBook
 
-	least   float32  // the least value that is kept, see value
-	lastTie SampleID // the last sample kept of those with this value
-	often   float64  // rate of a kept sample's draws
-	pace    float64  // a sample of score 1 waits 1/pace
+	uses float64 // mean number of draws of a sample that is read
+	gap  float64 // mean time between them, in epochs
+	pace float64 // a sample of score 1 waits 1/pace outside the store
 }
 
 // A thriftySample is a sample as the book has it, with its lifted score.
 type thriftySample struct {
-	id        SampleID
-	score     float32
-	age, owed float64
-	kept      bool
+	id    SampleID
+	score float32
+	age   float64
+	left  uint8
+	again bool // it was drawn since the first epoch
 }
 
-func (b *thriftyBook) sample(id SampleID, lifted float32) thriftySample {
-	return thriftySample{id, lifted, float64(b.ages[id]), float64(b.owed[id]), b.kept[id]}
+// sample returns a sample at the beginning of an epoch, as the book before it has it.
+func (f *thriftyForecast) sample(b *thriftyBook, epoch int, id SampleID, lifted float32,
+) thriftySample {
+	age := float64(b.ages[id])
+	since := float64(float64(epoch-1) * f.sampler.length) // the end of the first epoch
+	return thriftySample{id, lifted, age, b.left[id], age < since}
 }
 
-// sample returns a sample at the beginning of the epoch.
-func (f *thriftyForecast) sample(id SampleID) thriftySample {
-	return f.before.sample(id, f.rates.scores[id])
+func (f *thriftyForecast) now(id SampleID) thriftySample {
+	return f.sample(f.before, f.epoch, id, f.rates.scores[id])
 }
 
-// value is what samples are compared by: the greatest values are kept.
-func (f *thriftyForecast) value(s thriftySample) float32 {
-	v := float32(f.rates.of(s.score))
-	if s.kept {
-		v += thriftyStay
-	}
-	return v
-}
-
-func (f *thriftyForecast) keeps(s thriftySample) bool {
-	v := f.value(s)
-	return v > f.least || v == f.least && s.id <= f.lastTie
-}
-
-// choose sets what is kept in the epoch, and how long other samples wait.
-func (f *thriftyForecast) choose() {
-	s := f.sampler
-	values := make([]float32, s.samples)
-	for id := range values {
-		values[id] = f.value(f.sample(SampleID(id)))
-	}
-	keep := int(thriftyShare * s.room * float64(s.samples))
-	sorted := slices.Clone(values)
-	slices.Sort(sorted)
-	f.least, f.lastTie = math.MaxFloat32, 0
-	if keep > 0 {
-		f.least = sorted[s.samples-keep]
-	}
-	ties := keep - (s.samples - upper(sorted, f.least))
-	enter := 0
-	for id, v := range values {
-		if v == f.least && ties > 0 {
-			ties--
-			f.lastTie = SampleID(id)
+// first sets the book after the first epoch, whose last draws are in the store.
+func (f *thriftyForecast) first(ids []SampleID) {
+	s, b := f.sampler, f.after
+	stay := float64((f.uses - 1) * f.gap * s.reads) // as much of an epoch as fits the store
+	for i, id := range ids {
+		age := s.length * (1 - float64(i+1)/float64(len(ids)))
+		if age < stay {
+			b.left[id] = uint8(1 + float64((f.uses-1)*(1-age/stay)))
 		}
-		if of := f.sample(SampleID(id)); !of.kept && f.keeps(of) {
-			enter++
-		}
+		b.ages[id], b.owed[id] = float32(age), float32(age)
 	}
-	reads := float64(thriftyAim * s.reads * float64(s.draws))
-	f.often = 1 // those that enter are kept for half of the epoch
-	if kept := float64(keep) - float64(enter)/2; kept > 0 {
-		f.often = max(1, (float64(s.draws)-reads)/float64(kept*s.length))
-	}
-	f.setPace(reads - float64(enter))
 }
 
-// upper returns how many of some sorted numbers are at most x.
-func upper(sorted []float32, x float32) int {
-	n, _ := slices.BinarySearch(sorted, math.Nextafter32(x, math.MaxFloat32))
-	return n
-}
-
-// setPace sets the pace at which about as many samples that are not kept are drawn in the epoch as
-// there are reads. It looks at some of the samples where there are many.
-func (f *thriftyForecast) setPace(reads float64) {
-	const some, rounds = 1 << 16, 40
+// setPace sets the pace at which as many samples are read in the epoch as may be. It looks at some
+// of the samples where there are many.
+func (f *thriftyForecast) setPace() {
+	const some, rounds = 1 << 16, 24
 	s := f.sampler
-	step := (s.samples + some - 1) / some
+	step := SampleID((s.samples + some - 1) / some)
+	most := float64(thriftyAim*s.reads*float64(s.draws)) / float64(step)
 	low, high := 0x1p-20, 0x1p20
 	for range rounds {
 		f.pace = math.Sqrt(float64(low * high))
-		drawn := 0.0
-		for id := SampleID(0); int(id) < s.samples; id += SampleID(step) {
-			if of := f.sample(id); !f.keeps(of) {
-				from, to := f.due(of)
-				drawn += min(max((of.age+s.length-from)/(to-from), 0), 1)
-			}
+		reads := 0.0
+		for id := SampleID(0); int(id) < s.samples; id += step {
+			f.follow(id, s.length, func(_ float64, read bool) {
+				if read {
+					reads++
+				}
+			})
 		}
-		if drawn*float64(step) > reads {
+		if reads > most {
 			high = f.pace
 		} else {
 			low = f.pace
@@ -289,30 +240,37 @@ func (f *thriftyForecast) setPace(reads float64) {
 	}
 }
 
-// due returns between which ages a sample that is not kept is drawn, each as likely as another. One
-// that was last drawn by the first epoch, and so is owed its age, may be drawn at once, so that not
-// all of them wait at first.
+// due returns between which ages a sample is drawn, each as likely as another. One that was last
+// drawn in the first epoch may be read at once, so that not all of them wait at first.
 func (f *thriftyForecast) due(s thriftySample) (from, to float64) {
+	if s.left > 0 {
+		from = max(f.gap*(1-thriftySpread), s.age)
+		return from, max(f.gap*(1+thriftySpread), from+float64(f.gap*thriftySpread))
+	}
 	g := f.rates.of(s.score)
 	wait := min(max(1/float64(f.pace*g), thriftyLeast), thriftyWait)
-	if s.owed != s.age {
+	if s.again {
 		from = float64(wait * (1 - thriftyJitter))
 	}
 	from = max(from, s.age)
-	return from, max(float64(wait*(1+thriftyJitter)), from+thriftyOverdue)
+	overdue := min(thriftyOverdue, max(ThriftyGap-from, thriftyJitter))
+	return from, max(min(float64(wait*(1+thriftyJitter)), ThriftyGap), from+overdue)
 }
 
 // wait returns the time to the next draw of a sample.
 func (f *thriftyForecast) wait(s thriftySample, random uint64) float64 {
-	switch {
-	case !f.keeps(s):
-		from, to := f.due(s)
-		return from + float64(uniform(random)*(to-from)) - s.age
-	case !s.kept:
-		from := max(s.age, thriftyEnter)
-		return from + float64(uniform(random)*thriftyOverdue) - s.age
+	from, to := f.due(s)
+	return from + float64(uniform(random)*(to-from)) - s.age
+}
+
+// drawsLeft returns how often a sample will be drawn from its next draw on, before it leaves the
+// store.
+func (f *thriftyForecast) drawsLeft(id SampleID, left uint8) uint8 {
+	if left > 0 {
+		return left
 	}
-	return exponential(random) / f.often
+	random := f.sampler.clocks.epoch(f.epoch).bits(id, math.MaxUint32)
+	return uint8(min(f.uses+uniform(random), math.MaxUint8))
 }
 
 // draw returns the draws in order, with their weights, and sets the book after them.
@@ -323,7 +281,9 @@ func (f *thriftyForecast) draw() (ids []SampleID, weights []float32) {
 		words := newTimeSorter(int(horizon*float64(s.samples)),
 			func(key uint32) float64 { return keyTime(key) / horizon })
 		for id := range SampleID(s.samples) {
-			f.arrivals(id, horizon, words)
+			f.follow(id, horizon, func(at float64, _ bool) {
+				words.add(uint64(timeKey(at))<<32 | uint64(id))
+			})
 		}
 		if words.n >= s.draws {
 			return f.walk(words)
@@ -332,18 +292,15 @@ func (f *thriftyForecast) draw() (ids []SampleID, weights []float32) {
 	}
 }
 
-// arrivals adds a word for each draw of a sample before the horizon.
-func (f *thriftyForecast) arrivals(id SampleID, horizon float64, words *timeSorter) {
-	clock, s := f.sampler.clocks.epoch(f.epoch), f.sample(id)
-	after := thriftySample{id: id, score: s.score, owed: 1} // once it is drawn
+// follow calls drawn for each draw of a sample before the horizon, with its time, and whether it is
+// a read.
+func (f *thriftyForecast) follow(id SampleID, horizon float64, drawn func(at float64, read bool)) {
+	clock, s := f.sampler.clocks.epoch(f.epoch), f.now(id)
 	at := f.wait(s, clock.bits(id, 0))
 	for k := uint32(1); at < horizon; k++ {
-		words.add(uint64(timeKey(at))<<32 | uint64(id))
-		if f.keeps(s) {
-			at += exponential(clock.bits(id, k)) / f.often
-		} else {
-			at += f.wait(after, clock.bits(id, k))
-		}
+		drawn(at, s.left == 0)
+		s = thriftySample{id: id, score: s.score, left: f.drawsLeft(id, s.left) - 1, again: true}
+		at += f.wait(s, clock.bits(id, k))
 	}
 }
 
@@ -358,32 +315,38 @@ func (f *thriftyForecast) walk(words *timeSorter) (ids []SampleID, weights []flo
 	}
 	weights = make([]float32, len(ids))
 	last := make([]float64, s.samples) // time of the last draw, 0: none in this epoch
-	copy(f.after.owed, f.before.owed)
-	scale := s.length / times[len(times)-1]
+	after := f.after
+	copy(after.owed, f.before.owed)
+	copy(after.left, f.before.left)
+	scale, sum := s.length/times[len(times)-1], 0.0
 	for i, id := range ids {
 		at := float64(times[i] * scale)
-		weights[i] = float32((float64(f.after.owed[id]) + at - last[id]) / 2)
-		f.after.owed[id], last[id] = weights[i], at
+		owed, left := float64(after.owed[id])+at-last[id], f.drawsLeft(id, after.left[id])
+		weights[i] = float32(owed / float64(left))
+		sum += float64(weights[i])
+		after.owed[id] = float32(max(owed-float64(weights[i]), 0))
+		after.left[id], last[id] = left-1, at
+	}
+	for i := range weights {
+		weights[i] *= float32(float64(len(weights)) / sum)
 	}
 	for id, at := range last {
-		drawn, left := at > 0, float32(s.length-at)
-		f.after.ages[id] = left
-		if !drawn {
-			f.after.ages[id] += f.before.ages[id]
+		left := float32(s.length - at)
+		after.ages[id] = left
+		if at == 0 {
+			after.ages[id] += f.before.ages[id]
 		}
-		f.after.owed[id] += left
-		of := f.sample(SampleID(id))
-		f.after.kept[id] = (of.kept || drawn) && f.keeps(of)
+		after.owed[id] += left
 	}
 	return ids, weights
 }
 
 func (f *thriftyForecast) next(id SampleID, score float32) float64 {
-	s, length := f.after.sample(id, f.rates.lift.of(score)), f.sampler.length
+	s := f.sample(f.after, f.epoch+1, id, f.rates.lift.of(score))
+	length := f.sampler.length
 	return firstEpoch(f.epoch, thriftyWait, func(epoch int) float64 {
 		wait := f.wait(s, f.sampler.clocks.epoch(epoch).bits(id, 0))
 		s.age += length
-		s.owed += length
 		return wait / length
 	})
 }
@@ -393,12 +356,9 @@ func (f *thriftyForecast) weight(id SampleID) float32 {
 	if !f.weighted() {
 		return 1
 	}
-	s := f.sample(id)
-	if f.keeps(s) {
-		return float32(1 / f.often)
-	}
-	from, to := f.due(thriftySample{id: id, score: s.score, owed: 1})
-	return float32((from + to) / 2)
+	s := f.now(id)
+	from, to := f.due(thriftySample{id: id, score: s.score, again: true})
+	return float32(((f.uses-1)*f.gap + (from+to)/2) / f.uses)
 }
 
 func (f *thriftyForecast) weighted() bool { return f.sampler.book != nil }

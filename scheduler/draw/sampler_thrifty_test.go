@@ -38,9 +38,9 @@ func drawn(t *testing.T, s Resumer, state []byte, first, epochs int) ([]*Draws, 
 }
 
 // TestThriftyIsUnbiased checks that the weights of each sample sum to the epochs that have passed,
-// but for what it is owed at the end, however scores change; and where they do not, that the mean
-// of the weighted gradients of a linear model, over seeds, is that over all samples, within four
-// standard errors and what is owed. Samples with the largest gradients are kept.
+// but for what it is owed at the end, and got too early at the beginning, however scores change;
+// and where they do not, that the mean of the weighted gradients of a linear model, over seeds, is
+// that over all samples, within four standard errors and what is owed.
 func TestThriftyIsUnbiased(t *testing.T) {
 	const seeds, samples, epochs, warmUp = 4, 2000, 60, 20
 	for _, change := range []int{0, 700} {
@@ -70,7 +70,7 @@ func TestThriftyIsUnbiased(t *testing.T) {
 				state = d.After()
 			}
 			for id, w := range paid {
-				if owed := epochs - w; owed < -1 || owed > 2*ThriftyGap {
+				if owed := epochs - w; math.Abs(owed) > ThriftyGap+2 {
 					t.Errorf("the weights of sample %d sum to %v in %d epochs", id, w, epochs)
 				}
 			}
@@ -153,15 +153,18 @@ func TestThriftyEnds(t *testing.T) {
 }
 
 // TestThriftyForecast checks that Next is about the place of a sample's first draw of the next
-// epoch, whose length in time varies.
+// epoch, for all but a few that are then read sooner or later, because the pace changes.
 func TestThriftyForecast(t *testing.T) {
 	all, _ := drawn(t, newThrifty(t, 5, 0.25), nil, 0, 12)
-	next, scores, seen := all[11], unevenScores(), map[SampleID]bool{}
+	next, scores, seen, wrong := all[11], unevenScores(), map[SampleID]bool{}, 0
 	for i, id := range next.IDs {
 		want := 11 + float64(i)/float64(len(next.IDs))
-		if got := all[10].Next(id, scores[id]); !seen[id] && math.Abs(got-want) > 0.15 {
-			t.Fatalf("sample %d: Next is %v, its draw is at %v", id, got, want)
+		if got := all[10].Next(id, scores[id]); !seen[id] && math.Abs(got-want) > 0.1 {
+			wrong++
 		}
 		seen[id] = true
+	}
+	if wrong > len(seen)/50 {
+		t.Errorf("Next is wrong for %d of %d samples", wrong, len(seen))
 	}
 }
