@@ -247,14 +247,14 @@ func (f *thriftyForecast) due(s thriftySample) (from, to float64) {
 		from = max(f.gap*(1-thriftySpread), s.age)
 		return from, max(f.gap*(1+thriftySpread), from+float64(f.gap*thriftySpread))
 	}
-	g := f.rates.of(s.score)
-	wait := min(max(1/float64(f.pace*g), thriftyLeast), thriftyWait)
+	length, g := f.sampler.length, f.rates.of(s.score)
+	wait := min(max(1/float64(f.pace*g), thriftyLeast), float64(thriftyWait*length))
 	if s.again {
 		from = float64(wait * (1 - thriftyJitter))
 	}
-	from = max(from, s.age)
-	overdue := min(thriftyOverdue, max(ThriftyGap-from, thriftyJitter))
-	return from, max(min(float64(wait*(1+thriftyJitter)), ThriftyGap), from+overdue)
+	from, most := max(from, s.age), float64(ThriftyGap*length)
+	overdue := min(thriftyOverdue, max(most-from, thriftyJitter))
+	return from, max(min(float64(wait*(1+thriftyJitter)), most), from+overdue)
 }
 
 // wait returns the time to the next draw of a sample.
