@@ -229,7 +229,8 @@ install: build ## install programs, manual, completions and the Python client to
 	install -D -m 644 -t $(to)/share/doc/rankpool/docs docs/*.md
 
 manual-of-%:
-	bin/$* docs man build/man
+	$(go_build) -tags manual -ldflags '$(named)' -o build/$* ./cmd/$*
+	build/$* docs man build/man
 	bin/$* completion bash | \
 		install -D -m 644 /dev/stdin $(to)/share/bash-completion/completions/$*
 	bin/$* completion zsh | install -D -m 644 /dev/stdin $(to)/share/zsh/site-functions/_$*

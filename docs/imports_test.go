@@ -167,6 +167,7 @@ var arrows = map[string]map[string]string{
 		"benchmarks/slowfs":                    "slow storage that is emulated",
 		"cmd/internal/exit":                    "wrong usage, signals",
 		"cmd/internal/outlet":                  "stderr",
+		"cmd/internal/manual":                  "its man pages",
 		"cmd/internal/program":                 "a command line of ours",
 		"cmd/internal/runlog":                  "what each training did",
 		"cmd/internal/version":                 "its version",
@@ -183,10 +184,14 @@ var arrows = map[string]map[string]string{
 		"cmd/internal/version":                 "results of another version are not used again",
 		"scheduler/systems":                    "the systems that it compares",
 	},
+	"cmd/internal/manual": {
+		"cmd/internal/program": "it writes pages by a command",
+		"cmd/internal/version": "man pages name it",
+	},
 	"cmd/internal/program": {
 		"cmd/internal/exit":    "wrong usage",
 		"cmd/internal/outlet":  "stderr",
-		"cmd/internal/version": "man pages name it",
+		"cmd/internal/version": "--version",
 	},
 	"cmd/rankpool/internal/batchscript": {
 		"cmd/internal/program":            "which flag a misspelt one means",

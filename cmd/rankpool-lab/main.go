@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rankpool/cmd/internal/exit"
+	"rankpool/cmd/internal/manual"
 	"rankpool/cmd/internal/outlet"
 	"rankpool/cmd/internal/program"
 )
@@ -28,6 +29,6 @@ func newRootCommand() *cobra.Command {
 	root := program.New("rankpool-lab", "Compare caches for deep-learning training",
 		aboutLab+"\n\n"+exit.Codes)
 	root.AddCommand(newSimulateCommand(), newCompareCommand(), newSideBySideCommand(),
-		newSlowfsCommand(), newVersionCommand(), program.NewDocsCommand(newRootCommand, ""))
+		newSlowfsCommand(), newVersionCommand(), manual.NewCommand(newRootCommand, ""))
 	return root
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"rankpool/cmd/internal/program"
+	"rankpool/cmd/internal/manual"
 )
 
 // TestManPages checks that every command that help lists has a page, and that the pages depend on
@@ -19,7 +19,7 @@ import (
 func TestManPages(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	for _, dir := range []string{first, second} {
-		if err := program.WriteManPages(dir, newRootCommand(), aboutEnvironment); err != nil {
+		if err := manual.Write(dir, newRootCommand(), aboutEnvironment); err != nil {
 			t.Fatal(err)
 		}
 		t.Setenv("SOURCE_DATE_EPOCH", "86400")
@@ -65,7 +65,7 @@ func TestManPages(t *testing.T) {
 // every variable that the code reads.
 func TestManPageOfRankpool(t *testing.T) {
 	dir := t.TempDir()
-	if err := program.WriteManPages(dir, newRootCommand(), aboutEnvironment); err != nil {
+	if err := manual.Write(dir, newRootCommand(), aboutEnvironment); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "rankpool.1"))

@@ -24,10 +24,14 @@ func newRootCommand() *cobra.Command {
 		newPackCommand(), newReportCommand(), newTopCommand(),
 		newDoctorCommand(), newVersionCommand(), newSbatchCommand(),
 		newJoinCommand(), newEndCommand(), newTierCommand(),
-		program.NewDocsCommand(newRootCommand, aboutEnvironment),
 		world.NewLibraryCommand(), world.NewStartCommand())
+	root.AddCommand(forPackagers()...)
 	return root
 }
+
+// forPackagers returns the command that writes man pages, where the build tag manual is set:
+// without it, and what it is made of, the program is smaller.
+var forPackagers = func() []*cobra.Command { return nil }
 
 // openInput opens a file, or stdin for "-".
 func openInput(name string, stdin io.Reader) (io.ReadCloser, error) {

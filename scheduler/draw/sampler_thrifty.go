@@ -21,7 +21,7 @@ import (
 // for as long before the first epoch.
 //
 // What is in the store is the sampler's own book, not what ranks hold, so it is part of the stream.
-// The first epoch has all samples in the order of the sampler uniform. If Reads is 1, all epochs do.
+// The first epoch has all samples in the order of the sampler uniform; with Reads 1 all epochs do.
 //
 // Source: Choi et al., "Faster Neural Network Training with Data Echoing", arXiv 1907.05550, for
 // several uses of a sample that was read; Neyman, "Contribution to the Theory of Sampling Human
@@ -49,7 +49,7 @@ const (
 	ThriftyGap = 5.7
 
 	thriftyWait    = 5.2
-	thriftyJitter  = 0.1 // a wait outside the store is up to this share shorter or longer,
+	thriftyJitter  = 0.1  // a wait outside the store is up to this share shorter or longer,
 	thriftySpread  = 0.5  // and one in it up to this share
 	thriftyOverdue = 0.75 // epochs in which a sample is read whose wait became shorter than its age
 	thriftyLeast   = 0.5  // epochs, the shortest wait outside the store

@@ -1,4 +1,5 @@
-package program
+// Package manual writes man pages.
+package manual
 
 import (
 	"bytes"
@@ -13,28 +14,29 @@ import (
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
+	"rankpool/cmd/internal/program"
 	"rankpool/cmd/internal/version"
 )
 
-// NewDocsCommand is for packagers: "make install" calls it. newRoot returns the program's root, and
+// NewCommand is for packagers: "make install" calls it. newRoot returns the program's root, and
 // about is added to the program's own page.
-func NewDocsCommand(newRoot func() *cobra.Command, about string) *cobra.Command {
+func NewCommand(newRoot func() *cobra.Command, about string) *cobra.Command {
 	docs := &cobra.Command{Use: "docs", Short: "Write the manual", Hidden: true}
 	docs.AddCommand(&cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the man pages of all commands into a folder",
-		Args:  Exactly(1, "one folder"),
+		Args:  program.Exactly(1, "one folder"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return WriteManPages(args[0], newRoot(), about)
+			return Write(args[0], newRoot(), about)
 		},
 	})
 	return docs
 }
 
-// WriteManPages writes a page for a program, with the text about in addition, and one for each
+// Write writes a page for a program, with the text about in addition, and one for each
 // command that help lists. It changes the texts of root. The pages depend only on the commands and
 // the version; they carry no date.
-func WriteManPages(dir string, root *cobra.Command, about string) error {
+func Write(dir string, root *cobra.Command, about string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
