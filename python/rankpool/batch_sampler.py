@@ -7,8 +7,6 @@ import json
 import time
 import warnings
 from array import array
-from contextlib import contextmanager
-from itertools import chain
 from math import inf, isfinite
 from operator import index
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -31,25 +29,14 @@ STATE_VERSION = 2
 SAVE_SECONDS = 60.0
 LISTED = "listed"  # the sampler whose epochs trainers hand in
 _SCORELESS = (LISTED, "chunks", "quiver", "sequential", "torch", "torch-sequential", "uniform")
-_UNSAVED = (
-    ": a training that resumes from this checkpoint cannot continue with the same batches; keep the "
-    "one before it"
-)
-_ABSENT = {"first_chunk": 0}  # values of fields that a state may lack
-# what else may lead to other batches: its value in a state without it, the difference, the remedy
-_MADE_BY = {
-    "plan_version": (
-        1, "plan version {}, and this cache makes plans of version {}",
-        "use the rankpool that the state was saved with",
-    ),
-    "options": (
-        "", "a cache with the options {!r}, and this one has {!r}",
-        "start it with the same --system",
-    ),
-    "choice": (
-        "", "a cache with the choice {!r}, and this one is of {!r}",
-        "start the cache with the same --system, and --memory as a share",
-    ),
+# values of fields that a state may lack
+_ABSENT = {"first_chunk": 0, "plan_version": 1, "options": "", "choice": ""}
+# what to do where the state was saved by another rankpool, or another system of the cache
+_REMEDIES = {
+    "version": "continue with the rankpool that the state was saved with",
+    "plan_version": "continue with the rankpool that the state was saved with",
+    "options": "start the cache with the same --system",
+    "choice": "start the cache with the same --system, and --memory as a share",
 }
 _PROCESSES = (1 << 16) - 1  # the most that WORLD_SIZE may be
 _TALLY_SECONDS = 1.0  # how often a training process reports its counts and waiting time
@@ -187,8 +174,17 @@ class BatchSampler(Ours):
                 stacklevel=2,
             )
         self._fresh = False
-        with _iterating(self):
+        key = self.data.door, self.spec
+        if self.spec.sampler not in _SCORELESS and _iterated.setdefault(key, self) is not self:
+            raise RankpoolError(  # their scores would be mixed up
+                f"rankpool: another sampler {self.spec.sampler} over data set {self.data.name!r} is "
+                "being iterated in this process, and a training has one; end that iteration first"
+            )
+        try:
             yield from self._train()
+        finally:
+            if _iterated.get(key) is self:
+                _iterated.pop(key, None)
 
     def _train(self) -> Iterator[Batch]:
         began = time.perf_counter_ns()
@@ -221,7 +217,7 @@ class BatchSampler(Ours):
     def _planned(self, epoch: int) -> wire.Plan:
         stream, _ = self._open_at(self._connection)
         plan = wire.Plan(
-            self._connection.request(wire.PLAN, wire.pack_plan(stream, epoch, self._start))
+            self._connection.request(wire.PLAN, wire.pack_place(stream, epoch, self._start))
         )
         self._training.note(plan)
         if self._loaded:
@@ -376,7 +372,7 @@ class BatchSampler(Ours):
         place = {"epoch": epoch, "batch": batch, "state": state}
         if self._accuracies:
             place["accuracies"] = self._accuracies
-        return {**self._identity(), **self._made_by(), "processes": self._processes, **place}
+        return {**self._identity(), "processes": self._processes, **place}
 
     def _save(self, epoch: int, batch: int) -> Optional[str]:
         """Has the cache save its importance scores; returns their digest, or None if it is not
@@ -385,20 +381,17 @@ class BatchSampler(Ours):
 
         def save() -> Dict[str, str]:
             stream, _ = self._open_at(link)
-            return json.loads(link.request(wire.SAVE, wire.pack_save(stream, epoch, batch)))
+            return json.loads(link.request(wire.SAVE, wire.pack_place(stream, epoch, batch)))
 
         try:
-            saved = waiting.until(link, save)
+            saved, reason = waiting.until(link, save), "it lacks reports of other trainers"
         except CacheAwayError:
-            warnings.warn(
-                "rankpool: the cache is away and did not save its scores" + _UNSAVED, stacklevel=3
-            )
-            return None
+            saved, reason = {"state": ""}, "it is away"
         if not saved["state"]:
             warnings.warn(
-                "rankpool: the cache lacks reports of other trainers, so its scores are not saved"
-                + _UNSAVED,
-                stacklevel=3,
+                f"rankpool: the cache did not save its scores, since {reason}: a training that "
+                "resumes from this checkpoint cannot continue with the same batches; keep the one "
+                "before it", stacklevel=3,
             )
         elif not saved["saved"] and self._connection.welcome.rank == 0 and not self._unsaved:
             self._unsaved = True
@@ -420,26 +413,8 @@ class BatchSampler(Ours):
         importance scores than those that belong to the state (RequestError, at the first batch),
         unless it was started with --tune state-optional=true.
         """
-        if state.get("version") != STATE_VERSION:
-            raise ValueError(
-                f"rankpool: the saved state has version = {state.get('version')!r}, and this "
-                f"rankpool reads version {STATE_VERSION}; continue with the rankpool that it was "
-                "saved with"
-            )
-        for field, ours in self._made_by().items():
-            otherwise, difference, remedy = _MADE_BY[field]
-            theirs = state.get(field, otherwise)
-            if theirs != ours:
-                raise ValueError(
-                    f"rankpool: the saved state is of {difference.format(theirs, ours)}: it would "
-                    f"not continue with the same batches; {remedy}"
-                )
         for field, ours in self._identity().items():
-            if state.get(field, _ABSENT.get(field)) != ours:
-                raise ValueError(
-                    f"rankpool: the saved state has {field} = {state.get(field)!r}, this sampler "
-                    f"{ours!r}"
-                )
+            compare(state, field, ours)
         epoch = place_of(state, "epoch", wire.MAX_EPOCH)
         batch = place_of(state, "batch", self._batches)
         processes = place_of(state, "processes", _PROCESSES) if "processes" in state else 0
@@ -451,16 +426,14 @@ class BatchSampler(Ours):
         self._loaded = bool(self._accuracies)
         self._training.resume(epoch, batch, state.get("state"), processes)
 
-    def _made_by(self) -> Dict[str, Any]:
-        """Returns what the cache draws by, besides the sampler."""
-        choice = self._connection.opened[self.spec].get("choice", "")
-        return {"plan_version": self._plan_version, "options": self._options, "choice": choice}
-
     def _identity(self) -> Dict[str, Any]:
         spec = self.spec
         first = {"first_chunk": spec.first_chunk} if spec.sampler == "chunks" else {}
         return {
             "version": STATE_VERSION,
+            "plan_version": self._plan_version,
+            "options": self._options,
+            "choice": self._connection.opened[spec].get("choice", ""),
             "identity": spec.identity,
             "samples": len(self.data),
             "seed": spec.seed,
@@ -512,23 +485,6 @@ def _is_beside(door: str, spec: Spec) -> bool:
 _iterated: Dict[Tuple[str, Spec], BatchSampler] = {}
 
 
-@contextmanager
-def _iterating(sampler: BatchSampler) -> Iterator[None]:
-    """Raises RankpoolError if another sampler trains on the same stream: their scores would be
-    mixed up."""
-    key = sampler.data.door, sampler.spec
-    if sampler.spec.sampler not in _SCORELESS and _iterated.setdefault(key, sampler) is not sampler:
-        raise RankpoolError(
-            f"rankpool: another sampler {sampler.spec.sampler} over data set {sampler.spec.data!r} "
-            "is being iterated in this process, and a training has one; end that iteration first"
-        )
-    try:
-        yield
-    finally:
-        if _iterated.get(key) is sampler:
-            _iterated.pop(key, None)
-
-
 def _whole(name: str, value: Any, least: int, most: int) -> int:
     """Returns a script's integer, possibly NumPy's, which must be in [least, most]; raises
     ValueError."""
@@ -539,6 +495,17 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
     if not least <= number <= most:
         raise ValueError(f"rankpool: {name} must be in [{least}, {most}], not {number}")
     return number
+
+
+def compare(state: Dict[str, Any], field: str, ours: Any) -> None:
+    """Raises ValueError unless a saved state has this value: training would not continue with the
+    same batches."""
+    theirs = state.get(field, _ABSENT.get(field))
+    if theirs != ours:
+        remedy = f"; {_REMEDIES[field]}" if field in _REMEDIES else ""
+        raise ValueError(
+            f"rankpool: the saved state has {field} = {theirs!r}, this sampler {ours!r}{remedy}"
+        )
 
 
 def place_of(state: Dict[str, Any], field: str, most: int) -> int:
@@ -555,18 +522,19 @@ def place_of(state: Dict[str, Any], field: str, most: int) -> int:
 def _float32(values, shape: Tuple[int, int]) -> array:
     """Returns a tensor, an array or a list of lists row by row; raises ValueError unless it has
     this shape."""
+    import numpy
+
     if hasattr(values, "detach"):
-        values = values.detach().cpu().float().numpy()
-    if not hasattr(values, "astype"):
-        values = [_listed(row) for row in values]
-        if len(values) == shape[0] and all(len(row) == shape[1] for row in values):
-            return array("f", chain.from_iterable(values))
-        found = [len(values), *sorted({len(row) for row in values})]
-    elif values.shape == shape:
-        return array("f", values.astype("float32").tobytes())
-    else:
-        found = list(values.shape)
-    raise ValueError(f"rankpool: embeddings must be of shape {list(shape)}, not {found}")
+        values = values.detach().cpu().float()
+    rows = values if hasattr(values, "shape") else [_listed(row) for row in values]
+    try:
+        found = numpy.asarray(rows, "float32")
+        wrong = found.shape != shape and list(found.shape)
+    except ValueError:
+        wrong = "rows of several lengths"
+    if wrong is not False:
+        raise ValueError(f"rankpool: embeddings must be of shape {list(shape)}, not {wrong}")
+    return array("f", found.tobytes())
 
 
 def _listed(values) -> List:

@@ -14,7 +14,7 @@ from torch.utils.data import Sampler
 
 from . import session, wire
 from .batch import Batch, Index
-from .batch_sampler import BatchSampler, BesideError, place_of
+from .batch_sampler import BatchSampler, BesideError, compare, place_of
 from .connection import Spec
 from .dataloader_hook import Loading, Ours, loading_of
 from .errors import CacheAwayError
@@ -221,10 +221,8 @@ class DistributedSampler(TorchDistributedSampler, Ours):
                 "identity": None in (ours, theirs),
                 "global_batch": None in (ours, theirs) and not state["batch"],
             }
-            if theirs != ours and not unknown.get(field):
-                raise ValueError(
-                    f"rankpool: the saved state has {field} = {theirs!r}, this sampler {ours!r}"
-                )
+            if not unknown.get(field):
+                compare(state, field, ours)
         if state.get("yielded") and self._loading.exact:
             raise ValueError(
                 "rankpool: the saved state counts ids, not batches: resume with the kind of loader "

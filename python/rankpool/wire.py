@@ -67,8 +67,9 @@ def pack_open(spec: Any, training: Optional[dict]) -> bytes:
     return compact({**asked, "training": training})
 
 
-def pack_plan(stream: int, epoch: int, first: int) -> bytes:
-    return pack("<III", stream, epoch, first)
+def pack_place(stream: int, epoch: int, batch: int) -> bytes:
+    """Packs a PLAN, whose first batch this is, or a SAVE."""
+    return pack("<III", stream, epoch, batch)
 
 
 def pack_list(stream: int, epoch: int, ahead: bool, total: int, first: int, words: bytes) -> bytes:
@@ -94,10 +95,6 @@ def pack_report(
 
 def pack_release(leases: Sequence[int], tally: bytes) -> bytes:
     return pack(f"<{1 + len(leases)}I", len(leases), *leases) + tally
-
-
-def pack_save(stream: int, epoch: int, batch: int) -> bytes:
-    return pack("<III", stream, epoch, batch)
 
 
 _COUNTED = (

@@ -81,7 +81,7 @@ def test_a_state_of_another_version_is_refused(door):
     for version in (1, 3, None):
         with pytest.raises(
             ValueError,
-            match=f"the saved state has version = {version}, and this rankpool reads version 2",
+            match=f"has version = {version}, this sampler 2; continue with the rankpool that",
         ):
             sampler.load_state_dict({**state, "version": version})
 
@@ -108,7 +108,7 @@ def test_what_was_not_saved_is_said(door, monkeypatch):
     door.saved = {"saved": "", "state": ""}
     with pytest.warns(
         UserWarning,
-        match="lacks reports of other trainers, so its scores are not saved: a training that",
+        match="since it lacks reports of other trainers: a training that",
     ):
         assert sampler.state_dict()["state"] is None
     door.saved = {"saved": "", "state": "5a" * 16}
@@ -121,6 +121,6 @@ def test_what_was_not_saved_is_said(door, monkeypatch):
     door.kill()
     sampler.metric("any", 1)
     with pytest.warns(
-        UserWarning, match="the cache is away and did not save its scores: a training that"
+        UserWarning, match="did not save its scores, since it is away: a training that"
     ):
         assert sampler.state_dict()["state"] is None

@@ -45,7 +45,7 @@ SENT = {
             Spec("train", "5a" * 16, "pads", 7, 64, False, True, "local", 2, 4), TRAINING
         ),
     ),
-    "plan": (wire.PLAN, 3, wire.pack_plan(1, 3, 5)),
+    "plan": (wire.PLAN, 3, wire.pack_place(1, 3, 5)),
     "get": (wire.GET, 5, wire.pack_get(1, 3, 9, [11, 12], tally())),
     "get_first": (wire.GET, 6, wire.pack_get(1, 3, 0, [], tally())),
     "report": (wire.REPORT, 7, wire.pack_report(1, 3, 9, array("f", [0.5, nan, 2.0]))),
@@ -63,7 +63,7 @@ SENT = {
         wire.METRIC, 10,
         wire.compact({"stream": 1, "epoch": 3, "name": "accuracy", "value": 0.875}),
     ),
-    "save": (wire.SAVE, 11, wire.pack_save(1, 3, 10)),
+    "save": (wire.SAVE, 11, wire.pack_place(1, 3, 10)),
     "list": (
         wire.LIST, 21, wire.pack_list(1, 4, True, 6, 0, array("I", [2, 2, 1, 4, 0, 4]).tobytes())
     ),
