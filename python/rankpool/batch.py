@@ -211,14 +211,12 @@ def _from_cache(
     lease: Lease,
 ) -> Samples:
     rows = index.rows(batch)
-    # The plan decides the stream, whatever the cache answers; and a view that the end of the slab
-    # cuts off is not a sample.
-    sources = reply.sources
-    if not reply.has(rows) or max(lease.ends, default=0) > len(lease.slab) and _cut_off(
-        lease, sources
-    ):
+    # The plan decides the stream, whatever the cache answers; and what the end of the slab cuts off
+    # is not a sample, or one that no rank has.
+    if not reply.has(rows) or max(lease.ends, default=0) > len(lease.slab):
         connection.end(lease)
         return _from_storage(connection, index, batch, tally)
+    sources = reply.sources
     local = sources.count(wire.LOCAL)
     tally.hits_local += local
     views = None
@@ -229,15 +227,6 @@ def _from_cache(
             connection.end(lease)
             raise
     return Samples(batch, views, index, lease, connection)
-
-
-def _cut_off(lease: Lease, sources: bytes) -> bool:
-    """Returns whether a sample that the cache claims to have extends beyond its memory."""
-    here = (wire.LOCAL, wire.REMOTE, wire.STORAGE, wire.FALLBACK)
-    return any(
-        end > len(lease.slab) and source & ~wire.SUBSTITUTE in here
-        for end, source in zip(lease.ends, sources)
-    )
 
 
 def _mixed(
@@ -272,7 +261,6 @@ def _mixed(
 
 
 def _from_storage(connection: Connection, index: Index, batch: Batch, tally: wire.Tally) -> Samples:
-    connection.hesitate()
     views = [memoryview(index.read(row)) for row in index.rows(batch)]
     tally.fallback_reads += len(views)
     tally.fallback_bytes += sum(map(len, views))

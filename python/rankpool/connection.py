@@ -7,7 +7,6 @@ import json
 import mmap
 import multiprocessing.util
 import os
-import random
 import select
 import socket
 import struct
@@ -15,6 +14,7 @@ import threading
 import time
 import weakref
 from collections import deque
+from contextlib import suppress
 from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import session, wire
@@ -37,15 +37,9 @@ HANG_UP_SECONDS = 1.0  # the longest that a process's exit waits for the door
 # and for a cache that is away, to send it the counts: a restart takes a few seconds, or more on a
 # busy machine
 CLOSE_SECONDS = 30.0
-# Before its first read from storage after the cache was lost, a process waits a random time of up
-# to this much per process of the job: so one of them begins every 5 ms, a rate that a metadata
-# server can handle.
-HESITATE_SECONDS = 0.005
-MAX_HESITATE_SECONDS = 2.0  # of that: a step waits for its slowest trainer
 # number of ended epochs whose tallies and metrics are resent to a restarted cache, which may not
 # have recorded them
 KEPT = 8
-_random = random.SystemRandom()  # the generator of the module random is the script's
 # bytes received at once: the first is many times the reply to a batch of 64
 _BUFFER_BYTES, _MOST_BYTES = 64 << 10, 1 << 20
 
@@ -93,7 +87,6 @@ class Connection:
         self._sock: Optional[socket.socket] = None
         # the cache has been sent what it may have forgotten: other threads may use the connection
         self._ready = False
-        self._hesitated = False
         self._retry_at, self._retry = 0.0, RETRY_SECONDS
         # timeouts for a reply; the second is shorter after a late reply
         self._bound = self._patience = batch_timeout()
@@ -103,9 +96,7 @@ class Connection:
         self._ended: Deque[wire.Tally] = deque(maxlen=KEPT)
         self._metrics: Deque[dict] = deque(maxlen=KEPT)
         self._hands: Optional[Hands] = None  # views of the slab in a script's hands
-        self._kept: List[Lease] = []
-        # ended leases of earlier connections whose views are still in use
-        self._old: List[Lease] = []
+        self._kept: List[Lease] = []  # ended leases whose views are still in use
         # the newest replies to OPEN: the samplers may have ended before their sums are sent
         self.opened: Dict[Spec, dict] = {}
         self._forget()
@@ -115,11 +106,10 @@ class Connection:
         self.slab = b""
         # of what this connection has opened: the lives of the trainings that were reported to it
         self._lives: Dict[Spec, Optional[Tuple[int, int]]] = {}
-        self._asked: set = set()
+        # by ticket the replies that somebody wants; None: it has not come
+        self._replies: Dict[int, Optional[Tuple[int, bytes]]] = {}
         self._abandoned: set = set()
-        self._early: Dict[int, Tuple[int, bytes]] = {}
         self._due: List[int] = []
-        self._old, self._kept = self._old + self._kept, []
         self._buffer = bytearray()  # what was received, and not yet read
 
     # --- being connected ---
@@ -137,7 +127,7 @@ class Connection:
                 return self._sock is not None
             self._retry_at = now + RETRY_SECONDS
             again = self.generation > 0
-            self._old = [lease for lease in self._old if not lease.release()]
+            self._take_due()
             self._bring_back()
             try:
                 self._hello()
@@ -166,14 +156,6 @@ class Connection:
         if self._memory is not None:
             self._memory.close()
             self._memory = None
-
-    def hesitate(self) -> None:
-        """Waits a random moment before the first read from storage after the cache was lost: all
-        processes of the job notice the loss at once."""
-        if self._sock is None and not self._hesitated:
-            self._hesitated = True
-            processes = self.world * getattr(worker(), "num_workers", 1)
-            time.sleep(_random.uniform(0, min(MAX_HESITATE_SECONDS, HESITATE_SECONDS * processes)))
 
     def add_listener(self, listener) -> None:
         """Registers listener._reconnected(link) to be called for every new connection, possibly
@@ -227,7 +209,6 @@ class Connection:
         _bound_calls(self._sock, self._patience)
         self._greeted = True
         self.generation += 1
-        self._hesitated = False
 
     def _checked(self, kind: int, payload: bytes) -> wire.Welcome:
         """Returns the reply to HELLO; raises VersionError unless both sides speak one version."""
@@ -363,7 +344,7 @@ class Connection:
         once."""
         with self._lock:
             ticket = self._send(kind, payload)
-            self._asked.add(ticket)
+            self._replies[ticket] = None
             return ticket
 
     def post(self, kind: int, payload: bytes) -> bool:
@@ -390,27 +371,21 @@ class Connection:
         meanwhile.
         """
         ticket, since = self.send(kind, payload), time.monotonic()
-        while (sock := self._read_along(ticket)) is not None:
-            _readable(sock, READ_ALONG_SECONDS)
-            if time.monotonic() > since + self._patience:
+        while self._is_due(ticket):
+            if self._buffer or _readable(self._sock, READ_ALONG_SECONDS):
+                with self._lock, suppress(socket.timeout):  # it may not be all there yet
+                    if self._is_due(ticket) and (self._buffer or _readable(self._sock, 0)):
+                        self._sort()
+            if self._is_due(ticket) and time.monotonic() > since + self._patience:
                 if not self._door_answers():
                     with self._lock:
                         raise self._late()
                 since = time.monotonic()
         return self.wait(ticket, patient=True)
 
-    def _read_along(self, ticket: int) -> Optional[socket.socket]:
-        """Reads all frames that have arrived; returns the socket to wait on, or None if wait is
-        done."""
-        with self._lock:
-            while ticket not in self._early and ticket in self._asked:
-                if not self._buffer and not _readable(self._sock, 0):
-                    return self._sock
-                try:
-                    self._sort()
-                except socket.timeout:  # it is not all there yet
-                    return self._sock
-        return None
+    def _is_due(self, ticket: int) -> bool:
+        """Returns whether a reply may still come."""
+        return self._replies.get(ticket, ()) is None
 
     def _send(self, kind: int, payload: bytes) -> int:
         self._ticket = ticket = self._ticket + 1 & 0xFFFFFFFF
@@ -434,8 +409,7 @@ class Connection:
         RANKPOOL_BATCH_TIMEOUT seconds; NotReady or RequestError if the cache replies so.
         """
         with self._lock:
-            kind, payload = self._early.pop(ticket, None) or self._await(ticket)
-            self._asked.discard(ticket)
+            kind, payload = self._await(ticket)
             if not patient:
                 self._in_time()
             if kind == wire.ERROR:
@@ -450,17 +424,17 @@ class Connection:
             return reply, lease
 
     def _await(self, ticket: int) -> Tuple[int, bytes]:
-        if ticket not in self._asked:
-            raise Away("rankpool: the connection was lost before the reply came")
         until = time.monotonic() + self._patience
-        while ticket not in self._early:
+        while self._is_due(ticket):
             try:
                 if time.monotonic() > until:
                     raise socket.timeout
                 self._sort()
             except socket.timeout:
                 raise self._late() from None
-        return self._early.pop(ticket)
+        if ticket not in self._replies:
+            raise Away("rankpool: the connection was lost before the reply came")
+        return self._replies.pop(ticket)
 
     def _sort(self) -> None:
         """Reads a frame and stores it for the thread that waits for it."""
@@ -468,9 +442,10 @@ class Connection:
         if kind == wire.ERROR and got == 0:  # the door hangs up: trying again would not help
             raise self._error(payload)
         if got in self._abandoned:
-            self._let_go(got, kind, payload)
+            self._abandoned.discard(got)
+            self._let_go(kind, payload)
         else:
-            self._early[got] = kind, payload
+            self._replies[got] = kind, payload
 
     def _error(self, payload: bytes) -> Exception:
         code, text = wire.unpack_error(payload)
@@ -481,14 +456,13 @@ class Connection:
     def abandon(self, ticket: int) -> None:
         """Discards the reply to this GET; its lease is released when it arrives."""
         with self._lock:
-            if ticket in self._early:
-                self._let_go(ticket, *self._early.pop(ticket))
-            elif ticket in self._asked:
+            if self._is_due(ticket):
                 self._abandoned.add(ticket)
+            elif ticket in self._replies:
+                self._let_go(*self._replies[ticket])
+            self._replies.pop(ticket, None)
 
-    def _let_go(self, ticket: int, kind: int, payload: bytes) -> None:
-        self._asked.discard(ticket)
-        self._abandoned.discard(ticket)
+    def _let_go(self, kind: int, payload: bytes) -> None:
         if kind == wire.GET + wire.REPLY:
             self._due.append(wire.BatchReply(payload).lease)
 
@@ -574,17 +548,16 @@ class Connection:
                 )
                 due = ()
             self._write(b"".join(frames))
-            self._asked.update(tickets)
+            self._replies.update(dict.fromkeys(tickets))
             return tickets
 
     def end(self, lease: Lease) -> None:
         """Ends the use of a lease; the next GET or RELEASE releases it, unless a view is still in
         use."""
         with self._lock:
-            here = lease.generation == self.generation and self._sock is not None
             if not lease.release():
-                (self._kept if here else self._old).append(lease)
-            elif here:
+                self._kept.append(lease)
+            elif lease.generation == self.generation and self._sock is not None:
                 self._due.append(lease.number)
 
     def lost(self, lease: Lease) -> bool:
@@ -610,8 +583,10 @@ class Connection:
 
     def _take_due(self) -> Sequence[int]:
         with self._lock:
-            due = self._due + [lease.number for lease in self._kept if lease.release()]
-            self._due, self._kept = [], [one for one in self._kept if one.slab is not None]
+            kept, self._kept = self._kept, []
+            for lease in kept:
+                self.end(lease)
+            due, self._due = self._due, []
             return due
 
 
@@ -629,7 +604,7 @@ def _readable(sock: socket.socket, seconds: float, event: int = select.POLLIN) -
     poll = select.poll()
     try:
         poll.register(sock, event)
-    except ValueError:  # another thread has closed it
+    except (TypeError, ValueError):  # another thread has closed it
         return True
     return bool(poll.poll(1000 * seconds))
 

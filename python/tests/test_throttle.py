@@ -1,21 +1,16 @@
 """Trainers that read storage themselves keep to the job's limits, all processes of a node
 together."""
 
-import fcntl
 import multiprocessing
-import os
 import shutil
-import signal
 import struct
 from pathlib import Path
 
 import pytest
 
-import rankpool
 from dataset_tree import make_tree, write_index
-from rankpool import connection, throttle
+from rankpool import throttle
 from rankpool.index import Index
-from rankpool.batch_sampler import BatchSampler
 
 # 1 MiB/s, 250.5 opens/s
 GOLDEN = Path(__file__).parents[2] / "docs" / "wire" / "storage_limit_golden.bin"
@@ -106,24 +101,6 @@ def test_no_sample_waits_for_ever(tmp_path, clock):
     assert clock.slept == [pytest.approx(throttle.MAX_WAIT_SECONDS)] * 2
 
 
-def test_a_process_that_stands_still_with_the_lock_stops_nobody(tmp_path, clock):
-    path = write_limit(tmp_path, 1000.0)
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        file = open(path, "r+b")
-        fcntl.flock(file, fcntl.LOCK_EX)
-        os.write(write, b"x")
-        signal.pause()
-    os.read(read, 1)
-    try:
-        throttle.throttle(tmp_path).wait(10)
-        assert throttle.LOCK_SECONDS < sum(clock.slept) < throttle.LOCK_SECONDS + 0.1
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-
-
 @pytest.mark.parametrize("content", [b"", b"rplimit1", b"x" * 32])
 def test_what_is_no_limit_limits_nothing(tmp_path, content):
     assert throttle.throttle(tmp_path) is None
@@ -139,40 +116,3 @@ def test_an_index_reads_as_fast_as_the_limit_beside_it_says(tmp_path, clock):
     for id in range(3):
         assert index.read(id) == bytes([id]) * 1000
     assert sum(clock.slept) == pytest.approx(1.9)
-
-
-def test_each_waits_at_random_before_it_reads_storage(door, monkeypatch):
-    """Once each time that the cache goes away, before the first read, and never while it is
-    there."""
-    slept, read = [], []
-    monkeypatch.setattr(connection._random, "uniform", lambda low, high: high, raising=False)
-    monkeypatch.setattr(
-        connection.time, "sleep", lambda seconds: slept.append((seconds, len(read)))
-    )
-    monkeypatch.setattr(Index, "read", lambda index, id: read.append(id) or b"x")
-    data = rankpool.Dataset()
-    sampler = BatchSampler(data, batch_size=4)
-    door.sources[0, 0, 0] = 4
-    first, second, *_ = sampler
-    data.read(first, rankpool.dataset.collate)
-    # the cache is there, and leaves one sample to the client
-    assert (len(slept), len(read)) == (0, 1)
-    door.kill()
-    for batch in (first, second):
-        data.read(batch, rankpool.dataset.collate)
-    assert slept == [(0.005, 1)] and len(read) == 9
-    door.start()
-    data.read(second, rankpool.dataset.collate)
-    assert len(read) == 9
-    door.kill()
-    data.read(second, rankpool.dataset.collate)
-    assert slept == [(0.005, 1), (0.005, 9)]
-
-
-@pytest.mark.parametrize("world, longest", [(8, 0.04), (400, 2.0), (100_000, 2.0)])
-def test_the_more_processes_the_longer(monkeypatch, world, longest):
-    slept = []
-    monkeypatch.setattr(connection._random, "uniform", lambda low, high: high, raising=False)
-    monkeypatch.setattr(connection.time, "sleep", slept.append)
-    connection.Connection("/none", 0, world).hesitate()
-    assert slept == [pytest.approx(longest)]
