@@ -7,7 +7,7 @@ import mmap
 import os
 import zlib
 from functools import cached_property
-from struct import unpack_from
+from struct import calcsize, unpack_from
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from .checksums import find_xxh3, masked_crc32c
@@ -15,7 +15,6 @@ from .errors import RankpoolError, SampleError
 from .throttle import throttle
 
 _HEADER_BYTES = 128
-_COLUMN_HEAD_BYTES = 24
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # by the bytes of a column's cells
 _HAS_OFFSETS, _HAS_CHECKSUMS, _HAS_MEMBERS, _MANY_MEMBERS, _LEFT_OUT, _OTHER = 1, 2, 4, 8, 16, 32
 _HAS_PIECES = 64
@@ -31,13 +30,46 @@ class Members(dict):
 class Scaled:
     """A column of integers: row i is base + unit * cells[i]."""
 
-    __slots__ = ("_cells", "_base", "_unit")
+    __slots__ = ("cells", "_base", "_unit")
 
     def __init__(self, cells: memoryview, base: int, unit: int) -> None:
-        self._cells, self._base, self._unit = cells, base, unit
+        self.cells, self._base, self._unit = cells, base, unit
 
     def __getitem__(self, row: int) -> int:
-        return self._base + self._unit * self._cells[row]
+        return self._base + self._unit * self.cells[row]
+
+
+class _Cursor:
+    """Reads an index file from the byte `at` on."""
+
+    def __init__(self, content: memoryview, at: int) -> None:
+        self.content, self.at = content, at
+
+    def unpack(self, format: str) -> tuple:
+        found = unpack_from(format, self.content, self.at)
+        self.at += calcsize(format)
+        return found
+
+    def column(self, code: str, cells: int) -> memoryview:
+        width = calcsize(code)
+        found = self.content[self.at : self.at + width * cells].cast(code)
+        self.at += (width * cells + 7) // 8 * 8
+        return found
+
+    def scaled(self, cells: int) -> Scaled:
+        base, unit, width = self.unpack("<qQI4x")
+        return Scaled(self.column(_CODES[width], cells), base, unit)
+
+    def plain(self, cells: int) -> memoryview:
+        return self.scaled(cells).cells
+
+    def text(self) -> memoryview:
+        (length,) = self.unpack("<I")
+        self.at += length
+        return self.content[self.at - length : self.at]
+
+    def texts(self, count: int) -> List[bytes]:
+        return [bytes(self.text()) for _ in range(count)]
 
 
 class Ranges:
@@ -127,50 +159,29 @@ class Index:
         self._names = self._bytes[names_at : names_at + names_bytes]
         # the folder that paths are relative to
         self.root = bytes(self._bytes[root_at : root_at + root_bytes])
-        self._folders, at = self._read_texts(folders_at, folders)
+        read = _Cursor(self._bytes, folders_at)
+        self._folders = read.texts(folders)
         self._kinds: List[str] = []
         if self._member_ends is not None:
-            kinds, _ = self._read_texts(at + 4, unpack_from("<I", self._bytes, at)[0])
-            self._kinds = [os.fsdecode(kind) for kind in kinds]
+            self._kinds = list(map(os.fsdecode, read.texts(*read.unpack("<I"))))
 
     def _columns(self, path: str, n: int, flags: int) -> None:
-        at = _HEADER_BYTES
-
-        def column(code: str, width: int, cells: int = n) -> memoryview:
-            nonlocal at
-            found = self._bytes[at : at + width * cells].cast(code)
-            at += (width * cells + 7) // 8 * 8
-            return found
-
-        def head() -> Tuple[int, int, int]:
-            nonlocal at
-            found = unpack_from("<qQI", self._bytes, at)
-            at += _COLUMN_HEAD_BYTES
-            return found
-
-        def plain(cells: int = n) -> memoryview:
-            _, _, width = head()
-            return column(_CODES[width], width, cells)
-
-        def scaled(cells: int = n) -> Scaled:
-            base, unit, width = head()
-            return Scaled(column(_CODES[width], width, cells), base, unit)
-
-        self.sizes = plain()
-        self.mtimes = scaled()
-        self.labels = plain()
-        self._folder = plain()
+        read = _Cursor(self._bytes, _HEADER_BYTES)
+        self.sizes = read.plain(n)
+        self.mtimes = read.scaled(n)
+        self.labels = read.plain(n)
+        self._folder = read.plain(n)
         self._named = None  # by row the number of its name; None: the same
         names = n
         if flags & _HAS_PIECES:
-            self._named = plain()
-            (names,) = column("Q", 8, 1)
-        self._ends = column("I", 4, names)
+            self._named = read.plain(n)
+            (names,) = read.unpack("<Q")
+        self._ends = read.column("I", names)
         self._offsets = self._formats = self._sums = None
         if flags & _HAS_OFFSETS:
-            self._offsets, self._formats = scaled(), column("B", 1)
+            self._offsets, self._formats = read.scaled(n), read.column("B", n)
         if flags & _HAS_CHECKSUMS:
-            self._sums = column("Q", 8)
+            self._sums = read.column("Q", n)
             self._xxh3 = find_xxh3()
             if self._xxh3 is None:
                 raise RankpoolError(
@@ -183,41 +194,13 @@ class Index:
         self.other_kinds = bool(flags & _OTHER)
         self._member_ends = None
         if flags & _HAS_MEMBERS:
-            self._member_ends = column("I", 4)
+            self._member_ends = read.column("I", n)
             count = self._member_ends[n - 1] if n else 0
-            self._member_offsets, self._member_sizes = scaled(count), plain(count)
-            self._member_kinds = plain(count)
+            self._member_offsets, self._member_sizes = read.scaled(count), read.plain(count)
+            self._member_kinds = read.plain(count)
         self.pieces: Optional[Pieces] = None
         if flags & _HAS_PIECES:
-            samples, windows, _, has_ends = column("Q", 8, 4)
-            columns = plain(windows), plain(windows), column("I", 4, samples) if has_ends else None
-            self.pieces = self._read_pieces(at, samples, columns)
-
-    def _read_pieces(self, at: int, samples: int, columns) -> Pieces:
-        def text() -> memoryview:
-            nonlocal at
-            (length,) = unpack_from("<I", self._bytes, at)
-            at += 4 + length
-            return self._bytes[at - length : at]
-
-        note, heads = json.loads(bytes(text())), {}
-        (count,) = unpack_from("<I", self._bytes, at)
-        at += 4
-        for _ in range(count):
-            path = bytes(text())
-            size, _, ranges = unpack_from("<QQI", self._bytes, at)
-            places = unpack_from(f"<{2 * ranges}Q", self._bytes, at + 20)
-            at += 20 + 16 * ranges
-            heads[path] = Head(size, places, text())
-        return Pieces(samples, note, heads, columns)
-
-    def _read_texts(self, at: int, count: int) -> Tuple[List[bytes], int]:
-        found = []
-        for _ in range(count):
-            (length,) = unpack_from("<I", self._bytes, at)
-            found.append(bytes(self._bytes[at + 4 : at + 4 + length]))
-            at += 4 + length
-        return found, at
+            self.pieces = _read_pieces(read)
 
     def __len__(self) -> int:
         return len(self.sizes) if self.pieces is None else self.pieces.samples
@@ -231,8 +214,8 @@ class Index:
     @cached_property
     def classes(self) -> List[str]:
         """The names of the classes by label."""
-        names, _ = self._read_texts(self._classes_at, self._class_count)
-        return [os.fsdecode(name) for name in names]
+        names = _Cursor(self._bytes, self._classes_at).texts(self._class_count)
+        return list(map(os.fsdecode, names))
 
     def path(self, id: int) -> bytes:
         """Returns the path of the file that contains sample id, as the file system has it."""
@@ -336,6 +319,20 @@ class Index:
             raise ValueError(
                 "the file has other bytes than when it was indexed: their checksum is wrong"
             )
+
+
+def _read_pieces(read: _Cursor) -> Pieces:
+    samples, windows, _, has_ends = read.unpack("<4Q")
+    columns = (
+        read.plain(windows), read.plain(windows), read.column("I", samples) if has_ends else None,
+    )
+    note, heads = json.loads(bytes(read.text())), {}
+    (count,) = read.unpack("<I")
+    for _ in range(count):
+        path = bytes(read.text())
+        size, _, ranges = read.unpack("<QQI")
+        heads[path] = Head(size, read.unpack(f"<{2 * ranges}Q"), read.text())
+    return Pieces(samples, note, heads, columns)
 
 
 def _read_range(fd: int, at: int, left: int) -> bytes:
