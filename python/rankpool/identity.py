@@ -15,7 +15,8 @@ class Identities:
     def __init__(self) -> None:
         self._data: Dict[str, Tuple[str, str]] = {}  # by name: identity and times
         self._plan_version: Optional[int] = None
-        self._options = self.sampler = ""
+        self._options: Optional[str] = None
+        self.sampler = ""
 
     def expect(self, name: str, identity: str, times: str) -> None:
         """Records what training began with; the first record stays."""
@@ -23,19 +24,20 @@ class Identities:
 
     def check(self, welcome) -> None:
         """Raises IdentityError unless a rank serves what training began with."""
-        if self._plan_version not in (None, welcome.plan_version):
-            raise IdentityError(
-                f"rankpool: the cache came back with plans of version {welcome.plan_version}, and "
-                f"training began with version {self._plan_version}: use one rankpool on all nodes"
-            )
-        if self._plan_version is not None and self._options != welcome.options:
-            raise IdentityError(
-                f"rankpool: the cache came back with the options {welcome.options!r}, and training "
-                f"began with {self._options!r}: start it with the same --system"
-            )
-        self._plan_version, self._options, self.sampler = (
-            welcome.plan_version, welcome.options, welcome.sampler,
-        )
+        for what, before, now, remedy in (
+            (
+                "plan version", self._plan_version, welcome.plan_version,
+                "use one rankpool on all nodes",
+            ),
+            ("options", self._options, welcome.options, "start it with the same --system"),
+        ):
+            if before not in (None, now):
+                raise IdentityError(
+                    f"rankpool: the cache came back with the {what} {now!r}, and training began "
+                    f"with {before!r}: {remedy}"
+                )
+        self._plan_version, self._options = welcome.plan_version, welcome.options
+        self.sampler = welcome.sampler
         served = {data["name"]: data for data in welcome.data}
         for name, (identity, times) in self._data.items():
             if name not in served:

@@ -93,7 +93,7 @@ def write(folder: str, out: Any = None) -> None:
     if sum(end - at for _, at, end in small) * FEW > sum(end - at for _, at, end in reads):
         small = set()
     heads: Dict[str, List[Tuple[int, int]]] = {}
-    for path, at, end in _apart(small):
+    for path, at, end in pieces.joined(small):
         heads.setdefault(path, []).append((at, end - at))
     cuts: Dict[str, Any] = {}  # no piece is part of another
     for path, at, end in reads - small:
@@ -101,7 +101,7 @@ def write(folder: str, out: Any = None) -> None:
     cuts = {path: np.array(sorted(places)) for path, places in cuts.items()}
 
     def sample(i: int) -> Iterator[Tuple[str, int, int]]:
-        for path, at, end in _apart(samples[i] - small):
+        for path, at, end in pieces.joined(samples[i] - small):
             first, last = np.searchsorted(cuts[path], (at, end))
             places = cuts[path][first : last + 1].tolist()
             yield from ((path, a, b - a) for a, b in zip(places, places[1:]))
@@ -109,10 +109,10 @@ def write(folder: str, out: Any = None) -> None:
     pieces.write(sample, len(samples), root, out, heads)
 
 
-def _recorded(folder: str) -> Tuple[str, List[Set[Tuple[str, int, int]]]]:
+def _recorded(folder: str) -> Tuple[str, List[Set[pieces.Read]]]:
     """Returns root and reads of each sample: path, offset and end."""
     of: Optional[list] = None
-    samples: List[Set[Tuple[str, int, int]]] = []
+    samples: List[Set[pieces.Read]] = []
     for name in sorted(os.listdir(folder)):
         if not name.endswith(".log"):
             continue
@@ -129,17 +129,6 @@ def _recorded(folder: str) -> Tuple[str, List[Set[Tuple[str, int, int]]]]:
     if of is None:
         raise Refused(f"{folder} has no records of rankpool.learn")
     return of[0], samples
-
-
-def _apart(reads: Set[Tuple[str, int, int]]) -> List[Tuple[str, int, int]]:
-    """Returns ranges, those that touch as one."""
-    found: List[Tuple[str, int, int]] = []
-    for path, at, end in sorted(reads):
-        if found and found[-1][0] == path and at <= found[-1][2]:
-            found[-1] = path, found[-1][1], max(found[-1][2], end)
-        else:
-            found.append((path, at, end))
-    return found
 
 
 if __name__ == "__main__":

@@ -45,6 +45,8 @@ SMALL_ROW, PIECE = 4 << 10, 16 << 10  # smaller rows share a piece of about so m
 GAP = 512  # heads that are closer are one
 SHARDING, MISSING = "sharding_indexed", (1 << 64) - 1  # in a shard's index
 
+Read = Tuple[str, int, int]  # path, offset and end of a range of a file
+
 
 class Recorder(io.FileIO):
     """A file that remembers what was read. While `probing`, what was not read before is not read
@@ -68,13 +70,19 @@ class Recorder(io.FileIO):
 
     def heads(self) -> List[Tuple[int, int]]:
         """Returns the offset and size of each range that was read."""
-        found: List[List[int]] = []
-        for at, end in sorted(self._ends.items()):
-            if found and at - found[-1][1] < GAP:
-                found[-1][1] = max(found[-1][1], end)
-            elif at < end:
-                found.append([at, end])
-        return [(at, end - at) for at, end in found]
+        reads = [(self.name, at, end) for at, end in self._ends.items() if at < end]
+        return [(at, end - at) for _, at, end in joined(reads, GAP)]
+
+
+def joined(reads: Iterable[Read], gap: int = 1) -> List[Read]:
+    """Returns ranges of files in order, as one those with less than a gap between them."""
+    found: List[Read] = []
+    for path, at, end in sorted(reads):
+        if found and found[-1][0] == path and at - found[-1][2] < gap:
+            found[-1] = path, found[-1][1], max(found[-1][2], end)
+        else:
+            found.append((path, at, end))
+    return found
 
 
 class Column(NamedTuple):
