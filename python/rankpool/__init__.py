@@ -71,12 +71,12 @@ _LATER = {
     "Arrays": "arrays",
     "DatasetFolder": "image_folder",
     "ImageFolder": "image_folder",
-    "DistributedSampler": "torch_samplers",
-    "ImportanceSampler": "torch_samplers",
+    "DistributedSampler": "drop_in_samplers",
+    "ImportanceSampler": "drop_in_samplers",
     "WebDataset": "webdataset",
     "learn": "learning",
     "open": "hand",
-    "planned": "orders",
+    "planned": "any_sampler",
     "zarr_store": "decoding",
 }
 

@@ -13,7 +13,6 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from . import session, wire
 from .batch import Batch
-from .cache_away import Waiting
 from .connection import Connection, Spec, connection
 from .dataloader_hook import Loading, Ours, hook, under_way
 from .errors import CacheAwayError, RankpoolError
@@ -22,6 +21,7 @@ from .messages import say
 from .reports import Reports, Told
 from .sentinel import watch_over
 from .training import Training, training
+from .waiting import Waiting
 
 STATE_VERSION = 2
 # How long state_dict waits for a cache that is away. A restart takes a few seconds, or more if much

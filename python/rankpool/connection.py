@@ -18,13 +18,13 @@ from contextlib import suppress
 from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import session, wire
-from .cache_away import Waiting, batch_timeout
 from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
 from .identity import Identities, identities
 from .lease import Hands, Lease
 from .memory import Memory
 from .messages import say, worker
 from .owner import check_folder, check_peer
+from .waiting import Waiting, batch_timeout
 
 RETRY_SECONDS = 0.5  # between attempts to reach a cache that is down: an attempt costs some 20 µs
 HELLO_SECONDS = 5.0  # a door that accepts but does not reply for this long counts as down

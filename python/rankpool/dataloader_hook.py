@@ -157,7 +157,7 @@ def hook() -> None:
     plain = data.DataLoader.__iter__
 
     def __iter__(loader):
-        from .orders import order_of
+        from .any_sampler import order_of
 
         order, ours = order_of(loader)
         found = (loader.dataset, order, *_under(loader._index_sampler))

@@ -10,12 +10,12 @@ from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Union
 
 from . import session, wire
 from .batch import Batch, Samples, ask, fetch, take
-from .cache_away import Waiting
 from .connection import Connection, connection
 from .dataloader_hook import Fetched, Loading, hook
 from .errors import IdentityError, RankpoolError
 from .identity import identities
 from .index import Index, Members
+from .waiting import Waiting
 from .wire import Tally
 
 # Small batches are requested several at a time: a request and its answer cost some 30 µs, whatever

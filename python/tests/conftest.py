@@ -6,7 +6,7 @@ import pytest
 
 import rankpool
 from fakedoor import Data, Door
-from rankpool import batch_sampler, cache_away, connection
+from rankpool import batch_sampler, connection, waiting
 
 DEADLINE_SECONDS = 300  # a test that hangs ends the run, which prints all stacks
 stderr = pytest.StashKey[int]()  # the real one, also while pytest captures output
@@ -35,7 +35,7 @@ def door(tmp_path, monkeypatch):
     monkeypatch.setenv("RANKPOOL_SOCKET", path)
     monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(rankpool.__file__)))
     monkeypatch.setattr(connection, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(cache_away, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(waiting, "PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(batch_sampler, "watch_over", lambda link: None)  # tests count requests
     served = Door(path, [train, test])
     yield served

@@ -7,12 +7,11 @@ from threading import Event
 
 import numpy
 import pytest
-import torch
-
 import rankpool
+import torch
 from fakedoor import plan
-from rankpool import connection
 from rankpool import batch_sampler as sampler_module
+from rankpool import connection
 from rankpool import stopping as stopping_module
 from rankpool.batch_sampler import BatchSampler
 
@@ -596,7 +595,7 @@ def test_a_state_of_another_plan_version_is_refused(door, monkeypatch):
 def test_planning_waits_for_the_cache(door, capsys, monkeypatch):
     _, sampler = make()
     door.kill()
-    monkeypatch.setattr(rankpool.cache_away, "SAY_SECONDS", 0.0)
+    monkeypatch.setattr(rankpool.waiting, "SAY_SECONDS", 0.0)
     pauses = []
 
     def pause(seconds):
@@ -604,7 +603,7 @@ def test_planning_waits_for_the_cache(door, capsys, monkeypatch):
         if len(pauses) == 3:
             door.start()
 
-    monkeypatch.setattr(rankpool.cache_away.time, "sleep", pause)
+    monkeypatch.setattr(rankpool.waiting.time, "sleep", pause)
     sampler.set_epoch(3)
     assert list(next(iter(sampler))) == plan(door, 0, sampler.spec._asdict(), 3)[0]
     assert "rankpool: waiting for the cache to come back to plan epoch 3" in capsys.readouterr().err
@@ -643,7 +642,7 @@ def test_state_dict_without_the_cache_warns(door, monkeypatch):
 
 def test_a_signal_ends_a_wait_for_the_cache(door, monkeypatch):
     monkeypatch.setattr(stopping_module, "_stopping", Event())
-    monkeypatch.setattr(rankpool.cache_away, "STOPPING_SECONDS", 0.0)
+    monkeypatch.setattr(rankpool.waiting, "STOPPING_SECONDS", 0.0)
     data, sampler = make()
     door.kill()
     stop, pauses = rankpool.Stop(), []
@@ -653,7 +652,7 @@ def test_a_signal_ends_a_wait_for_the_cache(door, monkeypatch):
         if len(pauses) == 3:
             signal.raise_signal(signal.SIGUSR1)
 
-    monkeypatch.setattr(rankpool.cache_away.time, "sleep", sleep)
+    monkeypatch.setattr(rankpool.waiting.time, "sleep", sleep)
     try:
         with pytest.raises(
             rankpool.CacheAwayError, match="waited 0 s in vain for the cache to plan epoch 0"

@@ -17,11 +17,11 @@ from . import wire
 from .batch import Batch
 from .batch_sampler import place_of
 from .dataloader_hook import Loading, Ours, _under, under_way
+from .drop_in_samplers import _place
 from .listed import Listed, listed, words_of
 from .map_dataset import Served, claimed
 from .messages import say_once
 from .seeding import keep
-from .torch_samplers import _place
 
 BLOCK = 64  # batches that are handed in at once, where the whole epoch cannot be
 # The next epoch is drawn once this many batches, or a 64th, were requested: workers have begun by
