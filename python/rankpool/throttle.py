@@ -13,6 +13,7 @@ from .owner import open_file
 
 FILE = "storage-limit"  # in the rank's folder, beside the index
 MAX_WAIT_SECONDS = 60.0  # for one sample: what is in the file must not stop training
+LOCK_SECONDS = 1.0  # a process that is stopped while it holds the lock must not stop the others
 BURST_NS = 100_000_000  # what may be read at once after a pause, as in the ranks
 _LIMIT = Struct("<8sddQ")
 _UNTIL_AT = 24
@@ -40,7 +41,7 @@ class Throttle:
         # opened again, since the lock belongs to what was opened: each thread and process needs one
         fd = os.open(f"/proc/self/fd/{self._file.fileno()}", os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)  # a process that dies holds it no longer
+            _lock(fd)
             until = int.from_bytes(os.pread(fd, 8, _UNTIL_AT), "little")
             begin = min(max(until, now - BURST_NS), now + int(MAX_WAIT_SECONDS * 1e9))
             os.pwrite(fd, (begin + self._cost_ns(size)).to_bytes(8, "little"), _UNTIL_AT)
@@ -54,6 +55,16 @@ class Throttle:
         if self.opens_per_second > 0:
             seconds = max(seconds, 1 / self.opens_per_second)
         return int(min(seconds, MAX_WAIT_SECONDS) * 1e9)
+
+
+def _lock(fd: int) -> None:
+    """Locks the file until it is closed, or after LOCK_SECONDS continues without the lock."""
+    end = time.monotonic() + LOCK_SECONDS
+    while time.monotonic() <= end:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(0.001)
 
 
 def throttle(folder: str) -> Optional[Throttle]:

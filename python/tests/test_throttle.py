@@ -1,8 +1,11 @@
 """Trainers that read storage themselves keep to the job's limits, all processes of a node
 together."""
 
+import fcntl
 import multiprocessing
+import os
 import shutil
+import signal
 import struct
 from pathlib import Path
 
@@ -99,6 +102,24 @@ def test_no_sample_waits_for_ever(tmp_path, clock):
     limit.wait(1 << 30)
     limit.wait(1 << 30)
     assert clock.slept == [pytest.approx(throttle.MAX_WAIT_SECONDS)] * 2
+
+
+def test_a_process_that_stands_still_with_the_lock_stops_nobody(tmp_path, clock):
+    path = write_limit(tmp_path, 1000.0)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        file = open(path, "r+b")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.write(write, b"x")
+        signal.pause()
+    os.read(read, 1)
+    try:
+        throttle.throttle(tmp_path).wait(10)
+        assert throttle.LOCK_SECONDS < sum(clock.slept) < throttle.LOCK_SECONDS + 0.1
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 @pytest.mark.parametrize("content", [b"", b"rplimit1", b"x" * 32])
