@@ -54,8 +54,8 @@ permutations, and reads as few as a cache can; differences to it are by seed, in
 is a standard deviation.
 """
 HEAD = "| system | seeds | reads a draw | samples trained | last epoch | mean of the last 3 | last epoch, less `uniform` | last 3, less `uniform` | last epoch, less `uniform`, by seed |\n"  # noqa: E501
-SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="780" height="640" font-size="11"
-font-family="sans-serif"><rect width="780" height="640" fill="white"/>
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="780" height="{0}" font-size="11"
+font-family="sans-serif"><rect width="780" height="{0}" fill="white"/>
 """
 WRONG = 0.1  # share of the labels that are random, of pairs and wrong, to train on
 TAIL = 0.71  # images of a class of tail, over those of the class before
@@ -218,7 +218,7 @@ def deviation(numbers):
 
 def write_frontier(results, memory):
     """Writes a table of accuracy against reads, and a plot, of each task of thrifty."""
-    text, svg, top = FRONTIER, SVG, 30
+    text, svg, top = FRONTIER, "", 30
     for task in sorted({run["task"] for run in results if run["system"].startswith("thrifty")}):
         of = [task, list(TASKS[task][:2]), memory]
         runs = sorted((run for run in results if identity(run)[:3] == of), key=identity)
@@ -255,7 +255,8 @@ def write_frontier(results, memory):
             svg += f'<text x="{x + 6:.0f}" y="{y + 4:.0f}">{name}</text>\n'
         top += 320
     (ROOT / "benchmarks/results/frontier.md").write_text(text)
-    (ROOT / "benchmarks/results/frontier.svg").write_text(svg + "</svg>\n")
+    svg = SVG.format(top - 20) + svg + "</svg>\n"
+    (ROOT / "benchmarks/results/frontier.svg").write_text(svg)
 
 
 def main():

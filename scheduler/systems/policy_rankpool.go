@@ -20,7 +20,7 @@ var rankpoolSystem = System{
 	}, {
 		Name: "reads", Default: 0.25, Least: 0.01, Most: 1,
 		About:  "storage reads a draw that thrifty makes after the first epoch; 1: it draws as uniform",
-		Source: "with a room of 0.2 accuracy is that of a permutation at 0.25 (benchmarks/accuracy.py)",
+		Source: "with a room of 0.2 accuracy is that of a permutation (benchmarks/results/frontier.md)",
 	}, {
 		Name: "room", Default: 0, Least: 0, Most: 1,
 		About: "size of the store that thrifty counts with, as a share of the data set; " +
