@@ -231,7 +231,7 @@ def write_frontier(results, memory):
         svg += f'reads a draw</text><path d="M40 {top}v260h610" stroke="grey" fill="none"/>'
         for i in range(11):
             svg += f'<text x="{32 + 60 * i}" y="{top + 274}">{i / 10}</text>'
-            svg += f'<text x="6" y="{top + 14 + 24 * i}">{high - 24 * i / scale:.1f}</text>\n'
+            svg += f'<text x="2" y="{top + 14 + 24 * i}">{high - 24 * i / scale:.2f}</text>\n'
         text += f"\n## {task}, {memory} of the data in memory\n\nTrained to "
         text += f"{' '.join(max([run['date'], run['commit']] for run in runs))}.\n\n{HEAD}"
         text += 9 * "| --- " + "|\n"
