@@ -239,7 +239,7 @@ class Trainer:
         return losses.detach(), int((answers.argmax(1) == y).sum())
 
     def decay(self, epochs):
-        """Sets the learning rate after so many epochs."""
+        """Sets the learning rate for a time in the training, in epochs from its beginning."""
         rate = self.args.lr * (1 + numpy.cos(numpy.pi * min(epochs / self.args.epochs, 1))) / 2
         self.optimizer.param_groups[0]["lr"] = rate
 

@@ -59,6 +59,8 @@ const (
 	// thriftyAim is how much of Reads is planned for: the length of an epoch varies.
 	thriftyAim = 0.97
 
+	thriftyFormat = 2 // the last byte of a state
+
 	thriftyReads = 0.25 // the defaults of Reads and Room
 	thriftyRoom  = 0.2
 )
@@ -100,9 +102,9 @@ func (s *thriftySampler) Resume(state []byte) error {
 		return nil
 	}
 	le, n := binary.LittleEndian, s.samples
-	if len(state) != 8 && len(state) != 8+9*n {
-		return fmt.Errorf("scheduler: the sampler thrifty cannot resume %d samples from %d bytes",
-			n, len(state))
+	if len(state) != 8 && (len(state) != 9+9*n || state[len(state)-1] != thriftyFormat) {
+		return fmt.Errorf("scheduler: the sampler thrifty cannot resume %d samples from %d bytes: "+
+			"they are damaged, or another version of rankpool saved them", n, len(state))
 	}
 	s.room = math.Float64frombits(le.Uint64(state))
 	if len(state) == 8 {
@@ -134,13 +136,13 @@ func thriftyState(room float64, b *thriftyBook) []byte {
 	if b == nil {
 		return state
 	}
-	state = slices.Grow(state, 9*len(b.ages))
+	state = slices.Grow(state, 9*len(b.ages)+1)
 	for _, numbers := range [][]float32{b.ages, b.owed} {
 		for _, x := range numbers {
 			state = binary.LittleEndian.AppendUint32(state, math.Float32bits(x))
 		}
 	}
-	return append(state, b.left...)
+	return append(append(state, b.left...), thriftyFormat)
 }
 
 // Draw implements Sampler.

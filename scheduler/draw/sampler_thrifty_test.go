@@ -140,8 +140,10 @@ func TestThriftyEnds(t *testing.T) {
 	if !bytes.Equal(end, endAgain) {
 		t.Error("the state is another after resuming")
 	}
-	if err := newThrifty(t, 3, 0.25).Resume(end[4:]); err == nil {
-		t.Error("a damaged state is accepted")
+	for _, wrong := range [][]byte{end[4:], end[:len(end)-1]} { // the second as format 1 was
+		if err := newThrifty(t, 3, 0.25).Resume(wrong); err == nil {
+			t.Errorf("a state of %d bytes is accepted, not of %d", len(wrong), len(end))
+		}
 	}
 	short := mustSampler(t, SamplerConfig{
 		Name: Thrifty, Samples: 2000, Seed: 3, BatchSize: 10, World: 4, Fraction: 0.7,
