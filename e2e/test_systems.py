@@ -134,7 +134,7 @@ def test_live_is_simulated(train, tree, trace, system, ranks):
 
 
 @pytest.mark.parametrize("ranks", [FULL(1), 2, FULL(4)])
-@pytest.mark.parametrize("options", [{}, {"reads": 0.4, "room": 0.3, "draws": 0.7}])
+@pytest.mark.parametrize("options", [{}, {"reads": 0}, {"reads": 0.4, "room": 0.3, "draws": 0.7}])
 def test_thrifty_is_simulated(train, tree, trace, ranks, options):
     sampler = ",".join(["thrifty", *(f"{k}={v}" for k, v in options.items())])
     args = training(trace, ranks, "--sampler", sampler)

@@ -25,6 +25,8 @@ type ImportanceRecord struct {
 	Counts []int64   `json:"counts"`
 	// see draw.Draws.Effective; 0: all samples have an equal share of the draws
 	EffectiveSamples float64 `json:"effective_samples,omitempty"`
+	// see draw.Draws.Variance, of these scores; 0: draws are not weighted
+	Variance float64 `json:"gradient_variance,omitempty"`
 }
 
 // leastEffective is the effective number of samples, as a share of all, below which rank 0 warns.
@@ -48,6 +50,7 @@ func (i *importance) record(train protocol.Train) {
 	i.recording.Go(func() {
 		rec := i.histogram(train.Epoch, train.Scores)
 		if train.Draws.Weighted() {
+			rec.Variance = train.Draws.Variance(train.Scores)
 			rec.EffectiveSamples = train.Draws.Effective(len(train.Scores))
 			if rec.EffectiveSamples < leastEffective*float64(len(train.Scores)) {
 				i.warnFewSamples(&rec, len(train.Scores))

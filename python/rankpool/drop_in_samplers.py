@@ -288,7 +288,8 @@ class ImportanceSampler(Sampler, Ours):
     batches that something between the loader and the loop fetches in advance: 1 for Accelerate and
     for prefetchers to the GPU. `epochs` and `embeddings` are those of BatchSampler. `reads`, `room`
     and `draws` are of the sampler "thrifty": storage reads a draw ("uniform": 1, all samples are
-    drawn once), and as shares of the data set the memory that it counts with, and an epoch's draws.
+    drawn once; "auto": as few as leave the gradient as steady as that of uniform draws), and as
+    shares of the data set the memory that it counts with, and an epoch's draws.
 
     Where the cache does not serve the data set, and outside `rankpool run`, samples are drawn as by
     DistributedSampler, with one warning, and `update` returns the mean.
@@ -318,7 +319,8 @@ class ImportanceSampler(Sampler, Ours):
         claim(dataset)
         for name, value in ("reads", reads), ("room", room), ("draws", draws):
             if value is not None:
-                sampler += f",{name}={1.0 if value == 'uniform' else float(value)!r}"
+                value = {"uniform": 1.0, "auto": 0.0}.get(value, value)
+                sampler += f",{name}={float(value)!r}"
         self.dataset, self.sampler, self.seed, self.ahead = dataset, sampler, seed, ahead
         self.rank, self.num_replicas = _place(num_replicas, rank)
         self.epoch = 0
@@ -427,9 +429,10 @@ class ImportanceSampler(Sampler, Ours):
 
     # --- called by training ---
 
-    def update(self, losses: torch.Tensor, embeddings=None) -> torch.Tensor:
+    def update(self, losses: torch.Tensor, embeddings=None, importance=None) -> torch.Tensor:
         """Reports the losses of the current batch, one per sample; returns their unbiased mean, to
-        call backward on. `embeddings` are those of rankpool.BatchSampler.report.
+        call backward on. `embeddings` are those of rankpool.BatchSampler.report. `importance` is
+        reported in place of the losses: numbers of the same shape, such as gradient norms.
 
         The mean over all trainers' results is an unbiased estimate of the mean loss over the data
         set, for finite losses of any sign; no loss is multiplied by more than 5 in it, or 1/F with
@@ -438,20 +441,19 @@ class ImportanceSampler(Sampler, Ours):
         part of one.
         """
         batch = self._in_hand()
-        if losses.numel() != len(batch):
+        told = losses if importance is None else importance
+        if not losses.numel() == told.numel() == len(batch):
             raise ValueError(
-                f"rankpool: {losses.numel()} losses for batch {batch.number}, which has "
+                f"rankpool: {told.numel()} losses for batch {batch.number}, which has "
                 f"{len(batch)} samples"
             )
-        told = self._stream and self._stream._embedded(embeddings, len(batch))
+        rows = self._stream and self._stream._embedded(embeddings, len(batch))
         self._take()
         if self._stream is None:
             return losses.mean()
         plan, spec = self._stream._plan, self._stream.spec
-        flat = losses.reshape(-1)
-        self._stream._tell(
-            self._stream._reports.add_batch(plan, batch.number, flat.detach().tolist(), told)
-        )
+        flat, told = losses.reshape(-1), told.detach().reshape(-1).tolist()
+        self._stream._tell(self._stream._reports.add_batch(plan, batch.number, told, rows))
         if plan.weights is not None:
             weights = plan.weights[
                 plan.starts[batch.number] : plan.starts[batch.number + 1]

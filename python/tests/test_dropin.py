@@ -958,12 +958,13 @@ def test_update_reports_the_batch_in_hand(door, served, way):
         sampler.set_epoch(epoch)
         for number, (rows, _) in enumerate(loader):
             losses = (rows[:, 0].float() / 4).requires_grad_()
-            mean = sampler.update(losses)
+            norms = losses.reshape(-1, 1) / 2 if epoch else None
+            mean = sampler.update(losses, importance=norms)
             weights = rows[:, 0] + 1  # as the door says
             assert mean.item() == pytest.approx((losses * weights).mean().item())
             mean.backward()
             assert losses.grad.tolist() == pytest.approx((weights / len(rows)).tolist())
-            told.append((0, epoch, number, losses.tolist()))
+            told.append((0, epoch, number, (losses / (1 + epoch)).tolist()))
     door.wait(lambda: len(door.seen(REPORT)) == 6)
     assert door.seen(REPORT) == told
 
@@ -1003,8 +1004,9 @@ def test_what_is_not_certain_is_never_attributed(door, served):
     with pytest.raises(ValueError, match="called already for every batch"):
         sampler.update(torch.ones(4))
     next(batches)
-    with pytest.raises(ValueError, match="3 losses for batch 0, which has 4 samples"):
-        sampler.update(torch.ones(3))
+    for wrong in [torch.ones(3)], [torch.ones(4), None, torch.ones(3)]:
+        with pytest.raises(ValueError, match="3 losses for batch 0, which has 4 samples"):
+            sampler.update(*wrong)
     sampler.update(torch.ones(4))
     with pytest.raises(ValueError, match="called already for every batch"):
         sampler.update(torch.ones(4))

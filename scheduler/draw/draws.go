@@ -75,6 +75,28 @@ func (d *Draws) Effective(samples int) float64 {
 	return float64(samples) / sum * float64(samples)
 }
 
+// Variance returns the variance of the epoch's mean gradient, over that with uniform draws with
+// replacement, for gradients of the lengths that scores are, and in directions that have nothing to
+// do with each other: Σ (W-1)² g² / Σ g², W the sum of the weights of a sample's draws. It is 0 for a
+// permutation, and 1 if all scores are 0. It takes O(N) for N samples, and may be called
+// concurrently.
+func (d *Draws) Variance(scores []float32) float64 {
+	sums := make([]float32, len(scores))
+	for i, id := range d.IDs {
+		sums[id] += d.WeightAt(i)
+	}
+	varies, all := 0.0, 0.0
+	for id, g := range scores {
+		square, less := float64(g)*float64(g), float64(sums[id])-1
+		all += square
+		varies += float64(less * less * square)
+	}
+	if all == 0 {
+		return 1
+	}
+	return varies / all
+}
+
 // unweighted is the part of a forecast in which every sample has the same share of the draws.
 type unweighted struct{}
 

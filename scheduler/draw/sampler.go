@@ -36,7 +36,7 @@ type Padder interface {
 type SamplerConfig struct {
 	// torch, torch-sequential, uniform, chunks, sequential, pads, weighted, weighted-once, subset,
 	// selective, thrifty; thrifty may be followed by reads, room and draws: "thrifty,reads=0.3",
-	// which go before Reads, Room and Fraction
+	// which go before Reads, Room and Fraction; reads=0 is AutoReads
 	Name      string
 	Samples   int // N > 0
 	Seed      int64
@@ -56,8 +56,8 @@ type SamplerConfig struct {
 	// weighted, pads, subset and thrifty: the least share of the draws that a sample gets, as a part
 	// of an equal share, in (0, 1]; 0 means DefaultFloor, NoFloor none
 	Floor float64
-	// thrifty only: storage reads a draw, in (0, 1], and the size of the store that it counts with,
-	// as a share of the data set, in (0, 1]; 0 means 0.25, and 0.2
+	// thrifty only: storage reads a draw, in (0, 1] or AutoReads, and the size of the store that it
+	// counts with, as a share of the data set, in (0, 1]; 0 means 0.25, and 0.2
 	Reads, Room float64
 	// selective only: power of a score's percentile, at least 0; 0 means 0.33, below 2^-24 all
 	// samples are alike
@@ -124,9 +124,12 @@ func (c *SamplerConfig) takeOptions() error {
 			"reads": &c.Reads, "room": &c.Room, "draws": &c.Fraction,
 		}[name]
 		value, err := strconv.ParseFloat(text, 64)
+		if name == "reads" {
+			value = cmp.Or(value, AutoReads)
+		}
 		if kind != Thrifty || !known || err != nil || value == 0 {
 			return fmt.Errorf("%q is no option of it; thrifty has reads, room and draws, "+
-				"numbers above 0 and at most 1", option)
+				"numbers above 0 and at most 1, or reads=0", option)
 		}
 		*to = value
 	}
@@ -155,7 +158,7 @@ func (c SamplerConfig) check() error {
 		return fmt.Errorf("the fraction is %v, it must be in (0, 1]", c.Fraction)
 	case c.Floor != NoFloor && !(c.Floor >= 0 && c.Floor <= 1):
 		return fmt.Errorf("the floor is %v, it must be in (0, 1]", c.Floor)
-	case !(c.Reads >= 0 && c.Reads <= 1):
+	case c.Reads != AutoReads && !(c.Reads >= 0 && c.Reads <= 1):
 		return fmt.Errorf("the reads are %v a draw, they must be in (0, 1]", c.Reads)
 	case !(c.Room >= 0 && c.Room <= 1):
 		return fmt.Errorf("the room is %v of the data set, it must be in (0, 1]", c.Room)

@@ -22,6 +22,8 @@ import (
 //
 // What is in the store is the sampler's own book, not what ranks hold, so it is part of the stream.
 // The first epoch has all samples in the order of the sampler uniform; with Reads 1 all epochs do.
+// With AutoReads, each epoch has somewhat more reads than the one before if Draws.Variance was above
+// 1 in it, fewer if it was below.
 //
 // Source: Choi et al., "Faster Neural Network Training with Data Echoing", arXiv 1907.05550, for
 // several uses of a sample that was read; Neyman, "Contribution to the Theory of Sampling Human
@@ -32,6 +34,7 @@ type thriftySampler struct {
 	uniform uniformSampler
 	race
 	floor, reads, room float64
+	auto               bool
 	length             float64      // of an epoch, in the time of as many draws as there are samples
 	book               *thriftyBook // at the beginning of the epoch; nil: before the first
 }
@@ -59,10 +62,19 @@ const (
 	// thriftyAim is how much of Reads is planned for: the length of an epoch varies.
 	thriftyAim = 0.97
 
-	thriftyFormat = 2 // the last byte of a state
+	thriftyFormat = 3 // the last byte of a state
+	thriftyHead   = 16
 
 	thriftyReads = 0.25 // the defaults of Reads and Room
 	thriftyRoom  = 0.2
+
+	// AutoReads is a SamplerConfig.Reads of as few as leave the mean gradient of an epoch as steady
+	// as that of uniform draws with replacement. The first epochs have 0.25 reads a draw.
+	AutoReads = -1
+
+	// With AutoReads, reads change with this power of the variance: fewer reads may double it.
+	thriftyPower               = 0.3
+	thriftyFewest, thriftyMost = 0.05, 0.9
 )
 
 // Thrifty is the name of the sampler that depends on the memory of all ranks.
@@ -83,6 +95,10 @@ func newThriftySampler(cfg SamplerConfig) Sampler {
 	s := &thriftySampler{
 		uniform: uniformSampler{cfg.race()}, race: cfg.race(), floor: cfg.floor(),
 		reads: cmp.Or(cfg.Reads, thriftyReads), room: cmp.Or(cfg.Room, thriftyRoom),
+		auto: cfg.Reads == AutoReads,
+	}
+	if s.auto {
+		s.reads = thriftyReads
 	}
 	draws := int(cmp.Or(cfg.Fraction, 1) * float64(cfg.Samples))
 	s.draws = wholeBatches(draws, cfg.globalBatch(), cfg.DropLast)
@@ -93,28 +109,33 @@ func newThriftySampler(cfg SamplerConfig) Sampler {
 func (s *thriftySampler) Weighted() bool { return s.reads < 1 }
 
 // Start implements Resumer.
-func (s *thriftySampler) Start() []byte { return thriftyState(s.room, nil) }
+func (s *thriftySampler) Start() []byte { return s.state(s.reads, nil) }
 
-// Resume implements Resumer. The state is Room, and after the first epoch the book.
+// Resume implements Resumer. The state is Room, Reads, and after the first epoch the book.
 func (s *thriftySampler) Resume(state []byte) error {
 	s.book = nil
 	if state == nil {
 		return nil
 	}
 	le, n := binary.LittleEndian, s.samples
-	if len(state) != 8 && (len(state) != 9+9*n || state[len(state)-1] != thriftyFormat) {
+	full := thriftyHead + 9*n + 1
+	if len(state) != thriftyHead && (len(state) != full || state[full-1] != thriftyFormat) {
 		return fmt.Errorf("scheduler: the sampler thrifty cannot resume %d samples from %d bytes: "+
 			"they are damaged, or another version of rankpool saved them", n, len(state))
 	}
 	s.room = math.Float64frombits(le.Uint64(state))
-	if len(state) == 8 {
+	if s.auto {
+		s.reads = math.Float64frombits(le.Uint64(state[8:]))
+	}
+	if len(state) == thriftyHead {
 		return nil
 	}
+	state = state[thriftyHead:]
 	b := newThriftyBook(n)
 	for i := range n {
-		b.ages[i] = math.Float32frombits(le.Uint32(state[8+4*i:]))
-		b.owed[i] = math.Float32frombits(le.Uint32(state[8+4*(n+i):]))
-		b.left[i] = state[8+8*n+i]
+		b.ages[i] = math.Float32frombits(le.Uint32(state[4*i:]))
+		b.owed[i] = math.Float32frombits(le.Uint32(state[4*(n+i):]))
+		b.left[i] = state[8*n+i]
 		if !(b.ages[i] >= 0 && b.ages[i] < math.MaxInt32 && b.owed[i] >= 0) {
 			return fmt.Errorf("scheduler: the sampler thrifty cannot resume: sample %d was last "+
 				"drawn %v epochs ago and is owed %v", i, b.ages[i], b.owed[i])
@@ -130,9 +151,10 @@ func newThriftyBook(samples int) *thriftyBook {
 	}
 }
 
-// thriftyState encodes what Resume takes.
-func thriftyState(room float64, b *thriftyBook) []byte {
-	state := binary.LittleEndian.AppendUint64(nil, math.Float64bits(room))
+// state encodes what Resume takes.
+func (s *thriftySampler) state(reads float64, b *thriftyBook) []byte {
+	state := binary.LittleEndian.AppendUint64(nil, math.Float64bits(s.room))
+	state = binary.LittleEndian.AppendUint64(state, math.Float64bits(reads))
 	if b == nil {
 		return state
 	}
@@ -166,8 +188,17 @@ func (s *thriftySampler) Draw(epoch int, scores []float32) *Draws {
 		f.setPace()
 		d.IDs, d.weights = f.draw()
 	}
-	d.after = thriftyState(s.room, f.after)
+	d.after = s.state(s.nextReads(d, scores), f.after)
 	return d
+}
+
+// nextReads returns Reads of the epoch after d.
+func (s *thriftySampler) nextReads(d *Draws, scores []float32) float64 {
+	if !s.auto || d.weights == nil {
+		return s.reads
+	}
+	reads := float64(s.reads * math.Pow(d.Variance(scores), thriftyPower))
+	return min(max(reads, thriftyFewest), thriftyMost)
 }
 
 // thriftyForecast is how samples wait in an epoch, and the book before and after it.

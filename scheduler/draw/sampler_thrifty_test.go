@@ -3,6 +3,7 @@ package draw
 import (
 	"bytes"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -168,5 +169,70 @@ func TestThriftyForecast(t *testing.T) {
 	}
 	if wrong > len(seen)/50 {
 		t.Errorf("Next is wrong for %d of %d samples", wrong, len(seen))
+	}
+}
+
+// TestThriftyAuto checks that with AutoReads the gradient becomes about as steady as with uniform
+// draws, and with fewer reads if scores differ.
+func TestThriftyAuto(t *testing.T) {
+	reads := func(power float64) float64 {
+		scores := make([]float32, 2000)
+		for i := range scores {
+			scores[i] = float32(math.Pow(float64(1+i%5), power))
+		}
+		s, sum, n := newThrifty(t, 2, AutoReads).(*thriftySampler), 0.0, 0.0
+		for epoch := range 30 {
+			d := s.Draw(epoch, scores)
+			if epoch >= 15 {
+				sum, n = sum+d.Variance(scores), n+1
+			}
+			if err := s.Resume(d.After()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if mean := sum / n; math.Abs(mean-1) > 0.1 {
+			t.Errorf("scores to the power of %v: the variance is %v of that of uniform draws", power, mean)
+		}
+		return s.reads
+	}
+	equal, uneven := reads(0), reads(1)
+	t.Logf("%.3f reads a draw with equal scores, %.3f with uneven ones", equal, uneven)
+	if equal > 0.5 || uneven > 0.9*equal {
+		t.Errorf("%v reads a draw with equal scores, %v with uneven ones", equal, uneven)
+	}
+}
+
+// TestVariance checks the variance of the mean gradient of an epoch against gradients in random
+// directions, for which it is about 1 with uniform draws with replacement.
+func TestVariance(t *testing.T) {
+	const samples, directions = 2000, 2000
+	scores, random := unevenScores(), rand.New(rand.NewPCG(1, 2))
+	thrifty, _ := drawn(t, newThrifty(t, 7, 0.25), nil, 0, 6)
+	uniform := &Draws{IDs: make([]SampleID, samples), forecast: thrifty[0].forecast}
+	for i := range uniform.IDs {
+		uniform.IDs[i] = SampleID(random.IntN(samples))
+	}
+	for i, d := range []*Draws{uniform, thrifty[5]} {
+		off, all := 0.0, 0.0 // squares: by which the weighted sum is off, and of the gradients
+		for range directions {
+			signed, sum := make([]float64, samples), 0.0
+			for id, g := range scores {
+				signed[id] = float64(g) * float64(2*random.IntN(2)-1)
+				sum -= signed[id]
+				all += float64(signed[id] * signed[id])
+			}
+			for i, id := range d.IDs {
+				sum += float64(d.WeightAt(i)) * signed[id]
+			}
+			off += sum * sum
+		}
+		got, want := d.Variance(scores), off/all
+		// four standard errors of a mean square
+		if math.Abs(got/want-1) > 4*math.Sqrt(2./directions) || i == 0 && math.Abs(got-1) > 0.2 {
+			t.Errorf("draws %d: the variance is %v, measured %v", i, got, want)
+		}
+	}
+	if v := thrifty[0].Variance(scores); v > 0.05 {
+		t.Errorf("the first epoch, a permutation, has a variance of %v", v)
 	}
 }

@@ -18,8 +18,10 @@ var rankpoolSystem = System{
 		Source: "without a floor weighted ends at the accuracy of chance, with 0.2 it trains as " +
 			"uniform does (TestWeightedTrains; 10,000 images: 86.3 and 86.7 %)",
 	}, {
-		Name: "reads", Default: 0.25, Least: 0.01, Most: 1,
-		About:  "storage reads a draw that thrifty makes after the first epoch; 1: it draws as uniform",
+		Name: "reads", Default: 0.25, Least: 0, Most: 1,
+		About: "storage reads a draw that thrifty makes after the first epoch; 1: it draws as uniform; " +
+			"0: as few as leave an epoch's mean gradient as steady as that of uniform draws with " +
+			"replacement",
 		Source: "with a room of 0.2 accuracy is that of a permutation (benchmarks/results/frontier.md)",
 	}, {
 		Name: "room", Default: 0, Least: 0, Most: 1,

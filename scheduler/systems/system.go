@@ -181,8 +181,10 @@ func (v Values) Sample(cfg *draw.SamplerConfig) {
 		cfg.Floor = floor
 	}
 	if draw.KindOf(cfg.Name) == draw.Thrifty {
-		cfg.Reads, cfg.Fraction = cmp.Or(v["reads"], cfg.Reads), cmp.Or(v["draws"], cfg.Fraction)
-		cfg.Room = cmp.Or(v["room"], cfg.Room)
+		if reads, given := v["reads"]; given {
+			cfg.Reads = cmp.Or(reads, draw.AutoReads)
+		}
+		cfg.Room, cfg.Fraction = cmp.Or(v["room"], cfg.Room), cmp.Or(v["draws"], cfg.Fraction)
 	}
 	if cfg.Name != "selective" {
 		return
