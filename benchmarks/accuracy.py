@@ -160,7 +160,7 @@ def train(args, system, seed, data):
             [ROOT / "bin/rankpool", "run", "--data", f"train={data[0]}", "--data",
              f"test={data[1]}", "--memory", args.memory, "--system",
              f"rankpool{comma}{settings}" if sampler else system, "--log", log, "--",
-             sys.executable, ROOT / "python/examples/train.py", "--data-name", "train", *own,
+             sys.executable, ROOT / "benchmarks/train_decoded.py", "--data-name", "train", *own,
              *options, "--channels", "8", "--seed", str(seed)],
             check=True, stdout=subprocess.DEVNULL,
         )  # fmt: skip
