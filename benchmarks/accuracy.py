@@ -10,6 +10,7 @@ network:
     pairs     two garments side by side, each in a colour, on a coloured ground, 100 classes, 10 %
               of the training labels wrong; a small residual network, and augmentation
     sorted    the same, but in the order of classes that a folder has, not packed in random order
+    fields    windows of HDF5, see train_fields.py; a regression, for which accuracy is its skill
 
 clean-mlp, tail-mlp and wrong-mlp are the same with a network of fully connected layers.
 
@@ -43,6 +44,7 @@ TASKS = {  # images to train on and to test on, and options of train.py
     "pairs": (5000, 2000, ["--epochs", "10", "--colours", "--lr", "0.02"]),
 }
 TASKS["sorted"] = TASKS["pairs"]
+TASKS["fields"] = (3000, 500, ["--epochs", "8"])
 TASKS["tail"] = TASKS["wrong"] = TASKS["clean"]
 for name in "clean", "tail", "wrong":
     TASKS[f"{name}-mlp"] = (*TASKS[name][:2], [*TASKS[name][2], "--mlp"])
@@ -123,9 +125,30 @@ def pairs(name, n):
         yield pair.astype("u1"), f"{label:02}"
 
 
+def make_fields(training, testing):
+    """Returns manifests of fields, to train on and to test on; makes them if they are not there."""
+    folder = ROOT / "build" / f"fields-{training}-{testing}"
+    if not folder.exists():
+        import train_fields
+
+        new = Path(f"{folder}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        for seed, (split, windows) in enumerate([("train", training), ("test", testing)]):
+            train_fields.make(new / f"{split}.h5", windows, seed)
+        new.rename(folder)
+    for split in "train", "test":
+        index = [ROOT / "bin/rankpool", "index", folder / f"{split}.h5", "--python", sys.executable]
+        shape = ["--rows", "3", "--stride", "3", "--quiet", "-o", folder / f"{split}.parquet"]
+        subprocess.run([*index, *shape], check=True)
+    return folder / "train.parquet", folder / "test.parquet"
+
+
 def make_data(task, training, testing):
     """Returns where a task's images are, to train on and to test on; makes them if they are not
     there."""
+    if task == "fields":
+        return make_fields(training, testing)
     from PIL import Image
 
     kinds = {"garments": garments, "clean": garments, "tail": tail, "wrong": wrong}
@@ -154,14 +177,17 @@ def train(args, system, seed, data):
     own = ["--sampler", sampler or "system"]
     if name not in ("rankpool", "thrifty"):  # whose weights make the gradient that of uniform draws
         own.append("--plain-mean")
+    script = ["train_decoded.py", "--data-name", "train", "--channels", "8"]
+    if args.task == "fields":
+        script = ["train_fields.py", *(path.with_suffix(".h5") for path in data)]
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "run.jsonl")
         subprocess.run(
             [ROOT / "bin/rankpool", "run", "--data", f"train={data[0]}", "--data",
              f"test={data[1]}", "--memory", args.memory, "--system",
              f"rankpool{comma}{settings}" if sampler else system, "--log", log, "--",
-             sys.executable, ROOT / "benchmarks/train_decoded.py", "--data-name", "train", *own,
-             *options, "--channels", "8", "--seed", str(seed)],
+             sys.executable, ROOT / "benchmarks" / script[0], *script[1:], *own, *options,
+             "--seed", str(seed)],
             check=True, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         events = [json.loads(line) for line in Path(log).read_text().splitlines()]
