@@ -17,7 +17,7 @@ clean-mlp, tail-mlp and wrong-mlp are the same with a network of fully connected
 Each training is one process on one core, and repeats to the last bit. Its result is appended to
 benchmarks/results/accuracy.jsonl, with the date and the commit; one that is there is not trained
 again. --print shows a summary of that file instead of training; --frontier writes one, accuracy
-against reads from storage, with a plot, to benchmarks/results/frontier.md and frontier.svg.
+against reads from storage, with plots, to benchmarks/results/frontier.md and frontier.svg.
 """
 
 import argparse
@@ -51,11 +51,11 @@ for name in "clean", "tail", "wrong":
 FRONTIER = """# Accuracy against reads from storage
 
 `python3 benchmarks/accuracy.py --frontier` makes this page of [accuracy.jsonl](accuracy.jsonl), and
-[a plot](frontier.svg). Reads are those after the first epoch. Accuracies are in %. `uniform` draws
-permutations, and reads as few as a cache can; differences to it are by seed, in points. The spread
-is a standard deviation.
+[plots](frontier.svg). Reads are those after the first epoch, *a sample* those in an epoch over the
+samples of the data set. Accuracies are in %. `uniform` draws permutations, and reads as few as a
+cache can; differences to it are by seed, in points. The spread is a standard deviation.
 """
-HEAD = "| system | seeds | reads a draw | samples trained | last epoch | mean of the last 3 | last epoch, less `uniform` | last 3, less `uniform` | last epoch, less `uniform`, by seed |\n"  # noqa: E501
+HEAD = "| system | seeds | reads a draw | a sample | samples trained | last epoch | mean of the last 3 | last epoch, less `uniform` | last 3, less `uniform` | last epoch, less `uniform`, by seed |\n"  # noqa: E501
 SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="780" height="{0}" font-size="11"
 font-family="sans-serif"><rect width="780" height="{0}" fill="white"/>
 """
@@ -202,6 +202,7 @@ def train(args, system, seed, data):
         "draws": sum_of("draws"), "planned_hits": sum_of("planned_hits"),
         "substituted": sum_of("substituted"), "evaluated": sum_of("evaluated"),
         "reads": round(sum(e["storage_reads"] for e in later) / sum(e["draws"] for e in later), 4),
+        "drawn": round(statistics.mean(e["draws"] for e in later)),  # in an epoch
     }  # fmt: skip
 
 
@@ -221,6 +222,12 @@ def summary(results):
         late = [100 * statistics.mean(run["accuracy"][-3:]) for run in all_of]
         best = [100 * max(run["accuracy"]) for run in all_of]
         drawn = sum(run["draws"] for run in all_of)
+        # Old results have only what was found, which was nothing in the first epoch, and the draws
+        # of all epochs, of which the first has all samples.
+        reads = [run.get("reads", 1 - run["planned_hits"] / (run["draws"] - images[0]))
+                 for run in all_of]  # fmt: skip
+        epochs = [run.get("drawn", (run["draws"] - images[0]) / (len(run["accuracy"]) - 1))
+                  for run in all_of]  # fmt: skip
         rows.append({
             "task": task, "system": system, "memory": memory, "images": images[0],
             "seeds": len(all_of),
@@ -230,10 +237,9 @@ def summary(results):
             "trained": drawn / len(all_of),
             "found": 100 * sum(run["planned_hits"] for run in all_of) / drawn,
             "substituted": 100 * sum(run["substituted"] for run in all_of) / drawn,
-            # Old results have only what was found, which was nothing in the first epoch.
-            "reads": statistics.mean(
-                run.get("reads", 1 - run["planned_hits"] / (run["draws"] - images[0]))
-                for run in all_of),
+            "reads": statistics.mean(reads),
+            "reads_a_sample": statistics.mean(
+                read * drawn / images[0] for read, drawn in zip(reads, epochs)),
         })  # fmt: skip
     return rows
 
@@ -242,10 +248,12 @@ def deviation(numbers):
     return statistics.stdev(numbers) if len(numbers) > 1 else 0.0
 
 
-def write_frontier(results, memory):
-    """Writes a table of accuracy against reads, and a plot, of each task of thrifty."""
+def write_frontier(results):
+    """Writes a table of accuracy against reads, and a plot, of each task and memory of thrifty."""
     text, svg, top = FRONTIER, "", 30
-    for task in sorted({run["task"] for run in results if run["system"].startswith("thrifty")}):
+    results = [run for run in results if run["images"] == list(TASKS[run["task"]][:2])]
+    shown = {(r["task"], r["memory"]) for r in results if r["system"].startswith("thrifty")}
+    for task, memory in sorted(shown):
         of = [task, list(TASKS[task][:2]), memory]
         runs = sorted((run for run in results if identity(run)[:3] == of), key=identity)
         plain = {run["seed"]: run["accuracy"] for run in runs if run["system"] == "uniform"}
@@ -253,20 +261,21 @@ def write_frontier(results, memory):
         low = min(row["late"] - row["late_deviation"] for row in rows)
         high = max(row["late"] + row["late_deviation"] for row in rows)
         scale, labels = 240 / (high - low), []
-        svg += f'<text x="40" y="{top - 10}">{task}: mean accuracy of the last 3 epochs, %, over '
+        svg += f'<text x="40" y="{top - 10}">{task}, {memory}: mean accuracy of the last 3 epochs, %, over '
         svg += f'reads a draw</text><path d="M40 {top}v260h610" stroke="grey" fill="none"/>'
         for i in range(11):
             svg += f'<text x="{32 + 60 * i}" y="{top + 274}">{i / 10}</text>'
             svg += f'<text x="2" y="{top + 14 + 24 * i}">{high - 24 * i / scale:.2f}</text>\n'
         text += f"\n## {task}, {memory} of the data in memory\n\nTrained to "
         text += f"{' '.join(max([run['date'], run['commit']] for run in runs))}.\n\n{HEAD}"
-        text += 9 * "| --- " + "|\n"
+        text += 10 * "| --- " + "|\n"
         for row in rows:
             name, late, bar = row["system"], row["late"], scale * row["late_deviation"]
             less = [[100 * (statistics.mean(a[-n:]) - statistics.mean(b[-n:])) for n in (1, 3)]
                     for a, b in ((run["accuracy"], plain[run["seed"]]) for run in runs
                                  if run["system"] == name and run["seed"] in plain)]  # fmt: skip
-            text += f"| `{name}` | {row['seeds']} | {row['reads']:.3f} | {row['trained']:,.0f}"
+            text += f"| `{name}` | {row['seeds']} | {row['reads']:.3f}"
+            text += f" | {row['reads_a_sample']:.3f} | {row['trained']:,.0f}"
             for part in ("last", "late"):
                 text += f" | {row[part]:.2f} ± {row[part + '_deviation']:.2f}"
             for column in zip(*less):
@@ -304,7 +313,7 @@ def main():
     if path.exists():
         results = [json.loads(line) for line in path.read_text().splitlines()]
     if args.frontier:
-        write_frontier(results, args.memory)
+        write_frontier(results)
         return
     if args.print:
         wanted = [r for r in summary(results) if r["task"] == args.task]
