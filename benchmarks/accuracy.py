@@ -17,7 +17,7 @@ clean-mlp, tail-mlp and wrong-mlp are the same with a network of fully connected
 Each training is one process on one core, and repeats to the last bit. Its result is appended to
 benchmarks/results/accuracy.jsonl, with the date and the commit; one that is there is not trained
 again. --print shows a summary of that file instead of training; --frontier writes one, accuracy
-against reads from storage, with plots, to benchmarks/results/frontier.md and frontier.svg.
+against reads from storage, to benchmarks/results/frontier.md, with plots beside it.
 """
 
 import argparse
@@ -50,14 +50,14 @@ for name in "clean", "tail", "wrong":
     TASKS[f"{name}-mlp"] = (*TASKS[name][:2], [*TASKS[name][2], "--mlp"])
 FRONTIER = """# Accuracy against reads from storage
 
-`python3 benchmarks/accuracy.py --frontier` makes this page of [accuracy.jsonl](accuracy.jsonl), and
-[plots](frontier.svg). Reads are those after the first epoch, *a sample* those in an epoch over the
-samples of the data set. Accuracies are in %. `uniform` draws permutations, and reads as few as a
-cache can; differences to it are by seed, in points. The spread is a standard deviation.
+`python3 benchmarks/accuracy.py --frontier` makes this page of [accuracy.jsonl](accuracy.jsonl).
+Reads are those after the first epoch, *a sample* those in an epoch over the samples of the data
+set. Accuracies are in %. `uniform` draws permutations, and reads as few as a cache can; differences
+to it are by seed, in points. The spread is a standard deviation.
 """
 HEAD = "| system | seeds | reads a draw | a sample | samples trained | last epoch | mean of the last 3 | last epoch, less `uniform` | last 3, less `uniform` | last epoch, less `uniform`, by seed |\n"  # noqa: E501
-SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="780" height="{0}" font-size="11"
-font-family="sans-serif"><rect width="780" height="{0}" fill="white"/>
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="720" height="310" font-size="11"
+font-family="sans-serif"><rect width="720" height="310" fill="white"/>
 """
 WRONG = 0.1  # share of the labels that are random, of pairs and wrong, to train on
 TAIL = 0.71  # images of a class of tail, over those of the class before
@@ -249,8 +249,8 @@ def deviation(numbers):
 
 
 def write_frontier(results):
-    """Writes a table of accuracy against reads, and a plot, of each task and memory of thrifty."""
-    text, svg, top = FRONTIER, "", 30
+    """Writes tables of accuracy against reads, and plots, of the tasks and memories of thrifty."""
+    text, folder = FRONTIER, ROOT / "benchmarks/results"
     results = [run for run in results if run["images"] == list(TASKS[run["task"]][:2])]
     shown = {(r["task"], r["memory"]) for r in results if r["system"].startswith("thrifty")}
     for task, memory in sorted(shown):
@@ -258,40 +258,55 @@ def write_frontier(results):
         runs = sorted((run for run in results if identity(run)[:3] == of), key=identity)
         plain = {run["seed"]: run["accuracy"] for run in runs if run["system"] == "uniform"}
         rows = sorted(summary(runs), key=lambda row: row["reads"])
-        low = min(row["late"] - row["late_deviation"] for row in rows)
-        high = max(row["late"] + row["late_deviation"] for row in rows)
-        scale, labels = 240 / (high - low), []
-        svg += f'<text x="40" y="{top - 10}">{task}, {memory}: mean accuracy of the last 3 epochs, %, over '
-        svg += f'reads a draw</text><path d="M40 {top}v260h610" stroke="grey" fill="none"/>'
-        for i in range(11):
-            svg += f'<text x="{32 + 60 * i}" y="{top + 274}">{i / 10}</text>'
-            svg += f'<text x="2" y="{top + 14 + 24 * i}">{high - 24 * i / scale:.2f}</text>\n'
-        text += f"\n## {task}, {memory} of the data in memory\n\nTrained to "
-        text += f"{' '.join(max([run['date'], run['commit']] for run in runs))}.\n\n{HEAD}"
-        text += 10 * "| --- " + "|\n"
+        text += f"\n## {task}, {memory} of the data in memory\n\n"
+        if len(rows) > 2:
+            name = f"frontier-{task}-{memory.rstrip('%')}.svg"
+            text += f"![accuracy against reads]({name})\n\n"
+            (folder / name).write_text(SVG + plot(rows, f"{task}, {memory} in memory") + "</svg>\n")
+        text += f"Trained to {' '.join(max([run['date'], run['commit']] for run in runs))}.\n\n"
+        text += HEAD + 10 * "| --- " + "|\n"
         for row in rows:
-            name, late, bar = row["system"], row["late"], scale * row["late_deviation"]
+            pairs = [(run["accuracy"], plain[run["seed"]]) for run in runs
+                     if run["system"] == row["system"] and run["seed"] in plain]  # fmt: skip
             less = [[100 * (statistics.mean(a[-n:]) - statistics.mean(b[-n:])) for n in (1, 3)]
-                    for a, b in ((run["accuracy"], plain[run["seed"]]) for run in runs
-                                 if run["system"] == name and run["seed"] in plain)]  # fmt: skip
-            text += f"| `{name}` | {row['seeds']} | {row['reads']:.3f}"
+                    for a, b in pairs]  # fmt: skip
+            text += f"| `{row['system']}` | {row['seeds']} | {row['reads']:.3f}"
             text += f" | {row['reads_a_sample']:.3f} | {row['trained']:,.0f}"
             for part in ("last", "late"):
                 text += f" | {row[part]:.2f} ± {row[part + '_deviation']:.2f}"
             for column in zip(*less):
                 text += f" | {statistics.mean(column):.2f} ± {deviation(column):.2f}"
             text += " | " + ", ".join(f"{last:.2f}" for last, _ in less) + " |\n"
-            x, y = 40 + 600 * row["reads"], top + 10 + scale * (high - late)
-            svg += f'<path d="M{x:.0f} {y - bar:.0f}v{2 * bar:.0f}" stroke="grey"/>'
-            svg += f'<circle cx="{x:.0f}" cy="{y:.0f}" r="3"/>'
-            while any(a + 7 * n > x and abs(y - b) < 11 for a, b, n in labels):
-                y += 1
-            labels.append((x, y, len(name)))
-            svg += f'<text x="{x + 6:.0f}" y="{y + 4:.0f}">{name}</text>\n'
-        top += 320
-    (ROOT / "benchmarks/results/frontier.md").write_text(text)
-    svg = SVG.format(top - 20) + svg + "</svg>\n"
-    (ROOT / "benchmarks/results/frontier.svg").write_text(svg)
+    (folder / "frontier.md").write_text(text)
+
+
+def plot(rows, title):
+    """Returns the SVG elements of accuracy over reads."""
+    low = min(row["late"] - row["late_deviation"] for row in rows)
+    high = max(row["late"] + row["late_deviation"] for row in rows)
+    scale, labels = 240 / (high - low), []
+    svg = f'<text x="40" y="20">{title}: mean accuracy of the last 3 epochs, %, over reads a draw'
+    svg += '</text><path d="M40 30v260h610" stroke="grey" fill="none"/>'
+    for i in range(11):
+        svg += f'<text x="{32 + 60 * i}" y="304">{i / 10}</text>'
+        svg += f'<text x="2" y="{44 + 24 * i}">{high - 24 * i / scale:.1f}</text>\n'
+    names = {}  # of systems at the same place, such as those with the same draws
+    for row in rows:
+        x, y = 40 + 600 * row["reads"], 40 + scale * (high - row["late"])
+        bar = scale * row["late_deviation"]
+        svg += f'<path d="M{x:.0f} {y - bar:.0f}v{2 * bar:.0f}" stroke="grey"/>'
+        names.setdefault((round(x / 3), round(y / 3)), (x, y, []))[2].append(row["system"])
+    for x, y, systems in names.values():
+        text, at = ", ".join(systems), y
+        colour = "crimson" if text.startswith("thrifty") else "black"
+        svg += f'<circle cx="{x:.0f}" cy="{y:.0f}" r="3" fill="{colour}"/>'
+        offsets = (sign * offset for offset in range(0, 240, 2) for sign in (1, -1))
+        while any(a < x + 7 * len(text) and x < a + 7 * n and abs(at - b) < 12
+                  for a, b, n in labels):  # fmt: skip
+            at = y + next(offsets)
+        labels.append((x, at, len(text)))
+        svg += f'<text x="{x + 6:.0f}" y="{at + 4:.0f}" fill="{colour}">{text}</text>\n'
+    return svg
 
 
 def main():
