@@ -77,8 +77,8 @@ func (d *Draws) Effective(samples int) float64 {
 
 // Variance returns the variance of the epoch's mean gradient, over that with uniform draws with
 // replacement, for gradients of the lengths that scores are, and in directions that have nothing to
-// do with each other: Σ (W-1)² g² / Σ g², W the sum of the weights of a sample's draws. It is 0 for a
-// permutation, and 1 if all scores are 0. It takes O(N) for N samples, and may be called
+// do with each other: Σ (W-1)² g² / Σ g², W the sum of the weights of a sample's draws. It is 0 for
+// a permutation, and 1 if all scores are 0. It takes O(N) for N samples, and may be called
 // concurrently.
 func (d *Draws) Variance(scores []float32) float64 {
 	sums := make([]float32, len(scores))
