@@ -22,8 +22,8 @@ import (
 //
 // What is in the store is the sampler's own book, not what ranks hold, so it is part of the stream.
 // The first epoch has all samples in the order of the sampler uniform; with Reads 1 all epochs do.
-// With AutoReads, an epoch has somewhat more reads than the one before if Draws.Variance was above 1
-// in it, fewer if it was below.
+// With AutoReads, an epoch has somewhat more reads than the one before if Draws.Variance was above
+// 1, fewer if it was below.
 //
 // Source: Choi et al., "Faster Neural Network Training with Data Echoing", arXiv 1907.05550, for
 // several uses of a sample that was read; Neyman, "Contribution to the Theory of Sampling Human
