@@ -2,7 +2,8 @@
 
 orders.py ROOT SAMPLER WORKERS LOG: EPOCHS epochs of a plain DataLoader, two by default. LOG.RANK
 gets a line for each batch, with a number for each sample that its pixels give. If the variable
-PAUSE_AT names a batch, training waits there until the file "go" exists.
+PAUSE_AT names a batch, training waits there until the file "go" exists; ASSIGN is that of
+rankpool.planned.
 """
 
 import os
@@ -87,6 +88,12 @@ def main():
     batches = {"batch_sampler" if name == "buckets" else "sampler": sampler}
     if name != "buckets":
         batches["batch_size"] = SIZE
+    if launched and "ASSIGN" in os.environ:
+        sampler = rankpool.planned(
+            batches.get("batch_sampler", sampler), data, batches.get("batch_size"),
+            assign=os.environ["ASSIGN"],
+        )
+        batches = {"batch_sampler": sampler}
     loader = DataLoader(data, num_workers=int(workers), **batches)
     with open(f"{log}.{RANK}", "w") as file:
         for epoch in range(int(os.environ.get("EPOCHS", 2))):

@@ -76,6 +76,28 @@ def test_the_same_samples_as_without_rankpool(start, tree, from_files, name):
     assert "from storage" not in result.stderr
 
 
+def global_batches(logs):
+    """The samples of each epoch's global batches, whoever trained on them."""
+    found = {}
+    for line in chain(*map(str.splitlines, logs)):
+        epoch, place, *numbers = map(int, line.split())
+        found.setdefault((epoch, place), []).extend(numbers)
+    return {place: sorted(numbers) for place, numbers in found.items()}
+
+
+@pytest.mark.parametrize("name", some({"buckets"}))
+def test_trainers_have_what_is_in_their_memory(start, tree, from_files, name):
+    one = start(
+        ranks=WORLD, command=command(tree, name, "log", 1), options=PATIENT,
+        env={"ASSIGN": "local"},
+    )
+    result = one.finish()
+    assert result.code == 0, result.stderr
+    assert global_batches(logs(one.folder)) == global_batches(from_files(name))
+    found = result.summary
+    assert found["fallback_reads"] == 0 and found["hits_local"] > 4 * found["hits_remote"], found
+
+
 def kill_paused(one, world, at):
     """Kills a rank while the trainers are paused at a batch, and lets them go on when they have
     seen it."""
@@ -87,16 +109,16 @@ def kill_paused(one, world, at):
     (one.folder / "go").touch()
 
 
-def test_the_same_samples_when_one_of_two_ranks_dies(start, tree, from_files):
+@pytest.mark.parametrize("assign", [None, pytest.param("local", marks=pytest.mark.full)])
+def test_the_same_samples_when_one_of_two_ranks_dies(start, tree, from_files, assign):
     """In the middle of an epoch."""
-    one = start(
-        ranks=WORLD, command=command(tree, "torch", "log", 1), options=PATIENT,
-        env={"PAUSE_AT": "0 6"},
-    )
+    env = {"PAUSE_AT": "0 6", **({"ASSIGN": assign} if assign else {})}
+    one = start(ranks=WORLD, command=command(tree, "torch", "log", 1), options=PATIENT, env=env)
     kill_paused(one, WORLD, "0 6")
     result = one.finish()
     assert result.code == 0, result.stderr
-    assert logs(one.folder) == from_files("torch")
+    found, expected = logs(one.folder), from_files("torch")
+    assert global_batches(found) == global_batches(expected) if assign else found == expected
     assert result.summary["hits_local"] > 0, result.stderr
 
 

@@ -33,8 +33,11 @@ _AHEAD_AT = 64
 class Planned(Ours):
     """A batch sampler of what another one yields; see planned."""
 
-    def __init__(self, batches, dataset, block: Optional[int] = None, single: bool = False) -> None:
-        self.batches, self.dataset, self._single = batches, dataset, single
+    def __init__(
+        self, batches, dataset, block: Optional[int] = None, single: bool = False,
+        assign: str = "sampler",
+    ) -> None:
+        self.batches, self.dataset, self._single, self._assign = batches, dataset, single, assign
         self._block = block or (None if _has_length(batches) else BLOCK)
         self._loading = Loading()  # the iteration under way, which began at batch _first
         self._first = self._passes = self._epoch = 0
@@ -86,7 +89,7 @@ class Planned(Ours):
         for _ in range(number):
             next(drawn, None)
         served, more = getattr(data, "_data", None), True
-        stream = None if served is None else listed(served, *_place(None, None))
+        stream = None if served is None else listed(served, *_place(None, None), self._assign)
         while more:
             counts, ids, more = self._draw(drawn, stream)
             if not more:
@@ -100,6 +103,8 @@ class Planned(Ours):
             for place, count in enumerate(counts):
                 batch = ids[at : at + count].tolist()
                 if epoch is not None:
+                    if self._assign == "local":
+                        batch = stream._plan.batch(place)
                     batch = list(
                         Batch(
                             batch, stream._stream, epoch, place, stream.spec, key=None
@@ -211,7 +216,7 @@ class Planned(Ours):
 
 def planned(
     sampler, dataset, batch_size: Optional[int] = None, drop_last: bool = False,
-    block: Optional[int] = None,
+    block: Optional[int] = None, assign: str = "sampler",
 ) -> Planned:
     """Returns a batch sampler that yields what a sampler of the script does, with its samples
     planned: a batch sampler, or a sampler of ids, of which `batch_size` are a batch.
@@ -221,8 +226,9 @@ def planned(
 
     It draws a whole epoch when that begins, and hands it in to the rank; if the sampler has
     set_epoch, also the next epoch. A sampler without a length is drawn by blocks of 64 batches; say
-    block=K for one that looks at what happened in the epoch. `dataset` is a rankpool.ImageFolder,
-    DatasetFolder or WebDataset, or a Subset of one.
+    block=K for one that looks at what happened in the epoch. With assign="local" a trainer gets as
+    many samples of a global batch as it draws, those in its node's memory first. `dataset` is a
+    rankpool.ImageFolder, DatasetFolder or WebDataset, or a Subset of one.
     """
     if not isinstance(_below(dataset)[0], Served):
         raise TypeError(
@@ -231,7 +237,9 @@ def planned(
         )
     if batch_size:
         sampler = TorchBatchSampler(sampler, batch_size, drop_last)
-    return Planned(sampler, dataset, block)
+    if assign not in ("sampler", "local"):
+        raise ValueError(f'rankpool: assign must be "sampler" or "local", not {assign!r}')
+    return Planned(sampler, dataset, block, assign=assign)
 
 
 def order_of(loader) -> Tuple[Optional[Planned], Dict[str, Any]]:

@@ -10,20 +10,22 @@ from .batch_sampler import LISTED, BatchSampler, BesideError
 from .connection import Connection
 from .errors import Away, NotReady, RequestError
 from .messages import say_once
+from .waiting import Waiting
 
 
 class Listed(BatchSampler):
     """What this process hands in over one data set, in parts, each an epoch for the ranks.
 
     A part is words: the number of batches, their lengths, all ids. Parts are kept until the next
-    one, for a cache that is restarted.
+    one, for a cache that is restarted. With assign="local" the cache gives other ids of a global
+    batch than those handed in, and nothing is trained without it.
     """
 
-    def __init__(self, data, rank: int, world: int) -> None:
+    def __init__(self, data, rank: int, world: int, assign: str) -> None:
         self._parts: Dict[int, bytes] = {}  # by epoch
         self._alone = 0  # how often in a row the other trainers did not come
         self._skips = 0  # so many parts are read from storage without waiting for them again
-        super().__init__(data, 0, 0, LISTED, rank=rank, world_size=world)
+        super().__init__(data, 0, 0, LISTED, rank=rank, world_size=world, assign=assign)
 
     def begin(self, words: bytes) -> Optional[int]:
         """Hands in the part that is trained next; returns its epoch, None if the cache refuses it.
@@ -33,14 +35,18 @@ class Listed(BatchSampler):
             self._parts, self._plan, self._skips = {self.epoch: words}, None, self._skips - 1
             return self.epoch
         ahead = self._parts.get(self.epoch) == words
+        if self.spec.assign == "local":
+            self._parts, self._plan = {self.epoch: words}, None
+            waiting = Waiting(f"to plan what is handed in as epoch {self.epoch}")
+            self._plan = waiting.until(self._connection, lambda: self._plan_of(words, ahead))
+            self.epoch += 1
+            return self._plan.epoch
         while True:
             self._parts, self._plan = {self.epoch: words}, None
             try:
                 if not self._connection.connect():
                     return self.epoch
-                if not (ahead and self._confirms()):
-                    self._hand_in(self._connection, self.epoch, words)
-                plan = self._planned(self.epoch)
+                plan = self._plan_of(words, ahead)
             except Away:
                 return self.epoch
             except RequestError as refused:
@@ -63,6 +69,12 @@ class Listed(BatchSampler):
                 self._hand_in(self._connection, self.epoch, words, ahead=True)
         except (Away, NotReady, RequestError):  # a refusal is said when it begins
             pass
+
+    def _plan_of(self, words: bytes, ahead: bool) -> wire.Plan:
+        """Hands in a part, or confirms what was handed in ahead; returns the plan."""
+        if not (ahead and self._confirms()):
+            self._hand_in(self._connection, self.epoch, words)
+        return self._planned(self.epoch)
 
     def _confirms(self) -> bool:
         try:
@@ -95,13 +107,13 @@ def words_of(counts: array, ids: array) -> bytes:
     return array("I", [len(counts)]).tobytes() + counts.tobytes() + ids.tobytes()
 
 
-_streams: Dict[Tuple[str, str, int, int], Listed] = {}
+_streams: Dict[Tuple[str, str, int, int, str], Listed] = {}
 
 
-def listed(data, rank: int, world: int) -> Optional[Listed]:
+def listed(data, rank: int, world: int, assign: str = "sampler") -> Optional[Listed]:
     """Returns what this process hands in over a data set; None if another sampler trains on it."""
-    key = data.door, data.name, rank, world
+    key = data.door, data.name, rank, world, assign
     try:
-        return _streams.get(key) or _streams.setdefault(key, Listed(data, rank, world))
+        return _streams.get(key) or _streams.setdefault(key, Listed(data, rank, world, assign))
     except (BesideError, RequestError) as refused:
         return not_served(data, refused)

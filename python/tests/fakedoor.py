@@ -325,7 +325,8 @@ def plan(door, stream, spec, epoch):
     """Returns this trainer's part of each global batch: ids drawn with replacement, or in order."""
     n = len(door.data[stream].files)
     if spec["sampler"] == "listed":
-        return door.listed[epoch][0] if epoch in door.listed else [[0]] * 1000
+        batches = door.listed[epoch][0] if epoch in door.listed else [[0]] * 1000
+        return [batch[::-1] for batch in batches] if spec["assign"] == "local" else batches
     if spec["sampler"].startswith("torch"):
         return torch_plan(n, spec, epoch)
     if spec["sampler"] == "sequential":

@@ -329,6 +329,24 @@ def test_a_plain_loader_beside_a_batch_sampler(door, served, capfd):
     assert "is read from storage for now: this process trains" in capfd.readouterr().err
 
 
+def test_trainers_may_have_what_is_in_their_memory(door, served, monkeypatch):
+    """The cache decides who has which part of a global batch, and training waits for it."""
+    data = data_of(served)
+    batches = rankpool.planned(TorchSampler(data, 1, 0), data, 3, assign="local")
+    loader = DataLoader(data, batch_sampler=batches, num_workers=2)
+    for epoch in range(2):
+        batches.set_epoch(epoch)
+        found = [ids_of(rows) for rows, _ in loader]
+        assert found == [batch[::-1] for batch in door.listed[epoch][0]]
+    assert handed_in(door) == [(0, FULL), (1, AHEAD), (1, CONFIRMED), (2, AHEAD)]
+    monkeypatch.setenv("RANKPOOL_PLAN_TIMEOUT", "0.2")
+    door.kill()
+    with pytest.raises(rankpool.CacheAwayError, match="to plan what is handed in as epoch 2"):
+        list(loader)
+    with pytest.raises(ValueError, match="assign must be"):
+        rankpool.planned(TorchSampler(data, 1, 0), data, 3, assign="node")
+
+
 def test_nobody_measures_what_no_loader_iterates(door, served, capfd):
     data = data_of(served)
     for ids in rankpool.planned(SequentialSampler(data), data, 4):
