@@ -32,9 +32,12 @@ def pytest_addoption(parser):
 @pytest.fixture(scope="session")
 def images(tmp_path_factory):
     """A folder with data sets train and val, of five classes."""
+    return make_images(tmp_path_factory.mktemp("images"), SAMPLES)
+
+
+def make_images(root, counts):
     noise = numpy.random.default_rng(1)
-    root = tmp_path_factory.mktemp("images")
-    for name, count in SAMPLES.items():
+    for name, count in counts.items():
         for i in range(count):
             folder = root / name / "abcde"[i % 5]
             folder.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import HERE, SAMPLES, counted, stream
+from conftest import HERE, SAMPLES, counted, make_images, stream
 
 EPOCHS, RANKS = 2, 2
 SAMPLER = (
@@ -52,17 +52,16 @@ def scripts(request, tmp_path):
     return scripts
 
 
-def same_streams(trained, unchanged, changed, root, ranks=RANKS):
-    """Checks that both commands train on the same draws, from files and from the cache, which
-    serves them all; returns the draws."""
+def same_streams(trained, unchanged, changed, root, ranks=RANKS, draws=SAMPLES["train"]):
+    """Checks that both commands train on the same draws, so many an epoch, from files and from the
+    cache, which serves them all; returns the draws."""
     expected = stream(trained("unchanged", unchanged, ranks))
-    assert {len(ids) for ids in expected.values()} == {EPOCHS * SAMPLES["train"] // ranks} and len(
-        expected
-    ) == ranks
+    assert {len(ids) for ids in expected.values()} == {EPOCHS * draws // ranks}
+    assert len(expected) == ranks
     assert stream(trained("files", changed, ranks)) == expected
     cached = trained("cached", changed, ranks, root)
     assert stream(cached) == expected
-    assert counted(cached, "draws", "fallback_reads") == [EPOCHS * SAMPLES["train"], 0]
+    assert counted(cached, "draws", "fallback_reads") == [EPOCHS * draws, 0]
     return expected
 
 
@@ -91,14 +90,27 @@ def test_imagenet_without_distribution(scripts, images, trained):
     same_streams(trained, unchanged, changed, images / "train", 1)
 
 
-def test_torchvision(scripts, images, trained):
+def torchvision_commands(scripts, images, lines, *options):
     args = ["--data-path", images, "--device", "cpu", "--model", "shufflenet_v2_x0_5"]
-    args += ["--batch-size", 5, "--workers", 1, "--train-crop-size", 32, "--val-crop-size", 32]
+    args += ["--workers", 1, "--train-crop-size", 32, "--val-crop-size", 32]
     args += ["--val-resize-size", 32, "--auto-augment", "ta_wide", "--random-erase", 0.1]
-    unchanged, changed = (
-        [HERE / "without_gpu.py", script, *args, "--epochs", EPOCHS]
-        for script in scripts("--torchvision", TORCHVISION)
+    return [
+        [HERE / "without_gpu.py", script, *args, "--epochs", EPOCHS, *options]
+        for script in scripts("--torchvision", lines)
+    ]
+
+
+def test_torchvision_draws_with_its_own_sampler(scripts, tmp_path, trained):
+    """Each sample three times, of which it keeps a multiple of 256 draws."""
+    root = make_images(tmp_path / "images", {"train": 300, "val": 8})
+    unchanged, changed = torchvision_commands(
+        scripts, root, TORCHVISION[:2], "--ra-sampler", "--batch-size", 32
     )
+    same_streams(trained, unchanged, changed, root / "train", draws=256)
+
+
+def test_torchvision(scripts, images, trained):
+    unchanged, changed = torchvision_commands(scripts, images, TORCHVISION, "--batch-size", 5)
     expected = same_streams(trained, unchanged, changed, images / "train")
     # Its checkpoints are of whole epochs.
     changed += ["--output-dir", "states"]
