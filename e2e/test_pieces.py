@@ -147,7 +147,7 @@ def test_a_learned_data_set(start, tmp_path):
     path.parent.mkdir()
     x = numpy.random.default_rng(0).normal(size=(300, 64, 64)).astype("float32")
     with h5py.File(path, "w") as file:
-        file.create_dataset("x", data=x, chunks=(1, 64, 64))
+        file.create_dataset("x", data=x, chunks=(1, 16, 64))
     sums = {crc32(x[i : i + WINDOW].tobytes()) for i in range(len(x) - WINDOW + 1)}
     script = [sys.executable, str(HERE / "learned.py"), str(path), str(WINDOW), "2", str(learned)]
     client = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
@@ -165,4 +165,4 @@ def test_a_learned_data_set(start, tmp_path):
     events = [json.loads(line) for line in one.text("run.jsonl").splitlines()]
     reads = [event["storage_bytes"] for event in events if event["event"] == "epoch"]
     assert reads[-1] < 1.9 * path.stat().st_size
-    assert result.summary.get("unplanned_bytes", 0) < 0.01 * reads[-1]
+    assert "unplanned_bytes" not in result.summary, result.summary

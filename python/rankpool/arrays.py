@@ -39,6 +39,8 @@ class Arrays(Served):
     ) -> None:
         super().__init__(os.path.abspath(path), rng)
         self.transform = transform
+        if transform is None:  # then nothing draws random numbers
+            self.rng = None
         names = dataset.split(",") if isinstance(dataset, str) else dataset
         self._data = self._find_served()
         if self._data is None:

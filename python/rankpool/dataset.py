@@ -8,7 +8,7 @@ from collections import deque
 from itertools import islice
 from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Union
 
-from . import session, wire
+from . import hand, session, wire
 from .batch import Batch, Samples, ask, fetch, take
 from .connection import Connection, connection
 from .dataloader_hook import Fetched, Loading, hook
@@ -88,6 +88,8 @@ class Dataset:
                     f"rankpool: {self.index_path} is of another data set than {self.name!r}, "
                     "which training began with"
                 )
+            if index.pieces is not None:
+                hand.serve(index)
             self._index = index
         return self._index
 

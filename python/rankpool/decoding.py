@@ -234,7 +234,7 @@ class Decoder:
 
     def __init__(self, note: dict, opener: Optional[Callable] = None) -> None:
         self.note, self._opener = note, opener
-        self._open: OrderedDict = OrderedDict()  # by path, the one used last at the end
+        self._open: OrderedDict = OrderedDict()  # by number, the one used last at the end
         self._pid = os.getpid()
         finalize(self, _close, self._open)
 
@@ -243,19 +243,19 @@ class Decoder:
 
     def window(self, number: int, place: int) -> Dict[str, np.ndarray]:
         """Returns the window at a place in a file, by variable."""
-        name, _, layout = self.note["files"][number]
-        path = os.path.join(self.note["root"], name)
         if self._pid != os.getpid():  # forked
             self._open.clear()
             self._pid = os.getpid()
-        if path not in self._open:
+        if number not in self._open:
             if len(self._open) >= MAX_OPEN:
                 self._open.popitem(last=False)  # closed once no thread uses it
-            self._open[path] = self._variables(path, self.note["layouts"][layout])
-        self._open.move_to_end(path)
+            name, _, layout = self.note["files"][number]
+            path = os.path.join(self.note["root"], name)
+            self._open[number] = self._variables(path, self.note["layouts"][layout])
+        self._open.move_to_end(number)
         first = place * self.note["stride"]
         rows = slice(first, first + self.note["rows"])
-        return {name: one[rows] for name, one in self._open[path][1].items()}
+        return {name: one[rows] for name, one in self._open[number][1].items()}
 
     def _variables(self, path: str, layout: Optional[dict]) -> Tuple[Any, Dict[str, Any]]:
         """Opens a file; returns what is to be closed, and its variables."""

@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sys
+from bisect import bisect_right
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
 
 import numpy as np
@@ -21,7 +22,7 @@ from .decoding import Refused
 from .map_dataset import Served
 
 TIMES = 2  # that a sample is recorded, on each node: the first time a library may have had a part
-SMALL, FEW = 8 << 10, 16  # smaller reads are of heads, if these are at most 1/FEW of all bytes
+SMALL, FEW = 8 << 10, 16  # smaller reads are of heads, see _heads
 
 
 class Learned(Served):
@@ -89,24 +90,37 @@ def write(folder: str, out: Any = None) -> None:
     """Writes the table of the pieces that were recorded in a folder."""
     root, samples = _recorded(folder)
     reads = {read for sample in samples for read in sample}
-    small = {read for read in reads if read[2] - read[1] < SMALL}
-    if sum(end - at for _, at, end in small) * FEW > sum(end - at for _, at, end in reads):
-        small = set()
-    heads: Dict[str, List[Tuple[int, int]]] = {}
-    for path, at, end in pieces.joined(small):
-        heads.setdefault(path, []).append((at, end - at))
-    cuts: Dict[str, Any] = {}  # no piece is part of another
-    for path, at, end in reads - small:
+    ends: Dict[str, List[int]] = {}  # of heads: where each begins and ends, in order
+    for path, at, end in _heads(root, reads):
+        ends.setdefault(path, []).extend((at, end))
+    cuts = {path: set(places) for path, places in ends.items()}
+    for path, at, end in reads:  # no piece is part of another
         cuts.setdefault(path, set()).update((at, end))
-    cuts = {path: np.array(sorted(places)) for path, places in cuts.items()}
+    ordered = {path: np.array(sorted(places)) for path, places in cuts.items()}
 
     def sample(i: int) -> Iterator[Tuple[str, int, int]]:
-        for path, at, end in pieces.joined(samples[i] - small):
-            first, last = np.searchsorted(cuts[path], (at, end))
-            places = cuts[path][first : last + 1].tolist()
-            yield from ((path, a, b - a) for a, b in zip(places, places[1:]))
+        for path, at, end in pieces.joined(samples[i]):
+            first, last = np.searchsorted(ordered[path], (at, end))
+            places = ordered[path][first : last + 1].tolist()
+            for a, b in zip(places, places[1:]):
+                if bisect_right(ends.get(path, ()), a) % 2 == 0:  # between heads
+                    yield path, a, b - a
 
+    heads = {path: [(a, b - a) for a, b in zip(e[::2], e[1::2])] for path, e in ends.items()}
     pieces.write(sample, len(samples), root, out, heads)
+
+
+def _heads(root: str, reads: Set[pieces.Read]) -> List[pieces.Read]:
+    """Returns, in order, what libraries read besides samples: HDF5's own, elsewhere small reads,
+    if they are few bytes."""
+    found: List[pieces.Read] = []
+    known = {path: pieces.heads_of_hdf5(os.path.join(root, path)) for path in {r[0] for r in reads}}
+    for path, heads in known.items():
+        found += [(path, at, at + size) for at, size in heads]
+    small = [read for read in reads if not known[read[0]] and read[2] - read[1] < SMALL]
+    if FEW * sum(end - at for _, at, end in small) <= sum(end - at for _, at, end in reads):
+        found += small
+    return pieces.joined(found)
 
 
 def _recorded(folder: str) -> Tuple[str, List[Set[pieces.Read]]]:

@@ -119,7 +119,6 @@ class Served(TorchDataset, Ours):
     def _hand(self, index: int) -> Iterator[None]:
         """Within this context files that rankpool.open has made read the pieces of a sample."""
         found, before = self._data.index, hand.unplanned_bytes
-        hand.serve(found)  # a spawned worker knows nothing yet
         planned = self._planned(index)
         if planned:
             rows = self._reader.take(index.batch)

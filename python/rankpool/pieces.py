@@ -322,10 +322,34 @@ def _find(path: str, plain: Any, recorded: Any, name: str) -> Any:
     if found.external or found.dtype.hasobject:
         what = "are in other files" if found.external else "have no fixed size"
         raise Refused(f"{path}: the elements of {name} {what}")
-    for key in found.attrs:
-        with suppress(OSError, TypeError):  # of a type that h5py does not know
-            found.attrs[key]
+    _read_attributes(found)
     return found
+
+
+def _read_attributes(of: Any) -> None:
+    for key in of.attrs:
+        with suppress(OSError, TypeError):  # of a type that h5py does not know
+            of.attrs[key]
+
+
+def heads_of_hdf5(path: str) -> List[Tuple[int, int]]:
+    """Returns the heads that the data sets of a file need: none if it is not HDF5."""
+    try:
+        import h5py
+    except ImportError:
+        return []
+    if not h5py.is_hdf5(path):
+        return []
+    with Recorder(path) as file, h5py.File(file, "r") as root:
+
+        def visit(_: str, one: Any) -> None:
+            _read_attributes(one)
+            if getattr(one, "chunks", None):
+                one.id.get_num_chunks()  # reads the whole index
+
+        visit("/", root)
+        root.visititems(visit)
+    return file.heads()
 
 
 def _sources(path: str, virtual: Any) -> List[str]:
@@ -383,7 +407,7 @@ def _column(path: str, file: Recorder, number: int, data: Any) -> Column:
 def _probe(file: Recorder, id: Any, place: Sequence[int]) -> Tuple[int, int]:
     """Returns the offset and size of a chunk, as the library would read it; 0, 0: it is missing."""
     file.probing, file.probed = True, (0, 0)
-    with suppress(OSError, RuntimeError):
+    with suppress(OSError, RuntimeError, ValueError):  # ValueError: there is no chunk at all
         id.read_direct_chunk(place)
     file.probing = False
     return file.probed
@@ -494,10 +518,13 @@ def add_rows(table: Table, path: str, format: str, raw: Any) -> None:
 
 def _npy(file: Recorder) -> Tuple[int, str, List[int]]:
     version, _ = np.lib.format.read_magic(file)
-    read_header = getattr(np.lib.format, f"read_array_header_{version}_0")
+    # the names of fields, which only version 3 has in UTF-8, do not matter here
+    read_header = getattr(np.lib.format, f"read_array_header_{min(version, 2)}_0")
     shape, by_column, dtype = read_header(file)
-    if dtype.hasobject or dtype.names or by_column and len(shape) > 1:
-        raise ValueError("arrays of objects or fields, or in Fortran's order, have no rows")
+    if dtype.hasobject or dtype.names or not shape or by_column and len(shape) > 1:
+        raise ValueError(
+            "single numbers, arrays of objects or fields, and those in Fortran's order have no rows"
+        )
     return file.tell(), dtype.str, list(shape)
 
 

@@ -4,6 +4,7 @@ import io
 import json
 import os
 
+import h5py
 import numpy as np
 import pytest
 from torch.utils.data import DataLoader
@@ -80,6 +81,27 @@ def test_small_reads_are_pieces_if_there_are_many(folder, monkeypatch):
     monkeypatch.setattr(learning, "SMALL", 10 * ROW)
     learn(folder, 0)
     assert listed(folder)[1:3] == ["P\t0\t100", f"P\t100\t{ROW}\t{N}"]
+
+
+class Chunks(Windows):
+    """Two rows of a file of HDF5 whose chunks are smaller than some of its B-tree's nodes."""
+
+    def __getitem__(self, index):
+        with rankpool.open(self.folder / "data" / "a.h5") as file, h5py.File(file, "r") as data:
+            return data["x"][index : index + 2].tobytes()
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_what_hdf5_needs_besides_chunks(folder, libver):
+    with h5py.File(folder / "data" / "a.h5", "w", libver=libver) as file:
+        x = np.random.default_rng(0).normal(size=(N + 400, 256)).astype("f4")
+        file.create_dataset("x", data=x, chunks=(1, 256), maxshape=(None, 256))
+        file["y"] = x
+    data = rankpool.learn(Chunks(folder), folder / "data", folder / "learned")
+    assert [data[i] for i in range(N)] == [x[i : i + 2].tobytes() for i in range(N)]
+    found = listed(folder)
+    assert {line.split("\t")[2] for line in found if line[0] == "P"} == {"1024"}
+    assert [line for line in found if line[0] == "S"] == [f"S\t{i}\t2" for i in range(N)]
 
 
 def test_what_is_refused(folder):

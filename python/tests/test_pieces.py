@@ -166,8 +166,9 @@ def test_hdf5_with_fill_values(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("x", (20, 4), "i2", chunks=(2, 2), fillvalue=7)[4:6, :2] = 1
         file.create_dataset("never", (20, 4), "f4", fillvalue=3.5)
-        x, never = file["x"][:], file["never"][:]
-    table = check(tmp_path / "a.h5", [{"x": x, "never": never}], dataset=["x", "never"], rows=2)
+        file.create_dataset("no chunk", (20, 4), "f4", chunks=(3, 4), fillvalue=2)
+        expected = {name: file[name][:] for name in file}
+    table = check(tmp_path / "a.h5", [expected], dataset=list(expected), rows=2)
     assert [len(sample) for sample in table.samples] == [0] * 3 + [1] * 3 + [0] * 13
     assert len(table.pieces) == 1
 
@@ -374,6 +375,8 @@ def test_refused_numpy_files(tmp_path):
     refused(tmp_path / "a.npy", "in Fortran's order")
     np.save(tmp_path / "b.npy", np.array(["a", None]), allow_pickle=True)
     refused(tmp_path / "b.npy", "arrays of objects")
+    np.save(tmp_path / "d.npy", np.float32(1))
+    refused(tmp_path / "d.npy", "single numbers")
     np.save(tmp_path / "c.npy", field(30, 2))
     os.truncate(tmp_path / "c.npy", 300)
     refused(tmp_path / "c.npy", r"has 300 bytes, too few for data \[30, 2\]")
