@@ -77,7 +77,7 @@ _LATER = {
     "learn": "learning",
     "open": "hand",
     "planned": "any_sampler",
-    "zarr_store": "decoding",
+    "zarr_store": "zarr_stores",
 }
 
 

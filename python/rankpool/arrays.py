@@ -11,7 +11,8 @@ import numpy as np
 
 from . import hand, pieces, session
 from .dataset import Dataset, data_sets
-from .decoding import Decoder, Refused
+from .decoding import Decoder
+from .errors import Refused
 from .map_dataset import Served
 from .messages import say_once
 

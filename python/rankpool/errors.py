@@ -43,6 +43,13 @@ class SampleError(RankpoolError):
         return SampleError, (self.id, self.path, self.reason)
 
 
+class Refused(RankpoolError):
+    """A data set that is not read; the text says why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"rankpool: {why}")
+
+
 class Away(ConnectionError):
     """Internal: the cache is not there; the caller reads storage and tries again later."""
 

@@ -18,8 +18,10 @@ import numpy as np
 
 from . import hand, pieces
 from .arrays import Arrays
-from .decoding import Refused
+from .errors import Refused
+from .hdf5 import heads_of
 from .map_dataset import Served
+from .piece_table import Read, joined
 
 TIMES = 2  # that a sample is recorded, on each node: the first time a library may have had a part
 SMALL, FEW = 8 << 10, 16  # smaller reads are of heads, see _heads
@@ -99,7 +101,7 @@ def write(folder: str, out: Any = None) -> None:
     ordered = {path: np.array(sorted(places)) for path, places in cuts.items()}
 
     def sample(i: int) -> Iterator[Tuple[str, int, int]]:
-        for path, at, end in pieces.joined(samples[i]):
+        for path, at, end in joined(samples[i]):
             first, last = np.searchsorted(ordered[path], (at, end))
             places = ordered[path][first : last + 1].tolist()
             for a, b in zip(places, places[1:]):
@@ -110,23 +112,23 @@ def write(folder: str, out: Any = None) -> None:
     pieces.write(sample, len(samples), root, out, heads)
 
 
-def _heads(root: str, reads: Set[pieces.Read]) -> List[pieces.Read]:
+def _heads(root: str, reads: Set[Read]) -> List[Read]:
     """Returns, in order, what libraries read besides samples: HDF5's own, elsewhere small reads,
     if they are few bytes."""
-    found: List[pieces.Read] = []
-    known = {path: pieces.heads_of_hdf5(os.path.join(root, path)) for path in {r[0] for r in reads}}
+    found: List[Read] = []
+    known = {path: heads_of(os.path.join(root, path)) for path in {r[0] for r in reads}}
     for path, heads in known.items():
         found += [(path, at, at + size) for at, size in heads]
     small = [read for read in reads if not known[read[0]] and read[2] - read[1] < SMALL]
     if FEW * sum(end - at for _, at, end in small) <= sum(end - at for _, at, end in reads):
         found += small
-    return pieces.joined(found)
+    return joined(found)
 
 
-def _recorded(folder: str) -> Tuple[str, List[Set[pieces.Read]]]:
+def _recorded(folder: str) -> Tuple[str, List[Set[Read]]]:
     """Returns root and reads of each sample: path, offset and end."""
     of: Optional[list] = None
-    samples: List[Set[pieces.Read]] = []
+    samples: List[Set[Read]] = []
     for name in sorted(os.listdir(folder)):
         if not name.endswith(".log"):
             continue

@@ -8,7 +8,7 @@ import zarr
 from torch.utils.data import DataLoader
 
 import rankpool
-from rankpool.decoding import Refused
+from rankpool.errors import Refused
 
 X = np.arange(9 * 4, dtype="f4").reshape(9, 4)
 

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 import rankpool
 from rankpool import learning
-from rankpool.decoding import Refused
+from rankpool.errors import Refused
 
 ROW = 9000  # more than a head's reads have
 N = 5

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 import zarr
 
-from rankpool import pieces
-from rankpool.decoding import Decoder, open_plain
-from rankpool.pieces import Refused
+from rankpool import hdf5, pieces
+from rankpool.decoding import Decoder
+from rankpool.errors import Refused
+from rankpool.zarr_stores import open_plain
 
 NEW_ZARR = zarr.__version__ >= "3"
 
@@ -197,7 +198,7 @@ def test_without_chunk_iter(tmp_path, monkeypatch, capfd):
             data[row] = x[row]
         x = data[:]
     table = check(tmp_path / "a.h5", [{"x": x}])
-    monkeypatch.setattr(pieces, "hasattr", lambda one, name: False, raising=False)
+    monkeypatch.setattr(hdf5, "hasattr", lambda one, name: False, raising=False)
     assert check(tmp_path / "a.h5", [{"x": x}]).text == table.text
     assert "28 chunks in" in capfd.readouterr().err
 
@@ -483,7 +484,8 @@ def test_exit_with_open_files(tmp_path):
         file["x"] = np.zeros((3, 2))
     code = f"""
 from rankpool import pieces
-from rankpool.decoding import Decoder, open_plain
+from rankpool.decoding import Decoder
+from rankpool.zarr_stores import open_plain
 decoder = Decoder(pieces.index({str(tmp_path / "a.h5")!r}, deep=False).finish(), open_plain)
 print(decoder.window(0, 1)["x"].sum())
 """
