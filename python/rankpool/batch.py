@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import wire
 from .connection import Connection, Spec
 from .dataloader_hook import under_way
-from .errors import Away, NotReady, RankpoolError, SampleError
+from .errors import Away, NotReady, SampleError
 from .index import Index, Members
 from .lease import Lease
 
@@ -36,10 +37,6 @@ class Batch(list):
         self.stream, self.epoch, self.number, self.spec = stream, epoch, number, spec
         self.repeats, self.evaluated, self.key = repeats, evaluated, key
         self.reads: Dict[int, int] = {}
-
-    def __reduce__(self):
-        fields = self.stream, self.epoch, self.number, self.spec
-        return Batch, (list(self), *fields, self.repeats, self.evaluated, self.key)
 
     def indices(self) -> Iterator[Index]:
         """Yields the ids as a torch sampler does, each with its batch."""
@@ -118,11 +115,6 @@ class Samples:
     def labels(self) -> List[int]:
         return [self._index.label(id) for id in self.ids]
 
-    def lost(self) -> bool:
-        """Returns whether the views may have shown other bytes: the connection ended, and with it
-        the lease."""
-        return self._lease is not None and self._connection.lost(self._lease)
-
     def close(self) -> None:
         """Releases the views; the cache may reuse their memory."""
         if self._lease is not None:
@@ -133,18 +125,11 @@ class Samples:
 def ask(connection: Connection, batches: Sequence[Batch]) -> List[Optional[int]]:
     """Requests batches of one epoch together; returns a ticket for each, or None for each if the
     cache is away or not ready."""
-    try:
+    with suppress(Away, NotReady):
         if batches and batches[0].stream >= 0 and connection.connect():
             first = batches[0]
-            stream, _ = connection.open(first.spec)
-            if stream != first.stream:
-                raise RankpoolError(
-                    f"rankpool: data set {first.spec.data!r} was stream {first.stream}, "
-                    f"now {stream}"
-                )
-            return connection.get(stream, first.epoch, [batch.number for batch in batches])
-    except (Away, NotReady):
-        pass
+            connection.open(first.spec)
+            return connection.get(first.stream, first.epoch, [batch.number for batch in batches])
     return [None] * len(batches)
 
 
@@ -152,15 +137,15 @@ def fetch(connection: Connection, index: Index, batch: Batch) -> List[bytes]:
     """Returns the bytes of each sample of a batch; raises SampleError for one that cannot be
     read."""
     tally = connection.tally(batch.stream, batch.epoch)
-    before = tally.counts()
+    before = dict(tally.counts)
     samples = take(connection, index, batch, ask(connection, [batch])[0])
     try:
         found = samples.copies()
-        if not samples.lost():
+        if samples._lease is None or not connection.lost(samples._lease):
             return found
     finally:
         samples.close()
-    tally.restore(before)
+    tally.counts = before
     return take(connection, index, batch, None).copies()
 
 
@@ -178,7 +163,7 @@ def take(
     if reply is not None and in_hand and not connection.lend(reply[1]):
         connection.end(reply[1])
         reply = None
-    before = tally.counts() if batch.evaluated else None
+    before = dict(tally.counts) if batch.evaluated else None
     if reply is None:
         samples = _from_storage(connection, index, batch, tally)
     else:
@@ -218,7 +203,7 @@ def _from_cache(
         return _from_storage(connection, index, batch, tally)
     sources = reply.sources
     local = sources.count(wire.LOCAL)
-    tally.hits_local += local
+    tally.counts["hits_local"] += local
     views = None
     if local != len(rows):
         try:
@@ -234,7 +219,7 @@ def _mixed(
     views: List[memoryview],
 ) -> List[memoryview]:
     """Returns the views of a batch whose samples are not all local hits, and counts them."""
-    views = list(views)
+    views, counts = list(views), tally.counts
     for place, source in enumerate(sources):
         substitute, source = source & wire.SUBSTITUTE, source & ~wire.SUBSTITUTE
         if source == wire.UNREADABLE:
@@ -243,25 +228,25 @@ def _mixed(
                 rows[place], path, reply.failures.get(place, "the cache could not read it")
             )
         if substitute and source in (wire.LOCAL, wire.REMOTE):
-            tally.substituted += 1
+            counts["substituted"] += 1
             continue
         if substitute:  # and read
-            tally.substitute_reads += 1
+            counts["substitute_reads"] += 1
         if source == wire.REMOTE:
-            tally.hits_remote += 1
+            counts["hits_remote"] += 1
         elif source == wire.STORAGE:
-            tally.storage_reads += 1
-            tally.storage_bytes += len(views[place])
+            counts["storage_reads"] += 1
+            counts["storage_bytes"] += len(views[place])
         elif source != wire.LOCAL:
             if source != wire.FALLBACK:
                 views[place] = memoryview(index.read(rows[place]))
-            tally.fallback_reads += 1
-            tally.fallback_bytes += len(views[place])
+            counts["fallback_reads"] += 1
+            counts["fallback_bytes"] += len(views[place])
     return views
 
 
 def _from_storage(connection: Connection, index: Index, batch: Batch, tally: wire.Tally) -> Samples:
     views = [memoryview(index.read(row)) for row in index.rows(batch)]
-    tally.fallback_reads += len(views)
-    tally.fallback_bytes += sum(map(len, views))
+    tally.counts["fallback_reads"] += len(views)
+    tally.counts["fallback_bytes"] += sum(map(len, views))
     return Samples(batch, views, index, None, connection)

@@ -29,8 +29,6 @@ STATE_VERSION = 2
 SAVE_SECONDS = 60.0
 LISTED = "listed"  # the sampler whose epochs trainers hand in
 _SCORELESS = (LISTED, "chunks", "quiver", "sequential", "torch", "torch-sequential", "uniform")
-# values of fields that a state may lack
-_ABSENT = {"first_chunk": 0, "plan_version": 1, "options": "", "choice": ""}
 # what to do where the state was saved by another rankpool, or another system of the cache
 _REMEDIES = {
     "version": "continue with the rankpool that the state was saved with",
@@ -119,7 +117,7 @@ class BatchSampler(Ours):
         self.epoch = 0
         self._start = 0  # where the next iteration begins: not 0 after load_state_dict
         self._fresh = True  # set_epoch was called since the last iteration
-        self._warned = self._unsaved = False
+        self._warned = False
         self._plan: Optional[wire.Plan] = None
         # [epoch, accuracy], the newest two that this trainer has reported, the newest first
         self._accuracies: List[List[float]] = []
@@ -130,12 +128,12 @@ class BatchSampler(Ours):
         self._loading = Loading()  # the iteration under way, which began at batch _first
         self._first = 0
         self._tally_at = 0.0
+        self._tally: Optional[wire.Tally] = None  # of the epoch that was begun last
         link = self._connection
         self._stream, self._batches = Waiting(f"to open data set {data.name!r}").until(
             link, lambda: self._open_at(link)
         )
         _first.setdefault((data.door, data.name, self.spec.job), self.spec)
-        self._plan_version, self._options = link.welcome.plan_version, link.welcome.options
         link.add_listener(self)
         watch_over(link)
 
@@ -393,8 +391,7 @@ class BatchSampler(Ours):
                 "resumes from this checkpoint cannot continue with the same batches; keep the one "
                 "before it", stacklevel=3,
             )
-        elif not saved["saved"] and self._connection.welcome.rank == 0 and not self._unsaved:
-            self._unsaved = True
+        elif not saved["saved"] and self._connection.welcome.rank == 0:
             warnings.warn(
                 "rankpool: this run saves no importance scores (--state FILE): another run that "
                 "resumes from this checkpoint cannot continue with the same batches", stacklevel=3,
@@ -427,12 +424,12 @@ class BatchSampler(Ours):
         self._training.resume(epoch, batch, state.get("state"), processes)
 
     def _identity(self) -> Dict[str, Any]:
-        spec = self.spec
+        spec, welcome = self.spec, self._connection.welcome
         first = {"first_chunk": spec.first_chunk} if spec.sampler == "chunks" else {}
         return {
             "version": STATE_VERSION,
-            "plan_version": self._plan_version,
-            "options": self._options,
+            "plan_version": welcome.plan_version,
+            "options": welcome.options,
             "choice": self._connection.opened[spec].get("choice", ""),
             "identity": spec.identity,
             "samples": len(self.data),
@@ -451,6 +448,7 @@ class BatchSampler(Ours):
         """Has what asks for the first batch, since `began`, count how long training waits; if it is
         not known, the cache is told so."""
         tally, loading = self._connection.tally(self._stream, epoch), under_way()
+        self._tally = tally
         if loading is not None:
             loading.measures(self, tally)
             return
@@ -463,10 +461,7 @@ class BatchSampler(Ours):
         now = time.monotonic()
         if last or now >= self._tally_at:
             self._tally_at = now + _TALLY_SECONDS
-            link = self._connection
-            tally = link.newest(self._stream)
-            if tally is not None:  # else the process ends, and has sent it
-                link.send_tally(tally)
+            self._connection.send_tally(self._tally)
 
 
 # What this process trains on: the spec of its first sampler over each data set of a door, by job.
@@ -500,7 +495,7 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
 def compare(state: Dict[str, Any], field: str, ours: Any) -> None:
     """Raises ValueError unless a saved state has this value: training would not continue with the
     same batches."""
-    theirs = state.get(field, _ABSENT.get(field))
+    theirs = state.get(field)
     if theirs != ours:
         remedy = f"; {_REMEDIES[field]}" if field in _REMEDIES else ""
         raise ValueError(
@@ -527,13 +522,11 @@ def _float32(values, shape: Tuple[int, int]) -> array:
     if hasattr(values, "detach"):
         values = values.detach().cpu().float()
     rows = values if hasattr(values, "shape") else [_listed(row) for row in values]
-    try:
-        found = numpy.asarray(rows, "float32")
-        wrong = found.shape != shape and list(found.shape)
-    except ValueError:
-        wrong = "rows of several lengths"
-    if wrong is not False:
-        raise ValueError(f"rankpool: embeddings must be of shape {list(shape)}, not {wrong}")
+    found = numpy.asarray(rows, "float32")
+    if found.shape != shape:
+        raise ValueError(
+            f"rankpool: embeddings must be of shape {list(shape)}, not {list(found.shape)}"
+        )
     return array("f", found.tobytes())
 
 

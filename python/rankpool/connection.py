@@ -22,16 +22,12 @@ from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
 from .identity import Identities, identities
 from .lease import Hands, Lease
 from .memory import Memory
-from .messages import say, worker
+from .messages import say, say_once, worker
 from .owner import check_folder, check_peer
 from .waiting import Waiting, batch_timeout
 
 RETRY_SECONDS = 0.5  # between attempts to reach a cache that is down: an attempt costs some 20 µs
 HELLO_SECONDS = 5.0  # a door that accepts but does not reply for this long counts as down
-# and for a door that has hung: it is tried seldom, but training waits for the answer
-LATE_HELLO_SECONDS = 0.25
-# timeout of batches after a late one, until one arrives in time
-LATE_SECONDS = 1.0
 READ_ALONG_SECONDS = 0.05  # another thread may have read the reply
 HANG_UP_SECONDS = 1.0  # the longest that a process's exit waits for the door
 # and for a cache that is away, to send it the counts: a restart takes a few seconds, or more on a
@@ -87,13 +83,11 @@ class Connection:
         self._sock: Optional[socket.socket] = None
         # the cache has been sent what it may have forgotten: other threads may use the connection
         self._ready = False
-        self._retry_at, self._retry = 0.0, RETRY_SECONDS
-        # timeouts for a reply; the second is shorter after a late reply
-        self._bound = self._patience = batch_timeout()
-        self._greeted, self._door = False, 0
+        self._retry_at = 0.0
+        self._bound = batch_timeout()  # for a reply
+        self._door = 0
         self._ticket = 0
-        self._tallies: Dict[int, wire.Tally] = {}
-        self._ended: Deque[wire.Tally] = deque(maxlen=KEPT)
+        self._tallies: Dict[Tuple[int, int], wire.Tally] = {}  # by stream and epoch
         self._metrics: Deque[dict] = deque(maxlen=KEPT)
         self._hands: Optional[Hands] = None  # views of the slab in a script's hands
         self._kept: List[Lease] = []  # ended leases whose views are still in use
@@ -108,17 +102,14 @@ class Connection:
         self._lives: Dict[Spec, Optional[Tuple[int, int]]] = {}
         # by ticket the replies that somebody wants; None: it has not come
         self._replies: Dict[int, Optional[Tuple[int, bytes]]] = {}
-        self._abandoned: set = set()
         self._due: List[int] = []
         self._buffer = bytearray()  # what was received, and not yet read
 
     # --- being connected ---
 
     def connect(self) -> bool:
-        """Returns whether the cache is connected; tries to connect at most once in RETRY_SECONDS.
-
-        A hanging cache that still accepts connections is tried less and less often.
-        """
+        """Returns whether the cache is connected; tries to connect at most once in RETRY_SECONDS,
+        or, if the cache hangs, RANKPOOL_BATCH_TIMEOUT."""
         if self._ready:
             return True
         with self._lock:
@@ -134,7 +125,7 @@ class Connection:
             except (OSError, NotReady) as error:
                 self._drop()
                 if isinstance(error, socket.timeout):
-                    self._try_later()
+                    self._retry_at = time.monotonic() + self._bound
                 return False
             except RankpoolError:
                 self._drop()
@@ -172,17 +163,15 @@ class Connection:
                     self.open(spec)  # a door records counts only of open streams
                 for metric in self._metrics:
                     self._send(wire.METRIC, wire.compact({**metric, "to": "log"}))
-                for tally in (*self._ended, *self._tallies.values()):
+                for tally in list(self._tallies.values()):
                     self._send(wire.RELEASE, wire.pack_release((), tally.pack()))
         except (Away, NotReady):
             self._drop()
         return self._sock is not None
 
     def _hello(self) -> None:
-        self._sock, self._greeted = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), False
-        self._sock.settimeout(
-            HELLO_SECONDS if self._patience == self._bound else LATE_HELLO_SECONDS
-        )
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._sock.settimeout(HELLO_SECONDS)
         check_folder(os.path.dirname(self.path))
         self._door = os.stat(self.path).st_ino
         self._hands = Hands(os.path.dirname(self.path))
@@ -194,7 +183,10 @@ class Connection:
         fds: List[int] = []
         try:
             kind, _, payload = self._frame(fds)
-            self.welcome = welcome = self._checked(kind, payload)
+            if kind == wire.ERROR:
+                raise self._error(payload)
+            self.welcome = welcome = wire.unpack_hello(payload)
+            self.identities.check(welcome)
             if welcome.slab_bytes:
                 if not fds:
                     raise RankpoolError("rankpool: the cache sent no descriptor of its slab")
@@ -206,23 +198,8 @@ class Connection:
             for fd in fds:
                 os.close(fd)
         self._sock.settimeout(None)
-        _bound_calls(self._sock, self._patience)
-        self._greeted = True
+        _bound_calls(self._sock, self._bound)
         self.generation += 1
-
-    def _checked(self, kind: int, payload: bytes) -> wire.Welcome:
-        """Returns the reply to HELLO; raises VersionError unless both sides speak one version."""
-        ours = f"rankpool: the client speaks protocol version {wire.VERSION}"
-        if kind == wire.ERROR:
-            code, text = wire.unpack_error(payload)
-            if code == wire.E_PROTOCOL:
-                raise VersionError(f"{ours}, and the cache refused it: {text}")
-            raise self._error(payload)
-        welcome = wire.unpack_hello(payload)
-        if welcome.version != wire.VERSION:
-            raise VersionError(f"{ours}, and the cache version {welcome.version}")
-        self.identities.check(welcome)
-        return welcome
 
     def _drop(self) -> None:
         if self._sock is not None:
@@ -236,34 +213,18 @@ class Connection:
 
     def _lost(self) -> Away:
         """Drops the connection and returns the error to raise."""
-        if self._sock is not None and self._greeted:
+        if self._ready:
             self._say("the cache went away; reading storage until it comes back")
         self._drop()
         return Away(f"rankpool: the cache at {self.path} is away")
 
-    # --- a cache that hangs ---
-
     def _late(self) -> Away:
         """Drops the connection to a cache that did not answer in time, and returns the error to
         raise."""
-        if self._patience == self._bound and getattr(worker(), "id", 0) == 0:  # one speaks for all
-            say(f"the cache has not answered for {self._bound:g} s; reading storage until it does")
-        self._patience = min(self._bound, LATE_SECONDS)
+        say_once(f"the cache has not answered for {self._bound:g} s; reading storage until it does")
         self._drop()
-        self._try_later()
+        self._retry_at = time.monotonic() + self._bound
         return Away(f"rankpool: the cache at {self.path} does not answer")
-
-    def _try_later(self) -> None:
-        """Delays the next attempt to reach a hanging cache, and what is resent to it, each time for
-        longer."""
-        self._retry_at = time.monotonic() + self._retry
-        self._retry = min(2 * self._retry, self._bound)
-
-    def _in_time(self) -> None:
-        """Records that a batch arrived in time."""
-        if self._patience != self._bound:
-            self._patience, self._retry = self._bound, RETRY_SECONDS
-            _bound_calls(self._sock, self._bound)
 
     def _door_answers(self) -> bool:
         """Returns whether the same door still answers the HELLO of another client: then a missing
@@ -292,50 +253,28 @@ class Connection:
         with self._lock:
             for listener in list(self.listeners):
                 listener._closing()
-            # one that hangs will hardly be restarted now
-            hangs = self._patience != self._bound
-            waiting = Waiting(
-                "to take the last counts", HANG_UP_SECONDS if hangs else CLOSE_SECONDS
-            )
-            try:
-                while not self._say_bye():
-                    waiting.pause()
-            except RankpoolError:  # it does not come back, or refuses us
-                pass
+            if self._sock is not None or self._tallies and not self.in_worker:
+                at_most = HANG_UP_SECONDS if self.in_worker else CLOSE_SECONDS
+                with suppress(RankpoolError):  # it does not come back, or refuses us
+                    Waiting("to take the last counts", at_most).until(self, self._say_bye)
             self._drop()
             self._forget_memory()
 
-    def _say_bye(self) -> bool:
-        """Sends the last tallies; returns False if the cache is down and has not received them."""
-        if self._sock is None and (self.in_worker or not self._tallies):
-            return True
-        for tally in self._tallies.values():
-            if not self.post(wire.RELEASE, wire.pack_release(self._take_due(), tally.pack())):
-                return False
-        return self._hang_up()
-
-    def _hang_up(self) -> bool:
-        """Lets the door read to the end: if it fails to send a reply, it may never read the rest.
-        Returns False if it died first."""
+    def _say_bye(self) -> None:
+        """Sends the last tallies, and lets the door read to the end: if it fails to send a reply,
+        it may never read the rest."""
+        newest = {tally.stream: tally for tally in list(self._tallies.values())}
+        for tally in newest.values():
+            self._send(wire.RELEASE, wire.pack_release(self._take_due(), tally.pack()))
         try:
             self._sock.settimeout(HANG_UP_SECONDS)
             self._sock.shutdown(socket.SHUT_WR)
             while self._sock.recv(_BUFFER_BYTES):
                 pass
         except ConnectionResetError:  # what was sent is lost
-            self._drop()
-            return False
+            raise self._lost() from None
         except OSError:
             pass
-        return True
-
-    def _abandon_to_parent(self) -> None:
-        """In a forked child: closes its copy of the parent's connection."""
-        if self._sock is not None:
-            self._sock.close()
-        if self._hands is not None:
-            self._hands.leave()
-        self._forget_memory()
 
     # --- messages ---
 
@@ -349,13 +288,10 @@ class Connection:
 
     def post(self, kind: int, payload: bytes) -> bool:
         """Sends a one-way message; returns False if the cache is down."""
-        try:
-            with self._lock:
-                if self.connect():
-                    self._send(kind, payload)
-                    return True
-        except Away:
-            pass
+        with suppress(Away), self._lock:
+            if self.connect():
+                self._send(kind, payload)
+                return True
         return False
 
     def post_metric(self, metric: dict) -> None:
@@ -376,12 +312,12 @@ class Connection:
                 with self._lock, suppress(socket.timeout):  # it may not be all there yet
                     if self._is_due(ticket) and (self._buffer or _readable(self._sock, 0)):
                         self._sort()
-            if self._is_due(ticket) and time.monotonic() > since + self._patience:
+            if self._is_due(ticket) and time.monotonic() > since + self._bound:
                 if not self._door_answers():
                     with self._lock:
                         raise self._late()
                 since = time.monotonic()
-        return self.wait(ticket, patient=True)
+        return self.wait(ticket)
 
     def _is_due(self, ticket: int) -> bool:
         """Returns whether a reply may still come."""
@@ -402,16 +338,21 @@ class Connection:
         except OSError:
             raise self._lost() from None
 
-    def wait(self, ticket: int, patient: bool = False) -> bytes:
-        """Returns the payload of the reply to ticket; `patient`: it may have taken any time.
+    def wait(self, ticket: int) -> bytes:
+        """Returns the payload of the reply to ticket.
 
         Raises Away if the connection was lost, or the cache does not answer for
         RANKPOOL_BATCH_TIMEOUT seconds; NotReady or RequestError if the cache replies so.
         """
         with self._lock:
-            kind, payload = self._await(ticket)
-            if not patient:
-                self._in_time()
+            while self._is_due(ticket):
+                try:
+                    self._sort()
+                except socket.timeout:
+                    raise self._late() from None
+            if ticket not in self._replies:
+                raise Away("rankpool: the connection was lost before the reply came")
+            kind, payload = self._replies.pop(ticket)
             if kind == wire.ERROR:
                 raise self._error(payload)
             return payload
@@ -423,44 +364,28 @@ class Connection:
             lease = Lease(reply.lease, self.generation, self.slab, *reply.places)
             return reply, lease
 
-    def _await(self, ticket: int) -> Tuple[int, bytes]:
-        until = time.monotonic() + self._patience
-        while self._is_due(ticket):
-            try:
-                if time.monotonic() > until:
-                    raise socket.timeout
-                self._sort()
-            except socket.timeout:
-                raise self._late() from None
-        if ticket not in self._replies:
-            raise Away("rankpool: the connection was lost before the reply came")
-        return self._replies.pop(ticket)
-
     def _sort(self) -> None:
         """Reads a frame and stores it for the thread that waits for it."""
         kind, got, payload = self._frame()
         if kind == wire.ERROR and got == 0:  # the door hangs up: trying again would not help
             raise self._error(payload)
-        if got in self._abandoned:
-            self._abandoned.discard(got)
-            self._let_go(kind, payload)
-        else:
+        if got in self._replies:
             self._replies[got] = kind, payload
+        else:
+            self._let_go(kind, payload)
 
     def _error(self, payload: bytes) -> Exception:
         code, text = wire.unpack_error(payload)
         if code == wire.E_NOT_READY:
             return NotReady(text)
-        return (RequestError if code == wire.E_REQUEST else RankpoolError)(f"rankpool: {text}")
+        return (RequestError if code == wire.E_REQUEST else VersionError)(f"rankpool: {text}")
 
     def abandon(self, ticket: int) -> None:
         """Discards the reply to this GET; its lease is released when it arrives."""
         with self._lock:
-            if self._is_due(ticket):
-                self._abandoned.add(ticket)
-            elif ticket in self._replies:
-                self._let_go(*self._replies[ticket])
-            self._replies.pop(ticket, None)
+            reply = self._replies.pop(ticket, None)
+            if reply is not None:
+                self._let_go(*reply)
 
     def _let_go(self, kind: int, payload: bytes) -> None:
         if kind == wire.GET + wire.REPLY:
@@ -473,8 +398,6 @@ class Connection:
         come with it to fds."""
         self._fill(wire.HEADER.size, fds)
         length, kind, _, ticket = wire.HEADER.unpack_from(self._buffer)
-        if length > wire.MAX_PAYLOAD:
-            raise self._lost()
         end = wire.HEADER.size + length
         self._fill(end, fds)
         payload = self._buffer[wire.HEADER.size : end]
@@ -519,20 +442,15 @@ class Connection:
         sums."""
         if stream < 0:  # nobody counts what no cache serves
             return wire.Tally(stream, epoch)
-        tally = self._tallies.get(stream)
-        if tally is None or tally.epoch != epoch:
-            for ended in self._ended:  # another thread may have begun the next one
-                if (ended.stream, ended.epoch) == (stream, epoch):
-                    return ended
-            if tally is not None:
-                self._ended.append(tally)
-                self.send_tally(tally)
-            tally = self._tallies[stream] = wire.Tally(stream, epoch)
+        tally = self._tallies.get((stream, epoch))
+        if tally is None:
+            ended = [key for key in list(self._tallies) if key[0] == stream]
+            if ended:
+                self.send_tally(self._tallies[ended[-1]])
+            if len(ended) > KEPT:
+                del self._tallies[ended[0]]
+            tally = self._tallies[stream, epoch] = wire.Tally(stream, epoch)
         return tally
-
-    def newest(self, stream: int) -> Optional[wire.Tally]:
-        """Returns the running sums of the epoch that was begun last, None before the first."""
-        return self._tallies.get(stream)
 
     def get(self, stream: int, epoch: int, batches: Sequence[int]) -> List[int]:
         """Requests batches in a single write, releases the leases that ended, and returns the
@@ -637,7 +555,9 @@ def _close_all() -> None:
 
 def _after_fork() -> None:
     while _connections:
-        _connections.popitem()[1]._abandon_to_parent()
+        link = _connections.popitem()[1]
+        link._drop()  # only this process's copy
+        link._forget_memory()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import nullcontext
 from functools import lru_cache
-from typing import Any, Callable, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
 from .errors import RankpoolError
 from .stopping import Spared
@@ -27,7 +27,7 @@ class Fetched(NamedTuple):
     one; and what it counted meanwhile, since workers come and go."""
 
     fields: Any = ()
-    counts: tuple = ()
+    counts: Optional[Dict[str, int]] = None
     error: Optional[RankpoolError] = None
 
 

@@ -246,12 +246,12 @@ class _Reader(Dataset):
 
     def __init__(self, data: Dataset, collate_fn: Callable[[List[Any]], Any]) -> None:
         self.__dict__.update(data.__dict__)
-        self._collate, self._counts = collate_fn, ()
+        self._collate, self._counts = collate_fn, None
 
     def __getitem__(self, key):
         if not isinstance(key, Batch):
             return super().__getitem__(key)
-        self._counts = ()
+        self._counts = None
         try:
             return Fetched(self.read(key, self._collate), self._counts)
         except RankpoolError as error:

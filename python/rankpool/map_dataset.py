@@ -129,7 +129,7 @@ class Served(TorchDataset, Ours):
         if planned and hand.unplanned_bytes > before:
             link = self._data._connection(index.batch)
             tally = link.tally(index.batch.stream, index.batch.epoch)
-            tally.unplanned_bytes += hand.unplanned_bytes - before
+            tally.counts["unplanned_bytes"] += hand.unplanned_bytes - before
             link.send_tally(tally)
 
     def _planned(self, index: int) -> bool:

@@ -53,6 +53,4 @@ class Memory:
 
     def close(self) -> None:
         """Releases the memory, except what the process has mapped elsewhere."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        os.close(self.fd)

@@ -9,7 +9,6 @@ trainer has opened and reported.
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 from typing import Optional
 
@@ -41,21 +40,13 @@ def _renew(link: Connection) -> None:
         if link not in _connections.values():  # training has closed it
             return
         try:
-            if link._sock is not None and _has_ended(link):
+            if link._sock is not None and ended(link._sock):
                 link._lost()
             link.connect()
         except (OSError, RuntimeError):
             # A cache that refuses us refuses training too, which raises it; and training may just
             # have changed what is sent again.
             link._drop()
-
-
-def _has_ended(link: Connection) -> bool:
-    """Returns whether the door has hung up, or hangs and was replaced."""
-    try:
-        return ended(link._sock) or os.stat(link.path).st_ino != link._door
-    except FileNotFoundError:  # what is open lives on
-        return False
 
 
 @atexit.register

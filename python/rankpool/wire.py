@@ -5,21 +5,13 @@ from __future__ import annotations
 
 import json
 import time
-import sys
 from array import array
 from itertools import accumulate
-from operator import attrgetter
 from struct import Struct, calcsize, pack, unpack_from
-from typing import Any, NamedTuple, Optional, Sequence, Tuple
-
-if sys.byteorder != "little":
-    raise ImportError(
-        "rankpool: frames and index are mapped in place, which needs a little-endian machine"
-    )
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
 VERSION = 5
 MAGIC = b"rankpool"
-MAX_PAYLOAD = 256 << 20
 MAX_EPOCH = (1 << 31) - 2
 NOT_MEASURED = (1 << 64) - 1  # stall_us of a training process whose waiting nobody measures
 
@@ -39,6 +31,13 @@ SUBSTITUTE = 0x80  # a bit added to these: the sample is served in place of anot
 
 HEADER = Struct("<IHHI")
 _TALLY = Struct("<8I4Q")
+# what a tally counts, in the order of the frame
+COUNTED = (
+    "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted",
+    "substitute_reads", "storage_bytes", "fallback_bytes", "evaluated", "evaluated_reads",
+    "unplanned_bytes",
+)  # fmt: skip
+_GIVEN = COUNTED[:5]
 
 
 def frame(kind: int, ticket: int, payload: bytes = b"") -> bytes:
@@ -97,60 +96,38 @@ def pack_release(leases: Sequence[int], tally: bytes) -> bytes:
     return pack(f"<{1 + len(leases)}I", len(leases), *leases) + tally
 
 
-_COUNTED = (
-    "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted",
-    "substitute_reads", "evaluated", "evaluated_reads", "storage_bytes", "fallback_bytes",
-    "unplanned_bytes",
-)  # fmt: skip
-_counts = attrgetter(*_COUNTED)
-_GIVEN = "hits_local", "hits_remote", "storage_reads", "fallback_reads", "substituted"
-
-
 class Tally:
     """What one connection owner did in one epoch of one stream: running sums since the epoch
-    began."""
-
-    __slots__ = (
-        "stream", "epoch", *_COUNTED, "stall_ns", "began_ns", "elapsed_ns", "measured",
-    )  # fmt: skip
+    began. `counts` has them by the names in COUNTED."""
 
     def __init__(self, stream: int, epoch: int) -> None:
         self.stream, self.epoch = stream, epoch
-        self.restore((0,) * len(_COUNTED))
+        self.counts = dict.fromkeys(COUNTED, 0)
         self.stall_ns = self.elapsed_ns = 0
         self.began_ns = time.perf_counter_ns()
         # a training process whose waiting nobody measures says so; a worker has nothing to say
         self.measured = True
 
-    def counts(self) -> tuple:
-        """Returns the counts, for add and restore."""
-        return _counts(self)
-
-    def restore(self, counts: tuple) -> None:
-        """Resets to earlier counts: what was counted since is dropped."""
-        for field, count in zip(_COUNTED, counts):
-            setattr(self, field, count)
-
-    def take(self) -> tuple:
+    def take(self) -> Dict[str, int]:
         """Returns the counts since the last call, for another tally to add, and begins anew."""
-        counts = self.counts()
+        counts = self.counts
         self.__init__(self.stream, self.epoch)
         return counts
 
-    def add(self, counts: tuple) -> None:
+    def add(self, counts: Dict[str, int]) -> None:
         """Adds what another tally took."""
-        for field, count in zip(_COUNTED, counts):
-            setattr(self, field, getattr(self, field) + count)
+        for name, count in counts.items():
+            self.counts[name] += count
 
-    def evaluate(self, before: tuple) -> None:
+    def evaluate(self, before: Dict[str, int]) -> None:
         """Counts the samples given since `before` as evaluated instead of drawn. Their bytes remain
         counted as read."""
-        was = dict(zip(_COUNTED, before))
-        given = {field: getattr(self, field) - was[field] for field in _GIVEN}
-        self.evaluated += sum(given.values())
-        self.evaluated_reads += given["storage_reads"] + given["fallback_reads"]
-        for field in (*_GIVEN, "substitute_reads"):
-            setattr(self, field, was[field])
+        counts = self.counts
+        given = {name: counts[name] - before[name] for name in _GIVEN}
+        counts["evaluated"] += sum(given.values())
+        counts["evaluated_reads"] += given["storage_reads"] + given["fallback_reads"]
+        for name in (*_GIVEN, "substitute_reads"):
+            counts[name] = before[name]
 
     def touch(self, now_ns: int) -> None:
         """Records that the epoch continues; now_ns is from perf_counter_ns."""
@@ -165,19 +142,15 @@ class Tally:
     def pack(self) -> bytes:
         """Returns a tally as it is on the wire: 64 bytes, 72 with evaluated samples, 80 with bytes
         that were not planned."""
+        *counts, evaluated, evaluated_reads, unplanned_bytes = self.counts.values()
         more = b""
-        if self.evaluated or self.unplanned_bytes:
-            more = pack("<II", self.evaluated, self.evaluated_reads)
-        if self.unplanned_bytes:
-            more += pack("<Q", self.unplanned_bytes)
+        if evaluated or unplanned_bytes:
+            more = pack("<II", evaluated, evaluated_reads)
+        if unplanned_bytes:
+            more += pack("<Q", unplanned_bytes)
         stall_us = self.stall_ns // 1000 if self.measured else NOT_MEASURED
-        sums = _TALLY.pack(
-            self.stream, self.epoch, self.hits_local, self.hits_remote, self.storage_reads,
-            self.fallback_reads,
-            self.substituted, self.substitute_reads,
-            self.storage_bytes, self.fallback_bytes, stall_us, self.elapsed_ns // 1000,
-        )  # fmt: skip
-        return sums + more
+        times = stall_us, self.elapsed_ns // 1000
+        return _TALLY.pack(self.stream, self.epoch, *counts, *times) + more
 
 
 # --- what a client receives ---
@@ -186,26 +159,19 @@ class Tally:
 class Welcome(NamedTuple):
     """The reply to HELLO: this rank's number, the number of ranks, the data sets, the session."""
 
-    version: int
     rank: int
     ranks: int
     slab_bytes: int
     data: list
     session: str
-    plan_version: int
-    options: str  # of the cache's system (`run --system`), as text; empty: none
-    sampler: str  # the sampler of the cache's system
+    plan_version: int = 1
+    options: str = ""  # of the cache's system (`run --system`), as text; empty: none
+    sampler: str = ""  # the sampler of the cache's system
 
 
 def unpack_hello(payload: bytes) -> Welcome:
-    version, _, rank, ranks, slab = unpack_from("<HHIIQ", payload)
-    if version != VERSION:  # what follows may have another layout
-        return Welcome(version, rank, ranks, slab, [], "", 0, "", "")
-    rest = json.loads(payload[calcsize("<HHIIQ") :])
-    return Welcome(
-        version, rank, ranks, slab, rest["data"], rest["session"], rest.get("plan_version", 1),
-        rest.get("options", ""), rest.get("sampler", ""),
-    )
+    _, _, rank, ranks, slab = unpack_from("<HHIIQ", payload)
+    return Welcome(rank, ranks, slab, **json.loads(payload[calcsize("<HHIIQ") :]))
 
 
 class Plan:
@@ -224,20 +190,18 @@ class Plan:
 
     def __init__(self, payload: bytes) -> None:
         self.epoch, self.batches, self.draws, flags = unpack_from("<4I", payload)
-        at = 16 + 4 * self.batches
-        columns = memoryview(payload)
-        self.starts = list(accumulate(columns[16:at].cast("I"), initial=0))
-        width = 4 * self.starts[-1]
-        self.ids = columns[at : at + width].cast("I")
-        self.weights: Optional[memoryview] = None
-        self.repeats: Optional[memoryview] = None
-        if flags & 1:
-            at += width
-            self.weights = columns[at : at + width].cast("f")
-        if flags & 2:
-            at += width
-            self.repeats = columns[at : at + width].cast("I")
-        at += width
+        at, columns = 16, memoryview(payload)
+
+        def column(cells: int, code: str) -> memoryview:
+            nonlocal at
+            at += 4 * cells
+            return columns[at - 4 * cells : at].cast(code)
+
+        self.starts = list(accumulate(column(self.batches, "I"), initial=0))
+        draws = self.starts[-1]
+        self.ids = column(draws, "I")
+        self.weights = column(draws, "f") if flags & 1 else None
+        self.repeats = column(draws, "I") if flags & 2 else None
         self.evaluated = range(0)
         if flags & 8:
             first, count = unpack_from("<2I", payload, at)

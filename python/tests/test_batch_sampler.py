@@ -145,12 +145,13 @@ def test_embeddings_that_are_wrong_change_nothing(door):
         sampler.report(batch, [0.5] * 4)
     for wrong, shape in (
         (numpy.ones((4, 2)), "[4, 2]"), (torch.ones(3), "[3]"), ([[1, 2, 3]] * 3, "[3, 3]"),
-        ([[1, 2, 3]] * 3 + [[1]], "rows of several lengths"),
     ):
         with pytest.raises(
             ValueError, match=re.escape(f"must be of shape [4, 3], not {shape}")
         ):
             sampler.report(batch, [0.5] * 4, wrong)
+    with pytest.raises(ValueError, match="inhomogeneous"):
+        sampler.report(batch, [0.5] * 4, [[1, 2, 3]] * 3 + [[1]])
     sampler.state_dict()  # the door has read everything before it
     assert not door.seen(REPORT)
     for wrong in (0, 1 << 21):
@@ -530,11 +531,8 @@ def test_numbers_of_numpy_are_numbers(door):
 
 
 def test_a_state_of_a_cache_with_other_options_is_refused(door, monkeypatch):
-    """A cache that reports no options, and a state without any, have none."""
     _, sampler = make()
     state = sampler.state_dict()
-    del state["options"]
-    sampler.load_state_dict(state)
     door.welcome = {"plan_version": 1, "options": "beta=0.5"}
     door.kill()
     door.start()
@@ -554,7 +552,7 @@ def test_a_state_of_a_cache_with_other_options_is_refused(door, monkeypatch):
     door.start()
     with pytest.raises(
         rankpool.IdentityError,
-        match="came back with the options 'beta=0.6', and training began with 'beta=0.5'",
+        match="came back with .*'options': 'beta=0.6'}, and training began with .* 'beta=0.5'}",
     ):
         list(other)
 
@@ -567,7 +565,6 @@ def test_a_state_of_other_choices_is_refused(door):
 
 
 def test_a_state_of_another_plan_version_is_refused(door, monkeypatch):
-    """A cache that reports no version, and a state without one, are of version 1."""
     _, sampler = make()
     state = sampler.state_dict()
     with pytest.raises(
@@ -575,8 +572,6 @@ def test_a_state_of_another_plan_version_is_refused(door, monkeypatch):
         match="plan_version = 2, this sampler 1; continue with the rankpool that",
     ):
         sampler.load_state_dict({**state, "plan_version": 2})
-    del state["plan_version"]
-    sampler.load_state_dict(state)
     for welcome, version in ({"plan_version": 3}, 3), ({}, 1):
         door.welcome = welcome
         door.kill()
@@ -680,15 +675,8 @@ def test_refused_requests_are_sentences(door):
 
 
 def test_another_version_is_named(door):
-    door.version = 1
-    with pytest.raises(
-        rankpool.VersionError, match="the client speaks protocol version 5, and the cache version 1"
-    ):
-        rankpool.Dataset()
-    door.version, door.refuse = 5, "this rank speaks protocol version 1"
-    with pytest.raises(
-        rankpool.VersionError, match="version 5, and the cache refused it: this rank speaks .* 1"
-    ):
+    door.refuse = "the client speaks version 5 of the protocol, this rank version 1"
+    with pytest.raises(rankpool.VersionError, match="^rankpool: the client .* this rank version 1"):
         rankpool.Dataset()
 
 

@@ -159,9 +159,9 @@ def test_a_lease_lost_while_the_bytes_are_copied_reads_storage(door, monkeypatch
     for ids, x, y in data.loader(sampler):
         assert x == [door.data[0].bytes[i] for i in ids.tolist()]
     assert len(lost) == 3
-    tally = sampler._connection.newest(0)
+    tally = sampler._tally
     # a batch after each of these was read from storage before the loss was noticed
-    assert (tally.hits_local, tally.fallback_reads) == (0, 20)
+    assert (tally.counts["hits_local"], tally.counts["fallback_reads"]) == (0, 20)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
