@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import reprlib
 import threading
 from array import array
 from math import nan
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from .wire import Plan
 
@@ -18,32 +19,9 @@ KEPT_EPOCHS = 2
 Told = Tuple[int, int, array, Optional[array]]
 
 
-class _Row:
-    """The losses of one batch, and which of them were reported: a loss may itself be NaN. With them
-    are the samples' embeddings, if any, all of the same length."""
-
-    __slots__ = ("losses", "reported", "numbers", "embeddings")
-
-    def __init__(self, size: int, numbers: int = 0) -> None:
-        self.losses, self.reported = array("f", [nan]) * size, bytearray(size)
-        self.numbers = numbers
-        self.embeddings = array("f", [nan]) * (size * numbers) if numbers else None
-
-    def enter(
-        self, places: Sequence[int], losses: Sequence[float], embeddings: Optional[array]
-    ) -> None:
-        d = self.numbers if embeddings else 0
-        for i, (place, loss) in enumerate(zip(places, losses)):
-            if not self.reported[place]:  # the first report of a draw counts
-                self.losses[place], self.reported[place] = loss, 1
-                if d:
-                    self.embeddings[place * d : (place + 1) * d] = embeddings[i * d : (i + 1) * d]
-
-    def told(self, epoch: int, number: int) -> Told:
-        return epoch, number, self.losses, self.embeddings
-
-    def complete(self) -> bool:
-        return all(self.reported)
+# What was reported of each draw of a batch, its loss and embedding; None: nothing yet. A loss may
+# itself be NaN, and an embedding empty.
+Row = List[Optional[Tuple[float, array]]]
 
 
 class Reports:
@@ -56,9 +34,10 @@ class Reports:
     """
 
     def __init__(self) -> None:
-        self._told: Dict[int, Dict[int, _Row]] = {}
-        # epoch, batch: the one that is reported in parts
-        self._open: Optional[Tuple[int, int, _Row]] = None
+        self._told: Dict[int, Dict[int, Told]] = {}
+        self._short: Set[Tuple[int, int]] = set()  # epoch, batch: losses of it are missing
+        self._open: Optional[Tuple[int, int]] = None  # the one that is reported in parts
+        self._row: Row = []
         self._lock = threading.Lock()
         self.next = 0
 
@@ -66,7 +45,7 @@ class Reports:
         """Begins an epoch at batch `first`, after close; drops older epochs, and later ones."""
         with self._lock:
             self._told = {
-                e: rows for e, rows in self._told.items() if epoch - KEPT_EPOCHS <= e <= epoch
+                e: told for e, told in self._told.items() if epoch - KEPT_EPOCHS <= e <= epoch
             }
         self.next = first
 
@@ -103,15 +82,17 @@ class Reports:
         if self._over(plan.epoch, number):
             self.next = max(self.next, number + 1)
             return []
-        goes_on = self._open is not None and self._open[:2] == (plan.epoch, number)
-        told = [] if goes_on else self.close()
-        if not goes_on:
-            numbers = len(embeddings) // len(losses) if embeddings else 0
-            self._open = plan.epoch, number, _Row(_size(plan, number), numbers)
+        told = []
+        if self._open != (plan.epoch, number):
+            told = self.close()
+            self._open, self._row = (plan.epoch, number), [None] * _size(plan, number)
         self.next = number
-        row = self._open[2]
-        row.enter(places, losses, embeddings)
-        return told + self.close() if row.complete() else told
+        embeddings = embeddings or array("f")
+        d = len(embeddings) // max(1, len(losses))
+        for i, (place, loss) in enumerate(zip(places, losses)):
+            if self._row[place] is None:  # the first report of a draw counts
+                self._row[place] = loss, embeddings[i * d : (i + 1) * d]
+        return told if None in self._row else told + self.close()
 
     def _over(self, epoch: int, number: int) -> bool:
         """Returns whether the cache no longer accepts a report of this batch; raises ValueError if
@@ -119,7 +100,7 @@ class Reports:
         told = self._told.get(epoch, {})
         if not told or number > max(told):
             return False
-        if number in told and not told[number].complete():
+        if (epoch, number) in self._short:
             raise ValueError(
                 f"rankpool: batch {number} of epoch {epoch} was reported in part, and ended by a "
                 "report of a later batch, state_dict or set_epoch: the rest of it comes too late"
@@ -136,24 +117,31 @@ class Reports:
         ):
             return []
         told = self.close()
-        self._open = plan.epoch, current, _Row(0)
+        self._open, self._row = (plan.epoch, current), []
         return told + self.close()
 
     def close(self) -> List[Told]:
         """Closes the batch that was reported in part; returns the reports to send."""
         if self._open is None:
             return []
-        epoch, number, row = self._open
+        epoch, number = self._open
+        (self._short.add if None in self._row else self._short.discard)(self._open)
+        told = epoch, number, *_columns(self._row)
         with self._lock:
-            self._told.setdefault(epoch, {})[number] = row
+            self._told.setdefault(epoch, {})[number] = told
         self._open, self.next = None, number + 1
-        return [row.told(epoch, number)]
+        return [told]
 
     def find(
         self, plan: Plan, current: int, ids: Sequence[int], exact: bool = False
     ) -> Tuple[int, List[int]]:
         """Returns the batch that ids belong to and the place of each in it; `exact` as of add."""
-        candidates = list(self._candidates(plan, current, exact))
+        last = min(current, plan.batches - 1)
+        # the most likely first; the batch that was reported last is the least likely
+        candidates = sorted(
+            range(max(0, self.next - 1), last + 1),
+            key=lambda number: (number < self.next, not exact or number != last, number),
+        )
         for number in candidates:
             if _size(plan, number) == len(ids) and plan.batch(number) == ids:
                 return number, list(range(len(ids)))
@@ -162,27 +150,17 @@ class Reports:
             if places is not None:
                 return number, places
         raise ValueError(
-            f"rankpool: the ids {_some(ids)} are not a batch, or part of one, of epoch "
-            f"{plan.epoch} from batch {self.next} to {current}"
+            f"rankpool: the ids {reprlib.repr(list(ids))} are not a batch, or part of one, of "
+            f"epoch {plan.epoch} from batch {self.next} to {current}"
         )
-
-    def _candidates(self, plan: Plan, current: int, exact: bool) -> Iterator[int]:
-        """Yields the batches that ids may belong to, the most likely first; the one reported last
-        is the least likely."""
-        current = min(current, plan.batches - 1)
-        if exact and self.next <= current:
-            yield current
-        yield from range(self.next, current + 1 - (exact and self.next <= current))
-        if 0 <= self.next - 1 <= current:
-            yield self.next - 1
 
     def _places(self, plan: Plan, number: int, ids: Sequence[int]) -> Optional[List[int]]:
         if len(ids) > _size(plan, number):
             return None
         order = range(_size(plan, number))
-        row = self._row(plan.epoch, number)
-        if row is not None:  # a draw whose loss is missing comes before its twin that has one
-            order = sorted(order, key=row.reported.__getitem__)
+        if self._open == (plan.epoch, number):
+            # a draw whose loss is missing comes before its twin that has one
+            order = sorted(order, key=lambda place: self._row[place] is not None)
         free: Dict[int, List[int]] = {}
         batch = plan.batch(number)
         for place in order:
@@ -192,25 +170,22 @@ class Reports:
         except (KeyError, IndexError):
             return None
 
-    def _row(self, epoch: int, number: int) -> Optional[_Row]:
-        if self._open is not None and self._open[:2] == (epoch, number):
-            return self._open[2]
-        return self._told.get(epoch, {}).get(number)
-
     def __iter__(self) -> Iterator[Told]:
         """Yields the reports that were sent, in the order of training; any thread may call it."""
         with self._lock:
-            told = [
-                row.told(e, n)
-                for e, rows in sorted(self._told.items())
-                for n, row in sorted(rows.items())
-            ]
-        return iter(told)
+            told = [one for of_epoch in self._told.values() for one in of_epoch.values()]
+        return iter(sorted(told, key=lambda one: one[:2]))
+
+
+def _columns(row: Row) -> Tuple[array, Optional[array]]:
+    """Returns the losses, and the embeddings if there are any."""
+    nothing = next((array("f", [nan]) * len(one[1]) for one in row if one), array("f"))
+    losses, embeddings = array("f"), array("f")
+    for loss, embedding in (one or (nan, nothing) for one in row):
+        losses.append(loss)
+        embeddings.extend(embedding)
+    return losses, embeddings or None
 
 
 def _size(plan: Plan, number: int) -> int:
     return plan.starts[number + 1] - plan.starts[number]
-
-
-def _some(ids: Sequence[int]) -> str:
-    return "[" + ", ".join(map(str, ids[:4])) + (", …]" if len(ids) > 4 else "]")
