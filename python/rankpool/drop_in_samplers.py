@@ -20,7 +20,7 @@ from .dataloader_hook import Loading, Ours, loading_of
 from .errors import CacheAwayError
 from .map_dataset import Served, claim
 from .messages import say_once
-from .seeding import key_of_pass
+from .seeding import number_of
 
 _UNASKED = 64  # ids in a batch of unknown size, which only carries seed and epoch
 
@@ -102,7 +102,7 @@ class DistributedSampler(TorchDistributedSampler, Ours):
                 "that DistributedSampler gives it: leave the DataLoader out of Accelerate's "
                 "prepare()"
             )
-        size = _agreed(self._batch_size, loading)
+        size = loading.batch_size or self._batch_size
         self._yielded = (self._state or {}).get("yielded", 0)
         first = self._first = self._resumed(size)
         # all passes in order are alike, and each is an epoch of its own for the cache
@@ -121,7 +121,7 @@ class DistributedSampler(TorchDistributedSampler, Ours):
         else:
             stream._measure(epoch, began)
             batches = _cut(ids, repeats, size, stream._stream, epoch, stream.spec, first)
-        key = key_of_pass(self.seed, self.epoch, self._passes)
+        key = number_of(self.seed, self.epoch, self._passes)
         self._passes += 1
         if not self._told:
             self.dataset._passes = self._passes
@@ -242,17 +242,6 @@ class DistributedSampler(TorchDistributedSampler, Ours):
         }
 
 
-def _agreed(given: Optional[int], loading: Loading) -> Optional[int]:
-    """Returns the size of the batches that a loader requests; warns if it differs from the given
-    one."""
-    if given and loading.batch_size and given != loading.batch_size:
-        say_once(
-            f"the sampler was told batch_size={given}, and the loader asks for batches of "
-            f"{loading.batch_size}: the samples are right, but read more slowly"
-        )
-    return given or loading.batch_size
-
-
 def _cut(
     ids: List[int], repeats: Optional[List[int]], size: int, stream: int, epoch: int,
     spec: Optional[Spec], first: int = 0,
@@ -319,8 +308,13 @@ class ImportanceSampler(Sampler, Ours):
         claim(dataset)
         for name, value in ("reads", reads), ("room", room), ("draws", draws):
             if value is not None:
-                value = {"uniform": 1.0, "auto": 0.0}.get(value, value)
-                sampler += f",{name}={float(value)!r}"
+                share = float({"uniform": 1, "auto": 0}.get(value, value))
+                if value != "auto" and not 0 < share <= 1:
+                    raise ValueError(
+                        f"rankpool: {name} of ImportanceSampler must be above 0, and at most 1, "
+                        f"not {value}"
+                    )
+                sampler += f",{name}={share!r}"
         self.dataset, self.sampler, self.seed, self.ahead = dataset, sampler, seed, ahead
         self.rank, self.num_replicas = _place(num_replicas, rank)
         self.epoch = 0
@@ -364,7 +358,7 @@ class ImportanceSampler(Sampler, Ours):
                 "leaves some out: leave the DataLoader out of Accelerate's prepare(), and resume "
                 "by load_state_dict()"
             )
-        size = _agreed(self._batch_size, loading)
+        size = loading.batch_size or self._batch_size
         if size is None:
             raise ValueError(
                 "rankpool: nobody says how large the batches are: give ImportanceSampler "
@@ -382,7 +376,7 @@ class ImportanceSampler(Sampler, Ours):
             )
         self._batches, self._drawn, self._trained = [], 0, Loading()
         self._trained.exact = True
-        self._key = key_of_pass(self.seed, self.epoch, self._passes)
+        self._key = number_of(self.seed, self.epoch, self._passes)
         self._passes += 1
         return self._draw(
             iter(self._open(size)) if self.dataset._data is not None else self._plain(size)
@@ -527,6 +521,3 @@ def _whole(plan, spec: Spec) -> int:
     would wait forever."""
     last = plan.draws - (plan.batches - 1) * spec.batch_size * spec.world
     return plan.batches - (last < spec.world)
-
-
-__all__ = ["DistributedSampler", "ImportanceSampler"]

@@ -11,18 +11,16 @@ from typing import Callable
 
 
 def number_of(*numbers: int) -> int:
-    """Returns 64 bits that depend on all the numbers: their BLAKE2b."""
+    """Returns 64 bits that depend on all the numbers: their BLAKE2b.
+
+    Seed, epoch and pass give the key of a pass over the data; key, sample, its draw and its read
+    the seed of a transform.
+    """
     words = pack(f"<{len(numbers)}Q", *(number & _WORD for number in numbers))
     return int.from_bytes(blake2b(words, digest_size=8).digest(), "little")
 
 
 _WORD = (1 << 64) - 1
-
-
-def key_of_pass(seed: int, epoch: int, passes: int) -> int:
-    """Returns the key of a pass over the data, the first of four numbers that seed a transform:
-    key, sample, its draw and its read."""
-    return number_of(seed, epoch, passes)
 
 
 def seed_all(number: int) -> None:
