@@ -6,13 +6,7 @@ from __future__ import annotations
 import os
 from typing import Any, List, Optional, Tuple
 
-try:
-    from torchvision.datasets import folder as torchvision
-except ImportError as error:
-    raise ImportError(
-        f"rankpool: ImageFolder and DatasetFolder are torchvision's, which is missing ({error}): "
-        "install it (pip install torchvision, or Debian's python3-torchvision)"
-    ) from None
+from torchvision.datasets import folder as torchvision
 
 from .dataset import Dataset
 from .map_dataset import Served

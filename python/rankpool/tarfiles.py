@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tarfile
+from glob import escape, glob
 from typing import Dict, List, Tuple, Union
 
 Member = Tuple[str, int, int]  # extension, offset in the file, size in bytes
@@ -25,7 +26,8 @@ def expand(urls: Union[str, os.PathLike, List[str]]) -> List[str]:
     texts = [urls] if isinstance(urls, (str, os.PathLike)) else urls
     texts = [text for one in texts for text in os.fspath(one).split("::")]
     if len(texts) == 1 and os.path.isdir(texts[0]):
-        root, found = texts[0], _below(texts[0])
+        root = texts[0]  # hidden files and folders are left out
+        found = glob(os.path.join(escape(root), "**", "*.[tT][aA][rR]"), recursive=True)
     else:
         for text in texts:
             if ":" in text.partition("/")[0]:
@@ -41,40 +43,20 @@ def expand(urls: Union[str, os.PathLike, List[str]]) -> List[str]:
     return sorted(found, key=lambda path: _place(os.fsencode(os.path.relpath(path, root))))
 
 
-def _below(root: str) -> List[str]:
-    """Returns the shards below a folder, except in hidden folders."""
-    found = []
-    for at, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [os.path.join(at, name) for name in names if _is_shard(name)]
-    return found
-
-
 def _place(path: bytes) -> Tuple[bytes, bytes, bytes]:
     """Returns what the index sorts by: the class (outermost folder), the folder and the name."""
     folder, name = os.path.split(path)
     return folder.partition(b"/")[0], folder, name
 
 
-def _is_shard(name: str) -> bool:
-    return name.lower().endswith(".tar") and not name.startswith(".")
-
-
 def braces(text: str) -> List[str]:
-    """Returns the texts that a pattern with braces stands for: as the package braceexpand has it,
-    which webdataset uses; without it, only {000..146} and {a,b}."""
-    try:
-        from braceexpand import braceexpand
-    except ImportError:
-        pass
-    else:
-        return list(braceexpand(text))
+    """Returns the texts that a pattern with braces stands for: {000..146} and {a,b}."""
     found = _BRACES.search(text)
     before, after = (text, "") if found is None else (text[: found.start()], text[found.end() :])
     if "{" in before:
         raise ValueError(
-            f"rankpool: braces such as those of {text!r} need the package braceexpand: install it "
-            "(pip install braceexpand), or give a list of paths"
+            f"rankpool: {text!r} has other braces than those of {{000..146}} and {{a,b}}: give a "
+            "list of paths"
         )
     if found is None:
         return [text]
@@ -100,25 +82,30 @@ def split_name(path: str) -> Tuple[str, str]:
 
 
 def scan(path: str) -> List[List[Member]]:
-    """Returns the members of each sample of a tar file: neighbours with the same key."""
+    """Returns the members of each sample of a tar file: neighbours with the same key. Raises
+    ValueError for a file that is damaged, or not read here."""
     samples: List[List[Member]] = []
     last = None
-    with tarfile.open(path, "r:") as archive:
-        for member in archive:
-            key, kind = split_name(member.name)
-            if not key or not member.isreg():
-                continue
-            if member.sparse is not None:
-                raise ValueError(f"has the sparse member {member.name!r}; write it without --sparse")
-            if key != last:
-                samples.append([])
-                last = key
-            if any(kind == other for other, _, _ in samples[-1]):
-                raise ValueError(f"has two members {kind!r} of the sample {key!r}")
-            samples[-1].append((kind, member.offset_data, member.size))
-        archive.fileobj.seek(archive.offset)
-        if archive.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-            raise ValueError(f"is truncated or damaged: it has no end mark at byte {archive.offset}")
+    try:
+        with tarfile.open(path, "r:") as archive:
+            for member in archive:
+                key, kind = split_name(member.name)
+                if not key or not member.isreg():
+                    continue
+                if member.sparse is not None:
+                    raise ValueError(f"sparse member {member.name!r}; write it without --sparse")
+                if key != last:
+                    samples.append([])
+                    last = key
+                if any(kind == other for other, _, _ in samples[-1]):
+                    raise ValueError(f"two members {kind!r} of the sample {key!r}")
+                samples[-1].append((kind, member.offset_data, member.size))
+            archive.fileobj.seek(archive.offset)
+            if archive.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+                raise ValueError(f"truncated or damaged: no end mark at byte {archive.offset}")
+    except (tarfile.ReadError, ValueError) as error:
+        more = ": if it is compressed, unpack it" if isinstance(error, tarfile.ReadError) else ""
+        raise ValueError(f"rankpool: the shard {path} cannot be read ({error}){more}") from None
     return samples
 
 
@@ -128,18 +115,8 @@ class Shards:
     def __init__(self, paths: List[str]) -> None:
         self._paths = paths
         self._samples = [
-            (file, members) for file, path in enumerate(paths) for members in self._scan(path)
+            (file, members) for file, path in enumerate(paths) for members in scan(path)
         ]
-
-    @staticmethod
-    def _scan(path: str) -> List[List[Member]]:
-        try:
-            return scan(path)
-        except tarfile.ReadError as error:
-            reason = f"cannot be read ({error}): if it is compressed, unpack it"
-        except ValueError as error:
-            reason = str(error)
-        raise ValueError(f"rankpool: the shard {path} {reason}")
 
     def __len__(self) -> int:
         return len(self._samples)

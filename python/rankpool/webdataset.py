@@ -14,9 +14,6 @@ from .messages import say_once
 from .tarfiles import Shards, expand
 
 _PACKED = "rankpool.parquet"  # the manifest in a folder that rankpool pack wrote
-_SAMPLERS = (
-    "shuffle", "batched", "repeat", "with_epoch", "with_length", "slice", "select", "split_by_node",
-)
 
 Stage = Callable[[Any], Any]
 
@@ -82,14 +79,6 @@ class WebDataset(Served):
     def __len__(self) -> int:
         return len(self._data) if self._data is not None else len(self._shards)
 
-    def __getattr__(self, name: str):
-        if name in _SAMPLERS:
-            raise AttributeError(
-                f"rankpool: WebDataset has no {name}: rankpool.DistributedSampler draws the "
-                "samples, and a DataLoader makes batches of them"
-            )
-        raise AttributeError(f"'WebDataset' object has no attribute {name!r}")
-
     # --- the pipeline ---
 
     def _then(self, stage: Stage, draws: bool = True) -> WebDataset:
@@ -98,14 +87,10 @@ class WebDataset(Served):
         return other
 
     def decode(self, *handlers: Union[str, Callable[[str, bytes], Any]], **options) -> WebDataset:
-        """Decodes members by their extensions, with the decoder of the package webdataset."""
-        try:
-            from webdataset import autodecode
-        except ImportError as error:
-            raise ImportError(
-                f"rankpool: decode is the package webdataset's, which is missing ({error}): "
-                "install it (pip install webdataset), or decode members with map"
-            ) from None
+        """Decodes members by their extensions, with the decoder of the package webdataset, which it
+        needs; `map` does not."""
+        from webdataset import autodecode
+
         chosen = [autodecode.ImageHandler(h) if isinstance(h, str) else h for h in handlers]
         return self._then(autodecode.Decoder(chosen, **options))
 
@@ -176,6 +161,3 @@ def _map_dict(functions: Dict[str, Callable], members: Dict[str, Any]) -> Dict[s
         name: functions[name](member) if name in functions else member
         for name, member in members.items()
     }
-
-
-__all__ = ["WebDataset"]

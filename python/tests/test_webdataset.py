@@ -117,7 +117,7 @@ def test_samples_are_those_of_the_members(shards):
 def test_decode_is_the_packages(shards, monkeypatch):
     """Where the package is missing, one sentence says what to install."""
     monkeypatch.setitem(sys.modules, "webdataset", None)
-    with pytest.raises(ImportError, match="decode is the package webdataset's, .*: install it"):
+    with pytest.raises(ImportError, match="webdataset"):
         rankpool.WebDataset(shards).decode("pil")
 
 
@@ -145,20 +145,12 @@ def test_patterns(shards, tmp_path):
     ):
         with pytest.raises(error):
             tarfiles.expand(wrong)
-    with pytest.raises(
-        AttributeError, match="WebDataset has no shuffle: rankpool.DistributedSampler draws"
-    ):
-        rankpool.WebDataset(shards).shuffle(100)
 
 
-@pytest.mark.parametrize("package", [True, False])
 @pytest.mark.parametrize("pattern", [
     "a-{000..003}", "{1..3}{a,b}", "x{08..10}", "{a,b}/{0..1}.tar", "{1..01}", "{2..0}", "a.tar",
 ])  # fmt: skip
-def test_braces_are_expanded_as_in_a_shell(monkeypatch, pattern, package):
-    """With the package braceexpand, if it is there, and without it."""
-    if not package:
-        monkeypatch.setitem(sys.modules, "braceexpand", None)
+def test_braces_are_expanded_as_in_a_shell(pattern):
     words = subprocess.run(["bash", "-c", "echo " + pattern], capture_output=True, text=True)
     assert tarfiles.braces(pattern) == words.stdout.split()
 
@@ -166,9 +158,8 @@ def test_braces_are_expanded_as_in_a_shell(monkeypatch, pattern, package):
 @pytest.mark.parametrize(
     "pattern", ["{a,b{1,2}}", "{c..e}", "{0..10..3}", "{{1..3},x}", "{a", "{b}"]
 )
-def test_other_braces_need_the_package(monkeypatch, pattern):
-    monkeypatch.setitem(sys.modules, "braceexpand", None)
-    with pytest.raises(ValueError, match="need the package braceexpand: install it .*, or give"):
+def test_other_braces_are_refused(pattern):
+    with pytest.raises(ValueError, match="has other braces than those of .*: give a list of paths"):
         tarfiles.braces(pattern)
 
 
@@ -190,8 +181,8 @@ def test_neighbours_are_a_sample(tmp_path):
 
 
 @pytest.mark.parametrize("wrong, said", [
-    ("two members", "has two members 'a' of the sample '1'"), ("within", "cannot be read"),
-    ("after a member", "has no end mark at byte 2560"), ("gzip", "if it is compressed, unpack it"),
+    ("two members", "two members 'a' of the sample '1'"), ("within", "cannot be read"),
+    ("after a member", "no end mark at byte 2560"), ("gzip", "if it is compressed, unpack it"),
 ])  # fmt: skip
 def test_damaged_shards(tmp_path, wrong, said):
     path = tmp_path / "a.tar"
