@@ -17,7 +17,7 @@ that the sampler drew, in order, whether the cache is there or not.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Optional
+from typing import Any
 
 from .batch import Batch, Samples
 from .batch_sampler import BatchSampler
@@ -48,22 +48,19 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def loader(
-    dataset, batch_size: Optional[int] = 1, shuffle: Optional[bool] = None, *args: Any,
-    **options: Any,
-):
+def loader(dataset, *args: Any, **options: Any):
     """Returns torch's DataLoader of the same arguments: its samples are planned, and training's
     waiting is measured.
 
     It takes the place of a loader of another class, such as torchdata's StatefulDataLoader, whose
     iterations rankpool does not see.
     """
-    if isinstance(batch_size, BatchSampler):
+    if args and isinstance(args[0], BatchSampler):
         raise TypeError("rankpool: loader(data, sampler, …) is data.loader(sampler, …) now")
     from torch.utils.data import DataLoader
 
     hook()
-    return DataLoader(dataset, batch_size, shuffle, *args, **options)
+    return DataLoader(dataset, *args, **options)
 
 
 # Not in __all__: a script without torch can import all the rest, and keeps its open().

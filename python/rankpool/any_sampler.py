@@ -299,6 +299,3 @@ def _states(batches) -> List[Dict[str, Any]]:
             own["state"] = one.state_dict()
         states.append(own)
     return states
-
-
-__all__ = ["Planned", "planned"]

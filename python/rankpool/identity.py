@@ -14,8 +14,7 @@ class Identities:
 
     def __init__(self) -> None:
         self._data: Dict[str, Tuple[str, str]] = {}  # by name: identity and times
-        self._plan_version: Optional[int] = None
-        self._options: Optional[str] = None
+        self._cache: Optional[dict] = None  # its plan version and options
         self.sampler = ""
 
     def expect(self, name: str, identity: str, times: str) -> None:
@@ -24,30 +23,23 @@ class Identities:
 
     def check(self, welcome) -> None:
         """Raises IdentityError unless a rank serves what training began with."""
-        for what, before, now, remedy in (
-            (
-                "plan version", self._plan_version, welcome.plan_version,
-                "use one rankpool on all nodes",
-            ),
-            ("options", self._options, welcome.options, "start it with the same --system"),
-        ):
-            if before not in (None, now):
-                raise IdentityError(
-                    f"rankpool: the cache came back with the {what} {now!r}, and training began "
-                    f"with {before!r}: {remedy}"
-                )
-        self._plan_version, self._options = welcome.plan_version, welcome.options
-        self.sampler = welcome.sampler
-        served = {data["name"]: data for data in welcome.data}
-        for name, (identity, times) in self._data.items():
+        now = {"plan version": welcome.plan_version, "options": welcome.options}
+        if self._cache not in (None, now):
+            raise IdentityError(
+                f"rankpool: the cache came back with {now}, and training began with {self._cache}: "
+                "use one rankpool on all nodes, and the same --system"
+            )
+        self._cache, self.sampler = now, welcome.sampler
+        served = {data["name"]: (data["identity"], data["times"]) for data in welcome.data}
+        for name, began in self._data.items():
             if name not in served:
                 raise IdentityError(f"rankpool: the cache came back without data set {name!r}")
-            found = served[name]
-            if (found["identity"], found["times"]) != (identity, times):
+            if served[name] != began:
+                identity, times = served[name]
                 raise IdentityError(
                     f"rankpool: data set {name!r} is not the one that training began with: its "
-                    f"identity is {found['identity']} now, and was {identity}, and its times "
-                    f"{found['times']} and {times}; start the training anew"
+                    f"identity is {identity} now, and was {began[0]}, and its times {times} and "
+                    f"{began[1]}; start the training anew"
                 )
 
 

@@ -139,18 +139,13 @@ class Index:
 
     def __init__(self, path: str) -> None:
         with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size < _HEADER_BYTES:
-                raise RankpoolError(f"rankpool: {path} is not a sample index: it has {size} bytes")
+            if file.read(8) != b"rpindex4":
+                raise RankpoolError(f"rankpool: {path} is not a sample index of version 4")
             self._bytes = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         self._throttle = throttle(os.path.dirname(path))
-        magic, n, flags, folders, folders_at, names_at, names_bytes, root_at, root_bytes = (
-            unpack_from("<8sQIIQQQQQ", self._bytes)
+        n, flags, folders, folders_at, names_at, names_bytes, root_at, root_bytes = unpack_from(
+            "<QIIQQQQQ", self._bytes, 8
         )
-        if magic != b"rpindex4":
-            raise RankpoolError(
-                f"rankpool: {path} is not a sample index of version 4: it begins with {magic!r}"
-            )
         self._classes_at, self._class_count, identity, times = unpack_from(
             "<QQ16s16x16s", self._bytes, 64
         )

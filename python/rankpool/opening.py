@@ -13,9 +13,7 @@ from typing import Any, Callable, Iterator, Optional
 class _File(io.BytesIO):
     """A sample's bytes as an open file."""
 
-    def __init__(self, content: bytes, name: Any) -> None:
-        super().__init__(content)
-        self.name, self.mode = name, "rb"
+    name, mode = "", "rb"
 
 
 class Opened:
@@ -29,10 +27,12 @@ class Opened:
     def open(self, name: Any) -> _File:
         self.count += 1
         try:
-            return _File(self._read(), name)
+            file = _File(self._read())
         except BaseException as error:
             self.error = error
             raise
+        file.name = name
+        return file
 
     def names(self, file: Any) -> bool:
         """Returns whether open(file) means this file."""

@@ -20,19 +20,12 @@ def check_folder(path: str) -> None:
     """Raises OwnerError unless path is a folder of this user, and not a link to one, that no other
     user can write to; OSError if it is not there."""
     state, user = os.lstat(path), os.geteuid()
-    if state.st_uid != user:
-        why = f"it belongs to user {state.st_uid}, and you are user {user}"
-    elif not stat.S_ISDIR(state.st_mode):
-        why = "it is not a folder"
-    elif state.st_mode & 0o022:
-        mode = stat.S_IMODE(state.st_mode)
-        why = f"it can be written to by other users (mode {mode:04o})"
-    else:
-        return
-    raise OwnerError(
-        f"rankpool: {path} is not safe: {why}; start the run with another --runtime-dir or "
-        "--session"
-    )
+    if state.st_uid != user or not stat.S_ISDIR(state.st_mode) or state.st_mode & 0o022:
+        raise OwnerError(
+            f"rankpool: {path} is not safe: it must be a folder of user {user} to which no other "
+            f"user can write, and it belongs to user {state.st_uid} with mode "
+            f"{stat.filemode(state.st_mode)}; start the run with another --runtime-dir or --session"
+        )
 
 
 def open_file(path: str, flags: int) -> int:

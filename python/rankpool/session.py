@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import glob
 import os
+from functools import lru_cache
 
 from .errors import RankpoolError
 from .owner import check_folder
@@ -15,9 +16,7 @@ _HINT = "start the script under `rankpool run … -- python …`"
 
 def launched() -> bool:
     """Returns whether this process was started with a cache."""
-    return bool(
-        os.environ.get("RANKPOOL_SOCKET") or os.environ.get("RANKPOOL_SESSION") or _job_session()
-    )
+    return bool(os.environ.get("RANKPOOL_SOCKET") or _session())
 
 
 def door() -> str:
@@ -26,7 +25,7 @@ def door() -> str:
     path = os.environ.get("RANKPOOL_SOCKET")
     if path:
         return path
-    session = os.environ.get("RANKPOOL_SESSION") or _job_session()
+    session = _session()
     if not session:
         raise RankpoolError(
             f"rankpool: neither RANKPOOL_SOCKET nor RANKPOOL_SESSION is set; {_HINT}"
@@ -43,9 +42,11 @@ def door() -> str:
     return doors[0]
 
 
-def _job_session() -> str | None:
-    """Returns the folder that `rankpool run` makes by default for this Slurm job, or None if it
-    is not there."""
+def _session() -> str | None:
+    """Returns RANKPOOL_SESSION, else the folder that `rankpool run` makes by default for this Slurm
+    job, or None if it is not there."""
+    if os.environ.get("RANKPOOL_SESSION"):
+        return os.environ["RANKPOOL_SESSION"]
     job = os.environ.get("SLURM_JOB_ID")
     for base in ("/dev/shm", os.environ.get("TMPDIR"), "/tmp"):
         folder = f"{base}/rankpool-{os.getuid()}-slurm{job}"
@@ -75,17 +76,10 @@ def seat(rank: int | None = None, world_size: int | None = None) -> tuple[int, i
     """
     number = _number("RANK", "SLURM_PROCID", 0) if rank is None else rank
     of = world() if world_size is None else world_size
-    if not 1 <= of <= MAX_WORLD:
-        name = "WORLD_SIZE" if world_size is None else "world_size"
+    if not 0 <= number < of <= MAX_WORLD:
         raise ValueError(
-            f"rankpool: {name} must be from 1 to {MAX_WORLD}, the number of training processes, "
-            f"not {of}"
-        )
-    if not 0 <= number < of:
-        name = "RANK" if rank is None else "rank"
-        raise ValueError(
-            f"rankpool: {name} must be from 0 to {of - 1}, since there are {of} training "
-            f"processes, not {number}"
+            f"rankpool: RANK must be from 0 to WORLD_SIZE - 1, and WORLD_SIZE, the number of "
+            f"training processes, at most {MAX_WORLD}: they are {number} and {of}"
         )
     return number, of
 
@@ -106,30 +100,23 @@ def _number(name: str, of_step: str, otherwise: int) -> int:
 
 # --- which process this is ---
 
-_process = 0
 _family = 0  # the training process's number: this one's own, or received by a worker
 
 
-def _begin() -> None:
-    """Chooses this process's number; a forked child is another process of the same family."""
-    global _process
-    _process = int.from_bytes(os.urandom(8), "little") or 1
-
-
-_begin()
-os.register_at_fork(after_in_child=_begin)
-
-
 def process() -> int:
-    """Returns this process's random number."""
-    return _process
+    """Returns this process's random number; a forked child is another process."""
+    return _number_of(os.getpid())
+
+
+@lru_cache(maxsize=None)
+def _number_of(pid: int) -> int:
+    return int.from_bytes(os.urandom(8), "little") or 1
 
 
 def family() -> int:
     """Returns the number of the training process that this one is, or belongs to."""
     global _family
-    if not _family:
-        _family = _process
+    _family = _family or process()
     return _family
 
 

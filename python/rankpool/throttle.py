@@ -6,7 +6,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from struct import Struct
+from struct import Struct, error
 from typing import Optional
 
 from .owner import open_file
@@ -28,12 +28,9 @@ class Throttle:
     """
 
     def __init__(self, path: str) -> None:
-        """Opens the file; raises OSError or ValueError if there is none, or it has no limit."""
+        """Opens the file; raises OSError or struct.error if there is none, or it has no limit."""
         self._file = open(path, "rb", opener=open_file)
-        content = self._file.read()
-        if len(content) != _LIMIT.size or not content.startswith(b"rplimit1"):
-            raise ValueError(f"rankpool: {path} is not a limit of reading")
-        _, self.bytes_per_second, self.opens_per_second, _ = _LIMIT.unpack(content)
+        _, self.bytes_per_second, self.opens_per_second, _ = _LIMIT.unpack(self._file.read())
 
     def wait(self, size: int) -> None:
         """Waits until a sample of size bytes may be read."""
@@ -71,5 +68,5 @@ def throttle(folder: str) -> Optional[Throttle]:
     """Returns the throttle of a rank's folder, or None if the job has no limit."""
     try:
         return Throttle(os.path.join(folder, FILE))
-    except (OSError, ValueError):
+    except (OSError, error):
         return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, Dict, Optional, Tuple
+from functools import lru_cache
+from typing import Any, Dict, Optional
 
 from .wire import Plan
 
@@ -52,9 +53,7 @@ class Training:
             }
 
 
-_trainings: Dict[Tuple[str, Any], Training] = {}
-
-
+@lru_cache(maxsize=None)
 def training(door: str, spec) -> Training:
     """Returns this process's Training for a spec."""
-    return _trainings.setdefault((door, spec), Training())
+    return Training()

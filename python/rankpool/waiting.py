@@ -14,7 +14,6 @@ from .stopping import stopping
 SAY_SECONDS = 10.0
 DEFAULT_TIMEOUT_SECONDS = 600.0
 DEFAULT_BATCH_TIMEOUT_SECONDS = 30.0
-LEAST_BATCH_TIMEOUT_SECONDS = 0.01
 PAUSE_SECONDS = 0.1
 # how long training waits once a signal has ended its time: Slurm kills it 30 s after SIGTERM
 STOPPING_SECONDS = 10.0
@@ -23,10 +22,8 @@ STOPPING_SECONDS = 10.0
 def batch_timeout() -> float:
     """Returns how many seconds a trainer waits for a batch from the cache before it reads
     storage."""
-    return max(
-        _seconds("RANKPOOL_BATCH_TIMEOUT", DEFAULT_BATCH_TIMEOUT_SECONDS),
-        LEAST_BATCH_TIMEOUT_SECONDS,
-    )
+    # the system takes 0 for no limit
+    return max(0.01, _seconds("RANKPOOL_BATCH_TIMEOUT", DEFAULT_BATCH_TIMEOUT_SECONDS))
 
 
 def _seconds(name: str, otherwise: float) -> float:
