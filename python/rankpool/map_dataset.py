@@ -47,7 +47,7 @@ class Served(TorchDataset, Ours):
             raise ValueError(f'rankpool: rng must be "sample" or None, not {rng!r}')
         self.root, self.rng = root, rng
         self._data: Optional[Dataset] = None
-        self._reader: Optional[_Reader] = None
+        self._readers: Dict[int, _Reader] = {}  # by process: a forked worker begins with its own
         self._kept = False  # the script's generators will be restored
         self._passes = 0  # over it, by samplers without set_epoch
 
@@ -72,7 +72,7 @@ class Served(TorchDataset, Ours):
         raise NotImplementedError
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_reader": None, "_kept": False}
+        return {**self.__dict__, "_readers": {}, "_kept": False}
 
     def __getitem__(self, index: int) -> Any:
         with self._keeps_generators([index]):
@@ -112,7 +112,7 @@ class Served(TorchDataset, Ours):
 
     def _bytes(self, index: int) -> bytes:
         if self._planned(index):
-            return self._reader.take(index.batch)[index.place]
+            return self._fetched(index.batch)[index.place]
         return self._data.index.read(int(index) % len(self))
 
     @contextmanager
@@ -121,7 +121,7 @@ class Served(TorchDataset, Ours):
         found, before = self._data.index, hand.unplanned_bytes
         planned = self._planned(index)
         if planned:
-            rows = self._reader.take(index.batch)
+            rows = self._fetched(index.batch)
         else:
             rows = {row: memoryview(found.read(row)) for row in found.rows([int(index)])}
         with hand.in_hand(found, int(index), rows):
@@ -132,12 +132,14 @@ class Served(TorchDataset, Ours):
             tally.counts["unplanned_bytes"] += hand.unplanned_bytes - before
             link.send_tally(tally)
 
+    def _fetched(self, batch: Batch) -> Fetched:
+        # all threads that come at the same time get the reader of one of them
+        return self._readers.setdefault(os.getpid(), _Reader(self._data)).take(batch)
+
     def _planned(self, index: int) -> bool:
         """Returns whether a sampler of rankpool drew a sample, which the reader then has."""
         spec = index.batch.spec if isinstance(index, Index) else None
         if spec is not None and spec.data == self._data.name:
-            if self._reader is None or self._reader.pid != os.getpid():
-                self._reader = _Reader(self._data)
             return True
         say_once(
             f"samples of {self.root} are read from storage one by one: a sampler of rankpool trains "
@@ -154,7 +156,6 @@ class _Reader:
         self._lock = threading.Lock()
         # by thread; two may have the same
         self._open: Dict[int, Tuple[Batch, Fetched, Optional[Samples]]] = {}
-        self.pid = os.getpid()  # a forked worker begins with its own
 
     def take(self, batch: Batch) -> Fetched:
         """Returns the bytes of the samples of a batch by their places in it, or of its pieces by
