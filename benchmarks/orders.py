@@ -1,8 +1,8 @@
 """Hands in the order of torch's WeightedRandomSampler under `rankpool run`, and measures what that
 adds to the time of drawing it.
 
-The result has, in seconds of each epoch, the time to draw all batches as a list, and the time to
-the first batch of a DataLoader.
+The result has, in seconds of each epoch, the time to draw all batches as a list, the time to the
+first batch of a DataLoader, and how long it has waited for the plan.
 """
 
 import argparse
@@ -16,23 +16,41 @@ from torch.utils.data import BatchSampler, DataLoader, WeightedRandomSampler
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 import rankpool  # noqa: E402
+from rankpool.listed import Listed  # noqa: E402
+from rankpool.map_dataset import Served  # noqa: E402
 
 
-def content(path):
-    with open(path, "rb") as file:
-        return file.read()
+class Rows(Served):
+    """The bytes of the samples that the cache serves."""
+
+    def __init__(self):
+        super().__init__("", None)
+        self._data = rankpool.Dataset()
+
+    def __len__(self):
+        return len(self._data)
+
+    def _item(self, index):
+        return self._bytes(index)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", required=True)
-    parser.add_argument("--data", required=True, metavar="DIR")
-    parser.add_argument("--draws", type=int, required=True, help="of an epoch")
     args = parser.parse_args()
-    data = rankpool.DatasetFolder(args.data, content, extensions=(".bin",))
-    sampler = WeightedRandomSampler(torch.ones(len(data)), args.draws)
-    batches = BatchSampler(sampler, 256, False)
-    result = {"drawn": [], "first": []}
+    result = {"drawn": [], "first": [], "planned": []}
+    plan = Listed._planned
+
+    def planned(stream, epoch):
+        begin = time.perf_counter()
+        try:
+            return plan(stream, epoch)
+        finally:
+            result["planned"].append(time.perf_counter() - begin)
+
+    Listed._planned = planned
+    data = Rows()
+    batches = BatchSampler(WeightedRandomSampler(torch.ones(len(data)), len(data)), 256, False)
     for _ in range(3):
         begin = time.perf_counter()
         list(batches)
