@@ -117,6 +117,15 @@ def test_what_is_refused(start, tmp_path):
     ):
         done = subprocess.run([str(w) for w in [RANKPOOL, *argv]], capture_output=True, text=True)
         assert done.returncode != 0 and want in done.stderr, done.stderr
+    lister = tmp_path / "python3"  # without NumPy, which only the interpreter's own folders have
+    lister.write_text(f"#!/bin/sh\nexec {sys.executable} -S \"$@\"\n")
+    lister.chmod(0o755)
+    argv = [RANKPOOL, "index", path, "--quiet", "-o", tmp_path / "again.parquet", "--python"]
+    quiet = [subprocess.run([*argv, p], capture_output=True, text=True)
+             for p in (sys.executable, lister)]  # fmt: skip
+    assert (quiet[0].returncode, quiet[0].stdout, quiet[0].stderr) == (0, "", "")
+    assert quiet[1].returncode == 1 and "has no NumPy" in quiet[1].stderr
+    assert "Traceback" not in quiet[1].stderr
     items = "import rankpool; data = rankpool.Dataset(); print(len(data)); data[0]"
     result = start(manifest, command=[sys.executable, "-c", items], options=PATIENT).finish()
     assert result.code != 0 and f"{SAMPLES}\n" in result.stdout

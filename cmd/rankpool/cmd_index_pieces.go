@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +97,15 @@ func (f *pieceFlags) read(
 	case "-":
 		return index.ReadPieces(cmd.InOrStdin())
 	case "":
-		return f.list(ctx, cmd.ErrOrStderr(), path)
+		if quiet, _ := cmd.Flags().GetBool("quiet"); !quiet {
+			return f.list(ctx, cmd.ErrOrStderr(), path)
+		}
+		var said bytes.Buffer
+		m, err := f.list(ctx, &said, path)
+		if err != nil {
+			_, _ = said.WriteTo(cmd.ErrOrStderr()) // nothing can be done if that fails
+		}
+		return m, err
 	}
 	file, err := os.Open(f.table)
 	if err != nil {

@@ -20,7 +20,13 @@ import zipfile
 from math import prod
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    sys.exit(
+        f"rankpool: {sys.executable} has no NumPy, without which it cannot list what samples are made "
+        "of; name another Python with --python"
+    )
 
 from .errors import Refused
 from .hdf5 import add_hdf5
