@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from itertools import islice
 from math import ceil, floor
+from numbers import Real
 from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 import torch
@@ -306,15 +307,17 @@ class ImportanceSampler(Sampler, Ours):
                 f"WebDataset, not {type(dataset)}"
             )
         claim(dataset)
+        words = {"uniform": 1, "auto": 0}
         for name, value in ("reads", reads), ("room", room), ("draws", draws):
-            if value is not None:
-                share = float({"uniform": 1, "auto": 0}.get(value, value))
-                if value != "auto" and not 0 < share <= 1:
+            if name == "reads" and value in words:
+                sampler += f",reads={words[value]}"
+            elif value is not None:
+                if not (isinstance(value, Real) and 0 < value <= 1):
                     raise ValueError(
                         f"rankpool: {name} of ImportanceSampler must be above 0, and at most 1, "
-                        f"not {value}"
+                        f"not {value!r}"
                     )
-                sampler += f",{name}={share!r}"
+                sampler += f",{name}={float(value)!r}"
         self.dataset, self.sampler, self.seed, self.ahead = dataset, sampler, seed, ahead
         self.rank, self.num_replicas = _place(num_replicas, rank)
         self.epoch = 0

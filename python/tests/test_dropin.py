@@ -965,7 +965,7 @@ def test_update_reports_the_batch_in_hand(door, served, way):
     assert door.seen(REPORT) == told
 
 
-@pytest.mark.parametrize("wrong", [{"reads": 1.5}, {"room": 0}, {"draws": -1}])
+@pytest.mark.parametrize("wrong", [{"reads": 1.5}, {"reads": "no"}, {"room": 0}, {"draws": "auto"}])
 def test_shares_that_are_none_are_refused(door, served, wrong):
     with pytest.raises(ValueError, match="must be above 0, and at most 1, not"):
         rankpool.ImportanceSampler(data_of(served), "thrifty", **wrong)
