@@ -53,8 +53,8 @@ def scripts(request, tmp_path):
 
 
 def same_streams(trained, unchanged, changed, root, ranks=RANKS, draws=SAMPLES["train"]):
-    """Checks that both commands train on the same draws, so many an epoch, from files and from the
-    cache, which serves them all; returns the draws."""
+    """Checks that both commands train on the same samples, `draws` in each epoch, and that the
+    cache serves all of them; returns the samples."""
     expected = stream(trained("unchanged", unchanged, ranks))
     assert {len(ids) for ids in expected.values()} == {EPOCHS * draws // ranks}
     assert len(expected) == ranks

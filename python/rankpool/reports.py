@@ -91,7 +91,7 @@ class Reports:
         d = len(embeddings) // max(1, len(losses))
         for i, (place, loss) in enumerate(zip(places, losses)):
             if self._row[place] is None:  # the first report of a draw counts
-                self._row[place] = loss, embeddings[i * d : (i + 1) * d]
+                self._row[place] = loss, embeddings[i * d : (i + 1) * d] if d else embeddings
         return told if None in self._row else told + self.close()
 
     def _over(self, epoch: int, number: int) -> bool:
@@ -179,12 +179,14 @@ class Reports:
 
 def _columns(row: Row) -> Tuple[array, Optional[array]]:
     """Returns the losses, and the embeddings if there are any."""
-    nothing = next((array("f", [nan]) * len(one[1]) for one in row if one), array("f"))
-    losses, embeddings = array("f"), array("f")
-    for loss, embedding in (one or (nan, nothing) for one in row):
-        losses.append(loss)
-        embeddings.extend(embedding)
-    return losses, embeddings or None
+    losses = array("f", [one[0] if one else nan for one in row])
+    numbers = next((len(one[1]) for one in row if one), 0)
+    if not numbers:
+        return losses, None
+    nothing, embeddings = array("f", [nan]) * numbers, array("f")
+    for one in row:
+        embeddings.extend(one[1] if one else nothing)
+    return losses, embeddings
 
 
 def _size(plan: Plan, number: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import tarfile
-from glob import escape, glob
 from typing import Dict, List, Tuple, Union
 
 Member = Tuple[str, int, int]  # extension, offset in the file, size in bytes
@@ -26,8 +25,13 @@ def expand(urls: Union[str, os.PathLike, List[str]]) -> List[str]:
     texts = [urls] if isinstance(urls, (str, os.PathLike)) else urls
     texts = [text for one in texts for text in os.fspath(one).split("::")]
     if len(texts) == 1 and os.path.isdir(texts[0]):
-        root = texts[0]  # hidden files and folders are left out
-        found = glob(os.path.join(escape(root), "**", "*.[tT][aA][rR]"), recursive=True)
+        root, found = texts[0], []
+        for at, folders, names in os.walk(root):  # linked and hidden folders are left out
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            found += [
+                os.path.join(at, name) for name in names
+                if name.lower().endswith(".tar") and not name.startswith(".")
+            ]  # fmt: skip
     else:
         for text in texts:
             if ":" in text.partition("/")[0]:
