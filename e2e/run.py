@@ -28,11 +28,13 @@ LIBRARY = {"openmpi": "libmpi.so.40", "mpich": "libmpich.so.12"}
 # An MPICH rank that is killed in MPI_Init leaves such files in SHM.
 MPI_LEAVES = ("ucx_shm_posix", "mpich_shar_tmp")
 
-# For mpirun by hand. Open MPI 5's has no --quiet, and warns about interfaces that TCP cannot match.
+# For mpirun by hand. Open MPI 5's has no --quiet, warns about interfaces that TCP cannot match, and
+# fails if the one that it speaks by goes away, such as those of test_network.
 MPIRUN_ENV = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_orte_execute_quiet": "1",
     "OMPI_MCA_btl": "^tcp,uct,openib,ofi",
+    "PMIX_MCA_ptl_base_if_include": "lo",
 }  # fmt: skip
 
 

@@ -431,6 +431,7 @@ func TestMPIRun(t *testing.T) {
 		"OMPI_MCA_hwloc_base_binding_policy":    "none",
 		"OMPI_MCA_orte_tmpdir_base":             "/dev/shm/s",
 		"OMPI_MCA_btl_vader_backing_directory":  "/dev/shm/s",
+		"PMIX_MCA_ptl_base_if_include":          "lo",
 		"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
 		"PRTE_MCA_hwloc_default_binding_policy": "none",
 		"PRTE_MCA_prte_tmpdir_base":             "/dev/shm/s",

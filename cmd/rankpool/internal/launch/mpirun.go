@@ -40,7 +40,8 @@ func mpirunEnv(env []string, uid int, family mpilib.Family, sessionDir string) [
 // By default mpirun would refuse more ranks than cores, bind each rank to one core (Go then runs on
 // one thread), and leave its files in /tmp and /dev/shm when it is killed: they go into the session
 // folder. On one machine it needs no TCP, and version 5 complains about TCP interfaces; the other
-// components left out are those that Debian leaves out.
+// components left out are those that Debian leaves out. Version 5 would speak to its ranks by
+// another interface than the loopback, if there is one, and fail when that one goes away.
 func openMPIEnv(sessionDir string) map[string]string {
 	set := map[string]string{
 		"OMPI_MCA_btl":                          "^tcp,uct,openib,ofi",
@@ -49,6 +50,7 @@ func openMPIEnv(sessionDir string) map[string]string {
 		"OMPI_MCA_hwloc_base_binding_policy":    "none",
 		"OMPI_MCA_orte_base_help_aggregate":     "0",
 		"OMPI_MCA_orte_tmpdir_base":             sessionDir,
+		"PMIX_MCA_ptl_base_if_include":          "lo",
 		"PRTE_MCA_prte_execute_quiet":           "1",
 		"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
 		"PRTE_MCA_hwloc_default_binding_policy": "none",
