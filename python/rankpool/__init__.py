@@ -72,7 +72,7 @@ _LATER = {
     "ImportanceSampler": "drop_in_samplers",
     "WebDataset": "webdataset",
     "learn": "learning",
-    "open": "hand",
+    "open": "piece_files",
     "planned": "any_sampler",
     "zarr_store": "zarr_stores",
 }

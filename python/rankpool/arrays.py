@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Union
 
 import numpy as np
 
-from . import hand, pieces, session
+from . import piece_files, pieces, session
 from .dataset import Dataset, data_sets
 from .decoding import Decoder
 from .errors import Refused
@@ -58,7 +58,7 @@ class Arrays(Served):
                     )
         if note["format"] == "function":
             raise Refused(f"{self.root}: only the function that listed its pieces can decode them")
-        self._decoder = Decoder(note, None if self._data is None else hand.open)
+        self._decoder = Decoder(note, None if self._data is None else piece_files.open)
         self._ends = list(accumulate(samples for _, samples, _ in note["files"]))
 
     def _find_served(self) -> Optional[Dataset]:

@@ -16,10 +16,10 @@ from .batch import Batch
 from .connection import Connection, Spec, connection
 from .dataloader_hook import Loading, Ours, hook, under_way
 from .errors import CacheAwayError, RankpoolError
-from .identity import identities
+from .data_identity import identities
 from .messages import say
 from .reports import Reports, Told
-from .sentinel import watch_over
+from .reconnect_thread import watch_over
 from .training import Training, training
 from .waiting import Waiting
 

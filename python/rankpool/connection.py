@@ -19,11 +19,11 @@ from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import session, wire
 from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
-from .identity import Identities, identities
+from .data_identity import Identities, identities
 from .lease import Hands, Lease
 from .memory import Memory
 from .messages import say, say_once, worker
-from .owner import check_folder, check_peer
+from .same_user import check_folder, check_peer
 from .waiting import Waiting, batch_timeout
 
 RETRY_SECONDS = 0.5  # between attempts to reach a cache that is down: an attempt costs some 20 µs

@@ -8,12 +8,12 @@ from collections import deque
 from itertools import islice
 from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Union
 
-from . import hand, session, wire
+from . import piece_files, session, wire
 from .batch import Batch, Samples, ask, fetch, take
 from .connection import Connection, connection
 from .dataloader_hook import Fetched, Loading, hook
 from .errors import IdentityError, RankpoolError
-from .identity import identities
+from .data_identity import identities
 from .index import Index, Members
 from .waiting import Waiting
 from .wire import Tally
@@ -89,7 +89,7 @@ class Dataset:
                     "which training began with"
                 )
             if index.pieces is not None:
-                hand.serve(index)
+                piece_files.serve(index)
             self._index = index
         return self._index
 

@@ -11,7 +11,7 @@ from torchvision.datasets import folder as torchvision
 from .dataset import Dataset
 from .map_dataset import Served
 from .messages import say_once
-from .opening import opens
+from .patched_open import opens
 
 Sample = Tuple[str, int]  # the path and the class
 

@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
 
 import numpy as np
 
-from . import hand, pieces
+from . import piece_files, pieces
 from .arrays import Arrays
 from .errors import Refused
 from .hdf5 import heads_of
@@ -52,7 +52,7 @@ class Learned(Served):
         if self._data is not None:
             with self._hand(index):
                 return self.dataset[int(index)]
-        with hand.recorded() as reads:
+        with piece_files.recorded() as reads:
             item = self.dataset[int(index)]
         self._put_down(int(index) % len(self), reads)
         return item

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import get_worker_info
 
-from . import hand, session
+from . import piece_files, session
 from .batch import Batch, Index, Samples, ask, fetch, take
 from .dataloader_hook import Ours, hook
 from .dataset import Dataset, name_of
@@ -118,18 +118,18 @@ class Served(TorchDataset, Ours):
     @contextmanager
     def _hand(self, index: int) -> Iterator[None]:
         """Within this context files that rankpool.open has made read the pieces of a sample."""
-        found, before = self._data.index, hand.unplanned_bytes
+        found, before = self._data.index, piece_files.unplanned_bytes
         planned = self._planned(index)
         if planned:
             rows = self._fetched(index.batch)
         else:
             rows = {row: memoryview(found.read(row)) for row in found.rows([int(index)])}
-        with hand.in_hand(found, int(index), rows):
+        with piece_files.in_hand(found, int(index), rows):
             yield
-        if planned and hand.unplanned_bytes > before:
+        if planned and piece_files.unplanned_bytes > before:
             link = self._data._connection(index.batch)
             tally = link.tally(index.batch.stream, index.batch.epoch)
-            tally.counts["unplanned_bytes"] += hand.unplanned_bytes - before
+            tally.counts["unplanned_bytes"] += piece_files.unplanned_bytes - before
             link.send_tally(tally)
 
     def _fetched(self, batch: Batch) -> Fetched:

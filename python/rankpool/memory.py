@@ -7,7 +7,7 @@ import os
 import socket
 
 from .errors import OwnerError
-from .owner import check_folder, check_peer, open_file
+from .same_user import check_folder, check_peer, open_file
 
 NOTE = "slab"  # the file in the rank's folder that names the memory: device, inode, size
 BACK_DOOR = "slab.sock"  # the socket there on which a rank receives its predecessor's memory

@@ -8,7 +8,7 @@ import os
 from functools import lru_cache
 
 from .errors import RankpoolError
-from .owner import check_folder
+from .same_user import check_folder
 
 MAX_WORLD = (1 << 16) - 1  # training processes that a plan can name
 _HINT = "start the script under `rankpool run … -- python …`"

@@ -9,7 +9,7 @@ import time
 from struct import Struct, error
 from typing import Optional
 
-from .owner import open_file
+from .same_user import open_file
 
 FILE = "storage-limit"  # in the rank's folder, beside the index
 MAX_WAIT_SECONDS = 60.0  # for one sample: what is in the file must not stop training

@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, Uni
 
 import numpy as np
 
-from . import hand
+from . import piece_files
 from .errors import Refused
 from .piece_table import Column, Table, chunked
 
@@ -136,7 +136,7 @@ def keys_of(path: str, opener: Callable = open_plain) -> Union[Folder, Reference
     return (Folder if any(map(os.path.exists, own)) else References)(path, opener)
 
 
-def zarr_store(path: str, opener: Callable = hand.open) -> Any:
+def zarr_store(path: str, opener: Callable = piece_files.open) -> Any:
     """Returns a read-only store for the zarr that is installed, 2 or 3, which lists metadata only.
 
     Its reads end before they return, and it keeps no file open, so that it goes on after a fork.

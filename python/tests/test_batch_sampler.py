@@ -537,7 +537,7 @@ def test_a_state_of_a_cache_with_other_options_is_refused(door, monkeypatch):
     door.kill()
     door.start()
     rankpool.connection._close_all()
-    monkeypatch.setattr(rankpool.identity, "_by_door", {})  # as another process
+    monkeypatch.setattr(rankpool.data_identity, "_by_door", {})  # as another process
     _, other = make()
     with pytest.raises(
         ValueError,
@@ -577,7 +577,7 @@ def test_a_state_of_another_plan_version_is_refused(door, monkeypatch):
         door.kill()
         door.start()
         rankpool.connection._close_all()
-        monkeypatch.setattr(rankpool.identity, "_by_door", {})  # as another process
+        monkeypatch.setattr(rankpool.data_identity, "_by_door", {})  # as another process
         _, other = make()
         assert other.state_dict()["plan_version"] == version
         if version != 1:

@@ -13,7 +13,7 @@ import pytest
 import rankpool
 from fakedoor import PLACE_BYTES, Door, plan
 from rankpool.waiting import Waiting
-from rankpool.sentinel import watch_over
+from rankpool.reconnect_thread import watch_over
 
 HELLO, OPEN, PLAN, GET, REPORT, RELEASE, METRIC = range(1, 8)
 

@@ -15,7 +15,7 @@ import (
 // Any user can guess the name of a session folder, and create folders beside it. Its content is
 // trusted: sockets, states, the Python client. So only this user and root may be able to replace a
 // part of its path. The client checks the folder's owner, and who serves the socket
-// (python/rankpool/owner.py).
+// (python/rankpool/same_user.py).
 
 // maxLinks is the maximum number of symbolic links in a path.
 //

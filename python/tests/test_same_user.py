@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import rankpool
-from rankpool.owner import check_folder
+from rankpool.same_user import check_folder
 
 NOBODY = 65534
 IS_ROOT = os.geteuid() == 0
