@@ -35,7 +35,7 @@ func (s *Training) admit(c Client, ticket uint32, g door.Get) error {
 	if err := s.sit(c, false); err != nil {
 		return err
 	}
-	if !s.coordinator.Knows(part.epoch) ||
+	if s.coordinator.Plan(part.epoch) == nil ||
 		!s.coordinator.Has(part.trainer, s.rank.Transport.Rank()) {
 		s.Coordinate(protocol.BatchWanted{Epoch: part.epoch, Batch: part.batch})
 		return door.NotReady("this rank has no plan for that epoch yet")

@@ -97,7 +97,7 @@ func (s *Training) leavePlans() {
 	}
 	s.plansHad = n
 	for _, epoch := range s.coordinator.Open() {
-		if s.coordinator.Knows(epoch) && s.store.Plan(s.lane, epoch) == nil {
+		if s.coordinator.Plan(epoch) != nil && s.store.Plan(s.lane, epoch) == nil {
 			s.Coordinate(protocol.Left{Epoch: epoch})
 		}
 	}

@@ -373,9 +373,6 @@ func (c *Coordinator) onTicked() {
 
 // Moving from epoch to epoch
 
-// Knows reports whether epoch is open and its plan still exists.
-func (c *Coordinator) Knows(epoch int) bool { return c.epochs.plans[epoch] != nil }
-
 // Plan returns the plan of an open epoch, or nil.
 func (c *Coordinator) Plan(epoch int) *plan.Plan { return c.epochs.plans[epoch] }
 
@@ -409,7 +406,7 @@ func (c *Coordinator) wish(trainer int, to place) {
 		c.finishEpochs(t, to)
 	}
 	clear(c.epochs.wishes)
-	if !c.Knows(to.epoch) {
+	if c.Plan(to.epoch) == nil {
 		c.nextGeneration()
 	}
 	c.wantPlan(to.epoch, to.batch)
@@ -564,7 +561,7 @@ func (c *Coordinator) fold() {
 
 // wantPlan requests the plan of epoch, beginning at batch from, unless it exists.
 func (c *Coordinator) wantPlan(epoch, from int) {
-	if c.Knows(epoch) {
+	if c.Plan(epoch) != nil {
 		return
 	}
 	c.epochs.request(epoch, from, c.begun)

@@ -90,7 +90,7 @@ func (l lists) waits(epoch int) bool {
 // missing names the trainers whose part of an epoch is missing, or not final; "" if none is, or if
 // trainers hand in nothing.
 func (c *Coordinator) missing(epoch int) string {
-	if _, whole := c.parts(epoch, true); whole || c.Knows(epoch) && !c.lists.waits(epoch) {
+	if _, whole := c.parts(epoch, true); whole || c.Plan(epoch) != nil && !c.lists.waits(epoch) {
 		return ""
 	}
 	var names []string
@@ -125,7 +125,7 @@ func (c *Coordinator) onListed(e Listed) {
 	switch {
 	case e.List == nil && known != nil:
 		known.final = true
-	case e.List == nil, known != nil && known.open() && known.life == life && c.Knows(e.Epoch):
+	case e.List == nil, known != nil && known.open() && known.life == life && c.Plan(e.Epoch) != nil:
 		return // the trainer has lost its connection, and hands in again
 	default:
 		c.lists.take(e.Trainer, &list{List: *e.List, epoch: e.Epoch, life: life, final: e.Final})
@@ -134,7 +134,7 @@ func (c *Coordinator) onListed(e Listed) {
 		!slices.Equal(a.parts, c.lists.whole(e.Epoch, false)) {
 		c.ahead = nil
 	}
-	if c.Knows(e.Epoch) && c.lists.whole(e.Epoch, true) != nil {
+	if c.Plan(e.Epoch) != nil && c.lists.whole(e.Epoch, true) != nil {
 		c.epochs.request(e.Epoch, 0, c.begun) // all trainers begin it again
 	}
 	c.plan()
