@@ -53,7 +53,8 @@ FRONTIER = """# Accuracy against reads from storage
 `python3 benchmarks/accuracy.py --frontier` makes this page of [accuracy.jsonl](accuracy.jsonl).
 Reads are those after the first epoch, *a sample* those in an epoch over the samples of the data
 set. Accuracies are in %. `uniform` draws permutations, and reads as few as a cache can; differences
-to it are by seed, in points. The spread is a standard deviation.
+to it are by seed, in points. The spread is a standard deviation. `nopfs`, `coordl` and `lru` train
+on the same samples as `uniform`: where their accuracy differs, another processor rounded otherwise.
 """
 HEAD = "| system | seeds | reads a draw | a sample | samples trained | last epoch | mean of the last 3 | last epoch, less `uniform` | last 3, less `uniform` | last epoch, less `uniform`, by seed |\n"  # noqa: E501
 SVG = """<svg xmlns="http://www.w3.org/2000/svg" width="720" height="310" font-size="11"
