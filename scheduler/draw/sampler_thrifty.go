@@ -353,7 +353,7 @@ func (f *thriftyForecast) walk(words *timeSorter) (ids []SampleID, weights []flo
 	copy(after.left, f.before.left)
 	scale, sum := s.length/times[len(times)-1], 0.0
 	for i, id := range ids {
-		at := float64(times[i] * scale)
+		at := min(float64(times[i]*scale), s.length) // rounding may go beyond it
 		owed, left := float64(after.owed[id])+at-last[id], f.drawsLeft(id, after.left[id])
 		weights[i] = float32(owed / float64(left))
 		sum += float64(weights[i])

@@ -121,6 +121,19 @@ func TestThriftyReads(t *testing.T) {
 	}
 }
 
+// TestThriftyResumesAfterAnyEpoch checks that rounding never makes a state that cannot be resumed:
+// with some of the seeds the end of an epoch was before its last draw.
+func TestThriftyResumesAfterAnyEpoch(t *testing.T) {
+	for seed := range int64(100) {
+		for _, share := range []float64{0.7, 1} {
+			s := mustSampler(t, SamplerConfig{
+				Name: Thrifty, Samples: 2000, Seed: seed, BatchSize: 16, World: 1, Fraction: share,
+			})
+			drawn(t, s.(Resumer), nil, 0, 4)
+		}
+	}
+}
+
 // TestThriftyEnds checks that with one read a draw thrifty is uniform, that it resumes in any epoch
 // and from no other state, and that a short epoch has its share of the draws.
 func TestThriftyEnds(t *testing.T) {
