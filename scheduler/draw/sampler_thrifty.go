@@ -62,7 +62,7 @@ const (
 	// thriftyAim is how much of Reads is planned for: the length of an epoch varies.
 	thriftyAim = 0.97
 
-	thriftyFormat = 3 // the last byte of a state
+	thriftyFormat = 4 // the last byte of a state
 	thriftyHead   = 16
 
 	thriftyReads = 0.25 // the defaults of Reads and Room
@@ -73,8 +73,8 @@ const (
 	AutoReads = -1
 
 	// With AutoReads, reads change with this power of the variance: fewer reads may double it.
-	thriftyPower               = 0.3
-	thriftyFewest, thriftyMost = 0.05, 0.9
+	thriftyPower = 0.3
+	thriftyMost  = 0.9
 )
 
 // Thrifty is the name of the sampler that depends on the memory of all ranks.
@@ -172,12 +172,14 @@ func (s *thriftySampler) Draw(epoch int, scores []float32) *Draws {
 	if s.reads == 1 {
 		return s.uniform.Draw(epoch, nil)
 	}
+	reads := max(s.reads, s.fewest())
 	f := &thriftyForecast{
 		sampler: *s, epoch: epoch, before: s.book, after: newThriftyBook(s.samples),
 		rates: newRates(scores, s.samples, float64(s.samples), s.floor),
-		uses:  min(1/s.reads, math.MaxUint8),
-		gap:   thriftyShare * s.room / (1 - s.reads),
+		uses:  min(1/reads, math.MaxUint8),
+		gap:   thriftyShare * s.room / (1 - reads),
 	}
+	f.sampler.reads = reads
 	d := &Draws{Epoch: epoch, Sum: f.rates.sum, forecast: f}
 	if s.book == nil {
 		d.IDs = s.uniform.Draw(epoch, nil).IDs
@@ -198,7 +200,13 @@ func (s *thriftySampler) nextReads(d *Draws, scores []float32) float64 {
 		return s.reads
 	}
 	reads := float64(s.reads * math.Pow(d.Variance(scores), thriftyPower))
-	return min(max(reads, thriftyFewest), thriftyMost)
+	return min(max(reads, s.fewest()), thriftyMost)
+}
+
+// fewest returns the least Reads. With fewer, a sample would have more uses than fit into its time
+// in the store and its longest wait outside; the store would overflow, and reads rise again.
+func (s *thriftySampler) fewest() float64 {
+	return min((1-float64(thriftyShare*s.room))/float64(thriftyWait*s.length), thriftyMost)
 }
 
 // thriftyForecast is how samples wait in an epoch, and the book before and after it.
