@@ -15,13 +15,8 @@ from .wire import Plan
 KEPT_EPOCHS = 2
 
 # (epoch, batch, losses, embeddings), as sent to the door. The embeddings of all samples are one
-# after another; None if there are none.
+# after another; None if there are none. NaN: not reported.
 Told = Tuple[int, int, array, Optional[array]]
-
-
-# What was reported of each draw of a batch, its loss and embedding; None: nothing yet. A loss may
-# itself be NaN, and an embedding empty.
-Row = List[Optional[Tuple[float, array]]]
 
 
 class Reports:
@@ -37,7 +32,8 @@ class Reports:
         self._told: Dict[int, Dict[int, Told]] = {}
         self._short: Set[Tuple[int, int]] = set()  # epoch, batch: losses of it are missing
         self._open: Optional[Tuple[int, int]] = None  # the one that is reported in parts
-        self._row: Row = []
+        self._losses = self._embeddings = array("f")  # of it
+        self._missing: Set[int] = set()  # its places without a report
         self._lock = threading.Lock()
         self.next = 0
 
@@ -62,8 +58,9 @@ class Reports:
         if len(ids) != len(losses):
             raise ValueError(f"rankpool: {len(ids)} ids and {len(losses)} losses")
         losses = array("f", losses)
-        if not ids:
-            return self._skip_empty(plan, current)
+        if not ids:  # with no part of the current batch, this trainer has nothing to report of it
+            none = self.next <= current < plan.batches and not _size(plan, current)
+            return self._enter(plan, current, (), losses, None) if none else []
         number, places = self.find(plan, current, ids, exact)
         return self._enter(plan, number, places, losses, embeddings)
 
@@ -82,17 +79,22 @@ class Reports:
         if self._over(plan.epoch, number):
             self.next = max(self.next, number + 1)
             return []
+        d = len(embeddings) // len(losses) if embeddings else 0
         told = []
         if self._open != (plan.epoch, number):
-            told = self.close()
-            self._open, self._row = (plan.epoch, number), [None] * _size(plan, number)
+            told, size = self.close(), _size(plan, number)
+            self._open, self._missing = (plan.epoch, number), set(range(size))
+            self._losses = array("f", [nan]) * size
+            self._embeddings = array("f", [nan]) * (size * d)
         self.next = number
-        embeddings = embeddings or array("f")
-        d = len(embeddings) // max(1, len(losses))
         for i, (place, loss) in enumerate(zip(places, losses)):
-            if self._row[place] is None:  # the first report of a draw counts
-                self._row[place] = loss, embeddings[i * d : (i + 1) * d] if d else embeddings
-        return told if None in self._row else told + self.close()
+            if place in self._missing:  # the first report of a draw counts
+                self._missing.remove(place)
+                self._losses[place] = loss
+                if d:
+                    own = embeddings[i * d : (i + 1) * d]
+                    self._embeddings[place * d : (place + 1) * d] = own
+        return told if self._missing else told + self.close()
 
     def _over(self, epoch: int, number: int) -> bool:
         """Returns whether the cache no longer accepts a report of this batch; raises ValueError if
@@ -107,26 +109,13 @@ class Reports:
             )
         return True
 
-    def _skip_empty(self, plan: Plan, current: int) -> List[Told]:
-        """Closes the current batch if this trainer has no part of it, since it has nothing to
-        report."""
-        if (
-            not self.next <= current < plan.batches
-            or _size(plan, current)
-            or self._over(plan.epoch, current)
-        ):
-            return []
-        told = self.close()
-        self._open, self._row = (plan.epoch, current), []
-        return told + self.close()
-
     def close(self) -> List[Told]:
         """Closes the batch that was reported in part; returns the reports to send."""
         if self._open is None:
             return []
         epoch, number = self._open
-        (self._short.add if None in self._row else self._short.discard)(self._open)
-        told = epoch, number, *_columns(self._row)
+        (self._short.add if self._missing else self._short.discard)(self._open)
+        told = epoch, number, self._losses, self._embeddings or None
         with self._lock:
             self._told.setdefault(epoch, {})[number] = told
         self._open, self.next = None, number + 1
@@ -160,7 +149,7 @@ class Reports:
         order = range(_size(plan, number))
         if self._open == (plan.epoch, number):
             # a draw whose loss is missing comes before its twin that has one
-            order = sorted(order, key=lambda place: self._row[place] is not None)
+            order = sorted(order, key=lambda place: place not in self._missing)
         free: Dict[int, List[int]] = {}
         batch = plan.batch(number)
         for place in order:
@@ -175,18 +164,6 @@ class Reports:
         with self._lock:
             told = [one for of_epoch in self._told.values() for one in of_epoch.values()]
         return iter(sorted(told, key=lambda one: one[:2]))
-
-
-def _columns(row: Row) -> Tuple[array, Optional[array]]:
-    """Returns the losses, and the embeddings if there are any."""
-    losses = array("f", [one[0] if one else nan for one in row])
-    numbers = next((len(one[1]) for one in row if one), 0)
-    if not numbers:
-        return losses, None
-    nothing, embeddings = array("f", [nan]) * numbers, array("f")
-    for one in row:
-        embeddings.extend(one[1] if one else nothing)
-    return losses, embeddings
 
 
 def _size(plan: Plan, number: int) -> int:
