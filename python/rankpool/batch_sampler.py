@@ -19,7 +19,6 @@ from .errors import CacheAwayError, RankpoolError
 from .data_identity import identities
 from .messages import say
 from .reports import Reports, Told
-from .reconnect_thread import watch_over
 from .training import Training, training
 from .waiting import Waiting
 
@@ -135,7 +134,6 @@ class BatchSampler(Ours):
         )
         _first.setdefault((data.door, data.name, self.spec.job), self.spec)
         link.add_listener(self)
-        watch_over(link)
 
     @property
     def _connection(self) -> Connection:

@@ -29,6 +29,7 @@ from .waiting import Waiting, batch_timeout
 RETRY_SECONDS = 0.5  # between attempts to reach a cache that is down: an attempt costs some 20 µs
 HELLO_SECONDS = 5.0  # a door that accepts but does not reply for this long counts as down
 READ_ALONG_SECONDS = 0.05  # another thread may have read the reply
+WATCH_SECONDS = 0.5  # between two looks of the sentinel at the connection
 HANG_UP_SECONDS = 1.0  # the longest that a process's exit waits for the door
 # and for a cache that is away, to send it the counts: a restart takes a few seconds, or more on a
 # busy machine
@@ -77,9 +78,10 @@ class Connection:
         self._memory: Optional[Memory] = None  # contains the slab; outlives the connection
         self.generation = 0
         self.identities: Identities = identities(path)
-        # called for every new connection; a set is never modified
-        self.listeners: weakref.WeakSet = weakref.WeakSet()
+        self.listeners: weakref.WeakSet = weakref.WeakSet()  # called for every new connection
         self._lock = threading.RLock()
+        self._sentinel: Optional[threading.Thread] = None
+        self._closed = threading.Event()
         self._sock: Optional[socket.socket] = None
         # the cache has been sent what it may have forgotten: other threads may use the connection
         self._ready = False
@@ -119,7 +121,8 @@ class Connection:
             self._retry_at = now + RETRY_SECONDS
             again = self.generation > 0
             self._take_due()
-            self._bring_back()
+            if self._memory is not None and not self._memory.hand_back(os.path.dirname(self.path)):
+                self._forget_memory()
             try:
                 self._hello()
             except (OSError, NotReady) as error:
@@ -135,14 +138,6 @@ class Connection:
             self._ready = self._resume(again)
             return self._ready
 
-    def _bring_back(self) -> None:
-        """Passes a dead rank's memory to its successor, or releases it."""
-        folder = os.path.dirname(self.path)
-        if self._memory is not None and not self._memory.named(folder):
-            self._forget_memory()
-        if self._memory is not None:
-            self._memory.hand_back(folder)
-
     def _forget_memory(self) -> None:
         if self._memory is not None:
             self._memory.close()
@@ -150,8 +145,34 @@ class Connection:
 
     def add_listener(self, listener) -> None:
         """Registers listener._reconnected(link) to be called for every new connection, possibly
-        in the sentinel's thread."""
-        self.listeners = weakref.WeakSet([*self.listeners, listener])
+        by the sentinel, a thread of a training process that notices a restarted cache.
+
+        A trainer that waits in an all-reduce does not look at its connection. Trainers that
+        meanwhile wait for a plan of a cache that was restarted would wait forever, because the plan
+        needs what every trainer has opened and reported.
+        """
+        with self._lock:
+            self.listeners.add(listener)
+            if self._sentinel is None and not self.in_worker:
+                self._sentinel = threading.Thread(
+                    target=self._watch, name="rankpool sentinel", daemon=True
+                )
+                self._sentinel.start()
+
+    def _watch(self) -> None:
+        """Connects again whenever the connection has ended."""
+        while not self._closed.wait(WATCH_SECONDS):
+            with self._lock:
+                if self._closed.is_set() or not self.listeners:
+                    continue
+                try:
+                    if self._sock is not None and _ended(self._sock):
+                        self._lost()
+                    self.connect()
+                except (OSError, RuntimeError):
+                    # A cache that refuses us refuses training too, which raises it; and training
+                    # may just have changed what is sent again.
+                    self._drop()
 
     def _resume(self, again: bool) -> bool:
         """Resends to a restarted cache what it may have lost."""
@@ -191,9 +212,8 @@ class Connection:
                 if not fds:
                     raise RankpoolError("rankpool: the cache sent no descriptor of its slab")
                 self.slab = mmap.mmap(fds[0], welcome.slab_bytes, mmap.MAP_SHARED, mmap.PROT_READ)
-                if self._memory is None or not self._memory.same(fds[0]):
-                    self._forget_memory()
-                    self._memory = Memory(fds.pop(0))
+                self._forget_memory()
+                self._memory = Memory(fds.pop(0))
         finally:
             for fd in fds:
                 os.close(fd)
@@ -251,6 +271,7 @@ class Connection:
         would be lost.
         """
         with self._lock:
+            self._closed.set()
             for listener in list(self.listeners):
                 listener._closing()
             if self._sock is not None or self._tallies and not self.in_worker:
@@ -259,6 +280,8 @@ class Connection:
                     Waiting("to take the last counts", at_most).until(self, self._say_bye)
             self._drop()
             self._forget_memory()
+        if self._sentinel is not None:  # it must not wake up when the interpreter is gone
+            self._sentinel.join(HELLO_SECONDS)
 
     def _say_bye(self) -> None:
         """Sends the last tallies, and lets the door read to the end: if it fails to send a reply,
@@ -277,14 +300,6 @@ class Connection:
             pass
 
     # --- messages ---
-
-    def send(self, kind: int, payload: bytes) -> int:
-        """Sends one request and returns its ticket, which must be passed to wait or abandon
-        once."""
-        with self._lock:
-            ticket = self._send(kind, payload)
-            self._replies[ticket] = None
-            return ticket
 
     def post(self, kind: int, payload: bytes) -> bool:
         """Sends a one-way message; returns False if the cache is down."""
@@ -306,7 +321,10 @@ class Connection:
         Other threads may have to act before the reply arrives; replies to them are handled
         meanwhile.
         """
-        ticket, since = self.send(kind, payload), time.monotonic()
+        with self._lock:
+            ticket = self._send(kind, payload)
+            self._replies[ticket] = None
+        since = time.monotonic()
         while self._is_due(ticket):
             if self._buffer or _readable(self._sock, READ_ALONG_SECONDS):
                 with self._lock, suppress(socket.timeout):  # it may not be all there yet
@@ -482,7 +500,7 @@ class Connection:
         """Returns whether the connection of a lease has ended, so that its bytes may have been
         overwritten."""
         sock = self._sock  # another thread may drop it
-        return lease.generation != self.generation or sock is None or ended(sock)
+        return lease.generation != self.generation or sock is None or _ended(sock)
 
     def lend(self, lease: Lease) -> bool:
         """Hands the views of a lease to a script, which may use them until they are released;
@@ -527,7 +545,7 @@ def _readable(sock: socket.socket, seconds: float, event: int = select.POLLIN) -
     return bool(poll.poll(1000 * seconds))
 
 
-def ended(sock: socket.socket) -> bool:
+def _ended(sock: socket.socket) -> bool:
     """Returns whether the door has hung up."""
     return _readable(sock, 0, select.POLLRDHUP)
 

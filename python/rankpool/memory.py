@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 
 from .errors import OwnerError
 from .same_user import check_folder, check_peer, open_file
@@ -23,33 +24,24 @@ class Memory:
         stat = os.fstat(fd)
         self._identity = [stat.st_dev, stat.st_ino, stat.st_size]
 
-    def same(self, fd: int) -> bool:
-        """Returns whether a descriptor is of this memory."""
-        stat = os.fstat(fd)
-        return [stat.st_dev, stat.st_ino, stat.st_size] == self._identity
-
-    def named(self, folder: str) -> bool:
-        """Returns whether a rank's folder names this memory: if not, no rank will take it back."""
+    def hand_back(self, folder: str) -> bool:
+        """Sends the memory to a rank that waits for it in its folder, if there is one; returns
+        False if the folder names another memory: then no rank will take this one back."""
         try:
             with open(os.path.join(folder, NOTE), "rb", opener=open_file) as file:
-                return [int(word) for word in file.read().split()] == self._identity
+                if [int(word) for word in file.read().split()] != self._identity:
+                    return False
         except (OSError, ValueError):
             return False
-
-    def hand_back(self, folder: str) -> None:
-        """Sends the memory to a rank that waits for it in its folder, if there is one."""
         path = os.path.join(folder, BACK_DOOR)
-        if not os.path.exists(path):
-            return
-        try:
+        # no rank waits, or another process was faster
+        with suppress(OSError, OwnerError), socket.socket(socket.AF_UNIX) as door:
             check_folder(folder)
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
-                door.settimeout(BACK_DOOR_SECONDS)
-                door.connect(path)
-                check_peer(door, path)
-                socket.send_fds(door, [MAGIC], [self.fd])
-        except (OSError, OwnerError):  # another process was faster
-            pass
+            door.settimeout(BACK_DOOR_SECONDS)
+            door.connect(path)
+            check_peer(door, path)
+            socket.send_fds(door, [MAGIC], [self.fd])
+        return True
 
     def close(self) -> None:
         """Releases the memory, except what the process has mapped elsewhere."""

@@ -36,7 +36,8 @@ def door(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(rankpool.__file__)))
     monkeypatch.setattr(connection, "RETRY_SECONDS", 0.0)
     monkeypatch.setattr(waiting, "PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(batch_sampler, "watch_over", lambda link: None)  # tests count requests
+    # tests count requests
+    monkeypatch.setattr(connection.Connection, "_watch", lambda link: None)
     served = Door(path, [train, test])
     yield served
     served.goes.set()

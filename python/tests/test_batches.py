@@ -12,9 +12,10 @@ import pytest
 
 import rankpool
 from fakedoor import PLACE_BYTES, Door, plan
+from rankpool.connection import Connection
 from rankpool.waiting import Waiting
-from rankpool.reconnect_thread import watch_over
 
+WATCH = Connection._watch  # before the tests' door replaces it
 HELLO, OPEN, PLAN, GET, REPORT, RELEASE, METRIC = range(1, 8)
 
 
@@ -278,7 +279,8 @@ def test_the_sentinel_tells_a_cache_that_came_back_while_training_waits(door):
     data, sampler = make(door, batch_size=10)
     for batch in data.batches(sampler):
         sampler.report(batch.ids, [0.5] * 10)
-    watch_over(sampler._connection)
+    sentinel = threading.Thread(target=WATCH, args=(sampler._connection,), daemon=True)
+    sentinel.start()
     door.kill()
     door.requests.clear()
     door.start()

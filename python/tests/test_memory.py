@@ -24,17 +24,17 @@ def note(folder, memory, more=0):
 
 
 def test_only_the_memory_that_the_folder_names_is_kept(memory, tmp_path):
-    assert not memory.named(str(tmp_path))
+    assert not memory.hand_back(str(tmp_path))
     note(tmp_path, memory)
-    assert memory.named(str(tmp_path))
+    assert memory.hand_back(str(tmp_path))  # nobody looks for it
     note(tmp_path, memory, 1)
-    assert not memory.named(str(tmp_path))
+    assert not memory.hand_back(str(tmp_path))
     (tmp_path / NOTE).write_text("something else")
-    assert not memory.named(str(tmp_path))
+    assert not memory.hand_back(str(tmp_path))
 
 
 def test_the_memory_is_brought_back(memory, tmp_path):
-    memory.hand_back(str(tmp_path))  # nobody looks for it
+    note(tmp_path, memory)
     tmp_path.chmod(0o700)
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(str(tmp_path / BACK_DOOR))
@@ -44,6 +44,6 @@ def test_the_memory_is_brought_back(memory, tmp_path):
         with door.accept()[0] as client:
             said, fds, _, _ = socket.recv_fds(client, 16, 2)
         bringing.join()
-    assert said == MAGIC and len(fds) == 1 and memory.same(fds[0])
+    assert said == MAGIC and len(fds) == 1 and os.path.sameopenfile(fds[0], memory.fd)
     os.close(fds[0])
-    memory.hand_back(str(tmp_path))  # the socket is there, and nobody listens
+    assert memory.hand_back(str(tmp_path))  # the socket is there, and nobody listens
