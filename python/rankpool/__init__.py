@@ -55,8 +55,6 @@ def loader(dataset, *args: Any, **options: Any):
     It takes the place of a loader of another class, such as torchdata's StatefulDataLoader, whose
     iterations rankpool does not see.
     """
-    if args and isinstance(args[0], BatchSampler):
-        raise TypeError("rankpool: loader(data, sampler, …) is data.loader(sampler, …) now")
     from torch.utils.data import DataLoader
 
     hook()

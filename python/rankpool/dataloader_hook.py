@@ -52,7 +52,6 @@ class Loading:
         self.samplers = [] if loader is None else list(_under(loader._index_sampler))
         self._stream: Any = None  # what counts how long training waits in this iteration
         self._tally: Any = None
-        self._began = 0
 
     def position(self, first: int, batch: Optional[int]) -> int:
         """Returns how many batches of an epoch, which was begun at batch `first`, training got:
@@ -72,17 +71,20 @@ class Loading:
     def wait(self, call: Callable[[], Any], batch: bool = True) -> Any:
         """Returns what call() does, for which training waits: a batch, or else an iterator."""
         outer, _here.loading = under_way(), self
-        self._began = time.perf_counter_ns()
+        began, ended = time.perf_counter_ns(), 0
         try:
             result = self._opened(call())
-        except BaseException:  # a wait in which no batch was handed out is none for samples
-            self._end(waited=False, batch=False)
-            raise
+            ended = time.perf_counter_ns()
+            self.handed += batch
+            return result
         finally:
             _here.loading = outer
-        self.handed += batch
-        self._end(waited=True, batch=batch)
-        return result
+            if self._stream is not None:
+                if ended:  # a wait in which no batch was handed out is none for samples
+                    self._tally.waited(began, ended)
+                if ended and batch:
+                    self._tally.touch(ended)
+                self._stream._goes_on(last=not (ended and batch))
 
     def _opened(self, result: Any) -> Any:
         """Returns what training gets: the fields of a batch that was fetched."""
@@ -97,16 +99,6 @@ class Loading:
         if result.counts:
             self._tally.add(result.counts)
         return tuple(result.fields)
-
-    def _end(self, waited: bool, batch: bool) -> None:
-        if self._stream is None:
-            return
-        if waited:
-            ended = time.perf_counter_ns()
-            self._tally.waited(self._began, ended)
-            if batch:
-                self._tally.touch(ended)
-        self._stream._goes_on(last=not batch)
 
 
 def under_way() -> Optional[Loading]:

@@ -95,8 +95,9 @@ class DatasetFolder(Served, torchvision.DatasetFolder):
     _built = False
 
     def __init__(self, root, *args: Any, rng: Optional[str] = "sample", **options: Any) -> None:
-        Served.__init__(self, root, rng)
-        self._cache: Optional[_Listing] = None  # what it serves there
+        Served.__init__(self, os.path.expanduser(root), rng)
+        data = self._find_served()
+        self._cache = None if data is None else _Listing(data, self.root)  # what it serves there
         self._by_path = False  # the loader cannot use what open() returns
         own = type(self).make_dataset is torchvision.DatasetFolder.make_dataset
         if own:  # for the constructor only
@@ -104,8 +105,6 @@ class DatasetFolder(Served, torchvision.DatasetFolder):
         super(Served, self).__init__(root, *args, **options)
         if own:
             del self.make_dataset
-        else:
-            self._find_cache(self.root)
         self._built = True
         self._compare()
 
@@ -116,7 +115,7 @@ class DatasetFolder(Served, torchvision.DatasetFolder):
     ):
         """Returns what torchvision's make_dataset does, without a look at storage if the cache's
         index has all files of the classes."""
-        found = self._find_cache(directory)
+        found = self._cache
         if (
             found is not None
             and found.has_all(extensions)
@@ -137,12 +136,6 @@ class DatasetFolder(Served, torchvision.DatasetFolder):
         return torchvision.DatasetFolder.make_dataset(
             directory, class_to_idx, extensions, is_valid_file, *args, **options
         )
-
-    def _find_cache(self, root) -> Optional[_Listing]:
-        data = self._find_served()
-        if data is not None:
-            self._cache = _Listing(data, root)
-        return self._cache
 
     def _compare(self) -> None:
         """Finds out whether these are the samples that the cache serves."""

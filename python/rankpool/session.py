@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import glob
 import os
-from functools import lru_cache
 
 from .errors import RankpoolError
 from .same_user import check_folder
@@ -88,10 +87,8 @@ def _number(name: str, of_step: str, otherwise: int) -> int:
     """Returns a variable as a number, or else Slurm's variable in a task of a step; a batch script
     has some of those too, but is not a task."""
     text = os.environ.get(name)
-    if not text:
-        name, text = (
-            of_step, os.environ.get(of_step) if os.environ.get("SLURM_STEP_NUM_TASKS") else None,
-        )
+    if not text and os.environ.get("SLURM_STEP_NUM_TASKS"):
+        name, text = of_step, os.environ.get(of_step)
     try:
         return int(text) if text else otherwise
     except ValueError:
@@ -100,17 +97,13 @@ def _number(name: str, of_step: str, otherwise: int) -> int:
 
 # --- which process this is ---
 
+_numbers: dict[int, int] = {}  # by process id: a forked child is another process
 _family = 0  # the training process's number: this one's own, or received by a worker
 
 
 def process() -> int:
-    """Returns this process's random number; a forked child is another process."""
-    return _number_of(os.getpid())
-
-
-@lru_cache(maxsize=None)
-def _number_of(pid: int) -> int:
-    return int.from_bytes(os.urandom(8), "little") or 1
+    """Returns this process's random number."""
+    return _numbers.setdefault(os.getpid(), int.from_bytes(os.urandom(8), "little") or 1)
 
 
 def family() -> int:

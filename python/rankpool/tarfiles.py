@@ -113,28 +113,13 @@ def scan(path: str) -> List[List[Member]]:
     return samples
 
 
-class Shards:
-    """The samples of tar files, by id: read one by one."""
-
-    def __init__(self, paths: List[str]) -> None:
-        self._paths = paths
-        self._samples = [
-            (file, members) for file, path in enumerate(paths) for members in scan(path)
-        ]
-
-    def __len__(self) -> int:
-        return len(self._samples)
-
-    def read(self, id: int) -> Dict[str, bytes]:
-        """Returns the members of a sample by extension."""
-        file, members = self._samples[id]
-        with open(self._paths[file], "rb") as shard:
-            found = {}
-            for kind, offset, size in members:
-                shard.seek(offset)
-                found[kind] = shard.read(size)
-                if len(found[kind]) != size:
-                    raise OSError(
-                        f"rankpool: {self._paths[file]} ends within member {kind!r} of sample {id}"
-                    )
-        return found
+def read(path: str, members: List[Member]) -> Dict[str, bytes]:
+    """Returns the members of a sample by extension."""
+    found = {}
+    with open(path, "rb") as shard:
+        for kind, offset, size in members:
+            shard.seek(offset)
+            found[kind] = shard.read(size)
+            if len(found[kind]) != size:
+                raise OSError(f"rankpool: {path} ends within the member {kind!r} of a sample")
+    return found

@@ -8,10 +8,10 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
+from . import tarfiles
 from .dataset import Dataset
 from .map_dataset import Served
 from .messages import say_once
-from .tarfiles import Shards, expand
 
 _PACKED = "rankpool.parquet"  # the manifest in a folder that rankpool pack wrote
 
@@ -41,7 +41,7 @@ class WebDataset(Served):
     def __init__(
         self, urls: Union[str, os.PathLike, List[str]], *, rng: Optional[str] = "sample"
     ) -> None:
-        paths = expand(urls)
+        paths = tarfiles.expand(urls)
         folder = isinstance(urls, (str, os.PathLike)) and os.path.isdir(urls)
         super().__init__(
             os.fspath(urls) if folder else os.path.commonpath(list(map(os.path.dirname, paths))),
@@ -60,7 +60,12 @@ class WebDataset(Served):
             and list(data.classes) != [""]
             and os.path.exists(os.path.join(self.root, _PACKED))
         )
-        self._shards = Shards(paths) if self._data is None else None
+        # the shard and the members of each sample, where there is no cache
+        self._samples = [
+            (path, members)
+            for path in (paths if self._data is None else ())
+            for members in tarfiles.scan(path)
+        ]
 
     def _difference(self, data: Dataset, paths: List[str]) -> str:
         """Returns why the cache's samples are not those of the shards, "" if they are."""
@@ -77,7 +82,7 @@ class WebDataset(Served):
         return ""
 
     def __len__(self) -> int:
-        return len(self._data) if self._data is not None else len(self._shards)
+        return len(self._data) if self._data is not None else len(self._samples)
 
     # --- the pipeline ---
 
@@ -129,7 +134,7 @@ class WebDataset(Served):
         if not -len(self) <= index < len(self):
             raise IndexError(f"rankpool: no sample {int(index)} among {len(self)}")
         if self._data is None:
-            return self._shards.read(index)
+            return tarfiles.read(*self._samples[index])
         id = int(index) % len(self)
         members = dict(self._data.index.split(id, self._bytes(index)))
         if self._packed and "cls" not in members:

@@ -162,12 +162,6 @@ def test_the_loader_over_data_that_are_not_ours():
     assert [[row.tolist() for row, in loader] for loader in loaders] == [[[0, 1], [2, 3], [4]]] * 2
 
 
-def test_the_loader_of_a_batch_sampler(door):
-    data = rankpool.Dataset()
-    with pytest.raises(TypeError, match=r"is data.loader\(sampler, …\) now"):
-        rankpool.loader(data, rankpool.BatchSampler(data, 4))
-
-
 def test_what_nobody_can_plan(tree):
     data = data_of(tree)
     with pytest.raises(TypeError, match="planned draws from"):
