@@ -68,7 +68,8 @@ def test_the_client_of_the_wheel_is_importable_alone(installed):
 @pytest.mark.full
 def test_sources_without_the_program_say_so(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    command = [sys.executable, "-c", "from rankpool.console_script import main; main()"]
+    begin = "import sys; from rankpool.console_script import main; sys.argv[0] = 'rankpool'; main()"
+    command = [sys.executable, "-c", begin]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == 1
     assert "does not exist: install the wheel" in done.stderr and "make wheel" in done.stderr

@@ -4,8 +4,9 @@ import os
 import sys
 
 
-def main(name: str = "rankpool") -> None:
-    """Replaces this process with a program."""
+def main() -> None:
+    """Replaces this process with the program of the name that it was started by."""
+    name = os.path.basename(sys.argv[0])
     # Within `rankpool run`, a copy of this package without programs comes first on the path.
     for folder in sys.path:
         path = os.path.join(folder, "rankpool", "bin", name)
@@ -15,7 +16,3 @@ def main(name: str = "rankpool") -> None:
         f"{name}: {os.path.dirname(__file__)}/bin/{name} does not exist: install the wheel "
         "of `make wheel`, not the sources"
     )
-
-
-def lab() -> None:
-    main("rankpool-lab")
