@@ -73,16 +73,13 @@ class Planned(Ours):
         loading.states = loading.states or _states(self.batches)
         return self._train(iter(self.batches), loading, time.perf_counter_ns())
 
-    def _number(self) -> int:
-        """Returns the epoch's number, as the script counts."""
-        return next((one.epoch for one in _with_epoch(self.batches)), self._passes)
-
     def _train(self, drawn: Iterator[Any], loading: Loading, began: int) -> Iterator[Any]:
         data, self._indices = self.dataset, None
         if loading.dataset is data:  # else it fetches from a Subset itself
             data, self._indices = _below(data)
         state, self._state, self._total = self._state, None, None
-        self._loading, self._epoch = loading, self._number()
+        self._loading = loading
+        self._epoch = next((one.epoch for one in _with_epoch(self.batches)), self._passes)
         resumes = state is not None and state["epoch"] == self._epoch
         number = self._first = state["batch"] if resumes else 0
         self._passes += 1

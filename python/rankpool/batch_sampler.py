@@ -170,17 +170,18 @@ class BatchSampler(Ours):
                 stacklevel=2,
             )
         self._fresh = False
-        key = self.data.door, self.spec
-        if self.spec.sampler not in _SCORELESS and _iterated.setdefault(key, self) is not self:
+        training = self._training
+        if self.spec.sampler not in _SCORELESS and training.iterated not in (None, self):
             raise RankpoolError(  # their scores would be mixed up
                 f"rankpool: another sampler {self.spec.sampler} over data set {self.data.name!r} is "
                 "being iterated in this process, and a training has one; end that iteration first"
             )
+        training.iterated = self
         try:
             yield from self._train()
         finally:
-            if _iterated.get(key) is self:
-                _iterated.pop(key, None)
+            if training.iterated is self:
+                training.iterated = None
 
     def _train(self) -> Iterator[Batch]:
         began = time.perf_counter_ns()
@@ -448,7 +449,7 @@ class BatchSampler(Ours):
         tally, loading = self._connection.tally(self._stream, epoch), under_way()
         self._tally = tally
         if loading is not None:
-            loading.measures(self, tally)
+            loading.stream, loading.tally = self, tally
             return
         tally.waited(began, time.perf_counter_ns())
         tally.measured = False
@@ -472,10 +473,6 @@ def _is_beside(door: str, spec: Spec) -> bool:
     first = _first.get((door, spec.data, spec.job), spec)
     alone = spec.world == 1 < session.world() and spec.sampler in _SCORELESS
     return alone or first._replace(trainer=0) != spec._replace(trainer=0)
-
-
-# the samplers that draw by scores, while they are iterated
-_iterated: Dict[Tuple[str, Spec], BatchSampler] = {}
 
 
 def _whole(name: str, value: Any, least: int, most: int) -> int:

@@ -239,8 +239,7 @@ class Connection:
         return Away(f"rankpool: the cache at {self.path} is away")
 
     def _late(self) -> Away:
-        """Drops the connection to a cache that did not answer in time, and returns the error to
-        raise."""
+        """Does the same with a cache that did not answer in time."""
         say_once(f"the cache has not answered for {self._bound:g} s; reading storage until it does")
         self._drop()
         self._retry_at = time.monotonic() + self._bound

@@ -50,8 +50,9 @@ class Loading:
         self.prefetcher = name if name in _PREFETCHERS else ""
         self.exact = loader is not None
         self.samplers = [] if loader is None else list(_under(loader._index_sampler))
-        self._stream: Any = None  # what counts how long training waits in this iteration
-        self._tally: Any = None
+        # the stream that training waits for in this iteration, and the tally that counts how long
+        self.stream: Any = None
+        self.tally: Any = None
 
     def position(self, first: int, batch: Optional[int]) -> int:
         """Returns how many batches of an epoch, which was begun at batch `first`, training got:
@@ -64,10 +65,6 @@ class Loading:
             )
         return first + self.handed if batch is None else batch
 
-    def measures(self, stream: Any, tally: Any) -> None:
-        """Counts training's waiting in a stream's tally, with the wait under way."""
-        self._stream, self._tally = stream, tally
-
     def wait(self, call: Callable[[], Any], batch: bool = True) -> Any:
         """Returns what call() does, for which training waits: a batch, or else an iterator."""
         outer, _here.loading = under_way(), self
@@ -79,12 +76,12 @@ class Loading:
             return result
         finally:
             _here.loading = outer
-            if self._stream is not None:
+            if self.stream is not None:
                 if ended:  # a wait in which no batch was handed out is none for samples
-                    self._tally.waited(began, ended)
+                    self.tally.waited(began, ended)
                 if ended and batch:
-                    self._tally.touch(ended)
-                self._stream._goes_on(last=not (ended and batch))
+                    self.tally.touch(ended)
+                self.stream._goes_on(last=not (ended and batch))
 
     def _opened(self, result: Any) -> Any:
         """Returns what training gets: the fields of a batch that was fetched."""
@@ -97,7 +94,7 @@ class Loading:
                 # the error's traceback has this frame: the workers would outlive the loop
                 del result
         if result.counts:
-            self._tally.add(result.counts)
+            self.tally.add(result.counts)
         return tuple(result.fields)
 
 

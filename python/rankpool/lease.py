@@ -95,10 +95,7 @@ class Hands:
         self._path = os.path.join(folder, IN_PLACE)
         self._leases: Set[Lease] = set()
         self._locked = self._left = False
-        try:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError:
-            self._fd = -1
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def take(self, lease: Lease) -> bool:
         """Lets a script hold the views of a lease; returns False if other bytes may be there by
@@ -115,7 +112,7 @@ class Hands:
             self._locked = os.stat(self._path).st_ino == os.fstat(self._fd).st_ino
         except FileNotFoundError:  # then no rank takes the memory back
             self._locked = True
-        except (OSError, ValueError):  # a rank has it, or this process may not open more files
+        except OSError:  # a rank has it
             pass
         return self._locked
 

@@ -72,16 +72,13 @@ class Listed(BatchSampler):
 
     def _plan_of(self, words: bytes, ahead: bool) -> wire.Plan:
         """Hands in a part, or confirms what was handed in ahead; returns the plan."""
-        if not (ahead and self._confirms()):
-            self._hand_in(self._connection, self.epoch, words)
-        return self._planned(self.epoch)
-
-    def _confirms(self) -> bool:
         try:
-            self._hand_in(self._connection, self.epoch, b"")
-            return True
-        except NotReady:  # the cache was restarted
-            return False
+            self._hand_in(self._connection, self.epoch, b"" if ahead else words)
+        except NotReady:
+            if not ahead:
+                raise
+            self._hand_in(self._connection, self.epoch, words)  # the cache was restarted
+        return self._planned(self.epoch)
 
     def _hand_in(self, link: Connection, epoch: int, words: bytes, ahead: bool = False) -> None:
         stream, _ = self._open_at(link)

@@ -18,6 +18,7 @@ class Training:
     def __init__(self) -> None:
         self.life, self.turn = int.from_bytes(os.urandom(8), "little"), 0
         self.checkpoint: Optional[Dict[str, Any]] = None
+        self.iterated: Any = None  # the sampler that is
         self._planned: Dict[int, str] = {}  # by epoch: the digest of the scores of its plan
         self._lock = threading.Lock()  # the sentinel's thread sends it too
 
