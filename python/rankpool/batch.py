@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from contextlib import suppress
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -163,13 +164,12 @@ def take(
     if reply is not None and in_hand and not connection.lend(reply[1]):
         connection.end(reply[1])
         reply = None
-    before = dict(tally.counts) if batch.evaluated else None
+    counts: Dict[str, int] = Counter()
     if reply is None:
-        samples = _from_storage(connection, index, batch, tally)
+        samples = _from_storage(connection, index, batch, counts)
     else:
-        samples = _from_cache(connection, index, batch, tally, *reply)
-    if before is not None:
-        tally.evaluate(before)
+        samples = _from_cache(connection, index, batch, counts, *reply)
+    (tally.evaluate if batch.evaluated else tally.add)(counts)
     now = time.perf_counter_ns()
     tally.touch(now)
     if not connection.in_worker and under_way() is None:
@@ -192,22 +192,20 @@ def _reply(
 
 
 def _from_cache(
-    connection: Connection, index: Index, batch: Batch, tally: wire.Tally, reply: wire.BatchReply,
-    lease: Lease,
+    connection: Connection, index: Index, batch: Batch, counts: Dict[str, int],
+    reply: wire.BatchReply, lease: Lease,
 ) -> Samples:
     rows = index.rows(batch)
     # The plan decides the stream, whatever the cache answers; and what the end of the slab cuts off
     # is not a sample, or one that no rank has.
     if not reply.has(rows) or max(lease.ends, default=0) > len(lease.slab):
         connection.end(lease)
-        return _from_storage(connection, index, batch, tally)
-    sources = reply.sources
-    local = sources.count(wire.LOCAL)
-    tally.counts["hits_local"] += local
+        return _from_storage(connection, index, batch, counts)
+    counts["hits_local"] = reply.sources.count(wire.LOCAL)
     views = None
-    if local != len(rows):
+    if counts["hits_local"] != len(rows):
         try:
-            views = _mixed(index, rows, tally, reply, sources, lease.views)
+            views = _mixed(index, rows, counts, reply, lease.views)
         except BaseException:
             connection.end(lease)
             raise
@@ -215,38 +213,36 @@ def _from_cache(
 
 
 def _mixed(
-    index: Index, rows: List[int], tally: wire.Tally, reply: wire.BatchReply, sources: bytes,
+    index: Index, rows: List[int], counts: Dict[str, int], reply: wire.BatchReply,
     views: List[memoryview],
 ) -> List[memoryview]:
-    """Returns the views of a batch whose samples are not all local hits, and counts them."""
-    views, counts = list(views), tally.counts
-    for place, source in enumerate(sources):
+    """Returns the views of a batch whose samples are not all local hits, and counts the others."""
+    views = list(views)
+    for place, source in enumerate(reply.sources):
         substitute, source = source & wire.SUBSTITUTE, source & ~wire.SUBSTITUTE
         if source == wire.UNREADABLE:
             path = index.path(rows[place]).decode("utf-8", "replace")
             raise SampleError(
                 rows[place], path, reply.failures.get(place, "the cache could not read it")
             )
-        if substitute and source in (wire.LOCAL, wire.REMOTE):
-            counts["substituted"] += 1
+        if source in (wire.LOCAL, wire.REMOTE):
+            if substitute:
+                counts["substituted"] += 1
+            elif source == wire.REMOTE:
+                counts["hits_remote"] += 1
             continue
-        if substitute:  # and read
-            counts["substitute_reads"] += 1
-        if source == wire.REMOTE:
-            counts["hits_remote"] += 1
-        elif source == wire.STORAGE:
-            counts["storage_reads"] += 1
-            counts["storage_bytes"] += len(views[place])
-        elif source != wire.LOCAL:
-            if source != wire.FALLBACK:
-                views[place] = memoryview(index.read(rows[place]))
-            counts["fallback_reads"] += 1
-            counts["fallback_bytes"] += len(views[place])
+        if source not in (wire.STORAGE, wire.FALLBACK):
+            views[place] = memoryview(index.read(rows[place]))
+        reader = "storage" if source == wire.STORAGE else "fallback"
+        counts[f"{reader}_reads"] += 1
+        counts[f"{reader}_bytes"] += len(views[place])
+        counts["substitute_reads"] += bool(substitute)
     return views
 
 
-def _from_storage(connection: Connection, index: Index, batch: Batch, tally: wire.Tally) -> Samples:
+def _from_storage(
+    connection: Connection, index: Index, batch: Batch, counts: Dict[str, int]
+) -> Samples:
     views = [memoryview(index.read(row)) for row in index.rows(batch)]
-    tally.counts["fallback_reads"] += len(views)
-    tally.counts["fallback_bytes"] += sum(map(len, views))
+    counts["fallback_reads"], counts["fallback_bytes"] = len(views), sum(map(len, views))
     return Samples(batch, views, index, None, connection)

@@ -37,7 +37,6 @@ COUNTED = (
     "substitute_reads", "storage_bytes", "fallback_bytes", "evaluated", "evaluated_reads",
     "unplanned_bytes",
 )  # fmt: skip
-_GIVEN = COUNTED[:5]
 
 
 def frame(kind: int, ticket: int, payload: bytes = b"") -> bytes:
@@ -119,15 +118,13 @@ class Tally:
         for name, count in counts.items():
             self.counts[name] += count
 
-    def evaluate(self, before: Dict[str, int]) -> None:
-        """Counts the samples given since `before` as evaluated instead of drawn. Their bytes remain
-        counted as read."""
-        counts = self.counts
-        given = {name: counts[name] - before[name] for name in _GIVEN}
-        counts["evaluated"] += sum(given.values())
-        counts["evaluated_reads"] += given["storage_reads"] + given["fallback_reads"]
-        for name in (*_GIVEN, "substitute_reads"):
-            counts[name] = before[name]
+    def evaluate(self, counts: Dict[str, int]) -> None:
+        """Adds the counts of samples that are evaluated instead of drawn. Their bytes count as
+        read."""
+        reads = {name: counts[name] for name in ("storage_bytes", "fallback_bytes")}
+        reads["evaluated"] = sum(counts[name] for name in COUNTED[:5])
+        reads["evaluated_reads"] = counts["storage_reads"] + counts["fallback_reads"]
+        self.add(reads)
 
     def touch(self, now_ns: int) -> None:
         """Records that the epoch continues; now_ns is from perf_counter_ns."""
