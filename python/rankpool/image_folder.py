@@ -22,14 +22,14 @@ class _Listing:
     def __init__(self, data: Dataset, root) -> None:
         self.data, self._root = data, root
         self.numbers: List[int] = []  # of the classes, by label
-        self._made: Optional[List[Sample]] = None
+        self.made: Optional[List[Sample]] = None
 
     def __len__(self) -> int:
-        return len(self.data) if self._made is None else len(self._made)
+        return len(self.data) if self.made is None else len(self.made)
 
     def __getitem__(self, index: int) -> Sample:
-        if self._made is not None:  # the script may have changed it
-            return self._made[index]
+        if self.made is not None:  # the script may have changed it
+            return self.made[index]
         id = range(len(self.data))[index]
         return self.path(id), self.numbers[self.data.labels[id]]
 
@@ -50,15 +50,6 @@ class _Listing:
             os.path.splitext(self.path(id))[1].lower() for id in range(len(index))
         }
 
-    @property
-    def is_made(self) -> bool:
-        return self._made is not None
-
-    def made(self) -> List[Sample]:
-        if self._made is None:
-            self._made = list(self)
-        return self._made
-
 
 def _list(name: str) -> property:
     """Returns an attribute that is a list for scripts, and a _Listing while torchvision's
@@ -66,7 +57,11 @@ def _list(name: str) -> property:
 
     def get(self) -> Any:
         found = vars(self)[name]
-        return found.made() if isinstance(found, _Listing) and self._built else found
+        if not (isinstance(found, _Listing) and self._built):
+            return found
+        if found.made is None:
+            found.made = list(found)
+        return found.made
 
     def set(self, samples: Any) -> None:
         vars(self)[name] = samples
@@ -152,7 +147,7 @@ class DatasetFolder(Served, torchvision.DatasetFolder):
         mine, count = vars(self)["samples"], len(cache.data)
         if not cache.data.index.whole_files:
             return "the cache takes its shards or arrays apart (--format files does not)"
-        for id, (path, _) in () if mine is cache and not cache.is_made else enumerate(mine):
+        for id, (path, _) in () if mine is cache and cache.made is None else enumerate(mine):
             if id < count and path != cache.path(id):
                 return f"sample {id} is {path} here, and {cache.path(id)} in the cache"
         return "" if len(mine) == count else f"it has {len(mine)} samples, and {count} in the cache"
@@ -208,10 +203,10 @@ class DatasetFolder(Served, torchvision.DatasetFolder):
         """Returns whether the cache has this path at this place."""
         if self._data is None:
             return False
-        mine, places = vars(self)["samples"], range(len(self._data))
-        if len(mine) != len(places):  # changed in place
+        places = range(len(self._data))
+        if len(vars(self)["samples"]) != len(places):  # changed in place
             return False
-        return mine is self._cache and not mine.is_made or path == self._cache.path(places[index])
+        return path == self._cache.path(places[index])
 
 
 class ImageFolder(DatasetFolder, torchvision.ImageFolder):
