@@ -38,7 +38,12 @@ class Planned(Ours):
         assign: str = "sampler",
     ) -> None:
         self.batches, self.dataset, self._single, self._assign = batches, dataset, single, assign
-        self._block = block or (None if _has_length(batches) else BLOCK)
+        self._block = block or None
+        if not block:
+            try:
+                len(batches)
+            except (TypeError, NotImplementedError):
+                self._block = BLOCK
         self._loading = Loading()  # the iteration under way, which began at batch _first
         self._first = self._passes = self._epoch = 0
         self._total: Optional[int] = None  # batches of the epoch, once they are drawn
@@ -261,14 +266,6 @@ def _below(dataset) -> Tuple[Any, Any]:
         own = dataset.indices
         indices, dataset = own if indices is None else [own[i] for i in indices], dataset.dataset
     return dataset, indices
-
-
-def _has_length(batches) -> bool:
-    try:
-        len(batches)
-    except (TypeError, NotImplementedError):
-        return False
-    return True
 
 
 def _with_epoch(batches) -> List[Any]:

@@ -16,10 +16,9 @@ from .batch import Batch
 from .connection import Connection, Spec, connection
 from .dataloader_hook import Loading, Ours, hook, under_way
 from .errors import CacheAwayError, RankpoolError
-from .data_identity import identities
 from .messages import say
 from .reports import Reports, Told
-from .training import Training, training
+from .training import Training, identities
 from .waiting import Waiting
 
 STATE_VERSION = 2
@@ -35,7 +34,6 @@ _REMEDIES = {
     "options": "start the cache with the same --system",
     "choice": "start the cache with the same --system, and --memory as a share",
 }
-_PROCESSES = (1 << 16) - 1  # the most that WORLD_SIZE may be
 _TALLY_SECONDS = 1.0  # how often a training process reports its counts and waiting time
 
 
@@ -84,9 +82,9 @@ class BatchSampler(Ours):
         first_chunk: int = 0,
     ) -> None:
         hook()
-        self.data = data
+        self.data, known = data, identities(data.door)
         if sampler == "system":
-            sampler = identities(data.door).sampler
+            sampler = known.sampler
         self.spec = Spec(
             data.name,
             data.identity,
@@ -103,12 +101,13 @@ class BatchSampler(Ours):
             job=session.job(),
             first_chunk=_whole("first_chunk", first_chunk, 0, (1 << 31) - 1),
         )
-        first = _first.get((data.door, data.name, self.spec.job))
-        if first is not None and first.sampler == LISTED != sampler:
+        first = known.first.get((data.name, self.spec.job), self.spec)
+        if first.sampler == LISTED != sampler:
             # what a plain DataLoader drew is another training on the data
             job = "-".join(filter(None, (self.spec.job, sampler)))
             self.spec = self.spec._replace(job=job)
-        if _is_beside(data.door, self.spec):
+        first = known.first.get((data.name, self.spec.job), self.spec)
+        if _is_beside(self.spec, first):
             raise BesideError(
                 f"rankpool: this process trains on data set {data.name!r} with another sampler, or "
                 "with other trainers: to evaluate on it, use a DataLoader without a sampler"
@@ -121,7 +120,7 @@ class BatchSampler(Ours):
         # [epoch, accuracy], the newest two that this trainer has reported, the newest first
         self._accuracies: List[List[float]] = []
         self._loaded = False  # they are from a state, and the cache has not got them
-        self._training: Training = training(data.door, self.spec)
+        self._training: Training = known.training(self.spec)
         self._processes = self.spec.world  # number of trainers that the training began with
         self._reports = Reports()
         self._loading = Loading()  # the iteration under way, which began at batch _first
@@ -132,7 +131,7 @@ class BatchSampler(Ours):
         self._stream, self._batches = Waiting(f"to open data set {data.name!r}").until(
             link, lambda: self._open_at(link)
         )
-        _first.setdefault((data.door, data.name, self.spec.job), self.spec)
+        known.first.setdefault((data.name, self.spec.job), self.spec)
         link.add_listener(self)
 
     @property
@@ -413,7 +412,7 @@ class BatchSampler(Ours):
             compare(state, field, ours)
         epoch = place_of(state, "epoch", wire.MAX_EPOCH)
         batch = place_of(state, "batch", self._batches)
-        processes = place_of(state, "processes", _PROCESSES) if "processes" in state else 0
+        processes = place_of(state, "processes", session.MAX_WORLD) if "processes" in state else 0
         self._processes = processes or self.spec.world
         self.set_epoch(epoch)
         self._start = batch
@@ -463,14 +462,9 @@ class BatchSampler(Ours):
             self._connection.send_tally(self._tally)
 
 
-# What this process trains on: the spec of its first sampler over each data set of a door, by job.
-_first: Dict[Tuple[str, str, str], Spec] = {}
-
-
-def _is_beside(door: str, spec: Spec) -> bool:
-    """Returns whether a sampler is beside the training of this process: the ranks do not plan
-    it."""
-    first = _first.get((door, spec.data, spec.job), spec)
+def _is_beside(spec: Spec, first: Spec) -> bool:
+    """Returns whether a sampler is beside the training of this process, whose first one is `first`:
+    the ranks do not plan it."""
     alone = spec.world == 1 < session.world() and spec.sampler in _SCORELESS
     return alone or first._replace(trainer=0) != spec._replace(trainer=0)
 

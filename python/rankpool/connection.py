@@ -19,11 +19,11 @@ from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import session, wire
 from .errors import Away, NotReady, RankpoolError, RequestError, VersionError
-from .data_identity import Identities, identities
 from .lease import Hands, Lease
 from .memory import Memory
 from .messages import say, say_once, worker
 from .same_user import check_folder, check_peer
+from .training import Identities, identities
 from .waiting import Waiting, batch_timeout
 
 RETRY_SECONDS = 0.5  # between attempts to reach a cache that is down: an attempt costs some 20 µs
@@ -125,6 +125,10 @@ class Connection:
                 self._forget_memory()
             try:
                 self._hello()
+                if again:
+                    self._say("the cache is back")
+                self._resume(again)
+                self._ready = True
             except (OSError, NotReady) as error:
                 self._drop()
                 if isinstance(error, socket.timeout):
@@ -133,9 +137,6 @@ class Connection:
             except RankpoolError:
                 self._drop()
                 raise
-            if again:
-                self._say("the cache is back")
-            self._ready = self._resume(again)
             return self._ready
 
     def _forget_memory(self) -> None:
@@ -174,21 +175,17 @@ class Connection:
                     # may just have changed what is sent again.
                     self._drop()
 
-    def _resume(self, again: bool) -> bool:
+    def _resume(self, again: bool) -> None:
         """Resends to a restarted cache what it may have lost."""
-        try:
-            for listener in list(self.listeners):
-                listener._reconnected(self)
-            if again:
-                for spec in list(self.opened):
-                    self.open(spec)  # a door records counts only of open streams
-                for metric in self._metrics:
-                    self._send(wire.METRIC, wire.compact({**metric, "to": "log"}))
-                for tally in list(self._tallies.values()):
-                    self._send(wire.RELEASE, wire.pack_release((), tally.pack()))
-        except (Away, NotReady):
-            self._drop()
-        return self._sock is not None
+        for listener in list(self.listeners):
+            listener._reconnected(self)
+        if again:
+            for spec in list(self.opened):
+                self.open(spec)  # a door records counts only of open streams
+            for metric in self._metrics:
+                self._send(wire.METRIC, wire.compact({**metric, "to": "log"}))
+            for tally in list(self._tallies.values()):
+                self._send(wire.RELEASE, wire.pack_release((), tally.pack()))
 
     def _hello(self) -> None:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

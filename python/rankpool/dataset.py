@@ -13,8 +13,8 @@ from .batch import Batch, Samples, ask, fetch, take
 from .connection import Connection, connection
 from .dataloader_hook import Fetched, Loading, hook
 from .errors import IdentityError, RankpoolError
-from .data_identity import identities
 from .index import Index, Members
+from .training import identities
 from .waiting import Waiting
 from .wire import Tally
 

@@ -430,7 +430,7 @@ def test_state_dict_continues_in_mid_epoch_with_another_world_size(door):
     }
     assert door.seen(SAVE) == [(0, 2, 3)]
     parts = []
-    rankpool.batch_sampler._first.clear()  # as in another process
+    rankpool.training.identities(door.path).first.clear()  # as in another process
     for rank in range(2):
         _, other = make(batch_size=2, rank=rank, world_size=2)
         other.load_state_dict(state)
@@ -537,7 +537,7 @@ def test_a_state_of_a_cache_with_other_options_is_refused(door, monkeypatch):
     door.kill()
     door.start()
     rankpool.connection._close_all()
-    monkeypatch.setattr(rankpool.data_identity, "_by_door", {})  # as another process
+    monkeypatch.setattr(rankpool.training, "_by_door", {})  # as another process
     _, other = make()
     with pytest.raises(
         ValueError,
@@ -577,7 +577,7 @@ def test_a_state_of_another_plan_version_is_refused(door, monkeypatch):
         door.kill()
         door.start()
         rankpool.connection._close_all()
-        monkeypatch.setattr(rankpool.data_identity, "_by_door", {})  # as another process
+        monkeypatch.setattr(rankpool.training, "_by_door", {})  # as another process
         _, other = make()
         assert other.state_dict()["plan_version"] == version
         if version != 1:

@@ -181,7 +181,7 @@ def test_batches_are_those_of_torch(door, served, tree, drop_last, shuffle):
             loader = DataLoader(samples, size, sampler=sampler, drop_last=whole)
             found.append([rows[:, 0].tolist() for rows, _ in loader])
             assert len(loader) == len(found[-1])
-            rankpool.batch_sampler._first.clear()
+            rankpool.training.identities(door.path).first.clear()
         assert found[0] == found[1]
 
 
@@ -693,7 +693,7 @@ def test_threads_read_batches_side_by_side(door, served, tree):
         assert list(pool.map(items, batches)) == batches
     assert sorted(get[2] for get in door.seen(GET)) == [0, 1, 2, 3, 4]
     door.requests.clear()
-    rankpool.batch_sampler._first.clear()  # as in another process
+    rankpool.training.identities(door.path).first.clear()  # as in another process
     sampler = rankpool.DistributedSampler(data, 1, 0, batch_size=20)
     batches = list(BatchSampler(sampler, 20, False))
     with ThreadPoolExecutor(4) as pool:
@@ -757,7 +757,7 @@ def test_resumes_in_mid_epoch(request, tree, workers, cached):
         break
     assert sampler.state_dict() == states[5]
     rows = []
-    rankpool.batch_sampler._first.clear()  # as in another process
+    rankpool.training._by_door.clear()  # as in another process
     for rank in range(2):
         other = rankpool.DistributedSampler(data, 2, rank, seed=3)
         other.load_state_dict(states[2])

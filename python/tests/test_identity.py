@@ -6,7 +6,7 @@ import pytest
 
 import rankpool
 from dataset_tree import write_index
-from rankpool import connection, data_identity
+from rankpool import connection, training
 
 
 def comes_back(door, tmp_path, change):
@@ -66,7 +66,7 @@ def test_a_process_that_begins_late_compares_too(door, tmp_path, monkeypatch):
     (batch, *_) = list(sampler)
     state = data.__getstate__()
     connection._close_all()
-    monkeypatch.setattr(data_identity, "_by_door", {})
+    monkeypatch.setattr(training, "_by_door", {})
     comes_back(door, tmp_path, lambda files: os.remove(files[7]))
 
     def worker():
