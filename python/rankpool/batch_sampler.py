@@ -120,7 +120,7 @@ class BatchSampler(Ours):
         # [epoch, accuracy], the newest two that this trainer has reported, the newest first
         self._accuracies: List[List[float]] = []
         self._loaded = False  # they are from a state, and the cache has not got them
-        self._training: Training = known.training(self.spec)
+        self._training = known.trainings.setdefault(self.spec, Training())
         self._processes = self.spec.world  # number of trainers that the training began with
         self._reports = Reports()
         self._loading = Loading()  # the iteration under way, which began at batch _first

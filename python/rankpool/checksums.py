@@ -11,10 +11,10 @@ def find_xxh3() -> Optional[Callable[[bytes], int]]:
     None if neither is there."""
     try:
         from xxhash import xxh3_64_intdigest
+
+        return xxh3_64_intdigest
     except ImportError:
         pass
-    else:
-        return xxh3_64_intdigest
     try:
         function = ctypes.CDLL("libxxhash.so.0").XXH3_64bits
     except (OSError, AttributeError):
@@ -23,13 +23,9 @@ def find_xxh3() -> Optional[Callable[[bytes], int]]:
     return lambda data: function(data, len(data))
 
 
-def _entry(crc: int) -> int:
-    for _ in range(8):
-        crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc
-
-
-_TABLE = list(map(_entry, range(256)))
+_TABLE = list(range(256))
+for _ in range(8):
+    _TABLE = [crc >> 1 ^ (0x82F63B78 if crc & 1 else 0) for crc in _TABLE]
 
 
 def masked_crc32c(data: bytes) -> int:

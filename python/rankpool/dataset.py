@@ -75,7 +75,7 @@ class Dataset:
         return {**self.__dict__, "_index": None, "_family": session.family()}
 
     def __setstate__(self, state: dict) -> None:
-        session.adopt(state.pop("_family"))
+        session.family(state.pop("_family"))
         self.__dict__.update(state)
 
     @property

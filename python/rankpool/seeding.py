@@ -16,11 +16,8 @@ def number_of(*numbers: int) -> int:
     Seed, epoch and pass give the key of a pass over the data; key, sample, its draw and its read
     the seed of a transform.
     """
-    words = pack(f"<{len(numbers)}Q", *(number & _WORD for number in numbers))
+    words = pack(f"<{len(numbers)}Q", *(number % (1 << 64) for number in numbers))
     return int.from_bytes(blake2b(words, digest_size=8).digest(), "little")
-
-
-_WORD = (1 << 64) - 1
 
 
 def seed_all(number: int) -> None:

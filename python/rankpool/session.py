@@ -30,15 +30,15 @@ def door() -> str:
             f"rankpool: neither RANKPOOL_SOCKET nor RANKPOOL_SESSION is set; {_HINT}"
         )
     node = os.environ.get("SLURM_NODEID")
-    doors = sorted(glob.glob(os.path.join(glob.escape(session), "r*", "door.sock")))
-    if node and len(doors) != 1:
+    doors = glob.glob(os.path.join(glob.escape(session), "r*", "door.sock"))
+    if len(doors) == 1:
+        return doors[0]
+    if node:
         return os.path.join(session, f"r{node}", "door.sock")
-    if len(doors) != 1:
-        raise RankpoolError(
-            f"rankpool: {session} has {len(doors)} doors (r*/door.sock), and SLURM_NODEID does not "
-            f"say which; {_HINT}"
-        )
-    return doors[0]
+    raise RankpoolError(
+        f"rankpool: {session} has {len(doors)} doors (r*/door.sock), and SLURM_NODEID does not "
+        f"say which; {_HINT}"
+    )
 
 
 def _session() -> str | None:
@@ -106,15 +106,9 @@ def process() -> int:
     return _numbers.setdefault(os.getpid(), int.from_bytes(os.urandom(8), "little") or 1)
 
 
-def family() -> int:
-    """Returns the number of the training process that this one is, or belongs to."""
+def family(parent: int = 0) -> int:
+    """Returns the number of the training process that this one is, or belongs to: once it is asked
+    for, it stays. A worker is told its parent's number first."""
     global _family
-    _family = _family or process()
+    _family = _family or parent or process()
     return _family
-
-
-def adopt(number: int) -> None:
-    """Makes this process belong to a training process, unless it already belongs to one or is
-    one."""
-    global _family
-    _family = _family or number

@@ -7,6 +7,7 @@ import atexit
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
@@ -104,13 +105,9 @@ def stopping() -> bool:
 
 def _process_group() -> Any:
     """Returns torch.distributed, None when this process trains alone."""
-    try:
-        import torch.distributed as dist
-    except ImportError:
-        return None
-    if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
-        return None
-    return dist
+    dist = sys.modules.get("torch.distributed")
+    several = dist and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    return dist if several else None
 
 
 @atexit.register

@@ -34,6 +34,10 @@ class Throttle:
 
     def wait(self, size: int) -> None:
         """Waits until a sample of size bytes may be read."""
+        seconds = size / self.bytes_per_second if self.bytes_per_second > 0 else 0.0
+        if self.opens_per_second > 0:
+            seconds = max(seconds, 1 / self.opens_per_second)
+        cost_ns = int(min(seconds, MAX_WAIT_SECONDS) * 1e9)
         now = time.monotonic_ns()
         # opened again, since the lock belongs to what was opened: each thread and process needs one
         fd = os.open(f"/proc/self/fd/{self._file.fileno()}", os.O_RDWR | os.O_CLOEXEC)
@@ -41,17 +45,11 @@ class Throttle:
             _lock(fd)
             until = int.from_bytes(os.pread(fd, 8, _UNTIL_AT), "little")
             begin = min(max(until, now - BURST_NS), now + int(MAX_WAIT_SECONDS * 1e9))
-            os.pwrite(fd, (begin + self._cost_ns(size)).to_bytes(8, "little"), _UNTIL_AT)
+            os.pwrite(fd, (begin + cost_ns).to_bytes(8, "little"), _UNTIL_AT)
         finally:
             os.close(fd)
         if begin > now:
             time.sleep((begin - now) / 1e9)
-
-    def _cost_ns(self, size: int) -> int:
-        seconds = size / self.bytes_per_second if self.bytes_per_second > 0 else 0.0
-        if self.opens_per_second > 0:
-            seconds = max(seconds, 1 / self.opens_per_second)
-        return int(min(seconds, MAX_WAIT_SECONDS) * 1e9)
 
 
 def _lock(fd: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from .errors import IdentityError
 from .wire import Plan
@@ -20,7 +20,8 @@ class Training:
         self.life, self.turn = int.from_bytes(os.urandom(8), "little"), 0
         self.checkpoint: Optional[Dict[str, Any]] = None
         self.iterated: Any = None  # the sampler that is
-        self._planned: Dict[int, str] = {}  # by epoch: the digest of the scores of its plan
+        # the newest plans: of each the epoch, and the digest of the scores it was made from
+        self._planned: List[Dict[str, Any]] = []
         self._lock = threading.Lock()  # the sentinel's thread sends it too
 
     def resume(self, epoch: int, batch: int, state: Optional[str], processes: int = 0) -> None:
@@ -34,24 +35,22 @@ class Training:
             self.checkpoint = {"epoch": epoch, "batch": batch, "state": state or ""}
             if processes:
                 self.checkpoint["processes"] = processes
-            self._planned.clear()
+            self._planned = []
 
     def note(self, plan: Plan) -> None:
         """Keeps the digest of what a plan was made from."""
         with self._lock:
             if plan.source:
-                self._planned.pop(plan.epoch, None)
-                self._planned[plan.epoch] = plan.source
-            if len(self._planned) > KEPT_PLANS:
-                del self._planned[next(iter(self._planned))]
+                others = [one for one in self._planned if one["epoch"] != plan.epoch]
+                newest = {"epoch": plan.epoch, "scores": plan.source}
+                self._planned = [*others, newest][-KEPT_PLANS:]
 
     def describe(self) -> Dict[str, Any]:
         """Returns what OPEN sends to a rank."""
         with self._lock:
-            planned = [{"epoch": e, "scores": scores} for e, scores in self._planned.items()]
             return {
                 "life": self.life, "turn": self.turn, "checkpoint": self.checkpoint,
-                "planned": planned,
+                "planned": self._planned,
             }
 
 
@@ -60,7 +59,7 @@ class Identities:
     the cache's options; and what it trains on there."""
 
     def __init__(self) -> None:
-        self._trainings: Dict[Any, Training] = {}  # by spec
+        self.trainings: Dict[Any, Training] = {}  # by spec
         self.first: Dict[Tuple[str, str], Any] = {}  # the first sampler's spec, by data set and job
         self._data: Dict[str, Tuple[str, str]] = {}  # by name: identity and times
         self._cache: Optional[dict] = None  # its plan version and options
@@ -90,10 +89,6 @@ class Identities:
                     f"identity is {identity} now, and was {began[0]}, and its times {times} and "
                     f"{began[1]}; start the training anew"
                 )
-
-    def training(self, spec) -> Training:
-        """Returns this process's Training for a spec."""
-        return self._trainings.setdefault(spec, Training())
 
 
 _by_door: Dict[str, Identities] = {}
