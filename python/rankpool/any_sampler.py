@@ -167,7 +167,8 @@ class Planned(Ours):
             return
         restore = keep()
         try:
-            known = [self.dataset, *_sets(self.batches)]
+            held = [value for one in _under(self.batches) for value in vars(one).values()]
+            known = [self.dataset, *(one for one in held if isinstance(one, TorchDataset))]
             twin = copy.deepcopy(self.batches, {id(one): one for one in known})
             for one in _with_epoch(twin):
                 one.set_epoch(self._epoch + 1)
@@ -274,12 +275,6 @@ def _with_epoch(batches) -> List[Any]:
         one for one in _under(batches)
         if hasattr(one, "set_epoch") and isinstance(getattr(one, "epoch", None), int)
     ]
-
-
-def _sets(batches) -> List[Any]:
-    """Returns the data sets that samplers know."""
-    held = [value for one in _under(batches) for value in vars(one).values()]
-    return [value for value in held if isinstance(value, TorchDataset)]
 
 
 def _states(batches) -> List[Dict[str, Any]]:

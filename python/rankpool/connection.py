@@ -125,18 +125,16 @@ class Connection:
                 self._forget_memory()
             try:
                 self._hello()
-                if again:
-                    self._say("the cache is back")
+                if again and not self.in_worker:
+                    say("the cache is back")
                 self._resume(again)
                 self._ready = True
-            except (OSError, NotReady) as error:
+            except (OSError, NotReady, RankpoolError) as error:
                 self._drop()
+                if isinstance(error, RankpoolError):
+                    raise
                 if isinstance(error, socket.timeout):
                     self._retry_at = time.monotonic() + self._bound
-                return False
-            except RankpoolError:
-                self._drop()
-                raise
             return self._ready
 
     def _forget_memory(self) -> None:
@@ -228,19 +226,18 @@ class Connection:
             self._hands.leave()
             self._hands = None
 
-    def _lost(self) -> Away:
-        """Drops the connection and returns the error to raise."""
-        if self._ready:
-            self._say("the cache went away; reading storage until it comes back")
+    def _lost(self, late: bool = False) -> Away:
+        """Drops the connection and returns the error to raise; `late`: the cache has not answered
+        in time, and the next attempt to connect waits as long."""
+        if late:
+            say_once(
+                f"the cache has not answered for {self._bound:g} s; reading storage until it does"
+            )
+            self._retry_at = time.monotonic() + self._bound
+        elif self._ready and not self.in_worker:
+            say("the cache went away; reading storage until it comes back")
         self._drop()
-        return Away(f"rankpool: the cache at {self.path} is away")
-
-    def _late(self) -> Away:
-        """Does the same with a cache that did not answer in time."""
-        say_once(f"the cache has not answered for {self._bound:g} s; reading storage until it does")
-        self._drop()
-        self._retry_at = time.monotonic() + self._bound
-        return Away(f"rankpool: the cache at {self.path} does not answer")
+        return Away(f"rankpool: the cache at {self.path} {'is late' if late else 'is away'}")
 
     def _door_answers(self) -> bool:
         """Returns whether the same door still answers the HELLO of another client: then a missing
@@ -255,10 +252,6 @@ class Connection:
                 return bool(probe.recv(1))
         except OSError:
             return False
-
-    def _say(self, what: str) -> None:
-        if not self.in_worker:
-            say(what)
 
     def close(self) -> None:
         """Sends the last tallies and closes the connection, which ends all its leases.
@@ -329,7 +322,7 @@ class Connection:
             if self._is_due(ticket) and time.monotonic() > since + self._bound:
                 if not self._door_answers():
                     with self._lock:
-                        raise self._late()
+                        raise self._lost(late=True)
                 since = time.monotonic()
         return self.wait(ticket)
 
@@ -348,7 +341,7 @@ class Connection:
         try:
             self._sock.sendall(frames)
         except (socket.timeout, BlockingIOError):
-            raise self._late() from None
+            raise self._lost(late=True) from None
         except OSError:
             raise self._lost() from None
 
@@ -363,7 +356,7 @@ class Connection:
                 try:
                     self._sort()
                 except socket.timeout:
-                    raise self._late() from None
+                    raise self._lost(late=True) from None
             if ticket not in self._replies:
                 raise Away("rankpool: the connection was lost before the reply came")
             kind, payload = self._replies.pop(ticket)

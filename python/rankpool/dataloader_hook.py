@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import lru_cache, update_wrapper
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
 from .errors import RankpoolError
@@ -133,9 +133,7 @@ def _watched(kind: type) -> type:
         def __next__(self):
             return self._loading.wait(super().__next__)
 
-    Watched.__name__, Watched.__qualname__ = kind.__name__, kind.__qualname__
-    Watched.__module__ = kind.__module__
-    return Watched
+    return update_wrapper(Watched, kind, updated=())
 
 
 def hook() -> None:

@@ -437,7 +437,15 @@ class ImportanceSampler(Sampler, Ours):
         which batch the losses belong to: a batch was skipped or reported before, or these are only
         part of one.
         """
-        batch = self._in_hand()
+        waiting = self._waiting()
+        if waiting > 1 + self.ahead:
+            raise ValueError(
+                f"rankpool: the loader handed out {waiting} batches since the last update, and it "
+                "is not known which one the losses are of: call skip() for a batch that is not "
+                f"trained, or say ImportanceSampler(…, ahead={waiting - 1}) if something between "
+                "the loader and the loop fetches batches ahead"
+            )
+        batch = self._batches[0]
         told = losses if importance is None else importance
         if not losses.numel() == told.numel() == len(batch):
             raise ValueError(
@@ -477,17 +485,6 @@ class ImportanceSampler(Sampler, Ours):
                 "handed out"
             )
         return waiting
-
-    def _in_hand(self) -> Batch:
-        waiting = self._waiting()
-        if waiting > 1 + self.ahead:
-            raise ValueError(
-                f"rankpool: the loader handed out {waiting} batches since the last update, and it "
-                "is not known which one the losses are of: call skip() for a batch that is not "
-                f"trained, or say ImportanceSampler(…, ahead={waiting - 1}) if something between "
-                "the loader and the loop fetches batches ahead"
-            )
-        return self._batches[0]
 
     def _take(self) -> None:
         del self._batches[0]

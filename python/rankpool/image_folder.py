@@ -176,7 +176,9 @@ class DatasetFolder(Served, torchvision.DatasetFolder):
 
     def _load(self, index: int, path: str) -> Any:
         """Returns what the loader makes of a sample."""
-        if self._by_path or not self._is_served(index, path):
+        count, data = len(vars(self)["samples"]), self._data
+        known = data is not None and count == len(data)  # else changed in place
+        if self._by_path or not known or path != self._cache.path(range(count)[index]):
             return self.loader(path)
         failed = False
         with opens(path, lambda: self._bytes(index)) as file:
@@ -198,15 +200,6 @@ class DatasetFolder(Served, torchvision.DatasetFolder):
                 "reads storage, past the cache"
             )
         return sample
-
-    def _is_served(self, index: int, path: str) -> bool:
-        """Returns whether the cache has this path at this place."""
-        if self._data is None:
-            return False
-        places = range(len(self._data))
-        if len(vars(self)["samples"]) != len(places):  # changed in place
-            return False
-        return path == self._cache.path(places[index])
 
 
 class ImageFolder(DatasetFolder, torchvision.ImageFolder):

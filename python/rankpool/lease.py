@@ -100,13 +100,14 @@ class Hands:
     def take(self, lease: Lease) -> bool:
         """Lets a script hold the views of a lease; returns False if other bytes may be there by
         now."""
-        if not self._locked and not self._lock():
-            return False
-        self._leases.add(lease)
-        lease.hands = self
-        return True
+        if not self._locked:
+            self._lock()
+        if self._locked:
+            self._leases.add(lease)
+            lease.hands = self
+        return self._locked
 
-    def _lock(self) -> bool:
+    def _lock(self) -> None:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             self._locked = os.stat(self._path).st_ino == os.fstat(self._fd).st_ino
@@ -114,7 +115,6 @@ class Hands:
             self._locked = True
         except OSError:  # a rank has it
             pass
-        return self._locked
 
     def give_back(self, lease: Lease) -> None:
         """Records that the script no longer holds a lease, whose views are gone."""
