@@ -10,8 +10,9 @@ from weakref import finalize
 
 import numpy as np
 
-from .hdf5 import open_hdf5
-from .zarr_stores import open_plain, zarr_store
+from . import piece_files
+from .hdf5 import open_hdf5, variable
+from .zarr_stores import zarr_store
 
 MAX_OPEN = 128  # files in a process
 
@@ -46,16 +47,18 @@ def _open(note: dict, opener: Optional[Callable], number: int) -> Tuple[Any, Dic
     name, _, place = note["files"][number]
     path, layout = os.path.join(note["root"], name), note["layouts"][place]
     if layout is not None:
-        file = (opener or open_plain)(path)
+        file = (opener or piece_files.open)(path)
         lock = threading.Lock()
         return file, {name: _Rows(file, lock, *one) for name, one in layout.items()}
     if note["format"] == "hdf5":
-        file = root = open_hdf5(path, opener)
-    else:
-        import zarr
+        source = opener and opener(path)
+        file = open_hdf5(path, source)
+        found = {name: file[name] for name in note["variables"]}
+        return file, {n: variable(one, source) if source else one for n, one in found.items()}
+    import zarr
 
-        file, root = None, zarr.open(zarr_store(path, opener or open_plain), mode="r")
-    return file, {
+    root = zarr.open(zarr_store(path, opener or piece_files.open), mode="r")
+    return None, {
         name: root if hasattr(root, "shape") else root[name] for name in note["variables"]
     }
 

@@ -8,13 +8,13 @@ import time
 from contextlib import suppress
 from itertools import product
 from math import prod
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from .errors import Refused
 from .messages import say
-from .piece_table import Column, Recorder, Table, chunked, flat
+from .piece_table import SMALL_ROW, Column, Recorder, Table, chunked, flat
 
 
 def add_hdf5(table: Table, path: str) -> None:
@@ -35,27 +35,12 @@ def add_hdf5(table: Table, path: str) -> None:
             if sources == {()}:
                 number, _ = table.file(path)
                 columns = [_column(path, file, number, one) for one in sets if table.deep]
-                table.add(path, [one.shape for one in sets], columns, _layout(plain, names))
+                table.add(path, [one.shape for one in sets], columns)
                 table.file(path, file.heads())
     if len(sources) > 1:
         raise Refused(f"{path}: {', '.join(names)} are not all virtual, with the same sources")
     for source in sources.pop():
         add_hdf5(table, source)
-
-
-def _layout(file: Any, names: List[str]) -> Optional[Dict[str, Any]]:
-    """Returns where rows are that are numbers one after another, which nothing need decode."""
-    layout = {}
-    with open(file.filename, "rb") as raw:
-        for name in names:
-            one, at = file[name], file[name].id.get_offset()
-            if at is None or one.dtype.kind not in "iufc":
-                return None
-            row = one[:1].tobytes()
-            if os.pread(raw.fileno(), len(row), at) != row:  # some versions miss a user block
-                return None
-            layout[name] = at, one.dtype.str, [0, *one.shape[1:]]
-    return layout
 
 
 def _names_in_hdf5(file: Any) -> List[str]:
@@ -165,15 +150,63 @@ def _probe(file: Recorder, id: Any, place: Sequence[int]) -> Tuple[int, int]:
     return file.probed
 
 
-def open_hdf5(path: str, opener: Optional[Callable]) -> Any:
+def open_hdf5(path: str, file: Any = None) -> Any:
+    """Opens a file of HDF5, as the library does, or over a file object."""
     import h5py
 
     with suppress(ImportError):
         import hdf5plugin  # noqa: F401  blosc, zstd and others
-    if opener is None:
+    if file is None:
         return h5py.File(path, "r")
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
     access.set_sieve_buf_size(0)  # no read beyond what is asked for
-    access.set_fileobj_driver(h5py.h5fd.fileobj_driver, opener(path))
+    access.set_fileobj_driver(h5py.h5fd.fileobj_driver, file)
     return h5py.File(h5py.h5f.open(os.fsencode(path), h5py.h5f.ACC_RDONLY, access))
+
+
+def variable(data: Any, file: Any) -> Any:
+    """Returns what reads rows of a data set in a file object fastest: without filters and
+    conversions, chunks and rows are copied from where they are in memory."""
+    from h5py import h5t
+
+    chunks = data.chunks or (1, *data.shape[1:])
+    size = prod(chunks) * data.dtype.itemsize
+    plain = not data.id.get_create_plist().get_nfilters() and (data.chunks or size >= SMALL_ROW)
+    same = plain and data.id.get_type() == h5t.py_create(data.dtype)
+    return _Chunks(data, file, chunks, size) if same and data.id.get_storage_size() else data
+
+
+class _Chunks:
+    def __init__(self, data: Any, file: Any, chunks: Tuple[int, ...], size: int) -> None:
+        self._data, self._file, self._chunks, self._size = data, file, chunks, size
+        self._shape, self._dtype, self._offsets = data.shape, data.dtype, {}
+        self._read = data.id.read_direct_chunk if data.chunks else lambda place: data[place[0]]
+        places = product(*(range(0, *one) for one in zip(data.shape[1:], chunks[1:])))
+        # those beside one another
+        self._row = [(p, [slice(at, at + n) for at, n in zip(p, chunks[1:])]) for p in places]
+
+    def _offset(self, place: Tuple[int, ...]) -> Optional[int]:
+        """Returns where the library reads a chunk; None: nowhere, it may have the fill value."""
+        if place not in self._offsets:
+            self._file.last = 0, 0
+            with suppress(OSError, RuntimeError, ValueError):
+                self._read(place)
+            at, end = self._file.last
+            self._offsets[place] = at if end - at == self._size else None
+        return self._offsets[place]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        found = np.empty((rows.stop - rows.start, *self._shape[1:]), self._dtype)
+        length = self._chunks[0]
+        for top in range(rows.start // length * length, rows.stop, length):
+            first, end = max(rows.start, top), min(rows.stop, top + length)
+            for place, beside in self._row:
+                into = found[(slice(first - rows.start, end - rows.start), *beside)]
+                at = self._offset((top, *place))
+                if at is None:
+                    into[...] = self._data[(slice(first, end), *beside)]
+                    continue
+                chunk = np.ndarray(self._chunks, self._dtype, self._file.view(at, self._size))
+                into[...] = chunk[(slice(first - top, end - top), *map(slice, into.shape[1:]))]
+        return found

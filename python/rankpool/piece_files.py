@@ -69,6 +69,7 @@ class SampleFile(io.RawIOBase):
         heads = _indexes[root].pieces.heads if root is not None else {}
         self._head = heads.get(self._path[len(root) :]) if root is not None else None
         self._at = 0
+        self.last = 0, 0  # where the last read began and ended
         self._file: Optional[io.FileIO] = None
         self._size = _size(self._path) if self._head is None else self._head.size
 
@@ -96,25 +97,40 @@ class SampleFile(io.RawIOBase):
         while at < end:
             at += self._some(at, into[at - begin : end - begin])
         self._at = max(begin, at)
+        self.last = begin, at
         if _reads is not None and at > begin:
             _reads.append((self._path, begin, at))
         return at - begin
 
+    def view(self, at: int, size: int) -> memoryview:
+        """Returns a range of the file: in place, if one piece of the sample in hand has it."""
+        found, _ = self._in_memory(at, size)
+        if found is None or len(found) < size or _reads is not None:
+            self._at, found = at, memoryview(bytearray(size))
+            found = found[: self.readinto(found)]
+        return found
+
     def _some(self, at: int, into: memoryview) -> int:
         """Reads some bytes from `at` on; returns how many."""
-        gap = len(into)
+        found, gap = self._in_memory(at, len(into))
+        if found is None:
+            return self._storage(at, into[:gap])
+        into[: len(found)] = found
+        return len(found)
+
+    def _in_memory(self, at: int, size: int) -> Tuple[Optional[memoryview], int]:
+        """Returns as many of some bytes as are in memory in one place; if the first is not, how
+        many are not."""
         for ranges in (_hand.get(self._path), self._head and self._head.ranges):
             if not ranges:
                 continue
             place = bisect_right(ranges.offsets, at)
             offset, view = ranges.offsets[place - 1], ranges.views[place - 1]
             if place and at < offset + len(view):
-                view = view[at - offset : at - offset + len(into)]
-                into[: len(view)] = view
-                return len(view)
+                return view[at - offset : at - offset + size], 0
             if place < len(ranges.offsets):
-                gap = min(gap, ranges.offsets[place] - at)
-        return self._storage(at, into[:gap])
+                size = min(size, ranges.offsets[place] - at)
+        return None, size
 
     def _storage(self, at: int, into: memoryview) -> int:
         if self._file is None:

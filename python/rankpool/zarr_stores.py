@@ -11,7 +11,7 @@ from collections.abc import MutableMapping
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -25,31 +25,31 @@ SHARDING, MISSING = "sharding_indexed", (1 << 64) - 1  # in a shard's index
 Located = Union[None, bytes, Tuple[str, int, int]]  # content, or path, offset, size; -1: to the end
 
 
-def open_plain(path: str) -> Any:
-    """Opens a file on storage."""
-    return open(path, "rb")
-
-
-def read(where: Located, opener: Callable = open_plain, part: Any = None) -> Optional[bytes]:
-    """Returns the content of a key, None if there is none; `part`: a ByteRequest of zarr."""
+def read(where: Located, opener: Callable = piece_files.open, part: Any = None) -> Any:
+    """Returns the content of a key, in place if it is in memory, None if there is none; `part`: a
+    ByteRequest of zarr."""
     if where is None:
         return None
     path, at, size = ("", 0, len(where)) if isinstance(where, bytes) else where
     try:
-        with io.BytesIO(where) if isinstance(where, bytes) else opener(path) as file:
+        with io.BytesIO() if isinstance(where, bytes) else opener(path) as file:
             size = file.seek(0, os.SEEK_END) - at if size < 0 else size
             first = getattr(part, "start", getattr(part, "offset", 0))
             first = max(0, size - part.suffix) if hasattr(part, "suffix") else min(first, size)
-            file.seek(at + first)
-            return file.read(max(0, min(size, getattr(part, "end", size)) - first))
+            end = max(first, min(size, getattr(part, "end", size)))
+            return where[first:end] if path == "" else file.view(at + first, end - first)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
+
+
+def _document(where: Located, opener: Callable = piece_files.open) -> dict:
+    return json.loads(bytes(read(where, opener) or b"{}"))
 
 
 class Folder:
     """The keys of a Zarr store that is a folder."""
 
-    def __init__(self, path: str, opener: Callable = open_plain) -> None:
+    def __init__(self, path: str, opener: Callable = piece_files.open) -> None:
         self.path = path
 
     def locate(self, key: str) -> Located:
@@ -72,11 +72,11 @@ class Folder:
 class References:
     """The keys of kerchunk's references, which are a JSON file or a folder of Parquet files."""
 
-    def __init__(self, path: str, opener: Callable = open_plain) -> None:
+    def __init__(self, path: str, opener: Callable = piece_files.open) -> None:
         self.path, self._open = path, opener
         self._parquet = not path.endswith(".json")
         first = os.path.join(path, ".zmetadata") if self._parquet else path
-        document = json.loads(read((first, 0, -1), opener) or "{}")
+        document = _document((first, 0, -1), opener)
         self._refs = document.get("metadata" if self._parquet else "refs", document)
         self._rows, self._templates = document.get("record_size"), document.get("templates", {})
         self._part = lru_cache(maxsize=16)(self._read_part)
@@ -130,7 +130,7 @@ class References:
         return [columns.get(name) for name in ("path", "offset", "size", "raw")]
 
 
-def keys_of(path: str, opener: Callable = open_plain) -> Union[Folder, References]:
+def keys_of(path: str, opener: Callable = piece_files.open) -> Union[Folder, References]:
     """Returns what knows the keys of a store: a folder with no array or group has references."""
     own = (os.path.join(path, name) for name in METADATA[:3])
     return (Folder if any(map(os.path.exists, own)) else References)(path, opener)
@@ -241,8 +241,9 @@ def add_zarr(table: Table, path: str) -> None:
 
 def _metadata(keys: Any, prefix: str) -> dict:
     """Returns the metadata of an array or group."""
-    found = read(keys.locate(prefix + ".zarray")) or read(keys.locate(prefix + "zarr.json"))
-    return json.loads(found or "{}")
+    return _document(keys.locate(prefix + ".zarray")) or _document(
+        keys.locate(prefix + "zarr.json")
+    )
 
 
 def _array(table: Table, keys: Any, name: str, prefix: str) -> Tuple[List[int], Column]:

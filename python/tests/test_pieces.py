@@ -16,10 +16,9 @@ import numpy as np
 import pytest
 import zarr
 
-from rankpool import hdf5, pieces
+from rankpool import hdf5, piece_files, pieces
 from rankpool.decoding import Decoder
 from rankpool.errors import Refused
-from rankpool.zarr_stores import open_plain
 
 NEW_ZARR = zarr.__version__ >= "3"
 
@@ -93,8 +92,13 @@ class Parts(io.RawIOBase):
                 covered = at + size
         assert not data or covered >= self._at + len(data), (self.name, self._at, len(buffer))
         buffer[: len(data)] = data
+        self.last = self._at, self._at + len(data)
         self._at += len(data)
         return len(data)
+
+    def view(self, at, size):
+        self.seek(at)
+        return memoryview(self.read(size))
 
 
 def check(path, expected, **options):
@@ -188,6 +192,25 @@ def test_hdf5_of_other_layouts(tmp_path):
         file.create_dataset("pairs", data=pairs)
     for name, data in (("small", small), ("x", x), ("pairs", pairs)):
         check(tmp_path / "a.h5", [{name: data}], dataset=[name], rows=2)
+
+
+def test_chunks_that_are_copied(tmp_path):
+    """Only those of which NumPy has the elements as the file has them."""
+    x, short = field(9, 7), h5py.h5t.STD_I32LE.copy()
+    short.set_precision(20)
+    create = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    create.set_chunk((2, 3))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        h5py.h5d.create(file.id, b"short", short, h5py.h5s.create_simple(x.shape), create)
+        file["short"][...] = x
+        for name, kind in (("copied", "f4"), ("swapped", ">f8"), ("truth", "?")):
+            file.create_dataset(name, x.shape, kind, chunks=(2, 3))[...] = x > 0
+        file.create_dataset("filtered", data=x, chunks=(2, 3), shuffle=True)
+    with h5py.File(tmp_path / "a.h5") as file:
+        copied = [name for name in file if hdf5.variable(file[name], None) != file[name]]
+        expected = {name: one[:] for name, one in file.items()}
+    assert copied == ["copied", "swapped", "truth"]
+    check(tmp_path / "a.h5", [expected], dataset=list(expected), rows=3)
 
 
 def test_without_chunk_iter(tmp_path, monkeypatch, capfd):
@@ -471,7 +494,7 @@ def test_processes_open_their_own_files(tmp_path):
         file.create_dataset("x", data=x, chunks=(2, 4), compression="gzip")
     create(zarr_group(tmp_path / "a.zarr"), "x", x, chunks=(2, 4))
     for name in ("a.h5", "a.zarr"):
-        decoder = Decoder(pieces.index(str(tmp_path / name), deep=False).finish(), open_plain)
+        decoder = Decoder(pieces.index(str(tmp_path / name), deep=False).finish(), piece_files.open)
         np.testing.assert_array_equal(decoder.window(0, 3)["x"], x[3:4])
         with multiprocessing.get_context("fork").Pool(2) as pool:
             for i, found in enumerate(pool.starmap(decoder.window, [(0, i) for i in range(8)])):
@@ -483,10 +506,9 @@ def test_exit_with_open_files(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = np.zeros((3, 2))
     code = f"""
-from rankpool import pieces
+from rankpool import piece_files, pieces
 from rankpool.decoding import Decoder
-from rankpool.zarr_stores import open_plain
-decoder = Decoder(pieces.index({str(tmp_path / "a.h5")!r}, deep=False).finish(), open_plain)
+decoder = Decoder(pieces.index({str(tmp_path / "a.h5")!r}, deep=False).finish(), piece_files.open)
 print(decoder.window(0, 1)["x"].sum())
 """
     folder = os.path.dirname(os.path.dirname(pieces.__file__))
