@@ -4,7 +4,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"sort"
 
 	"rankpool/scheduler/draw"
 )
@@ -30,55 +29,33 @@ type Pieces struct {
 type pieceUses struct {
 	at      []uint32
 	samples []draw.SampleID
-	// samples are in the order of their first pieces, one window each, of at most widest pieces: then
-	// the tables above are empty
-	ordered bool
-	widest  int // the most pieces in a window
 	most    int // the most pieces of a sample
 }
 
-// NewPieces completes p.
+// NewPieces completes p. It takes 4 bytes for each piece, and for each piece of each sample.
 func NewPieces(p Pieces) *Pieces {
-	p.uses = &pieceUses{ordered: true}
-	last, total := draw.SampleID(0), 0
+	at, total := make([]uint32, p.Count+2), 0
+	p.uses = &pieceUses{}
 	for s := range draw.SampleID(p.Samples) {
-		windows, before := 0, total
-		for first, n := range p.Windows(s) {
-			p.uses.ordered = p.uses.ordered && first >= last
-			last, total, p.uses.widest = first, total+n, max(p.uses.widest, n)
-			windows++
+		before := total
+		for piece := range p.Of(s) {
+			at[piece+2]++
+			total++
 		}
-		p.uses.ordered = p.uses.ordered && windows == 1
 		p.uses.most = max(p.uses.most, total-before)
 	}
-	if !p.uses.ordered {
-		p.invert(total)
-	}
-	return &p
-}
-
-// invert makes the tables of the samples of each piece, of which there are total.
-func (p *Pieces) invert(total int) {
-	at := make([]uint32, p.Count+2)
-	p.each(func(piece, _ draw.SampleID) { at[piece+2]++ })
 	for i := range p.Count {
 		at[i+2] += at[i+1]
 	}
 	samples := make([]draw.SampleID, total)
-	p.each(func(piece, s draw.SampleID) {
-		samples[at[piece+1]] = s
-		at[piece+1]++
-	})
-	p.uses.at, p.uses.samples = at, samples
-}
-
-// each calls do for each piece of each sample.
-func (p *Pieces) each(do func(piece, sample draw.SampleID)) {
 	for s := range draw.SampleID(p.Samples) {
 		for piece := range p.Of(s) {
-			do(piece, s)
+			samples[at[piece+1]] = s
+			at[piece+1]++
 		}
 	}
+	p.uses.at, p.uses.samples = at, samples
+	return &p
 }
 
 // Widest is the most pieces that a sample has.
@@ -97,31 +74,9 @@ func (p *Pieces) Of(sample draw.SampleID) iter.Seq[draw.SampleID] {
 	}
 }
 
-// using yields the samples that a piece is part of.
-func (p *Pieces) using(piece draw.SampleID) iter.Seq[draw.SampleID] {
-	if !p.uses.ordered {
-		return slices.Values(p.uses.samples[p.uses.at[piece]:p.uses.at[piece+1]])
-	}
-	return func(yield func(draw.SampleID) bool) {
-		s := sort.Search(p.Samples, func(s int) bool {
-			first, _ := p.window(s)
-			return int(first)+p.uses.widest > int(piece)
-		})
-		for ; s < p.Samples; s++ {
-			first, n := p.window(s)
-			if first > piece || int(piece-first) < n && !yield(draw.SampleID(s)) {
-				return
-			}
-		}
-	}
-}
-
-// window returns the only window of sample s.
-func (p *Pieces) window(s int) (first draw.SampleID, n int) {
-	for first, n = range p.Windows(draw.SampleID(s)) {
-		break
-	}
-	return first, n
+// using returns the samples that a piece is part of.
+func (p *Pieces) using(piece draw.SampleID) []draw.SampleID {
+	return p.uses.samples[p.uses.at[piece]:p.uses.at[piece+1]]
 }
 
 // owner returns the rank that owns most bytes of a sample; the first of several.
@@ -202,7 +157,7 @@ func (p *Pieces) expand(of *Plan, rank int) *Plan {
 func (p *Pieces) next(of *Plan) func(draw.SampleID, float32) float64 {
 	return func(piece draw.SampleID, factor float32) float64 {
 		soonest := math.Inf(1)
-		for s := range p.using(piece) {
+		for _, s := range p.using(piece) {
 			score := float32(0)
 			if p.Scores != nil {
 				score = p.Scores[s] * factor

@@ -67,19 +67,22 @@ func TestPartsOfPieces(t *testing.T) {
 	}
 }
 
-// TestSamplesOfPieces: the search in ordered windows and the tables find the same samples.
+// TestSamplesOfPieces: the table has the samples that a piece is part of, and no others.
 func TestSamplesOfPieces(t *testing.T) {
-	ordered := windows(40, 3, 1)
-	if !ordered.uses.ordered {
-		t.Fatal("windows are not seen to be ordered")
-	}
-	tables := *ordered
-	tables.uses = &pieceUses{}
-	tables.invert(40 * 3)
-	for piece := range draw.SampleID(ordered.Count) {
-		a, b := slices.Collect(ordered.using(piece)), slices.Collect(tables.using(piece))
-		if !slices.Equal(a, b) {
-			t.Errorf("piece %d: %v and %v", piece, a, b)
+	for _, pieces := range []*Pieces{
+		windows(40, 3, 1),
+		lists(6, []draw.SampleID{5, 1}, nil, []draw.SampleID{1, 2}, []draw.SampleID{4, 0, 5}),
+	} {
+		for piece := range draw.SampleID(pieces.Count) {
+			var want []draw.SampleID
+			for s := range draw.SampleID(pieces.Samples) {
+				if slices.Contains(slices.Collect(pieces.Of(s)), piece) {
+					want = append(want, s)
+				}
+			}
+			if got := pieces.using(piece); !slices.Equal(got, want) {
+				t.Errorf("piece %d is part of %v, want %v", piece, got, want)
+			}
 		}
 	}
 }
