@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
+from collections import defaultdict
 from contextlib import suppress
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -164,7 +164,7 @@ def take(
     if reply is not None and in_hand and not connection.lend(reply[1]):
         connection.end(reply[1])
         reply = None
-    counts: Dict[str, int] = Counter()
+    counts: Dict[str, int] = defaultdict(int)
     if reply is None:
         samples = _from_storage(connection, index, batch, counts)
     else:
