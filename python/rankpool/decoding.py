@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from functools import lru_cache, partial
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 from weakref import finalize
@@ -48,8 +47,7 @@ def _open(note: dict, opener: Optional[Callable], number: int) -> Tuple[Any, Dic
     path, layout = os.path.join(note["root"], name), note["layouts"][place]
     if layout is not None:
         file = (opener or piece_files.open)(path)
-        lock = threading.Lock()
-        return file, {name: _Rows(file, lock, *one) for name, one in layout.items()}
+        return file, {name: _Rows(file, *one) for name, one in layout.items()}
     if note["format"] == "hdf5":
         source = opener and opener(path)
         file = open_hdf5(path, source)
@@ -66,18 +64,12 @@ def _open(note: dict, opener: Optional[Callable], number: int) -> Tuple[Any, Dic
 class _Rows:
     """A variable whose rows are one after another in a file."""
 
-    def __init__(
-        self, file: Any, lock: threading.Lock, at: int, dtype: str, shape: Sequence[int]
-    ) -> None:
-        self._file, self._lock, self._at = file, lock, at
-        self._dtype, self._shape = np.dtype(dtype), shape[1:]
+    def __init__(self, file: Any, at: int, dtype: str, shape: Sequence[int]) -> None:
+        self._file, self._at, self._dtype, self._shape = file, at, np.dtype(dtype), shape[1:]
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         found = np.empty((rows.stop - rows.start, *self._shape), self._dtype)
-        row = found.nbytes // len(found)
-        with self._lock:
-            self._file.seek(self._at + rows.start * row)
-            got = self._file.readinto(memoryview(found.reshape(-1).view(np.uint8)))
-        if got != found.nbytes:
+        at = self._at + rows.start * (found.nbytes // len(found))
+        if self._file.fill(at, found.reshape(-1).view(np.uint8)) != found.nbytes:
             raise OSError(f"rankpool: {self._file.name} has become shorter")
         return found

@@ -91,12 +91,16 @@ class SampleFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer) -> int:
-        into = memoryview(buffer).cast("B")
-        end = min(self._at + len(into), self._size)
-        begin = at = self._at
+        got = self.fill(self._at, buffer)
+        self._at += got
+        return got
+
+    def fill(self, begin: int, buffer) -> int:
+        """Reads as many bytes from `begin` on as the buffer has, or the file; returns how many."""
+        into, at = memoryview(buffer).cast("B"), begin
+        end = min(at + len(into), self._size)
         while at < end:
             at += self._some(at, into[at - begin : end - begin])
-        self._at = max(begin, at)
         self.last = begin, at
         if _reads is not None and at > begin:
             _reads.append((self._path, begin, at))
@@ -106,8 +110,8 @@ class SampleFile(io.RawIOBase):
         """Returns a range of the file: in place, if one piece of the sample in hand has it."""
         found, _ = self._in_memory(at, size)
         if found is None or len(found) < size or _reads is not None:
-            self._at, found = at, memoryview(bytearray(size))
-            found = found[: self.readinto(found)]
+            found = memoryview(bytearray(size))
+            found = found[: self.fill(at, found)]
         return found
 
     def _some(self, at: int, into: memoryview) -> int:

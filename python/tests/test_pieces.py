@@ -84,16 +84,20 @@ class Parts(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer):
-        data = self._bytes[self._at : self._at + len(buffer)]
-        covered = self._at
+        got = self.fill(self._at, buffer)
+        self._at += got
+        return got
+
+    def fill(self, start, buffer):
+        data = self._bytes[start : start + len(buffer)]
+        covered = start
         hand = [(at, size) for path, at, size in self._hand if path == self.name]
         for at, size in sorted(self._heads + hand):
             if at <= covered < at + size:
                 covered = at + size
-        assert not data or covered >= self._at + len(data), (self.name, self._at, len(buffer))
-        buffer[: len(data)] = data
-        self.last = self._at, self._at + len(data)
-        self._at += len(data)
+        assert not data or covered >= start + len(data), (self.name, start, len(buffer))
+        memoryview(buffer)[: len(data)] = data
+        self.last = start, start + len(data)
         return len(data)
 
     def view(self, at, size):
