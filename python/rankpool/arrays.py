@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
+from contextlib import nullcontext
 from itertools import accumulate
 from typing import Any, Callable, Dict, Optional, Sequence, Union
 
@@ -84,13 +85,10 @@ class Arrays(Served):
             raise IndexError(f"rankpool: no sample {index} among {len(self)}")
         file = bisect_right(self._ends, index)
         first = int(index) - (self._ends[file - 1] if file else 0)
-        if self._data is None:
-            return self._transformed(index, self._decoder.window(file, first))
-        with self._hand(index):  # a transform may read the sample's pieces, too
-            return self._transformed(index, self._decoder.window(file, first))
-
-    def _transformed(self, index: int, found: Item) -> Any:
-        if self.transform is None:
-            return found
-        self._seed(index)
-        return self.transform(found)
+        served = nullcontext() if self._data is None else self._hand(index)
+        with served:  # a transform may read the sample's pieces, too
+            found = self._decoder.window(file, first)
+            if self.transform is None:
+                return found
+            self._seed(index)
+            return self.transform(found)

@@ -65,6 +65,7 @@ class SampleFile(io.RawIOBase):
 
     def __init__(self, path) -> None:
         self._path = os.path.abspath(os.fsencode(path))
+        self.name = os.fsdecode(self._path)
         root = max(filter(self._path.startswith, _indexes), key=len, default=None)
         heads = _indexes[root].pieces.heads if root is not None else {}
         self._head = heads.get(self._path[len(root) :]) if root is not None else None
@@ -73,15 +74,10 @@ class SampleFile(io.RawIOBase):
         self._file: Optional[io.FileIO] = None
         self._size = _size(self._path) if self._head is None else self._head.size
 
-    @property
-    def name(self) -> str:
-        return os.fsdecode(self._path)
-
     def readable(self) -> bool:
         return True
 
-    def seekable(self) -> bool:
-        return True
+    seekable = readable
 
     def tell(self) -> int:
         return self._at
