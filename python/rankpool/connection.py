@@ -134,7 +134,7 @@ class Connection:
                 if isinstance(error, RankpoolError):
                     raise
                 if isinstance(error, socket.timeout):
-                    self._retry_at = time.monotonic() + self._bound
+                    self._late(HELLO_SECONDS)
             return self._ready
 
     def _forget_memory(self) -> None:
@@ -230,14 +230,15 @@ class Connection:
         """Drops the connection and returns the error to raise; `late`: the cache has not answered
         in time, and the next attempt to connect waits as long."""
         if late:
-            say_once(
-                f"the cache has not answered for {self._bound:g} s; reading storage until it does"
-            )
-            self._retry_at = time.monotonic() + self._bound
+            self._late(self._bound)
         elif self._ready and not self.in_worker:
             say("the cache went away; reading storage until it comes back")
         self._drop()
         return Away(f"rankpool: the cache at {self.path} {'is late' if late else 'is away'}")
+
+    def _late(self, seconds: float) -> None:
+        say_once(f"the cache has not answered for {seconds:g} s; reading storage until it does")
+        self._retry_at = time.monotonic() + self._bound
 
     def _door_answers(self) -> bool:
         """Returns whether the same door still answers the HELLO of another client: then a missing

@@ -1,4 +1,5 @@
 import faulthandler
+import gc
 import os
 import warnings
 
@@ -22,6 +23,20 @@ def deadline(pytestconfig):
     faulthandler.dump_traceback_later(DEADLINE_SECONDS, exit=True, file=pytestconfig.stash[stderr])
     yield
     faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_collection_finish():
+    gc.freeze()  # what is imported: the fixture below looks at the rest
+
+
+@pytest.fixture(autouse=True)
+def garbage():
+    """Is collected between tests only. An error of a worker leaves torch's iterator in a cycle, and
+    its __del__ waits 5 s for each worker: a thread of the door that does so answers nobody."""
+    gc.disable()
+    yield
+    gc.collect()
+    gc.enable()
 
 
 @pytest.fixture

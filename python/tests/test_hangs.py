@@ -114,6 +114,17 @@ def counted(method, calls):
     return count
 
 
+def test_a_cache_that_does_not_answer_a_worker(door, bounds, capfd):
+    """A worker connects anew in each epoch; it reads storage, and says so."""
+    bounds.hang()
+    link = connection.Connection(door.path, 0, 1)
+    assert not link.connect() and not link.connect()
+    link.close()
+    bounds.go()
+    said = "rankpool: the cache has not answered for 0.2 s; reading storage until it does\n"
+    assert capfd.readouterr().err == said
+
+
 def test_reports_that_nobody_takes(bounds, batches):
     """A trainer whose workers request the batches only sends: sending ends too."""
     link = batches.sampler._connection
