@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from zlib import crc32
@@ -175,3 +176,34 @@ def test_a_learned_data_set(start, tmp_path):
     reads = [event["storage_bytes"] for event in events if event["event"] == "epoch"]
     assert reads[-1] < 1.9 * path.stat().st_size
     assert "unplanned_bytes" not in result.summary, result.summary
+
+
+@pytest.mark.parametrize("ranks, workers", [(1, 0), (2, 2)])
+def test_a_data_set_that_is_learned_in_the_first_epoch(start, tmp_path, ranks, workers):
+    path, learned = tmp_path / "data" / "data.h5", tmp_path / "learned"
+    path.parent.mkdir()
+    x = numpy.random.default_rng(0).normal(size=(300, 64, 64)).astype("float32")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=x, chunks=(1, 16, 64))
+    script = [sys.executable, str(HERE / "learned.py"), str(path), str(WINDOW), workers, learned]
+    client = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    subprocess.run([*map(str, script), tmp_path / "log"], check=True, env=client)
+    want, manifest = trained(tmp_path, 1), tmp_path / "blocks.parquet"
+    shutil.rmtree(learned)
+    listed = [sys.executable, "-m", "rankpool.learning", "--blocks", path.parent, "16384"]
+    table = subprocess.run(listed, check=True, env=client, capture_output=True).stdout
+    subprocess.run([RANKPOOL, "index", "--pieces", "-", "-o", manifest], check=True, input=table)
+    for planned in (2, 3):  # epochs: in a second job, all
+        one = start(
+            manifest, ranks=ranks, command=[*script, "log"], window="8MiB", options=PATIENT
+        )
+        result = one.finish()
+        assert result.code == 0, result.stderr
+        assert trained(one.folder, ranks) == want
+        events = [json.loads(line) for line in one.text("run.jsonl").splitlines()]
+        epochs = [event for event in events if event["event"] == "epoch"]
+        assert len(epochs) == planned, result.stderr
+        assert 0 < epochs[-1]["storage_bytes"] < 2.2 * path.stat().st_size
+        assert epochs[-1]["fallback_reads"] == 0
+        # a trainer may end its first epoch before the other has recorded all of it
+        assert not any("unplanned_bytes" in event for event in epochs[3 - planned :]), epochs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from array import array
+from itertools import accumulate, chain
 from operator import index
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -18,6 +19,7 @@ from .batch import Batch
 from .batch_sampler import place_of
 from .dataloader_hook import Loading, Ours, _under, under_way
 from .drop_in_samplers import _place
+from .index import distinct
 from .listed import Listed, listed, words_of
 from .map_dataset import Served, claimed
 from .messages import say_once
@@ -79,7 +81,7 @@ class Planned(Ours):
         return self._train(iter(self.batches), loading, time.perf_counter_ns())
 
     def _train(self, drawn: Iterator[Any], loading: Loading, began: int) -> Iterator[Any]:
-        data, self._indices = self.dataset, None
+        data, self._indices, self._blocks = self.dataset, None, None
         if loading.dataset is data:  # else it fetches from a Subset itself
             data, self._indices = _below(data)
         state, self._state, self._total = self._state, None, None
@@ -91,6 +93,11 @@ class Planned(Ours):
         for _ in range(number):
             next(drawn, None)
         served, more = getattr(data, "_data", None), True
+        if served is not None and data._drawn is None:
+            if self._assign == "local":
+                raise ValueError("rankpool: assign must be \"sampler\" while samples are learned")
+            self._blocks = data.begin()
+            served = self._blocks and served  # in a first epoch, nothing is known yet
         stream = None if served is None else listed(served, *_place(None, None), self._assign)
         while more:
             counts, ids, more = self._draw(drawn, stream)
@@ -107,11 +114,9 @@ class Planned(Ours):
                 if epoch is not None:
                     if self._assign == "local":
                         batch = stream._plan.batch(place)
-                    batch = list(
-                        Batch(
-                            batch, stream._stream, epoch, place, stream.spec, key=None
-                        ).indices()
-                    )
+                    batch = Batch(batch, stream._stream, epoch, place, stream.spec, key=None)
+                    batch.pieces = self._blocks and self._blocks.of(batch)
+                    batch = list(batch.indices())
                 if not loading.exact:
                     loading.handed += 1
                 yield batch[0] if self._single else batch
@@ -124,7 +129,7 @@ class Planned(Ours):
         """Hands in a part; returns its epoch, None if the cache serves none."""
         if stream is None:
             return None
-        words = words_of(counts, ids)
+        words = self._words(counts, ids)
         foretold, self._foretold = self._foretold, None
         if foretold not in (None, words):
             self._foresees = False
@@ -139,6 +144,8 @@ class Planned(Ours):
         follow."""
         counts, ids = array("I"), array("I")
         most = stream._batches // 2 if stream else BLOCK
+        if self._blocks is not None:
+            most //= self._blocks.widest
         for batch in drawn:
             if isinstance(batch, int) and not self._single:
                 raise ValueError(
@@ -152,6 +159,14 @@ class Planned(Ours):
                 return counts, ids, True
         return counts, ids, False
 
+    def _words(self, counts: array, ids: array) -> bytes:
+        """Returns what is handed in of a part: the ids, or the blocks that they read."""
+        if self._blocks is not None:
+            ends = list(accumulate(counts, initial=0))
+            rows = [distinct(self._blocks.of(ids[a:b])) for a, b in zip(ends, ends[1:])]
+            counts, ids = array("I", map(len, rows)), array("I", chain.from_iterable(rows))
+        return words_of(counts, ids)
+
     def _numbers(self, ids) -> array:
         """Returns the ids of samples that a batch consists of."""
         if self._indices is not None:
@@ -164,6 +179,8 @@ class Planned(Ours):
     def _foresee(self, stream: Listed) -> None:
         """Hands in what the next epoch will be, if the samplers' set_epoch says it."""
         if not (self._foresees and self._total and _with_epoch(self.batches)):
+            return
+        if self._blocks is not None and not self._blocks.final:
             return
         restore = keep()
         try:
@@ -179,7 +196,7 @@ class Planned(Ours):
         finally:
             restore()
         if not more:
-            self._foretold = words_of(counts, ids)
+            self._foretold = self._words(counts, ids)
             stream.foresee(self._foretold)
 
     # --- checkpoints ---

@@ -25,10 +25,13 @@ class Batch(list):
     for each id how often the epoch drew it before; None: never. The cache does not serve a stream
     below 0, which may lack a spec. `evaluated`: the batch is not trained on. `key` stands for the
     pass over the data, in the seeds of transforms; None: there are none. `reads` counts, by place,
-    how often this process has read a sample of the batch.
+    how often this process has read a sample of the batch. `pieces`, by place, are the rows of the
+    index that a sample is known to read; None: the index says it.
     """
 
-    __slots__ = "stream", "epoch", "number", "spec", "repeats", "evaluated", "key", "reads"
+    __slots__ = (
+        "stream", "epoch", "number", "spec", "repeats", "evaluated", "key", "reads", "pieces",
+    )  # fmt: skip
 
     def __init__(
         self, ids: List[int], stream: int, epoch: int, number: int, spec: Optional[Spec],
@@ -38,6 +41,7 @@ class Batch(list):
         self.stream, self.epoch, self.number, self.spec = stream, epoch, number, spec
         self.repeats, self.evaluated, self.key = repeats, evaluated, key
         self.reads: Dict[int, int] = {}
+        self.pieces: Optional[List[List[int]]] = None
 
     def indices(self) -> Iterator[Index]:
         """Yields the ids as a torch sampler does, each with its batch."""

@@ -137,7 +137,7 @@ class DistributedSampler(TorchDistributedSampler, Ours):
     def _stream(self, size: int, drop_last: bool, first: int, epoch: int) -> Optional[BatchSampler]:
         """Returns the cache's stream, with this epoch planned from batch `first` if the cache is
         there; None when it serves nothing."""
-        if self.dataset._data is None or self.num_samples < (size if drop_last else 1):
+        if self.dataset._drawn is None or self.num_samples < (size if drop_last else 1):
             return None  # it serves nothing, or the epoch has no batch
         stream = self._streams.get((size, drop_last))
         if stream is None:
@@ -382,7 +382,7 @@ class ImportanceSampler(Sampler, Ours):
         self._key = number_of(self.seed, self.epoch, self._passes)
         self._passes += 1
         return self._draw(
-            iter(self._open(size)) if self.dataset._data is not None else self._plain(size)
+            iter(self._open(size)) if self.dataset._drawn is not None else self._plain(size)
         )
 
     def _open(self, size: int) -> BatchSampler:
@@ -403,9 +403,11 @@ class ImportanceSampler(Sampler, Ours):
                 "rankpool: the saved state needs the cache, which computes importance, and there is "
                 f"no cache for {self.dataset.root}: resume under rankpool run"
             )
+        why = "there is no cache for"
+        if self.dataset._data is not None:
+            why = "ranks draw by losses from a manifest of samples, not from the blocks of"
         say_once(
-            f"there is no cache for {self.dataset.root}: samples are drawn equally often, whatever "
-            "their losses are"
+            f"{why} {self.dataset.root}: samples are drawn equally often, whatever their losses are"
         )
         plain = TorchDistributedSampler(self.dataset, self.num_replicas, self.rank, True, self.seed)
         plain.set_epoch(self.epoch)

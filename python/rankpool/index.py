@@ -7,8 +7,9 @@ import mmap
 import os
 import zlib
 from functools import cached_property
+from itertools import chain
 from struct import calcsize, unpack_from
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from .checksums import find_xxh3, masked_crc32c
 from .errors import RankpoolError, SampleError
@@ -205,7 +206,7 @@ class Index:
         """Returns the rows that samples are made of: for a batch, what the cache serves."""
         if self.pieces is None:
             return ids
-        return list(dict.fromkeys(row for id in ids for row in self.pieces.of(id)))
+        return distinct(getattr(ids, "pieces", None) or map(self.pieces.of, ids))
 
     @cached_property
     def classes(self) -> List[str]:
@@ -328,6 +329,11 @@ def _read_pieces(read: _Cursor) -> Pieces:
         size, _, ranges = read.unpack("<QQI")
         heads[path] = Head(size, read.unpack(f"<{2 * ranges}Q"), read.text())
     return Pieces(samples, note, heads, columns)
+
+
+def distinct(pieces: Iterable[List[int]]) -> List[int]:
+    """Returns the rows that several samples are made of, each once."""
+    return list(dict.fromkeys(chain.from_iterable(pieces)))
 
 
 def _read_range(fd: int, at: int, left: int) -> bytes:

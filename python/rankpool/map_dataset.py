@@ -29,7 +29,7 @@ claimed: Set[str] = set()
 
 def claim(dataset: Any) -> None:
     """Records that a sampler of rankpool draws from a data set."""
-    data = getattr(dataset, "_data", None)
+    data = dataset._drawn if isinstance(dataset, Served) else None
     if data is not None:
         claimed.add(data.name)
 
@@ -50,6 +50,11 @@ class Served(TorchDataset, Ours):
         self._readers: Dict[int, _Reader] = {}  # by process: a forked worker begins with its own
         self._kept = False  # the script's generators will be restored
         self._passes = 0  # over it, by samplers without set_epoch
+
+    @property
+    def _drawn(self) -> Optional[Dataset]:
+        """The cache's data set if ranks draw from it, and do not only plan what others draw."""
+        return self._data
 
     def _find_served(self) -> Optional[Dataset]:
         """Returns the cache's data set for this root, or None if it has none."""
@@ -120,11 +125,12 @@ class Served(TorchDataset, Ours):
         """Within this context files that rankpool.open has made read the pieces of a sample."""
         found, before = self._data.index, piece_files.unplanned_bytes
         planned = self._planned(index)
-        if planned:
-            rows = self._fetched(index.batch)
-        else:
-            rows = {row: memoryview(found.read(row)) for row in found.rows([int(index)])}
-        with piece_files.in_hand(found, int(index), rows):
+        of = planned and index.batch.pieces
+        of = of[index.place] if of else found.pieces.of(int(index))
+        rows = self._fetched(index.batch) if planned else {
+            row: memoryview(found.read(row)) for row in set(of)
+        }  # fmt: skip
+        with piece_files.in_hand(found, of, rows):
             yield
         if planned and piece_files.unplanned_bytes > before:
             link = self._data._connection(index.batch)

@@ -3,8 +3,10 @@ made of pieces."""
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
+import sys
 import threading
 from bisect import bisect_right
 from contextlib import contextmanager
@@ -25,12 +27,12 @@ def serve(index: Index) -> None:
 
 
 @contextmanager
-def in_hand(index: Index, sample: int, rows: Dict[int, memoryview]) -> Iterator[None]:
-    """Within this context files have the bytes of a sample, whose pieces are among `rows`."""
+def in_hand(index: Index, of: List[int], rows: Dict[int, memoryview]) -> Iterator[None]:
+    """Within this context files have the bytes of a sample of these pieces, of all in `rows`."""
     global _hand
     with _lock:
         before, hand = _hand, {}
-        for row in sorted(set(index.pieces.of(sample)), key=index.offset):
+        for row in sorted(set(of), key=index.offset):
             ranges = hand.setdefault(index.path(row), Ranges())
             ranges.add(index.offset(row), rows[row])
             ranges.whole = index.is_file(row)
@@ -151,3 +153,13 @@ class SampleFile(io.RawIOBase):
 def open(path) -> SampleFile:
     """Returns a file of a data set that the cache serves, for h5py, zarr, NumPy or tarfile."""
     return SampleFile(path)
+
+
+@atexit.register
+def _close_hdf5() -> None:
+    """Closes what h5py reads from files of Python's, which it would look at when the interpreter is
+    gone."""
+    h5py = sys.modules.get("h5py")
+    for file in map(h5py.File, h5py.h5f.get_obj_ids(types=h5py.h5f.OBJ_FILE)) if h5py else ():
+        if file.driver == "fileobj":
+            file.close()

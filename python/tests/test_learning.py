@@ -77,6 +77,36 @@ def test_the_table(folder, workers):
     assert len([line for line in records if "rows" in line]) == (N - 1) * learning.TIMES
 
 
+def test_blocks(folder, capfd):
+    learn(folder, 0)
+    (folder / "data" / "deep").mkdir()
+    (folder / "data" / "deep" / "b").write_bytes(bytes(5000))
+    for name in ("empty", ".hidden"):
+        (folder / "data" / name).write_bytes(b"x" * len(name[5:]))
+    out = io.StringIO()
+    learning.write_blocks(folder / "data", 4096, out)
+    _, note, *lines = out.getvalue().splitlines()
+    last = (100 + N * ROW) % 4096
+    assert [line for line in lines if line[0] in "PW"] == [
+        "P\t0\t4096\t11", f"P\t45056\t{last}", "P\t0\t4096", "P\t4096\t904", "W\t0\t1\t1\t12",
+        "W\t12\t1\t1\t2",
+    ]
+    note = json.loads(note[2:])
+    assert (note["format"], note["source"]) == ("blocks", str(folder / "data"))
+    found = learning._read_blocks(str(folder / "learned"), note, None)
+    ends = [100 + i * ROW for i in range(N + 1)]
+    want = [{0, *range(a // 4096, -(-b // 4096))} for a, b in zip(ends, ends[2:])]
+    assert list(map(set, found)) == [*want, set()]
+    blocks = learning.Blocks(found, True)
+    assert blocks.widest == max(map(len, want))
+    assert blocks.of([1, N - 1]) == [sorted(want[1]), []] and blocks.of([N - 1]) == [[0]]
+    (log,) = (folder / "learned").glob("*.log")
+    assert learning._read_blocks(str(folder / "learned"), note, log.name[-9:]) == []
+    with open(log, "a") as file:
+        file.write('[1, [["rows", 0')  # another trainer is writing
+    assert learning._read_blocks(str(folder / "learned"), note, None) == found
+
+
 def test_small_reads_are_pieces_if_there_are_many(folder, monkeypatch):
     monkeypatch.setattr(learning, "SMALL", 10 * ROW)
     learn(folder, 0)
@@ -89,6 +119,27 @@ class Chunks(Windows):
     def __getitem__(self, index):
         with rankpool.open(self.folder / "data" / "a.h5") as file, h5py.File(file, "r") as data:
             return data["x"][index : index + 2].tobytes()
+
+
+class Open(Windows):
+    """Leaves its file open."""
+
+    file = None
+
+    def __getitem__(self, index):
+        if self.file is None:
+            self.file = h5py.File(rankpool.open(self.folder / "data" / "a.h5"), "r")
+        return self.file["x"][index]
+
+
+def test_a_worker_ends_with_an_open_file(folder):
+    """h5py would call the file of Python's, and a worker that was not forked die."""
+    with h5py.File(folder / "data" / "a.h5", "w") as file:
+        file["x"] = np.arange(N)
+    data = rankpool.learn(Open(folder), folder / "data", folder / "learned")
+    loader = DataLoader(data, None, num_workers=1, multiprocessing_context="spawn")
+    for _ in range(2):
+        assert list(loader) == list(range(N))
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
