@@ -1,10 +1,12 @@
 """Trains on nothing, on windows that a class of its own reads by rankpool.open.
 
-learned.py PATH ROWS WORKERS FOLDER LOG: three epochs, logged as pieces.py does.
+learned.py PATH ROWS WORKERS FOLDER LOG: three epochs, logged as pieces.py does. Trainers wait for
+one another after the first one, as an all-reduce makes them.
 """
 
 import os
 import sys
+import time
 from zlib import crc32
 
 import h5py
@@ -36,3 +38,6 @@ with open(f"{log}.{os.environ.get('RANK', 0)}", "w") as out:
         sampler.set_epoch(epoch)
         for sums in loader:
             print(epoch, *sums.tolist(), file=out, flush=True)
+        open(f"{log}.{sampler.rank}.{epoch}", "w").close()
+        while not all(os.path.exists(f"{log}.{r}.0") for r in range(sampler.num_replicas)):
+            time.sleep(0.01)
