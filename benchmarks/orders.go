@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +9,9 @@ import (
 	"strconv"
 
 	"github.com/dustin/go-humanize"
+
+	"rankpool/staging/dataset"
+	"rankpool/staging/index"
 )
 
 var ordersSection = section{
@@ -55,17 +58,33 @@ func (b *bench) orders() ([]row, error) {
 	return rows, nil
 }
 
-// makeRows writes an array of rows of 16 bytes, each a sample.
+// makeRows writes a file of rows of 16 bytes, each a sample, and their manifest.
 func makeRows(dir string, samples int) error {
-	header := fmt.Sprintf("{'descr': '|u1', 'fortran_order': False, 'shape': (%d, 16), }", samples)
-	start := append([]byte("\x93NUMPY\x01\x00\x76\x00"), header...)
-	start = append(start, bytes.Repeat([]byte{' '}, 127-len(start))...)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	path := filepath.Join(dir, "rows.npy")
-	if err := os.WriteFile(path, append(start, '\n'), 0o600); err != nil {
+	path := filepath.Join(dir, "rows")
+	file, err := os.Create(path)
+	if err != nil {
 		return err
 	}
-	return os.Truncate(path, int64(128+16*samples))
+	err = file.Truncate(16 * int64(samples))
+	info, statErr := file.Stat()
+	if err = cmp.Or(err, statErr, file.Close()); err != nil {
+		return err
+	}
+	rows := dataset.NewBuilder(dir, samples)
+	for i := range int64(samples) {
+		if err := rows.Add(dataset.Sample{
+			Path: "rows", Format: dataset.FormatPart, Offset: 16 * i, Size: 16,
+			ModTime: info.ModTime().UnixNano(),
+		}); err != nil {
+			return err
+		}
+	}
+	m, err := rows.Manifest([]string{""})
+	if err != nil {
+		return err
+	}
+	return dataset.WriteParquet(filepath.Join(dir, index.ManifestName), m)
 }

@@ -56,10 +56,9 @@ var arrows = map[string]map[string]string{
 		"scheduler/draw":           "SampleID",
 		"staging/dataset":          "the manifests that it makes",
 		"staging/posix":            "system calls on files",
-		"staging/shards":           "samples within tar, TFRecord and .npy files",
+		"staging/shards":           "samples within tar and TFRecord files",
 		"staging/storage":          "checksums are of what storage gives",
 	},
-	"staging/npy": {"staging/shards": "the header of a .npy file"},
 	"staging/layout": {
 		"scheduler/draw": "SampleID",
 		"staging/posix":  "system calls on files",

@@ -108,6 +108,46 @@ def test_a_rank_dies(start, tmp_path):
     assert "unplanned_bytes" not in result.summary
 
 
+def test_rows_of_numpy_files(start, tmp_path):
+    """A folder with nothing but .npy files has their rows."""
+    rows = numpy.zeros(ROWS, [("image", "u1", (99,)), ("label", "<i4")])
+    rows["label"] = range(ROWS)
+    folder, manifest = tmp_path / "data", tmp_path / "data.parquet"
+    folder.mkdir()
+    numpy.save(folder / "0.npy", rows[:100])
+    numpy.save(folder / "1.npy", rows[100:])
+    result = start(folder, command=command(folder), options=PATIENT).finish()
+    assert result.code != 0 and f"rankpool index {folder} --rows ROWS" in result.stderr
+    argv = [RANKPOOL, "index", folder, "-o", manifest, "--python", sys.executable]
+    assert subprocess.run(argv).returncode == 0
+    script = [sys.executable, HERE / "pieces.py", folder, 1, 2, "log"]
+    one = start(manifest, ranks=2, command=list(map(str, script)), options=PATIENT)
+    result = one.finish()
+    assert result.code == 0, result.stderr
+    sums = sorted(crc32(row.tobytes()) for row in rows)
+    assert trained(one.folder, 2) == [sums] * 3
+    assert result.summary["fallback_reads"] == 0 and "unplanned_bytes" not in result.summary
+
+
+def test_numpy_files_in_class_folders(start, tmp_path):
+    """Each is a sample, also one without rows."""
+    arrays = [numpy.ones((4, 3)), numpy.ones((4, 3)).T, numpy.float32(3), numpy.array([None, "x"])]
+    folder = tmp_path / "data"
+    for i, array in enumerate(arrays):
+        os.makedirs(folder / "ab"[i % 2], exist_ok=True)
+        numpy.save(folder / "ab"[i % 2] / f"{i}.npy", array)
+    script = (
+        "import functools, numpy, rankpool\n"
+        "load = functools.partial(numpy.load, allow_pickle=True)\n"
+        f"data = rankpool.DatasetFolder({str(folder)!r}, load, ('.npy',))\n"
+        "print([(one.tolist(), label) for one, label in data])\n"
+    )
+    result = start(folder, command=[sys.executable, "-c", script], options=PATIENT).finish()
+    assert result.code == 0, result.stderr
+    assert f"{[(arrays[i].tolist(), i % 2) for i in (0, 2, 1, 3)]}\n" in result.stdout
+    assert "not serve" not in result.stderr
+
+
 def test_what_is_refused(start, tmp_path):
     path = tmp_path / "data.h5"
     write(path, "chunked")

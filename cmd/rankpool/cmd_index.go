@@ -92,8 +92,8 @@ files) and writes its manifest, a Parquet file: the path, size, label and modifi
 sample. "rankpool run --data MANIFEST" then starts without walking the folder.
 
 Tar shards (.tar in WebDataset's format: members with the same path up to the first dot form one
-sample), TFRecord files (.tfrecord, .tfrec) and arrays (.npy, one sample per row) may be mixed with
-plain files; their samples are read in place. With --format files each such file is a single sample.
+sample) and TFRecord files (.tfrecord, .tfrec) may be mixed with plain files; their samples are read
+in place. With --format files each such file is a single sample.
 
 If MANIFEST exists, index prints what has changed in DIR since; it does not
 overwrite a file that is not a manifest.
@@ -104,9 +104,11 @@ and modification time did not goes unnoticed. With --verify, index writes nothin
 again, reads every sample, lists the differences from the manifest, and exits with code 1 if there
 are any.
 
-HDF5, NetCDF, Zarr, .npz, .mrc and kerchunk references, and raw arrays (--shape), are listed by
-"python3 -m rankpool.pieces", beside the library that knows the format. Samples are windows of
---rows rows, and the cache holds the pieces of files that they are made of. --pieces reads a list.
+HDF5, NetCDF, Zarr, .npy, .npz, .mrc and kerchunk references, and raw arrays (--shape), are listed
+by "python3 -m rankpool.pieces", beside the library that knows the format. Samples are windows of
+--rows rows, and the cache holds the pieces of files that they are made of. Of a folder of files
+this needs such a flag, unless it has nothing but .npy files; in class folders each of them is a
+sample. --pieces reads a list.
 
 Under mpirun or srun all ranks list and read, and rank 0 writes.`,
 		Example: `  rankpool index /lustre/imagenet/train -o imagenet.parquet
@@ -169,7 +171,7 @@ func (o *indexOptions) share(cmd *cobra.Command, args []string) (err error) {
 		begin: time.Now(),
 	}
 	switch {
-	case o.pieces.wanted(args):
+	case o.pieces.wanted(args, o.choice.Format == "files"):
 		err = work.writePieces(ctx, cmd)
 	case o.verify != "":
 		err = work.compare(ctx)

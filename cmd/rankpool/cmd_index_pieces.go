@@ -54,8 +54,8 @@ func (f *pieceFlags) args(cmd *cobra.Command, args []string) error {
 }
 
 // wanted reports whether the samples of a folder or file are made of pieces.
-func (f *pieceFlags) wanted(args []string) bool {
-	return f.table != "" || len(f.given()) > 0 || index.MadeOfPieces(args[0])
+func (f *pieceFlags) wanted(args []string, wholeFiles bool) bool {
+	return f.table != "" || len(f.given()) > 0 || index.MadeOfPieces(args[0], wholeFiles)
 }
 
 // given returns the flags for the lister that are given, with their values.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from ast import literal_eval
 from functools import lru_cache, partial
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 from weakref import finalize
@@ -65,7 +66,9 @@ class _Rows:
     """A variable whose rows are one after another in a file."""
 
     def __init__(self, file: Any, at: int, dtype: str, shape: Sequence[int]) -> None:
-        self._file, self._at, self._dtype, self._shape = file, at, np.dtype(dtype), shape[1:]
+        fields = literal_eval(dtype) if dtype.startswith("[") else dtype
+        self._dtype = np.lib.format.descr_to_dtype(fields)
+        self._file, self._at, self._shape = file, at, shape[1:]
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         found = np.empty((rows.stop - rows.start, *self._shape), self._dtype)

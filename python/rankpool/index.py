@@ -20,7 +20,6 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # by the bytes of a column's cells
 _HAS_OFFSETS, _HAS_CHECKSUMS, _HAS_MEMBERS, _MANY_MEMBERS, _LEFT_OUT, _OTHER = 1, 2, 4, 8, 16, 32
 _HAS_PIECES = 64
 _FILE, _TFRECORD = 0, 3  # formats
-_KINDS = {_TFRECORD: "tfrecord", 4: "npy"}  # of samples that are parts of files, by format
 _CRC_BYTES = 4  # after the data of a TFRecord record
 
 
@@ -257,8 +256,8 @@ class Index:
         return [(self._kind_alone(id), self.offset(id), self.sizes[id])]
 
     def _kind_alone(self, id: int) -> str:
-        if self._format(id) in _KINDS:
-            return _KINDS[self._format(id)]
+        if self._format(id) == _TFRECORD:
+            return "tfrecord"
         return os.fsdecode(os.path.splitext(self._name(id))[1][1:].lower())
 
     def _format(self, id: int) -> int:

@@ -58,25 +58,30 @@ def add_rows(table: Table, path: str, format: str, raw: Any) -> None:
             raise Refused(f"{path}: {error}") from None
         number, size = table.file(path, file.heads())
     for name, (at, dtype, shape) in layout.items():
-        row = np.dtype(dtype).itemsize * prod(shape[1:])
+        dtype = np.dtype(dtype)
+        row = dtype.itemsize * prod(shape[1:])
         rows = (size - at) // row if shape[:1] == [-1] else prod(shape[:1])
-        if at + row * rows > size:
-            raise Refused(f"{path} has {size} bytes, too few for {name} {shape}")
-        layout[name] = at, dtype, [rows, *shape[1:]]
+        over = size - at - row * rows
+        if over < 0:
+            raise Refused(f"{path} has {size} bytes, too few for {name} {shape}: is it truncated?")
+        if over and format == "npy":
+            raise Refused(f"{path} has {over} bytes too many after {name} {shape}")
+        layout[name] = at, str(np.lib.format.dtype_to_descr(dtype)), [rows, *shape[1:]]
         columns.append(flat(number, at, rows, row))
     table.add(path, [shape for _, _, shape in layout.values()], columns, layout)
 
 
-def _npy(file: Recorder) -> Tuple[int, str, List[int]]:
+def _npy(file: Recorder) -> Tuple[int, np.dtype, List[int]]:
     version, _ = np.lib.format.read_magic(file)
-    # the names of fields, which only version 3 has in UTF-8, do not matter here
     read_header = getattr(np.lib.format, f"read_array_header_{min(version, 2)}_0")
     shape, by_column, dtype = read_header(file)
-    if dtype.hasobject or dtype.names or not shape or by_column and len(shape) > 1:
+    if version > 2 and not str(dtype).isascii():  # it is in UTF-8, and NumPy's reader is private
+        raise ValueError("fields with names that are not in Latin letters are not read here")
+    if dtype.hasobject or not shape or by_column and len(shape) > 1:
         raise ValueError(
-            "single numbers, arrays of objects or fields, and those in Fortran's order have no rows"
+            "single numbers, arrays of objects, and those in Fortran's order have no rows"
         )
-    return file.tell(), dtype.str, list(shape)
+    return file.tell(), dtype, list(shape)
 
 
 def _mrc(file: Recorder) -> Tuple[int, str, List[int]]:

@@ -393,6 +393,30 @@ def test_numpy_files(tmp_path):
         assert file.namelist() == ["x.npy", "y.npy"]
 
 
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_records_of_numpy(tmp_path, version):
+    inner = np.dtype([("it's", "<U2"), ("z", ">i2", 3)])
+    fields = np.dtype([("a", "u1", (3, 2)), ("b", "<f8"), ("c", inner)], align=True)
+    records = np.random.default_rng(1).bytes(7 * fields.itemsize)
+    x = np.frombuffer(records, fields).copy()
+    x["c"]["it's"] = "é"
+    with open(tmp_path / "a.npy", "wb") as file:
+        np.lib.format.write_array(file, x, version)
+    check(tmp_path / "a.npy", [{"data": np.load(tmp_path / "a.npy")}], rows=2)
+
+
+@pytest.mark.filterwarnings("ignore:Reading")
+@pytest.mark.parametrize("text", [
+    '{"descr": "<i4", "fortran_order": False, "shape": (4, 3)}\n',
+    "{'descr': u'<i4', 'fortran_order': False, 'shape': (4L, 3L), }\n",
+    "{'descr': '<i4', 'fortran_order': True, 'shape': (12,), }\n",
+])
+def test_headers_of_numpy(tmp_path, text):
+    head = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
+    (tmp_path / "a.npy").write_bytes(head + np.arange(12, dtype="<i4").tobytes())
+    check(tmp_path / "a.npy", [{"data": np.load(tmp_path / "a.npy")}])
+
+
 def test_refused_numpy_files(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", x=field(3, 2))
     refused(tmp_path / "a.npz", "x is compressed: write it with np.savez")
@@ -407,9 +431,16 @@ def test_refused_numpy_files(tmp_path):
     refused(tmp_path / "d.npy", "single numbers")
     np.save(tmp_path / "c.npy", field(30, 2))
     os.truncate(tmp_path / "c.npy", 300)
-    refused(tmp_path / "c.npy", r"has 300 bytes, too few for data \[30, 2\]")
+    refused(tmp_path / "c.npy", r"has 300 bytes, too few for data \[30, 2\]: is it truncated")
+    os.truncate(tmp_path / "c.npy", 369)
+    refused(tmp_path / "c.npy", r"has 1 bytes too many after data \[30, 2\]")
     os.truncate(tmp_path / "c.npy", 3)
     refused(tmp_path / "c.npy", "c.npy: EOF")
+    np.save(tmp_path / "e.npy", np.zeros(2, [("a", "f4"), ("b", "O")]), allow_pickle=True)
+    refused(tmp_path / "e.npy", "arrays of objects")
+    with pytest.warns(UserWarning, match="3.0"):
+        np.save(tmp_path / "f.npy", np.zeros(2, [("ж", "f4")]))
+    refused(tmp_path / "f.npy", "f.npy: fields with names that are not in Latin letters")
     os.truncate(tmp_path / "b.npz", 300)
     refused(tmp_path / "b.npz", "not a zip file")
 

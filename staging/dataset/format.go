@@ -19,17 +19,16 @@ const (
 	FormatTar
 	// the sample is the data of a record of a TFRecord file, followed by a checksum of 4 bytes.
 	FormatTFRecord
-	FormatNPY // the sample is a row of the array in a .npy file
 	formats
 )
 
 // RecordCRCBytes is the size of the checksum after a TFRecord's data.
 const RecordCRCBytes = 4
 
-// String returns the format's name: file, part, tar, tfrecord, npy.
+// String returns the format's name: file, part, tar, tfrecord.
 func (f Format) String() string { return formatNames[f] }
 
-var formatNames = [formats]string{"file", "part", "tar", "tfrecord", "npy"}
+var formatNames = [formats]string{"file", "part", "tar", "tfrecord"}
 
 // formatOf returns the format with a name.
 func formatOf(name string) (Format, bool) {

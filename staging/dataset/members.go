@@ -33,7 +33,7 @@ type memberTable struct {
 
 // Members returns the members of sample id in the order of its bytes; the caller owns the slice. A
 // sample that is a whole file has one, named by the file's extension; a record of a TFRecord file
-// has one, "tfrecord", a row of an array one, "npy".
+// has one, "tfrecord".
 func (m *Manifest) Members(id draw.SampleID) []Member {
 	if found := m.members.of(id); found != nil {
 		return found
@@ -82,12 +82,10 @@ func (m *Manifest) HasMembers() bool {
 
 // kindAlone returns the kind of the only member of a sample that has no members in the table.
 func (m *Manifest) kindAlone(id draw.SampleID) string {
-	switch format := m.Format(id); format {
-	case FormatTFRecord, FormatNPY:
+	if format := m.Format(id); format == FormatTFRecord {
 		return format.String()
-	default:
-		return shards.LowerASCII(strings.TrimPrefix(path.Ext(string(m.name(id))), "."))
 	}
+	return shards.LowerASCII(strings.TrimPrefix(path.Ext(string(m.name(id))), "."))
 }
 
 // span returns the range of the members of sample id; an empty one if it has none in the table.

@@ -327,7 +327,7 @@ func sampleOf(row parquet.Row, i int64) (s Sample, err error) {
 		case columnFormat:
 			known := false
 			if s.Format, known = formatOf(string(v.ByteArray())); !known {
-				return Sample{}, fmt.Errorf("unknown format %q", v.ByteArray())
+				return Sample{}, fmt.Errorf("unknown format %q: index the data again", v.ByteArray())
 			}
 		case columnChecksum:
 			s.Checksum = v.Uint64()

@@ -89,8 +89,8 @@ func goldenIndex() *Manifest {
 			Path: "r.tfrecord-00000-of-00001", Format: FormatTFRecord, Offset: 12, Size: 7, ModTime: 5,
 			Checksum: 2,
 		},
-		Sample{Path: "cat/a.npy", Format: FormatNPY, Offset: 128, Size: 8, ModTime: 6, Checksum: 3},
-		Sample{Path: "cat/a.npy", Format: FormatNPY, Offset: 136, Size: 8, ModTime: 6, Checksum: 4})
+		Sample{Path: "cat/a.raw", Format: FormatPart, Offset: 128, Size: 8, ModTime: 6, Checksum: 3},
+		Sample{Path: "cat/a.raw", Format: FormatPart, Offset: 136, Size: 8, ModTime: 6, Checksum: 4})
 }
 
 // jsonText returns s as Python's json writes the string that os.fsdecode returns: a byte that is

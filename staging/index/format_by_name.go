@@ -29,8 +29,6 @@ func formatByName(name string) dataset.Format {
 	switch lower := shards.LowerASCII(name); {
 	case strings.HasSuffix(lower, ".tar"):
 		return dataset.FormatTar
-	case strings.HasSuffix(lower, ".npy"):
-		return dataset.FormatNPY
 	case tfRecordName.MatchString(lower):
 		return dataset.FormatTFRecord
 	}

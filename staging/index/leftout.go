@@ -81,7 +81,7 @@ func (s *scanner) divide() (*division, error) {
 	}
 	d := &division{shards: found, other: map[*scannedFile]bool{}}
 	switch {
-	case d.hasShards():
+	case len(d.shards) > 0:
 		d.leave(s.folders, aboutData.MatchString)
 	case kind == images:
 		d.leave(classes, func(name string) bool { return !isImage.MatchString(name) })
@@ -140,16 +140,6 @@ func isCompressedShard(name string) bool {
 		name := strings.TrimSuffix(lower, extension)
 		return formatByName(name) == dataset.FormatTar || tfRecordName.MatchString(name) ||
 			partName.MatchString(name)
-	}
-	return false
-}
-
-// hasShards reports whether the tree has tar shards or TFRecord files.
-func (d *division) hasShards() bool {
-	for _, sh := range d.shards {
-		if sh.format != dataset.FormatNPY {
-			return true
-		}
 	}
 	return false
 }

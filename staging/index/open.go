@@ -67,9 +67,13 @@ func openAny(ctx context.Context, dataPath string, opt OpenOptions) (*dataset.Ma
 			return openManifest(ctx, own, abs, opt)
 		}
 	}
-	if MadeOfPieces(abs) {
+	if MadeOfPieces(abs, opt.WholeFiles) {
+		files := ""
+		if info.IsDir() {
+			files = "; if each file is one sample, use --format files"
+		}
 		return nil, fmt.Errorf("staging: a sample of %s is not a file: list its pieces with \"rankpool "+
-			"index %[1]s --rows ROWS -o MANIFEST\", and give that manifest instead", dataPath)
+			"index %[1]s --rows ROWS -o MANIFEST\", and give that manifest instead%s", dataPath, files)
 	}
 	if !info.IsDir() {
 		return openManifest(ctx, abs, "", opt)

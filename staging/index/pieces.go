@@ -35,21 +35,43 @@ const (
 // several are seldom samples themselves; zarrFiles tell a Zarr store from other folders.
 var (
 	arrayFiles = []string{".h5", ".hdf5", ".nc", ".nc4", ".mrcs"}
-	pieceFiles = append([]string{".npz", ".mrc", ".json"}, arrayFiles...)
+	pieceFiles = append([]string{".npy", ".npz", ".mrc", ".json"}, arrayFiles...)
 	zarrFiles  = []string{".zgroup", ".zarray", "zarr.json"}
 )
 
 // MadeOfPieces reports whether the samples of a file or folder are made of pieces, by its name or,
-// of a Zarr store, by those of its files.
-func MadeOfPieces(path string) bool {
+// of a Zarr store, by those of its files; and of a folder with nothing but .npy files. With
+// wholeFiles those of no folder are.
+func MadeOfPieces(path string, wholeFiles bool) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
 		return err == nil && slices.Contains(pieceFiles, filepath.Ext(path))
 	}
-	return slices.ContainsFunc(zarrFiles, func(name string) bool {
-		_, err := os.Stat(filepath.Join(path, name))
-		return err == nil
-	})
+	return !wholeFiles && (hasOnlyArrays(path) || slices.ContainsFunc(zarrFiles,
+		func(name string) bool {
+			_, err := os.Stat(filepath.Join(path, name))
+			return err == nil
+		}))
+}
+
+// hasOnlyArrays reports whether a folder has .npy files, and nothing else that is not hidden.
+func hasOnlyArrays(path string) (found bool) {
+	folder, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = folder.Close() }() // it was only read
+	for {
+		names, err := folder.Readdirnames(1)
+		switch {
+		case err != nil:
+			return found && err == io.EOF
+		case filepath.Ext(names[0]) == ".npy":
+			found = true
+		case names[0][0] != '.':
+			return false
+		}
+	}
 }
 
 // ReadPieces reads a table of pieces, and returns the manifest of the samples that they make up. It

@@ -103,19 +103,25 @@ func TestReadPiecesRefuses(t *testing.T) {
 	}
 }
 
-// TestOpenNamesTheRemedy: a file whose samples are pieces, and a Zarr store, need a manifest.
+// TestOpenNamesTheRemedy: a file whose samples are pieces, a Zarr store, and a folder with nothing
+// but .npy files need a manifest.
 func TestOpenNamesTheRemedy(t *testing.T) {
 	dir := t.TempDir()
-	file, store := filepath.Join(dir, "a.h5"), filepath.Join(dir, "a.zarr")
-	if err := os.Mkdir(store, 0o700); err != nil {
-		t.Fatal(err)
+	for _, name := range strings.Fields("a.h5 zarr/.zgroup rows/a.npy rows/.b mixed/a.npy " +
+		"mixed/b.txt classes/a/a.npy") {
+		put(t, dir, name, []byte("{}"))
 	}
-	for _, path := range []string{file, filepath.Join(store, ".zgroup")} {
-		if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
-			t.Fatal(err)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for _, name := range []string{"rows", "mixed", "classes"} {
+		whole := name == "rows" // with --format files
+		_, err := Open(t.Context(), filepath.Join(dir, name),
+			OpenOptions{ScanOptions: ScanOptions{WholeFiles: whole}})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, path := range []string{file, store} {
+	for _, name := range []string{"a.h5", "zarr", "rows", "rows/a.npy"} {
+		path := filepath.Join(dir, name)
 		_, err := Open(t.Context(), path, OpenOptions{})
 		if err == nil || !strings.Contains(err.Error(), "rankpool index "+path+" --rows") {
 			t.Errorf("%s: %v", path, err)

@@ -38,7 +38,7 @@ type ScanOptions struct {
 	// Only has patterns (of path.Match) of the names of files, or of their paths below the root if it
 	// has a slash. Files that match none are left out. nil: none is.
 	Only []string
-	// WholeFiles makes a tar shard, a TFRecord file or an array (.npy) one sample like any other file.
+	// WholeFiles makes a tar shard or a TFRecord file one sample like any other file.
 	// Without it they hold many samples (see package shards), and the scan reads their headers.
 	WholeFiles bool
 

@@ -446,13 +446,6 @@ func recordFile(records ...string) (out []byte) {
 	return out
 }
 
-// arrayFile makes a .npy file of bytes, in rows of two.
-func arrayFile(data string) []byte {
-	header := fmt.Sprintf("{'descr': '|u1', 'fortran_order': False, 'shape': (%d, 2), }\n",
-		len(data)/2)
-	return append(append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), 0), header+data...)
-}
-
 // put writes a file below root.
 func put(t testing.TB, root, name string, data []byte) string {
 	t.Helper()
@@ -503,11 +496,11 @@ func TestScanShards(t *testing.T) {
 		{"all formats in class folders", map[string][]byte{
 			"cat/1.JPG": []byte("one"), "cat/s.tar": tarFile(t, "x/a.jpg=A", "x/a.json={}", "b.jpg=B"),
 			"dog/r.tfrecord": recordFile("R", "", "SS"), "dog/t.tfrec-00000-of-00001": recordFile("T"),
-			"dog/rows.npy": arrayFile("1122"), "dog/empty.tar": tarFile(t), "emu/9": nil,
+			"dog/empty.tar": tarFile(t), "emu/9": nil,
 		}, []string{
 			"0 file jpg=one", "0 tar jpg=A json={}", "0 tar jpg=B", "1 tfrecord tfrecord=R",
 			"1 tfrecord tfrecord=",
-			"1 tfrecord tfrecord=SS", "1 npy npy=11", "1 npy npy=22", "1 tfrecord tfrecord=T", "2 file =",
+			"1 tfrecord tfrecord=SS", "1 tfrecord tfrecord=T", "2 file =",
 		}, []string{"cat", "dog", "emu"}},
 		{
 			"class numbers",
@@ -562,7 +555,6 @@ func TestScanShardErrors(t *testing.T) {
 		},
 		{"s.tar", nil, "s.tar is truncated"},
 		{"s.tfrecord", recordFile("R")[:10], "s.tfrecord is truncated: record 0 at byte 0"},
-		{"s.npy", []byte("PK"), "s.npy is truncated in its header, or is not a .npy file"},
 		{"s.tar", tarFile(t), "holds no sample"},
 	} {
 		root := t.TempDir()
@@ -585,13 +577,13 @@ func TestScanShardErrors(t *testing.T) {
 func TestFormats(t *testing.T) {
 	root := t.TempDir()
 	for name, data := range map[string][]byte{
-		"a/1": nil, "a/2": nil, "a/x.npy": arrayFile("112233"), "a/s.tar": tarFile(t, "a.x=", "b.x="),
+		"a/1": nil, "a/2": nil, "a/x.npy": nil, "a/s.tar": tarFile(t, "a.x=", "b.x="),
 		"b/s.tar": tarFile(t, "a.x="),
 	} {
 		put(t, root, name, data)
 	}
 	got := scan(t, root).Formats()
-	if want := "[{file 2 2} {tar 3 2} {npy 3 1}]"; fmt.Sprint(got) != want {
+	if want := "[{file 3 3} {tar 3 2}]"; fmt.Sprint(got) != want {
 		t.Errorf("formats %v, want %v", got, want)
 	}
 }
@@ -601,7 +593,7 @@ func TestFormatByName(t *testing.T) {
 	for name, want := range map[string]dataset.Format{
 		"a.tar": dataset.FormatTar, "A.TAR": dataset.FormatTar,
 		"a.tar.gz": dataset.FormatFile, "tar": dataset.FormatFile,
-		"a.npy": dataset.FormatNPY, "a.npz": dataset.FormatFile,
+		"a.npy": dataset.FormatFile, "a.npz": dataset.FormatFile,
 		"a.tfrecord": dataset.FormatTFRecord, "a.tfrecords": dataset.FormatTFRecord,
 		"a.tfrec":                   dataset.FormatTFRecord,
 		"a.tfrecx":                  dataset.FormatFile,

@@ -1,13 +1,10 @@
 package index
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -24,7 +21,6 @@ type shardFile struct {
 	format   dataset.Format
 	doubtful bool // its name is not certain to be that of a TFRecord file
 	contents *shards.Contents
-	noRows   error // why the array has no rows
 }
 
 // newShardFile returns a file of the folder in as a shard; nil if its name is not that of one.
@@ -41,8 +37,8 @@ func (s *scanner) newShardFile(in *scannedFolder, file *scannedFile) *shardFile 
 	return &shardFile{scannedFile: *file, path: path, format: format, doubtful: doubtful}
 }
 
-// shards finds the samples in all shards of the scanned folders, except in arrays beside images and
-// in archives beside class folders. The keys of the result point into the folders' files.
+// shards finds the samples in all shards of the scanned folders, except in archives beside class
+// folders of images. The keys of the result point into the folders' files.
 func (s *scanner) shards(kind string) (map[*scannedFile]*shardFile, error) {
 	found := make(map[*scannedFile]*shardFile)
 	if s.opt.WholeFiles {
@@ -52,8 +48,7 @@ func (s *scanner) shards(kind string) (map[*scannedFile]*shardFile, error) {
 	for i, in := range s.folders {
 		for j := range in.Files {
 			file := &in.Files[j]
-			sh := s.newShardFile(in, file)
-			if sh != nil && (kind != images || sh.format != dataset.FormatNPY) {
+			if sh := s.newShardFile(in, file); sh != nil {
 				found[file], list = sh, append(list, sh)
 			}
 		}
@@ -88,28 +83,8 @@ func (s *scanner) shards(kind string) (map[*scannedFile]*shardFile, error) {
 				"have one: they do not label its samples", sh.path, c.Unlabelled))
 		}
 	}
-	maps.DeleteFunc(found, func(_ *scannedFile, sh *shardFile) bool {
-		return sh.contents == nil && sh.noRows == nil
-	})
-	return found, s.wholeArrays(list, found)
-}
-
-// wholeArrays makes each array (.npy) a sample, and not its rows, if one in a class folder has no
-// rows: the others then have no more in common than files have.
-func (s *scanner) wholeArrays(list []*shardFile, found map[*scannedFile]*shardFile) error {
-	i := slices.IndexFunc(list, func(sh *shardFile) bool { return sh.noRows != nil })
-	if i < 0 {
-		return nil
-	}
-	if filepath.Dir(list[i].path) == s.root {
-		return fmt.Errorf("staging: scan of %s: %s %w; if each .npy file is one sample, use "+
-			"--format files", s.root, list[i].path, list[i].noRows)
-	}
-	s.notice(fmt.Sprintf("%s %v: each .npy file is one sample", list[i].path, list[i].noRows))
-	maps.DeleteFunc(found, func(_ *scannedFile, sh *shardFile) bool {
-		return sh.format == dataset.FormatNPY
-	})
-	return nil
+	maps.DeleteFunc(found, func(_ *scannedFile, sh *shardFile) bool { return sh.contents == nil })
+	return found, nil
 }
 
 // read finds the samples in the file, which must not have changed since it was listed.
@@ -127,11 +102,6 @@ func (f *shardFile) read() error {
 			return f.checkGzip(file)
 		}
 		f.contents, err = shards.TFRecord(file, f.Size)
-	case dataset.FormatNPY:
-		f.contents, err = shards.NPY(file, f.Size)
-	}
-	if errors.Is(err, shards.ErrNoRows) {
-		f.noRows, err = err, nil
 	}
 	size, modTime, problem := statFile(f.path)
 	switch {

@@ -2,15 +2,14 @@
 package npy
 
 import (
-	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
-
-	"rankpool/staging/shards"
 )
 
 // An Array is the content of a file. It is immutable, so it may be used concurrently.
@@ -24,6 +23,15 @@ type Array struct {
 
 // maxDimensions is what a trace needs: embeddings are [epoch][sample][dimension].
 const maxDimensions = 3
+
+const magic = "\x93NUMPY"
+
+// What a header says, as Python 3 or 2 writes it. The type of records is a list, which is not read.
+var (
+	typeField  = regexp.MustCompile(`["']descr["']: *(?:u?["']([^"']+)["']|\[)`)
+	orderField = regexp.MustCompile(`["']fortran_order["']: *(True|False)`)
+	shapeField = regexp.MustCompile(`["']shape["']: *\(([0-9L, ]*)\)`)
+)
 
 // Read reads a file of the format's versions 1 to 3.
 //
@@ -47,30 +55,60 @@ func Read(path string) (*Array, error) {
 // parse returns the array of a file; it keeps a reference to the file's bytes. The text of errors
 // follows the file's name.
 func parse(file []byte) (*Array, error) {
-	header, err := shards.ReadNPYHeader(bytes.NewReader(file), int64(len(file)))
+	header, data, err := split(file)
 	if err != nil {
 		return nil, err
 	}
-	data := file[header.Data:]
 	a := &Array{data: data}
-	if a.kind, err = kindOf(header.Type); err != nil {
+	descr, order := typeField.FindStringSubmatch(header), orderField.FindStringSubmatch(header)
+	shape := shapeField.FindStringSubmatch(header)
+	if descr == nil || order == nil || shape == nil {
+		return nil, errors.New("has a header without type, order or shape")
+	}
+	if a.kind, err = kindOf(descr[1]); err != nil {
 		return nil, err
 	}
 	a.Type = a.kind.name
-	switch {
-	case len(header.Shape) == 0 || len(header.Shape) > maxDimensions:
-		return nil, fmt.Errorf("has %d dimensions, not 1 to %d", len(header.Shape), maxDimensions)
-	case header.Fortran:
-		return nil, errors.New("is in Fortran's order; write it with numpy.ascontiguousarray")
+	for _, text := range strings.Fields(strings.NewReplacer("L", " ", ",", " ").Replace(shape[1])) {
+		length, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, fmt.Errorf("has the shape (%s)", shape[1])
+		}
+		a.Shape = append(a.Shape, length)
 	}
-	for _, length := range header.Shape {
-		a.Shape = append(a.Shape, int(length))
+	switch {
+	case len(a.Shape) == 0 || len(a.Shape) > maxDimensions:
+		return nil, fmt.Errorf("has %d dimensions, not 1 to %d", len(a.Shape), maxDimensions)
+	case order[1] == "True":
+		return nil, errors.New("is in Fortran's order; write it with numpy.ascontiguousarray")
 	}
 	if want, ok := product(a.Shape, a.kind.bytes); !ok || want != len(data) {
 		return nil, fmt.Errorf("has %d bytes of data, which is not what shape %s of %s takes: it is "+
 			"cut off or damaged", len(data), a.shape(), a.Type)
 	}
 	return a, nil
+}
+
+// split returns the header of a file, a Python dictionary, and its data.
+func split(file []byte) (header string, data []byte, err error) {
+	truncated := errors.New("is truncated in its header, or is not a .npy file")
+	if len(file) < 12 {
+		return "", nil, truncated
+	}
+	at, length := 12, int64(binary.LittleEndian.Uint32(file[8:]))
+	switch version := file[len(magic)]; {
+	case string(file[:len(magic)]) != magic:
+		return "", nil, errors.New("is not a file in NumPy's .npy format")
+	case version == 1:
+		at, length = 10, int64(binary.LittleEndian.Uint16(file[8:]))
+	case version != 2 && version != 3:
+		return "", nil, fmt.Errorf("has version %d of NumPy's format; only 1 to 3 are supported", version)
+	}
+	if length > int64(len(file)-at) {
+		return "", nil, truncated
+	}
+	end := at + int(length)
+	return string(file[at:end]), file[end:], nil
 }
 
 func kindOf(descr string) (kind, error) {

@@ -21,8 +21,6 @@ func file(version byte, descr, shape, data string) string {
 		string(binary.LittleEndian.AppendUint32(nil, uint32(len(header)))) + header + data
 }
 
-const magic = "\x93NUMPY"
-
 const two = "\x00\x00\x80\x3f\x00\x00\x00\x40" // float32 1, 2
 
 func TestReadFloats(t *testing.T) {
@@ -32,6 +30,7 @@ func TestReadFloats(t *testing.T) {
 		want       []float32
 	}{
 		{"float32, version 1", file(1, "'<f4'", "(1, 2)", two), []int{1, 2}, []float32{1, 2}},
+		{"Python 2", file(1, `u"<f4"`, "(2L, 1L)", two), []int{2, 1}, []float32{1, 2}},
 		{"version 2", file(2, "'<f4'", "(2,)", two), []int{2}, []float32{1, 2}},
 		{"version 3", file(3, "'<f4'", "(2, 1, 1)", two), []int{2, 1, 1}, []float32{1, 2}},
 		{
@@ -106,20 +105,20 @@ func TestHalf(t *testing.T) {
 func TestErrors(t *testing.T) {
 	good := file(1, "'<f4'", "(1, 2)", two)
 	for bad, want := range map[string]string{
-		"":                         "is not a .npy file",
-		"no magic, no magic":       "not a file in NumPy",
-		magic + "\x01\x00":         "truncated in its header",
-		magic + "\x02\x00\x10":     "truncated in its header",
-		magic + "\x04\x00\x10\x00": "version 4",
-		good[:30]:                  "truncated in its header",
+		"":                                 "is not a .npy file",
+		"no magic, no magic":               "not a file in NumPy",
+		magic + "\x01\x00":                 "truncated in its header",
+		magic + "\x02\x00\x10":             "truncated in its header",
+		magic + "\x04\x00\x10\x00\x00\x00": "version 4",
+		good[:30]:                          "truncated in its header",
 		good[:len(good)-1]: "has 7 bytes of data, which is not what shape (1, 2) of " +
 			"float32 takes",
 		good + "x":                                        "has 9 bytes of data",
 		file(1, "'<f4'", "()", two[:4]):                   "has 0 dimensions, not 1 to 3",
-		file(1, "'<f4'", "(1, , 2)", two):                 "has a header without type, order or shape",
+		file(1, "'<f4'", "(1, -2)", two):                  "has a header without type, order or shape",
 		file(1, "'<f4'", "(1, 1, 1, 2)", two):             "4 dimensions",
 		file(1, "'<f4'", "(4294967296, 4294967296)", two): "cut off or damaged",
-		file(1, "'<f4'", "(99999999999999999999,)", two):  "has a header without type, order or shape",
+		file(1, "'<f4'", "(99999999999999999999,)", two):  "has the shape (99999999999999999999,)",
 		file(1, "'>f4'", "(2,)",
 			two): `type ">f4"; known are float16, float32, float64, uint8, int32, int64`,
 		file(1, "[('a', '<f4')]", "(2,)", two):             "holds records",

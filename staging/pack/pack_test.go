@@ -48,7 +48,7 @@ func drawData(t *rapid.T, tb testing.TB, root string) {
 		if rapid.IntRange(0, 3).Draw(t, "no name but an extension") > 0 {
 			name = fmt.Sprint(i) + name
 		}
-		if strings.HasSuffix(name, ".tar") || strings.HasSuffix(name, ".npy") {
+		if strings.HasSuffix(name, ".tar") {
 			continue
 		}
 		size := rapid.SampledFrom([]int{0, 1, 511, 512, 513, 3000}).Draw(t, "size")
@@ -224,8 +224,7 @@ func TestPackOfEveryFormat(t *testing.T) {
 	by := startPython(t)
 	src, dest := t.TempDir(), filepath.Join(t.TempDir(), "dest")
 	grow(t, src, map[string]string{
-		"rows.npy": "\x93NUMPY\x01\x00\x46\x00{'descr': '|u1', 'fortran_order': False, " +
-			"'shape': (2, 3), }" + strings.Repeat(" ", 10) + "\nabcdef",
+		"a.NPY": "array",
 		"s.tar": tarOf(t, "x.cls", "text", "x.jpg", "J"),
 		"BLOB":  "read",
 	})
@@ -236,8 +235,7 @@ func TestPackOfEveryFormat(t *testing.T) {
 		got = append(got, fmt.Sprintf("%q", s.files(t)))
 	}
 	want := []string{
-		`map["bin":"read"]`, `map["bin":"abc"]`, `map["bin":"def"]`,
-		`map["cls":"text" "jpg":"J"]`,
+		`map["bin":"read"]`, `map["npy":"array"]`, `map["cls":"text" "jpg":"J"]`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("samples %v, want %v", got, want)

@@ -57,7 +57,7 @@ func (p *Plan) files(list []file, place int) ([]file, error) {
 	}
 	first, classed := len(list), false
 	for _, member := range p.manifest.Members(id) {
-		kind := p.kind(id, member)
+		kind := kind(member)
 		if strings.ContainsAny(kind, "/\x00") {
 			return fail("has a member of the kind %q, which is not a file extension", kind)
 		}
@@ -81,10 +81,9 @@ func (p *Plan) files(list []file, place int) ([]file, error) {
 	return list, nil
 }
 
-// kind returns the extension of a member in a shard. Tar readers ignore a member without one, and a
-// row of an array is not a .npy file.
-func (p *Plan) kind(id draw.SampleID, member dataset.Member) string {
-	if member.Kind == "" || p.manifest.Format(id) == dataset.FormatNPY {
+// kind returns the extension of a member in a shard. Tar readers ignore a member without one.
+func kind(member dataset.Member) string {
+	if member.Kind == "" {
 		return "bin"
 	}
 	return shards.LowerASCII(member.Kind)

@@ -1,6 +1,5 @@
-// Package shards finds the samples in files that hold many: tar shards in WebDataset's format,
-// TFRecord files, and arrays in NumPy's .npy files. It reads headers only, by offset, so that the
-// samples can be read in place later.
+// Package shards finds the samples in files that hold many: tar shards in WebDataset's format, and
+// TFRecord files. It reads headers only, by offset, so that the samples can be read in place later.
 package shards
 
 // Contents is the samples of one shard, in file order.

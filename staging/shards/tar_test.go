@@ -82,7 +82,7 @@ func TestTarSamples(t *testing.T) {
 	contents, err := parse(Tar, data)
 	must(t, err)
 	var got []string
-	for _, members := range contents.places("") {
+	for _, members := range contents.places() {
 		text := ""
 		for _, m := range members {
 			text += fmt.Sprintf("%s=%d ", m.Kind, m.Size)
@@ -221,7 +221,7 @@ func TestTarRandom(t *testing.T) {
 		checkContents(t, contents, int64(len(data)))
 		found := map[string]string{} // kinds by content
 		total := 0
-		for _, members := range contents.places("") {
+		for _, members := range contents.places() {
 			for _, m := range members {
 				found[string(data[m.Offset:m.Offset+m.Size])] = m.Kind
 				total++

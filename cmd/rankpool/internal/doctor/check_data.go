@@ -55,7 +55,7 @@ func checkPlace(env *Env, data string) []Finding {
 func checkFiles(env *Env, data string) []Finding {
 	manifest, files, err := env.Machine.Manifest(data, fewFiles)
 	switch {
-	case err != nil && index.MadeOfPieces(data):
+	case err != nil && index.MadeOfPieces(data, false):
 		return bad("samples of "+data+" are not files, but parts of one",
 			"make a manifest: rankpool index "+data+" --rows ROWS -o "+
 				strings.TrimSuffix(filepath.Base(data), filepath.Ext(data))+".parquet, and use that as --data")

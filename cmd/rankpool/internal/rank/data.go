@@ -23,7 +23,7 @@ type Choice struct {
 func (c *Choice) Register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&c.Only, "only", nil, "of a folder, take only files with such names "+
 		"('*.jpg', 'n0*/*.png'); repeatable")
-	flags.StringVar(&c.Format, "format", formats[0], "auto: .tar, .tfrecord and .npy files hold "+
+	flags.StringVar(&c.Format, "format", formats[0], "auto: .tar and .tfrecord files hold "+
 		"samples; files: each of them is one sample")
 }
 
