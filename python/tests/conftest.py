@@ -67,6 +67,8 @@ def strict_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         warnings.filterwarnings("ignore", message="The given (buffer|NumPy array) is not writable")
+        # NumPy 2, of a file that Python 2 wrote
+        warnings.filterwarnings("ignore", message="Reading `.npy` or `.npz` file required")
         # on a machine with few cores
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield

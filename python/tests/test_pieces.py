@@ -405,7 +405,6 @@ def test_records_of_numpy(tmp_path, version):
     check(tmp_path / "a.npy", [{"data": np.load(tmp_path / "a.npy")}], rows=2)
 
 
-@pytest.mark.filterwarnings("ignore:Reading")
 @pytest.mark.parametrize("text", [
     '{"descr": "<i4", "fortran_order": False, "shape": (4, 3)}\n',
     "{'descr': u'<i4', 'fortran_order': False, 'shape': (4L, 3L), }\n",
