@@ -167,6 +167,8 @@ def test_what_is_refused(start, tmp_path):
     assert (quiet[0].returncode, quiet[0].stdout, quiet[0].stderr) == (0, "", "")
     assert quiet[1].returncode == 1 and "has no NumPy" in quiet[1].stderr
     assert "Traceback" not in quiet[1].stderr
+    path_to_it = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(argv[:-1], check=True, env=path_to_it)  # by /usr/bin/python3
     items = "import rankpool; data = rankpool.Dataset(); print(len(data)); data[0]"
     result = start(manifest, command=[sys.executable, "-c", items], options=PATIENT).finish()
     assert result.code != 0 and f"{SAMPLES}\n" in result.stdout

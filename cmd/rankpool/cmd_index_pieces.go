@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,8 @@ func (f *pieceFlags) register(flags *pflag.FlagSet) {
 		flags.String(flag.name, "", flag.help)
 	}
 	flags.StringVar(&f.table, "pieces", "", "read a list of pieces from this file; -: standard input")
-	flags.StringVar(&f.python, "python", "python3", "the interpreter that lists pieces")
+	flags.StringVar(&f.python, "python", "", "the interpreter that lists pieces, with NumPy "+
+		"(default: python3 or /usr/bin/python3)")
 }
 
 // args checks the arguments: one folder or file, or --pieces.
@@ -129,7 +131,8 @@ func (f *pieceFlags) list(
 		return nil, err
 	}
 	args := append([]string{"-m", "rankpool.pieces", path}, f.given()...)
-	lister := exec.CommandContext(ctx, f.python, args...)
+	python := f.interpreter(ctx)
+	lister := exec.CommandContext(ctx, python, args...)
 	lister.Stderr = errs
 	if client != "" {
 		lister.Env = append(os.Environ(), "PYTHONPATH="+launch.PythonPath(client, os.Getenv))
@@ -140,7 +143,7 @@ func (f *pieceFlags) list(
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s lists the pieces of such files, and does not start: %w; name a "+
-			"Python that has rankpool with --python", f.python, err)
+			"Python that has rankpool with --python", python, err)
 	}
 	m, err := index.ReadPieces(out)
 	_, _ = io.Copy(io.Discard, out) // so that the lister ends
@@ -152,6 +155,19 @@ func (f *pieceFlags) list(
 		return nil, fmt.Errorf("the pieces were not listed: %w", ended)
 	}
 	return m, err
+}
+
+// interpreter returns the Python that lists pieces: unless --python names one, the first that has
+// NumPy; if none has it, the first says so.
+func (f *pieceFlags) interpreter(ctx context.Context) string {
+	const hasNumPy = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('numpy'))"
+	known := []string{cmp.Or(f.python, "python3"), "/usr/bin/python3"}
+	for _, python := range known {
+		if f.python != "" || exec.CommandContext(ctx, python, "-c", hasNumPy).Run() == nil {
+			return python
+		}
+	}
+	return known[0]
 }
 
 // openWhole opens a data set of which each sample is one piece, so that it can be copied by itself.
