@@ -232,7 +232,7 @@ def test_a_data_set_that_is_learned_in_the_first_epoch(start, tmp_path, ranks, w
     subprocess.run([*map(str, script), tmp_path / "log"], check=True, env=client)
     want, manifest = trained(tmp_path, 1), tmp_path / "blocks.parquet"
     shutil.rmtree(learned)
-    listed = [sys.executable, "-m", "rankpool.learning", "--blocks", path.parent, "16384"]
+    listed = [sys.executable, "-m", "rankpool.learning", path.parent, "--blocks", "16384"]
     table = subprocess.run(listed, check=True, env=client, capture_output=True).stdout
     subprocess.run([RANKPOOL, "index", "--pieces", "-", "-o", manifest], check=True, input=table)
     for planned in (2, 3):  # epochs: in a second job, all

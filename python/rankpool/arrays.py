@@ -44,6 +44,8 @@ class Arrays(Served):
         if transform is None:  # then nothing draws random numbers
             self.rng = None
         names = dataset.split(",") if isinstance(dataset, str) else dataset
+        if min(1 if rows is None else rows, 1 if stride is None else stride) < 1:
+            raise ValueError("rankpool: rows and stride must be at least 1")
         self._data = self._find_served()
         if self._data is None:
             raw = shape and (header, np.dtype(dtype).str, list(shape))

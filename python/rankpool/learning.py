@@ -1,6 +1,6 @@
 """Learns from a script what its samples are made of: learn() records what each reads.
 
-    python -m rankpool.learning --blocks DATA [BYTES] | rankpool index --pieces - -o data.parquet
+    python -m rankpool.learning DATA --blocks | rankpool index --pieces - -o data.parquet
     python -m rankpool.learning FOLDER | rankpool index --pieces - -o learned.parquet
 
 The first lists the files in DATA in blocks: served, they are planned as soon as samples are known
@@ -9,6 +9,7 @@ to read them. The second lists what was recorded in FOLDER: then ranks know the 
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import socket
@@ -28,10 +29,13 @@ from .dataset import Dataset
 from .errors import Refused
 from .hdf5 import heads_of
 from .map_dataset import Served
-from .messages import say_once
+from .messages import say, say_once
 from .piece_table import Column, Read, Table, joined
+from .zarr_stores import METADATA
 
-TIMES = 2  # that a sample is recorded, on each node: the first time a library may have had a part
+# how often a sample is recorded on each node: the first time a library may have had a part; and if
+# it reads something else later
+TIMES, MOST = 2, 8
 SMALL, FEW = 8 << 10, 16  # smaller reads are of heads, see _heads
 BLOCK = 256 << 10  # bytes of a file that are planned together, before its samples are known
 
@@ -40,13 +44,13 @@ class Blocks:
     """The blocks that samples are known to read. `widest` is the most that one reads; `final`: no
     later epoch of this process knows better."""
 
-    def __init__(self, found: List[Optional[array]], final: bool) -> None:
+    def __init__(self, found: Dict[int, array], final: bool) -> None:
         self._found, self.final = found, final
-        self.widest = max((len(one) for one in found if one), default=1)
+        self.widest = max(map(len, found.values()))
 
     def of(self, ids: Sequence[int]) -> List[List[int]]:
         """Returns the blocks of each sample of a batch, which must have one."""
-        found = [list(self._found[id] or ()) for id in ids]
+        found = [list(self._found.get(id, ())) for id in ids]
         if ids and not any(found):
             found[0] = [0]
         return found
@@ -70,7 +74,6 @@ class Learned(Served):
         if self._data is not None:
             run = os.path.basename(os.path.dirname(os.path.dirname(self._data.door)))
         self._run = f".{run}-{os.environ.get('SLURM_RESTART_COUNT', 0)}."
-        self._base = os.path.join(self._folder, socket.gethostname())
         self._log: Any = None
         self._blocks: Optional[Blocks] = None
         self._begun = 0
@@ -87,46 +90,63 @@ class Learned(Served):
         self._begun += 1
         if self._blocks is None or not self._blocks.final:
             but = self._run if self._begun == 1 else None
-            found = _read_blocks(self._folder, self._data.index.pieces.note, but)
-            self._blocks = Blocks(found, self._begun > TIMES) if any(found) else None
+            of, note = [os.path.realpath(self.root), len(self)], self._data.index.pieces.note
+            found = _read_blocks(_records(self._folder, of, but), note)
+            self._blocks = Blocks(found, self._begun > TIMES) if any(found.values()) else None
             if found and not self._blocks:
                 say_once(f"no sample reads a file below {self.root} by rankpool.open")
+            elif not self._blocks:
+                say_once(f"the first epoch reads {self.root} from storage: the next ones are planned")
         return self._blocks
 
     def __len__(self) -> int:
+        self._samples = len(self.dataset)  # it may grow
         return self._samples
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "dataset":  # a copy that is being made
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
 
     def __getstate__(self) -> dict:
         return {**super().__getstate__(), "_log": None, "_blocks": None}
 
     def _item(self, index: int) -> Any:
-        id, served = int(index) % len(self), self._data is not None and self._data.index
+        served = self._data is not None and self._data.index
         if self._block:  # where it is not known, the sample is not in hand
             served = isinstance(index, Index) and index.batch.pieces
         with self._hand(index) if served else nullcontext():
-            if self._drawn is not None or not self._unknown(id):
+            if self._drawn is not None:
                 return self.dataset[int(index)]
+            before = piece_files.unplanned_bytes
             with piece_files.recorded() as reads:
                 item = self.dataset[int(index)]
-        self._put_down(id, reads)
+        try:
+            missed = bool(served) and piece_files.unplanned_bytes > before
+            self._put_down(int(index) % self._samples, reads, missed)
+        except OSError as error:
+            say_once(f"what samples read is not recorded: {error}")
         return item
 
-    def _unknown(self, id: int) -> bool:
-        """Returns whether what a sample reads is still to be recorded on this node, in this
-        process's log."""
-        if self._log is None or self._log[0] != os.getpid():
+    def _put_down(self, id: int, reads: List[Tuple[bytes, int, int]], missed: bool) -> None:
+        """Appends to this process's log what a sample has read, unless it was there often enough;
+        `missed`: not all that it reads was planned."""
+        if self._log is None or self._log[:2] != [os.getpid(), self._samples]:
+            base = os.path.join(self._folder, f"{socket.gethostname()}.{self._samples}")
             os.makedirs(self._folder, exist_ok=True)
-            times = os.open(self._base + ".times", os.O_RDWR | os.O_CREAT, 0o666)
-            log = open(f"{self._base}{self._run}{os.getpid()}.log", "a", buffering=1)
-            log.write(json.dumps([self.root, len(self)]) + "\n")
-            self._log = os.getpid(), times, log
-        return (os.pread(self._log[1], 1, id) or b"\0")[0] < TIMES
-
-    def _put_down(self, id: int, reads: List[Tuple[bytes, int, int]]) -> None:
-        _, times, log = self._log
+            times = os.open(base + ".times", os.O_RDWR | os.O_CREAT, 0o666)
+            name = f"{base}{self._run}{os.getpid()}.log"
+            self._log = [os.getpid(), self._samples, times, name, None]
+        *_, times, name, log = self._log
         before = (os.pread(times, 1, id) or b"\0")[0]
+        if before >= (MOST if missed else TIMES):
+            return
+        if log is None:
+            log = self._log[-1] = open(name, "a", buffering=1)
+            log.write(json.dumps([os.path.realpath(self.root), self._samples]) + "\n")
         os.pwrite(times, bytes([before + 1]), id)
-        root = os.path.join(self.root, "")
+        root = self.root if self._data is None else os.fsdecode(self._data.index.root)
+        root = os.path.join(root, "")
         places = sorted({(os.fsdecode(path), at, end) for path, at, end in reads})
         below = [(path[len(root) :], *at) for path, *at in places if path.startswith(root)]
         log.write(json.dumps([id, below]) + "\n")
@@ -152,29 +172,33 @@ def write_blocks(root: str, block: int = BLOCK, out: Any = None) -> None:
     table.note.update(format="blocks", source=table.root, block=block)
     for folder, folders, names in os.walk(table.root):
         folders[:] = sorted(name for name in folders if name[0] != ".")
-        for path in (os.path.join(folder, name) for name in sorted(names) if name[0] != "."):
-            number, size = table.file(path)
-            at = np.arange(0, size, block)
-            if size:
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            if name in METADATA:  # of Zarr: every sample needs it
+                table.file(path, [(0, os.path.getsize(path))])
+            elif name[0] != "." and os.path.getsize(path):
+                number, size = table.file(path)
                 table.file(path, heads_of(path))
+                at = np.arange(0, size, block)
                 places = [np.full_like(at, number), at, np.minimum(block, size - at)]
                 column = Column(1, np.arange(len(at) + 1), np.stack(places, axis=1))
                 table.add(path, [[len(at)]], [column])
+    if not table.note["files"]:
+        raise Refused(f"{table.root} is not a folder with files")
     table.write(out or sys.stdout)
 
 
-def _read_blocks(folder: str, note: dict, but: Optional[str]) -> List[Optional[array]]:
-    """Returns the blocks of each sample, [] if none was recorded."""
-    counts = [count for _, count, _ in note["files"]]
-    first = dict(zip((path for path, _, _ in note["files"]), accumulate(counts, initial=0)))
-    found: List[Optional[array]] = []
-    for _, samples, id, reads in _records(folder, but):
-        found = found or [None] * samples
-        rows = set(found[id] or ())
+def _read_blocks(records: Iterator[Tuple[Any, int, list]], note: dict) -> Dict[int, array]:
+    """Returns the blocks of each sample that was recorded."""
+    ends = list(accumulate(count for _, count, _ in note["files"]))
+    first = {path: (end - count, end) for end, (path, count, _) in zip(ends, note["files"])}
+    found: Dict[int, array] = {}
+    for _, id, reads in records:
+        rows = set(found.get(id, ()))
         for path, at, end in reads:
-            if path in first:
-                begin, end = at // note["block"], -(-end // note["block"])
-                rows.update(range(first[path] + begin, first[path] + end))
+            begin, over = first.get(path, (0, 0))  # the file may have gone, or become shorter
+            last = begin - -end // note["block"]
+            rows.update(range(begin + at // note["block"], min(over, last)))
         found[id] = array("I", sorted(rows))
     return found
 
@@ -218,40 +242,60 @@ def _heads(root: str, reads: Set[Read]) -> List[Read]:
 
 def _recorded(folder: str) -> Tuple[str, List[Set[Read]]]:
     """Returns root and reads of each sample: path, offset and end."""
-    samples: List[Set[Read]] = []
-    root = ""
-    for root, count, id, reads in _records(folder):
-        samples = samples or [set() for _ in range(count)]
-        samples[id].update(map(tuple, reads))
-    if not root:
-        raise Refused(f"{folder} has no records of rankpool.learn")
-    return root, samples
-
-
-def _records(folder: str, but: Optional[str] = None) -> Iterator[Tuple[str, int, int, list]]:
-    """Yields what was recorded, but in one run: root, number of samples, sample and its reads."""
     of: Optional[list] = None
+    for first, id, reads in _records(folder):
+        if of is None:
+            of, samples = first, [set() for _ in range(first[1])]
+        elif of != first:
+            raise Refused(
+                f"{folder} has records of several data sets, or of one that has grown: of "
+                f"{of[1]} samples in {of[0]}, and {first[1]} in {first[0]}; learn in another folder"
+            )
+        samples[id].update(map(tuple, reads))
+    if of is None:
+        raise Refused(f"{folder} has no records of rankpool.learn")
+    missing = sum(not reads for reads in samples)
+    if missing:
+        say(f"{missing} of {len(samples)} samples have read nothing, or were never drawn")
+    return of[0], samples
+
+
+def _records(
+    folder: str, wanted: Optional[list] = None, but: Optional[str] = None
+) -> Iterator[Tuple[list, int, list]]:
+    """Yields what was recorded, perhaps of one data set, and without one run: root and number of
+    samples, sample and its reads."""
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         if not name.endswith(".log") or but and but in name:
             continue
+        of: list = []
         with open(os.path.join(folder, name)) as lines:
             for line in lines:
                 if line[-1:] != "\n":  # still being written
                     break
                 first, second = json.loads(line)
-                if isinstance(second, list):
-                    yield *of, first, second
-                elif of not in (None, [first, second]):
-                    raise Refused(f"{folder} has records of several data sets: {of[0]}, {first}")
-                else:
+                if not isinstance(second, list):
                     of = [first, second]
+                elif wanted in (None, of):
+                    yield of, first, second
+
+
+def main() -> None:
+    about = __doc__.split("\n")[0]
+    parser = argparse.ArgumentParser("python -m rankpool.learning", description=about)
+    parser.add_argument("folder", help="that learn has recorded in; with --blocks: of the data")
+    size = f"list the folder's files in blocks of so many bytes (default: {BLOCK})"
+    parser.add_argument("--blocks", help=size, type=int, nargs="?", const=BLOCK, metavar="BYTES")
+    asked = parser.parse_args()
+    if asked.blocks is not None and asked.blocks < 1:
+        parser.error("--blocks must be at least 1 byte")
+    try:
+        write_blocks(asked.folder, asked.blocks) if asked.blocks else write(asked.folder)
+    except Refused as error:
+        sys.exit(str(error))
+    except OSError as error:
+        sys.exit(f"rankpool: {error}")
 
 
 if __name__ == "__main__":
-    try:
-        if sys.argv[1] == "--blocks":
-            write_blocks(sys.argv[2], *map(int, sys.argv[3:]))
-        else:
-            write(sys.argv[1])
-    except (IndexError, OSError, TypeError, ValueError, Refused) as error:
-        sys.exit(f"usage: python -m rankpool.learning FOLDER | --blocks DATA [BYTES]\n{error}")
+    main()

@@ -16,14 +16,24 @@ from .index import Index, Ranges
 
 _lock = threading.RLock()  # one sample at a time is in hand: libraries read in threads of their own
 _hand: Dict[bytes, Ranges] = {}  # by path: those of the sample in hand
-_indexes: Dict[bytes, Index] = {}  # by root: data sets that the cache serves
+_indexes: Dict[bytes, Index] = {}  # data sets that the cache serves, by root, also without links
 _reads: Optional[List[Tuple[bytes, int, int]]] = None  # see recorded
 unplanned_bytes = 0  # that this process read from storage through such files
 
 
 def serve(index: Index) -> None:
     """Makes files below the root of a data set be read from the pieces of its samples."""
-    _indexes[os.path.join(index.root, b"")] = index
+    for root in (os.path.realpath(index.root), index.root):
+        _indexes[os.path.join(root, b"")] = index
+
+
+def _find(path: bytes) -> Optional[Tuple[Index, bytes]]:
+    """Returns the index of a file, and its relative path there; None: it is in none."""
+    for known in (path, os.path.realpath(path)) if _indexes else ():
+        root = max(filter(known.startswith, _indexes), key=len, default=None)
+        if root is not None:
+            return _indexes[root], known[len(root) :]
+    return None
 
 
 @contextmanager
@@ -66,11 +76,13 @@ class SampleFile(io.RawIOBase):
     libraries need to decode it from the manifest, and all else from storage, which is counted."""
 
     def __init__(self, path) -> None:
-        self._path = os.path.abspath(os.fsencode(path))
+        self._path, self._head = os.path.abspath(os.fsencode(path)), None
+        served = _find(self._path)
+        if served is not None:
+            index, relative = served
+            self._path = os.path.join(index.root, relative)
+            self._head = index.pieces.heads.get(relative)
         self.name = os.fsdecode(self._path)
-        root = max(filter(self._path.startswith, _indexes), key=len, default=None)
-        heads = _indexes[root].pieces.heads if root is not None else {}
-        self._head = heads.get(self._path[len(root) :]) if root is not None else None
         self._at = 0
         self.last = 0, 0  # where the last read began and ended
         self._file: Optional[io.FileIO] = None
@@ -85,8 +97,11 @@ class SampleFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
+        at = offset + (0, self._at, self._size)[whence]
+        if at < 0:
+            raise ValueError(f"rankpool: no place {at} in {self.name}")
+        self._at = at
+        return at
 
     def readinto(self, buffer) -> int:
         got = self.fill(self._at, buffer)

@@ -93,18 +93,24 @@ def test_blocks(folder, capfd):
     ]
     note = json.loads(note[2:])
     assert (note["format"], note["source"]) == ("blocks", str(folder / "data"))
-    found = learning._read_blocks(str(folder / "learned"), note, None)
+
+    def read(but=None):
+        return learning._read_blocks(learning._records(str(folder / "learned"), None, but), note)
+
+    found = read()
     ends = [100 + i * ROW for i in range(N + 1)]
     want = [{0, *range(a // 4096, -(-b // 4096))} for a, b in zip(ends, ends[2:])]
-    assert list(map(set, found)) == [*want, set()]
+    assert [set(found[i]) for i in range(N)] == [*want, set()]
     blocks = learning.Blocks(found, True)
     assert blocks.widest == max(map(len, want))
     assert blocks.of([1, N - 1]) == [sorted(want[1]), []] and blocks.of([N - 1]) == [[0]]
     (log,) = (folder / "learned").glob("*.log")
-    assert learning._read_blocks(str(folder / "learned"), note, log.name[-9:]) == []
+    assert read(log.name[-9:]) == {}
     with open(log, "a") as file:
         file.write('[1, [["rows", 0')  # another trainer is writing
-    assert learning._read_blocks(str(folder / "learned"), note, None) == found
+    assert read() == found
+    note["files"][0][1] = 3  # the file has become shorter
+    assert max(map(max, filter(len, read().values()))) == 2
 
 
 def test_small_reads_are_pieces_if_there_are_many(folder, monkeypatch):
@@ -159,9 +165,16 @@ def test_what_is_refused(folder):
     (folder / "learned").mkdir()
     with pytest.raises(Refused, match="has no records of rankpool.learn"):
         listed(folder)
+    with pytest.raises(Refused, match="is not a folder with files"):
+        learning.write_blocks(folder / "learned")
     learn(folder, 0)
     data = rankpool.learn([0, 1], folder / "data", folder / "learned")
-    data._base += "other"  # another node
-    assert data[0] == 0
-    with pytest.raises(Refused, match="records of several data sets"):
+    assert data[0] == 0 and data.append(2) is None and len(data) == 3 and data[2] == 2
+    with pytest.raises(Refused, match="records of several data sets, or of one that has grown"):
         listed(folder)
+
+
+def test_records_are_not_needed(folder, capfd):
+    (folder / "learned").write_text("a file")
+    learn(folder, 0)
+    assert capfd.readouterr().err.count("what samples read is not recorded: ") == 1
