@@ -38,11 +38,13 @@ waited: not measured, since no DataLoader of PyTorch asked for the batches
 `},
 		"bytes that were not planned": {
 			`{"event":"epoch","data":"x","draws":4,"hits_local":4,"unplanned_bytes":2048,"seconds":2}`,
-			Show{}, `  epoch   time       waited  from memory  from storage
+			Show{},
+			`  epoch   time       waited  from memory  from storage
       0  2.0 s  0.0 s (0 %)      100.0 %             0
-not in the table: training itself read 2.0 KiB from storage, outside of what its
-samples are known to be made of (docs/data.md)
-`},
+not in the table: training itself read 2.0 KiB from storage, outside of
+what its samples are known to be made of (docs/data.md)
+`,
+		},
 		"no sample": {
 			`{"event":"begin","launch":"l","ranks":1,"data":["train","val"]}`,
 			Show{},
