@@ -106,7 +106,9 @@ class Planned(Ours):
             if not counts and number > self._first:
                 break
             epoch = self._begin(stream, counts, ids)
-            if epoch is not None:
+            # what has no plan, since other trainers did not come, counts in no epoch of the cache
+            counted = epoch is not None and not stream.alone
+            if counted:
                 stream._measure(epoch, began)
             at = 0
             for place, count in enumerate(counts):
@@ -114,7 +116,9 @@ class Planned(Ours):
                 if epoch is not None:
                     if self._assign == "local":
                         batch = stream._plan.batch(place)
-                    batch = Batch(batch, stream._stream, epoch, place, stream.spec, key=None)
+                    batch = Batch(
+                        batch, stream._stream if counted else -1, epoch, place, stream.spec, key=None
+                    )
                     batch.pieces = self._blocks and self._blocks.of(batch)
                     batch = list(batch.indices())
                 if not loading.exact:

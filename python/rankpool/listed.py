@@ -23,7 +23,7 @@ class Listed(BatchSampler):
 
     def __init__(self, data, rank: int, world: int, assign: str) -> None:
         self._parts: Dict[int, bytes] = {}  # by epoch
-        self._alone = 0  # how often in a row the other trainers did not come
+        self.alone = 0  # how often in a row the other trainers did not come
         self._skips = 0  # so many parts are read from storage without waiting for them again
         super().__init__(data, 0, 0, LISTED, rank=rank, world_size=world, assign=assign)
 
@@ -53,9 +53,9 @@ class Listed(BatchSampler):
                 return not_served(self.data, refused)
             except NotReady as why:
                 not_served(self.data, why)
-                self._skips, self._alone = 2 * (2**self._alone - 1), self._alone + 1
+                self._skips, self.alone = 2 * (2**self.alone - 1), self.alone + 1
                 return self.epoch
-            self.epoch, self._alone, ahead = self.epoch + 1, 0, False
+            self.epoch, self.alone, ahead = self.epoch + 1, 0, False
             # else it was open already: other trainers had come too late for it
             if words.endswith(plan.ids.tobytes()):
                 self._plan = plan

@@ -275,6 +275,8 @@ def test_a_trainer_that_always_iterates_alone(door, served, capfd):
         assert sum([ids_of(rows) for rows, _ in loader], []) == list(range(20))
         waited.append(len(door.seen(PLAN)) - before)
     assert waited == [1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
+    # no rank knows these epochs, so nothing is counted there
+    assert not door.seen(GET) and not door.seen(6)
     assert capfd.readouterr().err.count("RANK 1 is missing") == 1
 
 
