@@ -116,9 +116,8 @@ class Planned(Ours):
                 if epoch is not None:
                     if self._assign == "local":
                         batch = stream._plan.batch(place)
-                    batch = Batch(
-                        batch, stream._stream if counted else -1, epoch, place, stream.spec, key=None
-                    )
+                    number_at_door = stream._stream if counted else -1
+                    batch = Batch(batch, number_at_door, epoch, place, stream.spec, key=None)
                     batch.pieces = self._blocks and self._blocks.of(batch)
                     batch = list(batch.indices())
                 if not loading.exact:
