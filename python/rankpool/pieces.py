@@ -179,7 +179,10 @@ def main() -> None:
     asked = parser.parse_args()
     if min(asked.rows, asked.stride) < 1:
         parser.error("--rows and --stride must be at least 1")
-    raw = asked.shape and (asked.header, np.dtype(asked.dtype).str, asked.shape)
+    try:
+        raw = asked.shape and (asked.header, np.dtype(asked.dtype).str, asked.shape)
+    except TypeError as error:
+        parser.error(f"--dtype: {error}")
     gc.disable()  # there are many tuples, and none in a cycle
     try:
         index(asked.path, asked.dataset, asked.rows, asked.stride, raw).write(sys.stdout)

@@ -326,6 +326,8 @@ def test_command(tmp_path):
     assert done.returncode == 0 and done.stdout.splitlines()[2:] == Listed(table).text
     assert "24 samples of 49 pieces, 1 rows a piece" in done.stderr
     (tmp_path / "raw").write_bytes(bytes(8 + 24 * 40))
+    done = run(tmp_path / "raw", "--shape", "N,2,3", "--dtype", "foo")
+    assert done.returncode == 2 and "--dtype: data type 'foo' not understood" in done.stderr
     done = run(tmp_path / "raw", "--header", "8", "--shape", "N,2,3", "--dtype", "float32")
     assert done.stdout.splitlines()[-2:] == ["P\t8\t960", "W\t0\t1\t0\t40"]
     assert "40 samples share a piece" in done.stderr

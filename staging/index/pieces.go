@@ -86,7 +86,9 @@ func ReadPieces(table io.Reader) (*dataset.Manifest, error) {
 		checked: map[string]bool{},
 	}
 	t.lines.Buffer(make([]byte, 0, 64<<10), maxPiecesLine)
-	if err := t.open(); err != nil {
+	if err := t.open(); t.line == 0 {
+		return nil, errors.New("there is no table of pieces: what lists them has printed nothing")
+	} else if err != nil {
 		return nil, fmt.Errorf("staging: table of pieces, line %d: %w", t.line, err)
 	}
 	for t.next() {
