@@ -220,7 +220,9 @@ def test_a_learned_data_set(start, tmp_path):
     assert "unplanned_bytes" not in result.summary, result.summary
 
 
-@pytest.mark.parametrize("ranks, workers", [(1, 0), (2, 2)])
+@pytest.mark.parametrize(
+    "ranks, workers", [(2, 2), pytest.param(1, 0, marks=pytest.mark.full)]
+)
 def test_a_data_set_that_is_learned_in_the_first_epoch(start, tmp_path, ranks, workers):
     path, learned = tmp_path / "data" / "data.h5", tmp_path / "learned"
     path.parent.mkdir()
