@@ -237,7 +237,7 @@ def test_a_data_set_that_is_learned_in_the_first_epoch(start, tmp_path, ranks, w
     listed = [sys.executable, "-m", "rankpool.learning", path.parent, "--blocks", "16384"]
     table = subprocess.run(listed, check=True, env=client, capture_output=True).stdout
     subprocess.run([RANKPOOL, "index", "--pieces", "-", "-o", manifest], check=True, input=table)
-    for planned in (2, 3):  # epochs: in a second job, all
+    for planned in (2, 3):  # epochs: in a second job, which reads through a link, all
         one = start(
             manifest, ranks=ranks, command=[*script, "log"], window="8MiB", options=PATIENT
         )
@@ -248,5 +248,8 @@ def test_a_data_set_that_is_learned_in_the_first_epoch(start, tmp_path, ranks, w
         epochs = [event for event in events if event["event"] == "epoch"]
         assert len(epochs) == planned, result.stderr
         assert 0 < epochs[-1]["storage_bytes"] < 2.2 * path.stat().st_size
+        if planned == 2:
+            (tmp_path / "link").symlink_to(path.parent)
+            script[2] = str(tmp_path / "link" / path.name)
         assert epochs[-1]["fallback_reads"] == 0
         assert "unplanned_bytes" not in result.summary, result.summary

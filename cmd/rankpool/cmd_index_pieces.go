@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +42,8 @@ func (f *pieceFlags) register(flags *pflag.FlagSet) {
 		flags.String(flag.name, "", flag.help)
 	}
 	flags.StringVar(&f.table, "pieces", "", "read a list of pieces from this file; -: standard input")
-	flags.StringVar(&f.python, "python", "", "the interpreter that lists pieces, with NumPy "+
-		"(default: python3 or /usr/bin/python3)")
+	flags.StringVar(&f.python, "python", "", "the Python that lists pieces; it needs NumPy (default: "+
+		"python3, or else /usr/bin/python3)")
 }
 
 // args checks the arguments: one folder or file, or --pieces.
@@ -157,17 +156,19 @@ func (f *pieceFlags) list(
 	return m, err
 }
 
-// interpreter returns the Python that lists pieces: unless --python names one, the first that has
-// NumPy; if none has it, the first says so.
+// interpreter returns the Python that lists pieces: that of --python, or the first with NumPy. If
+// none has it, the lister says so.
 func (f *pieceFlags) interpreter(ctx context.Context) string {
 	const hasNumPy = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('numpy'))"
-	known := []string{cmp.Or(f.python, "python3"), "/usr/bin/python3"}
-	for _, python := range known {
-		if f.python != "" || exec.CommandContext(ctx, python, "-c", hasNumPy).Run() == nil {
+	if f.python != "" {
+		return f.python
+	}
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		if exec.CommandContext(ctx, python, "-c", hasNumPy).Run() == nil {
 			return python
 		}
 	}
-	return known[0]
+	return "python3"
 }
 
 // openWhole opens a data set of which each sample is one piece, so that it can be copied by itself.

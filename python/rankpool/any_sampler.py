@@ -95,7 +95,7 @@ class Planned(Ours):
         served, more = getattr(data, "_data", None), True
         if served is not None and data._drawn is None:
             if self._assign == "local":
-                raise ValueError("rankpool: assign must be \"sampler\" while samples are learned")
+                raise ValueError('rankpool: assign="local" does not work with rankpool.learn')
             self._blocks = data.begin()
             served = self._blocks and served  # in a first epoch, nothing is known yet
         stream = None if served is None else listed(served, *_place(None, None), self._assign)

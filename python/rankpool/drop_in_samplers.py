@@ -403,12 +403,10 @@ class ImportanceSampler(Sampler, Ours):
                 "rankpool: the saved state needs the cache, which computes importance, and there is "
                 f"no cache for {self.dataset.root}: resume under rankpool run"
             )
-        why = "there is no cache for"
+        why = f"no cache serves {self.dataset.root}"
         if self.dataset._data is not None:
-            why = "ranks draw by losses from a manifest of samples, not from the blocks of"
-        say_once(
-            f"{why} {self.dataset.root}: samples are drawn equally often, whatever their losses are"
-        )
+            why = f"the cache serves blocks of {self.dataset.root}, not its samples"
+        say_once(f"{why}: samples are drawn equally often, whatever their losses are")
         plain = TorchDistributedSampler(self.dataset, self.num_replicas, self.rank, True, self.seed)
         plain.set_epoch(self.epoch)
         return _cut(list(plain), None, size, -1, self.epoch, None)

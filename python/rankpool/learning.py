@@ -94,9 +94,9 @@ class Learned(Served):
             found = _read_blocks(_records(self._folder, of, but), note)
             self._blocks = Blocks(found, self._begun > TIMES) if any(found.values()) else None
             if found and not self._blocks:
-                say_once(f"no sample reads a file below {self.root} by rankpool.open")
+                say_once(f"no sample has read a file below {self.root} through rankpool.open")
             elif not self._blocks:
-                say_once(f"the first epoch reads {self.root} from storage: the next ones are planned")
+                say_once(f"the first epoch reads {self.root} from storage; later epochs are planned")
         return self._blocks
 
     def __len__(self) -> int:
@@ -125,7 +125,7 @@ class Learned(Served):
             missed = bool(served) and piece_files.unplanned_bytes > before
             self._put_down(int(index) % self._samples, reads, missed)
         except OSError as error:
-            say_once(f"what samples read is not recorded: {error}")
+            say_once(f"cannot record what samples read: {error}")
         return item
 
     def _put_down(self, id: int, reads: List[Tuple[bytes, int, int]], missed: bool) -> None:
@@ -158,10 +158,12 @@ def learn(
     """Returns a map-style data set whose items are those of `dataset`, which opens its files, below
     the folder root, by rankpool.open.
 
-    The ranges of the files that each item reads are recorded in `folder`. If `rankpool run` serves
-    the blocks of the files, what was recorded is planned from the second epoch on, and in later
-    jobs from the first; if it serves a manifest of what was recorded, ImportanceSampler draws from
-    it as well. What an item reads besides comes from storage, and is counted.
+    The ranges of the files that each item reads are recorded in `folder`, one for each data set, on
+    storage that all nodes share. If `rankpool run` serves the blocks of the files, what was
+    recorded is planned from the second epoch on, and in later jobs from the first; if it serves a
+    manifest of what was recorded, ImportanceSampler draws from it as well. What an item reads
+    besides comes from storage, and is counted. Raises ValueError if that manifest has another
+    number of samples.
     """
     return Learned(dataset, root, folder)
 
@@ -248,15 +250,15 @@ def _recorded(folder: str) -> Tuple[str, List[Set[Read]]]:
             of, samples = first, [set() for _ in range(first[1])]
         elif of != first:
             raise Refused(
-                f"{folder} has records of several data sets, or of one that has grown: of "
-                f"{of[1]} samples in {of[0]}, and {first[1]} in {first[0]}; learn in another folder"
+                f"{folder} has records of several data sets, or of one that has grown: "
+                f"{of[1]} samples in {of[0]}, {first[1]} samples in {first[0]}; use a new folder"
             )
         samples[id].update(map(tuple, reads))
     if of is None:
         raise Refused(f"{folder} has no records of rankpool.learn")
     missing = sum(not reads for reads in samples)
     if missing:
-        say(f"{missing} of {len(samples)} samples have read nothing, or were never drawn")
+        say(f"{missing} of {len(samples)} samples were never drawn, or read nothing")
     return of[0], samples
 
 
@@ -283,14 +285,17 @@ def _records(
 def main() -> None:
     about = __doc__.split("\n")[0]
     parser = argparse.ArgumentParser("python -m rankpool.learning", description=about)
-    parser.add_argument("folder", help="that learn has recorded in; with --blocks: of the data")
-    size = f"list the folder's files in blocks of so many bytes (default: {BLOCK})"
+    parser.add_argument("folder", help="the records of learn, or with --blocks the data")
+    size = f"split the files into blocks of this size, and list these (default: {BLOCK})"
     parser.add_argument("--blocks", help=size, type=int, nargs="?", const=BLOCK, metavar="BYTES")
     asked = parser.parse_args()
     if asked.blocks is not None and asked.blocks < 1:
         parser.error("--blocks must be at least 1 byte")
     try:
-        write_blocks(asked.folder, asked.blocks) if asked.blocks else write(asked.folder)
+        if asked.blocks is None:
+            write(asked.folder)
+        else:
+            write_blocks(asked.folder, asked.blocks)
     except Refused as error:
         sys.exit(str(error))
     except OSError as error:

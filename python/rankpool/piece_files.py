@@ -99,7 +99,7 @@ class SampleFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         at = offset + (0, self._at, self._size)[whence]
         if at < 0:
-            raise ValueError(f"rankpool: no place {at} in {self.name}")
+            raise ValueError(f"rankpool: seek to byte {at} of {self.name}")
         self._at = at
         return at
 

@@ -81,7 +81,7 @@ def test_blocks(folder, capfd):
     learn(folder, 0)
     (folder / "data" / "deep").mkdir()
     (folder / "data" / "deep" / "b").write_bytes(bytes(5000))
-    for name in ("empty", ".hidden"):
+    for name in ("empty", ".hidden", ".zarray"):
         (folder / "data" / name).write_bytes(b"x" * len(name[5:]))
     out = io.StringIO()
     learning.write_blocks(folder / "data", 4096, out)
@@ -91,6 +91,7 @@ def test_blocks(folder, capfd):
         "P\t0\t4096\t11", f"P\t45056\t{last}", "P\t0\t4096", "P\t4096\t904", "W\t0\t1\t1\t12",
         "W\t12\t1\t1\t2",
     ]
+    assert [line for line in lines if line[0] == "H"] == ["H\t0\t2"]  # .zarray
     note = json.loads(note[2:])
     assert (note["format"], note["source"]) == ("blocks", str(folder / "data"))
 
@@ -135,17 +136,20 @@ class Open(Windows):
     def __getitem__(self, index):
         if self.file is None:
             self.file = h5py.File(rankpool.open(self.folder / "data" / "a.h5"), "r")
-        return self.file["x"][index]
+        return self.file["x"][index].sum()
 
 
 def test_a_worker_ends_with_an_open_file(folder):
     """h5py would call the file of Python's, and a worker that was not forked die."""
     with h5py.File(folder / "data" / "a.h5", "w") as file:
-        file["x"] = np.arange(N)
+        x = np.arange(N * 64 * 64.0).reshape(N, 64, 64)
+        file.create_dataset("x", data=x, chunks=(1, 16, 64))
     data = rankpool.learn(Open(folder), folder / "data", folder / "learned")
     loader = DataLoader(data, None, num_workers=1, multiprocessing_context="spawn")
-    for _ in range(2):
-        assert list(loader) == list(range(N))
+    batches = iter(loader)
+    workers = batches._workers
+    assert list(batches) == x.sum(axis=(1, 2)).tolist()
+    assert [worker.exitcode for worker in workers] == [0]
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
@@ -174,7 +178,16 @@ def test_what_is_refused(folder):
         listed(folder)
 
 
+def test_a_sample_that_reads_something_else_is_recorded_again(folder):
+    data = rankpool.learn(Windows(folder), folder / "data", folder / "learned")
+    assert data.folder == folder  # attributes are those of the script's data set
+    for missed in [False] * 5 + [True] * 10:
+        data._put_down(0, [(os.fsencode(folder / "data" / "rows"), 0, 1)], missed)
+    (log,) = (folder / "learned").glob("*.log")
+    assert len(log.read_text().splitlines()) == 1 + learning.MOST
+
+
 def test_records_are_not_needed(folder, capfd):
     (folder / "learned").write_text("a file")
     learn(folder, 0)
-    assert capfd.readouterr().err.count("what samples read is not recorded: ") == 1
+    assert capfd.readouterr().err.count("cannot record what samples read: ") == 1

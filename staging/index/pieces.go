@@ -87,7 +87,7 @@ func ReadPieces(table io.Reader) (*dataset.Manifest, error) {
 	}
 	t.lines.Buffer(make([]byte, 0, 64<<10), maxPiecesLine)
 	if err := t.open(); t.line == 0 {
-		return nil, errors.New("there is no table of pieces: what lists them has printed nothing")
+		return nil, errors.New("the list of pieces is empty: the command that prints it may have failed")
 	} else if err != nil {
 		return nil, fmt.Errorf("staging: table of pieces, line %d: %w", t.line, err)
 	}

@@ -80,7 +80,7 @@ func TestReadPiecesRefuses(t *testing.T) {
 	dir, file := writeData(t)
 	for name, tt := range map[string]struct{ table, want string }{
 		"a title":      {"no table", "line 1: it does not begin with"},
-		"no title":     {"", "what lists them has printed nothing"},
+		"no title":     {"", "the list of pieces is empty"},
 		"a note":       {piecesTitle + "\nF\ta\t1\t1", "line 2: there must be a note"},
 		"a line":       {"X\t1", `line 3: "X\t1" is not a line`},
 		"a number":     {file + "\nP\t-1\t2", `line 4: "-1" is not a number`},

@@ -134,8 +134,8 @@ func summary(run *runlog.Run) []string {
 			text += fmt.Sprintf(" Training waited for samples in %s of its time.", Percent(share))
 		}
 		if bytes := t[stats.UnplannedBytes]; bytes > 0 {
-			text += fmt.Sprintf(" Besides, training itself read %s (%s of all that was read from storage), "+
-				"outside of what its samples are known to be made of.", In(DecimalSizes, bytes),
+			text += fmt.Sprintf(" Another %s, %s of all bytes from storage, were not planned: training "+
+				"read them outside the pieces of its samples.", In(DecimalSizes, bytes),
 				Percent(bytes/(bytes+t[stats.StorageBytes]+t[stats.FallbackBytes])))
 		}
 		all = append(all, text)

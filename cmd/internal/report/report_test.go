@@ -405,7 +405,7 @@ func TestTexts(t *testing.T) {
 func TestUnplannedBytes(t *testing.T) {
 	page := pageOf(t, runOf(t, `{"event":"epoch","data":"x","draws":4,"hits_local":3,`+
 		`"storage_reads":1,"storage_bytes":6000,"unplanned_bytes":2000,"seconds":2}`))
-	want := "training itself read 2 kB (25.0 % of all that was read from storage)"
+	want := "Another 2 kB, 25.0 % of all bytes from storage, were not planned"
 	if !strings.Contains(page, want) {
 		t.Errorf("the page lacks %q", want)
 	}

@@ -91,8 +91,8 @@ func (l Log) Print(w io.Writer, s Show) error {
 		text += "waited: not measured, since no DataLoader of PyTorch asked for the batches\n"
 	}
 	if bytes := all.Sums[stats.UnplannedBytes]; bytes > 0 {
-		text += fmt.Sprintf("not in the table: training itself read %s from storage, outside of\n"+
-			"what its samples are known to be made of (docs/data.md)\n", humanize.IBytes(uint64(bytes)))
+		text += fmt.Sprintf("not planned: %s that training read from storage, outside the pieces of\n"+
+			"its samples (docs/data.md)\n", humanize.IBytes(uint64(bytes)))
 	}
 	if s.Resumed {
 		text += "these are the epochs of this run; the run log has those of earlier runs, too\n"

@@ -41,8 +41,8 @@ waited: not measured, since no DataLoader of PyTorch asked for the batches
 			Show{},
 			`  epoch   time       waited  from memory  from storage
       0  2.0 s  0.0 s (0 %)      100.0 %             0
-not in the table: training itself read 2.0 KiB from storage, outside of
-what its samples are known to be made of (docs/data.md)
+not planned: 2.0 KiB that training read from storage, outside the pieces of
+its samples (docs/data.md)
 `,
 		},
 		"no sample": {
